@@ -1,0 +1,76 @@
+"""wirecodec: sparse gradients as compact bytes, and back.
+
+``encode`` and ``decode`` are pure functions between tensors and containers (formats/SPEC.md); a ``Scheme``
+says how; a ``Compressor`` holds what must last between steps. Moving the bytes between ranks is the business
+of the package ``collectives``.
+"""
+
+from wirecodec.compressor import Compressor, Prepared
+from wirecodec.errors import (
+    ChecksumMismatch,
+    EncodeError,
+    Invalid,
+    LimitExceeded,
+    Malformed,
+    SchemaMismatch,
+    Truncated,
+    Unsupported,
+    WireError,
+)
+from wirecodec.feedback import ErrorFeedback
+from wirecodec.index import AutoIndex, Bitmap, IndexCodec, RawIndex, Rice
+from wirecodec.info import ContainerInfo, inspect
+from wirecodec.limits import DecodeLimits
+from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_many
+from wirecodec.registry import register
+from wirecodec.schedule import Diminishing, WarmUp
+from wirecodec.scheme import Scheme
+from wirecodec.select import All, NonZero, Selection, Selector, TopK
+from wirecodec.sparse import SparseTensor
+from wirecodec.stream import blob_size, iter_blobs
+from wirecodec.value import QSGD, Raw, ValueCodec
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "QSGD",
+    "All",
+    "AutoIndex",
+    "Bitmap",
+    "ChecksumMismatch",
+    "Compressor",
+    "ContainerInfo",
+    "DecodeLimits",
+    "Diminishing",
+    "EncodeError",
+    "ErrorFeedback",
+    "IndexCodec",
+    "Invalid",
+    "LimitExceeded",
+    "Malformed",
+    "NonZero",
+    "Prepared",
+    "Raw",
+    "RawIndex",
+    "Rice",
+    "SchemaMismatch",
+    "Scheme",
+    "Selection",
+    "Selector",
+    "SparseTensor",
+    "TopK",
+    "Truncated",
+    "Unsupported",
+    "ValueCodec",
+    "WarmUp",
+    "WireError",
+    "blob_size",
+    "decode",
+    "decode_add",
+    "decode_many",
+    "encode",
+    "encode_many",
+    "inspect",
+    "iter_blobs",
+    "register",
+]

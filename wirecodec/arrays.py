@@ -1,0 +1,170 @@
+"""Arrays in, arrays out: the only file that knows where arrays come from.
+
+Takes NumPy arrays, torch tensors, and whatever offers DLPack, the array interface or the buffer protocol;
+non-contiguous, read-only, 0-d and empty ones included. Hands on flat, C-contiguous NumPy arrays in native
+byte order of the four element types of the wire format: float32, float16, bfloat16 (ml_dtypes), float64.
+Nothing is copied that lies flat already.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from wirecodec.errors import EncodeError, Malformed
+
+__all__ = [
+    "BFLOAT16",
+    "DTYPES",
+    "Array",
+    "Bytes",
+    "Flat",
+    "as_bytes",
+    "as_flat",
+    "bits_of",
+    "dtype_named",
+    "read_only",
+]
+
+Array: TypeAlias = "npt.NDArray[Any]"
+Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+
+BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+DTYPES: tuple[np.dtype[Any], ...] = (
+    np.dtype(np.float32),
+    np.dtype(np.float16),
+    BFLOAT16,
+    np.dtype(np.float64),
+)
+"""The element types, in the order of their wire codes 1, 2, 3, 4."""
+
+_DLPACK_CPU = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Flat:
+    """A tensor as the pipeline sees it: ``data`` (size,) in row-major order, and the ``shape`` it came in."""
+
+    data: Array
+    shape: tuple[int, ...]
+
+
+def dtype_named(dtype: Any) -> np.dtype[Any]:
+    """The element type for a dtype or its name, "bfloat16" and torch's dtypes included; EncodeError for any
+    other type.
+    """
+    name = str(dtype).rpartition(".")[2] if type(dtype).__module__ == "torch" else dtype
+    try:
+        found: np.dtype[Any] = BFLOAT16 if isinstance(name, str) and name == "bfloat16" else np.dtype(name)
+    except TypeError:
+        raise EncodeError(f"unknown dtype {dtype!r}") from None
+    native: np.dtype[Any] = found.newbyteorder("=")
+    if native not in DTYPES:
+        raise EncodeError(f"dtype {found} is not carried; float32, float16, bfloat16 and float64 are")
+    return native
+
+
+def bits_of(x: Array) -> Array:
+    """The elements as unsigned integers of their own width, without a copy."""
+    words: Array = x.view(np.dtype(f"u{x.dtype.itemsize}"))
+    return words
+
+
+def read_only(x: Array) -> Array:
+    """A view that cannot be written through.
+
+    Kernels get their inputs like this, so that one compiled form serves all.
+    """
+    view: Array = x.view()
+    view.flags.writeable = False
+    return view
+
+
+def as_flat(tensor: Any) -> Flat:
+    """Any array of a carried element type as a flat NumPy array; EncodeError for other types, devices and
+    objects.
+    """
+    x = _as_numpy(tensor)
+    dtype = dtype_named(x.dtype)
+    shape = tuple(int(n) for n in x.shape)
+    return Flat(read_only(np.require(x, dtype, ["C", "A"]).reshape(-1)), shape)
+
+
+def _as_numpy(tensor: Any) -> Array:
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    if type(tensor).__module__.partition(".")[0] == "torch":
+        return _from_torch(tensor)
+    if hasattr(tensor, "__cuda_array_interface__") or _dlpack_device(tensor) not in (None, _DLPACK_CPU):
+        raise EncodeError(
+            f"{type(tensor).__name__} lies on another device than the CPU; copy it to the host first"
+        )
+    if hasattr(tensor, "__dlpack__"):
+        try:
+            return np.from_dlpack(tensor)
+        except (BufferError, RuntimeError, TypeError):
+            pass  # a type or a layout that NumPy's DLPack does not read: the other doors may
+    if hasattr(tensor, "__array_interface__") or hasattr(tensor, "__array__"):
+        return np.asarray(tensor)
+    try:
+        return np.asarray(memoryview(tensor))
+    except (TypeError, ValueError, NotImplementedError):
+        raise EncodeError(
+            f"{type(tensor).__name__} is not an array: it offers neither DLPack nor the buffer protocol"
+        ) from None
+
+
+def _dlpack_device(tensor: Any) -> int | None:
+    return int(tensor.__dlpack_device__()[0]) if hasattr(tensor, "__dlpack_device__") else None
+
+
+def _from_torch(tensor: Any) -> Array:
+    if tensor.device.type != "cpu":
+        raise EncodeError(f"torch tensor lies on {tensor.device}; copy it to the host before encoding it")
+    if tensor.layout is not sys.modules["torch"].strided:
+        raise EncodeError(f"torch tensor has layout {tensor.layout}; only dense tensors are taken")
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has no bfloat16 of its own to receive it
+        found: Array = tensor.view(sys.modules["torch"].int16).numpy().view(BFLOAT16)
+        return found
+    found = tensor.numpy()
+    return found
+
+
+def as_bytes(buffer: Any) -> Bytes:
+    """Any C-contiguous buffer as a flat, read-only uint8 array that starts at a multiple of 8; Malformed
+    "buffer" for what is none.
+
+    Copied only where its address is not such a multiple, so that every section of a container is aligned.
+    """
+    data = _as_uint8(buffer)
+    return read_only(data if data.ctypes.data % 8 == 0 else data.copy())
+
+
+def _as_uint8(buffer: Any) -> Bytes:
+    if isinstance(buffer, np.ndarray):
+        if not buffer.flags.c_contiguous or buffer.dtype.hasobject or buffer.dtype.itemsize != 1:
+            raise Malformed(
+                "buffer", f"a {buffer.dtype} array of strides {buffer.strides}, not contiguous bytes"
+            )
+        return buffer.reshape(-1).view(np.uint8)
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        view = None
+    if view is None and hasattr(buffer, "__dlpack__") and _dlpack_device(buffer) == _DLPACK_CPU:
+        return _as_uint8(np.from_dlpack(buffer))
+    if view is None:
+        raise Malformed("buffer", f"{type(buffer).__name__} is not a buffer of bytes")
+    if not view.c_contiguous or view.itemsize != 1 or view.format not in ("B", "b", "c"):
+        raise Malformed(
+            "buffer", f"a memoryview of format {view.format!r}, strides {view.strides}, not contiguous bytes"
+        )
+    if view.nbytes == 0:
+        return np.empty(0, np.uint8)  # NumPy refuses to cast some empty views
+    return np.frombuffer(view, np.uint8)

@@ -1,0 +1,140 @@
+"""One chunk through its codecs, both ways, and a tensor cut into its chunks.
+
+    indices, values -> index section, value section        (chunks_of)
+    index section, value section -> indices, values        (decode_chunk)
+
+A support that is empty or full needs no index bytes (formats/SPEC.md, 2.2); codecs see only the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import DTYPES, Array, Bytes, read_only
+from wirecodec.container import CHUNK, Entry
+from wirecodec.counter import mix
+from wirecodec.errors import EncodeError, Invalid, WireError
+from wirecodec.index.raw import ascending_below
+from wirecodec.limits import DecodeLimits
+from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
+from wirecodec.scheme import Scheme
+from wirecodec.select.base import finite_or_raise
+
+__all__ = ["Part", "Support", "chunks_of", "decode_chunk"]
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """What is sent of one tensor: ``indices`` (r,) ascending, or None for all of ``size``; ``values`` (r,);
+    the ``shape`` it came in.
+    """
+
+    indices: Array | None
+    values: Array
+    size: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A decoded chunk: ``indices`` (r,) u32 from ``base`` on, or None for all of ``d``; ``values`` (r,)."""
+
+    base: int
+    d: int
+    indices: Array | None
+    values: Array
+
+
+def chunks_of(key: int, support: Support, scheme: Scheme, seed: int) -> Iterator[Entry]:
+    """The tensor's chunks, coded."""
+    bases = range(0, max(support.size, 1), CHUNK)
+    cuts = [0, support.values.size]
+    if len(bases) > 1:
+        edges = [*bases, support.size]
+        cuts = edges if support.indices is None else np.searchsorted(support.indices, edges).tolist()
+    for base, start, stop in zip(bases, cuts, cuts[1:], strict=False):
+        d = min(CHUNK, support.size - base)
+        values = support.values[start:stop]
+        full = values.size == d
+        local = None if full else _local(support.indices, start, stop, base)
+        try:
+            yield _entry(key, base, d, local, values, scheme, mix(seed, key, base))
+        except EncodeError as error:
+            raise _at_element(error, None if full else local, base) from None
+
+
+def _local(indices: Array | None, start: int, stop: int, base: int) -> Array:
+    """A chunk's indices counted from its base, as u32; not copied where the chunk begins the tensor."""
+    assert indices is not None
+    part = indices[start:stop]
+    if base == 0 and part.dtype == np.int32 and part.flags.aligned:
+        return read_only(part.view(np.uint32))
+    return read_only((part - base).astype(np.uint32))
+
+
+def _entry(
+    key: int, base: int, d: int, indices: Array | None, values: Array, scheme: Scheme, stream: int
+) -> Entry:
+    """One chunk: indices, then values. A support that is empty or full needs no index bytes."""
+    empty = np.empty(0, np.uint8)
+    some = indices if values.size else None
+    index: Any = scheme.index
+    index = index.resolve(some, d) if hasattr(index, "resolve") else index
+    index_section = empty if some is None else index.encode(some, d, stream)
+    value: Any = scheme.value
+    value = value.resolve(values) if hasattr(value, "resolve") else value
+    value_section = empty
+    if values.size:
+        if not value.carries_nonfinite:
+            finite_or_raise(values, value.name)
+        value_section = value.encode(read_only(values), stream)
+    return Entry(
+        key, base, d, values.size, values.dtype, index.wire_id, value.wire_id, index_section, value_section
+    )
+
+
+def _at_element(error: EncodeError, indices: Array | None, base: int) -> EncodeError:
+    """A codec's error, its position turned from the number of a value into that of the tensor's element."""
+    if error.position is None:
+        return error
+    position = base + int(error.position if indices is None else indices[error.position])
+    return EncodeError(error.reason, tensor=error.tensor, position=position)
+
+
+def decode_chunk(row: Any, index_section: Bytes, value_section: Bytes, limits: DecodeLimits) -> Part:
+    """One chunk: indices, then values, each by its codec's own checks."""
+    d, r, base = int(row["d"]), int(row["r"]), int(row["base"])
+    dtype = DTYPES[int(row["dtype"]) - 1]
+    indices = None if r == d else np.empty(0, np.uint32)
+    if 0 < r < d:
+        codec = index_codec(int(row["index"]))
+        indices = _guarded(codec.wire_id, lambda: codec.decode(index_section, d, r, limits))
+        if codec.wire_id >= EXPERIMENTAL and (indices.dtype != np.uint32 or indices.shape != (r,)):
+            raise Invalid("codec-failed", f"index codec {codec.name} did not give {r} u32 indices")
+    values = np.empty(0, dtype)
+    if r:
+        coder = value_codec(int(row["value"]))
+        values = _guarded(coder.wire_id, lambda: coder.decode(value_section, r, dtype, limits))
+        if coder.wire_id >= EXPERIMENTAL and (values.dtype != dtype or values.shape != (r,)):
+            raise Invalid("codec-failed", f"value codec {coder.name} did not give {r} {dtype} values")
+    if indices is not None and int(row["index"]) >= EXPERIMENTAL:
+        ascending_below(indices, d)
+    return Part(base, d, indices, values)
+
+
+def _guarded(wire_id: int, decoding: Callable[[], Array]) -> Array:
+    """A codec's result; of a registered codec any exception becomes a WireError, so that none escapes
+    ``decode``.
+    """
+    if wire_id < EXPERIMENTAL:
+        return decoding()
+    try:
+        return decoding()
+    except WireError:
+        raise
+    except Exception as error:
+        raise Invalid("codec-failed", f"codec {wire_id:#x}: {error!r}") from error

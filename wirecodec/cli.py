@@ -1,0 +1,141 @@
+"""The command line: look into a container, write one, read one.
+
+    wirecodec inspect FILE [--json]
+    wirecodec encode GRADIENT.npy --scheme "topk(0.01) | rice | qsgd" -o OUT.wc
+    wirecodec decode FILE.wc -o GRADIENT.npy
+
+GRADIENT may be an .npz of several arrays, which become named tensors, and back. What goes wrong is one line on
+stderr and exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import dtype_named
+from wirecodec.info import ContainerInfo, inspect
+from wirecodec.limits import UNLIMITED, DecodeLimits
+from wirecodec.pipeline import decode_many, encode, encode_many
+from wirecodec.stream import iter_blobs
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code: 0, or 2 where its input or its words are at fault."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+        print(f"wirecodec: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="wirecodec", description="Sparse gradients as compact bytes.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    look = commands.add_parser("inspect", help="what a file of containers holds")
+    look.add_argument("file", type=Path)
+    look.add_argument("--json", action="store_true", help="for programs")
+    look.set_defaults(run=_inspect)
+
+    write = commands.add_parser("encode", help="a .npy or .npz as a container")
+    write.add_argument("file", type=Path)
+    write.add_argument("--scheme", help="selector | index codec | value codec; without it nothing is lost")
+    write.add_argument("--seed", type=int, default=0, help="for codecs that draw at random")
+    write.add_argument("-o", "--output", type=Path, required=True)
+    write.set_defaults(run=_encode)
+
+    read = commands.add_parser(
+        "decode", help="a container as a .npy, or an .npz where it holds several tensors"
+    )
+    read.add_argument("file", type=Path)
+    read.add_argument("-o", "--output", type=Path, required=True)
+    read.set_defaults(run=_decode)
+    return parser
+
+
+def _inspect(options: argparse.Namespace) -> None:
+    with options.file.open("rb") as file:
+        infos = [inspect(blob) for blob in iter_blobs(file, limits=UNLIMITED)]
+    if not infos:
+        raise ValueError(f"{options.file} is empty")
+    if options.json:
+        print(json.dumps([_plain(info) for info in infos], indent=2))
+        return
+    for info in infos:
+        print(_table(info))
+
+
+def _plain(info: ContainerInfo) -> dict[str, Any]:
+    return {**dataclasses.asdict(info), "tag": info.tag.hex()}
+
+
+def _table(info: ContainerInfo) -> str:
+    """One line on the container, then a line an entry; bits are those of one stored element."""
+    tag = f", tag {info.tag!r}" if info.tag else ""
+    lines = [
+        f"wirecodec {info.version}, {info.nbytes:,} bytes, {_count(len(info.entries), 'entry', 'entries')}{tag}"
+    ]
+    rows = [("name", "shape", "dtype", "stored", "density", "index", "value", "index bits", "value bits")]
+    for e in info.entries:
+        each = [f"{8 * n / e.nnz:.2f}" if e.nnz else "-" for n in (e.index_bytes, e.value_bytes)]
+        density = f"{100 * e.nnz / e.size:.3g} %" if e.size else "-"
+        shape = "×".join(map(str, e.shape)) or "scalar"
+        rows.append((e.name, shape, e.dtype, f"{e.nnz:,}", density, e.index, e.value, *each))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    left = (0, 1, 2, 5, 6)
+    for row in rows:
+        cells = [
+            c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    dense = sum(e.size * dtype_named(e.dtype).itemsize for e in info.entries)
+    if dense:
+        lines.append(f"{dense / info.nbytes:.1f}× smaller than the dense tensors")
+    return "\n".join(lines)
+
+
+def _count(n: int, one: str, several: str) -> str:
+    return f"{n} {one if n == 1 else several}"
+
+
+def _encode(options: argparse.Namespace) -> None:
+    loaded = np.load(options.file, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        blob = encode(loaded, options.scheme, seed=options.seed)
+    else:
+        with loaded:
+            blob = encode_many(dict(loaded), options.scheme, seed=options.seed)
+    options.output.write_bytes(blob.data)
+
+
+def _decode(options: argparse.Namespace) -> None:
+    limits = DecodeLimits(max_expansion=UNLIMITED.max_expansion)  # the file is the user's own choice
+    tensors = decode_many(options.file.read_bytes(), limits=limits)
+    dense = {name: _storable(tensor.to_dense()) for name, tensor in tensors.items()}
+    with options.output.open("wb") as file:
+        if len(dense) == 1:
+            np.save(file, next(iter(dense.values())))
+        else:
+            np.savez(file, **dense)  # type: ignore[arg-type]
+
+
+def _storable(x: Any) -> Any:
+    """bfloat16 as float32: a .npy file knows no bfloat16."""
+    return x.astype(np.float32) if x.dtype.name == "bfloat16" else x
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+"""Compressor: what must last from step to step, for all tensors of a model on one rank.
+
+Residuals, selector state and the step count are held here, per tensor, in plain arrays that can be saved;
+encoding itself stays pure. Nothing changes until ``commit``: an exchange that failed is rolled back, and its
+gradient is not lost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array, Bytes, Flat, as_flat
+from wirecodec.chunk import Support
+from wirecodec.counter import mix
+from wirecodec.errors import EncodeError
+from wirecodec.feedback import ErrorFeedback
+from wirecodec.limits import UNLIMITED, DecodeLimits, Schema
+from wirecodec.pipeline import decode_many, encode_supports, gather, in_order
+from wirecodec.schedule import Schedule, parse_schedule, schedule_string
+from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
+from wirecodec.select.every import All
+from wirecodec.sparse import SparseTensor
+from wirecodec.value.raw import Raw
+
+__all__ = ["Compressor", "Prepared"]
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """Everything that a step changes; replaced as a whole by ``commit``."""
+
+    step: int = 0
+    residuals: Mapping[str, Array] = field(default_factory=dict)
+    selectors: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An encoded step that has not happened yet. ``sent`` is what receivers will decode from ``blob``."""
+
+    blob: Bytes
+    sent: Mapping[str, SparseTensor]
+    _compressor: Compressor
+    _before: _State
+    _after: _State
+
+    def commit(self) -> None:
+        """The exchange succeeded: residuals, selector state and the step count move on.
+
+        RuntimeError if they already have.
+        """
+        if self._compressor._state is not self._before:
+            raise RuntimeError("this step was committed already, or another one since it was prepared")
+        self._compressor._state = self._after
+
+    def rollback(self) -> None:
+        """The exchange failed: nothing changes, and the next step sees the same residuals as this one did."""
+
+
+class Compressor:
+    """Named gradients in, one container out, step after step.
+
+    scheme: one for all tensors, or {glob: scheme} of which the first match wins. feedback: how what was not
+    sent is kept, or None to forget it. schedule: step -> density, for the selectors that keep a ratio; "all"
+    and fixed k are left alone. seed: a u64; the step and the rank are mixed in. names, fuse: as for
+    ``encode_many``.
+    """
+
+    def __init__(
+        self,
+        scheme: SchemeLike | Mapping[str, SchemeLike] = None,
+        *,
+        feedback: ErrorFeedback | None = ErrorFeedback(),  # noqa: B008 - frozen, so shared safely
+        schedule: Schedule | None = None,
+        seed: int = 0,
+        names: bool = True,
+        fuse: int = 0,
+    ) -> None:
+        self._schemes: Scheme | dict[str, Scheme] = (
+            {glob: as_scheme(one) for glob, one in scheme.items()}
+            if isinstance(scheme, Mapping)
+            else as_scheme(scheme)
+        )
+        self._feedback = feedback
+        self._schedule = schedule
+        self._seed = seed
+        self._names = names
+        self._fuse = fuse
+        self._state = _State()
+
+    @property
+    def step(self) -> int:
+        """Committed steps so far."""
+        return self._state.step
+
+    @property
+    def signature(self) -> str:
+        """What must agree between ranks: the schemes, the feedback and the schedule, as text."""
+        schemes = self._schemes
+        text = (
+            str(schemes)
+            if isinstance(schemes, Scheme)
+            else "; ".join(f"{g}: {s}" for g, s in schemes.items())
+        )
+        return (
+            f"{text}; feedback {self._feedback}; schedule {schedule_string(self._schedule) or self._schedule}"
+        )
+
+    def residual(self, name: str) -> Array | None:
+        """A copy of a tensor's residual (size,), or None where nothing is held back."""
+        found = self._state.residuals.get(name)
+        return None if found is None else found.copy()
+
+    def compress(self, gradients: Mapping[str, Any], *, rank: int = 0) -> Bytes:
+        """``prepare`` and ``commit`` at once, for senders that cannot fail."""
+        prepared = self.prepare(gradients, rank=rank)
+        prepared.commit()
+        return prepared.blob
+
+    def decompress(
+        self, blob: Any, *, limits: DecodeLimits | None = None, schema: Schema | None = None
+    ) -> dict[str, SparseTensor]:
+        """``decode_many``; needs no state, so it reads any rank's container."""
+        return decode_many(blob, limits=limits, schema=schema)
+
+    def prepare(self, gradients: Mapping[str, Any], *, rank: int = 0) -> Prepared:
+        """Encode a step without taking it. EncodeError names the tensor; the state is untouched then, too."""
+        before = self._state
+        seed = mix(self._seed, before.step, rank)
+        taken: dict[str, _Taken] = {}
+        for key, name in enumerate(in_order(gradients)):
+            try:
+                taken[name] = self._take(name, as_flat(gradients[name]), before, mix(seed, key))
+            except EncodeError as error:
+                raise error.of(name) from None
+        blob = encode_supports(
+            {name: t.support for name, t in taken.items()},
+            {name: t.scheme for name, t in taken.items()},
+            seed=seed,
+            names=self._names,
+            fuse=self._fuse,
+        )
+        schema = {name: (t.support.shape, t.support.values.dtype) for name, t in taken.items()}
+        sent = decode_many(blob, limits=UNLIMITED, schema=schema)
+        after = _State(
+            before.step + 1,
+            {**before.residuals, **self._residuals(taken, sent, before)},
+            {**before.selectors, **{name: t.selector for name, t in taken.items() if t.selector is not None}},
+        )
+        return Prepared(blob, sent, self, before, after)
+
+    def _take(self, name: str, flat: Flat, state: _State, seed: int) -> _Taken:
+        """One tensor: add its residual, choose, gather."""
+        scheme = self._scheme(name, state.step)
+        residual = state.residuals.get(name)
+        if residual is not None and residual.size != flat.data.size:
+            raise EncodeError(f"{flat.data.size} elements; its residual has {residual.size}")
+        x = flat.data if self._feedback is None else self._feedback.corrected(flat.data, residual)
+        seen = Flat(x.astype(flat.data.dtype, copy=False), flat.shape)
+        selection = scheme.select.select(
+            seen.data, gradient=flat.data, state=state.selectors.get(name), seed=seed
+        )
+        return _Taken(scheme, gather(seen, selection), selection.state, x, flat.data)
+
+    def _scheme(self, name: str, step: int) -> Scheme:
+        scheme = scheme_for(name, self._schemes)
+        selector: Any = scheme.select
+        if self._schedule is None or getattr(selector, "ratio", None) is None:
+            return scheme
+        density = float(self._schedule(step))
+        if not 0 < density <= 1:
+            raise EncodeError(f"the schedule gives density {density!r} at step {step}")
+        return dataclasses.replace(scheme, select=dataclasses.replace(selector, ratio=density))
+
+    def _residuals(
+        self, taken: Mapping[str, _Taken], sent: Mapping[str, SparseTensor], state: _State
+    ) -> dict[str, Array]:
+        if self._feedback is None:
+            return {}
+        return {
+            name: self._feedback.remainder(t.x, t.gradient, state.residuals.get(name), sent[name])
+            for name, t in taken.items()
+            if name in state.residuals or not (isinstance(t.scheme.select, All) and t.scheme.value == Raw())
+        }
+
+    def state_dict(self) -> dict[str, Array]:
+        """This rank's state as flat {str: ndarray}, copied: fit for ``numpy.savez`` and every framework's
+        checkpoint.
+        """
+        state = {
+            "step": np.array(self._state.step, np.int64),
+            "seed": np.array(self._seed, np.uint64),
+            "schedule": np.frombuffer(schedule_string(self._schedule).encode(), np.uint8).copy(),
+        }
+        state |= {f"residual/{name}": x.copy() for name, x in self._state.residuals.items()}
+        state |= {f"selector/{name}": np.array(x) for name, x in self._state.selectors.items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up where ``state_dict`` left off: step, seed, schedule, residuals and selector state.
+
+        ValueError for other dictionaries.
+        """
+        known = {"step", "seed", "schedule"}
+        odd = [key for key in state if key not in known and not key.startswith(("residual/", "selector/"))]
+        if odd or not known <= state.keys():
+            raise ValueError(f"not the state of a Compressor: {odd or sorted(known - state.keys())}")
+        schedule = bytes(np.asarray(state["schedule"], np.uint8)).decode()
+        residuals = {
+            key[9:]: np.array(x).reshape(-1) for key, x in state.items() if key.startswith("residual/")
+        }
+        selectors = {key[9:]: np.array(x) for key, x in state.items() if key.startswith("selector/")}
+        self._schedule = parse_schedule(schedule) if schedule else self._schedule
+        self._seed = int(state["seed"])
+        self._state = _State(int(state["step"]), residuals, selectors)
+
+
+@dataclass(frozen=True, eq=False)
+class _Taken:
+    """One tensor of a step: its scheme, what is sent, the selector's next state, x = gradient + residual, the
+    gradient.
+    """
+
+    scheme: Scheme
+    support: Support
+    selector: Array | None
+    x: Array
+    gradient: Array

@@ -1,0 +1,281 @@
+"""The container: prefix, table of contents, extension block, payload, checksums (formats/SPEC.md, sections 2,
+6 and 7).
+
+``pack`` lays entries out; ``open_head`` makes every check of section 7 up to row 38 and hands over a
+``Head``; ``sections`` checks one entry's payload and cuts it. Nothing is allocated or looped over on a number
+that has not been checked by then. Codecs are called by the pipeline, not here.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wirecodec import extension as ext
+from wirecodec.arrays import DTYPES, Array, Bytes
+from wirecodec.errors import (
+    ChecksumMismatch,
+    Invalid,
+    LimitExceeded,
+    Malformed,
+    Truncated,
+    Unsupported,
+    WireError,
+)
+from wirecodec.limits import UNLIMITED, DecodeLimits
+from wirecodec.registry import index_codecs, value_codecs
+
+__all__ = ["CHUNK", "PREFIX_BYTES", "Entry", "Head", "blob_size", "open_head", "pack", "sections", "spans"]
+
+MAGIC = b"\xf7WC\x1a"
+MAJOR, MINOR = 1, 0
+HAS_EXTENSION = 1
+CHUNK = 2**24
+"""Elements of every chunk of a tensor but its last."""
+
+_PREFIX = struct.Struct("<4sBBHIIQ")
+PREFIX_BYTES = _PREFIX.size
+_TABLE = np.dtype(
+    [
+        ("key", "<u4"),
+        ("crc", "<u4"),
+        ("base", "<u8"),
+        ("d", "<u4"),
+        ("r", "<u4"),
+        ("index_len", "<u4"),
+        ("value_len", "<u4"),
+        ("map_len", "<u4"),
+        ("dtype", "u1"),
+        ("index", "u1"),
+        ("value", "u1"),
+        ("map", "u1"),
+    ]
+)
+_LENGTHS = ("index_len", "value_len", "map_len")
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A chunk to be written: its place, its counts, its codecs, its sections."""
+
+    key: int
+    base: int
+    d: int
+    r: int
+    dtype: np.dtype[Any]
+    index: int
+    value: int
+    index_section: Bytes
+    value_section: Bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """A container's checked prefix, table and extension block.
+
+    ``payload`` is the offset of the first section.
+    """
+
+    minor: int
+    nbytes: int
+    table: Array
+    extension: ext.Extension
+    payload: int
+
+
+def pack(entries: Sequence[Entry], extension: ext.Extension) -> Bytes:
+    """The container of ``entries``, which are ascending by (key, base), as a new uint8 array."""
+    block = ext.write(extension)
+    table = np.zeros(len(entries), _TABLE)
+    payload = PREFIX_BYTES + table.nbytes + len(block)
+    total = payload + sum(_padded(part.size) for e in entries for part in (e.index_section, e.value_section))
+    blob = np.empty(total, np.uint8)
+    at = payload
+    for row, e in zip(table, entries, strict=True):
+        start = at
+        for part in (e.index_section, e.value_section):
+            blob[at : at + part.size] = part
+            blob[at + part.size : at + _padded(part.size)] = 0
+            at += _padded(part.size)
+        row["key"], row["base"], row["d"], row["r"] = e.key, e.base, e.d, e.r
+        row["index_len"], row["value_len"] = e.index_section.size, e.value_section.size
+        row["dtype"], row["index"], row["value"] = DTYPES.index(e.dtype) + 1, e.index, e.value
+        row["crc"] = zlib.crc32(blob[start:at].data)
+    prefix = _PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, len(entries), 0, total)
+    head = table.tobytes() + block
+    crc = _head_crc(prefix, head)
+    blob[:payload] = np.frombuffer(prefix[:12] + struct.pack("<I", crc) + prefix[16:] + head, np.uint8)
+    return blob
+
+
+def _padded(n: int) -> int:
+    return n + ext.pad8(n)
+
+
+def _head_crc(prefix: bytes, rest: Any) -> int:
+    return zlib.crc32(rest, zlib.crc32(prefix[:12] + prefix[16:24]))
+
+
+def blob_size(data: Bytes, limits: DecodeLimits = UNLIMITED) -> int:
+    """total_len of the container that begins with these bytes, 24 of which are read; rows 1 to 6."""
+    return _prefix(data, limits).total
+
+
+class _Prefix(NamedTuple):
+    minor: int
+    flags: int
+    n_entries: int
+    head_crc: int
+    total: int
+
+
+def _prefix(data: Bytes, limits: DecodeLimits) -> _Prefix:
+    """Rows 1 to 6."""
+    if data.size < PREFIX_BYTES:
+        raise Truncated("prefix", f"{data.size} bytes; the prefix takes {PREFIX_BYTES}")
+    magic, major, minor, flags, n, crc, total = _PREFIX.unpack(data[:PREFIX_BYTES].tobytes())
+    if magic != MAGIC:
+        raise Malformed("magic", f"the container begins with {magic.hex()}, not {MAGIC.hex()}", offset=0)
+    if major != MAJOR:
+        raise Unsupported("major", f"version {major}.{minor}; this reader knows {MAJOR}", offset=4)
+    if flags & 0xFF & ~HAS_EXTENSION:
+        raise Unsupported("flags", f"flags {flags:#06x}", offset=6)
+    if total > limits.max_bytes:
+        raise LimitExceeded("max-bytes", f"{total} bytes; the limit is {limits.max_bytes}", offset=16)
+    if total < PREFIX_BYTES or total % 8:
+        raise Malformed("total-length", f"a container of {total} bytes", offset=16)
+    return _Prefix(minor, flags, n, crc, total)
+
+
+def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole: bool = True) -> Head:
+    """Rows 1 to 38 of section 7, in order, for the container that ``data`` is.
+
+    ``vouched``: a schema will be held against the tensors, so max_expansion does not apply. ``whole`` False:
+    ``data`` may end anywhere after the head.
+    """
+    prefix = _prefix(data, limits)
+    if whole and data.size < prefix.total:
+        raise Truncated("container", f"{data.size} bytes of {prefix.total}")
+    if whole and data.size > prefix.total:
+        raise Malformed(
+            "trailing", f"{data.size - prefix.total} bytes after the container", offset=prefix.total
+        )
+    if prefix.n_entries > limits.max_entries:
+        raise LimitExceeded(
+            "max-entries", f"{prefix.n_entries} entries; the limit is {limits.max_entries}", offset=8
+        )
+    table_stop = PREFIX_BYTES + _TABLE.itemsize * prefix.n_entries
+    extended = prefix.flags & HAS_EXTENSION
+    if table_stop + (8 if extended else 0) > prefix.total:
+        raise Malformed("table-length", f"{prefix.n_entries} entries in {prefix.total} bytes", offset=8)
+    if data.size < table_stop + (4 if extended else 0):
+        raise Truncated("container", f"{data.size} bytes; the table ends at {table_stop}")
+    stop = table_stop
+    if extended:
+        length = int(data[table_stop : table_stop + 4].view("<u4")[0])
+        stop += length
+        if length < 16 or length % 8 or stop > prefix.total:
+            raise Malformed("extension-length", f"an extension block of {length} bytes", offset=table_stop)
+    if data.size < stop:
+        raise Truncated("container", f"{data.size} bytes; the head ends at {stop}")
+    if _head_crc(data[:PREFIX_BYTES].tobytes(), data[PREFIX_BYTES:stop]) != prefix.head_crc:
+        raise ChecksumMismatch("head-checksum", "the head's checksum differs", offset=12)
+    table = data[PREFIX_BYTES:table_stop].view(_TABLE)
+    _check_table(table, stop, prefix.total)
+    _check_limits(table, prefix.total, limits, vouched)
+    extension = ext.read(data[table_stop:stop].tobytes(), table_stop, spans(table))
+    return Head(prefix.minor, prefix.total, table, extension, stop)
+
+
+def _refuse(kind: type[WireError], code: str, wrong: Array, message: str) -> None:
+    """Row ``code``: raise for the first entry that is wrong."""
+    if wrong.any():
+        entry = int(wrong.argmax())
+        raise kind(code, message, entry=entry, offset=PREFIX_BYTES + _TABLE.itemsize * entry)
+
+
+def _check_table(table: Array, payload: int, total: int) -> None:
+    """Rows 13 to 24. Counts fit int64: at most 2^26 entries fit a container, their fields 32 bits."""
+    d, r, base, key = (table[name].astype(np.int64) for name in ("d", "r", "base", "key"))
+    lengths = [table[name].astype(np.int64) for name in _LENGTHS]
+    taken = sum(int((n + 7 & -8).sum()) for n in lengths)
+    if payload + taken != total:
+        raise Malformed(
+            "layout", f"head and sections take {payload + taken} bytes; the container has {total}"
+        )
+    first = np.ones(table.size, bool)
+    first[1:] = key[1:] != key[:-1]
+    unordered = np.zeros(table.size, bool)
+    unordered[1:] = (key[1:] < key[:-1]) | (~first[1:] & (table["base"][1:] <= table["base"][:-1]))
+    _refuse(Invalid, "table-order", unordered, "the table does not ascend by key and base")
+    dtype = table["dtype"]
+    _refuse(Unsupported, "dtype", ~np.isin(dtype & 15, np.arange(1, len(DTYPES) + 1)), "unknown element type")
+    _refuse(Unsupported, "domain", dtype >> 4 != 0, "unknown domain")
+    _refuse(Unsupported, "index-codec", ~np.isin(table["index"], list(index_codecs())), "unknown index codec")
+    _refuse(Unsupported, "value-codec", ~np.isin(table["value"], list(value_codecs())), "unknown value codec")
+    _refuse(Unsupported, "map-codec", table["map"] != 0, "unknown map codec")
+    _refuse(Invalid, "count", r > d, "more elements are stored than there are")
+    last = np.ones(table.size, bool)
+    last[:-1] = first[1:]
+    broken = (
+        (d > CHUNK) | (~last & (d != CHUNK)) | (first & (table["base"] != 0)) | ((d == 0) & ~(first & last))
+    )
+    broken[1:] |= ~first[1:] & ((base[1:] != base[:-1] + d[:-1]) | (dtype[1:] != dtype[:-1]))
+    _refuse(Invalid, "chunks", broken, "the chunks of a tensor do not fit together")
+    free = (r == 0) | (r == d)
+    _refuse(
+        Malformed,
+        "index-length",
+        (lengths[0] == 0) != free,
+        "an index section that is not needed, or missing",
+    )
+    _refuse(
+        Malformed,
+        "value-length",
+        (lengths[1] == 0) != (r == 0),
+        "a value section that is not needed, or missing",
+    )
+    _refuse(Malformed, "map-length", lengths[2] != 0, "a map section without a map codec")
+
+
+def _check_limits(table: Array, total: int, limits: DecodeLimits, vouched: bool) -> None:
+    """Rows 25 to 27."""
+    elements, dense = int(table["r"].sum(dtype=np.int64)), int(table["d"].sum(dtype=np.int64))
+    if elements > limits.max_elements:
+        raise LimitExceeded("max-elements", f"{elements} stored elements; the limit is {limits.max_elements}")
+    if dense > limits.max_dense:
+        raise LimitExceeded("max-dense", f"{dense} elements; the limit is {limits.max_dense}")
+    if not vouched and elements > limits.max_expansion * total:
+        raise LimitExceeded("max-expansion", f"{elements} stored elements in {total} bytes")
+
+
+def spans(table: Array) -> dict[int, ext.Span]:
+    """The size and the chunks of each key."""
+    keys, starts, chunks = np.unique(table["key"], return_index=True, return_counts=True)
+    sizes = np.add.reduceat(table["d"].astype(np.int64), starts) if starts.size else starts
+    return {int(k): ext.Span(int(n), int(c)) for k, n, c in zip(keys, sizes, chunks, strict=True)}
+
+
+def sections(data: Bytes, head: Head) -> Iterable[tuple[int, int, Any, Bytes, Bytes]]:
+    """(entry number, offset, table row, index section, value section) of every entry; rows 42 and 43."""
+    at = head.payload
+    for entry, row in enumerate(head.table):
+        start = at
+        parts = []
+        for name in _LENGTHS:
+            parts.append((at, at + int(row[name])))
+            at += _padded(int(row[name]))
+        if zlib.crc32(data[start:at].data) != row["crc"]:
+            raise ChecksumMismatch(
+                "entry-checksum", "the entry's checksum differs", entry=entry, offset=start
+            )
+        for _, stop in parts:
+            if data[stop : stop + ext.pad8(stop)].any():
+                raise Malformed("padding", "padding is not zero", entry=entry, offset=stop)
+        index, value = (data[a:b] for a, b in parts[:2])
+        yield entry, start, row, index, value

@@ -1,0 +1,47 @@
+"""The counter hash behind every random choice, and how seeds are mixed (formats/SPEC.md, section 5).
+
+A draw depends on a u64 *stream* and a position and on nothing else, so any element can be computed alone, in
+any order, on any machine. These are the definitions on Python integers; ``kernels/cpu/counter.py`` holds the
+compiled twin.
+"""
+
+from __future__ import annotations
+
+__all__ = ["draw16", "draw32", "mix"]
+
+_U32 = 2**32 - 1
+_U64 = 2**64 - 1
+
+
+def _finish(z: int) -> int:
+    z ^= z >> 30
+    z = z * 0xBF58476D1CE4E5B9 & _U64
+    z ^= z >> 27
+    z = z * 0x94D049BB133111EB & _U64
+    return z ^ (z >> 31)
+
+
+def mix(*words: int) -> int:
+    """One u64 from any number of integers, each taken modulo 2^64; the order matters."""
+    h = 0
+    for word in words:
+        h = _finish((h + 0x9E3779B97F4A7C15 + word) & _U64)
+    return h
+
+
+def draw32(stream: int, i: int) -> int:
+    """The i-th u32 of a u64 stream, for i < 2^32."""
+    x = (i * 0x9E3779B9 + stream) & _U32
+    x ^= x >> 16
+    x = x * 0x21F0AAAD & _U32
+    x ^= x >> 15
+    x = (x + (stream >> 32)) & _U32
+    x = x * 0xD35A2D97 & _U32
+    return x ^ (x >> 15)
+
+
+def draw16(stream: int, p: int) -> int:
+    """The u16 for the p-th value of a chunk: two values share a word, laid out for 16 lanes."""
+    block, row, lane = p // 512, p % 512 // 16, p % 16
+    word = draw32(stream, 256 * block + 16 * (row // 2) + lane)
+    return word & 0xFFFF if row % 2 else word >> 16

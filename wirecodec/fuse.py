@@ -1,0 +1,82 @@
+"""Fused entries: small tensors that share one entry of the table, laid one after the other (formats/SPEC.md,
+3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from wirecodec.chunk import Part, Support
+from wirecodec.container import CHUNK
+from wirecodec.errors import EncodeError
+from wirecodec.extension import Group
+from wirecodec.scheme import Scheme
+from wirecodec.sparse import index_dtype
+
+__all__ = ["fusible", "joined", "member_of", "parted"]
+
+
+def fusible(
+    supports: Mapping[str, Support], schemes: Mapping[str, Scheme], fuse: int
+) -> dict[int, list[int]]:
+    """{first key: keys} of the small tensors that share an entry: of one type and scheme, together at most
+    one chunk.
+    """
+    filling: dict[tuple[Any, Scheme], list[int]] = {}
+    room: dict[tuple[Any, Scheme], int] = {}
+    groups = []
+    for key, (name, support) in enumerate(supports.items()):
+        if not 0 < support.size <= min(fuse, CHUNK):
+            continue
+        kind = (support.values.dtype, schemes[name])
+        if room.get(kind, 0) < support.size:
+            filling[kind], room[kind] = [], CHUNK
+            groups.append(filling[kind])
+        filling[kind].append(key)
+        room[kind] -= support.size
+    return {group[0]: group for group in groups if len(group) > 1}
+
+
+def joined(supports: list[Support]) -> Support:
+    """Small tensors laid one after the other, as one."""
+    starts = np.cumsum([0] + [s.size for s in supports])
+    size = int(starts[-1])
+    values = np.concatenate([s.values for s in supports])
+    if values.size == size:
+        return Support(None, values, size, (size,))
+    parts = [
+        start + (np.arange(s.size) if s.indices is None else s.indices)
+        for start, s in zip(starts[:-1], supports, strict=True)
+    ]
+    return Support(np.concatenate(parts).astype(index_dtype(size)), values, size, (size,))
+
+
+def member_of(error: EncodeError, members: list[tuple[str, int]]) -> EncodeError:
+    """A fused entry's error, moved to the member that it is about; ``members`` are (name, size)."""
+    if error.position is None:
+        return error
+    position = error.position
+    for name, size in members:
+        if position < size:
+            return EncodeError(error.reason, tensor=name, position=position)
+        position -= size
+    raise AssertionError("a position outside its entry")
+
+
+def parted(part: Part, group: Group) -> dict[int, list[Part]]:
+    """A fused entry's members as tensors of their own."""
+    members = {}
+    start = 0
+    for key, size in group.members:
+        stop = start + size
+        if part.indices is None:
+            members[key] = [Part(0, size, None, part.values[start:stop])]
+        else:
+            a, b = np.searchsorted(part.indices, [start, stop])
+            indices = None if b - a == size else part.indices[a:b] - np.uint32(start)
+            members[key] = [Part(0, size, indices, part.values[a:b])]
+        start = stop
+    return members

@@ -1,0 +1,37 @@
+"""``auto-index``: for each chunk the smaller of rice and bitmap.
+
+It has no id of its own: the chosen codec stands on the wire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wirecodec.arrays import Array
+from wirecodec.index.base import IndexCodec
+from wirecodec.index.bitmap import Bitmap, bitmap_bytes
+from wirecodec.index.rice import Rice, planned_bytes
+
+__all__ = ["AutoIndex"]
+
+
+@dataclass(frozen=True)
+class AutoIndex:
+    """Rice, or the bitmap where that is not larger; exact sizes are compared, so the choice is the same
+    everywhere.
+    """
+
+    name: ClassVar[str] = "auto-index"
+
+    def resolve(self, indices: Array | None, d: int) -> IndexCodec:
+        """Sparse chunks cost nothing extra; denser ones a planning pass of rice, whose exact size is held
+        against the bitmap's.
+        """
+        if (
+            indices is not None and d >= 16 * indices.size + 1024
+        ):  # rice takes under log2(d/r) + 4 bits an index
+            return Rice()
+        if indices is None or bitmap_bytes(d) <= planned_bytes(indices):
+            return Bitmap()
+        return Rice()

@@ -1,0 +1,46 @@
+"""What an index codec is: ascending u32 indices below d to bytes, and back.
+
+Sections and their checks are those of formats/spec/index/NAME.md. A codec is called only where 0 < r < d; the
+other supports need no bytes (formats/SPEC.md, 2.2).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol, runtime_checkable
+
+from wirecodec.arrays import Array, Bytes
+from wirecodec.limits import DecodeLimits
+
+__all__ = ["IndexChoice", "IndexCodec"]
+
+
+@runtime_checkable
+class IndexCodec(Protocol):
+    """A frozen dataclass whose fields are its parameters; ``wire_id`` is its id in formats/registry.toml."""
+
+    name: ClassVar[str]
+    wire_id: ClassVar[int]
+
+    def encode(self, indices: Array, d: int, stream: int) -> Bytes:
+        """(r,) u32 ``indices``, ascending, unique and below ``d``, as a section; ``stream`` seeds what is
+        drawn at random.
+        """
+        ...
+
+    @classmethod
+    def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
+        """The (r,) u32 indices of a section (read-only, at a multiple of 8 in memory), all checked; else a
+        WireError of the page.
+        """
+        ...
+
+
+@runtime_checkable
+class IndexChoice(Protocol):
+    """A name without an id of its own: it picks a codec for each chunk."""
+
+    name: ClassVar[str]
+
+    def resolve(self, indices: Array | None, d: int) -> IndexCodec:
+        """The codec for (r,) u32 ``indices`` below ``d``; None stands for all d, or for none."""
+        ...

@@ -1,0 +1,52 @@
+"""``bitmap``: one bit an element (formats/spec/index/bitmap.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from wirecodec.arrays import Array, Bytes
+from wirecodec.errors import Invalid, Malformed
+from wirecodec.limits import DecodeLimits
+
+__all__ = ["Bitmap", "bitmap_bytes"]
+
+
+def bitmap_bytes(d: int) -> int:
+    """Bytes of the bitmap of ``d`` elements."""
+    return -(-d // 8)
+
+
+@dataclass(frozen=True)
+class Bitmap:
+    """⌈d/8⌉ bytes, whatever r."""
+
+    name: ClassVar[str] = "bitmap"
+    wire_id: ClassVar[int] = 2
+
+    def encode(self, indices: Array, d: int, stream: int) -> Bytes:
+        """One pass over the indices."""
+        from wirecodec.kernels.cpu import bitmap
+
+        words = np.zeros(-(-d // 64), np.uint64)
+        bitmap.set_bits(indices, words)
+        return words.view(np.uint8)[: bitmap_bytes(d)]
+
+    @classmethod
+    def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
+        """Two passes over the bitmap: count, then fill."""
+        from wirecodec.kernels.cpu import bitmap
+
+        if section.size != bitmap_bytes(d):
+            raise Malformed("bitmap-length", f"{section.size} bytes for {d} elements")
+        if d % 8 and section[-1] >> (d % 8):
+            raise Malformed("bitmap-tail", f"a bit beyond element {d - 1} is set")
+        words = np.zeros(-(-d // 64), np.uint64)
+        words.view(np.uint8)[: section.size] = section
+        if (count := bitmap.count_ones(words)) != r:
+            raise Invalid("bitmap-count", f"{count} bits are set; the table says {r}")
+        indices = np.empty(r, np.uint32)
+        bitmap.positions(words, indices)
+        return indices

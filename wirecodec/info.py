@@ -1,0 +1,82 @@
+"""``inspect``: what a container holds, read from its head alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import DTYPES, as_bytes
+from wirecodec.container import open_head
+from wirecodec.limits import UNLIMITED
+from wirecodec.registry import index_codec, value_codec
+
+__all__ = ["ContainerInfo", "EntryInfo", "inspect"]
+
+
+@dataclass(frozen=True)
+class EntryInfo:
+    """One entry of the table, or all chunks of one tensor together.
+
+    ``size`` and ``nnz`` count elements; ``index`` and ``value`` name codecs, joined by "+" where chunks
+    differ; ``index_bytes`` and ``value_bytes`` are section lengths without padding. A fused entry has several
+    ``members``, (name, size) each, and their names joined as ``name``.
+    """
+
+    name: str
+    size: int
+    nnz: int
+    dtype: str
+    shape: tuple[int, ...]
+    index: str
+    value: str
+    index_bytes: int
+    value_bytes: int
+    chunks: int
+    members: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class ContainerInfo:
+    """``version`` as "major.minor", ``nbytes`` of the whole container, the application's ``tag``, and the
+    entries.
+    """
+
+    version: str
+    nbytes: int
+    tag: bytes
+    entries: tuple[EntryInfo, ...]
+
+
+def inspect(blob: Any) -> ContainerInfo:
+    """What a container holds; ``blob`` may end after the head.
+
+    Checks the head, not the payload; a WireError where the head is broken.
+
+    A tensor without a name, as ``encode`` writes it, is called "0", the digits of its key.
+    """
+    head = open_head(as_bytes(blob), UNLIMITED, whole=False)
+    names = head.extension.names
+    groups = {group.members[0][0]: group.members for group in head.extension.groups}
+    entries = []
+    keys, starts = np.unique(head.table["key"], return_index=True)
+    for key, rows in zip(keys.tolist(), np.split(head.table, starts[1:]), strict=False):
+        size = int(rows["d"].sum(dtype=np.int64))
+        members = tuple((names[k] if names else str(k), n) for k, n in groups.get(key, ((key, size),)))
+        entries.append(
+            EntryInfo(
+                name=", ".join(name for name, _ in members),
+                size=size,
+                nnz=int(rows["r"].sum(dtype=np.int64)),
+                dtype=DTYPES[int(rows["dtype"][0]) - 1].name,
+                shape=(size,) if len(members) > 1 else tuple(head.extension.shapes.get(key, (size,))),
+                index="+".join(index_codec(i).name for i in np.unique(rows["index"]).tolist()),
+                value="+".join(value_codec(i).name for i in np.unique(rows["value"]).tolist()),
+                index_bytes=int(rows["index_len"].sum(dtype=np.int64)),
+                value_bytes=int(rows["value_len"].sum(dtype=np.int64)),
+                chunks=len(rows),
+                members=members,
+            )
+        )
+    return ContainerInfo(f"1.{head.minor}", head.nbytes, head.extension.tag, tuple(entries))

@@ -1,0 +1,33 @@
+"""The counter hash of ``wirecodec.counter``, compiled (formats/SPEC.md, section 5)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wirecodec.kernels.cpu.jit import inline
+
+__all__ = ["draw16", "draw32"]
+
+U32 = np.uint32
+U64 = np.uint64
+
+
+@inline
+def draw32(low: U32, high: U32, i: U32) -> U32:
+    """The i-th u32 of the stream whose halves are ``low`` and ``high``."""
+    x = U32(i * U32(0x9E3779B9) + low)
+    x = U32(x ^ (x >> U32(16)))
+    x = U32(x * U32(0x21F0AAAD))
+    x = U32(x ^ (x >> U32(15)))
+    x = U32(x + high)
+    x = U32(x * U32(0xD35A2D97))
+    return U32(x ^ (x >> U32(15)))
+
+
+@inline
+def draw16(low: U32, high: U32, p: int) -> int:
+    """The u16 for the p-th value of a chunk."""
+    block = p >> 9
+    row = (p >> 4) & 31
+    word = draw32(low, high, U32((block << 8) + ((row >> 1) << 4) + (p & 15)))
+    return np.int64(word & U32(0xFFFF)) if row & 1 else np.int64(word >> U32(16))

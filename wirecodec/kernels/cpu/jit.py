@@ -1,0 +1,85 @@
+"""``kernel``: Numba's njit with the project's settings, safe where many processes start at once.
+
+Kernels are compiled on first use and cached on disk. Numba's cache is an index file and numbered data files
+that it rewrites without a lock, so ranks that start together on a cold cache can pair one signature's name
+with another's code. Here a compilation, with its look-up in the cache, holds a lock file beside the cache:
+the first rank compiles, the others load. No fastmath: results must not depend on how a loop was vectorised.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+import numba
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: Numba's own atomic renames must do
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["inline", "kernel"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _CompileLock:
+    """One compilation at a time in this process (re-entrant: kernels compile the kernels they call) and on
+    this machine.
+    """
+
+    def __init__(self) -> None:
+        self._thread = threading.RLock()
+        self._depth = 0
+        self._file: int | None = None
+
+    @contextmanager
+    def __call__(self, folder: str | None) -> Iterator[None]:
+        with self._thread:
+            if self._depth == 0:
+                self._file = self._open(folder)
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if self._depth == 0 and self._file is not None:
+                    os.close(self._file)  # closing drops the lock
+                    self._file = None
+
+    @staticmethod
+    def _open(folder: str | None) -> int | None:
+        if fcntl is None or folder is None:
+            return None
+        try:
+            os.makedirs(folder, exist_ok=True)
+            file = os.open(os.path.join(folder, "wirecodec.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:
+            return None  # nowhere to write: nothing is cached either
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return file
+
+
+_compiling = _CompileLock()
+
+
+def kernel(fn: F) -> F:
+    """Compile ``fn`` on first use, without the GIL, with IEEE division, cached on disk."""
+    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy")(fn)
+    compile_plainly = dispatcher.compile
+    folder = getattr(dispatcher._cache, "cache_path", None)
+
+    def compile_locked(signature: Any) -> Any:
+        with _compiling(folder):
+            return compile_plainly(signature)
+
+    dispatcher.compile = compile_locked
+    return cast(F, dispatcher)
+
+
+def inline(fn: F) -> F:
+    """A word of the kernels' vocabulary: compiled into its callers, never alone."""
+    return cast(F, numba.njit(nogil=True, error_model="numpy", inline="never")(fn))

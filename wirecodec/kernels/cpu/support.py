@@ -1,0 +1,69 @@
+"""Supports: which elements are there, gathering and adding at indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from wirecodec.kernels.cpu.jit import kernel
+
+__all__ = ["add_at", "count_set", "fill_nonzero", "first_disorder", "first_nonfinite"]
+
+Array = npt.NDArray[Any]
+
+
+@kernel
+def count_set(bits: Array) -> int:
+    """How many words are not 0."""
+    count = 0
+    for i in range(bits.size):
+        count += bits[i] != 0
+    return count
+
+
+@kernel
+def fill_nonzero(bits: Array, out: Array) -> None:
+    """The positions of the words that are not 0, ascending, into ``out``, which has that room."""
+    n = 0
+    for i in range(bits.size):
+        if bits[i] != 0:
+            out[n] = i
+            n += 1
+
+
+@kernel
+def first_nonfinite(bits: Array, exponent: Any) -> int:
+    """The first position whose exponent bits are all ones (``exponent`` is their mask), or -1."""
+    for start in range(0, bits.size, 4096):
+        block = bits[start : start + 4096]
+        found = False
+        for i in range(block.size):
+            found |= (block[i] & exponent) == exponent
+        if found:
+            for i in range(block.size):
+                if (block[i] & exponent) == exponent:
+                    return start + i
+    return -1
+
+
+@kernel
+def first_disorder(indices: Array) -> int:
+    """The first position i > 0 with indices[i] <= indices[i - 1], or -1."""
+    disorder = False
+    for i in range(1, indices.size):
+        disorder |= indices[i] <= indices[i - 1]
+    if disorder:
+        for i in range(1, indices.size):
+            if indices[i] <= indices[i - 1]:
+                return i
+    return -1
+
+
+@kernel
+def add_at(out: Array, indices: Array, values: Array, scale: Any) -> None:
+    """out[indices[i]] += scale * values[i], in the type of ``out`` (float32 or float64), the product rounded
+    first.
+    """
+    for i in range(indices.size):
+        out[indices[i]] += scale * values[i]

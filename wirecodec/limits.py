@@ -1,0 +1,49 @@
+"""What a reader is willing to spend, and what it expects: ``DecodeLimits`` and schemas (formats/SPEC.md,
+section 7).
+
+Limits bound what a small hostile container can cost before it is refused. A schema is the stronger guard: a
+receiver that knows its model names each tensor's shape and element type, and anything else is refused before
+a codec runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+__all__ = ["DEFAULT_LIMITS", "UNLIMITED", "DecodeLimits", "TensorSchema"]
+
+TensorSchema: TypeAlias = "tuple[Sequence[int] | int, Any]"
+"""(shape, dtype) of one tensor; the dtype in any form that NumPy takes, or "bfloat16"."""
+
+
+@dataclass(frozen=True)
+class DecodeLimits:
+    """Upper bounds on what decoding one container may cost; counts, not bytes, unless the name says bytes.
+
+    max_bytes: length of the container. max_entries: entries of its table. max_elements: stored elements (Σ
+    r). max_dense: elements of all tensors, stored or not (Σ d), and what ``SparseTensor.to_dense`` may
+    allocate afterwards. max_work: steps that a codec may take beyond its bytes and outputs. max_expansion:
+    stored elements for each byte of the container, where no schema is given.
+    """
+
+    max_bytes: int = 2**31
+    max_entries: int = 65_536
+    max_elements: int = 2**28
+    max_dense: int = 2**32
+    max_work: int = 2**28
+    max_expansion: int = 2**12
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"DecodeLimits.{name} is {value!r}; it must be an integer, 0 or more")
+
+
+DEFAULT_LIMITS = DecodeLimits()
+_ANY = 2**63 - 1
+UNLIMITED = DecodeLimits(_ANY, _ANY, _ANY, _ANY, _ANY, _ANY)
+"""For containers that this process has just written itself."""
+
+Schema: TypeAlias = "Mapping[str, TensorSchema]"

@@ -1,0 +1,94 @@
+"""What a container's head says of its tensors, held against what the caller expects (formats/SPEC.md, section
+7, rows 39 to 41).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import DTYPES, dtype_named
+from wirecodec.container import Head, spans
+from wirecodec.errors import SchemaMismatch
+from wirecodec.limits import Schema, TensorSchema
+
+__all__ = ["Outline", "all_of", "names_match", "only", "outlines_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Outline:
+    """What the head says of a tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def size(self) -> int:
+        """Its elements."""
+        return math.prod(self.shape)
+
+
+def outlines_of(head: Head, named: Iterable[str] | None) -> list[Outline]:
+    """The tensors by key.
+
+    Names the container does not give are those of ``named``, if they are as many, else the keys' digits.
+    """
+    table, extension = head.table, head.extension
+    keys, starts = np.unique(table["key"], return_index=True)
+    dtypes = {int(k): DTYPES[int(table["dtype"][at]) - 1] for k, at in zip(keys, starts, strict=True)}
+    sizes = {key: span.size for key, span in spans(table).items()}
+    for group in extension.groups:
+        sizes.update(group.members)
+        dtypes.update({key: dtypes[group.members[0][0]] for key, _ in group.members})
+    names = extension.names
+    if names is None:
+        given = sorted(named, key=str.encode) if named is not None else []
+        names = tuple(given) if len(given) == len(sizes) else tuple(map(str, range(len(sizes))))
+    return [
+        Outline(name, tuple(extension.shapes.get(key, (sizes[key],))), dtypes[key])
+        for key, name in enumerate(names)
+    ]
+
+
+def only(outlines: list[Outline], schema: TensorSchema | None) -> None:
+    """SchemaMismatch where there is not one tensor, or it is not that of ``schema``."""
+    if len(outlines) != 1:
+        raise SchemaMismatch(
+            "schema-count", f"the container holds {len(outlines)} tensors; decode_many reads them"
+        )
+    if schema is not None:
+        _matches(outlines, [schema])
+
+
+def all_of(outlines: list[Outline], schema: Schema | None) -> None:
+    """SchemaMismatch where the tensors are not those of ``schema``: names, then shapes, then types."""
+    if schema is not None:
+        names_match(outlines, schema)
+        _matches(outlines, [schema[outline.name] for outline in outlines])
+
+
+def names_match(outlines: list[Outline], named: Iterable[str]) -> None:
+    """SchemaMismatch where the tensors are not called as ``named``."""
+    found, wanted = {outline.name for outline in outlines}, set(named)
+    if found != wanted:
+        odd = sorted(found ^ wanted)
+        raise SchemaMismatch("schema-names", f"tensors on one side only: {', '.join(map(repr, odd[:5]))}")
+
+
+def _matches(outlines: list[Outline], schemas: list[TensorSchema]) -> None:
+    wanted = [
+        ((shape,) if isinstance(shape, int) else tuple(shape), dtype_named(dtype)) for shape, dtype in schemas
+    ]
+    for outline, (shape, _) in zip(outlines, wanted, strict=True):
+        if outline.shape != shape:
+            raise SchemaMismatch(
+                "schema-shape", f"tensor {outline.name!r} has shape {outline.shape}, not {shape}"
+            )
+    for outline, (_, dtype) in zip(outlines, wanted, strict=True):
+        if outline.dtype != dtype:
+            raise SchemaMismatch("schema-dtype", f"tensor {outline.name!r} is {outline.dtype}, not {dtype}")

@@ -1,0 +1,278 @@
+"""The data's way, as functions that can be read from top to bottom.
+
+    encode:  tensor -> select -> (indices, values) -> chunks, each by its codecs -> container
+    decode:  container -> chunks, each by its codecs -> (indices, values) -> SparseTensor, or a dense sum
+
+All of it is pure: the same tensor, scheme and seed give the same bytes, and nothing is remembered. Every path
+into the decoder goes through ``_open`` and ``_decoded``, which validate everything before anything is handed
+out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from wirecodec import container
+from wirecodec import extension as ext
+from wirecodec.arrays import Array, Bytes, Flat, as_bytes, as_flat, read_only
+from wirecodec.chunk import Part, Support, chunks_of, decode_chunk
+from wirecodec.counter import mix
+from wirecodec.errors import EncodeError, SchemaMismatch, WireError
+from wirecodec.fuse import fusible, joined, member_of, parted
+from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
+from wirecodec.outline import Outline, all_of, names_match, only, outlines_of
+from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
+from wirecodec.select.base import Selection, Selector
+from wirecodec.select.every import All
+from wirecodec.select.nonzero import NonZero
+from wirecodec.sparse import SparseTensor, index_dtype, nonzero
+
+__all__ = [
+    "decode",
+    "decode_add",
+    "decode_many",
+    "encode",
+    "encode_many",
+    "encode_supports",
+    "gather",
+    "in_order",
+]
+
+
+def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes = b"") -> Bytes:
+    """One tensor as a container.
+
+    tensor: a NumPy array, a torch tensor, anything with DLPack or the buffer protocol, or a SparseTensor;
+    float32, float16, bfloat16 or float64, any shape. scheme: a Scheme, its string, or None for lossless.
+    seed: a u64 for codecs that draw at random. tag: bytes of the application's own. Returns a uint8 array.
+    Raises EncodeError.
+    """
+    one = as_scheme(scheme)
+    support = select(tensor, one, seed=mix(seed, 0))
+    shapes = {} if len(support.shape) == 1 else {0: support.shape}
+    return container.pack(
+        list(chunks_of(0, support, one, seed)), ext.Extension(shapes=shapes, tag=bytes(tag))
+    )
+
+
+def encode_many(
+    tensors: Mapping[str, Any],
+    scheme: SchemeLike | Mapping[str, SchemeLike] = None,
+    *,
+    seed: int = 0,
+    tag: bytes = b"",
+    names: bool = True,
+    fuse: int = 0,
+) -> Bytes:
+    """Named tensors as one container.
+
+    scheme: one for all, or {glob: scheme} of which the first match wins. names: whether the names are
+    written; a receiver with a schema does not need them. fuse: tensors of at most this many elements, of one
+    type and scheme, share an entry (after selection, so what is sent of each does not change). Raises
+    EncodeError that names the tensor.
+    """
+    supports: dict[str, Support] = {}
+    schemes: dict[str, Scheme] = {}
+    for key, name in enumerate(in_order(tensors)):
+        try:
+            schemes[name] = scheme_for(name, scheme)
+            supports[name] = select(tensors[name], schemes[name], seed=mix(seed, key))
+        except EncodeError as error:
+            raise error.of(name) from None
+    return encode_supports(supports, schemes, seed=seed, tag=tag, names=names, fuse=fuse)
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names in the order of their keys, that of their UTF-8 bytes; EncodeError for what is no name."""
+    try:
+        return sorted(names, key=str.encode)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise EncodeError(f"a tensor's name must be a string that UTF-8 can write: {error}") from None
+
+
+def encode_supports(
+    supports: Mapping[str, Support],
+    schemes: Mapping[str, Scheme],
+    *,
+    seed: int,
+    tag: bytes = b"",
+    names: bool = True,
+    fuse: int = 0,
+) -> Bytes:
+    """What was selected of named tensors, given in the order of their keys, as one container."""
+    order = list(supports)
+    groups = fusible(supports, schemes, fuse)
+    absorbed = {key for group in groups.values() for key in group[1:]}
+    entries: list[container.Entry] = []
+    for key, name in enumerate(order):
+        if key in absorbed:
+            continue
+        members = [order[k] for k in groups.get(key, [key])]
+        support = joined([supports[member] for member in members]) if len(members) > 1 else supports[name]
+        try:
+            entries += chunks_of(key, support, schemes[name], seed)
+        except EncodeError as error:
+            if len(members) > 1:
+                error = member_of(error, [(member, supports[member].size) for member in members])
+            raise error.of(name) from None
+    extension = ext.Extension(
+        names=tuple(order) if names else None,
+        shapes={key: s.shape for key, s in enumerate(supports.values()) if len(s.shape) != 1},
+        groups=tuple(
+            ext.Group(tuple((k, supports[order[k]].size) for k in group)) for group in groups.values()
+        ),
+        tag=bytes(tag),
+    )
+    return container.pack(entries, extension)
+
+
+def select(tensor: Any, scheme: Scheme, *, seed: int = 0) -> Support:
+    """Which elements of a tensor go on the wire, and their values."""
+    if isinstance(tensor, SparseTensor) and isinstance(scheme.select, All | NonZero):
+        return _select_stored(tensor, scheme.select)
+    flat = as_flat(tensor.to_dense() if isinstance(tensor, SparseTensor) else tensor)
+    return gather(flat, scheme.select.select(flat.data, seed=seed))
+
+
+def gather(flat: Flat, selection: Selection) -> Support:
+    """The values at the selected elements."""
+    indices, size = selection.indices, flat.data.size
+    if indices is None or indices.size == size:
+        return Support(None, flat.data, size, flat.shape)
+    return Support(indices, flat.data[indices], size, flat.shape)
+
+
+def _select_stored(tensor: SparseTensor, selector: Selector) -> Support:
+    """The same for selectors that need to look at stored elements only: no dense copy is made."""
+    values = as_flat(tensor.values).data
+    keep = nonzero(values) if isinstance(selector, NonZero) else None
+    if keep is None or keep.size == values.size:
+        return Support(None if tensor.is_full else tensor.indices, values, tensor.size, tensor.shape)
+    return Support(tensor.indices[keep], values[keep], tensor.size, tensor.shape)
+
+
+def decode(
+    blob: Any, *, limits: DecodeLimits | None = None, schema: TensorSchema | None = None
+) -> SparseTensor:
+    """The one tensor of a container.
+
+    blob: any buffer of bytes. limits: what decoding may cost (DecodeLimits()). schema: (shape, dtype),
+    anything else is refused. Values that were stored raw are a read-only view of the blob. Raises a WireError
+    and nothing else; SchemaMismatch where the container holds several tensors, or none.
+    """
+    limits = limits or DEFAULT_LIMITS
+    data, head = _open(blob, limits, vouched=schema is not None)
+    outlines = outlines_of(head, None)
+    only(outlines, schema)
+    return _sparse(outlines[0], _decoded(data, head, limits)[0], limits)
+
+
+def decode_many(
+    blob: Any, *, limits: DecodeLimits | None = None, schema: Schema | None = None
+) -> dict[str, SparseTensor]:
+    """Every tensor of a container, by name, in ascending order of the names' UTF-8 bytes.
+
+    schema: {name: (shape, dtype)} of all of them, anything else is refused; it also names the tensors of a
+    container without names, which are called "0", "1", … otherwise. Raises a WireError and nothing else.
+    """
+    limits = limits or DEFAULT_LIMITS
+    data, head = _open(blob, limits, vouched=schema is not None)
+    outlines = outlines_of(head, schema)
+    all_of(outlines, schema)
+    parts = _decoded(data, head, limits)
+    return {outline.name: _sparse(outline, parts[key], limits) for key, outline in enumerate(outlines)}
+
+
+def decode_add(
+    blob: Any,
+    out: Array | Mapping[str, Array],
+    *,
+    scale: float = 1.0,
+    limits: DecodeLimits | None = None,
+    schema: TensorSchema | Schema | None = None,
+) -> None:
+    """Decode, and add scale * values into ``out``: a dense array of the tensor's size, or {name: array} for
+    all tensors.
+
+    Everything is validated before ``out`` is touched. In the type of ``out``, float32 or float64: the value
+    is rounded to it, then the product, then the sum. ValueError where ``out`` is not writable and contiguous;
+    a WireError where the container is not accepted, SchemaMismatch where its tensors or their sizes are not
+    those of ``out``.
+    """
+    limits = limits or DEFAULT_LIMITS
+    data, head = _open(blob, limits, vouched=True)  # ``out`` vouches for the sizes
+    if isinstance(out, Mapping):
+        outlines = outlines_of(head, out)
+        all_of(outlines, schema)  # type: ignore[arg-type]
+        names_match(outlines, out)
+        targets = [out[outline.name] for outline in outlines]
+    else:
+        outlines = outlines_of(head, None)
+        only(outlines, schema)  # type: ignore[arg-type]
+        targets = [out]
+    for outline, target in zip(outlines, targets, strict=True):
+        if target.dtype not in (np.float32, np.float64) or not (
+            target.flags.c_contiguous and target.flags.writeable
+        ):
+            raise ValueError(
+                f"out for tensor {outline.name!r} is not a writable, contiguous float32 or float64 array"
+            )
+        if target.size != outline.size:
+            raise SchemaMismatch(
+                "schema-shape", f"tensor {outline.name!r} has shape {outline.shape}, out {target.shape}"
+            )
+    decoded = _decoded(data, head, limits)
+    for key, target in enumerate(targets):
+        _add_parts(target.reshape(-1), decoded[key], scale)
+
+
+def _add_parts(target: Array, parts: list[Part], scale: float) -> None:
+    from wirecodec.kernels.cpu import support
+
+    factor = target.dtype.type(scale)
+    for part in parts:
+        values = part.values.astype(target.dtype, copy=False)
+        chunk = target[part.base : part.base + part.d]
+        if part.indices is None:
+            chunk += values if factor == 1 else factor * values
+        else:
+            support.add_at(chunk, read_only(part.indices), read_only(values), factor)
+
+
+def _open(blob: Any, limits: DecodeLimits, *, vouched: bool) -> tuple[Bytes, container.Head]:
+    data = as_bytes(blob)
+    return data, container.open_head(data, limits, vouched=vouched)
+
+
+def _decoded(data: Bytes, head: container.Head, limits: DecodeLimits) -> dict[int, list[Part]]:
+    """Every tensor's chunks, by key; fused entries cut into their members."""
+    parts: dict[int, list[Part]] = {}
+    for entry, offset, row, index_section, value_section in container.sections(data, head):
+        try:
+            part = decode_chunk(row, index_section, value_section, limits)
+        except WireError as error:
+            raise error.at(entry=entry, offset=offset) from error.__cause__
+        parts.setdefault(int(row["key"]), []).append(part)
+    for group in head.extension.groups:
+        parts.update(parted(parts[group.members[0][0]][0], group))
+    return parts
+
+
+def _sparse(outline: Outline, parts: list[Part], limits: DecodeLimits) -> SparseTensor:
+    """A tensor's chunks joined."""
+    values = parts[0].values if len(parts) == 1 else np.concatenate([part.values for part in parts])
+    if all(part.indices is None for part in parts):
+        return SparseTensor._of(None, values, outline.shape, limits.max_dense)
+    if len(parts) == 1:
+        assert parts[0].indices is not None
+        return SparseTensor._of(parts[0].indices.view(np.int32), values, outline.shape, limits.max_dense)
+    indices = np.empty(values.size, index_dtype(outline.size))
+    at = 0
+    for part in parts:
+        local = np.arange(part.d, dtype=np.uint32) if part.indices is None else part.indices
+        np.add(local, part.base, out=indices[at : at + local.size], casting="unsafe")
+        at += local.size
+    return SparseTensor._of(indices, values, outline.shape, limits.max_dense)

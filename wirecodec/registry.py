@@ -1,0 +1,123 @@
+"""Names and wire ids ⇄ classes.
+
+The built-in codecs are listed here once; their ids are class attributes and are held against
+formats/registry.toml by a test. ``register`` admits codecs and selectors of one's own: ids 0x80 to 0xFF,
+names that are not taken. It is the only state in the package that outlives a call.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, TypeVar, cast
+
+from wirecodec.errors import EncodeError
+from wirecodec.index import AutoIndex, Bitmap, RawIndex, Rice
+from wirecodec.index.base import IndexCodec
+from wirecodec.select import All, NonZero, TopK
+from wirecodec.value import QSGD, Raw
+from wirecodec.value.base import ValueCodec
+from wirecodec.value.raw import RawBfloat16, RawFloat16
+
+__all__ = [
+    "EXPERIMENTAL",
+    "index_codec",
+    "index_codecs",
+    "named",
+    "nearest",
+    "register",
+    "value_codec",
+    "value_codecs",
+]
+
+EXPERIMENTAL = 0x80
+"""The lowest id for codecs that no specification defines."""
+
+T = TypeVar("T", bound=type)
+
+_index: dict[int, type[IndexCodec]] = {c.wire_id: c for c in (RawIndex, Bitmap, Rice)}
+_value: dict[int, type[ValueCodec]] = {c.wire_id: c for c in (Raw, RawFloat16, RawBfloat16, QSGD)}
+_stages: dict[str, dict[str, Any]] = {
+    "transform": {},
+    "selector": {c.name: c for c in (All, NonZero, TopK)},
+    "index codec": {c.name: c for c in (RawIndex, Bitmap, Rice, AutoIndex)},
+    "value codec": {c.name: c for c in (Raw, QSGD)},
+}
+
+
+def index_codecs() -> dict[int, type[IndexCodec]]:
+    """Every index codec that a reader knows, by wire id."""
+    return dict(_index)
+
+
+def value_codecs() -> dict[int, type[ValueCodec]]:
+    """Every value codec that a reader knows, by wire id."""
+    return dict(_value)
+
+
+def index_codec(wire_id: int) -> type[IndexCodec]:
+    """The index codec of a known id."""
+    return _index[wire_id]
+
+
+def value_codec(wire_id: int) -> type[ValueCodec]:
+    """The value codec of a known id."""
+    return _value[wire_id]
+
+
+def named(stage: str, name: str) -> Any:
+    """The class that schemes call ``name`` at a stage; EncodeError naming the nearest valid name."""
+    classes = _stages[stage]
+    if name not in classes:
+        raise EncodeError(f"unknown {stage} {name!r}{nearest(name, classes)}")
+    return classes[name]
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """What to say of a wrong name: the nearest right one, or all of them."""
+    names = sorted(valid)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known: {', '.join(names)}" if names else "; none is known"
+
+
+def register(cls: T) -> T:
+    """Admit a selector, index codec or value codec of one's own; returns ``cls``, so it serves as a
+    decorator.
+
+    The class must satisfy its Protocol, have a name that schemes can spell and no built-in has, and, for a
+    codec, a ``wire_id`` from 0x80 to 0xFF. A codec's ``encode`` and ``decode`` must be inverse on the values
+    they carry. EncodeError otherwise.
+    """
+    name = getattr(cls, "name", None)
+    if not isinstance(name, str) or not name or name != name.lower() or not name.replace("-", "").isalnum():
+        raise EncodeError(
+            f"{cls.__name__}: name is {name!r}; it must be lower-case letters, digits and hyphens"
+        )
+    stage = _stage(cls)
+    known: dict[int, Any] = cast("dict[str, Any]", {"index codec": _index, "value codec": _value}).get(
+        stage, {}
+    )
+    taken = _stages[stage].get(name)
+    if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise EncodeError(f"{stage} {name!r} exists: {taken.__qualname__}")
+    if stage != "selector":
+        wire_id = getattr(cls, "wire_id", None)
+        if not isinstance(wire_id, int) or not EXPERIMENTAL <= wire_id <= 0xFF:
+            raise EncodeError(f"{cls.__name__}: wire_id is {wire_id!r}; ids of one's own are 0x80 to 0xFF")
+        if wire_id in known and known[wire_id].name != name:
+            raise EncodeError(f"{cls.__name__}: wire_id {wire_id:#x} belongs to {known[wire_id].name!r}")
+        known[wire_id] = cls
+    _stages[stage][name] = cls
+    return cls
+
+
+def _stage(cls: type) -> str:
+    if hasattr(cls, "select"):
+        return "selector"
+    if hasattr(cls, "encode") and hasattr(cls, "decode"):
+        return "value codec" if hasattr(cls, "carries_nonfinite") else "index codec"
+    raise EncodeError(
+        f"{cls.__name__} is neither a selector nor a codec: see wc.Selector, wc.IndexCodec and wc.ValueCodec"
+    )

@@ -1,0 +1,176 @@
+"""Scheme: how a tensor becomes bytes, as one value that can be compared, hashed, printed and parsed.
+
+    topk(0.01) | rice | qsgd(bits=4)
+    transform | selector | index codec | value codec        the transform may be left out
+
+A stage is a name, or a name with arguments in parentheses: numbers, names, quoted strings, None, True, False;
+by position in the order of the class's fields, or by keyword. ``str(scheme)`` writes what differs from the
+defaults, and ``Scheme.parse`` reads it back.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+
+from wirecodec.errors import EncodeError
+from wirecodec.index.auto import AutoIndex
+from wirecodec.index.base import IndexChoice, IndexCodec
+from wirecodec.registry import named, nearest
+from wirecodec.select.base import Selector
+from wirecodec.select.nonzero import NonZero
+from wirecodec.transform import Transform
+from wirecodec.value.base import ValueChoice, ValueCodec
+from wirecodec.value.raw import Raw
+
+__all__ = ["LOSSLESS", "Scheme", "SchemeLike", "as_scheme", "call_string", "parse_call", "scheme_for"]
+
+_CALL = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_-]*)\s*(?:\((.*)\))?\s*\Z", re.DOTALL)
+_BARE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A selector, an index codec and a value codec, each a frozen dataclass; ``transform`` comes before the
+    selector.
+    """
+
+    select: Selector
+    index: IndexCodec | IndexChoice
+    value: ValueCodec | ValueChoice
+    transform: Transform | None = None
+
+    def __post_init__(self) -> None:
+        for stage, part, words in (
+            ("selector", self.select, ("select",)),
+            ("index codec", self.index, ("encode", "resolve")),
+            ("value codec", self.value, ("encode", "resolve")),
+        ):
+            if isinstance(part, type) or not any(hasattr(part, word) for word in words):
+                raise EncodeError(f"{part!r} is not a {stage}")
+        if self.transform is not None:
+            raise EncodeError("this version of wirecodec has no transforms")
+
+    def __str__(self) -> str:
+        return " | ".join(call_string(part) for part in (self.select, self.index, self.value))
+
+    @classmethod
+    def parse(cls, text: str) -> Scheme:
+        """The scheme that ``text`` writes; EncodeError names what is wrong, and the nearest valid name."""
+        parts = [part.strip() for part in text.split("|")]
+        stages = ["selector", "index codec", "value codec"]
+        if len(parts) == 4:
+            stages.insert(0, "transform")
+        if len(parts) != len(stages) or not all(parts):
+            raise EncodeError(
+                f"scheme {text!r}: write selector | index codec | value codec, as 'topk(0.01) | rice | qsgd'"
+            )
+        try:
+            built = [
+                parse_call(part, lambda name, s=stage: named(s, name))
+                for stage, part in zip(stages, parts, strict=True)
+            ]
+        except EncodeError as error:
+            raise EncodeError(f"scheme {text!r}: {error.reason}") from None
+        selector, index, value = built[-3:]
+        return cls(selector, index, value, built[0] if len(built) == 4 else None)
+
+
+LOSSLESS = Scheme(NonZero(), AutoIndex(), Raw())
+"""What None stands for: nothing is lost, and zeros cost nothing."""
+
+SchemeLike: TypeAlias = "Scheme | str | None"
+
+
+def as_scheme(scheme: SchemeLike) -> Scheme:
+    """A Scheme from a Scheme, its string, or None for LOSSLESS."""
+    if isinstance(scheme, Scheme):
+        return scheme
+    if scheme is None:
+        return LOSSLESS
+    if isinstance(scheme, str):
+        return Scheme.parse(scheme)
+    raise EncodeError(f"{scheme!r} is neither a Scheme nor its string")
+
+
+def scheme_for(name: str, scheme: SchemeLike | Mapping[str, SchemeLike]) -> Scheme:
+    """The scheme of tensor ``name``: the one for all, or of the first glob that matches; EncodeError where
+    none does.
+    """
+    if not isinstance(scheme, Mapping):
+        return as_scheme(scheme)
+    for glob, one in scheme.items():
+        if fnmatchcase(name, glob):
+            return as_scheme(one)
+    raise EncodeError(f"no scheme matches; the globs are {', '.join(map(repr, scheme))}", tensor=name)
+
+
+def call_string(part: Any) -> str:
+    """A frozen dataclass as the call that builds it: its name, and the fields that differ from their
+    defaults.
+
+    A first field without a default of its own, such as topk's ratio, is written by position, all others by
+    keyword.
+    """
+    words = []
+    for position, field in enumerate(dataclasses.fields(part)):
+        value = getattr(part, field.name)
+        if value == field.default and type(value) is type(field.default):
+            continue
+        text = (
+            value if isinstance(value, str) and _BARE.match(value) and not _is_literal(value) else repr(value)
+        )
+        bare = position == 0 and field.default in (None, dataclasses.MISSING)
+        words.append(text if bare else f"{field.name}={text}")
+    return f"{part.name}({', '.join(words)})" if words else str(part.name)
+
+
+def parse_call(text: str, find: Any) -> Any:
+    """The object that ``name(arguments)`` builds; ``find`` gives the dataclass of a name."""
+    match = _CALL.match(text)
+    if match is None:
+        raise EncodeError(f"cannot read {text!r}; write name or name(argument, field=argument)")
+    cls = find(match[1])
+    fields = [field.name for field in dataclasses.fields(cls)]
+    given: dict[str, Any] = {}
+    for position, argument in enumerate(_split(match[2] or "")):
+        key, equals, value = argument.partition("=")
+        key = key.strip() if equals else (fields[position] if position < len(fields) else "")
+        if not equals and (not key or given.keys() - fields[:position]):
+            raise EncodeError(f"{match[1]}: no place for argument {argument.strip()!r}")
+        if key not in fields:
+            raise EncodeError(f"{match[1]}: unknown parameter {key!r}{nearest(key, fields)}")
+        if key in given:
+            raise EncodeError(f"{match[1]}: parameter {key!r} is given twice")
+        given[key] = _literal((value if equals else argument).strip(), match[1])
+    try:
+        return cls(**given)
+    except TypeError as error:
+        raise EncodeError(f"{match[1]}: {error}") from None
+
+
+def _split(arguments: str) -> list[str]:
+    return arguments.split(",") if arguments.strip() else []
+
+
+def _is_literal(text: str) -> bool:
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return False
+    return True
+
+
+def _literal(text: str, name: str) -> Any:
+    if _is_literal(text):
+        value = ast.literal_eval(text)
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+    elif _BARE.match(text):
+        return text
+    raise EncodeError(f"{name}: cannot read argument {text!r}")

@@ -1,0 +1,66 @@
+"""``topk``: the k elements of largest magnitude, exactly k, ties to the lower index.
+
+k is ⌊ratio · size⌋ in the exact decimal that was written (0.29 of 100 is 29), and at least 1 where there is
+an element. Zeros are taken where nothing else is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from wirecodec.arrays import Array, bits_of
+from wirecodec.errors import EncodeError
+from wirecodec.select.base import Selection, finite_or_raise, magnitude_bits
+from wirecodec.sparse import index_dtype
+
+__all__ = ["TopK", "share_of"]
+
+
+def share_of(ratio: float, size: int) -> int:
+    """⌊ratio · size⌋ in exact decimal, at least 1 where size > 0, at most size."""
+    exact = Fraction(Decimal(repr(float(ratio)))) * size
+    return min(size, max(1, exact.numerator // exact.denominator)) if size else 0
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Exact top-k by magnitude; give ``ratio`` (0 < ratio <= 1, of the tensor's elements) or ``k``
+    (elements), not both.
+    """
+
+    name: ClassVar[str] = "topk"
+    ratio: float | None = None
+    k: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.ratio is None) == (self.k is None):
+            raise EncodeError("topk takes either ratio or k")
+        if self.ratio is not None and not 0 < self.ratio <= 1:
+            raise EncodeError(f"topk: ratio is {self.ratio!r}; it must be above 0 and at most 1")
+        if self.k is not None and (not isinstance(self.k, int) or isinstance(self.k, bool) or self.k < 1):
+            raise EncodeError(f"topk: k is {self.k!r}; it must be an integer, 1 or more")
+
+    def count(self, size: int) -> int:
+        """How many of ``size`` elements are kept."""
+        return share_of(self.ratio, size) if self.ratio is not None else min(self.k or 0, size)
+
+    def select(
+        self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
+    ) -> Selection:
+        """The top k; EncodeError names the first NaN or Inf."""
+        from wirecodec.kernels.cpu import topk
+
+        finite_or_raise(x, self.name)
+        k = self.count(x.size)
+        if k == x.size:
+            return Selection(None)
+        bits, key_bits = bits_of(x), magnitude_bits(x)
+        threshold, ties = topk.kth_key(bits, k, key_bits)
+        found = np.empty(k, index_dtype(x.size))
+        topk.fill_top(bits, key_bits, threshold, ties, found)
+        return Selection(found)

@@ -1,0 +1,157 @@
+"""SparseTensor: the elements of a tensor that are present, and the shape they stand in.
+
+What decoding returns and what encoding takes beside arrays. A tensor of which every element is present keeps
+no indices until somebody asks for them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array, as_flat, bits_of
+from wirecodec.errors import EncodeError, LimitExceeded
+from wirecodec.limits import DEFAULT_LIMITS
+
+__all__ = ["SparseTensor", "index_dtype", "nonzero"]
+
+
+def index_dtype(size: int) -> np.dtype[Any]:
+    """int32 where every index of a tensor of ``size`` elements fits, else int64."""
+    return np.dtype(np.int32 if size <= 2**31 else np.int64)
+
+
+def nonzero(data: Array) -> Array:
+    """Ascending indices of the elements of flat ``data`` whose bits are not all 0; -0.0 is one of them."""
+    from wirecodec.kernels.cpu import support
+
+    bits = bits_of(data)
+    found = np.empty(support.count_set(bits), index_dtype(data.size))
+    support.fill_nonzero(bits, found)
+    return found
+
+
+class SparseTensor:
+    """The present elements of a tensor of ``shape``.
+
+    ``indices`` (nnz,) are row-major element numbers, ascending and unique, int32 where size <= 2^31, else
+    int64; ``values`` (nnz,) has one of the four element types. Elements that are not present are +0. Raises
+    EncodeError where the arguments are not that.
+    """
+
+    __slots__ = ("_indices", "_max_dense", "_shape", "_values")
+
+    def __init__(self, indices: Any, values: Any, shape: tuple[int, ...] | int) -> None:
+        dims = tuple(int(n) for n in (shape if isinstance(shape, tuple | list) else (shape,)))
+        if any(n < 0 for n in dims):
+            raise EncodeError(f"shape {dims} has a negative dimension")
+        size = math.prod(dims)
+        where, kept = np.asarray(indices), as_flat(values).data
+        if where.ndim != 1 or (where.dtype.kind not in "iu" and where.size):
+            raise EncodeError(f"indices are {where.ndim}-d {where.dtype}; they must be 1-d integers")
+        if where.size != kept.size:
+            raise EncodeError(f"{where.size} indices but {kept.size} values")
+        if where.size and not 0 <= int(where[0]) <= int(where[-1]) < size:
+            raise EncodeError(f"indices reach from {where[0]} to {where[-1]}; the tensor has {size} elements")
+        where = np.ascontiguousarray(where, dtype=where.dtype.newbyteorder("="))
+        if where.size:
+            from wirecodec.kernels.cpu import support
+
+            if (at := support.first_disorder(where)) >= 0:
+                raise EncodeError(f"indices are not ascending and unique: {where[at - 1]}, then {where[at]}")
+        self._fill(where.astype(index_dtype(size), copy=False), kept, dims, DEFAULT_LIMITS.max_dense)
+
+    def _fill(self, indices: Array | None, values: Array, shape: tuple[int, ...], max_dense: int) -> None:
+        self._indices = indices
+        self._values = values
+        self._shape = shape
+        self._max_dense = max_dense
+
+    @classmethod
+    def _of(
+        cls,
+        indices: Array | None,
+        values: Array,
+        shape: tuple[int, ...],
+        max_dense: int = DEFAULT_LIMITS.max_dense,
+    ) -> SparseTensor:
+        """From parts already known to be right; ``indices`` None where every element is present."""
+        self = cls.__new__(cls)
+        self._fill(indices, values, shape, max_dense)
+        return self
+
+    @classmethod
+    def from_dense(cls, x: Any) -> SparseTensor:
+        """The elements of any array whose bits are not all 0."""
+        flat = as_flat(x)
+        where = nonzero(flat.data)
+        if where.size == flat.data.size:
+            return cls._of(None, flat.data, flat.shape)
+        return cls._of(where, flat.data[where], flat.shape)
+
+    @property
+    def indices(self) -> Array:
+        """(nnz,) ascending element numbers."""
+        if self._indices is None:
+            self._indices = np.arange(self.size, dtype=index_dtype(self.size))
+        return self._indices
+
+    @property
+    def values(self) -> Array:
+        """(nnz,) the present elements."""
+        return self._values
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions."""
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type."""
+        return self._values.dtype
+
+    @property
+    def size(self) -> int:
+        """Elements, present or not."""
+        return math.prod(self._shape)
+
+    @property
+    def nnz(self) -> int:
+        """Elements present; a zero may be among them."""
+        return int(self._values.size)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every element is present."""
+        return self.nnz == self.size
+
+    def to_dense(self, out: Array | None = None) -> Array:
+        """The tensor as an array of its shape and type, or written into ``out`` (same shape, any float type,
+        every element set).
+
+        LimitExceeded where the size is above the ``max_dense`` that the tensor was decoded under.
+        """
+        if out is None:
+            if self.size > self._max_dense:
+                raise LimitExceeded("max-dense", f"{self.size} elements; the limit is {self._max_dense}")
+            dense: Array = np.zeros(self._shape, self.dtype)
+        elif out.shape != self._shape:
+            raise ValueError(f"out has shape {out.shape}; the tensor has {self._shape}")
+        else:
+            dense = out
+        if self.is_full:
+            dense[...] = self._values.reshape(self._shape)
+        elif dense.flags.c_contiguous:
+            if out is not None:
+                dense[...] = 0
+            dense.reshape(-1)[self.indices] = self._values
+        else:
+            dense[...] = 0
+            dense.flat[self.indices] = self._values
+        return dense
+
+    def __repr__(self) -> str:
+        return f"SparseTensor(shape={self._shape}, nnz={self.nnz}, dtype={self.dtype})"

@@ -1,0 +1,10 @@
+"""Value codecs: the values of the chosen elements as bytes.
+
+One file a codec; ``base`` says what one must offer.
+"""
+
+from wirecodec.value.base import ValueChoice, ValueCodec
+from wirecodec.value.qsgd import QSGD
+from wirecodec.value.raw import Raw
+
+__all__ = ["QSGD", "Raw", "ValueChoice", "ValueCodec"]

@@ -1,0 +1,148 @@
+"""``qsgd``: stochastic quantisation, one scale a bucket (Alistarh et al.
+
+2017; formats/spec/value/qsgd.md).
+
+Unbiased up to 2^-16 of a step; the draws are counter hashes, so the same seed gives the same bytes
+everywhere.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
+from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.limits import DecodeLimits
+from wirecodec.value.raw import widened
+
+__all__ = ["QSGD"]
+
+_HEAD = struct.Struct("<BBHI")
+_NORMS = ("max", "l2")
+_MAX_BUCKET = 2**24
+_SMALLEST_SCALE = np.float32(2.0**-100)
+_LARGEST = {
+    "float32": float(np.finfo(np.float32).max),
+    "float16": 65504.0,
+    "bfloat16": float(np.array([0x7F7F0000], np.uint32).view(np.float32)[0]),
+    "float64": float(np.finfo(np.float32).max),
+}
+
+
+@dataclass(frozen=True)
+class QSGD:
+    """``bits`` 2 to 8 a value, 2s + 1 levels with s = 2^(bits-1) - 1; ``bucket`` values share a scale: their
+    largest magnitude, or l2 ``norm``.
+    """
+
+    name: ClassVar[str] = "qsgd"
+    wire_id: ClassVar[int] = 4
+    carries_nonfinite: ClassVar[bool] = False
+    bits: int = 4
+    bucket: int = 512
+    norm: str = "max"
+
+    def __post_init__(self) -> None:
+        if type(self.bits) is not int or not 2 <= self.bits <= 8:
+            raise EncodeError(f"qsgd: bits is {self.bits!r}; it must be an integer from 2 to 8")
+        if type(self.bucket) is not int or self.bucket % 16 or not 16 <= self.bucket <= _MAX_BUCKET:
+            raise EncodeError(
+                f"qsgd: bucket is {self.bucket!r}; it must be a multiple of 16 from 16 to {_MAX_BUCKET}"
+            )
+        if self.norm not in _NORMS:
+            raise EncodeError(f"qsgd: norm is {self.norm!r}; it must be 'max' or 'l2'")
+
+    @property
+    def levels(self) -> int:
+        """s, the number of levels above zero."""
+        return (1 << (self.bits - 1)) - 1
+
+    def encode(self, values: Array, stream: int) -> Bytes:
+        """Scales, codes, packing: three passes over the values."""
+        from wirecodec.kernels.cpu import qsgd
+
+        x = _as_single(values)
+        scales = np.empty(-(-x.size // self.bucket), np.float32)
+        if self.norm == "max":
+            qsgd.max_scales(bits_of(x), self.bucket, scales)
+        else:
+            qsgd.l2_scales(x, self.bucket, _LARGEST[values.dtype.name], scales)
+        codes = np.empty(x.size, np.uint8)
+        low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
+        qsgd.quantise(x, self.bucket, self.levels, scales, low, high, codes)
+        section = np.zeros(_HEAD.size + scales.nbytes + 4 * _code_words(x.size, self.bits), np.uint8)
+        section[: _HEAD.size] = np.frombuffer(
+            _HEAD.pack(self.bits, _NORMS.index(self.norm), 0, self.bucket), np.uint8
+        )
+        body = _HEAD.size + scales.nbytes
+        section[_HEAD.size : body] = scales.view(np.uint8)
+        qsgd.pack(codes, self.bits, section[body:].view("<u4"))
+        return section
+
+    @classmethod
+    def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
+        """Levels times steps, rounded to ``dtype``."""
+        from wirecodec.kernels.cpu import qsgd
+
+        if section.size < _HEAD.size:
+            raise Malformed("qsgd-length", f"{section.size} bytes; the parameters take {_HEAD.size}")
+        bits, norm, reserved, bucket = _HEAD.unpack(section[: _HEAD.size].tobytes())
+        if (
+            not 2 <= bits <= 8
+            or norm >= len(_NORMS)
+            or reserved
+            or bucket % 16
+            or not 16 <= bucket <= _MAX_BUCKET
+        ):
+            raise Malformed(
+                "qsgd-parameter", f"bits {bits}, norm {norm}, reserved {reserved}, bucket {bucket}"
+            )
+        body = _HEAD.size + 4 * -(-r // bucket)
+        if section.size != body + 4 * _code_words(r, bits):
+            raise Malformed("qsgd-length", f"{section.size} bytes for {r} values of {bits} bits")
+        scales = section[_HEAD.size : body].copy().view("<f4")
+        below = (scales < _SMALLEST_SCALE) & (bits_of(scales) != 0)
+        if not (scales <= _LARGEST[dtype.name]).all() or np.signbit(scales).any() or below.any():
+            raise Invalid(
+                "qsgd-scale", "a scale is not a normal, positive, finite number of the element type, nor 0"
+            )
+        codes = np.empty(r, np.uint8)
+        if qsgd.unpack(np.ascontiguousarray(section[body:]).view("<u4"), bits, codes):
+            raise Malformed("qsgd-padding", "a bit after the last code is set")
+        values = np.empty(r, np.float32)
+        if qsgd.dequantise(codes, bucket, 2 ** (bits - 1) - 1, scales, values):
+            raise Invalid(
+                "qsgd-code", f"a code is above {2**bits - 2}, or not the middle one in an empty bucket"
+            )
+        return _from_single(values, dtype)
+
+
+def _code_words(r: int, bits: int) -> int:
+    return 16 * bits * (r // 512) + -(-(r % 512) * bits // 32)
+
+
+def _as_single(values: Array) -> Array:
+    if values.dtype.itemsize == 2:
+        return widened(bits_of(values), values.dtype)
+    if values.dtype == np.float32:
+        return values
+    with np.errstate(over="ignore"):
+        x = values.astype(np.float32)
+    if (over := np.isinf(x)).any():
+        at = int(over.argmax())
+        raise EncodeError(f"{values[at]} is too large for the float32 of qsgd", position=at)
+    return x
+
+
+def _from_single(values: Array, dtype: np.dtype[Any]) -> Array:
+    from wirecodec.kernels.cpu import narrow
+
+    if dtype.itemsize != 2:
+        return values.astype(dtype, copy=False)
+    out = np.empty(values.size, np.uint16)
+    (narrow.bfloat16_from_f32 if dtype == BFLOAT16 else narrow.half_from_f32)(bits_of(values), out)
+    return out.view(dtype)

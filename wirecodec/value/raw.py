@@ -1,0 +1,132 @@
+"""``raw``: the values themselves, or narrowed to 16 bits (formats/spec/value/raw.md; codecs 1, 2 and 3).
+
+``Raw()`` stores the tensor's own type. ``Raw("float16")`` and ``Raw("bfloat16")`` store float32 and float64
+tensors in 16 bits, which come back in the tensor's type; a tensor of a 16-bit type is stored as it is. NaN
+and Inf are carried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
+from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.limits import DecodeLimits
+
+__all__ = ["Narrowed", "Raw", "RawBfloat16", "RawFloat16"]
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Lossless with ``dtype`` None; "float16" or "bfloat16" round once, to nearest even."""
+
+    name: ClassVar[str] = "raw"
+    wire_id: ClassVar[int] = 1
+    carries_nonfinite: ClassVar[bool] = True
+    dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.dtype not in (None, "float16", "bfloat16"):
+            raise EncodeError(f"raw: dtype is {self.dtype!r}; it must be None, 'float16' or 'bfloat16'")
+
+    def resolve(self, values: Array) -> Raw | Narrowed:
+        """The wire codec for values of this type."""
+        if self.dtype is None or values.dtype.itemsize == 2:
+            return Raw()
+        return RawFloat16() if self.dtype == "float16" else RawBfloat16()
+
+    def encode(self, values: Array, stream: int) -> Bytes:
+        """The bytes of the values, not copied."""
+        return values.view(np.uint8)
+
+    @classmethod
+    def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
+        """A view of the section."""
+        _check_length(section, r, dtype.itemsize)
+        return section.view(dtype)
+
+
+class Narrowed:
+    """16-bit storage of float32 and float64 tensors; ``stored`` is the 16-bit type."""
+
+    carries_nonfinite: ClassVar[bool] = True
+    name: ClassVar[str]
+    wire_id: ClassVar[int]
+    stored: ClassVar[np.dtype[Any]]
+
+    def encode(self, values: Array, stream: int) -> Bytes:
+        """Rounded once; EncodeError at the first finite value that would become infinite."""
+        from wirecodec.kernels.cpu import narrow
+
+        bits = bits_of(values)
+        out = np.empty(values.size, np.uint16)
+        half = self.stored == np.float16
+        if values.dtype == np.float32:
+            (narrow.half_from_f32 if half else narrow.bfloat16_from_f32)(bits, out)
+        else:
+            (narrow.half_from_f64 if half else narrow.bfloat16_from_f64)(bits, out)
+        wide = np.array([np.inf], values.dtype).view(bits.dtype)[0]
+        magnitude = bits.dtype.type((1 << (8 * bits.itemsize - 1)) - 1)
+        infinity = np.uint16(0x7C00 if half else 0x7F80)
+        if (at := narrow.first_overflow(out, infinity, bits, wide, magnitude)) >= 0:
+            raise EncodeError(f"{float(values[at])} is too large for {self.stored}", position=int(at))
+        return out.view(np.uint8)
+
+    @classmethod
+    def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
+        """Widened exactly, NaN payloads included."""
+        if dtype.itemsize == 2:
+            raise Invalid("raw-dtype", f"{cls.name} of a {dtype} tensor")
+        _check_length(section, r, 2)
+        single = widened(section.view("<u2"), cls.stored)
+        return single if dtype == np.float32 else _double(single)
+
+
+@dataclass(frozen=True)
+class RawFloat16(Narrowed):
+    """binary16 storage."""
+
+    name: ClassVar[str] = "raw-float16"
+    wire_id: ClassVar[int] = 2
+    stored: ClassVar[np.dtype[Any]] = np.dtype(np.float16)
+
+
+@dataclass(frozen=True)
+class RawBfloat16(Narrowed):
+    """bfloat16 storage."""
+
+    name: ClassVar[str] = "raw-bfloat16"
+    wire_id: ClassVar[int] = 3
+    stored: ClassVar[np.dtype[Any]] = BFLOAT16
+
+
+def widened(bits: Array, stored: np.dtype[Any]) -> Array:
+    """u16 bits of a 16-bit type as float32, exactly."""
+    from wirecodec.kernels.cpu import narrow
+
+    single = np.empty(bits.size, np.uint32)
+    (narrow.single_from_half if stored == np.float16 else narrow.single_from_bfloat16)(
+        np.ascontiguousarray(bits), single
+    )
+    return single.view(np.float32)
+
+
+def _double(single: Array) -> Array:
+    """float32 to float64, exactly; NaN by its bits, since a processor may quiet one that it converts."""
+    double = single.astype(np.float64)
+    if (nan := np.isnan(single)).any():
+        bits = single[nan].view(np.uint32).astype(np.uint64)
+        sign, fraction = (
+            (bits >> np.uint64(31)) << np.uint64(63),
+            (bits & np.uint64(0x7FFFFF)) << np.uint64(29),
+        )
+        double.view(np.uint64)[nan] = sign | np.uint64(0x7FF << 52) | fraction
+    return double
+
+
+def _check_length(section: Bytes, r: int, width: int) -> None:
+    if section.size != r * width:
+        raise Malformed("raw-length", f"{section.size} bytes for {r} values of {width}")
