@@ -4,8 +4,8 @@
     wirecodec encode GRADIENT.npy --scheme "topk(0.01) | rice | qsgd" -o OUT.wc
     wirecodec decode FILE.wc -o GRADIENT.npy
 
-GRADIENT may be an .npz of several arrays, which become named tensors, and back. What goes wrong is one line on
-stderr and exit code 2.
+GRADIENT may be an .npz of several arrays, which become named tensors, and back. What goes wrong is one line
+on stderr and exit code 2.
 """
 
 from __future__ import annotations
@@ -85,10 +85,11 @@ def _plain(info: ContainerInfo) -> dict[str, Any]:
 def _table(info: ContainerInfo) -> str:
     """One line on the container, then a line an entry; bits are those of one stored element."""
     tag = f", tag {info.tag!r}" if info.tag else ""
-    lines = [
-        f"wirecodec {info.version}, {info.nbytes:,} bytes, {_count(len(info.entries), 'entry', 'entries')}{tag}"
+    count = _count(len(info.entries), "entry", "entries")
+    lines = [f"wirecodec {info.version}, {info.nbytes:,} bytes, {count}{tag}"]
+    rows: list[tuple[str, ...]] = [
+        ("name", "shape", "dtype", "stored", "density", "index", "value", "index bits", "value bits")
     ]
-    rows = [("name", "shape", "dtype", "stored", "density", "index", "value", "index bits", "value bits")]
     for e in info.entries:
         each = [f"{8 * n / e.nnz:.2f}" if e.nnz else "-" for n in (e.index_bytes, e.value_bytes)]
         density = f"{100 * e.nnz / e.size:.3g} %" if e.size else "-"
@@ -129,7 +130,7 @@ def _decode(options: argparse.Namespace) -> None:
         if len(dense) == 1:
             np.save(file, next(iter(dense.values())))
         else:
-            np.savez(file, **dense)  # type: ignore[arg-type]
+            np.savez(file, **dense)
 
 
 def _storable(x: Any) -> Any:

@@ -225,8 +225,9 @@ def decode_add(
                 "schema-shape", f"tensor {outline.name!r} has shape {outline.shape}, out {target.shape}"
             )
     decoded = _decoded(data, head, limits)
-    for key, target in enumerate(targets):
-        _add_parts(target.reshape(-1), decoded[key], scale)
+    with np.errstate(all="ignore"):  # NaN, Inf and overflow are the tensors' own, and pass as IEEE 754 has them
+        for key, target in enumerate(targets):
+            _add_parts(target.reshape(-1), decoded[key], scale)
 
 
 def _add_parts(target: Array, parts: list[Part], scale: float) -> None:
@@ -273,6 +274,7 @@ def _sparse(outline: Outline, parts: list[Part], limits: DecodeLimits) -> Sparse
     at = 0
     for part in parts:
         local = np.arange(part.d, dtype=np.uint32) if part.indices is None else part.indices
-        np.add(local, part.base, out=indices[at : at + local.size], casting="unsafe")
+        indices[at : at + local.size] = local
+        indices[at : at + local.size] += part.base
         at += local.size
     return SparseTensor._of(indices, values, outline.shape, limits.max_dense)

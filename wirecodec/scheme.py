@@ -51,7 +51,8 @@ class Scheme:
             ("index codec", self.index, ("encode", "resolve")),
             ("value codec", self.value, ("encode", "resolve")),
         ):
-            if isinstance(part, type) or not any(hasattr(part, word) for word in words):
+            named_so = isinstance(getattr(part, "name", None), str) and not isinstance(part, type)
+            if not named_so or not any(hasattr(part, word) for word in words):
                 raise EncodeError(f"{part!r} is not a {stage}")
         if self.transform is not None:
             raise EncodeError("this version of wirecodec has no transforms")

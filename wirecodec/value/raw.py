@@ -116,7 +116,8 @@ def widened(bits: Array, stored: np.dtype[Any]) -> Array:
 
 def _double(single: Array) -> Array:
     """float32 to float64, exactly; NaN by its bits, since a processor may quiet one that it converts."""
-    double = single.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # that quieting is reported as an invalid operation
+        double = single.astype(np.float64)
     if (nan := np.isnan(single)).any():
         bits = single[nan].view(np.uint32).astype(np.uint64)
         sign, fraction = (

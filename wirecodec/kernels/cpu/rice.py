@@ -65,18 +65,17 @@ def plan(indices: Array, parameters: Array, span_words: Array) -> None:
         f = 0
         while (scaled >> (f + 1)) > 0:
             f += 1
-        b0 = max(0, f - 1)  # only b0 .. b0 + 4 can be best
-        q0 = q1 = q2 = q3 = q4 = U64(0)
+        b0 = max(0, f - 1)  # only f - 1 .. f + 2 can be best
+        q0 = q1 = q2 = q3 = U64(0)
         for i in range(start, stop):
             g = _gap(indices, i) >> U64(b0)
             q0 += g
             q1 += g >> U64(1)
             q2 += g >> U64(2)
             q3 += g >> U64(3)
-            q4 += g >> U64(4)
         best = b0
         quotients = q0
-        for step, q in ((1, q1), (2, q2), (3, q3), (4, q4)):
+        for step, q in ((1, q1), (2, q2), (3, q3)):
             if m * (b0 + step) + np.int64(q) < m * best + np.int64(quotients):
                 best = b0 + step
                 quotients = q

@@ -1,0 +1,32 @@
+"""What the golden vectors are, as code: bad_*.py build broken containers, the others valid ones.
+
+Every case is made by the reference writer and judged by the reference decoder when it is built, so a case
+that does not show what it says it shows stops make_vectors.py. All of it is deterministic.
+"""
+
+from types import ModuleType
+
+from . import (
+    bad_container,
+    bad_extension,
+    bad_index_codecs,
+    bad_reader,
+    bad_table,
+    bad_value_codecs,
+    containers,
+    index_codecs,
+    value_codecs,
+)
+
+MODULES: tuple[ModuleType, ...] = (
+    containers,
+    index_codecs,
+    value_codecs,
+    bad_container,
+    bad_table,
+    bad_reader,
+    bad_extension,
+    bad_index_codecs,
+    bad_value_codecs,
+)
+"""The modules of cases, each with its function `cases`."""

@@ -1,0 +1,215 @@
+"""Runs any decoder over the golden vectors (SPEC sections 2-7); see vectors/README.md for the files.
+
+A decoder is a callable `decode(data, limits, schema)`:
+
+    data      bytes
+    limits    dict of the limits that differ from the defaults of SPEC section 7, by name; often empty
+    schema    dict {name: (shape tuple, element type name)}, or None
+    returns   (tag, tensors); tag: bytes; tensors: in the order of their keys, each
+              (name, element type name, shape, indices, values): indices a sequence of int, values the
+              little-endian bytes of the elements present
+    raises    an exception whose class has the kind's name, with the code as its attribute `code`
+
+    python formats/conformance.py [module:function]        (default: the reference decoder)
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+DEFAULT_DIR = HERE / "vectors"
+
+TensorTuple = tuple[str, str, Sequence[int], Sequence[int], bytes]
+Decode = Callable[
+    [bytes, dict[str, int], "dict[str, tuple[tuple[int, ...], str]] | None"],
+    tuple[bytes, Sequence[TensorTuple]],
+]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One vector that a decoder got wrong, and how."""
+
+    id: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Encode:
+    """What an exact writer is given to reproduce a vector's bytes."""
+
+    many: bool
+    scheme: str
+    seed: int
+    tag: bytes
+    tensors: list[TensorTuple]
+
+
+@dataclass(frozen=True)
+class Vector:
+    """One file of vectors/, its abbreviations expanded."""
+
+    id: str
+    about: str
+    data: bytes
+    result: str
+    code: str | None
+    limits: dict[str, int]
+    schema: dict[str, tuple[tuple[int, ...], str]] | None
+    tag: bytes
+    tensors: list[TensorTuple]
+    encode: Encode | None
+
+
+def load(path: Path) -> Vector:
+    """The vector in a file."""
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    schema = fields.get("schema")
+    decoded = fields.get("decoded", {"tag": "", "tensors": []})
+    encode = fields.get("encode")
+    return Vector(
+        id=fields["id"],
+        about=fields["about"],
+        data=_unhex(fields["hex"]),
+        result=fields["result"],
+        code=fields.get("code"),
+        limits=fields.get("limits", {}),
+        schema=schema and {name: (tuple(shape), dtype) for name, (shape, dtype) in schema.items()},
+        tag=_unhex(decoded["tag"]),
+        tensors=[_tensor(t) for t in decoded["tensors"]],
+        encode=encode
+        and Encode(
+            many=encode["many"],
+            scheme=encode["scheme"],
+            seed=encode["seed"],
+            tag=_unhex(encode["tag"]),
+            tensors=[_tensor(t) for t in encode["tensors"]],
+        ),
+    )
+
+
+def load_all(vectors: Path = DEFAULT_DIR) -> Iterator[Vector]:
+    """Every vector, the valid ones first, in the order of their file names."""
+    for folder in ("valid", "bad"):
+        for path in sorted((vectors / folder).glob("*.json")):
+            yield load(path)
+
+
+def run(decode: Decode, vectors: Path = DEFAULT_DIR) -> list[Failure]:
+    """What the decoder gets wrong; empty where it conforms."""
+    failures = []
+    for vector in load_all(vectors):
+        message = check(decode, vector)
+        if message is not None:
+            failures.append(Failure(vector.id, message))
+    return failures
+
+
+def check(decode: Decode, vector: Vector) -> str | None:
+    """What the decoder gets wrong about one vector, or None."""
+    try:
+        tag, tensors = decode(vector.data, dict(vector.limits), vector.schema)
+    except Exception as error:
+        kind, code = type(error).__name__, getattr(error, "code", None)
+        if vector.result == "ok":
+            return f"refused: {kind} {code}: {error}"
+        if (kind, code) != (vector.result, vector.code):
+            return f"refused as {kind} {code}, not {vector.result} {vector.code}: {error}"
+        return None
+    if vector.result != "ok":
+        return f"accepted, not refused as {vector.result} {vector.code}"
+    if bytes(tag) != vector.tag:
+        return f"tag {bytes(tag).hex()}, not {vector.tag.hex()}"
+    if len(tensors) != len(vector.tensors):
+        return f"{len(tensors)} tensors, not {len(vector.tensors)}"
+    for got, want in zip(tensors, vector.tensors, strict=True):
+        part = _difference(got, want)
+        if part is not None:
+            return f"{part} of {want[0]!r} differs"
+    return None
+
+
+def _difference(got: TensorTuple, want: TensorTuple) -> str | None:
+    """The first part of a tensor that is not as wanted, or None."""
+    same = {
+        "name": got[0] == want[0],
+        "element type": got[1] == want[1],
+        "shape": tuple(got[2]) == tuple(want[2]),
+        "indices": len(got[3]) == len(want[3]) and list(got[3]) == list(want[3]),
+        "values": bytes(got[4]) == want[4],
+    }
+    return next((part for part, equal in same.items() if not equal), None)
+
+
+def _unhex(text: str | list[str]) -> bytes:
+    return bytes.fromhex(text if isinstance(text, str) else "".join(text))
+
+
+def _tensor(fields: Mapping[str, Any]) -> TensorTuple:
+    shape = tuple(fields["shape"])
+    indices = expand_indices(fields["indices"], shape)
+    return fields["name"], fields["dtype"], shape, indices, expand_values(fields["values"])
+
+
+def expand_indices(indices: Any, shape: tuple[int, ...]) -> list[int]:
+    """Indices from a list, from "all", or from {"ranges": [[start, stop, step], ...]}."""
+    if indices == "all":
+        size = 1
+        for dimension in shape:
+            size *= dimension
+        return list(range(size))
+    if isinstance(indices, dict):
+        return [i for start, stop, step in indices["ranges"] for i in range(start, stop, step)]
+    return list(indices)
+
+
+def expand_values(values: str | list[str] | dict[str, Any]) -> bytes:
+    """Bytes from hex, from a list of hex, or from {"repeat": hex, "bytes": n}: cyclic, cut to n bytes."""
+    if isinstance(values, dict):
+        period = _unhex(values["repeat"])
+        size = int(values["bytes"])
+        return (period * (size // len(period) + 1))[:size]
+    return _unhex(values)
+
+
+def reference(
+    data: bytes, limits: dict[str, int], schema: dict[str, tuple[tuple[int, ...], str]] | None
+) -> tuple[bytes, list[TensorTuple]]:
+    """The reference decoder behind the contract above; a model for other adapters."""
+    from formats.reference import Limits, decode
+
+    decoded = decode(data, Limits(**limits), schema)
+    return decoded.tag, [(t.name, t.dtype, t.shape, t.indices, t.values) for t in decoded.tensors]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; 0 where the decoder conforms, 1 otherwise."""
+    parser = argparse.ArgumentParser(
+        prog="conformance.py", description="Run a decoder over the golden vectors."
+    )
+    parser.add_argument("decoder", nargs="?", help="module:function; default: the reference decoder")
+    parser.add_argument("--vectors", type=Path, default=DEFAULT_DIR, help="another folder of vectors")
+    options = parser.parse_args(arguments)
+    decode: Decode = reference
+    if options.decoder is not None:
+        module, _, function = options.decoder.partition(":")
+        decode = getattr(importlib.import_module(module), function)
+    total = sum(1 for _ in load_all(options.vectors))
+    failures = run(decode, options.vectors)
+    for failure in failures:
+        print(f"{failure.id}: {failure.message}")
+    print(f"{options.decoder or 'reference'}: {total - len(failures)} of {total} vectors pass")
+    return 1 if failures or total == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(HERE.parent), str(Path.cwd())]
+    sys.exit(main())

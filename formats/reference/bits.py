@@ -1,0 +1,76 @@
+"""Bit streams and lanes, both ways (SPEC section 1; pages rice and qsgd).
+
+A *stream* holds values of `width` bits one after the other, each from its lowest bit, filling bytes from
+bit 0 upwards. In a *lane* block, 32 rows of values are dealt to `lanes` streams: value j is row j div lanes
+of lane j mod lanes. Each lane fills exactly `width` 32-bit words, and word w of lane l is word lanes*w + l
+of the block. Every function here is linear in its input.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+ROWS = 32
+
+
+def unpack_stream(data: bytes, count: int, width: int) -> list[int]:
+    """`count` values of `width` (0 to 24) bits from the start of `data`, which must be long enough."""
+    mask = (1 << width) - 1
+    values = []
+    for i in range(count):
+        byte, bit = divmod(i * width, 8)
+        window = int.from_bytes(data[byte : byte + 4], "little")  # 7 + 24 bits fit 4 bytes
+        values.append(window >> bit & mask)
+    return values
+
+
+def pack_stream(values: Sequence[int], width: int, unit: int) -> bytes:
+    """The values as a stream, filled up with zero bits to a multiple of `unit` bytes."""
+    out = bytearray()
+    held = bits = 0
+    for value in values:
+        held |= value << bits
+        bits += width
+        while bits >= 8:
+            out.append(held & 0xFF)
+            held >>= 8
+            bits -= 8
+    if bits:
+        out.append(held)
+    out += bytes(-len(out) % unit)
+    return bytes(out)
+
+
+def any_bit_from(data: bytes, bit: int) -> bool:
+    """Whether any bit of `data` from number `bit` on is set: what fills up a stream must be zero."""
+    byte, rest = divmod(bit, 8)
+    if byte >= len(data):
+        return False
+    return bool(data[byte] >> rest) or any(data[byte + 1 :])
+
+
+def unpack_lanes(data: bytes, lanes: int, width: int) -> list[int]:
+    """The 32*lanes values of a block of lanes*width words."""
+    words = struct.unpack(f"<{lanes * width}I", data)
+    mask = (1 << width) - 1
+    values = [0] * (ROWS * lanes)
+    for lane in range(lanes):
+        stream = 0
+        for w in range(width):
+            stream |= words[lanes * w + lane] << (32 * w)
+        for row in range(ROWS):
+            values[lanes * row + lane] = stream >> (row * width) & mask
+    return values
+
+
+def pack_lanes(values: Sequence[int], lanes: int, width: int) -> bytes:
+    """The lanes*width words of a block of 32*lanes values."""
+    words = [0] * (lanes * width)
+    for lane in range(lanes):
+        stream = 0
+        for row in range(ROWS):
+            stream |= values[lanes * row + lane] << (row * width)
+        for w in range(width):
+            words[lanes * w + lane] = stream >> (32 * w) & 0xFFFFFFFF
+    return struct.pack(f"<{lanes * width}I", *words)

@@ -1,0 +1,141 @@
+"""A container from its first byte to its tensors: rows 1-13 and 42-45 of SPEC section 7.
+
+Each check stands here (or in table, extension, tensors) as one `if`, in the specification's order, each
+over the whole table before the next. Nothing is allocated or looped over on the strength of a number that
+has not been checked. Python's integers do not wrap; a port must check before it adds.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+
+from .errors import (
+    ChecksumMismatch,
+    LimitExceeded,
+    Malformed,
+    SchemaMismatch,
+    Truncated,
+    Unsupported,
+    WireError,
+)
+from .extension import TAG, read_records
+from .floats import BY_ID
+from .index_codecs import decode_index
+from .limits import DEFAULT_LIMITS, Limits, Schema
+from .table import ENTRY_BYTES, Entry, check_table, read_table
+from .tensors import Decoded, join, place
+from .value_codecs import decode_value
+
+MAGIC = b"\xf7\x57\x43\x1a"
+PREFIX_BYTES = 24
+HAS_EXTENSION = 0x0001
+INCOMPATIBLE = 0x00FE
+
+
+def pad8(n: int) -> int:
+    """Bytes from n to the next multiple of 8."""
+    return -n % 8
+
+
+def decode(
+    data: bytes, limits: Limits = DEFAULT_LIMITS, schema: Schema | None = None, *, single: bool = False
+) -> Decoded:
+    """The tensors of one container that fills `data` exactly, in the order of their keys.
+
+    `single` says that the caller asked for exactly one tensor. Raises a WireError, whose class and code are
+    those of the first check in SPEC section 7 that fails.
+    """
+    data = bytes(data)
+    flags, n_entries, ext_len, total_len = _check_frame(data, limits)
+    table_end = PREFIX_BYTES + ENTRY_BYTES * n_entries
+    block = data[table_end : table_end + ext_len]
+    entries = read_table(data[PREFIX_BYTES:table_end])
+    _check_layout(entries, table_end + ext_len, total_len)  # row 13
+    check_table(entries, limits, total_len, schema is not None)  # rows 14-27
+    records = read_records(block) if flags & HAS_EXTENSION else {}  # rows 28-30
+    places = place(entries, records, schema)  # rows 31-41
+    if single and len(places) != 1:
+        raise SchemaMismatch("schema-count", f"{len(places)} tensors where one was asked for")
+    chunks: dict[int, list[tuple[Sequence[int], bytes]]] = {}
+    offset = table_end + ext_len
+    for entry in entries:
+        chunks.setdefault(entry.key, []).append(_decode_entry(data, offset, entry))  # rows 42-45
+        offset += entry.payload_bytes
+    return Decoded([join(p, chunks[p.entry_key]) for p in places], records.get(TAG, b""))
+
+
+def _check_frame(data: bytes, limits: Limits) -> tuple[int, int, int, int]:
+    """Rows 1-12; returns flags, n_entries, ext_len (0 where there is no extension block) and total_len."""
+    if len(data) < PREFIX_BYTES:
+        raise Truncated("prefix", f"{len(data)} bytes, the prefix has 24", offset=len(data))  # 1
+    magic, major, _minor, flags, n_entries, head_crc, total_len = struct.unpack_from("<4sBBHIIQ", data)
+    if magic != MAGIC:
+        raise Malformed("magic", f"starts with {magic.hex()}", offset=0)  # 2
+    if major != 1:
+        raise Unsupported("major", f"version {major}", offset=4)  # 3
+    if flags & INCOMPATIBLE:
+        raise Unsupported("flags", f"unknown flags {flags & INCOMPATIBLE:#06x}", offset=6)  # 4
+    if total_len > limits.max_bytes:
+        raise LimitExceeded("max-bytes", f"{total_len} bytes", offset=16)  # 5
+    if total_len < PREFIX_BYTES or total_len % 8:
+        raise Malformed("total-length", f"{total_len} bytes", offset=16)  # 6
+    if len(data) < total_len:
+        raise Truncated("container", f"{len(data)} of {total_len} bytes", offset=len(data))  # 7
+    if len(data) > total_len:
+        raise Malformed(
+            "trailing", f"{len(data) - total_len} bytes after the container", offset=total_len
+        )  # 8
+    if n_entries > limits.max_entries:
+        raise LimitExceeded("max-entries", f"{n_entries} entries", offset=8)  # 9
+    table_end = PREFIX_BYTES + ENTRY_BYTES * n_entries
+    extended = bool(flags & HAS_EXTENSION)
+    if table_end + (8 if extended else 0) > total_len:
+        raise Malformed("table-length", f"{n_entries} entries in {total_len} bytes", offset=8)  # 10
+    ext_len = 0
+    if extended:
+        (ext_len,) = struct.unpack_from("<I", data, table_end)
+        if ext_len < 16 or ext_len % 8 or table_end + ext_len > total_len:
+            raise Malformed("extension-length", f"{ext_len} bytes", offset=table_end)  # 11
+    if head_checksum(data, table_end + ext_len) != head_crc:
+        raise ChecksumMismatch("head-checksum", "prefix, table or extension block damaged", offset=12)  # 12
+    return flags, n_entries, ext_len, total_len
+
+
+def head_checksum(data: bytes, head_end: int) -> int:
+    """CRC-32 of all before the payload, without the four bytes that hold it."""
+    return zlib.crc32(data[16:head_end], zlib.crc32(data[:12]))
+
+
+def _check_layout(entries: list[Entry], head_bytes: int, total_len: int) -> None:
+    """Row 13: the parts fill the container exactly."""
+    filled = head_bytes + sum(entry.payload_bytes for entry in entries)
+    if filled != total_len:
+        raise Malformed("layout", f"the parts take {filled} of {total_len} bytes", offset=PREFIX_BYTES)
+
+
+def _decode_entry(data: bytes, offset: int, entry: Entry) -> tuple[Sequence[int], bytes]:
+    """Rows 42-45 for the entry whose payload starts at `offset`: its local indices, and its values' bytes."""
+    payload = data[offset : offset + entry.payload_bytes]
+    if zlib.crc32(payload) != entry.crc:
+        raise ChecksumMismatch("entry-checksum", "payload damaged", offset=offset, entry=entry.number)  # 42
+    sections = []
+    at = 0
+    for length in (entry.index_len, entry.value_len, entry.map_len):
+        sections.append((offset + at, payload[at : at + length]))
+        at += length + pad8(length)
+    for start, section in sections:
+        end = start - offset + len(section)
+        if any(payload[end : end + pad8(len(section))]):
+            raise Malformed("padding", "not zero", offset=offset + end, entry=entry.number)  # 43
+    start = offset
+    try:
+        start, section = sections[0]
+        indices = decode_index(entry.index, section, entry.r, entry.d)  # 44
+        start, section = sections[1]
+        values = decode_value(entry.value, section, entry.r, BY_ID[entry.dtype])  # 45
+    except WireError as error:
+        error.offset, error.entry = start, entry.number  # the codecs do not know where they are
+        raise
+    return indices, values

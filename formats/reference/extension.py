@@ -1,0 +1,55 @@
+"""The extension block's frame: SPEC section 2.3, rows 28-30 of section 7.
+
+`read_records` splits the block into records and refuses what it does not know where that is critical. What
+the records say is read in records.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+
+from .errors import Invalid, Malformed, Unsupported
+
+CRITICAL = 0x0001
+FUSED, NAMES, SHAPES, TAG = 1, 2, 3, 5
+KNOWN_FLAGS = {FUSED: CRITICAL, NAMES: 0, SHAPES: 0, TAG: 0}
+
+
+def read_records(block: bytes) -> dict[int, bytes]:
+    """The bodies of the known records by type; `block` is as long as its first field says (row 11)."""
+    found = _split(block)  # 28
+    for (last, _, _), (kind, _, _) in itertools.pairwise(found):
+        if kind <= last:
+            raise Invalid("extension-order", f"record type {kind} after {last}")  # 29
+    for kind, flags, _ in found:
+        if kind not in KNOWN_FLAGS and flags & CRITICAL:
+            raise Unsupported("extension", f"critical record of type {kind}")  # 30
+    return {kind: body for kind, _, body in found if kind in KNOWN_FLAGS}
+
+
+def _split(block: bytes) -> list[tuple[int, int, bytes]]:
+    """Row 28: (type, flags, body) of each record."""
+    (n_records,) = struct.unpack_from("<I", block, 4)
+    if n_records == 0:
+        raise Malformed("extension-record", "no records")
+    found = []
+    at = 8
+    for _ in range(n_records):  # each turn consumes at least 8 bytes or refuses
+        if len(block) - at < 8:
+            raise Malformed("extension-record", "a record runs past the block")
+        kind, flags, length = struct.unpack_from("<HHI", block, at)
+        at += 8
+        if length > len(block) - at:
+            raise Malformed("extension-record", "a record runs past the block")
+        body = block[at : at + length]
+        end = at + length + -length % 8  # within the block, whose length is a multiple of 8
+        if any(block[at + length : end]):
+            raise Malformed("extension-record", "padding is not zero")
+        if flags & ~CRITICAL or flags != KNOWN_FLAGS.get(kind, flags):
+            raise Malformed("extension-record", f"flags {flags:#06x} on type {kind}")
+        found.append((kind, flags, body))
+        at = end
+    if at != len(block):
+        raise Malformed("extension-record", "bytes after the last record")
+    return found

@@ -1,0 +1,125 @@
+"""The four element types, and conversions between them (SPEC sections 1 and 2.2; pages raw and qsgd).
+
+`convert` takes a number's bits to another format: exactly where the target is wider, rounded once to nearest,
+ties to even, where it is narrower. It works on integers only, so that NaN fractions survive and a port need
+not trust its language's casts. `round32` turns Python's binary64 arithmetic into binary32 arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary floating-point format: sign, exponent, fraction, from the highest bit down."""
+
+    id: int
+    name: str
+    exponent_bits: int
+    fraction_bits: int
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return (1 + self.exponent_bits + self.fraction_bits) // 8
+
+    @property
+    def bias(self) -> int:
+        """What is added to an exponent to store it."""
+        return (1 << (self.exponent_bits - 1)) - 1
+
+    @property
+    def infinity(self) -> int:
+        """The bits of +infinity; +-NaN have a greater magnitude, finite numbers a smaller one."""
+        return ((1 << self.exponent_bits) - 1) << self.fraction_bits
+
+    @property
+    def sign(self) -> int:
+        """The sign bit."""
+        return 1 << (self.exponent_bits + self.fraction_bits)
+
+
+FLOAT32 = Format(1, "float32", 8, 23)
+FLOAT16 = Format(2, "float16", 5, 10)
+BFLOAT16 = Format(3, "bfloat16", 8, 7)
+FLOAT64 = Format(4, "float64", 11, 52)
+FORMATS = (FLOAT32, FLOAT16, BFLOAT16, FLOAT64)
+BY_ID = {f.id: f for f in FORMATS}
+BY_NAME = {f.name: f for f in FORMATS}
+
+
+def convert(bits: int, source: Format, target: Format) -> int:
+    """The bits in `target` of the number whose bits in `source` are given.
+
+    A finite number beyond the target's range becomes infinite. A NaN keeps its sign and its leading fraction
+    bits; where the target is narrower, the highest fraction bit is set, lest nothing remain of the fraction.
+    """
+    sign = target.sign if bits & source.sign else 0
+    magnitude = bits & (source.sign - 1)
+    exponent = magnitude >> source.fraction_bits
+    fraction = magnitude & ((1 << source.fraction_bits) - 1)
+    if magnitude >= source.infinity:
+        shift = target.fraction_bits - source.fraction_bits
+        if shift >= 0:
+            fraction <<= shift
+        elif fraction:
+            fraction = fraction >> -shift | 1 << (target.fraction_bits - 1)
+        return sign | target.infinity | fraction
+    if magnitude == 0:
+        return sign
+    # The number is significand * 2^power; subnormals have no hidden bit, and the least normal exponent.
+    significand = fraction if exponent == 0 else fraction | 1 << source.fraction_bits
+    power = max(exponent, 1) - source.bias - source.fraction_bits
+    leading = power + significand.bit_length() - 1  # 2^leading <= number < 2^(leading + 1)
+    least_normal = 1 - target.bias
+    last = max(leading, least_normal) - target.fraction_bits  # weight of the last bit the target keeps
+    drop = last - power
+    if drop <= 0:
+        kept = significand << -drop
+    else:
+        kept = significand >> drop
+        rest = significand & ((1 << drop) - 1)
+        half = 1 << (drop - 1)
+        if rest > half or (rest == half and kept & 1):
+            kept += 1
+    # A carry out of the fraction runs into the exponent field: the right number, infinity included.
+    result = kept
+    if leading >= least_normal:
+        result += (leading - least_normal) << target.fraction_bits
+    return sign | min(result, target.infinity)
+
+
+def round32(x: float) -> float:
+    """The binary32 number nearest to x, ties to even; infinite where that overflows.
+
+    Applied after one product or quotient of binary32 numbers computed in binary64, it gives what binary32
+    arithmetic gives: binary64 has more than 2*24 + 1 significand bits, so rounding twice is innocuous.
+    """
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", x))[0])
+    except OverflowError:
+        return math.copysign(math.inf, x)
+
+
+def float_of(bits: int, source: Format) -> float:
+    """The number with these bits, exactly (any format fits binary64)."""
+    wide = convert(bits, source, FLOAT64)
+    return float(struct.unpack("<d", wide.to_bytes(8, "little"))[0])
+
+
+def bits32(x: float) -> int:
+    """The bits of a binary32 number held in a Python float."""
+    return int.from_bytes(struct.pack("<f", x), "little")
+
+
+def elements(data: bytes, itemsize: int) -> list[int]:
+    """Consecutive little-endian elements as integers."""
+    return [int.from_bytes(data[i : i + itemsize], "little") for i in range(0, len(data), itemsize)]
+
+
+def element_bytes(bits: list[int], itemsize: int) -> bytes:
+    """The inverse of `elements`."""
+    return b"".join(b.to_bytes(itemsize, "little") for b in bits)

@@ -1,0 +1,55 @@
+"""The index codecs: raw-index and bitmap (their pages in spec/index/), and the table of all.
+
+A decoder takes a section, r and d with 0 < r < d, and returns r strictly ascending indices below d; its
+checks come in its page's order. `decode_index` adds the supports that need no bytes (SPEC section 2.2).
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Callable, Sequence
+
+from .errors import Invalid, Malformed
+from .rice import decode_rice
+
+SHORT_INDICES = 65_536
+
+
+def decode_raw_index(section: bytes, r: int, d: int) -> list[int]:
+    """Page raw-index: u16 or u32 integers."""
+    width, letter = (2, "H") if d <= SHORT_INDICES else (4, "I")
+    if len(section) != width * r:
+        raise Malformed("raw-index-length", f"{len(section)} bytes of {r} indices")
+    indices = list(struct.unpack(f"<{r}{letter}", section))
+    for last, index in itertools.pairwise(indices):
+        if index <= last:
+            raise Invalid("index-order", f"index {index} after {last}")
+    if indices[-1] >= d:
+        raise Invalid("index-range", f"index {indices[-1]} of {d}")
+    return indices
+
+
+def decode_bitmap(section: bytes, r: int, d: int) -> list[int]:
+    """Page bitmap: one bit an element."""
+    if len(section) != (d + 7) // 8:
+        raise Malformed("bitmap-length", f"{len(section)} bytes of {d} elements")
+    if d % 8 and section[-1] >> d % 8:
+        raise Malformed("bitmap-tail", "a bit beyond the last element is set")
+    if sum(byte.bit_count() for byte in section) != r:
+        raise Invalid("bitmap-count", f"not {r} bits are set")
+    return [8 * n + bit for n, byte in enumerate(section) if byte for bit in range(8) if byte >> bit & 1]
+
+
+INDEX_CODECS: dict[int, Callable[[bytes, int, int], list[int]]] = {
+    1: decode_raw_index,
+    2: decode_bitmap,
+    3: decode_rice,
+}
+
+
+def decode_index(codec: int, section: bytes, r: int, d: int) -> Sequence[int]:
+    """The support of an entry; a `range` where it is empty or full."""
+    if r in (0, d):
+        return range(r)
+    return INDEX_CODECS[codec](section, r, d)

@@ -1,0 +1,35 @@
+"""What a caller is willing to read: limits and schema (SPEC section 7).
+
+Limits keep a small hostile container from costing much. A schema, the names, shapes and element types that
+the caller expects, is the strongest guard: it vouches for the sizes, so max_expansion is not applied with
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Schema = Mapping[str, tuple[tuple[int, ...], str]]
+"""Tensor name -> (shape, name of the element type)."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Upper bounds, each inclusive; the defaults are those of SPEC section 7."""
+
+    max_bytes: int = 2**31
+    """Bytes of the container."""
+    max_entries: int = 65_536
+    """Rows of the table of contents."""
+    max_elements: int = 2**28
+    """Elements present, summed over the entries."""
+    max_dense: int = 2**32
+    """Elements, present or not, summed over the entries."""
+    max_expansion: int = 2**12
+    """Elements present, per byte of the container."""
+    max_work: int = 2**28
+    """Steps a codec may take beyond its bytes and outputs; no codec of 1.0 needs it."""
+
+
+DEFAULT_LIMITS = Limits()

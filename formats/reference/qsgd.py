@@ -1,0 +1,83 @@
+"""Value codec 4, qsgd: decoding (spec/value/qsgd.md).
+
+Codes of 2 to 8 bits in 16 lanes, one binary32 scale a bucket. All arithmetic is binary32, held in Python
+floats and rounded after each operation.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from .bits import any_bit_from, unpack_lanes, unpack_stream
+from .errors import Invalid, Malformed
+from .floats import FLOAT32, Format, bits32, convert, element_bytes, elements, float_of, round32
+
+LANES = 16
+BLOCK = 512
+HEAD = 8
+MAX_BUCKET = 2**24
+LEAST_SCALE = 0x0D800000
+"""The bits of 2^-100; positive binary32 numbers are ordered as their bits are."""
+
+
+def largest_finite(dtype: Format) -> int:
+    """The bits of the largest finite binary32 number not above the element type's largest finite one."""
+    return min(convert(dtype.infinity - 1, dtype, FLOAT32), FLOAT32.infinity - 1)
+
+
+def code_words(r: int, bits: int) -> int:
+    """32-bit words of r codes."""
+    return 16 * bits * (r // BLOCK) + -(-(r % BLOCK) * bits // 32)
+
+
+def decode_qsgd(section: bytes, r: int, dtype: Format) -> bytes:
+    """r elements, for r > 0."""
+    if len(section) < HEAD:
+        raise Malformed("qsgd-length", f"{len(section)} bytes")
+    bits, norm, reserved, bucket = struct.unpack_from("<BBHI", section)
+    if not 2 <= bits <= 8 or norm > 1 or reserved != 0:
+        raise Malformed("qsgd-parameter", f"bits {bits}, norm {norm}, reserved {reserved}")
+    if bucket % 16 or not 16 <= bucket <= MAX_BUCKET:
+        raise Malformed("qsgd-parameter", f"bucket {bucket}")
+    n_buckets = -(-r // bucket)
+    start = HEAD + 4 * n_buckets
+    if len(section) != start + 4 * code_words(r, bits):
+        raise Malformed("qsgd-length", f"{len(section)} bytes of {r} values")
+    scales = elements(section[HEAD:start], 4)
+    for scale in scales:
+        if scale > largest_finite(dtype) or 0 < scale < LEAST_SCALE:  # sign bit, infinity and NaN are greater
+            raise Invalid("qsgd-scale", f"scale {scale:#010x}")
+    codes = _codes(section[start:], r, bits)
+    s = (1 << (bits - 1)) - 1
+    for i, code in enumerate(codes):
+        if code > 2 * s or (scales[i // bucket] == 0 and code != s):
+            raise Invalid("qsgd-code", f"code {code} of value {i}")
+    known: dict[tuple[int, int], int] = {}
+    values = []
+    for i, code in enumerate(codes):
+        scale = scales[i // bucket]
+        if (scale, code) not in known:
+            known[scale, code] = _value(scale, code - s, s, dtype)
+        values.append(known[scale, code])
+    return element_bytes(values, dtype.itemsize)
+
+
+def _codes(data: bytes, r: int, bits: int) -> list[int]:
+    codes: list[int] = []
+    size = 4 * LANES * bits
+    for n in range(r // BLOCK):
+        codes += unpack_lanes(data[size * n : size * (n + 1)], LANES, bits)
+    tail = data[size * (r // BLOCK) :]
+    if any_bit_from(tail, (r % BLOCK) * bits):
+        raise Malformed("qsgd-padding", "a bit after the last code is set")
+    return codes + unpack_stream(tail, r % BLOCK, bits)
+
+
+def _value(scale_bits: int, q: int, s: int, dtype: Format) -> int:
+    """The element bits that level q, -s ... s, means in a bucket of this scale."""
+    scale = float_of(scale_bits, FLOAT32)
+    if q == 0:
+        return 0  # +0, also where the scale is 0
+    value = math.copysign(scale, q) if abs(q) == s else round32(q * round32(scale / s))
+    return convert(bits32(value), FLOAT32, dtype)

@@ -1,0 +1,123 @@
+"""The table of contents: SPEC section 2.2, rows 14-27 of section 7.
+
+Entries are plain records of the table's fields. `check_table` makes each check over all entries before the
+next one, and after it every count and length is bounded by the limits and by the bytes that are present.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from dataclasses import dataclass
+
+from .errors import Invalid, LimitExceeded, Malformed, Unsupported
+from .floats import BY_ID
+from .index_codecs import INDEX_CODECS
+from .limits import Limits
+from .value_codecs import VALUE_CODECS
+
+ENTRY_BYTES = 40
+ENTRY_FORMAT = "<IIQIIIIIBBBB"
+CHUNK = 2**24
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the table: a chunk of a tensor, or several small tensors fused into one."""
+
+    number: int
+    key: int
+    crc: int
+    base: int
+    d: int
+    r: int
+    index_len: int
+    value_len: int
+    map_len: int
+    dtype_byte: int
+    index: int
+    value: int
+    map: int
+
+    @property
+    def dtype(self) -> int:
+        """The element type's id."""
+        return self.dtype_byte & 0x0F
+
+    @property
+    def domain(self) -> int:
+        """The domain; 0 is plain."""
+        return self.dtype_byte >> 4
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of the three sections, each padded to a multiple of 8."""
+        return sum(n + -n % 8 for n in (self.index_len, self.value_len, self.map_len))
+
+
+def read_table(table: bytes) -> list[Entry]:
+    """The entries as they stand, unchecked."""
+    return [Entry(n, *fields) for n, fields in enumerate(struct.iter_unpack(ENTRY_FORMAT, table))]
+
+
+def check_table(entries: list[Entry], limits: Limits, total_len: int, vouched: bool) -> None:
+    """Rows 14-27; `vouched` says that a schema answers for the sizes."""
+    for last, entry in itertools.pairwise(entries):
+        if (entry.key, entry.base) <= (last.key, last.base):
+            raise Invalid("table-order", "(key, base) not ascending", entry=entry.number)  # 14
+    for entry in entries:
+        if entry.dtype not in BY_ID:
+            raise Unsupported("dtype", f"element type {entry.dtype}", entry=entry.number)  # 15
+    for entry in entries:
+        if entry.domain != 0:
+            raise Unsupported("domain", f"domain {entry.domain}", entry=entry.number)  # 16
+    for entry in entries:
+        if entry.index not in INDEX_CODECS:
+            raise Unsupported("index-codec", f"index codec {entry.index}", entry=entry.number)  # 17
+    for entry in entries:
+        if entry.value not in VALUE_CODECS:
+            raise Unsupported("value-codec", f"value codec {entry.value}", entry=entry.number)  # 18
+    for entry in entries:
+        if entry.map != 0:
+            raise Unsupported("map-codec", f"map codec {entry.map}", entry=entry.number)  # 19
+    for entry in entries:
+        if entry.r > entry.d:
+            raise Invalid("count", f"{entry.r} of {entry.d} elements", entry=entry.number)  # 20
+    _check_chunks(entries)  # 21
+    for entry in entries:
+        if (entry.index_len == 0) != (entry.r in (0, entry.d)):
+            raise Malformed(
+                "index-length", f"{entry.index_len} bytes, r = {entry.r}", entry=entry.number
+            )  # 22
+    for entry in entries:
+        if (entry.value_len == 0) != (entry.r == 0):
+            raise Malformed(
+                "value-length", f"{entry.value_len} bytes, r = {entry.r}", entry=entry.number
+            )  # 23
+    for entry in entries:
+        if entry.map_len != 0:  # map is 0 (row 19)
+            raise Malformed("map-length", f"{entry.map_len} bytes and no map", entry=entry.number)  # 24
+    present = sum(entry.r for entry in entries)
+    if present > limits.max_elements:
+        raise LimitExceeded("max-elements", f"{present} elements present")  # 25
+    dense = sum(entry.d for entry in entries)
+    if dense > limits.max_dense:
+        raise LimitExceeded("max-dense", f"{dense} elements")  # 26
+    if not vouched and present > limits.max_expansion * total_len:
+        raise LimitExceeded("max-expansion", f"{present} elements in {total_len} bytes")  # 27
+
+
+def _check_chunks(entries: list[Entry]) -> None:
+    """Row 21: the entries of one key are the chunks of one tensor."""
+    last: Entry | None = None
+    for entry in entries:
+        if entry.d > CHUNK:
+            raise Invalid("chunks", f"a chunk of {entry.d} elements", entry=entry.number)
+        if last is None or last.key != entry.key:
+            if entry.base != 0:
+                raise Invalid("chunks", f"the first chunk starts at {entry.base}", entry=entry.number)
+        elif last.d != CHUNK or entry.base != last.base + last.d or entry.d == 0:
+            raise Invalid("chunks", f"a chunk at {entry.base} after one at {last.base}", entry=entry.number)
+        elif entry.dtype_byte != last.dtype_byte:
+            raise Invalid("chunks", "chunks of different element types", entry=entry.number)
+        last = entry

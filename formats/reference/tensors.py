@@ -1,0 +1,148 @@
+"""From entries to tensors: SPEC section 3, rows 31-41 of section 7.
+
+`place` says which tensors there are and which elements of which entries are theirs; `join` puts the decoded
+chunks of one tensor together. A full support is a `range` throughout, so that a large one costs nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .errors import Invalid, Malformed, SchemaMismatch
+from .extension import FUSED, NAMES, SHAPES, TAG
+from .floats import BY_ID, Format
+from .limits import Schema
+from .records import check_names, check_shapes, read_fused, read_names, read_shapes
+from .table import CHUNK, Entry
+
+
+@dataclass
+class Tensor:
+    """A sparse tensor: its support, and the little-endian bits of one value for each element of it."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    indices: Sequence[int]
+    values: bytes
+
+
+@dataclass
+class Decoded:
+    """What a container holds."""
+
+    tensors: list[Tensor]
+    tag: bytes
+
+
+@dataclass
+class Place:
+    """Where a tensor's elements are: in all chunks of `entry_key`, `size` elements from `start` on."""
+
+    entry_key: int
+    start: int
+    size: int
+    dtype: Format
+    name: str = ""
+    shape: tuple[int, ...] = ()
+
+
+def place(entries: list[Entry], records: dict[int, bytes], schema: Schema | None) -> list[Place]:
+    """Rows 31-41: the tensors in the order of their keys, every one with its name and shape."""
+    by_key = _sole_and_chunked(entries)
+    if FUSED in records:
+        _split_fused(by_key, entries, records[FUSED])  # 31, 32
+    n = len(by_key)
+    if any(key >= n for key in by_key):  # n different keys below n are 0 ... n-1
+        raise Invalid("keys", f"the keys of {n} tensors are not 0 ... {n - 1}")  # 33
+    places = [by_key[key] for key in range(n)]
+    names = None
+    if NAMES in records:
+        names = check_names(read_names(records[NAMES]), n)  # 34, 35
+    rows = {}
+    if SHAPES in records:
+        rows = check_shapes(read_shapes(records[SHAPES]), [p.size for p in places])  # 36, 37
+    if TAG in records and not records[TAG]:
+        raise Malformed("tag-record", "an empty tag")  # 38
+    for key, p in enumerate(places):
+        p.shape = rows.get(key, (p.size,))
+    _name(places, names, schema)  # 39
+    if schema is not None:
+        for p in places:
+            if p.shape != tuple(schema[p.name][0]):
+                raise SchemaMismatch("schema-shape", f"{p.name!r} has shape {p.shape}")  # 40
+        for p in places:
+            if p.dtype.name != schema[p.name][1]:
+                raise SchemaMismatch("schema-dtype", f"{p.name!r} is {p.dtype.name}")  # 41
+    return places
+
+
+def _sole_and_chunked(entries: list[Entry]) -> dict[int, Place]:
+    """The tensors as the table alone has them."""
+    by_key: dict[int, Place] = {}
+    for entry in entries:
+        if entry.key not in by_key:
+            by_key[entry.key] = Place(entry.key, 0, 0, BY_ID[entry.dtype])
+        by_key[entry.key].size += entry.d
+    return by_key
+
+
+def _split_fused(by_key: dict[int, Place], entries: list[Entry], body: bytes) -> None:
+    """Rows 31 and 32: gives the members of fused entries their places."""
+    groups = read_fused(body)
+    chunks: dict[int, int] = {}
+    for entry in entries:
+        chunks[entry.key] = chunks.get(entry.key, 0) + 1
+    last_group = -1
+    for entry_key, members in groups:
+        if entry_key <= last_group:
+            raise Invalid("fused", "groups not ascending")
+        last_group = entry_key
+        if members[0][0] != entry_key:
+            raise Invalid("fused", f"the first member of group {entry_key} is {members[0][0]}")
+        if chunks.get(entry_key) != 1:
+            raise Invalid("fused", f"key {entry_key} has {chunks.get(entry_key, 0)} entries")
+        whole = by_key[entry_key]
+        start = 0
+        last = -1
+        for key, size in members:
+            if key <= last:
+                raise Invalid("fused", f"members of group {entry_key} not ascending")
+            last = key
+            if key != entry_key and key in by_key:
+                raise Invalid("fused", f"key {key} stands elsewhere, too")
+            by_key[key] = Place(entry_key, start, size, whole.dtype)
+            start += size
+        if start != whole.size:
+            raise Invalid("fused", f"the members of group {entry_key} have {start} of {whole.size} elements")
+
+
+def _name(places: list[Place], names: list[str] | None, schema: Schema | None) -> None:
+    """Row 39; without names the schema's are taken, and without a schema the digits of the keys."""
+    if names is None:
+        names = [str(key) for key in range(len(places))]
+        if schema is not None:
+            names = sorted(schema, key=lambda name: name.encode("utf-8"))
+    if len(names) != len(places) or (schema is not None and set(names) != set(schema)):
+        raise SchemaMismatch("schema-names", f"{len(places)} tensors, not those of the schema")
+    for p, name in zip(places, names, strict=True):
+        p.name = name
+
+
+def join(p: Place, chunks: list[tuple[Sequence[int], bytes]]) -> Tensor:
+    """The tensor at a place from the decoded chunks of its entry: indices of the tensor, values' bytes."""
+    indices: Sequence[int]
+    if len(chunks) > 1:
+        values = b"".join(values for _, values in chunks)
+        if sum(len(local) for local, _ in chunks) == p.size:
+            indices = range(p.size)
+        else:
+            indices = [number * CHUNK + i for number, (local, _) in enumerate(chunks) for i in local]
+        return Tensor(p.name, p.dtype.name, p.shape, indices, values)
+    local, values = chunks[0]
+    first, end = bisect_left(local, p.start), bisect_left(local, p.start + p.size)
+    indices = range(end - first) if isinstance(local, range) else [i - p.start for i in local[first:end]]
+    values = values[first * p.dtype.itemsize : end * p.dtype.itemsize]
+    return Tensor(p.name, p.dtype.name, p.shape, indices, values)

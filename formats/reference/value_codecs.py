@@ -1,0 +1,52 @@
+"""The value codecs: raw, raw-float16, raw-bfloat16 (spec/value/raw.md), and the table of all.
+
+A decoder takes a section, r > 0 and the element type, and returns r elements as little-endian bytes; its
+checks come in its page's order. Everything runs on integers: no float type touches the bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .errors import Invalid, Malformed
+from .floats import BFLOAT16, FLOAT16, Format, convert, element_bytes, elements
+from .qsgd import decode_qsgd
+
+
+def decode_raw(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 1: the elements themselves."""
+    if len(section) != r * dtype.itemsize:
+        raise Malformed("raw-length", f"{len(section)} bytes of {r} values")
+    return section
+
+
+def decode_raw_float16(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 2: binary16, widened."""
+    return _widen(section, r, FLOAT16, dtype)
+
+
+def decode_raw_bfloat16(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 3: bfloat16, widened."""
+    return _widen(section, r, BFLOAT16, dtype)
+
+
+def _widen(section: bytes, r: int, narrow: Format, dtype: Format) -> bytes:
+    if dtype in (FLOAT16, BFLOAT16):
+        raise Invalid("raw-dtype", f"{narrow.name} values of {dtype.name} elements")
+    if len(section) != r * narrow.itemsize:
+        raise Malformed("raw-length", f"{len(section)} bytes of {r} values")
+    wide = [convert(bits, narrow, dtype) for bits in elements(section, narrow.itemsize)]
+    return element_bytes(wide, dtype.itemsize)
+
+
+VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
+    1: decode_raw,
+    2: decode_raw_float16,
+    3: decode_raw_bfloat16,
+    4: decode_qsgd,
+}
+
+
+def decode_value(codec: int, section: bytes, r: int, dtype: Format) -> bytes:
+    """The elements of an entry; none where r is 0, whatever the codec."""
+    return VALUE_CODECS[codec](section, r, dtype) if r else b""

@@ -1,0 +1,74 @@
+"""Value sections from elements' bits (the Writing part of each page in spec/value/).
+
+Elements come as little-endian bytes and their format. Both writers are exact. What a codec cannot hold,
+such as a NaN for qsgd, raises ValueError with the position.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from .bits import pack_lanes, pack_stream
+from .draws import draw16
+from .floats import FLOAT32, FLOAT64, Format, bits32, convert, element_bytes, elements, float_of, round32
+from .qsgd import BLOCK, LANES, LEAST_SCALE, largest_finite
+
+UNIT = 65_536
+
+
+def write_raw(values: bytes, dtype: Format, narrow: Format | None = None) -> bytes:
+    """The elements, or the elements narrowed to 16 bits."""
+    if narrow is None:
+        return values
+    out = []
+    for i, bits in enumerate(elements(values, dtype.itemsize)):
+        half = convert(bits, dtype, narrow)
+        if half & (narrow.sign - 1) == narrow.infinity and bits & (dtype.sign - 1) < dtype.infinity:
+            raise ValueError(f"value {i} is finite and becomes infinite in {narrow.name}")
+        out.append(half)
+    return element_bytes(out, narrow.itemsize)
+
+
+def write_qsgd(values: bytes, dtype: Format, *, bits: int, bucket: int, norm: int, stream: int) -> bytes:
+    """Codes and scales; `norm` is 0 (max) or 1 (l2), `stream` that of the chunk (SPEC section 5)."""
+    numbers = [_binary32(element, dtype, i) for i, element in enumerate(elements(values, dtype.itemsize))]
+    s = (1 << (bits - 1)) - 1
+    scales = []
+    codes = []
+    for first in range(0, len(numbers), bucket):
+        members = numbers[first : first + bucket]
+        scale = _l2(members, dtype) if norm else max(abs(x) for x in members)
+        if bits32(scale) < LEAST_SCALE:
+            scales.append(0.0)
+            codes += [s] * len(members)
+            continue
+        scales.append(scale)
+        inv = round32(s * UNIT / scale)
+        for i, x in enumerate(members):
+            t = int(round32(x * inv))  # toward zero
+            q = (t + draw16(stream, first + i)) >> 16  # toward minus infinity
+            codes.append(max(-s, min(q, s)) + s)
+    head = struct.pack("<BBHI", bits, norm, 0, bucket) + struct.pack(f"<{len(scales)}f", *scales)
+    whole = len(codes) - len(codes) % BLOCK
+    lanes = [pack_lanes(codes[i : i + BLOCK], LANES, bits) for i in range(0, whole, BLOCK)]
+    return head + b"".join(lanes) + pack_stream(codes[whole:], bits, 4)
+
+
+def _binary32(element: int, dtype: Format, position: int) -> float:
+    if dtype == FLOAT64:
+        element, dtype = convert(element, FLOAT64, FLOAT32), FLOAT32
+    if element & (dtype.sign - 1) >= dtype.infinity:
+        raise ValueError(f"value {position} is not finite in binary32")
+    return float_of(element, dtype)
+
+
+def _l2(members: list[float], dtype: Format) -> float:
+    """Norm 1: 16 partial sums in binary64, folded in halves; never above the largest finite scale."""
+    sums = [0.0] * 16
+    for i, x in enumerate(members):
+        sums[i % 16] += x * x
+    for w in (8, 4, 2, 1):
+        for j in range(w):
+            sums[j] += sums[j + w]
+    return min(round32(math.sqrt(sums[0])), float_of(largest_finite(dtype), FLOAT32))

@@ -1,0 +1,188 @@
+"""Containers from selected elements, for vectors and tests (SPEC sections 2-4), without any library.
+
+`write` is an exact writer by default. What it can be told besides makes containers that are legal and that a
+library would perhaps never write: foreign Rice parameters, no names, fused entries, unknown records, a higher
+minor version, flags of the high byte. Readers must accept them all.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from .draws import mix
+from .extension import CRITICAL, FUSED, NAMES, SHAPES, TAG
+from .floats import BY_NAME, Format
+from .index_writers import write_bitmap, write_raw_index, write_rice
+from .records import WIDTHS, least_width
+from .sealing import Record, Row, assemble, extension_block
+from .table import CHUNK
+from .tensors import Tensor
+from .value_writers import write_qsgd, write_raw
+
+
+@dataclass(frozen=True)
+class Rice:
+    """Index codec 3; `parameters` of the blocks, the last repeated, instead of the best ones."""
+
+    parameters: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Value codecs 1 to 3: the element type, or float16 or bfloat16."""
+
+    dtype: Literal["float16", "bfloat16"] | None = None
+
+
+@dataclass(frozen=True)
+class Qsgd:
+    """Value codec 4."""
+
+    bits: int = 4
+    bucket: int = 512
+    norm: Literal["max", "l2"] = "max"
+
+
+Index = Literal["raw-index", "bitmap"] | Rice
+Value = Raw | Qsgd
+RAW_IDS = {None: 1, "float16": 2, "bfloat16": 3}
+
+
+@dataclass
+class _Part:
+    """A chunk on its way into an entry: local indices, and elements' bytes."""
+
+    key: int
+    base: int
+    d: int
+    dtype: Format
+    indices: Sequence[int]
+    values: bytes
+
+
+def write(
+    tensors: Sequence[Tensor],
+    index: Index | Sequence[Index] = "raw-index",
+    value: Value | Sequence[Value] = Raw(),
+    *,
+    seed: int = 0,
+    names: bool = True,
+    tag: bytes = b"",
+    groups: Sequence[Sequence[str]] = (),
+    minor: int = 0,
+    flags: int = 0,
+    extra: Sequence[Record] = (),
+) -> bytes:
+    """One container.
+
+    tensors    any order; their names decide their keys
+    index      one codec for all entries, or one for each in the table's order; likewise value
+    names      whether to write a names record (where there is a tensor)
+    groups     names of the tensors to fuse into one entry each; sizes and element types are taken as they are
+    extra      further records, put among the others by their type
+    """
+    ordered = sorted(tensors, key=lambda t: t.name.encode("utf-8"))
+    keys = {t.name: key for key, t in enumerate(ordered)}
+    records = [*extra]
+    fused = sorted(sorted(keys[name] for name in group) for group in groups)
+    parts = [
+        part for key, t in enumerate(ordered) if not any(key in g for g in fused) for part in _chunks(key, t)
+    ]
+    parts += [_fuse(group, ordered) for group in fused]
+    parts.sort(key=lambda part: (part.key, part.base))
+    if fused:
+        records.append(
+            Record(FUSED, CRITICAL, fused_body([[(k, _size(ordered[k])) for k in g] for g in fused]))
+        )
+    if names and ordered:
+        records.append(Record(NAMES, 0, names_body([t.name.encode("utf-8") for t in ordered])))
+    shapes = [(key, t.shape) for key, t in enumerate(ordered) if len(t.shape) != 1]
+    if shapes:
+        records.append(Record(SHAPES, 0, b"".join(shape_row(key, shape) for key, shape in shapes)))
+    if tag:
+        records.append(Record(TAG, 0, tag))
+    records.sort(key=lambda record: record.type)
+    rows = []
+    for n, part in enumerate(parts):
+        its_index = index if isinstance(index, (str, Rice)) else index[n]
+        its_value = value if isinstance(value, (Raw, Qsgd)) else value[n]
+        rows.append(_row(part, its_index, its_value, seed))
+    return assemble(rows, extension_block(records) if records else b"", minor=minor, flags=flags)
+
+
+def _size(t: Tensor) -> int:
+    return math.prod(t.shape)
+
+
+def _chunks(key: int, t: Tensor) -> list[_Part]:
+    dtype = BY_NAME[t.dtype]
+    size = _size(t)
+    parts = []
+    for base in range(0, max(size, 1), CHUNK):
+        d = min(CHUNK, size - base)
+        where = [n for n, i in enumerate(t.indices) if base <= i < base + d]
+        first, end = (where[0], where[-1] + 1) if where else (0, 0)
+        local = [i - base for i in t.indices[first:end]]
+        values = t.values[first * dtype.itemsize : end * dtype.itemsize]
+        parts.append(_Part(key, base, d, dtype, local, values))
+    return parts
+
+
+def _fuse(group: Sequence[int], ordered: Sequence[Tensor]) -> _Part:
+    members = [ordered[key] for key in group]
+    indices: list[int] = []
+    d = 0
+    for t in members:
+        indices += [d + i for i in t.indices]
+        d += _size(t)
+    values = b"".join(t.values for t in members)
+    return _Part(group[0], 0, d, BY_NAME[members[0].dtype], indices, values)
+
+
+def _row(part: _Part, index: Index, value: Value, seed: int) -> Row:
+    r = len(part.indices)
+    ids = {"raw-index": 1, "bitmap": 2}
+    index_id = 3 if isinstance(index, Rice) else ids[index]
+    value_id = 4 if isinstance(value, Qsgd) else RAW_IDS[value.dtype]
+    row = Row(part.key, part.base, part.d, r, part.dtype.id, index_id, value_id)
+    if 0 < r < part.d:
+        if isinstance(index, Rice):
+            row.index_section = write_rice(part.indices, index.parameters)
+        else:
+            writer = write_raw_index if index == "raw-index" else write_bitmap
+            row.index_section = writer(part.indices, part.d)
+    if r and isinstance(value, Qsgd):
+        stream = mix(seed, part.key, part.base)
+        norm = ("max", "l2").index(value.norm)
+        row.value_section = write_qsgd(
+            part.values, part.dtype, bits=value.bits, bucket=value.bucket, norm=norm, stream=stream
+        )
+    elif r and isinstance(value, Raw):
+        narrow = BY_NAME[value.dtype] if value.dtype else None
+        row.value_section = write_raw(part.values, part.dtype, narrow)
+    return row
+
+
+def names_body(names: Sequence[bytes]) -> bytes:
+    """The body of a names record."""
+    lengths = struct.pack(f"<{len(names)}H", *(len(name) for name in names))
+    return struct.pack("<I", len(names)) + lengths + b"".join(names)
+
+
+def fused_body(groups: Sequence[Sequence[tuple[int, int]]]) -> bytes:
+    """The body of a fused record from the (key, size) of each group's members."""
+    body = struct.pack("<II", len(groups), 0)
+    for members in groups:
+        body += struct.pack("<II", members[0][0], len(members))
+        body += b"".join(struct.pack("<II", key, size) for key, size in members)
+    return body
+
+
+def shape_row(key: int, shape: tuple[int, ...]) -> bytes:
+    """One row of a shapes record."""
+    width = least_width(shape)
+    return struct.pack(f"<IBBH{len(shape)}{WIDTHS[width]}", key, len(shape), width, 0, *shape)

@@ -1,0 +1,190 @@
+"""One battery for every codec of the registry: a new codec is tested before anyone writes it a test."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from formats import reference
+from tests import oracles
+from wirecodec.limits import UNLIMITED
+from wirecodec.registry import index_codecs, value_codecs
+
+INDEX = sorted(index_codecs().values(), key=lambda c: c.wire_id)
+VALUE = sorted(value_codecs().values(), key=lambda c: c.wire_id)
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "qsgd": [
+        *({"bits": bits} for bits in range(2, 9)),
+        {"norm": "l2"},
+        {"bucket": 16},
+        {"bits": 8, "bucket": 2**24},
+        {"bits": 3, "bucket": 48, "norm": "l2"},
+    ]
+}
+SUPPORTS = oracles.supports(np.random.default_rng(1))
+
+
+def variants(cls: Any) -> list[Any]:
+    return [cls(**given) for given in VARIANTS.get(cls.name, [{}])]
+
+
+@pytest.mark.parametrize("codec", [v for c in INDEX for v in variants(c)], ids=repr)
+@pytest.mark.parametrize("case", SUPPORTS)
+def test_index_round_trip(codec: Any, case: str) -> None:
+    d, indices = SUPPORTS[case]
+    section = codec.encode(indices, d, 7)
+    assert section.dtype == np.uint8
+    decoded = type(codec).decode(section, d, indices.size, UNLIMITED)
+    assert decoded.dtype == np.uint32
+    assert np.array_equal(decoded, indices)
+
+
+@pytest.mark.parametrize("codec", [v for c in INDEX for v in variants(c)], ids=repr)
+@pytest.mark.parametrize("case", [name for name, (_, s) in SUPPORTS.items() if s[-1] < 2_000_000])
+def test_index_sections_read_by_the_reference(codec: Any, case: str) -> None:
+    d, indices = SUPPORTS[case]
+    d = min(d, int(indices[-1]) + 2)  # the reference walks bitmaps bit by bit
+    tensor = wc.SparseTensor(indices, np.ones(indices.size, np.float32), (d,))
+    blob = wc.encode(tensor, wc.Scheme(wc.All(), codec, wc.Raw())).tobytes()
+    assert list(reference.decode(blob).tensors[0].indices) == indices.tolist()
+
+
+def vector_cases(dtype: Any) -> dict[str, Any]:
+    return oracles.value_vectors(np.random.default_rng(2), dtype)
+
+
+@pytest.mark.parametrize("codec", [v for c in VALUE for v in variants(c)], ids=repr)
+def test_value_sections_read_by_the_reference(codec: Any, dtype: np.dtype[Any]) -> None:
+    """Library and reference decode the same bits, from the same bytes; decoding is finite where the input was."""
+    if codec.name in ("raw-float16", "raw-bfloat16"):
+        codec = wc.Raw(codec.name.removeprefix("raw-"))  # picks the wire codec by the type, as schemes do
+    for name, values in vector_cases(dtype).items():
+        if codec == wc.Raw("float16") and np.abs(values.astype(float)).max() > 65504:
+            continue
+        if codec == wc.Raw("bfloat16") and name == "largest":
+            continue
+        blob = wc.encode(values, wc.Scheme(wc.All(), wc.RawIndex(), codec), seed=5)
+        decoded = wc.decode(blob)
+        assert decoded.dtype == dtype
+        assert np.isfinite(decoded.values.astype(np.float64)).all(), name
+        assert reference.decode(blob.tobytes()).tensors[0].values == decoded.values.tobytes(), name
+
+
+@pytest.mark.parametrize("codec", [v for c in VALUE for v in variants(c) if c.carries_nonfinite], ids=repr)
+def test_nonfinite_values_that_are_carried(codec: Any) -> None:
+    values = np.array([np.nan, -np.nan, np.inf, -np.inf, 1.0, -0.0], np.float32)
+    decoded = wc.decode(wc.encode(values, wc.Scheme(wc.All(), wc.RawIndex(), codec))).values
+    assert np.array_equal(np.isnan(decoded), np.isnan(values))
+    assert np.array_equal(np.signbit(decoded), np.signbit(values))
+    assert np.array_equal(decoded[2:], values[2:])
+
+
+@pytest.mark.parametrize(
+    "codec", [v for c in VALUE for v in variants(c) if not c.carries_nonfinite], ids=repr
+)
+def test_nonfinite_values_that_are_refused(codec: Any, dtype: np.dtype[Any]) -> None:
+    for bad in (np.nan, np.inf, -np.inf):
+        x = np.zeros(1000)
+        x[[3, 700, 800]] = 1.0, bad, bad
+        with pytest.raises(wc.EncodeError, match=r"tensor 'w', element 700: .* cannot carry") as caught:
+            wc.encode_many({"w": x.astype(dtype)}, wc.Scheme(wc.NonZero(), wc.Rice(), codec))
+        assert (caught.value.tensor, caught.value.position) == ("w", 700)
+
+
+@pytest.mark.parametrize("codec", [v for c in VALUE for v in variants(c)], ids=repr)
+def test_same_input_same_bytes(codec: Any, rng: np.random.Generator) -> None:
+    x = rng.normal(size=3000).astype(np.float32)
+    scheme = wc.Scheme(wc.TopK(0.3), wc.Rice(), codec)
+    first = wc.encode(x, scheme, seed=11)
+    strided = np.empty((3000, 2), np.float32)[:, 0]
+    strided[...] = x
+    assert np.array_equal(first, wc.encode(x.copy(), scheme, seed=11))
+    assert np.array_equal(first, wc.encode(strided, scheme, seed=11))
+    assert np.array_equal(first, wc.encode(x.astype(">f4"), scheme, seed=11))
+
+
+def small_blobs() -> dict[str, bytes]:
+    """A container of every pair of codecs, small enough to try every bit of."""
+    rng = np.random.default_rng(3)
+    x = np.where(rng.random(90) < 0.3, rng.normal(size=90), 0).astype(np.float32)
+    schemes = [wc.Scheme(wc.NonZero(), i, wc.Raw()) for c in INDEX for i in variants(c)]
+    schemes += [wc.Scheme(wc.NonZero(), wc.Rice(), v) for c in VALUE for v in variants(c)]
+    blobs = {str(i): wc.encode(x, s, tag=b"t").tobytes() for i, s in enumerate(schemes)}
+    tensors = {
+        "b": x[:6].reshape(2, 3),
+        "a": x,
+        "ü": np.float32(1).reshape(()),
+        "none": np.empty(0, np.float32),
+    }
+    blobs["many"] = wc.encode_many(tensors, "nonzero | rice | raw").tobytes()
+    blobs["fused"] = wc.encode_many(tensors, "nonzero | bitmap | qsgd", fuse=100).tobytes()
+    return blobs
+
+
+BLOBS = small_blobs()
+
+
+@pytest.mark.parametrize("blob", BLOBS.values(), ids=BLOBS)
+def test_every_prefix_is_truncated(blob: bytes) -> None:
+    for n in range(len(blob)):
+        with pytest.raises(wc.Truncated):
+            wc.decode_many(blob[:n])
+
+
+@pytest.mark.parametrize("blob", BLOBS.values(), ids=BLOBS)
+def test_every_flipped_bit_is_refused(blob: bytes) -> None:
+    for bit in range(8 * len(blob)):
+        wrong = bytearray(blob)
+        wrong[bit // 8] ^= 1 << bit % 8
+        if bit // 8 == 5:  # the minor version: the checksum covers it, a higher one alone would be accepted
+            with pytest.raises(wc.ChecksumMismatch):
+                wc.decode_many(wrong)
+        else:
+            with pytest.raises(wc.WireError):
+                wc.decode_many(wrong)
+
+
+@pytest.mark.parametrize("blob", BLOBS.values(), ids=BLOBS)
+def test_flipped_bits_under_right_checksums(blob: bytes) -> None:
+    """Any typed error or a legal decode, and the reference decoder agrees which."""
+    for bit in range(8 * len(blob)):
+        wrong = bytearray(blob)
+        wrong[bit // 8] ^= 1 << bit % 8
+        sealed = reference.reseal(bytes(wrong))
+        assert outcome_of_library(sealed) == outcome_of_reference(sealed), bit
+
+
+def outcome_of_library(blob: bytes) -> Any:
+    try:
+        tensors = wc.decode_many(blob)
+    except wc.WireError as error:
+        return type(error).__name__, error.code
+    return [(n, t.shape, t.dtype.name, t.indices.tolist(), t.values.tobytes()) for n, t in tensors.items()]
+
+
+def outcome_of_reference(blob: bytes) -> Any:
+    try:
+        decoded = reference.decode(blob)
+    except reference.WireError as error:
+        return type(error).__name__, error.code
+    return [(t.name, t.shape, t.dtype, list(t.indices), t.values) for t in decoded.tensors]
+
+
+@pytest.mark.parametrize("cls", [*INDEX, *VALUE], ids=lambda c: c.name)
+def test_codecs_are_frozen_values(cls: Any) -> None:
+    assert cls() == cls()
+    assert hash(cls()) == hash(cls())
+    assert isinstance(cls(), wc.IndexCodec if cls in INDEX else wc.ValueCodec)
+    assert dataclasses.is_dataclass(cls)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        cls().anything = 1
+
+
+def test_bfloat16_is_ml_dtypes() -> None:
+    x = np.array([1.5, -2.0], ml_dtypes.bfloat16)
+    assert wc.decode(wc.encode(x)).dtype == ml_dtypes.bfloat16

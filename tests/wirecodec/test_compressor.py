@@ -1,0 +1,204 @@
+"""State from step to step: residuals, schedules, commit and rollback, saving."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+
+SCHEMES = {"*.bias": "all | raw-index | raw", "*": "topk(0.1) | rice | qsgd(bits=4)"}
+
+
+def gradients(rng: np.random.Generator, dtype: Any = np.float32) -> dict[str, Any]:
+    return {
+        "fc.weight": rng.normal(size=(20, 30)).astype(dtype),
+        "fc.bias": rng.normal(size=20).astype(dtype),
+        "scale": np.asarray(rng.normal()).astype(dtype),
+    }
+
+
+def test_what_is_not_sent_is_kept_bit_for_bit(rng: np.random.Generator) -> None:
+    c = wc.Compressor("topk(0.1) | rice | raw")
+    residual = np.zeros(600, np.float32)
+    for _ in range(5):
+        g = rng.normal(size=600).astype(np.float32)
+        x = residual + g
+        sent = c.decompress(c.compress({"w": g}))["w"].to_dense()
+        residual = c.residual("w")
+        assert np.array_equal(residual + sent, x)
+        assert np.array_equal(residual[sent != 0], np.zeros((sent != 0).sum()))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_residual_is_what_receivers_did_not_get(rng: np.random.Generator, dtype: Any) -> None:
+    c = wc.Compressor(SCHEMES, seed=4)
+    total = {n: np.zeros(np.shape(g)) for n, g in gradients(rng, dtype).items()}
+    got = {n: np.zeros(np.shape(g)) for n, g in gradients(rng, dtype).items()}
+    for _ in range(10):
+        g = gradients(rng, dtype)
+        for name, tensor in c.decompress(c.compress(g)).items():
+            assert tensor.dtype == dtype
+            total[name] += g[name]
+            got[name] += tensor.to_dense()
+    assert c.residual("fc.bias") is None
+    for name in ("fc.weight", "scale"):
+        held = c.residual(name).reshape(total[name].shape)
+        assert np.allclose(got[name] + held, total[name], atol=1e-4)
+
+
+def test_low_pass_filter(rng: np.random.Generator) -> None:
+    c = wc.Compressor("topk(0.1) | rice | raw", feedback=wc.ErrorFeedback(beta=0.3))
+    m = np.zeros(500, np.float32)
+    for _ in range(4):
+        g = rng.normal(size=500).astype(np.float32)
+        sent = c.decompress(c.compress({"w": g}))["w"].to_dense()
+        kept = np.argsort(-np.abs(m + g), kind="stable")[:50]
+        assert np.array_equal(np.flatnonzero(sent), np.sort(kept))
+        m = m + np.float32(0.3) * (g - sent)
+        assert np.array_equal(c.residual("w"), m)
+    for wrong in (0, -1, 1.5, float("nan")):
+        with pytest.raises(wc.EncodeError):
+            wc.ErrorFeedback(beta=wrong)
+
+
+def test_without_feedback_nothing_is_remembered(rng: np.random.Generator) -> None:
+    c = wc.Compressor("topk(0.1) | rice | raw", feedback=None)
+    g = {"w": rng.normal(size=100).astype(np.float32)}
+    assert np.array_equal(c.compress(g), c.compress(g))
+    assert c.residual("w") is None
+
+
+def test_commit_and_rollback(rng: np.random.Generator) -> None:
+    c = wc.Compressor(SCHEMES)
+    c.compress(gradients(rng))
+    g = gradients(rng)
+    before = c.state_dict()
+    first = c.prepare(g)
+    assert all(np.array_equal(before[k], v) for k, v in c.state_dict().items())
+    first.rollback()
+    second = c.prepare(g)
+    assert np.array_equal(first.blob, second.blob)
+    second.commit()
+    assert c.step == 2
+    assert not np.array_equal(before["residual/fc.weight"], c.state_dict()["residual/fc.weight"])
+    for stale in (first, second):
+        with pytest.raises(RuntimeError):
+            stale.commit()
+    sent = wc.decode_many(second.blob)
+    assert all(np.array_equal(sent[n].to_dense(), second.sent[n].to_dense()) for n in g)
+
+
+def test_a_failed_step_changes_nothing(rng: np.random.Generator) -> None:
+    c = wc.Compressor(SCHEMES)
+    c.compress(gradients(rng))
+    before = c.state_dict()
+    broken = gradients(rng)
+    broken["fc.weight"][3, 4] = np.nan
+    with pytest.raises(wc.EncodeError) as caught:
+        c.compress(broken)
+    assert (caught.value.tensor, caught.value.position) == ("fc.weight", 94)
+    with pytest.raises(wc.EncodeError, match=r"tensor 'fc.weight': .* its residual has 600"):
+        c.compress({"fc.weight": np.ones(5, np.float32)})
+    assert before.keys() == c.state_dict().keys()
+    assert all(np.array_equal(before[k], v) for k, v in c.state_dict().items())
+
+
+def test_step_and_rank_change_the_draws(rng: np.random.Generator) -> None:
+    g = {"w": rng.normal(size=1000).astype(np.float32)}
+    blobs = {
+        wc.Compressor("all | raw-index | qsgd", feedback=None, seed=seed).prepare(g, rank=rank).blob.tobytes()
+        for seed in (0, 1)
+        for rank in (0, 1)
+    }
+    c = wc.Compressor("all | raw-index | qsgd", feedback=None)
+    c.compress(g)
+    blobs.add(c.compress(g).tobytes())
+    assert len(blobs) == 5
+
+
+def test_saved_and_loaded_it_goes_on_the_same(rng: np.random.Generator) -> None:
+    steps = [gradients(rng) for _ in range(6)]
+    schedule = wc.WarmUp(0.05, 4, start=0.5)
+    c = wc.Compressor(SCHEMES, schedule=schedule, seed=9)
+    for g in steps[:3]:
+        c.compress(g)
+    file = io.BytesIO()
+    np.savez(file, **c.state_dict())
+    file.seek(0)
+    fresh = wc.Compressor(SCHEMES)
+    with np.load(file, allow_pickle=False) as saved:
+        fresh.load_state_dict(dict(saved))
+    for g in steps[3:]:
+        assert np.array_equal(c.compress(g), fresh.compress(g))
+    assert fresh.signature == c.signature
+    state = c.state_dict()
+    state["residual/fc.weight"][:] = 0
+    assert c.residual("fc.weight").any()
+    for wrong in ({}, {**state, "other": np.zeros(1)}, {"step": np.array(0)}):
+        with pytest.raises(ValueError, match="not the state"):
+            c.load_state_dict(wrong)
+
+
+def test_schedules() -> None:
+    ramp = wc.WarmUp(0.001, steps=4)
+    assert [round(ramp(t), 6) for t in (0, 1, 2, 3, 4, 100)] == [
+        1.0,
+        0.177828,
+        0.031623,
+        0.005623,
+        0.001,
+        0.001,
+    ]
+    hold = wc.WarmUp(0.01, steps=3, hold=True)
+    assert [hold(t) for t in range(5)] == [1.0, 1.0, 1.0, 0.01, 0.01]
+    falling = wc.Diminishing(theta=0.9, rate=1.0)
+    densities = [falling(t) for t in range(50)]
+    assert densities[0] == pytest.approx(0.1)
+    assert all(a <= b for a, b in zip(densities, densities[1:], strict=False))
+    assert falling(10**6) > 0.95
+    for wrong in (lambda: wc.WarmUp(0, 1), lambda: wc.WarmUp(0.1, 0), lambda: wc.Diminishing(1.0, 1.0)):
+        with pytest.raises(wc.EncodeError):
+            wrong()
+
+
+def test_schedules_set_the_density(rng: np.random.Generator) -> None:
+    g = {"w": rng.normal(size=1000).astype(np.float32), "fixed": rng.normal(size=1000).astype(np.float32)}
+    c = wc.Compressor(
+        {"w": "topk(0.5) | rice | raw", "fixed": "topk(k=7) | rice | raw"},
+        schedule=wc.WarmUp(0.01, 2, start=0.25),
+    )
+    counts = [{n: t.nnz for n, t in c.decompress(c.compress(g)).items()} for _ in range(4)]
+    assert counts == [{"fixed": 7, "w": k} for k in (250, 50, 10, 10)]
+    own = wc.Compressor("topk(0.5) | rice | raw", schedule=lambda step: 2.0)
+    with pytest.raises(wc.EncodeError, match="the schedule gives density 2.0 at step 0"):
+        own.compress(g)
+
+
+def test_names_and_fusing_pass_through(rng: np.random.Generator) -> None:
+    g = gradients(rng)
+    small = wc.Compressor(SCHEMES, names=False, fuse=100).compress(g)
+    assert small.size < wc.Compressor(SCHEMES).compress(g).size
+    schema = {n: (np.shape(x), np.float32) for n, x in g.items()}
+    assert wc.decode_many(small, schema=schema).keys() == g.keys()
+
+
+def test_error_feedback_converges_where_none_does_not() -> None:
+    """400 steps on a quadratic whose gradients disagree: top-1 % with feedback reaches the optimum."""
+    rng = np.random.default_rng(5)
+    target = rng.normal(size=400)
+    curvature = 10.0 ** rng.uniform(-1, 0, 400)
+
+    def distance(feedback: wc.ErrorFeedback | None) -> float:
+        c = wc.Compressor("topk(0.02) | rice | qsgd(bits=4)", feedback=feedback)
+        w = np.zeros(400)
+        noise = np.random.default_rng(6)
+        for _ in range(2500):
+            g = curvature * (w - target) + 0.3 * noise.normal(size=400)
+            w -= 0.02 * c.decompress(c.compress({"w": g}))["w"].to_dense()
+        return float(np.linalg.norm(w - target) / np.linalg.norm(target))
+
+    assert distance(wc.ErrorFeedback()) < 0.2

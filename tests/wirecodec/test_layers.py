@@ -1,0 +1,91 @@
+"""The house: imports run one way, and nothing heavy is imported before it is needed."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+LAYERS = [
+    {"errors", "limits", "arrays", "counter"},
+    {"kernels"},
+    {"sparse"},
+    {"select", "index", "value", "transform"},
+    {"registry"},
+    {"scheme", "extension", "container"},
+    {"chunk", "fuse", "outline", "info"},
+    {"pipeline", "stream"},
+    {"feedback", "schedule", "compressor"},
+    {"cli"},
+]
+RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
+
+
+def imports(path: Path) -> set[str]:
+    """Dotted names that a file imports from other packages or by full name, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def test_no_arrow_runs_back() -> None:
+    wrong = []
+    for path in (ROOT / "wirecodec").rglob("*.py"):
+        room = path.relative_to(ROOT / "wirecodec").parts[0].removesuffix(".py")
+        if room == "__init__":
+            continue
+        for name in imports(path):
+            parts = name.split(".")
+            if parts[0] == "wirecodec" and (len(parts) < 2 or RANK[parts[1]] > RANK[room]):
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert not wrong
+
+
+def test_every_room_has_its_layer() -> None:
+    rooms = {
+        p.stem for p in (ROOT / "wirecodec").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
+    }
+    assert rooms - {"__init__"} == set(RANK)
+
+
+@pytest.mark.parametrize(
+    ("folder", "banned"),
+    [
+        ("wirecodec", {"collectives", "mpi4py", "formats", "tests", "benchmarks"}),
+        ("collectives", {"formats", "tests", "benchmarks"}),
+        ("formats", {"wirecodec", "collectives", "tests", "benchmarks", "numpy"}),
+    ],
+)
+def test_packages_keep_to_themselves(folder: str, banned: set[str]) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in (ROOT / folder).rglob("*.py")
+        for name in imports(path)
+        if name.split(".")[0] in banned
+    ]
+    assert not wrong
+
+
+def test_import_is_light() -> None:
+    code = "import sys, wirecodec; print([m for m in ('numba', 'scipy', 'torch', 'mpi4py', 'cupy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+
+
+def test_modules_open_with_what_they_promise() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for folder in ("wirecodec", "collectives", "formats", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+        if ast.get_docstring(ast.parse(path.read_text())) is None
+    ]
+    assert not silent

@@ -1,0 +1,168 @@
+"""The four lists of codecs are one: classes, registry.toml, specification pages, reference decoder. And ``register``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from wirecodec import registry
+from wirecodec.arrays import DTYPES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FORMATS = Path(__file__).parents[2] / "formats"
+ROWS = tomllib.loads((FORMATS / "registry.toml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("kind", "codecs"), [("index", registry.index_codecs()), ("value", registry.value_codecs())]
+)
+def test_classes_are_the_registry(kind: str, codecs: dict[int, Any]) -> None:
+    assert {row["id"]: row["name"] for row in ROWS[kind]} == {i: c.name for i, c in codecs.items()}
+    assert all(i == c.wire_id < registry.EXPERIMENTAL for i, c in codecs.items())
+
+
+@pytest.mark.parametrize("kind", ["index", "value"])
+def test_pages_are_the_registry(kind: str) -> None:
+    pages = {row["page"] for row in ROWS[kind]}
+    assert pages == {str(p.relative_to(FORMATS)) for p in (FORMATS / "spec" / kind).glob("*.md")}
+    for row in ROWS[kind]:
+        title = (FORMATS / row["page"]).read_text().splitlines()[0]
+        assert re.search(rf"\b{row['name']}\b", title)
+        assert str(row["id"]) in title
+
+
+@pytest.mark.parametrize("kind", ["index", "value"])
+def test_every_codec_has_vectors(kind: str) -> None:
+    import json
+
+    seen = set()
+    for path in (FORMATS / "vectors" / "valid").glob("*.json"):
+        text = json.loads(path.read_text())["hex"]
+        blob = bytes.fromhex(text if isinstance(text, str) else "".join(text))
+        count = int.from_bytes(blob[8:12], "little")
+        offset = 37 if kind == "index" else 38
+        seen |= {blob[24 + 40 * i + offset] for i in range(count)}
+    assert seen >= {row["id"] for row in ROWS[kind]}
+
+
+def test_element_types_are_the_registry() -> None:
+    assert {row["id"]: row["name"] for row in ROWS["dtype"]} == {i + 1: d.name for i, d in enumerate(DTYPES)}
+
+
+@dataclass(frozen=True)
+class Doubled:
+    """A codec of a user's own: raw indices, twice."""
+
+    name: ClassVar[str] = "doubled"
+    wire_id: ClassVar[int] = 0x90
+
+    def encode(self, indices: Any, d: int, stream: int) -> Any:
+        return np.concatenate([indices, indices]).astype("<u4").view(np.uint8)
+
+    @classmethod
+    def decode(cls, section: Any, d: int, r: int, limits: Any) -> Any:
+        words = section.view("<u4")
+        if section[0] == 77:
+            raise KeyError("an ordinary bug")
+        return words[:r].copy() if section[0] != 78 else words[::-1][:r].copy()
+
+
+@dataclass(frozen=True)
+class Halved:
+    """A value codec of a user's own: truncated bfloat16."""
+
+    name: ClassVar[str] = "halved"
+    wire_id: ClassVar[int] = 0x91
+    carries_nonfinite: ClassVar[bool] = True
+    keep: int = 16
+
+    def encode(self, values: Any, stream: int) -> Any:
+        return (values.view(np.uint32) >> np.uint32(32 - self.keep)).astype("<u2").view(np.uint8)
+
+    @classmethod
+    def decode(cls, section: Any, r: int, dtype: Any, limits: Any) -> Any:
+        return (section.view("<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+@dataclass(frozen=True)
+class EveryThird:
+    """A selector of a user's own."""
+
+    name: ClassVar[str] = "every-third"
+
+    def select(self, x: Any, *, gradient: Any = None, state: Any = None, seed: int = 0) -> wc.Selection:
+        return wc.Selection(np.arange(0, x.size, 3, dtype=np.int32))
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The three registered for one test."""
+    monkeypatch.setattr(registry, "_index", dict(registry._index))
+    monkeypatch.setattr(registry, "_value", dict(registry._value))
+    monkeypatch.setattr(registry, "_stages", {k: dict(v) for k, v in registry._stages.items()})
+    for cls in (Doubled, Halved, EveryThird):
+        assert wc.register(cls) is cls
+    yield
+
+
+@pytest.mark.usefixtures("own")
+def test_registered_codecs_work_like_any_other(rng: np.random.Generator) -> None:
+    x = rng.normal(size=100).astype(np.float32)
+    scheme = wc.Scheme.parse("every-third | doubled | halved(keep=16)")
+    assert scheme == wc.Scheme(EveryThird(), Doubled(), Halved())
+    assert str(scheme) == "every-third | doubled | halved"
+    decoded = wc.decode(wc.encode(x, scheme))
+    assert decoded.indices.tolist() == list(range(0, 100, 3))
+    assert np.allclose(decoded.values, x[::3], rtol=2**-7)
+    assert wc.inspect(wc.encode(x, scheme)).entries[0].index == "doubled"
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(("first", "code"), [(77, "codec-failed"), (78, "index-order")])
+def test_nothing_but_wire_errors_escapes_a_registered_codec(first: int, code: str) -> None:
+    tensor = wc.SparseTensor([first, 90, 95], np.ones(3, np.float32), (100,))
+    with pytest.raises(wc.Invalid) as caught:
+        wc.decode(wc.encode(tensor, "all | doubled | raw"))
+    assert caught.value.code == code
+    assert caught.value.entry == 0
+
+
+def test_unregistered_ids_are_unsupported() -> None:
+    blob = bytearray(wc.encode(np.ones(8, np.float32), "all | raw-index | raw"))
+    blob[24 + 37] = 0x90
+    from formats.reference import reseal
+
+    with pytest.raises(wc.Unsupported) as caught:
+        wc.decode(reseal(bytes(blob)))
+    assert caught.value.code == "index-codec"
+
+
+@pytest.mark.usefixtures("own")
+def test_register_refuses_what_would_confuse() -> None:
+    def variant(base: type, **changes: Any) -> type:
+        return type("Variant", (base,), changes)
+
+    for wrong in (
+        variant(Doubled, name="rice", wire_id=0x93),
+        variant(Doubled, name="third", wire_id=3),
+        variant(Doubled, name="third", wire_id=0x90),
+        variant(Doubled, name="third", wire_id=0x100),
+        variant(Doubled, name="Third", wire_id=0x93),
+        variant(Doubled, name="", wire_id=0x93),
+        variant(EveryThird, name="topk"),
+        type("Nothing", (), {"name": "nothing"}),
+    ):
+        with pytest.raises(wc.EncodeError):
+            wc.register(wrong)

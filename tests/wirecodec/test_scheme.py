@@ -1,0 +1,113 @@
+"""Schemes as strings, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import wirecodec as wc
+from wirecodec.scheme import scheme_for
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme"),
+    [
+        ("topk(0.01) | rice | qsgd(bits=4)", wc.Scheme(wc.TopK(0.01), wc.Rice(), wc.QSGD(4))),
+        ("topk(ratio=1e-3)|bitmap|raw", wc.Scheme(wc.TopK(0.001), wc.Bitmap(), wc.Raw())),
+        ("topk(k=5) | raw-index | raw(float16)", wc.Scheme(wc.TopK(k=5), wc.RawIndex(), wc.Raw("float16"))),
+        ("all | raw-index | raw", wc.Scheme(wc.All(), wc.RawIndex(), wc.Raw())),
+        (
+            " nonzero |auto-index| raw( 'bfloat16' ) ",
+            wc.Scheme(wc.NonZero(), wc.AutoIndex(), wc.Raw("bfloat16")),
+        ),
+        ("all | rice | qsgd(8, 64, norm=l2)", wc.Scheme(wc.All(), wc.Rice(), wc.QSGD(8, 64, "l2"))),
+        ("all() | rice() | raw(None)", wc.Scheme(wc.All(), wc.Rice(), wc.Raw())),
+    ],
+)
+def test_parse(text: str, scheme: wc.Scheme) -> None:
+    assert wc.Scheme.parse(text) == scheme
+    assert wc.Scheme.parse(str(scheme)) == scheme
+    assert hash(wc.Scheme.parse(text)) == hash(scheme)
+
+
+def test_strings_are_short_and_clear() -> None:
+    assert str(wc.Scheme(wc.TopK(0.01), wc.Rice(), wc.QSGD(bits=4))) == "topk(0.01) | rice | qsgd"
+    assert str(wc.Scheme(wc.TopK(k=9), wc.Rice(), wc.QSGD(bits=8))) == "topk(k=9) | rice | qsgd(bits=8)"
+    assert str(wc.Scheme(wc.All(), wc.AutoIndex(), wc.Raw("float16"))) == "all | auto-index | raw(float16)"
+
+
+@given(
+    st.one_of(
+        st.floats(1e-9, 1.0).map(wc.TopK),
+        st.integers(1, 10**9).map(lambda k: wc.TopK(k=k)),
+        st.just(wc.NonZero()),
+    ),
+    st.sampled_from([wc.RawIndex(), wc.Bitmap(), wc.Rice(), wc.AutoIndex()]),
+    st.one_of(
+        st.sampled_from([wc.Raw(), wc.Raw("float16"), wc.Raw("bfloat16")]),
+        st.builds(
+            wc.QSGD,
+            st.integers(2, 8),
+            st.integers(1, 2**20).map(lambda n: 16 * n),
+            st.sampled_from(["max", "l2"]),
+        ),
+    ),
+)
+def test_every_scheme_reads_its_own_string(select: object, index: object, value: object) -> None:
+    scheme = wc.Scheme(select, index, value)  # type: ignore[arg-type]
+    assert wc.Scheme.parse(str(scheme)) == scheme
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("topk(0.1) | rcie | raw", "unknown index codec 'rcie'; did you mean 'rice'"),
+        ("tpok(0.1) | rice | raw", "unknown selector 'tpok'; did you mean 'topk'"),
+        ("topk(0.1) | rice | qsdg", "unknown value codec 'qsdg'; did you mean 'qsgd'"),
+        ("topk(0.1) | rice | zzzzz", "known: qsgd, raw"),
+        ("topk(ration=0.1) | rice | raw", "unknown parameter 'ration'; did you mean 'ratio'"),
+        ("topk(0.1, 3, 4) | rice | raw", "no place for argument '4'"),
+        ("topk(0.1, ratio=0.2) | rice | raw", "given twice"),
+        ("topk(k=2, 0.1) | rice | raw", "no place for argument"),
+        ("topk | rice | raw", "either ratio or k"),
+        ("topk(2) | rice | raw", "at most 1"),
+        ("topk(0.1) | rice | qsgd(bits=9)", "from 2 to 8"),
+        ("topk(0.1) | rice | qsgd(bucket=100)", "multiple of 16"),
+        ("topk(0.1) | rice | qsgd(norm=l1)", "'max' or 'l2'"),
+        ("topk(0.1) | rice | raw(float8)", "float8"),
+        ("topk(0.1) | rice | qsgd(bits=[4])", "cannot read argument"),
+        ("topk(0.1) | rice", "selector | index codec | value codec"),
+        ("", "selector | index codec | value codec"),
+        ("a | b | c | d | e", "selector | index codec | value codec"),
+        ("dct | topk(0.1) | rice | raw", "unknown transform 'dct'"),
+        ("topk(0.1 | rice | raw", "cannot read"),
+        ("topk(__import__('os')) | rice | raw", "cannot read argument"),
+    ],
+)
+def test_wrong_strings_say_what_is_wrong(text: str, says: str) -> None:
+    with pytest.raises(wc.EncodeError) as caught:
+        wc.Scheme.parse(text)
+    assert says in str(caught.value)
+
+
+def test_schemes_take_instances() -> None:
+    for wrong in (
+        (wc.TopK, wc.Rice(), wc.Raw()),
+        (wc.TopK(0.1), "rice", wc.Raw()),
+        (None, wc.Rice(), wc.Raw()),
+    ):
+        with pytest.raises(wc.EncodeError):
+            wc.Scheme(*wrong)  # type: ignore[arg-type]
+    with pytest.raises(wc.EncodeError, match="neither a Scheme"):
+        wc.encode(np.ones(3, np.float32), 7)  # type: ignore[arg-type]
+
+
+def test_first_glob_wins() -> None:
+    schemes = {"*.bias": "all | raw-index | raw", "fc.*": "topk(0.5) | rice | raw", "*": None}
+    assert str(scheme_for("fc.bias", schemes)) == "all | raw-index | raw"
+    assert str(scheme_for("fc.weight", schemes)) == "topk(0.5) | rice | raw"
+    assert str(scheme_for("conv", schemes)) == "nonzero | auto-index | raw"
+    with pytest.raises(wc.EncodeError, match=r"tensor 'conv': no scheme matches; the globs are 'fc\.\*'"):
+        wc.encode_many({"conv": np.ones(3, np.float32)}, {"fc.*": None})
