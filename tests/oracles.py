@@ -1,6 +1,8 @@
-"""Brute-force definitions: short, slow, and written from the papers and the specification, never from the library.
+"""Brute-force definitions: short, slow, and written from the papers and the specification, never from the
+library.
 
-A test that holds the library against one of these says what is right; a round trip only says that two halves agree.
+A test that holds the library against one of these says what is right; a round trip only says that two halves
+agree.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def vector_cases(dtype: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("codec", [v for c in VALUE for v in variants(c)], ids=repr)
 def test_value_sections_read_by_the_reference(codec: Any, dtype: np.dtype[Any]) -> None:
-    """Library and reference decode the same bits, from the same bytes; decoding is finite where the input was."""
+    """Library and reference decode the same bits; decoding is finite, as the input was."""
     if codec.name in ("raw-float16", "raw-bfloat16"):
         codec = wc.Raw(codec.name.removeprefix("raw-"))  # picks the wire codec by the type, as schemes do
     for name, values in vector_cases(dtype).items():

@@ -1,7 +1,8 @@
-"""The library against the standard: golden vectors both ways, and the reference decoder on thousands of containers.
+"""The library against the standard: golden vectors both ways, and the reference decoder on thousands of
+containers.
 
-The containers come from the reference writer, which is independent of the library's encoder and also writes legal forms that the
-library never writes; and from those, broken.
+The containers come from the reference writer, which is independent of the library's encoder and also writes
+legal forms that the library never writes; and from those, broken.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def test_library_and_reference_read_the_same(data: bytes) -> None:
 @many
 @given(containers(), st.data())
 def test_library_and_reference_refuse_the_same(data: bytes, choose: st.DataObject) -> None:
-    """Bytes changed, inserted or dropped, mostly with checksums made right again: the same kind and code, or the same values."""
+    """Bytes changed, inserted or dropped, mostly under right checksums: the same error, or the same values."""
     broken = bytearray(data)
     for _ in range(choose.draw(st.integers(1, 3))):
         at = choose.draw(st.integers(0, len(broken) - 1))

@@ -106,7 +106,7 @@ def test_names_order_and_absence() -> None:
     assert all(np.array_equal(decoded[n].to_dense(), x) for n, x in tensors.items())
     bare = wc.encode_many(tensors, names=False)
     assert list(wc.decode_many(bare)) == [str(i) for i in range(7)]
-    named = wc.decode_many(bare, schema={n: ((8,), np.float32) for n in tensors})
+    named = wc.decode_many(bare, schema=dict.fromkeys(tensors, ((8,), np.float32)))
     assert all(np.array_equal(named[n].to_dense(), x) for n, x in tensors.items())
 
 

@@ -1,10 +1,10 @@
-"""The four lists of codecs are one: classes, registry.toml, specification pages, reference decoder. And ``register``."""
+"""The four lists of codecs are one: classes, registry.toml, specification pages, reference decoder. And
+``register``."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -107,14 +107,13 @@ class EveryThird:
 
 
 @pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The three registered for one test."""
     monkeypatch.setattr(registry, "_index", dict(registry._index))
     monkeypatch.setattr(registry, "_value", dict(registry._value))
     monkeypatch.setattr(registry, "_stages", {k: dict(v) for k, v in registry._stages.items()})
     for cls in (Doubled, Halved, EveryThird):
         assert wc.register(cls) is cls
-    yield
 
 
 @pytest.mark.usefixtures("own")

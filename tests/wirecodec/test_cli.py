@@ -1,0 +1,102 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from wirecodec.cli import main
+
+X = np.where(np.arange(1000) % 9 == 0, np.arange(1000) - 500.0, 0).astype(np.float32).reshape(10, 100)
+
+
+@pytest.fixture
+def grad(tmp_path: Path) -> Path:
+    np.save(tmp_path / "grad.npy", X)
+    return tmp_path / "grad.npy"
+
+
+def test_encode_inspect_decode(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "g.wc"
+    assert main(["encode", str(grad), "--scheme", "topk(0.05) | rice | raw", "-o", str(out)]) == 0
+    assert out.read_bytes() == wc.encode(X, "topk(0.05) | rice | raw").tobytes()
+    assert main(["inspect", str(out)]) == 0
+    table = capsys.readouterr().out
+    assert "1 entry" in table
+    assert "10×100" in table
+    assert "rice" in table
+    assert main(["inspect", "--json", str(out)]) == 0
+    (info,) = json.loads(capsys.readouterr().out)
+    assert info["entries"][0]["nnz"] == 50
+    assert main(["decode", str(out), "-o", str(tmp_path / "back.npy")]) == 0
+    assert np.array_equal(np.load(tmp_path / "back.npy"), wc.decode(out.read_bytes()).to_dense())
+
+
+def test_many_tensors_and_streams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "model.npz", a=X, b=X[0].astype(np.float16))
+    out = tmp_path / "m.wc"
+    assert main(["encode", str(tmp_path / "model.npz"), "-o", str(out)]) == 0
+    assert main(["decode", str(out), "-o", str(tmp_path / "back.npz")]) == 0
+    with np.load(tmp_path / "back.npz") as back:
+        assert np.array_equal(back["a"], X)
+        assert back["b"].dtype == np.float16
+    out.write_bytes(out.read_bytes() * 2)
+    assert main(["inspect", str(out)]) == 0
+    assert capsys.readouterr().out.count("2 entries") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["inspect", "missing.wc"], "No such file"),
+        (["inspect", "grad.npy"], "magic"),
+        (["inspect", "empty"], "is empty"),
+        (["decode", "short.wc", "-o", "x.npy"], "container: "),
+        (["encode", "grad.npy", "--scheme", "topk(0.1) | rcie | raw", "-o", "x.wc"], "did you mean 'rice'"),
+        (["encode", "int.npy", "-o", "x.wc"], "int64 is not carried"),
+        (
+            ["encode", "nan.npy", "--scheme", "topk(0.1) | rice | raw", "-o", "x.wc"],
+            "element 3: topk cannot carry nan",
+        ),
+        (["encode", "empty", "-o", "x.wc"], "wirecodec: "),
+        (["encode", "grad.npy", "-o", "missing/x.wc"], "No such file"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(
+    arguments: list[str],
+    says: str,
+    grad: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(grad.parent)
+    np.save("int.npy", np.arange(3))
+    np.save("nan.npy", np.array([1, 2, 3, np.nan]))
+    Path("empty").write_bytes(b"")
+    Path("short.wc").write_bytes(wc.encode(X).tobytes()[:-1])
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert says in captured.err
+    assert captured.err.startswith("wirecodec: ")
+    assert captured.err.count("\n") == 1
+    assert not Path("x.npy").exists()
+
+
+def test_wrong_words_exit_with_2() -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["encode"])
+    assert caught.value.code == 2
+
+
+def test_installed_command_answers() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "wirecodec.cli", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "inspect" in done.stdout

@@ -1,0 +1,139 @@
+"""Hostile bytes: nothing escapes but a WireError, and a small input costs little.
+
+Budget of a bad input of at most 64 KiB: 50 ms and 5 ns a declared output byte; 64 KiB and 4 · (length + 12 ·
+Σr) bytes of memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import time
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import wirecodec as wc
+from formats import conformance, reference
+
+BAD = [v for v in conformance.load_all() if v.result != "ok" and len(v.data) <= 1 << 16]
+
+
+def declared(data: bytes) -> int:
+    """Σ r of a container that is long enough to have a table; 0 otherwise."""
+    if len(data) < 24:
+        return 0
+    count = min(struct.unpack_from("<I", data, 8)[0], (len(data) - 24) // 40)
+    return sum(struct.unpack_from("<I", data, 24 + 40 * i + 20)[0] for i in range(count))
+
+
+def refuse(vector: conformance.Vector) -> None:
+    with pytest.raises(wc.WireError):
+        wc.decode_many(vector.data, limits=wc.DecodeLimits(**vector.limits), schema=vector.schema)
+
+
+def test_bad_inputs_cost_little_time() -> None:
+    for vector in BAD:
+        refuse(vector)  # kernels are compiled by now
+        best = min(timed(vector) for _ in range(3))
+        assert best <= 0.05 + 5e-9 * 8 * declared(vector.data), vector.id
+
+
+def timed(vector: conformance.Vector) -> float:
+    start = time.perf_counter()
+    refuse(vector)
+    return time.perf_counter() - start
+
+
+def test_bad_inputs_cost_little_memory() -> None:
+    for vector in BAD:
+        refuse(vector)
+    tracemalloc.start()
+    try:
+        for vector in BAD:
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            refuse(vector)
+            peak = tracemalloc.get_traced_memory()[1] - before
+            r = declared(vector.data)
+            allowed = 65_536 + 4 * (len(vector.data) + 12 * r)
+            assert peak <= allowed, (vector.id, peak, allowed)
+    finally:
+        tracemalloc.stop()
+
+
+def framed(entries: list[tuple[int, ...]], payload: bytes, **head: Any) -> bytes:
+    """A container with any numbers in its table, lengths and checksums right where that can be."""
+    total = 24 + 40 * len(entries) + len(payload)
+    blob = struct.pack(
+        "<4sBBHIIQ",
+        b"\xf7WC\x1a",
+        1,
+        0,
+        0,
+        head.get("count", len(entries)),
+        0,
+        head.get("total", total),
+    )
+    for key, base, d, r, index_len, value_len, map_len, dtype, index, value, map_ in entries:
+        blob += struct.pack(
+            "<IIQIIIIIBBBB", key, 0, base, d, r, index_len, value_len, map_len, dtype, index, value, map_
+        )
+    return reference.reseal(blob + payload)
+
+
+HUGE = 2**32 - 1
+
+
+@pytest.mark.parametrize(
+    ("blob", "kind", "code"),
+    [
+        (framed([], b"", count=HUGE), wc.LimitExceeded, "max-entries"),
+        (framed([], b"", count=60_000), wc.Malformed, "table-length"),
+        (framed([], b"", total=2**63), wc.LimitExceeded, "max-bytes"),
+        (framed([], b"", total=2**64 - 8), wc.LimitExceeded, "max-bytes"),
+        (framed([(0, 0, 2**24, HUGE, 8, 8, 0, 1, 1, 1, 0)], bytes(16)), wc.Invalid, "count"),
+        (framed([(0, 0, HUGE, HUGE, 0, 8, 0, 1, 1, 1, 0)], bytes(8)), wc.Invalid, "chunks"),
+        (framed([(0, 0, 2**24, 2**24, 0, 8, 0, 1, 1, 4, 0)], bytes(8)), wc.LimitExceeded, "max-expansion"),
+        (framed([(0, 0, 9, 3, HUGE, HUGE, HUGE, 1, 1, 1, 0)], b""), wc.Malformed, "layout"),
+        (framed([(0, 0, 9, 3, HUGE - 6, 0, 0, 1, 1, 1, 0)], b""), wc.Malformed, "layout"),
+        (framed([(0, 2**64 - 2**24, 9, 3, 8, 8, 0, 1, 1, 1, 0)], bytes(16)), wc.Invalid, "chunks"),
+        (framed([(0, 0, 1 << 24, 100_000, 4, 4, 0, 1, 3, 1, 0)], bytes(16)), wc.Malformed, "rice-length"),
+        (framed([(0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0)] * 3, b""), wc.Invalid, "table-order"),
+    ],
+)
+def test_numbers_out_of_all_proportion(blob: bytes, kind: type[wc.WireError], code: str) -> None:
+    with pytest.raises(kind) as caught:
+        wc.decode_many(blob)
+    assert caught.value.code == code
+
+
+def test_a_sparse_giant_costs_only_its_elements() -> None:
+    """2^32 elements of which one is there: decoding is quick, and only to_dense would be dear."""
+    tensor = wc.SparseTensor([2**31], np.ones(1, np.float32), (2**32,))
+    blob = wc.encode(tensor, "all | rice | raw")
+    wc.decode(blob)
+    start = time.perf_counter()
+    decoded = wc.decode(blob)
+    assert time.perf_counter() - start < 0.1
+    assert decoded.indices.tolist() == [2**31]
+    with pytest.raises(wc.LimitExceeded):
+        wc.SparseTensor._of(None, decoded.values, (2**33,)).to_dense()
+
+
+@settings(max_examples=2000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(st.binary(max_size=300), st.booleans())
+def test_noise(data: bytes, dressed: bool) -> None:
+    """Random bytes, half of them behind a right prefix."""
+    if dressed:
+        n = len(data) // 60
+        data = data[: len(data) // 8 * 8]
+        data = struct.pack("<4sBBHIIQ", b"\xf7WC\x1a", 1, 0, len(data) % 2, n, 0, 24 + len(data)) + data
+        data = reference.reseal(data)
+    for read in (wc.decode, wc.decode_many, wc.inspect):
+        with contextlib.suppress(wc.WireError):
+            read(data)  # noise may happen to be a container

@@ -1,0 +1,168 @@
+"""Kernels against brute force, and their disk cache under many processes at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import wirecodec as wc
+from tests import oracles
+from wirecodec.index.rice import planned_bytes
+from wirecodec.kernels.cpu import narrow, rice
+from wirecodec.limits import UNLIMITED
+
+ROOT = Path(__file__).parents[2]
+
+
+def planned(gaps: list[int]) -> int:
+    indices = np.cumsum(np.array(gaps, np.int64) + 1) - 1
+    parameters, words = np.empty(1, np.uint8), np.empty(1, np.int64)
+    rice.plan(indices.astype(np.uint32), parameters, words)
+    return int(parameters[0])
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.one_of(
+        st.lists(st.integers(0, 3), min_size=1, max_size=256),
+        st.lists(st.integers(0, 60_000), min_size=1, max_size=256),
+        st.lists(st.integers(0, 15).map(lambda n: 2**n), min_size=1, max_size=256),
+        st.lists(st.sampled_from([0, 64, 192, 50_000]), min_size=1, max_size=256),
+    )
+)
+def test_rice_parameter_is_the_best(gaps: list[int]) -> None:
+    assert planned(gaps) == oracles.best_rice_parameter(gaps)
+
+
+@pytest.mark.parametrize(("density", "ratio"), [(0.1, 1.025), (0.01, 1.010), (0.001, 1.015)])
+def test_rice_is_near_the_entropy(density: float, ratio: float) -> None:
+    rng = np.random.default_rng(8)
+    for d in (2**18, 2_600_000, 2**24):
+        r = int(d * density)
+        if r >= 2600:
+            assert 8 * planned_bytes(oracles.support(rng, d, r)) <= ratio * oracles.entropy_bits(d, r), (d, r)
+
+
+def test_small_supports_stay_small() -> None:
+    rng = np.random.default_rng(9)
+    for r in (1, 2, 10, 100, 500):
+        for d in (1000, 100_000, 2**24):
+            found = planned_bytes(oracles.support(rng, d, r))
+            assert found <= 1.1 * oracles.entropy_bits(d, r) / 8 + 16, (d, r)
+
+
+def test_spans_decode_alone() -> None:
+    indices = oracles.support(np.random.default_rng(3), 1_000_000, 10_000)
+    section = wc.Rice().encode(indices, 1_000_000, 0)
+    for span in range(3):
+        found = wc.Rice.decode_span(section, 1_000_000, 10_000, span)
+        assert np.array_equal(found, indices[4096 * span : 4096 * (span + 1)])
+
+
+def test_auto_index_is_the_smaller() -> None:
+    rng = np.random.default_rng(4)
+    for d in (10, 1000, 2000, 100_000):
+        for density in (0.9, 0.5, 0.3, 0.2, 0.1, 0.065, 0.06, 0.03, 0.001):
+            r = max(1, int(d * density))
+            indices = oracles.support(rng, d, r)
+            sizes = {c: c.encode(indices, d, 0).size for c in (wc.Bitmap(), wc.Rice())}
+            assert sizes[wc.AutoIndex().resolve(indices, d)] == min(sizes.values()), (d, r)
+    worst = np.concatenate([np.arange(500), 9000 + np.arange(500)]).astype(np.uint32)
+    assert wc.AutoIndex().resolve(worst, 20_000) == wc.Rice()
+    assert planned_bytes(worst) <= 2500
+
+
+def test_narrowing_is_the_nearest_value(rng: np.random.Generator) -> None:
+    bits = rng.integers(0, 2**32, 300_000, dtype=np.uint32)
+    wide = bits.view(np.float32)
+    finite = np.isfinite(wide)
+    found = np.empty(bits.size, np.uint16)
+    narrow.bfloat16_from_f32(bits, found)
+    assert np.array_equal(found[finite], wide[finite].astype(ml_dtypes.bfloat16).view(np.uint16))
+    narrow.half_from_f32(bits, found)
+    with np.errstate(over="ignore"):
+        assert np.array_equal(found[finite], wide[finite].astype(np.float16).view(np.uint16))
+    double = rng.integers(0, 2**64, 300_000, dtype=np.uint64).view(np.float64)
+    double = np.concatenate([double[np.isfinite(double)], wide[finite].astype(np.float64) * (1 + 1e-12)])
+    found = np.empty(double.size, np.uint16)
+    narrow.half_from_f64(double.view(np.uint64), found)
+    with np.errstate(over="ignore"):
+        assert np.array_equal(found, double.astype(np.float16).view(np.uint16))
+
+
+def test_narrowing_rounds_ties_to_even_once(rng: np.random.Generator) -> None:
+    """Halfway between two bfloat16 values, and a hair off it: float64 must not be rounded twice."""
+    low = rng.integers(0, 0x7F7F, 20_000).astype(np.uint32)
+    middle = (
+        (low << 16).view(np.float32).astype(float) + ((low + 1) << 16).view(np.float32).astype(float)
+    ) / 2
+    for nudge, expected in ((0, low + (low & 1)), (1, low + 1), (-1, low)):
+        x = middle if nudge == 0 else np.nextafter(middle, nudge * np.inf)
+        found = np.empty(x.size, np.uint16)
+        narrow.bfloat16_from_f64(x.view(np.uint64), found)
+        assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("stored", ["float16", "bfloat16"])
+def test_narrowing_refuses_what_would_become_infinite(stored: str) -> None:
+    largest = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}[stored]
+    for dtype in (np.float32, np.float64):
+        x = np.array([1, np.inf, -largest, largest], dtype)
+        blob = wc.encode(x, f"all | raw-index | raw({stored})")
+        assert np.array_equal(wc.decode(blob).values, x)
+        x = np.array([1, 2, 0, largest * 1.003], dtype)
+        with pytest.raises(wc.EncodeError, match=f"element 3: .* too large for {stored}") as caught:
+            wc.encode(x, f"nonzero | rice | raw({stored})")
+        assert caught.value.position == 3
+
+
+def test_qsgd_refuses_what_float32_cannot_hold() -> None:
+    with pytest.raises(wc.EncodeError, match="element 5: 1e"):
+        wc.encode(np.array([1, 0, 0, 0, 0, 1e39]), "nonzero | rice | qsgd")
+
+
+RACE = """
+import sys, numpy as np, wirecodec as wc
+x = np.random.default_rng(int(sys.argv[1])).normal(size=5000).astype(sys.argv[2])
+for scheme in ("topk(0.1) | rice | qsgd", "topk(0.3) | bitmap | raw(float16)", None):
+    t = wc.decode(wc.encode(x, scheme))
+    k = np.sort(np.argsort(-np.abs(x), kind="stable")[: t.nnz])
+    assert np.array_equal(t.indices, k)
+    assert np.abs(t.values - x[k]).max() <= np.abs(x).max() / 7
+"""
+
+
+def test_many_processes_on_a_cold_cache(tmp_path: Path) -> None:
+    """Ranks start together and compile at once: all must get the right code, and leave a cache that serves
+    the next one."""
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT), "NUMBA_NUM_THREADS": "1"}
+    for _ in range(2):
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-W", "error", "-c", RACE, str(i), ("float32", "float64")[i % 2]], env=env
+            )
+            for i in range(4)
+        ]
+        assert [rank.wait(timeout=240) for rank in ranks] == [0] * 4
+
+
+def test_decoding_in_threads(rng: np.random.Generator) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    tensors = [rng.normal(size=20_000).astype(np.float32) for _ in range(8)]
+
+    def there_and_back(x: Any) -> bool:
+        decoded = wc.decode(wc.encode(x, "topk(0.1) | rice | raw"), limits=UNLIMITED)
+        return np.array_equal(decoded.values, x[decoded.indices])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(there_and_back, tensors))
