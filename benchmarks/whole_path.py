@@ -30,7 +30,7 @@ SCHEMES = [
     "nonzero | auto-index | raw",
     "all | raw-index | qsgd(bits=8)",
 ]
-CAPTION = """Times as a ratio to `np.copyto` of the dense gradient, one thread; bits are those of one kept element.
+CAPTION = """Times as a ratio to `np.copyto` of the dense gradient, one thread; bits are per kept element.
 
 """
 HEADER = [

@@ -96,8 +96,10 @@ def as_flat(tensor: Any) -> Flat:
 
 
 def _as_numpy(tensor: Any) -> Array:
+    if isinstance(tensor, np.ma.MaskedArray):
+        raise EncodeError("a masked array hides elements; fill it first")
     if isinstance(tensor, np.ndarray):
-        return tensor
+        return np.asarray(tensor)  # subclasses have reshape rules of their own
     if type(tensor).__module__.partition(".")[0] == "torch":
         return _from_torch(tensor)
     if hasattr(tensor, "__cuda_array_interface__") or _dlpack_device(tensor) not in (None, _DLPACK_CPU):

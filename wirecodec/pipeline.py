@@ -28,7 +28,7 @@ from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.select.base import Selection, Selector
 from wirecodec.select.every import All
 from wirecodec.select.nonzero import NonZero
-from wirecodec.sparse import SparseTensor, index_dtype, nonzero
+from wirecodec.sparse import SparseTensor, ascending_indices, index_dtype, nonzero
 
 __all__ = [
     "decode",
@@ -138,8 +138,14 @@ def select(tensor: Any, scheme: Scheme, *, seed: int = 0) -> Support:
 
 
 def gather(flat: Flat, selection: Selection) -> Support:
-    """The values at the selected elements."""
+    """The values at the selected elements.
+
+    EncodeError where a selector of one's own gave indices that do not ascend within the tensor: kernels trust
+    them.
+    """
     indices, size = selection.indices, flat.data.size
+    if indices is not None:
+        indices = ascending_indices(indices, size)
     if indices is None or indices.size == size:
         return Support(None, flat.data, size, flat.shape)
     return Support(indices, flat.data[indices], size, flat.shape)
@@ -225,7 +231,7 @@ def decode_add(
                 "schema-shape", f"tensor {outline.name!r} has shape {outline.shape}, out {target.shape}"
             )
     decoded = _decoded(data, head, limits)
-    with np.errstate(all="ignore"):  # NaN, Inf and overflow are the tensors' own, and pass as IEEE 754 has them
+    with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         for key, target in enumerate(targets):
             _add_parts(target.reshape(-1), decoded[key], scale)
 

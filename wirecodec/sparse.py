@@ -15,7 +15,7 @@ from wirecodec.arrays import Array, as_flat, bits_of
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.limits import DEFAULT_LIMITS
 
-__all__ = ["SparseTensor", "index_dtype", "nonzero"]
+__all__ = ["SparseTensor", "ascending_indices", "index_dtype", "nonzero"]
 
 
 def index_dtype(size: int) -> np.dtype[Any]:
@@ -33,6 +33,25 @@ def nonzero(data: Array) -> Array:
     return found
 
 
+def ascending_indices(indices: Any, size: int) -> Array:
+    """``indices`` as an array of the type for ``size``.
+
+    EncodeError unless they are 1-d integers, ascending and unique, from 0 to below ``size``.
+    """
+    where = np.asarray(indices)
+    if where.ndim != 1 or (where.dtype.kind not in "iu" and where.size):
+        raise EncodeError(f"indices are {where.ndim}-d {where.dtype}; they must be 1-d integers")
+    if where.size and not 0 <= int(where[0]) <= int(where[-1]) < size:
+        raise EncodeError(f"indices reach from {where[0]} to {where[-1]}; the tensor has {size} elements")
+    where = np.ascontiguousarray(where, dtype=where.dtype.newbyteorder("="))
+    if where.size:
+        from wirecodec.kernels.cpu import support
+
+        if (at := support.first_disorder(where)) >= 0:
+            raise EncodeError(f"indices are not ascending and unique: {where[at - 1]}, then {where[at]}")
+    return where.astype(index_dtype(size), copy=False)
+
+
 class SparseTensor:
     """The present elements of a tensor of ``shape``.
 
@@ -48,20 +67,10 @@ class SparseTensor:
         if any(n < 0 for n in dims):
             raise EncodeError(f"shape {dims} has a negative dimension")
         size = math.prod(dims)
-        where, kept = np.asarray(indices), as_flat(values).data
-        if where.ndim != 1 or (where.dtype.kind not in "iu" and where.size):
-            raise EncodeError(f"indices are {where.ndim}-d {where.dtype}; they must be 1-d integers")
+        where, kept = ascending_indices(indices, size), as_flat(values).data
         if where.size != kept.size:
             raise EncodeError(f"{where.size} indices but {kept.size} values")
-        if where.size and not 0 <= int(where[0]) <= int(where[-1]) < size:
-            raise EncodeError(f"indices reach from {where[0]} to {where[-1]}; the tensor has {size} elements")
-        where = np.ascontiguousarray(where, dtype=where.dtype.newbyteorder("="))
-        if where.size:
-            from wirecodec.kernels.cpu import support
-
-            if (at := support.first_disorder(where)) >= 0:
-                raise EncodeError(f"indices are not ascending and unique: {where[at - 1]}, then {where[at]}")
-        self._fill(where.astype(index_dtype(size), copy=False), kept, dims, DEFAULT_LIMITS.max_dense)
+        self._fill(where, kept, dims, DEFAULT_LIMITS.max_dense)
 
     def _fill(self, indices: Array | None, values: Array, shape: tuple[int, ...], max_dense: int) -> None:
         self._indices = indices

@@ -154,7 +154,7 @@ def test_library_and_reference_read_the_same(data: bytes) -> None:
 @many
 @given(containers(), st.data())
 def test_library_and_reference_refuse_the_same(data: bytes, choose: st.DataObject) -> None:
-    """Bytes changed, inserted or dropped, mostly under right checksums: the same error, or the same values."""
+    """Bytes changed, put in or left out, mostly under right checksums: the same error, or the same values."""
     broken = bytearray(data)
     for _ in range(choose.draw(st.integers(1, 3))):
         at = choose.draw(st.integers(0, len(broken) - 1))

@@ -93,6 +93,7 @@ class OnDevice:
         (None, "NoneType is not an array"),
         (3.5, "float is not an array"),
         (OnDevice(), "another device"),
+        (np.ma.masked_array(np.ones(3), [True, False, False]), "masked"),
     ],
 )
 def test_what_is_refused(wrong: Any, says: str) -> None:
@@ -103,7 +104,6 @@ def test_what_is_refused(wrong: Any, says: str) -> None:
 
 
 def test_torch_without_torch() -> None:
-    """The parts of torch that are used, on a stand-in: torch itself is no dependency of the tests."""
     torch = pytest.importorskip("torch", reason="torch is not installed; `pip install torch` runs this test")
     x = torch.arange(12, dtype=torch.float32).reshape(3, 4)
     same(x, x.numpy())

@@ -138,6 +138,14 @@ def test_nothing_but_wire_errors_escapes_a_registered_codec(first: int, code: st
     assert caught.value.entry == 0
 
 
+@pytest.mark.usefixtures("own")
+def test_a_wrong_selector_is_refused_before_any_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    for wrong in ([3, 2], [2, 2], [-1, 2], [0, 100], [0.5], [[1, 2]], list(range(99, -1, -1))):
+        monkeypatch.setattr(EveryThird, "select", lambda *a, w=wrong, **k: wc.Selection(np.array(w)))
+        with pytest.raises(wc.EncodeError, match="tensor 'w': indices"):
+            wc.encode_many({"w": np.ones(100, np.float32)}, "every-third | rice | raw")
+
+
 def test_unregistered_ids_are_unsupported() -> None:
     blob = bytearray(wc.encode(np.ones(8, np.float32), "all | raw-index | raw"))
     blob[24 + 37] = 0x90

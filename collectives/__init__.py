@@ -1,0 +1,17 @@
+"""collectives: wirecodec's bytes between ranks, over MPI or anything that looks like it.
+
+    import collectives as co
+    mean = co.allreduce(MPI.COMM_WORLD, gradient, "topk(0.01) | rice | qsgd")
+
+All ranks get the same bits, or all ranks get the same CollectiveError.
+"""
+
+from __future__ import annotations
+
+from collectives.allgather import allgather, allgather_bytes
+from collectives.allreduce import allreduce
+from collectives.channel import Channel
+from collectives.errors import CollectiveError, Timeout
+from collectives.simulate import simulate
+
+__all__ = ["Channel", "CollectiveError", "Timeout", "allgather", "allgather_bytes", "allreduce", "simulate"]

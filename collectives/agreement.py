@@ -1,0 +1,105 @@
+"""Ranks agree before they exchange: formats/spec/agreement.md.
+
+Each rank's 64-byte header rides in the all-gather that tells the sizes of the payloads. So every rank
+sees the same table and comes, without another message, to the same verdict: go on, or raise the same
+CollectiveError. Only after a bad verdict is there a second exchange, of the texts that explain it. After
+that the ranks are in step again and the communicator is usable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collectives.channel import Channel, ring_bytes
+from collectives.communicator import Request
+from collectives.header import HEADER_SIZE, MAX_TEXT, NO_POSITION, Header, Operand, Status
+from collectives.ring import Octets, allgather_ragged
+from collectives.verdict import agreed, decide, unreadable
+
+__all__ = ["Failure", "agree"]
+
+_MESSAGE = 1024  # bytes of an exception's text
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a rank has nothing to send. ``position`` is the element at fault, where one is."""
+
+    status: Status
+    error: Exception
+    position: int | None = None
+
+
+def agree(channel: Channel, proposal: Header, operand: Operand, failure: Failure | None = None) -> list[int]:
+    """Exchange headers; the payload's length in bytes on every rank, where all ranks can and want the same.
+
+    Args:
+        channel: open; all ranks call this together.
+        proposal: operation, reduction, algorithm and payload_len; the other fields are filled in here.
+        operand: what the payload encodes.
+        failure: why there is no payload, or None.
+
+    Raises the same CollectiveError on all ranks where a rank failed or ranks differ, on a rank that
+    failed from its own error; Timeout where a rank does not take part.
+    """
+    text = _text(operand, failure)
+    mine = proposal._replace(
+        sequence=channel.sequence,
+        dtype=operand.dtype,
+        text_len=len(text),
+        elements=operand.elements,
+        signature=operand.signature,
+        scheme=operand.scheme,
+    )
+    if failure is not None:
+        position = NO_POSITION if failure.position is None else failure.position
+        mine = mine._replace(status=failure.status, payload_len=0, position=position)
+    table = _exchange(channel, mine)
+    if agreed(table):
+        channel.sequence += 1
+        return [header.payload_len for header in table]
+    error = unreadable(table)
+    if error is None:
+        blocks = allgather_ragged(
+            channel, np.frombuffer(text, np.uint8), [header.text_len for header in table]
+        )
+        error = decide(table, [block.tobytes().decode("utf-8", "replace") for block in blocks])
+    channel.sequence = (max(header.sequence for header in table) + 1) % 2**64
+    raise error from (None if failure is None else failure.error)
+
+
+def _exchange(channel: Channel, mine: Header) -> list[Header]:
+    """Every rank's header, in rank order."""
+    size = HEADER_SIZE
+    sent = np.frombuffer(mine.pack(), np.uint8)
+    table: Octets = np.empty(size * channel.size, np.uint8)
+    requests: list[Request] = []
+    with channel.guard(requests):
+        requests.append(channel.comm.Iallgather(sent, table))
+        channel.wait(requests, f"exchange {mine.sequence} of headers")
+    if channel.size > 1:
+        channel.bytes_sent += ring_bytes([size] * channel.size, channel.rank)
+    data = table.tobytes()
+    return [Header.unpack(data[at : at + size]) for at in range(0, len(data), size)]
+
+
+def _text(operand: Operand, failure: Failure | None) -> bytes:
+    """What the others read if this exchange fails: the error; or, of a rank that could go on, scheme,
+    newline, tensors.
+    """
+    if failure is not None:
+        return _cut(f"{type(failure.error).__name__}: {failure.error}", _MESSAGE)
+    scheme = _cut(operand.scheme_text.replace("\n", " "), _MESSAGE)
+    return scheme + b"\n" + _cut(operand.tensors_text, MAX_TEXT - _MESSAGE - 1)
+
+
+def _cut(text: str, most: int) -> bytes:
+    """UTF-8 of at most ``most`` bytes, cut between characters, with an ellipsis where something is
+    missing.
+    """
+    data = text.encode("utf-8", "replace")
+    if len(data) <= most:
+        return data
+    return data[: most - 3].decode("utf-8", "ignore").encode() + "…".encode()

@@ -1,0 +1,83 @@
+"""All-gather: every rank gets what every rank has, as bytes or as sparse tensors, in rank order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import wirecodec as wc
+from collectives.agreement import Failure
+from collectives.channel import Channel
+from collectives.communicator import Communicator
+from collectives.exchange import ONLY, SchemeArgument, Shared, Tensors, exchange_blobs, exchanged, refusal
+from collectives.header import Header, Operand, Operation, Status
+from collectives.ring import Octets
+
+__all__ = ["allgather", "allgather_bytes"]
+
+
+def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[Octets]:
+    """Every rank's bytes, in rank order.
+
+    Args:
+        comm: a communicator or its Channel; all ranks call this together.
+        blob: any contiguous buffer, of any length on any rank, empty included; an array of any type
+            counts as its bytes.
+
+    Returns uint8 arrays of the lengths that the ranks gave, views of one new array.
+
+    Raises CollectiveError on all ranks where one gave no buffer or another call was made; Timeout.
+    """
+    channel = Channel.of(comm).open()
+    data: Octets = np.empty(0, np.uint8)
+    failure = None
+    try:
+        data = _octets(blob)
+    except Exception as error:
+        failure = Failure(Status.ARGUMENT, error)
+    return exchange_blobs(channel, data, Header(operation=Operation.ALLGATHER_BYTES), Operand(), failure)
+
+
+def allgather(
+    comm: Communicator | Channel, tensor: Tensors, scheme: SchemeArgument = None, *, seed: int = 0
+) -> list[wc.SparseTensor] | list[dict[str, wc.SparseTensor]]:
+    """Every rank's tensor as its encoding decodes, in rank order.
+
+    Args:
+        comm: a communicator or its Channel; all ranks call this together.
+        tensor: an array of a carried float type, a SparseTensor, or {name: of these}; the same names,
+            shapes and types on all ranks.
+        scheme: how to encode, the same on all ranks: a Scheme or its string, {glob: scheme} for named
+            tensors, a Compressor, or None for lossless.
+        seed: of random codecs; not used by a Compressor, which has its own.
+
+    Returns for each rank a SparseTensor, or {name: SparseTensor} where names were given; the same on all
+    ranks.
+
+    Raises CollectiveError on all ranks where one of them cannot encode, ranks differ, or a rank's bytes
+    cannot be decoded; a Compressor's state is then as it was. Timeout where a rank does not take part.
+    """
+    with exchanged(comm, tensor, scheme, seed, Header(operation=Operation.ALLGATHER)) as shared:
+        decoded = [_decode(shared, rank) for rank in range(len(shared.blobs))]
+        return [tensors[ONLY] for tensors in decoded] if shared.bare else decoded
+
+
+def _decode(shared: Shared, rank: int) -> dict[str, wc.SparseTensor]:
+    """One rank's tensors by name; CollectiveError where its bytes are refused."""
+    try:
+        if shared.named:
+            return wc.decode_many(shared.blobs[rank], limits=shared.limits, schema=shared.forms)
+        return {ONLY: wc.decode(shared.blobs[rank], limits=shared.limits, schema=shared.forms[ONLY])}
+    except wc.WireError as error:
+        raise refusal(rank, error) from error
+
+
+def _octets(blob: Any) -> Octets:
+    """The bytes of any buffer; TypeError where it is none."""
+    if not isinstance(blob, np.ndarray):
+        view = memoryview(blob)
+        return np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
+    if blob.dtype.hasobject:
+        raise TypeError("an array of objects has no bytes to send")
+    return np.ascontiguousarray(blob).reshape(-1).view(np.uint8)

@@ -1,0 +1,140 @@
+"""What ranks remember between collectives: the sequence number, the deadline, the bytes sent.
+
+Every collective takes a Channel or a bare communicator. A bare communicator's Channel is kept with the
+communicator itself (an MPI attribute, or a Python attribute where the communicator is no MPI one), so
+that it lives as long and there is no table of communicators anywhere. A Channel belongs to one thread.
+
+Messages travel on the caller's communicator with one tag, TAG; an application that receives with ANY_TAG
+from ANY_SOURCE while a collective runs should hand over a duplicate (comm.Dup()).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from collectives.communicator import Communicator, Request, wait_all
+from collectives.errors import CollectiveError
+
+__all__ = ["TAG", "Channel", "ring_bytes"]
+
+TAG = 0x5743  # every point-to-point message of this package; within MPI's guaranteed range
+_ATTRIBUTE = "_collectives_channel"
+_LOCK = threading.Lock()
+
+
+class Channel:
+    """One communicator, as this package uses it.
+
+    Args:
+        comm: an mpi4py communicator, or anything else that satisfies Communicator.
+        timeout: seconds a rank waits without anything arriving before it raises Timeout. Ranks reach a
+            collective at different times: allow for the longest computation between two of them.
+
+    Attributes:
+        sequence: number of the next collective. All ranks must agree on it; a rank that leaves a step
+            out on purpose adds 1, and every rank hears of it in the next exchange.
+        bytes_sent: header and payload bytes that this rank has put on the wire; what stays on the rank
+            is not counted. MPI's own all-gathers are counted as a ring: every block but the one of the
+            right neighbour.
+        closed: why the channel can no longer be used, or None.
+    """
+
+    def __init__(self, comm: Communicator, *, timeout: float = 30.0) -> None:
+        if not isinstance(comm, Communicator):
+            raise TypeError(
+                f"{type(comm).__name__} is no communicator: see collectives.communicator.Communicator"
+            )
+        if not timeout > 0:
+            raise ValueError(f"timeout is {timeout!r}, but must be a positive number of seconds")
+        self.comm = comm
+        self.rank = comm.rank
+        self.size = comm.size
+        self.timeout = timeout
+        self.sequence = 0
+        self.bytes_sent = 0
+        self.closed: str | None = None
+        self._abandoned: list[Request] = []
+
+    @classmethod
+    def of(cls, comm: Communicator | Channel) -> Channel:
+        """The channel itself, or the one kept with a communicator, made on first use."""
+        if isinstance(comm, Channel):
+            return comm
+        channel = _kept(comm)
+        if channel is None:
+            channel = cls(comm)
+            _keep(comm, channel)
+        return channel
+
+    def open(self) -> Channel:
+        """The channel, if it can still be used; CollectiveError otherwise."""
+        if self.closed is not None:
+            raise CollectiveError(
+                f"rank {self.rank}: this communicator was given up earlier ({self.closed}); messages may"
+                " still be under way on it, so continue on another one",
+                ranks=[self.rank],
+                reason="closed",
+            )
+        return self
+
+    def wait(self, requests: Sequence[Request], what: str) -> None:
+        """Wait for all requests. Raises Timeout."""
+        wait_all(self.comm, requests, self.timeout, what)
+
+    @contextmanager
+    def guard(self, *pending: Iterable[Request]) -> Iterator[None]:
+        """Around communication that must finish: whatever escapes from it closes the channel.
+
+        MPI may still write into the buffers of unfinished requests, so those found in ``pending`` are
+        kept, and the channel is kept with its communicator, which thereby refuses further use as well.
+        """
+        try:
+            yield
+        except BaseException as error:
+            self.closed = str(error) or type(error).__name__
+            for requests in pending:
+                self._abandoned.extend(requests)
+            _keep(self.comm, self)
+            raise
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed is not None else f"sequence {self.sequence}"
+        return f"<Channel of rank {self.rank} of {self.size}, {state}>"
+
+
+def ring_bytes(counts: Sequence[int], rank: int) -> int:
+    """Bytes that a rank sends in a ring all-gather: all blocks but its right neighbour's."""
+    return sum(counts) - counts[(rank + 1) % len(counts)]
+
+
+def _is_mpi(comm: Any) -> bool:
+    return all(hasattr(comm, name) for name in ("Get_attr", "Set_attr", "Create_keyval"))
+
+
+@cache
+def _created_keyval() -> int:
+    from mpi4py import MPI
+
+    return MPI.Comm.Create_keyval()  # without a copy function: a duplicate starts with a channel of its own
+
+
+def _keyval() -> int:
+    """The one MPI attribute key of this process. The lock keeps two threads from creating one each."""
+    with _LOCK:
+        return _created_keyval()
+
+
+def _kept(comm: Any) -> Channel | None:
+    found = comm.Get_attr(_keyval()) if _is_mpi(comm) else getattr(comm, _ATTRIBUTE, None)
+    return found if isinstance(found, Channel) else None
+
+
+def _keep(comm: Any, channel: Channel) -> None:
+    if _is_mpi(comm):
+        comm.Set_attr(_keyval(), channel)
+    else:
+        setattr(comm, _ATTRIBUTE, channel)

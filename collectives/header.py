@@ -1,0 +1,148 @@
+"""The 64 bytes that a rank sends before its payload, and what is hashed into them.
+
+formats/spec/agreement.md, sections 1 and 2. The codes of operations and algorithms are those of the page; a
+new algorithm gets a new code there and here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from math import prod
+from typing import NamedTuple
+
+__all__ = [
+    "DTYPE_CODES",
+    "HEADER_SIZE",
+    "MAGIC",
+    "MAX_TEXT",
+    "MIXED",
+    "NO_POSITION",
+    "VERSION",
+    "Algorithm",
+    "Header",
+    "Operand",
+    "Operation",
+    "Reduction",
+    "Status",
+    "short_hash",
+]
+
+MAGIC = b"\xf7\x57\x43\x48"
+VERSION = 1
+NO_POSITION = 2**64 - 1
+MAX_TEXT = 65_536  # bytes of a text in the second exchange
+
+DTYPE_CODES = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4}
+MIXED = 255  # tensors of several types
+
+_LAYOUT = struct.Struct("<4s4BQBBHI5Q")
+HEADER_SIZE = _LAYOUT.size
+
+
+class Status(IntEnum):
+    """Whether a rank has something to send."""
+
+    OK = 0
+    ENCODE = 1  # the encoder refused, or failed
+    VALUE = 2  # the encoder refused one element; its position is known
+    ARGUMENT = 3  # no tensor, no buffer, no scheme
+
+
+class Operation(IntEnum):
+    """What the ranks are about to do."""
+
+    ALLGATHER_BYTES = 1
+    ALLGATHER = 2
+    ALLREDUCE = 3
+
+
+class Reduction(IntEnum):
+    """How values are combined."""
+
+    NONE = 0
+    SUM = 1
+    MEAN = 2
+
+
+class Algorithm(IntEnum):
+    """Which algorithm the callers asked for."""
+
+    AUTO = 0
+    ALLGATHER = 1
+
+
+class Header(NamedTuple):
+    """The fields of the page, in its order."""
+
+    magic: bytes = MAGIC
+    version: int = VERSION
+    status: int = Status.OK
+    operation: int = 0
+    reduction: int = Reduction.NONE
+    sequence: int = 0
+    algorithm: int = Algorithm.AUTO
+    dtype: int = 0
+    reserved: int = 0
+    text_len: int = 0
+    elements: int = 0
+    payload_len: int = 0
+    signature: int = 0
+    position: int = NO_POSITION
+    scheme: int = 0
+
+    def pack(self) -> bytes:
+        """The 64 bytes."""
+        return _LAYOUT.pack(*self)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Header:
+        """The header in 64 bytes, whatever they say."""
+        return cls(*_LAYOUT.unpack(data))
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What a rank brings to an exchange, as far as all ranks must agree on it.
+
+    The two texts are for error messages.
+    """
+
+    dtype: int = 0
+    elements: int = 0
+    signature: int = 0
+    scheme: int = 0
+    tensors_text: str = ""
+    scheme_text: str = ""
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, tuple[tuple[int, ...], str]], *, bare: bool, scheme: str) -> Operand:
+        """Of tensors {name: (shape, dtype's name)}; ``bare`` where one tensor was given without a name."""
+        packed = [struct.pack("<BI", 0 if bare else 1, len(tensors))]
+        texts = []
+        codes = set()
+        elements = 0
+        for raw, name in sorted((name.encode("utf-8", "surrogatepass"), name) for name in tensors):
+            shape, dtype = tensors[name]
+            codes.add(DTYPE_CODES.get(dtype, 0))
+            elements += prod(shape)
+            shown = b"" if bare else raw
+            packed.append(struct.pack("<I", len(shown)) + shown)
+            packed.append(struct.pack(f"<BB{len(shape)}Q", DTYPE_CODES.get(dtype, 0), len(shape), *shape))
+            texts.append(f"{dtype} {shape}" if bare else f"{name}: {dtype} {shape}")
+        return cls(
+            dtype=codes.pop() if len(codes) == 1 else MIXED if codes else 0,
+            elements=elements,
+            signature=short_hash(b"".join(packed)),
+            scheme=short_hash(scheme.encode()),
+            tensors_text=texts[0] if bare else "{" + "; ".join(texts) + "}",
+            scheme_text=scheme,
+        )
+
+
+def short_hash(data: bytes) -> int:
+    """The first 8 bytes of SHA-256, little-endian."""
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "little")

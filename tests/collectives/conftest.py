@@ -1,0 +1,90 @@
+"""One test function, on real ranks and on simulated ones.
+
+A test asks for `world`, or for `several` where one rank makes no sense, and gives `run` what each rank
+is to do; it gets back what all ranks returned, on every rank.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import collectives as co
+from tests.collectives.inputs import DTYPES, SCHEMES, gradient
+from tests.mpi_launch import Launcher
+
+RANKS = (1, 2, 3, 4, 5, 8)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    launcher = config.pluginmanager.get_plugin("mpi-launch")
+    if isinstance(launcher, Launcher):
+        launcher.before_launch = _compile_kernels
+
+
+def _compile_kernels() -> None:
+    """Fill Numba's cache on disk once, or each of the ranks would compile every kernel for itself."""
+    for dtype in DTYPES:
+        for scheme in SCHEMES:
+            for shape in (0, 1, 5000):
+                x = gradient(0, shape, dtype)
+                co.simulate(1, lambda comm, x=x, scheme=scheme: co.allreduce(comm, x, scheme))
+
+
+@dataclass
+class World:
+    """n ranks; under mpirun this process is one of them, simulated it is all of them."""
+
+    n: int
+    simulated: bool
+
+    def run(self, fn: Callable[[Any], Any]) -> list[Any]:
+        """The results of fn(comm), in rank order; under mpirun, on a new communicator. A rank's
+        exception fails all ranks.
+        """
+        if self.simulated:
+            return co.simulate(self.n, fn)
+        from mpi4py import MPI
+
+        comm = MPI.COMM_WORLD.Dup()
+        assert comm.size == self.n
+        try:
+            mine: tuple[Any, str] = (fn(comm), "")
+        except Exception:
+            mine = (None, traceback.format_exc())
+        both = MPI.COMM_WORLD.allgather(mine)
+        wrong = "\n".join(f"on rank {rank}:\n{text}" for rank, (_, text) in enumerate(both) if text)
+        assert not wrong, wrong
+        comm.Free()
+        return [result for result, _ in both]
+
+    def errors(self, fn: Callable[[Any], Any]) -> list[co.CollectiveError]:
+        """The CollectiveErrors that fn(comm) raises, one on each rank."""
+
+        def caught(comm: Any) -> co.CollectiveError:
+            with pytest.raises(co.CollectiveError) as info:
+                fn(comm)
+            return info.value
+
+        return self.run(caught)
+
+
+def _worlds(counts: tuple[int, ...]) -> list[Any]:
+    simulated = [pytest.param(World(n, True), id=f"simulated-{n}") for n in counts]
+    return simulated + [
+        pytest.param(World(n, False), id=f"mpi-{n}", marks=pytest.mark.mpi(n)) for n in counts
+    ]
+
+
+@pytest.fixture(params=_worlds(RANKS))
+def world(request: pytest.FixtureRequest) -> World:
+    return request.param
+
+
+@pytest.fixture(params=_worlds(RANKS[1:]))
+def several(request: pytest.FixtureRequest) -> World:
+    return request.param

@@ -1,0 +1,85 @@
+"""allgather_bytes returns what each rank gave, whatever its length: nothing, a few bytes, many segments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import collectives as co
+from collectives.ring import AHEAD, NATIVE_BELOW, SEGMENT
+
+LENGTHS = {
+    "empty": lambda rank, n: 0,
+    "one empty": lambda rank, n: 0 if rank == n // 2 else 100 + rank,
+    "one full": lambda rank, n: 200_000 if rank == n - 1 else 0,
+    "short": lambda rank, n: 1,
+    "ragged": lambda rank, n: 37 * rank * rank + 1,
+    "just native": lambda rank, n: NATIVE_BELOW // n - 1,
+    "just ring": lambda rank, n: -(-NATIVE_BELOW // n),
+    "one segment": lambda rank, n: SEGMENT,
+    "segment and a byte": lambda rank, n: SEGMENT + (rank % 2),
+    "ragged segments": lambda rank, n: SEGMENT * rank + rank,
+    "a megabyte": lambda rank, n: 1 << 20,
+    "more than is under way at once": lambda rank, n: (AHEAD + 6) * SEGMENT + 1 if rank == 0 else 9,
+}
+
+
+def block(rank: int, length: int) -> np.ndarray:
+    return np.random.default_rng([3, rank]).integers(0, 256, length, np.uint8)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS.keys())
+def test_every_rank_gets_every_block(world, lengths):
+    expected = [block(rank, lengths(rank, world.n)) for rank in range(world.n)]
+
+    def check(comm):
+        got = co.allgather_bytes(comm, expected[comm.rank])
+        assert [x.dtype for x in got] == [np.uint8] * world.n
+        return [x.tobytes() for x in got]
+
+    assert world.run(check) == [[x.tobytes() for x in expected]] * world.n
+
+
+def test_any_buffer(world):
+    def check(comm):
+        given = (
+            b"bytes",
+            bytearray(b"bytearray"),
+            memoryview(b""),
+            np.arange(3, dtype="<u2"),
+            np.zeros((2, 0)),
+        )
+        return [[x.tobytes() for x in co.allgather_bytes(comm, one)] for one in given]
+
+    expected = [b"bytes", b"bytearray", b"", b"\0\0\1\0\2\0", b""]
+    assert world.run(check) == [[[one] * world.n for one in expected]] * world.n
+
+
+@pytest.mark.parametrize(
+    "wrong", [1.5, None, "text", np.array([object()])], ids=["float", "None", "str", "objects"]
+)
+def test_no_buffer_is_reported_by_all(world, wrong):
+    odd = world.n - 1
+    errors = world.errors(lambda comm: co.allgather_bytes(comm, wrong if comm.rank == odd else b"good"))
+    assert len({str(error) for error in errors}) == 1
+    assert (errors[0].ranks, errors[0].reason) == ((odd,), "argument")
+    assert f"rank {odd}: wrong argument: TypeError" in str(errors[0])
+
+
+def test_bytes_sent(world):
+    """Headers and payloads as a ring sends them: all blocks but the right neighbour's."""
+    lengths = [1000 * (rank + 1) for rank in range(world.n)]
+
+    def check(comm):
+        channel = co.Channel(comm)
+        co.allgather_bytes(channel, bytes(lengths[comm.rank]))
+        co.allgather_bytes(channel, bytes(100 * lengths[comm.rank]))
+        if world.simulated:
+            assert comm.bytes_sent == channel.bytes_sent
+        return channel.bytes_sent
+
+    n = world.n
+    sent = (
+        [0] if n == 1 else [2 * 64 * (n - 1) + 101 * (sum(lengths) - lengths[(r + 1) % n]) for r in range(n)]
+    )
+    assert world.run(check) == sent

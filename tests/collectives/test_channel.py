@@ -1,0 +1,179 @@
+"""Communicators as they are, Channels kept with them, and waits that end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import collectives as co
+from collectives.communicator import Communicator, Request, wait_all
+from tests.mpi_launch import end_session, find_mpirun, rank_environment, session_members
+
+
+def test_simulated_communicators_satisfy_the_protocol():
+    def fn(comm):
+        assert isinstance(comm, Communicator)
+        assert isinstance(comm.Isend(b"x", comm.rank), Request)
+
+    co.simulate(2, fn)
+
+
+@pytest.mark.mpi(2)
+def test_mpi4py_satisfies_the_protocol_as_it_is():
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    for each in (comm, MPI.COMM_SELF, comm.Split(comm.rank), comm.Create_cart([comm.size])):
+        assert isinstance(each, Communicator)
+    request = comm.Isend(b"x", comm.rank)
+    assert isinstance(request, Request)
+    got = np.zeros(1, np.uint8)
+    wait_all(comm, [request, comm.Irecv(got, comm.rank)], 5, "a message to oneself")
+    assert got.tobytes() == b"x"
+
+
+def test_a_bare_communicator_keeps_its_channel(world):
+    def fn(comm):
+        channel = co.Channel.of(comm)
+        assert co.Channel.of(comm) is channel
+        assert co.Channel.of(channel) is channel
+        co.allgather_bytes(comm, b"x")
+        return channel.sequence
+
+    assert world.run(fn) == [1] * world.n
+
+
+@pytest.mark.mpi(2)
+def test_the_channel_belongs_to_the_communicator_not_to_its_handle():
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD.Dup()
+    channel = co.Channel.of(comm)
+    assert co.Channel.of(MPI.Intracomm(comm)) is channel  # another handle of the same communicator
+    other = comm.Dup()
+    assert co.Channel.of(other) is not channel
+    other.Free()
+    comm.Free()
+
+
+def test_what_is_no_communicator_is_refused():
+    with pytest.raises(TypeError, match="list is no communicator"):
+        co.Channel([])
+    with pytest.raises(TypeError, match="Channel is no communicator"):
+        co.simulate(1, lambda comm: co.Channel(co.Channel(comm)))
+    with pytest.raises(ValueError, match="timeout"):
+        co.simulate(1, lambda comm: co.Channel(comm, timeout=0))
+
+
+class Never:
+    """A request that does not complete, of a communicator that cannot block."""
+
+    rank, size = 1, 2
+
+    def Test(self) -> bool:
+        return False
+
+
+def test_a_wait_ends_at_its_deadline():
+    start = time.monotonic()
+    with pytest.raises(co.Timeout, match=r"rank 1: the moon saw nothing arrive for 0\.2 s"):
+        wait_all(Never(), [Never()], 0.2, "the moon")
+    assert 0.2 <= time.monotonic() - start < 2
+
+
+def test_progress_extends_the_deadline():
+    """The timeout bounds silence, not the length of a transfer."""
+    start = time.monotonic()
+
+    class At(Never):
+        def __init__(self, seconds):
+            self.when = start + seconds
+
+        def Test(self) -> bool:
+            return time.monotonic() > self.when
+
+    wait_all(Never(), [At(0.15 * k) for k in range(1, 5)], 0.4, "a slow transfer")
+    assert time.monotonic() - start >= 0.6
+
+
+def test_an_interrupt_closes_the_channel():
+    """The others may be in the exchange by now: this rank must not start another on the same communicator."""
+
+    class Interrupted(Never):
+        rank, size = 0, 1
+
+        def Iallgather(self, sendbuf, recvbuf):
+            raise KeyboardInterrupt
+
+        Isend = Irecv = Iallgatherv = Iallgather
+
+    comm = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        co.allgather_bytes(comm, b"x")
+    with pytest.raises(co.CollectiveError, match=r"given up earlier \(KeyboardInterrupt\)") as info:
+        co.allreduce(comm, np.ones(3, np.float32))
+    assert info.value.reason == "closed"
+
+
+STOPPED = """
+import os, signal, sys, time
+import collectives as co
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+size = int(sys.argv[1])
+channel = co.Channel(comm, timeout=1.0)
+co.allgather_bytes(channel, b"x" * size)
+if comm.rank == 1:
+    os.kill(os.getpid(), signal.SIGSTOP)
+start = time.monotonic()
+try:
+    co.allgather_bytes(channel, b"x" * size)
+    verdict = "no error"
+except co.Timeout as error:
+    verdict = "Timeout" if time.monotonic() - start < 10 else "late"
+try:
+    co.allgather_bytes(comm, b"")
+except co.CollectiveError as error:
+    verdict += " then " + error.reason
+os.write(1, f"rank {comm.rank}: {verdict}\\n".encode())
+time.sleep(60)
+"""
+
+
+def test_a_stopped_rank_is_a_timeout_on_the_others(tmp_path):
+    """And nothing is left behind: neither by the ranks that go on, nor by the one that is stopped."""
+    prefix, missing = find_mpirun()
+    if prefix is None:
+        if os.environ.get("REQUIRE_MPI", "") not in ("", "0"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    script = tmp_path / "stopped.py"
+    script.write_text(STOPPED)
+    root = os.fspath(os.path.dirname(os.path.dirname(co.__file__)))
+    process = subprocess.Popen(
+        [*prefix, "-n", "4", sys.executable, os.fspath(script), "100000"],
+        env=rank_environment(tmp_path) | {"PYTHONPATH": root},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        os.set_blocking(process.stdout.fileno(), False)
+        said = b""
+        deadline = time.monotonic() + 60
+        while said.count(b"\n") < 3 and time.monotonic() < deadline and process.poll() is None:
+            with contextlib.suppress(BlockingIOError):
+                said += process.stdout.read() or b""
+            time.sleep(0.05)
+    finally:
+        end_session(process)
+        process.stdout.close()
+    assert sorted(said.decode().splitlines()) == [f"rank {rank}: Timeout then closed" for rank in (0, 2, 3)]
+    assert session_members(process.pid) == []

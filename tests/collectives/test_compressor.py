@@ -1,0 +1,133 @@
+"""A Compressor's state moves on exactly when the exchange succeeded, on all ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import collectives as co
+import wirecodec as wc
+from tests.collectives.inputs import bits, gradient
+
+SCHEME = "topk(0.1) | rice | qsgd(bits=4)"
+
+
+def test_steps_are_those_of_the_compressors_alone(world):
+    """Three steps over the ranks give what the ranks' compressors give by themselves, and leave the same
+    residuals.
+    """
+    grads = [
+        [{"w": gradient(10 * step + rank, (20, 30)), "b": gradient(rank, 40)} for rank in range(world.n)]
+        for step in range(3)
+    ]
+    alone = [wc.Compressor(SCHEME, seed=3) for _ in range(world.n)]
+    expected = []
+    for step in grads:
+        total = {name: np.zeros(x.shape, np.float32) for name, x in step[0].items()}
+        for rank, compressor in enumerate(alone):
+            for name, tensor in compressor.decompress(compressor.compress(step[rank], rank=rank)).items():
+                total[name] = total[name] + tensor.to_dense()
+        expected.append({name: bits(x / np.float32(world.n)) for name, x in total.items()})
+
+    def check(comm):
+        compressor = wc.Compressor(SCHEME, seed=3)
+        means = [co.allreduce(comm, step[comm.rank], compressor) for step in grads]
+        assert compressor.step == 3
+        return [{name: bits(x) for name, x in mean.items()} for mean in means], bits(compressor.residual("w"))
+
+    assert world.run(check) == [(expected, bits(one.residual("w"))) for one in alone]
+
+
+def test_one_tensor_without_a_name(world):
+    def check(comm):
+        compressor = wc.Compressor(SCHEME)
+        gathered = co.allgather(comm, gradient(comm.rank), compressor)
+        mean = co.allreduce(comm, gradient(comm.rank), compressor)
+        assert compressor.step == 2
+        assert all(isinstance(tensor, wc.SparseTensor) for tensor in gathered)
+        return len(gathered), mean.shape
+
+    assert world.run(check) == [(world.n, (1000,))] * world.n
+
+
+def state(compressor: wc.Compressor) -> dict[str, bytes]:
+    return {key: bits(x) for key, x in compressor.state_dict().items()}
+
+
+@pytest.mark.parametrize("call", [co.allgather, co.allreduce])
+def test_a_failed_step_changes_nothing(world, call):
+    """One rank cannot encode: no rank commits, and the repeated step is as if the failed one had not been."""
+    odd = world.n - 1
+
+    def check(comm):
+        compressor = wc.Compressor(SCHEME)
+        call(comm, {"w": gradient(comm.rank)}, compressor)
+        before = state(compressor)
+        bad = gradient(comm.rank + 1)
+        if comm.rank == odd:
+            bad[17] = np.nan
+        with pytest.raises(co.CollectiveError) as info:
+            call(comm, {"w": bad}, compressor)
+        assert state(compressor) == before
+        call(comm, {"w": gradient(comm.rank + 2)}, compressor)
+        assert compressor.step == 2
+        return str(info.value)
+
+    texts = world.run(check)
+    assert set(texts) == {texts[0]}
+    assert f"rank {odd}: encoding failed at element 17" in texts[0]
+    assert "'w'" in texts[0]
+
+
+class Corrupting(wc.Compressor):
+    """Damages what one rank sends, after it was encoded."""
+
+    odd = -1
+
+    def prepare(self, gradients, *, rank=0):
+        prepared = super().prepare(gradients, rank=rank)
+        if rank != self.odd:
+            return prepared
+        blob = prepared.blob.copy()
+        blob[-1] ^= 0x40
+        return dataclasses.replace(prepared, blob=blob)
+
+
+@pytest.mark.parametrize("call", [co.allgather, co.allreduce])
+def test_bytes_that_no_rank_can_decode(world, call):
+    """All ranks refuse the same bytes with the same words, roll back, and go on."""
+
+    def check(comm):
+        compressor = Corrupting(SCHEME)
+        compressor.odd = world.n - 1
+        with pytest.raises(co.CollectiveError) as info:
+            call(comm, {"w": gradient(comm.rank)}, compressor)
+        assert compressor.step == 0
+        assert isinstance(info.value.__cause__, wc.WireError)
+        compressor.odd = -1
+        call(comm, {"w": gradient(comm.rank)}, compressor)
+        assert compressor.step == 1
+        return str(info.value), info.value.ranks, info.value.reason
+
+    results = world.run(check)
+    assert set(results) == {results[0]}
+    text, ranks, reason = results[0]
+    assert (ranks, reason) == ((world.n - 1,), "decode")
+    assert f"rank {world.n - 1}: its bytes are refused: ChecksumMismatch entry-checksum" in text
+
+
+def test_a_rank_at_another_step_is_found(several):
+    """A checkpoint of another step on one rank: schedules and random choices would no longer fit together."""
+
+    def check(comm):
+        compressor = wc.Compressor(SCHEME)
+        if comm.rank == several.n - 1:
+            compressor.compress({"w": gradient(0)})
+        co.allreduce(comm, {"w": gradient(comm.rank)}, compressor)
+
+    errors = several.errors(check)
+    assert len({str(error) for error in errors}) == 1
+    assert (errors[0].ranks, errors[0].reason) == ((several.n - 1,), "scheme")
+    assert "step 1" in str(errors[0])

@@ -1,0 +1,87 @@
+"""Documents run: every Python and shell block of the README, with the outputs printed there; every link leads
+somewhere.
+
+In a Python block, a comment `# -> text` after a `print` is what it prints; blocks of a document share their
+names. In a `console` block, lines after `$ ` are run, and what follows them is their output, where `…` stands
+for anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "formats/SPEC.md"]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(name: str) -> list[tuple[str, str]]:
+    return BLOCK.findall((ROOT / name).read_text())
+
+
+def test_readme_has_blocks_of_each_kind() -> None:
+    assert {kind for kind, _ in blocks("README.md")} == {"python", "console", "text"}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_python_blocks(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "document"}
+    for kind, code in blocks(name):
+        if kind != "python":
+            continue
+        expected = re.findall(r"# -> (.*)$", code, re.MULTILINE)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(ast.parse(code), f"{name}", "exec"), names)
+        assert printed.getvalue().splitlines() == [line.rstrip() for line in expected]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_console_blocks(name: str, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).laplace(size=1_000_000).astype(np.float32)
+    np.save(tmp_path / "grad.npy", x)
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for kind, text in blocks(name):
+        if kind != "console":
+            continue
+        for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+            done = subprocess.run(
+                command,
+                shell=True,
+                cwd=tmp_path,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+            pattern = ".*".join(map(re.escape, output.strip().split("…")))
+            assert re.fullmatch(pattern, (done.stdout + done.stderr).strip(), re.DOTALL), (
+                done.stdout + done.stderr
+            )
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_lead_somewhere(name: str) -> None:
+    text = (ROOT / name).read_text()
+    paths = re.findall(r"\]\(([^)#:]+)\)", text)
+    paths += [
+        p
+        for p in re.findall(r"`((?:formats|tests|benchmarks|wirecodec|collectives)/[\w./-]+)`", text)
+        if "mine" not in p
+    ]
+    assert [
+        p for p in paths if not (ROOT / p).exists() and not (ROOT / name).parent.joinpath(p).exists()
+    ] == []
