@@ -1,0 +1,50 @@
+# Needs make and Python 3.10 or newer; everything else, MPI included, goes into a virtual environment.
+#
+#   make PYTHON=python3.12      another Python, with a virtual environment of its own
+#   make demo RANKS=2 ARGS="--steps 100 --json demo.json"
+
+PYTHON ?= python3
+VENV ?= .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
+RANKS ?= 4
+ARGS ?=
+
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# For ranks that share one machine and few cores: as root, too; shared memory only; one thread a rank; a waiting rank gives up its core.
+MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+	OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,sm OMPI_MCA_mpi_yield_when_idle=1 \
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint vectors clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: a table and demo.png
+	@[ -t 1 ] || export TERM=dumb; \
+	mpirun=$$(command -v $(BIN)/mpirun || echo mpirun); \
+	$(MPI_ENV) $$mpirun -n $(RANKS) --oversubscribe --bind-to none $(BIN)/python -m benchmarks.demo $(ARGS)
+
+test: lint  ## lint, then all tests, those for MPI included
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+vectors: $(INSTALLED)  ## write new golden containers; ARGS=--update also changes those there are
+	$(BIN)/python formats/make_vectors.py $(ARGS)
+
+clean:  ## remove virtual environments, caches, and what `make demo` wrote
+	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json
+	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.12")'
+	@echo "installing into $(VENV) (once; a minute or two) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[mpi,test,bench]"
+	@touch $@
