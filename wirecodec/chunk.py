@@ -109,32 +109,33 @@ def decode_chunk(row: Any, index_section: Bytes, value_section: Bytes, limits: D
     """One chunk: indices, then values, each by its codec's own checks."""
     d, r, base = int(row["d"]), int(row["r"]), int(row["base"])
     dtype = DTYPES[int(row["dtype"]) - 1]
-    indices = None if r == d else np.empty(0, np.uint32)
-    if 0 < r < d:
-        codec = index_codec(int(row["index"]))
-        indices = _guarded(codec.wire_id, lambda: codec.decode(index_section, d, r, limits))
-        if codec.wire_id >= EXPERIMENTAL and (indices.dtype != np.uint32 or indices.shape != (r,)):
-            raise Invalid("codec-failed", f"index codec {codec.name} did not give {r} u32 indices")
+    indices: Array | None = None if r == d else np.empty(0, np.uint32)
     values = np.empty(0, dtype)
+    if 0 < r < d:
+        index = index_codec(int(row["index"]))
+        indices = _decoded(index, lambda: index.decode(index_section, d, r, limits), r, np.dtype(np.uint32))
+        if index.wire_id >= EXPERIMENTAL:
+            ascending_below(indices, d)
     if r:
-        coder = value_codec(int(row["value"]))
-        values = _guarded(coder.wire_id, lambda: coder.decode(value_section, r, dtype, limits))
-        if coder.wire_id >= EXPERIMENTAL and (values.dtype != dtype or values.shape != (r,)):
-            raise Invalid("codec-failed", f"value codec {coder.name} did not give {r} {dtype} values")
-    if indices is not None and int(row["index"]) >= EXPERIMENTAL:
-        ascending_below(indices, d)
+        value = value_codec(int(row["value"]))
+        values = _decoded(value, lambda: value.decode(value_section, r, dtype, limits), r, dtype)
     return Part(base, d, indices, values)
 
 
-def _guarded(wire_id: int, decoding: Callable[[], Array]) -> Array:
-    """A codec's result; of a registered codec any exception becomes a WireError, so that none escapes
-    ``decode``.
+def _decoded(codec: Any, decoding: Callable[[], Array], r: int, dtype: np.dtype[Any]) -> Array:
+    """A codec's (r,) result.
+
+    A registered codec is not trusted: what it raises becomes a WireError, so that nothing else escapes
+    ``decode``, and what it returns is looked at.
     """
-    if wire_id < EXPERIMENTAL:
+    if codec.wire_id < EXPERIMENTAL:
         return decoding()
     try:
-        return decoding()
+        found = decoding()
     except WireError:
         raise
     except Exception as error:
-        raise Invalid("codec-failed", f"codec {wire_id:#x}: {error!r}") from error
+        raise Invalid("codec-failed", f"codec {codec.name!r}: {error!r}") from error
+    if not isinstance(found, np.ndarray) or found.dtype != dtype or found.shape != (r,):
+        raise Invalid("codec-failed", f"codec {codec.name!r} did not give {r} elements of {dtype}")
+    return found

@@ -192,7 +192,7 @@ class Compressor:
         """This rank's state as flat {str: ndarray}, copied: fit for ``numpy.savez`` and every framework's
         checkpoint.
         """
-        state = {
+        state: dict[str, Array] = {
             "step": np.array(self._state.step, np.int64),
             "seed": np.array(self._seed, np.uint64),
             "schedule": np.frombuffer(schedule_string(self._schedule).encode(), np.uint8).copy(),

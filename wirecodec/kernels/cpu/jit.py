@@ -19,7 +19,7 @@ import numba
 try:
     import fcntl
 except ImportError:  # not a POSIX system: Numba's own atomic renames must do
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None
 
 __all__ = ["inline", "kernel"]
 
