@@ -25,7 +25,13 @@ _MESSAGE = 1024  # bytes of an exception's text
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a rank has nothing to send. ``position`` is the element at fault, where one is."""
+    """Why a rank has nothing to send.
+
+    Attributes:
+        status: the kind of failure.
+        error: in the rank's own words.
+        position: row-major number of the element at fault, where there is one.
+    """
 
     status: Status
     error: Exception
@@ -86,8 +92,9 @@ def _exchange(channel: Channel, mine: Header) -> list[Header]:
 
 
 def _text(operand: Operand, failure: Failure | None) -> bytes:
-    """What the others read if this exchange fails: the error; or, of a rank that could go on, scheme,
-    newline, tensors.
+    """What the others read if this exchange fails.
+
+    The error; or, of a rank that could go on, its scheme, a newline, its tensors.
     """
     if failure is not None:
         return _cut(f"{type(failure.error).__name__}: {failure.error}", _MESSAGE)
@@ -96,9 +103,7 @@ def _text(operand: Operand, failure: Failure | None) -> bytes:
 
 
 def _cut(text: str, most: int) -> bytes:
-    """UTF-8 of at most ``most`` bytes, cut between characters, with an ellipsis where something is
-    missing.
-    """
+    """UTF-8 of at most ``most`` bytes, cut between characters, with an ellipsis where it was cut."""
     data = text.encode("utf-8", "replace")
     if len(data) <= most:
         return data

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, overload
 
 import numpy as np
 
@@ -39,6 +40,18 @@ def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[Octets]:
     return exchange_blobs(channel, data, Header(operation=Operation.ALLGATHER_BYTES), Operand(), failure)
 
 
+@overload
+def allgather(
+    comm: Communicator | Channel, tensor: Mapping[str, Any], scheme: SchemeArgument = ..., *, seed: int = ...
+) -> list[dict[str, wc.SparseTensor]]: ...
+
+
+@overload
+def allgather(
+    comm: Communicator | Channel, tensor: Any, scheme: SchemeArgument = ..., *, seed: int = ...
+) -> list[wc.SparseTensor]: ...
+
+
 def allgather(
     comm: Communicator | Channel, tensor: Tensors, scheme: SchemeArgument = None, *, seed: int = 0
 ) -> list[wc.SparseTensor] | list[dict[str, wc.SparseTensor]]:
@@ -57,6 +70,8 @@ def allgather(
 
     Raises CollectiveError on all ranks where one of them cannot encode, ranks differ, or a rank's bytes
     cannot be decoded; a Compressor's state is then as it was. Timeout where a rank does not take part.
+    Whatever else happens after the exchange, on one rank alone (a MemoryError, an interrupt), is raised there
+    alone, and its Compressor has taken the step, as the others' have.
     """
     with exchanged(comm, tensor, scheme, seed, Header(operation=Operation.ALLGATHER)) as shared:
         decoded = [_decode(shared, rank) for rank in range(len(shared.blobs))]

@@ -6,17 +6,19 @@ bits and a run can be repeated. MPI_Allreduce promises neither.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 
 import wirecodec as wc
+from collectives.agreement import Failure
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.exchange import ONLY, SchemeArgument, Shared, Tensors, exchanged, refusal
-from collectives.header import Algorithm, Header, Operation, Reduction
+from collectives.header import Algorithm, Header, Operation, Reduction, Status
 
 __all__ = ["allreduce"]
 
@@ -24,6 +26,30 @@ Dense: TypeAlias = npt.NDArray[Any]
 
 _ALGORITHMS = {"auto": Algorithm.AUTO, "allgather": Algorithm.ALLGATHER}
 _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
+
+
+@overload
+def allreduce(
+    comm: Communicator | Channel,
+    tensor: Mapping[str, Any],
+    scheme: SchemeArgument = ...,
+    *,
+    algorithm: str = ...,
+    op: Literal["mean", "sum"] = ...,
+    seed: int = ...,
+) -> dict[str, Dense]: ...
+
+
+@overload
+def allreduce(
+    comm: Communicator | Channel,
+    tensor: Any,
+    scheme: SchemeArgument = ...,
+    *,
+    algorithm: str = ...,
+    op: Literal["mean", "sum"] = ...,
+    seed: int = ...,
+) -> Dense: ...
 
 
 def allreduce(
@@ -45,22 +71,36 @@ def allreduce(
     Returns an array of the tensor's shape and type, or {name: array}; the same bits on every rank.
     float16 and bfloat16 are summed (and divided) in float32 and rounded once.
 
-    Raises ValueError for another algorithm or op, before any exchange; otherwise what allgather raises.
+    Raises what allgather raises. Another algorithm or op, on one rank or on all, is a CollectiveError on all.
     """
-    if algorithm not in _ALGORITHMS:
-        raise ValueError(f"algorithm is {algorithm!r}; the choices are {', '.join(map(repr, _ALGORITHMS))}")
-    if op not in _REDUCTIONS:
-        raise ValueError(f"op is {op!r}; the choices are {', '.join(map(repr, _REDUCTIONS))}")
-    proposal = Header(
-        operation=Operation.ALLREDUCE, reduction=_REDUCTIONS[op], algorithm=_ALGORITHMS[algorithm]
-    )
-    with exchanged(comm, tensor, scheme, seed, proposal) as shared:
+    proposal = Header(operation=Operation.ALLREDUCE)
+    failure = None
+    try:
+        proposal = proposal._replace(
+            reduction=_choice("op", op, _REDUCTIONS), algorithm=_choice("algorithm", algorithm, _ALGORITHMS)
+        )
+    except Exception as error:  # for all ranks to hear of
+        failure = Failure(Status.ARGUMENT, error)
+    with exchanged(comm, tensor, scheme, seed, proposal, failure) as shared:
         sums = _sum(shared)
         dense = {
             name: _finish(sums[name], len(shared.blobs) if op == "mean" else 1, dtype).reshape(shape)
             for name, (shape, dtype) in shared.forms.items()
         }
         return dense[ONLY] if shared.bare else dense
+
+
+def _choice(name: str, given: Any, known: Mapping[str, int]) -> int:
+    """The code of an argument's value; ValueError where it is none.
+
+    Args:
+        name: of the argument, for the error.
+        given: its value.
+        known: {value: code}.
+    """
+    if not isinstance(given, str) or given not in known:
+        raise ValueError(f"{name} is {given!r}; the choices are {', '.join(map(repr, known))}")
+    return known[given]
 
 
 def _sum(shared: Shared) -> dict[str, Dense]:
@@ -82,7 +122,14 @@ def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _finish(total: Dense, ranks: int, dtype: np.dtype[Any]) -> Dense:
-    """Divide in the type of the sum, then round once."""
-    if ranks > 1:
-        np.divide(total, total.dtype.type(ranks), out=total)
-    return total.astype(dtype, copy=False)
+    """Divide in the type of the sum, then round once.
+
+    Args:
+        total: overwritten.
+        ranks: what to divide by.
+        dtype: what to round to.
+    """
+    with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
+        if ranks > 1:
+            np.divide(total, total.dtype.type(ranks), out=total)
+        return total.astype(dtype, copy=False)

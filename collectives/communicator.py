@@ -51,11 +51,23 @@ class Communicator(Protocol):
         ...
 
     def Isend(self, buf: Any, dest: int, tag: int = ...) -> Request:  # noqa: N802
-        """Start to send a contiguous array. Messages of one sender, receiver and tag arrive in order."""
+        """Start to send. Messages of one sender, receiver and tag arrive in order.
+
+        Args:
+            buf: a contiguous array.
+            dest: a rank, this one included.
+            tag: of the message.
+        """
         ...
 
     def Irecv(self, buf: Any, source: int, tag: int = ...) -> Request:  # noqa: N802
-        """Start to receive into a contiguous array."""
+        """Start to receive.
+
+        Args:
+            buf: a contiguous array, at least as long as the message.
+            source: a rank, this one included.
+            tag: of the message.
+        """
         ...
 
     def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
@@ -79,9 +91,8 @@ class Patience:
     def __init__(self, comm: Communicator, timeout: float, what: str) -> None:
         self._rank = comm.rank
         self._block = getattr(comm, "block", None)
-        self._spins = (
-            _SPINS if comm.size <= _cores() else 0
-        )  # as if all ranks were on this host: yielding costs little
+        # As if all ranks were on this host: giving up the core costs little where they are not.
+        self._spins = _SPINS if comm.size <= _cores() else 0
         self._timeout = timeout
         self._what = what
         self.progress()
@@ -116,8 +127,15 @@ class Patience:
 
 
 def wait_all(comm: Communicator, requests: Sequence[Request], timeout: float, what: str) -> None:
-    """Poll until every request is complete. Raises Timeout after ``timeout`` seconds in which none
-    completed.
+    """Poll until every request is complete.
+
+    Args:
+        comm: whose requests they are.
+        requests: may be complete already.
+        timeout: seconds.
+        what: what is waited for, named in the Timeout.
+
+    Raises Timeout after ``timeout`` seconds in which none completed.
     """
     patience = Patience(comm, timeout, what)
     pending = list(requests)

@@ -25,8 +25,13 @@ def name_ranks(ranks: Iterable[int], most: int = 8) -> str:
 class CollectiveError(RuntimeError):
     """An exchange that did not take place.
 
+    Args:
+        message: the same on every rank, if an agreement led to it.
+        ranks: the ranks at fault; empty where nobody can say.
+        reason: see the attribute.
+
     Attributes:
-        ranks: the ranks at fault, ascending; empty where nobody can say.
+        ranks: as given, ascending.
         reason: one word for programs: "encode", "value", "argument" (a rank could not contribute),
             "sequence", "operation", "dtype", "shape", "scheme" (ranks differ), "protocol" (a header that
             is none), "decode" (a rank's bytes are refused by all), "closed" (the channel was given up

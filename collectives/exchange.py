@@ -1,13 +1,15 @@
 """The steps that allgather and allreduce share: describe, encode, agree, exchange; then commit or roll back.
 
 Encoding happens in here, between the ranks' arrival and the agreement, so that a rank that cannot encode
-still takes part and all ranks hear of it. A Compressor's state changes only after the whole exchange,
-decoding included, succeeded.
+still takes part and all ranks hear of it. A Compressor is committed where all ranks have one another's bytes
+and none of these is refused; ranks decide that alike, for they hold the same bytes. What befalls one rank
+alone after that, as when it lacks the memory to decode, does not hold its Compressor back: what it sent has
+arrived, and the others count on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
@@ -23,9 +25,10 @@ from collectives.errors import CollectiveError
 from collectives.header import Header, Operand, Status
 from collectives.ring import Octets, allgather_ragged
 from wirecodec.arrays import as_bytes, as_flat, dtype_named
+from wirecodec.container import CHUNK
 from wirecodec.scheme import SchemeLike, as_scheme
 
-__all__ = ["SchemeArgument", "Shared", "Tensors", "exchange_blobs", "exchanged", "refusal"]
+__all__ = ["ONLY", "Form", "SchemeArgument", "Shared", "Tensors", "exchange_blobs", "exchanged", "refusal"]
 
 Tensors: TypeAlias = Any  # an array, a SparseTensor, or {name: array or SparseTensor}
 SchemeArgument: TypeAlias = "SchemeLike | Mapping[str, SchemeLike] | wc.Compressor"
@@ -55,35 +58,53 @@ class Shared:
 
 @contextmanager
 def exchanged(
-    comm: Communicator | Channel, tensor: Tensors, scheme: SchemeArgument, seed: int, proposal: Header
+    comm: Communicator | Channel,
+    tensor: Tensors,
+    scheme: SchemeArgument,
+    seed: int,
+    proposal: Header,
+    failure: Failure | None = None,
 ) -> Iterator[Shared]:
     """Encode, exchange, and yield what all ranks sent.
 
-    A Compressor is committed when the caller's block ends well, and rolled back otherwise. Raises
-    CollectiveError and Timeout as ``agree`` does.
+    Args:
+        comm, tensor, scheme, seed: as for allgather.
+        proposal: operation, reduction and algorithm.
+        failure: why this rank has nothing to contribute, where that is known already.
+
+    A Compressor is rolled back where the exchange fails, or where the caller's block raises CollectiveError,
+    which it must do on all ranks or none. It is committed otherwise, also where the block raises anything
+    else: the other ranks then have this rank's bytes, and have committed. Raises as ``agree`` does.
     """
     channel = Channel.of(comm).open()
     local = _Local()
+    delivered = False
     try:
-        operand, failure = _encode(local, tensor, scheme, seed, channel.rank)
+        operand = Operand()
+        if failure is None:
+            operand, failure = _encode(local, tensor, scheme, seed, channel.rank)
         blobs = exchange_blobs(channel, local.blob, proposal, operand, failure)
-        elements = sum(prod(shape) for shape, _ in local.forms.values())
-        limits = wc.DecodeLimits(
-            max_bytes=max(len(blob) for blob in blobs), max_elements=elements, max_dense=elements
-        )
-        yield Shared(blobs, local.forms, local.bare, local.named, limits)
-    except BaseException:
-        if local.prepared is not None:
-            local.prepared.rollback()
+        delivered = True
+        yield Shared(blobs, local.forms, local.bare, local.named, _limits(local.forms, blobs))
+    except CollectiveError:
+        delivered = False
         raise
-    if local.prepared is not None:
-        local.prepared.commit()
+    finally:
+        if local.prepared is not None:
+            settle = local.prepared.commit if delivered else local.prepared.rollback
+            settle()
 
 
 def exchange_blobs(
     channel: Channel, blob: Octets, proposal: Header, operand: Operand, failure: Failure | None
 ) -> list[Octets]:
-    """Agree, then gather every rank's blob."""
+    """Agree, then gather every rank's blob, in rank order.
+
+    Args:
+        channel: open.
+        blob: this rank's.
+        proposal, operand, failure: as for ``agree``; ``payload_len`` is filled in here.
+    """
     counts = agree(channel, proposal._replace(payload_len=len(blob)), operand, failure)
     return allgather_ragged(channel, blob, counts)
 
@@ -111,7 +132,13 @@ class _Local:
 def _encode(
     local: _Local, tensor: Tensors, scheme: SchemeArgument, seed: int, rank: int
 ) -> tuple[Operand, Failure | None]:
-    """Describe and encode; an exception of this rank becomes a Failure for all to hear of."""
+    """Describe and encode; an exception of this rank becomes a Failure for all to hear of.
+
+    Args:
+        local: filled in.
+        tensor, scheme, seed: the caller's.
+        rank: mixed into a Compressor's seed.
+    """
     operand = Operand()
     try:
         local.bare = not isinstance(tensor, Mapping)
@@ -141,6 +168,17 @@ def _encode(
     except Exception as error:  # whatever it is, the others must not wait for this rank
         return operand, Failure(Status.ENCODE, error)
     return operand, None
+
+
+def _limits(forms: Mapping[str, Form], blobs: Sequence[Octets]) -> wc.DecodeLimits:
+    """What containers of tensors of these forms can need: an entry a chunk, every element stored."""
+    sizes = [prod(shape) for shape, _ in forms.values()]
+    return wc.DecodeLimits(
+        max_bytes=max(len(blob) for blob in blobs),
+        max_entries=sum(max(1, -(-size // CHUNK)) for size in sizes),
+        max_elements=sum(sizes),
+        max_dense=sum(sizes),
+    )
 
 
 def _form(tensor: Any) -> Form:

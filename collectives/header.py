@@ -49,7 +49,7 @@ class Status(IntEnum):
     OK = 0
     ENCODE = 1  # the encoder refused, or failed
     VALUE = 2  # the encoder refused one element; its position is known
-    ARGUMENT = 3  # no tensor, no buffer, no scheme
+    ARGUMENT = 3  # the caller's arguments have no meaning: no buffer, an unknown algorithm
 
 
 class Operation(IntEnum):
@@ -120,7 +120,13 @@ class Operand:
 
     @classmethod
     def of(cls, tensors: Mapping[str, tuple[tuple[int, ...], str]], *, bare: bool, scheme: str) -> Operand:
-        """Of tensors {name: (shape, dtype's name)}; ``bare`` where one tensor was given without a name."""
+        """The operand that these tensors are.
+
+        Args:
+            tensors: {name: (shape, dtype's name)}.
+            bare: whether one tensor was given without a name.
+            scheme: as all ranks write it.
+        """
         packed = [struct.pack("<BI", 0 if bare else 1, len(tensors))]
         texts = []
         codes = set()

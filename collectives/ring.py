@@ -18,9 +18,9 @@ import numpy.typing as npt
 from collectives.channel import TAG, Channel, ring_bytes
 from collectives.communicator import Patience, Request
 
-Octets: TypeAlias = npt.NDArray[np.uint8]
-
 __all__ = ["AHEAD", "NATIVE_BELOW", "SEGMENT", "Octets", "allgather_ragged"]
+
+Octets: TypeAlias = npt.NDArray[np.uint8]
 
 NATIVE_BELOW = 32 * 1024  # total bytes; below, one native call has less latency than n-1 rounds
 SEGMENT = 60 * 1024  # bytes; Open MPI's eager limit is 64 KiB with its own headers
@@ -61,8 +61,13 @@ def _native(
 
 
 def _ring(channel: Channel, out: Octets, starts: Sequence[int], ends: Sequence[int]) -> None:
-    """Pass blocks to the right: first one's own, then every block that came in, but for the right
-    neighbour's.
+    """Pass blocks to the right: one's own, then each that came in, but not the right neighbour's.
+
+    Args:
+        channel: open.
+        out: all blocks, of which this rank's own is there.
+        starts: where each rank's block begins.
+        ends: where it ends.
     """
     comm, n, rank = channel.comm, channel.size, channel.rank
     left, right = (rank - 1) % n, (rank + 1) % n
@@ -70,7 +75,7 @@ def _ring(channel: Channel, out: Octets, starts: Sequence[int], ends: Sequence[i
     to_receive, to_send = sum(segments) - segments[rank], sum(segments) - segments[right]
 
     def travelling(first: int) -> Iterator[Octets]:
-        """The segments of n-1 blocks, block after block, backwards from rank `first`."""
+        """The segments of n-1 blocks, block after block, backwards from rank ``first``."""
         for step in range(n - 1):
             owner = (first - step) % n
             for start in range(starts[owner], ends[owner], SEGMENT):

@@ -24,8 +24,7 @@ from collectives.header import (
 
 __all__ = ["agreed", "decide", "unreadable"]
 
-# The fields that must be equal, in the order in which a difference is reported, and the reason it is
-# reported for.
+# The fields that must be equal, in the order in which differences are reported, and each one's reason.
 _COMPARED = (
     ("sequence", ("sequence",)),
     ("operation", ("operation", "reduction", "algorithm")),
@@ -71,9 +70,7 @@ def unreadable(table: Sequence[Header]) -> CollectiveError | None:
 
 
 def decide(table: Sequence[Header], texts: Sequence[str]) -> CollectiveError:
-    """The error of a table that is readable but not agreed: failed ranks first, then the first field
-    that differs.
-    """
+    """The error of a table that is readable but not agreed: of failed ranks, or else of the first difference."""
     failed = [rank for rank, header in enumerate(table) if header.status != Status.OK]
     if failed:
         return _failed(table, texts, failed)
@@ -107,8 +104,13 @@ def _failed(table: Sequence[Header], texts: Sequence[str], failed: Sequence[int]
 def _differ(
     reason: str, groups: Sequence[Sequence[int]], table: Sequence[Header], texts: Sequence[str]
 ) -> CollectiveError:
-    """Most ranks are right; of equally large groups, the one with the lowest rank (groups are in that
-    order).
+    """The error of ranks that differ: the largest group is right, of equal ones that with the lowest rank.
+
+    Args:
+        reason: what they differ in.
+        groups: ranks that agree with each other, ascending by their lowest rank.
+        table: every rank's header.
+        texts: every rank's text.
     """
     right = max(groups, key=len)
     parts = []
@@ -121,8 +123,9 @@ def _differ(
 
 
 def _describe(reason: str, pair: Sequence[tuple[Header, str]]) -> list[str]:
-    """What two headers say about the field in which they differ, in the ranks' own words where a header
-    has only a hash.
+    """What two headers say about the field in which they differ.
+
+    Where a header has only a hash, in the ranks' own words.
     """
     if reason == "sequence":
         return [f"exchange {header.sequence}" for header, _ in pair]

@@ -1,6 +1,6 @@
 """Runs any decoder over the golden vectors (SPEC sections 2-7); see vectors/README.md for the files.
 
-A decoder is a callable `decode(data, limits, schema)`:
+A decoder is a callable ``decode(data, limits, schema)``:
 
     data      bytes
     limits    dict of the limits that differ from the defaults of SPEC section 7, by name; often empty
@@ -8,7 +8,7 @@ A decoder is a callable `decode(data, limits, schema)`:
     returns   (tag, tensors); tag: bytes; tensors: in the order of their keys, each
               (name, element type name, shape, indices, values): indices a sequence of int, values the
               little-endian bytes of the elements present
-    raises    an exception whose class has the kind's name, with the code as its attribute `code`
+    raises    an exception whose class has the kind's name, with the code as its attribute ``code``
 
     python formats/conformance.py [module:function]        (default: the reference decoder)
 """
@@ -160,7 +160,7 @@ def _tensor(fields: Mapping[str, Any]) -> TensorTuple:
 
 
 def expand_indices(indices: Any, shape: tuple[int, ...]) -> list[int]:
-    """Indices from a list, from "all", or from {"ranges": [[start, stop, step], ...]}."""
+    """Indices from a list, from "all", or from {"ranges": [[start, stop, step], …]}."""
     if indices == "all":
         size = 1
         for dimension in shape:
@@ -183,7 +183,15 @@ def expand_values(values: str | list[str] | dict[str, Any]) -> bytes:
 def reference(
     data: bytes, limits: dict[str, int], schema: dict[str, tuple[tuple[int, ...], str]] | None
 ) -> tuple[bytes, list[TensorTuple]]:
-    """The reference decoder behind the contract above; a model for other adapters."""
+    """The reference decoder behind the contract above; a model for other adapters.
+
+    Args:
+        data: the container.
+        limits: the limits that differ from the defaults, by name.
+        schema: {name: (shape, element type name)}, or None.
+
+    Returns (tag, tensors) and raises WireError, as the contract says.
+    """
     from formats.reference import Limits, decode
 
     decoded = decode(data, Limits(**limits), schema)

@@ -55,8 +55,9 @@ class Flat:
 
 
 def dtype_named(dtype: Any) -> np.dtype[Any]:
-    """The element type for a dtype or its name, "bfloat16" and torch's dtypes included; EncodeError for any
-    other type.
+    """The element type of a dtype or its name, "bfloat16" and torch's dtypes included.
+
+    EncodeError for any other type.
     """
     name = str(dtype).rpartition(".")[2] if type(dtype).__module__ == "torch" else dtype
     try:
@@ -86,8 +87,9 @@ def read_only(x: Array) -> Array:
 
 
 def as_flat(tensor: Any) -> Flat:
-    """Any array of a carried element type as a flat NumPy array; EncodeError for other types, devices and
-    objects.
+    """Any array of a carried element type as a flat NumPy array.
+
+    EncodeError for other types, other devices, and objects that are no arrays.
     """
     x = _as_numpy(tensor)
     dtype = dtype_named(x.dtype)
@@ -100,7 +102,7 @@ def _as_numpy(tensor: Any) -> Array:
         raise EncodeError("a masked array hides elements; fill it first")
     if isinstance(tensor, np.ndarray):
         return np.asarray(tensor)  # subclasses have reshape rules of their own
-    if type(tensor).__module__.partition(".")[0] == "torch":
+    if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
         return _from_torch(tensor)
     if hasattr(tensor, "__cuda_array_interface__") or _dlpack_device(tensor) not in (None, _DLPACK_CPU):
         raise EncodeError(
@@ -134,15 +136,18 @@ def _from_torch(tensor: Any) -> Array:
     if str(tensor.dtype) == "torch.bfloat16":  # NumPy has no bfloat16 of its own to receive it
         found: Array = tensor.view(sys.modules["torch"].int16).numpy().view(BFLOAT16)
         return found
-    found = tensor.numpy()
+    try:
+        found = tensor.numpy()
+    except (TypeError, RuntimeError) as error:
+        raise EncodeError(f"torch tensor of {tensor.dtype}: {error}") from None
     return found
 
 
 def as_bytes(buffer: Any) -> Bytes:
-    """Any C-contiguous buffer as a flat, read-only uint8 array that starts at a multiple of 8; Malformed
-    "buffer" for what is none.
+    """Any C-contiguous buffer as a flat, read-only uint8 array that starts at a multiple of 8 in memory.
 
-    Copied only where its address is not such a multiple, so that every section of a container is aligned.
+    Copied only where its address is no such multiple, so that every section of a container is aligned.
+    Malformed "buffer" for what is no buffer of bytes.
     """
     data = _as_uint8(buffer)
     return read_only(data if data.ctypes.data % 8 == 0 else data.copy())

@@ -18,19 +18,22 @@ from wirecodec.arrays import DTYPES, Array, Bytes, read_only
 from wirecodec.container import CHUNK, Entry
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError, Invalid, WireError
+from wirecodec.index.base import IndexChoice
 from wirecodec.index.raw import ascending_below
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
 from wirecodec.scheme import Scheme
 from wirecodec.select.base import finite_or_raise
+from wirecodec.value.base import ValueChoice
 
 __all__ = ["Part", "Support", "chunks_of", "decode_chunk"]
 
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """What is sent of one tensor: ``indices`` (r,) ascending, or None for all of ``size``; ``values`` (r,);
-    the ``shape`` it came in.
+    """What is sent of one tensor.
+
+    ``indices`` (r,) ascending, or None for all of ``size``; ``values`` (r,); the ``shape`` it came in.
     """
 
     indices: Array | None
@@ -82,16 +85,15 @@ def _entry(
     """One chunk: indices, then values. A support that is empty or full needs no index bytes."""
     empty = np.empty(0, np.uint8)
     some = indices if values.size else None
-    index: Any = scheme.index
-    index = index.resolve(some, d) if hasattr(index, "resolve") else index
+    index = scheme.index.resolve(some, d) if isinstance(scheme.index, IndexChoice) else scheme.index
     index_section = empty if some is None else index.encode(some, d, stream)
-    value: Any = scheme.value
-    value = value.resolve(values) if hasattr(value, "resolve") else value
+    values = read_only(values)
+    value = scheme.value.resolve(values) if isinstance(scheme.value, ValueChoice) else scheme.value
     value_section = empty
     if values.size:
         if not value.carries_nonfinite:
             finite_or_raise(values, value.name)
-        value_section = value.encode(read_only(values), stream)
+        value_section = value.encode(values, stream)
     return Entry(
         key, base, d, values.size, values.dtype, index.wire_id, value.wire_id, index_section, value_section
     )

@@ -1,11 +1,11 @@
 """The command line: look into a container, write one, read one.
 
     wirecodec inspect FILE [--json]
-    wirecodec encode GRADIENT.npy --scheme "topk(0.01) | rice | qsgd" -o OUT.wc
-    wirecodec decode FILE.wc -o GRADIENT.npy
+    wirecodec encode GRAD.npy --scheme "topk(0.01) | rice | qsgd" -o OUT.wc
+    wirecodec decode FILE.wc -o GRAD.npy
 
-GRADIENT may be an .npz of several arrays, which become named tensors, and back. What goes wrong is one line
-on stderr and exit code 2.
+An .npz of named arrays becomes a container of named tensors, and back where OUT ends in .npz. What goes wrong
+is one line on stderr and exit code 2.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import dataclasses
 import json
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     write.add_argument("-o", "--output", type=Path, required=True)
     write.set_defaults(run=_encode)
 
-    read = commands.add_parser(
-        "decode", help="a container as a .npy, or an .npz where it holds several tensors"
-    )
+    read = commands.add_parser("decode", help="a container as a .npy, or as an .npz of all its tensors")
     read.add_argument("file", type=Path)
     read.add_argument("-o", "--output", type=Path, required=True)
     read.set_defaults(run=_decode)
@@ -125,12 +123,23 @@ def _encode(options: argparse.Namespace) -> None:
 def _decode(options: argparse.Namespace) -> None:
     limits = DecodeLimits(max_expansion=UNLIMITED.max_expansion)  # the file is the user's own choice
     tensors = decode_many(options.file.read_bytes(), limits=limits)
+    several = options.output.suffix == ".npz"
+    if not several and len(tensors) != 1:
+        raise ValueError(f"{options.file} holds {len(tensors)} tensors; give an output that ends in .npz")
     dense = {name: _storable(tensor.to_dense()) for name, tensor in tensors.items()}
-    with options.output.open("wb") as file:
-        if len(dense) == 1:
+    if several:
+        _save_npz(options.output, dense)
+    else:
+        with options.output.open("wb") as file:
             np.save(file, next(iter(dense.values())))
-        else:
-            np.savez(file, **dense)
+
+
+def _save_npz(path: Path, arrays: Mapping[str, Any]) -> None:
+    """What ``numpy.savez`` writes, for any names: its own parameters are no names to it."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, x in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(x), allow_pickle=False)
 
 
 def _storable(x: Any) -> Any:

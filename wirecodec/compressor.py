@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, Flat, as_flat
+from wirecodec.arrays import Array, Bytes, Flat, as_flat, read_only
 from wirecodec.chunk import Support
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError
@@ -39,36 +39,53 @@ class _State:
     selectors: Mapping[str, Array] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
 class Prepared:
-    """An encoded step that has not happened yet. ``sent`` is what receivers will decode from ``blob``."""
+    """An encoded step that has not happened yet: ``commit`` or ``rollback`` settles it, once.
 
-    blob: Bytes
-    sent: Mapping[str, SparseTensor]
-    _compressor: Compressor
-    _before: _State
-    _after: _State
+    Attributes:
+        blob: the container to send, a uint8 array.
+        sent: {name: SparseTensor}, what every receiver will decode from it.
+    """
+
+    def __init__(
+        self,
+        blob: Bytes,
+        sent: Mapping[str, SparseTensor],
+        compressor: Compressor,
+        before: _State,
+        after: _State,
+    ) -> None:
+        self.blob = blob
+        self.sent = sent
+        self._compressor = compressor
+        self._before = before
+        self._after: _State | None = after
 
     def commit(self) -> None:
         """The exchange succeeded: residuals, selector state and the step count move on.
 
-        RuntimeError if they already have.
+        RuntimeError where this step was settled before, or another one was committed since it was prepared.
         """
-        if self._compressor._state is not self._before:
-            raise RuntimeError("this step was committed already, or another one since it was prepared")
+        if self._after is None or self._compressor._state is not self._before:
+            raise RuntimeError("this step was settled before, or another one was committed since")
         self._compressor._state = self._after
+        self._after = None
 
     def rollback(self) -> None:
         """The exchange failed: nothing changes, and the next step sees the same residuals as this one did."""
+        self._after = None
 
 
 class Compressor:
     """Named gradients in, one container out, step after step.
 
-    scheme: one for all tensors, or {glob: scheme} of which the first match wins. feedback: how what was not
-    sent is kept, or None to forget it. schedule: step -> density, for the selectors that keep a ratio; "all"
-    and fixed k are left alone. seed: a u64; the step and the rank are mixed in. names, fuse: as for
-    ``encode_many``.
+    Args:
+        scheme: one for all tensors, or {glob: scheme} of which the first match wins.
+        feedback: how what was not sent is kept, or None to forget it.
+        schedule: step -> density, for the selectors that keep a ratio; the others are left alone.
+        seed: a u64; the step and the rank are mixed in.
+        names: whether the names are written; receivers with a schema do not need them.
+        fuse: tensors of at most this many elements share entries, as in ``encode_many``.
     """
 
     def __init__(
@@ -101,15 +118,11 @@ class Compressor:
     @property
     def signature(self) -> str:
         """What must agree between ranks: the schemes, the feedback and the schedule, as text."""
-        schemes = self._schemes
-        text = (
-            str(schemes)
-            if isinstance(schemes, Scheme)
-            else "; ".join(f"{g}: {s}" for g, s in schemes.items())
-        )
-        return (
-            f"{text}; feedback {self._feedback}; schedule {schedule_string(self._schedule) or self._schedule}"
-        )
+        by_glob = {"*": self._schemes} if isinstance(self._schemes, Scheme) else self._schemes
+        schemes = "; ".join(f"{glob}: {scheme}" for glob, scheme in by_glob.items())
+        schedule = self._schedule
+        named = schedule_string(schedule) or getattr(schedule, "__qualname__", type(schedule).__name__)
+        return f"{schemes}; feedback {self._feedback}; schedule {named}"
 
     def residual(self, name: str) -> Array | None:
         """A copy of a tensor's residual (size,), or None where nothing is held back."""
@@ -125,7 +138,7 @@ class Compressor:
     def decompress(
         self, blob: Any, *, limits: DecodeLimits | None = None, schema: Schema | None = None
     ) -> dict[str, SparseTensor]:
-        """``decode_many``; needs no state, so it reads any rank's container."""
+        """``decode_many``; it needs no state, so it reads any rank's container."""
         return decode_many(blob, limits=limits, schema=schema)
 
     def prepare(self, gradients: Mapping[str, Any], *, rank: int = 0) -> Prepared:
@@ -160,8 +173,10 @@ class Compressor:
         residual = state.residuals.get(name)
         if residual is not None and residual.size != flat.data.size:
             raise EncodeError(f"{flat.data.size} elements; its residual has {residual.size}")
-        x = flat.data if self._feedback is None else self._feedback.corrected(flat.data, residual)
-        seen = Flat(x.astype(flat.data.dtype, copy=False), flat.shape)
+        x, seen = flat.data, flat
+        if self._feedback is not None:
+            x = self._feedback.corrected(flat.data, residual)
+            seen = Flat(read_only(self._feedback.sendable(x, flat.data.dtype)), flat.shape)
         selection = scheme.select.select(
             seen.data, gradient=flat.data, state=state.selectors.get(name), seed=seed
         )
@@ -189,8 +204,9 @@ class Compressor:
         }
 
     def state_dict(self) -> dict[str, Array]:
-        """This rank's state as flat {str: ndarray}, copied: fit for ``numpy.savez`` and every framework's
-        checkpoint.
+        """This rank's state as flat {str: ndarray}, copied.
+
+        Fit for ``numpy.savez`` and for any framework's checkpoint.
         """
         state: dict[str, Array] = {
             "step": np.array(self._state.step, np.int64),
@@ -222,8 +238,9 @@ class Compressor:
 
 @dataclass(frozen=True, eq=False)
 class _Taken:
-    """One tensor of a step: its scheme, what is sent, the selector's next state, x = gradient + residual, the
-    gradient.
+    """One tensor of a step.
+
+    Its scheme, what is sent, the selector's next state, x = gradient + residual, and the gradient.
     """
 
     scheme: Scheme

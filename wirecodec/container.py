@@ -1,9 +1,8 @@
-"""The container: prefix, table of contents, extension block, payload, checksums (formats/SPEC.md, sections 2,
-6 and 7).
+"""The container: prefix, table, extension block, payload, checksums (formats/SPEC.md, sections 2, 6, 7).
 
 ``pack`` lays entries out; ``open_head`` makes every check of section 7 up to row 38 and hands over a
 ``Head``; ``sections`` checks one entry's payload and cuts it. Nothing is allocated or looped over on a number
-that has not been checked by then. Codecs are called by the pipeline, not here.
+that has not been checked by then. Codecs are called by ``chunk``, not here.
 """
 
 from __future__ import annotations
@@ -30,7 +29,18 @@ from wirecodec.errors import (
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.registry import index_codecs, value_codecs
 
-__all__ = ["CHUNK", "PREFIX_BYTES", "Entry", "Head", "blob_size", "open_head", "pack", "sections", "spans"]
+__all__ = [
+    "CHUNK",
+    "MAJOR",
+    "PREFIX_BYTES",
+    "Entry",
+    "Head",
+    "blob_size",
+    "open_head",
+    "pack",
+    "sections",
+    "spans",
+]
 
 MAGIC = b"\xf7WC\x1a"
 MAJOR, MINOR = 1, 0

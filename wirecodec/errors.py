@@ -2,8 +2,9 @@
 
 ``EncodeError`` says that a tensor, or a scheme, cannot be encoded as asked. ``WireError`` and its kinds say
 that bytes are not a container that this reader accepts (formats/SPEC.md, section 7); ``code`` is a stable
-string from that table, so programs compare codes and people read messages. Both are ``ValueError``; decoding
-raises nothing else.
+string from that table, so programs compare codes and people read messages. Both are ``ValueError``. No bytes
+make a decoder raise anything but a WireError; a schema or an ``out`` that makes no sense is the caller's own
+ValueError or TypeError.
 """
 
 from __future__ import annotations

@@ -1,18 +1,22 @@
 """Error feedback: what was not sent is kept, and added to the next gradient.
 
-Two pure functions on one tensor, x = corrected(gradient, residual) and remainder(x, sent, …); the residual is
-the caller's to hold. β < 1 is ScaleCom's low-pass filter (ScaleCom, Algorithm 1): m' = m + β (g - sent); at β
-= 1, m' = x - sent, so m' + sent is x bit for bit wherever values are stored raw.
+Pure functions on one tensor: x = corrected(gradient, residual), and the next residual = remainder(x, …); the
+residual is the caller's to hold. A beta below 1 is ScaleCom's low-pass filter (ScaleCom, Algorithm 1): the
+residual m becomes m + beta · (gradient - sent). With beta 1 it becomes x - sent, so that residual + sent is
+x, bit for bit where values are stored raw.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
+from wirecodec.parameters import as_real, settle
 from wirecodec.sparse import SparseTensor
 
 __all__ = ["ErrorFeedback"]
@@ -25,21 +29,36 @@ class ErrorFeedback:
     beta: float = 1.0
 
     def __post_init__(self) -> None:
+        settle(self, beta=as_real(self.beta, "feedback: beta"))
         if not 0 < self.beta <= 1:
             raise EncodeError(f"feedback: beta is {self.beta!r}; it must be above 0 and at most 1")
 
     def corrected(self, gradient: Array, residual: Array | None) -> Array:
-        """gradient + residual, flat, in the wider of float32 and the gradient's type; the gradient's own
-        where there is no residual yet.
+        """gradient + residual, flat, in the wider of float32 and the gradient's type.
+
+        The gradient itself where there is no residual yet.
         """
         wide = np.result_type(gradient.dtype, np.float32)
         x = gradient.astype(wide, copy=False)
         total: Array = x if residual is None else x + residual
         return total
 
+    def sendable(self, x: Array, dtype: np.dtype[Any]) -> Array:
+        """``x`` in the gradient's type; what is beyond the range of a narrower type stays in the residual."""
+        if x.dtype == dtype:
+            return x
+        largest = x.dtype.type(ml_dtypes.finfo(dtype).max)
+        clipped = np.where(np.isfinite(x), np.clip(x, -largest, largest), x)
+        return clipped.astype(dtype)
+
     def remainder(self, x: Array, gradient: Array, residual: Array | None, sent: SparseTensor) -> Array:
-        """The next residual (size,), in the type of ``x``: what of ``x`` = gradient + residual the receivers
-        of ``sent`` did not get.
+        """The next residual (size,), in the type of ``x``: what the receivers of ``sent`` did not get.
+
+        Args:
+            x: gradient + residual.
+            gradient: this step's gradient, flat.
+            residual: the one that went into ``x``, or None.
+            sent: what receivers decode.
         """
         if self.beta == 1.0:
             left: Array = x.copy()

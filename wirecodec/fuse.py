@@ -1,6 +1,4 @@
-"""Fused entries: small tensors that share one entry of the table, laid one after the other (formats/SPEC.md,
-3.3).
-"""
+"""Fused entries: small tensors share one entry of the table (formats/SPEC.md, 3.3)."""
 
 from __future__ import annotations
 
@@ -22,8 +20,9 @@ __all__ = ["fusible", "joined", "member_of", "parted"]
 def fusible(
     supports: Mapping[str, Support], schemes: Mapping[str, Scheme], fuse: int
 ) -> dict[int, list[int]]:
-    """{first key: keys} of the small tensors that share an entry: of one type and scheme, together at most
-    one chunk.
+    """The small tensors that share an entry, as {first key: keys}.
+
+    They are of one type and scheme, each of at most ``fuse`` elements, together of at most one chunk.
     """
     filling: dict[tuple[Any, Scheme], list[int]] = {}
     room: dict[tuple[Any, Scheme], int] = {}

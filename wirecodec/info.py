@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DTYPES, as_bytes
-from wirecodec.container import open_head
+from wirecodec.container import MAJOR, open_head
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codec, value_codec
 
@@ -19,9 +19,14 @@ __all__ = ["ContainerInfo", "EntryInfo", "inspect"]
 class EntryInfo:
     """One entry of the table, or all chunks of one tensor together.
 
-    ``size`` and ``nnz`` count elements; ``index`` and ``value`` name codecs, joined by "+" where chunks
-    differ; ``index_bytes`` and ``value_bytes`` are section lengths without padding. A fused entry has several
-    ``members``, (name, size) each, and their names joined as ``name``.
+    Attributes:
+        name: the tensor's; "0", the digits of its key, where it has none; of a fused entry, all names.
+        size, nnz: elements, and stored elements.
+        dtype, shape: of the tensor; a fused entry is flat.
+        index, value: names of the codecs, joined by "+" where chunks differ.
+        index_bytes, value_bytes: lengths of the sections, padding not counted.
+        chunks: entries of the table.
+        members: (name, size) of each tensor of the entry; one, unless it is fused.
     """
 
     name: str
@@ -39,8 +44,9 @@ class EntryInfo:
 
 @dataclass(frozen=True)
 class ContainerInfo:
-    """``version`` as "major.minor", ``nbytes`` of the whole container, the application's ``tag``, and the
-    entries.
+    """What a head says.
+
+    ``version`` as "major.minor"; ``nbytes`` of the whole container; the application's ``tag``; the entries.
     """
 
     version: str
@@ -50,11 +56,9 @@ class ContainerInfo:
 
 
 def inspect(blob: Any) -> ContainerInfo:
-    """What a container holds; ``blob`` may end after the head.
+    """What a container holds; ``blob`` may end anywhere after the head.
 
-    Checks the head, not the payload; a WireError where the head is broken.
-
-    A tensor without a name, as ``encode`` writes it, is called "0", the digits of its key.
+    Checks the head and not the payload; a WireError where the head is broken.
     """
     head = open_head(as_bytes(blob), UNLIMITED, whole=False)
     names = head.extension.names
@@ -79,4 +83,4 @@ def inspect(blob: Any) -> ContainerInfo:
                 members=members,
             )
         )
-    return ContainerInfo(f"1.{head.minor}", head.nbytes, head.extension.tag, tuple(entries))
+    return ContainerInfo(f"{MAJOR}.{head.minor}", head.nbytes, head.extension.tag, tuple(entries))

@@ -1,9 +1,8 @@
-"""What a reader is willing to spend, and what it expects: ``DecodeLimits`` and schemas (formats/SPEC.md,
-section 7).
+"""What a reader is willing to spend, and what it expects (formats/SPEC.md, section 7).
 
-Limits bound what a small hostile container can cost before it is refused. A schema is the stronger guard: a
-receiver that knows its model names each tensor's shape and element type, and anything else is refused before
-a codec runs.
+``DecodeLimits`` bound what a small hostile container can cost before it is refused. A schema is the stronger
+guard: a receiver that knows its model names each tensor's shape and element type, and anything else is
+refused before a codec runs.
 """
 
 from __future__ import annotations
@@ -12,20 +11,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["DEFAULT_LIMITS", "UNLIMITED", "DecodeLimits", "TensorSchema"]
+__all__ = ["DEFAULT_LIMITS", "UNLIMITED", "DecodeLimits", "Schema", "TensorSchema"]
 
 TensorSchema: TypeAlias = "tuple[Sequence[int] | int, Any]"
 """(shape, dtype) of one tensor; the dtype in any form that NumPy takes, or "bfloat16"."""
 
+Schema: TypeAlias = "Mapping[str, TensorSchema]"
+"""{name: (shape, dtype)} of all tensors of a container."""
+
 
 @dataclass(frozen=True)
 class DecodeLimits:
-    """Upper bounds on what decoding one container may cost; counts, not bytes, unless the name says bytes.
+    """Upper bounds on what decoding one container may cost; counts of elements unless said otherwise.
 
-    max_bytes: length of the container. max_entries: entries of its table. max_elements: stored elements (Σ
-    r). max_dense: elements of all tensors, stored or not (Σ d), and what ``SparseTensor.to_dense`` may
-    allocate afterwards. max_work: steps that a codec may take beyond its bytes and outputs. max_expansion:
-    stored elements for each byte of the container, where no schema is given.
+    Args:
+        max_bytes: length of the container in bytes.
+        max_entries: entries of its table.
+        max_elements: stored elements, Σ r.
+        max_dense: elements of all tensors, stored or not, Σ d; and what ``to_dense`` of a decoded tensor may
+            allocate.
+        max_work: steps that a codec may take beyond its bytes and outputs.
+        max_expansion: stored elements for each byte of the container, where no schema vouches for them.
     """
 
     max_bytes: int = 2**31
@@ -44,6 +50,4 @@ class DecodeLimits:
 DEFAULT_LIMITS = DecodeLimits()
 _ANY = 2**63 - 1
 UNLIMITED = DecodeLimits(_ANY, _ANY, _ANY, _ANY, _ANY, _ANY)
-"""For containers that this process has just written itself."""
-
-Schema: TypeAlias = "Mapping[str, TensorSchema]"
+"""No limits: for containers of this process's own, and where nothing is allocated on the container's word."""

@@ -1,11 +1,9 @@
-"""What a container's head says of its tensors, held against what the caller expects (formats/SPEC.md, section
-7, rows 39 to 41).
-"""
+"""What a head says of its tensors, held against what the caller expects (formats/SPEC.md, section 7)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +11,10 @@ import numpy as np
 
 from wirecodec.arrays import DTYPES, dtype_named
 from wirecodec.container import Head, spans
-from wirecodec.errors import SchemaMismatch
+from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.limits import Schema, TensorSchema
 
-__all__ = ["Outline", "all_of", "names_match", "only", "outlines_of"]
+__all__ = ["Outline", "check_all", "check_names", "check_only", "outlines_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +53,7 @@ def outlines_of(head: Head, named: Iterable[str] | None) -> list[Outline]:
     ]
 
 
-def only(outlines: list[Outline], schema: TensorSchema | None) -> None:
+def check_only(outlines: list[Outline], schema: TensorSchema | None) -> None:
     """SchemaMismatch where there is not one tensor, or it is not that of ``schema``."""
     if len(outlines) != 1:
         raise SchemaMismatch(
@@ -65,14 +63,14 @@ def only(outlines: list[Outline], schema: TensorSchema | None) -> None:
         _matches(outlines, [schema])
 
 
-def all_of(outlines: list[Outline], schema: Schema | None) -> None:
+def check_all(outlines: list[Outline], schema: Schema | None) -> None:
     """SchemaMismatch where the tensors are not those of ``schema``: names, then shapes, then types."""
     if schema is not None:
-        names_match(outlines, schema)
+        check_names(outlines, schema)
         _matches(outlines, [schema[outline.name] for outline in outlines])
 
 
-def names_match(outlines: list[Outline], named: Iterable[str]) -> None:
+def check_names(outlines: list[Outline], named: Iterable[str]) -> None:
     """SchemaMismatch where the tensors are not called as ``named``."""
     found, wanted = {outline.name for outline in outlines}, set(named)
     if found != wanted:
@@ -81,9 +79,10 @@ def names_match(outlines: list[Outline], named: Iterable[str]) -> None:
 
 
 def _matches(outlines: list[Outline], schemas: list[TensorSchema]) -> None:
-    wanted = [
-        ((shape,) if isinstance(shape, int) else tuple(shape), dtype_named(dtype)) for shape, dtype in schemas
-    ]
+    try:
+        wanted = [(_dimensions(shape), dtype_named(dtype)) for shape, dtype in schemas]
+    except EncodeError as error:
+        raise ValueError(f"schema: {error.reason}") from None
     for outline, (shape, _) in zip(outlines, wanted, strict=True):
         if outline.shape != shape:
             raise SchemaMismatch(
@@ -92,3 +91,7 @@ def _matches(outlines: list[Outline], schemas: list[TensorSchema]) -> None:
     for outline, (_, dtype) in zip(outlines, wanted, strict=True):
         if outline.dtype != dtype:
             raise SchemaMismatch("schema-dtype", f"tensor {outline.name!r} is {outline.dtype}, not {dtype}")
+
+
+def _dimensions(shape: Sequence[int] | int) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)

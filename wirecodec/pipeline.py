@@ -20,10 +20,10 @@ from wirecodec import extension as ext
 from wirecodec.arrays import Array, Bytes, Flat, as_bytes, as_flat, read_only
 from wirecodec.chunk import Part, Support, chunks_of, decode_chunk
 from wirecodec.counter import mix
-from wirecodec.errors import EncodeError, SchemaMismatch, WireError
+from wirecodec.errors import EncodeError, LimitExceeded, SchemaMismatch, WireError
 from wirecodec.fuse import fusible, joined, member_of, parted
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
-from wirecodec.outline import Outline, all_of, names_match, only, outlines_of
+from wirecodec.outline import Outline, check_all, check_names, check_only, outlines_of
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.select.base import Selection, Selector
 from wirecodec.select.every import All
@@ -45,16 +45,20 @@ __all__ = [
 def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes = b"") -> Bytes:
     """One tensor as a container.
 
-    tensor: a NumPy array, a torch tensor, anything with DLPack or the buffer protocol, or a SparseTensor;
-    float32, float16, bfloat16 or float64, any shape. scheme: a Scheme, its string, or None for lossless.
-    seed: a u64 for codecs that draw at random. tag: bytes of the application's own. Returns a uint8 array.
-    Raises EncodeError.
+    Args:
+        tensor: a NumPy array, a torch tensor, anything with DLPack or the buffer protocol, or a SparseTensor;
+            float32, float16, bfloat16 or float64, of any shape.
+        scheme: a Scheme, its string, or None for lossless.
+        seed: a u64 for codecs that draw at random.
+        tag: bytes of the application's own.
+
+    Returns a uint8 array. Raises EncodeError, which names the first element that the scheme cannot carry.
     """
     one = as_scheme(scheme)
     support = select(tensor, one, seed=mix(seed, 0))
     shapes = {} if len(support.shape) == 1 else {0: support.shape}
     return container.pack(
-        list(chunks_of(0, support, one, seed)), ext.Extension(shapes=shapes, tag=bytes(tag))
+        list(chunks_of(0, support, one, seed)), ext.Extension(shapes=shapes, tag=bytes(memoryview(tag)))
     )
 
 
@@ -69,10 +73,16 @@ def encode_many(
 ) -> Bytes:
     """Named tensors as one container.
 
-    scheme: one for all, or {glob: scheme} of which the first match wins. names: whether the names are
-    written; a receiver with a schema does not need them. fuse: tensors of at most this many elements, of one
-    type and scheme, share an entry (after selection, so what is sent of each does not change). Raises
-    EncodeError that names the tensor.
+    Args:
+        tensors: {name: tensor}, each as for ``encode``.
+        scheme: one for all, or {glob: scheme} of which the first match wins.
+        seed: a u64 for codecs that draw at random.
+        tag: bytes of the application's own.
+        names: whether the names are written; a receiver with a schema does not need them.
+        fuse: tensors of at most this many elements, of one type and scheme, share entries. They are fused
+            after selection, so what is sent of each does not change.
+
+    Returns a uint8 array. Raises EncodeError, which names the tensor, and its element where one is to blame.
     """
     supports: dict[str, Support] = {}
     schemes: dict[str, Scheme] = {}
@@ -124,7 +134,7 @@ def encode_supports(
         groups=tuple(
             ext.Group(tuple((k, supports[order[k]].size) for k in group)) for group in groups.values()
         ),
-        tag=bytes(tag),
+        tag=bytes(memoryview(tag)),
     )
     return container.pack(entries, extension)
 
@@ -133,7 +143,12 @@ def select(tensor: Any, scheme: Scheme, *, seed: int = 0) -> Support:
     """Which elements of a tensor go on the wire, and their values."""
     if isinstance(tensor, SparseTensor) and isinstance(scheme.select, All | NonZero):
         return _select_stored(tensor, scheme.select)
-    flat = as_flat(tensor.to_dense() if isinstance(tensor, SparseTensor) else tensor)
+    if isinstance(tensor, SparseTensor):
+        try:
+            tensor = tensor.to_dense()
+        except LimitExceeded as error:
+            raise EncodeError(f"{scheme.select.name} needs the dense tensor: {error.message}") from None
+    flat = as_flat(tensor)
     return gather(flat, scheme.select.select(flat.data, seed=seed))
 
 
@@ -165,14 +180,18 @@ def decode(
 ) -> SparseTensor:
     """The one tensor of a container.
 
-    blob: any buffer of bytes. limits: what decoding may cost (DecodeLimits()). schema: (shape, dtype),
-    anything else is refused. Values that were stored raw are a read-only view of the blob. Raises a WireError
-    and nothing else; SchemaMismatch where the container holds several tensors, or none.
+    Args:
+        blob: any buffer of bytes.
+        limits: what decoding may cost.
+        schema: (shape, dtype); anything else is refused.
+
+    Returns a SparseTensor; values that were stored raw are a read-only view of the blob. Raises a WireError,
+    whatever the bytes; SchemaMismatch where the container holds several tensors, or none.
     """
     limits = limits or DEFAULT_LIMITS
     data, head = _open(blob, limits, vouched=schema is not None)
     outlines = outlines_of(head, None)
-    only(outlines, schema)
+    check_only(outlines, schema)
     return _sparse(outlines[0], _decoded(data, head, limits)[0], limits)
 
 
@@ -181,13 +200,18 @@ def decode_many(
 ) -> dict[str, SparseTensor]:
     """Every tensor of a container, by name, in ascending order of the names' UTF-8 bytes.
 
-    schema: {name: (shape, dtype)} of all of them, anything else is refused; it also names the tensors of a
-    container without names, which are called "0", "1", … otherwise. Raises a WireError and nothing else.
+    Args:
+        blob: any buffer of bytes.
+        limits: what decoding may cost.
+        schema: {name: (shape, dtype)} of all tensors; anything else is refused. It also names the tensors of
+            a container without names, which are called "0", "1", … otherwise.
+
+    Raises a WireError, whatever the bytes.
     """
     limits = limits or DEFAULT_LIMITS
     data, head = _open(blob, limits, vouched=schema is not None)
     outlines = outlines_of(head, schema)
-    all_of(outlines, schema)
+    check_all(outlines, schema)
     parts = _decoded(data, head, limits)
     return {outline.name: _sparse(outline, parts[key], limits) for key, outline in enumerate(outlines)}
 
@@ -200,40 +224,48 @@ def decode_add(
     limits: DecodeLimits | None = None,
     schema: TensorSchema | Schema | None = None,
 ) -> None:
-    """Decode, and add scale * values into ``out``: a dense array of the tensor's size, or {name: array} for
-    all tensors.
+    """Decode, and add scale * values into dense arrays, of which none is touched before all is validated.
 
-    Everything is validated before ``out`` is touched. In the type of ``out``, float32 or float64: the value
-    is rounded to it, then the product, then the sum. ValueError where ``out`` is not writable and contiguous;
-    a WireError where the container is not accepted, SchemaMismatch where its tensors or their sizes are not
-    those of ``out``.
+    Args:
+        blob: any buffer of bytes.
+        out: an array of the one tensor's size, or {name: array} for all tensors; float32 or float64,
+            writable, contiguous.
+        scale: a factor for all values.
+        limits: what decoding may cost.
+        schema: as for ``decode`` or ``decode_many``; without one, ``out`` vouches for names and sizes.
+
+    In the type of ``out``, the value is rounded, then the product, then the sum. Raises a WireError, whatever
+    the bytes, SchemaMismatch where the tensors are not those of ``out``; ValueError where ``out`` is no such
+    array.
     """
     limits = limits or DEFAULT_LIMITS
     data, head = _open(blob, limits, vouched=True)  # ``out`` vouches for the sizes
     if isinstance(out, Mapping):
         outlines = outlines_of(head, out)
-        all_of(outlines, schema)  # type: ignore[arg-type]
-        names_match(outlines, out)
+        check_all(outlines, schema)  # type: ignore[arg-type]
+        check_names(outlines, out)
         targets = [out[outline.name] for outline in outlines]
     else:
         outlines = outlines_of(head, None)
-        only(outlines, schema)  # type: ignore[arg-type]
+        check_only(outlines, schema)  # type: ignore[arg-type]
         targets = [out]
     for outline, target in zip(outlines, targets, strict=True):
-        if target.dtype not in (np.float32, np.float64) or not (
-            target.flags.c_contiguous and target.flags.writeable
-        ):
-            raise ValueError(
-                f"out for tensor {outline.name!r} is not a writable, contiguous float32 or float64 array"
-            )
+        if not _can_add(target):
+            raise ValueError(f"out of {outline.name!r} is no writable, contiguous float32 or float64 array")
         if target.size != outline.size:
             raise SchemaMismatch(
-                "schema-shape", f"tensor {outline.name!r} has shape {outline.shape}, out {target.shape}"
+                "schema-shape", f"{outline.name!r} has shape {outline.shape}, out {target.shape}"
             )
     decoded = _decoded(data, head, limits)
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         for key, target in enumerate(targets):
             _add_parts(target.reshape(-1), decoded[key], scale)
+
+
+def _can_add(target: Any) -> bool:
+    if not isinstance(target, np.ndarray) or target.dtype not in (np.float32, np.float64):
+        return False
+    return target.flags.c_contiguous and target.flags.writeable
 
 
 def _add_parts(target: Array, parts: list[Part], scale: float) -> None:

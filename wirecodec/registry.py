@@ -1,8 +1,8 @@
 """Names and wire ids ⇄ classes.
 
 The built-in codecs are listed here once; their ids are class attributes and are held against
-formats/registry.toml by a test. ``register`` admits codecs and selectors of one's own: ids 0x80 to 0xFF,
-names that are not taken. It is the only state in the package that outlives a call.
+formats/registry.toml by a test. ``register`` admits user-defined codecs and selectors: ids 0x80 to 0xFF,
+names that are not taken. It is the only state of the package that a caller can change.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = [
     "index_codec",
     "index_codecs",
     "named",
-    "nearest",
     "register",
+    "suggestion",
     "value_codec",
     "value_codecs",
 ]
@@ -69,11 +69,11 @@ def named(stage: str, name: str) -> Any:
     """The class that schemes call ``name`` at a stage; EncodeError naming the nearest valid name."""
     classes = _stages[stage]
     if name not in classes:
-        raise EncodeError(f"unknown {stage} {name!r}{nearest(name, classes)}")
+        raise EncodeError(f"unknown {stage} {name!r}{suggestion(name, classes)}")
     return classes[name]
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
+def suggestion(name: str, valid: Iterable[str]) -> str:
     """What to say of a wrong name: the nearest right one, or all of them."""
     names = sorted(valid)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
@@ -83,12 +83,13 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def register(cls: T) -> T:
-    """Admit a selector, index codec or value codec of one's own; returns ``cls``, so it serves as a
-    decorator.
+    """Admit a user-defined selector, index codec or value codec.
 
-    The class must satisfy its Protocol, have a name that schemes can spell and no built-in has, and, for a
-    codec, a ``wire_id`` from 0x80 to 0xFF. A codec's ``encode`` and ``decode`` must be inverse on the values
-    they carry. EncodeError otherwise.
+    The class must satisfy its Protocol and have a name that schemes can spell and that is not taken; a codec
+    also a ``wire_id`` from 0x80 to 0xFF, and ``encode`` and ``decode`` that are inverse on the values they
+    carry.
+
+    Returns ``cls``, so it serves as a decorator. Raises EncodeError where the class is not that.
     """
     name = getattr(cls, "name", None)
     if not isinstance(name, str) or not name or name != name.lower() or not name.replace("-", "").isalnum():

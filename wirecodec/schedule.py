@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from wirecodec.errors import EncodeError
-from wirecodec.registry import nearest
+from wirecodec.parameters import as_integer, as_real, settle
+from wirecodec.registry import suggestion
 from wirecodec.scheme import call_string, parse_call
 
 __all__ = ["Diminishing", "Schedule", "WarmUp", "parse_schedule", "schedule_string"]
@@ -24,8 +25,9 @@ Schedule: TypeAlias = Callable[[int], float]
 
 @dataclass(frozen=True)
 class WarmUp:
-    """From ``start`` to ``density`` over ``steps``: geometrically (DGC), or, with ``hold``, at ``start``
-    until the last of them (ScaleCom).
+    """From ``start`` to ``density`` over the first ``steps``.
+
+    Geometrically, as DGC does; or, with ``hold``, staying at ``start`` until they are over, as ScaleCom does.
     """
 
     name: ClassVar[str] = "warm-up"
@@ -35,6 +37,12 @@ class WarmUp:
     hold: bool = False
 
     def __post_init__(self) -> None:
+        settle(
+            self,
+            density=as_real(self.density, "warm-up: density"),
+            steps=as_integer(self.steps, "warm-up: steps"),
+            start=as_real(self.start, "warm-up: start"),
+        )
         if not (0 < self.density <= 1 and 0 < self.start <= 1 and self.steps >= 1):
             raise EncodeError(
                 f"warm-up: density {self.density!r}, steps {self.steps!r}, start {self.start!r}"
@@ -51,8 +59,10 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class Diminishing:
-    """Drop θ_t = min(theta, √(lipschitz · η_t)) of the elements, with the learning rate η_t = rate / (1 +
-    step)^decay; density is 1 - θ_t.
+    """Drop ever fewer elements as the learning rate falls (FFT paper, Theorem 3.5).
+
+    The share that is dropped is θ_t = min(theta, √(lipschitz · η_t)), with the learning rate
+    η_t = rate / (1 + step)^decay; the density is 1 - θ_t.
     """
 
     name: ClassVar[str] = "diminishing"
@@ -62,6 +72,7 @@ class Diminishing:
     decay: float = 0.5
 
     def __post_init__(self) -> None:
+        settle(self, **{name: as_real(value, f"diminishing: {name}") for name, value in vars(self).items()})
         if not (0 <= self.theta < 1 and self.rate > 0 and self.lipschitz > 0 and self.decay >= 0):
             raise EncodeError(
                 f"diminishing: theta {self.theta!r}, rate {self.rate!r}, "
@@ -86,7 +97,7 @@ def parse_schedule(text: str) -> Schedule:
 
     def find(name: str) -> type:
         if name not in _KNOWN:
-            raise EncodeError(f"unknown schedule {name!r}{nearest(name, _KNOWN)}")
+            raise EncodeError(f"unknown schedule {name!r}{suggestion(name, _KNOWN)}")
         return _KNOWN[name]
 
     built: Schedule = parse_call(text, find)

@@ -1,11 +1,12 @@
 """Scheme: how a tensor becomes bytes, as one value that can be compared, hashed, printed and parsed.
 
     topk(0.01) | rice | qsgd(bits=4)
-    transform | selector | index codec | value codec        the transform may be left out
+    selector   | index codec | value codec
 
-A stage is a name, or a name with arguments in parentheses: numbers, names, quoted strings, None, True, False;
-by position in the order of the class's fields, or by keyword. ``str(scheme)`` writes what differs from the
-defaults, and ``Scheme.parse`` reads it back.
+A transform, where one exists, stands before the selector; this version has none. A stage is a name, or a name
+with arguments in parentheses: numbers, names, quoted strings, None, True, False; by position in the order of
+the class's fields, or by keyword. ``str(scheme)`` writes what differs from the defaults, and ``Scheme.parse``
+reads it back.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, TypeAlias
 from wirecodec.errors import EncodeError
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice, IndexCodec
-from wirecodec.registry import named, nearest
+from wirecodec.registry import named, suggestion
 from wirecodec.select.base import Selector
 from wirecodec.select.nonzero import NonZero
 from wirecodec.transform import Transform
@@ -36,8 +37,9 @@ _BARE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 
 @dataclass(frozen=True)
 class Scheme:
-    """A selector, an index codec and a value codec, each a frozen dataclass; ``transform`` comes before the
-    selector.
+    """A selector, an index codec and a value codec, each a frozen dataclass.
+
+    ``transform`` would come before the selector; this version has none.
     """
 
     select: Selector
@@ -51,8 +53,8 @@ class Scheme:
             ("index codec", self.index, ("encode", "resolve")),
             ("value codec", self.value, ("encode", "resolve")),
         ):
-            named_so = isinstance(getattr(part, "name", None), str) and not isinstance(part, type)
-            if not named_so or not any(hasattr(part, word) for word in words):
+            is_instance = isinstance(getattr(part, "name", None), str) and not isinstance(part, type)
+            if not is_instance or not any(hasattr(part, word) for word in words):
                 raise EncodeError(f"{part!r} is not a {stage}")
         if self.transform is not None:
             raise EncodeError("this version of wirecodec has no transforms")
@@ -100,8 +102,9 @@ def as_scheme(scheme: SchemeLike) -> Scheme:
 
 
 def scheme_for(name: str, scheme: SchemeLike | Mapping[str, SchemeLike]) -> Scheme:
-    """The scheme of tensor ``name``: the one for all, or of the first glob that matches; EncodeError where
-    none does.
+    """The scheme of tensor ``name``: the one for all, or that of the first glob that matches.
+
+    EncodeError where none does.
     """
     if not isinstance(scheme, Mapping):
         return as_scheme(scheme)
@@ -112,11 +115,10 @@ def scheme_for(name: str, scheme: SchemeLike | Mapping[str, SchemeLike]) -> Sche
 
 
 def call_string(part: Any) -> str:
-    """A frozen dataclass as the call that builds it: its name, and the fields that differ from their
-    defaults.
+    """A frozen dataclass as the call that builds it.
 
-    A first field without a default of its own, such as topk's ratio, is written by position, all others by
-    keyword.
+    Its name, and the fields that differ from their defaults; a first field without a default of its own, such
+    as the ratio of topk, by position, all others by keyword.
     """
     words = []
     for position, field in enumerate(dataclasses.fields(part)):
@@ -145,7 +147,7 @@ def parse_call(text: str, find: Any) -> Any:
         if not equals and (not key or given.keys() - fields[:position]):
             raise EncodeError(f"{match[1]}: no place for argument {argument.strip()!r}")
         if key not in fields:
-            raise EncodeError(f"{match[1]}: unknown parameter {key!r}{nearest(key, fields)}")
+            raise EncodeError(f"{match[1]}: unknown parameter {key!r}{suggestion(key, fields)}")
         if key in given:
             raise EncodeError(f"{match[1]}: parameter {key!r} is given twice")
         given[key] = _literal((value if equals else argument).strip(), match[1])

@@ -138,10 +138,10 @@ class SparseTensor:
         return self.nnz == self.size
 
     def to_dense(self, out: Array | None = None) -> Array:
-        """The tensor as an array of its shape and type, or written into ``out`` (same shape, any float type,
-        every element set).
+        """The tensor as an array of its shape and type, or written into ``out``.
 
-        LimitExceeded where the size is above the ``max_dense`` that the tensor was decoded under.
+        ``out``, where given, has the same shape and any float type; every element of it is set. LimitExceeded
+        where the size is above the ``max_dense`` that the tensor was decoded under.
         """
         if out is None:
             if self.size > self._max_dense:

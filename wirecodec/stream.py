@@ -1,6 +1,4 @@
-"""Containers in a stream: total_len delimits them, so they may follow each other in a file or a buffer
-(formats/SPEC.md, section 2).
-"""
+"""Containers in a stream: they follow each other, total_len delimits them (formats/SPEC.md, section 2)."""
 
 from __future__ import annotations
 
@@ -28,8 +26,11 @@ def blob_size(prefix: Any) -> int:
 def iter_blobs(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) -> Iterator[Bytes]:
     """The containers of a stream, one after the other, each as a uint8 array, not decoded.
 
-    source: an open binary file (anything with ``read``), or a buffer, whose containers are views. Truncated
-    where the last one is cut short; LimitExceeded before a container above ``limits.max_bytes`` is read.
+    Args:
+        source: an open binary file (anything with ``read``), or a buffer, whose containers are views.
+        limits: LimitExceeded before a container above ``max_bytes`` is read.
+
+    Truncated where the last one is cut short; another WireError where something is no container.
     """
     limits = limits or DEFAULT_LIMITS
     if not hasattr(source, "read"):
@@ -50,8 +51,9 @@ def iter_blobs(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) ->
 
 
 def _read_fully(source: BinaryIO, count: int) -> bytes:
-    """``count`` bytes, fewer only at the end of the file; grown as they come, so a false length costs
-    nothing.
+    """``count`` bytes, fewer only at the end of the file.
+
+    Grown as they come, so that a false length costs nothing.
     """
     found = bytearray()
     while len(found) < count:

@@ -6,7 +6,7 @@ that does not show what it says it shows stops make_vectors.py. All of it is det
 
 from types import ModuleType
 
-from . import (
+from formats.cases import (
     bad_container,
     bad_extension,
     bad_index_codecs,
@@ -29,4 +29,4 @@ MODULES: tuple[ModuleType, ...] = (
     bad_index_codecs,
     bad_value_codecs,
 )
-"""The modules of cases, each with its function `cases`."""
+"""The modules of cases, each with its function ``cases``."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
+from formats.cases.case import UNKNOWN_RECORD, Case, bad, patch
 from formats.reference import Record, Row, assemble, reseal
 from formats.reference.sealing import extension_block
 from formats.reference.table import CHUNK
 from formats.reference.writer import fused_body, names_body, shape_row
-
-from .case import Case, bad, patch
 
 FUSED, NAMES, SHAPES, TAG = 1, 2, 3, 5
 MAX32 = 2**32 - 1
@@ -29,7 +28,7 @@ def cases() -> Iterator[Case]:
 
 
 def _tensors(sizes: Sequence[int], *records: Record) -> bytes:
-    """Tensors of these sizes with the keys 0, 1, ..., no element present, and records."""
+    """Tensors of these sizes with the keys 0, 1, …, no element present, and records."""
     rows = [Row(key, 0, d, 0, 1, 1, 1) for key, d in enumerate(sizes)]
     return assemble(rows, extension_block(records))
 
@@ -52,13 +51,17 @@ def _frame() -> Iterator[Case]:
         ("none-and-tag", "n_records = 0 before a record.", _block(tag, n_records=0)),
         ("many", "Two records are announced, one is there.", _block(tag, n_records=2)),
         ("most", "2^32 - 1 records are announced.", _block(tag, n_records=MAX32)),
-        ("few", "A record beyond the announced ones.", _block(tag, _head(9, 0, 0), n_records=1)),
+        ("few", "A record beyond the announced ones.", _block(tag, _head(UNKNOWN_RECORD, 0, 0), n_records=1)),
         ("long", "A record runs a byte past the block.", _block(_head(TAG, 0, 9) + bytes(8), n_records=1)),
         ("longest", "A record of 2^32 - 1 bytes.", _block(_head(TAG, 0, MAX32) + bytes(8), n_records=1)),
         ("padding", "Padding after a record.", _block(tag[:-1] + b"\1", n_records=1)),
         ("reserved", "A reserved flag of a known type.", _tensors([1], Record(TAG, 2, b"t"))),
         ("reserved-high", "The highest reserved flag.", _tensors([1], Record(TAG, 0x8000, b"t"))),
-        ("reserved-unknown", "A reserved flag of an unknown type.", _tensors([1], Record(77, 2, b"t"))),
+        (
+            "reserved-unknown",
+            "A reserved flag of an unknown type.",
+            _tensors([1], Record(UNKNOWN_RECORD, 2, b"t")),
+        ),
         ("flags-tag", "A critical tag.", _tensors([1], Record(TAG, 1, b"t"))),
         ("flags-names", "Critical names.", _tensors([1], Record(NAMES, 1, names_body([b"a"])))),
         ("flags-shapes", "Critical shapes.", _tensors([2], Record(SHAPES, 1, shape_row(0, (1, 2))))),
@@ -71,11 +74,11 @@ def _frame() -> Iterator[Case]:
     two = [Record(NAMES, 0, names_body([b"a"])), Record(TAG, 0, b"t")]
     yield bad("extension-order", "The tag before the names.", kind, code, _tensors([1], *two[::-1]))
     yield bad("extension-order-twice", "Two tags.", kind, code, _tensors([1], two[1], two[1]))
-    unknown = [Record(78, 0, b""), Record(77, 0, b"")]
+    unknown = [Record(UNKNOWN_RECORD + 1, 0, b""), Record(UNKNOWN_RECORD, 0, b"")]
     yield bad(
         "extension-order-unknown", "Unknown types are ordered, too.", kind, code, _tensors([1], *unknown)
     )
-    for critical in (0, 4, 6, 0xFFFF):
+    for critical in (UNKNOWN_RECORD, 0xFFFF):
         data = _tensors([1], Record(critical, 1, b"12345678"))
         yield bad(
             f"extension-{critical}",
@@ -84,7 +87,7 @@ def _frame() -> Iterator[Case]:
             "extension",
             data,
         )
-    order = [Record(78, 1, b""), Record(77, 0, b"")]
+    order = [Record(UNKNOWN_RECORD + 1, 1, b""), Record(UNKNOWN_RECORD, 0, b"")]
     about = "The order is checked before what is critical."
     yield bad("extension-order-first", about, "Invalid", "extension-order", _tensors([1], *order))
 

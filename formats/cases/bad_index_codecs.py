@@ -5,13 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from formats.cases.case import Case, bad, patch
 from formats.reference import Row, assemble
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_ID
 from formats.reference.index_writers import write_bitmap, write_rice
 from formats.reference.value_writers import write_qsgd
-
-from .case import Case, bad, patch
 
 ZEROS = bytes(8)
 

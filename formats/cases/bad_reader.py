@@ -8,13 +8,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from formats.cases.bad_container import CRC, one_entry
+from formats.cases.case import Case, bad, patch, sparse, values_for
+from formats.cases.containers import zeros
 from formats.reference import Row, Tensor, assemble, reseal, write
 from formats.reference.container import head_checksum
 from formats.reference.table import CHUNK
-
-from .bad_container import CRC, one_entry
-from .case import Case, bad, patch, sparse, values_for
-from .containers import zeros
 
 
 def cases() -> Iterator[Case]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
+from formats.cases.case import Case, bad, patch, values_for
 from formats.reference import Row, assemble
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_ID
 from formats.reference.value_writers import write_qsgd
-
-from .case import Case, bad, patch, values_for
 
 
 def cases() -> Iterator[Case]:

@@ -1,7 +1,7 @@
 """Building blocks of the cases: a Case is one vector, ready to be written as JSON (vectors/README.md).
 
-`valid` and `bad` build cases and judge them at once with the reference decoder. The number generator is the
-specification's own hash, so that vectors do not depend on any version of Python.
+``valid`` and ``bad`` build cases and judge them at once with the reference decoder. The number generator is
+the specification's own hash, so that vectors do not depend on any version of Python.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from formats.reference.draws import draw32
 from formats.reference.floats import BY_NAME, FLOAT32, bits32, convert, element_bytes
 from formats.reference.writer import Index, Value
 
+UNKNOWN_CODEC = 0x7F
+"""The index, value and map codec id that is never assigned (SPEC section 4)."""
+UNKNOWN_RECORD = 0xFFF0
+"""The first of the sixteen record types that are never assigned."""
 RAW = Raw()
 LONG = 64
 """Values from this many bytes on are abbreviated where they repeat."""
@@ -46,7 +50,20 @@ def valid(
     tag: bytes = b"",
     encode: dict[str, Any] | None = None,
 ) -> Case:
-    """A container that must be read; `expect` are its tensors by key, or None: as the decoder says."""
+    """A container that must be read.
+
+    Args:
+        id: the vector's name, and its file's.
+        about: what the vector shows, in one line.
+        data: the container.
+        expect: its tensors in the order of their keys; None takes what the decoder says.
+        limits: the reader's limits that are not the default ones.
+        schema: the reader's schema.
+        tag: the tag that ``expect`` goes with.
+        encode: the input from which an exact writer makes these bytes, as the JSON field holds it.
+
+    Raises WireError where the decoder refuses it, AssertionError where it decodes to something else.
+    """
     decoded = decode(data, Limits(**(limits or {})), schema)
     for t in decoded.tensors:
         t.indices = list(t.indices)
@@ -75,7 +92,18 @@ def exact(
     seed: int = 0,
     tag: bytes = b"",
 ) -> Case:
-    """A container that an exact writer must reproduce from the tensors."""
+    """A container that an exact writer must reproduce from the tensors.
+
+    Args:
+        id: the vector's name, and its file's.
+        about: what the vector shows, in one line.
+        tensors: what is encoded, all of it selected.
+        index: the index codec of all entries.
+        value: the value codec of all entries.
+        many: whether there is a names record; otherwise there is one tensor.
+        seed: of a value codec that draws.
+        tag: the application's bytes; empty for none.
+    """
     data = write(tensors, index, value, seed=seed, names=many, tag=tag)
     ordered = sorted(tensors, key=lambda t: t.name.encode("utf-8"))
     expect = None
@@ -104,7 +132,19 @@ def bad(
     limits: dict[str, int] | None = None,
     schema: Schema | None = None,
 ) -> Case:
-    """A container that must be refused, for this reason."""
+    """A container that must be refused, for this reason.
+
+    Args:
+        id: the vector's name, and its file's.
+        about: what the vector shows, in one line.
+        kind: the refusal's kind.
+        code: the refusal's code.
+        data: the container.
+        limits: the reader's limits that are not the default ones.
+        schema: the reader's schema.
+
+    Raises AssertionError where the decoder accepts it, or refuses it for another reason.
+    """
     try:
         decode(data, Limits(**(limits or {})), schema)
     except WireError as error:
@@ -176,23 +216,52 @@ def values_of(numbers: Sequence[float], dtype: str) -> bytes:
 
 
 def values_for(count: int, dtype: str, first: int = 0) -> bytes:
-    """That many elements of the fixed sequence."""
+    """Elements of the fixed sequence.
+
+    Args:
+        count: how many.
+        dtype: the element type's name.
+        first: the number of the first in the sequence.
+
+    Returns their little-endian bytes.
+    """
     return values_of([number(first + n) for n in range(count)], dtype)
 
 
 def spread(r: int, d: int, salt: int = 0) -> list[int]:
-    """r ascending indices below d, irregular and fixed."""
+    """Ascending indices, irregular and fixed.
+
+    Args:
+        r: how many.
+        d: what they are less than.
+        salt: another salt, other indices.
+    """
     ranked = sorted(range(d), key=lambda i: (draw32(0xFEDCBA9876543210 + salt, i), i))
     return sorted(ranked[:r])
 
 
 def sparse(name: str, d: int, indices: Sequence[int], dtype: str = "float32", first: int = 0) -> Tensor:
-    """A tensor of one dimension with values of the fixed sequence."""
+    """A tensor of one dimension with values of the fixed sequence.
+
+    Args:
+        name: its name.
+        d: its size.
+        indices: the elements that are present.
+        dtype: the element type's name.
+        first: the number of the first value in the sequence.
+    """
     return Tensor(name, dtype, (d,), indices, values_for(len(indices), dtype, first))
 
 
 def patch(data: bytes, offset: int, layout: str, *values: int) -> bytes:
-    """The bytes with little-endian integers put at an offset (struct's letters)."""
+    """The bytes with little-endian integers put over some of them.
+
+    Args:
+        data: the bytes, which stay as they are.
+        offset: where the first integer goes.
+        layout: the integers' widths, in the letters of struct.
+        values: the integers.
+    """
     out = bytearray(data)
     struct.pack_into("<" + layout, out, offset, *values)
     return bytes(out)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from formats.cases.case import UNKNOWN_RECORD, Case, exact, sparse, spread, valid, values_for
 from formats.reference import Qsgd, Raw, Record, Rice, Row, Tensor, assemble, write
 from formats.reference.sealing import extension_block
 from formats.reference.table import CHUNK
 from formats.reference.writer import Index, Value
-
-from .case import Case, exact, sparse, spread, valid, values_for
 
 EMPTY = Tensor("a", "float32", (0,), [], b"")
 
@@ -40,8 +39,8 @@ def _frames() -> Iterator[Case]:
     yield valid(
         "minor-higher", "A minor version of the future; all else is known.", write(one, minor=255), one
     )
-    data = write(one, flags=0xFF00, names=False)
-    yield valid("flags-high", "The flags' high byte set; readers ignore it.", data, one)
+    data = write(one, flags=1 << 15, names=False)
+    yield valid("flags-bit15", "Flag bit 15 is unknown and ignored.", data, one)
     rows = [
         Row(0, 0, 5, 0, 2, 3, 2),
         Row(1, 0, 5, 0, 3, 2, 3),
@@ -167,11 +166,13 @@ def _extension() -> Iterator[Case]:
     one = [sparse("a", 4, [1])]
     yield exact("tag", "A tag of 5 bytes, padded.", [sparse("0", 4, [1])], tag=b"step7")
     yield exact("tag-8", "A tag of 8 bytes.", [sparse("0", 4, [1])], tag=bytes(range(248, 256)))
-    held = write(one, extra=[Record(4, 0, b"?")])
-    yield valid("record-held", "The held type 4, not critical: skipped.", held, one)
-    unknown = [Record(0, 0, b""), Record(6, 0, b"x" * 9), Record(0xFFFF, 0, b"y" * 8)]
+    unknown = [
+        Record(UNKNOWN_RECORD, 0, b""),
+        Record(UNKNOWN_RECORD + 1, 0, b"x" * 9),
+        Record(0xFFFF, 0, b"y" * 8),
+    ]
     yield valid("record-unknown", "Unknown records that are not critical.", write(one, extra=unknown), one)
-    alone = assemble([Row(0, 0, 2, 0, 1, 1, 1)], extension_block([Record(9, 0, b"")]))
+    alone = assemble([Row(0, 0, 2, 0, 1, 1, 1)], extension_block([Record(UNKNOWN_RECORD, 0, b"")]))
     yield valid("record-unknown-alone", "An extension block with an empty unknown record.", alone)
     all_known = [Tensor("a", "float32", (1, 2), [1], values_for(1, "float32")), sparse("b", 2, [0])]
     data = write(all_known, groups=["ab"], tag=b"t")

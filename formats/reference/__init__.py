@@ -1,8 +1,8 @@
 """The reference decoder: slow, plain, standard library only, written from SPEC.md and its codec pages.
 
-`decode` checks everything in the order of SPEC section 7 and returns plain lists and bytes. `write` is the
-counterpart, independent of any library's encoder, that makes the golden vectors; it can also write forms
-that are legal and unusual, and `reseal` makes the checksums of tampered bytes right again. To port the
+``decode`` checks everything in the order of SPEC section 7 and returns plain lists and bytes. ``write`` is
+the counterpart, independent of any library's encoder, that makes the golden vectors; it can also write forms
+that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice,
 value_codecs, qsgd, floats, bits.
 """

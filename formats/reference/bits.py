@@ -1,8 +1,8 @@
 """Bit streams and lanes, both ways (SPEC section 1; pages rice and qsgd).
 
-A *stream* holds values of `width` bits one after the other, each from its lowest bit, filling bytes from
-bit 0 upwards. In a *lane* block, 32 rows of values are dealt to `lanes` streams: value j is row j div lanes
-of lane j mod lanes. Each lane fills exactly `width` 32-bit words, and word w of lane l is word lanes*w + l
+A *stream* holds values of ``width`` bits one after the other, each from its lowest bit, filling bytes from
+bit 0 upwards. In a *lane* block, 32 rows of values are dealt to ``lanes`` streams: value j is row j div lanes
+of lane j mod lanes. Each lane fills exactly ``width`` 32-bit words, and word w of lane l is word lanes*w + l
 of the block. Every function here is linear in its input.
 """
 
@@ -15,7 +15,13 @@ ROWS = 32
 
 
 def unpack_stream(data: bytes, count: int, width: int) -> list[int]:
-    """`count` values of `width` (0 to 24) bits from the start of `data`, which must be long enough."""
+    """The first values of a stream.
+
+    Args:
+        data: the stream, which must be long enough.
+        count: how many values.
+        width: bits of each, 0 … 24.
+    """
     mask = (1 << width) - 1
     values = []
     for i in range(count):
@@ -26,7 +32,13 @@ def unpack_stream(data: bytes, count: int, width: int) -> list[int]:
 
 
 def pack_stream(values: Sequence[int], width: int, unit: int) -> bytes:
-    """The values as a stream, filled up with zero bits to a multiple of `unit` bytes."""
+    """The values as a stream, filled up with zero bits.
+
+    Args:
+        values: integers below 2^width.
+        width: bits of each, 0 … 24.
+        unit: the stream's length is a multiple of so many bytes.
+    """
     out = bytearray()
     held = bits = 0
     for value in values:
@@ -43,7 +55,7 @@ def pack_stream(values: Sequence[int], width: int, unit: int) -> bytes:
 
 
 def any_bit_from(data: bytes, bit: int) -> bool:
-    """Whether any bit of `data` from number `bit` on is set: what fills up a stream must be zero."""
+    """Whether any bit of ``data`` from number ``bit`` on is set: what fills up a stream must be zero."""
     byte, rest = divmod(bit, 8)
     if byte >= len(data):
         return False
@@ -51,7 +63,13 @@ def any_bit_from(data: bytes, bit: int) -> bool:
 
 
 def unpack_lanes(data: bytes, lanes: int, width: int) -> list[int]:
-    """The 32*lanes values of a block of lanes*width words."""
+    """The 32*lanes values of a block in lanes.
+
+    Args:
+        data: lanes*width words.
+        lanes: how many.
+        width: bits of a value.
+    """
     words = struct.unpack(f"<{lanes * width}I", data)
     mask = (1 << width) - 1
     values = [0] * (ROWS * lanes)
@@ -65,7 +83,13 @@ def unpack_lanes(data: bytes, lanes: int, width: int) -> list[int]:
 
 
 def pack_lanes(values: Sequence[int], lanes: int, width: int) -> bytes:
-    """The lanes*width words of a block of 32*lanes values."""
+    """The lanes*width words of a block in lanes.
+
+    Args:
+        values: 32*lanes integers below 2^width.
+        lanes: how many.
+        width: bits of a value.
+    """
     words = [0] * (lanes * width)
     for lane in range(lanes):
         stream = 0

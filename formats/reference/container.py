@@ -1,6 +1,6 @@
 """A container from its first byte to its tensors: rows 1-13 and 42-45 of SPEC section 7.
 
-Each check stands here (or in table, extension, tensors) as one `if`, in the specification's order, each
+Each check stands here (or in table, extension, tensors) as one ``if``, in the specification's order, each
 over the whole table before the next. Nothing is allocated or looped over on the strength of a number that
 has not been checked. Python's integers do not wrap; a port must check before it adds.
 """
@@ -42,10 +42,17 @@ def pad8(n: int) -> int:
 def decode(
     data: bytes, limits: Limits = DEFAULT_LIMITS, schema: Schema | None = None, *, single: bool = False
 ) -> Decoded:
-    """The tensors of one container that fills `data` exactly, in the order of their keys.
+    """The tensors of one container that fills the bytes exactly.
 
-    `single` says that the caller asked for exactly one tensor. Raises a WireError, whose class and code are
-    those of the first check in SPEC section 7 that fails.
+    Args:
+        data: the container.
+        limits: what the caller is willing to read.
+        schema: the names, shapes and element types that the caller expects, or None.
+        single: whether the caller asked for exactly one tensor.
+
+    Returns the tensors in the order of their keys, and the tag.
+
+    Raises WireError, whose class and code are those of the first check in SPEC section 7 that fails.
     """
     data = bytes(data)
     flags, n_entries, ext_len, total_len = _check_frame(data, limits)
@@ -116,7 +123,7 @@ def _check_layout(entries: list[Entry], head_bytes: int, total_len: int) -> None
 
 
 def _decode_entry(data: bytes, offset: int, entry: Entry) -> tuple[Sequence[int], bytes]:
-    """Rows 42-45 for the entry whose payload starts at `offset`: its local indices, and its values' bytes."""
+    """Rows 42-45 for the entry whose payload starts at ``offset``: its local indices, its values' bytes."""
     payload = data[offset : offset + entry.payload_bytes]
     if zlib.crc32(payload) != entry.crc:
         raise ChecksumMismatch("entry-checksum", "payload damaged", offset=offset, entry=entry.number)  # 42

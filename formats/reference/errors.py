@@ -1,7 +1,7 @@
 """The seven kinds of refusal (SPEC section 7).
 
-The class is the kind; `code` is the stable string of the row that failed. `offset` (bytes from the
-container's start) and `entry` (row of the table of contents) say where, as far as that is one place. Kinds
+The class is the kind; ``code`` is the stable string of the row that failed. ``offset`` (bytes from the
+container's start) and ``entry`` (row of the table of contents) say where, as far as that is one place. Kinds
 and codes are normative; messages and positions are a courtesy.
 """
 

@@ -1,6 +1,6 @@
 """The extension block's frame: SPEC section 2.3, rows 28-30 of section 7.
 
-`read_records` splits the block into records and refuses what it does not know where that is critical. What
+``read_records`` splits the block into records and refuses what it does not know where that is critical. What
 the records say is read in records.py.
 """
 
@@ -17,7 +17,7 @@ KNOWN_FLAGS = {FUSED: CRITICAL, NAMES: 0, SHAPES: 0, TAG: 0}
 
 
 def read_records(block: bytes) -> dict[int, bytes]:
-    """The bodies of the known records by type; `block` is as long as its first field says (row 11)."""
+    """The bodies of the known records by type; ``block`` is as long as its first field says (row 11)."""
     found = _split(block)  # 28
     for (last, _, _), (kind, _, _) in itertools.pairwise(found):
         if kind <= last:

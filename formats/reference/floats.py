@@ -1,8 +1,9 @@
 """The four element types, and conversions between them (SPEC sections 1 and 2.2; pages raw and qsgd).
 
-`convert` takes a number's bits to another format: exactly where the target is wider, rounded once to nearest,
-ties to even, where it is narrower. It works on integers only, so that NaN fractions survive and a port need
-not trust its language's casts. `round32` turns Python's binary64 arithmetic into binary32 arithmetic.
+``convert`` takes a number's bits to another format: exactly where the target is wider, rounded once to
+nearest, ties to even, where it is narrower. It works on integers only, so that NaN fractions survive and a
+port need not trust its language's casts. ``round32`` turns Python's binary64 arithmetic into binary32
+arithmetic.
 """
 
 from __future__ import annotations
@@ -52,10 +53,15 @@ BY_NAME = {f.name: f for f in FORMATS}
 
 
 def convert(bits: int, source: Format, target: Format) -> int:
-    """The bits in `target` of the number whose bits in `source` are given.
+    """A number's bits in another format.
 
     A finite number beyond the target's range becomes infinite. A NaN keeps its sign and its leading fraction
     bits; where the target is narrower, the highest fraction bit is set, lest nothing remain of the fraction.
+
+    Args:
+        bits: the number's bits.
+        source: their format.
+        target: the format wanted.
     """
     sign = target.sign if bits & source.sign else 0
     magnitude = bits & (source.sign - 1)
@@ -121,5 +127,5 @@ def elements(data: bytes, itemsize: int) -> list[int]:
 
 
 def element_bytes(bits: list[int], itemsize: int) -> bytes:
-    """The inverse of `elements`."""
+    """The inverse of ``elements``."""
     return b"".join(b.to_bytes(itemsize, "little") for b in bits)

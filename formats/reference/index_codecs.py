@@ -1,7 +1,7 @@
 """The index codecs: raw-index and bitmap (their pages in spec/index/), and the table of all.
 
-A decoder takes a section, r and d with 0 < r < d, and returns r strictly ascending indices below d; its
-checks come in its page's order. `decode_index` adds the supports that need no bytes (SPEC section 2.2).
+Each decoder makes its checks in its page's order. ``decode_index`` adds the supports that need no bytes (SPEC
+section 2.2).
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ SHORT_INDICES = 65_536
 
 
 def decode_raw_index(section: bytes, r: int, d: int) -> list[int]:
-    """Page raw-index: u16 or u32 integers."""
+    """Codec 1: u16 or u32 integers.
+
+    Args:
+        section: the bytes of the index section.
+        r: the number of indices, 0 < r < d.
+        d: the number of elements, present or not.
+
+    Returns r strictly ascending indices below d.
+
+    Raises Malformed, Invalid.
+    """
     width, letter = (2, "H") if d <= SHORT_INDICES else (4, "I")
     if len(section) != width * r:
         raise Malformed("raw-index-length", f"{len(section)} bytes of {r} indices")
@@ -31,7 +41,17 @@ def decode_raw_index(section: bytes, r: int, d: int) -> list[int]:
 
 
 def decode_bitmap(section: bytes, r: int, d: int) -> list[int]:
-    """Page bitmap: one bit an element."""
+    """Codec 2: one bit an element.
+
+    Args:
+        section: the bytes of the index section.
+        r: the number of indices, 0 < r < d.
+        d: the number of elements, present or not.
+
+    Returns r strictly ascending indices below d.
+
+    Raises Malformed, Invalid.
+    """
     if len(section) != (d + 7) // 8:
         raise Malformed("bitmap-length", f"{len(section)} bytes of {d} elements")
     if d % 8 and section[-1] >> d % 8:
@@ -49,7 +69,18 @@ INDEX_CODECS: dict[int, Callable[[bytes, int, int], list[int]]] = {
 
 
 def decode_index(codec: int, section: bytes, r: int, d: int) -> Sequence[int]:
-    """The support of an entry; a `range` where it is empty or full."""
+    """The support of an entry.
+
+    Args:
+        codec: the id of a known index codec.
+        section: the bytes of the index section; none where r is 0 or d.
+        r: the number of indices.
+        d: the number of elements, present or not.
+
+    Returns r strictly ascending indices below d; a ``range`` where the support is empty or full.
+
+    Raises WireError as the codec's page says.
+    """
     if r in (0, d):
         return range(r)
     return INDEX_CODECS[codec](section, r, d)

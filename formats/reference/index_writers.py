@@ -1,6 +1,6 @@
 """Index sections from supports (the Writing part of each page in spec/index/).
 
-All index codecs are exact: a support has one section. `write_rice` can also be told the parameters, for
+All index codecs are exact: a support has one section. ``write_rice`` can also be told the parameters, for
 sections that are legal and that an exact writer would not write.
 """
 
@@ -28,12 +28,12 @@ def write_bitmap(indices: Sequence[int], d: int) -> bytes:
 
 
 def best_parameter(gaps: Sequence[int]) -> int:
-    """The b in 0 ... 24 that makes the block smallest, and the lowest of equals: every b is tried."""
+    """The b in 0 … 24 that makes the block smallest, and the lowest of equals: every b is tried."""
     return min(range(MAX_PARAMETER + 1), key=lambda b: len(gaps) * b + sum(g >> b for g in gaps))
 
 
 def write_rice(indices: Sequence[int], parameters: Sequence[int] | None = None) -> bytes:
-    """Rice code; `parameters` are those of the blocks, the last repeated, where not the best ones are wanted.
+    """Rice code; ``parameters`` are the blocks', the last repeated, where not the best ones are wanted.
 
     Raises struct.error where foreign parameters make a span before the last longer than its u16 can say.
     """

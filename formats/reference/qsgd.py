@@ -32,7 +32,17 @@ def code_words(r: int, bits: int) -> int:
 
 
 def decode_qsgd(section: bytes, r: int, dtype: Format) -> bytes:
-    """r elements, for r > 0."""
+    """Codec 4: levels of a scale for each bucket.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes.
+
+    Raises Malformed, Invalid.
+    """
     if len(section) < HEAD:
         raise Malformed("qsgd-length", f"{len(section)} bytes")
     bits, norm, reserved, bucket = struct.unpack_from("<BBHI", section)
@@ -75,7 +85,7 @@ def _codes(data: bytes, r: int, bits: int) -> list[int]:
 
 
 def _value(scale_bits: int, q: int, s: int, dtype: Format) -> int:
-    """The element bits that level q, -s ... s, means in a bucket of this scale."""
+    """The element bits that level q, -s … s, means in a bucket of this scale."""
     scale = float_of(scale_bits, FLOAT32)
     if q == 0:
         return 0  # +0, also where the scale is 0

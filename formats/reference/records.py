@@ -1,7 +1,7 @@
 """What the records of the extension block say: SPEC section 3, rows 31 and 34-37 of section 7.
 
-Each `read_*` takes a record's body, checks that its lengths add up (Malformed), and returns plain lists. What
-they mean together with the table is checked in tensors.py.
+Each ``read_*`` takes a record's body, checks that its lengths add up (Malformed), and returns plain lists.
+What they mean together with the table is checked in tensors.py.
 """
 
 from __future__ import annotations

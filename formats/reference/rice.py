@@ -18,7 +18,17 @@ MAX_PARAMETER = 24
 
 
 def decode_rice(section: bytes, r: int, d: int) -> list[int]:
-    """r strictly ascending indices below d, for 0 < r < d."""
+    """Codec 3: gaps in Rice code.
+
+    Args:
+        section: the bytes of the index section.
+        r: the number of indices, 0 < r < d.
+        d: the number of elements, present or not.
+
+    Returns r strictly ascending indices below d.
+
+    Raises Malformed, Invalid.
+    """
     n_spans = -(-r // SPAN)
     n_blocks = -(-r // BLOCK)
     tables = 6 * (n_spans - 1)  # bytes of bases and words; the parameters follow
@@ -63,7 +73,7 @@ def decode_rice(section: bytes, r: int, d: int) -> list[int]:
 
 
 def low_words(count: int, parameters: list[int]) -> int:
-    """Words of the low bits of a span of `count` gaps, whose blocks have these parameters."""
+    """Words of the low bits of a span of ``count`` gaps, whose blocks have these parameters."""
     total = 0
     for n, b in enumerate(parameters):
         m = min(BLOCK, count - BLOCK * n)
@@ -94,7 +104,7 @@ def _gaps(span: bytes, count: int, parameters: list[int]) -> list[int]:
 
 
 def _unary(data: bytes, count: int) -> list[int]:
-    """`count` unary numbers: q zero bits, then a one bit, each; the last word holds the last of them."""
+    """``count`` unary numbers: q zero bits, then a one bit, each; the last word holds the last of them."""
     words = struct.unpack(f"<{len(data) // 4}I", data)
     if sum(word.bit_count() for word in words) != count or words[-1] == 0:
         raise Malformed("rice-unary", "not as many one bits as gaps, or too many words")

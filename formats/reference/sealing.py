@@ -1,7 +1,7 @@
 """Laying out a container from parts, and making its checksums right (SPEC sections 2 and 6).
 
-`assemble` writes whatever it is given, valid or not; only the checksums, and the lengths that are not
-given, are computed. `reseal` makes the checksums of tampered bytes right again. Both serve tests and golden
+``assemble`` writes whatever it is given, valid or not; only the checksums, and the lengths that are not
+given, are computed. ``reseal`` makes the checksums of tampered bytes right again. Both serve tests and golden
 vectors: a vector of one named failure must not fail for its checksum.
 """
 
@@ -59,7 +59,14 @@ def extension_block(records: Sequence[Record]) -> bytes:
 
 
 def assemble(rows: Sequence[Row], block: bytes = b"", *, minor: int = 0, flags: int = 0) -> bytes:
-    """A container with these rows, extension block (or none) and further flags."""
+    """A container of these parts, valid or not, with right checksums.
+
+    Args:
+        rows: the entries with their sections, in the table's order.
+        block: the extension block; empty for none.
+        minor: the minor version.
+        flags: flags beside the one that says that there is a block.
+    """
     table = payloads = b""
     for row in rows:
         sections = (row.index_section, row.value_section, row.map_section)

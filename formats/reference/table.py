@@ -1,6 +1,6 @@
 """The table of contents: SPEC section 2.2, rows 14-27 of section 7.
 
-Entries are plain records of the table's fields. `check_table` makes each check over all entries before the
+Entries are plain records of the table's fields. ``check_table`` makes each check over all entries before the
 next one, and after it every count and length is bounded by the limits and by the bytes that are present.
 """
 
@@ -61,7 +61,16 @@ def read_table(table: bytes) -> list[Entry]:
 
 
 def check_table(entries: list[Entry], limits: Limits, total_len: int, vouched: bool) -> None:
-    """Rows 14-27; `vouched` says that a schema answers for the sizes."""
+    """Rows 14-27: raises at the first that fails.
+
+    Args:
+        entries: the table.
+        limits: what the caller is willing to read.
+        total_len: bytes of the container.
+        vouched: whether a schema answers for the sizes.
+
+    Raises Invalid, Unsupported, Malformed, LimitExceeded.
+    """
     for last, entry in itertools.pairwise(entries):
         if (entry.key, entry.base) <= (last.key, last.base):
             raise Invalid("table-order", "(key, base) not ascending", entry=entry.number)  # 14

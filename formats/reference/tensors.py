@@ -1,7 +1,8 @@
 """From entries to tensors: SPEC section 3, rows 31-41 of section 7.
 
-`place` says which tensors there are and which elements of which entries are theirs; `join` puts the decoded
-chunks of one tensor together. A full support is a `range` throughout, so that a large one costs nothing.
+``place`` says which tensors there are and which elements of which entries are theirs; ``join`` puts the
+decoded chunks of one tensor together. A full support is a ``range`` throughout, so that a large one costs
+nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Decoded:
 
 @dataclass
 class Place:
-    """Where a tensor's elements are: in all chunks of `entry_key`, `size` elements from `start` on."""
+    """Where a tensor's elements are: in all chunks of ``entry_key``, ``size`` elements from ``start`` on."""
 
     entry_key: int
     start: int
@@ -50,13 +51,21 @@ class Place:
 
 
 def place(entries: list[Entry], records: dict[int, bytes], schema: Schema | None) -> list[Place]:
-    """Rows 31-41: the tensors in the order of their keys, every one with its name and shape."""
+    """Rows 31-41: the tensors in the order of their keys, every one with its name and shape.
+
+    Args:
+        entries: the table, checked (rows 14-27).
+        records: the bodies of the known records by type.
+        schema: what the caller expects, or None.
+
+    Raises Malformed, Invalid, SchemaMismatch.
+    """
     by_key = _sole_and_chunked(entries)
     if FUSED in records:
         _split_fused(by_key, entries, records[FUSED])  # 31, 32
     n = len(by_key)
-    if any(key >= n for key in by_key):  # n different keys below n are 0 ... n-1
-        raise Invalid("keys", f"the keys of {n} tensors are not 0 ... {n - 1}")  # 33
+    if any(key >= n for key in by_key):  # n different keys below n are 0 … n-1
+        raise Invalid("keys", f"the keys of {n} tensors are not 0 … {n - 1}")  # 33
     places = [by_key[key] for key in range(n)]
     names = None
     if NAMES in records:

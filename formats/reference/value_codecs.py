@@ -1,7 +1,7 @@
 """The value codecs: raw, raw-float16, raw-bfloat16 (spec/value/raw.md), and the table of all.
 
-A decoder takes a section, r > 0 and the element type, and returns r elements as little-endian bytes; its
-checks come in its page's order. Everything runs on integers: no float type touches the bits.
+Each decoder makes its checks in its page's order. Everything runs on integers: no float type touches the
+bits.
 """
 
 from __future__ import annotations
@@ -14,19 +14,49 @@ from .qsgd import decode_qsgd
 
 
 def decode_raw(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 1: the elements themselves."""
+    """Codec 1: the elements themselves.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes.
+
+    Raises Malformed.
+    """
     if len(section) != r * dtype.itemsize:
         raise Malformed("raw-length", f"{len(section)} bytes of {r} values")
     return section
 
 
 def decode_raw_float16(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 2: binary16, widened."""
+    """Codec 2: binary16, widened.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes.
+
+    Raises Invalid, Malformed.
+    """
     return _widen(section, r, FLOAT16, dtype)
 
 
 def decode_raw_bfloat16(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 3: bfloat16, widened."""
+    """Codec 3: bfloat16, widened.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes.
+
+    Raises Invalid, Malformed.
+    """
     return _widen(section, r, BFLOAT16, dtype)
 
 
@@ -48,5 +78,16 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
 
 
 def decode_value(codec: int, section: bytes, r: int, dtype: Format) -> bytes:
-    """The elements of an entry; none where r is 0, whatever the codec."""
+    """The elements of an entry; none where r is 0, whatever the codec.
+
+    Args:
+        codec: the id of a known value codec.
+        section: the bytes of the value section.
+        r: the number of values.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes.
+
+    Raises WireError as the codec's page says.
+    """
     return VALUE_CODECS[codec](section, r, dtype) if r else b""

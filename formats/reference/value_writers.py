@@ -18,7 +18,15 @@ UNIT = 65_536
 
 
 def write_raw(values: bytes, dtype: Format, narrow: Format | None = None) -> bytes:
-    """The elements, or the elements narrowed to 16 bits."""
+    """The elements, or the elements narrowed to 16 bits.
+
+    Args:
+        values: the elements' little-endian bytes.
+        dtype: their format.
+        narrow: the format of 16 bits, or None to keep their own.
+
+    Raises ValueError where a finite element would become infinite.
+    """
     if narrow is None:
         return values
     out = []
@@ -31,7 +39,18 @@ def write_raw(values: bytes, dtype: Format, narrow: Format | None = None) -> byt
 
 
 def write_qsgd(values: bytes, dtype: Format, *, bits: int, bucket: int, norm: int, stream: int) -> bytes:
-    """Codes and scales; `norm` is 0 (max) or 1 (l2), `stream` that of the chunk (SPEC section 5)."""
+    """Parameters, scales and codes.
+
+    Args:
+        values: the elements' little-endian bytes.
+        dtype: their format.
+        bits: of a code, 2 … 8.
+        bucket: values a scale, a multiple of 16.
+        norm: 0 (max) or 1 (l2).
+        stream: that of the chunk (SPEC section 5).
+
+    Raises ValueError where an element is not finite in binary32.
+    """
     numbers = [_binary32(element, dtype, i) for i, element in enumerate(elements(values, dtype.itemsize))]
     s = (1 << (bits - 1)) - 1
     scales = []

@@ -1,8 +1,8 @@
 """Containers from selected elements, for vectors and tests (SPEC sections 2-4), without any library.
 
-`write` is an exact writer by default. What it can be told besides makes containers that are legal and that a
-library would perhaps never write: foreign Rice parameters, no names, fused entries, unknown records, a higher
-minor version, flags of the high byte. Readers must accept them all.
+``write`` is an exact writer by default. What it can be told besides makes containers that are legal and that
+a library would perhaps never write: foreign Rice parameters, no names, fused entries, unknown records, a
+higher minor version, flags of the high byte. Readers must accept them all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .value_writers import write_qsgd, write_raw
 
 @dataclass(frozen=True)
 class Rice:
-    """Index codec 3; `parameters` of the blocks, the last repeated, instead of the best ones."""
+    """Index codec 3; ``parameters`` of the blocks, the last repeated, instead of the best ones."""
 
     parameters: tuple[int, ...] | None = None
 
@@ -79,11 +79,20 @@ def write(
 ) -> bytes:
     """One container.
 
-    tensors    any order; their names decide their keys
-    index      one codec for all entries, or one for each in the table's order; likewise value
-    names      whether to write a names record (where there is a tensor)
-    groups     names of the tensors to fuse into one entry each; sizes and element types are taken as they are
-    extra      further records, put among the others by their type
+    Args:
+        tensors: in any order; their names decide their keys.
+        index: one index codec for all entries, or one for each in the table's order.
+        value: one value codec for all entries, or one for each in the table's order.
+        seed: of value codecs that draw.
+        names: whether to write a names record (where there is a tensor).
+        tag: the application's bytes; empty for none.
+        groups: names of the tensors to fuse into one entry each; sizes and element types are taken as they
+            are.
+        minor: the minor version.
+        flags: flags beside the one that says that there is an extension block.
+        extra: further records, put among the others by their type.
+
+    Raises ValueError where a value codec cannot hold a value.
     """
     ordered = sorted(tensors, key=lambda t: t.name.encode("utf-8"))
     keys = {t.name: key for key, t in enumerate(ordered)}

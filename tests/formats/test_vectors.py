@@ -1,19 +1,27 @@
 """The golden vectors are up to date, complete, and judged alike by the reference decoder (SPEC section 7)."""
 
+from __future__ import annotations
+
 import itertools
 import json
 import re
+import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from formats import conformance, make_vectors
+from formats.conformance import TensorTuple, Vector
 from formats.reference import Decoded, Limits, Qsgd, Raw, Rice, Tensor, Truncated, WireError, decode, write
+from formats.reference.writer import Index, Value
 
 FORMATS = Path(conformance.__file__).resolve().parent
 VECTORS = list(conformance.load_all())
+Schema = dict[str, tuple[tuple[int, ...], str]] | None
 KINDS = {
     "Truncated",
     "Malformed",
@@ -26,7 +34,7 @@ KINDS = {
 PAGES = [FORMATS / "SPEC.md", *sorted((FORMATS / "spec").glob("*/*.md"))]
 
 
-def documented(page):
+def documented(page: Path) -> set[tuple[str, str]]:
     """The (kind, code) pairs in a page's tables: a cell with a kind, and the next one."""
     pairs = set()
     for line in page.read_text(encoding="utf-8").splitlines():
@@ -39,12 +47,12 @@ def documented(page):
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"{v.result}-{v.id}")
-def test_reference_conforms(vector):
+def test_reference_conforms(vector: Vector) -> None:
     assert conformance.check(conformance.reference, vector) is None
 
 
-def test_run_reports_what_is_wrong():
-    def blind(data, limits, schema):
+def test_run_reports_what_is_wrong() -> None:
+    def blind(data: bytes, limits: dict[str, int], schema: Schema) -> tuple[bytes, list[TensorTuple]]:
         return b"", []
 
     failures = conformance.run(blind)
@@ -54,33 +62,32 @@ def test_run_reports_what_is_wrong():
 
 
 @pytest.mark.parametrize("what", range(5))
-def test_check_sees_every_part(what):
+def test_check_sees_every_part(what: int) -> None:
     vector = next(v for v in VECTORS if v.id == "names")
-    wrong = ["other", "float64", (3, 3), [0, 3, 8], bytes(12)]
+    wrong: TensorTuple = ("other", "float64", (3, 3), [0, 3, 8], bytes(12))
 
-    def nearly(data, limits, schema):
+    def nearly(data: bytes, limits: dict[str, int], schema: Schema) -> tuple[bytes, list[TensorTuple]]:
         tag, tensors = conformance.reference(data, limits, schema)
-        first = list(tensors[0])
-        first[what] = wrong[what]
-        return tag, [tuple(first), *tensors[1:]]
+        first: Any = (*tensors[0][:what], wrong[what], *tensors[0][what + 1 :])
+        return tag, [first, *tensors[1:]]
 
-    assert "differs" in conformance.check(nearly, vector)
+    assert "differs" in str(conformance.check(nearly, vector))
 
 
 @pytest.mark.parametrize("arguments", [[], ["formats.conformance:reference"]])
-def test_command_line_from_anywhere(tmp_path, arguments):
+def test_command_line_from_anywhere(tmp_path: Path, arguments: list[str]) -> None:
     command = [sys.executable, str(FORMATS / "conformance.py"), *arguments]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(VECTORS)} of {len(VECTORS)} vectors pass" in done.stdout
 
 
-def test_command_line_fails_without_vectors(tmp_path, capsys):
+def test_command_line_fails_without_vectors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert conformance.main(["--vectors", str(tmp_path)]) == 1
     assert "0 of 0" in capsys.readouterr().out
 
 
-def test_vectors_are_up_to_date():
+def test_vectors_are_up_to_date() -> None:
     made = make_vectors.render_all()
     present = {
         f"{path.parent.name}/{path.name}": path.read_text(encoding="utf-8")
@@ -90,7 +97,7 @@ def test_vectors_are_up_to_date():
     assert [name for name in made if made[name] != present[name]] == []
 
 
-def test_files_are_small_and_named_for_their_ids():
+def test_files_are_small_and_named_for_their_ids() -> None:
     sizes = {path: path.stat().st_size for path in (FORMATS / "vectors").glob("*/*.json")}
     assert max(sizes.values()) < 20_000
     assert sum(sizes.values()) < 2_000_000
@@ -102,7 +109,9 @@ def test_files_are_small_and_named_for_their_ids():
     assert len({path.stem for path in sizes}) == len(sizes)
 
 
-def test_make_vectors_refuses_to_change(tmp_path, monkeypatch, capsys):
+def test_make_vectors_refuses_to_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(make_vectors, "VECTORS", tmp_path)
     monkeypatch.setattr(make_vectors, "render_all", lambda: {"valid/a.json": "1\n", "bad/b.json": "2\n"})
     assert make_vectors.main([]) == 0
@@ -118,32 +127,80 @@ def test_make_vectors_refuses_to_change(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
-def test_every_documented_refusal_has_a_vector(page):
+def test_every_documented_refusal_has_a_vector(page: Path) -> None:
     shown = {(v.result, v.code) for v in VECTORS}
     pairs = documented(page)
     assert pairs
     assert pairs - shown == set()
 
 
-def test_every_refusal_is_documented():
-    pairs = set().union(*(documented(page) for page in PAGES))
+def test_every_refusal_is_documented() -> None:
+    pairs = {pair for page in PAGES for pair in documented(page)}
     assert {(v.result, v.code) for v in VECTORS if v.result != "ok"} - pairs == set()
 
 
-def test_every_registered_id_is_shown():
+def numbers(data: bytes) -> Iterator[tuple[str, int]]:
+    """What a container names by number, bad ones included, as far as it can be found: (kind, number)."""
+    if data[:4] != b"\xf7WC\x1a" or len(data) < 24:
+        return
+    flags, n_entries = struct.unpack_from("<HI", data, 6)
+    yield "major", data[4]
+    yield from (("flag", bit) for bit in range(16) if flags >> bit & 1)
+    table_end = 24 + 40 * n_entries
+    for at in range(24, min(table_end, len(data) - 39), 40):
+        yield from (("dtype", data[at + 36] & 15), ("domain", data[at + 36] >> 4))
+        yield from zip(("index", "value", "map"), data[at + 37 : at + 40], strict=True)
+    if flags & 1 and table_end + 8 <= len(data):
+        (n_records,) = struct.unpack_from("<I", data, table_end + 4)
+        at = table_end + 8
+        for _ in range(n_records):
+            if at + 8 > len(data):
+                break
+            kind, _, length = struct.unpack_from("<HHI", data, at)
+            yield "record", kind
+            at += 8 + length + -length % 8
+
+
+def registered(kind: str) -> set[int]:
+    """The numbers that registry.toml lists."""
     text = (FORMATS / "registry.toml").read_text(encoding="utf-8")
-    listed = set(re.findall(r"\[\[(index|value)\]\]\nid = (\d+)", text))
-    shown = set()
-    for vector in VECTORS:
-        if vector.result == "ok":
-            count = int.from_bytes(vector.data[8:12], "little")
-            for at in range(24, 24 + 40 * count, 40):
-                shown |= {("index", str(vector.data[at + 37])), ("value", str(vector.data[at + 38]))}
-    assert shown == listed
+    return {int(n) for n in re.findall(rf"\[\[{kind}\]\]\nid = (\d+)", text)}
+
+
+NEVER = {
+    "index": {0, 0x7F},
+    "value": {0, 0x7F},
+    "map": {0x7F},
+    "dtype": {0, 15},
+    "domain": {15},
+    "record": set(range(0xFFF0, 0x10000)),
+    "flag": {7, 15},
+    "major": {0, 255},
+}
+"""The numbers that are never assigned (SPEC section 4)."""
+BASIC = {"map": {0}, "domain": {0}, "flag": {0}, "major": {1}}
+"""The numbers that SPEC defines and no registry lists."""
+
+
+@pytest.mark.parametrize("kind", NEVER)
+def test_vectors_hold_no_number_that_a_later_version_may_assign(kind: str) -> None:
+    known = registered(kind) | BASIC.get(kind, set())
+    assert not known & NEVER[kind]
+    shown = {number for vector in VECTORS for what, number in numbers(vector.data) if what == kind}
+    free = {(kind, number) for number in shown - known - NEVER[kind]}
+    assert [v.id for v in VECTORS if free & set(numbers(v.data))] == []
+    assert known <= shown
+    assert NEVER[kind] & shown
+
+
+def test_every_registered_id_is_shown() -> None:
+    shown = {pair for vector in VECTORS if vector.result == "ok" for pair in numbers(vector.data)}
+    for kind in ("index", "value", "dtype", "record"):
+        assert registered(kind) <= {number for what, number in shown if what == kind}
 
 
 @pytest.mark.parametrize("vector", [v for v in VECTORS if v.result == "ok"], ids=lambda v: v.id)
-def test_every_prefix_is_truncated(vector):
+def test_every_prefix_is_truncated(vector: Vector) -> None:
     step = 1 if len(vector.data) <= 512 else 37
     for length in range(0, len(vector.data), step):
         with pytest.raises(Truncated):
@@ -154,7 +211,7 @@ FLIPPED = [v for v in VECTORS if v.result == "ok" and not v.limits and len(v.dat
 
 
 @pytest.mark.parametrize("vector", FLIPPED, ids=lambda v: v.id)
-def test_every_bit_flip_is_refused(vector):
+def test_every_bit_flip_is_refused(vector: Vector) -> None:
     for bit in range(8 * len(vector.data)):
         data = bytearray(vector.data)
         data[bit // 8] ^= 1 << bit % 8
@@ -163,24 +220,30 @@ def test_every_bit_flip_is_refused(vector):
 
 
 @pytest.mark.parametrize("vector", [v for v in VECTORS if v.encode], ids=lambda v: v.id)
-def test_encode_input_gives_the_bytes(vector):
+def test_encode_input_gives_the_bytes(vector: Vector) -> None:
     """What a library is asked to encode is enough to make the bytes; here by way of the scheme's text."""
+    assert vector.encode is not None
     _, index, value = vector.encode.scheme.split(" | ")
     name, _, rest = value.partition("(")
-    options = dict(option.split("=") for option in rest.rstrip(")").split(", ")) if rest else {}
+    options: dict[str, Any] = dict(o.split("=") for o in rest.rstrip(")").split(", ")) if rest else {}
+    codec: Value
     if name == "qsgd":
         codec = Qsgd(bits=int(options["bits"]), bucket=int(options["bucket"]), norm=options["norm"])
     else:
         codec = Raw(**options)
     many, seed, tag = vector.encode.many, vector.encode.seed, vector.encode.tag
-    tensors = [Tensor(*t) for t in vector.encode.tensors]
-    data = write(tensors, Rice() if index == "rice" else index, codec, seed=seed, names=many, tag=tag)
+    tensors = [
+        Tensor(name, dtype, tuple(shape), indices, values)
+        for name, dtype, shape, indices, values in vector.encode.tensors
+    ]
+    codecs: dict[str, Index] = {"raw-index": "raw-index", "bitmap": "bitmap", "rice": Rice()}
+    data = write(tensors, codecs[index], codec, seed=seed, names=many, tag=tag)
     assert data == vector.data
     assert many or len(tensors) == 1
     decoded = decode(data)
     assert decoded == Decoded(decoded.tensors, vector.tag)
 
 
-def test_there_are_enough():
+def test_there_are_enough() -> None:
     assert sum(v.result == "ok" for v in VECTORS) >= 60
     assert sum(v.result != "ok" for v in VECTORS) >= 120

@@ -136,17 +136,21 @@ def test_every_prefix_is_truncated(blob: bytes) -> None:
             wc.decode_many(blob[:n])
 
 
+CHECKSUMS = {"head-checksum", "entry-checksum"}
+BEFORE_THE_CHECKSUM = {
+    *("magic", "major", "flags", "max-bytes", "total-length", "container", "trailing"),
+    *("max-entries", "table-length", "extension-length"),
+}
+
+
 @pytest.mark.parametrize("blob", BLOBS.values(), ids=BLOBS)
 def test_every_flipped_bit_is_refused(blob: bytes) -> None:
     for bit in range(8 * len(blob)):
         wrong = bytearray(blob)
         wrong[bit // 8] ^= 1 << bit % 8
-        if bit // 8 == 5:  # the minor version: the checksum covers it, a higher one alone would be accepted
-            with pytest.raises(wc.ChecksumMismatch):
-                wc.decode_many(wrong)
-        else:
-            with pytest.raises(wc.WireError):
-                wc.decode_many(wrong)
+        with pytest.raises(wc.WireError) as caught:
+            wc.decode_many(wrong)
+        assert caught.value.code in CHECKSUMS | BEFORE_THE_CHECKSUM, bit
 
 
 @pytest.mark.parametrize("blob", BLOBS.values(), ids=BLOBS)

@@ -42,6 +42,8 @@ def test_many_tensors_and_streams(tmp_path: Path, capsys: pytest.CaptureFixture[
     np.savez(tmp_path / "model.npz", a=X, b=X[0].astype(np.float16))
     out = tmp_path / "m.wc"
     assert main(["encode", str(tmp_path / "model.npz"), "-o", str(out)]) == 0
+    assert main(["decode", str(out), "-o", str(tmp_path / "back.npy")]) == 2
+    assert "holds 2 tensors" in capsys.readouterr().err
     assert main(["decode", str(out), "-o", str(tmp_path / "back.npz")]) == 0
     with np.load(tmp_path / "back.npz") as back:
         assert np.array_equal(back["a"], X)
@@ -49,6 +51,15 @@ def test_many_tensors_and_streams(tmp_path: Path, capsys: pytest.CaptureFixture[
     out.write_bytes(out.read_bytes() * 2)
     assert main(["inspect", str(out)]) == 0
     assert capsys.readouterr().out.count("2 entries") == 2
+
+
+def test_any_name_is_a_name(tmp_path: Path) -> None:
+    tensors = {name: X[i] for i, name in enumerate(["file", "allow_pickle", "a/b", "ü", "arr_0"])}
+    (tmp_path / "m.wc").write_bytes(wc.encode_many(tensors).tobytes())
+    assert main(["decode", str(tmp_path / "m.wc"), "-o", str(tmp_path / "m.npz")]) == 0
+    with np.load(tmp_path / "m.npz") as back:
+        assert sorted(back) == sorted(tensors)
+        assert all(np.array_equal(back[name], x) for name, x in tensors.items())
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,18 @@ def test_what_is_not_sent_is_kept_bit_for_bit(rng: np.random.Generator) -> None:
         assert np.array_equal(residual[sent != 0], np.zeros((sent != 0).sum()))
 
 
+def test_sixteen_bit_gradients_do_not_overflow_with_their_residual() -> None:
+    """What is beyond the type's range stays behind; a real infinity is still refused."""
+    g = {"w": np.full(4, 60_000, np.float16)}
+    c = wc.Compressor("topk(k=1) | rice | raw")
+    sent = [c.decompress(c.compress(g))["w"] for _ in range(3)]
+    assert [t.values.tolist() for t in sent] == [[60_000.0], [65_504.0], [65_504.0]]
+    got = sum(t.to_dense().astype(float) for t in sent)
+    assert np.array_equal(got + c.residual("w"), np.full(4, 180_000.0))
+    with pytest.raises(wc.EncodeError, match="element 2: topk cannot carry inf"):
+        c.compress({"w": np.array([1, 2, np.inf, 3], np.float16)})
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 def test_residual_is_what_receivers_did_not_get(rng: np.random.Generator, dtype: Any) -> None:
     c = wc.Compressor(SCHEMES, seed=4)
@@ -86,9 +98,16 @@ def test_commit_and_rollback(rng: np.random.Generator) -> None:
     second.commit()
     assert c.step == 2
     assert not np.array_equal(before["residual/fc.weight"], c.state_dict()["residual/fc.weight"])
-    for stale in (first, second):
+    for settled in (first, second):
         with pytest.raises(RuntimeError):
-            stale.commit()
+            settled.commit()
+    rolled_back, late = c.prepare(g), c.prepare(g)
+    rolled_back.rollback()
+    with pytest.raises(RuntimeError):
+        rolled_back.commit()
+    c.compress(g)
+    with pytest.raises(RuntimeError):
+        late.commit()
     sent = wc.decode_many(second.blob)
     assert all(np.array_equal(sent[n].to_dense(), second.sent[n].to_dense()) for n in g)
 
@@ -188,7 +207,7 @@ def test_names_and_fusing_pass_through(rng: np.random.Generator) -> None:
 
 
 def test_error_feedback_converges_where_none_does_not() -> None:
-    """400 steps on a quadratic whose gradients disagree: top-1 % with feedback reaches the optimum."""
+    """A noisy quadratic, 1000 steps of top 2 %: with feedback the error falls far below what it is without."""
     rng = np.random.default_rng(5)
     target = rng.normal(size=400)
     curvature = 10.0 ** rng.uniform(-1, 0, 400)
@@ -197,9 +216,10 @@ def test_error_feedback_converges_where_none_does_not() -> None:
         c = wc.Compressor("topk(0.02) | rice | qsgd(bits=4)", feedback=feedback)
         w = np.zeros(400)
         noise = np.random.default_rng(6)
-        for _ in range(2500):
+        for _ in range(1000):
             g = curvature * (w - target) + 0.3 * noise.normal(size=400)
             w -= 0.02 * c.decompress(c.compress({"w": g}))["w"].to_dense()
         return float(np.linalg.norm(w - target) / np.linalg.norm(target))
 
-    assert distance(wc.ErrorFeedback()) < 0.2
+    assert distance(wc.ErrorFeedback()) < 0.1
+    assert distance(None) > 0.5

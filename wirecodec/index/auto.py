@@ -18,15 +18,17 @@ __all__ = ["AutoIndex"]
 
 @dataclass(frozen=True)
 class AutoIndex:
-    """Rice, or the bitmap where that is not larger; exact sizes are compared, so the choice is the same
-    everywhere.
+    """Rice, or the bitmap where that is not larger.
+
+    Exact sizes are compared, so the choice is the same everywhere.
     """
 
     name: ClassVar[str] = "auto-index"
 
     def resolve(self, indices: Array | None, d: int) -> IndexCodec:
-        """Sparse chunks cost nothing extra; denser ones a planning pass of rice, whose exact size is held
-        against the bitmap's.
+        """The smaller codec for this chunk.
+
+        Sparse chunks cost nothing extra; denser ones a planning pass of rice, whose exact size is compared.
         """
         if (
             indices is not None and d >= 16 * indices.size + 1024

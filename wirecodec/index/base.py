@@ -22,15 +22,24 @@ class IndexCodec(Protocol):
     wire_id: ClassVar[int]
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
-        """(r,) u32 ``indices``, ascending, unique and below ``d``, as a section; ``stream`` seeds what is
-        drawn at random.
+        """Write a section.
+
+        Args:
+            indices: (r,) u32, read-only, ascending, unique and below ``d``.
+            d: elements of the chunk.
+            stream: a u64 that seeds what is drawn at random.
         """
         ...
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
-        """The (r,) u32 indices of a section (read-only, at a multiple of 8 in memory), all checked; else a
-        WireError of the page.
+        """The (r,) u32 indices of a section, all checked; a WireError of the codec's page otherwise.
+
+        Args:
+            section: read-only bytes, at a multiple of 8 in memory.
+            d: elements of the chunk.
+            r: how many are present.
+            limits: max_work bounds steps beyond the section's bytes and r.
         """
         ...
 

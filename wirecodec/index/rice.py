@@ -11,12 +11,12 @@ from typing import ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes
-from wirecodec.errors import Invalid, Malformed, WireError
+from wirecodec.errors import Invalid, Malformed
+from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 from wirecodec.limits import DecodeLimits
 
 __all__ = ["Rice", "planned_bytes"]
 
-_SPAN, _BLOCK = 4096, 256
 _PARAMETER_BITS, _MAX_PARAMETER = 5, 24
 
 
@@ -35,7 +35,7 @@ class Rice:
         inner, head = lengths.size - 1, _head_bytes(indices.size)
         starts = np.concatenate(([0], np.cumsum(lengths)))
         section = np.zeros(head + 4 * int(starts[-1]), np.uint8)
-        section[: 4 * inner].view("<u4")[:] = indices[_SPAN - 1 :: _SPAN][:inner] + 1
+        section[: 4 * inner].view("<u4")[:] = indices[RICE_SPAN - 1 :: RICE_SPAN][:inner] + 1
         section[4 * inner : 6 * inner].view("<u2")[:] = lengths[:inner]
         bits = np.unpackbits(parameters[:, None], axis=1, count=_PARAMETER_BITS, bitorder="little")
         packed = np.packbits(bits, bitorder="little")
@@ -45,32 +45,24 @@ class Rice:
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
-        """Every span, in order."""
-        from wirecodec.kernels.cpu import rice
-
+        """Every span, in order, then the joints between them."""
         plan = _Plan.of(section, r)
         indices = np.empty(r, np.uint32)
         for span in range(plan.bases.size):
-            part = indices[span * _SPAN : (span + 1) * _SPAN]
-            code = rice.read(plan.words, plan.starts, plan.bases, plan.parameters, d, span, part)
-            if code:
-                raise _fault(code, span)
-        joints = indices[_SPAN - 1 : r - 1 : _SPAN].astype(np.int64) + 1
+            plan.read(span, d, indices[span * RICE_SPAN : (span + 1) * RICE_SPAN])
+        joints = indices[RICE_SPAN - 1 : r - 1 : RICE_SPAN].astype(np.int64) + 1
         if (wrong := np.flatnonzero(plan.bases[1:] != joints)).size:
             raise Invalid("rice-base", f"span {wrong[0] + 1} does not begin where span {wrong[0]} ends")
         return indices
 
     @classmethod
     def decode_span(cls, section: Bytes, d: int, r: int, span: int) -> Array:
-        """The indices of span ``span`` alone (4096, fewer in the last), trusting its stored base; no other
-        span is read.
-        """
-        from wirecodec.kernels.cpu import rice
+        """The indices of span ``span`` alone: 4096, fewer in the last.
 
-        plan = _Plan.of(section, r)
-        indices = np.empty(min(_SPAN, r - span * _SPAN), np.uint32)
-        if code := rice.read(plan.words, plan.starts, plan.bases, plan.parameters, d, span, indices):
-            raise _fault(code, span)
+        No other span is read, so its stored base is trusted.
+        """
+        indices = np.empty(min(RICE_SPAN, r - span * RICE_SPAN), np.uint32)
+        _Plan.of(section, r).read(span, d, indices)
         return indices
 
 
@@ -87,7 +79,7 @@ class _Plan:
     def of(cls, section: Bytes, r: int) -> _Plan:
         from wirecodec.kernels.cpu import rice
 
-        spans, blocks = -(-r // _SPAN), -(-r // _BLOCK)
+        spans, blocks = -(-r // RICE_SPAN), -(-r // RICE_BLOCK)
         inner, head = spans - 1, _head_bytes(r)
         if section.size % 4 or section.size < head:
             raise Malformed("rice-length", f"{section.size} bytes; the directory alone takes {head}")
@@ -113,6 +105,18 @@ class _Plan:
         bases[1:] = section[: 4 * inner].view("<u4")
         return cls(words, starts, bases, parameters)
 
+    def read(self, span: int, d: int, out: Array) -> None:
+        """The indices of one span into ``out``, which has their number; a WireError where a check fails."""
+        from wirecodec.kernels.cpu import rice
+
+        code = rice.read(self.words, self.starts, self.bases, self.parameters, d, span, out)
+        if code == rice.BAD_RANGE:
+            raise Invalid("index-range", f"span {span} runs past the chunk")
+        if code == rice.BAD_PADDING:
+            raise Malformed("rice-padding", f"span {span}: a bit after its low bits is set")
+        if code:
+            raise Malformed("rice-unary", f"span {span}: its unary part does not hold one code a gap")
+
 
 def planned_bytes(indices: Array) -> int:
     """The length of the section of (r,) u32 ``indices``, r > 0, without writing it."""
@@ -123,22 +127,12 @@ def _planned(indices: Array) -> tuple[Array, Array]:
     """The best parameter of each block (u8), and each span's length in words (i64)."""
     from wirecodec.kernels.cpu import rice
 
-    parameters = np.empty(-(-indices.size // _BLOCK), np.uint8)
-    lengths = np.empty(-(-indices.size // _SPAN), np.int64)
+    parameters = np.empty(-(-indices.size // RICE_BLOCK), np.uint8)
+    lengths = np.empty(-(-indices.size // RICE_SPAN), np.int64)
     rice.plan(indices, parameters, lengths)
     return parameters, lengths
 
 
 def _head_bytes(r: int) -> int:
-    inner, blocks = -(-r // _SPAN) - 1, -(-r // _BLOCK)
+    inner, blocks = -(-r // RICE_SPAN) - 1, -(-r // RICE_BLOCK)
     return -(-(6 * inner + -(-_PARAMETER_BITS * blocks // 8)) // 4) * 4
-
-
-def _fault(code: int, span: int) -> WireError:
-    from wirecodec.kernels.cpu import rice
-
-    if code == rice.BAD_RANGE:
-        return Invalid("index-range", f"span {span} runs past the chunk")
-    if code == rice.BAD_PADDING:
-        return Malformed("rice-padding", f"span {span}: a bit after its low bits is set")
-    return Malformed("rice-unary", f"span {span}: its unary part does not hold one code a gap")

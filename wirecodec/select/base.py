@@ -13,8 +13,12 @@ __all__ = ["Selection", "Selector", "finite_or_raise", "magnitude_bits"]
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """``indices`` (k,) ascending, int32 or int64, or None for every element; ``state`` for the tensor's next
-    step; ``scale`` of AdaComp.
+    """What a selector chose.
+
+    Attributes:
+        indices: (k,) ascending, int32 or int64, or None for every element.
+        state: an ndarray for the tensor's next step, or None.
+        scale: one magnitude for all chosen values, where the selector fixes it.
     """
 
     indices: Array | None

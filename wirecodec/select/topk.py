@@ -15,6 +15,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
+from wirecodec.parameters import as_integer, as_real, settle
 from wirecodec.select.base import Selection, finite_or_raise, magnitude_bits
 from wirecodec.sparse import index_dtype
 
@@ -29,8 +30,9 @@ def share_of(ratio: float, size: int) -> int:
 
 @dataclass(frozen=True)
 class TopK:
-    """Exact top-k by magnitude; give ``ratio`` (0 < ratio <= 1, of the tensor's elements) or ``k``
-    (elements), not both.
+    """Exact top-k by magnitude.
+
+    Give either ``ratio``, of the tensor's elements, above 0 and at most 1, or ``k``, a number of elements.
     """
 
     name: ClassVar[str] = "topk"
@@ -40,10 +42,14 @@ class TopK:
     def __post_init__(self) -> None:
         if (self.ratio is None) == (self.k is None):
             raise EncodeError("topk takes either ratio or k")
-        if self.ratio is not None and not 0 < self.ratio <= 1:
-            raise EncodeError(f"topk: ratio is {self.ratio!r}; it must be above 0 and at most 1")
-        if self.k is not None and (not isinstance(self.k, int) or isinstance(self.k, bool) or self.k < 1):
-            raise EncodeError(f"topk: k is {self.k!r}; it must be an integer, 1 or more")
+        if self.ratio is not None:
+            settle(self, ratio=as_real(self.ratio, "topk: ratio"))
+            if not 0 < self.ratio <= 1:
+                raise EncodeError(f"topk: ratio is {self.ratio!r}; it must be above 0 and at most 1")
+        if self.k is not None:
+            settle(self, k=as_integer(self.k, "topk: k"))
+            if self.k < 1:
+                raise EncodeError(f"topk: k is {self.k}; it must be 1 or more")
 
     def count(self, size: int) -> int:
         """How many of ``size`` elements are kept."""

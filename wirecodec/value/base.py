@@ -28,18 +28,26 @@ class ValueCodec(Protocol):
     """
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """(r,) ``values`` of one of the four element types as a section; ``stream`` seeds what is drawn at
-        random.
+        """Write a section.
 
-        An EncodeError's ``position`` is the number of the value; the pipeline turns it into that of the
-        element.
+        Args:
+            values: (r,), read-only, of one of the four element types.
+            stream: a u64 that seeds what is drawn at random.
+
+        The ``position`` of an EncodeError is the number of the value; the pipeline turns it into the
+        element's.
         """
         ...
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """The (r,) values of a section (read-only, at a multiple of 8 in memory) in ``dtype``; else a
-        WireError of the page.
+        """The (r,) values of a section; a WireError of the codec's page where it is wrong.
+
+        Args:
+            section: read-only bytes, at a multiple of 8 in memory.
+            r: how many values there are.
+            dtype: the element type to deliver.
+            limits: max_work bounds steps beyond the section's bytes and r.
         """
         ...
 

@@ -1,9 +1,7 @@
-"""``qsgd``: stochastic quantisation, one scale a bucket (Alistarh et al.
+"""``qsgd``: stochastic quantisation with one scale a bucket (formats/spec/value/qsgd.md).
 
-2017; formats/spec/value/qsgd.md).
-
-Unbiased up to 2^-16 of a step; the draws are counter hashes, so the same seed gives the same bytes
-everywhere.
+After Alistarh et al., QSGD (2017). Unbiased up to 2^-16 of a step; the draws are counter hashes, so the same
+seed gives the same bytes everywhere.
 """
 
 from __future__ import annotations
@@ -16,7 +14,9 @@ import numpy as np
 
 from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 from wirecodec.limits import DecodeLimits
+from wirecodec.parameters import as_integer, settle
 from wirecodec.value.raw import widened
 
 __all__ = ["QSGD"]
@@ -35,8 +35,12 @@ _LARGEST = {
 
 @dataclass(frozen=True)
 class QSGD:
-    """``bits`` 2 to 8 a value, 2s + 1 levels with s = 2^(bits-1) - 1; ``bucket`` values share a scale: their
-    largest magnitude, or l2 ``norm``.
+    """2s + 1 levels, s = 2^(bits-1) - 1, times the scale of the value's bucket.
+
+    Args:
+        bits: 2 to 8 a value.
+        bucket: how many values share a scale, a multiple of 16.
+        norm: whether that scale is their largest magnitude ("max") or their l2 norm ("l2").
     """
 
     name: ClassVar[str] = "qsgd"
@@ -47,11 +51,12 @@ class QSGD:
     norm: str = "max"
 
     def __post_init__(self) -> None:
-        if type(self.bits) is not int or not 2 <= self.bits <= 8:
-            raise EncodeError(f"qsgd: bits is {self.bits!r}; it must be an integer from 2 to 8")
-        if type(self.bucket) is not int or self.bucket % 16 or not 16 <= self.bucket <= _MAX_BUCKET:
+        settle(self, bits=as_integer(self.bits, "qsgd: bits"), bucket=as_integer(self.bucket, "qsgd: bucket"))
+        if not 2 <= self.bits <= 8:
+            raise EncodeError(f"qsgd: bits is {self.bits}; it must be from 2 to 8")
+        if self.bucket % 16 or not 16 <= self.bucket <= _MAX_BUCKET:
             raise EncodeError(
-                f"qsgd: bucket is {self.bucket!r}; it must be a multiple of 16 from 16 to {_MAX_BUCKET}"
+                f"qsgd: bucket is {self.bucket}; it must be a multiple of 16, at most {_MAX_BUCKET}"
             )
         if self.norm not in _NORMS:
             raise EncodeError(f"qsgd: norm is {self.norm!r}; it must be 'max' or 'l2'")
@@ -122,7 +127,7 @@ class QSGD:
 
 
 def _code_words(r: int, bits: int) -> int:
-    return 16 * bits * (r // 512) + -(-(r % 512) * bits // 32)
+    return PACK_LANES * bits * (r // PACK_BLOCK) + -(-(r % PACK_BLOCK) * bits // 32)
 
 
 def _as_single(values: Array) -> Array:

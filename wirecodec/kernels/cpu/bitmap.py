@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.words import popcount, trailing_zeros
 
 __all__ = ["count_ones", "positions", "set_bits"]
 
-Array = npt.NDArray[Any]
 U64 = np.uint64
 
 
@@ -35,9 +32,7 @@ def count_ones(words: Array) -> int:
 
 @kernel
 def positions(words: Array, out: Array) -> None:
-    """The numbers of the set bits of the u64 words, ascending, into u32 ``out``, which has room for exactly
-    those.
-    """
+    """The numbers of the set bits of the u64 words, ascending, into u32 ``out``, which has that room."""
     n = 0
     for i in range(words.size):
         word = words[i]

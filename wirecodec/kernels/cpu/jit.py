@@ -27,8 +27,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _CompileLock:
-    """One compilation at a time in this process (re-entrant: kernels compile the kernels they call) and on
-    this machine.
+    """One compilation at a time, in this process and on this machine.
+
+    Re-entrant: kernels compile the kernels they call.
     """
 
     def __init__(self) -> None:
@@ -81,5 +82,8 @@ def kernel(fn: F) -> F:
 
 
 def inline(fn: F) -> F:
-    """A word of the kernels' vocabulary: compiled into its callers, never alone."""
+    """A word of the kernels' vocabulary: compiled into its callers, never alone.
+
+    LLVM inlines it; Numba's own inlining would unify the types of the caller's variables with its own.
+    """
     return cast(F, numba.njit(nogil=True, error_model="numpy", inline="never")(fn))

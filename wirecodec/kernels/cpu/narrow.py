@@ -1,5 +1,6 @@
-"""float32 and float64 to 16 bits and back, on bits: rounded once, to nearest even; NaN payloads as
-formats/spec/value/raw.md says.
+"""float32 and float64 to 16 bits and back, on bits (formats/spec/value/raw.md).
+
+Rounded once, to nearest, ties to even; NaNs keep their sign and their leading fraction bits.
 """
 
 from __future__ import annotations
@@ -7,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.words import bits_of_f32, f32_of_bits
 
@@ -22,7 +23,6 @@ __all__ = [
     "single_from_half",
 ]
 
-Array = npt.NDArray[Any]
 U16 = np.uint16
 U32 = np.uint32
 U64 = np.uint64
@@ -53,10 +53,10 @@ def _bfloat16(u: np.uint32) -> np.uint16:
 
 @inline
 def _single_to_odd(u: np.uint64) -> np.uint32:
-    """A float64's bits as float32 bits, cut toward zero, the last bit set where anything was cut: a second
-    rounding is then the only one.
+    """A float64's bits as float32 bits, cut toward zero, the last bit set where anything was cut.
 
-    float64 values below the float32 normals keep what a 16-bit type can see of them.
+    Rounding to 16 bits afterwards is then the only rounding. Values below the float32 normals keep what a
+    16-bit type can see of them.
     """
     sign = U32((u >> U64(32)) & U64(0x80000000))
     a = u & U64(0x7FFFFFFFFFFFFFFF)
@@ -134,8 +134,9 @@ def single_from_bfloat16(bits: Array, out: Array) -> None:
 def first_overflow(
     narrow: Array, infinity: np.uint16, wide: Array, wide_infinity: Any, magnitude: Any
 ) -> int:
-    """The first position that is infinite in ``narrow`` and was not in ``wide`` (bits; ``magnitude`` masks
-    the sign off), or -1.
+    """The first position that is infinite in ``narrow`` and was not in ``wide``, or -1.
+
+    Both are bits; ``magnitude`` masks the sign of ``wide`` off.
     """
     for i in range(narrow.size):
         if (narrow[i] & U16(0x7FFF)) == infinity and (wide[i] & magnitude) != wide_infinity:

@@ -6,20 +6,17 @@ the same bytes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.counter import draw16
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.words import f32_of_bits
+from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
 __all__ = [
     "BAD_CODE",
     "BAD_PADDING",
-    "BLOCK",
-    "LANES",
     "dequantise",
     "l2_scales",
     "max_scales",
@@ -28,13 +25,10 @@ __all__ = [
     "unpack",
 ]
 
-Array = npt.NDArray[Any]
 U32 = np.uint32
 U64 = np.uint64
 F32 = np.float32
 
-BLOCK = 512
-LANES = 16
 BAD_PADDING, BAD_CODE = 1, 2
 
 
@@ -52,7 +46,7 @@ def max_scales(bits: Array, bucket: int, scales: Array) -> None:
 @kernel
 def l2_scales(x: Array, bucket: int, largest: float, scales: Array) -> None:
     """The l2 norm of each bucket of float32 ``x``, summed in the page's order, at most ``largest``."""
-    lanes = np.empty(LANES, np.float64)
+    lanes = np.empty(PACK_LANES, np.float64)
     for n in range(scales.size):
         part = x[n * bucket : (n + 1) * bucket]
         lanes[:] = 0.0
@@ -69,7 +63,16 @@ def l2_scales(x: Array, bucket: int, largest: float, scales: Array) -> None:
 def quantise(
     x: Array, bucket: int, levels: int, scales: Array, low: np.uint32, high: np.uint32, codes: Array
 ) -> None:
-    """Codes (u8) of float32 ``x``; scales below 2^-100 are set to 0 and their buckets to the middle code."""
+    """The codes (u8) of float32 values, as the page writes them.
+
+    Args:
+        x: (r,) float32.
+        bucket: values that share a scale.
+        levels: s.
+        scales: (⌈r/bucket⌉,) float32; those below 2^-100 are set to 0, their codes to the middle one.
+        low, high: the halves of the chunk's stream.
+        codes: (r,), written.
+    """
     for n in range(scales.size):
         start = n * bucket
         stop = min(start + bucket, x.size)
@@ -87,22 +90,24 @@ def quantise(
 @kernel
 def pack(codes: Array, n: int, words: Array) -> None:
     """n-bit codes (u8) into zeroed u32 ``words``: full blocks in lanes, the rest as one bit stream."""
-    full = codes.size // BLOCK
+    full = codes.size // PACK_BLOCK
     for block in range(full):
-        source = block * BLOCK
-        target = block * LANES * n
+        source = block * PACK_BLOCK
+        target = block * PACK_LANES * n
         for row in range(32):
             bit = row * n
-            word = target + LANES * (bit >> 5)
+            word = target + PACK_LANES * (bit >> 5)
             shift = U32(bit & 31)
-            for lane in range(LANES):
-                words[word + lane] |= U32(codes[source + row * LANES + lane]) << shift
+            for lane in range(PACK_LANES):
+                words[word + lane] |= U32(codes[source + row * PACK_LANES + lane]) << shift
             if (bit & 31) + n > 32:
-                for lane in range(LANES):
-                    words[word + LANES + lane] |= U32(codes[source + row * LANES + lane]) >> (U32(32) - shift)
-    start = full * LANES * n
-    for i in range(full * BLOCK, codes.size):
-        bit = (i - full * BLOCK) * n
+                for lane in range(PACK_LANES):
+                    words[word + PACK_LANES + lane] |= U32(codes[source + row * PACK_LANES + lane]) >> (
+                        U32(32) - shift
+                    )
+    start = full * PACK_LANES * n
+    for i in range(full * PACK_BLOCK, codes.size):
+        bit = (i - full * PACK_BLOCK) * n
         word = start + (bit >> 5)
         code = U64(codes[i]) << U64(bit & 31)
         words[word] |= U32(code & U64(0xFFFFFFFF))
@@ -113,40 +118,48 @@ def pack(codes: Array, n: int, words: Array) -> None:
 @kernel
 def unpack(words: Array, n: int, codes: Array) -> int:
     """n-bit codes (u8) from u32 ``words``; 0, or BAD_PADDING where a bit after the last code is set."""
-    full = codes.size // BLOCK
+    full = codes.size // PACK_BLOCK
     mask = U32((1 << n) - 1)
     for block in range(full):
-        source = block * LANES * n
-        target = block * BLOCK
+        source = block * PACK_LANES * n
+        target = block * PACK_BLOCK
         for row in range(32):
             bit = row * n
-            word = source + LANES * (bit >> 5)
+            word = source + PACK_LANES * (bit >> 5)
             shift = U32(bit & 31)
             if (bit & 31) + n > 32:
-                for lane in range(LANES):
+                for lane in range(PACK_LANES):
                     low = words[word + lane] >> shift
-                    codes[target + row * LANES + lane] = (
-                        low | (words[word + LANES + lane] << (U32(32) - shift))
+                    codes[target + row * PACK_LANES + lane] = (
+                        low | (words[word + PACK_LANES + lane] << (U32(32) - shift))
                     ) & mask
             else:
-                for lane in range(LANES):
-                    codes[target + row * LANES + lane] = (words[word + lane] >> shift) & mask
-    start = full * LANES * n
-    rest = codes.size - full * BLOCK
+                for lane in range(PACK_LANES):
+                    codes[target + row * PACK_LANES + lane] = (words[word + lane] >> shift) & mask
+    start = full * PACK_LANES * n
+    rest = codes.size - full * PACK_BLOCK
     for i in range(rest):
         bit = i * n
         word = start + (bit >> 5)
         code = U64(words[word]) >> U64(bit & 31)
         if (bit & 31) + n > 32:
             code |= U64(words[word + 1]) << U64(32 - (bit & 31))
-        codes[full * BLOCK + i] = code & U64(mask)
+        codes[full * PACK_BLOCK + i] = code & U64(mask)
     used = (rest * n) & 31
     return BAD_PADDING if used and words[words.size - 1] >> U32(used) else 0
 
 
 @kernel
 def dequantise(codes: Array, bucket: int, levels: int, scales: Array, out: Array) -> int:
-    """float32 values of the codes; 0, or BAD_CODE."""
+    """The float32 values of codes; 0, or BAD_CODE.
+
+    Args:
+        codes: (r,) u8.
+        bucket: values that share a scale.
+        levels: s.
+        scales: (⌈r/bucket⌉,) float32, checked.
+        out: (r,) float32, written.
+    """
     bad = False
     for n in range(scales.size):
         scale = scales[n]

@@ -7,35 +7,18 @@ finds the parameter of every block and the length of every span, so that the sec
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.words import popcount, trailing_zeros
+from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN
 
-__all__ = [
-    "BAD_LENGTH",
-    "BAD_PADDING",
-    "BAD_RANGE",
-    "BAD_UNARY",
-    "BLOCK",
-    "LANES",
-    "SPAN",
-    "low_words",
-    "plan",
-    "read",
-    "write",
-]
+__all__ = ["BAD_LENGTH", "BAD_PADDING", "BAD_RANGE", "BAD_UNARY", "low_words", "plan", "read", "write"]
 
-Array = npt.NDArray[Any]
 U32 = np.uint32
 U64 = np.uint64
 
-SPAN = 4096
-BLOCK = 256
-LANES = 8
 BAD_LENGTH, BAD_PADDING, BAD_UNARY, BAD_RANGE = 1, 2, 3, 4
 
 
@@ -49,15 +32,19 @@ def _gap(indices: Array, i: int) -> np.uint64:
 
 @kernel
 def plan(indices: Array, parameters: Array, span_words: Array) -> None:
-    """The best parameter of each block (u8) and the length of each span in u32 words (i64), for ascending u32
-    ``indices``.
+    """The best parameter of each block (u8), and the length of each span in u32 words (i64).
+
+    Args:
+        indices: (r,) u32, ascending, r > 0.
+        parameters: (⌈r/256⌉,), written.
+        span_words: (⌈r/4096⌉,), written.
     """
     r = indices.size
     low = 0
     unary = 0
     for block in range(parameters.size):
-        start = block * BLOCK
-        stop = min(start + BLOCK, r)
+        start = block * RICE_BLOCK
+        stop = min(start + RICE_BLOCK, r)
         m = stop - start
         before = np.int64(indices[start - 1]) if start > 0 else np.int64(-1)
         total = np.int64(indices[stop - 1]) - before - m
@@ -80,10 +67,10 @@ def plan(indices: Array, parameters: Array, span_words: Array) -> None:
                 best = b0 + step
                 quotients = q
         parameters[block] = best
-        low += LANES * best if m == BLOCK else (m * best + 31) >> 5
+        low += RICE_LANES * best if m == RICE_BLOCK else (m * best + 31) >> 5
         unary += m + np.int64(quotients)
-        if stop == r or stop % SPAN == 0:
-            span_words[start // SPAN] = low + ((unary + 31) >> 5)
+        if stop == r or stop % RICE_SPAN == 0:
+            span_words[start // RICE_SPAN] = low + ((unary + 31) >> 5)
             low = 0
             unary = 0
 
@@ -92,30 +79,37 @@ def plan(indices: Array, parameters: Array, span_words: Array) -> None:
 def low_words(parameters: Array, r: int, span: int) -> int:
     """The u32 words that the low bits of a span take."""
     words = 0
-    first = span * (SPAN // BLOCK)
-    for block in range(first, min(first + SPAN // BLOCK, parameters.size)):
-        m = min(BLOCK, r - block * BLOCK)
+    first = span * (RICE_SPAN // RICE_BLOCK)
+    for block in range(first, min(first + RICE_SPAN // RICE_BLOCK, parameters.size)):
+        m = min(RICE_BLOCK, r - block * RICE_BLOCK)
         b = np.int64(parameters[block])
-        words += LANES * b if m == BLOCK else (m * b + 31) >> 5
+        words += RICE_LANES * b if m == RICE_BLOCK else (m * b + 31) >> 5
     return words
 
 
 @kernel
 def write(indices: Array, parameters: Array, starts: Array, words: Array) -> None:
-    """All spans into the zeroed u32 ``words``; span c begins at word ``starts[c]``."""
+    """All spans into zeroed words.
+
+    Args:
+        indices: (r,) u32, ascending.
+        parameters: of the blocks, from ``plan``.
+        starts: (n_spans,) first word of each span.
+        words: u32, zeroed, as many as the plan's spans take.
+    """
     r = indices.size
     for span in range(starts.size):
         at = starts[span]
         unary = (
             np.int64(starts[span] + low_words(parameters, r, span)) << 5
         )  # the next free bit of the unary part
-        first = span * (SPAN // BLOCK)
-        for block in range(first, min(first + SPAN // BLOCK, parameters.size)):
-            start = block * BLOCK
-            m = min(BLOCK, r - start)
+        first = span * (RICE_SPAN // RICE_BLOCK)
+        for block in range(first, min(first + RICE_SPAN // RICE_BLOCK, parameters.size)):
+            start = block * RICE_BLOCK
+            m = min(RICE_BLOCK, r - start)
             b = np.int64(parameters[block])
             low_mask = (U64(1) << U64(b)) - U64(1)
-            full = m == BLOCK
+            full = m == RICE_BLOCK
             for j in range(m):
                 g = _gap(indices, start + j)
                 unary += np.int64(g >> U64(b))
@@ -123,32 +117,38 @@ def write(indices: Array, parameters: Array, starts: Array, words: Array) -> Non
                 unary += 1
                 if b > 0:
                     bit = (j >> 3) * b if full else j * b
-                    word = at + (LANES * (bit >> 5) + (j & 7) if full else bit >> 5)
+                    word = at + (RICE_LANES * (bit >> 5) + (j & 7) if full else bit >> 5)
                     low = (g & low_mask) << U64(bit & 31)
                     words[word] |= U32(low & U64(0xFFFFFFFF))
                     if (bit & 31) + b > 32:
-                        words[word + (LANES if full else 1)] |= U32(low >> U64(32))
-            at += LANES * b if full else (m * b + 31) >> 5
+                        words[word + (RICE_LANES if full else 1)] |= U32(low >> U64(32))
+            at += RICE_LANES * b if full else (m * b + 31) >> 5
 
 
 @kernel
 def read(words: Array, starts: Array, bases: Array, parameters: Array, d: int, span: int, out: Array) -> int:
-    """One span's indices into u32 ``out`` (its gaps' number); 0, or which check failed (BAD_*).
+    """One span's indices; 0, or which check failed (BAD_*).
 
-    ``starts`` (n_spans + 1,) are the spans' first words, all within ``words``; ``bases`` and ``parameters``
-    have been checked.
+    Args:
+        words: the u32 words of all spans.
+        starts: (n_spans + 1,) first word of each span, and where the last ends; all within ``words``.
+        bases: (n_spans,) least value of each span's first index.
+        parameters: of all blocks, checked.
+        d: elements of the chunk.
+        span: which one.
+        out: u32, one for each of its gaps.
     """
     n = out.size
-    r = span * SPAN + n  # low_words needs no more of r than the end of this span
+    r = span * RICE_SPAN + n  # low_words needs no more of r than the end of this span
     low_total = low_words(parameters, r, span)
     at = starts[span]
     stop = starts[span + 1]
     unary = at + low_total
     if stop - at < low_total + 1:
         return BAD_LENGTH
-    tail = n % BLOCK
+    tail = n % RICE_BLOCK
     if tail > 0:
-        bits = tail * np.int64(parameters[(span * SPAN + n - 1) // BLOCK])
+        bits = tail * np.int64(parameters[(span * RICE_SPAN + n - 1) // RICE_BLOCK])
         if bits & 31 and words[unary - 1] >> U32(bits & 31):
             return BAD_PADDING
     ones = 0
@@ -160,13 +160,13 @@ def read(words: Array, starts: Array, bases: Array, parameters: Array, d: int, s
     pending = U64(words[w])
     previous = np.int64(-1)  # bit of the last one bit, counted from the unary part's start
     index = U64(bases[span])  # the least value that the next index can take
-    first = span * (SPAN // BLOCK)
-    for block in range(first, first + (n + BLOCK - 1) // BLOCK):
-        begin = (block - first) * BLOCK
-        m = min(BLOCK, n - begin)
+    first = span * (RICE_SPAN // RICE_BLOCK)
+    for block in range(first, first + (n + RICE_BLOCK - 1) // RICE_BLOCK):
+        begin = (block - first) * RICE_BLOCK
+        m = min(RICE_BLOCK, n - begin)
         b = np.int64(parameters[block])
         low_mask = (U64(1) << U64(b)) - U64(1)
-        full = m == BLOCK
+        full = m == RICE_BLOCK
         for j in range(m):
             while pending == U64(0):
                 w += 1
@@ -176,10 +176,10 @@ def read(words: Array, starts: Array, bases: Array, parameters: Array, d: int, s
             low = U64(0)
             if b > 0:
                 bit = (j >> 3) * b if full else j * b
-                word = at + (LANES * (bit >> 5) + (j & 7) if full else bit >> 5)
+                word = at + (RICE_LANES * (bit >> 5) + (j & 7) if full else bit >> 5)
                 low = U64(words[word]) >> U64(bit & 31)
                 if (bit & 31) + b > 32:
-                    low |= U64(words[word + (LANES if full else 1)]) << U64(32 - (bit & 31))
+                    low |= U64(words[word + (RICE_LANES if full else 1)]) << U64(32 - (bit & 31))
                 low &= low_mask
             index += (U64(one - previous - 1) << U64(b)) | low
             previous = one
@@ -187,5 +187,5 @@ def read(words: Array, starts: Array, bases: Array, parameters: Array, d: int, s
             index += U64(1)
         if index > U64(d):  # indices only grow: the block's last one decides for all of them
             return BAD_RANGE
-        at += LANES * b if full else (m * b + 31) >> 5
+        at += RICE_LANES * b if full else (m * b + 31) >> 5
     return 0

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy.typing as npt
-
+from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 
 __all__ = ["add_at", "count_set", "fill_nonzero", "first_disorder", "first_nonfinite"]
-
-Array = npt.NDArray[Any]
 
 
 @kernel
@@ -62,8 +59,6 @@ def first_disorder(indices: Array) -> int:
 
 @kernel
 def add_at(out: Array, indices: Array, values: Array, scale: Any) -> None:
-    """out[indices[i]] += scale * values[i], in the type of ``out`` (float32 or float64), the product rounded
-    first.
-    """
+    """out[indices[i]] += scale * values[i], all in the type of ``out``; the product is rounded first."""
     for i in range(indices.size):
         out[indices[i]] += scale * values[i]

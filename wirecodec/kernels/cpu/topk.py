@@ -7,23 +7,21 @@ for float32, 4 for float64), and one to compact.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 
 __all__ = ["fill_top", "kth_key"]
 
-Array = npt.NDArray[Any]
 U64 = np.uint64
 
 
 @kernel
 def kth_key(bits: Array, k: int, key_bits: int) -> tuple[np.uint64, int]:
-    """The k-th largest key (the low ``key_bits`` bits of a word), 1 <= k <= size, and how many of the keys
-    equal to it belong to the top k.
+    """The k-th largest key, and how many of the keys equal to it belong to the top k.
+
+    A key is the low ``key_bits`` bits of a word; 1 <= k <= size.
     """
     counts = np.empty(65536, np.int64)
     key_mask = (U64(1) << U64(key_bits)) - U64(1)
@@ -50,8 +48,9 @@ def kth_key(bits: Array, k: int, key_bits: int) -> tuple[np.uint64, int]:
 
 @kernel
 def fill_top(bits: Array, key_bits: int, threshold: np.uint64, ties: int, out: Array) -> None:
-    """The positions of keys above ``threshold``, and of the first ``ties`` equal to it, ascending, into
-    ``out``, which has exactly that room.
+    """The positions of the top keys, ascending, into ``out``, which has exactly that room.
+
+    Those above ``threshold``, and the first ``ties`` of those equal to it.
     """
     key_mask = (U64(1) << U64(key_bits)) - U64(1)
     n = 0

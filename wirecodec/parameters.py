@@ -1,0 +1,36 @@
+"""Parameters as plain Python numbers: codecs compare, hash and print alike, wherever a number came from."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from wirecodec.errors import EncodeError
+
+__all__ = ["as_integer", "as_real", "settle"]
+
+
+def settle(part: Any, **fields: Any) -> None:
+    """Set fields of a frozen dataclass from its ``__post_init__``, once they are checked."""
+    for name, value in fields.items():
+        object.__setattr__(part, name, value)
+
+
+def as_integer(value: Any, what: str) -> int:
+    """An ``int`` from a Python or NumPy integer; EncodeError naming ``what`` for anything else."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise EncodeError(f"{what} is {value!r}; it must be an integer") from None
+
+
+def as_real(value: Any, what: str) -> float:
+    """A ``float`` from a Python or NumPy number, by its shortest decimal; EncodeError for anything else.
+
+    A float32 of 0.1 becomes 0.1, what was written, and not the nearest float64 of that float32.
+    """
+    if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
+        raise EncodeError(f"{what} is {value!r}; it must be a number")
+    return float(str(value)) if hasattr(value, "dtype") else float(value)
