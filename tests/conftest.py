@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def rng() -> np.random.Generator:
-    """A generator of one's own: no test depends on another's draws."""
+    """A fresh generator for each test."""
     return np.random.default_rng(20)
 
 

@@ -1,5 +1,4 @@
-"""`pytest` alone runs the tests marked `mpi`: one mpirun for each rank count, in which every rank runs
-the marked tests.
+"""``pytest`` alone runs the tests marked ``mpi``: one mpirun a rank count, in which every rank runs them.
 
     @pytest.mark.mpi(4)                         runs on 4 ranks
     @pytest.mark.mpi(1, 2, 4)                   one item for each rank count
@@ -35,9 +34,22 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, TypeAlias
 
 import pytest
+
+__all__ = [
+    "Launcher",
+    "Rank",
+    "end_session",
+    "find_mpirun",
+    "plugin",
+    "rank_environment",
+    "session_members",
+]
+
+Result: TypeAlias = tuple[Literal["passed", "failed", "skipped"], str, dict[str, Any]]
+"""A test's outcome, the text to go with it, and further attributes of the report."""
 
 FOLDER = "MPI_TEST_FOLDER"  # set for ranks only: where they find their tests and leave their reports
 
@@ -55,7 +67,10 @@ def rank_count(item: pytest.Item) -> int | None:
         return None
     if len(mark.args) == 1:
         return int(mark.args[0])
-    return int(item.callspec.params["mpi_ranks"])  # type: ignore[attr-defined]
+    assert isinstance(item, pytest.Function)
+    ranks = item.callspec.params["mpi_ranks"]
+    assert isinstance(ranks, int)
+    return ranks
 
 
 class Expansion:
@@ -84,8 +99,9 @@ class Expansion:
 class Launcher(Expansion):
     """Runs groups, and reports for them.
 
-    before_launch is called once, before the first group starts: to fill caches on disk that many ranks would
-    otherwise fill all at once.
+    Attributes:
+        before_launch: called once, before the first group starts: to fill caches on disk that many ranks
+            would otherwise fill all at once.
     """
 
     def __init__(self) -> None:
@@ -115,7 +131,7 @@ class Launcher(Expansion):
             nodeid=item.nodeid,
             location=item.location,
             keywords=dict.fromkeys(item.keywords, 1),
-            outcome=outcome,  # type: ignore[arg-type]
+            outcome=outcome,
             longrepr=(path, (line or 0) + 1, text) if outcome == "skipped" else (text or None),
             when="call",
             start=start,
@@ -132,14 +148,13 @@ class Launcher(Expansion):
         if self._group is not None:
             self._group.end()
 
-    def _result(self, item: pytest.Item, ranks: int) -> tuple[str, str, dict[str, Any]]:
+    def _result(self, item: pytest.Item, ranks: int) -> Result:
         if not self._looked:
             self._looked = True
             self._prefix, self._missing = find_mpirun()
             if self._prefix and self.before_launch is not None:
-                with contextlib.suppress(
-                    Exception
-                ):  # what is broken breaks a test, too, and is reported there
+                # What is broken breaks a test, too, and is reported there.
+                with contextlib.suppress(Exception):
                     self.before_launch()
         if not self._prefix:
             required = os.environ.get("REQUIRE_MPI", "") not in ("", "0")
@@ -155,9 +170,7 @@ class Launcher(Expansion):
 
 
 def find_mpirun() -> tuple[list[str] | None, str]:
-    """The command that starts ranks, or None and the reason. The one beside this Python goes before
-    others.
-    """
+    """The command that starts ranks, or None and the reason; the one beside this Python goes first."""
     for module in ("mpi4py", "numpy"):
         if importlib.util.find_spec(module) is None:
             return None, f"{module} is not installed"
@@ -194,7 +207,13 @@ def rank_environment(folder: Path) -> dict[str, str]:
 
 
 class Group:
-    """One mpirun, and what its ranks have reported so far."""
+    """One mpirun, and what its ranks have reported so far.
+
+    Args:
+        prefix: the command that starts ranks.
+        ranks: how many.
+        items: what they run, in this order.
+    """
 
     def __init__(self, prefix: Sequence[str], ranks: int, items: Sequence[pytest.Item]) -> None:
         self.ranks = ranks
@@ -233,8 +252,8 @@ class Group:
         """Whether a result for this test can be had without starting another group."""
         return bool(self._never_began) or (nodeid in self._left and not self._ended)
 
-    def result(self, item: pytest.Item) -> tuple[str, str, dict[str, Any]]:
-        """Wait for one test: (outcome, text, further attributes of the report)."""
+    def result(self, item: pytest.Item) -> Result:
+        """Wait for one test."""
         nodeid = item.nodeid
         if self._never_began:
             return "failed", self._never_began, {}
@@ -297,7 +316,7 @@ class Group:
                 else:
                     self._reports[event["id"]][rank] = event
 
-    def _merge(self, nodeid: str) -> tuple[str, str, dict[str, Any]]:
+    def _merge(self, nodeid: str) -> Result:
         """One outcome from all ranks': failed if any failed, skipped if all were."""
         reports = self._reports[nodeid]
         if any(report["outcome"] == "failed" for report in reports.values()):
@@ -307,7 +326,7 @@ class Group:
             return "skipped", reports[0]["text"], {} if expected is None else {"wasxfail": expected}
         return "passed", "", {}
 
-    def _broken(self, nodeid: str, why: str) -> tuple[str, str, dict[str, Any]]:
+    def _broken(self, nodeid: str, why: str) -> Result:
         """The group is lost: fail this test with all that is known, and end the group."""
         reports, began = self._reports[nodeid], self._began[nodeid]
         inside = [rank for rank in range(self.ranks) if rank in began and rank not in reports]

@@ -40,7 +40,15 @@ def test_after(): assert comm.allreduce(1) == 2
 
 
 def run(folder: Path, tests: str, conftest: str = CONFTEST, head: str = HEAD, **environment: str) -> str:
-    """What pytest says of a file with these tests."""
+    """What pytest says of a file with these tests.
+
+    Args:
+        folder: an empty one.
+        tests: the file, but for its head.
+        conftest: the conftest.py beside it.
+        head: the file's first lines.
+        environment: variables to add.
+    """
     (folder / "conftest.py").write_text(conftest)
     (folder / "test_it.py").write_text(head + tests)
     (folder / "pytest.ini").write_text("[pytest]\n")
@@ -83,7 +91,7 @@ needs_mpirun = pytest.mark.skipif(NO_MPIRUN, reason="no mpirun")
 
 
 @needs_mpirun
-def test_one_item_for_each_rank_count(tmp_path):
+def test_one_item_for_each_rank_count(tmp_path: Path) -> None:
     said = run(
         tmp_path,
         """
@@ -113,7 +121,7 @@ def test_expected(): assert comm.rank < 0
 
 
 @needs_mpirun
-def test_failures_name_their_ranks(tmp_path):
+def test_failures_name_their_ranks(tmp_path: Path) -> None:
     said = run(
         tmp_path,
         """
@@ -159,7 +167,7 @@ def test_after(): assert comm.allreduce(1) == 3
     ],
     ids=["killed", "left", "hangs", "stopped", "fails while others wait"],
 )
-def test_a_lost_rank_costs_one_test(tmp_path, body, says):
+def test_a_lost_rank_costs_one_test(tmp_path: Path, body: str, says: str) -> None:
     test = f"@pytest.mark.mpi(2, timeout=2)\ndef test_it():\n    {body}"
     said = run(tmp_path, BEFORE_AND_AFTER.format(test))
     assert outcomes(said) == {"test_before": "PASSED", "test_it": "FAILED", "test_after": "PASSED"}
@@ -168,7 +176,7 @@ def test_a_lost_rank_costs_one_test(tmp_path, body, says):
 
 
 @needs_mpirun
-def test_a_hanging_rank_says_where(tmp_path):
+def test_a_hanging_rank_says_where(tmp_path: Path) -> None:
     said = run(
         tmp_path,
         "@pytest.mark.mpi(2, timeout=2)\ndef test_it():\n    if comm.rank: comm.Recv(bytearray(1), 0)",
@@ -177,7 +185,7 @@ def test_a_hanging_rank_says_where(tmp_path):
 
 
 @needs_mpirun
-def test_ranks_that_cannot_start_fail_all_tests_at_once(tmp_path):
+def test_ranks_that_cannot_start_fail_all_tests_at_once(tmp_path: Path) -> None:
     """Not one mpirun for each test."""
     broken = HEAD + "if 'MPI_TEST_FOLDER' in os.environ: raise OSError('broken import')\n"
     said = run(tmp_path, BEFORE_AND_AFTER.format(""), head=broken)
@@ -188,7 +196,7 @@ def test_ranks_that_cannot_start_fail_all_tests_at_once(tmp_path):
 MISSING = CONFTEST + "\nmpi_launch.find_mpirun = lambda: (None, 'no mpirun today')\n"
 
 
-def test_without_mpirun_tests_skip_with_the_reason(tmp_path):
+def test_without_mpirun_tests_skip_with_the_reason(tmp_path: Path) -> None:
     said = run(
         tmp_path,
         "def test_alone(): pass\n@pytest.mark.mpi(2)\ndef test_two(): pass",
@@ -199,7 +207,7 @@ def test_without_mpirun_tests_skip_with_the_reason(tmp_path):
     assert "no mpirun today" in said
 
 
-def test_without_mpirun_tests_fail_where_it_is_required(tmp_path):
+def test_without_mpirun_tests_fail_where_it_is_required(tmp_path: Path) -> None:
     said = run(
         tmp_path, "@pytest.mark.mpi(2)\ndef test_two(): pass", MISSING, "import pytest\n", REQUIRE_MPI="1"
     )
@@ -207,7 +215,7 @@ def test_without_mpirun_tests_fail_where_it_is_required(tmp_path):
     assert "no mpirun today" in said
 
 
-def test_a_mark_needs_a_number(tmp_path):
+def test_a_mark_needs_a_number(tmp_path: Path) -> None:
     assert "needs a number of ranks" in run(
         tmp_path, "@pytest.mark.mpi\ndef test_two(): pass", head="import pytest\n"
     )

@@ -155,7 +155,7 @@ def select(tensor: Any, scheme: Scheme, *, seed: int = 0) -> Support:
 def gather(flat: Flat, selection: Selection) -> Support:
     """The values at the selected elements.
 
-    EncodeError where a selector of one's own gave indices that do not ascend within the tensor: kernels trust
+    EncodeError where a user-defined selector gave indices that do not ascend within the tensor: kernels trust
     them.
     """
     indices, size = selection.indices, flat.data.size

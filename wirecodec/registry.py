@@ -35,13 +35,21 @@ EXPERIMENTAL = 0x80
 
 T = TypeVar("T", bound=type)
 
-_index: dict[int, type[IndexCodec]] = {c.wire_id: c for c in (RawIndex, Bitmap, Rice)}
-_value: dict[int, type[ValueCodec]] = {c.wire_id: c for c in (Raw, RawFloat16, RawBfloat16, QSGD)}
+_SELECTORS = (All, NonZero, TopK)
+_INDEX: tuple[type[IndexCodec], ...] = (RawIndex, Bitmap, Rice)
+_VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD)
+_CHOSEN: tuple[type[ValueCodec], ...] = (
+    RawFloat16,
+    RawBfloat16,
+)  # by Raw, for the tensor's type; no scheme names them
+
+_index = {c.wire_id: c for c in _INDEX}
+_value = {c.wire_id: c for c in (*_VALUE, *_CHOSEN)}
 _stages: dict[str, dict[str, Any]] = {
     "transform": {},
-    "selector": {c.name: c for c in (All, NonZero, TopK)},
-    "index codec": {c.name: c for c in (RawIndex, Bitmap, Rice, AutoIndex)},
-    "value codec": {c.name: c for c in (Raw, QSGD)},
+    "selector": {c.name: c for c in _SELECTORS},
+    "index codec": {c.name: c for c in (*_INDEX, AutoIndex)},
+    "value codec": {c.name: c for c in _VALUE},
 }
 
 
@@ -106,7 +114,7 @@ def register(cls: T) -> T:
     if stage != "selector":
         wire_id = getattr(cls, "wire_id", None)
         if not isinstance(wire_id, int) or not EXPERIMENTAL <= wire_id <= 0xFF:
-            raise EncodeError(f"{cls.__name__}: wire_id is {wire_id!r}; ids of one's own are 0x80 to 0xFF")
+            raise EncodeError(f"{cls.__name__}: wire_id is {wire_id!r}; user-defined ids are 0x80 to 0xFF")
         if wire_id in known and known[wire_id].name != name:
             raise EncodeError(f"{cls.__name__}: wire_id {wire_id:#x} belongs to {known[wire_id].name!r}")
         known[wire_id] = cls

@@ -2,7 +2,7 @@
 
 A schedule is a function step -> density. ``WarmUp`` starts dense and tightens, as DGC and ScaleCom do in
 their first epochs; ``Diminishing`` drops less and less as the learning rate falls (FFT paper, Theorem 3.5).
-They have string forms, by which a Compressor saves them with its state; a function of one's own works too,
+They have string forms, by which a Compressor saves them with its state; any function works too,
 but is not saved.
 """
 
@@ -88,7 +88,7 @@ _KNOWN = {cls.name: cls for cls in (WarmUp, Diminishing)}
 
 
 def schedule_string(schedule: Schedule | None) -> str:
-    """The string form of a schedule, "" for none and for a function of one's own."""
+    """The string form of a schedule, "" for none and for any other function."""
     return call_string(schedule) if isinstance(schedule, WarmUp | Diminishing) else ""
 
 

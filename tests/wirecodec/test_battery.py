@@ -11,7 +11,7 @@ import pytest
 
 import wirecodec as wc
 from formats import reference
-from tests import oracles
+from tests import inputs
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs, value_codecs
 
@@ -26,7 +26,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bits": 3, "bucket": 48, "norm": "l2"},
     ]
 }
-SUPPORTS = oracles.supports(np.random.default_rng(1))
+SUPPORTS = inputs.supports(np.random.default_rng(1))
 
 
 def variants(cls: Any) -> list[Any]:
@@ -55,7 +55,7 @@ def test_index_sections_read_by_the_reference(codec: Any, case: str) -> None:
 
 
 def vector_cases(dtype: Any) -> dict[str, Any]:
-    return oracles.value_vectors(np.random.default_rng(2), dtype)
+    return inputs.value_vectors(np.random.default_rng(2), dtype)
 
 
 @pytest.mark.parametrize("codec", [v for c in VALUE for v in variants(c)], ids=repr)

@@ -207,7 +207,7 @@ def test_names_and_fusing_pass_through(rng: np.random.Generator) -> None:
 
 
 def test_error_feedback_converges_where_none_does_not() -> None:
-    """A noisy quadratic, 1000 steps of top 2 %: with feedback the error falls far below what it is without."""
+    """A noisy quadratic, 1000 steps of top 2 %: feedback takes the error far below what it is without."""
     rng = np.random.default_rng(5)
     target = rng.normal(size=400)
     curvature = 10.0 ** rng.uniform(-1, 0, 400)

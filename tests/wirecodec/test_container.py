@@ -66,7 +66,7 @@ def test_framing_of_a_model_is_at_most_one_percent() -> None:
     tensors = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
     assert sum(x.size for x in tensors.values()) == 25_557_032
     for options, share in (({}, 0.01), ({"names": False, "fuse": 1024}, 0.004)):
-        blob = wc.encode_many(tensors, "topk(0.01) | rice | raw", **options)  # type: ignore[arg-type]
+        blob = wc.encode_many(tensors, "topk(0.01) | rice | raw", **options)
         info = wc.inspect(blob)
         sections = sum(e.index_bytes + e.value_bytes for e in info.entries)
         padding = sum(-e.index_bytes % 8 + -e.value_bytes % 8 for e in info.entries)
@@ -212,7 +212,7 @@ def test_limits(limit: dict[str, int], code: str) -> None:
 def test_limits_are_counts() -> None:
     for wrong in (-1, 1.5, True, None):
         with pytest.raises(ValueError, match="max_work"):
-            wc.DecodeLimits(max_work=wrong)  # type: ignore[arg-type]
+            wc.DecodeLimits(max_work=wrong)
 
 
 def test_to_dense_keeps_the_limit_it_was_decoded_under() -> None:

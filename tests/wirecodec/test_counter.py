@@ -28,7 +28,7 @@ def test_the_specification_has_vectors_of_each_function() -> None:
 
 
 @kernel
-def fill_draws(low: np.uint32, high: np.uint32, out: np.ndarray) -> None:  # type: ignore[type-arg]
+def fill_draws(low: np.uint32, high: np.uint32, out: np.ndarray) -> None:
     for p in range(out.size):
         out[p] = compiled.draw16(low, high, p)
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirecodec as wc
-from tests import oracles
+from tests import inputs, oracles
 from wirecodec.index.rice import planned_bytes
 from wirecodec.kernels.cpu import narrow, rice
 from wirecodec.limits import UNLIMITED
@@ -49,19 +49,19 @@ def test_rice_is_near_the_entropy(density: float, ratio: float) -> None:
     for d in (2**18, 2_600_000, 2**24):
         r = int(d * density)
         if r >= 2600:
-            assert 8 * planned_bytes(oracles.support(rng, d, r)) <= ratio * oracles.entropy_bits(d, r), (d, r)
+            assert 8 * planned_bytes(inputs.support(rng, d, r)) <= ratio * oracles.entropy_bits(d, r), (d, r)
 
 
 def test_small_supports_stay_small() -> None:
     rng = np.random.default_rng(9)
     for r in (1, 2, 10, 100, 500):
         for d in (1000, 100_000, 2**24):
-            found = planned_bytes(oracles.support(rng, d, r))
+            found = planned_bytes(inputs.support(rng, d, r))
             assert found <= 1.1 * oracles.entropy_bits(d, r) / 8 + 16, (d, r)
 
 
 def test_spans_decode_alone() -> None:
-    indices = oracles.support(np.random.default_rng(3), 1_000_000, 10_000)
+    indices = inputs.support(np.random.default_rng(3), 1_000_000, 10_000)
     section = wc.Rice().encode(indices, 1_000_000, 0)
     for span in range(3):
         found = wc.Rice.decode_span(section, 1_000_000, 10_000, span)
@@ -73,7 +73,7 @@ def test_auto_index_is_the_smaller() -> None:
     for d in (10, 1000, 2000, 100_000):
         for density in (0.9, 0.5, 0.3, 0.2, 0.1, 0.065, 0.06, 0.03, 0.001):
             r = max(1, int(d * density))
-            indices = oracles.support(rng, d, r)
+            indices = inputs.support(rng, d, r)
             sizes = {c: c.encode(indices, d, 0).size for c in (wc.Bitmap(), wc.Rice())}
             assert sizes[wc.AutoIndex().resolve(indices, d)] == min(sizes.values()), (d, r)
     worst = np.concatenate([np.arange(500), 9000 + np.arange(500)]).astype(np.uint32)
@@ -128,6 +128,27 @@ def test_narrowing_refuses_what_would_become_infinite(stored: str) -> None:
 def test_qsgd_refuses_what_float32_cannot_hold() -> None:
     with pytest.raises(wc.EncodeError, match="element 5: 1e"):
         wc.encode(np.array([1, 0, 0, 0, 0, 1e39]), "nonzero | rice | qsgd")
+
+
+ONE_FORM = """
+import numpy as np, wirecodec as wc
+from wirecodec.kernels.cpu import bitmap, qsgd, rice, support, topk
+c = wc.Compressor("topk(0.1) | rice | qsgd")
+for step in range(3):
+    g = np.random.default_rng(step).normal(size=(50, 40)).astype(np.float32)
+    for source in (g, g[::-1], np.asfortranarray(g)):
+        wc.decode(bytes(c.compress({"w": source})))
+used = [k for m in (bitmap, qsgd, rice, support, topk) for k in vars(m).values() if hasattr(k, "signatures")]
+many = [(k.__name__, k.signatures) for k in used if len(k.signatures) > 1]
+assert not many, many
+assert sum(len(k.signatures) for k in used) >= 10
+"""
+
+
+def test_a_kernel_is_compiled_once_for_a_type(tmp_path: Path) -> None:
+    """Read-only or not, flat or not, first step or third: inputs reach the kernels in one form."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-W", "error", "-c", ONE_FORM], env=env, check=True, timeout=240)
 
 
 RACE = """

@@ -56,8 +56,27 @@ def test_strings_are_short_and_clear() -> None:
     ),
 )
 def test_every_scheme_reads_its_own_string(select: object, index: object, value: object) -> None:
-    scheme = wc.Scheme(select, index, value)  # type: ignore[arg-type]
+    scheme = wc.Scheme(select, index, value)
     assert wc.Scheme.parse(str(scheme)) == scheme
+
+
+def test_parameters_from_numpy_are_plain_numbers() -> None:
+    assert wc.TopK(np.float32(0.1)) == wc.TopK(np.float64(0.1)) == wc.TopK(0.1)
+    assert (
+        str(wc.Scheme(wc.TopK(np.float32(0.1)), wc.Rice(), wc.QSGD(np.int64(8))))
+        == "topk(0.1) | rice | qsgd(bits=8)"
+    )
+    assert wc.TopK(k=np.int32(5)) == wc.TopK(k=5)
+    assert wc.ErrorFeedback(np.float32(0.5)) == wc.ErrorFeedback(0.5)
+    assert wc.WarmUp(np.float32(0.1), np.int64(3)) == wc.WarmUp(0.1, 3)
+    for wrong in (
+        lambda: wc.TopK("0.1"),
+        lambda: wc.TopK(True),
+        lambda: wc.TopK(k=5.0),
+        lambda: wc.QSGD(bits="4"),
+    ):
+        with pytest.raises(wc.EncodeError):
+            wrong()
 
 
 @pytest.mark.parametrize(
@@ -99,9 +118,9 @@ def test_schemes_take_instances() -> None:
         (None, wc.Rice(), wc.Raw()),
     ):
         with pytest.raises(wc.EncodeError):
-            wc.Scheme(*wrong)  # type: ignore[arg-type]
+            wc.Scheme(*wrong)
     with pytest.raises(wc.EncodeError, match="neither a Scheme"):
-        wc.encode(np.ones(3, np.float32), 7)  # type: ignore[arg-type]
+        wc.encode(np.ones(3, np.float32), 7)
 
 
 def test_first_glob_wins() -> None:
