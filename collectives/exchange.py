@@ -91,8 +91,10 @@ def exchanged(
         raise
     finally:
         if local.prepared is not None:
-            settle = local.prepared.commit if delivered else local.prepared.rollback
-            settle()
+            if delivered:
+                local.prepared.commit()
+            else:
+                local.prepared.rollback()
 
 
 def exchange_blobs(

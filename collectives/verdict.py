@@ -70,7 +70,7 @@ def unreadable(table: Sequence[Header]) -> CollectiveError | None:
 
 
 def decide(table: Sequence[Header], texts: Sequence[str]) -> CollectiveError:
-    """The error of a table that is readable but not agreed: of failed ranks, or else of the first difference."""
+    """The error of a readable table without agreement: of failed ranks, or else of the first difference."""
     failed = [rank for rank, header in enumerate(table) if header.status != Status.OK]
     if failed:
         return _failed(table, texts, failed)

@@ -60,6 +60,8 @@ def dtype_named(dtype: Any) -> np.dtype[Any]:
     EncodeError for any other type.
     """
     name = str(dtype).rpartition(".")[2] if type(dtype).__module__ == "torch" else dtype
+    if name is None:
+        raise EncodeError("a dtype is missing")
     try:
         found: np.dtype[Any] = BFLOAT16 if isinstance(name, str) and name == "bfloat16" else np.dtype(name)
     except TypeError:
@@ -155,23 +157,28 @@ def as_bytes(buffer: Any) -> Bytes:
 
 def _as_uint8(buffer: Any) -> Bytes:
     if isinstance(buffer, np.ndarray):
-        if not buffer.flags.c_contiguous or buffer.dtype.hasobject or buffer.dtype.itemsize != 1:
-            raise Malformed(
-                "buffer", f"a {buffer.dtype} array of strides {buffer.strides}, not contiguous bytes"
-            )
-        return buffer.reshape(-1).view(np.uint8)
+        x = np.asarray(buffer)
+        if not x.flags.c_contiguous or x.dtype.hasobject or x.dtype.itemsize != 1:
+            raise Malformed("buffer", f"a {x.dtype} array of strides {x.strides}, not contiguous bytes")
+        return x.reshape(-1).view(np.uint8)
     try:
         view = memoryview(buffer)
-    except TypeError:
-        view = None
-    if view is None and hasattr(buffer, "__dlpack__") and _dlpack_device(buffer) == _DLPACK_CPU:
-        return _as_uint8(np.from_dlpack(buffer))
-    if view is None:
-        raise Malformed("buffer", f"{type(buffer).__name__} is not a buffer of bytes")
-    if not view.c_contiguous or view.itemsize != 1 or view.format not in ("B", "b", "c"):
+    except (TypeError, ValueError, BufferError):
+        return _as_uint8(_from_dlpack(buffer))
+    if not view.c_contiguous or view.itemsize != 1 or view.format.lstrip("<>=@!") not in ("B", "b", "c"):
         raise Malformed(
             "buffer", f"a memoryview of format {view.format!r}, strides {view.strides}, not contiguous bytes"
         )
     if view.nbytes == 0:
         return np.empty(0, np.uint8)  # NumPy refuses to cast some empty views
     return np.frombuffer(view, np.uint8)
+
+
+def _from_dlpack(buffer: Any) -> Array:
+    """An array of another framework that lies on the CPU; Malformed for what is none."""
+    try:
+        if hasattr(buffer, "__dlpack__") and _dlpack_device(buffer) == _DLPACK_CPU:
+            return np.from_dlpack(buffer)
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        pass
+    raise Malformed("buffer", f"{type(buffer).__name__} is not a buffer of bytes")

@@ -20,7 +20,7 @@ from wirecodec.counter import mix
 from wirecodec.errors import EncodeError, Invalid, WireError
 from wirecodec.index.base import IndexChoice
 from wirecodec.index.raw import ascending_below
-from wirecodec.limits import DecodeLimits
+from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
 from wirecodec.scheme import Scheme
 from wirecodec.select.base import finite_or_raise
@@ -55,6 +55,8 @@ class Part:
 def chunks_of(key: int, support: Support, scheme: Scheme, seed: int) -> Iterator[Entry]:
     """The tensor's chunks, coded."""
     bases = range(0, max(support.size, 1), CHUNK)
+    if len(bases) > DEFAULT_LIMITS.max_entries:
+        raise EncodeError(f"{support.size} elements take {len(bases)} chunks; no reader takes so many")
     cuts = [0, support.values.size]
     if len(bases) > 1:
         edges = [*bases, support.size]

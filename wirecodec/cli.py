@@ -13,8 +13,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import struct
 import sys
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,12 +33,18 @@ from wirecodec.stream import iter_blobs
 __all__ = ["main"]
 
 
+_AT_FAULT = (
+    *(ValueError, OSError, EOFError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError),  # what NumPy's readers let through
+)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code: 0, or 2 where its input or its words are at fault."""
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
-    except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+    except _AT_FAULT as error:
         print(f"wirecodec: {error}", file=sys.stderr)
         return 2
     return 0
@@ -92,7 +101,7 @@ def _table(info: ContainerInfo) -> str:
         each = [f"{8 * n / e.nnz:.2f}" if e.nnz else "-" for n in (e.index_bytes, e.value_bytes)]
         density = f"{100 * e.nnz / e.size:.3g} %" if e.size else "-"
         shape = "×".join(map(str, e.shape)) or "scalar"
-        rows.append((e.name, shape, e.dtype, f"{e.nnz:,}", density, e.index, e.value, *each))
+        rows.append((_printable(e.name), shape, e.dtype, f"{e.nnz:,}", density, e.index, e.value, *each))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     left = (0, 1, 2, 5, 6)
     for row in rows:
@@ -104,6 +113,11 @@ def _table(info: ContainerInfo) -> str:
     if dense:
         lines.append(f"{dense / info.nbytes:.1f}× smaller than the dense tensors")
     return "\n".join(lines)
+
+
+def _printable(name: str) -> str:
+    """A name from a stranger, fit for a terminal: control characters as Python writes them in a string."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
 
 
 def _count(n: int, one: str, several: str) -> str:

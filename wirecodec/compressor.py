@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, Flat, as_flat, read_only
+from wirecodec.arrays import Array, Bytes, Flat, read_only
 from wirecodec.chunk import Support
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import UNLIMITED, DecodeLimits, Schema
-from wirecodec.pipeline import decode_many, encode_supports, gather, in_order
+from wirecodec.parameters import as_integer, as_seed
+from wirecodec.pipeline import decode_many, dense, encode_supports, gather, in_order
 from wirecodec.schedule import Schedule, parse_schedule, schedule_string
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.select.every import All
@@ -105,7 +106,7 @@ class Compressor:
         )
         self._feedback = feedback
         self._schedule = schedule
-        self._seed = seed
+        self._seed = as_seed(seed)
         self._names = names
         self._fuse = fuse
         self._state = _State()
@@ -144,11 +145,11 @@ class Compressor:
     def prepare(self, gradients: Mapping[str, Any], *, rank: int = 0) -> Prepared:
         """Encode a step without taking it. EncodeError names the tensor; the state is untouched then, too."""
         before = self._state
-        seed = mix(self._seed, before.step, rank)
+        seed = mix(self._seed, before.step, as_integer(rank, "rank"))
         taken: dict[str, _Taken] = {}
         for key, name in enumerate(in_order(gradients)):
             try:
-                taken[name] = self._take(name, as_flat(gradients[name]), before, mix(seed, key))
+                taken[name] = self._take(name, dense(gradients[name]), before, mix(seed, key))
             except EncodeError as error:
                 raise error.of(name) from None
         blob = encode_supports(
@@ -226,14 +227,21 @@ class Compressor:
         odd = [key for key in state if key not in known and not key.startswith(("residual/", "selector/"))]
         if odd or not known <= state.keys():
             raise ValueError(f"not the state of a Compressor: {odd or sorted(known - state.keys())}")
-        schedule = bytes(np.asarray(state["schedule"], np.uint8)).decode()
-        residuals = {
-            key[9:]: np.array(x).reshape(-1) for key, x in state.items() if key.startswith("residual/")
-        }
+        text = bytes(np.asarray(state["schedule"], np.uint8)).decode()
+        schedule = parse_schedule(text) if text else self._schedule
+        seed, step = as_seed(state["seed"]), as_integer(state["step"], "step")
+        residuals = {key[9:]: _floats(key, x) for key, x in state.items() if key.startswith("residual/")}
         selectors = {key[9:]: np.array(x) for key, x in state.items() if key.startswith("selector/")}
-        self._schedule = parse_schedule(schedule) if schedule else self._schedule
-        self._seed = int(state["seed"])
-        self._state = _State(int(state["step"]), residuals, selectors)
+        self._schedule, self._seed = schedule, seed
+        self._state = _State(step, residuals, selectors)
+
+
+def _floats(key: str, x: Any) -> Array:
+    """A residual from a saved state, copied and flat; ValueError where it is none."""
+    found = np.array(x).reshape(-1)
+    if found.dtype not in (np.float32, np.float64):
+        raise ValueError(f"{key} is {found.dtype}; a residual is float32 or float64")
+    return found
 
 
 @dataclass(frozen=True, eq=False)

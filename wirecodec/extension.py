@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
+from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError, Invalid, Malformed, Unsupported
 
-__all__ = ["Extension", "Group", "Span", "pad8", "read", "write"]
+__all__ = ["Extension", "Span", "check_shape", "pad8", "read", "sizes_of", "write"]
 
 FUSED, NAMES, SHAPES, TAG = 1, 2, 3, 5
 _FLAGS = {FUSED: 1, NAMES: 0, SHAPES: 0, TAG: 0}
@@ -24,12 +27,6 @@ _RECORD = struct.Struct("<HHI")
 _ROW = struct.Struct("<IBBH")
 _MAX_NDIM = 32
 _MAX_PRODUCT = 2**56
-
-
-class Group(NamedTuple):
-    """Tensors that share an entry: (key, size) of each member, in order; the first key is the entry's."""
-
-    members: tuple[tuple[int, int], ...]
 
 
 class Span(NamedTuple):
@@ -41,12 +38,27 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Extension:
-    """What the block says; ``shapes`` by key for the tensors that are not 1-d."""
+    """What the block says.
+
+    Attributes:
+        names: of the tensors by key, or None.
+        shapes: by key, of the tensors that are not 1-d.
+        groups: fused entries, each an (n, 2) int64 array of its members' (key, size), the entry's key first.
+        tag: the application's bytes.
+    """
 
     names: tuple[str, ...] | None = None
     shapes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    groups: tuple[Group, ...] = ()
+    groups: tuple[Array, ...] = ()
     tag: bytes = b""
+
+
+def check_shape(dims: Sequence[int]) -> None:
+    """EncodeError where a shape is not one that the wire format can say."""
+    if len(dims) > _MAX_NDIM:
+        raise EncodeError(f"{len(dims)} dimensions; at most {_MAX_NDIM} fit")
+    if math.prod(n for n in dims if n) > _MAX_PRODUCT:
+        raise EncodeError(f"shape {tuple(dims)} is too large for the wire format")
 
 
 def pad8(n: int) -> int:
@@ -72,13 +84,12 @@ def write(extension: Extension) -> bytes:
     return _HEAD.pack(_HEAD.size + sum(map(len, records)), len(records)) + b"".join(records)
 
 
-def _fused_body(groups: Sequence[Group]) -> bytes:
+def _fused_body(groups: Sequence[Array]) -> bytes:
     if not groups:
         return b""
     parts = [_HEAD.pack(len(groups), 0)]
     for group in groups:
-        parts.append(_HEAD.pack(group.members[0][0], len(group.members)))
-        parts += [_HEAD.pack(key, size) for key, size in group.members]
+        parts += [_HEAD.pack(int(group[0, 0]), len(group)), group.astype("<u4").tobytes()]
     return b"".join(parts)
 
 
@@ -95,10 +106,6 @@ def _names_body(names: Sequence[str] | None) -> bytes:
 def _shapes_body(shapes: Mapping[int, tuple[int, ...]]) -> bytes:
     parts = []
     for key, dims in sorted(shapes.items()):
-        if len(dims) > _MAX_NDIM:
-            raise EncodeError(f"{len(dims)} dimensions; at most {_MAX_NDIM} fit")
-        if math.prod(n for n in dims if n) > _MAX_PRODUCT:
-            raise EncodeError(f"shape {dims} is too large for the wire format")
         width = _width(dims)
         parts.append(
             _ROW.pack(key, len(dims), width, 0) + b"".join(n.to_bytes(width, "little") for n in dims)
@@ -112,30 +119,36 @@ def _width(dims: Sequence[int]) -> int:
 
 
 def read(block: bytes, start: int, table: Mapping[int, Span]) -> Extension:
-    """The block of a container whose table says ``table``; ``start`` is the block's offset, for messages.
+    """The block of a container whose table says ``table``; b"" is a container without one.
 
-    b"" is a container without one.
+    ``start`` is the block's offset, for messages. Records are walked before anything is kept of them, so that a
+    broken block costs little memory.
     """
-    bodies = _records(block, start) if block else {}
+    bodies = _bodies(block, start) if block else {}
     groups = _read_fused(bodies[FUSED], table) if FUSED in bodies else ()
-    sizes = {key: span.size for key, span in table.items()}
-    for group in groups:
-        sizes.update(group.members)
-    if sorted(sizes) != list(range(len(sizes))):
+    keys = np.concatenate([np.fromiter(table, np.int64, len(table)), *(group[1:, 0] for group in groups)])
+    if not np.array_equal(np.sort(keys), np.arange(keys.size)):
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
-    names = _read_names(bodies[NAMES], len(sizes)) if NAMES in bodies else None
-    shapes = _read_shapes(bodies[SHAPES], sizes) if SHAPES in bodies else {}
+    names = _read_names(bodies[NAMES], keys.size) if NAMES in bodies else None
+    shapes = _read_shapes(bodies[SHAPES], sizes_of(table, groups)) if SHAPES in bodies else {}
     if TAG in bodies and not bodies[TAG]:
         raise Malformed("tag-record", "the tag is empty")
     return Extension(names, shapes, groups, bodies.get(TAG, b""))
 
 
-def _records(block: bytes, start: int) -> dict[int, bytes]:
-    """The records' bodies by type, structure and order checked, unknown ones dropped."""
+def sizes_of(table: Mapping[int, Span], groups: Sequence[Array]) -> dict[int, int]:
+    """Every tensor's elements, by key."""
+    sizes = {key: span.size for key, span in table.items()}
+    for group in groups:
+        sizes.update(group.tolist())
+    return sizes
+
+
+def _walk(block: bytes, start: int) -> Iterator[tuple[int, int, int, int]]:
+    """(type, flags, first byte, length) of each record; Malformed where their structure is wrong."""
     count = _HEAD.unpack_from(block)[1]
     if count == 0:
         raise Malformed("extension-record", "the block holds no record", offset=start)
-    found: list[tuple[int, int, bytes]] = []
     at = _HEAD.size
     for _ in range(count):
         if at + _RECORD.size > len(block):
@@ -151,47 +164,64 @@ def _records(block: bytes, start: int) -> dict[int, bytes]:
             raise Malformed(
                 "extension-record", "a record's padding is not zero", offset=start + body + length
             )
-        found.append((kind, flags, block[body : body + length]))
+        yield kind, flags, body, length
         at = stop
     if at != len(block):
         raise Malformed("extension-record", "the records end before the block", offset=start + at)
-    kinds = [kind for kind, _, _ in found]
-    if any(a >= b for a, b in pairwise(kinds)):
-        raise Invalid("extension-order", f"record types {kinds} do not ascend", offset=start)
-    for kind, flags, _ in found:
-        if kind not in _FLAGS and flags & 1:
+
+
+def _bodies(block: bytes, start: int) -> dict[int, bytes]:
+    """The known records' bodies by type; structure, order and critical types checked."""
+    for _ in _walk(block, start):
+        pass
+    before = -1
+    for kind, _, _, _ in _walk(block, start):
+        if kind <= before:
+            raise Invalid("extension-order", f"record type {kind} follows {before}", offset=start)
+        before = kind
+    found = {}
+    for kind, flags, body, length in _walk(block, start):
+        if kind in _FLAGS:
+            found[kind] = block[body : body + length]
+        elif flags & 1:
             raise Unsupported("extension", f"critical record of unknown type {kind}", offset=start)
-    return {kind: body for kind, _, body in found if kind in _FLAGS}
+    return found
 
 
-def _read_fused(body: bytes, table: Mapping[int, Span]) -> tuple[Group, ...]:
+def _read_fused(body: bytes, table: Mapping[int, Span]) -> tuple[Array, ...]:
     if len(body) < _HEAD.size or len(body) % _HEAD.size:
         raise Malformed("fused-record", f"{len(body)} bytes are no sequence of pairs")
-    pairs = list(_HEAD.iter_unpack(body))
-    count, reserved = pairs[0]
+    pairs = np.frombuffer(body, "<u4").reshape(-1, 2).astype(np.int64)
+    count, reserved = pairs[0].tolist()
     if count == 0 or reserved:
         raise Malformed("fused-record", f"{count} groups, reserved word {reserved}")
-    groups = []
+    heads = []
     at = 1
     while at < len(pairs):
-        key, members = pairs[at]
+        members = int(pairs[at, 1])
         if members < 2 or at + 1 + members > len(pairs):
             raise Malformed("fused-record", f"a group of {members} members")
-        groups.append((key, Group(tuple(pairs[at + 1 : at + 1 + members]))))
+        heads.append(at)
         at += 1 + members
-    if len(groups) != count:
-        raise Malformed("fused-record", f"{len(groups)} groups; the record says {count}")
+    if len(heads) != count:
+        raise Malformed("fused-record", f"{len(heads)} groups; the record says {count}")
     taken = set(table)
-    for (key, group), before in zip(groups, [-1] + [key for key, _ in groups], strict=False):
-        keys = [member for member, _ in group.members]
-        if key <= before or keys[0] != key or any(a >= b for a, b in pairwise(keys)):
+    groups: list[Array] = []
+    before = -1
+    for at in heads:
+        key, members = pairs[at].tolist()
+        group = pairs[at + 1 : at + 1 + members]
+        if key <= before or group[0, 0] != key or (np.diff(group[:, 0]) <= 0).any():
             raise Invalid("fused", f"the group of entry {key} is out of order")
-        if key not in table or not taken.isdisjoint(keys[1:]):
+        others = group[1:, 0].tolist()
+        if key not in table or not taken.isdisjoint(others):
             raise Invalid("fused", f"the group of entry {key} names a tensor that stands elsewhere")
-        if table[key] != Span(sum(size for _, size in group.members), 1):
+        if table[key] != Span(int(group[:, 1].sum()), 1):
             raise Invalid("fused", f"the members of entry {key} do not fill one chunk")
-        taken.update(keys)
-    return tuple(group for _, group in groups)
+        taken.update(others)
+        groups.append(group)
+        before = key
+    return tuple(groups)
 
 
 def _read_names(body: bytes, n: int) -> tuple[str, ...]:
@@ -199,13 +229,12 @@ def _read_names(body: bytes, n: int) -> tuple[str, ...]:
     first = 4 + 2 * count
     if count == 0 or first > len(body):
         raise Malformed("names-record", f"{count} names in {len(body)} bytes")
-    lengths = struct.unpack_from(f"<{count}H", body, 4)
-    if first + sum(lengths) != len(body):
-        raise Malformed("names-record", f"the names take {sum(lengths)} bytes; {len(body) - first} are there")
+    ends = first + np.cumsum(np.frombuffer(body, "<u2", count, 4), dtype=np.int64)
+    if ends[-1] != len(body):
+        raise Malformed("names-record", f"the names end at byte {ends[-1]} of {len(body)}")
     if count != n:
         raise Invalid("names", f"{count} names for {n} tensors")
-    ends = list(accumulate(lengths, initial=first))
-    texts = [body[a:b] for a, b in pairwise(ends)]
+    texts = [body[a:b] for a, b in pairwise([first, *ends.tolist()])]
     if any(a >= b for a, b in pairwise(texts)):
         raise Invalid("names", "the names do not ascend")
     try:
@@ -214,10 +243,10 @@ def _read_names(body: bytes, n: int) -> tuple[str, ...]:
         raise Invalid("names", "a name is not UTF-8") from None
 
 
-def _read_shapes(body: bytes, sizes: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
-    rows: list[tuple[int, tuple[int, ...]]] = []
+def _rows(body: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """(key, dimensions) of each row of the shapes record; Malformed where its structure is wrong."""
     at = 0
-    while at < len(body) or not rows:
+    while at < len(body) or at == 0:
         if at + _ROW.size > len(body):
             raise Malformed("shapes-record", "a row runs past the record")
         key, ndim, width, reserved = _ROW.unpack_from(body, at)
@@ -235,11 +264,20 @@ def _read_shapes(body: bytes, sizes: Mapping[int, int]) -> dict[int, tuple[int, 
         )
         if width != _width(dims):
             raise Malformed("shapes-record", f"{width} bytes a dimension where {_width(dims)} do")
-        rows.append((key, dims))
+        yield key, dims
         at += ndim * width
-    if any(a >= b for (a, _), (b, _) in pairwise(rows)):
-        raise Invalid("shapes", "the rows do not ascend")
-    for key, dims in rows:
+
+
+def _read_shapes(body: bytes, sizes: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+    for _ in _rows(body):
+        pass
+    shapes: dict[int, tuple[int, ...]] = {}
+    before = -1
+    for key, dims in _rows(body):
+        if key <= before:
+            raise Invalid("shapes", "the rows do not ascend")
+        before = key
         if sizes.get(key) != math.prod(dims) or math.prod(n for n in dims if n) > _MAX_PRODUCT:
             raise Invalid("shapes", f"tensor {key} has {sizes.get(key)} elements; its shape is {dims}")
-    return dict(rows)
+        shapes[key] = dims
+    return shapes

@@ -39,9 +39,17 @@ class ErrorFeedback:
         The gradient itself where there is no residual yet.
         """
         wide = np.result_type(gradient.dtype, np.float32)
-        x = gradient.astype(wide, copy=False)
-        total: Array = x if residual is None else x + residual
-        return total
+        x: Array = gradient.astype(wide, copy=False)
+        if residual is None:
+            return x
+        with np.errstate(all="ignore"):
+            x = x + residual
+        if not np.isfinite(
+            x
+        ).all():  # a sum beyond the type's range is held at its end; a gradient's own Inf stays
+            largest = np.finfo(x.dtype).max
+            x = np.where(np.isfinite(gradient), np.clip(x, -largest, largest), x)
+        return x
 
     def sendable(self, x: Array, dtype: np.dtype[Any]) -> Array:
         """``x`` in the gradient's type; what is beyond the range of a narrower type stays in the residual."""
@@ -60,15 +68,17 @@ class ErrorFeedback:
             residual: the one that went into ``x``, or None.
             sent: what receivers decode.
         """
-        if self.beta == 1.0:
-            left: Array = x.copy()
-            if sent.is_full:
-                left -= sent.values.astype(x.dtype, copy=False)
+        with np.errstate(all="ignore"):
+            if self.beta == 1.0:
+                left: Array = x.copy()
+                where = slice(None) if sent.is_full else sent.indices
+                left[where] -= sent.values.astype(x.dtype, copy=False)
             else:
-                left[sent.indices] -= sent.values.astype(x.dtype, copy=False)
-            return left
-        dense = np.zeros_like(x)
-        dense[sent.indices] = sent.values
-        before = np.zeros_like(x) if residual is None else residual
-        kept: Array = before + x.dtype.type(self.beta) * (gradient.astype(x.dtype, copy=False) - dense)
-        return kept
+                dense = np.zeros_like(x)
+                dense[sent.indices] = sent.values
+                before = np.zeros_like(x) if residual is None else residual
+                left = before + x.dtype.type(self.beta) * (gradient.astype(x.dtype, copy=False) - dense)
+        finite = np.isfinite(left)
+        if not finite.all():  # NaN and Inf were delivered as they are; kept here, they would never leave
+            left[~finite] = 0
+        return left

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from wirecodec.arrays import Array
 from wirecodec.chunk import Part, Support
 from wirecodec.container import CHUNK
 from wirecodec.errors import EncodeError
-from wirecodec.extension import Group
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import index_dtype
 
@@ -65,17 +65,13 @@ def member_of(error: EncodeError, members: list[tuple[str, int]]) -> EncodeError
     raise AssertionError("a position outside its entry")
 
 
-def parted(part: Part, group: Group) -> dict[int, list[Part]]:
-    """A fused entry's members as tensors of their own."""
+def parted(part: Part, group: Array) -> dict[int, list[Part]]:
+    """A fused entry's members, (key, size) a row, as tensors of their own, by key."""
+    # Of the indices' own type, so that they are searched as they are. They stay below 2^24.
+    edges = np.cumsum([0, *group[:, 1]]).astype(np.uint32)
+    cuts = edges if part.indices is None else np.searchsorted(part.indices, edges)
     members = {}
-    start = 0
-    for key, size in group.members:
-        stop = start + size
-        if part.indices is None:
-            members[key] = [Part(0, size, None, part.values[start:stop])]
-        else:
-            a, b = np.searchsorted(part.indices, [start, stop])
-            indices = None if b - a == size else part.indices[a:b] - np.uint32(start)
-            members[key] = [Part(0, size, indices, part.values[a:b])]
-        start = stop
+    for (key, size), edge, a, b in zip(group.tolist(), edges, cuts, cuts[1:], strict=False):
+        indices = None if part.indices is None or b - a == size else part.indices[a:b] - edge
+        members[key] = [Part(0, size, indices, part.values[a:b])]
     return members

@@ -62,7 +62,7 @@ def inspect(blob: Any) -> ContainerInfo:
     """
     head = open_head(as_bytes(blob), UNLIMITED, whole=False)
     names = head.extension.names
-    groups = {group.members[0][0]: group.members for group in head.extension.groups}
+    groups = {int(group[0, 0]): group.tolist() for group in head.extension.groups}
     entries = []
     keys, starts = np.unique(head.table["key"], return_index=True)
     for key, rows in zip(keys.tolist(), np.split(head.table, starts[1:]), strict=False):

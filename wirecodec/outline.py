@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +13,10 @@ import numpy as np
 from wirecodec.arrays import DTYPES, dtype_named
 from wirecodec.container import Head, spans
 from wirecodec.errors import EncodeError, SchemaMismatch
+from wirecodec.extension import sizes_of
 from wirecodec.limits import Schema, TensorSchema
 
-__all__ = ["Outline", "check_all", "check_names", "check_only", "outlines_of"]
+__all__ = ["Outline", "check_all", "check_count", "check_names", "check_only", "outlines_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +41,9 @@ def outlines_of(head: Head, named: Iterable[str] | None) -> list[Outline]:
     table, extension = head.table, head.extension
     keys, starts = np.unique(table["key"], return_index=True)
     dtypes = {int(k): DTYPES[int(table["dtype"][at]) - 1] for k, at in zip(keys, starts, strict=True)}
-    sizes = {key: span.size for key, span in spans(table).items()}
+    sizes = sizes_of(spans(table), extension.groups)
     for group in extension.groups:
-        sizes.update(group.members)
-        dtypes.update({key: dtypes[group.members[0][0]] for key, _ in group.members})
+        dtypes.update(dict.fromkeys(group[:, 0].tolist(), dtypes[int(group[0, 0])]))
     names = extension.names
     if names is None:
         given = sorted(named, key=str.encode) if named is not None else []
@@ -53,12 +54,16 @@ def outlines_of(head: Head, named: Iterable[str] | None) -> list[Outline]:
     ]
 
 
+def check_count(head: Head) -> None:
+    """SchemaMismatch where a container does not hold exactly one tensor."""
+    spare = sum(len(group) - 1 for group in head.extension.groups)
+    count = np.unique(head.table["key"]).size + spare
+    if count != 1:
+        raise SchemaMismatch("schema-count", f"the container holds {count} tensors; decode_many reads them")
+
+
 def check_only(outlines: list[Outline], schema: TensorSchema | None) -> None:
-    """SchemaMismatch where there is not one tensor, or it is not that of ``schema``."""
-    if len(outlines) != 1:
-        raise SchemaMismatch(
-            "schema-count", f"the container holds {len(outlines)} tensors; decode_many reads them"
-        )
+    """SchemaMismatch where the one tensor is not that of ``schema``."""
     if schema is not None:
         _matches(outlines, [schema])
 
@@ -94,4 +99,4 @@ def _matches(outlines: list[Outline], schemas: list[TensorSchema]) -> None:
 
 
 def _dimensions(shape: Sequence[int] | int) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    return tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from wirecodec.errors import EncodeError
 
-__all__ = ["as_integer", "as_real", "settle"]
+__all__ = ["as_integer", "as_real", "as_seed", "settle"]
 
 
 def settle(part: Any, **fields: Any) -> None:
@@ -33,4 +33,12 @@ def as_real(value: Any, what: str) -> float:
     """
     if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
         raise EncodeError(f"{what} is {value!r}; it must be a number")
-    return float(str(value)) if hasattr(value, "dtype") else float(value)
+    try:
+        return float(str(value)) if hasattr(value, "dtype") else float(value)
+    except (TypeError, ValueError):
+        raise EncodeError(f"{what} is {value!r}; it must be a number") from None
+
+
+def as_seed(value: Any) -> int:
+    """A u64 from any integer, modulo 2^64; EncodeError for anything else."""
+    return as_integer(value, "seed") % 2**64

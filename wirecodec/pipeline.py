@@ -23,7 +23,8 @@ from wirecodec.counter import mix
 from wirecodec.errors import EncodeError, LimitExceeded, SchemaMismatch, WireError
 from wirecodec.fuse import fusible, joined, member_of, parted
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
-from wirecodec.outline import Outline, check_all, check_names, check_only, outlines_of
+from wirecodec.outline import Outline, check_all, check_count, check_names, check_only, outlines_of
+from wirecodec.parameters import as_seed
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.select.base import Selection, Selector
 from wirecodec.select.every import All
@@ -54,8 +55,9 @@ def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes 
 
     Returns a uint8 array. Raises EncodeError, which names the first element that the scheme cannot carry.
     """
-    one = as_scheme(scheme)
+    one, seed = as_scheme(scheme), as_seed(seed)
     support = select(tensor, one, seed=mix(seed, 0))
+    ext.check_shape(support.shape)
     shapes = {} if len(support.shape) == 1 else {0: support.shape}
     return container.pack(
         list(chunks_of(0, support, one, seed)), ext.Extension(shapes=shapes, tag=bytes(memoryview(tag)))
@@ -84,6 +86,7 @@ def encode_many(
 
     Returns a uint8 array. Raises EncodeError, which names the tensor, and its element where one is to blame.
     """
+    seed = as_seed(seed)
     supports: dict[str, Support] = {}
     schemes: dict[str, Scheme] = {}
     for key, name in enumerate(in_order(tensors)):
@@ -114,6 +117,11 @@ def encode_supports(
 ) -> Bytes:
     """What was selected of named tensors, given in the order of their keys, as one container."""
     order = list(supports)
+    for name, support in supports.items():
+        try:
+            ext.check_shape(support.shape)
+        except EncodeError as error:
+            raise error.of(name) from None
     groups = fusible(supports, schemes, fuse)
     absorbed = {key for group in groups.values() for key in group[1:]}
     entries: list[container.Entry] = []
@@ -132,7 +140,7 @@ def encode_supports(
         names=tuple(order) if names else None,
         shapes={key: s.shape for key, s in enumerate(supports.values()) if len(s.shape) != 1},
         groups=tuple(
-            ext.Group(tuple((k, supports[order[k]].size) for k in group)) for group in groups.values()
+            np.array([(k, supports[order[k]].size) for k in group], np.int64) for group in groups.values()
         ),
         tag=bytes(memoryview(tag)),
     )
@@ -143,13 +151,18 @@ def select(tensor: Any, scheme: Scheme, *, seed: int = 0) -> Support:
     """Which elements of a tensor go on the wire, and their values."""
     if isinstance(tensor, SparseTensor) and isinstance(scheme.select, All | NonZero):
         return _select_stored(tensor, scheme.select)
-    if isinstance(tensor, SparseTensor):
-        try:
-            tensor = tensor.to_dense()
-        except LimitExceeded as error:
-            raise EncodeError(f"{scheme.select.name} needs the dense tensor: {error.message}") from None
-    flat = as_flat(tensor)
+    flat = dense(tensor)
     return gather(flat, scheme.select.select(flat.data, seed=seed))
+
+
+def dense(tensor: Any) -> Flat:
+    """Any array, or a SparseTensor with its zeros, as a flat array; EncodeError where it is neither."""
+    if not isinstance(tensor, SparseTensor):
+        return as_flat(tensor)
+    try:
+        return as_flat(tensor.to_dense())
+    except LimitExceeded as error:
+        raise EncodeError(f"this scheme needs the dense tensor: {error.message}") from None
 
 
 def gather(flat: Flat, selection: Selection) -> Support:
@@ -190,6 +203,7 @@ def decode(
     """
     limits = limits or DEFAULT_LIMITS
     data, head = _open(blob, limits, vouched=schema is not None)
+    check_count(head)
     outlines = outlines_of(head, None)
     check_only(outlines, schema)
     return _sparse(outlines[0], _decoded(data, head, limits)[0], limits)
@@ -246,6 +260,7 @@ def decode_add(
         check_names(outlines, out)
         targets = [out[outline.name] for outline in outlines]
     else:
+        check_count(head)
         outlines = outlines_of(head, None)
         check_only(outlines, schema)  # type: ignore[arg-type]
         targets = [out]
@@ -263,9 +278,9 @@ def decode_add(
 
 
 def _can_add(target: Any) -> bool:
-    if not isinstance(target, np.ndarray) or target.dtype not in (np.float32, np.float64):
+    if type(target) not in (np.ndarray, np.memmap) or target.dtype not in (np.float32, np.float64):
         return False
-    return target.flags.c_contiguous and target.flags.writeable
+    return bool(target.flags.c_contiguous and target.flags.writeable)
 
 
 def _add_parts(target: Array, parts: list[Part], scale: float) -> None:
@@ -296,7 +311,7 @@ def _decoded(data: Bytes, head: container.Head, limits: DecodeLimits) -> dict[in
             raise error.at(entry=entry, offset=offset) from error.__cause__
         parts.setdefault(int(row["key"]), []).append(part)
     for group in head.extension.groups:
-        parts.update(parted(parts[group.members[0][0]][0], group))
+        parts.update(parted(parts[int(group[0, 0])][0], group))
     return parts
 
 

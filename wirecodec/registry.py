@@ -8,13 +8,14 @@ names that are not taken. It is the only state of the package that a caller can 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 from wirecodec.errors import EncodeError
 from wirecodec.index import AutoIndex, Bitmap, RawIndex, Rice
 from wirecodec.index.base import IndexCodec
-from wirecodec.select import All, NonZero, TopK
+from wirecodec.select import All, NonZero, Selector, TopK
 from wirecodec.value import QSGD, Raw
 from wirecodec.value.base import ValueCodec
 from wirecodec.value.raw import RawBfloat16, RawFloat16
@@ -35,20 +36,19 @@ EXPERIMENTAL = 0x80
 
 T = TypeVar("T", bound=type)
 
-_SELECTORS = (All, NonZero, TopK)
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_SELECTORS: tuple[type[Selector], ...] = (All, NonZero, TopK)
 _INDEX: tuple[type[IndexCodec], ...] = (RawIndex, Bitmap, Rice)
 _VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD)
-_CHOSEN: tuple[type[ValueCodec], ...] = (
-    RawFloat16,
-    RawBfloat16,
-)  # by Raw, for the tensor's type; no scheme names them
+_CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
+"""By ``Raw``, for the tensor's type; no scheme names them."""
 
 _index = {c.wire_id: c for c in _INDEX}
 _value = {c.wire_id: c for c in (*_VALUE, *_CHOSEN)}
 _stages: dict[str, dict[str, Any]] = {
     "transform": {},
     "selector": {c.name: c for c in _SELECTORS},
-    "index codec": {c.name: c for c in (*_INDEX, AutoIndex)},
+    "index codec": {c.name: c for c in _INDEX} | {AutoIndex.name: AutoIndex},
     "value codec": {c.name: c for c in _VALUE},
 }
 
@@ -100,7 +100,7 @@ def register(cls: T) -> T:
     Returns ``cls``, so it serves as a decorator. Raises EncodeError where the class is not that.
     """
     name = getattr(cls, "name", None)
-    if not isinstance(name, str) or not name or name != name.lower() or not name.replace("-", "").isalnum():
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise EncodeError(
             f"{cls.__name__}: name is {name!r}; it must be lower-case letters, digits and hyphens"
         )

@@ -7,11 +7,12 @@ no indices until somebody asks for them.
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, as_flat, bits_of
+from wirecodec.arrays import Array, as_flat, bits_of, read_only
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.limits import DEFAULT_LIMITS
 
@@ -29,7 +30,8 @@ def nonzero(data: Array) -> Array:
 
     bits = bits_of(data)
     found = np.empty(support.count_set(bits), index_dtype(data.size))
-    support.fill_nonzero(bits, found)
+    if support.fill_nonzero(bits, found) != found.size:
+        raise EncodeError("the tensor changed while it was read")
     return found
 
 
@@ -63,17 +65,19 @@ class SparseTensor:
     __slots__ = ("_indices", "_max_dense", "_shape", "_values")
 
     def __init__(self, indices: Any, values: Any, shape: tuple[int, ...] | int) -> None:
-        dims = tuple(int(n) for n in (shape if isinstance(shape, tuple | list) else (shape,)))
+        dims = tuple(map(operator.index, shape if isinstance(shape, tuple | list) else (shape,)))
         if any(n < 0 for n in dims):
             raise EncodeError(f"shape {dims} has a negative dimension")
         size = math.prod(dims)
-        where, kept = ascending_indices(indices, size), as_flat(values).data
+        where, kept = ascending_indices(indices, size).copy(), as_flat(values).data
         if where.size != kept.size:
             raise EncodeError(f"{where.size} indices but {kept.size} values")
         self._fill(where, kept, dims, DEFAULT_LIMITS.max_dense)
 
     def _fill(self, indices: Array | None, values: Array, shape: tuple[int, ...], max_dense: int) -> None:
-        self._indices = indices
+        self._indices = (
+            None if indices is None else read_only(indices)
+        )  # they were checked: kernels trust them
         self._values = values
         self._shape = shape
         self._max_dense = max_dense
@@ -102,9 +106,9 @@ class SparseTensor:
 
     @property
     def indices(self) -> Array:
-        """(nnz,) ascending element numbers."""
+        """(nnz,) ascending element numbers; read-only."""
         if self._indices is None:
-            self._indices = np.arange(self.size, dtype=index_dtype(self.size))
+            self._indices = read_only(np.arange(self.size, dtype=index_dtype(self.size)))
         return self._indices
 
     @property
@@ -161,6 +165,9 @@ class SparseTensor:
             dense[...] = 0
             dense.flat[self.indices] = self._values
         return dense
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SparseTensor._of, (self._indices, self._values, self._shape, self._max_dense)
 
     def __repr__(self) -> str:
         return f"SparseTensor(shape={self._shape}, nnz={self.nnz}, dtype={self.dtype})"

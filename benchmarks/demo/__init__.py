@@ -1,4 +1,4 @@
-"""The demo behind `make demo`: the same training over MPI with dense and with compressed gradients.
+"""The demo behind ``make demo``: the same training over MPI with dense and with compressed gradients.
 
     mpirun -n 4 python -m benchmarks.demo
 

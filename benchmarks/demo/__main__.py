@@ -1,4 +1,4 @@
-"""Train twice, dense and compressed, and compare: `mpirun -n 4 python -m benchmarks.demo`, or `make demo`.
+"""Train twice, dense and compressed, and compare: ``mpirun -n 4 python -m benchmarks.demo``.
 
 Every rank runs this; rank 0 alone talks. An exception on one rank ends them all, and so the demo never hangs.
 The exit status is 1 where the ranks did not end the compressed run with the same weights.
@@ -18,8 +18,10 @@ from mpi4py import MPI
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import data, exchange, model, report
-from .train import Run, Settings, train
+from benchmarks.demo import data, exchange, model, report
+from benchmarks.demo.train import Run, Settings, train
+
+__all__ = ["main"]
 
 
 def main() -> int:
@@ -53,7 +55,7 @@ def arguments(comm: Any) -> argparse.Namespace:
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    """steps, seed, output, json."""
+    """The options: steps, seed, output, json."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.demo",
         description="Train a small network on digits with dense and with compressed gradients, and compare.",
@@ -112,7 +114,8 @@ def demo(comm: Any, options: argparse.Namespace) -> int:
         console.print(report.table(runs["dense"], runs["compressed"], parameters))
         for name, run in runs.items():
             console.print(f"{name}: {report.weights_text(run)}", highlight=False, soft_wrap=True)
-        from . import plot  # Matplotlib, for one rank only
+        # Matplotlib, for one rank only.
+        from benchmarks.demo import plot
 
         plot.draw(options.output, runs["dense"], runs["compressed"], parameters)
         console.print(f"picture: {options.output.absolute()}", highlight=False, soft_wrap=True)

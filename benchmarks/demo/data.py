@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["TEST_IMAGES", "Digits", "batches", "load", "shard"]
+
 TEST_IMAGES = 497  # the training images are then 1300
 _SPLIT_SEED = 2021
 
@@ -42,13 +44,24 @@ def load() -> tuple[Digits, Digits]:
 
 
 def shard(digits: Digits, rank: int, ranks: int) -> Digits:
-    """This rank's part: every ranks-th image. The shards of all ranks are disjoint and leave nothing out."""
+    """One rank's part of the images; the shards of all ranks are disjoint and leave nothing out.
+
+    Args:
+        digits: all images.
+        rank: whose part; it begins with the image of this number.
+        ranks: how many; every ``ranks``-th image is in the part.
+    """
     return digits.take(slice(rank, None, ranks))
 
 
 def batches(digits: Digits, size: int, *, seed: int, rank: int) -> Iterator[Digits]:
-    """Batches of `size` images without end: every image once an epoch, in a fresh order each time; a
-    remainder is left out."""
+    """Batches without end: every image once an epoch, in a fresh order each time; a remainder is left out.
+
+    Args:
+        digits: what to draw from.
+        size: images in a batch.
+        seed, rank: what the order follows from.
+    """
     if not 0 < size <= len(digits):
         raise ValueError(f"a batch of {size} images cannot be drawn from {len(digits)}")
     rng = np.random.default_rng((seed, rank))

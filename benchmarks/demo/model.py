@@ -15,6 +15,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = [
+    "CHANNELS",
+    "CLASSES",
+    "HIDDEN",
+    "Floats",
+    "Params",
+    "evaluate",
+    "initialise",
+    "logits",
+    "loss_and_gradients",
+]
+
 Floats: TypeAlias = NDArray[np.floating[Any]]
 Params: TypeAlias = dict[str, Floats]
 
@@ -27,10 +39,10 @@ _SHIFTS = [(dy, dx) for dy in range(3) for dx in range(3)]
 
 
 def initialise(seed: int) -> Params:
-    """Float32 parameters, normal with He's variance 2 / fan-in; biases are zero. The same seed gives the same
-    bits.
+    """Float32 parameters, normal with He's variance 2 / fan-in, and biases of zero.
 
-    Weights are (fan-in, outputs); a convolution's fan-in is ordered (row, column, channel).
+    The same seed gives the same bits. Weights are (fan-in, outputs); a convolution's fan-in is ordered (row,
+    column, channel).
     """
     rng = np.random.default_rng(seed)
     flat = (_SIDE // _POOL) ** 2 * CHANNELS[1]
@@ -56,7 +68,10 @@ def logits(params: Params, images: Floats) -> Floats:
 def loss_and_gradients(params: Params, images: Floats, labels: NDArray[np.intp]) -> tuple[float, Params]:
     """Mean softmax cross-entropy over the batch, and its gradients, named and shaped as the parameters are.
 
-    images: (batch, 8, 8); labels: (batch,), each in 0 … CLASSES-1.
+    Args:
+        params: as ``initialise`` gives them, or in float64.
+        images: (batch, 8, 8).
+        labels: (batch,), each in 0 … CLASSES-1.
     """
     columns1, out1, columns2, out2, pooled, hidden, scores = _forward(params, images)
     loss, d_scores = _cross_entropy(scores, labels)
@@ -72,7 +87,11 @@ def loss_and_gradients(params: Params, images: Floats, labels: NDArray[np.intp])
 
 
 def evaluate(params: Params, images: Floats, labels: NDArray[np.intp]) -> tuple[float, float]:
-    """(mean cross-entropy, share of the images whose highest score is their label's)."""
+    """(mean cross-entropy, share of the images whose highest score is their label's).
+
+    Args:
+        params, images, labels: as of ``loss_and_gradients``.
+    """
     scores = logits(params, images)
     return _cross_entropy(scores, labels)[0], float(np.mean(scores.argmax(axis=1) == labels))
 
@@ -89,7 +108,13 @@ def _forward(params: Params, images: Floats) -> tuple[Floats, ...]:
 
 
 def _affine(params: Params, layer: str, x: Floats) -> Floats:
-    """x · weight + bias along the last axis, as one matrix product."""
+    """x · weight + bias along the last axis, as one matrix product.
+
+    Args:
+        params: as of ``loss_and_gradients``.
+        layer: its name.
+        x: its input.
+    """
     weight = params[f"{layer}.weight"]
     flat = x.reshape(-1, len(weight)) @ weight
     flat += params[f"{layer}.bias"]
@@ -99,8 +124,16 @@ def _affine(params: Params, layer: str, x: Floats) -> Floats:
 def _back_affine(
     params: Params, grads: Params, layer: str, x: Floats, d_out: Floats, *, inputs_too: bool = True
 ) -> Floats:
-    """Write the layer's gradients into `grads`; return the gradient of its input (of no interest for the
-    first layer)."""
+    """Write a layer's gradients; return the gradient of its input.
+
+    Args:
+        params: as of ``loss_and_gradients``.
+        grads: written into.
+        layer: its name.
+        x: its input.
+        d_out: the gradient of its output.
+        inputs_too: False where the gradient of the input is of no interest; ``x`` is returned then.
+    """
     weight = params[f"{layer}.weight"]
     d_flat = d_out.reshape(-1, weight.shape[1])
     grads[f"{layer}.weight"] = x.reshape(-1, len(weight)).T @ d_flat
@@ -116,8 +149,7 @@ def _unfold(x: Floats) -> Floats:
 
 
 def _fold(columns: Floats) -> Floats:
-    """The transpose of _unfold: (batch, h, w, 9c) to (batch, h, w, c), adding what each pixel gave to its
-    surroundings."""
+    """The transpose of _unfold, (batch, h, w, 9c) to (batch, h, w, c): add what each pixel gave to others."""
     batch, height, width, depth = columns.shape
     channels = depth // len(_SHIFTS)
     padded = np.zeros((batch, height + 2, width + 2, channels), columns.dtype)

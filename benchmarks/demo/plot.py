@@ -19,8 +19,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from .report import byte_text, circumstances, ratio
-from .train import Run
+from benchmarks.demo.report import byte_text, circumstances, ratio
+from benchmarks.demo.train import Run
+
+__all__ = ["draw", "headline", "smooth"]
 
 _COLOURS = {"dense": "#D55E00", "compressed": "#0072B2"}
 _INK = "#333333"
@@ -39,7 +41,13 @@ _STYLE: dict[Any, Any] = {
 
 
 def draw(path: Path, dense: Run, compressed: Run, parameters: int) -> None:
-    """Write the PNG."""
+    """Write the PNG.
+
+    Args:
+        path: where to.
+        dense, compressed: the two runs.
+        parameters: how many the model has.
+    """
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(11.5, 5.4), dpi=150, layout="constrained")
         FigureCanvasAgg(figure)
@@ -92,7 +100,12 @@ def _curve(axes: Axes, x: NDArray[np.float64], run: Run, colour: str) -> None:
 
 
 def _over_steps(axes: Axes, dense: Run, compressed: Run) -> None:
-    """What compression costs: the loss step for step."""
+    """What compression costs: the loss step for step.
+
+    Args:
+        axes: to draw in.
+        dense, compressed: the two runs.
+    """
     for name, run in (("dense", dense), ("compressed", compressed)):
         _curve(axes, np.arange(1, len(run.losses) + 1).astype(np.float64), run, _COLOURS[name])
         axes.plot([], [], color=_COLOURS[name], linewidth=2, label=name)
@@ -101,7 +114,12 @@ def _over_steps(axes: Axes, dense: Run, compressed: Run) -> None:
 
 
 def _over_bytes(axes: Axes, dense: Run, compressed: Run) -> None:
-    """What compression saves: the loss over logarithmic bytes, and how far apart the ends are."""
+    """What compression saves: the loss over logarithmic bytes, and how far apart the ends are.
+
+    Args:
+        axes: to draw in.
+        dense, compressed: the two runs.
+    """
     low = min(dense.losses.min(), compressed.losses.min())
     high = max(dense.losses.max(), compressed.losses.max())
     floor = low / 4
@@ -136,5 +154,13 @@ def _over_bytes(axes: Axes, dense: Run, compressed: Run) -> None:
 
 
 def _note(axes: Axes, text: str, at: tuple[float, float], offset: tuple[int, int], **style: Any) -> None:
-    """Text at a point of the data, `offset` points (1/72 inch) from it."""
+    """Text beside a point of the data.
+
+    Args:
+        axes: where the point is.
+        text: what to write.
+        at: the point, in data coordinates.
+        offset: the text from the point, in points of 1/72 inch.
+        style: Matplotlib's, of the text.
+    """
     axes.annotate(text, at, xytext=offset, textcoords="offset points", **style)

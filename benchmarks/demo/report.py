@@ -11,8 +11,10 @@ from typing import Any
 
 from rich.table import Table
 
-from .exchange import FUSE, SCHEMES
-from .train import Run, Settings
+from benchmarks.demo.exchange import FUSE, SCHEMES
+from benchmarks.demo.train import Run, Settings
+
+__all__ = ["byte_text", "circumstances", "ratio", "summary", "table", "weights_text"]
 
 _CAPTION = (
     "Bytes: dense is 2(n-1)/n of the float32 gradient a step on n ranks, the least that any dense all-reduce"
@@ -45,7 +47,12 @@ def circumstances(run: Run, parameters: int) -> str:
 
 
 def table(dense: Run, compressed: Run, parameters: int) -> Table:
-    """One row a run."""
+    """One row a run.
+
+    Args:
+        dense, compressed: the two runs.
+        parameters: how many the model has.
+    """
     times = ratio(dense, compressed)
     grid = Table(
         title=circumstances(dense, parameters), caption=_CAPTION, caption_justify="left", title_style="bold"
@@ -78,7 +85,13 @@ def weights_text(run: Run) -> str:
 
 
 def summary(runs: dict[str, Run], settings: Settings, parameters: int) -> dict[str, Any]:
-    """Everything, fit for json.dump. losses and sent are lists with one number a step; sent is in bytes."""
+    """Everything, fit for ``json.dump``; losses and bytes sent are lists with one number a step.
+
+    Args:
+        runs: by name, dense and compressed.
+        settings: of both.
+        parameters: how many the model has.
+    """
     return {
         "machine": {"platform": platform.platform(), "python": platform.python_version()},
         "settings": asdict(settings),

@@ -1,6 +1,6 @@
 """Data-parallel training: every rank has its own images, and steps with the mean gradient of all.
 
-`train` is the same loop for both runs; only the exchange differs. It ends with what is needed to judge the
+``train`` is the same loop for both runs; only the exchange differs. It ends with what is needed to judge the
 run: losses and bytes by step, accuracy on images that were not trained on, and whether all ranks ended with
 the same weights, bit for bit.
 """
@@ -17,14 +17,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import data, model
-from .exchange import Exchange
-from .model import Params
+from benchmarks.demo import data, model
+from benchmarks.demo.exchange import Exchange
+from benchmarks.demo.model import Params
+
+__all__ = ["Run", "Settings", "digest", "momentum_step", "train"]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The same for both runs. `batch` is the number of images in a step; each rank takes its part of them."""
+    """The same for both runs.
+
+    Attributes:
+        steps: of a run.
+        batch: images in a step; each rank takes its part of them.
+        rate: the learning rate at first.
+        momentum: how much of the last step goes into the next.
+        seed: of weights, batches and rounding.
+    """
 
     steps: int = 400
     batch: int = 128
@@ -33,7 +43,7 @@ class Settings:
     seed: int = 0
 
     def rate_at(self, step: int) -> float:
-        """The learning rate falls from `rate` to 0 along half a cosine."""
+        """The learning rate falls from ``rate`` to 0 along half a cosine."""
         return self.rate * 0.5 * (1 + math.cos(math.pi * step / self.steps))
 
 
@@ -77,10 +87,12 @@ def train(
     *,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Run:
-    """Train from `model.initialise(settings.seed)`; all ranks call this together.
+    """Train from ``model.initialise(settings.seed)``; all ranks call this together.
 
     Args:
         comm: an mpi4py communicator.
+        exchange: how the mean gradient is had.
+        settings: the same on all ranks.
         digits: (training images, test images), whole; each rank takes its shard.
         on_step: called after each step with its number and this rank's loss.
     """
@@ -120,8 +132,15 @@ def train(
 def momentum_step(
     params: Params, velocity: Params, grads: Params, rate: float, momentum: float
 ) -> tuple[Params, Params]:
-    """(parameters, velocity) after v' = momentum · v + g and p' = p - rate · v'; nothing is changed in
-    place."""
+    """(parameters, velocity) after v' = momentum · v + g and p' = p - rate · v'; nothing changes in place.
+
+    Args:
+        params: p.
+        velocity: v.
+        grads: g.
+        rate: the learning rate.
+        momentum: how much of v goes into v'.
+    """
     faster: Params = {name: momentum * velocity[name] + grads[name] for name in params}
     return {name: params[name] - np.float32(rate) * faster[name] for name in params}, faster
 

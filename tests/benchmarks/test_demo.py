@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_gradients_are_finite_differences() -> None:
     """Central differences in float64, at the steepest elements and at random ones of every parameter."""
     rng = np.random.default_rng(3)
-    params = {  # biases moved from 0, where relu of an empty background has its kink
+    # Biases are moved from 0, where relu of an empty background has its kink.
+    params: model.Params = {
         name: value + 0.01 * rng.standard_normal(value.shape) for name, value in model.initialise(5).items()
     }
     images, labels = rng.random((6, 8, 8)), rng.integers(0, model.CLASSES, 6)

@@ -1,6 +1,6 @@
 """One test function, on real ranks and on simulated ones.
 
-A test asks for `world`, or for `several` where one rank makes no sense, and gives `run` what each rank
+A test asks for ``world``, or for ``several`` where one rank makes no sense, and gives ``run`` what each rank
 is to do; it gets back what all ranks returned, on every rank.
 """
 
@@ -9,15 +9,21 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import pytest
 
 import collectives as co
-from tests.collectives.inputs import DTYPES, SCHEMES, gradient
+from collectives.communicator import Communicator
+from collectives.simulate import SimulatedComm
+from tests.collectives.inputs import SCHEMES, gradient
+from tests.conftest import DTYPES
 from tests.mpi_launch import Launcher
 
 RANKS = (1, 2, 3, 4, 5, 8)
+
+T = TypeVar("T")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,7 +38,7 @@ def _compile_kernels() -> None:
         for scheme in SCHEMES:
             for shape in (0, 1, 5000):
                 x = gradient(0, shape, dtype)
-                co.simulate(1, lambda comm, x=x, scheme=scheme: co.allreduce(comm, x, scheme))
+                co.simulate(1, partial(co.allreduce, tensor=x, scheme=scheme))
 
 
 @dataclass
@@ -42,9 +48,10 @@ class World:
     n: int
     simulated: bool
 
-    def run(self, fn: Callable[[Any], Any]) -> list[Any]:
-        """The results of fn(comm), in rank order; under mpirun, on a new communicator. A rank's
-        exception fails all ranks.
+    def run(self, fn: Callable[[Communicator], T]) -> list[T]:
+        """The results of fn(comm), in rank order; under mpirun, on a new communicator.
+
+        A rank's exception fails all ranks.
         """
         if self.simulated:
             return co.simulate(self.n, fn)
@@ -53,7 +60,7 @@ class World:
         comm = MPI.COMM_WORLD.Dup()
         assert comm.size == self.n
         try:
-            mine: tuple[Any, str] = (fn(comm), "")
+            mine: tuple[T | None, str] = (fn(comm), "")
         except Exception:
             mine = (None, traceback.format_exc())
         both = MPI.COMM_WORLD.allgather(mine)
@@ -62,15 +69,24 @@ class World:
         comm.Free()
         return [result for result, _ in both]
 
-    def errors(self, fn: Callable[[Any], Any]) -> list[co.CollectiveError]:
+    def errors(self, fn: Callable[[Communicator], object]) -> list[co.CollectiveError]:
         """The CollectiveErrors that fn(comm) raises, one on each rank."""
 
-        def caught(comm: Any) -> co.CollectiveError:
+        def caught(comm: Communicator) -> co.CollectiveError:
             with pytest.raises(co.CollectiveError) as info:
                 fn(comm)
             return info.value
 
         return self.run(caught)
+
+
+def interrupt_gathers(comm: SimulatedComm) -> None:
+    """From now on, an all-gather of this rank meets an interrupt."""
+
+    def interrupted(sendbuf: Any, recvbuf: Any) -> Any:
+        raise KeyboardInterrupt
+
+    vars(comm)["Iallgather"] = interrupted
 
 
 def _worlds(counts: tuple[int, ...]) -> list[Any]:
@@ -82,9 +98,13 @@ def _worlds(counts: tuple[int, ...]) -> list[Any]:
 
 @pytest.fixture(params=_worlds(RANKS))
 def world(request: pytest.FixtureRequest) -> World:
-    return request.param
+    """One rank or more, simulated and under mpirun."""
+    found: World = request.param
+    return found
 
 
 @pytest.fixture(params=_worlds(RANKS[1:]))
 def several(request: pytest.FixtureRequest) -> World:
-    return request.param
+    """Two ranks or more, simulated and under mpirun."""
+    found: World = request.param
+    return found

@@ -1,37 +1,32 @@
-"""What the ranks contribute in the tests, and what an all-reduce of it must give, by definition."""
+"""What the ranks contribute in the tests."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-import wirecodec as wc
+from tests.oracles import Array
 
-DTYPES = [np.dtype(name) for name in ("float32", "float16", "float64")] + [np.dtype(ml_dtypes.bfloat16)]
-NAMES = [dtype.name for dtype in DTYPES]
 SCHEMES = [None, "topk(0.05) | rice | raw", "topk(0.1) | bitmap | qsgd(bits=4)", "all | raw-index | raw"]
 
 
-def gradient(rank: int, shape: Any = 1000, dtype: Any = "float32") -> np.ndarray:
-    """Another tensor on every rank, with zeros of both signs and values of very different size."""
+def gradient(rank: int, shape: int | tuple[int, ...] = 1000, dtype: Any = "float32") -> Array:
+    """Another tensor on every rank, with zeros of both signs and values of very different size.
+
+    Args:
+        rank: any number; the same one gives the same tensor.
+        shape: of the tensor.
+        dtype: of the tensor.
+    """
     rng = np.random.default_rng([11, rank])
     x = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 3, shape)
     x = np.where(rng.random(shape) < 0.3, np.where(rng.random(shape) < 0.5, 0.0, -0.0), x)
-    return x.astype(dtype)
+    result: Array = x.astype(dtype)
+    return result
 
 
-def ordered_sum(tensors: list[np.ndarray], scheme: str | None, op: str) -> np.ndarray:
-    """Σ decode(encode(tensor)) in rank order from +0, in at least float32, rounded once."""
-    dtype = tensors[0].dtype
-    total = np.zeros(tensors[0].shape, dtype if dtype.itemsize >= 4 else np.float32)
-    for tensor in tensors:
-        total = total + wc.decode(wc.encode(tensor, scheme)).to_dense().astype(total.dtype)
-    if op == "mean":
-        total = total / total.dtype.type(len(tensors))
-    return total.astype(dtype)
-
-
-def bits(x: np.ndarray) -> bytes:
-    return x.dtype.name.encode() + str(x.shape).encode() + np.ascontiguousarray(x).tobytes()
+def bits(x: Array) -> bytes:
+    """Everything that makes an array equal to another: type, shape, bits."""
+    kind = f"{x.dtype.name} {x.shape} "
+    return kind.encode() + x.tobytes()

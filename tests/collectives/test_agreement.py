@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 
 import collectives as co
 from collectives.agreement import _text
+from collectives.communicator import Communicator
 from collectives.header import (
     MAGIC,
     Algorithm,
@@ -21,12 +24,16 @@ from collectives.header import (
     short_hash,
 )
 from collectives.verdict import agreed, decide, unreadable
+from tests.collectives.conftest import World
 from tests.collectives.inputs import bits, gradient
+from tests.oracles import Array
+
+Call: TypeAlias = Callable[[Communicator], object]
 
 PAGE = Path(__file__).parents[2] / "formats" / "spec" / "agreement.md"
 
 
-def with_nan(rank):
+def with_nan(rank: int) -> Array:
     x = gradient(rank, (10, 100))
     x[3, 21] = np.nan
     x[5, 5] = np.inf
@@ -39,15 +46,17 @@ class Broken:
     shape = (10, 100)
     dtype = np.dtype(np.float32)
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         raise MemoryError("no room on this rank")
 
 
 TENSOR = gradient(0, (10, 100))
 TOPK = "topk(0.1) | rice | raw"
-# what the last rank does while the others call allreduce(comm, TENSOR, TOPK): (call, reason, what the
-# error says of it)
-FAILURES = {
+NO_OP: Any = "max"
+NO_ALGORITHM: Any = ["auto"]
+# What the last rank does while the others call allreduce(comm, TENSOR, TOPK): (call, reason, what the error
+# says of it).
+FAILURES: dict[str, tuple[Call, str, str]] = {
     "NaN": (
         lambda comm: co.allreduce(comm, with_nan(0), TOPK),
         "value",
@@ -74,8 +83,24 @@ FAILURES = {
         "argument",
         "wrong argument: TypeError: a mapping of globs",
     ),
+    "unknown op": (
+        lambda comm: co.allreduce(comm, TENSOR, TOPK, op=NO_OP),
+        "argument",
+        "wrong argument: ValueError: op is 'max'; the choices are 'sum', 'mean'",
+    ),
+    "unknown algorithm": (
+        lambda comm: co.allreduce(comm, TENSOR, TOPK, algorithm="ring"),
+        "argument",
+        "wrong argument: ValueError: algorithm is 'ring'; the choices are 'auto', 'allgather'",
+    ),
+    "no algorithm at all": (
+        lambda comm: co.allreduce(comm, TENSOR, TOPK, algorithm=NO_ALGORITHM),
+        "argument",
+        "wrong argument: ValueError: algorithm is ['auto']",
+    ),
 }
-DIFFERENCES = {
+# Likewise: (call, reason, what the error says of the last rank, and of the others).
+DIFFERENCES: dict[str, tuple[Call, str, str, str]] = {
     "dtype": (
         lambda comm: co.allreduce(comm, TENSOR.astype("f8"), TOPK),
         "dtype",
@@ -133,7 +158,7 @@ DIFFERENCES = {
 }
 
 
-def skip(comm):
+def skip(comm: Communicator) -> object:
     co.Channel.of(comm).sequence += 1
     return co.allreduce(comm, TENSOR, TOPK)
 
@@ -141,18 +166,16 @@ def skip(comm):
 DIFFERENCES["skipped step"] = (skip, "sequence", "exchange 2", "exchange 1")
 
 
-def usable(comm):
+def usable(comm: Communicator) -> tuple[bytes, int]:
     return bits(co.allreduce(comm, TENSOR, TOPK)), co.Channel.of(comm).sequence
 
 
-def provoke(world, odd_call):
-    """One good exchange, one that fails, one good again: (text, ranks, reason) and (sum, sequence) on
-    every rank.
-    """
+def provoke(world: World, odd_call: Call) -> tuple[tuple[str, tuple[int, ...], str], int]:
+    """One good exchange, one that fails, one good again; (text, ranks, reason) and the sequence number."""
 
-    def check(comm):
+    def check(comm: Communicator) -> tuple[tuple[str, tuple[int, ...], str], int]:
         first, _ = usable(comm)
-        call = odd_call if comm.rank == world.n - 1 else lambda comm: co.allreduce(comm, TENSOR, TOPK)
+        call: Call = odd_call if comm.rank == world.n - 1 else usable
         with pytest.raises(co.CollectiveError) as info:
             call(comm)
         assert not isinstance(info.value, co.Timeout)
@@ -166,7 +189,7 @@ def provoke(world, odd_call):
 
 
 @pytest.mark.parametrize("case", FAILURES.values(), ids=FAILURES.keys())
-def test_a_rank_that_cannot_contribute(world, case):
+def test_a_rank_that_cannot_contribute(world: World, case: tuple[Call, str, str]) -> None:
     call, reason, says = case
     (text, ranks, why), sequence = provoke(world, call)
     assert (ranks, why) == ((world.n - 1,), reason)
@@ -176,7 +199,7 @@ def test_a_rank_that_cannot_contribute(world, case):
 
 
 @pytest.mark.parametrize("case", DIFFERENCES.values(), ids=DIFFERENCES.keys())
-def test_a_rank_that_differs(several, case):
+def test_a_rank_that_differs(several: World, case: tuple[Call, str, str, str]) -> None:
     call, reason, says, others_say = case
     n = several.n
     (text, ranks, why), sequence = provoke(several, call)
@@ -190,10 +213,24 @@ def test_a_rank_that_differs(several, case):
     assert sequence == (4 if why == "sequence" else 3)
 
 
-def test_several_failed_ranks_are_all_named(several):
+@pytest.mark.parametrize("wrong", [{"op": "max"}, {"algorithm": "ring"}], ids=str)
+def test_an_argument_that_is_wrong_on_all_ranks(world: World, wrong: dict[str, Any]) -> None:
+    def check(comm: Communicator) -> tuple[str, tuple[int, ...], str]:
+        first, _ = usable(comm)
+        with pytest.raises(co.CollectiveError, match="the choices are") as info:
+            co.allreduce(comm, TENSOR, TOPK, **wrong)
+        assert usable(comm) == (first, 3)
+        assert isinstance(info.value.__cause__, ValueError)
+        return str(info.value), info.value.ranks, info.value.reason
+
+    results = world.run(check)
+    assert results == [(results[0][0], tuple(range(world.n)), "argument")] * world.n
+
+
+def test_several_failed_ranks_are_all_named(several: World) -> None:
     n = several.n
 
-    def check(comm):
+    def check(comm: Communicator) -> None:
         x = gradient(0)
         x[comm.rank // 2] = np.nan
         co.allgather(comm, x, TOPK)
@@ -204,22 +241,22 @@ def test_several_failed_ranks_are_all_named(several):
     assert all(f"at element {at}:" in str(errors[0]) for at in range((n + 1) // 2))
 
 
-def test_the_failed_rank_keeps_its_own_error(world):
+def test_the_failed_rank_keeps_its_own_error(world: World) -> None:
     errors = world.run(
         lambda comm: type(_caught(comm, with_nan(0) if comm.rank == 0 else TENSOR).__cause__).__name__
     )
     assert errors == ["EncodeError"] + ["NoneType"] * (world.n - 1)
 
 
-def _caught(comm, tensor):
+def _caught(comm: Communicator, tensor: Array) -> co.CollectiveError:
     with pytest.raises(co.CollectiveError) as info:
         co.allgather(comm, tensor, TOPK)
     return info.value
 
 
-def test_a_long_message_is_cut(world):
+def test_a_long_message_is_cut(world: World) -> None:
     class Verbose(Broken):
-        def __array__(self, dtype=None, copy=None):
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
             raise RuntimeError("ä" * 100_000)
 
     errors = world.errors(lambda comm: co.allgather(comm, Verbose() if comm.rank == 0 else TENSOR, TOPK))
@@ -228,8 +265,8 @@ def test_a_long_message_is_cut(world):
     assert str(errors[0]).endswith("ä…")
 
 
-def test_a_difference_far_down_a_long_list_of_tensors(several):
-    def model(rank):
+def test_a_difference_far_down_a_long_list_of_tensors(several: World) -> None:
+    def model(rank: int) -> dict[str, Array]:
         return {
             f"layer{i:03}.weight": np.zeros(5 + (i == 150 and rank == several.n - 1), "f4")
             for i in range(200)
@@ -251,7 +288,7 @@ def example() -> bytes:
     return bytes.fromhex("".join(lines))
 
 
-def test_golden_header():
+def test_golden_header() -> None:
     operand = Operand.of({"0": ((1000,), "float32")}, bare=True, scheme="topk(0.01) | rice | raw")
     text = _text(operand, None)
     header = Header(
@@ -271,7 +308,7 @@ def test_golden_header():
     assert Header.unpack(example()) == header
 
 
-def test_fields_lie_where_the_page_says():
+def test_fields_lie_where_the_page_says() -> None:
     """Each field alone, set to its largest value, fills just the bytes of its row."""
     rows = re.findall(r"^\| (\d+) \| (\w+) \| (u8|u16|u32|u64|4 bytes) \|", PAGE.read_text(), re.MULTILINE)
     widths = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "4 bytes": 4}
@@ -282,13 +319,14 @@ def test_fields_lie_where_the_page_says():
         width = widths[kind]
         assert int(offset) == at
         full = b"\xff" * width if name == "magic" else 2 ** (8 * width) - 1
-        packed = blank._replace(**{name: full}).pack()
+        field: dict[str, Any] = {name: full}
+        packed = blank._replace(**field).pack()
         assert packed == bytes(at) + b"\xff" * width + bytes(64 - at - width)
         at += width
     assert at == 64
 
 
-def test_the_codes_are_those_of_the_page():
+def test_the_codes_are_those_of_the_page() -> None:
     page = PAGE.read_text()
     assert "| 6 | operation | u8 | 1 allgather of bytes, 2 allgather of tensors, 3 allreduce |" in page
     assert [int(one) for one in Operation] == [1, 2, 3]
@@ -300,15 +338,19 @@ def test_the_codes_are_those_of_the_page():
     ]
 
 
-def test_hashes_are_those_of_the_page():
+def test_hashes_are_those_of_the_page() -> None:
     """Written out from section 2, by hand."""
     import hashlib
 
     def first8(data: bytes) -> int:
         return int.from_bytes(hashlib.sha256(data).digest()[:8], "little")
 
-    u32 = lambda n: n.to_bytes(4, "little")  # noqa: E731
-    u64 = lambda n: n.to_bytes(8, "little")  # noqa: E731
+    def u32(n: int) -> bytes:
+        return n.to_bytes(4, "little")
+
+    def u64(n: int) -> bytes:
+        return n.to_bytes(8, "little")
+
     named = Operand.of({"w": ((2, 3), "float64"), "b": ((), "bfloat16")}, bare=False, scheme="s")
     expected = b"\1" + u32(2) + u32(1) + b"b" + b"\3\0" + u32(1) + b"w" + b"\4\2" + u64(2) + u64(3)
     assert named.signature == first8(expected)
@@ -321,7 +363,7 @@ def test_hashes_are_those_of_the_page():
 # ---- the verdict ----
 
 
-def test_most_ranks_are_right():
+def test_most_ranks_are_right() -> None:
     table = [Header(operation=2, dtype=code) for code in (4, 1, 1, 2, 1)]
     error = decide(table, [""] * 5)
     assert error.ranks == (0, 3)
@@ -331,20 +373,21 @@ def test_most_ranks_are_right():
     )
 
 
-def test_of_equally_many_the_lowest_rank_is_right():
+def test_of_equally_many_the_lowest_rank_is_right() -> None:
     assert decide([Header(operation=2, dtype=code) for code in (4, 1, 1, 4)], [""] * 4).ranks == (1, 2)
 
 
-def test_earlier_fields_are_reported_first():
+def test_earlier_fields_are_reported_first() -> None:
     table = [Header(sequence=3, dtype=1), Header(sequence=4, dtype=4, operation=3)]
     assert decide(table, ["", ""]).reason == "sequence"
 
 
 @pytest.mark.parametrize("foreign", [{"magic": b"abcd"}, {"version": 2}, {"text_len": 1 << 20}], ids=str)
-def test_foreign_headers(foreign):
+def test_foreign_headers(foreign: dict[str, Any]) -> None:
     table = [Header(operation=2), Header(operation=2)._replace(**foreign)]
     assert not agreed(table) or "text_len" in foreign
     error = unreadable(table)
+    assert error is not None
     assert (error.ranks, error.reason) == ((1,), "protocol")
     assert "different software" in str(error)
     assert unreadable(table[:1]) is None

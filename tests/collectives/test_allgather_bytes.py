@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 import collectives as co
-from collectives.ring import AHEAD, NATIVE_BELOW, SEGMENT
+from collectives.communicator import Communicator
+from collectives.ring import AHEAD, NATIVE_BELOW, SEGMENT, Octets
+from collectives.simulate import SimulatedComm
+from tests.collectives.conftest import World
 
-LENGTHS = {
+LENGTHS: dict[str, Callable[[int, int], int]] = {
     "empty": lambda rank, n: 0,
     "one empty": lambda rank, n: 0 if rank == n // 2 else 100 + rank,
     "one full": lambda rank, n: 200_000 if rank == n - 1 else 0,
@@ -24,15 +30,15 @@ LENGTHS = {
 }
 
 
-def block(rank: int, length: int) -> np.ndarray:
+def block(rank: int, length: int) -> Octets:
     return np.random.default_rng([3, rank]).integers(0, 256, length, np.uint8)
 
 
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS.keys())
-def test_every_rank_gets_every_block(world, lengths):
+def test_every_rank_gets_every_block(world: World, lengths: Callable[[int, int], int]) -> None:
     expected = [block(rank, lengths(rank, world.n)) for rank in range(world.n)]
 
-    def check(comm):
+    def check(comm: Communicator) -> list[bytes]:
         got = co.allgather_bytes(comm, expected[comm.rank])
         assert [x.dtype for x in got] == [np.uint8] * world.n
         return [x.tobytes() for x in got]
@@ -40,9 +46,9 @@ def test_every_rank_gets_every_block(world, lengths):
     assert world.run(check) == [[x.tobytes() for x in expected]] * world.n
 
 
-def test_any_buffer(world):
-    def check(comm):
-        given = (
+def test_any_buffer(world: World) -> None:
+    def check(comm: Communicator) -> list[list[bytes]]:
+        given: tuple[Any, ...] = (
             b"bytes",
             bytearray(b"bytearray"),
             memoryview(b""),
@@ -58,7 +64,7 @@ def test_any_buffer(world):
 @pytest.mark.parametrize(
     "wrong", [1.5, None, "text", np.array([object()])], ids=["float", "None", "str", "objects"]
 )
-def test_no_buffer_is_reported_by_all(world, wrong):
+def test_no_buffer_is_reported_by_all(world: World, wrong: Any) -> None:
     odd = world.n - 1
     errors = world.errors(lambda comm: co.allgather_bytes(comm, wrong if comm.rank == odd else b"good"))
     assert len({str(error) for error in errors}) == 1
@@ -66,15 +72,15 @@ def test_no_buffer_is_reported_by_all(world, wrong):
     assert f"rank {odd}: wrong argument: TypeError" in str(errors[0])
 
 
-def test_bytes_sent(world):
+def test_bytes_sent(world: World) -> None:
     """Headers and payloads as a ring sends them: all blocks but the right neighbour's."""
     lengths = [1000 * (rank + 1) for rank in range(world.n)]
 
-    def check(comm):
+    def check(comm: Communicator) -> int:
         channel = co.Channel(comm)
         co.allgather_bytes(channel, bytes(lengths[comm.rank]))
         co.allgather_bytes(channel, bytes(100 * lengths[comm.rank]))
-        if world.simulated:
+        if isinstance(comm, SimulatedComm):
             assert comm.bytes_sent == channel.bytes_sent
         return channel.bytes_sent
 

@@ -7,17 +7,21 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import collectives as co
 from collectives.communicator import Communicator, Request, wait_all
+from collectives.simulate import SimulatedComm
+from tests.collectives.conftest import World, interrupt_gathers
 from tests.mpi_launch import end_session, find_mpirun, rank_environment, session_members
 
 
-def test_simulated_communicators_satisfy_the_protocol():
-    def fn(comm):
+def test_simulated_communicators_satisfy_the_protocol() -> None:
+    def fn(comm: SimulatedComm) -> None:
         assert isinstance(comm, Communicator)
         assert isinstance(comm.Isend(b"x", comm.rank), Request)
 
@@ -25,7 +29,7 @@ def test_simulated_communicators_satisfy_the_protocol():
 
 
 @pytest.mark.mpi(2)
-def test_mpi4py_satisfies_the_protocol_as_it_is():
+def test_mpi4py_satisfies_the_protocol_as_it_is() -> None:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -38,8 +42,8 @@ def test_mpi4py_satisfies_the_protocol_as_it_is():
     assert got.tobytes() == b"x"
 
 
-def test_a_bare_communicator_keeps_its_channel(world):
-    def fn(comm):
+def test_a_bare_communicator_keeps_its_channel(world: World) -> None:
+    def fn(comm: Communicator) -> int:
         channel = co.Channel.of(comm)
         assert co.Channel.of(comm) is channel
         assert co.Channel.of(channel) is channel
@@ -50,7 +54,7 @@ def test_a_bare_communicator_keeps_its_channel(world):
 
 
 @pytest.mark.mpi(2)
-def test_the_channel_belongs_to_the_communicator_not_to_its_handle():
+def test_the_channel_belongs_to_the_communicator_not_to_its_handle() -> None:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD.Dup()
@@ -62,63 +66,71 @@ def test_the_channel_belongs_to_the_communicator_not_to_its_handle():
     comm.Free()
 
 
-def test_what_is_no_communicator_is_refused():
+def test_what_is_no_communicator_is_refused() -> None:
+    no_communicator: Any = []
+
+    def nested(comm: SimulatedComm) -> None:
+        channel: Any = co.Channel(comm)
+        co.Channel(channel)
+
     with pytest.raises(TypeError, match="list is no communicator"):
-        co.Channel([])
+        co.Channel(no_communicator)
     with pytest.raises(TypeError, match="Channel is no communicator"):
-        co.simulate(1, lambda comm: co.Channel(co.Channel(comm)))
+        co.simulate(1, nested)
     with pytest.raises(ValueError, match="timeout"):
         co.simulate(1, lambda comm: co.Channel(comm, timeout=0))
 
 
 class Never:
-    """A request that does not complete, of a communicator that cannot block."""
-
-    rank, size = 1, 2
+    """A request that does not complete."""
 
     def Test(self) -> bool:
         return False
 
 
-def test_a_wait_ends_at_its_deadline():
+class Place:
+    """A communicator that cannot block."""
+
+    rank, size = 1, 2
+
+
+PLACE: Any = Place()
+
+
+def test_a_wait_ends_at_its_deadline() -> None:
     start = time.monotonic()
     with pytest.raises(co.Timeout, match=r"rank 1: the moon saw nothing arrive for 0\.2 s"):
-        wait_all(Never(), [Never()], 0.2, "the moon")
+        wait_all(PLACE, [Never()], 0.2, "the moon")
     assert 0.2 <= time.monotonic() - start < 2
 
 
-def test_progress_extends_the_deadline():
+def test_progress_extends_the_deadline() -> None:
     """The timeout bounds silence, not the length of a transfer."""
     start = time.monotonic()
 
     class At(Never):
-        def __init__(self, seconds):
+        def __init__(self, seconds: float) -> None:
             self.when = start + seconds
 
         def Test(self) -> bool:
             return time.monotonic() > self.when
 
-    wait_all(Never(), [At(0.15 * k) for k in range(1, 5)], 0.4, "a slow transfer")
+    wait_all(PLACE, [At(0.15 * k) for k in range(1, 5)], 0.4, "a slow transfer")
     assert time.monotonic() - start >= 0.6
 
 
-def test_an_interrupt_closes_the_channel():
+def test_an_interrupt_closes_the_channel() -> None:
     """The others may be in the exchange by now: this rank must not start another on the same communicator."""
 
-    class Interrupted(Never):
-        rank, size = 0, 1
+    def fn(comm: SimulatedComm) -> str:
+        interrupt_gathers(comm)
+        with pytest.raises(KeyboardInterrupt):
+            co.allgather_bytes(comm, b"x")
+        with pytest.raises(co.CollectiveError, match=r"given up earlier \(KeyboardInterrupt\)") as info:
+            co.allreduce(comm, np.ones(3, np.float32))
+        return info.value.reason
 
-        def Iallgather(self, sendbuf, recvbuf):
-            raise KeyboardInterrupt
-
-        Isend = Irecv = Iallgatherv = Iallgather
-
-    comm = Interrupted()
-    with pytest.raises(KeyboardInterrupt):
-        co.allgather_bytes(comm, b"x")
-    with pytest.raises(co.CollectiveError, match=r"given up earlier \(KeyboardInterrupt\)") as info:
-        co.allreduce(comm, np.ones(3, np.float32))
-    assert info.value.reason == "closed"
+    assert co.simulate(1, fn) == ["closed"]
 
 
 STOPPED = """
@@ -147,7 +159,7 @@ time.sleep(60)
 """
 
 
-def test_a_stopped_rank_is_a_timeout_on_the_others(tmp_path):
+def test_a_stopped_rank_is_a_timeout_on_the_others(tmp_path: Path) -> None:
     """And nothing is left behind: neither by the ranks that go on, nor by the one that is stopped."""
     prefix, missing = find_mpirun()
     if prefix is None:
@@ -164,6 +176,7 @@ def test_a_stopped_rank_is_a_timeout_on_the_others(tmp_path):
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
+    assert process.stdout is not None
     try:
         os.set_blocking(process.stdout.fileno(), False)
         said = b""

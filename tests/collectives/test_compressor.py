@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 
 import collectives as co
 import wirecodec as wc
+from collectives.communicator import Communicator
+from collectives.exchange import exchanged
+from collectives.header import Header, Operation
+from collectives.simulate import SimulatedComm
+from tests.collectives.conftest import World, interrupt_gathers
 from tests.collectives.inputs import bits, gradient
+
+Collective: TypeAlias = Callable[..., object]
 
 SCHEME = "topk(0.1) | rice | qsgd(bits=4)"
 
 
-def test_steps_are_those_of_the_compressors_alone(world):
-    """Three steps over the ranks give what the ranks' compressors give by themselves, and leave the same
-    residuals.
-    """
+def held_back(compressor: wc.Compressor) -> bytes:
+    residual = compressor.residual("w")
+    assert residual is not None
+    return bits(residual)
+
+
+def test_steps_are_those_of_the_compressors_alone(world: World) -> None:
+    """Steps over the ranks give what the compressors give by themselves, and leave the same residuals."""
     grads = [
         [{"w": gradient(10 * step + rank, (20, 30)), "b": gradient(rank, 40)} for rank in range(world.n)]
         for step in range(3)
@@ -31,17 +43,17 @@ def test_steps_are_those_of_the_compressors_alone(world):
                 total[name] = total[name] + tensor.to_dense()
         expected.append({name: bits(x / np.float32(world.n)) for name, x in total.items()})
 
-    def check(comm):
+    def check(comm: Communicator) -> tuple[list[dict[str, bytes]], bytes]:
         compressor = wc.Compressor(SCHEME, seed=3)
         means = [co.allreduce(comm, step[comm.rank], compressor) for step in grads]
         assert compressor.step == 3
-        return [{name: bits(x) for name, x in mean.items()} for mean in means], bits(compressor.residual("w"))
+        return [{name: bits(x) for name, x in mean.items()} for mean in means], held_back(compressor)
 
-    assert world.run(check) == [(expected, bits(one.residual("w"))) for one in alone]
+    assert world.run(check) == [(expected, held_back(one)) for one in alone]
 
 
-def test_one_tensor_without_a_name(world):
-    def check(comm):
+def test_one_tensor_without_a_name(world: World) -> None:
+    def check(comm: Communicator) -> tuple[int, tuple[int, ...]]:
         compressor = wc.Compressor(SCHEME)
         gathered = co.allgather(comm, gradient(comm.rank), compressor)
         mean = co.allreduce(comm, gradient(comm.rank), compressor)
@@ -57,11 +69,11 @@ def state(compressor: wc.Compressor) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("call", [co.allgather, co.allreduce])
-def test_a_failed_step_changes_nothing(world, call):
+def test_a_failed_step_changes_nothing(world: World, call: Collective) -> None:
     """One rank cannot encode: no rank commits, and the repeated step is as if the failed one had not been."""
     odd = world.n - 1
 
-    def check(comm):
+    def check(comm: Communicator) -> str:
         compressor = wc.Compressor(SCHEME)
         call(comm, {"w": gradient(comm.rank)}, compressor)
         before = state(compressor)
@@ -86,20 +98,19 @@ class Corrupting(wc.Compressor):
 
     odd = -1
 
-    def prepare(self, gradients, *, rank=0):
+    def prepare(self, gradients: Mapping[str, Any], *, rank: int = 0) -> wc.Prepared:
         prepared = super().prepare(gradients, rank=rank)
-        if rank != self.odd:
-            return prepared
-        blob = prepared.blob.copy()
-        blob[-1] ^= 0x40
-        return dataclasses.replace(prepared, blob=blob)
+        if rank == self.odd:
+            prepared.blob = prepared.blob.copy()
+            prepared.blob[-1] ^= 0x40
+        return prepared
 
 
 @pytest.mark.parametrize("call", [co.allgather, co.allreduce])
-def test_bytes_that_no_rank_can_decode(world, call):
+def test_bytes_that_no_rank_can_decode(world: World, call: Collective) -> None:
     """All ranks refuse the same bytes with the same words, roll back, and go on."""
 
-    def check(comm):
+    def check(comm: Communicator) -> tuple[str, tuple[int, ...], str]:
         compressor = Corrupting(SCHEME)
         compressor.odd = world.n - 1
         with pytest.raises(co.CollectiveError) as info:
@@ -118,10 +129,40 @@ def test_bytes_that_no_rank_can_decode(world, call):
     assert f"rank {world.n - 1}: its bytes are refused: ChecksumMismatch entry-checksum" in text
 
 
-def test_a_rank_at_another_step_is_found(several):
+def test_a_rank_that_alone_cannot_decode_has_sent_its_step(world: World) -> None:
+    """The others have its bytes, and commit: so does it, and the next step is one for all of them."""
+    tensors = {"w": gradient(0)}
+
+    def check(comm: Communicator) -> int:
+        compressor = wc.Compressor(SCHEME)
+        short = comm.rank == world.n - 1
+        try:
+            with exchanged(comm, tensors, compressor, 0, Header(operation=Operation.ALLGATHER)):
+                if short:
+                    raise MemoryError("no room to decode into")
+        except MemoryError:
+            assert short
+        co.allreduce(comm, tensors, compressor)
+        return compressor.step
+
+    assert world.run(check) == [2] * world.n
+
+
+def test_an_interrupted_exchange_is_rolled_back() -> None:
+    def check(comm: SimulatedComm) -> int:
+        compressor = wc.Compressor(SCHEME)
+        interrupt_gathers(comm)
+        with pytest.raises(KeyboardInterrupt):
+            co.allreduce(comm, {"w": gradient(0)}, compressor)
+        return compressor.step
+
+    assert co.simulate(1, check) == [0]
+
+
+def test_a_rank_at_another_step_is_found(several: World) -> None:
     """A checkpoint of another step on one rank: schedules and random choices would no longer fit together."""
 
-    def check(comm):
+    def check(comm: Communicator) -> None:
         compressor = wc.Compressor(SCHEME)
         if comm.rank == several.n - 1:
             compressor.compress({"w": gradient(0)})

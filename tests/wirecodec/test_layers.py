@@ -28,12 +28,12 @@ LAYERS = {
         {"cli"},
     ],
     "collectives": [
-        {"errors"},
-        {"communicator"},
-        {"channel", "header"},
-        {"ring", "verdict", "wire"},
-        {"agreement", "turns"},
-        {"exchange", "simulate"},
+        {"errors", "header"},
+        {"communicator", "verdict"},
+        {"channel"},
+        {"ring", "wire", "turns"},
+        {"agreement", "simulate"},
+        {"exchange"},
         {"allgather", "allreduce"},
     ],
 }

@@ -68,5 +68,6 @@ class TopK:
         bits, key_bits = bits_of(x), magnitude_bits(x)
         threshold, ties = topk.kth_key(bits, k, key_bits)
         found = np.empty(k, index_dtype(x.size))
-        topk.fill_top(bits, key_bits, threshold, ties, found)
+        if topk.fill_top(bits, key_bits, threshold, ties, found) != k:
+            raise EncodeError("the tensor changed while it was read")
         return Selection(found)

@@ -8,10 +8,10 @@ the first rank compiles, the others load. No fastmath: results must not depend o
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import numba
@@ -37,7 +37,7 @@ class _CompileLock:
         self._depth = 0
         self._file: int | None = None
 
-    @contextmanager
+    @contextlib.contextmanager
     def __call__(self, folder: str | None) -> Iterator[None]:
         with self._thread:
             if self._depth == 0:
@@ -48,8 +48,17 @@ class _CompileLock:
             finally:
                 self._depth -= 1
                 if self._depth == 0 and self._file is not None:
-                    os.close(self._file)  # closing drops the lock
+                    fcntl.flock(
+                        self._file, fcntl.LOCK_UN
+                    )  # closing is not enough: a forked child holds it open
+                    os.close(self._file)
                     self._file = None
+
+    def forget(self) -> None:
+        """Start anew, in a child forked while another thread compiled: that lock is the parent's."""
+        if self._file is not None:
+            os.close(self._file)
+        self._thread, self._depth, self._file = threading.RLock(), 0, None
 
     @staticmethod
     def _open(folder: str | None) -> int | None:
@@ -65,11 +74,15 @@ class _CompileLock:
 
 
 _compiling = _CompileLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_compiling.forget)
 
 
 def kernel(fn: F) -> F:
     """Compile ``fn`` on first use, without the GIL, with IEEE division, cached on disk."""
-    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy")(fn)
+    dispatcher = numba.njit(nogil=True, error_model="numpy")(fn)
+    with contextlib.suppress(RuntimeError):  # no folder that can be written: each process compiles for itself
+        dispatcher.enable_caching()
     compile_plainly = dispatcher.compile
     folder = getattr(dispatcher._cache, "cache_path", None)
 

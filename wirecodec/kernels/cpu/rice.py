@@ -170,6 +170,8 @@ def read(words: Array, starts: Array, bases: Array, parameters: Array, d: int, s
         for j in range(m):
             while pending == U64(0):
                 w += 1
+                if w == stop:  # another thread writes to the buffer
+                    return BAD_UNARY
                 pending = U64(words[w])
             one = ((w - unary) << 5) + trailing_zeros(pending)
             pending &= pending - U64(1)

@@ -20,13 +20,16 @@ def count_set(bits: Array) -> int:
 
 
 @kernel
-def fill_nonzero(bits: Array, out: Array) -> None:
-    """The positions of the words that are not 0, ascending, into ``out``, which has that room."""
+def fill_nonzero(bits: Array, out: Array) -> int:
+    """The positions of the words that are not 0, ascending, into ``out``, which has that room; how many."""
     n = 0
     for i in range(bits.size):
         if bits[i] != 0:
+            if n == out.size:  # another thread writes to the array
+                return n + 1
             out[n] = i
             n += 1
+    return n
 
 
 @kernel

@@ -38,7 +38,7 @@ def kth_key(bits: Array, k: int, key_bits: int) -> tuple[np.uint64, int]:
             if (key >> U64(left)) == found:
                 counts[(key >> U64(shift)) & digit_mask] += 1
         digit = (1 << width) - 1
-        while counts[digit] < need:
+        while counts[digit] < need and digit > 0:
             need -= counts[digit]
             digit -= 1
         found = (found << U64(width)) | U64(digit)
@@ -47,8 +47,8 @@ def kth_key(bits: Array, k: int, key_bits: int) -> tuple[np.uint64, int]:
 
 
 @kernel
-def fill_top(bits: Array, key_bits: int, threshold: np.uint64, ties: int, out: Array) -> None:
-    """The positions of the top keys, ascending, into ``out``, which has exactly that room.
+def fill_top(bits: Array, key_bits: int, threshold: np.uint64, ties: int, out: Array) -> int:
+    """The positions of the top keys, ascending, into ``out``, which has exactly that room; how many.
 
     Those above ``threshold``, and the first ``ties`` of those equal to it.
     """
@@ -61,5 +61,8 @@ def fill_top(bits: Array, key_bits: int, threshold: np.uint64, ties: int, out: A
                 if ties == 0:
                     continue
                 ties -= 1
+            if n == out.size:  # another thread writes to the array
+                return n + 1
             out[n] = i
             n += 1
+    return n
