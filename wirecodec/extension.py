@@ -121,8 +121,8 @@ def _width(dims: Sequence[int]) -> int:
 def read(block: bytes, start: int, table: Mapping[int, Span]) -> Extension:
     """The block of a container whose table says ``table``; b"" is a container without one.
 
-    ``start`` is the block's offset, for messages. Records are walked before anything is kept of them, so that a
-    broken block costs little memory.
+    ``start`` is the block's offset, for messages. Records are walked before anything is kept of them, so that
+    a broken block costs little memory.
     """
     bodies = _bodies(block, start) if block else {}
     groups = _read_fused(bodies[FUSED], table) if FUSED in bodies else ()
@@ -205,7 +205,6 @@ def _read_fused(body: bytes, table: Mapping[int, Span]) -> tuple[Array, ...]:
         at += 1 + members
     if len(heads) != count:
         raise Malformed("fused-record", f"{len(heads)} groups; the record says {count}")
-    taken = set(table)
     groups: list[Array] = []
     before = -1
     for at in heads:
@@ -213,14 +212,16 @@ def _read_fused(body: bytes, table: Mapping[int, Span]) -> tuple[Array, ...]:
         group = pairs[at + 1 : at + 1 + members]
         if key <= before or group[0, 0] != key or (np.diff(group[:, 0]) <= 0).any():
             raise Invalid("fused", f"the group of entry {key} is out of order")
-        others = group[1:, 0].tolist()
-        if key not in table or not taken.isdisjoint(others):
-            raise Invalid("fused", f"the group of entry {key} names a tensor that stands elsewhere")
-        if table[key] != Span(int(group[:, 1].sum()), 1):
-            raise Invalid("fused", f"the members of entry {key} do not fill one chunk")
-        taken.update(others)
+        if table.get(key) != Span(int(group[:, 1].sum()), 1):
+            raise Invalid("fused", f"the members of entry {key} do not fill its sole chunk")
         groups.append(group)
         before = key
+    others = np.concatenate([group[1:, 0] for group in groups])
+    if (
+        np.unique(others).size != others.size
+        or np.isin(others, np.fromiter(table, np.int64, len(table))).any()
+    ):
+        raise Invalid("fused", "a group names a tensor that stands elsewhere")
     return tuple(groups)
 
 

@@ -53,6 +53,16 @@ def test_many_tensors_and_streams(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.count("2 entries") == 2
 
 
+def test_names_from_strangers_do_not_reach_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.wc").write_bytes(wc.encode_many({"\x1b[31mred\nFAKE": X}).tobytes())
+    assert main(["inspect", str(tmp_path / "m.wc")]) == 0
+    printed = capsys.readouterr().out
+    assert "\\x1b[31mred\\nFAKE" in printed
+    assert "\x1b" not in printed
+
+
 def test_any_name_is_a_name(tmp_path: Path) -> None:
     tensors = {name: X[i] for i, name in enumerate(["file", "allow_pickle", "a/b", "ü", "arr_0"])}
     (tmp_path / "m.wc").write_bytes(wc.encode_many(tensors).tobytes())

@@ -223,3 +223,57 @@ def test_error_feedback_converges_where_none_does_not() -> None:
 
     assert distance(wc.ErrorFeedback()) < 0.1
     assert distance(None) > 0.5
+
+
+def test_a_gradient_with_infinities_does_not_poison_the_residual() -> None:
+    for scheme, beta in ((None, 1.0), ("nonzero | rice | raw(bfloat16)", 1.0), (None, 0.5)):
+        c = wc.Compressor(scheme, feedback=wc.ErrorFeedback(beta))
+        first = c.decompress(c.compress({"w": np.array([1, np.inf, np.nan], np.float32)}))["w"].values
+        assert np.array_equal(first, [1, np.inf, np.nan], equal_nan=True)
+        for _ in range(2):
+            assert np.isfinite(c.decompress(c.compress({"w": np.ones(3, np.float32)}))["w"].values).all()
+            assert np.isfinite(c.residual("w")).all()
+
+
+def test_finite_gradients_never_add_up_to_infinity() -> None:
+    c = wc.Compressor("topk(k=1) | rice | raw")
+    for _ in range(4):
+        c.compress({"w": np.array([3e38, 2.9e38], np.float32)})
+    assert np.isfinite(c.residual("w")).all()
+
+
+def test_seeds_are_any_integers() -> None:
+    x = np.linspace(-1, 1, 100, dtype=np.float32)
+    blobs = {
+        wc.encode(x, "all | rice | qsgd", seed=s).tobytes() for s in (5, np.int64(5), np.uint64(5), 2**64 + 5)
+    }
+    assert len(blobs) == 1
+    c = wc.Compressor("all | rice | qsgd", seed=-1)
+    fresh = wc.Compressor("all | rice | qsgd")
+    fresh.load_state_dict(c.state_dict())
+    assert np.array_equal(c.compress({"w": x}), fresh.compress({"w": x}, rank=np.int32(0)))
+    for wrong in (1.5, "1", None, True):
+        with pytest.raises(wc.EncodeError, match="seed is"):
+            wc.encode(x, seed=wrong)
+        with pytest.raises(wc.EncodeError, match="seed is"):
+            wc.Compressor(seed=wrong)
+
+
+def test_a_bad_state_changes_nothing() -> None:
+    c = wc.Compressor("topk(0.5) | rice | raw", seed=3)
+    c.compress({"w": np.arange(4, dtype=np.float32)})
+    before, text = c.state_dict(), np.frombuffer(b"warm-up(0.5, steps=2)", np.uint8)
+    for wrong in (
+        {"seed": np.array("x")},
+        {"residual/w": np.array(["a"])},
+        {"residual/w": np.zeros(4, np.complex64)},
+    ):
+        with pytest.raises(ValueError, match=r"seed|residual"):
+            c.load_state_dict({**before, "schedule": text, **wrong})
+        assert all(np.array_equal(before[k], v) for k, v in c.state_dict().items())
+
+
+def test_sparse_gradients_are_taken_too() -> None:
+    sparse = wc.SparseTensor([1, 3], np.array([2.0, -1.0], np.float32), (5,))
+    c, d = (wc.Compressor("topk(k=1) | rice | raw") for _ in range(2))
+    assert np.array_equal(c.compress({"w": sparse}), d.compress({"w": sparse.to_dense()}))

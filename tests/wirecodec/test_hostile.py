@@ -112,6 +112,62 @@ def test_numbers_out_of_all_proportion(blob: bytes, kind: type[wc.WireError], co
     assert caught.value.code == code
 
 
+def extended(*records: tuple[int, int, bytes], entries: bytes = b"") -> bytes:
+    """A container with any records."""
+    body = b"".join(struct.pack("<HHI", k, f, len(b)) + b + bytes(-len(b) % 8) for k, f, b in records)
+    block = struct.pack("<II", 8 + len(body), len(records)) + body
+    total = 24 + len(entries) + len(block)
+    prefix = struct.pack("<4sBBHIIQ", b"\xf7WC\x1a", 1, 0, 1, len(entries) // 40, 0, total)
+    return reference.reseal(prefix + entries + block)
+
+
+ONE = struct.pack("<IIQIIIIIBBBB", 0, 0, 0, 8000, 0, 0, 0, 0, 1, 1, 1, 0)
+CROWDED = {
+    "fused": extended(
+        (
+            1,
+            1,
+            struct.pack("<IIII", 1, 0, 0, 8000) + b"".join(struct.pack("<II", 2 * i, 1) for i in range(8000)),
+        ),
+        entries=ONE,
+    ),
+    "names": extended((2, 0, struct.pack("<I", 32_000) + bytes(64_000 - 3))),
+    "shapes": extended((3, 0, b"".join(struct.pack("<IBBH", i, 0, 1, 0) for i in range(8000)))),
+    "records": extended(*((0xFFF0, 0, b"") for _ in range(8000))),
+}
+
+
+@pytest.mark.parametrize("blob", CROWDED.values(), ids=CROWDED)
+def test_crowded_records_cost_little(blob: bytes) -> None:
+    assert len(blob) < 66_000
+    with pytest.raises(wc.WireError):
+        wc.decode_many(blob)
+    tracemalloc.start()
+    try:
+        with pytest.raises(wc.WireError):
+            wc.decode_many(blob)
+        assert tracemalloc.get_traced_memory()[1] <= 65_536 + 4 * len(blob)
+    finally:
+        tracemalloc.stop()
+    start = time.perf_counter()
+    with pytest.raises(wc.WireError):
+        wc.decode_many(blob)
+    assert time.perf_counter() - start < 0.2
+
+
+def test_fused_members_cost_no_more_than_their_elements() -> None:
+    tensors = {f"{i:05}": np.ones(40, np.float32) for i in range(20_000)}
+    tensors["00000"] = np.arange(40, dtype=np.float32)  # one zero: the support is not full
+    schema = dict.fromkeys(tensors, ((40,), np.float32))
+    times = {}
+    for fuse in (0, 40):
+        blob = wc.encode_many(tensors, "nonzero | bitmap | raw", fuse=fuse)
+        start = time.perf_counter()
+        wc.decode_many(blob, schema=schema)
+        times[fuse] = time.perf_counter() - start
+    assert times[40] < 2 * times[0]
+
+
 def test_a_sparse_giant_costs_only_its_elements() -> None:
     """2^32 elements of which one is there: decoding is quick, and only to_dense would be dear."""
     tensor = wc.SparseTensor([2**31], np.ones(1, np.float32), (2**32,))

@@ -210,3 +210,73 @@ def test_sparse_in_dense_in_same_bytes(rng: np.random.Generator) -> None:
     stored = wc.SparseTensor([3, 9], np.array([0.0, 1.0], np.float32), (20,))
     assert wc.decode(wc.encode(stored, "all | rice | raw")).indices.tolist() == [3, 9]
     assert wc.decode(wc.encode(stored)).indices.tolist() == [9]
+
+
+def test_indices_cannot_be_changed_behind_the_checks() -> None:
+    given = np.array([1, 3], np.int32)
+    t = wc.SparseTensor(given, np.ones(2, np.float32), (5,))
+    given[1] = 2**30
+    assert t.indices.tolist() == [1, 3]
+    for tensor in (t, wc.decode(wc.encode(t)), wc.decode(wc.encode(np.ones(4, np.float32)))):
+        with pytest.raises(ValueError, match="read-only"):
+            tensor.indices[0] = 2**30
+
+
+def test_tensors_are_pickled(rng: np.random.Generator) -> None:
+    import pickle
+
+    t = wc.decode(wc.encode(rng.normal(size=(5, 6)), "topk(0.2) | rice | raw"))
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        again = pickle.loads(pickle.dumps(t, protocol))
+        assert again.shape == (5, 6)
+        assert np.array_equal(again.to_dense(), t.to_dense())
+
+
+def test_more_buffers_and_what_is_none() -> None:
+    import ctypes
+
+    blob = wc.encode(np.ones(3, np.float32)).tobytes()
+    assert wc.decode((ctypes.c_ubyte * len(blob)).from_buffer_copy(blob)).nnz == 3
+    assert wc.decode(np.frombuffer(blob, np.uint8).reshape(2, -1)).nnz == 3
+    released = memoryview(blob)
+    released.release()
+    for wrong in (released, OnDevice()):
+        with pytest.raises(wc.Malformed, match="buffer"):
+            wc.decode(wrong)
+
+
+def test_shapes_that_cannot_be_written() -> None:
+    with pytest.raises(wc.EncodeError, match="tensor 'w': 33 dimensions"):
+        wc.encode_many({"w": np.ones((1,) * 33, np.float32)})
+    giant = wc.SparseTensor([0], np.ones(1, np.float32), (2**46,))
+    with pytest.raises(wc.EncodeError, match="no reader takes so many"):
+        wc.encode(giant, "all | rice | raw")
+    with pytest.raises(wc.EncodeError, match="tensor 'w': this scheme needs the dense tensor"):
+        wc.encode_many({"w": giant}, "topk(k=1) | rice | raw")
+    with pytest.raises(TypeError):
+        wc.SparseTensor([0], np.ones(1, np.float32), (2.5,))
+
+
+def test_arrays_that_another_thread_writes_to() -> None:
+    """The answer may be any, or an EncodeError; it is never a write beyond a buffer."""
+    import contextlib
+    import threading
+
+    x = np.zeros(200_000, np.float32)
+    stop = threading.Event()
+
+    def flip() -> None:
+        while not stop.is_set():
+            x[:] = 1
+            x[:] = 0
+
+    writer = threading.Thread(target=flip)
+    writer.start()
+    try:
+        for _ in range(100):
+            for scheme in ("nonzero | bitmap | raw", "topk(0.01) | rice | qsgd"):
+                with contextlib.suppress(wc.EncodeError):
+                    wc.decode(wc.encode(x, scheme))
+    finally:
+        stop.set()
+        writer.join()

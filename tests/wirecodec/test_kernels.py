@@ -162,6 +162,45 @@ for scheme in ("topk(0.1) | rice | qsgd", "topk(0.3) | bitmap | raw(float16)", N
 """
 
 
+FORKED = """
+import fcntl, os, time
+from wirecodec.kernels.cpu.jit import _compiling
+folder = os.environ["FOLDER"]
+with _compiling(folder):
+    child = os.fork()
+    if child == 0:
+        with _compiling(None):  # the parent's lock is not the child's
+            time.sleep(60)
+        os._exit(0)
+try:
+    file = os.open(f"{folder}/wirecodec.lock", os.O_RDWR)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+finally:
+    os.kill(child, 9)
+"""
+
+
+def test_a_forked_child_does_not_hold_the_lock(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "FOLDER": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", FORKED], env=env, check=True, timeout=60)
+
+
+NO_CACHE = """
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+def refuse(self):
+    raise RuntimeError("cannot cache function: no locator available")
+Dispatcher.enable_caching = refuse
+import wirecodec as wc
+assert wc.decode(wc.encode(np.arange(9, dtype=np.float32), "topk(0.3) | bitmap | raw")).nnz == 2
+"""
+
+
+def test_without_a_folder_to_cache_in() -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-W", "error", "-c", NO_CACHE], env=env, check=True, timeout=120)
+
+
 def test_many_processes_on_a_cold_cache(tmp_path: Path) -> None:
     """Ranks start together and compile at once: all must get the right code, and leave a cache that serves
     the next one."""
