@@ -43,7 +43,7 @@ class Extension:
     Attributes:
         names: of the tensors by key, or None.
         shapes: by key, of the tensors that are not 1-d.
-        groups: fused entries, each an (n, 2) int64 array of its members' (key, size), the entry's key first.
+        groups: fused entries, each an (n, 2) array of its members' (key, size), the entry's key first.
         tag: the application's bytes.
     """
 
@@ -126,8 +126,9 @@ def read(block: bytes, start: int, table: Mapping[int, Span]) -> Extension:
     """
     bodies = _bodies(block, start) if block else {}
     groups = _read_fused(bodies[FUSED], table) if FUSED in bodies else ()
-    keys = np.concatenate([np.fromiter(table, np.int64, len(table)), *(group[1:, 0] for group in groups)])
-    if not np.array_equal(np.sort(keys), np.arange(keys.size)):
+    keys = np.concatenate([np.fromiter(table, np.uint32, len(table)), *(group[1:, 0] for group in groups)])
+    keys.sort()
+    if keys.size and (keys != np.arange(keys.size, dtype=np.uint32)).any():
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
     names = _read_names(bodies[NAMES], keys.size) if NAMES in bodies else None
     shapes = _read_shapes(bodies[SHAPES], sizes_of(table, groups)) if SHAPES in bodies else {}
@@ -191,7 +192,7 @@ def _bodies(block: bytes, start: int) -> dict[int, bytes]:
 def _read_fused(body: bytes, table: Mapping[int, Span]) -> tuple[Array, ...]:
     if len(body) < _HEAD.size or len(body) % _HEAD.size:
         raise Malformed("fused-record", f"{len(body)} bytes are no sequence of pairs")
-    pairs = np.frombuffer(body, "<u4").reshape(-1, 2).astype(np.int64)
+    pairs = np.frombuffer(body, "<u4").reshape(-1, 2)
     count, reserved = pairs[0].tolist()
     if count == 0 or reserved:
         raise Malformed("fused-record", f"{count} groups, reserved word {reserved}")
@@ -210,16 +211,16 @@ def _read_fused(body: bytes, table: Mapping[int, Span]) -> tuple[Array, ...]:
     for at in heads:
         key, members = pairs[at].tolist()
         group = pairs[at + 1 : at + 1 + members]
-        if key <= before or group[0, 0] != key or (np.diff(group[:, 0]) <= 0).any():
+        if key <= before or group[0, 0] != key or (group[1:, 0] <= group[:-1, 0]).any():
             raise Invalid("fused", f"the group of entry {key} is out of order")
-        if table.get(key) != Span(int(group[:, 1].sum()), 1):
+        if table.get(key) != Span(int(group[:, 1].sum(dtype=np.int64)), 1):
             raise Invalid("fused", f"the members of entry {key} do not fill its sole chunk")
         groups.append(group)
         before = key
     others = np.concatenate([group[1:, 0] for group in groups])
     if (
         np.unique(others).size != others.size
-        or np.isin(others, np.fromiter(table, np.int64, len(table))).any()
+        or np.isin(others, np.fromiter(table, np.uint32, len(table))).any()
     ):
         raise Invalid("fused", "a group names a tensor that stands elsewhere")
     return tuple(groups)
