@@ -39,7 +39,6 @@ __all__ = [
     "open_head",
     "pack",
     "sections",
-    "spans",
 ]
 
 MAGIC = b"\xf7WC\x1a"
@@ -88,12 +87,19 @@ class Entry:
 class Head:
     """A container's checked prefix, table and extension block.
 
-    ``payload`` is the offset of the first section.
+    Attributes:
+        minor: the minor version.
+        nbytes: length of the whole container.
+        table: (n_entries,) the entries' fields.
+        spans: what the table says of each key.
+        extension: the extension block.
+        payload: offset of the first section.
     """
 
     minor: int
     nbytes: int
     table: Array
+    spans: dict[int, ext.Span]
     extension: ext.Extension
     payload: int
 
@@ -198,8 +204,9 @@ def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole
     table = data[PREFIX_BYTES:table_stop].view(_TABLE)
     _check_table(table, stop, prefix.total)
     _check_limits(table, prefix.total, limits, vouched)
-    extension = ext.read(data[table_stop:stop].tobytes(), table_stop, spans(table))
-    return Head(prefix.minor, prefix.total, table, extension, stop)
+    spans = _spans(table)
+    extension = ext.read(data[table_stop:stop].tobytes(), table_stop, spans)
+    return Head(prefix.minor, prefix.total, table, spans, extension, stop)
 
 
 def _refuse(kind: type[WireError], code: str, wrong: Array, message: str) -> None:
@@ -207,6 +214,12 @@ def _refuse(kind: type[WireError], code: str, wrong: Array, message: str) -> Non
     if wrong.any():
         entry = int(wrong.argmax())
         raise kind(code, message, entry=entry, offset=PREFIX_BYTES + _TABLE.itemsize * entry)
+
+
+def _unknown(ids: Array, known: Iterable[int]) -> Array:
+    unknown = np.ones(256, bool)
+    unknown[list(known)] = False
+    return unknown[ids]
 
 
 def _check_table(table: Array, payload: int, total: int) -> None:
@@ -224,10 +237,11 @@ def _check_table(table: Array, payload: int, total: int) -> None:
     unordered[1:] = (key[1:] < key[:-1]) | (~first[1:] & (table["base"][1:] <= table["base"][:-1]))
     _refuse(Invalid, "table-order", unordered, "the table does not ascend by key and base")
     dtype = table["dtype"]
-    _refuse(Unsupported, "dtype", ~np.isin(dtype & 15, np.arange(1, len(DTYPES) + 1)), "unknown element type")
+    nibble = dtype & 15
+    _refuse(Unsupported, "dtype", (nibble == 0) | (nibble > len(DTYPES)), "unknown element type")
     _refuse(Unsupported, "domain", dtype >> 4 != 0, "unknown domain")
-    _refuse(Unsupported, "index-codec", ~np.isin(table["index"], list(index_codecs())), "unknown index codec")
-    _refuse(Unsupported, "value-codec", ~np.isin(table["value"], list(value_codecs())), "unknown value codec")
+    _refuse(Unsupported, "index-codec", _unknown(table["index"], index_codecs()), "unknown index codec")
+    _refuse(Unsupported, "value-codec", _unknown(table["value"], value_codecs()), "unknown value codec")
     _refuse(Unsupported, "map-codec", table["map"] != 0, "unknown map codec")
     _refuse(Invalid, "count", r > d, "more elements are stored than there are")
     last = np.ones(table.size, bool)
@@ -264,7 +278,7 @@ def _check_limits(table: Array, total: int, limits: DecodeLimits, vouched: bool)
         raise LimitExceeded("max-expansion", f"{elements} stored elements in {total} bytes")
 
 
-def spans(table: Array) -> dict[int, ext.Span]:
+def _spans(table: Array) -> dict[int, ext.Span]:
     """The size and the chunks of each key."""
     keys, starts, chunks = np.unique(table["key"], return_index=True, return_counts=True)
     sizes = np.add.reduceat(table["d"].astype(np.int64), starts) if starts.size else starts

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DTYPES, dtype_named
-from wirecodec.container import Head, spans
+from wirecodec.container import Head
 from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.extension import sizes_of
 from wirecodec.limits import Schema, TensorSchema
@@ -41,7 +41,7 @@ def outlines_of(head: Head, named: Iterable[str] | None) -> list[Outline]:
     table, extension = head.table, head.extension
     keys, starts = np.unique(table["key"], return_index=True)
     dtypes = {int(k): DTYPES[int(table["dtype"][at]) - 1] for k, at in zip(keys, starts, strict=True)}
-    sizes = sizes_of(spans(table), extension.groups)
+    sizes = sizes_of(head.spans, extension.groups)
     for group in extension.groups:
         dtypes.update(dict.fromkeys(group[:, 0].tolist(), dtypes[int(group[0, 0])]))
     names = extension.names
@@ -57,7 +57,7 @@ def outlines_of(head: Head, named: Iterable[str] | None) -> list[Outline]:
 def check_count(head: Head) -> None:
     """SchemaMismatch where a container does not hold exactly one tensor."""
     spare = sum(len(group) - 1 for group in head.extension.groups)
-    count = np.unique(head.table["key"]).size + spare
+    count = len(head.spans) + spare
     if count != 1:
         raise SchemaMismatch("schema-count", f"the container holds {count} tensors; decode_many reads them")
 
