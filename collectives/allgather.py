@@ -63,7 +63,8 @@ def allgather(
             shapes and types on all ranks.
         scheme: how to encode, the same on all ranks: a Scheme or its string, {glob: scheme} for named
             tensors, a Compressor, or None for lossless.
-        seed: of random codecs; not used by a Compressor, which has its own.
+        seed: of random codecs. Give each rank and step another one, or all ranks round alike and their
+            errors do not average out. A Compressor has its own, and mixes rank and step in.
 
     Returns for each rank a SparseTensor, or {name: SparseTensor} where names were given; the same on all
     ranks.

@@ -35,8 +35,9 @@ class Channel:
             collective at different times: allow for the longest computation between two of them.
 
     Attributes:
-        sequence: number of the next collective. All ranks must agree on it; a rank that leaves a step
-            out on purpose adds 1, and every rank hears of it in the next exchange.
+        sequence: number of the next collective, counted by calls. All ranks must agree on it. A rank that
+            leaves a call out on purpose adds 1, so that all ranks hear of it in the next exchange; one that
+            leaves it out unawares is not noticed: its next call is taken for the one it missed.
         bytes_sent: header and payload bytes that this rank has put on the wire; what stays on the rank
             is not counted. MPI's own all-gathers are counted as a ring: every block but the one of the
             right neighbour.
@@ -76,7 +77,6 @@ class Channel:
             raise CollectiveError(
                 f"rank {self.rank}: this communicator was given up earlier ({self.closed}); messages may"
                 " still be under way on it, so continue on another one",
-                ranks=[self.rank],
                 reason="closed",
             )
         return self

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes, read_only
+from wirecodec.arrays import DTYPES, Array, Bytes, as_bytes, read_only
 from wirecodec.container import CHUNK, Entry
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError, Invalid, WireError
@@ -88,14 +88,14 @@ def _entry(
     empty = np.empty(0, np.uint8)
     some = indices if values.size else None
     index = scheme.index.resolve(some, d) if isinstance(scheme.index, IndexChoice) else scheme.index
-    index_section = empty if some is None else index.encode(some, d, stream)
+    index_section = empty if some is None else as_bytes(index.encode(some, d, stream))
     values = read_only(values)
     value = scheme.value.resolve(values) if isinstance(scheme.value, ValueChoice) else scheme.value
     value_section = empty
     if values.size:
         if not value.carries_nonfinite:
             finite_or_raise(values, value.name)
-        value_section = value.encode(values, stream)
+        value_section = as_bytes(value.encode(values, stream))
     return Entry(
         key, base, d, values.size, values.dtype, index.wire_id, value.wire_id, index_section, value_section
     )

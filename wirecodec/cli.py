@@ -19,6 +19,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -52,22 +53,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="wirecodec", description="Sparse gradients as compact bytes.")
+    parser.add_argument("--version", action="version", version=f"wirecodec {version('wirecodec')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     look = commands.add_parser("inspect", help="what a file of containers holds")
-    look.add_argument("file", type=Path)
+    look.add_argument("file", type=Path, help="one container, or several one after the other")
     look.add_argument("--json", action="store_true", help="for programs")
     look.set_defaults(run=_inspect)
 
     write = commands.add_parser("encode", help="a .npy or .npz as a container")
-    write.add_argument("file", type=Path)
+    write.add_argument("file", type=Path, help=".npy, or .npz, whose arrays all take the one scheme")
     write.add_argument("--scheme", help="selector | index codec | value codec; without it nothing is lost")
     write.add_argument("--seed", type=int, default=0, help="for codecs that draw at random")
     write.add_argument("-o", "--output", type=Path, required=True)
     write.set_defaults(run=_encode)
 
     read = commands.add_parser("decode", help="a container as a .npy, or as an .npz of all its tensors")
-    read.add_argument("file", type=Path)
+    read.add_argument("file", type=Path, help="one container")
     read.add_argument("-o", "--output", type=Path, required=True)
     read.set_defaults(run=_decode)
     return parser
@@ -111,7 +113,9 @@ def _table(info: ContainerInfo) -> str:
         lines.append("  ".join(cells).rstrip())
     dense = sum(e.size * dtype_named(e.dtype).itemsize for e in info.entries)
     if dense:
-        lines.append(f"{dense / info.nbytes:.1f}× smaller than the dense tensors")
+        ratio = dense / info.nbytes
+        said = f"{ratio:.1f}× smaller" if ratio >= 1 else f"{1 / ratio:.1f}× larger"
+        lines.append(f"{said} than the dense tensors")
     return "\n".join(lines)
 
 
@@ -136,7 +140,11 @@ def _encode(options: argparse.Namespace) -> None:
 
 def _decode(options: argparse.Namespace) -> None:
     limits = DecodeLimits(max_expansion=UNLIMITED.max_expansion)  # the file is the user's own choice
-    tensors = decode_many(options.file.read_bytes(), limits=limits)
+    with options.file.open("rb") as file:
+        blobs = list(iter_blobs(file, limits=limits))
+    if len(blobs) != 1:
+        raise ValueError(f"{options.file} holds {len(blobs)} containers; decode takes one")
+    tensors = decode_many(blobs[0], limits=limits)
     several = options.output.suffix == ".npz"
     if not several and len(tensors) != 1:
         raise ValueError(f"{options.file} holds {len(tensors)} tensors; give an output that ends in .npz")

@@ -73,7 +73,12 @@ class Prepared:
         self._after = None
 
     def rollback(self) -> None:
-        """The exchange failed: nothing changes, and the next step sees the same residuals as this one did."""
+        """The exchange failed: nothing changes, and the next step sees the same residuals as this one did.
+
+        RuntimeError where this step was settled before.
+        """
+        if self._after is None:
+            raise RuntimeError("this step was settled before")
         self._after = None
 
 
@@ -221,7 +226,8 @@ class Compressor:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up where ``state_dict`` left off: step, seed, schedule, residuals and selector state.
 
-        ValueError for other dictionaries.
+        Schemes and feedback are no part of a state: build this Compressor like the one that was saved. Where
+        the state names no schedule, its own stays. ValueError for other dictionaries.
         """
         known = {"step", "seed", "schedule"}
         odd = [key for key in state if key not in known and not key.startswith(("residual/", "selector/"))]

@@ -212,7 +212,7 @@ def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole
 def _refuse(kind: type[WireError], code: str, wrong: Array, message: str) -> None:
     """Row ``code``: raise for the first entry that is wrong."""
     if wrong.any():
-        entry = int(wrong.argmax())
+        entry = int(np.argmax(wrong))
         raise kind(code, message, entry=entry, offset=PREFIX_BYTES + _TABLE.itemsize * entry)
 
 

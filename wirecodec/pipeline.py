@@ -10,7 +10,7 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -98,8 +98,10 @@ def encode_many(
     return encode_supports(supports, schemes, seed=seed, tag=tag, names=names, fuse=fuse)
 
 
-def in_order(names: Iterable[str]) -> list[str]:
+def in_order(names: Mapping[str, Any]) -> list[str]:
     """Names in the order of their keys, that of their UTF-8 bytes; EncodeError for what is no name."""
+    if not isinstance(names, Mapping):
+        raise EncodeError(f"named tensors are {{name: tensor}}, not {type(names).__name__}")
     try:
         return sorted(names, key=str.encode)
     except (TypeError, UnicodeEncodeError) as error:

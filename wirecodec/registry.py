@@ -7,7 +7,9 @@ names that are not taken. It is the only state of the package that a caller can 
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import inspect
 import re
 from collections.abc import Iterable
 from typing import Any, TypeVar, cast
@@ -97,7 +99,8 @@ def register(cls: T) -> T:
     also a ``wire_id`` from 0x80 to 0xFF, and ``encode`` and ``decode`` that are inverse on the values they
     carry.
 
-    Returns ``cls``, so it serves as a decorator. Raises EncodeError where the class is not that.
+    Returns ``cls``, so it serves as a decorator. A class of the same module and qualified name replaces the
+    earlier one. Raises EncodeError where the class is not that.
     """
     name = getattr(cls, "name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -123,10 +126,21 @@ def register(cls: T) -> T:
 
 
 def _stage(cls: type) -> str:
+    if not dataclasses.is_dataclass(cls):
+        raise EncodeError(f"{cls.__name__} is no dataclass: parameters are its fields")
     if hasattr(cls, "select"):
         return "selector"
-    if hasattr(cls, "encode") and hasattr(cls, "decode"):
-        return "value codec" if hasattr(cls, "carries_nonfinite") else "index codec"
+    encode: Any = getattr(cls, "encode", None)
+    arguments = (
+        len(inspect.signature(encode).parameters) - 1 if callable(encode) and hasattr(cls, "decode") else 0
+    )
+    if arguments == 2 and not hasattr(cls, "carries_nonfinite"):
+        raise EncodeError(
+            f"{cls.__name__}: a value codec says in carries_nonfinite whether NaN and Inf come back"
+        )
+    if arguments in (2, 3):
+        return "value codec" if arguments == 2 else "index codec"
     raise EncodeError(
-        f"{cls.__name__} is neither a selector nor a codec: see wc.Selector, wc.IndexCodec and wc.ValueCodec"
+        f"{cls.__name__} has neither select(x, …) nor decode and encode; "
+        "encode(indices, d, stream) makes an index codec, encode(values, stream) a value codec"
     )

@@ -166,6 +166,12 @@ class SparseTensor:
             dense.flat[self.indices] = self._values
         return dense
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """What ``numpy.asarray`` gives: the dense tensor, always a new array."""
+        if copy is False:
+            raise ValueError("a SparseTensor has no dense array to share")
+        return self.to_dense() if dtype is None else self.to_dense().astype(dtype, copy=False)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return SparseTensor._of, (self._indices, self._values, self._shape, self._max_dense)
 

@@ -120,8 +120,8 @@ def _over_bytes(axes: Axes, dense: Run, compressed: Run) -> None:
         axes: to draw in.
         dense, compressed: the two runs.
     """
-    low = min(dense.losses.min(), compressed.losses.min())
-    high = max(dense.losses.max(), compressed.losses.max())
+    low = min(np.min(dense.losses), np.min(compressed.losses))
+    high = max(np.max(dense.losses), np.max(compressed.losses))
     floor = low / 4
     axes.set_xscale("log")
     axes.set_xlabel("bytes a rank has sent")

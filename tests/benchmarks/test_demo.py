@@ -62,7 +62,7 @@ def test_split_is_fixed_and_disjoint() -> None:
     assert (len(training), len(test)) == (1300, 497)
     assert {image.tobytes() for image in training.images}.isdisjoint(image.tobytes() for image in test.images)
     assert set(test.labels.tolist()) == set(range(model.CLASSES))
-    assert (training.images.min(), training.images.max()) == (0, 1)
+    assert (float(np.min(training.images)), float(np.max(training.images))) == (0, 1)
 
 
 def test_shards_are_disjoint_and_leave_nothing_out() -> None:

@@ -51,6 +51,8 @@ def test_many_tensors_and_streams(tmp_path: Path, capsys: pytest.CaptureFixture[
     out.write_bytes(out.read_bytes() * 2)
     assert main(["inspect", str(out)]) == 0
     assert capsys.readouterr().out.count("2 entries") == 2
+    assert main(["decode", str(out), "-o", str(tmp_path / "back.npz")]) == 2
+    assert "holds 2 containers" in capsys.readouterr().err
 
 
 def test_names_from_strangers_do_not_reach_the_terminal(
@@ -118,6 +120,9 @@ def test_wrong_words_exit_with_2() -> None:
 
 def test_installed_command_answers() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "wirecodec.cli", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "wirecodec", "--help"], capture_output=True, text=True, check=True
     )
     assert "inspect" in done.stdout
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 import struct
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 import wirecodec as wc
 from formats.reference import reseal
 
+FORMATS = Path(__file__).parents[2] / "formats"
 X = np.array([0, 1.5, 0, -2, 0, 0, 0.25, 0], np.float32)
 
 
@@ -26,6 +29,9 @@ def test_the_smallest_container_byte_for_byte() -> None:
     total = struct.pack("<Q", 24 + 40 + 24)
     crc = struct.pack("<I", zlib.crc32(front + total + entry))
     assert blob == front + crc + total + entry + payload
+    section = (FORMATS / "SPEC.md").read_text().partition("## 8. An example")[2]
+    rows = re.findall(r"^ +\d+  ((?:[0-9A-F]{2} )*[0-9A-F]{2}) ", section, re.MULTILINE)
+    assert bytes.fromhex("".join(rows)) == blob
 
 
 def test_framing_of_one_tensor_is_at_most_80_bytes(rng: np.random.Generator) -> None:

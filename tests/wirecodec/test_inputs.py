@@ -280,3 +280,16 @@ def test_arrays_that_another_thread_writes_to() -> None:
     finally:
         stop.set()
         writer.join()
+
+
+def test_numpy_sees_the_dense_tensor() -> None:
+    t = wc.SparseTensor([1], np.array([2.0], np.float32), (2, 2))
+    assert np.asarray(t).tolist() == [[0, 2], [0, 0]]
+    assert np.asarray(t, dtype=np.float64).dtype == np.float64
+    assert np.add(t, 1).tolist() == [[1, 3], [1, 1]]
+
+
+def test_many_wants_a_mapping() -> None:
+    for call in (wc.encode_many, wc.Compressor().prepare):
+        with pytest.raises(wc.EncodeError, match="not ndarray"):
+            call(np.ones(3, np.float32))

@@ -26,6 +26,7 @@ LAYERS = {
         {"pipeline"},
         {"compressor"},
         {"cli"},
+        {"__main__"},
     ],
     "collectives": [
         {"errors", "header"},

@@ -158,7 +158,20 @@ def test_register_refuses_what_would_confuse() -> None:
     def variant(base: type, **changes: Any) -> type:
         return type("Variant", (base,), changes)
 
+    class Plain:
+        name, wire_id, carries_nonfinite = "plain", 0x94, True
+        encode, decode = Halved.encode, Halved.decode
+
+    @dataclass(frozen=True)
+    class Unsaid:
+        name: ClassVar[str] = "unsaid"
+        wire_id: ClassVar[int] = 0x94
+        encode, decode = Halved.encode, Halved.decode
+
     for wrong in (
+        Plain,
+        Unsaid,
+        variant(Doubled, name="é-", wire_id=0x93),
         variant(Doubled, name="rice", wire_id=0x93),
         variant(Doubled, name="third", wire_id=3),
         variant(Doubled, name="third", wire_id=0x90),

@@ -16,13 +16,18 @@ __all__ = ["IndexChoice", "IndexCodec"]
 
 @runtime_checkable
 class IndexCodec(Protocol):
-    """A frozen dataclass whose fields are its parameters; ``wire_id`` is its id in formats/registry.toml."""
+    """A frozen dataclass whose fields are its parameters.
+
+    Attributes:
+        name: what schemes call it.
+        wire_id: its id in formats/registry.toml.
+    """
 
     name: ClassVar[str]
     wire_id: ClassVar[int]
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
-        """Write a section.
+        """The section, a uint8 array or bytes.
 
         Args:
             indices: (r,) u32, read-only, ascending, unique and below ``d``.

@@ -90,7 +90,7 @@ class _Plan:
         parameters = np.packbits(fields, axis=1, bitorder="little").reshape(-1)
         if (parameters > _MAX_PARAMETER).any():
             raise Malformed(
-                "rice-parameter", f"a block's parameter is {parameters.max()}; at most {_MAX_PARAMETER}"
+                "rice-parameter", f"a block's parameter is {np.max(parameters)}; at most {_MAX_PARAMETER}"
             )
         words = np.ascontiguousarray(section[head:]).view("<u4")
         starts = np.zeros(spans + 1, np.int64)

@@ -17,18 +17,21 @@ __all__ = ["ValueChoice", "ValueCodec"]
 
 @runtime_checkable
 class ValueCodec(Protocol):
-    """A frozen dataclass whose fields are its parameters; ``wire_id`` is its id in formats/registry.toml."""
+    """A frozen dataclass whose fields are its parameters.
+
+    Attributes:
+        name: what schemes call it.
+        wire_id: its id in formats/registry.toml.
+        carries_nonfinite: whether NaN and Inf come back; where they do not, the pipeline refuses them, naming
+            the element, before ``encode`` sees them.
+    """
 
     name: ClassVar[str]
     wire_id: ClassVar[int]
     carries_nonfinite: ClassVar[bool]
-    """Whether NaN and Inf come back.
-
-    Where they do not, the pipeline refuses them before ``encode`` sees them.
-    """
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """Write a section.
+        """The section, a uint8 array or bytes.
 
         Args:
             values: (r,), read-only, of one of the four element types.

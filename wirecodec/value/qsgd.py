@@ -138,7 +138,7 @@ def _as_single(values: Array) -> Array:
     with np.errstate(over="ignore"):
         x = values.astype(np.float32)
     if (over := np.isinf(x)).any():
-        at = int(over.argmax())
+        at = int(np.argmax(over))
         raise EncodeError(f"{values[at]} is too large for the float32 of qsgd", position=at)
     return x
 
