@@ -15,6 +15,7 @@ other. An all-gather takes the n-1 rounds of a ring. Computation takes no time u
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -141,7 +142,7 @@ class SimulatedComm:
         return rank
 
 
-class _Pending:
+class _Pending(ABC):
     """A request. Test lets other ranks run where it finds nothing, so that a rank may poll as under MPI."""
 
     def __init__(self, comm: SimulatedComm) -> None:
@@ -149,13 +150,13 @@ class _Pending:
         self._turns = comm._turns
         self._complete = False
 
+    @abstractmethod
     def ready(self) -> bool:
         """Whether Test would be True."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take(self) -> float:
         """Complete the request; the time at which it completed."""
-        raise NotImplementedError
 
     def Test(self) -> bool:  # noqa: N802 - MPI's name
         """Make progress; True once the operation is complete."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mpi_launch import find_mpirun
+from tests.mpi_processes import find_mpirun
 
 REPOSITORY = Path(__file__).parents[1]
 NO_MPIRUN = find_mpirun()[0] is None

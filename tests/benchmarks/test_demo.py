@@ -18,7 +18,7 @@ pytest.importorskip("rich", reason="the demo needs the extra [bench]")
 
 from benchmarks.demo import data, exchange, model, plot, report
 from benchmarks.demo.train import Run, Settings, digest, momentum_step, train
-from tests.mpi_launch import find_mpirun, rank_environment
+from tests.mpi_processes import find_mpirun, rank_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 

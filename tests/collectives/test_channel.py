@@ -17,7 +17,7 @@ import collectives as co
 from collectives.communicator import Communicator, Request, wait_all
 from collectives.simulate import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
-from tests.mpi_launch import end_session, find_mpirun, rank_environment, session_members
+from tests.mpi_processes import end_session, find_mpirun, rank_environment, session_members
 
 
 def test_simulated_communicators_satisfy_the_protocol() -> None:
