@@ -29,8 +29,7 @@ from wirecodec.select import All, NonZero, Selection, Selector, TopK
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
 from wirecodec.value import QSGD, Raw, ValueCodec
-
-__version__ = "0.1.0"
+from wirecodec.version import __version__
 
 __all__ = [
     "QSGD",
@@ -64,6 +63,7 @@ __all__ = [
     "ValueCodec",
     "WarmUp",
     "WireError",
+    "__version__",
     "blob_size",
     "decode",
     "decode_add",

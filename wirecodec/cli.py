@@ -19,7 +19,6 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.pipeline import decode_many, encode, encode_many
 from wirecodec.stream import iter_blobs
+from wirecodec.version import __version__
 
 __all__ = ["main"]
 
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="wirecodec", description="Sparse gradients as compact bytes.")
-    parser.add_argument("--version", action="version", version=f"wirecodec {version('wirecodec')}")
+    parser.add_argument("--version", action="version", version=f"wirecodec {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     look = commands.add_parser("inspect", help="what a file of containers holds")

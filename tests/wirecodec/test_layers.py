@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     "wirecodec": [
-        {"errors"},
+        {"errors", "version"},
         {"limits", "arrays", "counter", "parameters"},
         {"kernels"},
         {"sparse"},
