@@ -33,7 +33,7 @@ from typing import Any
 import pytest
 
 from tests.mpi_group import Group, Result
-from tests.mpi_processes import FOLDER, find_mpirun
+from tests.mpi_processes import FOLDER, find_mpirun, mpi_required
 
 __all__ = ["Launcher", "Rank", "plugin"]
 
@@ -141,9 +141,8 @@ class Launcher(Expansion):
                 with contextlib.suppress(Exception):
                     self.before_launch()
         if not self._prefix:
-            required = os.environ.get("REQUIRE_MPI", "") not in ("", "0")
             reason = f"{self._missing} (REQUIRE_MPI=1 makes this a failure)"
-            return ("failed" if required else "skipped"), reason, {}
+            return ("failed" if mpi_required() else "skipped"), reason, {}
         if self._group is None or self._group.ranks != ranks or not self._group.will_run(item.nodeid):
             if self._group is not None:
                 self._group.end()

@@ -12,7 +12,18 @@ import sys
 import time
 from pathlib import Path
 
-__all__ = ["FOLDER", "end_session", "find_mpirun", "rank_environment", "session_members", "session_of"]
+import pytest
+
+__all__ = [
+    "FOLDER",
+    "end_session",
+    "find_mpirun",
+    "mpi_required",
+    "needed_mpirun",
+    "rank_environment",
+    "session_members",
+    "session_of",
+]
 
 FOLDER = "MPI_TEST_FOLDER"  # set for ranks only: where they find their tests and leave their reports
 
@@ -32,6 +43,19 @@ def find_mpirun() -> tuple[list[str] | None, str]:
     if "open mpi" in said.stdout.lower() or "open-mpi" in said.stdout.lower():
         return [found, "--oversubscribe", "--bind-to", "none"], ""
     return [found], ""
+
+
+def mpi_required() -> bool:
+    """Whether a missing mpirun is a failure (REQUIRE_MPI=1) and not a reason to skip."""
+    return os.environ.get("REQUIRE_MPI", "") not in ("", "0")
+
+
+def needed_mpirun() -> list[str]:
+    """The command that starts ranks, for a test that is skipped, or fails, where there is none."""
+    prefix, missing = find_mpirun()
+    if prefix is None:
+        (pytest.fail if mpi_required() else pytest.skip)(missing)
+    return prefix
 
 
 def rank_environment(folder: Path) -> dict[str, str]:

@@ -44,9 +44,8 @@ class ErrorFeedback:
             return x
         with np.errstate(all="ignore"):
             x = x + residual
-        if not np.isfinite(
-            x
-        ).all():  # a sum beyond the type's range is held at its end; a gradient's own Inf stays
+        if not np.isfinite(x).all():
+            # A sum beyond the type's range is held at its end; a gradient's own Inf stays, to be refused.
             largest = np.finfo(x.dtype).max
             x = np.where(np.isfinite(gradient), np.clip(x, -largest, largest), x)
         return x

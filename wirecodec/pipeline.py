@@ -35,6 +35,7 @@ __all__ = [
     "decode",
     "decode_add",
     "decode_many",
+    "dense",
     "encode",
     "encode_many",
     "encode_supports",
@@ -98,12 +99,12 @@ def encode_many(
     return encode_supports(supports, schemes, seed=seed, tag=tag, names=names, fuse=fuse)
 
 
-def in_order(names: Mapping[str, Any]) -> list[str]:
+def in_order(tensors: Mapping[str, Any]) -> list[str]:
     """Names in the order of their keys, that of their UTF-8 bytes; EncodeError for what is no name."""
-    if not isinstance(names, Mapping):
-        raise EncodeError(f"named tensors are {{name: tensor}}, not {type(names).__name__}")
+    if not isinstance(tensors, Mapping):
+        raise EncodeError(f"named tensors are {{name: tensor}}, not {type(tensors).__name__}")
     try:
-        return sorted(names, key=str.encode)
+        return sorted(tensors, key=str.encode)
     except (TypeError, UnicodeEncodeError) as error:
         raise EncodeError(f"a tensor's name must be a string that UTF-8 can write: {error}") from None
 
@@ -254,7 +255,7 @@ def decode_add(
     the bytes, SchemaMismatch where the tensors are not those of ``out``; ValueError where ``out`` is no such
     array.
     """
-    limits = limits or DEFAULT_LIMITS
+    limits, scale = limits or DEFAULT_LIMITS, float(scale)
     data, head = _open(blob, limits, vouched=True)  # ``out`` vouches for the sizes
     if isinstance(out, Mapping):
         outlines = outlines_of(head, out)

@@ -75,9 +75,8 @@ class SparseTensor:
         self._fill(where, kept, dims, DEFAULT_LIMITS.max_dense)
 
     def _fill(self, indices: Array | None, values: Array, shape: tuple[int, ...], max_dense: int) -> None:
-        self._indices = (
-            None if indices is None else read_only(indices)
-        )  # they were checked: kernels trust them
+        # They were checked, and kernels trust them.
+        self._indices = None if indices is None else read_only(indices)
         self._values = values
         self._shape = shape
         self._max_dense = max_dense

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from itertools import islice
@@ -18,7 +17,7 @@ pytest.importorskip("rich", reason="the demo needs the extra [bench]")
 
 from benchmarks.demo import data, exchange, model, plot, report
 from benchmarks.demo.train import Run, Settings, digest, momentum_step, train
-from tests.mpi_processes import find_mpirun, rank_environment
+from tests.mpi_processes import needed_mpirun, rank_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -187,16 +186,8 @@ def _demo(prefix: list[str], folder: Path, *words: str) -> subprocess.CompletedP
     )
 
 
-def _mpirun() -> list[str]:
-    prefix, missing = find_mpirun()
-    if prefix is None:
-        required = os.environ.get("REQUIRE_MPI", "") not in ("", "0")
-        (pytest.fail if required else pytest.skip)(missing)
-    return prefix
-
-
 def test_end_to_end_on_two_ranks(tmp_path: Path) -> None:
-    done = _demo([*_mpirun(), "-n", "2"], tmp_path, "--steps", "12", "--json", "numbers.json")
+    done = _demo([*needed_mpirun(), "-n", "2"], tmp_path, "--steps", "12", "--json", "numbers.json")
     assert done.returncode == 0, done.stdout + done.stderr
     for expected in (
         "test accuracy",
@@ -217,7 +208,7 @@ def test_end_to_end_on_two_ranks(tmp_path: Path) -> None:
 
 
 def test_alone_without_mpirun(tmp_path: Path) -> None:
-    _mpirun()  # the same reasons to skip
+    needed_mpirun()  # the same reasons to skip
     done = _demo([], tmp_path, "--steps", "3", "--output", "alone.png")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 rank," in done.stdout
@@ -225,6 +216,6 @@ def test_alone_without_mpirun(tmp_path: Path) -> None:
 
 
 def test_wrong_arguments_are_said_once(tmp_path: Path) -> None:
-    done = _demo([*_mpirun(), "-n", "2"], tmp_path, "--output", "nowhere/demo.png")
+    done = _demo([*needed_mpirun(), "-n", "2"], tmp_path, "--output", "nowhere/demo.png")
     assert done.returncode != 0
     assert (done.stdout + done.stderr).count("there is no folder") == 1

@@ -17,7 +17,7 @@ import collectives as co
 from collectives.communicator import Communicator, Request, wait_all
 from collectives.simulate import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
-from tests.mpi_processes import end_session, find_mpirun, rank_environment, session_members
+from tests.mpi_processes import end_session, needed_mpirun, rank_environment, session_members
 
 
 def test_simulated_communicators_satisfy_the_protocol() -> None:
@@ -161,11 +161,7 @@ time.sleep(60)
 
 def test_a_stopped_rank_is_a_timeout_on_the_others(tmp_path: Path) -> None:
     """And nothing is left behind: neither by the ranks that go on, nor by the one that is stopped."""
-    prefix, missing = find_mpirun()
-    if prefix is None:
-        if os.environ.get("REQUIRE_MPI", "") not in ("", "0"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    prefix = needed_mpirun()
     script = tmp_path / "stopped.py"
     script.write_text(STOPPED)
     root = os.fspath(os.path.dirname(os.path.dirname(co.__file__)))

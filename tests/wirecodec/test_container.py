@@ -277,6 +277,9 @@ def test_decode_add_touches_nothing_before_all_is_valid() -> None:
         assert all(np.array_equal(out[n], before[n]) for n in out)
     with pytest.raises(wc.SchemaMismatch, match="schema-shape"):
         wc.decode_add(wc.encode(X), np.zeros(9, np.float32))
+    with pytest.raises(TypeError):
+        wc.decode_add(blob, out, scale=None)
+    assert all(np.array_equal(out[n], before[n]) for n in out)
     frozen = np.zeros(8, np.float32)
     frozen.flags.writeable = False
     for unfit in (

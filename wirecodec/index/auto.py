@@ -30,10 +30,8 @@ class AutoIndex:
 
         Sparse chunks cost nothing extra; denser ones a planning pass of rice, whose exact size is compared.
         """
-        if (
-            indices is not None and d >= 16 * indices.size + 1024
-        ):  # rice takes under log2(d/r) + 4 bits an index
-            return Rice()
-        if indices is None or bitmap_bytes(d) <= planned_bytes(indices):
+        if indices is None:
             return Bitmap()
-        return Rice()
+        # Rice takes under log2(d/r) + 4 bits an index, so here it is the smaller without a plan.
+        sparse = d >= 16 * indices.size + 1024
+        return Rice() if sparse or planned_bytes(indices) < bitmap_bytes(d) else Bitmap()

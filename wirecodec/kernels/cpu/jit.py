@@ -48,9 +48,8 @@ class _CompileLock:
             finally:
                 self._depth -= 1
                 if self._depth == 0 and self._file is not None:
-                    fcntl.flock(
-                        self._file, fcntl.LOCK_UN
-                    )  # closing is not enough: a forked child holds it open
+                    # Closing is not enough: a forked child may hold the file open.
+                    fcntl.flock(self._file, fcntl.LOCK_UN)
                     os.close(self._file)
                     self._file = None
 

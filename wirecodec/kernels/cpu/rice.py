@@ -100,9 +100,8 @@ def write(indices: Array, parameters: Array, starts: Array, words: Array) -> Non
     r = indices.size
     for span in range(starts.size):
         at = starts[span]
-        unary = (
-            np.int64(starts[span] + low_words(parameters, r, span)) << 5
-        )  # the next free bit of the unary part
+        # The next free bit of the unary part.
+        unary = np.int64(starts[span] + low_words(parameters, r, span)) << 5
         first = span * (RICE_SPAN // RICE_BLOCK)
         for block in range(first, min(first + RICE_SPAN // RICE_BLOCK, parameters.size)):
             start = block * RICE_BLOCK
