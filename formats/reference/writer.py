@@ -11,7 +11,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal, Protocol
 
 from .draws import mix
 from .extension import CRITICAL, FUSED, NAMES, SHAPES, TAG
@@ -24,11 +24,48 @@ from .tensors import Tensor
 from .value_writers import write_qsgd, write_raw
 
 
+class IndexWriter(Protocol):
+    """An index codec with its parameters; ``section`` writes a support of 0 < r < d indices."""
+
+    id: ClassVar[int]
+
+    def section(self, indices: Sequence[int], d: int) -> bytes:
+        """The index section of the codec's page."""
+        ...
+
+
+@dataclass(frozen=True)
+class RawIndex:
+    """Index codec 1."""
+
+    id: ClassVar[int] = 1
+
+    def section(self, indices: Sequence[int], d: int) -> bytes:
+        """Indices as they are."""
+        return write_raw_index(indices, d)
+
+
+@dataclass(frozen=True)
+class Bitmap:
+    """Index codec 2."""
+
+    id: ClassVar[int] = 2
+
+    def section(self, indices: Sequence[int], d: int) -> bytes:
+        """One bit an element."""
+        return write_bitmap(indices, d)
+
+
 @dataclass(frozen=True)
 class Rice:
     """Index codec 3; ``parameters`` of the blocks, the last repeated, instead of the best ones."""
 
+    id: ClassVar[int] = 3
     parameters: tuple[int, ...] | None = None
+
+    def section(self, indices: Sequence[int], d: int) -> bytes:
+        """Gaps in Rice code."""
+        return write_rice(indices, self.parameters)
 
 
 @dataclass(frozen=True)
@@ -47,7 +84,8 @@ class Qsgd:
     norm: Literal["max", "l2"] = "max"
 
 
-Index = Literal["raw-index", "bitmap"] | Rice
+Index = IndexWriter | Literal["raw-index", "bitmap"]
+NAMED: dict[str, IndexWriter] = {"raw-index": RawIndex(), "bitmap": Bitmap()}
 Value = Raw | Qsgd
 RAW_IDS = {None: 1, "float16": 2, "bfloat16": 3}
 
@@ -117,7 +155,7 @@ def write(
     records.sort(key=lambda record: record.type)
     rows = []
     for n, part in enumerate(parts):
-        its_index = index if isinstance(index, (str, Rice)) else index[n]
+        its_index: Index = index[n] if isinstance(index, (list, tuple)) else index  # type: ignore[assignment]
         its_value = value if isinstance(value, (Raw, Qsgd)) else value[n]
         rows.append(_row(part, its_index, its_value, seed))
     return assemble(rows, extension_block(records) if records else b"", minor=minor, flags=flags)
@@ -154,16 +192,11 @@ def _fuse(group: Sequence[int], ordered: Sequence[Tensor]) -> _Part:
 
 def _row(part: _Part, index: Index, value: Value, seed: int) -> Row:
     r = len(part.indices)
-    ids = {"raw-index": 1, "bitmap": 2}
-    index_id = 3 if isinstance(index, Rice) else ids[index]
+    writer = NAMED[index] if isinstance(index, str) else index
     value_id = 4 if isinstance(value, Qsgd) else RAW_IDS[value.dtype]
-    row = Row(part.key, part.base, part.d, r, part.dtype.id, index_id, value_id)
+    row = Row(part.key, part.base, part.d, r, part.dtype.id, writer.id, value_id)
     if 0 < r < part.d:
-        if isinstance(index, Rice):
-            row.index_section = write_rice(part.indices, index.parameters)
-        else:
-            writer = write_raw_index if index == "raw-index" else write_bitmap
-            row.index_section = writer(part.indices, part.d)
+        row.index_section = writer.section(part.indices, part.d)
     if r and isinstance(value, Qsgd):
         stream = mix(seed, part.key, part.base)
         norm = ("max", "l2").index(value.norm)

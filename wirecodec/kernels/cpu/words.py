@@ -13,7 +13,19 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["bits_of_f32", "f32_of_bits", "popcount", "trailing_zeros"]
+__all__ = [
+    "bits_of_f32",
+    "f32_of_bits",
+    "leading_zeros",
+    "load64",
+    "multiply_high",
+    "popcount",
+    "rotate_left",
+    "store64",
+    "trailing_zeros",
+]
+
+I8, I64 = ir.IntType(8), ir.IntType(64)
 
 
 def _word(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,6 +45,16 @@ def trailing_zeros(typing_context: Any, word: Any) -> Any:
 
 
 @_word
+def leading_zeros(typing_context: Any, word: Any) -> Any:
+    """Number of zero bits above the highest one bit of a u64; 64 for 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), generate
+
+
+@_word
 def popcount(typing_context: Any, word: Any) -> Any:
     """Number of one bits of a u64."""
 
@@ -40,6 +62,57 @@ def popcount(typing_context: Any, word: Any) -> Any:
         return builder.ctpop(arguments[0])
 
     return types.int64(types.uint64), generate
+
+
+@_word
+def rotate_left(typing_context: Any, word: Any, count: Any) -> Any:
+    """A u64 rotated toward its high end by ``count`` (u64) modulo 64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        funnel = builder.module.declare_intrinsic("llvm.fshl", (I64,), ir.FunctionType(I64, [I64] * 3))
+        return builder.call(funnel, [arguments[0], arguments[0], arguments[1]])
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@_word
+def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
+    """The upper 64 bits of the 128-bit product of two u64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), I64)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+def _address(context: Any, builder: Any, array_type: Any, array: Any, byte: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(builder.bitcast(data, I8.as_pointer()), [byte])
+
+
+@_word
+def load64(typing_context: Any, array: Any, byte: Any) -> Any:
+    """The u64, little-endian, at any byte offset of a contiguous array; all 8 bytes must lie within it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        at = _address(context, builder, signature.args[0], *arguments)
+        return builder.load(builder.bitcast(at, I64.as_pointer()), align=1)
+
+    return types.uint64(array, types.int64), generate
+
+
+@_word
+def store64(typing_context: Any, array: Any, byte: Any, word: Any) -> Any:
+    """Write a u64, little-endian, at any byte offset of a contiguous array that holds all 8 bytes."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        at = _address(context, builder, signature.args[0], *arguments[:2])
+        builder.store(arguments[2], builder.bitcast(at, I64.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.uint64), generate
 
 
 @_word
