@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
+from .bloom_writer import Bloom
 from .draws import mix
 from .extension import CRITICAL, FUSED, NAMES, SHAPES, TAG
 from .floats import BY_NAME, Format
@@ -25,7 +26,10 @@ from .value_writers import write_qsgd, write_raw
 
 
 class IndexWriter(Protocol):
-    """An index codec with its parameters; ``section`` writes a support of 0 < r < d indices."""
+    """An index codec with its parameters; ``section`` writes a support of 0 < r < d indices.
+
+    One that decodes to other indices also has ``approximate``, as ``Bloom`` does.
+    """
 
     id: ClassVar[int]
 
@@ -195,10 +199,15 @@ def _row(part: _Part, index: Index, value: Value, seed: int) -> Row:
     writer = NAMED[index] if isinstance(index, str) else index
     value_id = 4 if isinstance(value, Qsgd) else RAW_IDS[value.dtype]
     row = Row(part.key, part.base, part.d, r, part.dtype.id, writer.id, value_id)
-    if 0 < r < part.d:
+    stream = mix(seed, part.key, part.base)
+    if 0 < r < part.d and isinstance(writer, Bloom):
+        row.index_section, found = writer.approximate(part.indices, part.d, stream)
+        if found is not None:
+            part.values, row.r = _gather(part, found), len(found)
+            row.index_section = row.index_section if row.r < part.d else b""
+    elif 0 < r < part.d:
         row.index_section = writer.section(part.indices, part.d)
     if r and isinstance(value, Qsgd):
-        stream = mix(seed, part.key, part.base)
         norm = ("max", "l2").index(value.norm)
         row.value_section = write_qsgd(
             part.values, part.dtype, bits=value.bits, bucket=value.bucket, norm=norm, stream=stream
@@ -207,6 +216,13 @@ def _row(part: _Part, index: Index, value: Value, seed: int) -> Row:
         narrow = BY_NAME[value.dtype] if value.dtype else None
         row.value_section = write_raw(part.values, part.dtype, narrow)
     return row
+
+
+def _gather(part: _Part, found: Sequence[int]) -> bytes:
+    """The elements' bytes at other indices than the part's: 0 where it has none."""
+    width = part.dtype.itemsize
+    stored = {i: part.values[n * width : (n + 1) * width] for n, i in enumerate(part.indices)}
+    return b"".join(stored.get(i, bytes(width)) for i in found)
 
 
 def names_body(names: Sequence[bytes]) -> bytes:
