@@ -6,12 +6,11 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from .bloom import HEAD, NAIVE, P1, P2, bits_of, pick, positives
 
 POLICIES = ("naive", "p0", "p1", "p2", "leftmost", "middle", "rightmost")
-Policy = Literal["naive", "p0", "p1", "p2", "leftmost", "middle", "rightmost"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,7 @@ class Bloom:
     """Index codec 9; ``windows`` and ``words`` (of 8 bytes) instead of those that follow from ``fpr``."""
 
     id: ClassVar[int] = 9
-    policy: Policy = "p0"
+    policy: str = "p0"
     fpr: float = 1e-3
     windows: int | None = None
     words: int | None = None
