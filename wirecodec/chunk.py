@@ -4,8 +4,7 @@
     index section, value section -> indices, values        (decode_chunk)
 
 A support that is empty or full needs no index bytes (formats/SPEC.md, 2.2); codecs see only the others.
-Under a lossy index codec the values are gathered anew, from the tensor, at the indices that readers will
-find.
+Under a lossy index codec the values are gathered anew, from the tensor, where readers will find indices.
 """
 
 from __future__ import annotations

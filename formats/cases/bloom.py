@@ -203,6 +203,8 @@ def _bad_filter() -> Iterator[Case]:
     kind, code = "Invalid", "bloom-conflicts"
     section = _section(P2, 1, 30, ONES)
     yield bad("bloom-p2-positives", "One positive too many for p2.", kind, code, _one(30, 140, section))
+    section = _section(P2, 1, 31, ONES)
+    yield bad("bloom-p2-positives-odd", "The same, r being odd.", kind, code, _one(31, 142, section))
     section = _section(P2, 32, 30, ONES)
     yield bad("bloom-p2-pairs", "4,448 pairs in doubtful lists.", kind, code, _one(30, 139, section))
     kind, code = "Invalid", "bloom-certain"

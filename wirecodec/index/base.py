@@ -61,9 +61,8 @@ class Approximation:
 
     Attributes:
         section: as ``encode`` gives it; not written where every element will be found.
-        found: (n,) u32, the indices that readers will find, at which the values are gathered from the
-        tensor;
-            or None where they are as many as went in and the values stay what they were.
+        found: (n,) u32, the indices that readers will find, at which the values are gathered from the tensor;
+            None where they are as many as went in, and the values stay what they were.
     """
 
     section: Bytes
