@@ -3,7 +3,10 @@
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice, IndexCodec
 from wirecodec.index.bitmap import Bitmap
+from wirecodec.index.delta import Delta
+from wirecodec.index.huffman import Huffman
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
+from wirecodec.index.rle import RLE
 
-__all__ = ["AutoIndex", "Bitmap", "IndexChoice", "IndexCodec", "RawIndex", "Rice"]
+__all__ = ["RLE", "AutoIndex", "Bitmap", "Delta", "Huffman", "IndexChoice", "IndexCodec", "RawIndex", "Rice"]

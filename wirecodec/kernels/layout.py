@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["PACK_BLOCK", "PACK_LANES", "RICE_BLOCK", "RICE_LANES", "RICE_SPAN"]
+__all__ = [
+    "HUFFMAN_BITS",
+    "HUFFMAN_SPAN",
+    "PACK_BLOCK",
+    "PACK_LANES",
+    "RICE_BLOCK",
+    "RICE_LANES",
+    "RICE_SPAN",
+]
 
 RICE_SPAN = 4096
 RICE_BLOCK = 256
@@ -12,3 +20,7 @@ RICE_LANES = 8
 PACK_BLOCK = 512
 PACK_LANES = 16
 """Codes that are packed together, and that lie side by side (formats/spec/value/qsgd.md)."""
+
+HUFFMAN_SPAN = 4096
+HUFFMAN_BITS = 12
+"""Indices that decode alone, and the longest code (formats/spec/index/huffman.md)."""
