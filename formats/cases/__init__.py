@@ -14,7 +14,9 @@ from formats.cases import (
     bad_table,
     bad_value_codecs,
     containers,
+    huffman,
     index_codecs,
+    rle_delta,
     value_codecs,
 )
 
@@ -28,5 +30,7 @@ MODULES: tuple[ModuleType, ...] = (
     bad_extension,
     bad_index_codecs,
     bad_value_codecs,
+    huffman,
+    rle_delta,
 )
 """The modules of cases, each with its function ``cases``."""

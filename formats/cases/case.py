@@ -114,7 +114,7 @@ def exact(
         ]
     encode = {
         "many": many,
-        "scheme": f"all | {index if isinstance(index, str) else 'rice'} | {scheme_value(value)}",
+        "scheme": f"all | {scheme_index(index)} | {scheme_value(value)}",
         "seed": seed,
         "tag": tag.hex(),
         "tensors": [tensor_json(t) for t in ordered],
@@ -163,6 +163,11 @@ def _options(limits: dict[str, int] | None, schema: Schema | None) -> dict[str, 
     if schema is not None:
         options["schema"] = {name: [list(shape), dtype] for name, (shape, dtype) in schema.items()}
     return options
+
+
+def scheme_index(index: Index) -> str:
+    """The index codec as schemes spell it."""
+    return index if isinstance(index, str) else str(getattr(index, "scheme", "rice"))
 
 
 def scheme_value(value: Value) -> str:

@@ -46,6 +46,7 @@ def write_delta(indices: Sequence[int]) -> bytes:
 class Delta:
     """Index codec 5, for the writer."""
 
+    scheme: ClassVar[str] = "delta"
     id: ClassVar[int] = 5
 
     def section(self, indices: Sequence[int], d: int) -> bytes:

@@ -10,8 +10,11 @@ import itertools
 import struct
 from collections.abc import Callable, Sequence
 
+from .delta import decode_delta
 from .errors import Invalid, Malformed
+from .huffman import decode_huffman
 from .rice import decode_rice
+from .rle import decode_rle
 
 SHORT_INDICES = 65_536
 
@@ -65,6 +68,9 @@ INDEX_CODECS: dict[int, Callable[[bytes, int, int], list[int]]] = {
     1: decode_raw_index,
     2: decode_bitmap,
     3: decode_rice,
+    4: decode_rle,
+    5: decode_delta,
+    6: decode_huffman,
 }
 
 

@@ -63,6 +63,7 @@ def write_rle(indices: Sequence[int]) -> bytes:
 class Rle:
     """Index codec 4, for the writer."""
 
+    scheme: ClassVar[str] = "rle"
     id: ClassVar[int] = 4
 
     def section(self, indices: Sequence[int], d: int) -> bytes:

@@ -1,4 +1,4 @@
-"""LEB128 varints of at most 4 bytes, as the codecs ``rle`` and ``delta`` hold them (their pages in spec/index/)."""
+"""LEB128 varints of at most 4 bytes, of the codecs ``rle`` and ``delta`` (their pages in spec/index/)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from formats import conformance, make_vectors
+from formats import conformance, make_vectors, reference
 from formats.conformance import TensorTuple, Vector
 from formats.reference import Decoded, Limits, Qsgd, Raw, Rice, Tensor, Truncated, WireError, decode, write
 from formats.reference.writer import Index, Value
@@ -237,6 +237,8 @@ def test_encode_input_gives_the_bytes(vector: Vector) -> None:
         for name, dtype, shape, indices, values in vector.encode.tensors
     ]
     codecs: dict[str, Index] = {"raw-index": "raw-index", "bitmap": "bitmap", "rice": Rice()}
+    codecs |= {"rle": reference.Rle(), "delta": reference.Delta(), "huffman": reference.Huffman()}
+    codecs |= {"huffman(symbols=keys)": reference.Huffman("keys")}
     data = write(tensors, codecs[index], codec, seed=seed, names=many, tag=tag)
     assert data == vector.data
     assert many or len(tensors) == 1
