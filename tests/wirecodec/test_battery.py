@@ -18,13 +18,14 @@ from wirecodec.registry import index_codecs, value_codecs
 INDEX = sorted(index_codecs().values(), key=lambda c: c.wire_id)
 VALUE = sorted(value_codecs().values(), key=lambda c: c.wire_id)
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "huffman": [{}, {"symbols": "keys"}],
     "qsgd": [
         *({"bits": bits} for bits in range(2, 9)),
         {"norm": "l2"},
         {"bucket": 16},
         {"bits": 8, "bucket": 2**24},
         {"bits": 3, "bucket": 48, "norm": "l2"},
-    ]
+    ],
 }
 SUPPORTS = inputs.supports(np.random.default_rng(1))
 

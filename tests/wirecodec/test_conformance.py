@@ -94,6 +94,17 @@ def values_for(draw: Any, dtype: str, r: int, finite: bool) -> bytes:
     return x.clip(-6e4, 6e4).astype(dtype_named(dtype)).tobytes()
 
 
+def entropy_coders() -> st.SearchStrategy[Any]:
+    """Run lengths, varints, Huffman codes: exact ones and foreign ones."""
+    huffman = st.builds(
+        reference.Huffman,
+        st.sampled_from(["gaps", "gaps", "keys"]),
+        st.sampled_from([None, 0, 1, 2, 3]),
+        st.booleans(),
+    )
+    return st.one_of(st.just(reference.Rle()), st.just(reference.Delta()), huffman)
+
+
 @st.composite
 def containers(draw: st.DrawFn) -> bytes:
     """A valid container, of forms that the library writes and of others."""
@@ -112,9 +123,9 @@ def containers(draw: st.DrawFn) -> bytes:
         tensors.append(reference.Tensor(f"{draw(st.sampled_from('abcäz'))}{n}", dtype, shape, indices, data))
         bits = draw(st.one_of(st.none(), st.lists(st.integers(12, 24), min_size=1, max_size=4).map(tuple)))
         index.append(
-            draw(st.sampled_from(["raw-index", "bitmap", reference.Rice(bits)]))
+            draw(st.one_of(st.sampled_from(["raw-index", "bitmap", reference.Rice(bits)]), entropy_coders()))
             if d < 10_000
-            else reference.Rice(bits)
+            else draw(st.one_of(st.just(reference.Rice(bits)), entropy_coders()))
         )
         value.append(codec)
     order = sorted(range(len(tensors)), key=lambda i: tensors[i].name.encode())
