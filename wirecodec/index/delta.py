@@ -17,7 +17,7 @@ __all__ = ["Delta", "planned_bytes"]
 
 @dataclass(frozen=True)
 class Delta:
-    """A byte a gap below 128, two below 16,384: byte-aligned, and quick for what that costs."""
+    """Whole bytes: one for a gap below 128, two below 16,384."""
 
     name: ClassVar[str] = "delta"
     wire_id: ClassVar[int] = 5

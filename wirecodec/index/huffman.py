@@ -46,38 +46,22 @@ class Huffman:
         from wirecodec.kernels.cpu import huffman, prefix
 
         keys, width = self.symbols == "keys", _width(d)
-        counts = np.empty(_SYMBOLS[_KEYS if keys else _KEYS - 1], np.int64)
-        lengths = np.empty(counts.size, np.uint8)
-        if keys:
-            form = _KEYS
-            huffman.count_keys(indices, width, counts)
-            prefix.lengths(counts, lengths)
-            bits = int(counts @ lengths)
-        else:
-            huffman.count_gaps(indices, counts)
-            form, bits = huffman.choose(counts, lengths)
-        codes = np.empty(counts.size, np.uint32)
+        form, lengths, bits = _keys_code(indices, width) if keys else _gaps_code(indices)
+        codes = np.empty(lengths.size, np.uint32)
         prefix.codes(lengths, codes)
-        coded = np.flatnonzero(lengths)
-        if coded.size:
-            first, last = int(coded[0]), int(coded[-1])
-            head = _HEAD.pack(form, first, last - first) + _nibbles(lengths[first : last + 1])
-        else:  # a single symbol, without bits
-            gap = 0 if keys else int(indices[0])
-            head = _HEAD.pack(form, int(indices[0]) & 255 if keys else _class(gap, form), 0)
         inner = -(-indices.size // HUFFMAN_SPAN) - 1
-        spans = len(head) + (2 if keys else 6) * inner
-        section = np.empty(spans + bits // 8 + inner + 1 + _SLACK, np.uint8)
+        joints = indices[HUFFMAN_SPAN - 1 :: HUFFMAN_SPAN][:inner] + np.uint32(1)
+        head = _head(form, lengths, int(indices[0])) + (b"" if keys else joints.astype("<u4").tobytes())
+        at_spans = len(head) + 2 * inner
+        section = np.empty(at_spans + bits // 8 + inner + 1 + _SLACK, np.uint8)
         ends = np.empty(inner + 1, np.int64)
         if keys:
-            huffman.write_keys(indices, width, codes, section, spans, ends)
+            huffman.write_keys(indices, width, codes, section, at_spans, ends)
         else:
             most = int(np.where(lengths, lengths + _extras(form), 0).max())
-            huffman.write_gaps(indices, form, most, codes, section, spans, ends)
-        joints = indices[HUFFMAN_SPAN - 1 :: HUFFMAN_SPAN][:inner] + np.uint32(1)
-        bases = b"" if keys else joints.astype("<u4").tobytes()
-        sizes = np.diff(ends[:-1], prepend=spans).astype("<u2").tobytes()
-        section[:spans] = np.frombuffer(head + bases + sizes, np.uint8)
+            huffman.write_gaps(indices, form, most, codes, section, at_spans, ends)
+        sizes = np.diff(ends[:-1], prepend=at_spans).astype("<u2").tobytes()
+        section[:at_spans] = np.frombuffer(head + sizes, np.uint8)
         return section[: ends[-1]]
 
     @classmethod
@@ -85,7 +69,7 @@ class Huffman:
         """Every span, then what its end says of it, in order, then the joints between spans."""
         plan = _Plan.of(section, r)
         indices = np.empty(r, np.uint32)
-        plan.read(0, d, r, indices)
+        plan.read(0, d, indices)
         if plan.form == _KEYS:
             return ascending_below(indices, d)
         joints = indices[HUFFMAN_SPAN - 1 : r - 1 : HUFFMAN_SPAN].astype(np.int64) + 1
@@ -100,7 +84,7 @@ class Huffman:
         No other span is read, so its stored base is trusted, and keys are not compared.
         """
         indices = np.empty(min(HUFFMAN_SPAN, r - span * HUFFMAN_SPAN), np.uint32)
-        _Plan.of(section, r).read(span, d, r, indices)
+        _Plan.of(section, r).read(span, d, indices)
         return indices
 
 
@@ -152,17 +136,17 @@ class _Plan:
         framed[: starts[-1]] = section[at_spans:]
         return cls(form, table, most, framed, starts, bases)
 
-    def read(self, span: int, d: int, r: int, out: Array) -> None:
+    def read(self, span: int, d: int, out: Array) -> None:
         """The indices from ``span`` on into ``out``, whole spans of them; a WireError where a check fails."""
-        from wirecodec.kernels.cpu import huffman
+        from wirecodec.kernels.cpu import huffman_read
 
         stop = span + -(-out.size // HUFFMAN_SPAN)
         ends = self.starts[span:stop].astype(np.uint64) * np.uint64(8)
         lasts = (self.bases[span:stop] - 1).astype(np.uint64)
         if self.form == _KEYS:
-            huffman.read_keys(self.framed, self.table, _width(d), ends, out)
+            huffman_read.read_keys(self.framed, self.table, _width(d), ends, out)
         else:
-            huffman.read_gaps(self.framed, self.table, self.most, ends, lasts, out)
+            huffman_read.read_gaps(self.framed, self.table, self.most, ends, lasts, out)
         at, bit = np.divmod(ends.view(np.int64), 8)
         elsewhere = at + (bit > 0) != self.starts[span + 1 : stop + 1]
         padded = (bit > 0) & (self.framed[at] >> bit > 0)
@@ -198,10 +182,38 @@ def _extras(m: int) -> Array:
     return extras
 
 
-def _nibbles(lengths: Array) -> bytes:
-    padded = np.append(lengths, np.zeros(lengths.size % 2, np.uint8))
+def _gaps_code(indices: Array) -> tuple[int, Array, int]:
+    """The best form, the lengths of its classes' codes, and the bits of all codes and extra bits."""
+    from wirecodec.kernels.cpu import huffman
+
+    counts = np.empty(_SYMBOLS[_KEYS - 1], np.int64)
+    lengths = np.empty(counts.size, np.uint8)
+    huffman.count_gaps(indices, counts)
+    form, bits = huffman.choose(counts, lengths)
+    return form, lengths, bits
+
+
+def _keys_code(indices: Array, width: int) -> tuple[int, Array, int]:
+    """The form of keys, the lengths of their bytes' codes, and the bits of all codes."""
+    from wirecodec.kernels.cpu import huffman, prefix
+
+    counts = np.empty(_SYMBOLS[_KEYS], np.int64)
+    lengths = np.empty(counts.size, np.uint8)
+    huffman.count_keys(indices, width, counts)
+    prefix.lengths(counts, lengths)
+    return _KEYS, lengths, int(counts @ lengths)
+
+
+def _head(form: int, lengths: Array, first_index: int) -> bytes:
+    """What says which codes there are; a single symbol, which has no length, is that of the first index."""
+    coded = np.flatnonzero(lengths)
+    if coded.size == 0:
+        return _HEAD.pack(form, first_index & 255 if form == _KEYS else _class(first_index, form), 0)
+    first, last = int(coded[0]), int(coded[-1])
+    window = lengths[first : last + 1]
+    padded = np.append(window, np.zeros(window.size % 2, np.uint8))
     packed: bytes = (padded[::2] | padded[1::2] << 4).tobytes()
-    return packed
+    return _HEAD.pack(form, first, last - first) + packed
 
 
 def _class(gap: int, m: int) -> int:

@@ -14,7 +14,7 @@ U32 = np.uint32
 U64 = np.uint64
 
 _CHUNK = 4096
-vsize, vwrite, vread = varint.size, varint.write, varint.read
+size_varints, write_varints, read_varints = varint.size, varint.write, varint.read
 
 
 @inline
@@ -38,7 +38,7 @@ def planned(indices: Array) -> int:
     gaps = np.empty(_CHUNK, np.uint32)
     total = 0
     for start in range(0, indices.size, _CHUNK):
-        total += vsize(_gaps(indices, start, gaps))
+        total += size_varints(_gaps(indices, start, gaps))
     return total
 
 
@@ -48,7 +48,7 @@ def write(indices: Array, section: Array) -> None:
     gaps = np.empty(_CHUNK, np.uint32)
     at = np.int64(0)
     for start in range(0, indices.size, _CHUNK):
-        at = vwrite(_gaps(indices, start, gaps), section, at)
+        at = write_varints(_gaps(indices, start, gaps), section, at)
 
 
 @kernel
@@ -60,7 +60,7 @@ def read(framed: Array, length: int, out: Array) -> int:
     stop = varint.FRONT + length
     for at in range(varint.FRONT, stop, _CHUNK):
         first = j
-        j, last = vread(framed, at, min(at + _CHUNK, stop), out, j, last)
+        j, last = read_varints(framed, at, min(at + _CHUNK, stop), out, j, last)
         new = out[first:j]
         for i in range(new.size):
             index += U64(new[i]) + U64(1)
