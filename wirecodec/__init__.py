@@ -18,7 +18,7 @@ from wirecodec.errors import (
     WireError,
 )
 from wirecodec.feedback import ErrorFeedback
-from wirecodec.index import AutoIndex, Bitmap, Bloom, IndexCodec, RawIndex, Rice
+from wirecodec.index import RLE, AutoIndex, Bitmap, Bloom, Delta, Huffman, IndexCodec, RawIndex, Rice
 from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import DecodeLimits
 from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_many
@@ -33,6 +33,7 @@ from wirecodec.version import __version__
 
 __all__ = [
     "QSGD",
+    "RLE",
     "All",
     "AutoIndex",
     "Bitmap",
@@ -41,9 +42,11 @@ __all__ = [
     "Compressor",
     "ContainerInfo",
     "DecodeLimits",
+    "Delta",
     "Diminishing",
     "EncodeError",
     "ErrorFeedback",
+    "Huffman",
     "IndexCodec",
     "Invalid",
     "LimitExceeded",

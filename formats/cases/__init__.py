@@ -15,7 +15,9 @@ from formats.cases import (
     bad_value_codecs,
     bloom,
     containers,
+    huffman,
     index_codecs,
+    rle_delta,
     value_codecs,
 )
 
@@ -30,5 +32,7 @@ MODULES: tuple[ModuleType, ...] = (
     bad_index_codecs,
     bad_value_codecs,
     bloom,
+    huffman,
+    rle_delta,
 )
 """The modules of cases, each with its function ``cases``."""

@@ -3,12 +3,13 @@
 ``decode`` checks everything in the order of SPEC section 7 and returns plain lists and bytes. ``write`` is
 the counterpart, independent of any library's encoder, that makes the golden vectors; it can also write forms
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
-decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, bloom,
-value_codecs, qsgd, floats, bits.
+decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
+rle, delta, huffman, bloom, value_codecs, qsgd, floats, bits.
 """
 
 from .bloom_writer import Bloom
 from .container import decode
+from .delta import Delta
 from .errors import (
     ChecksumMismatch,
     Invalid,
@@ -19,7 +20,9 @@ from .errors import (
     Unsupported,
     WireError,
 )
+from .huffman_writer import Huffman
 from .limits import DEFAULT_LIMITS, Limits, Schema
+from .rle import Rle
 from .sealing import Record, Row, assemble, reseal
 from .tensors import Decoded, Tensor
 from .writer import Qsgd, Raw, Rice, write
@@ -29,6 +32,8 @@ __all__ = [
     "Bloom",
     "ChecksumMismatch",
     "Decoded",
+    "Delta",
+    "Huffman",
     "Invalid",
     "LimitExceeded",
     "Limits",
@@ -37,6 +42,7 @@ __all__ = [
     "Raw",
     "Record",
     "Rice",
+    "Rle",
     "Row",
     "Schema",
     "SchemaMismatch",

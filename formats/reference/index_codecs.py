@@ -11,9 +11,12 @@ import struct
 from collections.abc import Callable, Sequence
 
 from .bloom import bloom_work, decode_bloom
+from .delta import decode_delta
 from .errors import Invalid, LimitExceeded, Malformed
+from .huffman import decode_huffman
 from .limits import Work
 from .rice import decode_rice
+from .rle import decode_rle
 
 SHORT_INDICES = 65_536
 
@@ -67,6 +70,9 @@ INDEX_CODECS: dict[int, Callable[[bytes, int, int], list[int]]] = {
     1: decode_raw_index,
     2: decode_bitmap,
     3: decode_rice,
+    4: decode_rle,
+    5: decode_delta,
+    6: decode_huffman,
     9: decode_bloom,
 }
 WORK: dict[int, Callable[[bytes, int, int], int]] = {

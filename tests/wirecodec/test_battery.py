@@ -19,6 +19,7 @@ from wirecodec.registry import index_codecs, value_codecs
 INDEX = sorted(index_codecs().values(), key=lambda c: c.wire_id)
 VALUE = sorted(value_codecs().values(), key=lambda c: c.wire_id)
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "huffman": [{}, {"symbols": "keys"}],
     "qsgd": [
         *({"bits": bits} for bits in range(2, 9)),
         {"norm": "l2"},

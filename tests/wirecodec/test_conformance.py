@@ -94,6 +94,17 @@ def values_for(draw: Any, dtype: str, r: int, finite: bool) -> bytes:
     return x.clip(-6e4, 6e4).astype(dtype_named(dtype)).tobytes()
 
 
+def entropy_coders() -> st.SearchStrategy[Any]:
+    """Run lengths, varints, Huffman codes: exact ones and foreign ones."""
+    huffman = st.builds(
+        reference.Huffman,
+        st.sampled_from(["gaps", "gaps", "keys"]),
+        st.sampled_from([None, 0, 1, 2, 3]),
+        st.booleans(),
+    )
+    return st.one_of(st.just(reference.Rle()), st.just(reference.Delta()), huffman)
+
+
 @st.composite
 def blooms(draw: st.DrawFn) -> Any:
     """A Bloom filter that p2 can read, or one of any rate, k and size."""
@@ -121,11 +132,9 @@ def containers(draw: st.DrawFn) -> bytes:
         shape = draw(st.sampled_from([(d,), (1, d), (d, 1, 1)] + ([(d // 2, 2)] if d % 2 == 0 else [])))
         tensors.append(reference.Tensor(f"{draw(st.sampled_from('abcäz'))}{n}", dtype, shape, indices, data))
         bits = draw(st.one_of(st.none(), st.lists(st.integers(12, 24), min_size=1, max_size=4).map(tuple)))
-        index.append(
-            draw(st.one_of(st.sampled_from(["raw-index", "bitmap", reference.Rice(bits)]), blooms()))
-            if d < 10_000
-            else reference.Rice(bits)
-        )
+        sparse = st.one_of(st.just(reference.Rice(bits)), entropy_coders())
+        any_d = st.one_of(st.sampled_from(["raw-index", "bitmap"]), blooms())
+        index.append(draw(st.one_of(sparse, any_d) if d < 10_000 else sparse))
         value.append(codec)
     order = sorted(range(len(tensors)), key=lambda i: tensors[i].name.encode())
     return reference.write(

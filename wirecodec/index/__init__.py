@@ -4,7 +4,21 @@ from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice, IndexCodec
 from wirecodec.index.bitmap import Bitmap
 from wirecodec.index.bloom import Bloom
+from wirecodec.index.delta import Delta
+from wirecodec.index.huffman import Huffman
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
+from wirecodec.index.rle import RLE
 
-__all__ = ["AutoIndex", "Bitmap", "Bloom", "IndexChoice", "IndexCodec", "RawIndex", "Rice"]
+__all__ = [
+    "RLE",
+    "AutoIndex",
+    "Bitmap",
+    "Bloom",
+    "Delta",
+    "Huffman",
+    "IndexChoice",
+    "IndexCodec",
+    "RawIndex",
+    "Rice",
+]
