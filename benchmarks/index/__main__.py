@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.index import __doc__ as question
 from benchmarks.index import extras, peers, plot, report
-from benchmarks.index.cases import SIZES, Case, cases, gradient_files
+from benchmarks.index.cases import SIZES, TESTED, TRAINED, Case, cases, gradient_files
 from benchmarks.index.coder import Coder, codecs
 from benchmarks.index.figure import LARGE, Figure, measured
 from benchmarks.index.targets import Verdict, verdicts
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=question, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="without 26M and zstd-19: under a minute")
+    parser.add_argument("--quick", action="store_true", help="without 26M, zstd-19 and `make gradients`")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="gradients (*.npy) to measure as well")
     parser.add_argument(
         "--only", default="", metavar="WORDS", help="coders and supports whose names hold one: rice,zstd,runs"
@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.quick:
         coders = [coder for coder in coders if not coder.name.startswith("zstd-19")]
     sizes = SIZES[:2] if options.quick else SIZES
-    chosen = _named(list(cases(sizes, gradient_files(options.data))), options.only, lambda case: case.group)
+    folders = [TESTED, *([] if options.quick else [TRAINED]), *([options.data] if options.data else [])]
+    chosen = _named(list(cases(sizes, gradient_files(*folders))), options.only, lambda case: case.group)
     figures, (decided, notes) = measure(
         coders, chosen, 0.015 if options.quick else 0.06, 0 if options.only else sizes[-1]
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.supports import Support, layered, nonzero_of, rows, runs, top_of, uniform
 
-__all__ = ["DENSITIES", "GENERATORS", "SIZES", "Case", "cases", "gradient_files"]
+__all__ = ["DENSITIES", "GENERATORS", "SIZES", "TESTED", "TRAINED", "Case", "cases", "gradient_files"]
 
 DENSITIES = (0.1, 0.01, 0.001)
 SIZES = (2**18, 2_600_000, 26_000_000)
@@ -22,7 +22,9 @@ GENERATORS: dict[str, Callable[[int, int], Support]] = {
     "layered": layered,
 }
 
-ROOT = Path(__file__).parents[2]
+TESTED = Path(__file__).parents[2] / "tests" / "data"
+TRAINED = Path(__file__).parents[1] / "gradients"
+"""Of ``make gradients``; may be missing."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,9 @@ def cases(sizes: Sequence[int] = SIZES, files: Sequence[Path] = ()) -> Iterator[
             yield Case(path.stem, "non-zeros", None, partial(nonzero_of, values))
 
 
-def gradient_files(folder: Path | None = None) -> list[Path]:
-    """Those that the tests use, those of ``make gradients``, and those of ``folder``."""
-    folders = [ROOT / "tests" / "data", ROOT / "benchmarks" / "gradients", *([folder] if folder else [])]
-    return [path for place in folders for path in sorted(place.glob("*.npy"))]
+def gradient_files(*folders: Path) -> list[Path]:
+    """The gradients of these folders, in their order."""
+    return [path for folder in folders for path in sorted(folder.glob("*.npy"))]
 
 
 def _count(d: int) -> str:
