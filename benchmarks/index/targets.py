@@ -47,7 +47,7 @@ def at_most(target: str, limit: float, measures: Measures, form: str = "{:.3f}")
     return Verdict(target, form.format(worst), where, worst <= limit)
 
 
-def at_least(target: str, limit: float, measures: Measures, form: str = "{:.2f}×") -> Verdict:
+def at_least(target: str, limit: float, measures: Measures, form: str = "{:.3f}×") -> Verdict:
     """Whether the least of the figures is ``limit`` or more.
 
     Args:

@@ -110,7 +110,7 @@ def test_verdicts_judge_the_worst_figure() -> None:
     assert reached["rice ≤ 1.010 of the bound: uniform, 1 %, r ≥ 2,600"] == ("", "", None)
     assert reached["rice: encode ≥ 0.13× copy, one thread, r ≥ 260,000"][2] is False
     assert reached["rice: decode ≥ 0.20× copy, one thread, r ≥ 260,000"] == (
-        "0.21×",
+        "0.210×",
         "uniform, 26M, 10 %",
         True,
     )
