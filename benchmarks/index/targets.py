@@ -21,7 +21,7 @@ class Verdict:
     Args:
         target: in words, with its limit.
         worst: the figure that is furthest on the wrong side, or least on the right one.
-        where: the support it was measured on.
+        where: the support it was measured on, and how many miss the limit.
         reached: None where nothing was measured.
     """
 
@@ -44,7 +44,8 @@ def at_most(target: str, limit: float, measures: Measures, form: str = "{:.3f}")
     if not found:
         return Verdict(target)
     where, worst = max(found, key=lambda measure: measure[1])
-    return Verdict(target, form.format(worst), where, worst <= limit)
+    missed = sum(figure > limit for _, figure in found)
+    return Verdict(target, form.format(worst), _and_more(where, missed, len(found)), not missed)
 
 
 def at_least(target: str, limit: float, measures: Measures, form: str = "{:.3f}Ã—") -> Verdict:
@@ -60,7 +61,12 @@ def at_least(target: str, limit: float, measures: Measures, form: str = "{:.3f}Ã
     if not found:
         return Verdict(target)
     where, worst = min(found, key=lambda measure: measure[1])
-    return Verdict(target, form.format(worst), where, worst >= limit)
+    missed = sum(figure < limit for _, figure in found)
+    return Verdict(target, form.format(worst), _and_more(where, missed, len(found)), not missed)
+
+
+def _and_more(where: str, missed: int, of: int) -> str:
+    return f"{where}; missed on {missed} of {of}" if missed else where
 
 
 def verdicts(figures: Sequence[Figure]) -> list[Verdict]:
