@@ -49,9 +49,9 @@ def draw(path: Path, figures: Sequence[Figure], machine: str) -> None:
         frameon=False,
     )
     fig.supxlabel("decode speed relative to a copy of the u32 indices, one thread  (faster →)")
-    fig.supylabel("bits an index above the bound  (← smaller)")
+    fig.supylabel(f"bits an index above the bound, {FLOOR:g} where on or below it  (← smaller)")
     fig.suptitle("What an index costs: lower and further right is better")
-    fig.text(0.005, 0.008, machine, fontsize=7, color="grey")
+    fig.text(0.995, 0.988, machine, fontsize=7, color="grey", ha="right")
     fig.canvas.draw()
     for axis in axes.flat:
         _label(axis)

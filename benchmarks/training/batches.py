@@ -43,8 +43,8 @@ def digits(batch: int, side: int, *, seed: int = 0) -> Iterator[tuple[Tensor, Te
         pattern = functional.interpolate(
             between(0, 1, batch, 3, side // 8, side // 8), (side, side), mode="bilinear"
         )
-        ground = (pattern + between(0, 1, batch, 3, 1, 1)) / 2
-        shown = ink * between(0, 1, batch, 3, 1, 1) + (1 - ink) * ground
+        ground = (pattern + between(0, 1, batch, 3, 1, 1)) / 4
+        shown = ink * between(0.5, 1, batch, 3, 1, 1) + (1 - ink) * ground
         yield 4 * shown - 2 + 0.2 * torch.randn(shown.shape, generator=rng), labels[drawn]
 
 
