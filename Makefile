@@ -65,7 +65,6 @@ $(PEERS): $(INSTALLED)
 	@touch $@
 
 $(TORCH): $(INSTALLED)
-	@echo "installing torch, a build for the CPU (once; a minute or two) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench,gradients]" \
-		--extra-index-url https://download.pytorch.org/whl/cpu
+	@echo "installing torch (once; a smaller build for the CPU serves, too, if it is there already) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench,gradients]"
 	@touch $@
