@@ -28,7 +28,7 @@ FOLDER = Path(__file__).parent / "gradients"
 DENSITY = 0.001
 DEFAULT = "resnet20,lstm"
 MISSING = """torch is missing. A build for the CPU is enough:
-    pip install torch --index-url https://download.pytorch.org/whl/cpu
+    pip install torch
 `make gradients` installs one into the project's virtual environment."""
 
 
