@@ -18,7 +18,19 @@ from wirecodec.errors import (
     WireError,
 )
 from wirecodec.feedback import ErrorFeedback
-from wirecodec.index import RLE, AutoIndex, Bitmap, Delta, Huffman, IndexCodec, RawIndex, Rice
+from wirecodec.index import (
+    RLE,
+    AutoIndex,
+    Binned,
+    Bitmap,
+    Delta,
+    EliasFano,
+    Huffman,
+    IndexCodec,
+    RawIndex,
+    Rice,
+    Structured,
+)
 from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import DecodeLimits
 from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_many
@@ -36,6 +48,7 @@ __all__ = [
     "RLE",
     "All",
     "AutoIndex",
+    "Binned",
     "Bitmap",
     "ChecksumMismatch",
     "Compressor",
@@ -43,6 +56,7 @@ __all__ = [
     "DecodeLimits",
     "Delta",
     "Diminishing",
+    "EliasFano",
     "EncodeError",
     "ErrorFeedback",
     "Huffman",
@@ -60,6 +74,7 @@ __all__ = [
     "Selection",
     "Selector",
     "SparseTensor",
+    "Structured",
     "TopK",
     "Truncated",
     "Unsupported",

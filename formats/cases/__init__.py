@@ -13,10 +13,13 @@ from formats.cases import (
     bad_reader,
     bad_table,
     bad_value_codecs,
+    binned,
     containers,
+    elias_fano,
     huffman,
     index_codecs,
     rle_delta,
+    structured,
     value_codecs,
 )
 
@@ -30,7 +33,10 @@ MODULES: tuple[ModuleType, ...] = (
     bad_extension,
     bad_index_codecs,
     bad_value_codecs,
+    binned,
+    elias_fano,
     huffman,
     rle_delta,
+    structured,
 )
 """The modules of cases, each with its function ``cases``."""

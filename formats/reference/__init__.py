@@ -7,8 +7,10 @@ decoder, read in this order: container, table, extension, records, tensors, inde
 rle, delta, huffman, value_codecs, qsgd, floats, bits.
 """
 
+from .binned import Binned
 from .container import decode
 from .delta import Delta
+from .elias_fano import EliasFano
 from .errors import (
     ChecksumMismatch,
     Invalid,
@@ -23,14 +25,17 @@ from .huffman_writer import Huffman
 from .limits import DEFAULT_LIMITS, Limits, Schema
 from .rle import Rle
 from .sealing import Record, Row, assemble, reseal
+from .structured import Structured
 from .tensors import Decoded, Tensor
 from .writer import Qsgd, Raw, Rice, write
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "Binned",
     "ChecksumMismatch",
     "Decoded",
     "Delta",
+    "EliasFano",
     "Huffman",
     "Invalid",
     "LimitExceeded",
@@ -44,6 +49,7 @@ __all__ = [
     "Row",
     "Schema",
     "SchemaMismatch",
+    "Structured",
     "Tensor",
     "Truncated",
     "Unsupported",

@@ -10,11 +10,14 @@ import itertools
 import struct
 from collections.abc import Callable, Sequence
 
+from .binned import decode_binned
 from .delta import decode_delta
+from .elias_fano import decode_elias_fano
 from .errors import Invalid, Malformed
 from .huffman import decode_huffman
 from .rice import decode_rice
 from .rle import decode_rle
+from .structured import decode_structured
 
 SHORT_INDICES = 65_536
 
@@ -71,6 +74,9 @@ INDEX_CODECS: dict[int, Callable[[bytes, int, int], list[int]]] = {
     4: decode_rle,
     5: decode_delta,
     6: decode_huffman,
+    7: decode_elias_fano,
+    8: decode_binned,
+    10: decode_structured,
 }
 
 

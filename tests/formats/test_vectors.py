@@ -16,7 +16,18 @@ import pytest
 
 from formats import conformance, make_vectors, reference
 from formats.conformance import TensorTuple, Vector
-from formats.reference import Decoded, Limits, Qsgd, Raw, Rice, Tensor, Truncated, WireError, decode, write
+from formats.reference import (
+    Decoded,
+    Limits,
+    Qsgd,
+    Raw,
+    Rice,
+    Tensor,
+    Truncated,
+    WireError,
+    decode,
+    write,
+)
 from formats.reference.writer import Index, Value
 
 FORMATS = Path(conformance.__file__).resolve().parent
@@ -239,6 +250,10 @@ def test_encode_input_gives_the_bytes(vector: Vector) -> None:
     codecs: dict[str, Index] = {"raw-index": "raw-index", "bitmap": "bitmap", "rice": Rice()}
     codecs |= {"rle": reference.Rle(), "delta": reference.Delta(), "huffman": reference.Huffman()}
     codecs |= {"huffman(symbols=keys)": reference.Huffman("keys")}
+    codecs |= {"elias-fano": reference.EliasFano(), "structured": reference.Structured()}
+    name, _, size = index.rstrip(")").partition("(bin=")
+    if name == "binned":
+        codecs[index] = reference.Binned(int(size))
     data = write(tensors, codecs[index], codec, seed=seed, names=many, tag=tag)
     assert data == vector.data
     assert many or len(tensors) == 1

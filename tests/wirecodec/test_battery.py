@@ -26,6 +26,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bits": 8, "bucket": 2**24},
         {"bits": 3, "bucket": 48, "norm": "l2"},
     ],
+    "binned": [{"bin": size} for size in (50, 7, 500, 16_383)],
+    "structured": [{"form": form} for form in ("smallest", "gaps", "runs", "bitmap")],
 }
 SUPPORTS = inputs.supports(np.random.default_rng(1))
 

@@ -106,6 +106,21 @@ def entropy_coders() -> st.SearchStrategy[Any]:
 
 
 @st.composite
+def structured_codecs(draw: st.DrawFn) -> reference.Structured:
+    """Any form, listing what is present or what is absent, with or without a grain."""
+    complement = draw(st.sampled_from([None, False, True]))
+    grain = draw(st.sampled_from([None, (1, 0)]))
+    parameter = draw(st.one_of(st.none(), st.integers(0, 24)))
+    return reference.Structured(draw(st.sampled_from([None, 0, 1, 2])), complement, grain, parameter)
+
+
+def shaped_codecs() -> st.SearchStrategy[Any]:
+    """Structure, high and low bits, bins."""
+    binned = st.integers(1, 16_383).map(reference.Binned)
+    return st.one_of(structured_codecs(), st.just(reference.EliasFano()), binned)
+
+
+@st.composite
 def containers(draw: st.DrawFn) -> bytes:
     """A valid container, of forms that the library writes and of others."""
     tensors, index, value = [], [], []
@@ -123,9 +138,20 @@ def containers(draw: st.DrawFn) -> bytes:
         tensors.append(reference.Tensor(f"{draw(st.sampled_from('abcäz'))}{n}", dtype, shape, indices, data))
         bits = draw(st.one_of(st.none(), st.lists(st.integers(12, 24), min_size=1, max_size=4).map(tuple)))
         index.append(
-            draw(st.one_of(st.sampled_from(["raw-index", "bitmap", reference.Rice(bits)]), entropy_coders()))
+            draw(
+                st.one_of(
+                    st.sampled_from(["raw-index", "bitmap", reference.Rice(bits)]),
+                    entropy_coders(),
+                    shaped_codecs(),
+                )
+            )
             if d < 10_000
-            else draw(st.one_of(st.just(reference.Rice(bits)), entropy_coders()))
+            else draw(
+                st.one_of(
+                    st.sampled_from([reference.Rice(bits), reference.EliasFano(), reference.Binned(500)]),
+                    entropy_coders(),
+                )
+            )
         )
         value.append(codec)
     order = sorted(range(len(tensors)), key=lambda i: tensors[i].name.encode())

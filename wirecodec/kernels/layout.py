@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
+    "GAP_BLOCK",
+    "GAP_PARAMETER_BITS",
     "HUFFMAN_BITS",
     "HUFFMAN_SPAN",
     "PACK_BLOCK",
@@ -20,6 +22,10 @@ RICE_LANES = 8
 PACK_BLOCK = 512
 PACK_LANES = 16
 """Codes that are packed together, and that lie side by side (formats/spec/value/qsgd.md)."""
+
+GAP_BLOCK = 256
+GAP_PARAMETER_BITS = 5
+"""Numbers of a gap stream that share a parameter, and its width (formats/spec/index/structured.md)."""
 
 HUFFMAN_SPAN = 4096
 HUFFMAN_BITS = 12
