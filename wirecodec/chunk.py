@@ -87,8 +87,10 @@ def _entry(
     """One chunk: indices, then values. A support that is empty or full needs no index bytes."""
     empty = np.empty(0, np.uint8)
     some = indices if values.size else None
-    index = scheme.index.resolve(some, d) if isinstance(scheme.index, IndexChoice) else scheme.index
-    index_section = empty if some is None else as_bytes(index.encode(some, d, stream))
+    if isinstance(scheme.index, IndexChoice):
+        index, index_section = scheme.index.choose(some, d, stream)
+    else:
+        index, index_section = scheme.index, empty if some is None else scheme.index.encode(some, d, stream)
     values = read_only(values)
     value = scheme.value.resolve(values) if isinstance(scheme.value, ValueChoice) else scheme.value
     value_section = empty
@@ -97,7 +99,15 @@ def _entry(
             finite_or_raise(values, value.name)
         value_section = as_bytes(value.encode(values, stream))
     return Entry(
-        key, base, d, values.size, values.dtype, index.wire_id, value.wire_id, index_section, value_section
+        key,
+        base,
+        d,
+        values.size,
+        values.dtype,
+        index.wire_id,
+        value.wire_id,
+        as_bytes(index_section),
+        value_section,
     )
 
 
