@@ -16,18 +16,7 @@ import pytest
 
 from formats import conformance, make_vectors, reference
 from formats.conformance import TensorTuple, Vector
-from formats.reference import (
-    Decoded,
-    Limits,
-    Qsgd,
-    Raw,
-    Rice,
-    Tensor,
-    Truncated,
-    WireError,
-    decode,
-    write,
-)
+from formats.reference import Decoded, Limits, Qsgd, Raw, Rice, Tensor, Truncated, WireError, decode, write
 from formats.reference.writer import Index, Value
 
 FORMATS = Path(conformance.__file__).resolve().parent

@@ -45,7 +45,7 @@ class Binned:
 
         width = self.bin.bit_length()
         records = int(binned.count_records(indices, self.bin))
-        section = np.zeros(2 + -(-records * (width + 1) // 8) + _SLACK, np.uint8)
+        section = np.empty(2 + -(-records * (width + 1) // 8) + _SLACK, np.uint8)
         section[:2] = np.array([self.bin], "<u2").view(np.uint8)
         binned.write(indices, self.bin, width, records, section[2:])
         return section[:-_SLACK]

@@ -32,10 +32,12 @@ def count_records(indices: Array, bin_size: int) -> int:
     end = np.int64(0)
     for i in range(indices.size):
         index = np.int64(indices[i])
-        if index >= end:
+        if index >= end + bin_size:
             skipped = (index - end) // bin_size
             records += skipped
-            end += (skipped + 1) * bin_size
+            end += skipped * bin_size
+        if index >= end:
+            end += bin_size
     return records
 
 
@@ -48,26 +50,29 @@ def write(indices: Array, bin_size: int, width: int, records: int, data: Array) 
         bin_size: T.
         width: bits of a number.
         records: how many there are, from ``count_records``.
-        data: u8, zeroed, with 8 bytes more than the records take.
+        data: u8, written, with 8 bytes more than the records take.
     """
     last = U64(1) << U64(width)
     empty = last | U64(bin_size)
     start = np.int64(0)
     at = 0
-    end_at = records * (width + 1)  # where another thread writes to the indices, records may be more
-    for i in range(indices.size):
-        index = np.int64(indices[i])
-        while index >= start + bin_size and at < end_at:
-            store64(data, at >> 3, load64(data, at >> 3) | empty << U64(at & 7))
-            at += width + 1
+    pending = U64(0)  # the bits of the byte in which the next record begins
+    i = 0
+    for _ in range(records):  # where another thread writes to the indices, too few are written, or none
+        index = np.int64(indices[min(i, indices.size - 1)])
+        record = empty
+        ends = index >= start + bin_size
+        if not ends:
+            record = U64(index - start)
+            i += 1
+            ends = i >= indices.size or np.int64(indices[i]) >= start + bin_size
+            if ends:
+                record |= last
+        if ends:
             start += bin_size
-        if at >= end_at:
-            return
-        record = U64(index - start)
-        if i + 1 == indices.size or np.int64(indices[i + 1]) >= start + bin_size:
-            record |= last
-            start += bin_size
-        store64(data, at >> 3, load64(data, at >> 3) | record << U64(at & 7))
+        pending |= record << U64(at & 7)
+        store64(data, at >> 3, pending)
+        pending >>= U64(((at & 7) + width + 1) & -8)
         at += width + 1
 
 
