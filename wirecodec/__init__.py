@@ -18,7 +18,20 @@ from wirecodec.errors import (
     WireError,
 )
 from wirecodec.feedback import ErrorFeedback
-from wirecodec.index import RLE, AutoIndex, Bitmap, Bloom, Delta, Huffman, IndexCodec, RawIndex, Rice
+from wirecodec.index import (
+    RLE,
+    AutoIndex,
+    Binned,
+    Bitmap,
+    Bloom,
+    Delta,
+    EliasFano,
+    Huffman,
+    IndexCodec,
+    RawIndex,
+    Rice,
+    Structured,
+)
 from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import DecodeLimits
 from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_many
@@ -36,6 +49,7 @@ __all__ = [
     "RLE",
     "All",
     "AutoIndex",
+    "Binned",
     "Bitmap",
     "Bloom",
     "ChecksumMismatch",
@@ -44,6 +58,7 @@ __all__ = [
     "DecodeLimits",
     "Delta",
     "Diminishing",
+    "EliasFano",
     "EncodeError",
     "ErrorFeedback",
     "Huffman",
@@ -61,6 +76,7 @@ __all__ = [
     "Selection",
     "Selector",
     "SparseTensor",
+    "Structured",
     "TopK",
     "Truncated",
     "Unsupported",

@@ -15,7 +15,19 @@ from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 from wirecodec.errors import EncodeError
-from wirecodec.index import RLE, AutoIndex, Bitmap, Bloom, Delta, Huffman, RawIndex, Rice
+from wirecodec.index import (
+    RLE,
+    AutoIndex,
+    Binned,
+    Bitmap,
+    Bloom,
+    Delta,
+    EliasFano,
+    Huffman,
+    RawIndex,
+    Rice,
+    Structured,
+)
 from wirecodec.index.base import IndexCodec
 from wirecodec.select import All, NonZero, Selector, TopK
 from wirecodec.value import QSGD, Raw
@@ -40,7 +52,18 @@ T = TypeVar("T", bound=type)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SELECTORS: tuple[type[Selector], ...] = (All, NonZero, TopK)
-_INDEX: tuple[type[IndexCodec], ...] = (RawIndex, Bitmap, Rice, RLE, Delta, Huffman, Bloom)
+_INDEX: tuple[type[IndexCodec], ...] = (
+    RawIndex,
+    Bitmap,
+    Rice,
+    RLE,
+    Delta,
+    Huffman,
+    EliasFano,
+    Binned,
+    Bloom,
+    Structured,
+)
 _VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD)
 _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
 """By ``Raw``, for the tensor's type; no scheme names them."""

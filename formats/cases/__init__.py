@@ -13,11 +13,14 @@ from formats.cases import (
     bad_reader,
     bad_table,
     bad_value_codecs,
+    binned,
     bloom,
     containers,
+    elias_fano,
     huffman,
     index_codecs,
     rle_delta,
+    structured,
     value_codecs,
 )
 
@@ -32,7 +35,10 @@ MODULES: tuple[ModuleType, ...] = (
     bad_index_codecs,
     bad_value_codecs,
     bloom,
+    binned,
+    elias_fano,
     huffman,
     rle_delta,
+    structured,
 )
 """The modules of cases, each with its function ``cases``."""

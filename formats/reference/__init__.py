@@ -4,12 +4,14 @@
 the counterpart, independent of any library's encoder, that makes the golden vectors; it can also write forms
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
-rle, delta, huffman, bloom, value_codecs, qsgd, floats, bits.
+rle, delta, huffman, elias_fano, binned, bloom, structured, value_codecs, qsgd, floats, bits.
 """
 
+from .binned import Binned
 from .bloom_writer import Bloom
 from .container import decode
 from .delta import Delta
+from .elias_fano import EliasFano
 from .errors import (
     ChecksumMismatch,
     Invalid,
@@ -24,15 +26,18 @@ from .huffman_writer import Huffman
 from .limits import DEFAULT_LIMITS, Limits, Schema
 from .rle import Rle
 from .sealing import Record, Row, assemble, reseal
+from .structured import Structured
 from .tensors import Decoded, Tensor
 from .writer import Qsgd, Raw, Rice, write
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "Binned",
     "Bloom",
     "ChecksumMismatch",
     "Decoded",
     "Delta",
+    "EliasFano",
     "Huffman",
     "Invalid",
     "LimitExceeded",
@@ -46,6 +51,7 @@ __all__ = [
     "Row",
     "Schema",
     "SchemaMismatch",
+    "Structured",
     "Tensor",
     "Truncated",
     "Unsupported",

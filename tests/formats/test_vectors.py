@@ -241,10 +241,13 @@ def index_writer(text: str) -> Index:
     name, options = called(text)
     if name == "bloom":
         return reference.Bloom(options["policy"], float(options["fpr"]))
+    if name == "binned":
+        return reference.Binned(int(options["bin"]))
     if name == "huffman":
         return reference.Huffman(**options)
     plain: dict[str, Index] = {"raw-index": "raw-index", "bitmap": "bitmap", "rice": Rice()}
-    return {**plain, "rle": reference.Rle(), "delta": reference.Delta()}[name]
+    plain |= {"rle": reference.Rle(), "delta": reference.Delta(), "elias-fano": reference.EliasFano()}
+    return {**plain, "structured": reference.Structured()}[name]
 
 
 @pytest.mark.parametrize("vector", [v for v in VECTORS if v.encode], ids=lambda v: v.id)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 __all__ = [
     "BLOOM_PAD",
+    "GAP_BLOCK",
+    "GAP_PARAMETER_BITS",
     "HUFFMAN_BITS",
     "HUFFMAN_SPAN",
     "PACK_BLOCK",
@@ -24,6 +26,10 @@ PACK_LANES = 16
 
 BLOOM_PAD = 8
 """Bytes after a filter in memory, the first 7 a copy of its start: windows reach across its end."""
+
+GAP_BLOCK = 256
+GAP_PARAMETER_BITS = 5
+"""Numbers of a gap stream that share a parameter, and its width (formats/spec/index/structured.md)."""
 
 HUFFMAN_SPAN = 4096
 HUFFMAN_BITS = 12
