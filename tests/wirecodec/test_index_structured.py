@@ -147,12 +147,13 @@ def test_auto_index_is_never_larger_on_any_grains(support: tuple[int, Any]) -> N
     assert section.size <= min(planned_bytes(indices), -(-d // 8), rle_bytes(indices))
 
 
-def test_auto_index_takes_rice_where_there_is_no_structure() -> None:
+def test_auto_index_codes_gaps_where_there_is_no_structure() -> None:
+    """By rice, or by huffman where that saves the 1 % that rice is off at some densities."""
     rng = np.random.default_rng(6)
     for r in (1025, 5000, 20_000, 50_000):
         codec, section = wc.AutoIndex().choose(support := inputs.support(rng, 200_000, r), 200_000, 0)
-        assert codec == wc.Rice()
-        assert np.array_equal(section, wc.Rice().encode(support, 200_000, 0))
+        assert codec in (wc.Rice(), wc.Huffman())
+        assert 0.985 * wc.Rice().encode(support, 200_000, 0).size < section.size
 
 
 @pytest.mark.parametrize("uneven", [False, True])
