@@ -179,7 +179,8 @@ def gather(flat: Flat, selection: Selection) -> Support:
         indices = ascending_indices(indices, size)
     if indices is None or indices.size == size:
         return Support(None, flat.data, size, flat.shape)
-    return Support(indices, flat.data[indices], size, flat.shape)
+    values = flat.data[indices] if selection.values is None else selection.values
+    return Support(indices, values, size, flat.shape)
 
 
 def _select_stored(tensor: SparseTensor, selector: Selector) -> Support:
