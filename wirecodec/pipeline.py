@@ -179,7 +179,11 @@ def gather(flat: Flat, selection: Selection) -> Support:
         indices = ascending_indices(indices, size)
     if indices is None or indices.size == size:
         return Support(None, flat.data, size, flat.shape)
-    values = flat.data[indices] if selection.values is None else selection.values
+    values = selection.values
+    if values is None:
+        values = flat.data[indices]
+    elif values.shape != indices.shape or values.dtype != flat.data.dtype:
+        raise EncodeError(f"a selector gave {values.size} {values.dtype} values at {indices.size} indices")
     return Support(indices, values, size, flat.shape)
 
 

@@ -30,7 +30,10 @@ class Selection:
 
 @runtime_checkable
 class Selector(Protocol):
-    """A frozen dataclass whose fields are its parameters."""
+    """A frozen dataclass whose fields are its parameters.
+
+    One that can choose while gradient and residual are added offers ``select_sum``, too; see ``TopK``.
+    """
 
     name: ClassVar[str]
 

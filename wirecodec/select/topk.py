@@ -17,6 +17,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.parameters import as_integer, as_real, settle
 from wirecodec.select.base import Selection, all_finite, finite_or_raise
 from wirecodec.select.exact import top_k
+from wirecodec.select.summed import top_k_of_sum
 
 __all__ = ["TopK", "share_of"]
 
@@ -68,3 +69,22 @@ class TopK:
         if not all_finite(values):  # what is not finite is above all that is
             finite_or_raise(x, self.name)
         return Selection(indices, values=values)
+
+    def select_sum(self, gradient: Array, residual: Array, rest: Array) -> Selection | None:
+        """The top k of gradient + residual, found while the two are added.
+
+        Args:
+            gradient: flat, float32 or float64.
+            residual: as many, of the same type.
+            rest: as many, an array of ``arrays.aligned``; it gets the sums, with +0 for those chosen.
+
+        None, and nothing of use in ``rest``, where they should be added first: where that is no dearer, or a
+        sum is not finite.
+        """
+        k = self.count(gradient.size)
+        found = top_k_of_sum(gradient, residual, k, rest) if k < gradient.size else None
+        if found is None:
+            return None
+        indices, words = found
+        values = words.view(gradient.dtype)
+        return Selection(indices, values=values) if all_finite(values) else None

@@ -14,7 +14,7 @@ from wirecodec.kernels.cpu.sample import bracket_of, run_of
 from wirecodec.kernels.cpu.topk import AHEAD, BLOCK, SLACK, key_of
 from wirecodec.kernels.cpu.vector import add_floats, lane, load, mask_bits, select
 
-__all__ = ["add", "bracket_sum", "restore", "subtract_at", "subtract_from", "sweep_sum"]
+__all__ = ["add", "bracket_sum", "put_differences", "restore", "sweep_sum"]
 
 U32 = np.uint32
 U64 = np.uint64
@@ -101,28 +101,18 @@ def restore(left: Array, found: Array, words: Array, threshold: int, ties: int) 
 def add(a: Array, b: Array, out: Array) -> bool:
     """out = a + b; whether all of it is finite."""
     finite = True
-    for start in range(0, a.size, 4096):
-        x, y, z = a[start : start + 4096], b[start : start + 4096], out[start : start + 4096]
-        nothing = z.dtype.type(0)
+    for start in range(0, a.size, BLOCK):
+        x, y, z = a[start : start + BLOCK], b[start : start + BLOCK], out[start : start + BLOCK]
         for i in range(z.size):
             z[i] = x[i] + y[i]
         for i in range(z.size):
-            nothing += z[i] - z[i]
-        finite &= nothing == 0
+            finite &= z[i] - z[i] == 0
     return finite
 
 
 @kernel
-def subtract_at(left: Array, indices: Array, sent: Array) -> None:
-    """left[indices[i]] -= sent[i]; what is not finite becomes 0."""
+def put_differences(values: Array, sent: Array, indices: Array, rest: Array) -> None:
+    """rest[indices[i]] = values[i] - sent[i], or 0 where that is not finite."""
     for i in range(indices.size):
-        rest = left[indices[i]] - sent[i]
-        left[indices[i]] = rest if rest - rest == 0 else 0
-
-
-@kernel
-def subtract_from(values: Array, sent: Array, indices: Array, left: Array) -> None:
-    """left[indices[i]] = values[i] - sent[i]; what is not finite becomes 0."""
-    for i in range(indices.size):
-        rest = values[i] - sent[i]
-        left[indices[i]] = rest if rest - rest == 0 else 0
+        difference = values[i] - sent[i]
+        rest[indices[i]] = difference if np.isfinite(difference) else 0
