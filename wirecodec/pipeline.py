@@ -335,7 +335,6 @@ def _sparse(outline: Outline, parts: list[Part], limits: DecodeLimits) -> Sparse
     at = 0
     for part in parts:
         local = np.arange(part.d, dtype=np.uint32) if part.indices is None else part.indices
-        indices[at : at + local.size] = local
-        indices[at : at + local.size] += part.base
+        np.add(local, part.base, out=indices[at : at + local.size], dtype=indices.dtype, casting="unsafe")
         at += local.size
     return SparseTensor._of(indices, values, outline.shape, limits.max_dense)

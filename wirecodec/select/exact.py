@@ -25,7 +25,7 @@ from wirecodec.arrays import Array, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.sparse import index_dtype
 
-__all__ = ["Candidates", "Plan", "cut_off", "kept", "over_parts", "planned", "top_k"]
+__all__ = ["Candidates", "Plan", "cut_off", "kept", "of_each", "over_parts", "planned", "top_k"]
 
 T = TypeVar("T")
 Found: TypeAlias = "tuple[Array, Array]"
@@ -128,6 +128,15 @@ def over_parts(size: int, work: Callable[[int, int], T]) -> list[T]:
     return [part for parts in in_ranges(some, -(-size // UNIT), WORTHWHILE) for part in parts]
 
 
+def of_each(work: Callable[[int], T], n: int, candidates: int) -> list[T]:
+    """[work(0), … work(n - 1)] on n parts with so many candidates, side by side where these are many."""
+    from wirecodec.kernels.cpu.threads import in_ranges
+
+    least = 1 if candidates >= ALONE else n
+    some = in_ranges(lambda first, last: [work(i) for i in range(first, last)], n, least)
+    return [done for several in some for done in several]
+
+
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """What a sweep took of one part of the array; its buffers are used up by ``kept``.
@@ -173,7 +182,12 @@ def _sparse(bits: Array, k: int, low: int, high: int, share: float) -> Found | N
         if topk.settle(found[:n], words[:n], k, low, high) != k:
             raise EncodeError("the tensor changed while it was read")
         return found[:k], words[:k]
-    candidates = [Candidates.of(start, found[:n], words[:n], low, high) for start, n, found, words in parts]
+
+    def counted(i: int) -> Candidates:
+        start, n, found, words = parts[i]
+        return Candidates.of(start, found[:n], words[:n], low, high)
+
+    candidates = of_each(counted, len(parts), k)
     return kept(candidates, *cut_off(candidates, k, low, high), index_dtype(bits.size))
 
 
@@ -204,23 +218,22 @@ def kept(
 ) -> Found:
     """The candidates above a threshold, and of each part the first ``ties`` equal to it."""
     from wirecodec.kernels.cpu import topk
-    from wirecodec.kernels.cpu.threads import in_ranges
 
     stops = list(accumulate(sizes))
     alone = len(parts) == 1
     indices = parts[0].found if alone else np.empty(stops[-1], dtype)
     words = parts[0].words if alone else np.empty(stops[-1], parts[0].words.dtype)
 
-    def some(first: int, last: int) -> None:
-        for i in range(first, last):
-            part, span = parts[i], slice(stops[i] - sizes[i], stops[i])
-            local = part.found[: sizes[i]]
-            if topk.keep(part.found, part.words, threshold, ties[i], local, words[span]) != sizes[i]:
-                raise EncodeError("the tensor changed while it was read")
-            if not alone:
-                np.add(local, part.start, out=indices[span])
+    def keep(i: int) -> None:
+        part, span = parts[i], slice(stops[i] - sizes[i], stops[i])
+        narrow = indices.dtype == np.int32
+        local, start = (indices[span], part.start) if narrow else (part.found[: sizes[i]], 0)
+        if topk.keep(part.found, part.words, threshold, ties[i], start, local, words[span]) != sizes[i]:
+            raise EncodeError("the tensor changed while it was read")
+        if not narrow:
+            np.add(local, part.start, out=indices[span])
 
-    in_ranges(some, len(parts), 1 if stops[-1] >= ALONE else len(parts))
+    of_each(keep, len(parts), stops[-1])
     return indices[: stops[-1]], words[: stops[-1]]
 
 

@@ -48,6 +48,10 @@ def top_k_of_sum(a: Array, b: Array, k: int, left: Array) -> exact.Found | None:
     if len(parts) < len(swept_parts) or sum(part.words.size for part in parts) < k:
         return None
     threshold, ties, sizes = exact.cut_off(parts, k, low, high)
-    for part, tied_here in zip(parts, ties, strict=True):
-        feedback.restore(rest[part.start :], part.found, part.words, threshold, tied_here)
+
+    def put_back(i: int) -> None:
+        part = parts[i]
+        feedback.restore(rest[part.start :], part.found, part.words, threshold, ties[i])
+
+    exact.of_each(put_back, len(parts), k)
     return exact.kept(parts, threshold, ties, sizes, index_dtype(x.size))

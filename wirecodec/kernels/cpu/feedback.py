@@ -11,8 +11,9 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.memory import drain, prefetch, stream, width_of
 from wirecodec.kernels.cpu.ones import store_ones
 from wirecodec.kernels.cpu.sample import bracket_of, run_of
-from wirecodec.kernels.cpu.topk import AHEAD, BLOCK, SLACK, key_of
+from wirecodec.kernels.cpu.topk import AHEAD, BLOCK, SLACK, chosen_of, key_of
 from wirecodec.kernels.cpu.vector import add_floats, lane, load, mask_bits, select
+from wirecodec.kernels.cpu.words import trailing_zeros
 
 __all__ = ["add", "bracket_sum", "put_differences", "restore", "sweep_sum"]
 
@@ -89,12 +90,26 @@ def restore(left: Array, found: Array, words: Array, threshold: int, ties: int) 
 
     ``found`` are positions within ``left``.
     """
-    for i in range(found.size):
-        key = np.int64(key_of(words, i))
-        if key == threshold:
-            ties -= 1
-        if key < threshold or (key == threshold and ties < 0):
-            left[U64(U32(found[i]))] = words[i]
+    least = U64(threshold)
+    back = np.empty(words.size, np.int32)
+    n = 0
+    whole = words.size & ~63
+    for at in range(0, whole, 64):
+        chosen, ties = chosen_of(words, at, least, ties)
+        rest = ~chosen
+        while rest != U64(0):
+            back[n] = at + trailing_zeros(rest)
+            n += 1
+            rest &= rest - U64(1)
+    for i in range(whole, words.size):
+        key = key_of(words, i)
+        ties -= key == least
+        if key < least or (key == least and ties < 0):
+            back[n] = i
+            n += 1
+    for i in range(n):  # the sweep wrote around the caches
+        prefetch(left, np.int64(found[back[min(i + 32, n - 1)]]), 1)
+        left[U64(U32(found[back[i]]))] = words[back[i]]
 
 
 @kernel

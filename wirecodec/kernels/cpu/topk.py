@@ -109,15 +109,20 @@ def collect(bits: Array, low: int, high: int, keys: Array) -> tuple[int, int]:
 
 
 @inline
-def _without_last(mask: np.uint64, n: int) -> np.uint64:
-    """``mask`` without its last ``n`` one bits."""
-    for _ in range(n):
-        mask ^= U64(1) << U64(63 - leading_zeros(mask))
-    return mask
+def chosen_of(bits: Array, at: int, threshold: np.uint64, ties: int) -> tuple[np.uint64, int]:
+    """Bit j: whether the key of bits[at + j] is above a threshold, or one of the first ``ties`` equal to it.
+
+    And the ties that are left.
+    """
+    more = above(bits, at, threshold)
+    equal = reaching(bits, at, threshold) & ~more
+    for _ in range(popcount(equal) - ties):
+        equal ^= U64(1) << U64(63 - leading_zeros(equal))
+    return more | equal, ties - popcount(equal)
 
 
 @kernel
-def keep(found: Array, words: Array, least: int, ties: int, indices: Array, values: Array) -> int:
+def keep(found: Array, words: Array, least: int, ties: int, start: int, indices: Array, values: Array) -> int:
     """Of what ``sweep`` found, the keys above ``least`` and the first ``ties`` equal to it; how many.
 
     Args:
@@ -125,6 +130,7 @@ def keep(found: Array, words: Array, least: int, ties: int, indices: Array, valu
         words: the words there.
         least: the least key to keep.
         ties: how often.
+        start: what is added to a position.
         indices: int32, with room for exactly those.
         values: as many, of the type of ``words``.
     """
@@ -133,13 +139,9 @@ def keep(found: Array, words: Array, least: int, ties: int, indices: Array, valu
     whole = words.size & ~63
     at = 0
     while at < whole and n + 64 <= indices.size:
-        chosen = above(words, at, threshold)
-        equal = reaching(words, at, threshold) & ~chosen
-        equal = _without_last(equal, max(popcount(equal) - ties, 0))
-        ties -= popcount(equal)
-        chosen |= equal
+        chosen, ties = chosen_of(words, at, threshold, ties)
         store_chosen(values, n, load(words, at, 64), chosen)
-        n += store_chosen(indices, n, load(found, at, 64), chosen)
+        n += store_chosen(indices, n, load(found, at, 64) + start, chosen)
         at += 64
     for i in range(at, words.size):
         key = key_of(words, i)
@@ -148,7 +150,7 @@ def keep(found: Array, words: Array, least: int, ties: int, indices: Array, valu
             if n == indices.size:  # another thread writes to the array
                 return -1
             ties -= tie
-            indices[n], values[n] = found[i], words[i]
+            indices[n], values[n] = found[i] + start, words[i]
             n += 1
     return n
 
@@ -171,7 +173,7 @@ def settle(found: Array, words: Array, k: int, low: int, high: int) -> int:
         certain, n = collect(words, low, high, keys)
     width = 64 - leading_zeros(U64(low) ^ U64(high))
     threshold, ties = threshold_of(keys[:n], k - certain, width)
-    return keep(found, words, np.int64(threshold), ties, found[:k], words[:k])
+    return keep(found, words, np.int64(threshold), ties, 0, found[:k], words[:k])
 
 
 @kernel
@@ -188,11 +190,8 @@ def fill(bits: Array, least: int, ties: int, indices: Array, values: Array) -> t
         first = n
         for at in range(block, min(block + BLOCK, whole), 64):
             prefetch(bits, at + AHEAD, 64)
-            chosen = above(bits, at, threshold)
-            equal = reaching(bits, at, threshold) & ~chosen
-            equal = _without_last(equal, max(popcount(equal) - ties, 0))
-            ties -= popcount(equal)
-            n += store_ones(indices, n, chosen | equal, U32(at))
+            chosen, ties = chosen_of(bits, at, threshold, ties)
+            n += store_ones(indices, n, chosen, U32(at))
             if n > k:  # another thread writes to the array
                 return -1, ties
         for i in range(first, n):
