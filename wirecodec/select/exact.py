@@ -99,11 +99,12 @@ def top_k(bits: Array, k: int) -> Found:
         low, high, tied = sample.bracket(bits, run, 0, plan.samples, plan.low, plan.high)
         if DENSE * k <= bits.size and not tied:
             found = _sparse(bits, k, low, high, plan.share)
-            if found is None:
-                # Who knows where samples lie may have put there what misleads: the next ones lie anywhere.
-                plan, seed = planned(bits.size, k, 1, 1.0), time.perf_counter_ns()
-                low, high, tied = sample.bracket(bits, 1, seed, plan.samples, plan.low, plan.high)
+        else:
+            found = _dense(bits, k, low, high, plan.between)
         if found is None:
+            # Who knows where samples lie may have put there what misleads: the next ones lie anywhere.
+            plan, seed = planned(bits.size, k, 1, 1.0), time.perf_counter_ns()
+            low, high, _ = sample.bracket(bits, 1, seed, plan.samples, plan.low, plan.high)
             found = _dense(bits, k, low, high, plan.between)
     if found is None:
         found = _filled(bits, k, *radix.count_threshold(bits, k))

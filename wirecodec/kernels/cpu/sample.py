@@ -69,4 +69,4 @@ def bracket_of(keys: Array, low_rank: int, high_rank: int) -> tuple[int, int, bo
             n += U64(key) >= low
     if high_rank >= 1:
         high = U64(kth_largest(keys[:n], high_rank, width))
-    return low, high, 2 * n > 3 * low_rank
+    return low, high, 10 * n > 11 * low_rank

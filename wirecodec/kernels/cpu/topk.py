@@ -115,6 +115,8 @@ def chosen_of(bits: Array, at: int, threshold: np.uint64, ties: int) -> tuple[np
     And the ties that are left.
     """
     more = above(bits, at, threshold)
+    if ties == 0:
+        return more, ties
     equal = reaching(bits, at, threshold) & ~more
     for _ in range(popcount(equal) - ties):
         equal ^= U64(1) << U64(63 - leading_zeros(equal))
@@ -196,6 +198,8 @@ def fill(bits: Array, least: int, ties: int, indices: Array, values: Array) -> t
                 return -1, ties
         for i in range(first, n):
             values[i] = bits[U64(U32(indices[i]))]
+        if n == k:
+            return n, ties
     for i in range(whole, bits.size):
         key = key_of(bits, i)
         tie = key == threshold and ties > 0
