@@ -1,13 +1,15 @@
 """Work in ranges over threads: kernels release the GIL, so plain threads run them side by side.
 
-Not Numba's ``parallel=True``: of its threading layers one aborts where two Python threads enter it, one after a
-fork. As many threads as Numba would take: ``numba.set_num_threads`` where somebody called it, NUMBA_NUM_THREADS
-elsewhere. What a range computes must not depend on where it was cut.
+Not Numba's ``parallel=True``: of its threading layers one aborts where two Python threads enter it, one after
+a fork. As many threads as Numba would take: ``numba.set_num_threads`` where somebody called it, elsewhere
+NUMBA_NUM_THREADS. What is computed must not depend on where it was cut.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -27,22 +29,38 @@ def thread_count() -> int:
 
 
 def in_ranges(work: Callable[[int, int], T], n: int, least: int) -> list[T]:
-    """[work(start, stop), …] over ranges that make up 0 … n, in order; at most one a thread.
+    """[work(start, stop), …] over ranges that make up 0 … n, in order.
+
+    Ranges are taken by whoever is free: a thread that wakes up late, or on a busy processor, costs nothing.
 
     Args:
-        work: calls a kernel for the units start … stop - 1. It may be called again for the same ones.
+        work: calls a kernel for the units start … stop - 1; an exception of it is raised here.
         n: units of work.
-        least: units that are worth a thread; fewer than twice as many are done in this one.
+        least: units that are worth a thread, 50 µs or more; fewer than twice as many are done in this one.
     """
-    parts = 1 if n < 2 * least else min(thread_count(), n // least)
-    if parts > 1:
-        cuts = [n * part // parts for part in range(parts + 1)]
-        try:
-            others = [_pool().submit(work, *cuts[part : part + 2]) for part in range(1, parts)]
-        except RuntimeError:  # no thread to be had, or the interpreter is shutting down
-            return [work(0, n)]
-        return [work(0, cuts[1]), *(other.result() for other in others)]
-    return [work(0, n)]
+    if n < 2 * least or (count := thread_count()) == 1:
+        return [work(0, n)]
+    parts = min(n // max(1, least // 2), 8 * count)
+    todo = deque((part, n * part // parts, n * (part + 1) // parts) for part in range(parts))
+    done: dict[int, T] = {}
+
+    def take() -> None:
+        while True:
+            try:
+                part, start, stop = todo.popleft()
+            except IndexError:
+                return
+            done[part] = work(start, stop)
+
+    helpers = []
+    with contextlib.suppress(RuntimeError):  # no thread to be had, or the interpreter is shutting down
+        for _ in range(min(count, parts) - 1):
+            helpers.append(_pool().submit(take))
+    take()
+    for helper in helpers:
+        if not helper.cancel():
+            helper.result()
+    return [done[part] for part in range(parts)]
 
 
 class _Pool:
