@@ -241,6 +241,9 @@ def test_top_of_a_sum_from_threads(dtype: Any, on_threads: Any) -> None:
             for k in (1, 150, 15_000):
                 rest = aligned(x.size, dtype)
                 found = wc.TopK(k=k).select_sum(gradient, residual, rest)
+                if found is None:  # many tie at the threshold
+                    assert name == "many ties"
+                    continue
                 where = oracles.top_k_sorted(x, k)
                 assert np.array_equal(found.indices, where), (name, n, k)
                 left = x.copy()

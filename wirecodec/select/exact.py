@@ -41,7 +41,7 @@ DENSE = 4
 """From one in so many on, candidates would take as much room as the array."""
 UNIT = 4096
 """Elements; cuts between threads lie at multiples."""
-WORTHWHILE = 2**20 // UNIT
+WORTHWHILE = 2**21 // UNIT
 """Units that are worth a thread."""
 PART = 2**30
 """Elements whose positions are counted in 32 bits."""
@@ -120,13 +120,15 @@ def _largest(bits: Array) -> int:
 
 def over_parts(size: int, work: Callable[[int, int], T]) -> list[T]:
     """[work(start, stop), …] of an array's parts, in order, on as many threads as it is worth."""
-    from wirecodec.kernels.cpu.threads import in_ranges
+    from wirecodec.kernels.cpu.threads import in_ranges, thread_count
 
     def some(first: int, last: int) -> list[T]:
         cuts = [*range(first * UNIT, last * UNIT, PART), min(last * UNIT, size)]
         return [work(start, stop) for start, stop in pairwise(cuts)]
 
-    return [part for parts in in_ranges(some, -(-size // UNIT), WORTHWHILE) for part in parts]
+    units = -(-size // UNIT)
+    least = max(WORTHWHILE, units // thread_count())  # no more parts than needed: each has buffers of its own
+    return [part for parts in in_ranges(some, units, least) for part in parts]
 
 
 def of_each(work: Callable[[int], T], n: int, candidates: int) -> list[T]:
