@@ -1,8 +1,8 @@
 """How near to reading the array once does exact top-k come?
 
 Times in *reads*: one sum of magnitudes over as many bytes of float32, compiled with fastmath, that takes
-turns with what is measured. For each size and density: ``TopK.select``, the top k of gradient + residual in one
-pass, and ``np.argpartition``. Then inputs that are meant to be slow, and a whole step.
+turns with what is measured. For each size and density: ``TopK.select``, the top k of gradient + residual in
+one pass, and ``np.argpartition``. Then inputs that are meant to be slow, and a whole step.
 
     python -m benchmarks.topk [--elements N] [--threads T]
 """
