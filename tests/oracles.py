@@ -23,6 +23,11 @@ def top_k(x: Array, k: int) -> list[int]:
     return sorted(order[:k])
 
 
+def top_k_sorted(x: Array, k: int) -> Array:
+    """The same for larger arrays, by a stable sort."""
+    return np.sort(np.argsort(-np.abs(x.astype(np.float64)), kind="stable")[:k])
+
+
 def kept(ratio: str, size: int) -> int:
     """⌊ratio · size⌋ in exact decimal, at least one of a tensor that has elements."""
     return max(1, int(Decimal(ratio) * size)) if size else 0

@@ -181,7 +181,12 @@ def gather(flat: Flat, selection: Selection) -> Support:
         indices = ascending_indices(indices, size)
     if indices is None or indices.size == size:
         return Support(None, flat.data, size, flat.shape)
-    return Support(indices, flat.data[indices], size, flat.shape, flat.data.__getitem__)
+    values = selection.values
+    if values is None:
+        values = flat.data[indices]
+    elif values.shape != indices.shape or values.dtype != flat.data.dtype:
+        raise EncodeError(f"a selector gave {values.size} {values.dtype} values at {indices.size} indices")
+    return Support(indices, values, size, flat.shape, flat.data.__getitem__)
 
 
 def _select_stored(tensor: SparseTensor, selector: Selector) -> Support:
@@ -335,7 +340,6 @@ def _sparse(outline: Outline, parts: list[Part], limits: DecodeLimits) -> Sparse
     at = 0
     for part in parts:
         local = np.arange(part.d, dtype=np.uint32) if part.indices is None else part.indices
-        indices[at : at + local.size] = local
-        indices[at : at + local.size] += part.base
+        np.add(local, part.base, out=indices[at : at + local.size], dtype=indices.dtype, casting="unsafe")
         at += local.size
     return SparseTensor._of(indices, values, outline.shape, limits.max_dense)
