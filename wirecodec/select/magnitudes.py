@@ -31,8 +31,8 @@ class Magnitudes:
 
     def __init__(self, x: Array, what: str, *, with_logs: bool = False) -> None:
         self._x, self._bits = x, read_only(bits_of(x))
-        self._where: Array | None = None
         self._index = index_dtype(x.size)
+        self._numbers = read_only(np.empty(0, self._index))
         self._keys = 1 << magnitude_bits(x)
         self._half = x.dtype == np.float16
         self.scale, self.swept = 1.0, 0
@@ -66,25 +66,16 @@ class Magnitudes:
 
         ``at_most`` bounds their number from above.
         """
-        from wirecodec.kernels.cpu import moments
-
-        where = np.empty(at_most, self._index)
         kept = np.empty(at_most, self._bits.dtype)
-        n = moments.exceedances(self._bits, np.uint64(self._key(threshold)), where, kept)
-        self._count(n)
-        if n >= least:
-            self._where = where[:n] if self._where is None else self._where[where[:n]]
-            self._bits = read_only(kept[:n])
-        return int(n)
+        found = self._exceedances(threshold, at_most, kept)
+        if found.size >= least:
+            self._numbers, self._bits = read_only(found), read_only(kept[: found.size])
+        return int(found.size)
 
     def reaching(self, threshold: float, at_most: int) -> Array:
         """Ascending indices of the elements that reach the threshold, of which there are at most so many."""
-        from wirecodec.kernels.cpu import moments
-
-        found = np.empty(at_most, self._index)
-        n = moments.exceeding(self._bits, np.uint64(self._key(threshold)), found)
-        self._count(n)
-        return self._placed(found if n == at_most else found[:n].copy())
+        found = self._exceedances(threshold, at_most, np.empty(0, self._bits.dtype))
+        return found if found.size == at_most else found.copy()
 
     def top(self, k: int) -> tuple[Array, float]:
         """Ascending indices of the k largest that are left, ties to the lower index, and the least one."""
@@ -94,16 +85,22 @@ class Magnitudes:
         self._count(k)
         found = np.arange(self.size, dtype=self._index) if found is None else found
         least = np.min(self._bits[found] & self._bits.dtype.type(self._keys - 1))
-        return self._placed(found.astype(self._index, copy=False)), self._number(int(least))
+        found = found.astype(self._index, copy=False)
+        return self._numbers[found] if self._numbers.size else found, self._number(int(least))
+
+    def _exceedances(self, threshold: float, at_most: int, kept: Array) -> Array:
+        from wirecodec.kernels.cpu import moments
+
+        where = np.empty(at_most, self._index)
+        n = moments.exceedances(self._bits, np.uint64(self._key(threshold)), self._numbers, where, kept)
+        self._count(n)
+        return where[:n]
 
     def _count(self, found: int) -> None:
         """A sweep more; EncodeError where it found no room for what it met."""
         self.swept += self.size
         if found < 0:
             raise EncodeError("the tensor changed while it was read")
-
-    def _placed(self, found: Array) -> Array:
-        return found if self._where is None else self._where[found]
 
     def _key(self, threshold: float) -> int:
         """The key of the least number of the element type that is not below the threshold, at least 1."""

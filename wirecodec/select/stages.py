@@ -28,6 +28,8 @@ _EXACT = 1024
 _TRIALS = 12
 _SWEPT = 7
 """After so many thresholds, or so many elements a tensor's element, the search ends exactly."""
+_NEAR = 4
+"""From so many times k on, the next stage is the last."""
 _ROOM = 1.2
 """What is put aside for later sweeps holds so many times k, so that a fit may err by that."""
 
@@ -130,13 +132,13 @@ class Stages:
         if low.threshold == 0 and stages > 1 and self._first < low.count:
             return max(self._first, min(_ROOM * k, low.count))
         if high is None:
-            left = max(stages - max(self.fitted, 1), 1)
+            left = max(stages - max(self.fitted, 1), 1) if low.count > _NEAR * k else 1
             aim = low.count * math.pow(k / low.count, 1 / left)
         else:
             aim = k
         room = _ROOM * k
         above = 0 if high is None else high.count
-        return max(aim, room) if source.size > 4 * k and above < room < low.count else aim
+        return max(aim, room) if source.size > _NEAR * k and above < room < low.count else aim
 
     def _next(self, low: _Point, high: _Point | None, aim: float, stages: int) -> tuple[str, float]:
         """The rule for the next threshold, and what it gives."""

@@ -15,7 +15,7 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.lanes64 import LANES, ROWS, at_least64, logs64, moments64
 from wirecodec.kernels.cpu.words import popcount, trailing_zeros
 
-__all__ = ["exceedances", "exceeding", "moments"]
+__all__ = ["exceedances", "moments"]
 
 U64 = np.uint64
 
@@ -81,10 +81,17 @@ def moments(
 
 
 @kernel
-def exceeding(bits: Array, key: np.uint64, where: Array) -> int:
-    """The positions of the elements of at least ``key`` > 0, ascending, into ``where``; how many, or -1.
+def exceedances(bits: Array, key: np.uint64, numbers: Array, where: Array, kept: Array) -> int:
+    """The elements of at least ``key`` > 0 in their order; how many, or -1 where there is no room.
 
-    -1 where there is no room for them: another thread writes to the array.
+    No room is left where another thread writes to the array.
+
+    Args:
+        bits: the elements.
+        key: the least that counts.
+        numbers: of the elements, as many as those; or none, and they are numbered from 0.
+        where: receives the numbers of those found.
+        kept: receives their bits, with the room of ``where``; or none.
     """
     rows = bits.size // LANES
     last = _after_rows(bits)
@@ -92,32 +99,15 @@ def exceeding(bits: Array, key: np.uint64, where: Array) -> int:
     for row in range(rows + 1):
         start = row * LANES
         mask = at_least64(bits, start, key) if row < rows else at_least64(last, 0, key)
-        if mask != U64(0):
-            if n + popcount(mask) > where.size:
-                return -1
-            while mask != U64(0):
-                where[n] = start + trailing_zeros(mask)
-                n += 1
-                mask &= mask - U64(1)
-    return n
-
-
-@kernel
-def exceedances(bits: Array, key: np.uint64, where: Array, kept: Array) -> int:
-    """As ``exceeding``, and their bits into ``kept``, which has the room of ``where``."""
-    rows = bits.size // LANES
-    last = _after_rows(bits)
-    n = 0
-    for row in range(rows + 1):
-        start = row * LANES
-        mask = at_least64(bits, start, key) if row < rows else at_least64(last, 0, key)
-        if mask != U64(0):
-            if n + popcount(mask) > where.size:
-                return -1
-            while mask != U64(0):
-                at = start + trailing_zeros(mask)
-                where[n] = at
+        if mask == U64(0):
+            continue
+        if n + popcount(mask) > where.size or (kept.size and kept.size != where.size):
+            return -1
+        while mask != U64(0):
+            at = start + trailing_zeros(mask)
+            where[n] = numbers[at] if numbers.size else at
+            if kept.size:
                 kept[n] = bits[at]
-                n += 1
-                mask &= mask - U64(1)
+            n += 1
+            mask &= mask - U64(1)
     return n
