@@ -48,7 +48,7 @@ class Exponential:
 
     def threshold(self, p: float) -> float:
         """Corollary 1.1."""
-        return self.scale * -math.log(min(p, 1.0))
+        return self.scale * abs(math.log(min(p, 1.0)))
 
     def survival(self, y: Array) -> Array:
         """The probability that each y is exceeded."""
@@ -65,7 +65,7 @@ class Pareto:
 
     def threshold(self, p: float) -> float:
         """Corollary 1.3."""
-        log = -math.log(min(p, 1.0))
+        log = abs(math.log(min(p, 1.0)))
         bent = self.shape * log
         # β·expm1(α·L)/α without the quotient of two zeros
         return self.scale * log * (math.expm1(bent) / bent if abs(bent) > 1e-12 else 1.0)

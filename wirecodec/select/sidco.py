@@ -118,7 +118,8 @@ class SIDCo:
         threshold = 0.0
         if k >= magnitudes.total.count:  # all that are not 0; of a ratio of 1, all
             if k < x.size:
-                indices = magnitudes.reaching(0.0, magnitudes.total.count)
+                threshold = magnitudes.settled(0.0)
+                indices = magnitudes.reaching(threshold, magnitudes.total.count)
         elif control is not None:
             indices, threshold = stages.faithful(min(control.stages, controller.most_stages(self.ratio)))
             control = controller.stepped(

@@ -112,7 +112,8 @@ class Stages:
         while True:
             for point in (low, high):
                 if point is not None and point.count and abs(point.count - k) <= slack:
-                    return source.reaching(point.threshold, point.count), point.threshold
+                    threshold = source.settled(point.threshold)
+                    return source.reaching(threshold, point.count), threshold
             if source.size <= _EXACT or len(self.trials) >= _TRIALS or source.swept >= self._most:
                 break
             aim = self._aim(low, high, stages)
