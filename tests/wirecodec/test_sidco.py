@@ -171,7 +171,8 @@ def test_controller_is_the_papers(ratios: list[float], ratio: float, window: int
 
 def test_controller_leaves_one_stage_on_heavy_tails(rng: np.random.Generator) -> None:
     """At one stage an exponential fit keeps far too much; the paper's rule takes stages away from one."""
-    selector, state, kept = wc.SIDCo(0.001, mode="faithful"), None, []
+    selector, kept = wc.SIDCo(0.001, mode="faithful"), []
+    state: Any = None
     for _ in range(40):
         selection = selector.select(rng.standard_t(3, 100_000).astype(np.float32), state=state)
         before, state = state, selection.state
