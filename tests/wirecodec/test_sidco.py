@@ -101,7 +101,7 @@ def test_sweeps_are_the_moments(rng: np.random.Generator, dtype: np.dtype[Any]) 
             assert total.variance == pytest.approx(present.var(), rel=1e-4, abs=1e-5 * present.mean() ** 2)
             assert total.log_mean == pytest.approx(np.log(present).mean(), rel=1e-6, abs=1e-5)
             at = found.settled(float(np.median(present)) * 1.01)
-            beyond, below = found.beyond(at), found.below(at)
+            beyond, below = found.beyond(at), found.between(0.0, at)
             y = present[present >= at] - at
             assert beyond.count == y.size
             assert below.count == present.size - y.size

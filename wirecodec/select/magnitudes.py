@@ -57,11 +57,11 @@ class Magnitudes:
         """Moments of the excess |x| - threshold of the elements that reach a settled threshold."""
         return self._sweep(self._key(threshold), self._keys, threshold, False)[0]
 
-    def below(self, threshold: float) -> Moments:
-        """Moments of the elements between 0 and the threshold, neither included."""
-        return self._sweep(1, self._key(threshold), 0.0, False)[0]
+    def between(self, low: float, high: float) -> Moments:
+        """Moments of the excess |x| - low of the elements that reach ``low`` but not ``high``; settled."""
+        return self._sweep(self._key(low), self._key(high), low, False)[0]
 
-    def narrow(self, threshold: float, *, at_most: int, least: int = 0) -> int:
+    def narrow(self, threshold: float, *, at_most: int, least: float = 0) -> int:
         """How many elements reach the threshold; if ``least`` do, later sweeps go over those alone.
 
         ``at_most`` bounds their number from above.

@@ -41,7 +41,7 @@ class Search:
         threshold: every element of at least this magnitude was chosen; among equals, not all may be.
         trials: the thresholds measured, in order.
         stages: how many fits were made.
-        reads: elements looked at, over the tensor's size.
+        reads: elements looked at, over the tensor's size; an exact selection counts as one read.
         exact: whether the fits did not lead there and the k largest were taken.
     """
 

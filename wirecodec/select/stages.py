@@ -28,6 +28,8 @@ _EXACT = 1024
 _TRIALS = 12
 _SWEPT = 7
 """After so many thresholds, or so many elements a tensor's element, the search ends exactly."""
+_FAR = 4
+"""Thresholds further apart than by this factor are not interpolated between, but fitted between."""
 _NEAR = 4
 """From so many times k on, the next stage is the last."""
 _ROOM = 1.2
@@ -39,7 +41,7 @@ class Trial:
     """A threshold that was measured.
 
     Attributes:
-        rule: "fit", "refit" (to what a threshold too high left below it), or "interpolation".
+        rule: "fit"; "refit", to what lies between a threshold too low and one too high; or "interpolation".
         threshold: in the tensor's unit.
         count: how many elements reach it.
         swept: elements looked at until then.
@@ -78,6 +80,7 @@ class Stages:
         self.trials: list[Trial] = []
         self.fitted = 0
         self.exact = False
+        self._interpolated = 0
 
     def faithful(self, stages: int) -> tuple[Array, float]:
         """Indices and threshold after the paper's stages, which do not look at counts."""
@@ -121,7 +124,7 @@ class Stages:
             threshold = source.settled(threshold)
             if not low.threshold < threshold < (high.threshold if high is not None else math.inf):
                 break  # nothing of the element type lies between them
-            point = self._measured(threshold, low, aim)
+            point = self._measured(threshold, low, aim, k - slack)
             self._note(rule, point)
             low, high = (point, high) if point.count >= k else (low, point)
         self.exact = True
@@ -150,21 +153,24 @@ class Stages:
             step = fit(moments).threshold(aim / low.count)
             # Where the last stage fell short, ever longer steps: interpolation wants a threshold too high.
             return "fit", low.threshold + math.ldexp(step, max(self.fitted - stages, 0))
-        if low.threshold == 0:
-            rest = self._magnitudes.below(high.threshold)
+        if high.threshold > _FAR * low.threshold:
+            rest = self._magnitudes.between(low.threshold, high.threshold)
             share = (aim - high.count) / max(rest.count, 1)
-            threshold = fits.exponential(rest).threshold(share)
+            threshold = low.threshold + fits.exponential(rest).threshold(share)
             self.fitted += 1
-            if threshold < high.threshold:
+            if low.threshold < threshold < high.threshold:
                 return "refit", threshold
-        down = math.log(low.count / aim) / math.log(low.count / max(high.count, 0.5))
-        return "interpolation", low.threshold + down * (high.threshold - low.threshold)
+        part = (low.count - aim) / (low.count - high.count)
+        if self._interpolated % 3 < 2:  # else as if evenly spread, which magnitudes that end abruptly are
+            part = math.log(low.count / aim) / math.log(low.count / max(high.count, 0.5))
+        self._interpolated += 1
+        return "interpolation", low.threshold + part * (high.threshold - low.threshold)
 
-    def _measured(self, threshold: float, low: _Point, aim: float) -> _Point:
+    def _measured(self, threshold: float, low: _Point, aim: float, least: float) -> _Point:
         """How many reach the threshold; where that is few enough, later sweeps go over those alone."""
         source = self._magnitudes
         if 1.1 * self._k <= aim <= source.size / 5:
-            return _Point(threshold, source.narrow(threshold, at_most=low.count, least=self._k))
+            return _Point(threshold, source.narrow(threshold, at_most=low.count, least=least))
         beyond = source.beyond(threshold)
         return _Point(threshold, beyond.count, beyond)
 
