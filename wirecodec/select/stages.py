@@ -32,8 +32,10 @@ _FAR = 4
 """Thresholds further apart than by this factor are not interpolated between, but fitted between."""
 _NEAR = 4
 """From so many times k on, the next stage is the last."""
-_ROOM = 1.2
-"""What is put aside for later sweeps holds so many times k, so that a fit may err by that."""
+_ROOM = 1.4
+"""What is put aside for later sweeps is to hold so many times k, so that a fit may err by that."""
+_CLOSE = 1.5
+"""Where a threshold keeps no more times k, later sweeps need nothing below it."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ class Stages:
                     return source.reaching(threshold, point.count), threshold
             if source.size <= _EXACT or len(self.trials) >= _TRIALS or source.swept >= self._most:
                 break
+            if low.threshold > 0 and low.count <= _CLOSE * k and source.size > 2 * low.count:
+                source.narrow(low.threshold, at_most=low.count)
             aim = self._aim(low, high, stages)
             rule, threshold = self._next(low, high, aim, stages)
             threshold = source.settled(threshold)
