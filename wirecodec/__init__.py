@@ -38,7 +38,7 @@ from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_m
 from wirecodec.registry import register
 from wirecodec.schedule import Diminishing, WarmUp
 from wirecodec.scheme import Scheme
-from wirecodec.select import All, NonZero, Selection, Selector, TopK
+from wirecodec.select import All, NonZero, Selection, Selector, SIDCo, TopK
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
 from wirecodec.value import QSGD, Raw, ValueCodec
@@ -71,6 +71,7 @@ __all__ = [
     "Raw",
     "RawIndex",
     "Rice",
+    "SIDCo",
     "SchemaMismatch",
     "Scheme",
     "Selection",

@@ -29,7 +29,7 @@ from wirecodec.index import (
     Structured,
 )
 from wirecodec.index.base import IndexCodec
-from wirecodec.select import All, NonZero, Selector, TopK
+from wirecodec.select import All, NonZero, Selector, SIDCo, TopK
 from wirecodec.value import QSGD, Raw
 from wirecodec.value.base import ValueCodec
 from wirecodec.value.raw import RawBfloat16, RawFloat16
@@ -51,7 +51,7 @@ EXPERIMENTAL = 0x80
 T = TypeVar("T", bound=type)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-_SELECTORS: tuple[type[Selector], ...] = (All, NonZero, TopK)
+_SELECTORS: tuple[type[Selector], ...] = (All, NonZero, TopK, SIDCo)
 _INDEX: tuple[type[IndexCodec], ...] = (
     RawIndex,
     Bitmap,
