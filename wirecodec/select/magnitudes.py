@@ -14,7 +14,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import finite_or_raise, magnitude_bits
+from wirecodec.select.base import finite_or_raise
 from wirecodec.select.fits import Moments
 from wirecodec.sparse import index_dtype
 
@@ -33,7 +33,7 @@ class Magnitudes:
         self._x, self._bits = x, read_only(bits_of(x))
         self._index = index_dtype(x.size)
         self._numbers = read_only(np.empty(0, self._index))
-        self._keys = 1 << magnitude_bits(x)
+        self._keys = 1 << (8 * x.itemsize - 1)  # all but the sign
         self._half = x.dtype == np.float16
         self.scale, self.swept = 1.0, 0
         self.total, largest = self._sweep(1, self._keys, 0.0, with_logs)
