@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -68,8 +69,12 @@ def test_others_help(monkeypatch: pytest.MonkeyPatch) -> None:
         who[threading.get_ident()] = count_visits(turns, visits, 1_000_000)
 
     threads.share(work, 100, 1)
-    assert len(who) == 2
-    assert sum(who.values()) == 100
+    assert (visits % 3 == 1).all()
+    for _ in range(1000):  # the other one lingers before it says how many it did
+        if sum(who.values()) == 100:
+            break
+        time.sleep(0.01)
+    assert sorted(map(bool, who.values())) == [True, True]
 
 
 def test_little_work_stays_in_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
