@@ -13,7 +13,7 @@ from wirecodec.kernels.cpu.threads import next_unit, share
 from wirecodec.kernels.cpu.vector import load, mask_bits
 from wirecodec.kernels.cpu.words import load64, popcount
 
-__all__ = ["copied_bits", "nonzero_bits", "positions", "set_bits"]
+__all__ = ["copied_bits", "count_ones", "nonzero_bits", "positions", "set_bits"]
 
 U64 = np.uint64
 
@@ -34,6 +34,15 @@ def set_bits(indices: Array, words: Array) -> None:
         word = (word & (U64(0) - U64((index >> U64(6)) == at))) | U64(1) << (index & U64(63))
         at = index >> U64(6)
         words[at] = word
+
+
+@kernel
+def count_ones(words: Array) -> int:
+    """How many bits of the u64 words are set."""
+    count = 0
+    for i in range(words.size):
+        count += popcount(words[i])
+    return count
 
 
 def nonzero_bits(bits: Array) -> tuple[Array, Array]:

@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
@@ -30,10 +30,12 @@ from numba import types
 from numba.np.ufunc import parallel
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline
+from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.vector_type import word
 
-__all__ = ["next_unit", "share", "thread_count"]
+__all__ = ["in_ranges", "next_unit", "share", "thread_count"]
+
+T = TypeVar("T")
 
 NEXT, STOP, LEFT, CALLED = 0, 1, 2, 3
 """Of ``turns``: the next unit, the one after the last, units not yet done, whether there is other work."""
@@ -100,6 +102,35 @@ def share(work: Callable[[Array], object], units: int, least: int) -> None:
         raise
     if job is not None:
         job.finish()
+
+
+@kernel
+def _turn(turns: Array, unit: int) -> int:
+    """``next_unit`` for Python."""
+    return next_unit(turns, unit)
+
+
+def in_ranges(work: Callable[[int, int], T], n: int, least: int) -> list[T]:
+    """[work(start, stop), …] over ranges that make up 0 … n, in order, for kernels that take no turns.
+
+    Args:
+        work: calls a kernel for the units start … stop - 1; an exception of it is raised here.
+        n: units of work.
+        least: units that are worth a thread, 50 µs or more; fewer than twice as many are done in this one.
+    """
+    if n < 2 * least or (count := thread_count()) == 1:
+        return [work(0, n)]
+    parts = min(n // max(1, least // 2), 8 * count)
+    done: dict[int, T] = {}
+
+    def some(turns: Array) -> None:
+        part = _turn(turns, -1)
+        while part >= 0:
+            done[part] = work(n * part // parts, n * (part + 1) // parts)
+            part = _turn(turns, part)
+
+    share(some, parts, 1)
+    return [done[part] for part in range(parts)]
 
 
 class _Job:
