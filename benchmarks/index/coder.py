@@ -82,11 +82,9 @@ class Codec:
     def encode(self, indices: Indices, d: int) -> Any:
         """The choice, where it is one, then its section; a lossy codec also finds what it will decode to."""
         codec: Any = self.codec
-        if hasattr(codec, "choose"):
+        if isinstance(codec, IndexChoice):
             codec, section = codec.choose(indices, d, 0)
             return codec, as_bytes(section), indices.size
-        if hasattr(codec, "resolve"):
-            codec = codec.resolve(indices, d)
         if self.exact:
             return codec, as_bytes(codec.encode(indices, d, 0)), indices.size
         made = codec.approximate(indices, d, 0)

@@ -12,11 +12,10 @@ from benchmarks.index.figure import threads
 from benchmarks.index.targets import Measures, Verdict, at_least, at_most
 from benchmarks.measure import copy_time, markdown, median_time
 from benchmarks.supports import CHUNK, Support, rows, runs, uniform
-from wirecodec.arrays import as_bytes
+from wirecodec.arrays import as_bytes, bits_of
 from wirecodec.index import Bitmap
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs
-from wirecodec.select import NonZero
 
 __all__ = ["measured"]
 
@@ -70,9 +69,9 @@ def _bitmaps(d: int, budget: float) -> Found:
 
 
 def _dense_to_bitmap(x: Any) -> Any:
-    indices = NonZero().select(x).indices
-    assert indices is not None
-    return Bitmap().encode(indices.view(np.uint32), x.size, 0)
+    from wirecodec.kernels.cpu import bitmap
+
+    return bitmap.nonzero_bits(bits_of(x))
 
 
 def _packbits(x: Any) -> Any:
