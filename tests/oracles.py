@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from formats.reference.floats import BY_NAME, FLOAT64, convert, float_of
+
 Array = npt.NDArray[Any]
 
 
@@ -44,3 +46,21 @@ def rank_ordered_sum(vectors: list[Array]) -> Array:
     for vector in vectors:
         total = total + vector
     return total
+
+
+def lane_sum(numbers: list[float], lanes: int) -> float:
+    """Partial sums by index modulo ``lanes``, then folded in halves."""
+    sums = [0.0] * lanes
+    for i, number in enumerate(numbers):
+        sums[i % lanes] += number
+    while lanes > 1:
+        lanes //= 2
+        sums = [sums[j] + sums[j + lanes] for j in range(lanes)]
+    return sums[0]
+
+
+def rounded(number: float, dtype: Any) -> float:
+    """A binary64 number in an element type, rounded once, to nearest, ties to even."""
+    target = BY_NAME[np.dtype(dtype).name]
+    return float_of(convert(int(np.float64(number).view(np.uint64)), FLOAT64, target), target)
+

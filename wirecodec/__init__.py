@@ -28,7 +28,7 @@ from wirecodec.scheme import Scheme
 from wirecodec.select import All, NonZero, Selection, Selector, TopK
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
-from wirecodec.value import QSGD, Raw, ValueCodec
+from wirecodec.value import QSGD, Raw, SignScale, ValueCodec
 from wirecodec.version import __version__
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "Scheme",
     "Selection",
     "Selector",
+    "SignScale",
     "SparseTensor",
     "TopK",
     "Truncated",

@@ -18,7 +18,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.index import AutoIndex, Bitmap, RawIndex, Rice
 from wirecodec.index.base import IndexCodec
 from wirecodec.select import All, NonZero, Selector, TopK
-from wirecodec.value import QSGD, Raw
+from wirecodec.value import QSGD, Raw, SignScale
 from wirecodec.value.base import ValueCodec
 from wirecodec.value.raw import RawBfloat16, RawFloat16
 
@@ -41,7 +41,7 @@ T = TypeVar("T", bound=type)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SELECTORS: tuple[type[Selector], ...] = (All, NonZero, TopK)
 _INDEX: tuple[type[IndexCodec], ...] = (RawIndex, Bitmap, Rice)
-_VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD)
+_VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD, SignScale)
 _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
 """By ``Raw``, for the tensor's type; no scheme names them."""
 

@@ -15,6 +15,7 @@ from formats.cases import (
     bad_value_codecs,
     containers,
     index_codecs,
+    sign_scale,
     value_codecs,
 )
 
@@ -22,6 +23,7 @@ MODULES: tuple[ModuleType, ...] = (
     containers,
     index_codecs,
     value_codecs,
+    sign_scale,
     bad_container,
     bad_table,
     bad_reader,

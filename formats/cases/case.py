@@ -12,7 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from formats.reference import Decoded, Limits, Qsgd, Raw, Rice, Schema, Tensor, WireError, decode, write
+from formats.reference import (
+    Decoded,
+    Limits,
+    Qsgd,
+    Raw,
+    Rice,
+    Schema,
+    SignScale,
+    Tensor,
+    WireError,
+    decode,
+    write,
+)
 from formats.reference.draws import draw32
 from formats.reference.floats import BY_NAME, FLOAT32, bits32, convert, element_bytes
 from formats.reference.writer import Index, Value
@@ -167,6 +179,8 @@ def _options(limits: dict[str, int] | None, schema: Schema | None) -> dict[str, 
 
 def scheme_value(value: Value) -> str:
     """The value codec as schemes spell it."""
+    if isinstance(value, SignScale):
+        return "sign-scale"
     if isinstance(value, Qsgd):
         return f"qsgd(bits={value.bits}, bucket={value.bucket}, norm={value.norm})"
     return "raw" if value.dtype is None else f"raw(dtype={value.dtype})"

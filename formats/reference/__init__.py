@@ -4,7 +4,7 @@
 the counterpart, independent of any library's encoder, that makes the golden vectors; it can also write forms
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice,
-value_codecs, qsgd, floats, bits.
+value_codecs, qsgd, sign_scale, floats, bits.
 """
 
 from .container import decode
@@ -20,6 +20,7 @@ from .errors import (
 )
 from .limits import DEFAULT_LIMITS, Limits, Schema
 from .sealing import Record, Row, assemble, reseal
+from .sign_scale import SignScale
 from .tensors import Decoded, Tensor
 from .writer import Qsgd, Raw, Rice, write
 
@@ -38,6 +39,7 @@ __all__ = [
     "Row",
     "Schema",
     "SchemaMismatch",
+    "SignScale",
     "Tensor",
     "Truncated",
     "Unsupported",

@@ -16,7 +16,19 @@ import pytest
 
 from formats import conformance, make_vectors
 from formats.conformance import TensorTuple, Vector
-from formats.reference import Decoded, Limits, Qsgd, Raw, Rice, Tensor, Truncated, WireError, decode, write
+from formats.reference import (
+    Decoded,
+    Limits,
+    Qsgd,
+    Raw,
+    Rice,
+    SignScale,
+    Tensor,
+    Truncated,
+    WireError,
+    decode,
+    write,
+)
 from formats.reference.writer import Index, Value
 
 FORMATS = Path(conformance.__file__).resolve().parent
@@ -229,6 +241,8 @@ def test_encode_input_gives_the_bytes(vector: Vector) -> None:
     codec: Value
     if name == "qsgd":
         codec = Qsgd(bits=int(options["bits"]), bucket=int(options["bucket"]), norm=options["norm"])
+    elif name == "sign-scale":
+        codec = SignScale()
     else:
         codec = Raw(**options)
     many, seed, tag = vector.encode.many, vector.encode.seed, vector.encode.tag
