@@ -25,32 +25,51 @@ from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_m
 from wirecodec.registry import register
 from wirecodec.schedule import Diminishing, WarmUp
 from wirecodec.scheme import Scheme
-from wirecodec.select import All, NonZero, Selection, Selector, TopK
+from wirecodec.select import (
+    DGC,
+    AdaComp,
+    All,
+    ChunkTopK,
+    GaussianK,
+    NonZero,
+    RandomK,
+    RedSync,
+    Selection,
+    Selector,
+    Threshold,
+    TopK,
+)
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
 from wirecodec.value import QSGD, Raw, SignScale, ValueCodec
 from wirecodec.version import __version__
 
 __all__ = [
+    "DGC",
     "QSGD",
+    "AdaComp",
     "All",
     "AutoIndex",
     "Bitmap",
     "ChecksumMismatch",
+    "ChunkTopK",
     "Compressor",
     "ContainerInfo",
     "DecodeLimits",
     "Diminishing",
     "EncodeError",
     "ErrorFeedback",
+    "GaussianK",
     "IndexCodec",
     "Invalid",
     "LimitExceeded",
     "Malformed",
     "NonZero",
     "Prepared",
+    "RandomK",
     "Raw",
     "RawIndex",
+    "RedSync",
     "Rice",
     "SchemaMismatch",
     "Scheme",
@@ -58,6 +77,7 @@ __all__ = [
     "Selector",
     "SignScale",
     "SparseTensor",
+    "Threshold",
     "TopK",
     "Truncated",
     "Unsupported",

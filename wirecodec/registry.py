@@ -17,7 +17,19 @@ from typing import Any, TypeVar, cast
 from wirecodec.errors import EncodeError
 from wirecodec.index import AutoIndex, Bitmap, RawIndex, Rice
 from wirecodec.index.base import IndexCodec
-from wirecodec.select import All, NonZero, Selector, TopK
+from wirecodec.select import (
+    DGC,
+    AdaComp,
+    All,
+    ChunkTopK,
+    GaussianK,
+    NonZero,
+    RandomK,
+    RedSync,
+    Selector,
+    Threshold,
+    TopK,
+)
 from wirecodec.value import QSGD, Raw, SignScale
 from wirecodec.value.base import ValueCodec
 from wirecodec.value.raw import RawBfloat16, RawFloat16
@@ -39,7 +51,10 @@ EXPERIMENTAL = 0x80
 T = TypeVar("T", bound=type)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-_SELECTORS: tuple[type[Selector], ...] = (All, NonZero, TopK)
+_SELECTORS: tuple[type[Selector], ...] = (
+    *(All, NonZero, TopK, RandomK, Threshold),
+    *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp),
+)
 _INDEX: tuple[type[IndexCodec], ...] = (RawIndex, Bitmap, Rice)
 _VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD, SignScale)
 _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
