@@ -49,8 +49,8 @@ class AdaComp:
         )
         if self.bin < 1:
             raise EncodeError(f"adacomp: bin is {self.bin}; it must be 1 or more")
-        if not 1 <= self.factor < float("inf"):
-            raise EncodeError(f"adacomp: factor is {self.factor!r}; it must be finite and 1 or more")
+        if not 1 <= self.factor <= np.finfo(np.float32).max:
+            raise EncodeError(f"adacomp: factor is {self.factor!r}; it must be 1 or more, and a float32")
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
@@ -62,8 +62,8 @@ class AdaComp:
         """
         if gradient is not None and (gradient.shape != x.shape or gradient.dtype != x.dtype):
             raise EncodeError(f"the gradient is {gradient.dtype} {gradient.shape}; x is {x.dtype} {x.shape}")
-        ahead, steps = widened(x), widened(x if gradient is None else gradient)
-        found, mean = _sent(ahead, steps, min(self.bin, max(x.size, 1)), self.factor - 1)
+        wide, steps = widened(x), widened(x if gradient is None else gradient)
+        found, mean = _sent(wide, steps, min(self.bin, max(x.size, 1)), self.factor - 1)
         if found is None:
             finite_or_raise(x, self.name)
             raise EncodeError("the tensor changed while it was read")
@@ -77,20 +77,20 @@ def _sent(x: Array, gradient: Array, width: int, ahead: float) -> tuple[Array | 
     step = width * adacomp.SUMS * -(-_STRETCH // (width * adacomp.SUMS))  # whole rounds of the partial sums
     infinity = bits_of(np.array([np.inf], x.dtype))[0]
     sums = np.zeros(adacomp.SUMS, np.float64)
-    out = np.empty(min(step, x.size), np.int32)
-    pieces = [np.empty(0, index_dtype(x.size))]
+    out = np.empty(min(step, x.size), index_dtype(x.size))
+    pieces = [out[:0]]
     for start in range(0, x.size, step):
         size = min(step, x.size - start)
-        readable = size + width + 64
+        readable = size + 63  # the last block begins before the end
         part, steps = (_padded(one[start : start + readable], readable) for one in (x, gradient))
         bits, factor = bits_of(part), x.dtype.type(ahead)
         count = adacomp.fill_bins(part, steps, bits, size, width, factor, infinity, out, sums)
         if count == adacomp.NO_ORDER:
             return None, 0.0
-        pieces.append(out[:count].astype(pieces[0].dtype))
-        pieces[-1] += pieces[0].dtype.type(start)
-    for half in (8, 4, 2, 1):
-        sums[:half] += sums[half : 2 * half]
+        pieces.append(out[:count] + out.dtype.type(start))
+    with np.errstate(over="ignore"):
+        for half in (8, 4, 2, 1):
+            sums[:half] += sums[half : 2 * half]
     return np.concatenate(pieces), float(sums[0]) / max(1, -(-x.size // width))
 
 

@@ -57,8 +57,8 @@ def _least_draws(size: int, k: int, stream: int) -> Array:
     from wirecodec.kernels.cpu import randomk
 
     low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
+    # Six standard deviations, and more, of how many draws fall into the first k/size of the range.
     spread = 6 * math.isqrt(k) + 16
-    """Six standard deviations of how many draws fall below k/size of the range, and more."""
     limits = [min(_DRAWS - 1, (k + spread) * _DRAWS // size), _DRAWS - 1]
     rooms = [min(size, k + 2 * spread), size]
     for limit, room in zip(limits, rooms, strict=True):
@@ -70,6 +70,7 @@ def _least_draws(size: int, k: int, stream: int) -> Array:
     draws, found = draws[:count], found[:count]
     certain = max(0, k - spread) * _DRAWS // size
     rest = draws[draws >= certain]
-    last = np.partition(rest, k - 1 - (count - rest.size))[k - 1 - (count - rest.size)]
+    rank = k - 1 - (count - rest.size)
+    last = np.partition(rest, rank)[rank]
     chosen: Array = found[draws <= last]
     return chosen

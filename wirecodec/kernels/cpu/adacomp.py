@@ -41,7 +41,7 @@ def fill_bins(
     """The positions of what AdaComp sends of ``size`` elements, ascending, into ``out``.
 
     Args:
-        x: G, float32 or float64; each bin must be readable to the end of its last block of 64.
+        x: G, float32 or float64; 63 elements beyond ``size`` must be readable.
         gradient: of the same type and length.
         bits: of ``x``.
         size: how many elements count.
