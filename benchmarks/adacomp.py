@@ -1,6 +1,6 @@
 """What does AdaComp compress a convolutional net's gradients to, once its own feedback has run for a while?
 
-ResNet-20 learns the scikit-learn digits, blown up to coloured 32 × 32 images. Its convolutions go through
+ResNet-20 learns the scikit-learn digits, blown up to coloured 16 × 16 images. Its convolutions go through
 ``adacomp`` with bins of 50 and, again, of 500, each layer by itself and with residuals of its own; the small
 tensors go as they are and do not count. Rates without 50 steps of feedback mean nothing: a first gradient has
 no residual, and AdaComp sends a large part of it.
@@ -31,6 +31,8 @@ try:
 except ImportError:
     sys.exit("this benchmark trains a net: pip install torch scikit-learn")
 
+SIDE = 16
+"""Pixels of an image's side."""
 PAPER = {50: "40×", 500: "200×"}
 """AdaComp, table 2: convolutions with bins of 50; fully connected and recurrent layers with bins of 500."""
 HEADER = [
@@ -85,7 +87,7 @@ def resnet20() -> nn.Module:
 
 
 def batches(size: int) -> Iterator[tuple[Any, Any]]:
-    """Endless batches: digits turned, scaled and moved, in one colour on another, with noise."""
+    """Endless batches: digits turned, scaled and moved, bright on dark, with noise."""
     digits = load_digits()
     images, labels = (
         torch.tensor(digits.images / 16, dtype=torch.float32)[:, None],
@@ -99,11 +101,12 @@ def batches(size: int) -> Iterator[tuple[Any, Any]]:
         move = 0.5 * (torch.rand(size, 2, generator=g) - 0.5)
         turn = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], 1).view(-1, 2, 2)
         affine = torch.cat([turn / zoom.view(-1, 1, 1), move[:, :, None]], 2)
-        grid = nn.functional.affine_grid(affine, [size, 1, 32, 32], align_corners=False)
+        grid = nn.functional.affine_grid(affine, [size, 1, SIDE, SIDE], align_corners=False)
         ink = nn.functional.grid_sample(images[which], grid, align_corners=False)
-        on, off = (torch.rand(size, 3, 1, 1, generator=g) for _ in range(2))
-        noise = 0.05 * torch.randn(size, 3, 32, 32, generator=g)
-        yield (ink * on + (1 - ink) * off + noise - 0.5) / 0.25, labels[which]
+        dark = 0.4 * torch.rand(size, 3, 1, 1, generator=g)
+        bright = 1 - 0.4 * torch.rand(size, 3, 1, 1, generator=g)
+        noise = 0.05 * torch.randn(size, 3, SIDE, SIDE, generator=g)
+        yield (ink * bright + (1 - ink) * dark + noise - 0.5) / 0.25, labels[which]
 
 
 @dataclass
