@@ -1,7 +1,7 @@
 """What does a selector cost in reads of the array, and how near does it come to the share that was asked for?
 
-Reads on a synthetic gradient of 26 million elements, as multiples of the time that one sum of
-magnitudes, vectorised, takes over the same array just before and after; shares on that one and on the real gradients of
+Reads on a synthetic gradient of 26 million elements, as multiples of the time that one sum of magnitudes,
+vectorised, takes over the same array just before and after; shares on that one and on the real gradients of
 tests/data. The baselines' misses are theirs, as their papers' critics found them.
 
     python -m benchmarks.selectors [--elements N]

@@ -18,7 +18,7 @@ from wirecodec.errors import (
     WireError,
 )
 from wirecodec.feedback import ErrorFeedback
-from wirecodec.index import AutoIndex, Bitmap, IndexCodec, RawIndex, Rice
+from wirecodec.index import AutoIndex, Bitmap, Bloom, IndexCodec, RawIndex, Rice
 from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import DecodeLimits
 from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_many
@@ -51,6 +51,7 @@ __all__ = [
     "All",
     "AutoIndex",
     "Bitmap",
+    "Bloom",
     "ChecksumMismatch",
     "ChunkTopK",
     "Compressor",

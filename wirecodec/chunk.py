@@ -4,52 +4,80 @@
     index section, value section -> indices, values        (decode_chunk)
 
 A support that is empty or full needs no index bytes (formats/SPEC.md, 2.2); codecs see only the others.
+Under a lossy index codec the values are gathered anew, from the tensor, where readers will find indices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, Bytes, as_bytes, read_only
 from wirecodec.container import CHUNK, Entry
 from wirecodec.counter import mix
-from wirecodec.errors import EncodeError, Invalid, WireError
-from wirecodec.index.base import IndexChoice
+from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
+from wirecodec.index.base import IndexChoice, IndexCodec, is_lossy
 from wirecodec.index.raw import ascending_below
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
 from wirecodec.scheme import Scheme
 from wirecodec.select.base import finite_or_raise
+from wirecodec.sparse import ascending_indices
 from wirecodec.value.base import ValueChoice
 
 __all__ = ["Part", "Support", "chunks_of", "decode_chunk"]
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """What is sent of one tensor.
+    """What was selected of one tensor.
 
-    ``indices`` (r,) ascending, or None for all of ``size``; ``values`` (r,); the ``shape`` it came in.
+    Attributes:
+        indices: (r,) ascending, or None for all of ``size``.
+        values: (r,) at the indices.
+        size: elements of the tensor.
+        shape: the one it came in.
+        source: gives the values at any ascending element numbers; None where those not selected are 0.
     """
 
     indices: Array | None
     values: Array
     size: int
     shape: tuple[int, ...]
+    source: Callable[[Array], Array] | None = None
+
+    def at(self, where: Array) -> Array:
+        """The tensor's values at ascending element numbers (n,), selected or not."""
+        if self.source is not None:
+            return self.source(where)
+        if self.indices is None:
+            return self.values[where]
+        found: Array = np.zeros(where.size, self.values.dtype)
+        if self.indices.size:
+            slots = np.searchsorted(self.indices, where.astype(self.indices.dtype, copy=False))
+            slots[slots == self.indices.size] = 0
+            stored = self.indices[slots] == where
+            found[stored] = self.values[slots[stored]]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A decoded chunk: ``indices`` (r,) u32 from ``base`` on, or None for all of ``d``; ``values`` (r,)."""
+    """A decoded chunk: ``indices`` (r,) u32 from ``base`` on, or None for all of ``d``; ``values`` (r,).
+
+    ``work`` counts the steps that its index codec took beyond its bytes and r.
+    """
 
     base: int
     d: int
     indices: Array | None
     values: Array
+    work: int = 0
 
 
 def chunks_of(key: int, support: Support, scheme: Scheme, seed: int) -> Iterator[Entry]:
@@ -66,10 +94,7 @@ def chunks_of(key: int, support: Support, scheme: Scheme, seed: int) -> Iterator
         values = support.values[start:stop]
         full = values.size == d
         local = None if full else _local(support.indices, start, stop, base)
-        try:
-            yield _entry(key, base, d, local, values, scheme, mix(seed, key, base))
-        except EncodeError as error:
-            raise _at_element(error, None if full else local, base) from None
+        yield _entry(key, base, d, local, values, scheme, mix(seed, key, base), support)
 
 
 def _local(indices: Array | None, start: int, stop: int, base: int) -> Array:
@@ -82,23 +107,45 @@ def _local(indices: Array | None, start: int, stop: int, base: int) -> Array:
 
 
 def _entry(
-    key: int, base: int, d: int, indices: Array | None, values: Array, scheme: Scheme, stream: int
+    key: int,
+    base: int,
+    d: int,
+    indices: Array | None,
+    values: Array,
+    scheme: Scheme,
+    stream: int,
+    support: Support,
 ) -> Entry:
     """One chunk: indices, then values. A support that is empty or full needs no index bytes."""
-    empty = np.empty(0, np.uint8)
+    index_section = value_section = np.empty(0, np.uint8)
     some = indices if values.size else None
-    index = scheme.index.resolve(some, d) if isinstance(scheme.index, IndexChoice) else scheme.index
-    index_section = empty if some is None else as_bytes(index.encode(some, d, stream))
-    values = read_only(values)
-    value = scheme.value.resolve(values) if isinstance(scheme.value, ValueChoice) else scheme.value
-    value_section = empty
-    if values.size:
-        if not value.carries_nonfinite:
-            finite_or_raise(values, value.name)
-        value_section = as_bytes(value.encode(values, stream))
+    try:
+        index = scheme.index.resolve(some, d) if isinstance(scheme.index, IndexChoice) else scheme.index
+        if some is not None and is_lossy(index):
+            made = index.approximate(some, d, stream)
+            if made.found is not None:
+                indices = _local_found(index, made.found, d)
+                values = support.at(indices.astype(np.int64) + base)
+            if values.size < d:
+                index_section = as_bytes(made.section)
+        elif some is not None:
+            index_section = as_bytes(index.encode(some, d, stream))
+        values = read_only(values)
+        value = scheme.value.resolve(values) if isinstance(scheme.value, ValueChoice) else scheme.value
+        if values.size:
+            if not value.carries_nonfinite:
+                finite_or_raise(values, value.name)
+            value_section = as_bytes(value.encode(values, stream))
+    except EncodeError as error:
+        raise _at_element(error, indices, base) from None
     return Entry(
         key, base, d, values.size, values.dtype, index.wire_id, value.wire_id, index_section, value_section
     )
+
+
+def _local_found(index: IndexCodec, found: Array, d: int) -> Array:
+    """What a lossy codec says that readers will find; a registered one is not trusted."""
+    return found if index.wire_id < EXPERIMENTAL else ascending_indices(found, d)
 
 
 def _at_element(error: EncodeError, indices: Array | None, base: int) -> EncodeError:
@@ -115,31 +162,43 @@ def decode_chunk(row: Any, index_section: Bytes, value_section: Bytes, limits: D
     dtype = DTYPES[int(row["dtype"]) - 1]
     indices: Array | None = None if r == d else np.empty(0, np.uint32)
     values = np.empty(0, dtype)
+    work = 0
     if 0 < r < d:
-        index = index_codec(int(row["index"]))
+        index: Any = index_codec(int(row["index"]))
+        if hasattr(index, "work"):
+            work = _guarded(index, lambda: int(index.work(index_section, d, r)))
+            if work > limits.max_work:
+                raise LimitExceeded("max-work", f"{work} steps; the limit leaves {limits.max_work}")
         indices = _decoded(index, lambda: index.decode(index_section, d, r, limits), r, np.dtype(np.uint32))
         if index.wire_id >= EXPERIMENTAL:
             ascending_below(indices, d)
     if r:
         value = value_codec(int(row["value"]))
         values = _decoded(value, lambda: value.decode(value_section, r, dtype, limits), r, dtype)
-    return Part(base, d, indices, values)
+    return Part(base, d, indices, values, work)
 
 
 def _decoded(codec: Any, decoding: Callable[[], Array], r: int, dtype: np.dtype[Any]) -> Array:
-    """A codec's (r,) result.
+    """A codec's (r,) result; that of a registered one is looked at."""
+    found = _guarded(codec, decoding)
+    if codec.wire_id < EXPERIMENTAL:
+        return found
+    if not isinstance(found, np.ndarray) or found.dtype != dtype or found.shape != (r,):
+        raise Invalid("codec-failed", f"codec {codec.name!r} did not give {r} elements of {dtype}")
+    return found
+
+
+def _guarded(codec: Any, call: Callable[[], T]) -> T:
+    """What a codec's method gives.
 
     A registered codec is not trusted: what it raises becomes a WireError, so that nothing else escapes
-    ``decode``, and what it returns is looked at.
+    ``decode``.
     """
     if codec.wire_id < EXPERIMENTAL:
-        return decoding()
+        return call()
     try:
-        found = decoding()
+        return call()
     except WireError:
         raise
     except Exception as error:
         raise Invalid("codec-failed", f"codec {codec.name!r}: {error!r}") from error
-    if not isinstance(found, np.ndarray) or found.dtype != dtype or found.shape != (r,):
-        raise Invalid("codec-failed", f"codec {codec.name!r} did not give {r} elements of {dtype}")
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,15 @@ def joined(supports: list[Support]) -> Support:
         start + (np.arange(s.size) if s.indices is None else s.indices)
         for start, s in zip(starts[:-1], supports, strict=True)
     ]
-    return Support(np.concatenate(parts).astype(index_dtype(size)), values, size, (size,))
+    indices = np.concatenate(parts).astype(index_dtype(size))
+    return Support(indices, values, size, (size,), partial(_gathered, supports, starts))
+
+
+def _gathered(supports: list[Support], starts: Array, where: Array) -> Array:
+    """The values at ascending element numbers of tensors laid one after the other, each from its own."""
+    cuts = np.searchsorted(where, starts)
+    parts = zip(supports, starts, cuts, cuts[1:], strict=False)
+    return np.concatenate([support.at(where[a:b] - start) for support, start, a, b in parts if a < b])
 
 
 def member_of(error: EncodeError, members: list[tuple[str, int]]) -> EncodeError:

@@ -30,7 +30,7 @@ class DecodeLimits:
         max_elements: stored elements, Σ r.
         max_dense: elements of all tensors, stored or not, Σ d; and what ``to_dense`` of a decoded tensor may
             allocate.
-        max_work: steps that a codec may take beyond its bytes and outputs.
+        max_work: steps that the index codecs of all entries may take beyond their bytes and outputs.
         max_expansion: stored elements for each byte of the container, where no schema vouches for them.
     """
 

@@ -1,6 +1,7 @@
 """The data's way, as functions that can be read from top to bottom.
 
     encode:  tensor -> select -> (indices, values) -> chunks, each by its codecs -> container
+             (a lossy index codec: its section -> the indices that readers find -> values gathered there)
     decode:  container -> chunks, each by its codecs -> (indices, values) -> SparseTensor, or a dense sum
 
 All of it is pure: the same tensor, scheme and seed give the same bytes, and nothing is remembered. Every path
@@ -10,6 +11,7 @@ out.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,7 +85,7 @@ def encode_many(
         tag: bytes of the application's own.
         names: whether the names are written; a receiver with a schema does not need them.
         fuse: tensors of at most this many elements, of one type and scheme, share entries. They are fused
-            after selection, so what is sent of each does not change.
+            after selection, so what is sent of each does not change, but for what a lossy index codec adds.
 
     Returns a uint8 array. Raises EncodeError, which names the tensor, and its element where one is to blame.
     """
@@ -179,7 +181,11 @@ def gather(flat: Flat, selection: Selection) -> Support:
         indices = ascending_indices(indices, size)
     if indices is None or indices.size == size:
         return Support(None, _scaled(flat.data, selection.scale), size, flat.shape)
-    return Support(indices, _scaled(flat.data[indices], selection.scale), size, flat.shape)
+
+    def values_at(where: Array) -> Array:
+        return _scaled(flat.data[where], selection.scale)
+
+    return Support(indices, values_at(indices), size, flat.shape, values_at)
 
 
 def _scaled(values: Array, scale: float | None) -> Array:
@@ -318,11 +324,14 @@ def _open(blob: Any, limits: DecodeLimits, *, vouched: bool) -> tuple[Bytes, con
 def _decoded(data: Bytes, head: container.Head, limits: DecodeLimits) -> dict[int, list[Part]]:
     """Every tensor's chunks, by key; fused entries cut into their members."""
     parts: dict[int, list[Part]] = {}
+    left = limits  # max_work bounds the sum over the entries
     for entry, offset, row, index_section, value_section in container.sections(data, head):
         try:
-            part = decode_chunk(row, index_section, value_section, limits)
+            part = decode_chunk(row, index_section, value_section, left)
         except WireError as error:
             raise error.at(entry=entry, offset=offset) from error.__cause__
+        if part.work:
+            left = dataclasses.replace(left, max_work=left.max_work - part.work)
         parts.setdefault(int(row["key"]), []).append(part)
     for group in head.extension.groups:
         parts.update(parted(parts[int(group[0, 0])][0], group))

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 from wirecodec.errors import EncodeError
-from wirecodec.index import AutoIndex, Bitmap, RawIndex, Rice
+from wirecodec.index import AutoIndex, Bitmap, Bloom, RawIndex, Rice
 from wirecodec.index.base import IndexCodec
 from wirecodec.select import (
     DGC,
@@ -55,7 +55,7 @@ _SELECTORS: tuple[type[Selector], ...] = (
     *(All, NonZero, TopK, RandomK, Threshold),
     *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp),
 )
-_INDEX: tuple[type[IndexCodec], ...] = (RawIndex, Bitmap, Rice)
+_INDEX: tuple[type[IndexCodec], ...] = (RawIndex, Bitmap, Rice, Bloom)
 _VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD, SignScale)
 _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
 """By ``Raw``, for the tensor's type; no scheme names them."""
@@ -112,7 +112,7 @@ def register(cls: T) -> T:
 
     The class must satisfy its Protocol and have a name that schemes can spell and that is not taken; a codec
     also a ``wire_id`` from 0x80 to 0xFF, and ``encode`` and ``decode`` that are inverse on the values they
-    carry.
+    carry. An index codec that is not says so: ``LossyIndexCodec`` in ``wirecodec/index/base.py``.
 
     Returns ``cls``, so it serves as a decorator. A class of the same module and qualified name replaces the
     earlier one. Raises EncodeError where the class is not that.
@@ -153,6 +153,8 @@ def _stage(cls: type) -> str:
         raise EncodeError(
             f"{cls.__name__}: a value codec says in carries_nonfinite whether NaN and Inf come back"
         )
+    if arguments == 3 and getattr(cls, "lossy", False) and not hasattr(cls, "approximate"):
+        raise EncodeError(f"{cls.__name__}: a lossy index codec has approximate(indices, d, stream)")
     if arguments in (2, 3):
         return "value codec" if arguments == 2 else "index codec"
     raise EncodeError(

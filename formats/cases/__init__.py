@@ -13,6 +13,7 @@ from formats.cases import (
     bad_reader,
     bad_table,
     bad_value_codecs,
+    bloom,
     containers,
     index_codecs,
     sign_scale,
@@ -30,5 +31,6 @@ MODULES: tuple[ModuleType, ...] = (
     bad_extension,
     bad_index_codecs,
     bad_value_codecs,
+    bloom,
 )
 """The modules of cases, each with its function ``cases``."""

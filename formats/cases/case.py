@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from formats.reference import (
+    Bloom,
     Decoded,
     Limits,
     Qsgd,
@@ -119,14 +120,14 @@ def exact(
     data = write(tensors, index, value, seed=seed, names=many, tag=tag)
     ordered = sorted(tensors, key=lambda t: t.name.encode("utf-8"))
     expect = None
-    if value == Raw():
+    if value == Raw() and not isinstance(index, Bloom):
         expect = [
             Tensor(t.name if many else str(key), t.dtype, t.shape, t.indices, t.values)
             for key, t in enumerate(ordered)
         ]
     encode = {
         "many": many,
-        "scheme": f"all | {index if isinstance(index, str) else 'rice'} | {scheme_value(value)}",
+        "scheme": f"all | {scheme_index(index)} | {scheme_value(value)}",
         "seed": seed,
         "tag": tag.hex(),
         "tensors": [tensor_json(t) for t in ordered],
@@ -175,6 +176,11 @@ def _options(limits: dict[str, int] | None, schema: Schema | None) -> dict[str, 
     if schema is not None:
         options["schema"] = {name: [list(shape), dtype] for name, (shape, dtype) in schema.items()}
     return options
+
+
+def scheme_index(index: Index) -> str:
+    """The index codec as schemes spell it."""
+    return index if isinstance(index, str) else str(getattr(index, "scheme", "rice"))
 
 
 def scheme_value(value: Value) -> str:

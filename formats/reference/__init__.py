@@ -3,10 +3,11 @@
 ``decode`` checks everything in the order of SPEC section 7 and returns plain lists and bytes. ``write`` is
 the counterpart, independent of any library's encoder, that makes the golden vectors; it can also write forms
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
-decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice,
+decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, bloom,
 value_codecs, qsgd, sign_scale, floats, bits.
 """
 
+from .bloom_writer import Bloom
 from .container import decode
 from .errors import (
     ChecksumMismatch,
@@ -26,6 +27,7 @@ from .writer import Qsgd, Raw, Rice, write
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "Bloom",
     "ChecksumMismatch",
     "Decoded",
     "Invalid",

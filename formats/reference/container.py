@@ -23,7 +23,7 @@ from .errors import (
 from .extension import TAG, read_records
 from .floats import BY_ID
 from .index_codecs import decode_index
-from .limits import DEFAULT_LIMITS, Limits, Schema
+from .limits import DEFAULT_LIMITS, Limits, Schema, Work
 from .table import ENTRY_BYTES, Entry, check_table, read_table
 from .tensors import Decoded, join, place
 from .value_codecs import decode_value
@@ -67,8 +67,9 @@ def decode(
         raise SchemaMismatch("schema-count", f"{len(places)} tensors where one was asked for")
     chunks: dict[int, list[tuple[Sequence[int], bytes]]] = {}
     offset = table_end + ext_len
+    work = Work(limits.max_work)
     for entry in entries:
-        chunks.setdefault(entry.key, []).append(_decode_entry(data, offset, entry))  # rows 42-45
+        chunks.setdefault(entry.key, []).append(_decode_entry(data, offset, entry, work))  # rows 42-45
         offset += entry.payload_bytes
     return Decoded([join(p, chunks[p.entry_key]) for p in places], records.get(TAG, b""))
 
@@ -122,7 +123,7 @@ def _check_layout(entries: list[Entry], head_bytes: int, total_len: int) -> None
         raise Malformed("layout", f"the parts take {filled} of {total_len} bytes", offset=PREFIX_BYTES)
 
 
-def _decode_entry(data: bytes, offset: int, entry: Entry) -> tuple[Sequence[int], bytes]:
+def _decode_entry(data: bytes, offset: int, entry: Entry, work: Work) -> tuple[Sequence[int], bytes]:
     """Rows 42-45 for the entry whose payload starts at ``offset``: its local indices, its values' bytes."""
     payload = data[offset : offset + entry.payload_bytes]
     if zlib.crc32(payload) != entry.crc:
@@ -139,7 +140,7 @@ def _decode_entry(data: bytes, offset: int, entry: Entry) -> tuple[Sequence[int]
     start = offset
     try:
         start, section = sections[0]
-        indices = decode_index(entry.index, section, entry.r, entry.d)  # 44
+        indices = decode_index(entry.index, section, entry.r, entry.d, work)  # 44
         start, section = sections[1]
         values = decode_value(entry.value, section, entry.r, BY_ID[entry.dtype])  # 45
     except WireError as error:

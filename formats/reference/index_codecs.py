@@ -10,7 +10,9 @@ import itertools
 import struct
 from collections.abc import Callable, Sequence
 
-from .errors import Invalid, Malformed
+from .bloom import bloom_work, decode_bloom
+from .errors import Invalid, LimitExceeded, Malformed
+from .limits import Work
 from .rice import decode_rice
 
 SHORT_INDICES = 65_536
@@ -65,10 +67,15 @@ INDEX_CODECS: dict[int, Callable[[bytes, int, int], list[int]]] = {
     1: decode_raw_index,
     2: decode_bitmap,
     3: decode_rice,
+    9: decode_bloom,
 }
+WORK: dict[int, Callable[[bytes, int, int], int]] = {
+    9: bloom_work,
+}
+"""The codecs whose steps count toward max_work: each makes the checks that come before, and says how many."""
 
 
-def decode_index(codec: int, section: bytes, r: int, d: int) -> Sequence[int]:
+def decode_index(codec: int, section: bytes, r: int, d: int, work: Work) -> Sequence[int]:
     """The support of an entry.
 
     Args:
@@ -76,6 +83,7 @@ def decode_index(codec: int, section: bytes, r: int, d: int) -> Sequence[int]:
         section: the bytes of the index section; none where r is 0 or d.
         r: the number of indices.
         d: the number of elements, present or not.
+        work: what is left of max_work; this entry's steps are taken from it.
 
     Returns r strictly ascending indices below d; a ``range`` where the support is empty or full.
 
@@ -83,4 +91,9 @@ def decode_index(codec: int, section: bytes, r: int, d: int) -> Sequence[int]:
     """
     if r in (0, d):
         return range(r)
+    if codec in WORK:
+        steps = WORK[codec](section, r, d)
+        if steps > work.left:
+            raise LimitExceeded("max-work", f"{steps} steps, {work.left} left")
+        work.left -= steps
     return INDEX_CODECS[codec](section, r, d)

@@ -29,7 +29,14 @@ class Limits:
     max_expansion: int = 2**12
     """Elements present, per byte of the container."""
     max_work: int = 2**28
-    """Steps a codec may take beyond its bytes and outputs; no codec of 1.0 needs it."""
+    """Steps that index codecs may take beyond their bytes and outputs, summed over the entries."""
+
+
+@dataclass
+class Work:
+    """What is left of max_work while the entries are decoded in turn."""
+
+    left: int
 
 
 DEFAULT_LIMITS = Limits()

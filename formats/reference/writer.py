@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
+from .bloom_writer import Bloom
 from .draws import mix
 from .extension import CRITICAL, FUSED, NAMES, SHAPES, TAG
 from .floats import BY_NAME, Format
@@ -26,7 +27,10 @@ from .value_writers import write_qsgd, write_raw
 
 
 class IndexWriter(Protocol):
-    """An index codec with its parameters; ``section`` writes a support of 0 < r < d indices."""
+    """An index codec with its parameters; ``section`` writes a support of 0 < r < d indices.
+
+    One that decodes to other indices also has ``approximate``, as ``Bloom`` does.
+    """
 
     id: ClassVar[int]
 
@@ -196,10 +200,15 @@ def _row(part: _Part, index: Index, value: Value, seed: int) -> Row:
     writer = NAMED[index] if isinstance(index, str) else index
     value_id = RAW_IDS[value.dtype] if isinstance(value, Raw) else 4 if isinstance(value, Qsgd) else value.id
     row = Row(part.key, part.base, part.d, r, part.dtype.id, writer.id, value_id)
-    if 0 < r < part.d:
+    stream = mix(seed, part.key, part.base)
+    if 0 < r < part.d and isinstance(writer, Bloom):
+        row.index_section, found = writer.approximate(part.indices, part.d, stream)
+        if found is not None:
+            part.values, row.r = _gather(part, found), len(found)
+            row.index_section = row.index_section if row.r < part.d else b""
+    elif 0 < r < part.d:
         row.index_section = writer.section(part.indices, part.d)
     if r and isinstance(value, Qsgd):
-        stream = mix(seed, part.key, part.base)
         norm = ("max", "l2").index(value.norm)
         row.value_section = write_qsgd(
             part.values, part.dtype, bits=value.bits, bucket=value.bucket, norm=norm, stream=stream
@@ -210,6 +219,13 @@ def _row(part: _Part, index: Index, value: Value, seed: int) -> Row:
     elif r and isinstance(value, SignScale):
         row.value_section = value.section(part.values, part.dtype)
     return row
+
+
+def _gather(part: _Part, found: Sequence[int]) -> bytes:
+    """The elements' bytes at other indices than the part's: 0 where it has none."""
+    width = part.dtype.itemsize
+    stored = {i: part.values[n * width : (n + 1) * width] for n, i in enumerate(part.indices)}
+    return b"".join(stored.get(i, bytes(width)) for i in found)
 
 
 def names_body(names: Sequence[bytes]) -> bytes:

@@ -51,6 +51,28 @@ def test_mean_is_the_default(world: World) -> None:
     assert results == [definition(tensors, None, "mean")] * world.n
 
 
+@pytest.mark.parametrize("policy", ["naive", "p0", "p1", "p2"])
+def test_lossy_indices_keep_the_contract(policy: str) -> None:
+    """Bloom filters: the sum of what decodes, and residuals that hold what was not sent."""
+    scheme = f"topk(0.05) | bloom(policy={policy}, fpr=0.01) | raw"
+
+    def train(comm: Communicator) -> tuple[bytes, list[Array]]:
+        plain = bits(co.allreduce(comm, gradient(comm.rank, (30, 40)), scheme))
+        compressor = wc.Compressor(scheme)
+        means = [co.allreduce(comm, {"w": gradient(comm.rank + 9 * t)}, compressor)["w"] for t in range(3)]
+        residual = compressor.residual("w")
+        assert residual is not None
+        return plain, [*means, residual]
+
+    results = co.simulate(3, train)
+    expected = definition([gradient(rank, (30, 40)) for rank in range(3)], scheme, "mean")
+    assert [plain for plain, _ in results] == [expected] * 3
+    assert len({b"".join(map(bits, arrays[:3])) for _, arrays in results}) == 1
+    sent = 3 * sum(results[0][1][:3]) + sum(arrays[3] for _, arrays in results)
+    given = sum(gradient(rank + 9 * t) for rank in range(3) for t in range(3))
+    assert np.allclose(sent, given, rtol=1e-4, atol=1e-3)
+
+
 def test_sums_start_from_plus_zero(world: World) -> None:
     """-0 alone sums to +0: what a rank leaves out counts as +0, so sums must not depend on who sent what."""
     got = world.run(lambda comm: bits(co.allreduce(comm, np.full(3, -0.0, np.float32), op="sum")))

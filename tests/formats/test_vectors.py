@@ -17,6 +17,7 @@ import pytest
 from formats import conformance, make_vectors
 from formats.conformance import TensorTuple, Vector
 from formats.reference import (
+    Bloom,
     Decoded,
     Limits,
     Qsgd,
@@ -231,13 +232,18 @@ def test_every_bit_flip_is_refused(vector: Vector) -> None:
             decode(bytes(data), schema=vector.schema)
 
 
+def called(text: str) -> tuple[str, dict[str, Any]]:
+    """A codec of a scheme: its name, and its arguments, which are all by keyword."""
+    name, _, rest = text.partition("(")
+    return name, dict(o.split("=") for o in rest.rstrip(")").split(", ")) if rest else {}
+
+
 @pytest.mark.parametrize("vector", [v for v in VECTORS if v.encode], ids=lambda v: v.id)
 def test_encode_input_gives_the_bytes(vector: Vector) -> None:
     """What a library is asked to encode is enough to make the bytes; here by way of the scheme's text."""
     assert vector.encode is not None
     _, index, value = vector.encode.scheme.split(" | ")
-    name, _, rest = value.partition("(")
-    options: dict[str, Any] = dict(o.split("=") for o in rest.rstrip(")").split(", ")) if rest else {}
+    name, options = called(value)
     codec: Value
     if name == "qsgd":
         codec = Qsgd(bits=int(options["bits"]), bucket=int(options["bucket"]), norm=options["norm"])
@@ -251,7 +257,10 @@ def test_encode_input_gives_the_bytes(vector: Vector) -> None:
         for name, dtype, shape, indices, values in vector.encode.tensors
     ]
     codecs: dict[str, Index] = {"raw-index": "raw-index", "bitmap": "bitmap", "rice": Rice()}
-    data = write(tensors, codecs[index], codec, seed=seed, names=many, tag=tag)
+    name, options = called(index)
+    if name == "bloom":
+        codecs["bloom"] = Bloom(options["policy"], float(options["fpr"]))
+    data = write(tensors, codecs[name], codec, seed=seed, names=many, tag=tag)
     assert data == vector.data
     assert many or len(tensors) == 1
     decoded = decode(data)

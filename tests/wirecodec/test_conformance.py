@@ -95,6 +95,16 @@ def values_for(draw: Any, dtype: str, r: int, finite: bool) -> bytes:
 
 
 @st.composite
+def blooms(draw: st.DrawFn) -> Any:
+    """A Bloom filter that p2 can read, or one of any rate, k and size."""
+    if draw(st.booleans()):
+        return reference.Bloom("p2", draw(st.floats(1e-6, 1e-3)))
+    policy = draw(st.sampled_from(["naive", "p0", "p1", "leftmost", "middle", "rightmost"]))
+    windows, words = draw(st.one_of(st.just((None, None)), st.tuples(st.integers(1, 32), st.integers(1, 90))))
+    return reference.Bloom(policy, draw(st.floats(1e-6, 0.99)), windows, words)
+
+
+@st.composite
 def containers(draw: st.DrawFn) -> bytes:
     """A valid container, of forms that the library writes and of others."""
     tensors, index, value = [], [], []
@@ -112,7 +122,7 @@ def containers(draw: st.DrawFn) -> bytes:
         tensors.append(reference.Tensor(f"{draw(st.sampled_from('abcäz'))}{n}", dtype, shape, indices, data))
         bits = draw(st.one_of(st.none(), st.lists(st.integers(12, 24), min_size=1, max_size=4).map(tuple)))
         index.append(
-            draw(st.sampled_from(["raw-index", "bitmap", reference.Rice(bits)]))
+            draw(st.one_of(st.sampled_from(["raw-index", "bitmap", reference.Rice(bits)]), blooms()))
             if d < 10_000
             else reference.Rice(bits)
         )

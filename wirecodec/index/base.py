@@ -1,17 +1,23 @@
 """What an index codec is: ascending u32 indices below d to bytes, and back.
 
-Sections and their checks are those of formats/spec/index/NAME.md. A codec is called only where 0 < r < d; the
-other supports need no bytes (formats/SPEC.md, 2.2).
+Sections and their checks are those of formats/spec/index/NAME.md. A codec is called only where 0 < r < d;
+the other supports need no bytes (formats/SPEC.md, 2.2).
+
+A codec may have two things more. Where its steps can be far more than its bytes and r, a classmethod
+``work(section, d, r) -> int`` makes the checks that come first and counts the steps; their sum over a
+container is held against ``DecodeLimits.max_work`` before ``decode`` is called. And a codec that does not
+decode to the indices that went in is a ``LossyIndexCodec``.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["IndexChoice", "IndexCodec"]
+__all__ = ["Approximation", "IndexChoice", "IndexCodec", "LossyIndexCodec", "is_lossy"]
 
 
 @runtime_checkable
@@ -47,6 +53,36 @@ class IndexCodec(Protocol):
             limits: max_work bounds steps beyond the section's bytes and r.
         """
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Approximation:
+    """A section that does not say exactly what it was made of.
+
+    Attributes:
+        section: as ``encode`` gives it; not written where every element will be found.
+        found: (n,) u32, the indices that readers will find, at which the values are gathered from the tensor;
+            None where they are as many as went in, and the values stay what they were.
+    """
+
+    section: Bytes
+    found: Array | None
+
+
+@runtime_checkable
+class LossyIndexCodec(IndexCodec, Protocol):
+    """An index codec that decodes to other indices than went in, and says so by ``lossy``, which is True."""
+
+    lossy: ClassVar[bool]
+
+    def approximate(self, indices: Array, d: int, stream: int) -> Approximation:
+        """What ``encode`` gives, and what it will decode to; arguments as there."""
+        ...
+
+
+def is_lossy(codec: Any) -> TypeGuard[LossyIndexCodec]:
+    """Whether an index codec decodes to other indices than went in; codecs that do not say are exact."""
+    return bool(getattr(codec, "lossy", False))
 
 
 @runtime_checkable

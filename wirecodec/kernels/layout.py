@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["PACK_BLOCK", "PACK_LANES", "RICE_BLOCK", "RICE_LANES", "RICE_SPAN"]
+__all__ = ["BLOOM_PAD", "PACK_BLOCK", "PACK_LANES", "RICE_BLOCK", "RICE_LANES", "RICE_SPAN"]
+
+BLOOM_PAD = 8
+"""Bytes after a filter in memory, the first 7 a copy of its start: windows reach across its end."""
 
 RICE_SPAN = 4096
 RICE_BLOCK = 256

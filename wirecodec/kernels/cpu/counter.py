@@ -6,10 +6,18 @@ import numpy as np
 
 from wirecodec.kernels.cpu.jit import inline
 
-__all__ = ["draw16", "draw32"]
+__all__ = ["draw16", "draw32", "finish"]
 
 U32 = np.uint32
 U64 = np.uint64
+
+
+@inline
+def finish(z: U64) -> U64:
+    """The finisher of splitmix64: a permutation of the u64 in which every bit depends on every bit."""
+    z = U64((z ^ (z >> U64(30))) * U64(0xBF58476D1CE4E5B9))
+    z = U64((z ^ (z >> U64(27))) * U64(0x94D049BB133111EB))
+    return U64(z ^ (z >> U64(31)))
 
 
 @inline
