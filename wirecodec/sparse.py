@@ -26,13 +26,9 @@ def index_dtype(size: int) -> np.dtype[Any]:
 
 def nonzero(data: Array) -> Array:
     """Ascending indices of the elements of flat ``data`` whose bits are not all 0; -0.0 is one of them."""
-    from wirecodec.kernels.cpu import support
+    from wirecodec.kernels import bits
 
-    bits = bits_of(data)
-    found = np.empty(support.count_set(bits), index_dtype(data.size))
-    if support.fill_nonzero(bits, found) != found.size:
-        raise EncodeError("the tensor changed while it was read")
-    return found
+    return bits.nonzero(bits_of(data)).indices(index_dtype(data.size))
 
 
 def ascending_indices(indices: Any, size: int) -> Array:

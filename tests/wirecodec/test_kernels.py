@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirecodec as wc
+from formats.reference.index_writers import write_rice
 from tests import inputs, oracles
+from wirecodec.arrays import bits_of
 from wirecodec.index.rice import planned_bytes
 from wirecodec.kernels.cpu import narrow, rice
 from wirecodec.limits import UNLIMITED
@@ -66,6 +68,40 @@ def test_spans_decode_alone() -> None:
     for span in range(3):
         found = wc.Rice.decode_span(section, 1_000_000, 10_000, span)
         assert np.array_equal(found, indices[4096 * span : 4096 * (span + 1)])
+
+
+def rice_supports() -> list[Any]:
+    """Gaps that fit eight to a word, that do not, and that leave a word empty between two of them."""
+    rng = np.random.default_rng(10)
+    gaps = [rng.geometric(p, 5000) for p in (0.9, 0.3, 0.01, 0.0005)]
+    gaps += [np.where(rng.random(4500) < p, q, 1) for p, q in ((0.5, 3), (0.1, 9), (0.02, 60), (0.004, 4000))]
+    gaps += [np.where(np.arange(600) == at, 900_000, 1) for at in (0, 7, 255, 256, 599)]
+    return [np.cumsum(g) - 1 for g in gaps]
+
+
+@pytest.mark.parametrize("indices", rice_supports(), ids=range(13))
+def test_rice_writes_what_the_reference_writes(indices: Any) -> None:
+    found = wc.Rice().encode(indices.astype(np.uint32), 2**24, 0)
+    assert found.tobytes() == write_rice(indices.tolist())
+
+
+@pytest.mark.parametrize("b", range(25))
+def test_rice_reads_any_parameter(b: int) -> None:
+    indices = inputs.support(np.random.default_rng(b), 2**24, 600)
+    indices[300:] -= indices[300:] - (indices[299] + np.arange(1, 301, dtype=np.uint32))
+    section = np.frombuffer(write_rice(indices.tolist(), [b, 24 - b]), np.uint8)
+    assert np.array_equal(wc.Rice.decode(section, 2**24, 600, UNLIMITED), indices)
+
+
+def test_nonzero_looks_at_bits(dtype: np.dtype[Any]) -> None:
+    rng = np.random.default_rng(11)
+    for size in (0, 1, 63, 64, 65, 4097):
+        for density in (0, 0.02, 0.5, 1):
+            x = np.where(rng.random(size) < density, rng.choice([-0.0, np.nan, 1e-7, 3.0], size), 0).astype(
+                dtype
+            )
+            expected = np.flatnonzero(bits_of(x))
+            assert np.array_equal(wc.SparseTensor.from_dense(x).indices, expected)
 
 
 def test_auto_index_is_the_smaller() -> None:

@@ -37,16 +37,16 @@ class Bitmap:
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Two passes over the bitmap: count, then fill."""
-        from wirecodec.kernels.cpu import bitmap
+        from wirecodec.kernels.bits import counted
 
         if section.size != bitmap_bytes(d):
             raise Malformed("bitmap-length", f"{section.size} bytes for {d} elements")
         if d % 8 and section[-1] >> (d % 8):
             raise Malformed("bitmap-tail", f"a bit beyond element {d - 1} is set")
-        words = np.zeros(-(-d // 64), np.uint64)
+        words = np.empty(-(-d // 64), np.uint64)
+        words[-1] = 0
         words.view(np.uint8)[: section.size] = section
-        if (count := bitmap.count_ones(words)) != r:
-            raise Invalid("bitmap-count", f"{count} bits are set; the table says {r}")
-        indices = np.empty(r, np.uint32)
-        bitmap.positions(words, indices)
-        return indices
+        found = counted(words)
+        if found.ones != r:
+            raise Invalid("bitmap-count", f"{found.ones} bits are set; the table says {r}")
+        return found.indices(np.dtype(np.int32)).view(np.uint32)

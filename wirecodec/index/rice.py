@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes
+from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 from wirecodec.limits import DecodeLimits
@@ -18,6 +18,10 @@ from wirecodec.limits import DecodeLimits
 __all__ = ["Rice", "planned_bytes"]
 
 _PARAMETER_BITS, _MAX_PARAMETER = 5, 24
+_SPAN_BLOCKS = RICE_SPAN // RICE_BLOCK
+
+_LEAST_PLAN, _LEAST_WRITE, _LEAST_READ = 128, 32, 48
+"""Spans that are worth a thread: it takes 10 to 80 µs to wake up."""
 
 
 @dataclass(frozen=True)
@@ -29,30 +33,33 @@ class Rice:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """Two passes over the indices: plan, then write in place."""
-        from wirecodec.kernels.cpu import rice
+        from wirecodec.kernels.cpu import rice_write, threads
 
-        parameters, lengths = _planned(indices)
-        inner, head = lengths.size - 1, _head_bytes(indices.size)
-        starts = np.concatenate(([0], np.cumsum(lengths)))
-        section = np.zeros(head + 4 * int(starts[-1]), np.uint8)
-        section[: 4 * inner].view("<u4")[:] = indices[RICE_SPAN - 1 :: RICE_SPAN][:inner] + 1
-        section[4 * inner : 6 * inner].view("<u2")[:] = lengths[:inner]
-        bits = np.unpackbits(parameters[:, None], axis=1, count=_PARAMETER_BITS, bitorder="little")
-        packed = np.packbits(bits, bitorder="little")
-        section[6 * inner : 6 * inner + packed.size] = packed
-        rice.write(indices, parameters, starts[:-1], section[head:].view("<u4"))
+        plan = _Plan.of(indices)
+        section = np.empty(plan.bytes, np.uint8)
+        words = section.view("<u4")
+
+        def write(first: int, last: int) -> None:
+            rice_write.write(indices, plan.parameters, plan.lengths, first, last, words)
+
+        threads.in_ranges(write, plan.lengths.size, _LEAST_WRITE)
         return section
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Every span, in order, then the joints between them."""
-        plan = _Plan.of(section, r)
+        from wirecodec.kernels.cpu import rice_read, threads
+
+        directory = _Directory.of(section, r)
         indices = np.empty(r, np.uint32)
-        for span in range(plan.bases.size):
-            plan.read(span, d, indices[span * RICE_SPAN : (span + 1) * RICE_SPAN])
-        joints = indices[RICE_SPAN - 1 : r - 1 : RICE_SPAN].astype(np.int64) + 1
-        if (wrong := np.flatnonzero(plan.bases[1:] != joints)).size:
-            raise Invalid("rice-base", f"span {wrong[0] + 1} does not begin where span {wrong[0]} ends")
+
+        def read(first: int, last: int) -> tuple[int, int]:
+            return directory.read(first, last, d, indices[first * RICE_SPAN : last * RICE_SPAN])
+
+        for code, span in threads.in_ranges(read, -(-r // RICE_SPAN), _LEAST_READ):
+            _check(code, span)
+        if r > RICE_SPAN and (span := rice_read.first_loose(directory.words, indices)) > 0:
+            raise Invalid("rice-base", f"span {span} does not begin where span {span - 1} ends")
         return indices
 
     @classmethod
@@ -62,75 +69,98 @@ class Rice:
         No other span is read, so its stored base is trusted.
         """
         indices = np.empty(min(RICE_SPAN, r - span * RICE_SPAN), np.uint32)
-        _Plan.of(section, r).read(span, d, indices)
+        _check(*_Directory.of(section, r).read(span, span + 1, d, indices))
         return indices
 
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """A section's directory, checked: where each span lies and counts from, each block's parameter."""
+    """What is known before a section is written.
 
-    words: Array
-    starts: Array
-    bases: Array
+    Attributes:
+        parameters: the best one of each block (u8).
+        lengths: of each span, in words (i64).
+        bytes: the length of the section.
+    """
+
     parameters: Array
+    lengths: Array
+    bytes: int
 
     @classmethod
-    def of(cls, section: Bytes, r: int) -> _Plan:
-        from wirecodec.kernels.cpu import rice
+    def of(cls, indices: Array) -> _Plan:
+        from wirecodec.kernels.cpu import rice, threads
 
-        spans, blocks = -(-r // RICE_SPAN), -(-r // RICE_BLOCK)
-        inner, head = spans - 1, _head_bytes(r)
-        if section.size % 4 or section.size < head:
-            raise Malformed("rice-length", f"{section.size} bytes; the directory alone takes {head}")
-        bits = np.unpackbits(section[6 * inner : head], bitorder="little")
-        if bits[_PARAMETER_BITS * blocks :].any():
-            raise Malformed("rice-padding", "a bit between the parameters and the spans is set")
-        fields = bits[: _PARAMETER_BITS * blocks].reshape(blocks, _PARAMETER_BITS)
-        parameters = np.packbits(fields, axis=1, bitorder="little").reshape(-1)
-        if (parameters > _MAX_PARAMETER).any():
+        parameters = np.empty(-(-indices.size // RICE_BLOCK), np.uint8)
+        lengths = np.empty(-(-indices.size // RICE_SPAN), np.int64)
+
+        def plan(first: int, last: int) -> int:
+            blocks = parameters[first * _SPAN_BLOCKS : last * _SPAN_BLOCKS]
+            return rice.plan(indices, blocks, lengths[first:last], first)
+
+        words = sum(threads.in_ranges(plan, lengths.size, _LEAST_PLAN))
+        return cls(parameters, lengths, _head_bytes(indices.size) + 4 * words)
+
+
+@dataclass(frozen=True, eq=False)
+class _Directory:
+    """What stands before the spans, checked.
+
+    Attributes:
+        words: the section (u32).
+        r: indices.
+        parameters: of each block (u8).
+        starts: the first word of each span, and where the last ends (i64).
+    """
+
+    words: Array
+    r: int
+    parameters: Array
+    starts: Array
+
+    @classmethod
+    def of(cls, section: Bytes, r: int) -> _Directory:
+        from wirecodec.kernels.cpu import rice_read
+
+        if section.size % 4 or section.size < (head := _head_bytes(r)):
             raise Malformed(
-                "rice-parameter", f"a block's parameter is {np.max(parameters)}; at most {_MAX_PARAMETER}"
+                "rice-length", f"{section.size} bytes; the directory alone takes {_head_bytes(r)}"
             )
-        words = np.ascontiguousarray(section[head:]).view("<u4")
-        starts = np.zeros(spans + 1, np.int64)
-        np.cumsum(section[4 * inner : 6 * inner].view("<u2"), out=starts[1:-1])
-        starts[-1] = words.size
-        if starts[-2] > starts[-1]:
-            raise Malformed("rice-length", f"the spans take {starts[-2]} words; {words.size} are there")
-        for span in range(spans):
-            if starts[span + 1] - starts[span] < rice.low_words(parameters, r, span) + 1:
-                raise Malformed("rice-length", f"span {span} is shorter than its low bits")
-        bases = np.zeros(spans, np.int64)
-        bases[1:] = section[: 4 * inner].view("<u4")
-        return cls(words, starts, bases, parameters)
-
-    def read(self, span: int, d: int, out: Array) -> None:
-        """The indices of one span into ``out``, which has their number; a WireError where a check fails."""
-        from wirecodec.kernels.cpu import rice
-
-        code = rice.read(self.words, self.starts, self.bases, self.parameters, d, span, out)
-        if code == rice.BAD_RANGE:
-            raise Invalid("index-range", f"span {span} runs past the chunk")
-        if code == rice.BAD_PADDING:
-            raise Malformed("rice-padding", f"span {span}: a bit after its low bits is set")
+        words = read_only(section.view("<u4"))
+        parameters = np.empty(-(-r // RICE_BLOCK), np.uint8)
+        starts = np.empty(-(-r // RICE_SPAN) + 1, np.int64)
+        code = rice_read.directory(words, r, parameters, starts)
+        if code == rice_read.BAD_PADDING:
+            raise Malformed("rice-padding", "a bit between the parameters and the spans is set")
+        if code == rice_read.BAD_PARAMETER:
+            found = np.max(parameters)
+            raise Malformed("rice-parameter", f"a block's parameter is {found}; at most {_MAX_PARAMETER}")
         if code:
-            raise Malformed("rice-unary", f"span {span}: its unary part does not hold one code a gap")
+            raise Malformed("rice-length", f"{section.size - head} bytes do not hold the spans")
+        return cls(words, r, parameters, starts)
+
+    def read(self, first: int, last: int, d: int, out: Array) -> tuple[int, int]:
+        """The indices of some spans into ``out``, which has their number; the failed check, if any."""
+        from wirecodec.kernels.cpu import rice_read
+
+        return rice_read.read(self.words, self.starts, self.parameters, d, self.r, first, last, out)
+
+
+def _check(code: int, span: int) -> None:
+    """Raise what a code of the kernel stands for, found in ``span``."""
+    from wirecodec.kernels.cpu import rice_read
+
+    if code == rice_read.BAD_RANGE:
+        raise Invalid("index-range", f"span {span} runs past the chunk")
+    if code == rice_read.BAD_PADDING:
+        raise Malformed("rice-padding", f"span {span}: a bit after its low bits is set")
+    if code:
+        raise Malformed("rice-unary", f"span {span}: its unary part does not hold one code a gap")
 
 
 def planned_bytes(indices: Array) -> int:
     """The length of the section of (r,) u32 ``indices``, r > 0, without writing it."""
-    return _head_bytes(indices.size) + 4 * int(_planned(indices)[1].sum())
-
-
-def _planned(indices: Array) -> tuple[Array, Array]:
-    """The best parameter of each block (u8), and each span's length in words (i64)."""
-    from wirecodec.kernels.cpu import rice
-
-    parameters = np.empty(-(-indices.size // RICE_BLOCK), np.uint8)
-    lengths = np.empty(-(-indices.size // RICE_SPAN), np.int64)
-    rice.plan(indices, parameters, lengths)
-    return parameters, lengths
+    return _Plan.of(indices).bytes
 
 
 def _head_bytes(r: int) -> int:

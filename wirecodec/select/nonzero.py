@@ -17,7 +17,7 @@ __all__ = ["NonZero"]
 
 @dataclass(frozen=True)
 class NonZero:
-    """Every element that a zero of plain bits would not restore; two reads of the array. NaN and Inf pass."""
+    """Every element that a zero of plain bits would not restore; one read of the array. NaN and Inf pass."""
 
     name: ClassVar[str] = "nonzero"
 

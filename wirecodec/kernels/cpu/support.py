@@ -1,4 +1,4 @@
-"""Supports: which elements are there, gathering and adding at indices."""
+"""Supports: what a selector asks of all elements, the order of indices, adding at them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,7 @@ from typing import Any
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 
-__all__ = ["add_at", "count_set", "fill_nonzero", "first_disorder", "first_nonfinite"]
-
-
-@kernel
-def count_set(bits: Array) -> int:
-    """How many words are not 0."""
-    count = 0
-    for i in range(bits.size):
-        count += bits[i] != 0
-    return count
-
-
-@kernel
-def fill_nonzero(bits: Array, out: Array) -> int:
-    """The positions of the words that are not 0, ascending, into ``out``, which has that room; how many."""
-    n = 0
-    for i in range(bits.size):
-        if bits[i] != 0:
-            if n == out.size:  # another thread writes to the array
-                return n + 1
-            out[n] = i
-            n += 1
-    return n
+__all__ = ["add_at", "first_disorder", "first_nonfinite"]
 
 
 @kernel

@@ -11,6 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 __all__ = [
@@ -90,8 +91,13 @@ def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, byte: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(builder.bitcast(data, I8.as_pointer()), [byte])
+    """Where 8 bytes of an array lie; with NUMBA_BOUNDSCHECK, they must be there."""
+    made = context.make_array(array_type)(context, builder, array)
+    if context.enable_boundscheck:
+        size = builder.mul(made.nitems, made.itemsize)
+        cgutils.do_boundscheck(context, builder, byte, size)
+        cgutils.do_boundscheck(context, builder, builder.add(byte, I64(7)), size)
+    return builder.gep(builder.bitcast(made.data, I8.as_pointer()), [byte])
 
 
 @_word

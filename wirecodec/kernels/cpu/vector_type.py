@@ -1,0 +1,136 @@
+"""``Vector``: a few unsigned integers that a processor treats at once, as a type of Numba with operators.
+
+A vector is a value inside kernels as a number is. +, -, *, &, |, ^, << and >> work lane by lane and wrap;
+comparisons are unsigned and give a mask, ``Vector(lanes, 1)``. An integer beside a vector stands for all its
+lanes, cut to their width. A lane that is shifted by its width or more is undefined. The other words are in
+``vector``; what they are built of is here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
+
+__all__ = ["Vector", "call", "has", "numbered", "place", "shuffled", "splatted", "word"]
+
+I32, I64 = ir.IntType(32), ir.IntType(64)
+
+
+class Vector(types.Type):  # type: ignore[misc]
+    """``lanes`` unsigned integers of ``bits`` bits each."""
+
+    def __init__(self, lanes: int, bits: int) -> None:
+        self.lanes, self.bits = lanes, bits
+        self.form = ir.VectorType(ir.IntType(bits), lanes)
+        super().__init__(name=f"Vector({lanes}, {bits})")
+
+    @property
+    def element(self) -> Any:
+        """The type of one lane."""
+        return types.Integer.from_bitwidth(self.bits, signed=False)
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, vector: Vector) -> None:
+        super().__init__(manager, vector, vector.form)
+
+
+def word(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """An instruction that kernels call like a function; constants reach it as such."""
+    made: Callable[..., Any] = intrinsic(prefer_literal=True)(fn)
+    return made
+
+
+def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """An LLVM intrinsic on vectors, overloaded by the type of its first argument."""
+    form = arguments[0].type
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    full = f"llvm.{name}.v{form.count}i{form.element.width}"
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, full), arguments)
+
+
+def shuffled(builder: Any, a: Any, b: Any, order: list[int]) -> Any:
+    """Lanes of ``a``, or of ``b`` where ``order`` counts beyond them."""
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(order)), order))
+
+
+def splatted(context: Any, builder: Any, number: Any, kind: Any, vector: Vector) -> Any:
+    """An integer of any type in all lanes, cut to their width."""
+    nothing = ir.Constant(vector.form, ir.Undefined)
+    first = builder.insert_element(nothing, context.cast(builder, number, kind, vector.element), I32(0))
+    return shuffled(builder, first, nothing, [0] * vector.lanes)
+
+
+def numbered(vector: Vector) -> Any:
+    """0, 1, 2, …"""
+    return ir.Constant(vector.form, list(range(vector.lanes)))
+
+
+def place(context: Any, builder: Any, kind: Any, array: Any, i: Any, lanes: int) -> Any:
+    """Where element i of a contiguous array lies; with NUMBA_BOUNDSCHECK, all lanes must be there."""
+    made = context.make_array(kind)(context, builder, array)
+    if context.enable_boundscheck:
+        cgutils.do_boundscheck(context, builder, i, made.nitems)
+        cgutils.do_boundscheck(context, builder, builder.add(i, I64(lanes - 1)), made.nitems)
+    return builder.gep(made.data, [i])
+
+
+def has(context: Any, feature: str) -> bool:
+    """Whether the processor that is compiled for has a feature; Numba's cache is keyed by the same list."""
+    return f"+{feature}" in context.codegen().magic_tuple()[2].split(",")
+
+
+class _Operator(AbstractTemplate):  # type: ignore[misc]
+    """Two vectors of one type, or a vector and an integer."""
+
+    compares = False
+
+    def generic(self, args: Any, kws: Any) -> Any:
+        vectors = {kind for kind in args if isinstance(kind, Vector)}
+        if len(vectors) != 1 or not all(isinstance(kind, Vector | types.Integer) for kind in args):
+            return None
+        vector = vectors.pop()
+        return signature(Vector(vector.lanes, 1) if self.compares else vector, *map(types.unliteral, args))
+
+
+def _define(name: str, build: Callable[..., Any], *, compares: bool = False) -> None:
+    """Let an operator of Python take vectors; ``build`` takes the builder and two LLVM vectors."""
+    op = getattr(operator, name)
+    infer_global(op)(type(f"Vector_{name}", (_Operator,), {"compares": compares}))
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        vector = next(kind for kind in sig.args if isinstance(kind, Vector))
+        sides = [
+            value if kind == vector else splatted(context, builder, value, kind, vector)
+            for value, kind in zip(args, sig.args, strict=True)
+        ]
+        return build(builder, *sides)
+
+    for kinds in ((Vector, Vector), (Vector, types.Integer), (types.Integer, Vector)):
+        lower_builtin(op, *kinds)(generate)
+
+
+def _method(name: str) -> Callable[..., Any]:
+    return lambda builder, a, b: getattr(builder, name)(a, b)
+
+
+def _comparison(sign: str) -> Callable[..., Any]:
+    return lambda builder, a, b: builder.icmp_unsigned(sign, a, b)
+
+
+for _name in ("add", "sub", "mul", "and_", "or_", "xor"):
+    _define(_name, _method(_name))
+    _define("i" + _name.rstrip("_"), _method(_name))
+for _name, _built in (("lshift", "shl"), ("rshift", "lshr")):
+    _define(_name, _method(_built))
+    _define("i" + _name, _method(_built))
+for _name, _sign in (("lt", "<"), ("le", "<="), ("eq", "=="), ("ne", "!="), ("ge", ">="), ("gt", ">")):
+    _define(_name, _comparison(_sign), compares=True)
