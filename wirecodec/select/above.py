@@ -1,8 +1,7 @@
 """What every threshold has in common: its bits, how many elements reach it, and which.
 
 Magnitudes are compared as integers, the bits of a float without its sign, so the comparison itself is exact
-and the same everywhere. NaN and the infinities reach every threshold: they are found among the elements that
-do, without a read of the array of their own.
+and the same everywhere. NaN and the infinities are looked for in the same read.
 """
 
 from __future__ import annotations
@@ -71,18 +70,18 @@ def collected(x: Array, least: Any, what: str, expected: int = 0) -> Array:
 
     bits = bits_of(x)
     found = np.empty(min(expected + expected // 8 + 1024, x.size) + threshold.ROOM, index_dtype(x.size))
-    at, count = threshold.fill_at_least(bits, _sign(bits), least, 0, found, 0)
-    while at < x.size:
+    infinity = bits_of(np.array([np.inf], x.dtype))[0]
+    at, count, finite = threshold.fill_at_least(bits, _sign(bits), least, infinity, 0, found, 0)
+    while finite and at < x.size:
         share = count / max(at, 1)
         room = min(x.size, count + int(1.1 * share * (x.size - at)) + 4096) + threshold.ROOM
         more = np.empty(room, found.dtype)
         more[:count] = found[:count]
         found = more
-        at, count = threshold.fill_at_least(bits, _sign(bits), least, at, found, count)
-    indices = found[:count] if 2 * count > found.size else found[:count].copy()
-    if not np.isfinite(x[indices]).all():
+        at, count, finite = threshold.fill_at_least(bits, _sign(bits), least, infinity, at, found, count)
+    if not finite:
         finite_or_raise(x, what)
-    return indices
+    return found[:count] if 2 * count > found.size else found[:count].copy()
 
 
 def fitted(x: Array, threshold: float, what: str, expected: int) -> Selection:

@@ -77,7 +77,7 @@ def _sent(x: Array, gradient: Array, width: int, ahead: float) -> tuple[Array | 
     step = width * adacomp.SUMS * -(-_STRETCH // (width * adacomp.SUMS))  # whole rounds of the partial sums
     infinity = bits_of(np.array([np.inf], x.dtype))[0]
     sums = np.zeros(adacomp.SUMS, np.float64)
-    out = np.empty(min(step, x.size), index_dtype(x.size))
+    out = np.empty(min(step, x.size) + 64, index_dtype(x.size))
     pieces = [out[:0]]
     for start in range(0, x.size, step):
         size = min(step, x.size - start)

@@ -12,12 +12,12 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.masks import reach64, top64
-from wirecodec.kernels.cpu.words import float_of_bits, low_ones, trailing_zeros
+from wirecodec.kernels.cpu.ones import store_ones
+from wirecodec.kernels.cpu.words import float_of_bits, low_ones
 
 __all__ = ["NO_ORDER", "SUMS", "fill_bins"]
 
 F64 = np.float64
-U64 = np.uint64
 
 NO_ORDER = -1
 """What ``fill_bins`` returns instead of a count where a bin holds NaN or Inf."""
@@ -48,7 +48,7 @@ def fill_bins(
         width: elements of a bin; the last one may be shorter.
         ahead: H = G + ahead · gradient.
         infinity: the bits of infinity.
-        out: positions, written; of at least ``size``.
+        out: positions, written; of at least ``size`` + 64.
         sums: (SUMS,) float64; the greatest magnitude of bin b is added to sum b mod SUMS.
 
     Returns how many there are, or NO_ORDER.
@@ -62,12 +62,8 @@ def fill_bins(
         if top >= infinity:
             return NO_ORDER
         if top != 0:
-            greatest = float_of_bits(top)
-            sums[bin & (SUMS - 1)] += F64(greatest)
+            sums[bin & (SUMS - 1)] += F64(float_of_bits(top))
             for at in range(begin, end, 64):
-                mask = reach64(x, gradient, at, ahead, greatest) & low_ones(end - at)
-                while mask != U64(0):
-                    out[count] = at + trailing_zeros(mask)
-                    count += 1
-                    mask &= mask - U64(1)
+                mask = reach64(x, gradient, at, ahead, top) & low_ones(end - at)
+                count += store_ones(out, count, mask, at)
     return count

@@ -1,139 +1,107 @@
 """Sixty-four elements at a time: which of them pass, as the bits of one word, and back.
 
-Numba's plain loops do not turn comparisons into bit masks; these words say it in vector IR, of whatever width
-the processor has. Bit j stands for element ``start + j``. All 64 elements must lie within the array, which is
-contiguous; a kernel takes the rest one by one, or from a padded copy.
+Bit j stands for element ``start + j``. All 64 elements must lie within the array, which is contiguous; a
+kernel takes the rest one by one, or from a padded copy. Thresholds are compared as the bits of magnitudes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.jit import inline
+from wirecodec.kernels.cpu.vector import load, mask_bits
+from wirecodec.kernels.cpu.vector_type import Vector, call, place, splatted, word
 
 __all__ = ["at_least64", "at_most64", "choose64", "negative64", "reach64", "top64"]
 
+U64 = np.uint64
 LANES = 64
-I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 
-def _word(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """An instruction that kernels call like a function."""
-    made: Callable[..., Any] = intrinsic(fn)
-    return made
-
-
-def _load(context: Any, builder: Any, array_type: Any, array: Any, start: Any) -> Any:
-    """64 elements, as a vector; the array need not be aligned beyond its elements."""
-    data = context.make_array(array_type)(context, builder, array).data
-    lanes = ir.VectorType(data.type.pointee, LANES)
-    pointer = builder.bitcast(builder.gep(data, [start]), lanes.as_pointer())
-    return builder.load(pointer, align=array_type.dtype.bitwidth // 8)
-
-
-def _splat(builder: Any, value: Any) -> Any:
-    """One number in all lanes."""
-    lanes = ir.VectorType(value.type, LANES)
-    first = builder.insert_element(ir.Constant(lanes, ir.Undefined), value, ir.Constant(I32, 0))
-    zeros = ir.Constant(ir.VectorType(I32, LANES), [0] * LANES)
-    return builder.shuffle_vector(first, ir.Constant(lanes, ir.Undefined), zeros)
-
-
-def _without_sign(builder: Any, words: Any) -> Any:
-    width = words.type.element.width
-    return builder.and_(words, ir.Constant(words.type, [(1 << (width - 1)) - 1] * LANES))
-
-
-def _mask(builder: Any, truths: Any) -> Any:
-    return builder.bitcast(truths, I64)
-
-
-@_word
-def at_least64(typing_context: Any, bits: Any, start: Any, threshold: Any) -> Any:
+@inline
+def at_least64(bits: Array, start: int, threshold: Any) -> np.uint64:
     """Which of 64 floats, given as their bits, have a magnitude whose bits are ``threshold`` or more."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        words = _load(context, builder, signature.args[0], *arguments[:2])
-        keys = _without_sign(builder, words)
-        return _mask(builder, builder.icmp_unsigned(">=", keys, _splat(builder, arguments[2])))
-
-    return types.uint64(bits, types.int64, bits.dtype), generate
+    return mask_bits((load(bits, start, 64) << 1) >= (U64(threshold) << U64(1)))
 
 
-@_word
-def at_most64(typing_context: Any, words: Any, start: Any, limit: Any) -> Any:
+@inline
+def at_most64(words: Array, start: int, limit: Any) -> np.uint64:
     """Which of 64 unsigned words are ``limit`` or less."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        loaded = _load(context, builder, signature.args[0], *arguments[:2])
-        return _mask(builder, builder.icmp_unsigned("<=", loaded, _splat(builder, arguments[2])))
-
-    return types.uint64(words, types.int64, words.dtype), generate
+    return mask_bits(load(words, start, 64) <= limit)
 
 
-@_word
-def negative64(typing_context: Any, bits: Any, start: Any) -> Any:
+@inline
+def negative64(bits: Array, start: int) -> np.uint64:
     """Which of 64 floats, given as their bits, are below zero; -0 is not."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        words = _load(context, builder, signature.args[0], *arguments)
-        minus_zero = ir.Constant(words.type, [1 << (words.type.element.width - 1)] * LANES)
-        return _mask(builder, builder.icmp_unsigned(">", words, minus_zero))
-
-    return types.uint64(bits, types.int64), generate
+    return mask_bits(load(bits, start, 64) > (U64(1) << U64(8 * bits.itemsize - 1)))
 
 
-@_word
-def reach64(typing_context: Any, x: Any, gradient: Any, start: Any, factor: Any, top: Any) -> Any:
-    """Which of 64 elements have x ≠ 0 and |x + factor · gradient| ≥ ``top``, each operation rounded."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values = _load(context, builder, signature.args[0], arguments[0], arguments[2])
-        steps = _load(context, builder, signature.args[1], arguments[1], arguments[2])
-        ahead = builder.fadd(values, builder.fmul(_splat(builder, arguments[3]), steps))
-        words = ir.VectorType(ir.IntType(signature.args[0].dtype.bitwidth), LANES)
-        magnitude = builder.bitcast(_without_sign(builder, builder.bitcast(ahead, words)), values.type)
-        reaches = builder.fcmp_ordered(">=", magnitude, _splat(builder, arguments[4]))
-        present = builder.fcmp_unordered("!=", values, ir.Constant(values.type, [0.0] * LANES))
-        return _mask(builder, builder.and_(reaches, present))
-
-    return types.uint64(x, gradient, types.int64, x.dtype, x.dtype), generate
+def _loaded(context: Any, builder: Any, kind: Any, array: Any, start: Any, form: Any) -> Any:
+    at = builder.bitcast(place(context, builder, kind, array, start, LANES), form.as_pointer())
+    return builder.load(at, align=kind.dtype.bitwidth // 8)
 
 
-@_word
+def _magnitudes(builder: Any, words: Any) -> Any:
+    """Without the sign."""
+    ones = (1 << (words.type.element.width - 1)) - 1
+    return builder.and_(words, ir.Constant(words.type, [ones] * LANES))
+
+
+def _chosen(builder: Any, mask: Any) -> Any:
+    """The bits of a u64 as truths of lanes."""
+    return builder.bitcast(mask, ir.VectorType(ir.IntType(1), LANES))
+
+
+@word
 def top64(typing_context: Any, bits: Any, start: Any, mask: Any) -> Any:
     """The greatest magnitude, as bits, of those of 64 floats whose bits are set in ``mask``; 0 for none."""
+    vector = Vector(LANES, bits.dtype.bitwidth)
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        words = _load(context, builder, signature.args[0], *arguments[:2])
-        wanted = builder.bitcast(arguments[2], ir.VectorType(I1, LANES))
-        nothing = ir.Constant(words.type, [0] * LANES)
-        keys = builder.select(wanted, _without_sign(builder, words), nothing)
-        width = words.type.element.width
-        greatest = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(words.type.element, [words.type]),
-            f"llvm.vector.reduce.umax.v{LANES}i{width}",
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        keys = _magnitudes(builder, _loaded(context, builder, sig.args[0], args[0], args[1], vector.form))
+        wanted = builder.select(_chosen(builder, args[2]), keys, ir.Constant(vector.form, [0] * LANES))
+        return call(builder, "vector.reduce.umax", vector.form.element, wanted)
+
+    return bits.dtype(bits, types.intp, types.uint64), generate
+
+
+@word
+def reach64(typing_context: Any, x: Any, gradient: Any, start: Any, factor: Any, top: Any) -> Any:
+    """Which of 64 elements have x ≠ 0 and |x + factor · gradient| ≥ ``top``, each operation rounded."""
+    vector = Vector(LANES, x.dtype.bitwidth)
+    floats = ir.VectorType(ir.FloatType() if vector.bits == 32 else ir.DoubleType(), LANES)
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        here, steps = (
+            _loaded(context, builder, kind, array, args[2], floats)
+            for kind, array in zip(sig.args[:2], args[:2], strict=True)
         )
-        return builder.call(greatest, [keys])
+        by = builder.bitcast(args[3], vector.form.element)
+        scales = builder.bitcast(splatted(context, builder, by, vector.element, vector), floats)
+        ahead = builder.bitcast(builder.fadd(here, builder.fmul(scales, steps)), vector.form)
+        tops = splatted(context, builder, args[4], vector.element, vector)
+        reaches = builder.icmp_unsigned(">=", _magnitudes(builder, ahead), tops)
+        present = builder.fcmp_unordered("!=", here, ir.Constant(floats, [0.0] * LANES))
+        return builder.bitcast(builder.and_(reaches, present), ir.IntType(LANES))
 
-    return bits.dtype(bits, types.int64, types.uint64), generate
+    return types.uint64(x, gradient, types.intp, x.dtype, vector.element), generate
 
 
-@_word
+@word
 def choose64(typing_context: Any, out: Any, start: Any, mask: Any, zero: Any, one: Any) -> Any:
     """Write 64 elements: ``one`` where the mask's bit is set, ``zero`` elsewhere."""
+    vector = Vector(LANES, out.dtype.bitwidth)
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        truths = builder.bitcast(arguments[2], ir.VectorType(I1, LANES))
-        chosen = builder.select(truths, _splat(builder, arguments[4]), _splat(builder, arguments[3]))
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), chosen.type.as_pointer())
-        builder.store(chosen, pointer, align=signature.args[0].dtype.bitwidth // 8)
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        zeros, ones = (splatted(context, builder, number, out.dtype, vector) for number in args[3:])
+        lanes = builder.select(_chosen(builder, args[2]), ones, zeros)
+        at = place(context, builder, sig.args[0], args[0], args[1], LANES)
+        builder.store(lanes, builder.bitcast(at, vector.form.as_pointer()), align=vector.bits // 8)
         return context.get_dummy_value()
 
-    return types.void(out, types.int64, types.uint64, out.dtype, out.dtype), generate
+    return types.void(out, types.intp, types.uint64, out.dtype, out.dtype), generate

@@ -13,7 +13,8 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.masks import at_least64
-from wirecodec.kernels.cpu.words import popcount, trailing_zeros
+from wirecodec.kernels.cpu.ones import store_ones
+from wirecodec.kernels.cpu.words import popcount
 
 __all__ = ["ROOM", "count_at_least", "count_each", "fill_at_least"]
 
@@ -54,33 +55,35 @@ def count_each(bits: Array, sign: Any, low: Any, middle: Any, high: Any) -> tupl
 
 @kernel
 def fill_at_least(
-    bits: Array, sign: Any, threshold: Any, start: int, out: Array, count: int
-) -> tuple[int, int]:
+    bits: Array, sign: Any, threshold: Any, infinity: Any, start: int, out: Array, count: int
+) -> tuple[int, int, bool]:
     """The positions of magnitudes at or above a threshold, ascending, into ``out``.
 
     Args:
         bits: the elements.
         sign: the sign bit of their type.
         threshold: bits of a magnitude.
+        infinity: the bits of infinity.
         start: where to go on, a multiple of 64.
         out: positions; written from ``count`` on while ROOM of them are free.
         count: how many it holds already.
 
-    Returns where it stopped, the size of ``bits`` where it came to the end, and how many ``out`` holds.
+    Returns where it stopped, the size of ``bits`` where it came to the end; how many ``out`` holds; and
+    whether all it saw was finite.
     """
+    odd = U64(0)
     whole = bits.size & ~63
     for at in range(start, whole, 64):
         if out.size - count < 64:
-            return at, count
-        mask = at_least64(bits, at, threshold)
-        while mask != U64(0):
-            out[count] = at + trailing_zeros(mask)
-            count += 1
-            mask &= mask - U64(1)
+            return at, count, odd == U64(0)
+        odd |= at_least64(bits, at, infinity)
+        count += store_ones(out, count, at_least64(bits, at, threshold), at)
     if out.size - count < 64:
-        return whole, count
+        return whole, count, odd == U64(0)
     for i in range(max(start, whole), bits.size):
-        if (bits[i] & ~sign) >= threshold:
+        key = bits[i] & ~sign
+        odd |= U64(key >= infinity)
+        if key >= threshold:
             out[count] = i
             count += 1
-    return bits.size, count
+    return bits.size, count, odd == U64(0)
