@@ -1,8 +1,8 @@
 """What does a selector cost in reads of the array, and how near does it come to the share that was asked for?
 
-Reads on a synthetic gradient of 26 million elements, as multiples of the time that one sum of magnitudes,
-vectorised, takes over the same array just before or after; shares on that one and on the real gradients of
-tests/data. The baselines' misses are theirs, as their papers' critics found them.
+Times on a synthetic gradient of 26 million elements, in reads: the time of one sum of magnitudes, vectorised,
+over the same array in the same run. Shares on that one and on the real gradients of tests/data. The baselines'
+misses are theirs, as their papers' critics found them.
 
     python -m benchmarks.selectors [--elements N]
 """
@@ -10,6 +10,7 @@ tests/data. The baselines' misses are theirs, as their papers' critics found the
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ import numpy as np
 from rich.progress import track
 
 import wirecodec as wc
-from benchmarks.measure import copy_time, keep, markdown
+from benchmarks.measure import keep, markdown
+from wirecodec.scheme import call_string
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
 RATIOS = (0.1, 0.01, 0.001)
@@ -49,56 +51,57 @@ def selectors(ratio: float) -> list[Any]:
     ]
 
 
-def share(selector: Any, x: Any, gradient: Any = None) -> float:
+def share(selector: Any, x: Any) -> float:
     """What it keeps."""
-    indices = selector.select(x, gradient=gradient, seed=1).indices
+    indices = selector.select(x, seed=1).indices
     return float(1.0 if indices is None else indices.size / x.size)
 
 
-def fastest(call: Any, budget: float) -> float:
-    """Least seconds of a call: what disturbs it on a shared machine only adds."""
-    times: list[float] = []
-    stop = time.perf_counter() + budget
-    while len(times) < 7 or time.perf_counter() < stop:
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def seconds(call: Any) -> float:
+    """One call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
-def reads(selector: Any, x: Any, gradient: Any = None) -> str:
-    """Its time in reads; both are the fastest of several, measured in turn."""
-    unit = fastest(lambda: one_read(x), 0.3)
-    taken = fastest(lambda: selector.select(x, gradient=gradient, seed=1), 0.6)
-    return f"{taken / min(unit, fastest(lambda: one_read(x), 0.3)):.1f}"
+def times(calls: list[Any], rounds: int) -> list[float]:
+    """The least seconds of each call, all of them in turn: what disturbs a shared machine only adds."""
+    for call in calls:
+        call()  # compiled now, if not before
+    best = [math.inf] * len(calls)
+    for _ in track(range(rounds), "measuring"):
+        best = [min(least, seconds(call)) for least, call in zip(best, calls, strict=True)]
+    return best
 
 
 def main() -> None:
     """Measure, print and keep the table."""
     parser = argparse.ArgumentParser(description="reads and shares of the selectors")
     parser.add_argument("--elements", type=int, default=26_000_000)
-    n = parser.parse_args().elements
-    rng = np.random.default_rng(0)
+    parser.add_argument("--rounds", type=int, default=15)
+    given = parser.parse_args()
+    n, rng = given.elements, np.random.default_rng(0)
     x, step = rng.laplace(size=n).astype(np.float32), (0.1 * rng.laplace(size=n)).astype(np.float32)
     real = {path.stem: np.load(path) for path in sorted(DATA.glob("*.npy"))}
-    one_read(x[:10])
-    unit = fastest(lambda: one_read(x), 0.5)
+    cases: list[tuple[Any, float | None]] = [(one, ratio) for ratio in RATIOS for one in selectors(ratio)]
+    cases += [(wc.Threshold(round(-math.log(ratio), 2)), ratio) for ratio in RATIOS]
+    cases += [(wc.AdaComp(bin), None) for bin in (50, 500)]
+    calls = [lambda one=one: one.select(x, gradient=step, seed=1) for one, _ in cases]
+    copy = np.empty_like(x)
+    plain = [lambda: one_read(x), lambda: np.copyto(copy, x)]
+    *taken, read, copied = times([*calls, *plain], given.rounds)
     rows = []
-    for ratio in track(RATIOS, "measuring"):
-        for one in selectors(ratio):
-            kept = [share(one, y) / ratio for y in (x, *real.values())]
-            rows.append([f"`{wc.scheme.call_string(one)}`", reads(one, x), *(f"{k:.2f}" for k in kept)])
-    for ratio in RATIOS:
-        threshold = wc.Threshold(float(np.quantile(np.abs(x[:1_000_000]), 1 - ratio)))
-        rows.append([f"`threshold`, {share(threshold, x):.1%} kept", reads(threshold, x), *[""] * 4])
-    for bin in (50, 500):
-        one = wc.AdaComp(bin)
-        rows.append([f"`adacomp(bin={bin})`, with a gradient", reads(one, x, step), *[""] * 4])
+    for (one, ratio), spent in zip(cases, taken, strict=True):
+        kept = [""] * (1 + len(real))
+        if ratio is not None:
+            some = (x,) if isinstance(one, wc.Threshold) else (x, *real.values())
+            kept[: len(some)] = [f"{share(one, y) / ratio:.2f}" for y in some]
+        rows.append([f"`{call_string(one)}`", f"{spent / read:.1f}", *kept])
     table = markdown(["selector", "reads", "Laplace", *real], rows)
-    rate, copy = f"{1e3 * unit:.1f} ms ({x.nbytes / unit / 1e9:.0f} GB/s)", copy_time(x) / unit
-    text = f"""{n:,} float32 Laplace elements, one thread. A read takes {rate}, `np.copyto` {copy:.1f} reads;
-times are the fastest of seven or more. The other columns are how many elements are kept, as a multiple of
-the share that was asked for. `adacomp` reads two arrays.
+    rate = f"{1e3 * read:.1f} ms ({x.nbytes / read / 1e9:.0f} GB/s)"
+    text = f"""{n:,} float32 Laplace elements, one thread. A read takes {rate}, `np.copyto` {copied / read:.1f}
+reads; times are the least of {given.rounds} rounds. The other columns are how many elements are kept, as a
+multiple of the share that was asked for. `adacomp` reads two arrays, the gradient being one.
 
 """
     print(table)

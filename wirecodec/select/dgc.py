@@ -25,7 +25,7 @@ __all__ = ["DGC"]
 
 @dataclass(frozen=True)
 class DGC:
-    """At most k elements, among them no zeros; about three reads of the array.
+    """At most k elements, among them no zeros; a sample, and one pass over the array.
 
     Args:
         ratio: of the elements that are kept, above 0 and at most 1.

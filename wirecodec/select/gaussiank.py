@@ -27,7 +27,7 @@ _CORRECTIONS = 3
 
 @dataclass(frozen=True)
 class GaussianK:
-    """Some elements, none where the last threshold is too high; at most six reads of the array.
+    """Some elements, none where the last threshold is too high; at most six passes over the array.
 
     A threshold of 0 or below, as a negative μ may give, takes all that are not 0.
     """

@@ -24,9 +24,9 @@ _ROUNDS = 10
 
 @dataclass(frozen=True)
 class RedSync:
-    """k to 2k elements where the bisection finds them; at most seven reads of the array.
+    """k to 2k elements where the bisection finds them; at most seven passes over the array.
 
-    Two rounds share a read, which counts the three thresholds that they may try.
+    Two rounds share a pass, which counts the three thresholds that they may try.
     """
 
     name: ClassVar[str] = "redsync"
