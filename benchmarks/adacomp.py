@@ -43,6 +43,7 @@ HEADER = [
     "bits sent, index + value",
     "rate",
     "with the table",
+    "in Rice code",
     "counted as the paper does",
     "paper",
     "‖residual‖ / ‖gradient‖",
@@ -119,6 +120,7 @@ class Step:
     index_bytes: int
     value_bytes: int
     blob_bytes: int
+    rice_bytes: int
     residual: float
     loss: float
 
@@ -160,7 +162,7 @@ def train(bin: int, steps: int, batch: int = 64, rate: float = 0.1) -> tuple[lis
             sent = prepared.sent
             done.append(_step(compressor, prepared, gradients, bin, float(loss.detach())))
         else:
-            done.append(Step(0, 0, 0, 0, 0, 0, 0.0, float(loss.detach())))
+            done.append(Step(*[0] * 7, 0.0, float(loss.detach())))
         with torch.no_grad():
             for name, p in net.named_parameters():
                 step = torch.from_numpy(sent[name].to_dense()) if name in sent else p.grad
@@ -172,6 +174,7 @@ def _step(c: wc.Compressor, prepared: wc.Prepared, gradients: dict[str, Any], bi
     entries = wc.inspect(prepared.blob).entries
     bins = sum(-(-g.size // bin) for g in gradients.values())
     full = sum(np.unique(t.indices // bin).size for t in prepared.sent.values())
+    rice = wc.encode_many(prepared.sent, "all | rice | sign-scale")
     residuals = [c.residual(name) for name in gradients]
     return Step(
         sum(e.nnz for e in entries),
@@ -180,6 +183,7 @@ def _step(c: wc.Compressor, prepared: wc.Prepared, gradients: dict[str, Any], bi
         sum(e.index_bytes for e in entries),
         sum(e.value_bytes for e in entries),
         prepared.blob.nbytes,
+        sum(e.index_bytes + e.value_bytes for e in wc.inspect(rice).entries),
         _norm(residuals) / _norm(gradients.values()),
         loss,
     )
@@ -208,6 +212,7 @@ def row(bin: int, until: int, last: list[Step], elements: int) -> list[str]:
         f"{bits[0]:.2f} + {bits[1]:.2f}",
         f"{dense / payload:.1f}×",
         f"{dense / mean(lambda s: s.blob_bytes):.1f}×",
+        f"{dense / mean(lambda s: s.rice_bytes):.1f}×",
         f"{dense / counted:.1f}×",
         PAPER.get(bin, ""),
         f"{mean(lambda s: s.residual):.2f}",

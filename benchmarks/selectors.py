@@ -1,8 +1,8 @@
 """What does a selector cost in reads of the array, and how near does it come to the share that was asked for?
 
 Times on a synthetic gradient of 26 million elements, in reads: the time of one sum of magnitudes, vectorised,
-over the same array in the same run. Shares on that one and on the real gradients of tests/data. The baselines'
-misses are theirs, as their papers' critics found them.
+over the same array in the same run. Shares on that one and on the real gradients of tests/data. That the
+baselines miss is theirs, as their papers' critics found it.
 
     python -m benchmarks.selectors [--elements N]
 """
@@ -99,9 +99,9 @@ def main() -> None:
         rows.append([f"`{call_string(one)}`", f"{spent / read:.1f}", *kept])
     table = markdown(["selector", "reads", "Laplace", *real], rows)
     rate = f"{1e3 * read:.1f} ms ({x.nbytes / read / 1e9:.0f} GB/s)"
-    text = f"""{n:,} float32 Laplace elements, one thread. A read takes {rate}, `np.copyto` {copied / read:.1f}
-reads; times are the least of {given.rounds} rounds. The other columns are how many elements are kept, as a
-multiple of the share that was asked for. `adacomp` reads two arrays, the gradient being one.
+    text = f"""{n:,} float32 Laplace elements, one thread. A read takes {rate},
+`np.copyto` {copied / read:.1f} reads; times are the least of {given.rounds} rounds. The other columns are how
+many elements are kept, as a multiple of the share that was asked for. `adacomp` reads two arrays, the gradient being one.
 
 """
     print(table)
