@@ -101,7 +101,8 @@ def main() -> None:
     rate = f"{1e3 * read:.1f} ms ({x.nbytes / read / 1e9:.0f} GB/s)"
     text = f"""{n:,} float32 Laplace elements, one thread. A read takes {rate},
 `np.copyto` {copied / read:.1f} reads; times are the least of {given.rounds} rounds. The other columns are how
-many elements are kept, as a multiple of the share that was asked for. `adacomp` reads two arrays, the gradient being one.
+many elements are kept, as a multiple of the share that was asked for. `adacomp` reads two arrays, the
+gradient being one.
 
 """
     print(table)
