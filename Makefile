@@ -10,6 +10,8 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PEERS := $(VENV)/.peers
+TORCH := $(VENV)/.torch
 
 # For ranks that share one machine and few cores: as root, too; shared memory only; one thread a rank; a waiting rank gives up its core.
 MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
@@ -17,7 +19,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint vectors clean
+.PHONY: help demo test lint vectors bench gradients clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,8 +40,14 @@ lint: $(INSTALLED)  ## style and types
 vectors: $(INSTALLED)  ## write new golden containers; ARGS=--update also changes those there are
 	$(BIN)/python formats/make_vectors.py $(ARGS)
 
-clean:  ## remove virtual environments, caches, and what `make demo` wrote
-	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json
+bench: $(PEERS)  ## what an index costs, beside others' compressors: results/index.md, index.png; ARGS=--quick
+	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.index $(ARGS)
+
+gradients: $(TORCH)  ## train small models and save their gradients for `make bench`: benchmarks/gradients; minutes
+	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gradients $(ARGS)
+
+clean:  ## remove virtual environments, caches, and what `make demo` and `make gradients` wrote
+	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json benchmarks/gradients
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml
@@ -47,4 +55,16 @@ $(INSTALLED): pyproject.toml
 	@echo "installing into $(VENV) (once; a minute or two) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[mpi,test,bench]"
+	@touch $@
+
+$(PEERS): $(INSTALLED)
+	@echo "installing others' compressors, to compare with (once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench,peers]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[peers-source]" || \
+		echo "no FastPFor, which is compiled from source: the benchmark goes on without it"
+	@touch $@
+
+$(TORCH): $(INSTALLED)
+	@echo "installing torch (once; a smaller build for the CPU serves, too, if it is there already) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench,gradients]"
 	@touch $@

@@ -33,11 +33,11 @@ def median_time(call: Callable[[], Any], *, budget: float = 0.5, least: int = 5)
     return statistics.median(times)
 
 
-def copy_time(x: npt.NDArray[Any]) -> float:
+def copy_time(x: npt.NDArray[Any], *, budget: float = 0.2) -> float:
     """Median seconds of ``np.copyto`` of ``x`` into memory that is there already: one read and one write."""
     target = np.empty_like(x)
     target[...] = x
-    return median_time(lambda: np.copyto(target, x), budget=0.2)
+    return median_time(lambda: np.copyto(target, x), budget=budget)
 
 
 def machine() -> str:

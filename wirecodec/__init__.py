@@ -18,7 +18,20 @@ from wirecodec.errors import (
     WireError,
 )
 from wirecodec.feedback import ErrorFeedback
-from wirecodec.index import AutoIndex, Bitmap, Bloom, IndexCodec, RawIndex, Rice
+from wirecodec.index import (
+    RLE,
+    AutoIndex,
+    Binned,
+    Bitmap,
+    Bloom,
+    Delta,
+    EliasFano,
+    Huffman,
+    IndexCodec,
+    RawIndex,
+    Rice,
+    Structured,
+)
 from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import DecodeLimits
 from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_many
@@ -47,9 +60,11 @@ from wirecodec.version import __version__
 __all__ = [
     "DGC",
     "QSGD",
+    "RLE",
     "AdaComp",
     "All",
     "AutoIndex",
+    "Binned",
     "Bitmap",
     "Bloom",
     "ChecksumMismatch",
@@ -57,10 +72,13 @@ __all__ = [
     "Compressor",
     "ContainerInfo",
     "DecodeLimits",
+    "Delta",
     "Diminishing",
+    "EliasFano",
     "EncodeError",
     "ErrorFeedback",
     "GaussianK",
+    "Huffman",
     "IndexCodec",
     "Invalid",
     "LimitExceeded",
@@ -78,6 +96,7 @@ __all__ = [
     "Selector",
     "SignScale",
     "SparseTensor",
+    "Structured",
     "Threshold",
     "TopK",
     "Truncated",

@@ -120,16 +120,18 @@ def _entry(
     index_section = value_section = np.empty(0, np.uint8)
     some = indices if values.size else None
     try:
-        index = scheme.index.resolve(some, d) if isinstance(scheme.index, IndexChoice) else scheme.index
-        if some is not None and is_lossy(index):
+        index: Any = scheme.index
+        if isinstance(index, IndexChoice):
+            index, index_section = index.choose(some, d, stream)
+        elif some is not None and is_lossy(index):
             made = index.approximate(some, d, stream)
             if made.found is not None:
                 indices = _local_found(index, made.found, d)
                 values = support.at(indices.astype(np.int64) + base)
             if values.size < d:
-                index_section = as_bytes(made.section)
+                index_section = made.section
         elif some is not None:
-            index_section = as_bytes(index.encode(some, d, stream))
+            index_section = index.encode(some, d, stream)
         values = read_only(values)
         value = scheme.value.resolve(values) if isinstance(scheme.value, ValueChoice) else scheme.value
         if values.size:
@@ -139,7 +141,15 @@ def _entry(
     except EncodeError as error:
         raise _at_element(error, indices, base) from None
     return Entry(
-        key, base, d, values.size, values.dtype, index.wire_id, value.wire_id, index_section, value_section
+        key,
+        base,
+        d,
+        values.size,
+        values.dtype,
+        index.wire_id,
+        value.wire_id,
+        as_bytes(index_section),
+        value_section,
     )
 
 

@@ -15,7 +15,19 @@ from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 from wirecodec.errors import EncodeError
-from wirecodec.index import AutoIndex, Bitmap, Bloom, RawIndex, Rice
+from wirecodec.index import (
+    RLE,
+    AutoIndex,
+    Binned,
+    Bitmap,
+    Bloom,
+    Delta,
+    EliasFano,
+    Huffman,
+    RawIndex,
+    Rice,
+    Structured,
+)
 from wirecodec.index.base import IndexCodec
 from wirecodec.select import (
     DGC,
@@ -55,7 +67,18 @@ _SELECTORS: tuple[type[Selector], ...] = (
     *(All, NonZero, TopK, RandomK, Threshold),
     *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp),
 )
-_INDEX: tuple[type[IndexCodec], ...] = (RawIndex, Bitmap, Rice, Bloom)
+_INDEX: tuple[type[IndexCodec], ...] = (
+    RawIndex,
+    Bitmap,
+    Rice,
+    RLE,
+    Delta,
+    Huffman,
+    EliasFano,
+    Binned,
+    Bloom,
+    Structured,
+)
 _VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD, SignScale)
 _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
 """By ``Raw``, for the tensor's type; no scheme names them."""

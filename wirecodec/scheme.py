@@ -50,7 +50,7 @@ class Scheme:
     def __post_init__(self) -> None:
         for stage, part, words in (
             ("selector", self.select, ("select",)),
-            ("index codec", self.index, ("encode", "resolve")),
+            ("index codec", self.index, ("encode", "choose")),
             ("value codec", self.value, ("encode", "resolve")),
         ):
             is_instance = isinstance(getattr(part, "name", None), str) and not isinstance(part, type)

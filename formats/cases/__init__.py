@@ -13,10 +13,15 @@ from formats.cases import (
     bad_reader,
     bad_table,
     bad_value_codecs,
+    binned,
     bloom,
     containers,
+    elias_fano,
+    huffman,
     index_codecs,
+    rle_delta,
     sign_scale,
+    structured,
     value_codecs,
 )
 
@@ -32,5 +37,10 @@ MODULES: tuple[ModuleType, ...] = (
     bad_index_codecs,
     bad_value_codecs,
     bloom,
+    binned,
+    elias_fano,
+    huffman,
+    rle_delta,
+    structured,
 )
 """The modules of cases, each with its function ``cases``."""

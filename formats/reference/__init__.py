@@ -3,12 +3,16 @@
 ``decode`` checks everything in the order of SPEC section 7 and returns plain lists and bytes. ``write`` is
 the counterpart, independent of any library's encoder, that makes the golden vectors; it can also write forms
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
-decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, bloom,
-value_codecs, qsgd, sign_scale, floats, bits.
+decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
+rle, delta, huffman, elias_fano, binned, bloom, structured, value_codecs, qsgd, sign_scale, floats,
+bits.
 """
 
+from .binned import Binned
 from .bloom_writer import Bloom
 from .container import decode
+from .delta import Delta
+from .elias_fano import EliasFano
 from .errors import (
     ChecksumMismatch,
     Invalid,
@@ -19,17 +23,24 @@ from .errors import (
     Unsupported,
     WireError,
 )
+from .huffman_writer import Huffman
 from .limits import DEFAULT_LIMITS, Limits, Schema
+from .rle import Rle
 from .sealing import Record, Row, assemble, reseal
 from .sign_scale import SignScale
+from .structured import Structured
 from .tensors import Decoded, Tensor
 from .writer import Qsgd, Raw, Rice, write
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "Binned",
     "Bloom",
     "ChecksumMismatch",
     "Decoded",
+    "Delta",
+    "EliasFano",
+    "Huffman",
     "Invalid",
     "LimitExceeded",
     "Limits",
@@ -38,10 +49,12 @@ __all__ = [
     "Raw",
     "Record",
     "Rice",
+    "Rle",
     "Row",
     "Schema",
     "SchemaMismatch",
     "SignScale",
+    "Structured",
     "Tensor",
     "Truncated",
     "Unsupported",

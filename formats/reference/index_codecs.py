@@ -10,10 +10,16 @@ import itertools
 import struct
 from collections.abc import Callable, Sequence
 
+from .binned import decode_binned
 from .bloom import bloom_work, decode_bloom
+from .delta import decode_delta
+from .elias_fano import decode_elias_fano
 from .errors import Invalid, LimitExceeded, Malformed
+from .huffman import decode_huffman
 from .limits import Work
 from .rice import decode_rice
+from .rle import decode_rle
+from .structured import decode_structured
 
 SHORT_INDICES = 65_536
 
@@ -67,7 +73,13 @@ INDEX_CODECS: dict[int, Callable[[bytes, int, int], list[int]]] = {
     1: decode_raw_index,
     2: decode_bitmap,
     3: decode_rice,
+    4: decode_rle,
+    5: decode_delta,
+    6: decode_huffman,
+    7: decode_elias_fano,
+    8: decode_binned,
     9: decode_bloom,
+    10: decode_structured,
 }
 WORK: dict[int, Callable[[bytes, int, int], int]] = {
     9: bloom_work,

@@ -19,6 +19,7 @@ from wirecodec.registry import index_codecs, value_codecs
 INDEX = sorted(index_codecs().values(), key=lambda c: c.wire_id)
 VALUE = sorted(value_codecs().values(), key=lambda c: c.wire_id)
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "huffman": [{}, {"symbols": "keys"}],
     "qsgd": [
         *({"bits": bits} for bits in range(2, 9)),
         {"norm": "l2"},
@@ -33,6 +34,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"policy": "p2", "fpr": 1e-4},
         {"policy": "p1", "fpr": 0.05},
     ],
+    "binned": [{"bin": size} for size in (50, 7, 500, 16_383)],
+    "structured": [{"form": form} for form in ("smallest", "gaps", "runs", "bitmap")],
 }
 SUPPORTS = inputs.supports(np.random.default_rng(1))
 

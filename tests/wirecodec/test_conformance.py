@@ -94,6 +94,17 @@ def values_for(draw: Any, dtype: str, r: int, finite: bool) -> bytes:
     return x.clip(-6e4, 6e4).astype(dtype_named(dtype)).tobytes()
 
 
+def entropy_coders() -> st.SearchStrategy[Any]:
+    """Run lengths, varints, Huffman codes: exact ones and foreign ones."""
+    huffman = st.builds(
+        reference.Huffman,
+        st.sampled_from(["gaps", "gaps", "keys"]),
+        st.sampled_from([None, 0, 1, 2, 3]),
+        st.booleans(),
+    )
+    return st.one_of(st.just(reference.Rle()), st.just(reference.Delta()), huffman)
+
+
 @st.composite
 def blooms(draw: st.DrawFn) -> Any:
     """A Bloom filter that p2 can read, or one of any rate, k and size."""
@@ -102,6 +113,21 @@ def blooms(draw: st.DrawFn) -> Any:
     policy = draw(st.sampled_from(["naive", "p0", "p1", "leftmost", "middle", "rightmost"]))
     windows, words = draw(st.one_of(st.just((None, None)), st.tuples(st.integers(1, 32), st.integers(1, 90))))
     return reference.Bloom(policy, draw(st.floats(1e-6, 0.99)), windows, words)
+
+
+@st.composite
+def structured_codecs(draw: st.DrawFn) -> reference.Structured:
+    """Any form, listing what is present or what is absent, with or without a grain."""
+    complement = draw(st.sampled_from([None, False, True]))
+    grain = draw(st.sampled_from([None, (1, 0)]))
+    parameter = draw(st.one_of(st.none(), st.integers(0, 24)))
+    return reference.Structured(draw(st.sampled_from([None, 0, 1, 2])), complement, grain, parameter)
+
+
+def shaped_codecs() -> st.SearchStrategy[Any]:
+    """Structure, high and low bits, bins."""
+    binned = st.integers(1, 16_383).map(reference.Binned)
+    return st.one_of(structured_codecs(), st.just(reference.EliasFano()), binned)
 
 
 @st.composite
@@ -121,11 +147,10 @@ def containers(draw: st.DrawFn) -> bytes:
         shape = draw(st.sampled_from([(d,), (1, d), (d, 1, 1)] + ([(d // 2, 2)] if d % 2 == 0 else [])))
         tensors.append(reference.Tensor(f"{draw(st.sampled_from('abcäz'))}{n}", dtype, shape, indices, data))
         bits = draw(st.one_of(st.none(), st.lists(st.integers(12, 24), min_size=1, max_size=4).map(tuple)))
-        index.append(
-            draw(st.one_of(st.sampled_from(["raw-index", "bitmap", reference.Rice(bits)]), blooms()))
-            if d < 10_000
-            else reference.Rice(bits)
-        )
+        plain = st.sampled_from([reference.Rice(bits), reference.EliasFano(), reference.Binned(500)])
+        sparse = st.one_of(plain, entropy_coders())
+        any_d = st.one_of(st.sampled_from(["raw-index", "bitmap"]), shaped_codecs(), blooms())
+        index.append(draw(st.one_of(sparse, any_d) if d < 10_000 else sparse))
         value.append(codec)
     order = sorted(range(len(tensors)), key=lambda i: tensors[i].name.encode())
     return reference.write(

@@ -44,7 +44,7 @@ def test_strings_are_short_and_clear() -> None:
         st.integers(1, 10**9).map(lambda k: wc.TopK(k=k)),
         st.just(wc.NonZero()),
     ),
-    st.sampled_from([wc.RawIndex(), wc.Bitmap(), wc.Rice(), wc.AutoIndex()]),
+    st.sampled_from([wc.RawIndex(), wc.Bitmap(), wc.Rice(), wc.AutoIndex(), wc.Structured("runs")]),
     st.one_of(
         st.sampled_from([wc.Raw(), wc.Raw("float16"), wc.Raw("bfloat16")]),
         st.builds(

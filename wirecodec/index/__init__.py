@@ -2,9 +2,29 @@
 
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice, IndexCodec
+from wirecodec.index.binned import Binned
 from wirecodec.index.bitmap import Bitmap
 from wirecodec.index.bloom import Bloom
+from wirecodec.index.delta import Delta
+from wirecodec.index.elias_fano import EliasFano
+from wirecodec.index.huffman import Huffman
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
+from wirecodec.index.rle import RLE
+from wirecodec.index.structured import Structured
 
-__all__ = ["AutoIndex", "Bitmap", "Bloom", "IndexChoice", "IndexCodec", "RawIndex", "Rice"]
+__all__ = [
+    "RLE",
+    "AutoIndex",
+    "Binned",
+    "Bitmap",
+    "Bloom",
+    "Delta",
+    "EliasFano",
+    "Huffman",
+    "IndexChoice",
+    "IndexCodec",
+    "RawIndex",
+    "Rice",
+    "Structured",
+]

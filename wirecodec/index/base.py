@@ -91,6 +91,9 @@ class IndexChoice(Protocol):
 
     name: ClassVar[str]
 
-    def resolve(self, indices: Array | None, d: int) -> IndexCodec:
-        """The codec for (r,) u32 ``indices`` below ``d``; None stands for all d, or for none."""
+    def choose(self, indices: Array | None, d: int, stream: int) -> tuple[IndexCodec, Bytes]:
+        """The codec, and its section of ``indices`` (arguments as of ``encode``).
+
+        None stands for all of ``d``, or for none: the section is empty then.
+        """
         ...

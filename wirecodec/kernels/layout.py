@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["BLOOM_PAD", "PACK_BLOCK", "PACK_LANES", "RICE_BLOCK", "RICE_LANES", "RICE_SPAN"]
-
-BLOOM_PAD = 8
-"""Bytes after a filter in memory, the first 7 a copy of its start: windows reach across its end."""
+__all__ = [
+    "BLOOM_PAD",
+    "GAP_BLOCK",
+    "GAP_PARAMETER_BITS",
+    "HUFFMAN_BITS",
+    "HUFFMAN_SPAN",
+    "PACK_BLOCK",
+    "PACK_LANES",
+    "RICE_BLOCK",
+    "RICE_LANES",
+    "RICE_SPAN",
+]
 
 RICE_SPAN = 4096
 RICE_BLOCK = 256
@@ -15,3 +23,14 @@ RICE_LANES = 8
 PACK_BLOCK = 512
 PACK_LANES = 16
 """Codes that are packed together, and that lie side by side (formats/spec/value/qsgd.md)."""
+
+BLOOM_PAD = 8
+"""Bytes after a filter in memory, the first 7 a copy of its start: windows reach across its end."""
+
+GAP_BLOCK = 256
+GAP_PARAMETER_BITS = 5
+"""Numbers of a gap stream that share a parameter, and its width (formats/spec/index/structured.md)."""
+
+HUFFMAN_SPAN = 4096
+HUFFMAN_BITS = 12
+"""Indices that decode alone, and the longest code (formats/spec/index/huffman.md)."""

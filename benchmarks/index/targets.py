@@ -1,0 +1,153 @@
+"""What the index codecs should reach, held against what was measured: each target at its worst figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.index.cases import DENSITIES
+from benchmarks.index.figure import LARGE, Figure
+
+__all__ = ["Measures", "Verdict", "at_least", "at_most", "verdicts"]
+
+Measures = Iterable[tuple[str, float]]
+"""(where, figure)."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One row of the table of targets.
+
+    Args:
+        target: in words, with its limit.
+        worst: the figure that is furthest on the wrong side, or least on the right one.
+        where: the support it was measured on, and how many miss the limit.
+        reached: None where nothing was measured.
+    """
+
+    target: str
+    worst: str = ""
+    where: str = ""
+    reached: bool | None = None
+
+
+def at_most(target: str, limit: float, measures: Measures, form: str = "{:.3f}") -> Verdict:
+    """Whether the greatest of the figures is ``limit`` or less.
+
+    Args:
+        target: in words.
+        limit: inclusive.
+        measures: where, and what.
+        form: how to write a figure.
+    """
+    found = list(measures)
+    if not found:
+        return Verdict(target)
+    where, worst = max(found, key=lambda measure: measure[1])
+    missed = sum(figure > limit for _, figure in found)
+    return Verdict(target, form.format(worst), _and_more(where, missed, len(found)), not missed)
+
+
+def at_least(target: str, limit: float, measures: Measures, form: str = "{:.3f}×") -> Verdict:
+    """Whether the least of the figures is ``limit`` or more.
+
+    Args:
+        target: in words.
+        limit: inclusive.
+        measures: where, and what.
+        form: how to write a figure.
+    """
+    found = list(measures)
+    if not found:
+        return Verdict(target)
+    where, worst = min(found, key=lambda measure: measure[1])
+    missed = sum(figure < limit for _, figure in found)
+    return Verdict(target, form.format(worst), _and_more(where, missed, len(found)), not missed)
+
+
+def _and_more(where: str, missed: int, of: int) -> str:
+    return f"{where}; missed on {missed} of {of}" if missed else where
+
+
+def verdicts(figures: Sequence[Figure]) -> list[Verdict]:
+    """On the targets that the tables' figures decide."""
+    return [*_rice(figures), *_auto_index(figures), *_bloom(figures)]
+
+
+def _rice(figures: Sequence[Figure]) -> list[Verdict]:
+    rice = [f for f in figures if f.coder == "rice"]
+    uniform = [f for f in rice if f.kind == "uniform"]
+    large = [f for f in rice if f.r >= LARGE]
+    found = [
+        at_most(
+            f"rice ≤ {limit:.3f} of the bound: uniform, {100 * density:g} %, r ≥ 2,600",
+            limit,
+            _at([f for f in uniform if f.case.density == density and f.r >= 2600], lambda f: f.ratio),
+            "{:.4f}",
+        )
+        for density, limit in zip(DENSITIES, (1.025, 1.010, 1.015), strict=True)
+    ]
+    found.append(
+        at_most(
+            "rice ≤ 1.1 × bound + 16 bytes: uniform, r ≤ 500",
+            16,
+            _at([f for f in uniform if f.r <= 500], lambda f: (f.bits - 1.1 * f.bound) * f.r / 8),
+            "1.1 × bound {:+.1f} bytes",
+        )
+    )
+    for way, least, part in (("encode", 0.13, 0), ("decode", 0.20, 1)):
+        one = [(_place(f), f.speeds[part]) for f in large]
+        gain = [(_place(f), f.two_threads[part] / f.speeds[part]) for f in large if f.two_threads]
+        found.append(at_least(f"rice: {way} ≥ {least:.2f}× copy, one thread, r ≥ {LARGE:,}", least, one))
+        found.append(at_least(f"rice: {way} on two threads ≥ 1.8× one thread, r ≥ {LARGE:,}", 1.8, gain))
+    return found
+
+
+def _auto_index(figures: Sequence[Figure]) -> list[Verdict]:
+    auto = [f for f in figures if f.coder == "auto-index"]
+    found = [
+        at_most("auto-index ≤ 1.01 × the least of rice, bitmap, rle", 1.01, _beside(figures, auto, SIMPLE))
+    ]
+    for density, limit in zip(DENSITIES, (0.10, 0.14, 0.19), strict=True):
+        rows = [f for f in auto if f.kind == "rows" and f.case.density == density and f.r >= 25_000]
+        found.append(
+            at_most(
+                f"auto-index ≤ {limit:.2f} bit an index: rows of 64, {100 * density:g} %, r ≥ 25,000",
+                limit,
+                _at(rows, lambda f: f.bits),
+            )
+        )
+    found.append(
+        at_most("auto-index smaller than zstd-19 on gaps", 1, _beside(figures, auto, {"zstd-19, gaps"}))
+    )
+    return found
+
+
+def _bloom(figures: Sequence[Figure]) -> list[Verdict]:
+    """Where r is as small as ε·d, half of the positives are false: that is said apart."""
+    p2 = [f for f in figures if f.coder.startswith("bloom") and "p2" in f.coder]
+    found = []
+    for where, dense in (("r ≥ d/101", True), ("fewer", False)):
+        chosen = [f for f in p2 if (f.r * 101 >= f.d) == dense]
+        target = f"bloom: p2 keeps ≥ 0.995 of the indices, ε = 0.001, {where}"
+        found.append(at_least(target, 0.995, _at(chosen, lambda f: f.kept), "{:.4f}"))
+    return found
+
+
+SIMPLE = {"rice", "bitmap", "rle"}
+
+
+def _beside(figures: Sequence[Figure], auto: Sequence[Figure], others: set[str]) -> Measures:
+    """Bits of ``auto`` relative to the least of ``others`` on the same support."""
+    for one in auto:
+        least = [f.bits for f in figures if f.case == one.case and f.coder in others]
+        if least:
+            yield _place(one), one.bits / min(least)
+
+
+def _at(figures: Sequence[Figure], value: Callable[[Figure], float]) -> Measures:
+    return [(_place(f), value(f)) for f in figures]
+
+
+def _place(f: Figure) -> str:
+    return f"{f.case.group}, {f.case.column}"

@@ -1,0 +1,226 @@
+"""``huffman``: canonical codes of gaps' classes, or of indices' bytes (formats/spec/index/huffman.md).
+
+Spans of 4096 indices decode alone. After DeepReduce (2021), section 2.2, whose form is ``keys``.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from wirecodec.arrays import Array, Bytes
+from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.index.raw import ascending_below
+from wirecodec.kernels.layout import HUFFMAN_BITS, HUFFMAN_SPAN
+from wirecodec.limits import DecodeLimits
+
+__all__ = ["Huffman"]
+
+_HEAD = struct.Struct("<BBB")
+_KEYS = 4  # the form; those below it are the bits of a gap's class after its first one bit
+_SYMBOLS = (25, 48, 92, 176, 256)
+_SLACK = 8
+
+
+@dataclass(frozen=True)
+class Huffman:
+    """Within 1 % of the entropy bound of a uniform support, and of no parametric shape.
+
+    Args:
+        symbols: what has codes, "gaps" (classes of gaps, with raw bits below) or "keys" (bytes of indices).
+    """
+
+    name: ClassVar[str] = "huffman"
+    wire_id: ClassVar[int] = 6
+    symbols: str = "gaps"
+
+    def __post_init__(self) -> None:
+        if self.symbols not in ("gaps", "keys"):
+            raise EncodeError(f"huffman: symbols is {self.symbols!r}; it must be 'gaps' or 'keys'")
+
+    def encode(self, indices: Array, d: int, stream: int) -> Bytes:
+        """Two passes over the indices: count, then write."""
+        from wirecodec.kernels.cpu import huffman, prefix
+
+        keys, width = self.symbols == "keys", _width(d)
+        form, lengths, bits = _keys_code(indices, width) if keys else _gaps_code(indices)
+        codes = np.empty(lengths.size, np.uint32)
+        prefix.codes(lengths, codes)
+        inner = -(-indices.size // HUFFMAN_SPAN) - 1
+        joints = indices[HUFFMAN_SPAN - 1 :: HUFFMAN_SPAN][:inner] + np.uint32(1)
+        head = _head(form, lengths, int(indices[0])) + (b"" if keys else joints.astype("<u4").tobytes())
+        at_spans = len(head) + 2 * inner
+        section = np.empty(at_spans + bits // 8 + inner + 1 + _SLACK, np.uint8)
+        ends = np.empty(inner + 1, np.int64)
+        if keys:
+            huffman.write_keys(indices, width, codes, section, at_spans, ends)
+        else:
+            most = int(np.where(lengths, lengths + _extras(form), 0).max())
+            huffman.write_gaps(indices, form, most, codes, section, at_spans, ends)
+        sizes = np.diff(ends[:-1], prepend=at_spans).astype("<u2").tobytes()
+        section[:at_spans] = np.frombuffer(head + sizes, np.uint8)
+        return section[: ends[-1]]
+
+    @classmethod
+    def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
+        """Every span, then what its end says of it, in order, then the joints between spans."""
+        plan = _Plan.of(section, r)
+        indices = np.empty(r, np.uint32)
+        plan.read(0, d, indices)
+        if plan.form == _KEYS:
+            return ascending_below(indices, d)
+        joints = indices[HUFFMAN_SPAN - 1 : r - 1 : HUFFMAN_SPAN].astype(np.int64) + 1
+        if (wrong := np.flatnonzero(plan.bases[1:] != joints)).size:
+            raise Invalid("huffman-base", f"span {wrong[0] + 1} does not begin where span {wrong[0]} ends")
+        return indices
+
+    @classmethod
+    def decode_span(cls, section: Bytes, d: int, r: int, span: int) -> Array:
+        """The indices of span ``span`` alone: 4096, fewer in the last.
+
+        No other span is read, so its stored base is trusted, and keys are not compared.
+        """
+        indices = np.empty(min(HUFFMAN_SPAN, r - span * HUFFMAN_SPAN), np.uint32)
+        _Plan.of(section, r).read(span, d, indices)
+        return indices
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """A section's head, checked: its form, what the next bits mean, where each span lies and counts from."""
+
+    form: int
+    table: Array
+    most: int
+    framed: Array
+    starts: Array
+    bases: Array
+
+    @classmethod
+    def of(cls, section: Bytes, r: int) -> _Plan:
+        from wirecodec.kernels.cpu import prefix
+
+        if section.size < _HEAD.size:
+            raise Malformed("huffman-length", f"{section.size} bytes; the head alone takes {_HEAD.size}")
+        form, first, more = _HEAD.unpack(section[: _HEAD.size].tobytes())
+        if form > _KEYS:
+            raise Malformed("huffman-form", f"form {form}; the last is {_KEYS}")
+        if first + more >= _SYMBOLS[form]:
+            raise Malformed("huffman-symbols", f"symbol {first + more} of {_SYMBOLS[form]}")
+        inner = -(-r // HUFFMAN_SPAN) - 1
+        at_bases = _HEAD.size + ((more + 2) // 2 if more else 0)
+        at_sizes = at_bases + (0 if form == _KEYS else 4 * inner)
+        at_spans = at_sizes + 2 * inner
+        if section.size < at_spans:
+            raise Malformed("huffman-length", f"{section.size} bytes; the head alone takes {at_spans}")
+        codes = np.zeros(1, np.uint32)
+        if more:
+            lengths = _code_lengths(section[_HEAD.size : at_bases], more + 1)
+            codes = np.empty(lengths.size, np.uint32)
+            prefix.codes(lengths, codes)
+        starts = np.zeros(inner + 2, np.int64)
+        np.cumsum(np.frombuffer(section[at_sizes:at_spans].tobytes(), "<u2"), out=starts[1:-1])
+        starts[-1] = section.size - at_spans
+        if starts[-2] > starts[-1]:
+            raise Malformed("huffman-length", f"the spans take {starts[-2]} bytes; {starts[-1]} are there")
+        bases = np.zeros(inner + 1, np.int64)
+        if form != _KEYS:
+            bases[1:] = np.frombuffer(section[at_bases:at_sizes].tobytes(), "<u4")
+        extras = np.zeros(_SYMBOLS[form], np.int64) if form == _KEYS else _extras(form)[: _SYMBOLS[form]]
+        table = np.empty(1 << HUFFMAN_BITS, np.uint32)
+        most = prefix.table(codes, first, extras, np.arange(extras.size) - (extras << form), table)
+        framed = np.zeros(starts[-1] + 5 * min(r, HUFFMAN_SPAN) + _SLACK, np.uint8)
+        framed[: starts[-1]] = section[at_spans:]
+        return cls(form, table, most, framed, starts, bases)
+
+    def read(self, span: int, d: int, out: Array) -> None:
+        """The indices from ``span`` on into ``out``, whole spans of them; a WireError where a check fails."""
+        from wirecodec.kernels.cpu import huffman_read
+
+        stop = span + -(-out.size // HUFFMAN_SPAN)
+        ends = self.starts[span:stop].astype(np.uint64) * np.uint64(8)
+        lasts = (self.bases[span:stop] - 1).astype(np.uint64)
+        if self.form == _KEYS:
+            huffman_read.read_keys(self.framed, self.table, _width(d), ends, out)
+        else:
+            huffman_read.read_gaps(self.framed, self.table, self.most, ends, lasts, out)
+        at, bit = np.divmod(ends.view(np.int64), 8)
+        elsewhere = at + (bit > 0) != self.starts[span + 1 : stop + 1]
+        padded = (bit > 0) & (self.framed[at] >> bit > 0)
+        beyond = (lasts >= d) & (self.form != _KEYS)
+        if (wrong := np.flatnonzero(elsewhere | padded | beyond)).size:
+            n = wrong[0]
+            if elsewhere[n]:
+                raise Malformed("huffman-span", f"the codes of span {span + n} do not end in its last byte")
+            if padded[n]:
+                raise Malformed("huffman-padding", f"span {span + n}: a bit after its codes is set")
+            raise Invalid("index-range", f"span {span + n} runs past the chunk")
+
+
+def _code_lengths(packed: Bytes, n: int) -> Array:
+    """The lengths of a code of ``n`` > 1 symbols, checked to be a complete code."""
+    nibbles = np.stack([packed & 15, packed >> 4], axis=1).reshape(-1)
+    if nibbles[n:].any():
+        raise Malformed("huffman-padding", "a bit after the lengths is set")
+    lengths = nibbles[:n]
+    if lengths.max() > HUFFMAN_BITS:
+        raise Malformed("huffman-code-length", f"a code of {lengths.max()} bits; at most {HUFFMAN_BITS}")
+    if lengths[0] == 0 or lengths[-1] == 0:
+        raise Malformed("huffman-window", "the first or the last symbol has no code")
+    taken = int(((1 << HUFFMAN_BITS) >> lengths[lengths > 0].astype(np.int64)).sum())
+    if taken != 1 << HUFFMAN_BITS:
+        raise Malformed("huffman-code", f"{taken} of {1 << HUFFMAN_BITS} code words are taken")
+    return lengths
+
+
+def _extras(m: int) -> Array:
+    """The raw bits that follow the code of each class."""
+    extras: Array = np.maximum((np.arange(_SYMBOLS[_KEYS - 1]) >> m) - 1, 0)
+    return extras
+
+
+def _gaps_code(indices: Array) -> tuple[int, Array, int]:
+    """The best form, the lengths of its classes' codes, and the bits of all codes and extra bits."""
+    from wirecodec.kernels.cpu import huffman
+
+    counts = np.empty(_SYMBOLS[_KEYS - 1], np.int64)
+    lengths = np.empty(counts.size, np.uint8)
+    huffman.count_gaps(indices, counts)
+    form, bits = huffman.choose(counts, lengths)
+    return form, lengths, bits
+
+
+def _keys_code(indices: Array, width: int) -> tuple[int, Array, int]:
+    """The form of keys, the lengths of their bytes' codes, and the bits of all codes."""
+    from wirecodec.kernels.cpu import huffman, prefix
+
+    counts = np.empty(_SYMBOLS[_KEYS], np.int64)
+    lengths = np.empty(counts.size, np.uint8)
+    huffman.count_keys(indices, width, counts)
+    prefix.lengths(counts, lengths)
+    return _KEYS, lengths, int(counts @ lengths)
+
+
+def _head(form: int, lengths: Array, first_index: int) -> bytes:
+    """What says which codes there are; a single symbol, which has no length, is that of the first index."""
+    coded = np.flatnonzero(lengths)
+    if coded.size == 0:
+        return _HEAD.pack(form, first_index & 255 if form == _KEYS else _class(first_index, form), 0)
+    first, last = int(coded[0]), int(coded[-1])
+    window = lengths[first : last + 1]
+    padded = np.append(window, np.zeros(window.size % 2, np.uint8))
+    packed: bytes = (padded[::2] | padded[1::2] << 4).tobytes()
+    return _HEAD.pack(form, first, last - first) + packed
+
+
+def _class(gap: int, m: int) -> int:
+    extra = max(0, gap.bit_length() - 1 - m)
+    return (extra << m) + (gap >> extra)
+
+
+def _width(d: int) -> int:
+    """The bytes that indices below ``d`` have, zeros above them left out."""
+    return max(1, -(-(d - 1).bit_length() // 8))
