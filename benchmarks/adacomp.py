@@ -1,11 +1,11 @@
-"""What does AdaComp compress a convolutional net's gradients to, once its own feedback has run for a while?
+"""What does AdaComp compress real gradients to, once its own feedback has run for a while?
 
-ResNet-20 learns the scikit-learn digits, blown up to coloured 16 × 16 images. Its convolutions go through
-``adacomp`` with bins of 50 and, again, of 500, each layer by itself and with residuals of its own; the small
-tensors go as they are and do not count. Rates without 50 steps of feedback mean nothing: a first gradient has
-no residual, and AdaComp sends a large part of it.
+ResNet-20's convolutions go through ``adacomp`` with bins of 50, the paper's, and of 500; an LSTM language
+model's matrices with bins of 500, the paper's. Each layer goes by itself, with residuals of its own; vectors
+go as they are and do not count. Rates without 50 steps of feedback mean nothing: a first gradient has no
+residual, and AdaComp sends a large part of it.
 
-    python -m benchmarks.adacomp [--steps N] [--bins 50 500]
+    python -m benchmarks.adacomp [--steps N]
 
 needs torch and scikit-learn: ``pip install torch scikit-learn``.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,17 +25,18 @@ from benchmarks.measure import keep, markdown
 
 try:
     import torch
-    from sklearn.datasets import load_digits
-    from torch import nn
-except ImportError:
-    sys.exit("this benchmark trains a net: pip install torch scikit-learn")
 
-SIDE = 16
-"""Pixels of an image's side."""
-PAPER = {50: "40×", 500: "200×"}
-"""AdaComp, table 2: convolutions with bins of 50; fully connected and recurrent layers with bins of 500."""
+    from benchmarks.training.descent import RECIPES
+except ImportError:
+    sys.exit("this benchmark trains models: pip install torch scikit-learn")
+
+RUNS = (("resnet20", 50, "40×"), ("resnet20", 500, ""), ("lstm", 500, "200×"))
+"""Models, bins, and the rates of the paper's table 2."""
+LEAST = {"resnet20": 4, "lstm": 2}
+"""Dimensions of the parameters that are compressed."""
+STOPS = (10, 50, 100, 200, 300)
 HEADER = [
-    "bins, steps of feedback",
+    "model, bins, steps of feedback",
     "sent",
     "a bin",
     "empty bins",
@@ -48,73 +48,16 @@ HEADER = [
     "paper",
     "‖residual‖ / ‖gradient‖",
     "loss",
+    "uncompressed",
 ]
 
 
-class Block(nn.Module):  # type: ignore[misc]
-    """Two 3 × 3 convolutions around a shortcut that pads channels with zeros."""
-
-    def __init__(self, inside: int, outside: int, stride: int) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
-        self.first_norm = nn.BatchNorm2d(outside)
-        self.second = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
-        self.second_norm = nn.BatchNorm2d(outside)
-        self.stride, self.added = stride, outside - inside
-
-    def forward(self, x: Any) -> Any:
-        """Images in, smaller ones out."""
-        y = self.second_norm(self.second(nn.functional.relu(self.first_norm(self.first(x)))))
-        left = self.added // 2
-        short = nn.functional.pad(
-            x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, left, self.added - left)
-        )
-        return nn.functional.relu(y + short)
-
-
-def resnet20() -> nn.Module:
-    """ResNet-20 for ten classes: 19 convolutions, one fully connected layer, 272 thousand parameters."""
-    layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
-    inside = 16
-    for outside in (16, 32, 64):
-        for n in range(3):
-            layers.append(Block(inside, outside, 2 if n == 0 and outside > 16 else 1))
-            inside = outside
-    net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
-    for module in net.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight)
-    return net
-
-
-def batches(size: int) -> Iterator[tuple[Any, Any]]:
-    """Endless batches: digits turned, scaled and moved, bright on dark, with noise."""
-    digits = load_digits()
-    images, labels = (
-        torch.tensor(digits.images / 16, dtype=torch.float32)[:, None],
-        torch.tensor(digits.target),
-    )
-    g = torch.Generator().manual_seed(1)
-    while True:
-        which = torch.randint(0, len(labels), (size,), generator=g)
-        angle = 0.8 * (torch.rand(size, generator=g) - 0.5)
-        zoom = 0.6 + 0.4 * torch.rand(size, generator=g)
-        move = 0.5 * (torch.rand(size, 2, generator=g) - 0.5)
-        turn = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], 1).view(-1, 2, 2)
-        affine = torch.cat([turn / zoom.view(-1, 1, 1), move[:, :, None]], 2)
-        grid = nn.functional.affine_grid(affine, [size, 1, SIDE, SIDE], align_corners=False)
-        ink = nn.functional.grid_sample(images[which], grid, align_corners=False)
-        dark = 0.4 * torch.rand(size, 3, 1, 1, generator=g)
-        bright = 1 - 0.4 * torch.rand(size, 3, 1, 1, generator=g)
-        noise = 0.05 * torch.randn(size, 3, SIDE, SIDE, generator=g)
-        yield (ink * bright + (1 - ink) * dark + noise - 0.5) / 0.25, labels[which]
-
-
-@dataclass
+@dataclass(frozen=True)
 class Step:
-    """What one step sent of the convolutions."""
+    """What one step sent of the layers that are compressed."""
 
     loss: float
+    elements: int = 0
     sent: int = 0
     empty: int = 0
     bins: int = 0
@@ -125,49 +68,37 @@ class Step:
     residual: float = 0.0
 
 
-def scheme_of(bin: int) -> wc.Scheme:
-    """AdaComp in its own wire form, or in Rice code where this version has no ``binned``."""
-    try:
-        return wc.Scheme.parse(f"adacomp(bin={bin}) | binned(bin={bin}) | sign-scale")
-    except wc.EncodeError:
-        return wc.Scheme.parse(f"adacomp(bin={bin}) | rice | sign-scale")
-
-
-def train(bin: int, steps: int, batch: int = 64, rate: float = 0.1) -> tuple[list[Step], int]:
-    """Every step of a training with feedback, and how many elements the convolutions have.
-
-    Args:
-        bin: elements of a bin, or 0 to send everything.
-        steps: how many.
-        batch: images a step.
-        rate: the learning rate.
-    """
+def train(model: str, bin: int | None, steps: int) -> list[Step]:
+    """Every step of a training with AdaComp and feedback; without either where ``bin`` is None."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    net = resnet20()
-    convolutions = {name: p for name, p in net.named_parameters() if p.ndim == 4}
-    compressor = wc.Compressor(scheme_of(bin) if bin else None, names=False)
-    source = batches(batch)
+    recipe = RECIPES[model]
+    net, batches = recipe.net(), recipe.batches()
+    layers = [] if bin is None else [n for n, p in net.parameters.items() if p.ndim >= LEAST[model]]
+    scheme = (
+        "all | raw-index | raw" if bin is None else f"adacomp(bin={bin}) | binned(bin={bin}) | sign-scale"
+    )
+    compressor = wc.Compressor(scheme, names=False)
     done = []
-    for _ in track(range(steps), f"bins of {bin}"):
-        x, y = next(source)
-        net.zero_grad(set_to_none=True)
-        loss = nn.functional.cross_entropy(net(x), y)
-        loss.backward()
-        sent: Any = {}
-        if bin:
-            gradients = {name: p.grad.numpy() for name, p in convolutions.items()}
-            prepared = compressor.prepare(gradients)
+    for _ in track(range(steps), f"{model}, bins of {bin}"):
+        loss = net.loss(*next(batches))
+        gradients = dict(
+            zip(net.parameters, torch.autograd.grad(loss, list(net.parameters.values())), strict=True)
+        )
+        norm = torch.sqrt(sum(g.square().sum() for g in gradients.values()))
+        shrink = (recipe.clip / norm).clamp(max=1)
+        gradients = {name: shrink * g for name, g in gradients.items()}
+        step = Step(loss.item())
+        if bin is not None:
+            prepared = compressor.prepare({name: gradients[name].numpy() for name in layers})
             prepared.commit()
-            sent = prepared.sent
-            done.append(_step(compressor, prepared, gradients, bin, float(loss.detach())))
-        else:
-            done.append(Step(float(loss.detach())))
+            step = _step(compressor, prepared, {n: gradients[n].numpy() for n in layers}, bin, loss.item())
+            gradients |= {name: torch.from_numpy(t.to_dense()) for name, t in prepared.sent.items()}
+        done.append(step)
         with torch.no_grad():
-            for name, p in net.named_parameters():
-                step = torch.from_numpy(sent[name].to_dense()) if name in sent else p.grad
-                p.sub_(rate * step)
-    return done, sum(p.numel() for p in convolutions.values())
+            for name, p in net.parameters.items():
+                p.sub_(gradients[name], alpha=recipe.rate)
+    return done
 
 
 def _step(c: wc.Compressor, prepared: wc.Prepared, gradients: dict[str, Any], bin: int, loss: float) -> Step:
@@ -175,17 +106,17 @@ def _step(c: wc.Compressor, prepared: wc.Prepared, gradients: dict[str, Any], bi
     bins = sum(-(-g.size // bin) for g in gradients.values())
     full = sum(np.unique(t.indices // bin).size for t in prepared.sent.values())
     rice = wc.encode_many(prepared.sent, "all | rice | sign-scale")
-    residuals = [c.residual(name) for name in gradients]
     return Step(
         loss,
-        sum(e.nnz for e in entries),
-        bins - full,
-        bins,
-        sum(e.index_bytes for e in entries),
-        sum(e.value_bytes for e in entries),
-        prepared.blob.nbytes,
-        sum(e.index_bytes + e.value_bytes for e in wc.inspect(rice).entries),
-        _norm(residuals) / _norm(gradients.values()),
+        elements=sum(g.size for g in gradients.values()),
+        sent=sum(e.nnz for e in entries),
+        empty=bins - full,
+        bins=bins,
+        index_bytes=sum(e.index_bytes for e in entries),
+        value_bytes=sum(e.value_bytes for e in entries),
+        blob_bytes=prepared.blob.nbytes,
+        rice_bytes=sum(e.index_bytes + e.value_bytes for e in wc.inspect(rice).entries),
+        residual=_norm([c.residual(name) for name in gradients]) / _norm(gradients.values()),
     )
 
 
@@ -193,30 +124,32 @@ def _norm(parts: Any) -> float:
     return float(np.sqrt(sum(float(np.sum(np.square(x, dtype=np.float64))) for x in parts)))
 
 
-def row(bin: int, until: int, last: list[Step], elements: int) -> list[str]:
+def row(name: str, bin: int, paper: str, last: list[Step], plain: list[Step]) -> list[str]:
     """The means of some consecutive steps."""
 
     def mean(get: Any) -> float:
         return float(np.mean([get(step) for step in last]))
 
-    bits = [(mean(lambda s, f=f: 8 * getattr(s, f) / s.sent)) for f in ("index_bytes", "value_bytes")]
+    bits = [mean(lambda s, f=f: 8 * getattr(s, f) / s.sent) for f in ("index_bytes", "value_bytes")]
     word = 8 if bin < 64 else 16
+    elements, bins = last[0].elements, last[0].bins
     sent, dense = mean(lambda s: s.sent), 4 * elements
     payload = mean(lambda s: s.index_bytes + s.value_bytes)
     counted = mean(lambda s: (s.sent + s.empty) * word / 8)
     return [
-        f"{bin}, {until - len(last) + 1}-{until}",
+        name,
         f"{sent / elements:.2%}",
-        f"{sent / last[0].bins:.2f}",
+        f"{sent / bins:.2f}",
         f"{mean(lambda s: s.empty / s.bins):.1%}",
         f"{bits[0]:.2f} + {bits[1]:.2f}",
         f"{dense / payload:.1f}×",
         f"{dense / mean(lambda s: s.blob_bytes):.1f}×",
         f"{dense / mean(lambda s: s.rice_bytes):.1f}×",
         f"{dense / counted:.1f}×",
-        PAPER.get(bin, ""),
+        paper,
         f"{mean(lambda s: s.residual):.2f}",
         f"{mean(lambda s: s.loss):.3f}",
+        f"{np.mean([step.loss for step in plain]):.3f}",
     ]
 
 
@@ -224,24 +157,22 @@ def main() -> None:
     """Train, print and keep the table."""
     parser = argparse.ArgumentParser(description="AdaComp's rate under its own feedback")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--bins", type=int, nargs="+", default=[50, 500])
-    given = parser.parse_args()
-    rows, schemes = [], []
-    for bin in given.bins:
-        steps, elements = train(bin, given.steps)
-        schemes.append(f"`{scheme_of(bin)}`")
-        stops = [n for n in (10, 50, 100, 200, 400, 800) if n < given.steps] + [given.steps]
-        rows += [row(bin, n, steps[max(0, n - 10) : n], elements) for n in stops]
-    plain, _ = train(0, given.steps)
-    losses = [float(np.mean([s.loss for s in plain[max(0, n - 10) : n]])) for n in stops]
-    text = f"""ResNet-20, {elements:,} elements in 19 convolutions, batches of 64, learning rate 0.1; means
-over ten steps. Schemes: {", ".join(schemes).replace("|", "·")}.
+    steps = parser.parse_args().steps
+    plain = {model: train(model, None, steps) for model in LEAST}
+    stops = [n for n in STOPS if n < steps] + [steps]
+    rows = []
+    for model, bin, paper in RUNS:
+        taken = train(model, bin, steps)
+        for n in stops:
+            some = slice(max(0, n - 10), n)
+            name = f"{model}, {bin}, {some.start + 1}-{n}"
+            rows.append(row(name, bin, paper, taken[some], plain[model][some]))
+    models = "".join(f"- {model}: {RECIPES[model].about}.\n" for model in LEAST)
+    text = f"""Means over ten steps, scheme `adacomp · binned · sign-scale`.
 
-- *Rate* is 4 bytes an element over the bytes of the sections; *with the table* over those of the whole
-  container, whose table takes 48 a layer; *in Rice code* over those of `rice` and `sign-scale`.
+{models}- *Rate* is 4 bytes an element over the bytes of the sections; *with the table* over those of the
+  whole container, whose table takes 48 a layer; *in Rice code* over those of `rice` and `sign-scale`.
 - *Counted as the paper does*: 8 bits for each element sent and each empty bin, 16 with bins of 64 and more.
-- The paper's 40× are of convolutions with bins of 50, its 200× of other layers with bins of 500.
-- Without compression the losses are {", ".join(f"{loss:.3f}" for loss in losses)}.
 
 """
     table = markdown(HEADER, rows)
