@@ -42,6 +42,7 @@ def selectors(ratio: float) -> list[Any]:
     """Those that keep a share."""
     return [
         wc.TopK(ratio),
+        wc.SIDCo(ratio),
         wc.RandomK(ratio),
         wc.DGC(ratio),
         wc.RedSync(ratio),

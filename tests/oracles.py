@@ -28,6 +28,11 @@ def top_k(x: Array, k: int) -> list[int]:
     return sorted(order[:k])
 
 
+def top_k_sorted(x: Array, k: int) -> Array:
+    """The same for larger arrays, by a stable sort."""
+    return np.sort(np.argsort(-np.abs(x.astype(np.float64)), kind="stable")[:k])
+
+
 def kept(ratio: str, size: int) -> int:
     """⌊ratio · size⌋ in exact decimal, at least one of a tensor that has elements."""
     return max(1, int(Decimal(ratio) * size)) if size else 0
@@ -149,3 +154,63 @@ def adacomp(x: Array, gradient: Array, bin: int, factor: float) -> tuple[list[in
             if top > 0 and x[i] != 0 and float(ahead) >= top:
                 sent.append(i)
     return sent, lane_sum(tops, 16) / len(tops) if tops else 0.0
+
+
+def sidco_threshold(x: Array, ratio: float, sid: str, stages: int, first: float = 0.25) -> float:
+    """SIDCo's threshold in its paper's stages, with SciPy's quantiles: equations 6 to 11, 14, 27 and 28.
+
+    Zeros are no part of any fit, and δ is k over those that are left.
+    """
+    from scipy import stats
+
+    g = np.abs(x.astype(np.float64))
+    g = g[g > 0]
+    k = kept(repr(ratio), x.size)
+    if k >= g.size:
+        return 0.0
+    middle = max(k, min(int(first * x.size), g.size))
+    if middle == k:
+        stages = 1
+    threshold = 0.0
+    for stage in range(1, stages + 1):
+        y = g[g >= threshold] - threshold
+        if y.size == 0:
+            break
+        share = (k if stages == 1 else middle) / g.size if stage == 1 else (k / middle) ** (1 / (stages - 1))
+        mean, variance = y.mean(), y.var()
+        if sid == "exponential":
+            threshold += stats.expon.isf(share, scale=mean)
+        elif sid == "gamma-gp" and stage == 1:
+            s = np.log(mean) - np.log(y).mean()
+            shape = (3 - s + np.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)
+            threshold += stats.gamma.isf(share, shape, scale=mean / shape)
+        else:
+            shape = np.clip((1 - mean**2 / variance) / 2, -0.5, 0.5)
+            threshold += stats.genpareto.isf(share, shape, scale=mean * (1 - shape))
+    return float(threshold)
+
+
+def sidco_stages(
+    ratios: list[float], most: int, *, begin: int = 1, window: int = 5, tolerance: float = 0.2
+) -> list[int]:
+    """The stages that each step takes, step i keeping ``ratios[i]`` times k (Algorithm 1, Adapt_Stages).
+
+    All counts of a window are averaged; the direction is turned where the last move made the error grow, and
+    where it would lead out of 1 … ``most``.
+    """
+    taken, stages, sign, before = [], min(begin, most), 1, math.inf
+    for end, _ in enumerate(ratios, 1):
+        taken.append(stages)
+        if end % window:
+            continue
+        error = sum(ratios[end - window : end]) / window - 1
+        if abs(error) <= tolerance:
+            before = math.inf
+            continue
+        if abs(error) > before:
+            sign = -sign
+        step = -sign if error > tolerance else sign
+        if stages + step < 1 or stages + step > most:
+            sign, step = -sign, -step
+        stages, before = max(1, min(most, stages + step)), abs(error)
+    return taken

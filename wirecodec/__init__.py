@@ -49,6 +49,7 @@ from wirecodec.select import (
     RedSync,
     Selection,
     Selector,
+    SIDCo,
     Threshold,
     TopK,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "RawIndex",
     "RedSync",
     "Rice",
+    "SIDCo",
     "SchemaMismatch",
     "Scheme",
     "Selection",

@@ -24,6 +24,7 @@ __all__ = [
     "Array",
     "Bytes",
     "Flat",
+    "aligned",
     "as_bytes",
     "as_flat",
     "bits_of",
@@ -76,6 +77,15 @@ def bits_of(x: Array) -> Array:
     """The elements as unsigned integers of their own width, without a copy."""
     words: Array = x.view(np.dtype(f"u{x.dtype.itemsize}"))
     return words
+
+
+def aligned(size: int, dtype: Any) -> Array:
+    """A new flat array, not filled, that begins at a multiple of 64 bytes in memory: at a cache line's."""
+    kind = np.dtype(dtype)
+    room = np.empty(size * kind.itemsize + 64, np.uint8)
+    first = -room.ctypes.data % 64
+    made: Array = room[first : first + size * kind.itemsize].view(kind)
+    return made
 
 
 def read_only(x: Array) -> Array:

@@ -88,7 +88,12 @@ def chunks_of(key: int, support: Support, scheme: Scheme, seed: int) -> Iterator
     cuts = [0, support.values.size]
     if len(bases) > 1:
         edges = [*bases, support.size]
-        cuts = edges if support.indices is None else np.searchsorted(support.indices, edges).tolist()
+        if support.indices is None:
+            cuts = edges
+        else:  # edges of the indices' own type: other ones would have all indices converted
+            last = np.array(edges[1:]) - 1
+            found = np.searchsorted(support.indices, last.astype(support.indices.dtype), side="right")
+            cuts = [0, *found.tolist()]
     for base, start, stop in zip(bases, cuts, cuts[1:], strict=False):
         d = min(CHUNK, support.size - base)
         values = support.values[start:stop]

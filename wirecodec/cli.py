@@ -3,6 +3,7 @@
     wirecodec inspect FILE [--json]
     wirecodec encode GRAD.npy --scheme "topk(0.01) | rice | qsgd" -o OUT.wc
     wirecodec decode FILE.wc -o GRAD.npy
+    wirecodec stats GRAD.npy [--png FILE]
 
 An .npz of named arrays becomes a container of named tensors, and back where OUT ends in .npz. What goes wrong
 is one line on stderr and exit code 2.
@@ -25,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import dtype_named
+from wirecodec.errors import EncodeError
 from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.pipeline import decode_many, encode, encode_many
@@ -72,6 +74,11 @@ def _parser() -> argparse.ArgumentParser:
     read.add_argument("file", type=Path, help="one container")
     read.add_argument("-o", "--output", type=Path, required=True)
     read.set_defaults(run=_decode)
+
+    shape = commands.add_parser("stats", help="how compressible a gradient is, and how well SIDCo fits it")
+    shape.add_argument("file", type=Path, help=".npy, or .npz of named tensors, each on its own")
+    shape.add_argument("--png", type=Path, help="a picture too, of one tensor; needs wirecodec[bench]")
+    shape.set_defaults(run=_stats)
     return parser
 
 
@@ -126,6 +133,29 @@ def _printable(name: str) -> str:
 
 def _count(n: int, one: str, several: str) -> str:
     return f"{n} {one if n == 1 else several}"
+
+
+def _stats(options: argparse.Namespace) -> None:
+    from wirecodec.stats import gradient_stats, text
+
+    loaded = np.load(options.file, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        tensors = {options.file.name: loaded}
+    else:
+        with loaded:
+            tensors = dict(loaded)
+    if options.png is not None and len(tensors) != 1:
+        raise ValueError(f"{options.file} holds {len(tensors)} tensors; a picture shows one")
+    for name, tensor in tensors.items():
+        try:
+            stats = gradient_stats(tensor)
+        except EncodeError as error:
+            raise error.of(name) from None
+        if options.png is not None:
+            from wirecodec.stats_picture import draw
+
+            draw(stats, _printable(name), options.png)
+        print(text(stats, _printable(name)))
 
 
 def _encode(options: argparse.Namespace) -> None:

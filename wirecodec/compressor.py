@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, Flat, read_only
+from wirecodec.arrays import Array, Bytes, Flat, aligned, read_only
 from wirecodec.chunk import Support
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError
@@ -70,6 +70,7 @@ class Prepared:
         if self._after is None or self._compressor._state is not self._before:
             raise RuntimeError("this step was settled before, or another one was committed since")
         self._compressor._state = self._after
+        self._compressor._reuse(self._before, self._after)
         self._after = None
 
     def rollback(self) -> None:
@@ -79,6 +80,7 @@ class Prepared:
         """
         if self._after is None:
             raise RuntimeError("this step was settled before")
+        self._compressor._reuse(self._after, self._before)
         self._after = None
 
 
@@ -115,6 +117,7 @@ class Compressor:
         self._names = names
         self._fuse = fuse
         self._state = _State()
+        self._spare: dict[str, Array] = {}  # memory of residuals that no state holds any more
 
     @property
     def step(self) -> int:
@@ -182,12 +185,48 @@ class Compressor:
             raise EncodeError(f"{flat.data.size} elements; its residual has {residual.size}")
         x, seen = flat.data, flat
         if self._feedback is not None:
-            x = self._feedback.corrected(flat.data, residual)
+            room = (
+                None
+                if residual is None
+                else self._room(name, self._feedback.wide(flat.data, residual), x.size)
+            )
+            taken = self._take_sum(scheme, flat, residual, room)
+            if taken is not None:
+                return taken
+            x = self._feedback.corrected(flat.data, residual, room)
             seen = Flat(read_only(self._feedback.sendable(x, flat.data.dtype)), flat.shape)
         selection = scheme.select.select(
             seen.data, gradient=flat.data, state=state.selectors.get(name), seed=seed
         )
         return _Taken(scheme, gather(seen, selection), selection.state, x, flat.data)
+
+    def _take_sum(
+        self, scheme: Scheme, flat: Flat, residual: Array | None, room: Array | None
+    ) -> _Taken | None:
+        """The same in one pass, where the selector offers it; what is not sent goes to ``room``."""
+        select_sum = getattr(scheme.select, "select_sum", None)
+        if select_sum is None or residual is None or room is None or self._feedback != ErrorFeedback():
+            return None
+        if not flat.data.dtype == residual.dtype == room.dtype or getattr(scheme.index, "lossy", False):
+            return None
+        selection = select_sum(flat.data, residual, room)
+        if selection is None:
+            return None
+        support = Support(selection.indices, selection.values, flat.data.size, flat.shape)
+        return _Taken(scheme, support, None, room, flat.data, taken_out=True)
+
+    def _room(self, name: str, dtype: np.dtype[Any], size: int) -> Array:
+        """Memory for a tensor's next residual: that of the one before the present one, if it fits."""
+        spare = self._spare.pop(name, None)
+        if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
+            return aligned(size, dtype)
+        return spare
+
+    def _reuse(self, old: _State, kept: _State) -> None:
+        """The residuals of one state that another one does not hold are memory for steps to come."""
+        for name, residual in old.residuals.items():
+            if kept.residuals.get(name) is not residual:
+                self._spare[name] = residual
 
     def _scheme(self, name: str, step: int) -> Scheme:
         scheme = scheme_for(name, self._schemes)
@@ -205,10 +244,19 @@ class Compressor:
         if self._feedback is None:
             return {}
         return {
-            name: self._feedback.remainder(t.x, t.gradient, state.residuals.get(name), sent[name])
+            name: self._residual(t, state.residuals.get(name), sent[name])
             for name, t in taken.items()
             if name in state.residuals or not (isinstance(t.scheme.select, All) and t.scheme.value == Raw())
         }
+
+    def _residual(self, taken: _Taken, residual: Array | None, sent: SparseTensor) -> Array:
+        assert self._feedback is not None
+        if taken.taken_out:
+            assert taken.support.indices is not None
+            return self._feedback.remainder_of_rest(
+                taken.x, taken.support.indices, taken.support.values, sent
+            )
+        return self._feedback.remainder(taken.x, taken.gradient, residual, sent)
 
     def state_dict(self) -> dict[str, Array]:
         """This rank's state as flat {str: ndarray}, copied.
@@ -255,7 +303,8 @@ def _floats(key: str, x: Any) -> Array:
 class _Taken:
     """One tensor of a step.
 
-    Its scheme, what is sent, the selector's next state, x = gradient + residual, and the gradient.
+    Its scheme, what is sent, the selector's next state, x = gradient + residual, the gradient, and whether
+    what is sent has been taken out of x.
     """
 
     scheme: Scheme
@@ -263,3 +312,4 @@ class _Taken:
     selector: Array | None
     x: Array
     gradient: Array
+    taken_out: bool = False

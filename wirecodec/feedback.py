@@ -14,9 +14,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from wirecodec.arrays import Array
+from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.parameters import as_real, settle
+from wirecodec.select.base import all_finite
 from wirecodec.sparse import SparseTensor
 
 __all__ = ["ErrorFeedback"]
@@ -33,22 +34,31 @@ class ErrorFeedback:
         if not 0 < self.beta <= 1:
             raise EncodeError(f"feedback: beta is {self.beta!r}; it must be above 0 and at most 1")
 
-    def corrected(self, gradient: Array, residual: Array | None) -> Array:
+    def corrected(self, gradient: Array, residual: Array | None, out: Array | None = None) -> Array:
         """gradient + residual, flat, in the wider of float32 and the gradient's type.
 
-        The gradient itself where there is no residual yet.
+        Args:
+            gradient: flat.
+            residual: as many; without one, the gradient itself is returned where its type is wide enough.
+            out: where to put the sum; a new array without it.
         """
-        wide = np.result_type(gradient.dtype, np.float32)
+        from wirecodec.kernels.cpu import feedback
+
+        wide = self.wide(gradient, residual)
         x: Array = gradient.astype(wide, copy=False)
         if residual is None:
             return x
-        with np.errstate(all="ignore"):
-            x = x + residual
-        if not np.isfinite(x).all():
+        total = np.empty(x.size, wide) if out is None else out
+        if not feedback.add(read_only(x), read_only(residual.astype(wide, copy=False)), total):
             # A sum beyond the type's range is held at its end; a gradient's own Inf stays, to be refused.
-            largest = np.finfo(x.dtype).max
-            x = np.where(np.isfinite(gradient), np.clip(x, -largest, largest), x)
-        return x
+            largest = np.finfo(wide).max
+            np.copyto(total, np.clip(total, -largest, largest), where=np.isfinite(x))
+        return total
+
+    def wide(self, gradient: Array, residual: Array | None) -> np.dtype[Any]:
+        """The type that sums are kept in."""
+        wide: np.dtype[Any] = np.result_type(gradient.dtype, np.float32)
+        return wide if residual is None else np.result_type(wide, residual.dtype)
 
     def sendable(self, x: Array, dtype: np.dtype[Any]) -> Array:
         """``x`` in the gradient's type; what is beyond the range of a narrower type stays in the residual."""
@@ -62,22 +72,46 @@ class ErrorFeedback:
         """The next residual (size,), in the type of ``x``: what the receivers of ``sent`` did not get.
 
         Args:
-            x: gradient + residual.
+            x: gradient + residual; used up, unless it is the gradient itself.
             gradient: this step's gradient, flat.
             residual: the one that went into ``x``, or None.
             sent: what receivers decode.
         """
+        from wirecodec.kernels.cpu import support
+
         with np.errstate(all="ignore"):
             if self.beta == 1.0:
-                left: Array = x.copy()
-                where = slice(None) if sent.is_full else sent.indices
-                left[where] -= sent.values.astype(x.dtype, copy=False)
+                left: Array = x.copy() if np.may_share_memory(x, gradient) else x
+                got = sent.values.astype(x.dtype, copy=False)
+                if sent.is_full:
+                    left -= got
+                else:
+                    support.add_at(left, _unsigned(sent.indices), read_only(got), x.dtype.type(-1))
             else:
                 dense = np.zeros_like(x)
                 dense[sent.indices] = sent.values
                 before = np.zeros_like(x) if residual is None else residual
                 left = before + x.dtype.type(self.beta) * (gradient.astype(x.dtype, copy=False) - dense)
-        finite = np.isfinite(left)
-        if not finite.all():  # NaN and Inf were delivered as they are; kept here, they would never leave
-            left[~finite] = 0
+        if not all_finite(left):  # NaN and Inf were delivered as they are; kept here, they would never leave
+            left[~np.isfinite(left)] = 0
         return left
+
+    def remainder_of_rest(self, rest: Array, indices: Array, values: Array, sent: SparseTensor) -> Array:
+        """``remainder`` with beta 1, bit for bit, where what was chosen has been taken out of x; in place.
+
+        Args:
+            rest: finite x, with +0 where an element was chosen.
+            indices: of the chosen ones.
+            values: which they were.
+            sent: what receivers decode; at the same indices.
+        """
+        from wirecodec.kernels.cpu import feedback
+
+        if not np.array_equal(bits_of(values), bits_of(sent.values)):
+            feedback.put_differences(read_only(values), read_only(sent.values), _unsigned(indices), rest)
+        return rest
+
+
+def _unsigned(indices: Array) -> Array:
+    """Indices as kernels take them."""
+    return read_only(indices.view(np.dtype(f"u{indices.itemsize}")))

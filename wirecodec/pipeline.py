@@ -185,7 +185,12 @@ def gather(flat: Flat, selection: Selection) -> Support:
     def values_at(where: Array) -> Array:
         return _scaled(flat.data[where], selection.scale)
 
-    return Support(indices, values_at(indices), size, flat.shape, values_at)
+    values = selection.values
+    if values is None:
+        values = values_at(indices)
+    elif values.shape != indices.shape or values.dtype != flat.data.dtype:
+        raise EncodeError(f"a selector gave {values.size} {values.dtype} values at {indices.size} indices")
+    return Support(indices, values, size, flat.shape, values_at)
 
 
 def _scaled(values: Array, scale: float | None) -> Array:
@@ -350,7 +355,6 @@ def _sparse(outline: Outline, parts: list[Part], limits: DecodeLimits) -> Sparse
     at = 0
     for part in parts:
         local = np.arange(part.d, dtype=np.uint32) if part.indices is None else part.indices
-        indices[at : at + local.size] = local
-        indices[at : at + local.size] += part.base
+        np.add(local, part.base, out=indices[at : at + local.size], dtype=indices.dtype, casting="unsafe")
         at += local.size
     return SparseTensor._of(indices, values, outline.shape, limits.max_dense)

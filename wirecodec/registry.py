@@ -39,6 +39,7 @@ from wirecodec.select import (
     RandomK,
     RedSync,
     Selector,
+    SIDCo,
     Threshold,
     TopK,
 )
@@ -65,7 +66,7 @@ T = TypeVar("T", bound=type)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SELECTORS: tuple[type[Selector], ...] = (
     *(All, NonZero, TopK, RandomK, Threshold),
-    *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp),
+    *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp, SIDCo),
 )
 _INDEX: tuple[type[IndexCodec], ...] = (
     RawIndex,

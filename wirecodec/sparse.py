@@ -26,9 +26,9 @@ def index_dtype(size: int) -> np.dtype[Any]:
 
 def nonzero(data: Array) -> Array:
     """Ascending indices of the elements of flat ``data`` whose bits are not all 0; -0.0 is one of them."""
-    from wirecodec.kernels import bits
+    from wirecodec.kernels.cpu import bitmap
 
-    return bits.nonzero(bits_of(data)).indices(index_dtype(data.size))
+    return bitmap.positions(*bitmap.nonzero_bits(bits_of(data)), index_dtype(data.size))
 
 
 def ascending_indices(indices: Any, size: int) -> Array:

@@ -13,6 +13,7 @@ import pytest
 import wirecodec as wc
 from wirecodec.cli import main
 
+DATA = Path(__file__).parents[1] / "data"
 X = np.where(np.arange(1000) % 9 == 0, np.arange(1000) - 500.0, 0).astype(np.float32).reshape(10, 100)
 
 
@@ -88,6 +89,9 @@ def test_any_name_is_a_name(tmp_path: Path) -> None:
             "element 3: topk cannot carry nan",
         ),
         (["encode", "empty", "-o", "x.wc"], "wirecodec: "),
+        (["stats", "nan.npy"], "tensor 'nan.npy', element 3: stats cannot carry nan"),
+        (["stats", "zeros.npy"], "nothing to fit"),
+        (["stats", "grad.npy", "--png", "missing/x.png"], "No such file"),
         (["encode", "grad.npy", "-o", "missing/x.wc"], "No such file"),
     ],
 )
@@ -101,6 +105,7 @@ def test_errors_are_one_line_and_exit_code_2(
     monkeypatch.chdir(grad.parent)
     np.save("int.npy", np.arange(3))
     np.save("nan.npy", np.array([1, 2, 3, np.nan]))
+    np.save("zeros.npy", np.zeros(9))
     Path("empty").write_bytes(b"")
     Path("short.wc").write_bytes(wc.encode(X).tobytes()[:-1])
     assert main(arguments) == 2
@@ -110,6 +115,42 @@ def test_errors_are_one_line_and_exit_code_2(
     assert captured.err.startswith("wirecodec: ")
     assert captured.err.count("\n") == 1
     assert not Path("x.npy").exists()
+
+
+def test_stats_of_a_real_gradient(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "picture.png"
+    assert main(["stats", str(DATA / "resnet20_raw.npy"), "--png", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    table = capsys.readouterr().out
+    assert "resnet20_raw.npy: 269,722 elements" in table
+    assert "rank^-" in table
+    for heading in ("KS distance", "threshold error at 0.001", "M = 4", "reads"):
+        assert heading in table
+    default = table[table.index("k̂/k of the default") :].splitlines()[1:]
+    assert len(default) == 9
+    for line in default:
+        assert 0.95 <= float(line.split()[2]) <= 1.05
+
+
+def test_stats_of_many_tensors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(1)
+    np.savez(tmp_path / "m.npz", big=rng.laplace(size=5000) * 1e300, half=rng.normal(size=400).astype("f2"))
+    assert main(["stats", str(tmp_path / "m.npz")]) == 0
+    table = capsys.readouterr().out
+    assert "big: 5,000 elements" in table
+    assert "half: 400 elements" in table
+    assert "nan" not in table
+    assert main(["stats", str(tmp_path / "m.npz"), "--png", str(tmp_path / "x.png")]) == 2
+    assert "a picture shows one" in capsys.readouterr().err
+
+
+def test_stats_without_matplotlib_name_the_extra(
+    grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["stats", str(grad), "--png", str(grad.with_suffix(".png"))]) == 2
+    assert "wirecodec[bench]" in capsys.readouterr().err
+    assert main(["stats", str(grad)]) == 0
 
 
 def test_wrong_words_exit_with_2() -> None:

@@ -101,7 +101,8 @@ def test_the_choice_is_the_definition(selector: Any, dtype: np.dtype[Any]) -> No
 
 
 def test_every_selector_is_held_against_a_definition() -> None:
-    assert {type(selector) for selector in EXPECTED} == set(SELECTORS.values())
+    """The definition of SIDCo's choice is that of its threshold, in tests/wirecodec/test_sidco.py."""
+    assert {type(selector) for selector in EXPECTED} == set(SELECTORS.values()) - {wc.SIDCo}
 
 
 def example(name: str, ratio: float = 0.05) -> Any:

@@ -37,16 +37,13 @@ class Bitmap:
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Two passes over the bitmap: count, then fill."""
-        from wirecodec.kernels.bits import counted
+        from wirecodec.kernels.cpu import bitmap
 
         if section.size != bitmap_bytes(d):
             raise Malformed("bitmap-length", f"{section.size} bytes for {d} elements")
         if d % 8 and section[-1] >> (d % 8):
             raise Malformed("bitmap-tail", f"a bit beyond element {d - 1} is set")
-        words = np.empty(-(-d // 64), np.uint64)
-        words[-1] = 0
-        words.view(np.uint8)[: section.size] = section
-        found = counted(words)
-        if found.ones != r:
-            raise Invalid("bitmap-count", f"{found.ones} bits are set; the table says {r}")
-        return found.indices(np.dtype(np.int32)).view(np.uint32)
+        words, ends = bitmap.copied_bits(section)
+        if ends[-1] != r:
+            raise Invalid("bitmap-count", f"{ends[-1]} bits are set; the table says {r}")
+        return bitmap.positions(words, ends, np.dtype(np.int32)).view(np.uint32)

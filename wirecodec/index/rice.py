@@ -18,10 +18,6 @@ from wirecodec.limits import DecodeLimits
 __all__ = ["Rice", "planned_bytes"]
 
 _PARAMETER_BITS, _MAX_PARAMETER = 5, 24
-_SPAN_BLOCKS = RICE_SPAN // RICE_BLOCK
-
-_LEAST_PLAN, _LEAST_WRITE, _LEAST_READ = 128, 32, 48
-"""Spans that are worth a thread: it takes 10 to 80 µs to wake up."""
 
 
 @dataclass(frozen=True)
@@ -33,33 +29,19 @@ class Rice:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """Two passes over the indices: plan, then write in place."""
-        from wirecodec.kernels.cpu import rice_write, threads
+        from wirecodec.kernels.cpu import rice_write
 
-        plan = _Plan.of(indices)
-        section = np.empty(plan.bytes, np.uint8)
-        words = section.view("<u4")
-
-        def write(first: int, last: int) -> None:
-            rice_write.write(indices, plan.parameters, plan.lengths, first, last, words)
-
-        threads.in_ranges(write, plan.lengths.size, _LEAST_WRITE)
+        parameters, lengths, size = _planned(indices)
+        section = np.empty(size, np.uint8)
+        rice_write.write(indices, parameters, lengths, section.view("<u4"))
         return section
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Every span, in order, then the joints between them."""
-        from wirecodec.kernels.cpu import rice_read, threads
-
         directory = _Directory.of(section, r)
         indices = np.empty(r, np.uint32)
-
-        def read(first: int, last: int) -> tuple[int, int]:
-            return directory.read(first, last, d, indices[first * RICE_SPAN : last * RICE_SPAN])
-
-        for code, span in threads.in_ranges(read, -(-r // RICE_SPAN), _LEAST_READ):
-            _check(code, span)
-        if r > RICE_SPAN and (span := rice_read.first_loose(directory.words, indices)) > 0:
-            raise Invalid("rice-base", f"span {span} does not begin where span {span - 1} ends")
+        directory.read(0, -(-r // RICE_SPAN), d, indices)
         return indices
 
     @classmethod
@@ -69,37 +51,8 @@ class Rice:
         No other span is read, so its stored base is trusted.
         """
         indices = np.empty(min(RICE_SPAN, r - span * RICE_SPAN), np.uint32)
-        _check(*_Directory.of(section, r).read(span, span + 1, d, indices))
+        _Directory.of(section, r).read(span, span + 1, d, indices)
         return indices
-
-
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """What is known before a section is written.
-
-    Attributes:
-        parameters: the best one of each block (u8).
-        lengths: of each span, in words (i64).
-        bytes: the length of the section.
-    """
-
-    parameters: Array
-    lengths: Array
-    bytes: int
-
-    @classmethod
-    def of(cls, indices: Array) -> _Plan:
-        from wirecodec.kernels.cpu import rice, threads
-
-        parameters = np.empty(-(-indices.size // RICE_BLOCK), np.uint8)
-        lengths = np.empty(-(-indices.size // RICE_SPAN), np.int64)
-
-        def plan(first: int, last: int) -> int:
-            blocks = parameters[first * _SPAN_BLOCKS : last * _SPAN_BLOCKS]
-            return rice.plan(indices, blocks, lengths[first:last], first)
-
-        words = sum(threads.in_ranges(plan, lengths.size, _LEAST_PLAN))
-        return cls(parameters, lengths, _head_bytes(indices.size) + 4 * words)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,13 +61,11 @@ class _Directory:
 
     Attributes:
         words: the section (u32).
-        r: indices.
         parameters: of each block (u8).
         starts: the first word of each span, and where the last ends (i64).
     """
 
     words: Array
-    r: int
     parameters: Array
     starts: Array
 
@@ -137,30 +88,37 @@ class _Directory:
             raise Malformed("rice-parameter", f"a block's parameter is {found}; at most {_MAX_PARAMETER}")
         if code:
             raise Malformed("rice-length", f"{section.size - head} bytes do not hold the spans")
-        return cls(words, r, parameters, starts)
+        return cls(words, parameters, starts)
 
-    def read(self, first: int, last: int, d: int, out: Array) -> tuple[int, int]:
-        """The indices of some spans into ``out``, which has their number; the failed check, if any."""
+    def read(self, first: int, last: int, d: int, out: Array) -> None:
+        """The indices of spans first … last - 1 into ``out``; a WireError where a check fails."""
         from wirecodec.kernels.cpu import rice_read
 
-        return rice_read.read(self.words, self.starts, self.parameters, d, self.r, first, last, out)
-
-
-def _check(code: int, span: int) -> None:
-    """Raise what a code of the kernel stands for, found in ``span``."""
-    from wirecodec.kernels.cpu import rice_read
-
-    if code == rice_read.BAD_RANGE:
-        raise Invalid("index-range", f"span {span} runs past the chunk")
-    if code == rice_read.BAD_PADDING:
-        raise Malformed("rice-padding", f"span {span}: a bit after its low bits is set")
-    if code:
-        raise Malformed("rice-unary", f"span {span}: its unary part does not hold one code a gap")
+        span, code = rice_read.read(self.words, self.starts, self.parameters, d, first, last, out)
+        if code == rice_read.BAD_RANGE:
+            raise Invalid("index-range", f"span {span} runs past the chunk")
+        if code == rice_read.BAD_BASE:
+            raise Invalid("rice-base", f"span {span} does not begin where span {span - 1} ends")
+        if code == rice_read.BAD_PADDING:
+            raise Malformed("rice-padding", f"span {span}: a bit after its low bits is set")
+        if code:
+            raise Malformed("rice-unary", f"span {span}: its unary part does not hold one code a gap")
 
 
 def planned_bytes(indices: Array) -> int:
     """The length of the section of (r,) u32 ``indices``, r > 0, without writing it."""
-    return _Plan.of(indices).bytes
+    return _planned(indices)[2]
+
+
+def _planned(indices: Array) -> tuple[Array, Array, int]:
+    """The best parameter of each block (u8), each span's length in words (i64), the section's in bytes."""
+    from wirecodec.kernels.cpu import rice
+
+    parameters = np.empty(-(-indices.size // RICE_BLOCK), np.uint8)
+    lengths = np.empty(-(-indices.size // RICE_SPAN), np.int64)
+    rice.plan(indices, parameters, lengths)
+    words = int(lengths[0] if lengths.size == 1 else lengths.sum())
+    return parameters, lengths, _head_bytes(indices.size) + 4 * words
 
 
 def _head_bytes(r: int) -> int:

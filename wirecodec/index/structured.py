@@ -77,9 +77,8 @@ def _bitmap(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
         raise Malformed("structured-length", f"a bitmap of {body.size} bytes for {whole} grains")
     if whole % 8 and body[-1] >> (whole % 8):
         raise Malformed("structured-padding", f"a bit beyond grain {whole - 1} is set")
-    words = np.zeros(-(-whole // 64), np.uint64)
-    words.view(np.uint8)[: body.size] = body
-    if (found := bitmap.count_ones(words)) != count:
+    words, ends = bitmap.copied_bits(body)
+    if (found := int(ends[-1]) if whole else 0) != count:
         raise Invalid("structured-count", f"{found} grains are set; the table says {count}")
     structured.read_bitmap(words, whole, head.grain, head.phase, d, head.flags, out)
     return out

@@ -12,6 +12,7 @@ from wirecodec.select.gaussiank import GaussianK
 from wirecodec.select.nonzero import NonZero
 from wirecodec.select.randomk import RandomK
 from wirecodec.select.redsync import RedSync
+from wirecodec.select.sidco import SIDCo
 from wirecodec.select.threshold import Threshold
 from wirecodec.select.topk import TopK
 
@@ -24,6 +25,7 @@ __all__ = [
     "NonZero",
     "RandomK",
     "RedSync",
+    "SIDCo",
     "Selection",
     "Selector",
     "Threshold",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from wirecodec.arrays import Array, bits_of
+from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
 
-__all__ = ["Selection", "Selector", "finite_or_raise", "magnitude_bits"]
+__all__ = ["Selection", "Selector", "all_finite", "finite_or_raise"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,16 +19,21 @@ class Selection:
         indices: (k,) ascending, int32 or int64, or None for every element.
         state: an ndarray for the tensor's next step, or None.
         scale: one magnitude for all chosen values, where the selector fixes it.
+        values: (k,) the elements of x at ``indices``, where the selector has them at hand; else None.
     """
 
     indices: Array | None
     state: Any = None
     scale: float | None = None
+    values: Array | None = None
 
 
 @runtime_checkable
 class Selector(Protocol):
-    """A frozen dataclass whose fields are its parameters."""
+    """A frozen dataclass whose fields are its parameters.
+
+    One that can choose while gradient and residual are added offers ``select_sum``, too; see ``TopK``.
+    """
 
     name: ClassVar[str]
 
@@ -43,21 +48,22 @@ class Selector(Protocol):
         ...
 
 
-def magnitude_bits(x: Array) -> int:
-    """How many low bits of an element order by magnitude: all but the sign."""
-    return 8 * int(x.dtype.itemsize) - 1
+_INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF << 52}
 
 
-def _exponent_mask(x: Array) -> int:
-    mantissa = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[x.dtype.name]
-    return (1 << magnitude_bits(x)) - (1 << mantissa)
+def _first_nonfinite(x: Array) -> int:
+    from wirecodec.kernels.cpu import support
+
+    bits = read_only(bits_of(x))
+    return int(support.first_nonfinite(bits, bits.dtype.type(_INFINITY[x.dtype.name])))
+
+
+def all_finite(x: Array) -> bool:
+    """Whether flat ``x`` has no NaN and no Inf; one read."""
+    return _first_nonfinite(x) < 0
 
 
 def finite_or_raise(x: Array, what: str) -> None:
     """EncodeError naming the first NaN or Inf of flat ``x``, which ``what`` cannot carry."""
-    from wirecodec.kernels.cpu import support
-
-    bits = bits_of(x)
-    at = support.first_nonfinite(bits, bits.dtype.type(_exponent_mask(x)))
-    if at >= 0:
-        raise EncodeError(f"{what} cannot carry {float(x[at])}", position=int(at))
+    if (at := _first_nonfinite(x)) >= 0:
+        raise EncodeError(f"{what} cannot carry {float(x[at])}", position=at)

@@ -9,19 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
-
-import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
 from wirecodec.parameters import as_integer, as_real, settle
-from wirecodec.select.base import Selection, finite_or_raise, magnitude_bits
-from wirecodec.sparse import index_dtype
+from wirecodec.select.base import Selection, all_finite, finite_or_raise
+from wirecodec.select.exact import top_k
+from wirecodec.select.summed import top_k_of_sum
 
 __all__ = ["TopK", "share_of"]
 
 
+@lru_cache(maxsize=1024)
 def share_of(ratio: float, size: int) -> int:
     """⌊ratio · size⌋ in exact decimal, at least 1 where size > 0, at most size."""
     exact = Fraction(Decimal(repr(float(ratio)))) * size
@@ -59,15 +60,31 @@ class TopK:
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
         """The top k; EncodeError names the first NaN or Inf."""
-        from wirecodec.kernels.cpu import topk
-
-        finite_or_raise(x, self.name)
         k = self.count(x.size)
         if k == x.size:
+            finite_or_raise(x, self.name)
             return Selection(None)
-        bits, key_bits = bits_of(x), magnitude_bits(x)
-        threshold, ties = topk.kth_key(bits, k, key_bits)
-        found = np.empty(k, index_dtype(x.size))
-        if topk.fill_top(bits, key_bits, threshold, ties, found) != k:
-            raise EncodeError("the tensor changed while it was read")
-        return Selection(found)
+        indices, words = top_k(bits_of(x), k)
+        values = words.view(x.dtype)
+        if not all_finite(values):  # what is not finite is above all that is
+            finite_or_raise(x, self.name)
+        return Selection(indices, values=values)
+
+    def select_sum(self, gradient: Array, residual: Array, rest: Array) -> Selection | None:
+        """The top k of gradient + residual, found while the two are added.
+
+        Args:
+            gradient: flat, float32 or float64.
+            residual: as many, of the same type.
+            rest: as many, an array of ``arrays.aligned``; it gets the sums, with +0 for those chosen.
+
+        None, and nothing of use in ``rest``, where they should be added first: where that is no dearer, or a
+        sum is not finite.
+        """
+        k = self.count(gradient.size)
+        found = top_k_of_sum(gradient, residual, k, rest) if k < gradient.size else None
+        if found is None:
+            return None
+        indices, words = found
+        values = words.view(gradient.dtype)
+        return Selection(indices, values=values) if all_finite(values) else None

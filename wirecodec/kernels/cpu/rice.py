@@ -12,14 +12,17 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.threads import next_unit, share
 from wirecodec.kernels.cpu.vector import load, shift_in, splat, total
 from wirecodec.kernels.cpu.words import leading_zeros
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 
 __all__ = [
+    "LEAST_UNITS",
     "MAX_PARAMETER",
     "PARAMETER_BITS",
     "SPAN_BLOCKS",
+    "UNIT_SPANS",
     "gap",
     "gaps8",
     "gaps16",
@@ -33,6 +36,9 @@ U64 = np.uint64
 
 PARAMETER_BITS, MAX_PARAMETER = 5, 24
 SPAN_BLOCKS = RICE_SPAN // RICE_BLOCK
+
+UNIT_SPANS, LEAST_UNITS = 4, 4
+"""Spans that a thread takes at a time; how many times that is worth a thread."""
 
 
 @inline
@@ -76,31 +82,40 @@ def low_words(parameters: Array, r: int, span: int) -> int:
     return words
 
 
-@kernel
-def plan(indices: Array, parameters: Array, span_words: Array, first: int = 0) -> int:
-    """The best parameter of each block (u8), and the length of each span in u32 words (i64); their sum.
+def plan(indices: Array, parameters: Array, span_words: Array) -> None:
+    """The best parameter of each block (u8), and the length of each span in u32 words (i64).
 
     Args:
-        indices: (r,) u32, ascending, r > 0; of all spans.
-        parameters: of the blocks of some spans, written.
-        span_words: of these spans, written.
-        first: the number of the first of them.
+        indices: (r,) u32, ascending, r > 0.
+        parameters: (⌈r/256⌉,), written.
+        span_words: (⌈r/4096⌉,), written.
     """
-    words = 0
-    for span in range(span_words.size):
-        bits = 0
-        unary = 0
-        for block in range(span * SPAN_BLOCKS, min((span + 1) * SPAN_BLOCKS, parameters.size)):
-            start = first * RICE_SPAN + block * RICE_BLOCK
-            stop = min(start + RICE_BLOCK, indices.size)
-            b, quotients = _best(indices, start, stop)
-            parameters[block] = b
-            # Low bits are filled up to whole words; only the last block of all needs it.
-            bits += ((stop - start) * b + 31) & -32
-            unary += stop - start + quotients
-        span_words[span] = (bits + unary + 31) >> 5
-        words += span_words[span]
-    return words
+    units = -(-span_words.size // UNIT_SPANS)
+    share(lambda turns: _plan(indices, parameters, span_words, turns), units, LEAST_UNITS)
+
+
+@kernel
+def _plan(indices: Array, parameters: Array, span_words: Array, turns: Array) -> None:
+    """See ``plan``."""
+    unit = next_unit(turns, -1)
+    while unit >= 0:
+        for span in range(unit * UNIT_SPANS, min((unit + 1) * UNIT_SPANS, span_words.size)):
+            span_words[span] = _plan_span(indices, span, parameters)
+        unit = next_unit(turns, unit)
+
+
+@inline
+def _plan_span(indices: Array, span: int, parameters: Array) -> int:
+    """The parameters of one span; its length."""
+    low = unary = 0
+    for block in range(span * SPAN_BLOCKS, min((span + 1) * SPAN_BLOCKS, parameters.size)):
+        start = block * RICE_BLOCK
+        stop = min(start + RICE_BLOCK, indices.size)
+        b, quotients = _best(indices, start, stop)
+        parameters[block] = b
+        low += ((stop - start) * b + 31) >> 5
+        unary += stop - start + quotients
+    return low + ((unary + 31) >> 5)
 
 
 @inline

@@ -11,26 +11,35 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.ones import store_ones
-from wirecodec.kernels.cpu.rice import MAX_PARAMETER, PARAMETER_BITS, head_words, low_words
+from wirecodec.kernels.cpu.rice import (
+    LEAST_UNITS,
+    MAX_PARAMETER,
+    PARAMETER_BITS,
+    SPAN_BLOCKS,
+    UNIT_SPANS,
+    head_words,
+    low_words,
+)
+from wirecodec.kernels.cpu.threads import next_unit, share
 from wirecodec.kernels.cpu.vector import funnel_right, lane, load, ramp, running_sum, splat, spread, store
 from wirecodec.kernels.cpu.words import load64
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN
 
 __all__ = [
+    "BAD_BASE",
     "BAD_LENGTH",
     "BAD_PADDING",
     "BAD_PARAMETER",
     "BAD_RANGE",
     "BAD_UNARY",
     "directory",
-    "first_loose",
     "read",
 ]
 
 U32 = np.uint32
 U64 = np.uint64
 
-BAD_LENGTH, BAD_PADDING, BAD_PARAMETER, BAD_UNARY, BAD_RANGE = 1, 2, 3, 4, 5
+BAD_LENGTH, BAD_PADDING, BAD_PARAMETER, BAD_UNARY, BAD_RANGE, BAD_BASE = 1, 2, 3, 4, 5, 6
 
 
 @kernel
@@ -71,51 +80,82 @@ def directory(words: Array, r: int, parameters: Array, starts: Array) -> int:
     return 0
 
 
-@kernel
 def read(
-    words: Array, starts: Array, parameters: Array, d: int, r: int, first: int, last: int, out: Array
+    words: Array, starts: Array, parameters: Array, d: int, first: int, last: int, out: Array
 ) -> tuple[int, int]:
-    """The indices of some spans; (0, last), or which check failed (BAD_*) and in which span.
+    """The indices of spans first … last - 1; the first that fails a check, and which (BAD_*), or last and 0.
 
     Args:
         words: the section, u32.
         starts: from ``directory``.
         parameters: from ``directory``.
         d: elements of the chunk.
-        r: indices of all spans.
-        first: the spans first … last - 1 are read.
+        first: see there.
         last: see there.
-        out: u32, room for their indices.
+        out: u32, room for the indices of these spans.
     """
+    verdicts = np.zeros(last - first, np.uint8)
+    share(
+        lambda turns: _read(words, starts, parameters, d, first, verdicts, out, turns),
+        -(-verdicts.size // UNIT_SPANS),
+        LEAST_UNITS,
+    )
+    return _verdict(words, verdicts, first, out)
+
+
+@kernel
+def _read(
+    words: Array,
+    starts: Array,
+    parameters: Array,
+    d: int,
+    first: int,
+    verdicts: Array,
+    out: Array,
+    turns: Array,
+) -> None:
+    """See ``read``; ``verdicts`` gets the code of each span that fails."""
     ones = np.empty(RICE_SPAN + 64, np.uint32)
-    for span in range(first, last):
-        n = min(RICE_SPAN, r - span * RICE_SPAN)
-        at = starts[span]
-        stop = starts[span + 1]
-        unary = at + low_words(parameters, r, span)
-        tail_bits = (n % RICE_BLOCK) * np.int64(parameters[(span * RICE_SPAN + n - 1) // RICE_BLOCK])
-        if tail_bits & 31 and words[unary - 1] >> U32(tail_bits & 31):
-            return BAD_PADDING, span
-        if words[stop - 1] == U32(0) or not _find_ones(words, unary, stop, n, ones):
-            return BAD_UNARY, span
-        if 32 * (stop - 1 - unary) > d + n:  # so many zero bits; below, positions fit a u32
-            return BAD_RANGE, span
-        index = U64(words[span - 1]) if span > 0 else U64(0)  # the least value that the next index can take
-        zeros = np.int64(0)  # of the blocks before
-        for j in range(0, n, RICE_BLOCK):
-            b = np.int64(parameters[(span * RICE_SPAN + j) // RICE_BLOCK])
-            o = (span - first) * RICE_SPAN + j
-            if j + RICE_BLOCK > n:
-                index = _unpack_tail(words, at, b, ones[j:n], U32(zeros + j), index, out[o : o + n - j])
-            elif b == 0:
-                index = _copy_ones(ones, j, U32(zeros), index, out, o)
-            else:
-                index = _unpack(words, at, b, ones, j, U32(zeros), index, out, o)
-            if index > U64(d):  # indices only grow: the block's last one decides for all of them
-                return BAD_RANGE, span
-            zeros = np.int64(ones[min(j + RICE_BLOCK, n) - 1]) - (j + RICE_BLOCK - 1)
-            at += RICE_LANES * b
-    return 0, last
+    unit = next_unit(turns, -1)
+    while unit >= 0:
+        for i in range(unit * UNIT_SPANS, min((unit + 1) * UNIT_SPANS, verdicts.size)):
+            part = out[i * RICE_SPAN : (i + 1) * RICE_SPAN]
+            verdicts[i] = _read_span(words, starts, parameters, d, first + i, ones, part)
+        unit = next_unit(turns, unit)
+
+
+@inline
+def _read_span(
+    words: Array, starts: Array, parameters: Array, d: int, span: int, ones: Array, out: Array
+) -> int:
+    """The indices of one span; 0, or which check failed. ``ones`` is scratch."""
+    n = out.size
+    block = span * SPAN_BLOCKS
+    at = starts[span]
+    stop = starts[span + 1]
+    unary = at + low_words(parameters, span * RICE_SPAN + n, span)
+    tail_bits = (n % RICE_BLOCK) * np.int64(parameters[block + (n - 1) // RICE_BLOCK])
+    if tail_bits & 31 and words[unary - 1] >> U32(tail_bits & 31):
+        return BAD_PADDING
+    if words[stop - 1] == U32(0) or not _find_ones(words, unary, stop, n, ones):
+        return BAD_UNARY
+    if 32 * (stop - 1 - unary) > d + n:  # so many zero bits; below, positions fit a u32
+        return BAD_RANGE
+    index = U64(words[span - 1]) if span > 0 else U64(0)  # the least value that the next index can take
+    zeros = np.int64(0)  # of the blocks before
+    for j in range(0, n, RICE_BLOCK):
+        b = np.int64(parameters[block + j // RICE_BLOCK])
+        if j + RICE_BLOCK > n:
+            index = _unpack_tail(words, at, b, ones, j, U32(zeros), index, out)
+        elif b == 0:
+            index = _copy_ones(ones, j, U32(zeros), index, out)
+        else:
+            index = _unpack(words, at, b, ones, j, U32(zeros), index, out)
+        if index > U64(d):  # indices only grow: the block's last one decides for all of them
+            return BAD_RANGE
+        zeros = np.int64(ones[min(j + RICE_BLOCK, n) - 1]) - (j + RICE_BLOCK - 1)
+        at += RICE_LANES * b
+    return 0
 
 
 @inline
@@ -132,17 +172,17 @@ def _find_ones(words: Array, w: int, stop: int, n: int, ones: Array) -> bool:
 
 
 @inline
-def _copy_ones(ones: Array, j: int, zeros: np.uint32, index: np.uint64, out: Array, o: int) -> np.uint64:
+def _copy_ones(ones: Array, j: int, zeros: np.uint32, index: np.uint64, out: Array) -> np.uint64:
     """The indices of a full block without low bits; the least value after them."""
     shift = U32(index - U64(zeros) - U64(j))
     for i in range(0, RICE_BLOCK, 16):
-        store(out, o + i, load(ones, j + i, 16) + shift)
+        store(out, j + i, load(ones, j + i, 16) + shift)
     return index + U64(U32(ones[j + RICE_BLOCK - 1] - U32(j) - zeros)) + U64(1)
 
 
 @inline
 def _unpack(
-    words: Array, at: int, b: int, ones: Array, j: int, zeros: np.uint32, index: np.uint64, out: Array, o: int
+    words: Array, at: int, b: int, ones: Array, j: int, zeros: np.uint32, index: np.uint64, out: Array
 ) -> np.uint64:
     """The indices of a full block with low bits; the least value after them.
 
@@ -160,7 +200,7 @@ def _unpack(
         low = funnel_right(load(words, beyond, 8), load(words, place, 8), bit & 31) & mask
         lows = running_sum(low + U32(1))
         quotients = load(ones, j + i, 8) - skipped
-        store(out, o + i, (quotients << b) + lows + before + sums)
+        store(out, j + i, (quotients << b) + lows + before + sums)
         sums += spread(lows, 7)
         skipped += U32(8)
         bit += b
@@ -171,13 +211,13 @@ def _unpack(
 
 @inline
 def _unpack_tail(
-    words: Array, at: int, b: int, ones: Array, zeros: np.uint32, index: np.uint64, out: Array
+    words: Array, at: int, b: int, ones: Array, j: int, zeros: np.uint32, index: np.uint64, out: Array
 ) -> np.uint64:
     """The indices of the last, shorter block; the least value after them."""
     mask = (U64(1) << U64(b)) - U64(1)
     bit = 0
-    before = U32(zeros - U32(1))
-    for i in range(out.size):
+    before = U32(U32(j) + zeros - U32(1))
+    for i in range(j, out.size):
         low = U64(0)
         if b > 0:
             low = U64(words[at + (bit >> 5)]) >> U64(bit & 31)
@@ -192,9 +232,12 @@ def _unpack_tail(
 
 
 @kernel
-def first_loose(words: Array, indices: Array) -> int:
-    """The first span whose base is not the index before it, plus 1; -1 where there is none."""
-    for span in range(1, (indices.size - 1) // RICE_SPAN + 1):
-        if U64(words[span - 1]) != U64(indices[span * RICE_SPAN - 1]) + U64(1):
-            return span
-    return -1
+def _verdict(words: Array, verdicts: Array, first: int, indices: Array) -> tuple[int, int]:
+    """The first span that failed, or does not begin where the one before ends, and the code."""
+    for i in range(verdicts.size):
+        if verdicts[i] != 0:
+            return first + i, np.int64(verdicts[i])
+    for i in range(1, verdicts.size):
+        if U64(words[first + i - 1]) != U64(indices[i * RICE_SPAN - 1]) + U64(1):
+            return first + i, BAD_BASE
+    return first + verdicts.size, 0

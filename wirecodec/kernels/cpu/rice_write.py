@@ -9,13 +9,16 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.rice import (
+    LEAST_UNITS,
     PARAMETER_BITS,
     SPAN_BLOCKS,
+    UNIT_SPANS,
     gap,
     gaps8,
     gaps16,
     head_words,
 )
+from wirecodec.kernels.cpu.threads import next_unit, share
 from wirecodec.kernels.cpu.vector import evens, odds, reinterpret, splat, store
 from wirecodec.kernels.cpu.words import store64
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN
@@ -26,46 +29,61 @@ U32 = np.uint32
 U64 = np.uint64
 
 
-@kernel
-def write(indices: Array, parameters: Array, span_words: Array, first: int, last: int, words: Array) -> None:
-    """Some spans into their places; with span 0, the directory.
+def write(indices: Array, parameters: Array, span_words: Array, words: Array) -> None:
+    """The directory and all spans.
 
     Args:
         indices: (r,) u32, ascending.
-        parameters: of all blocks, from ``plan``.
-        span_words: of all spans, from ``plan``.
-        first: the spans first … last - 1 are written.
-        last: see there.
+        parameters: of the blocks, from ``plan``.
+        span_words: of the spans, from ``plan``.
         words: the section, u32, written.
     """
-    r = indices.size
-    at = head_words(r)
-    if first == 0:
-        _write_directory(indices, parameters, span_words, words[:at])
-    for span in range(first):
-        at += span_words[span]
+    units = -(-span_words.size // UNIT_SPANS)
+    share(lambda turns: _write(indices, parameters, span_words, words, turns), units, LEAST_UNITS)
+
+
+@kernel
+def _write(indices: Array, parameters: Array, span_words: Array, words: Array, turns: Array) -> None:
+    """See ``write``."""
     # A unary part takes 3 bits an index at most; where another thread writes to the indices it may take more,
     # 56 bits for each 8 and what _put_one admits.
     codes = np.empty(RICE_SPAN // 2 + 16, np.uint32)
     eights = np.empty(16, np.uint64)
-    for span in range(first, last):
-        stop = min((span + 1) * RICE_SPAN, r)
-        end = at + span_words[span]
-        position, pending = np.int64(0), U64(0)
-        for block in range(span * SPAN_BLOCKS, (stop + RICE_BLOCK - 1) // RICE_BLOCK):
-            start = block * RICE_BLOCK
-            b = np.int64(parameters[block])
-            if start + RICE_BLOCK <= stop:
-                at = _pack(indices, start, b, words, at)
-                position, pending = _write_unary(indices, start, b, eights, codes, position, pending)
-            else:
-                at = _pack_tail(indices, start, b, words, at)
-                for i in range(start, stop):
-                    position, pending = _put_one(codes, position, pending, gap(indices, i) >> U64(b))
-        store64(codes, position >> 3, pending)  # zero bits up to the end of the word
-        for i in range(min(end - at, codes.size)):
-            words[at + i] = codes[i]
-        at = end
+    follows = 0  # the span that begins at word ``at``
+    at = head_words(indices.size)
+    unit = next_unit(turns, -1)
+    while unit >= 0:
+        if unit == 0:
+            _write_directory(indices, parameters, span_words, words[:at])
+        for span in range(follows, min((unit + 1) * UNIT_SPANS, span_words.size)):
+            if span >= unit * UNIT_SPANS:
+                _write_span(indices, parameters, span, words[at : at + span_words[span]], codes, eights)
+            at += span_words[span]
+            follows = span + 1
+        unit = next_unit(turns, unit)
+
+
+@inline
+def _write_span(
+    indices: Array, parameters: Array, span: int, words: Array, codes: Array, eights: Array
+) -> None:
+    """One span into its words; the last two arrays are scratch."""
+    at = 0
+    position, pending = np.int64(0), U64(0)
+    stop = min((span + 1) * RICE_SPAN, indices.size)
+    for block in range(span * SPAN_BLOCKS, (stop + RICE_BLOCK - 1) // RICE_BLOCK):
+        start = block * RICE_BLOCK
+        b = np.int64(parameters[block])
+        if start + RICE_BLOCK <= stop:
+            at = _pack(indices, start, b, words, at)
+            position, pending = _write_unary(indices, start, b, eights, codes, position, pending)
+        else:
+            at = _pack_tail(indices, start, b, words, at)
+            for i in range(start, stop):
+                position, pending = _put_one(codes, position, pending, gap(indices, i) >> U64(b))
+    store64(codes, position >> 3, pending)  # zero bits up to the end of the word
+    for i in range(min(words.size - at, codes.size)):
+        words[at + i] = codes[i]
 
 
 @inline

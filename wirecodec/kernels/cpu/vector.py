@@ -14,6 +14,7 @@ from numba import types
 from wirecodec.kernels.cpu.vector_type import Vector, call, numbered, place, shuffled, splatted, word
 
 __all__ = [
+    "add_floats",
     "evens",
     "funnel_right",
     "lane",
@@ -178,6 +179,17 @@ def funnel_right(typing_context: Any, high: Any, low: Any, count: Any) -> Any:
         return call(builder, "fshr", high.form, *args[:2], by)
 
     return high(high, low, kind), generate
+
+
+@word
+def add_floats(typing_context: Any, a: Any, b: Any) -> Any:
+    """The sums of the floats, binary32 or binary64, whose bits the lanes are; each is rounded to nearest."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        form = ir.VectorType(ir.FloatType() if a.bits == 32 else ir.DoubleType(), a.lanes)
+        return builder.bitcast(builder.fadd(*(builder.bitcast(side, form) for side in args)), a.form)
+
+    return a(a, b), generate
 
 
 @word
