@@ -8,11 +8,16 @@ agree.
 from __future__ import annotations
 
 import math
+import statistics
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from formats.reference.draws import draw32, mix
+from formats.reference.floats import BY_NAME, FLOAT64, convert, float_of
 
 Array = npt.NDArray[Any]
 
@@ -49,6 +54,106 @@ def rank_ordered_sum(vectors: list[Array]) -> Array:
     for vector in vectors:
         total = total + vector
     return total
+
+
+def lane_sum(numbers: list[float], lanes: int) -> float:
+    """Partial sums by index modulo ``lanes``, then folded in halves."""
+    sums = [0.0] * lanes
+    for i, number in enumerate(numbers):
+        sums[i % lanes] += number
+    while lanes > 1:
+        lanes //= 2
+        sums = [sums[j] + sums[j + lanes] for j in range(lanes)]
+    return sums[0]
+
+
+def rounded(number: float, dtype: Any) -> float:
+    """A binary64 number in an element type, rounded once, to nearest, ties to even."""
+    target = BY_NAME[np.dtype(dtype).name]
+    return float_of(convert(int(np.float64(number).view(np.uint64)), FLOAT64, target), target)
+
+
+def reaching(x: Array, threshold: float) -> list[int]:
+    """The elements of magnitude ``threshold`` or more, in the type of x; zeros never."""
+    least = rounded(threshold, x.dtype)
+    return [i for i in range(x.size) if x[i] != 0 and abs(float(x[i])) >= least]
+
+
+def random_k(size: int, k: int, seed: int) -> list[int]:
+    """The k elements of least draw."""
+    stream = mix(seed)
+    return sorted(sorted(range(size), key=lambda i: draw32(stream, i))[:k])
+
+
+def sample(size: int, n: int, seed: int) -> list[int]:
+    """One element of each of n stretches."""
+    stream = mix(seed)
+    edges = [q * size // n for q in range(n + 1)]
+    return [a + (draw32(stream, q) * (b - a) >> 32) for q, (a, b) in enumerate(pairwise(edges))]
+
+
+def dgc(x: Array, ratio: str, seed: int, share: str) -> list[int]:
+    """A sample's top k gives the threshold; the top k of those that reach it."""
+    looked = x[sample(x.size, kept(share, x.size), seed)]
+    threshold = min(abs(float(looked[i])) for i in top_k(looked, kept(ratio, looked.size)))
+    found = reaching(x, threshold)
+    return [found[i] for i in top_k(x[found], kept(ratio, x.size))]
+
+
+def redsync(x: Array, k: int, rounds: int) -> list[int]:
+    """Bisection between the mean and the greatest magnitude, one threshold at a time."""
+    y = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
+    magnitudes = [abs(float(v)) for v in y]
+    greatest = max(magnitudes)
+    mean = min(lane_sum(magnitudes, 64) / y.size, greatest)
+    low, high, found = 0.0, 1.0, []
+    for _ in range(rounds):
+        r = (low + high) / 2
+        found = reaching(y, mean + r * (greatest - mean))
+        if k <= len(found) <= 2 * k:
+            break
+        low, high = (r, high) if len(found) > 2 * k else (low, r)
+    return found
+
+
+def gaussiank(x: Array, k: int, ratio: float) -> list[int]:
+    """μ + zσ, and up to three corrections."""
+    y = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
+    numbers = [float(v) for v in y]
+    mean = lane_sum(numbers, 64) / y.size
+    variance = lane_sum([v * v for v in numbers], 64) / y.size - mean * mean
+    threshold = mean + statistics.NormalDist().inv_cdf(ratio / 2) * -math.sqrt(max(0.0, variance))
+    for _ in range(3):
+        count = len(reaching(y, threshold))
+        if count < 2 * k / 3:
+            threshold *= 0.5
+        elif count > 4 * k / 3:
+            threshold *= 1.5
+        else:
+            break
+    return reaching(y, threshold)
+
+
+def chunk_top_k(x: Array, ratio: str, chunk: int) -> list[int]:
+    """The top share of each chunk."""
+    starts = range(0, x.size, chunk)
+    parts = [x[start : start + chunk] for start in starts]
+    return [s + i for s, part in zip(starts, parts, strict=True) for i in top_k(part, kept(ratio, part.size))]
+
+
+def adacomp(x: Array, gradient: Array, bin: int, factor: float) -> tuple[list[int], float]:
+    """AdaComp, Algorithm 2, element by element; and the mean of the bins' greatest magnitudes."""
+    wide = np.float64 if x.dtype == np.float64 else np.float32
+    sent, tops = [], []
+    for start in range(0, x.size, bin):
+        members = range(start, min(start + bin, x.size))
+        top = max(abs(float(x[i])) for i in members)
+        tops.append(top)
+        for i in members:
+            ahead = abs(wide(x[i]) + wide(factor - 1) * wide(gradient[i]))
+            if top > 0 and x[i] != 0 and float(ahead) >= top:
+                sent.append(i)
+    return sent, lane_sum(tops, 16) / len(tops) if tops else 0.0
 
 
 def sidco_threshold(x: Array, ratio: float, sid: str, stages: int, first: float = 0.25) -> float:

@@ -38,21 +38,38 @@ from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_m
 from wirecodec.registry import register
 from wirecodec.schedule import Diminishing, WarmUp
 from wirecodec.scheme import Scheme
-from wirecodec.select import All, NonZero, Selection, Selector, SIDCo, TopK
+from wirecodec.select import (
+    DGC,
+    AdaComp,
+    All,
+    ChunkTopK,
+    GaussianK,
+    NonZero,
+    RandomK,
+    RedSync,
+    Selection,
+    Selector,
+    SIDCo,
+    Threshold,
+    TopK,
+)
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
-from wirecodec.value import QSGD, Raw, ValueCodec
+from wirecodec.value import QSGD, Raw, SignScale, ValueCodec
 from wirecodec.version import __version__
 
 __all__ = [
+    "DGC",
     "QSGD",
     "RLE",
+    "AdaComp",
     "All",
     "AutoIndex",
     "Binned",
     "Bitmap",
     "Bloom",
     "ChecksumMismatch",
+    "ChunkTopK",
     "Compressor",
     "ContainerInfo",
     "DecodeLimits",
@@ -61,6 +78,7 @@ __all__ = [
     "EliasFano",
     "EncodeError",
     "ErrorFeedback",
+    "GaussianK",
     "Huffman",
     "IndexCodec",
     "Invalid",
@@ -68,16 +86,20 @@ __all__ = [
     "Malformed",
     "NonZero",
     "Prepared",
+    "RandomK",
     "Raw",
     "RawIndex",
+    "RedSync",
     "Rice",
     "SIDCo",
     "SchemaMismatch",
     "Scheme",
     "Selection",
     "Selector",
+    "SignScale",
     "SparseTensor",
     "Structured",
+    "Threshold",
     "TopK",
     "Truncated",
     "Unsupported",

@@ -154,10 +154,11 @@ class Compressor:
         """Encode a step without taking it. EncodeError names the tensor; the state is untouched then, too."""
         before = self._state
         seed = mix(self._seed, before.step, as_integer(rank, "rank"))
+        choice = mix(self._seed, before.step)  # no rank: selectors that draw choose alike on all of them
         taken: dict[str, _Taken] = {}
         for key, name in enumerate(in_order(gradients)):
             try:
-                taken[name] = self._take(name, dense(gradients[name]), before, mix(seed, key))
+                taken[name] = self._take(name, dense(gradients[name]), before, mix(choice, key))
             except EncodeError as error:
                 raise error.of(name) from None
         blob = encode_supports(

@@ -7,7 +7,7 @@ from typing import Any
 
 from wirecodec.errors import EncodeError
 
-__all__ = ["as_integer", "as_real", "as_seed", "settle"]
+__all__ = ["as_integer", "as_ratio", "as_real", "as_seed", "settle"]
 
 
 def settle(part: Any, **fields: Any) -> None:
@@ -42,3 +42,11 @@ def as_real(value: Any, what: str) -> float:
 def as_seed(value: Any) -> int:
     """A u64 from any integer, modulo 2^64; EncodeError for anything else."""
     return as_integer(value, "seed") % 2**64
+
+
+def as_ratio(value: Any, what: str) -> float:
+    """A ``float`` above 0 and at most 1, as ``as_real`` reads it; EncodeError naming ``what`` otherwise."""
+    ratio = as_real(value, what)
+    if not 0 < ratio <= 1:
+        raise EncodeError(f"{what} is {ratio!r}; it must be above 0 and at most 1")
+    return ratio

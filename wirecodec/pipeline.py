@@ -171,22 +171,37 @@ def dense(tensor: Any) -> Flat:
 
 
 def gather(flat: Flat, selection: Selection) -> Support:
-    """The values at the selected elements.
+    """The values at the selected elements, or their signs times the selection's scale where it has one.
 
     EncodeError where a user-defined selector gave indices that do not ascend within the tensor: kernels trust
-    them.
+    them; or a scale that the tensor's type does not hold.
     """
     indices, size = selection.indices, flat.data.size
     if indices is not None:
         indices = ascending_indices(indices, size)
     if indices is None or indices.size == size:
-        return Support(None, flat.data, size, flat.shape)
+        return Support(None, _scaled(flat.data, selection.scale), size, flat.shape)
+
+    def values_at(where: Array) -> Array:
+        return _scaled(flat.data[where], selection.scale)
+
     values = selection.values
     if values is None:
-        values = flat.data[indices]
+        values = values_at(indices)
     elif values.shape != indices.shape or values.dtype != flat.data.dtype:
         raise EncodeError(f"a selector gave {values.size} {values.dtype} values at {indices.size} indices")
-    return Support(indices, values, size, flat.shape, flat.data.__getitem__)
+    return Support(indices, values, size, flat.shape, values_at)
+
+
+def _scaled(values: Array, scale: float | None) -> Array:
+    if scale is None:
+        return values
+    with np.errstate(over="ignore"):
+        magnitude = np.array(scale).astype(values.dtype)
+    if not (scale >= 0 and np.isfinite(magnitude)):
+        raise EncodeError(f"the selection's scale is {scale!r}, no magnitude of a {values.dtype}")
+    scaled: Array = np.copysign(magnitude, values)
+    return scaled
 
 
 def _select_stored(tensor: SparseTensor, selector: Selector) -> Support:

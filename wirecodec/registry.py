@@ -29,8 +29,21 @@ from wirecodec.index import (
     Structured,
 )
 from wirecodec.index.base import IndexCodec
-from wirecodec.select import All, NonZero, Selector, SIDCo, TopK
-from wirecodec.value import QSGD, Raw
+from wirecodec.select import (
+    DGC,
+    AdaComp,
+    All,
+    ChunkTopK,
+    GaussianK,
+    NonZero,
+    RandomK,
+    RedSync,
+    Selector,
+    SIDCo,
+    Threshold,
+    TopK,
+)
+from wirecodec.value import QSGD, Raw, SignScale
 from wirecodec.value.base import ValueCodec
 from wirecodec.value.raw import RawBfloat16, RawFloat16
 
@@ -51,7 +64,10 @@ EXPERIMENTAL = 0x80
 T = TypeVar("T", bound=type)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-_SELECTORS: tuple[type[Selector], ...] = (All, NonZero, TopK, SIDCo)
+_SELECTORS: tuple[type[Selector], ...] = (
+    *(All, NonZero, TopK, RandomK, Threshold),
+    *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp, SIDCo),
+)
 _INDEX: tuple[type[IndexCodec], ...] = (
     RawIndex,
     Bitmap,
@@ -64,7 +80,7 @@ _INDEX: tuple[type[IndexCodec], ...] = (
     Bloom,
     Structured,
 )
-_VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD)
+_VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD, SignScale)
 _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
 """By ``Raw``, for the tensor's type; no scheme names them."""
 

@@ -20,6 +20,7 @@ from formats.cases import (
     huffman,
     index_codecs,
     rle_delta,
+    sign_scale,
     structured,
     value_codecs,
 )
@@ -28,6 +29,7 @@ MODULES: tuple[ModuleType, ...] = (
     containers,
     index_codecs,
     value_codecs,
+    sign_scale,
     bad_container,
     bad_table,
     bad_reader,

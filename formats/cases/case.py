@@ -20,6 +20,7 @@ from formats.reference import (
     Raw,
     Rice,
     Schema,
+    SignScale,
     Tensor,
     WireError,
     decode,
@@ -184,6 +185,8 @@ def scheme_index(index: Index) -> str:
 
 def scheme_value(value: Value) -> str:
     """The value codec as schemes spell it."""
+    if isinstance(value, SignScale):
+        return "sign-scale"
     if isinstance(value, Qsgd):
         return f"qsgd(bits={value.bits}, bucket={value.bucket}, norm={value.norm})"
     return "raw" if value.dtype is None else f"raw(dtype={value.dtype})"

@@ -4,7 +4,8 @@
 the counterpart, independent of any library's encoder, that makes the golden vectors; it can also write forms
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
-rle, delta, huffman, elias_fano, binned, bloom, structured, value_codecs, qsgd, floats, bits.
+rle, delta, huffman, elias_fano, binned, bloom, structured, value_codecs, qsgd, sign_scale, floats,
+bits.
 """
 
 from .binned import Binned
@@ -26,6 +27,7 @@ from .huffman_writer import Huffman
 from .limits import DEFAULT_LIMITS, Limits, Schema
 from .rle import Rle
 from .sealing import Record, Row, assemble, reseal
+from .sign_scale import SignScale
 from .structured import Structured
 from .tensors import Decoded, Tensor
 from .writer import Qsgd, Raw, Rice, write
@@ -51,6 +53,7 @@ __all__ = [
     "Row",
     "Schema",
     "SchemaMismatch",
+    "SignScale",
     "Structured",
     "Tensor",
     "Truncated",

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from .errors import Invalid, Malformed
 from .floats import BFLOAT16, FLOAT16, Format, convert, element_bytes, elements
 from .qsgd import decode_qsgd
+from .sign_scale import decode_sign_scale
 
 
 def decode_raw(section: bytes, r: int, dtype: Format) -> bytes:
@@ -74,6 +75,7 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
     2: decode_raw_float16,
     3: decode_raw_bfloat16,
     4: decode_qsgd,
+    5: decode_sign_scale,
 }
 
 

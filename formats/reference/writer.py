@@ -20,6 +20,7 @@ from .floats import BY_NAME, Format
 from .index_writers import write_bitmap, write_raw_index, write_rice
 from .records import WIDTHS, least_width
 from .sealing import Record, Row, assemble, extension_block
+from .sign_scale import SignScale
 from .table import CHUNK
 from .tensors import Tensor
 from .value_writers import write_qsgd, write_raw
@@ -90,7 +91,7 @@ class Qsgd:
 
 Index = IndexWriter | Literal["raw-index", "bitmap"]
 NAMED: dict[str, IndexWriter] = {"raw-index": RawIndex(), "bitmap": Bitmap()}
-Value = Raw | Qsgd
+Value = Raw | Qsgd | SignScale
 RAW_IDS = {None: 1, "float16": 2, "bfloat16": 3}
 
 
@@ -160,7 +161,7 @@ def write(
     rows = []
     for n, part in enumerate(parts):
         its_index: Index = index[n] if isinstance(index, (list, tuple)) else index  # type: ignore[assignment]
-        its_value = value if isinstance(value, (Raw, Qsgd)) else value[n]
+        its_value = value if isinstance(value, (Raw, Qsgd, SignScale)) else value[n]
         rows.append(_row(part, its_index, its_value, seed))
     return assemble(rows, extension_block(records) if records else b"", minor=minor, flags=flags)
 
@@ -197,7 +198,7 @@ def _fuse(group: Sequence[int], ordered: Sequence[Tensor]) -> _Part:
 def _row(part: _Part, index: Index, value: Value, seed: int) -> Row:
     r = len(part.indices)
     writer = NAMED[index] if isinstance(index, str) else index
-    value_id = 4 if isinstance(value, Qsgd) else RAW_IDS[value.dtype]
+    value_id = RAW_IDS[value.dtype] if isinstance(value, Raw) else 4 if isinstance(value, Qsgd) else value.id
     row = Row(part.key, part.base, part.d, r, part.dtype.id, writer.id, value_id)
     stream = mix(seed, part.key, part.base)
     if 0 < r < part.d and isinstance(writer, Bloom):
@@ -215,6 +216,8 @@ def _row(part: _Part, index: Index, value: Value, seed: int) -> Row:
     elif r and isinstance(value, Raw):
         narrow = BY_NAME[value.dtype] if value.dtype else None
         row.value_section = write_raw(part.values, part.dtype, narrow)
+    elif r and isinstance(value, SignScale):
+        row.value_section = value.section(part.values, part.dtype)
     return row
 
 

@@ -22,6 +22,7 @@ from formats.reference import (
     Qsgd,
     Raw,
     Rice,
+    SignScale,
     Tensor,
     Truncated,
     WireError,
@@ -259,6 +260,8 @@ def test_encode_input_gives_the_bytes(vector: Vector) -> None:
     codec: Value
     if name == "qsgd":
         codec = Qsgd(bits=int(options["bits"]), bucket=int(options["bucket"]), norm=options["norm"])
+    elif name == "sign-scale":
+        codec = SignScale()
     else:
         codec = Raw(**options)
     many, seed, tag = vector.encode.many, vector.encode.seed, vector.encode.tag

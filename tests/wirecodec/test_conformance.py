@@ -137,13 +137,13 @@ def containers(draw: st.DrawFn) -> bytes:
     for n in range(draw(st.integers(0, 3))):
         d, indices = draw(supports())
         dtype = draw(st.sampled_from(DTYPES))
-        qsgd = draw(st.booleans())
-        codec: Any = reference.Raw()
-        if qsgd:
+        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale"]))
+        codec: Any = reference.SignScale() if kind == "sign-scale" else reference.Raw()
+        if kind == "qsgd":
             codec = reference.Qsgd(
                 draw(st.integers(2, 8)), 16 * draw(st.integers(1, 40)), draw(st.sampled_from(["max", "l2"]))
             )
-        data = values_for(draw, dtype, len(indices), finite=qsgd)
+        data = values_for(draw, dtype, len(indices), finite=kind != "raw")
         shape = draw(st.sampled_from([(d,), (1, d), (d, 1, 1)] + ([(d // 2, 2)] if d % 2 == 0 else [])))
         tensors.append(reference.Tensor(f"{draw(st.sampled_from('abcäz'))}{n}", dtype, shape, indices, data))
         bits = draw(st.one_of(st.none(), st.lists(st.integers(12, 24), min_size=1, max_size=4).map(tuple)))

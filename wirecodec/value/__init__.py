@@ -6,5 +6,6 @@ One file a codec; ``base`` says what one must offer.
 from wirecodec.value.base import ValueChoice, ValueCodec
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw
+from wirecodec.value.sign_scale import SignScale
 
-__all__ = ["QSGD", "Raw", "ValueChoice", "ValueCodec"]
+__all__ = ["QSGD", "Raw", "SignScale", "ValueChoice", "ValueCodec"]

@@ -17,8 +17,10 @@ from numba.extending import intrinsic
 __all__ = [
     "bits_of_f32",
     "f32_of_bits",
+    "float_of_bits",
     "leading_zeros",
     "load64",
+    "low_ones",
     "multiply_high",
     "popcount",
     "rotate_left",
@@ -139,3 +141,31 @@ def bits_of_f32(typing_context: Any, value: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(32))
 
     return types.uint32(types.float32), generate
+
+
+@_word
+def float_of_bits(typing_context: Any, bits: Any) -> Any:
+    """The float32 or float64 whose bits are this u32 or u64."""
+    single = bits.bitwidth == 32
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.FloatType() if single else ir.DoubleType())
+
+    return (types.float32 if single else types.float64)(bits), generate
+
+
+@_word
+def low_ones(typing_context: Any, count: Any) -> Any:
+    """A u64 whose ``count`` low bits are set; all of them for 64 and more, none for 0 and less."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        n = arguments[0]
+        ones = builder.sub(
+            builder.shl(ir.Constant(I64, 1), builder.and_(n, ir.Constant(I64, 63))), ir.Constant(I64, 1)
+        )
+        many = builder.icmp_signed(">=", n, ir.Constant(I64, 64))
+        none = builder.icmp_signed("<=", n, ir.Constant(I64, 0))
+        some = builder.select(none, ir.Constant(I64, 0), ones)
+        return builder.select(many, ir.Constant(I64, 2**64 - 1), some)
+
+    return types.uint64(types.int64), generate
