@@ -21,6 +21,7 @@ from wirecodec.index import (
     Binned,
     Bitmap,
     Bloom,
+    ContextIndex,
     Delta,
     EliasFano,
     Huffman,
@@ -79,6 +80,7 @@ _INDEX: tuple[type[IndexCodec], ...] = (
     Binned,
     Bloom,
     Structured,
+    ContextIndex,
 )
 _VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD, SignScale)
 _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)

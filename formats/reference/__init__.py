@@ -4,13 +4,14 @@
 the counterpart, independent of any library's encoder, that makes the golden vectors; it can also write forms
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
-rle, delta, huffman, elias_fano, binned, bloom, structured, value_codecs, qsgd, sign_scale, floats,
-bits.
+rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
+floats, bits.
 """
 
 from .binned import Binned
 from .bloom_writer import Bloom
 from .container import decode
+from .context import Context
 from .delta import Delta
 from .elias_fano import EliasFano
 from .errors import (
@@ -37,6 +38,7 @@ __all__ = [
     "Binned",
     "Bloom",
     "ChecksumMismatch",
+    "Context",
     "Decoded",
     "Delta",
     "EliasFano",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from .binned import decode_binned
 from .bloom import bloom_work, decode_bloom
+from .context import context_work, decode_context
 from .delta import decode_delta
 from .elias_fano import decode_elias_fano
 from .errors import Invalid, LimitExceeded, Malformed
@@ -80,9 +81,11 @@ INDEX_CODECS: dict[int, Callable[[bytes, int, int], list[int]]] = {
     8: decode_binned,
     9: decode_bloom,
     10: decode_structured,
+    11: decode_context,
 }
 WORK: dict[int, Callable[[bytes, int, int], int]] = {
     9: bloom_work,
+    11: context_work,
 }
 """The codecs whose steps count toward max_work: each makes the checks that come before, and says how many."""
 

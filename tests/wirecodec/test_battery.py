@@ -35,6 +35,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"policy": "p1", "fpr": 0.05},
     ],
     "binned": [{"bin": size} for size in (50, 7, 500, 16_383)],
+    "context": [{}, {"period": 0}, {"period": 64}, {"period": 1000}],
     "structured": [{"form": form} for form in ("smallest", "gaps", "runs", "bitmap")],
 }
 SUPPORTS = inputs.supports(np.random.default_rng(1))

@@ -5,6 +5,7 @@ from wirecodec.index.base import IndexChoice, IndexCodec
 from wirecodec.index.binned import Binned
 from wirecodec.index.bitmap import Bitmap
 from wirecodec.index.bloom import Bloom
+from wirecodec.index.context import ContextIndex
 from wirecodec.index.delta import Delta
 from wirecodec.index.elias_fano import EliasFano
 from wirecodec.index.huffman import Huffman
@@ -19,6 +20,7 @@ __all__ = [
     "Binned",
     "Bitmap",
     "Bloom",
+    "ContextIndex",
     "Delta",
     "EliasFano",
     "Huffman",

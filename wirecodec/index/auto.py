@@ -1,4 +1,5 @@
-"""``auto-index``: for each chunk the smallest of rice, bitmap, rle, structured and huffman.
+"""``auto-index``: for each chunk the smallest of rice, bitmap, rle, structured and huffman; of context, too,
+where size is worth more than time.
 
 It has no id of its own: the chosen codec stands on the wire.
 """
@@ -11,8 +12,10 @@ from typing import ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes
+from wirecodec.errors import EncodeError
 from wirecodec.index.base import IndexCodec
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
+from wirecodec.index.context import ContextIndex
 from wirecodec.index.huffman import Huffman
 from wirecodec.index.rice import Rice, planned_bytes
 from wirecodec.index.rle import RLE
@@ -35,14 +38,31 @@ class AutoIndex:
 
     Counting the runs, one pass, and the classes of some gaps tell which forms can be the smallest; a support
     without structure costs little more than rice alone.
+
+    Args:
+        smallest: whether ``context``, which is far slower and mostly the smallest, is tried as well.
     """
 
     name: ClassVar[str] = "auto-index"
+    smallest: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.smallest, bool):
+            raise EncodeError(f"auto-index: smallest is {self.smallest!r}; it must be True or False")
 
     def choose(self, indices: Array | None, d: int, stream: int) -> tuple[IndexCodec, Bytes]:
         """The codec and its section: never larger than the smallest of rice, bitmap and rle."""
         if indices is None:
             return Bitmap(), np.empty(0, np.uint8)
+        codec, section = self._fast(indices, d, stream)
+        if self.smallest:
+            learned = ContextIndex().encode(indices, d, stream)
+            if learned.size < section.size:
+                return ContextIndex(), learned
+        return codec, section
+
+    @staticmethod
+    def _fast(indices: Array, d: int, stream: int) -> tuple[IndexCodec, Bytes]:
         r, runs = indices.size, count_runs(indices)
         plan = _structured(indices, d, runs)
         least = min(bitmap_bytes(d), plan.bytes if plan else d)

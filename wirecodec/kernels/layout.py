@@ -4,6 +4,9 @@ from __future__ import annotations
 
 __all__ = [
     "BLOOM_PAD",
+    "CONTEXT_BLOCK",
+    "CONTEXT_PART",
+    "CONTEXT_PERIODS",
     "GAP_BLOCK",
     "GAP_PARAMETER_BITS",
     "HUFFMAN_BITS",
@@ -34,3 +37,8 @@ GAP_PARAMETER_BITS = 5
 HUFFMAN_SPAN = 4096
 HUFFMAN_BITS = 12
 """Indices that decode alone, and the longest code (formats/spec/index/huffman.md)."""
+
+CONTEXT_BLOCK = 64
+CONTEXT_PART = 8
+CONTEXT_PERIODS = (64, 16_384)
+"""Elements under a flag, of each part of them, and the periods there are (formats/spec/index/context.md)."""

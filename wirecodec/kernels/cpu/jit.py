@@ -21,7 +21,7 @@ try:
 except ImportError:  # not a POSIX system: Numba's own atomic renames must do
     fcntl = None
 
-__all__ = ["inline", "kernel"]
+__all__ = ["borrowing", "inline", "kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -99,3 +99,11 @@ def inline(fn: F) -> F:
     LLVM inlines it; Numba's own inlining would unify the types of the caller's variables with its own.
     """
     return cast(F, numba.njit(nogil=True, error_model="numpy", inline="never")(fn))
+
+
+def borrowing(fn: F) -> F:
+    """An ``inline`` word that neither makes nor returns arrays: compiled without reference counts.
+
+    They are atomic, and where a loop calls a short word with arrays they can cost more than the word itself.
+    """
+    return cast(F, numba.njit(nogil=True, error_model="numpy", inline="never", _nrt=False)(fn))
