@@ -40,6 +40,25 @@ def window(half: U64, length: U64) -> tuple[int, U64]:
     return np.int64(((half >> U64(6)) * length) >> U64(26)), half & U64(63)
 
 
+@inline
+def next_window(j: int, z: U64, word: U64, length: U64) -> tuple[int, U64, U64, U64]:
+    """Byte and rotation of window j of a group, whose windows are taken in order, and the state after it.
+
+    Args:
+        j: from 0 on.
+        z: ``seed_of`` the group at first.
+        word: anything at first; it says two windows.
+        length: of the filter in bytes.
+    """
+    if j & 1:
+        word >>= U64(32)
+    else:
+        z = U64(z + U64(_STEP))
+        word = finish(z)
+    at, rotation = window(word & U64(_LOW), length)
+    return at, rotation, z, word
+
+
 @kernel
 def insert(indices: Array, filter_: Array, k: int) -> None:
     """Set the bits of (n,) u32 ascending ``indices`` in a zeroed filter, padding included."""
@@ -54,12 +73,7 @@ def insert(indices: Array, filter_: Array, k: int) -> None:
         z = seed_of(group)
         word = U64(0)
         for j in range(k):
-            if j & 1:
-                word >>= U64(32)
-            else:
-                z = U64(z + U64(_STEP))
-                word = finish(z)
-            at, rotation = window(word & U64(_LOW), U64(length))
+            at, rotation, z, word = next_window(j, z, word, U64(length))
             store64(filter_, at, load64(filter_, at) | rotate_left(members, U64(64) - rotation))
     for byte in range(BLOOM_PAD - 1):
         filter_[byte] |= filter_[length + byte]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.bloom import seed_of, window
-from wirecodec.kernels.cpu.counter import draw32, finish
+from wirecodec.kernels.cpu.bloom import next_window, seed_of
+from wirecodec.kernels.cpu.counter import draw32
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.words import load64, popcount, rotate_left, store64
 from wirecodec.kernels.layout import BLOOM_PAD
@@ -21,8 +21,6 @@ __all__ = ["by_length", "certain", "draw", "explain", "hits", "lists", "sizes", 
 U32 = np.uint32
 U64 = np.uint64
 
-_STEP = 0x9E3779B97F4A7C15
-_LOW = 0xFFFFFFFF
 _TOP = U64(1 << 63)
 _CHOSEN = 0x80000000
 _ELEMENT = 0x7FFFFFFF
@@ -51,12 +49,7 @@ def hits(items: Array, k: int, once: Array, twice: Array) -> None:
         z = seed_of(group)
         word = U64(0)
         for j in range(k):
-            if j & 1:
-                word >>= U64(32)
-            else:
-                z = U64(z + U64(_STEP))
-                word = finish(z)
-            at, rotation = window(word & U64(_LOW), U64(length))
+            at, rotation, z, word = next_window(j, z, word, U64(length))
             bits = rotate_left(members, U64(64) - rotation)
             before = load64(once, at)
             store64(twice, at, load64(twice, at) | (before & bits))
@@ -82,12 +75,7 @@ def certain(items: Array, k: int, twice: Array) -> int:
         word = U64(0)
         alone = U64(0)
         for j in range(k):
-            if j & 1:
-                word >>= U64(32)
-            else:
-                z = U64(z + U64(_STEP))
-                word = finish(z)
-            at, rotation = window(word & U64(_LOW), U64(length))
+            at, rotation, z, word = next_window(j, z, word, U64(length))
             alone |= ~rotate_left(load64(twice, at), rotation)
         for n in range(start, i):
             if (alone >> U64(items[n] & U32(63))) & U64(1):
@@ -118,12 +106,7 @@ def explain(items: Array, k: int, explained: Array, doubtful: Array) -> int:
             z = seed_of(group)
             word = U64(0)
             for j in range(k):
-                if j & 1:
-                    word >>= U64(32)
-                else:
-                    z = U64(z + U64(_STEP))
-                    word = finish(z)
-                at, rotation = window(word & U64(_LOW), U64(length))
+                at, rotation, z, word = next_window(j, z, word, U64(length))
                 bits = rotate_left(members, U64(64) - rotation)
                 if chosen:
                     store64(explained, at, load64(explained, at) | bits)
@@ -136,9 +119,8 @@ def explain(items: Array, k: int, explained: Array, doubtful: Array) -> int:
 
 
 @inline
-def _bit(half: U64, element: U32, length: U64) -> int:
+def _bit(at: int, rotation: U64, element: U32, length: U64) -> int:
     """The bit of the filter to which a window takes an element."""
-    at, rotation = window(half, length)
     bit = (at << 3) + np.int64((U64(element) - rotation) & U64(63))
     bits = np.int64(length) << 3
     return bit - bits if bit >= bits else bit
@@ -165,12 +147,8 @@ def sizes(items: Array, k: int, doubtful: Array, ranks: Array, starts: Array) ->
             z = seed_of(items[i] >> U32(6))
             word = U64(0)
             for j in range(k):
-                if j & 1:
-                    word >>= U64(32)
-                else:
-                    z = U64(z + U64(_STEP))
-                    word = finish(z)
-                bit = _bit(word & U64(_LOW), items[i], U64(length))
+                at, rotation, z, word = next_window(j, z, word, U64(length))
+                bit = _bit(at, rotation, items[i], U64(length))
                 below = load64(doubtful, (bit >> 6) << 3) << U64(63 - (bit & 63))
                 if below >= _TOP:
                     starts[np.int64(ranks[bit >> 6]) + popcount(below)] += U32(1)
@@ -194,12 +172,8 @@ def lists(items: Array, k: int, doubtful: Array, ranks: Array, starts: Array, me
             z = seed_of(items[i] >> U32(6))
             word = U64(0)
             for j in range(k):
-                if j & 1:
-                    word >>= U64(32)
-                else:
-                    z = U64(z + U64(_STEP))
-                    word = finish(z)
-                bit = _bit(word & U64(_LOW), items[i], U64(length))
+                at, rotation, z, word = next_window(j, z, word, U64(length))
+                bit = _bit(at, rotation, items[i], U64(length))
                 below = load64(doubtful, (bit >> 6) << 3) << U64(63 - (bit & 63))
                 if below >= _TOP:
                     slot = np.int64(ranks[bit >> 6]) + popcount(below) - 1

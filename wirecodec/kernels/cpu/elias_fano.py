@@ -9,9 +9,8 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.ones import store_ones
+from wirecodec.kernels.cpu.ones import find_ones
 from wirecodec.kernels.cpu.vector import funnel_right, load, ramp, splat, store
-from wirecodec.kernels.cpu.words import load64
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN
 
 __all__ = [
@@ -183,7 +182,7 @@ def read(
         tail = n % RICE_BLOCK
         if (tail * b) & 31 and words[high - 1] >> U32((tail * b) & 31):
             return BAD_PADDING, span
-        if not _find_ones(words, high, stop, n, ones):
+        if not find_ones(words, high, stop, n, ones):
             return BAD_HIGH, span
         if span == parameters.size - 1 and words[stop - 1] == U32(0):
             return BAD_HIGH, span
@@ -204,19 +203,6 @@ def read(
         if span < parameters.size - 1 and np.int64(to[n - 1]) + 1 != bases[span + 1]:
             return BAD_BASE, span
     return 0, last
-
-
-@inline
-def _find_ones(words: Array, w: int, stop: int, n: int, ones: Array) -> bool:
-    """The positions of the one bits of words w … stop - 1 into ``ones``; whether they are n."""
-    found = 0
-    first = w
-    while w + 1 < stop and found <= n:
-        found += store_ones(ones, found, load64(words, w << 2), (w - first) << 5)
-        w += 2
-    if w + 1 == stop and found <= n:
-        found += store_ones(ones, found, U64(words[w]), (w - first) << 5)
-    return found == n
 
 
 @inline

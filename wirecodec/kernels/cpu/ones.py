@@ -1,16 +1,20 @@
-"""``store_ones``: the positions of a word's one bits, of which bitmaps and unary codes are made."""
+"""The positions of words' one bits, of which bitmaps and unary codes are made."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.jit import inline
 from wirecodec.kernels.cpu.vector_type import Vector, call, has, numbered, place, shuffled, splatted, word
+from wirecodec.kernels.cpu.words import load64
 
-__all__ = ["store_ones"]
+__all__ = ["find_ones", "store_ones"]
 
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
@@ -86,3 +90,19 @@ def _counts_up_to(builder: Any, bits: Any) -> Any:
         upper = builder.and_(builder.lshr(bits, I64(shift)), I64(mask))
         bits = builder.add(builder.and_(bits, I64(mask)), upper)
     return builder.mul(bits, I64(0x0101010101010101))
+
+
+@inline
+def find_ones(words: Array, w: int, stop: int, n: int, ones: Array) -> bool:
+    """The positions of the one bits of u32 words w … stop - 1 into ``ones``; whether they are n.
+
+    ``ones`` has room for n + 64.
+    """
+    found = 0
+    first = w
+    while w + 1 < stop and found <= n:
+        found += store_ones(ones, found, load64(words, w << 2), (w - first) << 5)
+        w += 2
+    if w + 1 == stop and found <= n:
+        found += store_ones(ones, found, np.uint64(words[w]), (w - first) << 5)
+    return found == n

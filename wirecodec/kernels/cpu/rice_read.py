@@ -10,7 +10,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.ones import store_ones
+from wirecodec.kernels.cpu.ones import find_ones
 from wirecodec.kernels.cpu.rice import (
     LEAST_UNITS,
     MAX_PARAMETER,
@@ -22,7 +22,6 @@ from wirecodec.kernels.cpu.rice import (
 )
 from wirecodec.kernels.cpu.threads import next_unit, share
 from wirecodec.kernels.cpu.vector import funnel_right, lane, load, ramp, running_sum, splat, spread, store
-from wirecodec.kernels.cpu.words import load64
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN
 
 __all__ = [
@@ -137,7 +136,7 @@ def _read_span(
     tail_bits = (n % RICE_BLOCK) * np.int64(parameters[block + (n - 1) // RICE_BLOCK])
     if tail_bits & 31 and words[unary - 1] >> U32(tail_bits & 31):
         return BAD_PADDING
-    if words[stop - 1] == U32(0) or not _find_ones(words, unary, stop, n, ones):
+    if words[stop - 1] == U32(0) or not find_ones(words, unary, stop, n, ones):
         return BAD_UNARY
     if 32 * (stop - 1 - unary) > d + n:  # so many zero bits; below, positions fit a u32
         return BAD_RANGE
@@ -156,19 +155,6 @@ def _read_span(
         zeros = np.int64(ones[min(j + RICE_BLOCK, n) - 1]) - (j + RICE_BLOCK - 1)
         at += RICE_LANES * b
     return 0
-
-
-@inline
-def _find_ones(words: Array, w: int, stop: int, n: int, ones: Array) -> bool:
-    """The positions of the one bits of words w … stop - 1 into ``ones``; whether they are n."""
-    found = 0
-    first = w
-    while w + 1 < stop and found <= n:
-        found += store_ones(ones, found, load64(words, w << 2), (w - first) << 5)
-        w += 2
-    if w + 1 == stop and found <= n:
-        found += store_ones(ones, found, U64(words[w]), (w - first) << 5)
-    return found == n
 
 
 @inline
