@@ -16,6 +16,7 @@ from formats.cases import (
     binned,
     bloom,
     containers,
+    context,
     elias_fano,
     huffman,
     index_codecs,
@@ -42,5 +43,6 @@ MODULES: tuple[ModuleType, ...] = (
     huffman,
     rle_delta,
     structured,
+    context,
 )
 """The modules of cases, each with its function ``cases``."""

@@ -261,7 +261,7 @@ def find_period(indices: Sequence[int]) -> int:
     for period in range(LEAST_PERIOD, MOST_PERIOD + 1):
         beside = sum(counts[period - BESIDE : period + BESIDE + 1]) - counts[period]
         more = 2 * BESIDE * counts[period] - beside
-        if more > 0 and more * more >= 600 * beside:
+        if more > 0 and more * more >= 600 * (beside + 4):
             excess[period] = more
     best = max(excess.values(), default=0)
     return next((period for period, more in excess.items() if 8 * more >= 7 * best), 0)

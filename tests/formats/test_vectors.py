@@ -248,6 +248,7 @@ def index_writer(text: str) -> Index:
         return reference.Huffman(**options)
     plain: dict[str, Index] = {"raw-index": "raw-index", "bitmap": "bitmap", "rice": Rice()}
     plain |= {"rle": reference.Rle(), "delta": reference.Delta(), "elias-fano": reference.EliasFano()}
+    plain["context"] = reference.Context()
     return {**plain, "structured": reference.Structured()}[name]
 
 

@@ -125,9 +125,10 @@ def structured_codecs(draw: st.DrawFn) -> reference.Structured:
 
 
 def shaped_codecs() -> st.SearchStrategy[Any]:
-    """Structure, high and low bits, bins."""
+    """Structure, high and low bits, bins, learned contexts."""
     binned = st.integers(1, 16_383).map(reference.Binned)
-    return st.one_of(structured_codecs(), st.just(reference.EliasFano()), binned)
+    context = st.one_of(st.none(), st.just(0), st.integers(64, 16_384)).map(reference.Context)
+    return st.one_of(structured_codecs(), st.just(reference.EliasFano()), binned, context)
 
 
 @st.composite

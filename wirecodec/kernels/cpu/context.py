@@ -200,7 +200,7 @@ def find_period(indices: Array) -> int:
         beside = counts[_LEAST - _BESIDE : _LEAST + _BESIDE + 1].sum()
         for period in range(_LEAST, _MOST + 1):
             excess = (2 * _BESIDE + 1) * counts[period] - beside
-            rare = excess <= 0 or excess * excess < 600 * (beside - counts[period])
+            rare = excess <= 0 or excess * excess < 600 * (beside - counts[period] + 4)
             if stage == 0:
                 best = best if rare else max(best, excess)
             elif not rare and 8 * excess >= 7 * best:
