@@ -11,8 +11,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from benchmarks.index.cases import Case
-from benchmarks.index.coder import Coder
+from benchmarks.indexing.cases import Case
+from benchmarks.indexing.coder import Coder
 from benchmarks.measure import copy_time, median_time
 from benchmarks.supports import Support
 

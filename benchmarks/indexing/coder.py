@@ -101,8 +101,8 @@ class Codec:
 
 
 def codecs() -> list[Coder]:
-    """Every index codec of the registry in the order of its ids, in its variants, then ``auto-index``."""
+    """Every index codec of the registry by id, in its variants, then ``auto-index``, fast and smallest."""
     made: list[Coder] = []
     for _, cls in sorted(index_codecs().items()):
         made += [Codec(cls(**given)) for given in VARIANTS.get(cls.name, [{}])]
-    return [*made, Codec(AutoIndex())]
+    return [*made, Codec(AutoIndex()), Codec(AutoIndex(smallest=True))]

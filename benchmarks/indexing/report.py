@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.index.figure import Figure
-from benchmarks.index.targets import Verdict
+from benchmarks.indexing.figure import Figure
+from benchmarks.indexing.targets import Verdict
 from benchmarks.measure import markdown
 
 __all__ = ["document", "summary"]

@@ -1,4 +1,11 @@
-"""Measures, prints and keeps: ``python -m benchmarks.index``."""
+"""What does an index cost, in bits and in time, and what would others' compressors cost?
+
+Every index codec of the registry, and every peer that is installed, on the same supports. Sizes stand beside
+the entropy bound of each kind of support; times are speeds relative to ``np.copyto`` of the same u32 indices
+in the same run, so that 0.20× means that the copy takes a fifth of the time.
+
+    python -m benchmarks.index [--quick] [--data FOLDER] [--only WORD,WORD]
+"""
 
 from __future__ import annotations
 
@@ -10,12 +17,11 @@ from typing import TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.index import __doc__ as question
-from benchmarks.index import extras, peers, plot, report
-from benchmarks.index.cases import SIZES, TESTED, TRAINED, Case, cases, gradient_files
-from benchmarks.index.coder import Coder, codecs
-from benchmarks.index.figure import LARGE, Figure, measured
-from benchmarks.index.targets import Verdict, verdicts
+from benchmarks.indexing import extras, peers, plot, report
+from benchmarks.indexing.cases import SIZES, TESTED, TRAINED, Case, cases, gradient_files
+from benchmarks.indexing.coder import Coder, codecs
+from benchmarks.indexing.figure import LARGE, Figure, measured
+from benchmarks.indexing.targets import Verdict, verdicts
 from benchmarks.measure import RESULTS, keep, machine
 from wirecodec.errors import EncodeError
 
@@ -25,7 +31,7 @@ T = TypeVar("T")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print; keep what all of it gave."""
     parser = argparse.ArgumentParser(
-        description=question, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="without 26M, zstd-19 and `make gradients`")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="gradients (*.npy) to measure as well")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.index.figure import threads
-from benchmarks.index.targets import Measures, Verdict, at_least, at_most
+from benchmarks.indexing.figure import threads
+from benchmarks.indexing.targets import Measures, Verdict, at_least, at_most
 from benchmarks.measure import copy_time, markdown, median_time
 from benchmarks.supports import CHUNK, Support, rows, runs, uniform
 from wirecodec.arrays import as_bytes, bits_of

@@ -1,0 +1,1 @@
+"""The parts of ``benchmarks.index``: cases, coders and peers, figures, targets, report, picture."""
