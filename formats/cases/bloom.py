@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, sparse, spread, valid
-from formats.reference import Bloom, Qsgd, Row, assemble
+from formats.reference import Bloom, Context, Qsgd, Row, assemble
 from formats.reference.bloom import HEAD, NAIVE, P0, P1, P2, RIGHTMOST, positives
 from formats.reference.bloom_writer import POLICIES, write_filter
 from formats.reference.floats import BY_ID
@@ -119,6 +119,12 @@ def _work() -> Iterator[Case]:
     two = assemble([_row(2, 1001, section), _row(2, 1001, section, 1)])
     yield valid("bloom-work-sum-least", "The sum of two entries.", two, limits={"max_work": 2268})
     yield bad("bloom-work-sum", "A step too many.", kind, code, two, limits={"max_work": 2267})
+    walk = _row(2, 100, Context().section([5, 70], 100), 1)
+    walk.index = Context.id
+    mixed = assemble([_row(2, 1001, section), walk])
+    about = "An entry of another codec adds its hundred steps."
+    yield valid("bloom-work-mixed-least", about, mixed, limits={"max_work": 1234})
+    yield bad("bloom-work-mixed", "A step too many.", kind, code, mixed, limits={"max_work": 1233})
     late = _one(2, 1001, _section(RIGHTMOST, 33, 2, filter_))
     about = "The header comes before the work."
     yield bad("bloom-work-late", about, "Malformed", "bloom-windows", late, limits={"max_work": 0})
