@@ -37,7 +37,7 @@ U64 = np.uint64
 BLOCK = 4096
 """Elements whose sums a lane takes in binary32: 64, which leaves five digits or more."""
 SLACK = 64
-AHEAD = 8192  # bytes; what a processor prefetches by itself stops at the end of every page
+AHEAD = 2048  # bytes; what a processor prefetches by itself stops at the end of every page
 
 
 @inline
