@@ -157,11 +157,12 @@ def adacomp(x: Array, gradient: Array, bin: int, factor: float) -> tuple[list[in
 
 
 def sidco_threshold(x: Array, ratio: float, sid: str, stages: int, first: float = 0.25) -> float:
-    """SIDCo's threshold in its paper's stages, with SciPy's quantiles: equations 6 to 11, 14, 27 and 28.
+    """SIDCo's threshold in its paper's stages, with SciPy's quantiles: equations 6 to 11, 14 and 28.
 
-    Zeros are no part of any fit, and δ is k over those that are left.
+    Zeros are no part of any fit, and δ is k over those that are left. Gamma's shape solves the likelihood
+    equation, of which equation 27 is an approximation.
     """
-    from scipy import stats
+    from scipy import optimize, special, stats
 
     g = np.abs(x.astype(np.float64))
     g = g[g > 0]
@@ -181,8 +182,9 @@ def sidco_threshold(x: Array, ratio: float, sid: str, stages: int, first: float 
         if sid == "exponential":
             threshold += stats.expon.isf(share, scale=mean)
         elif sid == "gamma-gp" and stage == 1:
-            s = np.log(mean) - np.log(y).mean()
-            shape = (3 - s + np.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)
+            shape = optimize.brentq(
+                lambda a, s: np.log(a) - special.digamma(a) - s, 1e-6, 1e12, np.log(mean) - np.log(y).mean()
+            )
             threshold += stats.gamma.isf(share, shape, scale=mean / shape)
         else:
             shape = np.clip((1 - mean**2 / variance) / 2, -0.5, 0.5)

@@ -12,13 +12,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from wirecodec.kernels.cpu.floats import (
+    add_floats,
+    doubles,
+    multiply_floats,
+    splat_float,
+    subtract_floats,
+    sum_floats,
+)
 from wirecodec.kernels.cpu.jit import inline
 from wirecodec.kernels.cpu.ones import store_ones
 from wirecodec.kernels.cpu.vector import (
     evens,
     funnel_right,
+    greatest,
     lane,
+    lanes_of,
     load,
+    lower,
     mask_bits,
     odds,
     popcounts,
@@ -32,6 +43,8 @@ from wirecodec.kernels.cpu.vector import (
     spread,
     store,
     total,
+    upper,
+    widened,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -114,13 +127,17 @@ def lanes(x: Any, y: Any, out: Any) -> Any:
     store(out, 32, ramp(8, 32) + 100)
     store(out, 40, resize(resize(a, 16), 32))
     store(out, 48, reinterpret(reinterpret(a, 64) + 1, 32))
-    return lane(a, 3), total(a)
+    store(out, 56, select(lanes_of(np.uint64(0xF35), 8), a, b))
+    store(out, 64, lower(b))
+    store(out, 68, upper(a))
+    store(out, 72, widened(resize(a, 16)))
+    return lane(a, 3), total(a), greatest(a)
 
 
 def test_lanes(rng: np.random.Generator) -> None:
     x, y = (rng.integers(0, 2**32, 8, dtype=np.uint32) for _ in range(2))
-    out = np.empty(56, np.uint32)
-    assert lanes(x, y, out) == (x[3], np.sum(x, dtype=np.uint32))
+    out = np.empty(80, np.uint32)
+    assert lanes(x, y, out) == (x[3], np.sum(x, dtype=np.uint32), x.max())
     expected = [
         np.concatenate([x[::2], y[::2]]),
         np.concatenate([x[1::2], y[1::2]]),
@@ -129,8 +146,35 @@ def test_lanes(rng: np.random.Generator) -> None:
         np.arange(100, 108),
         x & 0xFFFF,
         (x.view(np.uint64) + np.uint64(1)).view(np.uint32),
+        np.where([1, 0, 1, 0, 1, 1, 0, 0], x, y),
+        [*y[:4], *x[4:]],
+        x & 0xFFFF,
     ]
     assert np.array_equal(out.reshape(-1, 8), expected)
+
+
+@inline
+def floating(x: Any, y: Any, out: Any, wide: Any) -> float:
+    a, b = load(x, 0, 16), load(y, 0, 16)
+    store(out, 0, add_floats(a, b))
+    store(out, 16, subtract_floats(a, b))
+    store(out, 32, add_floats(multiply_floats(a, b), splat_float(0.1, a)))
+    store(wide, 0, doubles(a))
+    return sum_floats(a)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_floats_are_rounded_one_by_one(dtype: Any, rng: np.random.Generator) -> None:
+    x, y = (rng.normal(size=16).astype(dtype) for _ in range(2))
+    out, wide = np.empty(48, dtype), np.empty(16)
+    words = np.uint32 if dtype == np.float32 else np.uint64
+    found = floating(x, y, out.view(words), wide.view(np.uint64))
+    assert np.array_equal(out.reshape(3, 16), [x + y, x - y, x * y + dtype(0.1)])
+    assert np.array_equal(wide, x.astype(np.float64))
+    sums = x.astype(np.float64)
+    while sums.size > 1:
+        sums = sums[: sums.size // 2] + sums[sums.size // 2 :]
+    assert found == sums[0]
 
 
 @inline

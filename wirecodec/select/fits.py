@@ -128,11 +128,18 @@ def pareto(moments: Moments) -> Fit:
 
 
 def gamma(moments: Moments) -> Fit:
-    """By mean and mean logarithm, in Minka's closed form (equation 27)."""
+    """By maximum likelihood, from mean and mean logarithm.
+
+    Equation 27 is Minka's first guess at the shape, to be followed by steps of Newton's method. It is a
+    percent off, and keeps up to 5 % too few at p = 0.001; after one step, that is less than 0.1 %.
+    """
     s = math.log(moments.mean) - moments.log_mean
     if not s > 1e-9:  # a shape above 10^8: all but a point
         return Point(moments.mean)
+    special = _special()
     shape = (3 - s + math.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)
+    excess = math.log(shape) - float(special.digamma(shape)) - s
+    shape -= excess / (1 / shape - float(special.polygamma(1, shape)))
     return Gamma(shape, moments.mean / shape)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, ClassVar
 
-from wirecodec.arrays import Array
+from wirecodec.arrays import Array, bits_of
 from wirecodec.parameters import as_ratio, settle
 from wirecodec.select.above import counted, fitted, threshold_bits, whole, widened
 from wirecodec.select.base import Selection, finite_or_raise
@@ -63,6 +63,6 @@ def _normal(x: Array) -> tuple[float, float]:
     """Mean and standard deviation; not finite where an element is not."""
     from wirecodec.kernels.cpu import sums
 
-    total, squares = sums.signed_sums(x)
+    total, squares = sums.signed_sums(bits_of(x))
     mean = total / x.size
     return mean, math.sqrt(max(0.0, squares / x.size - mean * mean)) if squares < math.inf else math.inf

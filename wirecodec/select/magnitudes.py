@@ -20,6 +20,9 @@ from wirecodec.sparse import index_dtype
 
 __all__ = ["Magnitudes"]
 
+_WORTHWHILE = 64
+"""Blocks of a sweep that are worth a thread."""
+
 
 class Magnitudes:
     """The magnitudes of flat ``x``, of which ``what`` carries no NaN or Inf.
@@ -66,15 +69,14 @@ class Magnitudes:
 
         ``at_most`` bounds their number from above.
         """
-        kept = np.empty(at_most, self._bits.dtype)
-        found = self._exceedances(threshold, at_most, kept)
+        found, kept = self._exceedances(threshold, at_most, bits=True)
         if found.size >= least:
-            self._numbers, self._bits = read_only(found), read_only(kept[: found.size])
+            self._numbers, self._bits = read_only(found), read_only(kept)
         return int(found.size)
 
     def reaching(self, threshold: float, at_most: int) -> Array:
         """Ascending indices of the elements that reach the threshold, of which there are at most so many."""
-        found = self._exceedances(threshold, at_most, np.empty(0, self._bits.dtype))
+        found, _ = self._exceedances(threshold, at_most, bits=False)
         return found if found.size == at_most else found.copy()
 
     def top(self, k: int) -> tuple[Array, float]:
@@ -88,13 +90,15 @@ class Magnitudes:
         found = found.astype(self._index, copy=False)
         return self._numbers[found] if self._numbers.size else found, self._number(int(least))
 
-    def _exceedances(self, threshold: float, at_most: int, kept: Array) -> Array:
+    def _exceedances(self, threshold: float, at_most: int, *, bits: bool) -> tuple[Array, Array]:
+        """Numbers of those that reach the threshold and, with ``bits``, those."""
         from wirecodec.kernels.cpu import moments
 
-        where = np.empty(at_most, self._index)
+        room = at_most + moments.SLACK
+        where, kept = np.empty(room, self._index), np.empty(room if bits else 0, self._bits.dtype)
         n = moments.exceedances(self._bits, np.uint64(self._key(threshold)), self._numbers, where, kept)
         self._count(n)
-        return where[:n]
+        return where[:n], kept[:n]
 
     def _count(self, found: int) -> None:
         """A sweep more; EncodeError where it found no room for what it met."""
@@ -116,12 +120,19 @@ class Magnitudes:
     def _sweep(self, low: int, high: int, origin: float, with_logs: bool) -> tuple[Moments, float]:
         """Moments of the keys from ``low`` to below ``high``, and the largest magnitude of all."""
         from wirecodec.kernels.cpu import moments
+        from wirecodec.kernels.cpu.threads import in_ranges
 
-        count, total, squares, logs, top = moments.moments(
-            self._bits, np.uint64(low), np.uint64(high), origin, self.scale, self._half, with_logs
-        )
+        blocks = 1 + -(-(self.size & ~63) // moments.BLOCK)
+        sums = np.empty((blocks, 5))
+
+        def swept(first: int, last: int) -> int:
+            interval = np.uint64(low), np.uint64(high), origin, self.scale, self._half
+            return int(moments.sweep(self._bits, first, last, *interval, with_logs, sums))
+
+        top = max(in_ranges(swept, blocks, _WORTHWHILE))
+        count, total, squares, logs = moments.fold(sums)
         self._count(count)
-        largest = self._number(int(top)) / self.scale
+        largest = self._number(top) / self.scale
         n = max(count, 1)
         mean = total / n
         return Moments(count, mean, max(squares / n - mean * mean, 0.0), logs / n), largest

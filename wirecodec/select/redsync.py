@@ -54,7 +54,7 @@ def _mean_and_greatest(x: Array) -> tuple[float, float]:
     from wirecodec.kernels.cpu import sums
 
     bits = bits_of(x)
-    total, top = sums.absolute_sum(x, bits, bits.dtype.type(1 << (8 * bits.itemsize - 1)))
+    total, top = sums.absolute_sum(bits)
     greatest = float(bits.dtype.type(top).view(x.dtype))
     return min(total / x.size, greatest), greatest
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.floats import add_floats
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.memory import drain, prefetch, stream, width_of
 from wirecodec.kernels.cpu.ones import store_ones
 from wirecodec.kernels.cpu.sample import bracket_of, run_of
 from wirecodec.kernels.cpu.topk import AHEAD, BLOCK, SLACK, chosen_of, key_of
-from wirecodec.kernels.cpu.vector import add_floats, lane, load, mask_bits, select
+from wirecodec.kernels.cpu.vector import lane, load, mask_bits, select
 from wirecodec.kernels.cpu.words import trailing_zeros
 
 __all__ = ["add", "bracket_sum", "put_differences", "restore", "sweep_sum"]

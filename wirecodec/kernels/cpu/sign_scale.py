@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.floats import sum_floats
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.masks import at_least64, choose64, negative64
-from wirecodec.kernels.cpu.sums import folded
+from wirecodec.kernels.cpu.vector import load
 from wirecodec.kernels.cpu.words import load64, store64
 
 __all__ = ["expand", "sum_and_signs"]
@@ -44,7 +45,7 @@ def sum_and_signs(values: Array, bits: Array, minus_zero: Any, signs: Array) -> 
         if (bits[i] & ~minus_zero) != first:
             alike = U64(0)
         signs[i >> 3] |= np.uint8((bits[i] > minus_zero) << (i & 7))
-    return folded(sums), alike == ~U64(0)
+    return sum_floats(load(sums, 0, 64)), alike == ~U64(0)
 
 
 @kernel

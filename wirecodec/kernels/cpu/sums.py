@@ -8,60 +8,41 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.masks import top64
+from wirecodec.kernels.cpu.floats import add_floats, doubles, multiply_floats, splat_float, sum_floats
+from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.cpu.masks import keys64, last64
+from wirecodec.kernels.cpu.memory import prefetch
+from wirecodec.kernels.cpu.vector import greatest, load, select
 
-__all__ = ["absolute_sum", "folded", "signed_sums"]
+__all__ = ["absolute_sum", "signed_sums"]
 
-F64 = np.float64
-U64 = np.uint64
-
-
-@inline
-def folded(lanes: Array) -> float:
-    """The sum of 64 partial sums, which are overwritten."""
-    width = 32
-    while width:
-        for j in range(width):
-            lanes[j] += lanes[j + width]
-        width >>= 1
-    return lanes[0]
+AHEAD = 512  # what a processor prefetches by itself stops at the end of every page
 
 
 @kernel
-def absolute_sum(x: Array, bits: Array, sign: Any) -> tuple[float, Any]:
-    """Σ|x|, and the bits of the greatest |x|, of float32 or float64 ``x`` with its bits: one read."""
-    lanes = np.zeros(64, F64)
-    greatest = bits.dtype.type(0)
-    whole = x.size & ~63
-    for start in range(0, whole, 64):
-        block = x[start : start + 64]
-        for j in range(64):
-            lanes[j] += abs(F64(block[j]))
-        greatest = max(greatest, top64(bits, start, ~U64(0)))
-    for i in range(whole, x.size):
-        lanes[i & 63] += abs(F64(x[i]))
-        greatest = max(greatest, bits[i] & ~sign)
-    return folded(lanes), greatest
+def absolute_sum(bits: Array) -> tuple[float, Any]:
+    """Σ|x|, and the greatest key, of the bits of float32 or float64: one read."""
+    top = keys64(last64(bits), 0)
+    last = doubles(top)
+    sums = splat_float(0.0, last)
+    for start in range(0, bits.size & ~63, 64):
+        prefetch(bits, start + AHEAD, 64)
+        keys = keys64(bits, start)
+        top = select(keys > top, keys, top)
+        sums = add_floats(sums, doubles(keys))
+    return sum_floats(add_floats(sums, last)), greatest(top)
 
 
 @kernel
-def signed_sums(x: Array) -> tuple[float, float]:
-    """Σx and Σx² of float32 or float64 ``x``: one read."""
-    lanes = np.zeros(64, F64)
-    squares = np.zeros(64, F64)
-    whole = x.size & ~63
-    for start in range(0, whole, 64):
-        block = x[start : start + 64]
-        for j in range(64):
-            value = F64(block[j])
-            lanes[j] += value
-            squares[j] += value * value
-    for i in range(whole, x.size):
-        value = F64(x[i])
-        lanes[i & 63] += value
-        squares[i & 63] += value * value
-    return folded(lanes), folded(squares)
+def signed_sums(bits: Array) -> tuple[float, float]:
+    """Σx and Σx² of the bits of float32 or float64: one read."""
+    last = doubles(load(last64(bits), 0, 64))
+    sums = squares = splat_float(0.0, last)
+    for start in range(0, bits.size & ~63, 64):
+        prefetch(bits, start + AHEAD, 64)
+        values = doubles(load(bits, start, 64))
+        sums = add_floats(sums, values)
+        squares = add_floats(squares, multiply_floats(values, values))
+    sums = add_floats(sums, last)
+    return sum_floats(sums), sum_floats(add_floats(squares, multiply_floats(last, last)))

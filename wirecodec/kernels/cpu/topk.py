@@ -11,10 +11,11 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.chosen import store_chosen
 from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.masks import above64, at_least64
 from wirecodec.kernels.cpu.memory import prefetch, width_of
 from wirecodec.kernels.cpu.ones import store_ones
 from wirecodec.kernels.cpu.radix import threshold_of
-from wirecodec.kernels.cpu.vector import load, mask_bits
+from wirecodec.kernels.cpu.vector import load
 from wirecodec.kernels.cpu.words import leading_zeros, popcount
 
 __all__ = ["ROOM", "SLACK", "collect", "fill", "keep", "settle", "sweep"]
@@ -26,18 +27,6 @@ BLOCK = 1024
 SLACK = 64
 ROOM = BLOCK + 2 * SLACK
 AHEAD = 512  # what a processor prefetches by itself stops at the end of every page
-
-
-@inline
-def reaching(bits: Array, at: int, threshold: np.uint64) -> np.uint64:
-    """Bit j: whether the key of bits[at + j] is ``threshold`` or more, for 64 of them."""
-    return mask_bits((load(bits, at, 64) << 1) >= (threshold << U64(1)))
-
-
-@inline
-def above(bits: Array, at: int, threshold: np.uint64) -> np.uint64:
-    """The same for more than ``threshold``."""
-    return mask_bits((load(bits, at, 64) << 1) > (threshold << U64(1)))
 
 
 @inline
@@ -65,7 +54,7 @@ def sweep(bits: Array, low: int, found: Array, words: Array) -> int:
         first = n
         for at in range(block, min(block + BLOCK, whole), 64):
             prefetch(bits, at + AHEAD, 64)
-            n += store_ones(found, n, reaching(bits, at, least), U32(at))
+            n += store_ones(found, n, at_least64(bits, at, least), U32(at))
         for i in range(first, n):
             words[i] = bits[U64(U32(found[i]))]
     if n > found.size - 2 * SLACK:
@@ -91,9 +80,9 @@ def collect(bits: Array, low: int, high: int, keys: Array) -> tuple[int, int]:
         if n > keys.size - SLACK:
             return certain, -1
         prefetch(bits, at + AHEAD, 64)
-        sure = reaching(bits, at, enough)
+        sure = at_least64(bits, at, enough)
         certain += popcount(sure)
-        rest = reaching(bits, at, least) & ~sure
+        rest = at_least64(bits, at, least) & ~sure
         if rest != U64(0):
             n += store_chosen(keys, n, (load(bits, at, 64) << 1) >> 1, rest)
     if n > keys.size - SLACK:
@@ -114,10 +103,10 @@ def chosen_of(bits: Array, at: int, threshold: np.uint64, ties: int) -> tuple[np
 
     And the ties that are left.
     """
-    more = above(bits, at, threshold)
+    more = above64(bits, at, threshold)
     if ties == 0:
         return more, ties
-    equal = reaching(bits, at, threshold) & ~more
+    equal = at_least64(bits, at, threshold) & ~more
     for _ in range(popcount(equal) - ties):
         equal ^= U64(1) << U64(63 - leading_zeros(equal))
     return more | equal, ties - popcount(equal)

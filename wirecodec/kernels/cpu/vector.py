@@ -14,11 +14,13 @@ from numba import types
 from wirecodec.kernels.cpu.vector_type import Vector, call, numbered, place, shuffled, splatted, word
 
 __all__ = [
-    "add_floats",
     "evens",
     "funnel_right",
+    "greatest",
     "lane",
+    "lanes_of",
     "load",
+    "lower",
     "mask_bits",
     "odds",
     "popcounts",
@@ -32,6 +34,8 @@ __all__ = [
     "spread",
     "store",
     "total",
+    "upper",
+    "widened",
 ]
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
@@ -39,7 +43,7 @@ I32, I64 = ir.IntType(32), ir.IntType(64)
 
 @word
 def load(typing_context: Any, array: Any, i: Any, lanes: Any) -> Any:
-    """Elements i … i + lanes - 1 of a contiguous array of unsigned integers."""
+    """Elements i … i + lanes - 1 of a contiguous array of unsigned integers, or the bits of its floats."""
     vector = Vector(lanes.literal_value, array.dtype.bitwidth)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -147,6 +151,39 @@ def resize(typing_context: Any, vector: Any, bits: Any) -> Any:
 
 
 @word
+def widened(typing_context: Any, vector: Any) -> Any:
+    """Lanes of fewer than 32 bits with 32, zeros added above; wider ones as they are."""
+    result = Vector(vector.lanes, max(vector.bits, 32))
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.zext(args[0], result.form)
+
+    return result(vector), generate
+
+
+@word
+def lower(typing_context: Any, vector: Any) -> Any:
+    """The first half of the lanes."""
+    half = vector.lanes // 2
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return shuffled(builder, args[0], args[0], list(range(half)))
+
+    return Vector(half, vector.bits)(vector), generate
+
+
+@word
+def upper(typing_context: Any, vector: Any) -> Any:
+    """The second half of the lanes."""
+    half = vector.lanes // 2
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return shuffled(builder, args[0], args[0], list(range(half, vector.lanes)))
+
+    return Vector(half, vector.bits)(vector), generate
+
+
+@word
 def reinterpret(typing_context: Any, vector: Any, bits: Any) -> Any:
     """The same memory as lanes of another width, little-endian."""
     result = Vector(vector.lanes * vector.bits // bits.literal_value, bits.literal_value)
@@ -161,6 +198,17 @@ def mask_bits(typing_context: Any, mask: Any) -> Any:
         return builder.zext(builder.bitcast(args[0], ir.IntType(mask.lanes)), I64)
 
     return types.uint64(mask), generate
+
+
+@word
+def lanes_of(typing_context: Any, bits: Any, lanes: Any) -> Any:
+    """A mask of the lowest bits of a u64, bit 0 for lane 0."""
+    mask = Vector(lanes.literal_value, 1)
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(builder.trunc(args[0], ir.IntType(mask.lanes)), mask.form)
+
+    return mask(types.uint64, lanes), generate
 
 
 @word
@@ -182,17 +230,6 @@ def funnel_right(typing_context: Any, high: Any, low: Any, count: Any) -> Any:
 
 
 @word
-def add_floats(typing_context: Any, a: Any, b: Any) -> Any:
-    """The sums of the floats, binary32 or binary64, whose bits the lanes are; each is rounded to nearest."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        form = ir.VectorType(ir.FloatType() if a.bits == 32 else ir.DoubleType(), a.lanes)
-        return builder.bitcast(builder.fadd(*(builder.bitcast(side, form) for side in args)), a.form)
-
-    return a(a, b), generate
-
-
-@word
 def popcounts(typing_context: Any, vector: Any) -> Any:
     """Number of one bits of each lane."""
     return vector(vector), lambda context, builder, sig, args: call(builder, "ctpop", vector.form, *args)
@@ -204,6 +241,16 @@ def total(typing_context: Any, vector: Any) -> Any:
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return call(builder, "vector.reduce.add", vector.form.element, *args)
+
+    return vector.element(vector), generate
+
+
+@word
+def greatest(typing_context: Any, vector: Any) -> Any:
+    """The greatest of all lanes."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return call(builder, "vector.reduce.umax", vector.form.element, *args)
 
     return vector.element(vector), generate
 
