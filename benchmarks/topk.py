@@ -2,7 +2,8 @@
 
 Times in *reads*: one sum of magnitudes over as many bytes of float32, compiled with fastmath, that takes
 turns with what is measured. For each size and density: ``TopK.select``, the top k of gradient + residual in
-one pass, and ``np.argpartition``. Then inputs that are meant to be slow, and a whole step.
+one pass, and ``np.argpartition``. Then inputs that are meant to be slow, some that mislead both samples (the
+clock that seeds the second one is stopped for it), and a whole step.
 
     python -m benchmarks.topk [--elements N] [--threads T]
 """
@@ -13,14 +14,19 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numba
 import numpy as np
 
 import wirecodec as wc
 from benchmarks.measure import keep, markdown
-from wirecodec.arrays import aligned
+from wirecodec.arrays import aligned, bits_of
+from wirecodec.kernels.cpu import radix, sample
+from wirecodec.select import exact
 
 RATIOS = (0.1, 0.01, 0.001)
 
@@ -91,6 +97,57 @@ def meant_to_be_slow(rng: np.random.Generator, n: int) -> list[list[str]]:
     ]
 
 
+@numba.njit  # type: ignore[untyped-decorator]
+def looked_at(size: int, run: int, samples: int, seed: int) -> Any:
+    """The positions of a sample."""
+    found = np.empty(samples, np.int64)
+    for i in range(samples):
+        first = sample.run_of(i // run, samples // run, size // run, np.uint64(seed)) * run
+        found[i] = first + i % run
+    return found
+
+
+def few_digits(rng: np.random.Generator, n: int) -> Any:
+    """Numbers near one of which each digit has four values, one of them most often."""
+    bits = np.full(n, 0x3F9 << 20, np.uint32)
+    for shift in (20, 9, 0):
+        bits += np.where(rng.random(n) < 0.8, 4, rng.integers(0, 3, n)).astype(np.uint32) << np.uint32(shift)
+    return bits.view(np.float32)
+
+
+def meant_to_mislead(rng: np.random.Generator, n: int) -> list[list[str]]:
+    """Inputs of which both samples see something else; and counting digits alone, the last resort."""
+    x = rng.laplace(size=n).astype(np.float32)
+    two, near = rng.integers(1, 3, n), rng.integers(0, 3, n)
+    inputs = {
+        "large where nobody looks": (x, 1e-3),
+        "small where nobody looks": (1e-3 * x, 1e3),
+        "ones where nobody looks": (np.ones(n), 1e-3),
+        "two values": (two, 0.1),
+        "three neighbours": (1 + near.astype(np.float32) * np.float32(1.2e-7), 3.0),
+        "cluster": (1 + 1e-3 * rng.random(n), 3.0),
+        "ascending": (np.arange(n), 1e-3),
+        "few digits": (few_digits(rng, n), 1e-3),
+        "few digits, large where all look": (few_digits(rng, n), 1e3),
+    }
+    rows = []
+    stopped = SimpleNamespace(perf_counter_ns=lambda: 7)
+    for name, (given, factor) in inputs.items():
+        row, alone = [name], []
+        for ratio in RATIOS:
+            k = int(ratio * n)
+            y = given.astype(np.float32)
+            for run, spread, seed in ((16, exact.CORRELATED, 0), (1, 1.0, 7)):
+                where = looked_at(n, run, exact.planned(n, k, run, spread).samples, seed)
+                y[where] = factor * x[where]
+            with mock.patch.object(exact, "time", stopped):
+                found = reads(y, partial(wc.TopK(k=k).select, y), budget=0.5)
+            row += found
+            alone += reads(y, partial(radix.count_threshold, bits_of(y), k), budget=0.5)
+        rows += [row, [f"{name}, digits alone", *alone]]
+    return rows
+
+
 def whole_step(rng: np.random.Generator, n: int) -> list[list[str]]:
     """Encoding, decoding into a sum, and a Compressor's step."""
     x = rng.laplace(size=n).astype(np.float32)
@@ -124,6 +181,7 @@ def main() -> None:
     tables = [
         markdown(["reads of the array", *densities], sizes),
         markdown([f"{n:,} float32", *densities], meant_to_be_slow(rng, n)),
+        markdown([f"{n:,} float32, misled", *densities], meant_to_mislead(rng, n)),
         markdown([f"{n:,} float32", "encode", "decode_add", "prepare"], whole_step(rng, n)),
     ]
     text = f"Threads: {asked.threads}.\n\n" + "\n".join(tables)

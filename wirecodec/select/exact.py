@@ -100,12 +100,12 @@ def top_k(bits: Array, k: int) -> Found:
         if DENSE * k <= bits.size and not tied:
             found = _sparse(bits, k, low, high, plan.share)
         else:
-            found = _dense(bits, k, low, high, plan.between)
+            found = _dense(bits, k, low, high, plan.between, True)
         if found is None:
             # Who knows where samples lie may have put there what misleads: the next ones lie anywhere.
             plan, seed = planned(bits.size, k, 1, 1.0), time.perf_counter_ns()
-            low, high, _ = sample.bracket(bits, 1, seed, plan.samples, plan.low, plan.high)
-            found = _dense(bits, k, low, high, plan.between)
+            low, high, tied = sample.bracket(bits, 1, seed, plan.samples, plan.low, plan.high)
+            found = _dense(bits, k, low, high, plan.between, tied)
     if found is None:
         found = _filled(bits, k, *radix.count_threshold(bits, k))
     if found is None:
@@ -240,8 +240,11 @@ def kept(
     return indices[: stops[-1]], words[: stops[-1]]
 
 
-def _dense(bits: Array, k: int, low: int, high: int, share: float) -> Found | None:
-    """By counting, then filling; None where the k-th key does not lie from ``low`` to below ``high``."""
+def _dense(bits: Array, k: int, low: int, high: int, share: float, tied: bool) -> Found | None:
+    """By counting, then filling; None where the k-th key does not lie from ``low`` to below ``high``.
+
+    Or where it is ``low`` at most, and nothing says, as ``tied`` would, that filling is worth a try.
+    """
     from wirecodec.kernels.cpu import radix, topk
 
     def collected(start: int, stop: int) -> tuple[int, Array]:
@@ -252,7 +255,7 @@ def _dense(bits: Array, k: int, low: int, high: int, share: float) -> Found | No
     parts = over_parts(bits.size, collected)
     rank = k - sum(certain for certain, _ in parts)
     keys = parts[0][1] if len(parts) == 1 else np.concatenate([keys for _, keys in parts])
-    if rank <= 0:
+    if rank <= 0 or (rank > keys.size and not tied):
         return None
     if rank > keys.size:
         return _filled(bits, k, low, rank - keys.size)
