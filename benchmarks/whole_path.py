@@ -30,7 +30,8 @@ SCHEMES = [
     "nonzero | auto-index | raw",
     "all | raw-index | qsgd(bits=8)",
 ]
-CAPTION = """Times as a ratio to `np.copyto` of the dense gradient, one thread; bits are per kept element.
+CAPTION = """Times as a ratio to `np.copyto` of the dense gradient, on all cores;
+bits are per kept element.
 
 """
 HEADER = [
