@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--elements", type=int, default=26_000_000)
     parser.add_argument("--rounds", type=int, default=15)
     given = parser.parse_args()
+    numba.set_num_threads(1)
     n, rng = given.elements, np.random.default_rng(0)
     x, step = rng.laplace(size=n).astype(np.float32), (0.1 * rng.laplace(size=n)).astype(np.float32)
     real = {path.stem: np.load(path) for path in sorted(DATA.glob("*.npy"))}

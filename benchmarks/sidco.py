@@ -73,6 +73,7 @@ def main() -> None:
     )
     parser.add_argument("--elements", type=int, default=26_000_000, help="of the synthetic gradient")
     elements = parser.parse_args().elements
+    numba.set_num_threads(1)
     gradients = {f"Laplace, {elements:,}": np.random.default_rng(0).laplace(size=elements).astype(np.float32)}
     gradients |= {path.stem: np.load(path) for path in sorted(DATA.glob("*.npy"))}
     selectors = [wc.SIDCo(density, sid) for sid in SIDS for density in DENSITIES]

@@ -187,10 +187,10 @@ def gather(flat: Flat, selection: Selection) -> Support:
 
     values = selection.values
     if values is None:
-        values = values_at(indices)
-    elif values.shape != indices.shape or values.dtype != flat.data.dtype:
+        return Support(indices, values_at(indices), size, flat.shape, values_at)
+    if values.shape != indices.shape or values.dtype != flat.data.dtype:
         raise EncodeError(f"a selector gave {values.size} {values.dtype} values at {indices.size} indices")
-    return Support(indices, values, size, flat.shape, values_at)
+    return Support(indices, _scaled(values, selection.scale), size, flat.shape, values_at)
 
 
 def _scaled(values: Array, scale: float | None) -> Array:

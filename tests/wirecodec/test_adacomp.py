@@ -9,6 +9,8 @@ import pytest
 
 import wirecodec as wc
 from tests import oracles
+from wirecodec.arrays import Flat
+from wirecodec.pipeline import gather
 
 ADACOMP = "adacomp | rice | sign-scale"
 
@@ -144,3 +146,11 @@ def test_scales_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(wc.AdaComp, "select", lambda *a, s=selection, **k: s)
         with pytest.raises(wc.EncodeError, match="the selection's scale is"):
             wc.encode(x, ADACOMP)
+
+
+def test_values_that_a_selector_gives_take_its_scale(rng: np.random.Generator) -> None:
+    x = Flat(rng.normal(size=100).astype(np.float32), (100,))
+    where = np.array([3, 50, 99], np.int32)
+    for values in (None, x.data[where]):
+        support = gather(x, wc.Selection(where, scale=2.0, values=values))
+        assert np.array_equal(support.values, np.copysign(np.float32(2), x.data[where]))

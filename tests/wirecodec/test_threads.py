@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 
 import wirecodec as wc
 from tests import inputs
+from tests.child import run
 from wirecodec.arrays import bits_of, read_only
 from wirecodec.index.rice import planned_bytes
 from wirecodec.kernels.cpu import bitmap, rice, rice_read, rice_write, threads
@@ -175,19 +174,6 @@ def test_several_callers(monkeypatch: pytest.MonkeyPatch, support: Any) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(right, range(100)))
-
-
-def run(code: str, **env: str) -> str:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **env}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        env=env,
-        check=True,
-        timeout=60,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout
 
 
 COUNTED = """

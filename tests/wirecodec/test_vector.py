@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.child import run
 from wirecodec.kernels.cpu.floats import (
     add_floats,
     doubles,
@@ -218,19 +216,6 @@ for call, last in ((read, 62), (write, 62), (put, 6)):
             continue
         raise AssertionError((call, i))
 """
-
-
-def run(code: str, **env: str) -> str:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **env}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        env=env,
-        check=True,
-        timeout=240,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout
 
 
 def test_bounds_are_checked_on_demand() -> None:

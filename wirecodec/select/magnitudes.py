@@ -20,9 +20,6 @@ from wirecodec.sparse import index_dtype
 
 __all__ = ["Magnitudes"]
 
-_WORTHWHILE = 64
-"""Blocks of a sweep that are worth a thread."""
-
 
 class Magnitudes:
     """The magnitudes of flat ``x``, of which ``what`` carries no NaN or Inf.
@@ -120,16 +117,11 @@ class Magnitudes:
     def _sweep(self, low: int, high: int, origin: float, with_logs: bool) -> tuple[Moments, float]:
         """Moments of the keys from ``low`` to below ``high``, and the largest magnitude of all."""
         from wirecodec.kernels.cpu import moments
-        from wirecodec.kernels.cpu.threads import in_ranges
 
         blocks = 1 + -(-(self.size & ~63) // moments.BLOCK)
         sums = np.empty((blocks, 5))
-
-        def swept(first: int, last: int) -> int:
-            interval = np.uint64(low), np.uint64(high), origin, self.scale, self._half
-            return int(moments.sweep(self._bits, first, last, *interval, with_logs, sums))
-
-        top = max(in_ranges(swept, blocks, _WORTHWHILE))
+        interval = np.uint64(low), np.uint64(high), origin, self.scale, self._half
+        top = int(moments.sweep(self._bits, 0, blocks, *interval, with_logs, sums))
         count, total, squares, logs = moments.fold(sums)
         self._count(count)
         largest = self._number(top) / self.scale

@@ -1,7 +1,7 @@
 """Moments of magnitudes over an interval, in one read of the array; and those that exceed a threshold.
 
-A *key* is an element's magnitude bits, which order as magnitudes do. Sums have one order on every machine
-and for every number of threads: in blocks of 4096 elements, 64 lanes of binary32, which ``sum_floats`` folds;
+A *key* is an element's magnitude bits, which order as magnitudes do. Sums have one order on every machine,
+however a sweep is cut: in blocks of 4096 elements, 64 lanes of binary32, which ``sum_floats`` folds;
 then block after block in binary64. Of 64 bits, all of it is in binary64.
 """
 
