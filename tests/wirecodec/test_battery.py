@@ -99,7 +99,9 @@ def test_value_sections_read_by_the_reference(codec: Any, dtype: np.dtype[Any]) 
         decoded = wc.decode(blob)
         assert decoded.dtype == dtype
         assert np.isfinite(decoded.values.astype(np.float64)).all(), name
-        assert reference.decode(blob.tobytes(), zstd=installed()).tensors[0].values == decoded.values.tobytes(), name
+        assert (
+            reference.decode(blob.tobytes(), zstd=installed()).tensors[0].values == decoded.values.tobytes()
+        ), name
 
 
 @pytest.mark.parametrize("codec", [v for c in VALUE for v in variants(c) if c.carries_nonfinite], ids=repr)
