@@ -63,8 +63,8 @@ def _scales() -> Iterator[Case]:
     values = struct.unpack("<4Q", struct.pack("<4d", 1e-300, 1.0 + 2**-40, -(1.0 + 2**-24), 0.1))
     yield _all("float64-rounded", "float64 elements are rounded to binary32 first.", "float64", values)
     ties = [65_536.0, *((n + 0.5) * (-1) ** n for n in range(100))]
-    bits = element_bytes([], 4) + values_of(ties, "float32")
-    t = Tensor("0", "float32", (101,), range(101), bits)
+    words = values_of(ties, "float32")
+    t = Tensor("0", "float32", (101,), range(101), words)
     about = "Chances halfway between two numbers of 65,536, rounded to even."
     yield exact("terngrad-ties", about, [t], value=TernGrad(), seed=3)
 

@@ -6,7 +6,6 @@ says, and takes more than one frame, and what follows them.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -65,7 +64,7 @@ class Zstd:
         if section[0] > 1:
             raise Malformed("zstd-parameter", f"shuffle is {section[0]}")
         size = r * dtype.itemsize
-        frame = section[1:].data
+        frame = section[1:].tobytes()  # what was checked must be what is decompressed
         _check_blocks(frame, *_check_header(frame, size))
         try:
             content = zstandard.ZstdDecompressor().decompress(frame)
@@ -76,7 +75,7 @@ class Zstd:
         return from_content(content, bool(section[0]), dtype)
 
 
-def _check_header(frame: memoryview, size: int) -> tuple[int, int]:
+def _check_header(frame: bytes, size: int) -> tuple[int, int]:
     """Where the blocks begin, and how long they may be, in a frame that must state ``size``."""
     if len(frame) < 5 or frame[:4] != _MAGIC:
         raise Malformed("zstd-frame", "no frame begins here")
@@ -101,13 +100,13 @@ def _check_header(frame: memoryview, size: int) -> tuple[int, int]:
     return start, min(window, _MAX_BLOCK)
 
 
-def _check_blocks(frame: memoryview, at: int, longest: int) -> None:
+def _check_blocks(frame: bytes, at: int, longest: int) -> None:
     """That the frame's blocks fill it exactly."""
     last = 0
     while not last:
         if at + 3 > len(frame):
             raise Malformed("zstd-block", f"no block at byte {at}")
-        (head,) = struct.unpack("<I", bytes(frame[at : at + 3]) + b"\0")
+        head = int.from_bytes(frame[at : at + 3], "little")
         last, kind, size = head & 1, head >> 1 & 3, head >> 3
         at += 3 + (1 if kind == _RLE else size)
         if kind == _RESERVED or size > longest or at > len(frame):
