@@ -25,7 +25,6 @@ _REFUSED = 0x1F
 """Of the descriptor: two bits that are reserved, the checksum's, and two for a dictionary."""
 _MAX_WINDOW = 2**23
 _MAX_BLOCK = 2**17
-_RLE, _RESERVED = 1, 3
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,18 @@ class Zstd:
         """The values of a frame whose header and blocks are right."""
         import zstandard
 
+        from wirecodec.kernels.cpu.zstd import end_of_blocks
+
         if section[0] > 1:
             raise Malformed("zstd-parameter", f"shuffle is {section[0]}")
         size = r * dtype.itemsize
         frame = section[1:].tobytes()  # what was checked must be what is decompressed
-        _check_blocks(frame, *_check_header(frame, size))
+        start, longest = _check_header(frame, size)
+        end = end_of_blocks(np.frombuffer(frame, np.uint8), start, longest)
+        if end < 0:
+            raise Malformed("zstd-block", "a block is cut, too long or of no type, or none is the last")
+        if end < len(frame):
+            raise Malformed("zstd-trailing", f"{len(frame) - end} bytes after the last block")
         try:
             content = zstandard.ZstdDecompressor().decompress(frame)
         except zstandard.ZstdError as error:
@@ -98,18 +104,3 @@ def _check_header(frame: bytes, size: int) -> tuple[int, int]:
     if window > _MAX_WINDOW:
         raise Invalid("zstd-window", f"a window of {window} bytes")
     return start, min(window, _MAX_BLOCK)
-
-
-def _check_blocks(frame: bytes, at: int, longest: int) -> None:
-    """That the frame's blocks fill it exactly."""
-    last = 0
-    while not last:
-        if at + 3 > len(frame):
-            raise Malformed("zstd-block", f"no block at byte {at}")
-        head = int.from_bytes(frame[at : at + 3], "little")
-        last, kind, size = head & 1, head >> 1 & 3, head >> 3
-        at += 3 + (1 if kind == _RLE else size)
-        if kind == _RESERVED or size > longest or at > len(frame):
-            raise Malformed("zstd-block", f"a block of type {kind} and {size} bytes")
-    if at < len(frame):
-        raise Malformed("zstd-trailing", f"{len(frame) - at} bytes after the last block")
