@@ -11,7 +11,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.base3 import ROW, pack_block, pack_last
-from wirecodec.kernels.cpu.floats import add_floats, multiply_floats, splat_float, sum_floats
+from wirecodec.kernels.cpu.floats import add_floats, doubles, multiply_floats, splat_float, sum_floats
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.masks import keys64
 from wirecodec.kernels.cpu.vector import greatest, load, ramp, resize, select, splat, store
@@ -23,6 +23,7 @@ __all__ = ["encode", "largest", "sum_of_squares"]
 F32 = np.float32
 F64 = np.float64
 U32 = np.uint32
+U64 = np.uint64
 
 TWO23 = 8388608.0
 TWO23_BITS = U32(0x4B000000)
@@ -45,12 +46,13 @@ def largest(bits: Array) -> float:
 @kernel
 def sum_of_squares(x: Array) -> float:
     """Σx² of float32 values in binary64, in the page's order."""
-    sums = np.zeros(64, F64)
+    lanes = splat(U64(0), 64)
     whole = x.size & ~63
     for start in range(0, whole, 64):
-        block = x[start : start + 64]
-        for j in range(64):
-            sums[j] += F64(block[j]) * F64(block[j])
+        wide = doubles(load(x, start, 64))
+        lanes = add_floats(lanes, multiply_floats(wide, wide))
+    sums = np.empty(64, F64)
+    store(sums, 0, lanes)
     for i in range(whole, x.size):
         sums[i & 63] += F64(x[i]) * F64(x[i])
     return sum_floats(load(sums, 0, 64))
