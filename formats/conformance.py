@@ -193,8 +193,9 @@ def reference(
     Returns (tag, tensors) and raises WireError, as the contract says.
     """
     from formats.reference import Limits, decode
+    from formats.zstd import installed
 
-    decoded = decode(data, Limits(**limits), schema)
+    decoded = decode(data, Limits(**limits), schema, zstd=installed())
     return decoded.tag, [(t.name, t.dtype, t.shape, t.indices, t.values) for t in decoded.tensors]
 
 

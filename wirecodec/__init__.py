@@ -56,7 +56,7 @@ from wirecodec.select import (
 )
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
-from wirecodec.value import QSGD, Raw, SignScale, ValueCodec
+from wirecodec.value import QSGD, Deflate, Raw, SignScale, TernGrad, ValueCodec, Zstd
 from wirecodec.version import __version__
 
 __all__ = [
@@ -75,6 +75,7 @@ __all__ = [
     "ContainerInfo",
     "ContextIndex",
     "DecodeLimits",
+    "Deflate",
     "Delta",
     "Diminishing",
     "EliasFano",
@@ -101,6 +102,7 @@ __all__ = [
     "SignScale",
     "SparseTensor",
     "Structured",
+    "TernGrad",
     "Threshold",
     "TopK",
     "Truncated",
@@ -108,6 +110,7 @@ __all__ = [
     "ValueCodec",
     "WarmUp",
     "WireError",
+    "Zstd",
     "__version__",
     "blob_size",
     "decode",

@@ -7,7 +7,7 @@ from typing import Any
 
 from wirecodec.errors import EncodeError
 
-__all__ = ["as_integer", "as_ratio", "as_real", "as_seed", "settle"]
+__all__ = ["as_flag", "as_integer", "as_ratio", "as_real", "as_seed", "settle"]
 
 
 def settle(part: Any, **fields: Any) -> None:
@@ -42,6 +42,13 @@ def as_real(value: Any, what: str) -> float:
 def as_seed(value: Any) -> int:
     """A u64 from any integer, modulo 2^64; EncodeError for anything else."""
     return as_integer(value, "seed") % 2**64
+
+
+def as_flag(value: Any, what: str) -> bool:
+    """A ``bool``; EncodeError naming ``what`` for anything else."""
+    if not isinstance(value, bool):
+        raise EncodeError(f"{what} is {value!r}; it must be True or False")
+    return value
 
 
 def as_ratio(value: Any, what: str) -> float:

@@ -17,13 +17,16 @@ from formats.cases import (
     bloom,
     containers,
     context,
+    deflate,
     elias_fano,
     huffman,
     index_codecs,
     rle_delta,
     sign_scale,
     structured,
+    terngrad,
     value_codecs,
+    zstd,
 )
 
 MODULES: tuple[ModuleType, ...] = (
@@ -44,5 +47,8 @@ MODULES: tuple[ModuleType, ...] = (
     rle_delta,
     structured,
     context,
+    deflate,
+    zstd,
+    terngrad,
 )
 """The modules of cases, each with its function ``cases``."""

@@ -29,6 +29,7 @@ from formats.reference import (
 from formats.reference.draws import draw32
 from formats.reference.floats import BY_NAME, FLOAT32, bits32, convert, element_bytes
 from formats.reference.writer import Index, Value
+from formats.zstd import installed
 
 UNKNOWN_CODEC = 0x7F
 """The index, value and map codec id that is never assigned (SPEC section 4)."""
@@ -77,7 +78,7 @@ def valid(
 
     Raises WireError where the decoder refuses it, AssertionError where it decodes to something else.
     """
-    decoded = decode(data, Limits(**(limits or {})), schema)
+    decoded = decode(data, Limits(**(limits or {})), schema, zstd=installed())
     for t in decoded.tensors:
         t.indices = list(t.indices)
     wanted = decoded if expect is None else Decoded(list(expect), tag)
@@ -159,7 +160,7 @@ def bad(
     Raises AssertionError where the decoder accepts it, or refuses it for another reason.
     """
     try:
-        decode(data, Limits(**(limits or {})), schema)
+        decode(data, Limits(**(limits or {})), schema, zstd=installed())
     except WireError as error:
         if (error.kind, error.code) != (kind, code):
             raise AssertionError(f"{id} is refused as {error.kind} {error}, not {kind} {code}") from error
@@ -189,7 +190,9 @@ def scheme_value(value: Value) -> str:
         return "sign-scale"
     if isinstance(value, Qsgd):
         return f"qsgd(bits={value.bits}, bucket={value.bucket}, norm={value.norm})"
-    return "raw" if value.dtype is None else f"raw(dtype={value.dtype})"
+    if isinstance(value, Raw):
+        return "raw" if value.dtype is None else f"raw(dtype={value.dtype})"
+    return str(getattr(value, "scheme"))  # noqa: B009 (not every writer has one)
 
 
 def tensor_json(t: Tensor) -> dict[str, Any]:

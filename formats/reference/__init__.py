@@ -5,13 +5,14 @@ the counterpart, independent of any library's encoder, that makes the golden vec
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
 rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
-floats, bits.
+deflate, zstd, planes, terngrad, floats, bits.
 """
 
 from .binned import Binned
 from .bloom_writer import Bloom
 from .container import decode
 from .context import Context
+from .deflate import Deflate
 from .delta import Delta
 from .elias_fano import EliasFano
 from .errors import (
@@ -31,7 +32,9 @@ from .sealing import Record, Row, assemble, reseal
 from .sign_scale import SignScale
 from .structured import Structured
 from .tensors import Decoded, Tensor
+from .terngrad import TernGrad
 from .writer import Qsgd, Raw, Rice, write
+from .zstd import Zstd
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -40,6 +43,7 @@ __all__ = [
     "ChecksumMismatch",
     "Context",
     "Decoded",
+    "Deflate",
     "Delta",
     "EliasFano",
     "Huffman",
@@ -58,9 +62,11 @@ __all__ = [
     "SignScale",
     "Structured",
     "Tensor",
+    "TernGrad",
     "Truncated",
     "Unsupported",
     "WireError",
+    "Zstd",
     "assemble",
     "decode",
     "reseal",

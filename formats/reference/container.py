@@ -26,7 +26,8 @@ from .index_codecs import decode_index
 from .limits import DEFAULT_LIMITS, Limits, Schema, Work
 from .table import ENTRY_BYTES, Entry, check_table, read_table
 from .tensors import Decoded, join, place
-from .value_codecs import decode_value
+from .value_codecs import VALUE_CODECS, ZSTD, decode_value
+from .zstd import Decompress
 
 MAGIC = b"\xf7\x57\x43\x1a"
 PREFIX_BYTES = 24
@@ -40,7 +41,12 @@ def pad8(n: int) -> int:
 
 
 def decode(
-    data: bytes, limits: Limits = DEFAULT_LIMITS, schema: Schema | None = None, *, single: bool = False
+    data: bytes,
+    limits: Limits = DEFAULT_LIMITS,
+    schema: Schema | None = None,
+    *,
+    single: bool = False,
+    zstd: Decompress | None = None,
 ) -> Decoded:
     """The tensors of one container that fills the bytes exactly.
 
@@ -49,6 +55,8 @@ def decode(
         limits: what the caller is willing to read.
         schema: the names, shapes and element types that the caller expects, or None.
         single: whether the caller asked for exactly one tensor.
+        zstd: gives the content of a Zstandard frame from the frame and the content's size, which the frame
+            states, and raises anything where the frame is broken; without it codec 7 is not supported.
 
     Returns the tensors in the order of their keys, and the tag.
 
@@ -60,7 +68,8 @@ def decode(
     block = data[table_end : table_end + ext_len]
     entries = read_table(data[PREFIX_BYTES:table_end])
     _check_layout(entries, table_end + ext_len, total_len)  # row 13
-    check_table(entries, limits, total_len, schema is not None)  # rows 14-27
+    supported = VALUE_CODECS.keys() - ({ZSTD} if zstd is None else set())
+    check_table(entries, limits, total_len, schema is not None, supported)  # rows 14-27
     records = read_records(block) if flags & HAS_EXTENSION else {}  # rows 28-30
     places = place(entries, records, schema)  # rows 31-41
     if single and len(places) != 1:
@@ -69,7 +78,7 @@ def decode(
     offset = table_end + ext_len
     work = Work(limits.max_work)
     for entry in entries:
-        chunks.setdefault(entry.key, []).append(_decode_entry(data, offset, entry, work))  # rows 42-45
+        chunks.setdefault(entry.key, []).append(_decode_entry(data, offset, entry, work, zstd))  # rows 42-45
         offset += entry.payload_bytes
     return Decoded([join(p, chunks[p.entry_key]) for p in places], records.get(TAG, b""))
 
@@ -123,7 +132,9 @@ def _check_layout(entries: list[Entry], head_bytes: int, total_len: int) -> None
         raise Malformed("layout", f"the parts take {filled} of {total_len} bytes", offset=PREFIX_BYTES)
 
 
-def _decode_entry(data: bytes, offset: int, entry: Entry, work: Work) -> tuple[Sequence[int], bytes]:
+def _decode_entry(
+    data: bytes, offset: int, entry: Entry, work: Work, zstd: Decompress | None
+) -> tuple[Sequence[int], bytes]:
     """Rows 42-45 for the entry whose payload starts at ``offset``: its local indices, its values' bytes."""
     payload = data[offset : offset + entry.payload_bytes]
     if zlib.crc32(payload) != entry.crc:
@@ -142,7 +153,7 @@ def _decode_entry(data: bytes, offset: int, entry: Entry, work: Work) -> tuple[S
         start, section = sections[0]
         indices = decode_index(entry.index, section, entry.r, entry.d, work)  # 44
         start, section = sections[1]
-        values = decode_value(entry.value, section, entry.r, BY_ID[entry.dtype])  # 45
+        values = decode_value(entry.value, section, entry.r, BY_ID[entry.dtype], zstd)  # 45
     except WireError as error:
         error.offset, error.entry = start, entry.number  # the codecs do not know where they are
         raise

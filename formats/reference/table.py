@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Set
 from dataclasses import dataclass
 
 from .errors import Invalid, LimitExceeded, Malformed, Unsupported
 from .floats import BY_ID
 from .index_codecs import INDEX_CODECS
 from .limits import Limits
-from .value_codecs import VALUE_CODECS
 
 ENTRY_BYTES = 40
 ENTRY_FORMAT = "<IIQIIIIIBBBB"
@@ -60,7 +60,9 @@ def read_table(table: bytes) -> list[Entry]:
     return [Entry(n, *fields) for n, fields in enumerate(struct.iter_unpack(ENTRY_FORMAT, table))]
 
 
-def check_table(entries: list[Entry], limits: Limits, total_len: int, vouched: bool) -> None:
+def check_table(
+    entries: list[Entry], limits: Limits, total_len: int, vouched: bool, values: Set[int]
+) -> None:
     """Rows 14-27: raises at the first that fails.
 
     Args:
@@ -68,6 +70,7 @@ def check_table(entries: list[Entry], limits: Limits, total_len: int, vouched: b
         limits: what the caller is willing to read.
         total_len: bytes of the container.
         vouched: whether a schema answers for the sizes.
+        values: the ids of the value codecs that are supported.
 
     Raises Invalid, Unsupported, Malformed, LimitExceeded.
     """
@@ -84,7 +87,7 @@ def check_table(entries: list[Entry], limits: Limits, total_len: int, vouched: b
         if entry.index not in INDEX_CODECS:
             raise Unsupported("index-codec", f"index codec {entry.index}", entry=entry.number)  # 17
     for entry in entries:
-        if entry.value not in VALUE_CODECS:
+        if entry.value not in values:
             raise Unsupported("value-codec", f"value codec {entry.value}", entry=entry.number)  # 18
     for entry in entries:
         if entry.map != 0:

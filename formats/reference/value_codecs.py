@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .deflate import decode_deflate
 from .errors import Invalid, Malformed
 from .floats import BFLOAT16, FLOAT16, Format, convert, element_bytes, elements
 from .qsgd import decode_qsgd
 from .sign_scale import decode_sign_scale
+from .terngrad import decode_terngrad
+from .zstd import Decompress, decode_zstd
 
 
 def decode_raw(section: bytes, r: int, dtype: Format) -> bytes:
@@ -76,10 +79,17 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
     3: decode_raw_bfloat16,
     4: decode_qsgd,
     5: decode_sign_scale,
+    6: decode_deflate,
+    7: decode_zstd,
+    11: decode_terngrad,
 }
 
 
-def decode_value(codec: int, section: bytes, r: int, dtype: Format) -> bytes:
+ZSTD = 7
+"""The codec that takes a decompressor besides."""
+
+
+def decode_value(codec: int, section: bytes, r: int, dtype: Format, zstd: Decompress | None = None) -> bytes:
     """The elements of an entry; none where r is 0, whatever the codec.
 
     Args:
@@ -87,9 +97,12 @@ def decode_value(codec: int, section: bytes, r: int, dtype: Format) -> bytes:
         section: the bytes of the value section.
         r: the number of values.
         dtype: the element type.
+        zstd: gives the content of a Zstandard frame, or None.
 
     Returns the elements' little-endian bytes.
 
     Raises WireError as the codec's page says.
     """
-    return VALUE_CODECS[codec](section, r, dtype) if r else b""
+    if r == 0:
+        return b""
+    return decode_zstd(section, r, dtype, zstd) if codec == ZSTD else VALUE_CODECS[codec](section, r, dtype)

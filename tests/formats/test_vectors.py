@@ -261,6 +261,8 @@ def test_encode_input_gives_the_bytes(vector: Vector) -> None:
     codec: Value
     if name == "qsgd":
         codec = Qsgd(bits=int(options["bits"]), bucket=int(options["bucket"]), norm=options["norm"])
+    elif name == "terngrad":
+        codec = reference.TernGrad(float(options["clip"]) if options else None)
     elif name == "sign-scale":
         codec = SignScale()
     else:

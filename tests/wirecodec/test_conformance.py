@@ -8,6 +8,7 @@ legal forms that the library never writes; and from those, broken.
 from __future__ import annotations
 
 import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,19 @@ def shaped_codecs() -> st.SearchStrategy[Any]:
     return st.one_of(structured_codecs(), st.just(reference.EliasFano()), binned, context)
 
 
+def coders() -> st.SearchStrategy[Any]:
+    """Streams and frames of any blocks."""
+    deflate = st.builds(
+        reference.Deflate,
+        st.booleans(),
+        st.integers(0, 9),
+        st.sampled_from([zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED, zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE]),
+        st.sampled_from([0, 0, 7, 1000]),
+    )
+    window = st.one_of(st.none(), st.integers(0, 13 << 3))
+    return st.one_of(deflate, st.builds(reference.Zstd, st.booleans(), st.integers(1, 1024), window))
+
+
 @st.composite
 def containers(draw: st.DrawFn) -> bytes:
     """A valid container, of forms that the library writes and of others."""
@@ -138,13 +152,17 @@ def containers(draw: st.DrawFn) -> bytes:
     for n in range(draw(st.integers(0, 3))):
         d, indices = draw(supports())
         dtype = draw(st.sampled_from(DTYPES))
-        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale"]))
+        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale", "coder", "terngrad"]))
         codec: Any = reference.SignScale() if kind == "sign-scale" else reference.Raw()
         if kind == "qsgd":
             codec = reference.Qsgd(
                 draw(st.integers(2, 8)), 16 * draw(st.integers(1, 40)), draw(st.sampled_from(["max", "l2"]))
             )
-        data = values_for(draw, dtype, len(indices), finite=kind != "raw")
+        if kind == "coder":
+            codec = draw(coders())
+        elif kind == "terngrad":
+            codec = reference.TernGrad(draw(st.sampled_from([None, 2.5, 1.0, 0.01, 1e300])))
+        data = values_for(draw, dtype, len(indices), finite=kind not in ("raw", "coder"))
         shape = draw(st.sampled_from([(d,), (1, d), (d, 1, 1)] + ([(d // 2, 2)] if d % 2 == 0 else [])))
         tensors.append(reference.Tensor(f"{draw(st.sampled_from('abcäz'))}{n}", dtype, shape, indices, data))
         bits = draw(st.one_of(st.none(), st.lists(st.integers(12, 24), min_size=1, max_size=4).map(tuple)))

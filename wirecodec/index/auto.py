@@ -12,7 +12,6 @@ from typing import ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes
-from wirecodec.errors import EncodeError
 from wirecodec.index.base import IndexCodec
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
 from wirecodec.index.context import ContextIndex
@@ -22,6 +21,7 @@ from wirecodec.index.rle import RLE
 from wirecodec.index.rle import planned_bytes as rle_bytes
 from wirecodec.index.structure import FORMS, Plan, Shape, count_runs
 from wirecodec.index.structured import Structured
+from wirecodec.parameters import as_flag
 
 __all__ = ["AutoIndex"]
 
@@ -47,8 +47,7 @@ class AutoIndex:
     smallest: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.smallest, bool):
-            raise EncodeError(f"auto-index: smallest is {self.smallest!r}; it must be True or False")
+        as_flag(self.smallest, "auto-index: smallest")
 
     def choose(self, indices: Array | None, d: int, stream: int) -> tuple[IndexCodec, Bytes]:
         """The codec and its section: never larger than the smallest of rice, bitmap and rle."""

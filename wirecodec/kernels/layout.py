@@ -16,6 +16,8 @@ __all__ = [
     "RICE_BLOCK",
     "RICE_LANES",
     "RICE_SPAN",
+    "TERNARY_BLOCK",
+    "TERNARY_DIGITS",
 ]
 
 RICE_SPAN = 4096
@@ -42,3 +44,7 @@ CONTEXT_BLOCK = 64
 CONTEXT_PART = 8
 CONTEXT_PERIODS = (64, 16_384)
 """Elements under a flag, of each part of them, and the periods there are (formats/spec/index/context.md)."""
+
+TERNARY_BLOCK = 320
+TERNARY_DIGITS = 5
+"""Values whose digits are dealt to 64 bytes, and digits of a byte (formats/spec/value/terngrad.md)."""

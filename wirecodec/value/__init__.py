@@ -4,8 +4,11 @@ One file a codec; ``base`` says what one must offer.
 """
 
 from wirecodec.value.base import ValueChoice, ValueCodec
+from wirecodec.value.deflate import Deflate
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw
 from wirecodec.value.sign_scale import SignScale
+from wirecodec.value.terngrad import TernGrad
+from wirecodec.value.zstd import Zstd
 
-__all__ = ["QSGD", "Raw", "SignScale", "ValueChoice", "ValueCodec"]
+__all__ = ["QSGD", "Deflate", "Raw", "SignScale", "TernGrad", "ValueChoice", "ValueCodec", "Zstd"]
