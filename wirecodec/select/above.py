@@ -16,7 +16,6 @@ from wirecodec.sparse import index_dtype
 
 __all__ = [
     "collected",
-    "counted",
     "counted_each",
     "fitted",
     "threshold_bits",
@@ -53,16 +52,8 @@ def _sign(bits: Array) -> Any:
     return bits.dtype.type(1 << (8 * bits.itemsize - 1))
 
 
-def counted(x: Array, least: Any) -> int:
-    """How many elements reach a threshold, given as bits of the type of ``x``: one read."""
-    from wirecodec.kernels.cpu import threshold
-
-    bits = bits_of(x)
-    return threshold.count_at_least(bits, _sign(bits), least)
-
-
 def counted_each(x: Array, low: Any, middle: Any, high: Any) -> tuple[int, int, int]:
-    """``counted`` of three thresholds: one read."""
+    """How many elements reach each of three thresholds, given as bits of the type of ``x``: one read."""
     from wirecodec.kernels.cpu import threshold
 
     bits = bits_of(x)
