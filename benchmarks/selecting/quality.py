@@ -73,17 +73,22 @@ def trained(model: str, iterations: int) -> Stream:
     if torch is None:
         return
     recipe = RECIPES[model]
-    torch.manual_seed(0)
-    net, batches = recipe.net(), recipe.batches()
-    parameters = list(net.parameters.values())
-    for _ in range(iterations):
-        gradients = torch.autograd.grad(net.loss(*next(batches)), parameters)
-        flat = torch.cat([g.flatten() for g in gradients])
-        flat *= (recipe.clip / flat.norm()).clamp(max=1)
-        yield flat.numpy()
-        with torch.no_grad():
-            for p, g in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
-                p.sub_(g.view_as(p), alpha=recipe.rate)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        torch.manual_seed(0)
+        net, batches = recipe.net(), recipe.batches()
+        parameters = list(net.parameters.values())
+        for _ in range(iterations):
+            gradients = torch.autograd.grad(net.loss(*next(batches)), parameters)
+            flat = torch.cat([g.flatten() for g in gradients])
+            flat *= (recipe.clip / flat.norm()).clamp(max=1)
+            yield flat.numpy()
+            with torch.no_grad():
+                for p, change in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+                    p.sub_(change.view_as(p), alpha=recipe.rate)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def judge(
