@@ -163,7 +163,12 @@ def test_an_adversary_who_knows_the_time(k: int, monkeypatch: pytest.MonkeyPatch
     """Both samples see what is not there: the digits are counted."""
     counted: list[int] = []
     count = radix.count_threshold
-    monkeypatch.setattr(radix, "count_threshold", lambda bits, k: counted.append(k) or count(bits, k))
+
+    def noted(bits: Any, k: int) -> Any:
+        counted.append(k)
+        return count(bits, k)
+
+    monkeypatch.setattr(radix, "count_threshold", noted)
     monkeypatch.setattr(exact, "time", SimpleNamespace(perf_counter_ns=lambda: 7))
     rng = np.random.default_rng(3)
     for seen, unseen in ((1e-3, 1.0), (1.0, 1e-3), (0.0, 1.0)):
