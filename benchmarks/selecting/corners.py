@@ -52,20 +52,21 @@ def measured(n: int, step: Callable[[str], None], *, budget: float) -> list[Corn
             step(f"top-k of: {name}")
             calls = [partial(wc.TopK(density).select, x) for density in DENSITIES]
             found.append(Corner(name, 0, tuple(reads(x, calls, budget=budget).times)))
+        seen = np.random.default_rng(1).laplace(size=n).astype(np.float32)
         for name, values, factor in _misleading(np.random.default_rng(0), n):
             for samples in (1, 2):
                 step(f"top-k of: {name}, {samples} samples misled")
-                times = [_misled(n, int(d * n), values, factor, samples, budget) for d in DENSITIES]
+                times = [_misled(int(d * n), values, factor * seen, samples, budget) for d in DENSITIES]
                 found.append(Corner(name, samples, tuple(times)))
     return found
 
 
-def _misled(n: int, k: int, values: Any, factor: float, samples: int, budget: float) -> float:
-    """The reads of top-k where the first samples look at something else than there is."""
-    x, other = values.astype(np.float32), np.random.default_rng(1).laplace(size=n).astype(np.float32)
+def _misled(k: int, values: Any, seen: Any, samples: int, budget: float) -> float:
+    """The reads of the top k where the first samples see other values than there are."""
+    x = values.astype(np.float32)
     for run, spread, seed in ((16, exact.CORRELATED, 0), (1, 1.0, 7))[:samples]:
-        where = _looked_at(n, run, exact.planned(n, k, run, spread).samples, seed)
-        x[where] = factor * other[where]
+        where = _looked_at(x.size, run, exact.planned(x.size, k, run, spread).samples, seed)
+        x[where] = seen[where]
     stopped = SimpleNamespace(perf_counter_ns=lambda: 7)
     with mock.patch.object(exact, "time", stopped) if samples == 2 else nullcontext():
         (time,) = reads(x, [partial(wc.TopK(k=k).select, x)], budget=budget).times
