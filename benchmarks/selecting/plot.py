@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.ticker import LogFormatter
 
 from benchmarks.selecting.quality import Quality
 from benchmarks.selecting.report import base_of, speed_up
@@ -43,7 +44,7 @@ def draw(path: Path, speeds: Sequence[Speed], qualities: Sequence[Quality], mach
     _means(axes[1, 0], some)
     _iterations(axes[1, 1], [q for q in some if q.density == DENSITIES[-1]])
     fig.suptitle("Selectors: how much faster than top-k, and how near to k")
-    fig.text(0.995, 0.005, machine, fontsize=7, color="grey", ha="right")
+    fig.text(0.995, 0.985, machine, fontsize=7, color="grey", ha="right")
     fig.savefig(path, dpi=100)
     plt.close(fig)
 
@@ -101,6 +102,7 @@ def _title(qualities: Sequence[Quality]) -> str:
 def _logarithmic(axis: Any, title: str) -> None:
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.4)))
     axis.set_title(title, fontsize=10)
     axis.grid(axis="y", color="0.9")
     axis.set_axisbelow(True)

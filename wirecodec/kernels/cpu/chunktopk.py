@@ -270,9 +270,10 @@ def fill_chunks(bits: Array, infinity: int, chunk: int, each: int, last: int, ou
             continue
         greatest_of_all = max(greatest_of_all, _tops(bits, first, stop, tops))
         n = (stop - first + 63) >> 6
+        low, high, certain = U64(0), beyond, 0
         if m <= n:
-            low, high, certain = _kth(tops[:n], m, scratch), beyond, 0
-        else:
+            low = _kth(tops[:n], m, scratch)
+        if low == U64(0):  # that says nothing
             low, high, certain = _bracket(bits, first, stop, m, guess, step)
         threshold, ties = _threshold(bits, first, stop, tops, low, high, m - certain, keys, scratch)
         if ties == 0:
