@@ -15,7 +15,7 @@ from benchmarks.selecting.speeds import FUSED, Path, Speed
 __all__ = ["base_of", "document", "speed_up"]
 
 READS = """A read is one sum of magnitudes over the same array, compiled by Numba with fastmath, in turns with
-what is measured; the least times of both. δ is the density. `sidco(δ, mode=faithful)` makes one stage, as the
+what is measured; medians of both. δ is the density. `sidco(δ, mode=faithful)` makes one stage, as the
 paper's does at its first step; beside `sidco(δ)` stand its fits and the reads that it counts itself.
 `threshold` is told the threshold that keeps δ of Laplace numbers, and `adacomp(50)` reads two arrays. What is
 not of this library stands in italics.

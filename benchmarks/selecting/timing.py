@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ class Reads:
 
 
 def reads(x: Any, calls: Sequence[Callable[[], Any]], *, budget: float = 0.3, least: int = 3) -> Reads:
-    """The least time of each call in reads of ``x``: what disturbs a shared machine only adds.
+    """The median time of each call in reads of ``x``, which take turns with them, medians as well.
 
     Args:
         x: the array that is read.
@@ -48,18 +48,16 @@ def reads(x: Any, calls: Sequence[Callable[[], Any]], *, budget: float = 0.3, le
     """
     y = x if x.dtype == np.float32 else np.ones(x.nbytes // 4, np.float32)
     every = (lambda: absolute_sum(y), *calls)
-    best = [math.inf] * len(every)
+    times: list[list[float]] = [[] for _ in every]
     for call in every:
         call()  # compiled now, if not before
     stop = time.perf_counter() + budget * len(calls)
-    rounds = 0
-    while rounds < least or time.perf_counter() < stop:
-        rounds += 1
-        for i, call in enumerate(every):
+    while len(times[0]) < least or time.perf_counter() < stop:
+        for call, taken in zip(every, times, strict=True):
             start = time.perf_counter()
             call()
-            best[i] = min(best[i], time.perf_counter() - start)
-    unit, *others = best
+            taken.append(time.perf_counter() - start)
+    unit, *others = map(statistics.median, times)
     return Reads([other / unit for other in others], unit)
 
 
