@@ -41,7 +41,7 @@ def test_sweeps_are_the_moments(rng: np.random.Generator, dtype: np.dtype[Any]) 
             if y.size:
                 assert beyond.mean == pytest.approx(y.mean(), rel=1e-4, abs=1e-6 * at)
             assert found.reaching(at, size).tolist() == np.flatnonzero(g * found.scale >= at).tolist()
-            assert found.narrow(at, at_most=size) == y.size
+            assert found.narrow(at, expected=0) == y.size
             if y.size:
                 higher = found.settled(at * 1.5)
                 assert (

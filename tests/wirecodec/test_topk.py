@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -17,8 +18,8 @@ from hypothesis import strategies as st
 import wirecodec as wc
 from tests import oracles
 from tests.conftest import DTYPES
-from wirecodec.arrays import aligned, bits_of
-from wirecodec.kernels.cpu import memory, sample, threads, topk
+from wirecodec.arrays import aligned, bits_of, read_only
+from wirecodec.kernels.cpu import memory, radix, sample, threads, topk
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.select import exact
 
@@ -113,10 +114,10 @@ def test_the_same_from_any_number_of_threads(name: str, on_threads: Any) -> None
 
 
 @kernel
-def _sampled(bits: Any, run: int, samples: int, out: Any) -> None:
+def _sampled(bits: Any, run: int, samples: int, seed: int, out: Any) -> None:
     strata = samples // run
     for stratum in range(strata):
-        first = sample.run_of(stratum, strata, bits.size // run, np.uint64(0)) * run
+        first = sample.run_of(stratum, strata, bits.size // run, np.uint64(seed)) * run
         for i in range(run):
             out[stratum * run + i] = first + i
 
@@ -126,7 +127,15 @@ def sampled(x: Any, k: int) -> Any:
     run = 64 // x.itemsize
     plan = exact.planned(x.size, k, run)
     found = np.empty(plan.samples, np.int64)
-    _sampled(bits_of(x), run, plan.samples, found)
+    _sampled(bits_of(x), run, plan.samples, 0, found)
+    return found
+
+
+def sampled_next(x: Any, k: int, seed: int) -> Any:
+    """Where a second sample looks at such a time."""
+    plan = exact.planned(x.size, k, 1, 1.0)
+    found = np.empty(plan.samples, np.int64)
+    _sampled(bits_of(x), 1, plan.samples, seed, found)
     return found
 
 
@@ -147,6 +156,27 @@ def test_an_adversary_who_knows_the_sample(dtype: Any, k: int, on_threads: Any) 
             x[:] = unseen
             x[where] = rng.laplace(size=where.size) * seen
             assert_exact(x.astype(dtype), k)
+
+
+@pytest.mark.parametrize("k", [200, 20_000])
+def test_an_adversary_who_knows_the_time(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both samples see what is not there: the digits are counted."""
+    counted: list[int] = []
+    count = radix.count_threshold
+
+    def noted(bits: Any, k: int) -> Any:
+        counted.append(k)
+        return count(bits, k)
+
+    monkeypatch.setattr(radix, "count_threshold", noted)
+    monkeypatch.setattr(exact, "time", SimpleNamespace(perf_counter_ns=lambda: 7))
+    rng = np.random.default_rng(3)
+    for seen, unseen in ((1e-3, 1.0), (1.0, 1e-3), (0.0, 1.0)):
+        x = (rng.laplace(size=200_000) * unseen).astype(np.float32)
+        where = np.concatenate([sampled(x, k), sampled_next(x, k, 7)])
+        x[where] = rng.laplace(size=where.size) * seen
+        assert_exact(x, k)
+    assert counted == [k] * 3
 
 
 def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +207,34 @@ def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     taken.clear()
     assert_exact(family("heavy tails", 100_000, 2).astype(np.float32), 1000)
     assert taken == ["_sparse", "_dense", "_filled"]
+    for tied, ways in (
+        (False, ["_sparse", "_dense"]),
+        (True, ["_dense", "_filled"] * 2),
+    ):  # nor these, too high
+        monkeypatch.setattr(sample, "bracket", lambda *a, tied=tied: (2**30 + 2**29, 2**30 + 2**29 + 1, tied))
+        taken.clear()
+        assert_exact(family("heavy tails", 100_000, 2).astype(np.float32), 1000)
+        assert taken == [*ways, "_filled"]
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64])
+def test_digits_are_counted(dtype: Any) -> None:
+    """However many different ones there are among 64: one, two, up to eight, more, all."""
+    rng = np.random.default_rng(4)
+    width = 8 * np.dtype(dtype).itemsize
+    for size in (1, 63, 64, 200, 4096 + 64, 9000):
+        for values in (1, 2, 3, 5, 12, 40, 10_000):
+            for often in (0.0, 0.4, 0.9):  # how often the first two of them are taken
+                few = rng.integers(0, 2**64, values, dtype=np.uint64) >> np.uint64(64 - width)
+                which = np.where(
+                    rng.random(size) < often, rng.integers(0, 2, size), rng.integers(0, 2**31, size)
+                )
+                bits = few[which % values].astype(dtype)
+                keys = np.sort(bits & dtype(2 ** (width - 1) - 1))[::-1]
+                for k in {1, size // 3 + 1, size}:
+                    least = keys[k - 1]
+                    expected = (int(least), k - int(np.count_nonzero(keys > least)))
+                    assert radix.count_threshold(read_only(bits), k) == expected
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -14,7 +14,15 @@ from wirecodec.arrays import BFLOAT16, Array, bits_of, read_only
 from wirecodec.select.base import Selection, finite_or_raise
 from wirecodec.sparse import index_dtype
 
-__all__ = ["collected", "counted", "counted_each", "fitted", "threshold_bits", "whole", "widened"]
+__all__ = [
+    "collected",
+    "counted_each",
+    "fitted",
+    "threshold_bits",
+    "whole",
+    "widened",
+    "with_room",
+]
 
 
 def widened(x: Array) -> Array:
@@ -44,16 +52,8 @@ def _sign(bits: Array) -> Any:
     return bits.dtype.type(1 << (8 * bits.itemsize - 1))
 
 
-def counted(x: Array, least: Any) -> int:
-    """How many elements reach a threshold, given as bits of the type of ``x``: one read."""
-    from wirecodec.kernels.cpu import threshold
-
-    bits = bits_of(x)
-    return threshold.count_at_least(bits, _sign(bits), least)
-
-
 def counted_each(x: Array, low: Any, middle: Any, high: Any) -> tuple[int, int, int]:
-    """``counted`` of three thresholds: one read."""
+    """How many elements reach each of three thresholds, given as bits of the type of ``x``: one read."""
     from wirecodec.kernels.cpu import threshold
 
     bits = bits_of(x)
@@ -75,13 +75,18 @@ def collected(x: Array, least: Any, what: str, expected: int = 0) -> Array:
     while finite and at < x.size:
         share = count / max(at, 1)
         room = min(x.size, count + int(1.1 * share * (x.size - at)) + 4096) + threshold.ROOM
-        more = np.empty(room, found.dtype)
-        more[:count] = found[:count]
-        found = more
+        found = with_room(found, count, room)
         at, count, finite = threshold.fill_at_least(bits, _sign(bits), least, infinity, at, found, count)
     if not finite:
         finite_or_raise(x, what)
     return found[:count] if 2 * count > found.size else found[:count].copy()
+
+
+def with_room(found: Array, count: int, room: int) -> Array:
+    """A new array of ``room`` elements that begins with the first ``count`` of another."""
+    larger = np.empty(room, found.dtype)
+    larger[:count] = found[:count]
+    return larger
 
 
 def fitted(x: Array, threshold: float, what: str, expected: int) -> Selection:

@@ -56,11 +56,12 @@ class ChunkTopK:
         if full * each + last == x.size:
             return whole(x, self.name)
         bits = bits_of(x)
-        found = np.empty(full * each + last, index_dtype(x.size))
-        sign = bits.dtype.type(1 << (8 * bits.itemsize - 1))
-        count, greatest = chunktopk.fill_chunks(bits, sign, chunk, each, last, found)
-        if not np.isfinite(bits.dtype.type(greatest).view(x.dtype)):
+        total = full * each + last
+        found = np.empty(total + chunktopk.SLACK, index_dtype(x.size))
+        infinity = int(bits_of(np.array([np.inf], x.dtype))[0])
+        count, finite = chunktopk.fill_chunks(bits, infinity, chunk, each, last, found)
+        if not finite:
             finite_or_raise(x, self.name)
-        if count != found.size:
+        if count != total:
             raise EncodeError("the tensor changed while it was read")
-        return Selection(found)
+        return Selection(found[:total])

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.parameters import as_ratio, settle
-from wirecodec.select.above import counted, fitted, threshold_bits, whole, widened
+from wirecodec.select.above import counted_each, fitted, threshold_bits, whole, widened
 from wirecodec.select.base import Selection, finite_or_raise
 from wirecodec.select.topk import share_of
 
@@ -27,7 +27,7 @@ _CORRECTIONS = 3
 
 @dataclass(frozen=True)
 class GaussianK:
-    """Some elements, none where the last threshold is too high; at most six passes over the array.
+    """Some elements, none where the last threshold is too high; at most five passes over the array.
 
     A threshold of 0 or below, as a negative μ may give, takes all that are not 0.
     """
@@ -51,8 +51,13 @@ class GaussianK:
             finite_or_raise(x, self.name)
             return fitted(wide, math.inf, self.name, 0)  # squares beyond binary64: nothing stands out
         threshold = mean - NormalDist().inv_cdf(self.ratio / 2) * deviation
+        counts: dict[float, int] = {}
         for _ in range(_CORRECTIONS):
-            count = counted(wide, threshold_bits(threshold, wide.dtype))
+            if threshold not in counts:  # one read counts it and both that may come next
+                near = [factor * threshold for factor in (0.5, 1.0, 1.5)]
+                bits = (threshold_bits(t, wide.dtype) for t in near)
+                counts = dict(zip(near, counted_each(wide, *bits), strict=True))
+            count = counts[threshold]
             if 2 * k <= 3 * count <= 4 * k:
                 break
             threshold *= 0.5 if 3 * count < 2 * k else 1.5

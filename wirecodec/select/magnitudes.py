@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
-from wirecodec.errors import EncodeError
+from wirecodec.select.above import with_room
 from wirecodec.select.base import finite_or_raise
 from wirecodec.select.fits import Moments
 from wirecodec.sparse import index_dtype
@@ -32,7 +32,7 @@ class Magnitudes:
     def __init__(self, x: Array, what: str, *, with_logs: bool = False) -> None:
         self._x, self._bits = x, read_only(bits_of(x))
         self._index = index_dtype(x.size)
-        self._numbers = read_only(np.empty(0, self._index))
+        self._numbers = np.empty(0, self._index)
         self._keys = 1 << (8 * x.itemsize - 1)  # all but the sign
         self._half = x.dtype == np.float16
         self.scale, self.swept = 1.0, 0
@@ -61,47 +61,58 @@ class Magnitudes:
         """Moments of the excess |x| - low of the elements that reach ``low`` but not ``high``; settled."""
         return self._sweep(self._key(low), self._key(high), low, False)[0]
 
-    def narrow(self, threshold: float, *, at_most: int, least: float = 0) -> int:
+    def narrow(self, threshold: float, *, expected: float, least: float = 0) -> int:
         """How many elements reach the threshold; if ``least`` do, later sweeps go over those alone.
 
-        ``at_most`` bounds their number from above.
+        A good guess of how many that is saves memory and copies.
         """
-        found, kept = self._exceedances(threshold, at_most, bits=True)
-        if found.size >= least:
-            self._numbers, self._bits = read_only(found), read_only(kept)
-        return int(found.size)
+        where, kept, n = self._exceedances(threshold, expected, bits=True)
+        if n >= least:
+            self._numbers, self._bits = where, read_only(kept[:n])
+        return n
 
-    def reaching(self, threshold: float, at_most: int) -> Array:
-        """Ascending indices of the elements that reach the threshold, of which there are at most so many."""
-        found, _ = self._exceedances(threshold, at_most, bits=False)
-        return found if found.size == at_most else found.copy()
+    def reaching(self, threshold: float, expected: int) -> Array:
+        """Ascending indices of the elements that reach the threshold, with a guess of their number.
+
+        No question may follow: they take the place of the numbers that were put aside.
+        """
+        where, _, n = self._exceedances(threshold, expected, bits=False)
+        return where[:n]
 
     def top(self, k: int) -> tuple[Array, float]:
         """Ascending indices of the k largest that are left, ties to the lower index, and the least one."""
         from wirecodec.select.topk import TopK
 
         found = TopK(k=k).select(self._bits.view(self._x.dtype)).indices
-        self._count(k)
+        self.swept += self.size
         found = np.arange(self.size, dtype=self._index) if found is None else found
         least = np.min(self._bits[found] & self._bits.dtype.type(self._keys - 1))
         found = found.astype(self._index, copy=False)
         return self._numbers[found] if self._numbers.size else found, self._number(int(least))
 
-    def _exceedances(self, threshold: float, at_most: int, *, bits: bool) -> tuple[Array, Array]:
-        """Numbers of those that reach the threshold and, with ``bits``, those."""
+    def _exceedances(self, threshold: float, expected: float, *, bits: bool) -> tuple[Array, Array, int]:
+        """Numbers of those that reach the threshold and, with ``bits``, those; and how many that is.
+
+        Both have room behind them, the numbers at least ``SLACK``. Without ``bits`` numbers put aside are
+        thinned out in place: a sweep never writes beyond what it has read.
+        """
         from wirecodec.kernels.cpu import moments
 
-        room = at_most + moments.SLACK
-        where, kept = np.empty(room, self._index), np.empty(room if bits else 0, self._bits.dtype)
-        n = moments.exceedances(self._bits, np.uint64(self._key(threshold)), self._numbers, where, kept)
-        self._count(n)
-        return where[:n], kept[:n]
-
-    def _count(self, found: int) -> None:
-        """A sweep more; EncodeError where it found no room for what it met."""
+        key, numbers = np.uint64(self._key(threshold)), read_only(self._numbers[: self.size])
+        where = np.empty(0, self._index) if bits else self._numbers
+        kept = np.empty(0, self._bits.dtype)
+        at = n = 0
+        more = int(expected + expected / 8) + 1024
+        while at < self.size:
+            room = min(n + more, self.size) + moments.SLACK
+            where = where if where.size >= room else with_room(where, n, room)
+            kept = with_room(kept, n, where.size) if bits else kept
+            at, n = moments.exceedances(self._bits, key, numbers, at, where, kept, n)
+            more = int(1.1 * n / max(at, 1) * (self.size - at)) + 4096
         self.swept += self.size
-        if found < 0:
-            raise EncodeError("the tensor changed while it was read")
+        if 2 * n < where.size and where is not self._numbers:
+            where, kept = with_room(where, n, n + moments.SLACK), kept[:n].copy()
+        return where, kept, n
 
     def _key(self, threshold: float) -> int:
         """The key of the least number of the element type that is not below the threshold, at least 1."""
@@ -123,7 +134,7 @@ class Magnitudes:
         interval = np.uint64(low), np.uint64(high), origin, self.scale, self._half
         top = int(moments.sweep(self._bits, 0, blocks, *interval, with_logs, sums))
         count, total, squares, logs = moments.fold(sums)
-        self._count(count)
+        self.swept += self.size
         largest = self._number(top) / self.scale
         n = max(count, 1)
         mean = total / n

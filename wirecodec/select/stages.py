@@ -90,19 +90,18 @@ class Stages:
         stages = 1 if self._first == k else stages
         share = (k if stages == 1 else self._first) / source.total.count
         threshold = source.settled(self._first_fit(source.total).threshold(share))
-        at_most, self.fitted = source.total.count, 1
+        self.fitted = 1
         for stage in range(2, stages + 1):
             beyond = source.beyond(threshold)
             self._note("fit", _Point(threshold, beyond.count))
-            at_most = beyond.count
-            if at_most == 0:
+            if beyond.count == 0:
                 break
             share = (k / self._first) ** (1 / (stages - 1))
             threshold = source.settled(threshold + self._later_fit(beyond).threshold(share))
             self.fitted += 1
             if stage == 2 and stages > 2:
-                at_most = source.narrow(threshold, at_most=at_most)
-        found = source.reaching(threshold, at_most)
+                source.narrow(threshold, expected=share * beyond.count)
+        found = source.reaching(threshold, k)
         self._note("fit", _Point(threshold, found.size))
         return found, threshold
 
@@ -122,7 +121,7 @@ class Stages:
             if source.size <= _EXACT or len(self.trials) >= _TRIALS or source.swept >= self._most:
                 break
             if low.threshold > 0 and low.count <= _CLOSE * k and source.size > 2 * low.count:
-                source.narrow(low.threshold, at_most=low.count)
+                source.narrow(low.threshold, expected=low.count)
             aim = self._aim(low, high, stages)
             rule, threshold = self._next(low, high, aim, stages)
             threshold = source.settled(threshold)
@@ -174,7 +173,7 @@ class Stages:
         """How many reach the threshold; where that is few enough, later sweeps go over those alone."""
         source = self._magnitudes
         if 1.1 * self._k <= aim <= source.size / 5:
-            return _Point(threshold, source.narrow(threshold, at_most=low.count, least=least))
+            return _Point(threshold, source.narrow(threshold, expected=aim, least=least))
         beyond = source.beyond(threshold)
         return _Point(threshold, beyond.count, beyond)
 

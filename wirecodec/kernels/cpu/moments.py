@@ -175,26 +175,29 @@ def fold(sums: Array) -> tuple[int, float, float, float]:
 
 
 @kernel
-def exceedances(bits: Array, key: np.uint64, numbers: Array, where: Array, kept: Array) -> int:
-    """The elements of at least ``key`` > 0 in their order; how many, or -1 where there is no room.
-
-    No room is left where another thread writes to the array.
+def exceedances(
+    bits: Array, key: np.uint64, numbers: Array, start: int, where: Array, kept: Array, n: int
+) -> tuple[int, int]:
+    """The elements of at least ``key`` > 0 in their order, while there is room for them.
 
     Args:
         bits: the elements.
         key: the least that counts.
         numbers: of the elements, as many as those; or none, and they are numbered from 0.
-        where: receives the numbers of those found; with ``SLACK`` elements more than there may be.
+        start: where to go on, a multiple of 64.
+        where: receives the numbers of those found; the last ``SLACK`` elements are for what is overwritten.
         kept: receives their bits, with the room of ``where``; or none.
+        n: how many ``where`` holds already.
+
+    Returns where it stopped, the size of ``bits`` where it came to the end; and how many ``where`` holds.
     """
     whole = bits.size & ~63
     room = where.size - SLACK
     if (kept.size and kept.size != where.size) or (numbers.size and numbers.size != bits.size):
-        return -1
-    n = 0
-    for at in range(0, whole, 64):
+        return start, n
+    for at in range(start, whole, 64):
         if n > room:
-            return -1
+            return at, n
         prefetch(bits, at + AHEAD // (width_of(bits) >> 3), 64)
         mask = at_least64(bits, at, key)
         if kept.size:
@@ -203,12 +206,12 @@ def exceedances(bits: Array, key: np.uint64, numbers: Array, where: Array, kept:
             n += store_chosen(where, n, load(numbers, at, 64), mask)
         else:
             n += store_ones(where, n, mask, at)
+    if n > room:
+        return whole, n
     for i in range(whole, bits.size):
-        if n > room:
-            return -1
         if (U64(bits[i]) & ((U64(1) << U64(width_of(bits) - 1)) - U64(1))) >= key:
             where[n] = numbers[i] if numbers.size else i
             if kept.size:
                 kept[n] = bits[i]
             n += 1
-    return n if n <= room else -1
+    return bits.size, n

@@ -13,35 +13,26 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.masks import at_least64
+from wirecodec.kernels.cpu.memory import prefetch
 from wirecodec.kernels.cpu.ones import store_ones
 from wirecodec.kernels.cpu.words import popcount
 
-__all__ = ["ROOM", "count_at_least", "count_each", "fill_at_least"]
+__all__ = ["ROOM", "count_each", "fill_at_least"]
 
 U64 = np.uint64
 
 ROOM = 64
 """Elements that ``fill_at_least`` needs free in ``out`` before it looks at the next 64."""
-
-
-@kernel
-def count_at_least(bits: Array, sign: Any, least: Any) -> int:
-    """How many magnitudes are at or above a threshold; ``sign`` is the sign bit of the type of ``bits``."""
-    count = 0
-    whole = bits.size & ~63
-    for start in range(0, whole, 64):
-        count += popcount(at_least64(bits, start, least))
-    for i in range(whole, bits.size):
-        count += (bits[i] & ~sign) >= least
-    return count
+AHEAD = 512  # what a processor prefetches by itself stops at the end of every page
 
 
 @kernel
 def count_each(bits: Array, sign: Any, low: Any, middle: Any, high: Any) -> tuple[int, int, int]:
-    """``count_at_least`` of three thresholds, in one read."""
+    """How many magnitudes are at or above each of three thresholds; ``sign`` is their type's sign bit."""
     most = between = least = 0
     whole = bits.size & ~63
     for start in range(0, whole, 64):
+        prefetch(bits, start + AHEAD, 64)
         most += popcount(at_least64(bits, start, low))
         between += popcount(at_least64(bits, start, middle))
         least += popcount(at_least64(bits, start, high))
@@ -76,6 +67,7 @@ def fill_at_least(
     for at in range(start, whole, 64):
         if out.size - count < 64:
             return at, count, odd == U64(0)
+        prefetch(bits, at + AHEAD, 64)
         odd |= at_least64(bits, at, infinity)
         count += store_ones(out, count, at_least64(bits, at, threshold), at)
     if out.size - count < 64:
