@@ -56,7 +56,7 @@ from wirecodec.select import (
 )
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
-from wirecodec.value import QSGD, Raw, SignScale, ValueCodec
+from wirecodec.value import QSGD, Mean, Raw, SignScale, ValueCodec
 from wirecodec.version import __version__
 
 __all__ = [
@@ -86,6 +86,7 @@ __all__ = [
     "Invalid",
     "LimitExceeded",
     "Malformed",
+    "Mean",
     "NonZero",
     "Prepared",
     "RandomK",
