@@ -11,7 +11,21 @@ from __future__ import annotations
 from collectives.allgather import allgather, allgather_bytes
 from collectives.allreduce import allreduce
 from collectives.channel import Channel
+from collectives.cltk import CLTk, ratios_by_flops
 from collectives.errors import CollectiveError, Timeout
+from collectives.similarity import Similarity, similarity
 from collectives.simulate import simulate
 
-__all__ = ["Channel", "CollectiveError", "Timeout", "allgather", "allgather_bytes", "allreduce", "simulate"]
+__all__ = [
+    "CLTk",
+    "Channel",
+    "CollectiveError",
+    "Similarity",
+    "Timeout",
+    "allgather",
+    "allgather_bytes",
+    "allreduce",
+    "ratios_by_flops",
+    "similarity",
+    "simulate",
+]

@@ -14,13 +14,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from collectives.communicator import Communicator, Patience, Request, wait_all
 from collectives.errors import CollectiveError
-
-if TYPE_CHECKING:
-    from collectives.calibration import Rates
+from collectives.rates import Rates
 
 __all__ = ["TAG", "Channel", "gathered_bytes", "ring_bytes"]
 
@@ -48,6 +46,7 @@ class Channel:
         bytes_sent: header and payload bytes that this rank has put on the wire; what stays on the rank
             is not counted. MPI's own all-gathers are counted as a ring: every block but the one of the
             right neighbour.
+        rates: what communication costs here, once it was measured (``calibration``).
         closed: why the channel can no longer be used, or None.
     """
 
@@ -69,7 +68,7 @@ class Channel:
         self.bytes_sent = 0
         self.closed: str | None = None
         self._abandoned: list[Request] = []
-        self._rates: Rates | None = None
+        self.rates: Rates | None = None
         self._unions: dict[int, int] = {}
 
     @classmethod
@@ -100,14 +99,6 @@ class Channel:
     def patience(self, what: str) -> Patience:
         """How to wait for ``what`` on this channel."""
         return Patience(self.comm, self.timeout, what, self.meanwhile)
-
-    def rates(self) -> Rates:
-        """What messages, bytes and elements cost here, measured at the first call, which all ranks make."""
-        if self._rates is None:
-            from collectives.calibration import calibrate
-
-            self._rates = calibrate(self)
-        return self._rates
 
     def remember_union(self, signature: int, elements: int) -> None:
         """How many elements the ranks stored between them, of the tensors with this signature."""

@@ -19,14 +19,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from collectives.calibration import Rates
+from collectives.calibration import rates_of
+from collectives.channel import Channel
+from collectives.exchange import Form
 from collectives.header import NO_DETAIL, Algorithm, Header
-
-if TYPE_CHECKING:
-    from collectives.channel import Channel
-    from collectives.exchange import Form
+from collectives.rates import Rates
 
 __all__ = ["Cost", "Workload", "choose", "costs", "index_bytes", "union_by_chance"]
 
@@ -82,7 +80,7 @@ def choose(channel: Channel, work: Workload) -> Algorithm:
         return Algorithm.ALLGATHER
     if sum(work.blobs) < _NOT_WORTH_CALIBRATING:
         return Algorithm.ALLGATHER
-    rates = channel.rates()
+    rates = rates_of(channel)
     found = costs(work)
     return min(found, key=lambda algorithm: (found[algorithm].seconds(rates), algorithm))
 
@@ -98,15 +96,15 @@ def costs(work: Workload) -> dict[Algorithm, Cost]:
     stored = max(work.stored)
     pieces = share * stored * (width + index_bytes(stored, d))
     received = share * sum(work.stored) / n
-    first = Cost(2 * n + 2, pieces, 2 * stored + 2 * received)
+    first = Cost(2 * (n - 1), pieces, 2 * stored + 2 * received)
     gathered = sum(work.blobs) - min(work.blobs)
 
     def split(second: float, touched: float) -> Cost:
-        return Cost(first.rounds + n, first.nbytes + share * second, first.touched + touched)
+        return Cost(2 * first.rounds, first.nbytes + share * second, first.touched + touched)
 
     return {
         Algorithm.ALLGATHER: Cost(n - 1, gathered, 2 * sum(work.stored) + d),
-        Algorithm.DENSE: Cost(3 * (n - 1), 2 * share * work.nbytes, 3 * d),
+        Algorithm.DENSE: Cost(2 * (n - 1), 2 * share * work.nbytes, 3 * d),
         Algorithm.SPLIT_PAIRS: split(
             work.union * (width + index_bytes(work.union, d)), 2 * work.union + 2 * d
         ),
