@@ -15,6 +15,7 @@ from collectives.cltk import CLTk, ratios_by_flops
 from collectives.errors import CollectiveError, Timeout
 from collectives.similarity import Similarity, similarity
 from collectives.simulate import simulate
+from collectives.torch import TorchComm, torch_hook
 
 __all__ = [
     "CLTk",
@@ -22,10 +23,12 @@ __all__ = [
     "CollectiveError",
     "Similarity",
     "Timeout",
+    "TorchComm",
     "allgather",
     "allgather_bytes",
     "allreduce",
     "ratios_by_flops",
     "similarity",
     "simulate",
+    "torch_hook",
 ]

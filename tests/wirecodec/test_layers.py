@@ -38,7 +38,7 @@ LAYERS = {
         {"exchange"},
         {"choice", "split"},
         {"allgather", "allreduce", "cltk"},
-        {"similarity"},
+        {"similarity", "torch"},
     ],
 }
 """The rooms of each package, lowest first; an import goes to a lower layer, or stays in its room."""
