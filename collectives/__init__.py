@@ -11,7 +11,24 @@ from __future__ import annotations
 from collectives.allgather import allgather, allgather_bytes
 from collectives.allreduce import allreduce
 from collectives.channel import Channel
+from collectives.cltk import CLTk, ratios_by_flops
 from collectives.errors import CollectiveError, Timeout
+from collectives.similarity import Similarity, similarity
 from collectives.simulate import simulate
+from collectives.torch import TorchComm, torch_hook
 
-__all__ = ["Channel", "CollectiveError", "Timeout", "allgather", "allgather_bytes", "allreduce", "simulate"]
+__all__ = [
+    "CLTk",
+    "Channel",
+    "CollectiveError",
+    "Similarity",
+    "Timeout",
+    "TorchComm",
+    "allgather",
+    "allgather_bytes",
+    "allreduce",
+    "ratios_by_flops",
+    "similarity",
+    "simulate",
+    "torch_hook",
+]

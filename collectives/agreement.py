@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collectives.channel import Channel, ring_bytes
+from collectives.channel import Channel, gathered_bytes
 from collectives.communicator import Request
-from collectives.header import HEADER_SIZE, MAX_TEXT, NO_POSITION, Header, Operand, Status
-from collectives.ring import Octets, allgather_ragged
+from collectives.header import HEADER_SIZE, MAX_TEXT, NO_DETAIL, Header, Operand, Status
+from collectives.ring import allgather_ragged
+from collectives.transfer import Octets
 from collectives.verdict import agreed, decide, unreadable
 
 __all__ = ["Failure", "agree"]
@@ -30,20 +31,24 @@ class Failure:
     Attributes:
         status: the kind of failure.
         error: in the rank's own words.
-        position: row-major number of the element at fault, where there is one.
+        detail: row-major number of the element at fault, or the rank whose bytes are refused, where there is
+            one.
     """
 
     status: Status
     error: Exception
-    position: int | None = None
+    detail: int | None = None
 
 
-def agree(channel: Channel, proposal: Header, operand: Operand, failure: Failure | None = None) -> list[int]:
-    """Exchange headers; the payload's length in bytes on every rank, where all ranks can and want the same.
+def agree(
+    channel: Channel, proposal: Header, operand: Operand, failure: Failure | None = None
+) -> list[Header]:
+    """Exchange headers; every rank's, in rank order, where all ranks can and want the same.
 
     Args:
         channel: open; all ranks call this together.
-        proposal: operation, reduction, algorithm and payload_len; the other fields are filled in here.
+        proposal: operation, reduction, algorithm, payload_len and, where known, how many elements the payload
+            stores as ``detail``; the other fields are filled in here.
         operand: what the payload encodes.
         failure: why there is no payload, or None.
 
@@ -60,12 +65,12 @@ def agree(channel: Channel, proposal: Header, operand: Operand, failure: Failure
         scheme=operand.scheme,
     )
     if failure is not None:
-        position = NO_POSITION if failure.position is None else failure.position
-        mine = mine._replace(status=failure.status, payload_len=0, position=position)
+        detail = NO_DETAIL if failure.detail is None else failure.detail
+        mine = mine._replace(status=failure.status, payload_len=0, detail=detail)
     table = _exchange(channel, mine)
     if agreed(table):
         channel.sequence += 1
-        return [header.payload_len for header in table]
+        return table
     error = unreadable(table)
     if error is None:
         blocks = allgather_ragged(
@@ -85,8 +90,7 @@ def _exchange(channel: Channel, mine: Header) -> list[Header]:
     with channel.guard(requests):
         requests.append(channel.comm.Iallgather(sent, table))
         channel.wait(requests, f"exchange {mine.sequence} of headers")
-    if channel.size > 1:
-        channel.bytes_sent += ring_bytes([size] * channel.size, channel.rank)
+    channel.bytes_sent += gathered_bytes(size, channel.size)
     data = table.tobytes()
     return [Header.unpack(data[at : at + size]) for at in range(0, len(data), size)]
 

@@ -8,12 +8,13 @@ from typing import Any, overload
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement import Failure
+from collectives.agreement import Failure, agree
 from collectives.channel import Channel
 from collectives.communicator import Communicator
-from collectives.exchange import ONLY, SchemeArgument, Shared, Tensors, exchange_blobs, exchanged, refusal
+from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, refusal
 from collectives.header import Header, Operand, Operation, Status
-from collectives.ring import Octets
+from collectives.ring import allgather_ragged
+from collectives.transfer import Octets
 
 __all__ = ["allgather", "allgather_bytes"]
 
@@ -37,7 +38,9 @@ def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[Octets]:
         data = _octets(blob)
     except Exception as error:
         failure = Failure(Status.ARGUMENT, error)
-    return exchange_blobs(channel, data, Header(operation=Operation.ALLGATHER_BYTES), Operand(), failure)
+    proposal = Header(operation=Operation.ALLGATHER_BYTES, payload_len=len(data))
+    table = agree(channel, proposal, Operand(), failure)
+    return allgather_ragged(channel, data, [header.payload_len for header in table])
 
 
 @overload
@@ -74,17 +77,26 @@ def allgather(
     Whatever else happens after the exchange, on one rank alone (a MemoryError, an interrupt), is raised there
     alone, and its Compressor has taken the step, as the others' have.
     """
-    with exchanged(comm, tensor, scheme, seed, Header(operation=Operation.ALLGATHER)) as shared:
-        decoded = [_decode(shared, rank) for rank in range(len(shared.blobs))]
-        return [tensors[ONLY] for tensors in decoded] if shared.bare else decoded
+    with encoded(comm, tensor, scheme, seed, Header(operation=Operation.ALLGATHER)) as (channel, local):
+        blobs = local.gather(channel)
+        limits = local.limits(blobs)
+        decoded = [_decode(local, rank, blob, limits) for rank, blob in enumerate(blobs)]
+        return [tensors[ONLY] for tensors in decoded] if local.bare else decoded
 
 
-def _decode(shared: Shared, rank: int) -> dict[str, wc.SparseTensor]:
-    """One rank's tensors by name; CollectiveError where its bytes are refused."""
+def _decode(local: Encoding, rank: int, blob: Octets, limits: wc.DecodeLimits) -> dict[str, wc.SparseTensor]:
+    """One rank's tensors by name; CollectiveError where its bytes are refused.
+
+    Args:
+        local: says what is expected.
+        rank: whose tensors they are.
+        blob: its bytes.
+        limits: what decoding may cost.
+    """
     try:
-        if shared.named:
-            return wc.decode_many(shared.blobs[rank], limits=shared.limits, schema=shared.forms)
-        return {ONLY: wc.decode(shared.blobs[rank], limits=shared.limits, schema=shared.forms[ONLY])}
+        if local.named:
+            return wc.decode_many(blob, limits=limits, schema=local.forms)
+        return {ONLY: wc.decode(blob, limits=limits, schema=local.forms[ONLY])}
     except wc.WireError as error:
         raise refusal(rank, error) from error
 

@@ -1,30 +1,36 @@
 """Sparse all-reduce: every rank gets the sum, or the mean, of what all ranks' encodings decode to.
 
 Whatever the algorithm, each element is summed in rank order, from +0, so that all ranks hold the same
-bits and a run can be repeated. MPI_Allreduce promises neither.
+bits and a run can be repeated. MPI_Allreduce promises neither. The algorithms differ in what travels:
+
+    allgather                    every rank's encoding, to every rank
+    dense                        the decoded vectors: a reduce-scatter, then the sums
+    split-pairs, -bitmap, -dense the decoded elements, to the rank that sums their range; then the sums, with
+                                 coded indices, with a bitmap, or all of them
+    auto                         whichever ``choice`` expects to take the least time
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, overload
 
 import numpy as np
-import numpy.typing as npt
 
 import wirecodec as wc
 from collectives.agreement import Failure
 from collectives.channel import Channel
+from collectives.choice import Workload, choose
 from collectives.communicator import Communicator
-from collectives.exchange import ONLY, SchemeArgument, Shared, Tensors, exchanged, refusal
+from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, refusal
 from collectives.header import Algorithm, Header, Operation, Reduction, Status
+from collectives.split import split
+from collectives.sums import Dense, accumulator, finish, sum_dense
 
 __all__ = ["allreduce"]
 
-Dense: TypeAlias = npt.NDArray[Any]
-
-_ALGORITHMS = {"auto": Algorithm.AUTO, "allgather": Algorithm.ALLGATHER}
+_ALGORITHMS = {algorithm.name.lower().replace("_", "-"): algorithm for algorithm in Algorithm}
 _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
 
 
@@ -65,7 +71,8 @@ def allreduce(
 
     Args:
         comm, tensor, scheme, seed: as for allgather.
-        algorithm: "auto", or "allgather": exchange the encodings whole, and sum them on every rank.
+        algorithm: "auto", "allgather", "dense", "split-pairs", "split-bitmap" or "split-dense", the same on
+            all ranks. It changes the bytes that travel and the time, never the result.
         op: "mean" divides the sum by the number of ranks.
 
     Returns an array of the tensor's shape and type, or {name: array}; the same bits on every rank.
@@ -81,13 +88,24 @@ def allreduce(
         )
     except Exception as error:  # for all ranks to hear of
         failure = Failure(Status.ARGUMENT, error)
-    with exchanged(comm, tensor, scheme, seed, proposal, failure) as shared:
-        sums = _sum(shared)
-        dense = {
-            name: _finish(sums[name], len(shared.blobs) if op == "mean" else 1, dtype).reshape(shape)
-            for name, (shape, dtype) in shared.forms.items()
-        }
-        return dense[ONLY] if shared.bare else dense
+    with encoded(comm, tensor, scheme, seed, proposal, failure) as (channel, local):
+        divisor = channel.size if op == "mean" else 1
+        chosen = Algorithm(proposal.algorithm)
+        if chosen == Algorithm.AUTO:
+            chosen = choose(channel, Workload.of(channel, local.table, local.forms))
+        learn = chosen != Algorithm(proposal.algorithm) and channel.due(local.operand.signature)
+        if chosen == Algorithm.ALLGATHER:
+            sums = _by_gathering(channel, local, divisor)
+        elif chosen == Algorithm.DENSE:
+            sums = _by_dense_sums(channel, local, divisor)
+        else:
+            sums = split(channel, local, divisor, proposal._replace(algorithm=chosen))
+            learn = False  # it has told the ranks already
+        if learn:
+            stored = sum(int(np.count_nonzero(vector)) for vector in sums.values())
+            channel.remember_union(local.operand.signature, stored)
+        dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.forms.items()}
+        return dense[ONLY] if local.bare else dense
 
 
 def _choice(name: str, given: Any, known: Mapping[str, int]) -> int:
@@ -103,33 +121,33 @@ def _choice(name: str, given: Any, known: Mapping[str, int]) -> int:
     return known[given]
 
 
-def _sum(shared: Shared) -> dict[str, Dense]:
-    """Flat sums by name, in rank order. Nothing is seen of them until the last blob proved valid."""
-    sums = {name: np.zeros(prod(shape), _accumulator(dtype)) for name, (shape, dtype) in shared.forms.items()}
-    for rank, blob in enumerate(shared.blobs):
+def _by_gathering(channel: Channel, local: Encoding, divisor: int) -> dict[str, Dense]:
+    """Flat sums by name. Nothing is seen of them until the last blob proved valid."""
+    blobs = local.gather(channel)
+    limits = local.limits(blobs)
+    sums = {name: np.zeros(prod(shape), accumulator(dtype)) for name, (shape, dtype) in local.forms.items()}
+    for rank, blob in enumerate(blobs):
         try:
-            if shared.named:
-                wc.decode_add(blob, sums, limits=shared.limits, schema=shared.forms)
+            if local.named:
+                wc.decode_add(blob, sums, limits=limits, schema=local.forms)
             else:
-                wc.decode_add(blob, sums[ONLY], limits=shared.limits, schema=shared.forms[ONLY])
+                wc.decode_add(blob, sums[ONLY], limits=limits, schema=local.forms[ONLY])
         except wc.WireError as error:
             raise refusal(rank, error) from error
+    return {name: finish(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
+
+
+def _by_dense_sums(channel: Channel, local: Encoding, divisor: int) -> dict[str, Dense]:
+    """Flat sums by name; tensors of one type are summed as one vector."""
+    with channel.guard():  # a rank that has no room for them leaves the others waiting
+        flat = {name: tensor.to_dense().reshape(-1) for name, tensor in local.sent().items()}
+    sums: dict[str, Dense] = {}
+    for dtype in sorted({dtype for _, dtype in local.forms.values()}, key=str):
+        names = [name for name in sorted(local.forms, key=str.encode) if local.forms[name][1] == dtype]
+        with channel.guard():
+            vector = flat[names[0]] if len(names) == 1 else np.concatenate([flat[name] for name in names])
+        total = sum_dense(channel, vector, divisor)
+        edges = np.cumsum([flat[name].size for name in names])[:-1]
+        sums |= zip(names, np.split(total, edges), strict=True)
+    local.delivered = True
     return sums
-
-
-def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
-
-
-def _finish(total: Dense, ranks: int, dtype: np.dtype[Any]) -> Dense:
-    """Divide in the type of the sum, then round once.
-
-    Args:
-        total: overwritten.
-        ranks: what to divide by.
-        dtype: what to round to.
-    """
-    with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
-        if ranks > 1:
-            np.divide(total, total.dtype.type(ranks), out=total)
-        return total.astype(dtype, copy=False)

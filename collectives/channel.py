@@ -11,18 +11,20 @@ from ANY_SOURCE while a collective runs should hand over a duplicate (comm.Dup()
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from collectives.communicator import Communicator, Request, wait_all
+from collectives.communicator import Communicator, Patience, Request, wait_all
 from collectives.errors import CollectiveError
+from collectives.rates import Rates
 
-__all__ = ["TAG", "Channel", "ring_bytes"]
+__all__ = ["TAG", "Channel", "gathered_bytes", "ring_bytes"]
 
 TAG = 0x5743  # every point-to-point message of this package; within MPI's guaranteed range
 _ATTRIBUTE = "_collectives_channel"
+_LOOK_AGAIN = 64  # exchanges
 _LOCK = threading.Lock()
 
 
@@ -33,6 +35,9 @@ class Channel:
         comm: an mpi4py communicator, or anything else that satisfies Communicator.
         timeout: seconds a rank waits without anything arriving before it raises Timeout. Ranks reach a
             collective at different times: allow for the longest computation between two of them.
+        meanwhile: what to do while nothing arrives: a piece of the caller's own computation, of a millisecond
+            or so, called again and again until the collective is done; False once there is nothing left.
+            Communication proceeds between the calls. What it raises closes the channel.
 
     Attributes:
         sequence: number of the next collective, counted by calls. All ranks must agree on it. A rank that
@@ -41,10 +46,13 @@ class Channel:
         bytes_sent: header and payload bytes that this rank has put on the wire; what stays on the rank
             is not counted. MPI's own all-gathers are counted as a ring: every block but the one of the
             right neighbour.
+        rates: what communication costs here, once it was measured (``calibration``).
         closed: why the channel can no longer be used, or None.
     """
 
-    def __init__(self, comm: Communicator, *, timeout: float = 30.0) -> None:
+    def __init__(
+        self, comm: Communicator, *, timeout: float = 30.0, meanwhile: Callable[[], bool] | None = None
+    ) -> None:
         if not isinstance(comm, Communicator):
             raise TypeError(
                 f"{type(comm).__name__} is no communicator: see collectives.communicator.Communicator"
@@ -55,10 +63,13 @@ class Channel:
         self.rank = comm.rank
         self.size = comm.size
         self.timeout = timeout
+        self.meanwhile = meanwhile
         self.sequence = 0
         self.bytes_sent = 0
         self.closed: str | None = None
         self._abandoned: list[Request] = []
+        self.rates: Rates | None = None
+        self._unions: dict[int, int] = {}
 
     @classmethod
     def of(cls, comm: Communicator | Channel) -> Channel:
@@ -83,7 +94,23 @@ class Channel:
 
     def wait(self, requests: Sequence[Request], what: str) -> None:
         """Wait for all requests. Raises Timeout."""
-        wait_all(self.comm, requests, self.timeout, what)
+        wait_all(self.patience(what), requests)
+
+    def patience(self, what: str) -> Patience:
+        """How to wait for ``what`` on this channel."""
+        return Patience(self.comm, self.timeout, what, self.meanwhile)
+
+    def remember_union(self, signature: int, elements: int) -> None:
+        """How many elements the ranks stored between them, of the tensors with this signature."""
+        self._unions[signature] = elements
+
+    def union_of(self, signature: int) -> int | None:
+        """What was remembered of these tensors, the same on all ranks; or None."""
+        return self._unions.get(signature)
+
+    def due(self, signature: int) -> bool:
+        """Whether it is time to look again how many elements the ranks store between them."""
+        return signature not in self._unions or self.sequence % _LOOK_AGAIN == 0
 
     @contextmanager
     def guard(self, *pending: Iterable[Request]) -> Iterator[None]:
@@ -109,6 +136,11 @@ class Channel:
 def ring_bytes(counts: Sequence[int], rank: int) -> int:
     """Bytes that a rank sends in a ring all-gather: all blocks but its right neighbour's."""
     return sum(counts) - counts[(rank + 1) % len(counts)]
+
+
+def gathered_bytes(nbytes: int, size: int) -> int:
+    """Bytes that each rank sends in a ring all-gather of equal blocks."""
+    return nbytes * (size - 1)
 
 
 def _is_mpi(comm: Any) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from collectives.errors import Timeout
@@ -86,9 +86,13 @@ class Patience:
         comm: whose requests are polled.
         timeout: seconds without progress after which ``pause`` raises Timeout.
         what: what is waited for, named in the Timeout.
+        meanwhile: what to do instead of resting, while it returns True.
     """
 
-    def __init__(self, comm: Communicator, timeout: float, what: str) -> None:
+    def __init__(
+        self, comm: Communicator, timeout: float, what: str, meanwhile: Callable[[], bool] | None = None
+    ) -> None:
+        self._meanwhile = meanwhile
         self._rank = comm.rank
         self._block = getattr(comm, "block", None)
         # As if all ranks were on this host: giving up the core costs little where they are not.
@@ -104,7 +108,12 @@ class Patience:
         self._deadline = time.monotonic() + self._timeout
 
     def pause(self, pending: Sequence[Request]) -> None:
-        """Nothing completed: let others run for a moment. Raises Timeout."""
+        """Nothing completed: let others run for a moment, or use it oneself. Raises Timeout."""
+        if self._meanwhile is not None:
+            if self._meanwhile():
+                self._give_time()
+                return
+            self._meanwhile = None
         if self._block is not None:
             if not self._block(pending):
                 raise self._expired("can never finish: every rank is waiting or gone")
@@ -122,22 +131,16 @@ class Patience:
                 f"saw nothing arrive for {self._timeout:g} s: a rank stopped, or does something else"
             )
 
+    def _give_time(self) -> None:
+        """Time that was used is no time in which nothing arrived: the next poll comes first."""
+        self._deadline = time.monotonic() + self._timeout
+
     def _expired(self, why: str) -> Timeout:
         return Timeout(f"rank {self._rank}: {self._what} {why}", reason="timeout")
 
 
-def wait_all(comm: Communicator, requests: Sequence[Request], timeout: float, what: str) -> None:
-    """Poll until every request is complete.
-
-    Args:
-        comm: whose requests they are.
-        requests: may be complete already.
-        timeout: seconds.
-        what: what is waited for, named in the Timeout.
-
-    Raises Timeout after ``timeout`` seconds in which none completed.
-    """
-    patience = Patience(comm, timeout, what)
+def wait_all(patience: Patience, requests: Sequence[Request]) -> None:
+    """Poll until every request is complete; they may be already. Raises Timeout as ``patience`` does."""
     pending = list(requests)
     while pending:
         left = [request for request in pending if not request.Test()]

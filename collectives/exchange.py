@@ -2,9 +2,9 @@
 
 Encoding happens in here, between the ranks' arrival and the agreement, so that a rank that cannot encode
 still takes part and all ranks hear of it. A Compressor is committed where all ranks have one another's bytes
-and none of these is refused; ranks decide that alike, for they hold the same bytes. What befalls one rank
-alone after that, as when it lacks the memory to decode, does not hold its Compressor back: what it sent has
-arrived, and the others count on it.
+and none of these is refused; ranks decide that alike, for they hold the same bytes, or have told each other.
+What befalls one rank alone after that, as when it lacks the memory to decode, does not hold its Compressor
+back: what it sent has arrived, and the others count on it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,26 @@ from collectives.agreement import Failure, agree
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError
-from collectives.header import Header, Operand, Status
-from collectives.ring import Octets, allgather_ragged
+from collectives.header import NO_DETAIL, Header, Operand, Status
+from collectives.ring import allgather_ragged
+from collectives.transfer import Octets
 from wirecodec.arrays import as_bytes, as_flat, dtype_named
 from wirecodec.container import CHUNK
 from wirecodec.scheme import SchemeLike, as_scheme
 
-__all__ = ["ONLY", "Form", "SchemeArgument", "Shared", "Tensors", "exchange_blobs", "exchanged", "refusal"]
+__all__ = [
+    "ONLY",
+    "Encoding",
+    "Form",
+    "SchemeArgument",
+    "Tensors",
+    "encoded",
+    "failed_encoding",
+    "form_of",
+    "limits_of",
+    "refusal",
+    "stored_in",
+]
 
 Tensors: TypeAlias = Any  # an array, a SparseTensor, or {name: array or SparseTensor}
 SchemeArgument: TypeAlias = "SchemeLike | Mapping[str, SchemeLike] | wc.Compressor"
@@ -38,77 +51,88 @@ ONLY = "0"  # the name of a tensor given without one: the number of its key, as 
 
 
 @dataclass
-class Shared:
-    """What every rank holds after a successful exchange.
+class Encoding:
+    """This rank's side of an exchange, filled in step by step: a failure leaves what was known before.
 
     Attributes:
-        blobs: every rank's container, in rank order, the same on all ranks.
-        forms: {name: (shape, dtype)} of the tensors.
+        blob: this rank's container.
+        forms: {name: (shape, dtype)} of the tensors, the same on all ranks.
         bare: whether one tensor was given without a name.
-        named: whether the blobs hold named tensors (a Compressor's always do).
-        limits: what decoding one of them may cost: as much as tensors of these shapes do.
+        named: whether the blob holds named tensors (a Compressor's always does).
+        operand: what all ranks must agree on.
+        table: every rank's header, once they agreed.
+        prepared: a Compressor's step.
+        delivered: whether all ranks have what they need of each other.
     """
 
-    blobs: list[Octets]
-    forms: dict[str, Form]
-    bare: bool
-    named: bool
-    limits: wc.DecodeLimits
+    blob: Octets = field(default_factory=lambda: np.empty(0, np.uint8))
+    forms: dict[str, Form] = field(default_factory=dict)
+    bare: bool = True
+    named: bool = False
+    operand: Operand = field(default_factory=Operand)
+    table: list[Header] = field(default_factory=list)
+    prepared: wc.Prepared | None = None
+    delivered: bool = False
+
+    def gather(self, channel: Channel) -> list[Octets]:
+        """Every rank's container, in rank order, the same on all ranks."""
+        blobs = allgather_ragged(channel, self.blob, [header.payload_len for header in self.table])
+        self.delivered = True
+        return blobs
+
+    def limits(self, blobs: Sequence[Octets]) -> wc.DecodeLimits:
+        """What decoding one of the containers may cost: as much as tensors of these forms do."""
+        return limits_of(self.forms, blobs)
+
+    def sent(self) -> Mapping[str, wc.SparseTensor]:
+        """What this rank's container decodes to, by name."""
+        if self.prepared is not None:
+            return self.prepared.sent
+        limits = self.limits([self.blob])
+        if self.named:
+            return wc.decode_many(self.blob, limits=limits, schema=self.forms)
+        return {ONLY: wc.decode(self.blob, limits=limits, schema=self.forms[ONLY])}
 
 
 @contextmanager
-def exchanged(
+def encoded(
     comm: Communicator | Channel,
     tensor: Tensors,
     scheme: SchemeArgument,
     seed: int,
     proposal: Header,
     failure: Failure | None = None,
-) -> Iterator[Shared]:
-    """Encode, exchange, and yield what all ranks sent.
+) -> Iterator[tuple[Channel, Encoding]]:
+    """Encode, agree, and yield what is to be exchanged.
 
     Args:
         comm, tensor, scheme, seed: as for allgather.
         proposal: operation, reduction and algorithm.
         failure: why this rank has nothing to contribute, where that is known already.
 
-    A Compressor is rolled back where the exchange fails, or where the caller's block raises CollectiveError,
-    which it must do on all ranks or none. It is committed otherwise, also where the block raises anything
-    else: the other ranks then have this rank's bytes, and have committed. Raises as ``agree`` does.
+    A Compressor is rolled back where the caller's block raises CollectiveError, which it must do on all ranks
+    or none, or raises anything before it says that everything is ``delivered``. It is committed otherwise,
+    also where the block raises after that: the other ranks then have what they need of this one, and have
+    committed. Raises as ``agree`` does.
     """
     channel = Channel.of(comm).open()
-    local = _Local()
-    delivered = False
+    local = Encoding()
     try:
-        operand = Operand()
         if failure is None:
-            operand, failure = _encode(local, tensor, scheme, seed, channel.rank)
-        blobs = exchange_blobs(channel, local.blob, proposal, operand, failure)
-        delivered = True
-        yield Shared(blobs, local.forms, local.bare, local.named, _limits(local.forms, blobs))
+            failure = _encode(local, tensor, scheme, seed, channel.rank)
+        stored = NO_DETAIL if failure is not None else stored_in(local.blob)
+        proposal = proposal._replace(payload_len=len(local.blob), detail=stored)
+        local.table = agree(channel, proposal, local.operand, failure)
+        yield channel, local
     except CollectiveError:
-        delivered = False
+        local.delivered = False
         raise
     finally:
         if local.prepared is not None:
-            if delivered:
+            if local.delivered:
                 local.prepared.commit()
             else:
                 local.prepared.rollback()
-
-
-def exchange_blobs(
-    channel: Channel, blob: Octets, proposal: Header, operand: Operand, failure: Failure | None
-) -> list[Octets]:
-    """Agree, then gather every rank's blob, in rank order.
-
-    Args:
-        channel: open.
-        blob: this rank's.
-        proposal, operand, failure: as for ``agree``; ``payload_len`` is filled in here.
-    """
-    counts = agree(channel, proposal._replace(payload_len=len(blob)), operand, failure)
-    return allgather_ragged(channel, blob, counts)
 
 
 def refusal(rank: int, error: wc.WireError) -> CollectiveError:
@@ -120,20 +144,41 @@ def refusal(rank: int, error: wc.WireError) -> CollectiveError:
     return CollectiveError(text, ranks=[rank], reason="decode")
 
 
-@dataclass
-class _Local:
-    """This rank's side, filled in step by step, so that a failure leaves what was known before it."""
-
-    blob: Octets = field(default_factory=lambda: np.empty(0, np.uint8))
-    forms: dict[str, Form] = field(default_factory=dict)
-    bare: bool = True
-    named: bool = False
-    prepared: wc.Prepared | None = None
+def stored_in(blob: Octets) -> int:
+    """How many elements a container stores."""
+    return sum(entry.nnz for entry in wc.inspect(blob).entries)
 
 
-def _encode(
-    local: _Local, tensor: Tensors, scheme: SchemeArgument, seed: int, rank: int
-) -> tuple[Operand, Failure | None]:
+def limits_of(forms: Mapping[str, Form], blobs: Sequence[Octets]) -> wc.DecodeLimits:
+    """What containers of tensors of these forms can need: an entry a chunk, every element stored."""
+    sizes = [prod(shape) for shape, _ in forms.values()]
+    return wc.DecodeLimits(
+        max_bytes=max(len(blob) for blob in blobs),
+        max_entries=sum(max(1, -(-size // CHUNK)) for size in sizes),
+        max_elements=sum(sizes),
+        max_dense=sum(sizes),
+    )
+
+
+def form_of(tensor: Any) -> Form:
+    """Shape and element type of any array; EncodeError where it is none."""
+    shape, dtype = getattr(tensor, "shape", None), getattr(tensor, "dtype", None)
+    if shape is None or dtype is None:
+        flat = as_flat(tensor)
+        return flat.shape, flat.data.dtype
+    return tuple(int(n) for n in shape), dtype_named(dtype)
+
+
+def failed_encoding(error: Exception) -> Failure:
+    """What the other ranks are told of an exception that came up while this one described or encoded."""
+    if isinstance(error, wc.EncodeError):
+        return Failure(Status.ENCODE if error.position is None else Status.VALUE, error, error.position)
+    if isinstance(error, TypeError | AttributeError):
+        return Failure(Status.ARGUMENT, error)
+    return Failure(Status.ENCODE, error)  # whatever it is, the others must not wait for this rank
+
+
+def _encode(local: Encoding, tensor: Tensors, scheme: SchemeArgument, seed: int, rank: int) -> Failure | None:
     """Describe and encode; an exception of this rank becomes a Failure for all to hear of.
 
     Args:
@@ -141,15 +186,14 @@ def _encode(
         tensor, scheme, seed: the caller's.
         rank: mixed into a Compressor's seed.
     """
-    operand = Operand()
     try:
         local.bare = not isinstance(tensor, Mapping)
         tensors = {ONLY: tensor} if local.bare else dict(tensor)
-        local.forms = {name: _form(one) for name, one in tensors.items()}
+        local.forms = {name: form_of(one) for name, one in tensors.items()}
         described = {name: (shape, dtype.name) for name, (shape, dtype) in local.forms.items()}
         if not isinstance(scheme, wc.Compressor | Mapping):
             scheme = as_scheme(scheme)
-        operand = Operand.of(described, bare=local.bare, scheme=_scheme_text(scheme))
+        local.operand = Operand.of(described, bare=local.bare, scheme=_scheme_text(scheme))
         if isinstance(scheme, wc.Compressor):
             local.prepared = scheme.prepare(tensors, rank=rank)
             local.named = True
@@ -162,34 +206,9 @@ def _encode(
             local.named = True
             # The names are agreed by their hash, so the container need not repeat them.
             local.blob = as_bytes(wc.encode_many(tensors, scheme, seed=seed, names=False))
-    except wc.EncodeError as error:
-        status = Status.ENCODE if error.position is None else Status.VALUE
-        return operand, Failure(status, error, error.position)
-    except (TypeError, AttributeError) as error:
-        return operand, Failure(Status.ARGUMENT, error)
-    except Exception as error:  # whatever it is, the others must not wait for this rank
-        return operand, Failure(Status.ENCODE, error)
-    return operand, None
-
-
-def _limits(forms: Mapping[str, Form], blobs: Sequence[Octets]) -> wc.DecodeLimits:
-    """What containers of tensors of these forms can need: an entry a chunk, every element stored."""
-    sizes = [prod(shape) for shape, _ in forms.values()]
-    return wc.DecodeLimits(
-        max_bytes=max(len(blob) for blob in blobs),
-        max_entries=sum(max(1, -(-size // CHUNK)) for size in sizes),
-        max_elements=sum(sizes),
-        max_dense=sum(sizes),
-    )
-
-
-def _form(tensor: Any) -> Form:
-    """Shape and element type of any array; EncodeError where it is none."""
-    shape, dtype = getattr(tensor, "shape", None), getattr(tensor, "dtype", None)
-    if shape is None or dtype is None:
-        flat = as_flat(tensor)
-        return flat.shape, flat.data.dtype
-    return tuple(int(n) for n in shape), dtype_named(dtype)
+    except Exception as error:
+        return failed_encoding(error)
+    return None
 
 
 def _scheme_text(scheme: SchemeArgument) -> str:

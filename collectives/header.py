@@ -20,7 +20,7 @@ __all__ = [
     "MAGIC",
     "MAX_TEXT",
     "MIXED",
-    "NO_POSITION",
+    "NO_DETAIL",
     "VERSION",
     "Algorithm",
     "Header",
@@ -33,7 +33,7 @@ __all__ = [
 
 MAGIC = b"\xf7\x57\x43\x48"
 VERSION = 1
-NO_POSITION = 2**64 - 1
+NO_DETAIL = 2**64 - 1
 MAX_TEXT = 65_536  # bytes of a text in the second exchange
 
 DTYPE_CODES = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4}
@@ -50,6 +50,7 @@ class Status(IntEnum):
     ENCODE = 1  # the encoder refused, or failed
     VALUE = 2  # the encoder refused one element; its position is known
     ARGUMENT = 3  # the caller's arguments have no meaning: no buffer, an unknown algorithm
+    DECODE = 4  # what another rank sent is refused
 
 
 class Operation(IntEnum):
@@ -58,6 +59,7 @@ class Operation(IntEnum):
     ALLGATHER_BYTES = 1
     ALLGATHER = 2
     ALLREDUCE = 3
+    CLTK = 4
 
 
 class Reduction(IntEnum):
@@ -73,6 +75,10 @@ class Algorithm(IntEnum):
 
     AUTO = 0
     ALLGATHER = 1
+    DENSE = 2
+    SPLIT_PAIRS = 3
+    SPLIT_BITMAP = 4
+    SPLIT_DENSE = 5
 
 
 class Header(NamedTuple):
@@ -91,7 +97,7 @@ class Header(NamedTuple):
     elements: int = 0
     payload_len: int = 0
     signature: int = 0
-    position: int = NO_POSITION
+    detail: int = NO_DETAIL
     scheme: int = 0
 
     def pack(self) -> bytes:

@@ -1,15 +1,16 @@
 """n ranks in one process: for tests, and for studies at sizes one has no machines for.
 
-The ranks take turns (``collectives.turns``), so a simulation gives the same result, the same counts and the
-same clock every time. When every rank waits, each of them gets a Timeout at once. When a rank raises, the
-others are ended where they are.
+The ranks take turns in the order of their clocks (``collectives.turns``), so a simulation gives the same
+result, the same counts and the same clock every time. When every rank waits, each of them gets a Timeout at
+once. When a rank raises, the others are ended where they are.
 
 ``comm.bytes_sent`` counts what a rank puts on the wire. A message to oneself is free. MPI's all-gathers count
 as a ring: each rank sends every block but the one of its right neighbour.
 
 ``comm.clock``, in seconds, follows the alpha-beta model: a message of m bytes arrives alpha + beta·m after it
 left. A rank sends one message after the other (each occupies its link for beta·m); links do not disturb each
-other. An all-gather takes the n-1 rounds of a ring. Computation takes no time unless the program says so with
+other. An all-gather takes the n-1 rounds of a ring. A rank that does nothing but poll lets time pass until
+the next of its requests completes. Computation takes no time unless the program says so with
 ``comm.advance(seconds)``.
 """
 
@@ -61,6 +62,8 @@ class SimulatedComm:
     def __init__(self, turns: Turns, port: Port) -> None:
         self._turns = turns
         self._port = port
+        self._open: list[_Pending] = []  # requests that are not complete
+        self._vain = 0  # tests since something last began or completed
         self.rank = port.rank
         self.size = port.wire.n
 
@@ -90,8 +93,8 @@ class SimulatedComm:
         """
         self._turns.check()
         left = self._port.send(_octets(buf).tobytes(), self._other(dest), tag)
-        self._turns.news([dest])
-        return _Sent(self, left)
+        self._turns.news([dest], self.clock)
+        return self._opened(_Sent(self, left))
 
     def Irecv(self, buf: Any, source: int, tag: int = 0) -> _Pending:  # noqa: N802
         """Start to receive.
@@ -102,7 +105,7 @@ class SimulatedComm:
             tag: of the message.
         """
         self._turns.check()
-        return _Receive(self, _octets(buf), self._other(source), tag)
+        return self._opened(_Receive(self, _octets(buf), self._other(source), tag))
 
     def Iallgather(self, sendbuf: Any, recvbuf: Any) -> _Pending:  # noqa: N802
         """Start to gather equal blocks from all ranks."""
@@ -119,10 +122,38 @@ class SimulatedComm:
 
     def block(self, requests: Sequence[_Pending]) -> bool:
         """Let the other ranks run until one of the requests can complete; False where none ever can."""
-        while not any(request.ready() for request in requests):
-            if not self._turns.wait(self.rank):
+        while not any(request.due() for request in requests):
+            if not self._let_time_pass(requests) and not self._turns.wait(self.rank, self.clock):
                 return False
         return True
+
+    def _opened(self, request: _Pending) -> _Pending:
+        self._open.append(request)
+        self._vain = 0
+        return request
+
+    def _poll(self) -> bool:
+        """After a test that found nothing; False where no rank can ever go on.
+
+        Only a rank that has tested all it has, and more than once, does nothing but wait.
+        """
+        self._vain += 1
+        if self._vain <= 2 * len(self._open):
+            return True
+        return self._let_time_pass(self._open) or self._turns.poll(self.rank, self.clock)
+
+    def _let_time_pass(self, requests: Sequence[_Pending]) -> bool:
+        """Go to the time at which the next of the requests completes; False where none is known to."""
+        before = None
+        while True:
+            times = [t for request in requests if (t := request.when()) is not None and t > self.clock]
+            if not times:
+                return False
+            if before == min(times):
+                self._port.clock = before
+                return True
+            before = min(times)
+            self._turns.until(self.rank, before)
 
     def _gather(
         self, call: str, block: _Octets, out: _Octets, counts: Sequence[int], starts: Sequence[int]
@@ -133,8 +164,9 @@ class SimulatedComm:
                 f"rank {self.rank} contributes {len(block)} bytes to {call}, but counts are {list(counts)}"
             )
         gathering = self._port.gather(call, block.tobytes(), counts)
-        self._turns.news(range(self.size) if gathering.done else ())
-        return _Gathered(self, gathering, out, list(zip(starts, counts, strict=True)))
+        self._turns.news(range(self.size) if gathering.done else (), self.clock)
+        request = _Gathered(self, gathering, out, list(zip(starts, counts, strict=True)))
+        return self._opened(request)
 
     def _other(self, rank: int) -> int:
         if not 0 <= rank < self.size:
@@ -143,30 +175,39 @@ class SimulatedComm:
 
 
 class _Pending(ABC):
-    """A request. Test lets other ranks run where it finds nothing, so that a rank may poll as under MPI."""
+    """A request. Test lets time pass, and other ranks run, where it finds nothing; so a rank may poll."""
 
     def __init__(self, comm: SimulatedComm) -> None:
+        self._comm = comm
         self._port = comm._port
         self._turns = comm._turns
         self._complete = False
 
     @abstractmethod
-    def ready(self) -> bool:
-        """Whether Test would be True."""
+    def when(self) -> float | None:
+        """The time at which it completes; None while nobody knows."""
 
-    @abstractmethod
-    def take(self) -> float:
-        """Complete the request; the time at which it completed."""
+    def take(self) -> None:  # noqa: B027 - most have nothing to do
+        """Complete the request."""
+
+    def due(self) -> bool:
+        """Whether Test would be True at once."""
+        if self._complete:
+            return True
+        time = self.when()
+        return time is not None and time <= self._port.clock
 
     def Test(self) -> bool:  # noqa: N802 - MPI's name
         """Make progress; True once the operation is complete."""
         self._turns.check()
-        rank = self._port.rank
-        if not self._complete and not self.ready() and not self._turns.poll(rank):
-            raise Timeout(f"rank {rank}: all ranks poll or wait, and none sends", reason="timeout")
-        if not self._complete and self.ready():
-            self._port.clock = max(self._port.clock, self.take())
+        comm = self._comm
+        if not self.due() and not comm._poll():
+            raise Timeout(f"rank {comm.rank}: all ranks poll or wait, and none sends", reason="timeout")
+        if not self._complete and self.due():
+            self.take()
             self._complete = True
+            comm._open.remove(self)
+            comm._vain = 0
         return self._complete
 
 
@@ -175,10 +216,7 @@ class _Sent(_Pending):
         super().__init__(comm)
         self._left = left
 
-    def ready(self) -> bool:
-        return True
-
-    def take(self) -> float:
+    def when(self) -> float:
         return self._left
 
 
@@ -189,15 +227,15 @@ class _Receive(_Pending):
         self._lane = self._port.wire.lanes[source, comm.rank, tag]
         self._number = self._lane.post()
 
-    def ready(self) -> bool:
-        return self._complete or self._number in self._lane.messages
+    def when(self) -> float | None:
+        message = self._lane.messages.get(self._number)
+        return None if message is None else message[1]
 
-    def take(self) -> float:
-        data, arrival = self._lane.messages.pop(self._number)
+    def take(self) -> None:
+        data, _ = self._lane.messages.pop(self._number)
         if len(data) > len(self._out):
             raise RuntimeError(f"a message of {len(data)} bytes does not fit a receive of {len(self._out)}")
         self._out[: len(data)] = np.frombuffer(data, np.uint8)
-        return arrival
 
 
 class _Gathered(_Pending):
@@ -209,10 +247,10 @@ class _Gathered(_Pending):
         self._out = out
         self._places = places
 
-    def ready(self) -> bool:
-        return self._gathering.done
+    def when(self) -> float | None:
+        return self._gathering.times[self._port.rank] if self._gathering.done else None
 
-    def take(self) -> float:
+    def take(self) -> None:
         for rank, (start, count) in enumerate(self._places):
             data = self._gathering.blocks[rank]
             if len(data) != count:
@@ -220,7 +258,6 @@ class _Gathered(_Pending):
                     f"rank {rank} contributed {len(data)} bytes to {self._gathering.call}, not {count}"
                 )
             self._out[start : start + count] = np.frombuffer(data, np.uint8)
-        return self._gathering.times[self._port.rank]
 
 
 def _octets(buf: Any) -> _Octets:

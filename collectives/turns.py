@@ -1,8 +1,9 @@
 """Threads that take turns: one of them runs at a time, and each simulation goes the same way.
 
-A thread runs until it waits, or polls in vain; then the turn passes to the next in rank order that can go on.
-So what the threads share needs no locks. Where all of them wait, nothing can ever happen again, and each is
-told so. Where one raises, the others are ended at their next communication.
+A thread runs until it waits, or polls in vain; then the turn passes to the one, of those that can go on, that
+is earliest on the simulated clock, and among these to the next in rank order. So what the threads share needs
+no locks, and nobody acts on what lies in another one's future. Where all of them wait, nothing can ever
+happen again, and each is told so. Where one raises, the others are ended at their next communication.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Turns:
         self.n = n
         self._turns = [threading.Semaphore(0) for _ in range(n)]
         self._state: list[Literal["ready", "waiting", "gone"]] = ["ready"] * n
+        self._time = [0.0] * n  # from when on each can go on
         self._stuck: set[int] = set()
         self._polls = 0
         self._failure: tuple[int, BaseException] | None = None
@@ -88,22 +90,33 @@ class Turns:
         if self._failure is not None:
             raise _Ended
 
-    def news(self, ranks: Iterable[int] = ()) -> None:
-        """Something happened, which these ranks may wait for."""
+    def news(self, ranks: Iterable[int], now: float) -> None:
+        """Something happened, which these ranks may wait for, while it was ``now`` on the caller's clock."""
         self._polls = 0
-        self._wake(ranks)
+        for rank in ranks:
+            self._time[rank] = min(self._time[rank], now)
+            self._wake([rank])
 
-    def poll(self, rank: int) -> bool:
+    def poll(self, rank: int, now: float) -> bool:
         """Let others run after a poll that found nothing; False where all ranks poll, without any news."""
         self._polls += 1
         if self._polls > _FRUITLESS:
             return False
+        others = [t for other, t in enumerate(self._time) if other != rank and self._state[other] == "ready"]
+        self._time[rank] = max(now, min(others, default=now))  # or it would be its turn again
         self._pass(rank)
         return True
 
-    def wait(self, rank: int) -> bool:
+    def until(self, rank: int, time: float) -> None:
+        """Let all those run that can go on before ``time``; less long where there is news for this rank."""
+        self._time[rank] = time
+        if any(t < time and self._state[other] == "ready" for other, t in enumerate(self._time)):
+            self._pass(rank)
+
+    def wait(self, rank: int, now: float) -> bool:
         """Let others run until there is news for this rank; False where there can never be any."""
         self._state[rank] = "waiting"
+        self._time[rank] = now
         self._pass(rank)
         stuck = rank in self._stuck
         self._stuck.discard(rank)
@@ -116,7 +129,9 @@ class Turns:
         self.check()
 
     def _hand_on(self, rank: int) -> None:
-        order = [(rank + step) % self.n for step in range(1, self.n + 1)]
+        order = sorted(
+            ((rank + step) % self.n for step in range(1, self.n + 1)), key=lambda other: self._time[other]
+        )
         ready = [other for other in order if self._state[other] == "ready"]
         if not ready:
             ready = [other for other in order if self._state[other] == "waiting"]

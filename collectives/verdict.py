@@ -13,7 +13,7 @@ from collectives.header import (
     DTYPE_CODES,
     MAGIC,
     MAX_TEXT,
-    NO_POSITION,
+    NO_DETAIL,
     VERSION,
     Algorithm,
     Header,
@@ -32,7 +32,12 @@ _COMPARED = (
     ("shape", ("elements", "signature")),
     ("scheme", ("scheme",)),
 )
-_REASONS = {Status.ENCODE: "encode", Status.VALUE: "value", Status.ARGUMENT: "argument"}
+_REASONS = {
+    Status.ENCODE: "encode",
+    Status.VALUE: "value",
+    Status.ARGUMENT: "argument",
+    Status.DECODE: "decode",
+}
 _EXCERPT = 120  # characters of a rank's tensors that an error message shows
 
 
@@ -90,15 +95,21 @@ def _all_fields(header: Header) -> tuple[int, ...]:
 def _failed(table: Sequence[Header], texts: Sequence[str], failed: Sequence[int]) -> CollectiveError:
     groups: dict[tuple[int, int, str], list[int]] = {}
     for rank in failed:
-        groups.setdefault((table[rank].status, table[rank].position, texts[rank]), []).append(rank)
+        groups.setdefault((table[rank].status, table[rank].detail, texts[rank]), []).append(rank)
     parts = []
-    for (status, position, text), ranks in groups.items():
+    at_fault: set[int] = set()
+    for (status, detail, text), ranks in groups.items():
+        if status == Status.DECODE and detail < len(table):
+            at_fault.add(detail)
+            parts.append(f"{name_ranks([detail])}: its bytes are refused by {name_ranks(ranks)}: {text}")
+            continue
+        at_fault.update(ranks)
         what = "wrong argument" if status == Status.ARGUMENT else "encoding failed"
-        at = "" if position == NO_POSITION else f" at element {position}"
+        at = "" if detail == NO_DETAIL else f" at element {detail}"
         parts.append(f"{name_ranks(ranks)}: {what}{at}: {text}")
     status = table[failed[0]].status
     reason = _REASONS[Status(status)] if status in set(Status) else "encode"
-    return CollectiveError("; ".join(parts), ranks=failed, reason=reason)
+    return CollectiveError("; ".join(parts), ranks=at_fault, reason=reason)
 
 
 def _differ(

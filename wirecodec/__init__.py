@@ -56,7 +56,7 @@ from wirecodec.select import (
 )
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
-from wirecodec.value import QSGD, Deflate, Raw, SignScale, TernGrad, ValueCodec, Zstd
+from wirecodec.value import QSGD, Deflate, Mean, Raw, SignScale, TernGrad, ValueCodec, Zstd
 from wirecodec.version import __version__
 
 __all__ = [
@@ -87,6 +87,7 @@ __all__ = [
     "Invalid",
     "LimitExceeded",
     "Malformed",
+    "Mean",
     "NonZero",
     "Prepared",
     "RandomK",

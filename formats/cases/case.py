@@ -16,11 +16,9 @@ from formats.reference import (
     Bloom,
     Decoded,
     Limits,
-    Qsgd,
     Raw,
     Rice,
     Schema,
-    SignScale,
     Tensor,
     WireError,
     decode,
@@ -28,7 +26,7 @@ from formats.reference import (
 )
 from formats.reference.draws import draw32
 from formats.reference.floats import BY_NAME, FLOAT32, bits32, convert, element_bytes
-from formats.reference.writer import Index, Value
+from formats.reference.writer import Index, ValueWriter
 from formats.zstd import installed
 
 UNKNOWN_CODEC = 0x7F
@@ -100,7 +98,7 @@ def exact(
     about: str,
     tensors: Sequence[Tensor],
     index: Index = "raw-index",
-    value: Value = RAW,
+    value: ValueWriter = RAW,
     *,
     many: bool = False,
     seed: int = 0,
@@ -128,7 +126,7 @@ def exact(
         ]
     encode = {
         "many": many,
-        "scheme": f"all | {scheme_index(index)} | {scheme_value(value)}",
+        "scheme": f"all | {scheme_index(index)} | {value.scheme}",
         "seed": seed,
         "tag": tag.hex(),
         "tensors": [tensor_json(t) for t in ordered],
@@ -182,17 +180,6 @@ def _options(limits: dict[str, int] | None, schema: Schema | None) -> dict[str, 
 def scheme_index(index: Index) -> str:
     """The index codec as schemes spell it."""
     return index if isinstance(index, str) else str(getattr(index, "scheme", "rice"))
-
-
-def scheme_value(value: Value) -> str:
-    """The value codec as schemes spell it."""
-    if isinstance(value, SignScale):
-        return "sign-scale"
-    if isinstance(value, Qsgd):
-        return f"qsgd(bits={value.bits}, bucket={value.bucket}, norm={value.norm})"
-    if isinstance(value, Raw):
-        return "raw" if value.dtype is None else f"raw(dtype={value.dtype})"
-    return str(getattr(value, "scheme"))  # noqa: B009 (not every writer has one)
 
 
 def tensor_json(t: Tensor) -> dict[str, Any]:

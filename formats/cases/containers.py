@@ -11,7 +11,7 @@ from formats.cases.case import UNKNOWN_RECORD, Case, exact, sparse, spread, vali
 from formats.reference import Qsgd, Raw, Record, Rice, Row, Tensor, assemble, write
 from formats.reference.sealing import extension_block
 from formats.reference.table import CHUNK
-from formats.reference.writer import Index, Value
+from formats.reference.writer import Index, ValueWriter
 
 EMPTY = Tensor("a", "float32", (0,), [], b"")
 
@@ -122,7 +122,7 @@ def _chunks() -> Iterator[Case]:
     two = [Tensor("0", "float16", (3, CHUNK), [5, 2 * CHUNK + 7], values_for(2, "float16"))]
     yield exact("chunks-3-shape", "Three chunks of a matrix, the one in the middle empty.", two)
     mixed: list[Index] = ["raw-index", Rice(), "bitmap"]
-    values: list[Value] = [Raw(), Raw("float16"), Raw("bfloat16")]
+    values: list[ValueWriter] = [Raw(), Raw("float16"), Raw("bfloat16")]
     many = [sparse("a", CHUNK + 9, [3, CHUNK, CHUNK + 2]), sparse("b", 9, [1, 8])]
     data = write(many, mixed, values)
     yield valid("codecs-mixed", "Each entry with codecs of its own, also within a tensor.", data)

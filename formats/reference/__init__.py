@@ -5,7 +5,8 @@ the counterpart, independent of any library's encoder, that makes the golden vec
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
 rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
-deflate, zstd, planes, terngrad, floats, bits.
+deflate, zstd, planes, terngrad,
+mean, floats, bits.
 """
 
 from .binned import Binned
@@ -27,6 +28,7 @@ from .errors import (
 )
 from .huffman_writer import Huffman
 from .limits import DEFAULT_LIMITS, Limits, Schema
+from .mean import Mean
 from .rle import Rle
 from .sealing import Record, Row, assemble, reseal
 from .sign_scale import SignScale
@@ -51,6 +53,7 @@ __all__ = [
     "LimitExceeded",
     "Limits",
     "Malformed",
+    "Mean",
     "Qsgd",
     "Raw",
     "Record",

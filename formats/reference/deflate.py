@@ -52,6 +52,7 @@ class Deflate:
     """
 
     id: ClassVar[int] = 6
+    scheme: ClassVar[str] = "deflate"
     shuffle: bool = True
     level: int = 6
     strategy: int = zlib.Z_DEFAULT_STRATEGY

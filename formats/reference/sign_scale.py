@@ -71,13 +71,14 @@ def write_sign_scale(values: bytes, dtype: Format) -> bytes:
 def _scale(magnitudes: list[float]) -> float:
     if min(magnitudes) == max(magnitudes):
         return magnitudes[0]
-    total = _sum(magnitudes)
+    total = sum_in_lanes(magnitudes)
     if math.isinf(total):
-        return _sum([m * SHRINK for m in magnitudes]) / len(magnitudes) / SHRINK
+        return sum_in_lanes([m * SHRINK for m in magnitudes]) / len(magnitudes) / SHRINK
     return total / len(magnitudes)
 
 
-def _sum(numbers: list[float]) -> float:
+def sum_in_lanes(numbers: list[float]) -> float:
+    """Their sum in the order of sign-scale's page."""
     sums = [0.0] * SUMS
     for i, x in enumerate(numbers):
         sums[i % SUMS] += x
@@ -92,6 +93,7 @@ class SignScale:
     """Value codec 5, as the writer takes it."""
 
     id: ClassVar[int] = 5
+    scheme: ClassVar[str] = "sign-scale"
 
     def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Signs times a magnitude."""

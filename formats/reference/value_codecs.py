@@ -11,6 +11,7 @@ from collections.abc import Callable
 from .deflate import decode_deflate
 from .errors import Invalid, Malformed
 from .floats import BFLOAT16, FLOAT16, Format, convert, element_bytes, elements
+from .mean import decode_mean
 from .qsgd import decode_qsgd
 from .sign_scale import decode_sign_scale
 from .terngrad import decode_terngrad
@@ -82,6 +83,7 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
     6: decode_deflate,
     7: decode_zstd,
     11: decode_terngrad,
+    15: decode_mean,
 }
 
 

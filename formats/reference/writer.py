@@ -38,16 +38,6 @@ class IndexWriter(Protocol):
         ...
 
 
-class ValueWriter(Protocol):
-    """A value codec with its parameters; ``section`` writes r > 0 values."""
-
-    id: ClassVar[int]
-
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """The value section of the codec's page; ``stream`` is the chunk's (SPEC section 5)."""
-        ...
-
-
 @dataclass(frozen=True)
 class RawIndex:
     """Index codec 1."""
@@ -82,26 +72,73 @@ class Rice:
         return write_rice(indices, self.parameters)
 
 
+class ValueWriter(Protocol):
+    """A value codec with its parameters; ``section`` writes r > 0 values."""
+
+    @property
+    def id(self) -> int:
+        """Of the codec."""
+        ...
+
+    @property
+    def scheme(self) -> str:
+        """The codec as schemes spell it, every argument by keyword."""
+        ...
+
+    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+        """The value section of the codec's page.
+
+        Args:
+            values: the elements' little-endian bytes.
+            dtype: their format.
+            stream: what draws are made of (SPEC section 5).
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Raw:
     """Value codecs 1 to 3: the element type, or float16 or bfloat16."""
 
     dtype: Literal["float16", "bfloat16"] | None = None
 
+    @property
+    def id(self) -> int:
+        """1, 2 or 3."""
+        return {None: 1, "float16": 2, "bfloat16": 3}[self.dtype]
+
+    @property
+    def scheme(self) -> str:
+        """As schemes spell it."""
+        return "raw" if self.dtype is None else f"raw(dtype={self.dtype})"
+
+    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+        """The bits, rounded where they are to be narrower."""
+        return write_raw(values, dtype, BY_NAME[self.dtype] if self.dtype else None)
+
 
 @dataclass(frozen=True)
 class Qsgd:
     """Value codec 4."""
 
+    id: ClassVar[int] = 4
     bits: int = 4
     bucket: int = 512
     norm: Literal["max", "l2"] = "max"
 
+    @property
+    def scheme(self) -> str:
+        """As schemes spell it."""
+        return f"qsgd(bits={self.bits}, bucket={self.bucket}, norm={self.norm})"
+
+    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+        """Levels of a scale a bucket."""
+        norm = ("max", "l2").index(self.norm)
+        return write_qsgd(values, dtype, bits=self.bits, bucket=self.bucket, norm=norm, stream=stream)
+
 
 Index = IndexWriter | Literal["raw-index", "bitmap"]
 NAMED: dict[str, IndexWriter] = {"raw-index": RawIndex(), "bitmap": Bitmap()}
-Value = Raw | Qsgd | ValueWriter
-RAW_IDS = {None: 1, "float16": 2, "bfloat16": 3}
 
 
 @dataclass
@@ -119,7 +156,7 @@ class _Part:
 def write(
     tensors: Sequence[Tensor],
     index: Index | Sequence[Index] = "raw-index",
-    value: Value | Sequence[Value] = Raw(),
+    value: ValueWriter | Sequence[ValueWriter] = Raw(),
     *,
     seed: int = 0,
     names: bool = True,
@@ -170,7 +207,7 @@ def write(
     rows = []
     for n, part in enumerate(parts):
         its_index: Index = index[n] if isinstance(index, (list, tuple)) else index  # type: ignore[assignment]
-        its_value: Value = value[n] if isinstance(value, (list, tuple)) else value  # type: ignore[assignment]
+        its_value: ValueWriter = value[n] if isinstance(value, (list, tuple)) else value  # type: ignore[assignment]
         rows.append(_row(part, its_index, its_value, seed))
     return assemble(rows, extension_block(records) if records else b"", minor=minor, flags=flags)
 
@@ -204,11 +241,10 @@ def _fuse(group: Sequence[int], ordered: Sequence[Tensor]) -> _Part:
     return _Part(group[0], 0, d, BY_NAME[members[0].dtype], indices, values)
 
 
-def _row(part: _Part, index: Index, value: Value, seed: int) -> Row:
+def _row(part: _Part, index: Index, value: ValueWriter, seed: int) -> Row:
     r = len(part.indices)
     writer = NAMED[index] if isinstance(index, str) else index
-    value_id = RAW_IDS[value.dtype] if isinstance(value, Raw) else 4 if isinstance(value, Qsgd) else value.id
-    row = Row(part.key, part.base, part.d, r, part.dtype.id, writer.id, value_id)
+    row = Row(part.key, part.base, part.d, r, part.dtype.id, writer.id, value.id)
     stream = mix(seed, part.key, part.base)
     if 0 < r < part.d and isinstance(writer, Bloom):
         row.index_section, found = writer.approximate(part.indices, part.d, stream)
@@ -217,15 +253,7 @@ def _row(part: _Part, index: Index, value: Value, seed: int) -> Row:
             row.index_section = row.index_section if row.r < part.d else b""
     elif 0 < r < part.d:
         row.index_section = writer.section(part.indices, part.d)
-    if r and isinstance(value, Qsgd):
-        norm = ("max", "l2").index(value.norm)
-        row.value_section = write_qsgd(
-            part.values, part.dtype, bits=value.bits, bucket=value.bucket, norm=norm, stream=stream
-        )
-    elif r and isinstance(value, Raw):
-        narrow = BY_NAME[value.dtype] if value.dtype else None
-        row.value_section = write_raw(part.values, part.dtype, narrow)
-    elif r and not isinstance(value, (Raw, Qsgd)):
+    if r:
         row.value_section = value.section(part.values, part.dtype, stream)
     return row
 

@@ -123,6 +123,7 @@ class Zstd:
     """Value codec 7, as the writer takes it: no compressor, but runs of one byte are found."""
 
     id: ClassVar[int] = 7
+    scheme: ClassVar[str] = "zstd"
     shuffle: bool = True
     block: int = MAX_BLOCK
     """The content of a block, up to 128 KiB."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import collectives as co
-from collectives.communicator import Communicator, Request, wait_all
+from collectives.communicator import Communicator, Patience, Request, wait_all
 from collectives.simulate import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
 from tests.mpi_processes import end_session, needed_mpirun, rank_environment, session_members
@@ -38,7 +38,7 @@ def test_mpi4py_satisfies_the_protocol_as_it_is() -> None:
     request = comm.Isend(b"x", comm.rank)
     assert isinstance(request, Request)
     got = np.zeros(1, np.uint8)
-    wait_all(comm, [request, comm.Irecv(got, comm.rank)], 5, "a message to oneself")
+    wait_all(Patience(comm, 5, "a message to oneself"), [request, comm.Irecv(got, comm.rank)])
     assert got.tobytes() == b"x"
 
 
@@ -100,7 +100,7 @@ PLACE: Any = Place()
 def test_a_wait_ends_at_its_deadline() -> None:
     start = time.monotonic()
     with pytest.raises(co.Timeout, match=r"rank 1: the moon saw nothing arrive for 0\.2 s"):
-        wait_all(PLACE, [Never()], 0.2, "the moon")
+        wait_all(Patience(PLACE, 0.2, "the moon"), [Never()])
     assert 0.2 <= time.monotonic() - start < 2
 
 
@@ -115,7 +115,7 @@ def test_progress_extends_the_deadline() -> None:
         def Test(self) -> bool:
             return time.monotonic() > self.when
 
-    wait_all(PLACE, [At(0.15 * k) for k in range(1, 5)], 0.4, "a slow transfer")
+    wait_all(Patience(PLACE, 0.4, "a slow transfer"), [At(0.15 * k) for k in range(1, 5)])
     assert time.monotonic() - start >= 0.6
 
 

@@ -11,7 +11,7 @@ import pytest
 import collectives as co
 import wirecodec as wc
 from collectives.communicator import Communicator
-from collectives.exchange import exchanged
+from collectives.exchange import encoded
 from collectives.header import Header, Operation
 from collectives.simulate import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
@@ -137,7 +137,9 @@ def test_a_rank_that_alone_cannot_decode_has_sent_its_step(world: World) -> None
         compressor = wc.Compressor(SCHEME)
         short = comm.rank == world.n - 1
         try:
-            with exchanged(comm, tensors, compressor, 0, Header(operation=Operation.ALLGATHER)):
+            header = Header(operation=Operation.ALLGATHER)
+            with encoded(comm, tensors, compressor, 0, header) as (channel, local):
+                local.gather(channel)
                 if short:
                     raise MemoryError("no room to decode into")
         except MemoryError:

@@ -59,7 +59,7 @@ def test_fields_lie_where_the_page_says() -> None:
     widths = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "4 bytes": 4}
     assert [name for _, name, _ in rows] == list(Header._fields)
     at = 0
-    blank = Header(magic=bytes(4), version=0, position=0)
+    blank = Header(magic=bytes(4), version=0, detail=0)
     for offset, name, kind in rows:
         width = widths[kind]
         assert int(offset) == at
@@ -73,11 +73,13 @@ def test_fields_lie_where_the_page_says() -> None:
 
 def test_the_codes_are_those_of_the_page() -> None:
     page = PAGE.read_text()
-    assert "| 6 | operation | u8 | 1 allgather of bytes, 2 allgather of tensors, 3 allreduce |" in page
-    assert [int(one) for one in Operation] == [1, 2, 3]
+    assert (
+        "| 6 | operation | u8 | 1 allgather of bytes, 2 allgather of tensors, 3 allreduce, 4 CLT-k |" in page
+    )
+    assert [int(one) for one in Operation] == [1, 2, 3, 4]
     assert "0 none, 1 sum, 2 mean" in page
     assert [one.name for one in Reduction] == ["NONE", "SUM", "MEAN"]
-    assert [int(one) for one in Algorithm] == [0, 1]
+    assert [int(one) for one in Algorithm] == [0, 1, 2, 3, 4, 5]
     assert [int(status) for status in Status] == [
         int(row) for row in re.findall(r"^\| (\d) \| [^|]+ \|$", page, re.MULTILINE)
     ]

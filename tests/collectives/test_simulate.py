@@ -54,6 +54,7 @@ def test_clock_of_messages() -> None:
         if comm.rank == 0:
             comm.advance(5.0)
             for request in [comm.Isend(np.zeros(100, np.uint8), 1), comm.Isend(np.zeros(50, np.uint8), 1)]:
+                assert comm.block([request])
                 assert request.Test()
         else:
             comm.advance(1.0)

@@ -22,14 +22,13 @@ from formats.reference import (
     Qsgd,
     Raw,
     Rice,
-    SignScale,
     Tensor,
     Truncated,
     WireError,
     decode,
     write,
 )
-from formats.reference.writer import Index, Value
+from formats.reference.writer import Index, ValueWriter
 
 FORMATS = Path(conformance.__file__).resolve().parent
 VECTORS = list(conformance.load_all())
@@ -252,21 +251,23 @@ def index_writer(text: str) -> Index:
     return {**plain, "structured": reference.Structured()}[name]
 
 
+def value_writer(text: str) -> ValueWriter:
+    """The reference's writer of a scheme's value codec."""
+    name, options = called(text)
+    if name == "qsgd":
+        return Qsgd(bits=int(options["bits"]), bucket=int(options["bucket"]), norm=options["norm"])
+    if name == "terngrad":
+        return reference.TernGrad(float(options["clip"]) if options else None)
+    plain: dict[str, ValueWriter] = {"sign-scale": reference.SignScale(), "mean": reference.Mean()}
+    return plain.get(name) or Raw(**options)
+
+
 @pytest.mark.parametrize("vector", [v for v in VECTORS if v.encode], ids=lambda v: v.id)
 def test_encode_input_gives_the_bytes(vector: Vector) -> None:
     """What a library is asked to encode is enough to make the bytes; here by way of the scheme's text."""
     assert vector.encode is not None
     _, index, value = vector.encode.scheme.split(" | ")
-    name, options = called(value)
-    codec: Value
-    if name == "qsgd":
-        codec = Qsgd(bits=int(options["bits"]), bucket=int(options["bucket"]), norm=options["norm"])
-    elif name == "terngrad":
-        codec = reference.TernGrad(float(options["clip"]) if options else None)
-    elif name == "sign-scale":
-        codec = SignScale()
-    else:
-        codec = Raw(**options)
+    codec = value_writer(value)
     many, seed, tag = vector.encode.many, vector.encode.seed, vector.encode.tag
     tensors = [
         Tensor(name, dtype, tuple(shape), indices, values)

@@ -152,8 +152,9 @@ def containers(draw: st.DrawFn) -> bytes:
     for n in range(draw(st.integers(0, 3))):
         d, indices = draw(supports())
         dtype = draw(st.sampled_from(DTYPES))
-        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale", "coder", "terngrad"]))
-        codec: Any = reference.SignScale() if kind == "sign-scale" else reference.Raw()
+        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale", "coder", "terngrad", "mean"]))
+        fixed = {"sign-scale": reference.SignScale(), "mean": reference.Mean()}
+        codec: Any = fixed.get(kind, reference.Raw())
         if kind == "qsgd":
             codec = reference.Qsgd(
                 draw(st.integers(2, 8)), 16 * draw(st.integers(1, 40)), draw(st.sampled_from(["max", "l2"]))

@@ -29,13 +29,16 @@ LAYERS = {
         {"__main__"},
     ],
     "collectives": [
-        {"errors", "header"},
+        {"errors", "header", "rates"},
         {"communicator", "verdict"},
         {"channel"},
-        {"ring", "wire", "turns"},
-        {"agreement", "simulate"},
+        {"transfer", "wire", "turns"},
+        {"calibration", "pairwise", "ring", "simulate"},
+        {"agreement", "chain", "sums"},
         {"exchange"},
-        {"allgather", "allreduce"},
+        {"choice", "split"},
+        {"allgather", "allreduce", "cltk"},
+        {"similarity", "torch"},
     ],
 }
 """The rooms of each package, lowest first; an import goes to a lower layer, or stays in its room."""

@@ -11,19 +11,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
+from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.value.raw import widened
+from wirecodec.value.scale import LARGEST, rounded, scale_type
 
 __all__ = ["SignScale"]
 
-_LARGEST = {
-    "float32": float(np.finfo(np.float32).max),
-    "float16": 65504.0,
-    "bfloat16": float(np.array([0x7F7F0000], np.uint32).view(np.float32)[0]),
-    "float64": float(np.finfo(np.float64).max),
-}
 _SHRINK = 2.0**-64
 
 
@@ -39,7 +34,7 @@ class SignScale:
         """The scale and the signs: one pass over the values."""
         from wirecodec.kernels.cpu import sign_scale
 
-        head = _scale_type(values.dtype).itemsize
+        head = scale_type(values.dtype).itemsize
         section = np.zeros(head + -(-values.size // 8), np.uint8)
         wide = widened(bits_of(values), values.dtype) if values.dtype.itemsize == 2 else values
         bits = bits_of(wide)
@@ -52,7 +47,7 @@ class SignScale:
             scale = total / wide.size / _SHRINK
         else:
             scale = abs(wide[0]) if alike else total / wide.size
-        section[:head] = np.array([scale], _scale_type(values.dtype)).view(np.uint8)
+        section[:head] = np.array([scale], scale_type(values.dtype)).view(np.uint8)
         return section
 
     @classmethod
@@ -60,35 +55,20 @@ class SignScale:
         """The scale, rounded to ``dtype``, with the signs."""
         from wirecodec.kernels.cpu import sign_scale
 
-        head = _scale_type(dtype).itemsize
+        head = scale_type(dtype).itemsize
         if section.size != head + -(-r // 8):
             raise Malformed("sign-scale-length", f"{section.size} bytes for {r} values")
-        scale = section[:head].view(_scale_type(dtype))
-        if not scale[0] <= _LARGEST[dtype.name] or np.signbit(scale[0]):
+        scale = section[:head].view(scale_type(dtype))
+        if not scale[0] <= LARGEST[dtype.name] or np.signbit(scale[0]):
             raise Invalid("sign-scale-scale", f"the scale is {scale[0]}")
         if r % 8 and section[-1] >> r % 8:
             raise Malformed("sign-scale-padding", "a bit after the last sign is set")
-        zero = bits_of(_rounded(scale, dtype))[0]
+        zero = bits_of(rounded(scale, dtype))[0]
         out = np.empty(r, zero.dtype)
         one = zero | zero.dtype.type(1 << (8 * zero.itemsize - 1))
         sign_scale.expand(np.ascontiguousarray(section[head:]), zero, one, out)
         return out.view(dtype)
 
 
-def _scale_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return np.dtype("<f8" if dtype == np.float64 else "<f4")
-
-
 def _minus_zero(bits: Array) -> Any:
     return bits.dtype.type(1 << (8 * bits.itemsize - 1))
-
-
-def _rounded(scale: Array, dtype: np.dtype[Any]) -> Array:
-    """One binary32 or binary64 number in the element type, rounded to nearest, ties to even."""
-    from wirecodec.kernels.cpu import narrow
-
-    if dtype.itemsize != 2:
-        return scale.astype(dtype)
-    out = np.empty(1, np.uint16)
-    (narrow.bfloat16_from_f32 if dtype == BFLOAT16 else narrow.half_from_f32)(bits_of(scale), out)
-    return out.view(dtype)

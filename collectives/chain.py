@@ -1,0 +1,49 @@
+"""Broadcast of a block along a chain of ranks, in segments, each passed on as soon as it is there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collectives.channel import Channel
+from collectives.ring import allgather_joined
+from collectives.transfer import NATIVE_BELOW, SEGMENT, Octets, Side, cut, segments_of, transfer
+
+__all__ = ["broadcast"]
+
+_SHORTEST = 4096  # bytes of a segment
+_SEGMENTS = 16  # enough of them keep all links of a chain busy at once
+
+
+def broadcast(channel: Channel, block: Octets, nbytes: int, root: int) -> Octets:
+    """The root's block, on every rank.
+
+    Args:
+        channel: open; all ranks call this together.
+        block: the root's bytes, contiguous; not looked at elsewhere.
+        nbytes: their number, known to all ranks.
+        root: who has them.
+
+    Raises Timeout after the channel's timeout without progress; the channel is then closed.
+    """
+    n, rank = channel.size, channel.rank
+    if n == 1 or nbytes == 0:
+        return block[:nbytes]
+    if n * nbytes < NATIVE_BELOW:  # one call, and as many bytes on each link
+        counts = [nbytes if other == root else 0 for other in range(n)]
+        return allgather_joined(channel, block[: counts[rank]], counts)
+    here = (rank - root) % n
+    with channel.guard():
+        out = block if here == 0 else np.empty(nbytes, np.uint8)
+    segment = max(_SHORTEST, min(SEGMENT, nbytes // _SEGMENTS))
+    total = segments_of(nbytes, segment)
+    left, right = (rank - 1) % n, (rank + 1) % n
+    nothing = np.empty(0, np.uint8)
+    arriving = Side(left, cut(out, segment), total) if here else Side.whole(left, nothing)
+    leaving = (
+        Side(right, cut(out, segment), total, own=0 if here else total)
+        if here < n - 1
+        else Side.whole(right, nothing)
+    )
+    transfer(channel, arriving, leaving, f"passing a block on from rank {root}")
+    channel.bytes_sent += nbytes if here < n - 1 else 0
+    return out

@@ -1,0 +1,272 @@
+"""CLT-k: one rank's choice for all ranks, so that sparse gradients can be summed like dense ones.
+
+ScaleCom (Chen et al., 2020), Algorithm 1. In step t, rank t mod n is the leader: it picks the largest
+elements of its residual + gradient and broadcasts where they are. Every rank contributes its own values
+there; the values are summed in rank order, and what a rank did not send stays in its residual:
+
+    x = m + g          sent = x at the leader's indices          m' = (1 - beta) m + beta (x - sent)
+
+The bytes a rank sends do not grow with the number of ranks. Since all ranks send the same elements, choosing
+and averaging commute, bit for bit; with beta 1, m' + sent is x, bit for bit. That choosing contracts holds in
+expectation alone, as far as the ranks' residuals resemble each other (``similarity`` measures it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from math import prod
+from typing import Any, overload
+
+import numpy as np
+
+import wirecodec as wc
+from collectives.agreement import Failure, agree
+from collectives.chain import broadcast
+from collectives.channel import Channel
+from collectives.communicator import Communicator
+from collectives.exchange import ONLY, Form, failed_encoding, form_of, limits_of, refusal, stored_in
+from collectives.header import NO_DETAIL, Header, Operand, Operation, Reduction
+from collectives.sums import Dense, sum_dense
+from collectives.transfer import Octets
+from wirecodec.arrays import as_bytes, as_flat
+from wirecodec.parameters import as_integer
+from wirecodec.select.base import finite_or_raise
+
+__all__ = ["CLTk", "ratios_by_flops"]
+
+_INDICES = "all | auto-index | mean"
+
+
+def ratios_by_flops(flops: Mapping[str, float]) -> dict[str, float]:
+    """The paper's rule for how far each layer is compressed (ScaleCom, section 4).
+
+    ``flops`` says how many floating-point operations a gradient element of each tensor costs: the forward
+    pass's, times 2 for backward, over the layer's parameters. Up to 128, 1 element in 400 is sent; below 196,
+    1 in 50; from there on, 1 in 25. Returns {name: ratio}, as ``CLTk`` takes it.
+    """
+    return {
+        name: 1 / 400 if count <= 128 else 1 / 50 if count < 196 else 1 / 25 for name, count in flops.items()
+    }
+
+
+class CLTk:
+    """CLT-k over the steps of a training: residuals, and whose turn it is to lead.
+
+    Args:
+        ratio: share of the elements that is sent, of each tensor; or {glob: ratio}, of which the first that
+            matches wins. A tensor with ratio 1 is sent whole.
+        beta: of the low-pass filter, above 0 and at most 1. The paper takes 0.1 for large batches.
+        warmup: steps in which everything is sent.
+    """
+
+    def __init__(self, ratio: float | Mapping[str, float], beta: float = 1.0, warmup: int = 0) -> None:
+        given = dict(ratio) if isinstance(ratio, Mapping) else {"*": ratio}
+        self._selectors = {str(glob): wc.TopK(ratio=share) for glob, share in given.items()}
+        self._feedback = wc.ErrorFeedback(beta)
+        self._warmup = as_integer(warmup, "warmup")
+        if self._warmup < 0:
+            raise wc.EncodeError(f"warmup is {warmup!r}; it must be a number of steps")
+        self._step = 0
+        self._residuals: dict[str, Dense] = {}
+
+    @property
+    def step(self) -> int:
+        """Steps taken so far."""
+        return self._step
+
+    def residual(self, name: str = ONLY) -> Dense | None:
+        """A copy of a tensor's residual (size,), or None where nothing is held back."""
+        found = self._residuals.get(name)
+        return None if found is None else found.copy()
+
+    @overload
+    def allreduce(self, comm: Communicator | Channel, grad: Mapping[str, Any]) -> dict[str, Dense]: ...
+
+    @overload
+    def allreduce(self, comm: Communicator | Channel, grad: Any) -> Dense: ...
+
+    def allreduce(self, comm: Communicator | Channel, grad: Any) -> Dense | dict[str, Dense]:
+        """The mean over the ranks of what each sends, dense; one exchange for all tensors.
+
+        Args:
+            comm: a communicator or its Channel; all ranks call this together.
+            grad: an array of a carried float type, or {name: array}; the same names, shapes and types on all
+                ranks.
+
+        Returns an array of the gradient's shape and type, or {name: array}; the same bits on every rank.
+
+        Raises CollectiveError on all ranks where one of them fails or ranks differ, also in their step, and
+        Timeout where a rank does not take part; the residuals are then as they were.
+        """
+        channel = Channel.of(comm).open()
+        leader = self._step % channel.size
+        turn = _Turn()
+        failure = self._prepare(turn, grad, leads=channel.rank == leader)
+        stored = NO_DETAIL if failure is not None or not len(turn.blob) else stored_in(turn.blob)
+        proposal = Header(
+            operation=Operation.CLTK, reduction=Reduction.MEAN, payload_len=len(turn.blob), detail=stored
+        )
+        table = agree(channel, proposal, turn.operand, failure)
+        blob = broadcast(channel, turn.blob, table[leader].payload_len, leader)
+        supports = turn.supports(blob, leader)
+        with channel.guard():  # a rank that has no room for its values leaves the others waiting
+            sent = {
+                name: self._feedback.sendable(_at(x, supports[name]), turn.forms[name][1])
+                for name, x in turn.corrected.items()
+            }
+        means = _mean_of(channel, sent)
+        self._residuals = {name: self._remainder(turn, name, supports[name], sent[name]) for name in sent}
+        self._step += 1
+        dense = {name: _dense(turn.forms[name], supports[name], means[name]) for name in sent}
+        return dense[ONLY] if turn.bare else dense
+
+    def state_dict(self) -> dict[str, Dense]:
+        """This rank's state as flat {str: ndarray}, copied."""
+        residuals = {f"residual/{name}": x.copy() for name, x in self._residuals.items()}
+        return {"step": np.array(self._step, np.int64), **residuals}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up where ``state_dict`` left off; ValueError for other dictionaries.
+
+        The next exchange fails on all ranks where these do not agree on the step.
+        """
+        odd = [key for key in state if key != "step" and not key.startswith("residual/")]
+        if odd or "step" not in state:
+            raise ValueError(f"not the state of a CLTk: {odd or ['step']}")
+        residuals = {key[9:]: np.array(x).reshape(-1) for key, x in state.items() if key != "step"}
+        wrong = [name for name, x in residuals.items() if x.dtype not in (np.float32, np.float64)]
+        if wrong:
+            raise ValueError(f"a residual is float32 or float64, unlike that of {wrong[0]!r}")
+        self._step, self._residuals = as_integer(state["step"], "step"), residuals
+
+    @property
+    def signature(self) -> str:
+        """What must agree between ranks, as text: ratios, beta, warm-up and step."""
+        ratios = ", ".join(f"{glob!r}: {one.ratio!r}" for glob, one in self._selectors.items())
+        return f"clt-k({{{ratios}}}, beta={self._feedback.beta!r}, warmup={self._warmup}); step {self._step}"
+
+    def selector(self, name: str) -> wc.TopK | None:
+        """What the leader chooses by; None where the tensor is sent whole. EncodeError without a match."""
+        for glob, selector in self._selectors.items():
+            if fnmatchcase(name, glob):
+                return None if selector.ratio == 1 else selector
+        raise wc.EncodeError(f"no ratio matches; the globs are {', '.join(self._selectors)}", tensor=name)
+
+    def corrected(self, name: str, grad: Any) -> Dense:
+        """Gradient + residual, flat; EncodeError where it is not finite, or the residual has another size."""
+        flat = as_flat(grad).data
+        residual = self._residuals.get(name)
+        if residual is not None and residual.size != flat.size:
+            raise wc.EncodeError(f"{flat.size} elements; the residual has {residual.size}", tensor=name)
+        x = self._feedback.corrected(flat, residual)
+        finite_or_raise(x, "clt-k")
+        return x
+
+    def _prepare(self, turn: _Turn, grad: Any, *, leads: bool) -> Failure | None:
+        """Describe, correct and, as the leader, choose; an exception becomes a Failure for all to hear of."""
+        try:
+            turn.bare = not isinstance(grad, Mapping)
+            grads = {ONLY: grad} if turn.bare else dict(grad)
+            forms = {name: form_of(grads[name]) for name in sorted(grads, key=str.encode)}
+            described = {name: (shape, dtype.name) for name, (shape, dtype) in forms.items()}
+            turn.operand = Operand.of(described, bare=turn.bare, scheme=self.signature)
+            turn.forms = forms
+            for name in forms:
+                turn.gradients[name] = as_flat(grads[name]).data
+                turn.corrected[name] = self.corrected(name, grads[name])
+            if self._step >= self._warmup:
+                turn.chosen = [name for name in forms if self.selector(name) is not None]
+            if leads and turn.chosen:
+                turn.blob = self._choice(turn)
+        except Exception as error:
+            return failed_encoding(error)
+        return None
+
+    def _choice(self, turn: _Turn) -> Octets:
+        """The leader's indices, as a container."""
+        chosen = {}
+        for name in turn.chosen:
+            selector, x = self.selector(name), turn.corrected[name]
+            assert selector is not None
+            indices = selector.select(x).indices
+            where = np.arange(x.size, dtype=np.int64) if indices is None else indices
+            chosen[name] = wc.SparseTensor(where, np.ones(where.size, np.float32), (x.size,))
+        return as_bytes(wc.encode_many(chosen, _INDICES, names=False))
+
+    def _remainder(self, turn: _Turn, name: str, where: Dense | None, sent: Dense) -> Dense:
+        """The next residual, as the module's formula has it; x is used up."""
+        x, gradient, residual = turn.corrected[name], turn.gradients[name], self._residuals.get(name)
+        beta = x.dtype.type(self._feedback.beta)
+        left = x.copy() if residual is None else x  # or x may be the caller's own gradient
+        rest = _at(x, where) - sent.astype(x.dtype, copy=False)
+        if beta < 1:
+            np.multiply(gradient, beta, out=left, casting="same_kind")
+            rest *= beta
+            if residual is not None:
+                left += residual
+                rest += (1 - beta) * _at(residual, where)
+        left[slice(None) if where is None else where] = rest
+        return left
+
+
+@dataclass
+class _Turn:
+    """One step on one rank, filled in as it goes.
+
+    Attributes:
+        bare: whether one tensor was given without a name.
+        forms: {name: (shape, dtype)}, in the order of the names' UTF-8 bytes.
+        gradients, corrected: {name: flat array}, without and with the residual.
+        operand: what all ranks must agree on.
+        chosen: the tensors of which not everything is sent.
+        blob: the leader's indices of these.
+    """
+
+    bare: bool = True
+    forms: dict[str, Form] = field(default_factory=dict)
+    gradients: dict[str, Dense] = field(default_factory=dict)
+    corrected: dict[str, Dense] = field(default_factory=dict)
+    operand: Operand = field(default_factory=Operand)
+    chosen: list[str] = field(default_factory=list)
+    blob: Octets = field(default_factory=lambda: np.empty(0, np.uint8))
+
+    def supports(self, blob: Octets, leader: int) -> dict[str, Dense | None]:
+        """Each tensor's indices, None for all; CollectiveError on all ranks where the bytes are refused."""
+        found: dict[str, Dense | None] = dict.fromkeys(self.forms)
+        if not self.chosen:
+            return found
+        schema = {name: ((prod(self.forms[name][0]),), np.dtype(np.float32)) for name in self.chosen}
+        try:
+            tensors = wc.decode_many(blob, limits=limits_of(schema, [blob]), schema=schema)
+        except wc.WireError as error:
+            raise refusal(leader, error) from error
+        return found | {name: None if t.is_full else t.indices for name, t in tensors.items()}
+
+
+def _at(x: Dense, where: Dense | None) -> Dense:
+    found: Dense = x if where is None else x[where]
+    return found
+
+
+def _mean_of(channel: Channel, sent: Mapping[str, Dense]) -> dict[str, Dense]:
+    """The mean of the ranks' values, by name; those of one type are summed as one vector."""
+    means: dict[str, Dense] = {}
+    for dtype in sorted({values.dtype for values in sent.values()}, key=str):
+        names = [name for name, values in sent.items() if values.dtype == dtype]
+        with channel.guard():
+            vector = np.concatenate([sent[name] for name in names])
+        total = sum_dense(channel, vector, channel.size)
+        edges = np.cumsum([sent[name].size for name in names])[:-1]
+        means |= zip(names, np.split(total, edges), strict=True)
+    return means
+
+
+def _dense(form: Form, where: Dense | None, values: Dense) -> Dense:
+    shape, dtype = form
+    if where is None:
+        return values.reshape(shape)
+    out = np.zeros(prod(shape), dtype)
+    out[where] = values
+    return out.reshape(shape)

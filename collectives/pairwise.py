@@ -1,0 +1,59 @@
+"""All-to-all of blocks of any length: in round k, rank r sends to r+k and receives from r-k.
+
+One partner a round and direction: no link carries two blocks at once, and no receiver is overrun by many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from collectives.channel import Channel, gathered_bytes
+from collectives.communicator import Request
+from collectives.transfer import Octets, Side, transfer
+
+__all__ = ["alltoall_ragged", "exchange_counts"]
+
+
+def exchange_counts(channel: Channel, counts: Sequence[int]) -> list[list[int]]:
+    """Every rank's row of n numbers, in rank order: what each will send to each.
+
+    Args:
+        channel: open; all ranks call this together.
+        counts: this rank's row.
+    """
+    mine = np.array(counts, "<u8").view(np.uint8)
+    table: Octets = np.empty(len(mine) * channel.size, np.uint8)
+    requests: list[Request] = []
+    with channel.guard(requests):
+        requests.append(channel.comm.Iallgather(mine, table))
+        channel.wait(requests, "telling what is to come")
+    channel.bytes_sent += gathered_bytes(len(mine), channel.size)
+    rows: list[list[int]] = table.view("<u8").reshape(channel.size, -1).tolist()
+    return rows
+
+
+def alltoall_ragged(channel: Channel, blocks: Sequence[Octets], counts: Sequence[int]) -> list[Octets]:
+    """What every rank has for this one, in rank order; its own block as it is.
+
+    Args:
+        channel: open; all ranks call this together.
+        blocks: what this rank has for each, contiguous.
+        counts: bytes to expect from each rank.
+
+    Raises Timeout after the channel's timeout without progress; the channel is then closed.
+    """
+    n, rank = channel.size, channel.rank
+    with channel.guard():
+        found = [blocks[rank] if other == rank else np.empty(counts[other], np.uint8) for other in range(n)]
+    for step in range(1, n):
+        to, source = (rank + step) % n, (rank - step) % n
+        transfer(
+            channel,
+            Side.whole(source, found[source]),
+            Side.whole(to, blocks[to]),
+            f"exchanging pieces with ranks {source} and {to}",
+        )
+        channel.bytes_sent += len(blocks[to])
+    return found

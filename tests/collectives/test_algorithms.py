@@ -1,0 +1,328 @@
+"""The algorithms of allreduce: one result for all of them, their bytes, their failures, and the choice."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collectives as co
+import wirecodec as wc
+from collectives.calibration import rates_of
+from collectives.choice import Workload, choose, costs, index_bytes, union_by_chance
+from collectives.communicator import Communicator
+from collectives.header import Algorithm
+from collectives.rates import Rates
+from collectives.simulate import SimulatedComm
+from collectives.split import ranges_of
+from tests.collectives.conftest import World
+from tests.collectives.inputs import SCHEMES, bits, gradient
+from tests.conftest import DTYPES
+from tests.oracles import Array
+
+ALGORITHMS = ("allgather", "dense", "split-pairs", "split-bitmap", "split-dense", "auto")
+OTHERS = ALGORITHMS[1:]
+
+
+@pytest.mark.parametrize("algorithm", OTHERS)
+def test_the_bits_are_those_of_allgather(world: World, algorithm: str) -> None:
+    def differing(comm: Communicator) -> list[tuple[str, str | None]]:
+        found = []
+        for dtype in DTYPES:
+            x = gradient(comm.rank, (30, 41), dtype)
+            for scheme in SCHEMES:
+                one = co.allreduce(comm, x, scheme, algorithm=algorithm, seed=comm.rank)
+                other = co.allreduce(comm, x, scheme, algorithm="allgather", seed=comm.rank)
+                if bits(one) != bits(other):
+                    found.append((dtype.name, scheme))
+        return found
+
+    assert world.run(differing) == [[]] * world.n
+
+
+@pytest.mark.parametrize("algorithm", OTHERS)
+def test_tensors_of_any_shapes_and_types(several: World, algorithm: str) -> None:
+    """More ranks than elements, empty tensors, and 200,000 elements: above the segments' sizes."""
+    model: dict[str, int | tuple[int, ...]] = {"a": 3, "b": (2, 0), "c": (), "d": (100, 2000), "é": 1}
+    kinds = dict(zip(model, ["float32", "float64", "float16", "float32", "bfloat16"], strict=True))
+
+    def both(comm: Communicator) -> bool:
+        tensors = {name: gradient(comm.rank, shape, kinds[name]) for name, shape in model.items()}
+        one = co.allreduce(comm, tensors, "topk(0.2) | rice | raw", algorithm=algorithm, op="sum")
+        other = co.allreduce(comm, tensors, "topk(0.2) | rice | raw", algorithm="allgather", op="sum")
+        return all(bits(one[name]) == bits(other[name]) for name in model)
+
+    assert several.run(both) == [True] * several.n
+
+
+@pytest.mark.parametrize("algorithm", OTHERS)
+def test_compressors_take_the_same_steps(algorithm: str) -> None:
+    def train(comm: Communicator, algorithm: str) -> bytes:
+        compressor = wc.Compressor("topk(0.05) | rice | qsgd(bits=4)", seed=5)
+        means = [
+            co.allreduce(comm, {"w": gradient(comm.rank + 9 * t)}, compressor, algorithm=algorithm)["w"]
+            for t in range(3)
+        ]
+        residual = compressor.residual("w")
+        assert residual is not None
+        return b"".join(map(bits, [*means, residual]))
+
+    assert co.simulate(3, partial(train, algorithm=algorithm)) == co.simulate(
+        3, partial(train, algorithm="allgather")
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_ranges_part_all_elements(n: int) -> None:
+    shapes: dict[str, tuple[int, ...]] = {"b": (5,), "a": (2, 3), "c": (0,), "d": (), "e": (40,)}
+    forms = {name: (shape, np.dtype(np.float32)) for name, shape in shapes.items()}
+    ranges = ranges_of(forms, n)
+    seen = [(name, i) for mine in ranges for name, (start, stop) in mine.items() for i in range(start, stop)]
+    assert seen == [(name, i) for name in sorted(shapes) for i in range(int(np.prod(shapes[name])))]
+    widths = [sum(stop - start for start, stop in mine.values()) for mine in ranges]
+    assert max(widths) - min(widths) <= 1
+
+
+# ---- bytes ----
+
+
+def sent_bytes(n: int, algorithm: str, scheme: str, tensors: list[Array]) -> float:
+    """Bytes a rank, on average, without what agreeing costs."""
+
+    def one(comm: SimulatedComm) -> int:
+        co.allreduce(comm, tensors[comm.rank], scheme, algorithm=algorithm)
+        return comm.bytes_sent
+
+    return sum(co.simulate(n, one)) / n
+
+
+@pytest.mark.parametrize("n", [2, 4, 5])
+def test_bytes_are_those_of_the_formulas(n: int) -> None:
+    """Within 6 %: heads of containers, headers, sections."""
+    d, k = 400_000, 20_000
+    rng = np.random.default_rng(3)
+    tensors = []
+    for _ in range(n):
+        x = np.zeros(d, np.float32)
+        x[rng.choice(d, k, replace=False)] = rng.standard_normal(k)
+        tensors.append(x)
+    union = int((np.array(tensors) != 0).any(0).sum())
+    share, h = (n - 1) / n, index_bytes(k, d)
+    first = share * k * (4 + h)
+    expected = {
+        "allgather": (n - 1) * k * (4 + h),
+        "dense": 2 * share * 4 * d,
+        "split-pairs": first + share * union * (4 + index_bytes(union, d)),
+        "split-bitmap": first + share * (4 * union + d / 8),
+        "split-dense": first + share * 4 * d,
+    }
+    for algorithm, nbytes in expected.items():
+        got = sent_bytes(n, algorithm, "nonzero | rice | raw", tensors)
+        assert got == pytest.approx(nbytes, rel=0.06), algorithm
+
+
+def test_what_is_expected_is_what_is_sent() -> None:
+    """The cost model's bytes against the wire, for the algorithms that it is to tell apart."""
+    n, d = 4, 300_000
+    tensors = [gradient(rank, d) for rank in range(n)]
+    scheme = "topk(0.05) | rice | raw"
+    blobs = tuple(wc.encode(x, scheme).nbytes for x in tensors)
+    stored = (d // 20,) * n
+    union = int((np.array([wc.decode(wc.encode(x, scheme)).to_dense() for x in tensors]) != 0).any(0).sum())
+    for algorithm, cost in costs(Workload(n, d, 4 * d, blobs, stored, union)).items():
+        name = algorithm.name.lower().replace("_", "-")
+        assert sent_bytes(n, name, scheme, tensors) == pytest.approx(cost.nbytes, rel=0.06), name
+
+
+# ---- the choice ----
+
+
+def test_it_chooses_the_fastest_of_a_simulated_network() -> None:
+    """On the simulated clock, where alpha and beta are exact: never more than 1.25 times the best."""
+    regrets = []
+    for n in (2, 4, 8):
+        for share, overlap in [(0.5, 0), (0.1, 0), (0.1, 0.9), (0.01, 0), (0.01, 0.9), (0.001, 0)]:
+            d = 200_000
+            rng = np.random.default_rng(n)
+            common = rng.choice(d, int(share * d * overlap), replace=False)
+            tensors = []
+            for _ in range(n):
+                x = np.zeros(d, np.float32)
+                x[common] = rng.standard_normal(common.size)
+                x[rng.choice(d, int(share * d * (1 - overlap)), replace=False)] = 1
+                tensors.append(x)
+
+            def timed(comm: SimulatedComm, algorithm: str, tensors: list[Array] = tensors) -> float:
+                channel = co.Channel(comm)
+                rates_of(channel)
+                for _ in range(2):  # the second time, the union is known
+                    begin = comm.clock
+                    co.allreduce(channel, tensors[comm.rank], algorithm=algorithm)
+                return comm.clock - begin
+
+            times = {
+                a: max(co.simulate(n, partial(timed, algorithm=a), alpha=5e-5, beta=8e-9)) for a in ALGORITHMS
+            }
+            regrets.append(times["auto"] / min(times.values()))
+    assert np.median(regrets) <= 1.02
+    assert max(regrets) <= 1.25
+
+
+def test_rates_of_a_simulated_network_are_its_own() -> None:
+    for rates in co.simulate(4, lambda comm: rates_of(co.Channel(comm)), alpha=5e-5, beta=8e-9):
+        assert rates.alpha == pytest.approx(5e-5, rel=1e-3)
+        assert rates.beta == pytest.approx(8e-9, rel=1e-3)
+        assert rates.gamma == 0
+
+
+def test_calibration_is_alike_on_all_ranks_and_short(several: World) -> None:
+    import time
+
+    def measure(comm: Communicator) -> tuple[Rates, float]:
+        channel = co.Channel(comm)
+        begin = time.perf_counter()
+        return rates_of(channel), time.perf_counter() - begin
+
+    found = several.run(measure)
+    assert len({rates for rates, _ in found}) == 1
+    assert found[0][0].gamma >= 0
+
+
+def test_small_exchanges_are_not_worth_measuring_for(several: World) -> None:
+    def small(comm: Communicator) -> bool:
+        channel = co.Channel(comm)
+        co.allreduce(channel, gradient(comm.rank, 100))
+        return channel.rates is None
+
+    assert several.run(small) == [True] * several.n
+
+
+def test_union_by_chance() -> None:
+    assert union_by_chance(1000, [1000, 3]) == 1000
+    assert union_by_chance(1000, [10]) == pytest.approx(10)
+    assert union_by_chance(1000, [500, 500]) == pytest.approx(750)
+
+
+def test_the_union_is_remembered_and_looked_at_again() -> None:
+    """Ranks that choose alike: the first guess is chance, the second what was seen."""
+    x = gradient(0, 100_000)
+
+    def learn(comm: SimulatedComm) -> tuple[int | None, Algorithm]:
+        channel = co.Channel(comm)
+        co.allreduce(channel, x, "topk(0.1) | rice | raw")
+        known = next(iter(channel._unions.values()), None)
+        work = Workload(8, x.size, x.nbytes, (45_000,) * 8, (10_000,) * 8, known or 0)
+        return known, choose(channel, work)
+
+    known, chosen = co.simulate(8, learn, alpha=1e-6, beta=8e-9)[0]
+    assert known == 10_000
+    assert chosen == Algorithm.SPLIT_PAIRS
+
+
+# ---- failures ----
+
+
+@pytest.mark.parametrize("algorithm", ["split-pairs", "split-bitmap", "split-dense"])
+def test_a_piece_that_one_rank_refuses_is_an_error_on_all(algorithm: str, monkeypatch: Any) -> None:
+    """Rank 1 sends a broken piece to rank 2, which alone sees it."""
+    from collectives import split
+
+    whole = split._pieces
+
+    def broken(sent: Any, ranges: Any) -> Any:
+        pieces = whole(sent, ranges)
+        if sent["0"].values[0] == 1:
+            pieces[2] = pieces[2].copy()
+            pieces[2][-9] ^= 1
+        return pieces
+
+    monkeypatch.setattr(split, "_pieces", broken)
+
+    def fn(comm: SimulatedComm) -> tuple[co.CollectiveError, int, bytes]:
+        compressor = wc.Compressor("topk(0.5) | rice | raw")
+        tensors = {"0": np.full(3000, comm.rank, np.float32)}
+        with pytest.raises(co.CollectiveError) as info:
+            co.allreduce(comm, tensors, compressor, algorithm=algorithm)
+        return info.value, compressor.step, bits(co.allreduce(comm, np.ones(5, np.float32)))
+
+    results = co.simulate(4, fn)
+    assert {str(error) for error, _, _ in results} == {str(results[0][0])}
+    error = results[0][0]
+    assert (error.ranks, error.reason) == ((1,), "decode")
+    assert "refused by rank 2: ChecksumMismatch" in str(error)
+    assert [step for _, step, _ in results] == [0] * 4
+    assert {after for _, _, after in results} == {bits(np.ones(5, np.float32))}
+
+
+@pytest.mark.parametrize("algorithm", OTHERS)
+def test_a_rank_that_cannot_encode_is_an_error_on_all(several: World, algorithm: str) -> None:
+    def fn(comm: Communicator) -> object:
+        x = gradient(comm.rank)
+        if comm.rank == several.n - 1:
+            x[7] = np.nan
+        return co.allreduce(comm, x, "topk(0.1) | rice | raw", algorithm=algorithm)
+
+    errors = several.errors(fn)
+    assert {(error.ranks, error.reason) for error in errors} == {((several.n - 1,), "value")}
+
+
+def test_ranks_that_want_different_algorithms(several: World) -> None:
+    def fn(comm: Communicator) -> object:
+        return co.allreduce(comm, gradient(0), algorithm="dense" if comm.rank else "split-pairs")
+
+    assert {error.reason for error in several.errors(fn)} == {"operation"}
+
+
+def test_every_algorithm_has_a_name() -> None:
+    assert {one.name.lower().replace("_", "-") for one in Algorithm} == set(ALGORITHMS)
+
+
+# ---- overlap ----
+
+
+@pytest.mark.mpi(2, 4)
+def test_the_caller_computes_meanwhile() -> None:
+    """A piece of the caller's work is done whenever nothing arrives, and the result is the same."""
+    import time
+
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    pieces = []
+
+    def work() -> bool:
+        pieces.append(float(np.sum(np.ones(1000))))
+        return True
+
+    x = gradient(comm.rank, 300_000)
+    if comm.rank == 0:
+        time.sleep(0.2)
+    got = bits(co.allreduce(co.Channel(comm, meanwhile=work), x, algorithm="dense"))
+    assert got == bits(co.allreduce(comm, x))
+    if comm.rank:
+        assert len(pieces) >= 1  # more, the faster the machine
+
+
+@pytest.mark.mpi(2)
+def test_what_the_callers_work_raises_closes_the_channel() -> None:
+    import time
+
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD.Dup()
+
+    def work() -> bool:
+        raise ZeroDivisionError
+
+    channel = co.Channel(comm, timeout=1, meanwhile=work if comm.rank else None)
+    if comm.rank:
+        with pytest.raises(ZeroDivisionError):
+            co.allreduce(channel, gradient(comm.rank, 100_000))
+        with pytest.raises(co.CollectiveError, match="given up"):
+            co.allreduce(comm, gradient(0))
+    else:
+        time.sleep(0.2)
+        with pytest.raises(co.Timeout):
+            co.allreduce(channel, gradient(comm.rank, 100_000))
