@@ -56,7 +56,7 @@ from wirecodec.select import (
 )
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
-from wirecodec.value import QSGD, Raw, SignScale, ValueCodec
+from wirecodec.value import QSGD, DExpFit, PolyFit, Raw, SignScale, ValueCodec
 from wirecodec.version import __version__
 
 __all__ = [
@@ -74,6 +74,7 @@ __all__ = [
     "Compressor",
     "ContainerInfo",
     "ContextIndex",
+    "DExpFit",
     "DecodeLimits",
     "Delta",
     "Diminishing",
@@ -87,6 +88,7 @@ __all__ = [
     "LimitExceeded",
     "Malformed",
     "NonZero",
+    "PolyFit",
     "Prepared",
     "RandomK",
     "Raw",

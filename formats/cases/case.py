@@ -189,6 +189,8 @@ def scheme_value(value: Value) -> str:
         return "sign-scale"
     if isinstance(value, Qsgd):
         return f"qsgd(bits={value.bits}, bucket={value.bucket}, norm={value.norm})"
+    if not isinstance(value, Raw):
+        raise AssertionError(f"no writer of codec {value.id} is exact")
     return "raw" if value.dtype is None else f"raw(dtype={value.dtype})"
 
 

@@ -5,7 +5,7 @@ the counterpart, independent of any library's encoder, that makes the golden vec
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
 rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
-floats, bits.
+curves, polyfit, dexpfit, packed, floats, bits.
 """
 
 from .binned import Binned
@@ -13,6 +13,7 @@ from .bloom_writer import Bloom
 from .container import decode
 from .context import Context
 from .delta import Delta
+from .dexpfit import DExpFit
 from .elias_fano import EliasFano
 from .errors import (
     ChecksumMismatch,
@@ -26,6 +27,7 @@ from .errors import (
 )
 from .huffman_writer import Huffman
 from .limits import DEFAULT_LIMITS, Limits, Schema
+from .polyfit import PolyFit
 from .rle import Rle
 from .sealing import Record, Row, assemble, reseal
 from .sign_scale import SignScale
@@ -39,6 +41,7 @@ __all__ = [
     "Bloom",
     "ChecksumMismatch",
     "Context",
+    "DExpFit",
     "Decoded",
     "Delta",
     "EliasFano",
@@ -47,6 +50,7 @@ __all__ = [
     "LimitExceeded",
     "Limits",
     "Malformed",
+    "PolyFit",
     "Qsgd",
     "Raw",
     "Record",

@@ -14,7 +14,8 @@ from .errors import Invalid, LimitExceeded, Malformed, Unsupported
 from .floats import BY_ID
 from .index_codecs import INDEX_CODECS
 from .limits import Limits
-from .value_codecs import VALUE_CODECS
+from .packed import PACKED, map_bytes
+from .value_codecs import ORDERED, VALUE_CODECS
 
 ENTRY_BYTES = 40
 ENTRY_FORMAT = "<IIQIIIIIBBBB"
@@ -87,7 +88,7 @@ def check_table(entries: list[Entry], limits: Limits, total_len: int, vouched: b
         if entry.value not in VALUE_CODECS:
             raise Unsupported("value-codec", f"value codec {entry.value}", entry=entry.number)  # 18
     for entry in entries:
-        if entry.map != 0:
+        if entry.map != (PACKED if entry.value in ORDERED else 0):
             raise Unsupported("map-codec", f"map codec {entry.map}", entry=entry.number)  # 19
     for entry in entries:
         if entry.r > entry.d:
@@ -104,8 +105,8 @@ def check_table(entries: list[Entry], limits: Limits, total_len: int, vouched: b
                 "value-length", f"{entry.value_len} bytes, r = {entry.r}", entry=entry.number
             )  # 23
     for entry in entries:
-        if entry.map_len != 0:  # map is 0 (row 19)
-            raise Malformed("map-length", f"{entry.map_len} bytes and no map", entry=entry.number)  # 24
+        if entry.map_len != (map_bytes(entry.r) if entry.map else 0):
+            raise Malformed("map-length", f"{entry.map_len} bytes, map {entry.map}", entry=entry.number)  # 24
     present = sum(entry.r for entry in entries)
     if present > limits.max_elements:
         raise LimitExceeded("max-elements", f"{present} elements present")  # 25

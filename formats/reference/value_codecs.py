@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .dexpfit import decode_dexpfit
 from .errors import Invalid, Malformed
 from .floats import BFLOAT16, FLOAT16, Format, convert, element_bytes, elements
+from .polyfit import decode_polyfit
 from .qsgd import decode_qsgd
 from .sign_scale import decode_sign_scale
 
@@ -76,7 +78,11 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
     3: decode_raw_bfloat16,
     4: decode_qsgd,
     5: decode_sign_scale,
+    9: decode_polyfit,
+    10: decode_dexpfit,
 }
+ORDERED = frozenset({9, 10})
+"""The codecs whose values are stored in order, and whose entries have a map."""
 
 
 def decode_value(codec: int, section: bytes, r: int, dtype: Format) -> bytes:

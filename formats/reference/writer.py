@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 from .bloom_writer import Bloom
+from .dexpfit import DExpFit
 from .draws import mix
 from .extension import CRITICAL, FUSED, NAMES, SHAPES, TAG
 from .floats import BY_NAME, Format
 from .index_writers import write_bitmap, write_raw_index, write_rice
+from .packed import PACKED, gathered, sorted_positions, write_packed
+from .polyfit import PolyFit
 from .records import WIDTHS, least_width
 from .sealing import Record, Row, assemble, extension_block
 from .sign_scale import SignScale
@@ -91,7 +94,7 @@ class Qsgd:
 
 Index = IndexWriter | Literal["raw-index", "bitmap"]
 NAMED: dict[str, IndexWriter] = {"raw-index": RawIndex(), "bitmap": Bitmap()}
-Value = Raw | Qsgd | SignScale
+Value = Raw | Qsgd | SignScale | PolyFit | DExpFit
 RAW_IDS = {None: 1, "float16": 2, "bfloat16": 3}
 
 
@@ -161,7 +164,7 @@ def write(
     rows = []
     for n, part in enumerate(parts):
         its_index: Index = index[n] if isinstance(index, (list, tuple)) else index  # type: ignore[assignment]
-        its_value = value if isinstance(value, (Raw, Qsgd, SignScale)) else value[n]
+        its_value = value if isinstance(value, (Raw, Qsgd, SignScale, PolyFit, DExpFit)) else value[n]
         rows.append(_row(part, its_index, its_value, seed))
     return assemble(rows, extension_block(records) if records else b"", minor=minor, flags=flags)
 
@@ -218,6 +221,11 @@ def _row(part: _Part, index: Index, value: Value, seed: int) -> Row:
         row.value_section = write_raw(part.values, part.dtype, narrow)
     elif r and isinstance(value, SignScale):
         row.value_section = value.section(part.values, part.dtype)
+    if isinstance(value, PolyFit | DExpFit):
+        positions = sorted_positions(part.values, part.dtype)
+        row.map, row.map_section = PACKED, write_packed(positions)
+        if row.r:
+            row.value_section = value.section(gathered(part.values, positions, part.dtype), part.dtype)
     return row
 
 

@@ -27,6 +27,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bits": 8, "bucket": 2**24},
         {"bits": 3, "bucket": 48, "norm": "l2"},
     ],
+    "polyfit": [{}, {"degree": 1}, {"degree": 8, "error": 1e-4}, {"pieces": 1}, {"pieces": 40, "degree": 2}],
     "bloom": [
         {},
         {"fpr": 0.6},

@@ -3,9 +3,11 @@
 One file a codec; ``base`` says what one must offer.
 """
 
-from wirecodec.value.base import ValueChoice, ValueCodec
+from wirecodec.value.base import OrderedValueCodec, ValueChoice, ValueCodec
+from wirecodec.value.dexpfit import DExpFit
+from wirecodec.value.polyfit import PolyFit
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw
 from wirecodec.value.sign_scale import SignScale
 
-__all__ = ["QSGD", "Raw", "SignScale", "ValueChoice", "ValueCodec"]
+__all__ = ["QSGD", "DExpFit", "OrderedValueCodec", "PolyFit", "Raw", "SignScale", "ValueChoice", "ValueCodec"]
