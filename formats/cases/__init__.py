@@ -17,6 +17,7 @@ from formats.cases import (
     bloom,
     containers,
     context,
+    curves,
     elias_fano,
     huffman,
     index_codecs,
@@ -44,5 +45,6 @@ MODULES: tuple[ModuleType, ...] = (
     rle_delta,
     structured,
     context,
+    curves,
 )
 """The modules of cases, each with its function ``cases``."""

@@ -132,14 +132,24 @@ def shaped_codecs() -> st.SearchStrategy[Any]:
 
 
 @st.composite
+def curves(draw: st.DrawFn) -> Any:
+    """Pieces of any length and degree, two exponentials at any rate, or the values in order."""
+    rate = st.one_of(st.floats(-80, 64), st.sampled_from([-1e300, 0.0, -0.0]))
+    poly = st.builds(reference.PolyFit, st.integers(0, 150), st.integers(0, 8))
+    return draw(st.one_of(poly, st.builds(reference.DExpFit, rate, rate, st.booleans(), st.booleans())))
+
+
+@st.composite
 def containers(draw: st.DrawFn) -> bytes:
     """A valid container, of forms that the library writes and of others."""
     tensors, index, value = [], [], []
     for n in range(draw(st.integers(0, 3))):
         d, indices = draw(supports())
         dtype = draw(st.sampled_from(DTYPES))
-        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale"]))
+        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale", "curve"]))
         codec: Any = reference.SignScale() if kind == "sign-scale" else reference.Raw()
+        if kind == "curve":
+            codec = draw(curves())
         if kind == "qsgd":
             codec = reference.Qsgd(
                 draw(st.integers(2, 8)), 16 * draw(st.integers(1, 40)), draw(st.sampled_from(["max", "l2"]))

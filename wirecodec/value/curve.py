@@ -118,7 +118,9 @@ def raw_values(section: Bytes, r: int, dtype: np.dtype[Any], name: str) -> Array
     if section.size != 4 + r * dtype.itemsize:
         raise Malformed(f"{name}-length", f"{section.size} bytes for {r} values")
     values: Array = section[4:].copy().view(dtype)
-    if not np.isfinite(values).all():
+    with np.errstate(invalid="ignore"):  # a bfloat16 that signals is reported as an invalid operation
+        finite = np.isfinite(values).all()
+    if not finite:
         raise Invalid(f"{name}-value", "a value is NaN or infinite")
     return values
 
