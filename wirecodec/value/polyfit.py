@@ -1,7 +1,7 @@
 """``polyfit``: piecewise polynomials on the sorted values (formats/spec/value/polyfit.md).
 
 After Fit-Poly of DeepReduce (Xu et al., 2021), with Gram polynomials. Pieces are split where the curve is
-farthest from its chord, and never span a change of sign; a fit is sent only where it is smaller than the
+farthest from their chords, and never span a change of sign; a fit is sent only where it is smaller than the
 values, and no piece is farther from its values than zeros would be.
 """
 
@@ -83,11 +83,13 @@ class PolyFit:
         lengths = polyfit.segment(y, edges, budget, self.degree + 1)
         starts = np.cumsum(lengths) - lengths
         degrees = np.minimum(self.degree, lengths - 1)
-        degrees[y[starts] == y[starts + lengths - 1]] = 0
+        level = y[starts] == y[starts + lengths - 1]
+        degrees[level] = 0
         if 4 + 4 * lengths.size + form.itemsize * int((degrees + 1).sum()) >= 4 + values.nbytes:
             return raw_form(values)
         coefficients = np.empty(int((degrees + 1).sum()))
         polyfit.fit(y, lengths, degrees, coefficients)
+        coefficients[(np.cumsum(degrees + 1) - 1)[level]] = y[starts[level]]
         with np.errstate(over="ignore"):
             sent = np.ldexp(coefficients, exponent).astype(form)
         for constants in (means, zeros):

@@ -126,13 +126,13 @@ def _ratio(n: int, k: int) -> float:
 
 @inline
 def _deviation(y: Array, start: int, stop: int) -> tuple[float, int]:
-    """The greatest distance of a point from the chord of its piece, and the point."""
+    """The square of the distances of a piece from its chord, and the point that is farthest from it."""
     n = stop - start
     if n < 3:
         return 0.0, start
     low = np.float64(y[start])
     slope = (np.float64(y[stop - 1]) - low) / np.float64(n - 1)
-    tops = np.empty(LANES)
+    tops, sums = np.empty(LANES), np.zeros(LANES)
     greatest, block = 0.0, 0
     for first in range(0, n, BLOCK):
         m = min(BLOCK, n - first)
@@ -142,16 +142,18 @@ def _deviation(y: Array, start: int, stop: int) -> tuple[float, int]:
             for j in range(LANES):
                 d = abs(low + slope * np.float64(i + j) - y[start + i + j])
                 tops[j] = d if d > tops[j] else tops[j]
+                sums[j] += d * d
         for i in range(first + whole, first + m):
             d = abs(low + slope * np.float64(i) - y[start + i])
             tops[0] = d if d > tops[0] else tops[0]
+            sums[0] += d * d
         top = tops.max()
         if top > greatest:
             greatest, block = top, first
     for i in range(block, min(block + BLOCK, n)):
         if abs(low + slope * np.float64(i) - y[start + i]) == greatest:
-            return greatest, start + i
-    return greatest, start + block
+            return sums.sum(), start + i
+    return sums.sum(), start + block
 
 
 @inline
@@ -178,7 +180,7 @@ def _sift_down(heap: Array, keys: Array, n: int) -> None:
 def _measure(
     y: Array, piece: int, starts: Array, stops: Array, keys: Array, points: Array, least: int
 ) -> None:
-    """Where a piece would be split, and the deviation there: -1 where neither side could have ``least``."""
+    """Where a piece would be split, and how far it is from its chord: -1 where it is too short."""
     start, stop = starts[piece], stops[piece]
     if stop - start < 2 * least:
         keys[piece], points[piece] = -1.0, start
@@ -189,7 +191,10 @@ def _measure(
 
 @kernel
 def segment(y: Array, edges: Array, pieces: int, least: int) -> Array:
-    """The lengths of at most ``pieces`` pieces: the one farthest from its chord is split there, in turn.
+    """The lengths of at most ``pieces`` pieces.
+
+    Again and again the one that is farthest from its chord, by the sum of squares, is split at the point that
+    is farthest from it.
 
     Args:
         y: (r,) ascending.
