@@ -227,7 +227,8 @@ def chord_fit(values: Array, edges: Array, pieces: int, degree: int) -> Array:
     there are ``pieces``; none that would leave fewer than degree + 1 points.
     """
     v = values.astype(np.float64)
-    open_, done = list(pairwise(edges)), []
+    open_: list[tuple[int, int]] = list(pairwise(edges.tolist()))
+    done: list[tuple[int, int]] = []
     while open_ and len(open_) + len(done) < pieces:
         a, b = open_.pop(0)
         at = a + int(np.argmax((np.linspace(v[a], v[b - 1], b - a) - v[a:b]) ** 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -40,7 +41,7 @@ def test_real_gradients_are_fitted_as_well_as_by_scipy(gradient: Any, density: f
     near(np.sort(gradient[wc.TopK(density).select(gradient).indices]))
 
 
-CURVES = {
+CURVES: dict[str, Callable[[np.random.Generator], Any]] = {
     "laplace": lambda rng: rng.laplace(size=3000),
     "normal": lambda rng: rng.normal(size=3000),
     "uniform": lambda rng: rng.random(3000),

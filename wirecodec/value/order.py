@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, bits_of
+from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import Invalid, Malformed
 
 __all__ = ["PACKED", "ascending", "map_bytes", "map_of", "positions_of", "restored"]
@@ -20,13 +20,16 @@ def ascending(values: Array) -> tuple[Array, Array]:
     """Finite values in ascending order, -0 before +0, equal ones as they stand; and their positions (u32)."""
     from wirecodec.kernels.cpu import order
 
-    bits = bits_of(values)
-    keys = np.empty(values.size, np.uint64)
-    order.keys_of(bits, keys)
-    positions = np.empty(values.size, np.uint32)
-    order.ascending_order(keys, positions, {2: 2, 4: 3, 8: 6}[values.itemsize])
-    out = np.empty_like(bits)
-    order.gather(bits, positions, out)
+    bits = read_only(bits_of(values))
+    pairs, none = np.empty(values.size, np.uint64), np.empty(0, np.uint64)
+    order.pairs_of(bits, none, pairs)
+    pairs = order.sort_pairs(pairs, min(8 * values.itemsize, 32))
+    if values.itemsize == 8:
+        above = np.empty_like(pairs)
+        order.pairs_of(bits, pairs, above)
+        pairs = order.sort_pairs(above, 32)
+    positions, out = np.empty(values.size, np.uint32), np.empty(values.size, bits.dtype)
+    order.split_pairs(pairs, bits, positions, out)
     return out.view(values.dtype), positions
 
 

@@ -78,7 +78,8 @@ class PolyFit:
         y, exponent = scaled(values)
         edges = parts_of(y)
         room = values.nbytes // (4 + form.itemsize * (self.degree + 1))
-        wanted = self.pieces or sum(self._pieces(y, a, b) for a, b in pairwise(edges))
+        tolerance = self.error * math.sqrt(float(np.einsum("i,i", y, y, dtype=np.float64)) / y.size)
+        wanted = self.pieces or sum(_pieces(y[a:b], tolerance) for a, b in pairwise(edges))
         budget = max(min(wanted, room), edges.size - 1)
         lengths = polyfit.segment(y, edges, budget, self.degree + 1)
         starts = np.cumsum(lengths) - lengths
@@ -103,16 +104,6 @@ class PolyFit:
             )
         return section_of((lengths - 1 | degrees << 24).astype("<u4"), sent)
 
-    def _pieces(self, y: Array, start: int, stop: int) -> int:
-        """As many as a spline of lines would take for the error, by the slopes at both ends of a part."""
-        tolerance = self.error * math.sqrt(float(np.einsum("i,i", y, y, dtype=np.float64)) / y.size)
-        if stop - start < 3 or tolerance == 0:
-            return 1
-        part = y[start:stop]
-        first, second, third, last = (float(part[i]) for i in (0, 1, -2, -1))
-        turn = abs((second - first) - (last - third))
-        return max(1, math.ceil(min(math.sqrt(2 * turn / tolerance), LENGTH)))
-
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The pieces' polynomials, in float64, rounded once."""
@@ -132,6 +123,15 @@ class PolyFit:
         if not np.isfinite(coefficients).all():
             raise Invalid("polyfit-coefficient", "a coefficient is NaN or infinite")
         return _evaluated(lengths, degrees, coefficients, dtype)
+
+
+def _pieces(part: Array, tolerance: float) -> int:
+    """As many as a spline of lines would take for a tolerance, by the slopes at both ends of a part."""
+    if part.size < 3 or tolerance == 0:
+        return 1
+    first, second, third, last = (float(part[i]) for i in (0, 1, -2, -1))
+    turn = abs((second - first) - (last - third))
+    return max(1, math.ceil(min(math.sqrt(2 * turn / tolerance), LENGTH)))
 
 
 def _form(dtype: np.dtype[Any]) -> np.dtype[Any]:

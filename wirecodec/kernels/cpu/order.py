@@ -1,7 +1,8 @@
 """Values in ascending order, and the permutation that takes them back (formats/spec/map/packed.md).
 
-A stable radix sort by digits of 11 bits; digits that all keys share cost no pass. A key is a float's bits,
-turned so that keys order as the numbers do, -0 before +0.
+A stable radix sort of pairs, a key of 32 bits above a position, by digits of 8 bits; digits that all keys
+share cost no pass. A key is a float's bits, turned so that keys order as the numbers do, -0 before +0; those
+of float64 are sorted by their lower halves first.
 """
 
 from __future__ import annotations
@@ -13,53 +14,53 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.memory import width_of
 from wirecodec.kernels.cpu.words import load64, store64
 
-__all__ = ["ascending_order", "gather", "keys_of", "pack_bits", "scatter", "unpack_permutation"]
+__all__ = ["pack_bits", "pairs_of", "scatter", "sort_pairs", "split_pairs", "unpack_permutation"]
 
 U32 = np.uint32
 U64 = np.uint64
-DIGIT = 11
+DIGIT = 8
 DIGITS = 1 << DIGIT
-
-
-@kernel
-def keys_of(bits: Array, keys: Array) -> None:
-    """Keys (u64) that order as the floats with these bits: negative ones turned over, the others above."""
-    width = width_of(bits)
-    sign = U64(1) << U64(width - 1)
-    every = (sign - U64(1)) | sign
-    for i in range(bits.size):
-        word = U64(bits[i])
-        keys[i] = (word ^ every) if word & sign else word | sign
+LOW = U64(0xFFFFFFFF)
 
 
 @inline
-def _count(keys: Array, counts: Array, passes: int) -> None:
-    counts[:] = 0
-    for i in range(keys.size):
-        key = U64(keys[i])
-        for p in range(passes):
-            counts[p, key & U64(DIGITS - 1)] += 1
-            key >>= U64(DIGIT)
+def _key(word: np.uint64, width: int) -> np.uint64:
+    """Of the float with these bits: a negative one's turned over, the others' above."""
+    sign = U64(1) << U64(width - 1)
+    return ~word & (sign | (sign - U64(1))) if word & sign else word | sign
 
 
 @kernel
-def ascending_order(keys: Array, order: Array, passes: int) -> None:
-    """The positions (u32) of ``keys`` in ascending order, equal ones as they stand; ``keys`` are lost.
+def pairs_of(bits: Array, before: Array, pairs: Array) -> None:
+    """Keys and positions of floats by their bits.
 
     Args:
-        keys: (r,) u64, below 2^(11·passes).
-        order: (r,) written.
-        passes: 2, 3 or 6.
+        bits: (r,) unsigned.
+        before: pairs in whose order the keys, then their upper halves, are taken; none for lower halves.
+        pairs: (r,) u64, written.
     """
-    n = keys.size
-    counts = np.empty((passes, DIGITS), np.uint32)
-    _count(keys, counts, passes)
-    other, positions, swapped = np.empty_like(keys), np.empty_like(order), np.empty_like(order)
+    width = width_of(bits)
+    for i in range(pairs.size):
+        at = before[i] & LOW if before.size else U64(i)
+        key = _key(U64(bits[at]), width)
+        pairs[i] = (key >> U64(32 if before.size else 0)) << U64(32) | at
+
+
+@kernel
+def sort_pairs(pairs: Array, width: int) -> Array:
+    """The pairs (u64) in ascending order of ``width`` bits from bit 32 on, equal ones as they stand."""
+    n = pairs.size
+    passes = (width + DIGIT - 1) // DIGIT
+    counts = np.zeros((4, DIGITS), np.uint32)
     for i in range(n):
-        positions[i] = i
+        key = pairs[i] >> U64(32)
+        for p in range(passes):
+            counts[p, key & U64(DIGITS - 1)] += U32(1)
+            key >>= U64(DIGIT)
+    other = np.empty_like(pairs)
     for p in range(passes):
-        shift = U64(DIGIT * p)
-        if n == 0 or counts[p, (keys[0] >> shift) & U64(DIGITS - 1)] == n:
+        shift = U64(32 + DIGIT * p)
+        if n == 0 or counts[p, (pairs[0] >> shift) & U64(DIGITS - 1)] == n:
             continue
         start = U32(0)
         for d in range(DIGITS):
@@ -67,20 +68,28 @@ def ascending_order(keys: Array, order: Array, passes: int) -> None:
             counts[p, d] = start
             start = U32(start + count)
         for i in range(n):
-            digit = (keys[i] >> shift) & U64(DIGITS - 1)
+            pair = pairs[i]
+            digit = (pair >> shift) & U64(DIGITS - 1)
             at = counts[p, digit]
-            other[at], swapped[at] = keys[i], positions[i]
+            other[at] = pair
             counts[p, digit] = U32(at + U32(1))
-        keys, other = other, keys
-        positions, swapped = swapped, positions
-    order[:] = positions
+        pairs, other = other, pairs
+    return pairs
 
 
 @kernel
-def gather(words: Array, order: Array, out: Array) -> None:
-    """out[i] = words[order[i]]."""
-    for i in range(out.size):
-        out[i] = words[order[i]]
+def split_pairs(pairs: Array, bits: Array, order: Array, out: Array) -> None:
+    """The positions (u32) of pairs, and the floats' ``bits`` at them, which a key of 32 bits holds itself."""
+    width = width_of(bits)
+    sign = U64(1) << U64(width - 1)
+    for i in range(pairs.size):
+        at = pairs[i] & LOW
+        order[i] = at
+        if width > 32:
+            out[i] = bits[at]
+        else:
+            key = pairs[i] >> U64(32)
+            out[i] = key ^ sign if key & sign else ~key & (sign | (sign - U64(1)))
 
 
 @kernel
