@@ -126,7 +126,7 @@ def _ratio(n: int, k: int) -> float:
 
 @inline
 def _deviation(y: Array, start: int, stop: int) -> tuple[float, int]:
-    """The square of the distances of a piece from its chord, and the point that is farthest from it."""
+    """The greatest distance of a piece from its chord, times the norm of all; and the farthest point."""
     n = stop - start
     if n < 3:
         return 0.0, start
@@ -152,8 +152,8 @@ def _deviation(y: Array, start: int, stop: int) -> tuple[float, int]:
             greatest, block = top, first
     for i in range(block, min(block + BLOCK, n)):
         if abs(low + slope * np.float64(i) - y[start + i]) == greatest:
-            return sums.sum(), start + i
-    return sums.sum(), start + block
+            return greatest * np.sqrt(sums.sum()), start + i
+    return greatest * np.sqrt(sums.sum()), start + block
 
 
 @inline
@@ -193,8 +193,7 @@ def _measure(
 def segment(y: Array, edges: Array, pieces: int, least: int) -> Array:
     """The lengths of at most ``pieces`` pieces.
 
-    Again and again the one that is farthest from its chord, by the sum of squares, is split at the point that
-    is farthest from it.
+    Again and again the one that is farthest from its chord is split at the point that is farthest from it.
 
     Args:
         y: (r,) ascending.
