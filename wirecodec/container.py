@@ -253,13 +253,10 @@ def _check_table(table: Array, payload: int, total: int) -> None:
     _refuse(Unsupported, "domain", dtype >> 4 != 0, "unknown domain")
     _refuse(Unsupported, "index-codec", _unknown(table["index"], index_codecs()), "unknown index codec")
     _refuse(Unsupported, "value-codec", _unknown(table["value"], value_codecs()), "unknown value codec")
-    ordered = ~_unknown(table["value"], (i for i, codec in value_codecs().items() if is_ordered(codec)))
-    _refuse(
-        Unsupported,
-        "map-codec",
-        table["map"] != np.where(ordered, PACKED, 0),
-        "a map codec that is unknown, or not one of the value codec",
-    )
+    maps = np.zeros(256, np.uint8)
+    maps[[wire_id for wire_id, codec in value_codecs().items() if is_ordered(codec)]] = PACKED
+    wrong = table["map"] != maps[table["value"]]
+    _refuse(Unsupported, "map-codec", wrong, "a map codec that is unknown, or not the value codec's")
     _refuse(Invalid, "count", r > d, "more elements are stored than there are")
     last = np.ones(table.size, bool)
     last[:-1] = first[1:]
@@ -281,9 +278,10 @@ def _check_table(table: Array, payload: int, total: int) -> None:
         (lengths[1] == 0) != (r == 0),
         "a value section that is not needed, or missing",
     )
-    mapped = np.array([map_bytes(n) for n in r[ordered].tolist()], np.int64)
-    wrong = lengths[2] != 0
-    wrong[ordered] = lengths[2][ordered] != mapped
+    needed = np.zeros(table.size, np.int64)
+    for mapped in np.flatnonzero(table["map"]).tolist():
+        needed[mapped] = map_bytes(int(r[mapped]))
+    wrong = lengths[2] != needed
     _refuse(Malformed, "map-length", wrong, "a map section that is not needed, or of a wrong length")
 
 
