@@ -7,8 +7,10 @@ agree.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
+import warnings
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -216,3 +218,47 @@ def sidco_stages(
             sign, step = -sign, -step
         stages, before = max(1, min(most, stages + step)), abs(error)
     return taken
+
+
+def chord_fit(values: Array, edges: Array, pieces: int, degree: int) -> Array:
+    """DeepReduce's Fit-Poly (section 5) with NumPy's polyfit, in float64.
+
+    Every segment is split where it is farthest from the line between its ends, and so are its halves, until
+    there are ``pieces``; none that would leave fewer than degree + 1 points.
+    """
+    v = values.astype(np.float64)
+    open_: list[tuple[int, int]] = list(pairwise(edges.tolist()))
+    done: list[tuple[int, int]] = []
+    while open_ and len(open_) + len(done) < pieces:
+        a, b = open_.pop(0)
+        at = a + int(np.argmax((np.linspace(v[a], v[b - 1], b - a) - v[a:b]) ** 2))
+        if min(at - a, b - at) < degree + 1:
+            done.append((a, b))
+        else:
+            open_ += [(a, at), (at, b)]
+    fitted = np.empty(v.size)
+    for a, b in [*open_, *done]:
+        x = np.linspace(-1, 1, b - a) if b - a > 1 else np.zeros(1)
+        fitted[a:b] = np.polyval(np.polyfit(x, v[a:b], min(degree, b - a - 1)), x)
+    return fitted
+
+
+def double_exponential(values: Array) -> float:
+    """The least l2 distance of a·e^(bx) + c·e^(dx) that SciPy's curve_fit finds, from several starts."""
+    from scipy.optimize import OptimizeWarning, curve_fit
+
+    y = values.astype(np.float64) / np.abs(values).max()
+    x = (np.arange(y.size) + 0.5) / y.size
+    best = float(np.linalg.norm(y))
+    for start in ((1, -5, 0.5, -0.5), (1, -1, 0.1, -20), (1, -3, -0.1, 1), (0.5, -100, 0.5, -1)):
+        with contextlib.suppress(RuntimeError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", OptimizeWarning)
+            warnings.simplefilter("ignore", RuntimeWarning)
+            found, _ = curve_fit(_two, x, y, p0=start, maxfev=20_000, ftol=1e-12, xtol=1e-12)
+            best = min(best, float(np.linalg.norm(_two(x, *found) - y)))
+    return best * float(np.abs(values).max())
+
+
+def _two(x: Array, a: float, b: float, c: float, d: float) -> Array:
+    y: Array = a * np.exp(b * x) + c * np.exp(d * x)
+    return y

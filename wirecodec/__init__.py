@@ -56,7 +56,7 @@ from wirecodec.select import (
 )
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
-from wirecodec.value import QSGD, Deflate, Mean, Raw, SignScale, TernGrad, ValueCodec, Zstd
+from wirecodec.value import QSGD, Deflate, DExpFit, Mean, PolyFit, Raw, SignScale, TernGrad, ValueCodec, Zstd
 from wirecodec.version import __version__
 
 __all__ = [
@@ -74,6 +74,7 @@ __all__ = [
     "Compressor",
     "ContainerInfo",
     "ContextIndex",
+    "DExpFit",
     "DecodeLimits",
     "Deflate",
     "Delta",
@@ -89,6 +90,7 @@ __all__ = [
     "Malformed",
     "Mean",
     "NonZero",
+    "PolyFit",
     "Prepared",
     "RandomK",
     "Raw",

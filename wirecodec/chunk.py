@@ -1,15 +1,16 @@
 """One chunk through its codecs, both ways, and a tensor cut into its chunks.
 
-    indices, values -> index section, value section        (chunks_of)
-    index section, value section -> indices, values        (decode_chunk)
+    indices, values -> index section, value section, map   (chunks_of)
+    index section, value section, map -> indices, values   (decode_chunk)
 
 A support that is empty or full needs no index bytes (formats/SPEC.md, 2.2); codecs see only the others.
 Under a lossy index codec the values are gathered anew, from the tensor, where readers will find indices.
+Value codecs that need order get sorted values; a map says where each came from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -26,7 +27,8 @@ from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
 from wirecodec.scheme import Scheme
 from wirecodec.select.base import finite_or_raise
 from wirecodec.sparse import ascending_indices
-from wirecodec.value.base import ValueChoice
+from wirecodec.value.base import ValueChoice, is_ordered
+from wirecodec.value.order import ascending, map_of, positions_of, restored
 
 __all__ = ["Part", "Support", "chunks_of", "decode_chunk"]
 
@@ -123,6 +125,7 @@ def _entry(
 ) -> Entry:
     """One chunk: indices, then values. A support that is empty or full needs no index bytes."""
     index_section = value_section = np.empty(0, np.uint8)
+    map_section = positions = None
     some = indices if values.size else None
     try:
         index: Any = scheme.index
@@ -139,12 +142,15 @@ def _entry(
             index_section = index.encode(some, d, stream)
         values = read_only(values)
         value = scheme.value.resolve(values) if isinstance(scheme.value, ValueChoice) else scheme.value
+        if not value.carries_nonfinite:
+            finite_or_raise(values, value.name)
+        if is_ordered(value):
+            values, positions = ascending(values)
+            map_section = map_of(positions)
         if values.size:
-            if not value.carries_nonfinite:
-                finite_or_raise(values, value.name)
             value_section = as_bytes(value.encode(values, stream))
     except EncodeError as error:
-        raise _at_element(error, indices, base) from None
+        raise _at_element(error, indices, positions, base) from None
     return Entry(
         key,
         base,
@@ -155,6 +161,7 @@ def _entry(
         value.wire_id,
         as_bytes(index_section),
         value_section,
+        map_section,
     )
 
 
@@ -163,16 +170,25 @@ def _local_found(index: IndexCodec, found: Array, d: int) -> Array:
     return found if index.wire_id < EXPERIMENTAL else ascending_indices(found, d)
 
 
-def _at_element(error: EncodeError, indices: Array | None, base: int) -> EncodeError:
-    """A codec's error, its position turned from the number of a value into that of the tensor's element."""
+def _at_element(error: EncodeError, indices: Array | None, positions: Array | None, base: int) -> EncodeError:
+    """A codec's error, its position turned from the number of a value into that of the tensor's element.
+
+    Args:
+        error: the codec's.
+        indices: (r,) of the chunk, or None for all.
+        positions: (r,) where the values that the codec saw came from, or None where they were not sorted.
+        base: of the chunk.
+    """
     if error.position is None:
         return error
-    position = base + int(error.position if indices is None else indices[error.position])
+    place = error.position if positions is None else positions[error.position]
+    position = base + int(place if indices is None else indices[place])
     return EncodeError(error.reason, tensor=error.tensor, position=position)
 
 
-def decode_chunk(row: Any, index_section: Bytes, value_section: Bytes, limits: DecodeLimits) -> Part:
-    """One chunk: indices, then values, each by its codec's own checks."""
+def decode_chunk(row: Any, sections: Sequence[Bytes], limits: DecodeLimits) -> Part:
+    """One chunk: indices, then values, then their map, each by its codec's own checks."""
+    index_section, value_section, map_section = sections
     d, r, base = int(row["d"]), int(row["r"]), int(row["base"])
     dtype = DTYPES[int(row["dtype"]) - 1]
     indices: Array | None = None if r == d else np.empty(0, np.uint32)
@@ -190,6 +206,8 @@ def decode_chunk(row: Any, index_section: Bytes, value_section: Bytes, limits: D
     if r:
         value = value_codec(int(row["value"]))
         values = _decoded(value, lambda: value.decode(value_section, r, dtype, limits), r, dtype)
+        if is_ordered(value):
+            values = restored(values, positions_of(map_section, r))
     return Part(base, d, indices, values, work)
 
 

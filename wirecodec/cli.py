@@ -103,11 +103,12 @@ def _table(info: ContainerInfo) -> str:
     tag = f", tag {info.tag!r}" if info.tag else ""
     count = _count(len(info.entries), "entry", "entries")
     lines = [f"wirecodec {info.version}, {info.nbytes:,} bytes, {count}{tag}"]
+    lengths = ["index", "value", "map"] if any(e.map_bytes for e in info.entries) else ["index", "value"]
     rows: list[tuple[str, ...]] = [
-        ("name", "shape", "dtype", "stored", "density", "index", "value", "index bits", "value bits")
+        ("name", "shape", "dtype", "stored", "density", "index", "value", *(f"{n} bits" for n in lengths))
     ]
     for e in info.entries:
-        each = [f"{8 * n / e.nnz:.2f}" if e.nnz else "-" for n in (e.index_bytes, e.value_bytes)]
+        each = [f"{8 * getattr(e, f'{n}_bytes') / e.nnz:.2f}" if e.nnz else "-" for n in lengths]
         density = f"{100 * e.nnz / e.size:.3g} %" if e.size else "-"
         shape = "×".join(map(str, e.shape)) or "scalar"
         rows.append((_printable(e.name), shape, e.dtype, f"{e.nnz:,}", density, e.index, e.value, *each))

@@ -28,6 +28,8 @@ from wirecodec.errors import (
 )
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.registry import index_codecs, value_codecs
+from wirecodec.value.base import is_ordered
+from wirecodec.value.order import PACKED, map_bytes
 
 __all__ = [
     "CHUNK",
@@ -70,7 +72,7 @@ _LENGTHS = ("index_len", "value_len", "map_len")
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A chunk to be written: its place, its counts, its codecs, its sections."""
+    """A chunk to be written: its place, its counts, its codecs, its sections (no map where it is None)."""
 
     key: int
     base: int
@@ -81,6 +83,13 @@ class Entry:
     value: int
     index_section: Bytes
     value_section: Bytes
+    map_section: Bytes | None = None
+
+    @property
+    def parts(self) -> list[Bytes]:
+        """The sections that there are, in their order."""
+        found = [self.index_section, self.value_section]
+        return found if self.map_section is None else [*found, self.map_section]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,17 +118,19 @@ def pack(entries: Sequence[Entry], extension: ext.Extension) -> Bytes:
     block = ext.write(extension)
     table = np.zeros(len(entries), _TABLE)
     payload = PREFIX_BYTES + table.nbytes + len(block)
-    total = payload + sum(_padded(part.size) for e in entries for part in (e.index_section, e.value_section))
+    total = payload + sum(_padded(part.size) for e in entries for part in e.parts)
     blob = np.empty(total, np.uint8)
     at = payload
     for row, e in zip(table, entries, strict=True):
         start = at
-        for part in (e.index_section, e.value_section):
+        for part in e.parts:
             blob[at : at + part.size] = part
             blob[at + part.size : at + _padded(part.size)] = 0
             at += _padded(part.size)
         row["key"], row["base"], row["d"], row["r"] = e.key, e.base, e.d, e.r
         row["index_len"], row["value_len"] = e.index_section.size, e.value_section.size
+        if e.map_section is not None:
+            row["map_len"], row["map"] = e.map_section.size, PACKED
         row["dtype"], row["index"], row["value"] = DTYPES.index(e.dtype) + 1, e.index, e.value
         row["crc"] = zlib.crc32(blob[start:at].data)
     prefix = _PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, len(entries), 0, total)
@@ -242,7 +253,10 @@ def _check_table(table: Array, payload: int, total: int) -> None:
     _refuse(Unsupported, "domain", dtype >> 4 != 0, "unknown domain")
     _refuse(Unsupported, "index-codec", _unknown(table["index"], index_codecs()), "unknown index codec")
     _refuse(Unsupported, "value-codec", _unknown(table["value"], value_codecs()), "unknown value codec")
-    _refuse(Unsupported, "map-codec", table["map"] != 0, "unknown map codec")
+    maps = np.zeros(256, np.uint8)
+    maps[[wire_id for wire_id, codec in value_codecs().items() if is_ordered(codec)]] = PACKED
+    wrong = table["map"] != maps[table["value"]]
+    _refuse(Unsupported, "map-codec", wrong, "a map codec that is unknown, or not the value codec's")
     _refuse(Invalid, "count", r > d, "more elements are stored than there are")
     last = np.ones(table.size, bool)
     last[:-1] = first[1:]
@@ -264,7 +278,11 @@ def _check_table(table: Array, payload: int, total: int) -> None:
         (lengths[1] == 0) != (r == 0),
         "a value section that is not needed, or missing",
     )
-    _refuse(Malformed, "map-length", lengths[2] != 0, "a map section without a map codec")
+    needed = np.zeros(table.size, np.int64)
+    for mapped in np.flatnonzero(table["map"]).tolist():
+        needed[mapped] = map_bytes(int(r[mapped]))
+    wrong = lengths[2] != needed
+    _refuse(Malformed, "map-length", wrong, "a map section that is not needed, or of a wrong length")
 
 
 def _check_limits(table: Array, total: int, limits: DecodeLimits, vouched: bool) -> None:
@@ -285,8 +303,8 @@ def _spans(table: Array) -> dict[int, ext.Span]:
     return {int(k): ext.Span(int(n), int(c)) for k, n, c in zip(keys, sizes, chunks, strict=True)}
 
 
-def sections(data: Bytes, head: Head) -> Iterable[tuple[int, int, Any, Bytes, Bytes]]:
-    """(entry number, offset, table row, index section, value section) of every entry; rows 42 and 43."""
+def sections(data: Bytes, head: Head) -> Iterable[tuple[int, int, Any, list[Bytes]]]:
+    """(entry number, offset, table row, [index, value, map section]) of every entry; rows 42 and 43."""
     at = head.payload
     for entry, row in enumerate(head.table):
         start = at
@@ -301,5 +319,4 @@ def sections(data: Bytes, head: Head) -> Iterable[tuple[int, int, Any, Bytes, By
         for _, stop in parts:
             if data[stop : stop + ext.pad8(stop)].any():
                 raise Malformed("padding", "padding is not zero", entry=entry, offset=stop)
-        index, value = (data[a:b] for a, b in parts[:2])
-        yield entry, start, row, index, value
+        yield entry, start, row, [data[a:b] for a, b in parts]

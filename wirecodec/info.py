@@ -27,6 +27,7 @@ class EntryInfo:
         index_bytes, value_bytes: lengths of the sections, padding not counted.
         chunks: entries of the table.
         members: (name, size) of each tensor of the entry; one, unless it is fused.
+        map_bytes: length of the maps of values that were sorted, padding not counted.
     """
 
     name: str
@@ -40,6 +41,7 @@ class EntryInfo:
     value_bytes: int
     chunks: int
     members: tuple[tuple[str, int], ...]
+    map_bytes: int
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def inspect(blob: Any) -> ContainerInfo:
                 value_bytes=int(rows["value_len"].sum(dtype=np.int64)),
                 chunks=len(rows),
                 members=members,
+                map_bytes=int(rows["map_len"].sum(dtype=np.int64)),
             )
         )
     return ContainerInfo(f"{MAJOR}.{head.minor}", head.nbytes, head.extension.tag, tuple(entries))

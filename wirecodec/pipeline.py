@@ -330,9 +330,9 @@ def _decoded(data: Bytes, head: container.Head, limits: DecodeLimits) -> dict[in
     """Every tensor's chunks, by key; fused entries cut into their members."""
     parts: dict[int, list[Part]] = {}
     left = limits  # max_work bounds the sum over the entries
-    for entry, offset, row, index_section, value_section in container.sections(data, head):
+    for entry, offset, row, sections in container.sections(data, head):
         try:
-            part = decode_chunk(row, index_section, value_section, left)
+            part = decode_chunk(row, sections, left)
         except WireError as error:
             raise error.at(entry=entry, offset=offset) from error.__cause__
         if part.work:

@@ -17,6 +17,7 @@ from formats.cases import (
     bloom,
     containers,
     context,
+    curves,
     deflate,
     elias_fano,
     huffman,
@@ -52,5 +53,6 @@ MODULES: tuple[ModuleType, ...] = (
     deflate,
     zstd,
     terngrad,
+    curves,
 )
 """The modules of cases, each with its function ``cases``."""

@@ -6,7 +6,8 @@ that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
 rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
 deflate, zstd, planes, terngrad,
-mean, floats, bits.
+mean,
+curves, polyfit, dexpfit, packed, floats, bits.
 """
 
 from .binned import Binned
@@ -15,6 +16,7 @@ from .container import decode
 from .context import Context
 from .deflate import Deflate
 from .delta import Delta
+from .dexpfit import DExpFit
 from .elias_fano import EliasFano
 from .errors import (
     ChecksumMismatch,
@@ -29,6 +31,7 @@ from .errors import (
 from .huffman_writer import Huffman
 from .limits import DEFAULT_LIMITS, Limits, Schema
 from .mean import Mean
+from .polyfit import PolyFit
 from .rle import Rle
 from .sealing import Record, Row, assemble, reseal
 from .sign_scale import SignScale
@@ -44,6 +47,7 @@ __all__ = [
     "Bloom",
     "ChecksumMismatch",
     "Context",
+    "DExpFit",
     "Decoded",
     "Deflate",
     "Delta",
@@ -54,6 +58,7 @@ __all__ = [
     "Limits",
     "Malformed",
     "Mean",
+    "PolyFit",
     "Qsgd",
     "Raw",
     "Record",

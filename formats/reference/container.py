@@ -1,4 +1,4 @@
-"""A container from its first byte to its tensors: rows 1-13 and 42-45 of SPEC section 7.
+"""A container from its first byte to its tensors: rows 1-13 and 42-46 of SPEC section 7.
 
 Each check stands here (or in table, extension, tensors) as one ``if``, in the specification's order, each
 over the whole table before the next. Nothing is allocated or looped over on the strength of a number that
@@ -24,6 +24,7 @@ from .extension import TAG, read_records
 from .floats import BY_ID
 from .index_codecs import decode_index
 from .limits import DEFAULT_LIMITS, Limits, Schema, Work
+from .packed import decode_packed, restore
 from .table import ENTRY_BYTES, Entry, check_table, read_table
 from .tensors import Decoded, join, place
 from .value_codecs import VALUE_CODECS, ZSTD, decode_value
@@ -78,7 +79,7 @@ def decode(
     offset = table_end + ext_len
     work = Work(limits.max_work)
     for entry in entries:
-        chunks.setdefault(entry.key, []).append(_decode_entry(data, offset, entry, work, zstd))  # rows 42-45
+        chunks.setdefault(entry.key, []).append(_decode_entry(data, offset, entry, work, zstd))  # rows 42-46
         offset += entry.payload_bytes
     return Decoded([join(p, chunks[p.entry_key]) for p in places], records.get(TAG, b""))
 
@@ -135,7 +136,7 @@ def _check_layout(entries: list[Entry], head_bytes: int, total_len: int) -> None
 def _decode_entry(
     data: bytes, offset: int, entry: Entry, work: Work, zstd: Decompress | None
 ) -> tuple[Sequence[int], bytes]:
-    """Rows 42-45 for the entry whose payload starts at ``offset``: its local indices, its values' bytes."""
+    """Rows 42-46 for the entry whose payload starts at ``offset``: its local indices, its values' bytes."""
     payload = data[offset : offset + entry.payload_bytes]
     if zlib.crc32(payload) != entry.crc:
         raise ChecksumMismatch("entry-checksum", "payload damaged", offset=offset, entry=entry.number)  # 42
@@ -154,6 +155,9 @@ def _decode_entry(
         indices = decode_index(entry.index, section, entry.r, entry.d, work)  # 44
         start, section = sections[1]
         values = decode_value(entry.value, section, entry.r, BY_ID[entry.dtype], zstd)  # 45
+        start, section = sections[2]
+        if entry.map:
+            values = restore(values, decode_packed(section, entry.r), BY_ID[entry.dtype])  # 46
     except WireError as error:
         error.offset, error.entry = start, entry.number  # the codecs do not know where they are
         raise

@@ -15,6 +15,8 @@ from .errors import Invalid, LimitExceeded, Malformed, Unsupported
 from .floats import BY_ID
 from .index_codecs import INDEX_CODECS
 from .limits import Limits
+from .packed import PACKED, map_bytes
+from .value_codecs import ORDERED
 
 ENTRY_BYTES = 40
 ENTRY_FORMAT = "<IIQIIIIIBBBB"
@@ -90,7 +92,7 @@ def check_table(
         if entry.value not in values:
             raise Unsupported("value-codec", f"value codec {entry.value}", entry=entry.number)  # 18
     for entry in entries:
-        if entry.map != 0:
+        if entry.map != (PACKED if entry.value in ORDERED else 0):
             raise Unsupported("map-codec", f"map codec {entry.map}", entry=entry.number)  # 19
     for entry in entries:
         if entry.r > entry.d:
@@ -107,8 +109,8 @@ def check_table(
                 "value-length", f"{entry.value_len} bytes, r = {entry.r}", entry=entry.number
             )  # 23
     for entry in entries:
-        if entry.map_len != 0:  # map is 0 (row 19)
-            raise Malformed("map-length", f"{entry.map_len} bytes and no map", entry=entry.number)  # 24
+        if entry.map_len != (map_bytes(entry.r) if entry.map else 0):
+            raise Malformed("map-length", f"{entry.map_len} bytes, map {entry.map}", entry=entry.number)  # 24
     present = sum(entry.r for entry in entries)
     if present > limits.max_elements:
         raise LimitExceeded("max-elements", f"{present} elements present")  # 25

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .deflate import decode_deflate
+from .dexpfit import decode_dexpfit
 from .errors import Invalid, Malformed
 from .floats import BFLOAT16, FLOAT16, Format, convert, element_bytes, elements
 from .mean import decode_mean
+from .polyfit import decode_polyfit
 from .qsgd import decode_qsgd
 from .sign_scale import decode_sign_scale
 from .terngrad import decode_terngrad
@@ -82,9 +84,13 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
     5: decode_sign_scale,
     6: decode_deflate,
     7: decode_zstd,
+    9: decode_polyfit,
+    10: decode_dexpfit,
     11: decode_terngrad,
     15: decode_mean,
 }
+ORDERED = frozenset({9, 10})
+"""The codecs whose values are stored in order, and whose entries have a map."""
 
 
 ZSTD = 7

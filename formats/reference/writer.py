@@ -18,6 +18,7 @@ from .draws import mix
 from .extension import CRITICAL, FUSED, NAMES, SHAPES, TAG
 from .floats import BY_NAME, Format
 from .index_writers import write_bitmap, write_raw_index, write_rice
+from .packed import PACKED, gathered, sorted_positions, write_packed
 from .records import WIDTHS, least_width
 from .sealing import Record, Row, assemble, extension_block
 from .table import CHUNK
@@ -73,7 +74,10 @@ class Rice:
 
 
 class ValueWriter(Protocol):
-    """A value codec with its parameters; ``section`` writes r > 0 values."""
+    """A value codec with its parameters; ``section`` writes r > 0 values.
+
+    One that stores them in order says so as ``ordered``, and gets them so.
+    """
 
     @property
     def id(self) -> int:
@@ -253,8 +257,13 @@ def _row(part: _Part, index: Index, value: ValueWriter, seed: int) -> Row:
             row.index_section = row.index_section if row.r < part.d else b""
     elif 0 < r < part.d:
         row.index_section = writer.section(part.indices, part.d)
-    if r:
-        row.value_section = value.section(part.values, part.dtype, stream)
+    values = part.values
+    if getattr(value, "ordered", False):
+        positions = sorted_positions(values, part.dtype)
+        row.map, row.map_section = PACKED, write_packed(positions)
+        values = gathered(values, positions, part.dtype)
+    if row.r:
+        row.value_section = value.section(values, part.dtype, stream)
     return row
 
 

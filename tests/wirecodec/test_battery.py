@@ -31,6 +31,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "deflate": [{}, {"shuffle": False}, {"level": 9}],
     "zstd": [{}, {"shuffle": False}, {"level": 1}],
     "terngrad": [{}, {"clip": 2.5}, {"clip": 0.1}],
+    "polyfit": [{}, {"degree": 1}, {"degree": 8, "error": 1e-4}, {"pieces": 1}, {"pieces": 40, "degree": 2}],
     "bloom": [
         {},
         {"fpr": 0.6},

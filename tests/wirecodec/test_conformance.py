@@ -146,24 +146,35 @@ def coders() -> st.SearchStrategy[Any]:
 
 
 @st.composite
+def curves(draw: st.DrawFn) -> Any:
+    """Pieces of any length and degree, two exponentials at any rate, or the values in order."""
+    rate = st.one_of(st.floats(-80, 64), st.sampled_from([-1e300, 0.0, -0.0]))
+    poly = st.builds(reference.PolyFit, st.integers(0, 150), st.integers(0, 8))
+    return draw(st.one_of(poly, st.builds(reference.DExpFit, rate, rate, st.booleans(), st.booleans())))
+
+
+NORMS = st.sampled_from(["max", "l2"])
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "raw": st.just(reference.Raw()),
+    "qsgd": st.builds(reference.Qsgd, st.integers(2, 8), st.integers(1, 40).map(lambda n: 16 * n), NORMS),
+    "sign-scale": st.just(reference.SignScale()),
+    "coder": coders(),
+    "curve": curves(),
+    "terngrad": st.builds(reference.TernGrad, st.sampled_from([None, 2.5, 1.0, 0.01, 1e300])),
+    "mean": st.just(reference.Mean()),
+}
+LOSSLESS = ("raw", "coder")  # they carry NaN and Inf
+
+
+@st.composite
 def containers(draw: st.DrawFn) -> bytes:
     """A valid container, of forms that the library writes and of others."""
     tensors, index, value = [], [], []
     for n in range(draw(st.integers(0, 3))):
         d, indices = draw(supports())
         dtype = draw(st.sampled_from(DTYPES))
-        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale", "coder", "terngrad", "mean"]))
-        fixed = {"sign-scale": reference.SignScale(), "mean": reference.Mean()}
-        codec: Any = fixed.get(kind, reference.Raw())
-        if kind == "qsgd":
-            codec = reference.Qsgd(
-                draw(st.integers(2, 8)), 16 * draw(st.integers(1, 40)), draw(st.sampled_from(["max", "l2"]))
-            )
-        if kind == "coder":
-            codec = draw(coders())
-        elif kind == "terngrad":
-            codec = reference.TernGrad(draw(st.sampled_from([None, 2.5, 1.0, 0.01, 1e300])))
-        data = values_for(draw, dtype, len(indices), finite=kind not in ("raw", "coder"))
+        kind = draw(st.sampled_from(sorted(VALUES)))
+        data = values_for(draw, dtype, len(indices), finite=kind not in LOSSLESS)
         shape = draw(st.sampled_from([(d,), (1, d), (d, 1, 1)] + ([(d // 2, 2)] if d % 2 == 0 else [])))
         tensors.append(reference.Tensor(f"{draw(st.sampled_from('abcäz'))}{n}", dtype, shape, indices, data))
         bits = draw(st.one_of(st.none(), st.lists(st.integers(12, 24), min_size=1, max_size=4).map(tuple)))
@@ -171,7 +182,7 @@ def containers(draw: st.DrawFn) -> bytes:
         sparse = st.one_of(plain, entropy_coders())
         any_d = st.one_of(st.sampled_from(["raw-index", "bitmap"]), shaped_codecs(), blooms())
         index.append(draw(st.one_of(sparse, any_d) if d < 10_000 else sparse))
-        value.append(codec)
+        value.append(draw(VALUES[kind]))
     order = sorted(range(len(tensors)), key=lambda i: tensors[i].name.encode())
     return reference.write(
         tensors,

@@ -14,9 +14,12 @@ import pytest
 
 import wirecodec as wc
 from formats.reference.index_codecs import INDEX_CODECS
-from formats.reference.value_codecs import VALUE_CODECS
+from formats.reference.packed import PACKED
+from formats.reference.value_codecs import ORDERED, VALUE_CODECS
 from wirecodec import extension, registry
 from wirecodec.arrays import DTYPES
+from wirecodec.value import order
+from wirecodec.value.base import is_ordered
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,7 +38,7 @@ def test_classes_are_the_registry(kind: str, codecs: dict[int, Any]) -> None:
     assert all(i == c.wire_id < registry.EXPERIMENTAL for i, c in codecs.items())
 
 
-@pytest.mark.parametrize("kind", ["index", "value"])
+@pytest.mark.parametrize("kind", ["index", "value", "map"])
 def test_pages_are_the_registry(kind: str) -> None:
     pages = {row["page"] for row in ROWS[kind]}
     assert pages == {str(p.relative_to(FORMATS)) for p in (FORMATS / "spec" / kind).glob("*.md")}
@@ -48,6 +51,12 @@ def test_pages_are_the_registry(kind: str) -> None:
 def test_the_reference_decoder_is_the_registry() -> None:
     assert {row["id"] for row in ROWS["index"]} == set(INDEX_CODECS)
     assert {row["id"] for row in ROWS["value"]} == set(VALUE_CODECS)
+
+
+def test_maps_are_the_registry() -> None:
+    assert [(row["id"], row["name"]) for row in ROWS["map"]] == [(PACKED, "packed")]
+    assert PACKED == order.PACKED
+    assert {i for i, c in registry.value_codecs().items() if is_ordered(c)} == ORDERED
 
 
 def test_record_types_are_the_registry() -> None:

@@ -3,13 +3,28 @@
 One file a codec; ``base`` says what one must offer.
 """
 
-from wirecodec.value.base import ValueChoice, ValueCodec
+from wirecodec.value.base import OrderedValueCodec, ValueChoice, ValueCodec
 from wirecodec.value.deflate import Deflate
+from wirecodec.value.dexpfit import DExpFit
 from wirecodec.value.mean import Mean
+from wirecodec.value.polyfit import PolyFit
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw
 from wirecodec.value.sign_scale import SignScale
 from wirecodec.value.terngrad import TernGrad
 from wirecodec.value.zstd import Zstd
 
-__all__ = ["QSGD", "Deflate", "Mean", "Raw", "SignScale", "TernGrad", "ValueChoice", "ValueCodec", "Zstd"]
+__all__ = [
+    "QSGD",
+    "DExpFit",
+    "Deflate",
+    "Mean",
+    "OrderedValueCodec",
+    "PolyFit",
+    "Raw",
+    "SignScale",
+    "TernGrad",
+    "ValueChoice",
+    "ValueCodec",
+    "Zstd",
+]

@@ -5,14 +5,14 @@ Sections and their checks are those of formats/spec/value/NAME.md. A codec is ca
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["ValueChoice", "ValueCodec"]
+__all__ = ["OrderedValueCodec", "ValueChoice", "ValueCodec", "is_ordered"]
 
 
 @runtime_checkable
@@ -53,6 +53,22 @@ class ValueCodec(Protocol):
             limits: max_work bounds steps beyond the section's bytes and r.
         """
         ...
+
+
+@runtime_checkable
+class OrderedValueCodec(ValueCodec, Protocol):
+    """A value codec whose values come and go in ascending order, and says so by ``ordered``, which is True.
+
+    The pipeline sorts, and stores with the section a map of where each value came from. ``-0`` comes before
+    ``+0``, and equal values as they stood.
+    """
+
+    ordered: ClassVar[bool]
+
+
+def is_ordered(codec: Any) -> TypeGuard[OrderedValueCodec]:
+    """Whether a value codec needs its values sorted; codecs that do not say take them as they come."""
+    return bool(getattr(codec, "ordered", False))
 
 
 @runtime_checkable

@@ -1,0 +1,126 @@
+"""Value codec 9, polyfit: piecewise polynomials on sorted values (spec/value/polyfit.md)."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .curves import LENGTH, read_heads, read_raw, rounded, write_heads
+from .errors import Invalid, Malformed
+from .floats import FLOAT64, Format, element_bytes, elements, float_of
+
+MAX_DEGREE = 8
+
+
+def letter(dtype: Format) -> str:
+    """The coefficients' type as struct has it."""
+    return "d" if dtype == FLOAT64 else "f"
+
+
+def decode_polyfit(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 9: pieces, and their polynomials.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes, in stored order.
+
+    Raises Malformed, Invalid.
+    """
+    heads = read_heads(section, r, "polyfit")
+    if not heads:
+        return read_raw(section, r, dtype, "polyfit")
+    pieces = [((head & LENGTH) + 1, head >> 24) for head in heads]
+    for length, degree in pieces:
+        if degree > MAX_DEGREE or degree >= length:
+            raise Malformed("polyfit-piece", f"degree {degree} of {length} values")
+    if sum(length for length, _ in pieces) != r:
+        raise Invalid("polyfit-sum", f"pieces of {r} values")
+    count = sum(degree + 1 for _, degree in pieces)
+    body = 4 + 4 * len(heads)
+    form = f"<{count}{letter(dtype)}"
+    if len(section) != body + struct.calcsize(form):
+        raise Malformed("polyfit-length", f"{len(section)} bytes of {count} coefficients")
+    coefficients = struct.unpack_from(form, section, body)
+    if not all(map(math.isfinite, coefficients)):
+        raise Invalid("polyfit-coefficient", "NaN or infinite")
+    values = []
+    used = 0
+    for length, degree in pieces:
+        curve = _curve(length, coefficients[used : used + degree + 1])
+        values += [rounded(v, dtype) for v in curve]
+        used += degree + 1
+    return element_bytes(values, dtype.itemsize)
+
+
+def _curve(n: int, coefficients: tuple[float, ...]) -> list[float]:
+    values = []
+    for row in _basis(n, len(coefficients) - 1):
+        total = coefficients[0]
+        for c, p in zip(coefficients[1:], row[1:], strict=True):
+            total = total + c * p
+        values.append(total)
+    return values
+
+
+def _basis(n: int, degree: int) -> list[list[float]]:
+    """The polynomials 0 … degree at each of n points."""
+    step = 1.0 / (n - 1) if n > 1 else 0.0
+    betas = [0.0]
+    for k in range(1, degree):
+        betas.append(
+            float(k * k) * float(n * n - k * k) / (float(4 * k * k - 1) * (float(n - 1) * float(n - 1)))
+        )
+    rows = []
+    for i in range(n):
+        x = float(2 * i - (n - 1)) * step
+        before, row = 0.0, [1.0]
+        for beta in betas[:degree]:
+            following = x * row[-1] - beta * before
+            before = row[-1]
+            row.append(following)
+        rows.append(row)
+    return rows
+
+
+@dataclass(frozen=True)
+class PolyFit:
+    """Value codec 9, as the writer takes it: pieces of one length, or with ``length`` 0 the values.
+
+    Coefficients are projections, one after the other; those that do not fit their type become 0.
+    """
+
+    id: ClassVar[int] = 9
+    scheme: ClassVar[str] = "polyfit"
+    ordered: ClassVar[bool] = True
+    length: int = 40
+    degree: int = 3
+
+    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+        """Any curve near the sorted values."""
+        if not self.length:
+            return write_heads([]) + values
+        y = [float_of(bits, dtype) for bits in elements(values, dtype.itemsize)]
+        heads, data = [], b""
+        for first in range(0, len(y), self.length):
+            part = y[first : first + self.length]
+            degree = min(self.degree, len(part) - 1)
+            rows = _basis(len(part), degree)
+            heads.append(len(part) - 1 | degree << 24)
+            for k in range(degree + 1):
+                square = math.fsum(row[k] * row[k] for row in rows)
+                c = sum(row[k] * (v / square) for row, v in zip(rows, part, strict=True))
+                data += _packed(c, letter(dtype))
+        return write_heads(heads) + data
+
+
+def _packed(c: float, form: str) -> bytes:
+    try:
+        data = struct.pack("<" + form, c)
+    except OverflowError:
+        return struct.pack("<" + form, 0.0)
+    return data if math.isfinite(c) else struct.pack("<" + form, 0.0)
