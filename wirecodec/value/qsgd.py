@@ -14,9 +14,9 @@ import numpy as np
 
 from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
-from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_integer, settle
+from wirecodec.value.packed import packed, packed_size, stray_bits, unpacked
 from wirecodec.value.raw import widened
 
 __all__ = ["QSGD"]
@@ -79,14 +79,8 @@ class QSGD:
         codes = np.empty(x.size, np.uint8)
         low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
         qsgd.quantise(x, self.bucket, self.levels, scales, low, high, codes)
-        section = np.zeros(_HEAD.size + scales.nbytes + 4 * _code_words(x.size, self.bits), np.uint8)
-        section[: _HEAD.size] = np.frombuffer(
-            _HEAD.pack(self.bits, _NORMS.index(self.norm), 0, self.bucket), np.uint8
-        )
-        body = _HEAD.size + scales.nbytes
-        section[_HEAD.size : body] = scales.view(np.uint8)
-        qsgd.pack(codes, self.bits, section[body:].view("<u4"))
-        return section
+        head = np.frombuffer(_HEAD.pack(self.bits, _NORMS.index(self.norm), 0, self.bucket), np.uint8)
+        return np.concatenate([head, scales.view(np.uint8), packed(codes, self.bits)])
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
@@ -107,7 +101,7 @@ class QSGD:
                 "qsgd-parameter", f"bits {bits}, norm {norm}, reserved {reserved}, bucket {bucket}"
             )
         body = _HEAD.size + 4 * -(-r // bucket)
-        if section.size != body + 4 * _code_words(r, bits):
+        if section.size != body + packed_size(r, bits):
             raise Malformed("qsgd-length", f"{section.size} bytes for {r} values of {bits} bits")
         scales = section[_HEAD.size : body].copy().view("<f4")
         below = (scales < _SMALLEST_SCALE) & (bits_of(scales) != 0)
@@ -115,19 +109,15 @@ class QSGD:
             raise Invalid(
                 "qsgd-scale", "a scale is not a normal, positive, finite number of the element type, nor 0"
             )
-        codes = np.empty(r, np.uint8)
-        if qsgd.unpack(np.ascontiguousarray(section[body:]).view("<u4"), bits, codes):
+        if stray_bits(section[body:], r, bits):
             raise Malformed("qsgd-padding", "a bit after the last code is set")
+        codes = unpacked(section[body:], r, bits, np.uint8)
         values = np.empty(r, np.float32)
         if qsgd.dequantise(codes, bucket, 2 ** (bits - 1) - 1, scales, values):
             raise Invalid(
                 "qsgd-code", f"a code is above {2**bits - 2}, or not the middle one in an empty bucket"
             )
         return _from_single(values, dtype)
-
-
-def _code_words(r: int, bits: int) -> int:
-    return PACK_LANES * bits * (r // PACK_BLOCK) + -(-(r % PACK_BLOCK) * bits // 32)
 
 
 def _as_single(values: Array) -> Array:

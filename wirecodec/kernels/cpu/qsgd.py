@@ -1,4 +1,4 @@
-"""The loops of QSGD (formats/spec/value/qsgd.md): scales, levels, and codes in 16 vertical lanes.
+"""The loops of QSGD (formats/spec/value/qsgd.md): scales, codes, and levels.
 
 All arithmetic is binary32 with one rounding an operation, in the order of the page, so every backend writes
 the same bytes.
@@ -12,24 +12,20 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.counter import draw16
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.words import f32_of_bits
-from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
+from wirecodec.kernels.layout import PACK_LANES
 
 __all__ = [
     "BAD_CODE",
-    "BAD_PADDING",
     "dequantise",
     "l2_scales",
     "max_scales",
-    "pack",
     "quantise",
-    "unpack",
 ]
 
 U32 = np.uint32
-U64 = np.uint64
 F32 = np.float32
 
-BAD_PADDING, BAD_CODE = 1, 2
+BAD_CODE = 1
 
 
 @kernel
@@ -85,68 +81,6 @@ def quantise(
             t = np.int64(np.int32(x[p] * inverse))
             q = (t + draw16(low, high, p)) >> 16
             codes[p] = np.uint8(min(max(q, -levels), levels) + levels)
-
-
-@kernel
-def pack(codes: Array, n: int, words: Array) -> None:
-    """n-bit codes (u8) into zeroed u32 ``words``: full blocks in lanes, the rest as one bit stream."""
-    full = codes.size // PACK_BLOCK
-    for block in range(full):
-        source = block * PACK_BLOCK
-        target = block * PACK_LANES * n
-        for row in range(32):
-            bit = row * n
-            word = target + PACK_LANES * (bit >> 5)
-            shift = U32(bit & 31)
-            for lane in range(PACK_LANES):
-                words[word + lane] |= U32(codes[source + row * PACK_LANES + lane]) << shift
-            if (bit & 31) + n > 32:
-                for lane in range(PACK_LANES):
-                    words[word + PACK_LANES + lane] |= U32(codes[source + row * PACK_LANES + lane]) >> (
-                        U32(32) - shift
-                    )
-    start = full * PACK_LANES * n
-    for i in range(full * PACK_BLOCK, codes.size):
-        bit = (i - full * PACK_BLOCK) * n
-        word = start + (bit >> 5)
-        code = U64(codes[i]) << U64(bit & 31)
-        words[word] |= U32(code & U64(0xFFFFFFFF))
-        if (bit & 31) + n > 32:
-            words[word + 1] |= U32(code >> U64(32))
-
-
-@kernel
-def unpack(words: Array, n: int, codes: Array) -> int:
-    """n-bit codes (u8) from u32 ``words``; 0, or BAD_PADDING where a bit after the last code is set."""
-    full = codes.size // PACK_BLOCK
-    mask = U32((1 << n) - 1)
-    for block in range(full):
-        source = block * PACK_LANES * n
-        target = block * PACK_BLOCK
-        for row in range(32):
-            bit = row * n
-            word = source + PACK_LANES * (bit >> 5)
-            shift = U32(bit & 31)
-            if (bit & 31) + n > 32:
-                for lane in range(PACK_LANES):
-                    low = words[word + lane] >> shift
-                    codes[target + row * PACK_LANES + lane] = (
-                        low | (words[word + PACK_LANES + lane] << (U32(32) - shift))
-                    ) & mask
-            else:
-                for lane in range(PACK_LANES):
-                    codes[target + row * PACK_LANES + lane] = (words[word + lane] >> shift) & mask
-    start = full * PACK_LANES * n
-    rest = codes.size - full * PACK_BLOCK
-    for i in range(rest):
-        bit = i * n
-        word = start + (bit >> 5)
-        code = U64(words[word]) >> U64(bit & 31)
-        if (bit & 31) + n > 32:
-            code |= U64(words[word + 1]) << U64(32 - (bit & 31))
-        codes[full * PACK_BLOCK + i] = code & U64(mask)
-    used = (rest * n) & 31
-    return BAD_PADDING if used and words[words.size - 1] >> U32(used) else 0
 
 
 @kernel
