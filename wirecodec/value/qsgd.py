@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of, read_only
+from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_integer, settle
 from wirecodec.value.packed import packed_size, stray_bits
-from wirecodec.value.raw import widened
+from wirecodec.value.raw import narrowed, widened
 
 __all__ = ["QSGD"]
 
@@ -148,10 +148,6 @@ def _as_single(values: Array) -> Array:
 
 
 def _from_single(values: Array, dtype: np.dtype[Any]) -> Array:
-    from wirecodec.kernels.cpu import narrow
-
     if dtype.itemsize != 2:
         return values.astype(dtype, copy=False)
-    out = np.empty(values.size, np.uint16)
-    (narrow.bfloat16_from_f32 if dtype == BFLOAT16 else narrow.half_from_f32)(bits_of(values), out)
-    return out.view(dtype)
+    return narrowed(bits_of(values), dtype)[0].view(dtype)
