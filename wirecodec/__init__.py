@@ -56,7 +56,7 @@ from wirecodec.select import (
 )
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
-from wirecodec.value import QSGD, Raw, SignScale, ValueCodec
+from wirecodec.value import QSGD, OffsetFloat, Raw, SignScale, ValueCodec
 from wirecodec.version import __version__
 
 __all__ = [
@@ -87,6 +87,7 @@ __all__ = [
     "LimitExceeded",
     "Malformed",
     "NonZero",
+    "OffsetFloat",
     "Prepared",
     "RandomK",
     "Raw",

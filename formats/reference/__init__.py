@@ -4,7 +4,7 @@
 the counterpart, independent of any library's encoder, that makes the golden vectors; it can also write forms
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
-rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
+rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale, offset_float,
 floats, bits.
 """
 
@@ -26,6 +26,7 @@ from .errors import (
 )
 from .huffman_writer import Huffman
 from .limits import DEFAULT_LIMITS, Limits, Schema
+from .offset_float import OffsetFloat
 from .rle import Rle
 from .sealing import Record, Row, assemble, reseal
 from .sign_scale import SignScale
@@ -47,6 +48,7 @@ __all__ = [
     "LimitExceeded",
     "Limits",
     "Malformed",
+    "OffsetFloat",
     "Qsgd",
     "Raw",
     "Record",

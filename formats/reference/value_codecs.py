@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from .errors import Invalid, Malformed
 from .floats import BFLOAT16, FLOAT16, Format, convert, element_bytes, elements
+from .offset_float import decode_offset_float
 from .qsgd import decode_qsgd
 from .sign_scale import decode_sign_scale
 
@@ -76,6 +77,7 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
     3: decode_raw_bfloat16,
     4: decode_qsgd,
     5: decode_sign_scale,
+    8: decode_offset_float,
 }
 
 

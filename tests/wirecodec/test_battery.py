@@ -27,6 +27,14 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bits": 8, "bucket": 2**24},
         {"bits": 3, "bucket": 48, "norm": "l2"},
     ],
+    "offset-float": [
+        {},
+        *({"bits": bits} for bits in (2, 3, 5, 12, 16)),
+        {"mantissa": 3, "min": -2, "max": 2, "eps": 0.125},
+        {"bits": 6, "mantissa": 0, "eps": 1e-30},
+        {"bits": 6, "rounding": "stochastic"},
+        {"bits": 3, "mantissa": 23, "max": 0, "rounding": "stochastic"},
+    ],
     "bloom": [
         {},
         {"fpr": 0.6},

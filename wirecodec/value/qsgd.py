@@ -17,7 +17,7 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_integer, settle
 from wirecodec.value.packed import packed_size, stray_bits
-from wirecodec.value.raw import narrowed, widened
+from wirecodec.value.single import LARGEST, as_single, from_single
 
 __all__ = ["QSGD"]
 
@@ -25,12 +25,6 @@ _HEAD = struct.Struct("<BBHI")
 _NORMS = ("max", "l2")
 _MAX_BUCKET = 2**24
 _SMALLEST_SCALE = np.float32(2.0**-100)
-_LARGEST = {
-    "float32": float(np.finfo(np.float32).max),
-    "float16": 65504.0,
-    "bfloat16": float(np.array([0x7F7F0000], np.uint32).view(np.float32)[0]),
-    "float64": float(np.finfo(np.float32).max),
-}
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ class QSGD:
         from wirecodec.kernels.cpu import qsgd
         from wirecodec.kernels.cpu.threads import share
 
-        x = _as_single(values)
+        x = as_single(values, self.name)
         body = _HEAD.size + 4 * -(-x.size // self.bucket)
         section = np.empty(body + packed_size(x.size, self.bits), np.uint8)
         _HEAD.pack_into(section.data, 0, self.bits, _NORMS.index(self.norm), 0, self.bucket)
@@ -79,7 +73,7 @@ class QSGD:
         bits = bits_of(x)
         known = self.norm == "l2" or self.bucket > qsgd.UNIT
         if self.norm == "l2":
-            qsgd.l2_scales(bits, self.bucket, _LARGEST[values.dtype.name], scales)
+            qsgd.l2_scales(bits, self.bucket, LARGEST[values.dtype.name], scales)
         elif known:
             qsgd.max_scales(bits, self.bucket, scales)
         low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
@@ -114,7 +108,7 @@ class QSGD:
             raise Malformed("qsgd-length", f"{section.size} bytes for {r} values of {bits} bits")
         scales = section[_HEAD.size : body].copy().view("<f4")
         below = (scales < _SMALLEST_SCALE) & (bits_of(scales) != 0)
-        if not (scales <= _LARGEST[dtype.name]).all() or np.signbit(scales).any() or below.any():
+        if not (scales <= LARGEST[dtype.name]).all() or np.signbit(scales).any() or below.any():
             raise Invalid(
                 "qsgd-scale", "a scale is not a normal, positive, finite number of the element type, nor 0"
             )
@@ -131,23 +125,4 @@ class QSGD:
             raise Invalid(
                 "qsgd-code", f"a code is above {2**bits - 2}, or not the middle one in an empty bucket"
             )
-        return _from_single(values, dtype)
-
-
-def _as_single(values: Array) -> Array:
-    if values.dtype.itemsize == 2:
-        return widened(bits_of(values), values.dtype)
-    if values.dtype == np.float32:
-        return values
-    with np.errstate(over="ignore"):
-        x = values.astype(np.float32)
-    if (over := np.isinf(x)).any():
-        at = int(np.argmax(over))
-        raise EncodeError(f"{values[at]} is too large for the float32 of qsgd", position=at)
-    return x
-
-
-def _from_single(values: Array, dtype: np.dtype[Any]) -> Array:
-    if dtype.itemsize != 2:
-        return values.astype(dtype, copy=False)
-    return narrowed(bits_of(values), dtype)[0].view(dtype)
+        return from_single(values, dtype)
