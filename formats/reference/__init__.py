@@ -4,8 +4,8 @@
 the counterpart, independent of any library's encoder, that makes the golden vectors; it can also write forms
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
-rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale, offset_float,
-floats, bits.
+rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
+offset_float, floats, bits, packing.
 """
 
 from .binned import Binned

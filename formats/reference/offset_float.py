@@ -158,20 +158,23 @@ class OffsetFloat:
         stochastic = self.rounding == "stochastic"
         over = (1 << cut) - 1 if stochastic else (1 << cut) // 2
         cap = largest_finite(dtype) >> cut
-        up = max([x for x in numbers if x < SIGN], default=0) + over
-        down = max([x - SIGN for x in numbers if x > SIGN], default=0) + over
+        up = max([x for x in numbers if x < SIGN], default=0)
+        down = max([x - SIGN for x in numbers if x > SIGN], default=0)
+        top, bottom = up + over, down + over
         if self.max is not None:
-            up = bits32(round32(self.max))
+            up = top = bits32(round32(self.max))
         if self.min is not None:
-            down = bits32(round32(-self.min))
-        top, bottom = min(up >> cut, cap), min(down >> cut, cap)
+            down = bottom = bits32(round32(-self.min))
+        top, bottom = min(top >> cut, cap), min(bottom >> cut, cap)
         least = max(1, LEAST_EPS >> cut if stochastic else 0)
         if self.eps is None:
             room = 1 << self.bits
-            base = max(least, -(-(top + bottom + 3 - room) // 2), max(top, bottom) + 2 - room)
+            both = up > 0 and down > 0
+            base = max(least, -(-(top + bottom + 3 - room) // 2), max(top, bottom) + 2 + both - room)
         else:
             base = min(max(least, bits32(round32(self.eps)) >> cut), cap)
-        positive, negative = max(0, top - base + 1), max(0, bottom - base + 1)
+        positive = max(1, top - base + 1) if up else 0
+        negative = max(1, bottom - base + 1) if down else 0
         codes = (1 << self.bits) - 1
         if positive + negative > codes:
             room = max(codes - min(positive, negative), codes // 2)

@@ -261,6 +261,9 @@ def test_encode_input_gives_the_bytes(vector: Vector) -> None:
     codec: Value
     if name == "qsgd":
         codec = Qsgd(bits=int(options["bits"]), bucket=int(options["bucket"]), norm=options["norm"])
+    elif name == "offset-float":
+        kinds: dict[str, Any] = {"bits": int, "mantissa": int, "rounding": str}
+        codec = reference.OffsetFloat(**{k: kinds.get(k, float)(text) for k, text in options.items()})
     elif name == "sign-scale":
         codec = SignScale()
     else:

@@ -131,6 +131,20 @@ def shaped_codecs() -> st.SearchStrategy[Any]:
     return st.one_of(structured_codecs(), st.just(reference.EliasFano()), binned, context)
 
 
+def offset_floats() -> st.SearchStrategy[Any]:
+    """Ranges, mantissas and roundings, given and chosen."""
+    bound = st.sampled_from([None, None, 0.0, 1e-45, 0.3, 2.0, 3e38])
+    return st.builds(
+        reference.OffsetFloat,
+        st.integers(2, 16),
+        st.one_of(st.none(), st.integers(0, 23)),
+        bound.map(lambda x: None if x is None else -x),
+        bound,
+        st.sampled_from([None, None, 1e-45, 1e-38, 2.0**-10, 0.3, 3e38]),
+        st.sampled_from(["nearest", "stochastic"]),
+    )
+
+
 @st.composite
 def containers(draw: st.DrawFn) -> bytes:
     """A valid container, of forms that the library writes and of others."""
@@ -138,12 +152,14 @@ def containers(draw: st.DrawFn) -> bytes:
     for n in range(draw(st.integers(0, 3))):
         d, indices = draw(supports())
         dtype = draw(st.sampled_from(DTYPES))
-        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale"]))
+        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale", "offset-float"]))
         codec: Any = reference.SignScale() if kind == "sign-scale" else reference.Raw()
         if kind == "qsgd":
             codec = reference.Qsgd(
                 draw(st.integers(2, 8)), 16 * draw(st.integers(1, 40)), draw(st.sampled_from(["max", "l2"]))
             )
+        if kind == "offset-float":
+            codec = draw(offset_floats())
         data = values_for(draw, dtype, len(indices), finite=kind != "raw")
         shape = draw(st.sampled_from([(d,), (1, d), (d, 1, 1)] + ([(d // 2, 2)] if d % 2 == 0 else [])))
         tensors.append(reference.Tensor(f"{draw(st.sampled_from('abcäz'))}{n}", dtype, shape, indices, data))

@@ -130,12 +130,14 @@ def _plan(
     cap, codes = largest >> cut, (np.int64(1) << n) - 1
     top = min((up + (np.int64(0) if up_given else over)) >> cut, cap)
     bottom = min((down + (np.int64(0) if down_given else over)) >> cut, cap)
+    both = 1 if up > 0 and down > 0 else 0
     base = max(np.int64(1), np.int64(LEAST_EPS) >> cut if stochastic else np.int64(0))
     if eps > 0:
         base = min(max(base, eps >> cut), cap)
     else:
-        base = max(base, (top + bottom + 3 - codes) >> 1, max(top, bottom) + 1 - codes)
-    positive, negative = max(np.int64(0), top - base + 1), max(np.int64(0), bottom - base + 1)
+        base = max(base, (top + bottom + 3 - codes) >> 1, max(top, bottom) + 1 + both - codes)
+    positive = max(np.int64(1), top - base + 1) if up > 0 else np.int64(0)
+    negative = max(np.int64(1), bottom - base + 1) if down > 0 else np.int64(0)
     if positive + negative > codes:  # only where eps is given
         room = max(codes - min(positive, negative), codes >> 1)
         positive, negative = min(positive, room), min(negative, room)
