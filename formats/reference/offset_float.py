@@ -150,7 +150,7 @@ class OffsetFloat:
                 numbers[a + (draw32(0, q) * (edges[q + 1] - a) >> 32)] for q, a in enumerate(edges[:-1])
             ]
         forms = [self.form_of(m, numbers, dtype) for m in range(24)]
-        return min(forms, key=lambda form: _error(form, sample))
+        return min(forms, key=lambda form: _error(form, sample, self.rounding))
 
     def form_of(self, m: int, numbers: Sequence[int], dtype: Format) -> Form:
         """The parameters with m bits of mantissa."""
@@ -189,12 +189,17 @@ def _binary32(element: int, dtype: Format, position: int) -> int:
     return wide
 
 
-def _error(form: Form, sample: Sequence[int]) -> float:
-    """The sum of squares, in the page's order."""
+def _error(form: Form, sample: Sequence[int], rounding: str) -> float:
+    """The expected sum of squares, in the page's order."""
     sums = [0.0] * 16
     for i, x in enumerate(sample):
-        away = float_of(x, FLOAT32) - float_of(form.value(form.nearest(x)), FLOAT32)
-        sums[i % 16] += away * away
+        if rounding == "nearest":
+            low = high = form.nearest(x)
+        else:
+            low, high = form.stochastic(x, 0), form.stochastic(x, 0xFFFF)
+        below = float_of(x, FLOAT32) - float_of(form.value(low), FLOAT32)
+        above = float_of(form.value(high), FLOAT32) - float_of(x, FLOAT32)
+        sums[i % 16] += abs(below * above)
     for w in (8, 4, 2, 1):
         for j in range(w):
             sums[j] += sums[j + w]

@@ -105,7 +105,7 @@ def choose(
     best, least = 0, np.inf
     for m in range(MANTISSAS):
         base, positive, negative = _plan(m, n, eps, up, down, up_given, down_given, largest, stochastic)
-        error = _error(sample, min((r + 15) & ~15, SAMPLE), m, base, positive, negative)
+        error = _error(sample, min((r + 15) & ~15, SAMPLE), m, base, positive, negative, stochastic)
         if error < least:
             best, least = m, error
     base, positive, negative = _plan(best, n, eps, up, down, up_given, down_given, largest, stochastic)
@@ -145,14 +145,24 @@ def _plan(
 
 
 @inline
-def _error(sample: Array, size: int, m: int, base: int, positive: int, negative: int) -> float:
-    """Σ(x - w)² of the sample rounded to nearest, in 16 partial sums."""
+def _error(
+    sample: Array, size: int, m: int, base: int, positive: int, negative: int, stochastic: bool
+) -> float:
+    """The expected Σ(x - w)² of the sample, in 16 partial sums."""
     sums = splat_float(0.0, doubles(load(sample, 0, 16)))
     for i in range(0, size, 16):
         u = load(sample, i, 16)
-        w = _values(_nearest(u, m, base, positive, negative), m, base, positive)
-        away = subtract_floats(doubles(u), doubles(w))
-        sums = add_floats(sums, multiply_floats(away, away))
+        x = doubles(u)
+        if stochastic:
+            low = _stochastic(u, splat(U32(0), 16), m, base, positive, negative)
+            high = _stochastic(u, splat(U32(0xFFFF), 16), m, base, positive, negative)
+            below = subtract_floats(x, doubles(_values(low, m, base, positive)))
+            above = subtract_floats(doubles(_values(high, m, base, positive)), x)
+            sums = add_floats(sums, multiply_floats(below, above) & 0x7FFFFFFFFFFFFFFF)
+        else:
+            code = _nearest(u, m, base, positive, negative)
+            away = subtract_floats(x, doubles(_values(code, m, base, positive)))
+            sums = add_floats(sums, multiply_floats(away, away))
     return sum_floats(sums)
 
 
