@@ -55,8 +55,8 @@ def _sizes() -> Iterator[Case]:
         t = sparse("0", r + 1, range(r), first=5 * r)
         about = f"{r} values{', of which 512 choose the mantissa' if r > 512 else ''}."
         yield exact(f"offset-float-r{r}", about, [t], "bitmap", OffsetFloat(5))
-    t = sparse("0", 1100, range(1100), first=3)
-    yield exact("offset-float-r1100", "Two blocks and a rest.", [t], value=OffsetFloat(3))
+    t = sparse("0", 1030, range(1030), first=3)
+    yield exact("offset-float-r1030", "Two blocks and a rest.", [t], value=OffsetFloat(3))
     for bits in (*range(2, 10), 12, 15, 16):
         t = sparse("0", 70, range(70), first=bits)
         yield exact(f"offset-float-bits{bits}", f"{bits} bits.", [t], value=OffsetFloat(bits))
