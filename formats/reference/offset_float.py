@@ -162,9 +162,9 @@ class OffsetFloat:
         down = max([x - SIGN for x in numbers if x > SIGN], default=0)
         top, bottom = up + over, down + over
         if self.max is not None:
-            up = top = bits32(round32(self.max))
+            up = top = bits32(round32(abs(self.max)))
         if self.min is not None:
-            down = bottom = bits32(round32(-self.min))
+            down = bottom = bits32(round32(abs(self.min)))
         top, bottom = min(top >> cut, cap), min(bottom >> cut, cap)
         least = max(1, LEAST_EPS >> cut if stochastic else 0)
         if self.eps is None:
