@@ -56,7 +56,19 @@ from wirecodec.select import (
 )
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
-from wirecodec.value import QSGD, Deflate, DExpFit, Mean, PolyFit, Raw, SignScale, TernGrad, ValueCodec, Zstd
+from wirecodec.value import (
+    QSGD,
+    Deflate,
+    DExpFit,
+    Mean,
+    OffsetFloat,
+    PolyFit,
+    Raw,
+    SignScale,
+    TernGrad,
+    ValueCodec,
+    Zstd,
+)
 from wirecodec.version import __version__
 
 __all__ = [
@@ -90,6 +102,7 @@ __all__ = [
     "Malformed",
     "Mean",
     "NonZero",
+    "OffsetFloat",
     "PolyFit",
     "Prepared",
     "RandomK",

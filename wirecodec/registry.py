@@ -44,7 +44,7 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
-from wirecodec.value import QSGD, Deflate, DExpFit, Mean, PolyFit, Raw, SignScale, TernGrad, Zstd
+from wirecodec.value import QSGD, Deflate, DExpFit, Mean, OffsetFloat, PolyFit, Raw, SignScale, TernGrad, Zstd
 from wirecodec.value.base import ValueCodec
 from wirecodec.value.raw import RawBfloat16, RawFloat16
 
@@ -82,7 +82,18 @@ _INDEX: tuple[type[IndexCodec], ...] = (
     Structured,
     ContextIndex,
 )
-_VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD, SignScale, Deflate, Zstd, PolyFit, DExpFit, TernGrad, Mean)
+_VALUE: tuple[type[ValueCodec], ...] = (
+    Raw,
+    QSGD,
+    SignScale,
+    Deflate,
+    Zstd,
+    OffsetFloat,
+    PolyFit,
+    DExpFit,
+    TernGrad,
+    Mean,
+)
 _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
 """By ``Raw``, for the tensor's type; no scheme names them."""
 

@@ -5,9 +5,8 @@ the counterpart, independent of any library's encoder, that makes the golden vec
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
 rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
-deflate, zstd, planes, terngrad,
-mean,
-curves, polyfit, dexpfit, packed, floats, bits.
+deflate, zstd, planes, offset_float, curves, polyfit, dexpfit, packed, terngrad, mean, floats, bits,
+packing.
 """
 
 from .binned import Binned
@@ -31,6 +30,7 @@ from .errors import (
 from .huffman_writer import Huffman
 from .limits import DEFAULT_LIMITS, Limits, Schema
 from .mean import Mean
+from .offset_float import OffsetFloat
 from .polyfit import PolyFit
 from .rle import Rle
 from .sealing import Record, Row, assemble, reseal
@@ -58,6 +58,7 @@ __all__ = [
     "Limits",
     "Malformed",
     "Mean",
+    "OffsetFloat",
     "PolyFit",
     "Qsgd",
     "Raw",

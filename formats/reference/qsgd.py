@@ -1,6 +1,6 @@
 """Value codec 4, qsgd: decoding (spec/value/qsgd.md).
 
-Codes of 2 to 8 bits in 16 lanes, one binary32 scale a bucket. All arithmetic is binary32, held in Python
+Packed codes of 2 to 8 bits, one binary32 scale a bucket. All arithmetic is binary32, held in Python
 floats and rounded after each operation.
 """
 
@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 import struct
 
-from .bits import any_bit_from, unpack_lanes, unpack_stream
 from .errors import Invalid, Malformed
 from .floats import FLOAT32, Format, bits32, convert, element_bytes, elements, float_of, round32
+from .packing import packed_size, stray_bits, unpack_codes
 
-LANES = 16
-BLOCK = 512
 HEAD = 8
 MAX_BUCKET = 2**24
 LEAST_SCALE = 0x0D800000
@@ -24,11 +22,6 @@ LEAST_SCALE = 0x0D800000
 def largest_finite(dtype: Format) -> int:
     """The bits of the largest finite binary32 number not above the element type's largest finite one."""
     return min(convert(dtype.infinity - 1, dtype, FLOAT32), FLOAT32.infinity - 1)
-
-
-def code_words(r: int, bits: int) -> int:
-    """32-bit words of r codes."""
-    return 16 * bits * (r // BLOCK) + -(-(r % BLOCK) * bits // 32)
 
 
 def decode_qsgd(section: bytes, r: int, dtype: Format) -> bytes:
@@ -52,13 +45,15 @@ def decode_qsgd(section: bytes, r: int, dtype: Format) -> bytes:
         raise Malformed("qsgd-parameter", f"bucket {bucket}")
     n_buckets = -(-r // bucket)
     start = HEAD + 4 * n_buckets
-    if len(section) != start + 4 * code_words(r, bits):
+    if len(section) != start + packed_size(r, bits):
         raise Malformed("qsgd-length", f"{len(section)} bytes of {r} values")
     scales = elements(section[HEAD:start], 4)
     for scale in scales:
         if scale > largest_finite(dtype) or 0 < scale < LEAST_SCALE:  # sign bit, infinity and NaN are greater
             raise Invalid("qsgd-scale", f"scale {scale:#010x}")
-    codes = _codes(section[start:], r, bits)
+    if stray_bits(section[start:], r, bits):
+        raise Malformed("qsgd-padding", "a bit after the last code is set")
+    codes = unpack_codes(section[start:], r, bits)
     s = (1 << (bits - 1)) - 1
     for i, code in enumerate(codes):
         if code > 2 * s or (scales[i // bucket] == 0 and code != s):
@@ -71,17 +66,6 @@ def decode_qsgd(section: bytes, r: int, dtype: Format) -> bytes:
             known[scale, code] = _value(scale, code - s, s, dtype)
         values.append(known[scale, code])
     return element_bytes(values, dtype.itemsize)
-
-
-def _codes(data: bytes, r: int, bits: int) -> list[int]:
-    codes: list[int] = []
-    size = 4 * LANES * bits
-    for n in range(r // BLOCK):
-        codes += unpack_lanes(data[size * n : size * (n + 1)], LANES, bits)
-    tail = data[size * (r // BLOCK) :]
-    if any_bit_from(tail, (r % BLOCK) * bits):
-        raise Malformed("qsgd-padding", "a bit after the last code is set")
-    return codes + unpack_stream(tail, r % BLOCK, bits)
 
 
 def _value(scale_bits: int, q: int, s: int, dtype: Format) -> int:

@@ -13,6 +13,7 @@ from .dexpfit import decode_dexpfit
 from .errors import Invalid, Malformed
 from .floats import BFLOAT16, FLOAT16, Format, convert, element_bytes, elements
 from .mean import decode_mean
+from .offset_float import decode_offset_float
 from .polyfit import decode_polyfit
 from .qsgd import decode_qsgd
 from .sign_scale import decode_sign_scale
@@ -84,6 +85,7 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
     5: decode_sign_scale,
     6: decode_deflate,
     7: decode_zstd,
+    8: decode_offset_float,
     9: decode_polyfit,
     10: decode_dexpfit,
     11: decode_terngrad,

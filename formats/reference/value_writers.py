@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import struct
 
-from .bits import pack_lanes, pack_stream
 from .draws import draw16
 from .floats import FLOAT32, FLOAT64, Format, bits32, convert, element_bytes, elements, float_of, round32
-from .qsgd import BLOCK, LANES, LEAST_SCALE, largest_finite
+from .packing import pack_codes
+from .qsgd import LEAST_SCALE, largest_finite
 
 UNIT = 65_536
 
@@ -69,9 +69,7 @@ def write_qsgd(values: bytes, dtype: Format, *, bits: int, bucket: int, norm: in
             q = (t + draw16(stream, first + i)) >> 16  # toward minus infinity
             codes.append(max(-s, min(q, s)) + s)
     head = struct.pack("<BBHI", bits, norm, 0, bucket) + struct.pack(f"<{len(scales)}f", *scales)
-    whole = len(codes) - len(codes) % BLOCK
-    lanes = [pack_lanes(codes[i : i + BLOCK], LANES, bits) for i in range(0, whole, BLOCK)]
-    return head + b"".join(lanes) + pack_stream(codes[whole:], bits, 4)
+    return head + pack_codes(codes, bits)
 
 
 def _binary32(element: int, dtype: Format, position: int) -> float:

@@ -256,6 +256,9 @@ def value_writer(text: str) -> ValueWriter:
     name, options = called(text)
     if name == "qsgd":
         return Qsgd(bits=int(options["bits"]), bucket=int(options["bucket"]), norm=options["norm"])
+    if name == "offset-float":
+        kinds: dict[str, Any] = {"bits": int, "mantissa": int, "rounding": str}
+        return reference.OffsetFloat(**{k: kinds.get(k, float)(text) for k, text in options.items()})
     if name == "terngrad":
         return reference.TernGrad(float(options["clip"]) if options else None)
     plain: dict[str, ValueWriter] = {"sign-scale": reference.SignScale(), "mean": reference.Mean()}

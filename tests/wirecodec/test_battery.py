@@ -32,6 +32,14 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "zstd": [{}, {"shuffle": False}, {"level": 1}],
     "terngrad": [{}, {"clip": 2.5}, {"clip": 0.1}],
     "polyfit": [{}, {"degree": 1}, {"degree": 8, "error": 1e-4}, {"pieces": 1}, {"pieces": 40, "degree": 2}],
+    "offset-float": [
+        {},
+        *({"bits": bits} for bits in (2, 3, 5, 12, 16)),
+        {"mantissa": 3, "min": -2, "max": 2, "eps": 0.125},
+        {"bits": 6, "mantissa": 0, "eps": 1e-30},
+        {"bits": 6, "rounding": "stochastic"},
+        {"bits": 3, "mantissa": 23, "max": 0, "rounding": "stochastic"},
+    ],
     "bloom": [
         {},
         {"fpr": 0.6},

@@ -153,11 +153,26 @@ def curves(draw: st.DrawFn) -> Any:
     return draw(st.one_of(poly, st.builds(reference.DExpFit, rate, rate, st.booleans(), st.booleans())))
 
 
+def offset_floats() -> st.SearchStrategy[Any]:
+    """Ranges, mantissas and roundings, given and chosen."""
+    bound = st.sampled_from([None, None, 0.0, 1e-45, 0.3, 2.0, 3e38])
+    return st.builds(
+        reference.OffsetFloat,
+        st.integers(2, 16),
+        st.one_of(st.none(), st.integers(0, 23)),
+        bound.map(lambda x: None if x is None else -x),
+        bound,
+        st.sampled_from([None, None, 1e-45, 1e-38, 2.0**-10, 0.3, 3e38]),
+        st.sampled_from(["nearest", "stochastic"]),
+    )
+
+
 NORMS = st.sampled_from(["max", "l2"])
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "raw": st.just(reference.Raw()),
     "qsgd": st.builds(reference.Qsgd, st.integers(2, 8), st.integers(1, 40).map(lambda n: 16 * n), NORMS),
     "sign-scale": st.just(reference.SignScale()),
+    "offset-float": offset_floats(),
     "coder": coders(),
     "curve": curves(),
     "terngrad": st.builds(reference.TernGrad, st.sampled_from([None, 2.5, 1.0, 0.01, 1e300])),

@@ -7,6 +7,7 @@ from wirecodec.value.base import OrderedValueCodec, ValueChoice, ValueCodec
 from wirecodec.value.deflate import Deflate
 from wirecodec.value.dexpfit import DExpFit
 from wirecodec.value.mean import Mean
+from wirecodec.value.offset_float import OffsetFloat
 from wirecodec.value.polyfit import PolyFit
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw
@@ -19,6 +20,7 @@ __all__ = [
     "DExpFit",
     "Deflate",
     "Mean",
+    "OffsetFloat",
     "OrderedValueCodec",
     "PolyFit",
     "Raw",

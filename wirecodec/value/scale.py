@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, bits_of
+from wirecodec.arrays import Array, bits_of
+from wirecodec.value.raw import narrowed
+from wirecodec.value.single import LARGEST as _SINGLE
 
 __all__ = ["LARGEST", "rounded", "scale_type"]
 
-LARGEST = {
-    "float32": float(np.finfo(np.float32).max),
-    "float16": 65504.0,
-    "bfloat16": float(np.array([0x7F7F0000], np.uint32).view(np.float32)[0]),
-    "float64": float(np.finfo(np.float64).max),
-}
+LARGEST = _SINGLE | {"float64": float(np.finfo(np.float64).max)}
+"""The greatest number that an element type holds, by its name."""
 
 
 def scale_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -25,10 +23,6 @@ def scale_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def rounded(scale: Array, dtype: np.dtype[Any]) -> Array:
     """One number of ``scale_type`` in the element type, rounded to nearest, ties to even."""
-    from wirecodec.kernels.cpu import narrow
-
     if dtype.itemsize != 2:
         return scale.astype(dtype)
-    out = np.empty(1, np.uint16)
-    (narrow.bfloat16_from_f32 if dtype == BFLOAT16 else narrow.half_from_f32)(bits_of(scale), out)
-    return out.view(dtype)
+    return narrowed(bits_of(scale), dtype)[0].view(dtype)
