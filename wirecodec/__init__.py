@@ -56,7 +56,7 @@ from wirecodec.select import (
 )
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
-from wirecodec.value import QSGD, Raw, SignScale, ValueCodec
+from wirecodec.value import QSGD, Raw, SignScale, SketchML, ThreeLC, ValueCodec
 from wirecodec.version import __version__
 
 __all__ = [
@@ -99,8 +99,10 @@ __all__ = [
     "Selection",
     "Selector",
     "SignScale",
+    "SketchML",
     "SparseTensor",
     "Structured",
+    "ThreeLC",
     "Threshold",
     "TopK",
     "Truncated",

@@ -189,7 +189,9 @@ def scheme_value(value: Value) -> str:
         return "sign-scale"
     if isinstance(value, Qsgd):
         return f"qsgd(bits={value.bits}, bucket={value.bucket}, norm={value.norm})"
-    return "raw" if value.dtype is None else f"raw(dtype={value.dtype})"
+    if isinstance(value, Raw):
+        return "raw" if value.dtype is None else f"raw(dtype={value.dtype})"
+    return str(getattr(value, "scheme"))  # noqa: B009 (not every writer has one)
 
 
 def tensor_json(t: Tensor) -> dict[str, Any]:

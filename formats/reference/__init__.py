@@ -5,7 +5,7 @@ the counterpart, independent of any library's encoder, that makes the golden vec
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
 rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
-floats, bits.
+three_lc, sketchml, floats, bits.
 """
 
 from .binned import Binned
@@ -29,8 +29,10 @@ from .limits import DEFAULT_LIMITS, Limits, Schema
 from .rle import Rle
 from .sealing import Record, Row, assemble, reseal
 from .sign_scale import SignScale
+from .sketchml import SketchML
 from .structured import Structured
 from .tensors import Decoded, Tensor
+from .three_lc import ThreeLC
 from .writer import Qsgd, Raw, Rice, write
 
 __all__ = [
@@ -56,8 +58,10 @@ __all__ = [
     "Schema",
     "SchemaMismatch",
     "SignScale",
+    "SketchML",
     "Structured",
     "Tensor",
+    "ThreeLC",
     "Truncated",
     "Unsupported",
     "WireError",

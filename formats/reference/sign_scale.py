@@ -93,6 +93,6 @@ class SignScale:
 
     id: ClassVar[int] = 5
 
-    def section(self, values: bytes, dtype: Format) -> bytes:
+    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Signs times a magnitude."""
         return write_sign_scale(values, dtype)

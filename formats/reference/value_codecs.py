@@ -12,6 +12,8 @@ from .errors import Invalid, Malformed
 from .floats import BFLOAT16, FLOAT16, Format, convert, element_bytes, elements
 from .qsgd import decode_qsgd
 from .sign_scale import decode_sign_scale
+from .sketchml import decode_sketchml
+from .three_lc import decode_three_lc
 
 
 def decode_raw(section: bytes, r: int, dtype: Format) -> bytes:
@@ -76,6 +78,8 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
     3: decode_raw_bfloat16,
     4: decode_qsgd,
     5: decode_sign_scale,
+    12: decode_three_lc,
+    13: decode_sketchml,
 }
 
 

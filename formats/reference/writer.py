@@ -20,7 +20,6 @@ from .floats import BY_NAME, Format
 from .index_writers import write_bitmap, write_raw_index, write_rice
 from .records import WIDTHS, least_width
 from .sealing import Record, Row, assemble, extension_block
-from .sign_scale import SignScale
 from .table import CHUNK
 from .tensors import Tensor
 from .value_writers import write_qsgd, write_raw
@@ -36,6 +35,16 @@ class IndexWriter(Protocol):
 
     def section(self, indices: Sequence[int], d: int) -> bytes:
         """The index section of the codec's page."""
+        ...
+
+
+class ValueWriter(Protocol):
+    """A value codec with its parameters; ``section`` writes r > 0 values."""
+
+    id: ClassVar[int]
+
+    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+        """The value section of the codec's page; ``stream`` is the chunk's (SPEC section 5)."""
         ...
 
 
@@ -91,7 +100,7 @@ class Qsgd:
 
 Index = IndexWriter | Literal["raw-index", "bitmap"]
 NAMED: dict[str, IndexWriter] = {"raw-index": RawIndex(), "bitmap": Bitmap()}
-Value = Raw | Qsgd | SignScale
+Value = Raw | Qsgd | ValueWriter
 RAW_IDS = {None: 1, "float16": 2, "bfloat16": 3}
 
 
@@ -161,7 +170,7 @@ def write(
     rows = []
     for n, part in enumerate(parts):
         its_index: Index = index[n] if isinstance(index, (list, tuple)) else index  # type: ignore[assignment]
-        its_value = value if isinstance(value, (Raw, Qsgd, SignScale)) else value[n]
+        its_value: Value = value[n] if isinstance(value, (list, tuple)) else value  # type: ignore[assignment]
         rows.append(_row(part, its_index, its_value, seed))
     return assemble(rows, extension_block(records) if records else b"", minor=minor, flags=flags)
 
@@ -216,8 +225,8 @@ def _row(part: _Part, index: Index, value: Value, seed: int) -> Row:
     elif r and isinstance(value, Raw):
         narrow = BY_NAME[value.dtype] if value.dtype else None
         row.value_section = write_raw(part.values, part.dtype, narrow)
-    elif r and isinstance(value, SignScale):
-        row.value_section = value.section(part.values, part.dtype)
+    elif r and not isinstance(value, (Raw, Qsgd)):
+        row.value_section = value.section(part.values, part.dtype, stream)
     return row
 
 

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
+from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_integer, settle
 from wirecodec.value.packed import packed, packed_size, stray_bits, unpacked
-from wirecodec.value.raw import widened
+from wirecodec.value.single import LARGEST, as_single, from_single
 
 __all__ = ["QSGD"]
 
@@ -25,12 +25,6 @@ _HEAD = struct.Struct("<BBHI")
 _NORMS = ("max", "l2")
 _MAX_BUCKET = 2**24
 _SMALLEST_SCALE = np.float32(2.0**-100)
-_LARGEST = {
-    "float32": float(np.finfo(np.float32).max),
-    "float16": 65504.0,
-    "bfloat16": float(np.array([0x7F7F0000], np.uint32).view(np.float32)[0]),
-    "float64": float(np.finfo(np.float32).max),
-}
 
 
 @dataclass(frozen=True)
@@ -70,12 +64,12 @@ class QSGD:
         """Scales, codes, packing: three passes over the values."""
         from wirecodec.kernels.cpu import qsgd
 
-        x = _as_single(values)
+        x = as_single(values, self.name)
         scales = np.empty(-(-x.size // self.bucket), np.float32)
         if self.norm == "max":
             qsgd.max_scales(bits_of(x), self.bucket, scales)
         else:
-            qsgd.l2_scales(x, self.bucket, _LARGEST[values.dtype.name], scales)
+            qsgd.l2_scales(x, self.bucket, LARGEST[values.dtype.name], scales)
         codes = np.empty(x.size, np.uint8)
         low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
         qsgd.quantise(x, self.bucket, self.levels, scales, low, high, codes)
@@ -105,7 +99,7 @@ class QSGD:
             raise Malformed("qsgd-length", f"{section.size} bytes for {r} values of {bits} bits")
         scales = section[_HEAD.size : body].copy().view("<f4")
         below = (scales < _SMALLEST_SCALE) & (bits_of(scales) != 0)
-        if not (scales <= _LARGEST[dtype.name]).all() or np.signbit(scales).any() or below.any():
+        if not (scales <= LARGEST[dtype.name]).all() or np.signbit(scales).any() or below.any():
             raise Invalid(
                 "qsgd-scale", "a scale is not a normal, positive, finite number of the element type, nor 0"
             )
@@ -117,27 +111,4 @@ class QSGD:
             raise Invalid(
                 "qsgd-code", f"a code is above {2**bits - 2}, or not the middle one in an empty bucket"
             )
-        return _from_single(values, dtype)
-
-
-def _as_single(values: Array) -> Array:
-    if values.dtype.itemsize == 2:
-        return widened(bits_of(values), values.dtype)
-    if values.dtype == np.float32:
-        return values
-    with np.errstate(over="ignore"):
-        x = values.astype(np.float32)
-    if (over := np.isinf(x)).any():
-        at = int(np.argmax(over))
-        raise EncodeError(f"{values[at]} is too large for the float32 of qsgd", position=at)
-    return x
-
-
-def _from_single(values: Array, dtype: np.dtype[Any]) -> Array:
-    from wirecodec.kernels.cpu import narrow
-
-    if dtype.itemsize != 2:
-        return values.astype(dtype, copy=False)
-    out = np.empty(values.size, np.uint16)
-    (narrow.bfloat16_from_f32 if dtype == BFLOAT16 else narrow.half_from_f32)(bits_of(values), out)
-    return out.view(dtype)
+        return from_single(values, dtype)
