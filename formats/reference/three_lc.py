@@ -12,8 +12,7 @@ from .errors import Invalid, Malformed
 from .floats import FLOAT32, Format, convert, element_bytes, elements, float_of, round32, single
 from .qsgd import largest_finite
 
-DIGITS = 5
-BLOCK = 64 * DIGITS
+POWERS = (81, 27, 9, 3, 1)
 ZEROS = 121
 FIRST_RUN = 243
 LONGEST = 14
@@ -37,7 +36,7 @@ def decode_three_lc(section: bytes, r: int, dtype: Format) -> bytes:
     if scale > largest_finite(dtype):  # sign bit, infinity and NaN are greater
         raise Invalid("3lc-scale", f"scale {scale:#010x}")
     tokens = section[4:]
-    if sum(_run(token) for token in tokens) != -(-r // DIGITS):
+    if sum(_run(token) for token in tokens) != -(-r // len(POWERS)):
         raise Malformed("3lc-count", f"{len(tokens)} bytes of {r} values")
     for token, following in itertools.pairwise(tokens):
         if _of_zeros(token) and _of_zeros(following) and _run(token) < LONGEST:
@@ -45,15 +44,10 @@ def decode_three_lc(section: bytes, r: int, dtype: Format) -> bytes:
     codes = [ZEROS if _of_zeros(token) else token for token in tokens for _ in range(_run(token))]
     magnitude = convert(scale, FLOAT32, dtype)
     words = (magnitude | dtype.sign, 0, magnitude)
-    values: list[int] = []
-    for start, rows in _blocks(r):
-        block = codes[start // DIGITS :][:rows]
-        digits = [code // 3 ** (DIGITS - 1 - row) % 3 for row in range(DIGITS) for code in block]
-        count = min(BLOCK, r - start)
-        if any(digit != 1 for digit in digits[count:]):
-            raise Malformed("3lc-padding", "a digit after the last value")
-        values += [words[digit] for digit in digits[:count]]
-    return element_bytes(values, dtype.itemsize)
+    digits = [code // power % 3 for code in codes for power in POWERS]
+    if any(digit != 1 for digit in digits[r:]):
+        raise Malformed("3lc-padding", "a digit after the last value")
+    return element_bytes([words[digit] for digit in digits[:r]], dtype.itemsize)
 
 
 def _run(token: int) -> int:
@@ -63,11 +57,6 @@ def _run(token: int) -> int:
 
 def _of_zeros(token: int) -> bool:
     return token == ZEROS or token >= FIRST_RUN
-
-
-def _blocks(r: int) -> list[tuple[int, int]]:
-    """The first value of each block, and how many bytes it has."""
-    return [(start, min(64, -(-(r - start) // DIGITS))) for start in range(0, r, BLOCK)]
 
 
 def write_three_lc(values: bytes, dtype: Format, sparsity: float) -> bytes:
@@ -90,15 +79,10 @@ def write_three_lc(values: bytes, dtype: Format, sparsity: float) -> bytes:
 
 
 def quartic(digits: Sequence[int]) -> bytes:
-    """Five digits a byte, without runs; what fills up the last block is neutral."""
-    codes = bytearray()
-    for start, rows in _blocks(len(digits)):
-        block = list(digits[start : start + BLOCK])
-        block += [1] * (rows * DIGITS - len(block))
-        codes += bytes(
-            sum(block[rows * row + j] * 3 ** (DIGITS - 1 - row) for row in range(DIGITS)) for j in range(rows)
-        )
-    return bytes(codes)
+    """Five digits a byte, without runs; what fills up the last byte is neutral."""
+    padded = [*digits, *[1] * (-len(digits) % len(POWERS))]
+    fives = [padded[i : i + len(POWERS)] for i in range(0, len(padded), len(POWERS))]
+    return bytes(sum(digit * power for digit, power in zip(five, POWERS, strict=True)) for five in fives)
 
 
 def three_lc_section(scale: float, codes: bytes) -> bytes:

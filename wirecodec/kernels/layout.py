@@ -18,8 +18,6 @@ __all__ = [
     "RICE_SPAN",
     "SKETCH_CELLS",
     "SKETCH_SUMS",
-    "TERNARY_BLOCK",
-    "TERNARY_DIGITS",
 ]
 
 RICE_SPAN = 4096
@@ -47,10 +45,6 @@ CONTEXT_PART = 8
 CONTEXT_PERIODS = (64, 16_384)
 """Elements under a flag, of each part of them, and the periods there are (formats/spec/index/context.md)."""
 
-TERNARY_BLOCK = 320
-TERNARY_DIGITS = 5
-"""Values whose digits are dealt to 64 bytes, and digits of a byte (formats/spec/value/3lc.md)."""
-
 SKETCH_CELLS = 2**15
 SKETCH_SUMS = 4
-"""Ranges of magnitudes among which quantiles lie, and partial sums of a bucket (formats/spec/value/sketchml.md)."""
+"""Cells of each sign, and partial sums of a bucket (formats/spec/value/sketchml.md)."""

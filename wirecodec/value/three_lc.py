@@ -1,4 +1,4 @@
-"""``3lc``: -1, 0 or 1 times one scale, five values a byte, runs of zeros shortened (formats/spec/value/3lc.md).
+"""``3lc``: -1, 0 or 1 times a scale, five values a byte, runs of zeros shortened (formats/spec/value/3lc.md).
 
 After Lim et al., 3LC (2019): 3-value quantisation with sparsity multiplication, quartic encoding, zero-run
 encoding.
@@ -13,7 +13,6 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
-from wirecodec.kernels.layout import TERNARY_DIGITS
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_real, settle
 from wirecodec.value.single import LARGEST, as_single, from_single
@@ -42,14 +41,14 @@ class ThreeLC:
             raise EncodeError(f"3lc: sparsity is {self.sparsity}; it must be from 1 to less than 2")
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """The greatest magnitude, then digits: two passes over the values, and one over a twentieth of them."""
+        """The greatest magnitude, digits, runs: two passes over values, one over a fifth as many bytes."""
         from wirecodec.kernels.cpu import three_lc
 
         bits = bits_of(as_single(values, self.name))
         top = np.array([three_lc.top_key(bits)], np.uint32).view(np.float32)[0]
         scale = np.float32(min(float(top) * self.sparsity, LARGEST[values.dtype.name]))
         least = max(bits_of(np.array([scale * np.float32(0.5)]))[0], np.uint32(1))
-        count = -(-bits.size // TERNARY_DIGITS)
+        count = -(-bits.size // three_lc.DIGITS)
         codes = np.empty(count + three_lc.SLACK, np.uint8)
         three_lc.quantise(bits, least, codes)
         section = np.empty(_HEAD + codes.size, np.uint8)
@@ -66,7 +65,7 @@ class ThreeLC:
         scale = section[:_HEAD].view("<f4")
         if not scale[0] <= LARGEST[dtype.name] or np.signbit(scale[0]):
             raise Invalid("3lc-scale", f"the scale is {scale[0]}")
-        count = -(-r // TERNARY_DIGITS)
+        count = -(-r // three_lc.DIGITS)
         codes = np.empty(count + three_lc.SLACK, np.uint8)
         bad = three_lc.lengthen(np.ascontiguousarray(section[_HEAD:]), count, codes)
         if bad == three_lc.BAD_COUNT:

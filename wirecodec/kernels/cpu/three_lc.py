@@ -1,6 +1,6 @@
 """The loops of 3LC (formats/spec/value/3lc.md): the greatest magnitude, digits, five a byte, runs of zeros.
 
-A block of 320 values makes 64 bytes, a digit of each from one row of 64: a byte's lane sees five vectors.
+Both ways there are blocks of 320 values, whose digits lie in a buffer, a byte each.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.masks import keys64, last64
 from wirecodec.kernels.cpu.memory import prefetch
 from wirecodec.kernels.cpu.vector import greatest, load, mask_bits, select, splat, store
-from wirecodec.kernels.cpu.words import store64, trailing_zeros
-from wirecodec.kernels.layout import TERNARY_BLOCK, TERNARY_DIGITS
+from wirecodec.kernels.cpu.words import load64, store64, trailing_zeros
 
 __all__ = [
     "BAD_COUNT",
     "BAD_DIGIT",
     "BAD_RUN",
+    "DIGITS",
     "SLACK",
     "expand",
     "lengthen",
@@ -33,7 +33,9 @@ U8 = np.uint8
 U32 = np.uint32
 U64 = np.uint64
 
+DIGITS = 5
 ROW = 64
+BLOCK = DIGITS * ROW
 ZEROS = 121
 """The byte of five neutral digits."""
 FIRST_RUN, LONGEST = 243, 14
@@ -43,6 +45,7 @@ BAD_COUNT, BAD_RUN, BAD_DIGIT = 1, 2, 3
 
 _AHEAD = 2048
 _SIGN = 1 << 31
+_POWERS = 0x51_1B_09_03_01
 _EVERY = ~U64(0)
 
 
@@ -58,50 +61,53 @@ def top_key(bits: Array) -> Any:
 
 
 @inline
-def _row(bits: Array, start: int, least: np.uint32, weight: np.uint8) -> Any:
-    """64 digits, -1, 0 or 1, times their weight, modulo 256.
+def _digits(bits: Array, start: int, least: np.uint32) -> Any:
+    """64 digits: 2 for a number of ``least`` or more, 0 for one of -``least`` or less, else 1.
 
     Less ``least``, a magnitude that reaches it is below 2^31 - least, and all others above.
     """
     prefetch(bits, start + _AHEAD, 64)
     past = load(bits, start, 64) - least
     reach = U32(_SIGN) - least
-    nothing = splat(U8(0), 64)
-    weights = splat(weight, 64)
-    plus = select(past < reach, weights, nothing)
-    return plus - select((past ^ _SIGN) < reach, weights, nothing)
+    one, two = splat(U8(1), 64), splat(U8(2), 64)
+    return select(past < reach, two, select((past ^ _SIGN) < reach, one ^ one, one))
+
+
+@inline
+def _code(digits: Array, at: int) -> np.uint8:
+    """Five digits as a number in base 3, the first the most significant: byte 4 of a product."""
+    return U8(load64(digits, at) * U64(_POWERS) >> U64(32) & U64(255))
 
 
 @kernel
 def quantise(bits: Array, least: np.uint32, codes: Array) -> None:
-    """The bytes of values, without runs.
+    """The codes of values, without runs.
 
     Args:
         bits: (r,) u32, of finite binary32 numbers.
         least: the bits of the least magnitude that counts, not 0.
         codes: u8, ⌈r/5⌉ of them or more, written.
     """
-    whole = bits.size // TERNARY_BLOCK
+    whole = bits.size // BLOCK
+    digits = np.empty(BLOCK + 8, np.uint8)
     for block in range(whole):
-        at = block * TERNARY_BLOCK
-        code = _row(bits, at, least, U8(81)) + _row(bits, at + ROW, least, U8(27))
-        code += _row(bits, at + 2 * ROW, least, U8(9)) + _row(bits, at + 3 * ROW, least, U8(3))
-        store(codes, block * ROW, code + _row(bits, at + 4 * ROW, least, U8(1)) + ZEROS)
-    start = whole * TERNARY_BLOCK
-    rows = -(-(bits.size - start) // TERNARY_DIGITS)
-    for j in range(rows):
-        code = 0
-        for digit in range(TERNARY_DIGITS):
-            i = start + digit * rows + j
-            code *= 3
-            if i < bits.size and U32(bits[i] & U32(_SIGN - 1)) >= least:
-                code += -1 if bits[i] >= U32(_SIGN) else 1
-        codes[whole * ROW + j] = U8(code + ZEROS)
+        for row in range(DIGITS):
+            store(digits, row * ROW, _digits(bits, block * BLOCK + row * ROW, least))
+        part = codes[block * ROW : (block + 1) * ROW]
+        for j in range(ROW):
+            part[j] = _code(digits, DIGITS * j)
+    start = whole * BLOCK
+    digits[:] = U8(1)
+    for i in range(start, bits.size):
+        if U32(bits[i] & U32(_SIGN - 1)) >= least:
+            digits[i - start] = U8(0 if bits[i] >= U32(_SIGN) else 2)
+    for j in range(-(-(bits.size - start) // DIGITS)):
+        codes[whole * ROW + j] = _code(digits, DIGITS * j)
 
 
 @inline
 def _longest(run: int, out: Array, at: int) -> tuple[int, int]:
-    """Write the longest runs of fewer than 112 zeros; the zeros that are left, and where the next byte goes."""
+    """Write what longest runs there are in fewer than 112 zeros; the zeros left, where the next byte goes."""
     store64(out, at, _EVERY)
     return run % LONGEST, at + run // LONGEST
 
@@ -207,6 +213,16 @@ def _token(code: np.uint8, codes: Array, at: int) -> int:
     return np.int64(code) - (FIRST_RUN - 2) if run else 1
 
 
+@inline
+def _digits_of(code: int) -> np.uint64:
+    """The digits of a code, a byte each, the first lowest."""
+    digits = U64(0)
+    for _ in range(DIGITS):
+        digits = digits << U64(8) | U64(code % 3)
+        code //= 3
+    return digits
+
+
 @kernel
 def expand(codes: Array, zero: Any, plus: Any, minus: Any, out: Array) -> int:
     """Three words for three digits; 0, or BAD_DIGIT where one after the last value is not neutral.
@@ -217,28 +233,28 @@ def expand(codes: Array, zero: Any, plus: Any, minus: Any, out: Array) -> int:
         plus, minus: those of 1 and -1.
         out: (r,) words, written.
     """
-    whole = out.size // TERNARY_BLOCK
+    table = np.empty(256, np.uint64)
+    for code in range(256):
+        table[code] = _digits_of(code)
+    digits = np.empty(BLOCK + 8, np.uint8)
+    whole = out.size // BLOCK
     for block in range(whole):
-        left = load(codes, block * ROW, 64)
-        nothing = splat(U8(0), 64)
-        weight = splat(U8(81), 64)
-        for row in range(TERNARY_DIGITS):
-            some, more = left >= 81, left >= 162
-            words = select(more, splat(plus, 64), select(some, splat(zero, 64), splat(minus, 64)))
-            store(out, block * TERNARY_BLOCK + row * ROW, words)
-            left = left - select(some, weight, nothing) - select(more, weight, nothing)
-            left = left + left + left
-    start = whole * TERNARY_BLOCK
-    rows = -(-(out.size - start) // TERNARY_DIGITS)
+        part = codes[block * ROW : (block + 1) * ROW]
+        for j in range(ROW):
+            store64(digits, DIGITS * j, table[part[j]])
+        for row in range(DIGITS):
+            digit = load(digits, row * ROW, 64)
+            words = select(digit == 1, splat(zero, 64), splat(minus, 64))
+            store(out, block * BLOCK + row * ROW, select(digit == 2, splat(plus, 64), words))
+    start = whole * BLOCK
     stray = False
-    for j in range(rows):
-        left = np.int64(codes[whole * ROW + j])
-        for digit in range(TERNARY_DIGITS):
-            value = left // 81
-            left = left % 81 * 3
-            i = start + digit * rows + j
+    for j in range(-(-(out.size - start) // DIGITS)):
+        five = table[codes[whole * ROW + j]]
+        for k in range(DIGITS):
+            digit = five >> U64(8 * k) & U64(255)
+            i = start + DIGITS * j + k
             if i < out.size:
-                out[i] = plus if value == 2 else zero if value == 1 else minus
+                out[i] = plus if digit == U64(2) else zero if digit == U64(1) else minus
             else:
-                stray |= value != 1
+                stray |= digit != U64(1)
     return BAD_DIGIT if stray else 0
