@@ -22,7 +22,9 @@ from formats.cases import (
     index_codecs,
     rle_delta,
     sign_scale,
+    sketchml,
     structured,
+    three_lc,
     value_codecs,
 )
 
@@ -31,6 +33,8 @@ MODULES: tuple[ModuleType, ...] = (
     index_codecs,
     value_codecs,
     sign_scale,
+    three_lc,
+    sketchml,
     bad_container,
     bad_table,
     bad_reader,

@@ -71,7 +71,7 @@ def _packed(body: bytes, r: int, buckets: int) -> list[int]:
         raise Malformed("sketchml-padding", "a bit after the last code is set")
     codes = unpack_codes(body, r, width)
     if max(codes) >= buckets:
-        raise Invalid("sketchml-code", f"bucket {max(codes)} of {buckets}")
+        raise Invalid("sketchml-bucket", f"bucket {max(codes)} of {buckets}")
     return codes
 
 

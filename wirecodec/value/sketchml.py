@@ -82,7 +82,7 @@ class SketchML:
         codes = read(section[body:], r, more + 1)
         out = np.empty(r, words.dtype)
         if sketchml.look_up(codes, words, out) > more:
-            raise Invalid("sketchml-code", f"a bucket beyond the {more + 1} that there are")
+            raise Invalid("sketchml-bucket", f"a bucket beyond the {more + 1} that there are")
         return out.view(dtype)
 
 

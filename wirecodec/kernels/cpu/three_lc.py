@@ -146,9 +146,7 @@ def shorten(codes: Array, count: int, out: Array) -> int:
                 continue
             at = _whole(run, out, at)
             run = 0
-        runs = zeros & (
-            zeros >> U64(1) | U64(1) << U64(63)
-        )  # where two follow each other; or one, at the end
+        runs = zeros & (zeros >> U64(1) | U64(1) << U64(63))  # two in a row; or one, of an unknown follower
         while here < ROW:
             ahead = min(trailing_zeros(runs >> U64(here)), ROW - here)
             store(out, at, load(codes, start + here, 64))
