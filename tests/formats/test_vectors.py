@@ -263,6 +263,10 @@ def test_encode_input_gives_the_bytes(vector: Vector) -> None:
         codec = Qsgd(bits=int(options["bits"]), bucket=int(options["bucket"]), norm=options["norm"])
     elif name == "sign-scale":
         codec = SignScale()
+    elif name == "3lc":
+        codec = reference.ThreeLC(float(options["sparsity"]))
+    elif name == "sketchml":
+        codec = reference.SketchML(int(options["buckets"]))
     else:
         codec = Raw(**options)
     many, seed, tag = vector.encode.many, vector.encode.seed, vector.encode.tag

@@ -27,6 +27,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bits": 8, "bucket": 2**24},
         {"bits": 3, "bucket": 48, "norm": "l2"},
     ],
+    "3lc": [{}, {"sparsity": 1.75}],
+    "sketchml": [{}, {"buckets": 2}, {"buckets": 5}, {"buckets": 256}],
     "bloom": [
         {},
         {"fpr": 0.6},

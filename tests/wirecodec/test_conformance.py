@@ -138,12 +138,16 @@ def containers(draw: st.DrawFn) -> bytes:
     for n in range(draw(st.integers(0, 3))):
         d, indices = draw(supports())
         dtype = draw(st.sampled_from(DTYPES))
-        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale"]))
+        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale", "3lc", "sketchml"]))
         codec: Any = reference.SignScale() if kind == "sign-scale" else reference.Raw()
         if kind == "qsgd":
             codec = reference.Qsgd(
                 draw(st.integers(2, 8)), 16 * draw(st.integers(1, 40)), draw(st.sampled_from(["max", "l2"]))
             )
+        if kind == "3lc":
+            codec = reference.ThreeLC(draw(st.floats(1, 2, exclude_max=True)))
+        if kind == "sketchml":
+            codec = reference.SketchML(draw(st.one_of(st.integers(2, 9), st.integers(2, 256))))
         data = values_for(draw, dtype, len(indices), finite=kind != "raw")
         shape = draw(st.sampled_from([(d,), (1, d), (d, 1, 1)] + ([(d // 2, 2)] if d % 2 == 0 else [])))
         tensors.append(reference.Tensor(f"{draw(st.sampled_from('abcäz'))}{n}", dtype, shape, indices, data))
