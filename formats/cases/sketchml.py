@@ -34,8 +34,8 @@ def _all(id: str, about: str, dtype: str, bits: Sequence[int], buckets: int = 4)
     return exact(f"sketchml-{id}", about, [t], value=SketchML(buckets))
 
 
-def _numbers(id: str, about: str, numbers: Sequence[float], buckets: int, dtype: str = "float32") -> Case:
-    t = Tensor("0", dtype, (len(numbers),), range(len(numbers)), values_of(numbers, dtype))
+def _numbers(id: str, about: str, numbers: Sequence[float], buckets: int) -> Case:
+    t = Tensor("0", "float32", (len(numbers),), range(len(numbers)), values_of(numbers, "float32"))
     return exact(f"sketchml-{id}", about, [t], value=SketchML(buckets))
 
 
@@ -94,8 +94,8 @@ def _values() -> Iterator[Case]:
 def _forms() -> Iterator[Case]:
     yield _numbers("huffman", "Uneven buckets: Huffman code.", _uneven(300), 16)
     about = "40 buckets: 5.4 bits in place of 6."
-    yield _numbers("huffman40", about, [number(n * n) for n in range(1200)], 40)
-    yield _numbers("spans", "Two spans.", _uneven(4100), 5, "bfloat16")
+    yield _numbers("huffman40", about, [number(n * n) for n in range(900)], 40)
+    yield _numbers("spans", "Two spans, of codes of one bit.", [-1.5, 2.5] * 2050, 2)
 
 
 def _uneven(r: int) -> list[float]:

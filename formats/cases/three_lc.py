@@ -65,8 +65,8 @@ def _runs() -> Iterator[Case]:
     yield exact(
         "3lc-single", "Single codes of zeros and short runs.", [_levels(700, levels)], value=ThreeLC()
     )
-    levels = [1 if i * i % 101 == 0 else 0 for i in range(2000)]
-    yield exact("3lc-mixed", "Runs of many lengths.", [_levels(2000, levels)], value=ThreeLC())
+    levels = [1 if i * i % 101 == 0 else 0 for i in range(1000)]
+    yield exact("3lc-mixed", "Runs of many lengths.", [_levels(1000, levels)], value=ThreeLC())
 
 
 def _scales() -> Iterator[Case]:
