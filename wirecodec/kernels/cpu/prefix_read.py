@@ -11,8 +11,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu import prefix
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.words import load64
-from wirecodec.kernels.layout import HUFFMAN_BITS, HUFFMAN_SPAN
+from wirecodec.kernels.layout import HUFFMAN_SPAN
 
 __all__ = ["read_bytes"]
 
@@ -20,21 +19,14 @@ U8 = np.uint8
 U64 = np.uint64
 
 _STEPS = 4  # codes of at most 12 bits that the 57 bits of a window hold
-_LOOKUP = U64((1 << HUFFMAN_BITS) - 1)
 _VALUE = U64(prefix.ENTRY_VALUE)
-
-
-@inline
-def _window(framed: Array, bit: np.uint64) -> np.uint64:
-    """57 bits or more from ``bit`` on."""
-    return load64(framed, np.int64(bit >> U64(3))) >> (bit & U64(7))
 
 
 @inline
 def _one(framed: Array, bit: np.uint64, table: Array, out: Array) -> np.uint64:
     """One span from its first bit; where it ends."""
     for i in range(out.size):
-        entry = U64(table[_window(framed, bit) & _LOOKUP])
+        entry = U64(table[prefix.window(framed, bit) & prefix.LOOKUP])
         bit += entry & U64(63)
         out[i] = U8(entry >> _VALUE)
     return bit
@@ -47,22 +39,22 @@ def _four(framed: Array, table: Array, out: Array, ends: Array) -> None:
     out0, out1 = out[:HUFFMAN_SPAN], out[HUFFMAN_SPAN : 2 * HUFFMAN_SPAN]
     out2, out3 = out[2 * HUFFMAN_SPAN : 3 * HUFFMAN_SPAN], out[3 * HUFFMAN_SPAN : 4 * HUFFMAN_SPAN]
     for i in range(0, HUFFMAN_SPAN, _STEPS):
-        window0, window1 = _window(framed, bit0), _window(framed, bit1)
-        window2, window3 = _window(framed, bit2), _window(framed, bit3)
+        window0, window1 = prefix.window(framed, bit0), prefix.window(framed, bit1)
+        window2, window3 = prefix.window(framed, bit2), prefix.window(framed, bit3)
         for k in range(_STEPS):
-            entry = U64(table[window0 & _LOOKUP])
+            entry = U64(table[window0 & prefix.LOOKUP])
             window0 >>= entry & U64(63)
             bit0 += entry & U64(63)
             out0[i + k] = U8(entry >> _VALUE)
-            entry = U64(table[window1 & _LOOKUP])
+            entry = U64(table[window1 & prefix.LOOKUP])
             window1 >>= entry & U64(63)
             bit1 += entry & U64(63)
             out1[i + k] = U8(entry >> _VALUE)
-            entry = U64(table[window2 & _LOOKUP])
+            entry = U64(table[window2 & prefix.LOOKUP])
             window2 >>= entry & U64(63)
             bit2 += entry & U64(63)
             out2[i + k] = U8(entry >> _VALUE)
-            entry = U64(table[window3 & _LOOKUP])
+            entry = U64(table[window3 & prefix.LOOKUP])
             window3 >>= entry & U64(63)
             bit3 += entry & U64(63)
             out3[i + k] = U8(entry >> _VALUE)
