@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, bits_of
+from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_integer, settle
-from wirecodec.value.packed import packed, packed_size, stray_bits, unpacked
+from wirecodec.value.packed import packed_size, stray_bits
 from wirecodec.value.single import LARGEST, as_single, from_single
 
 __all__ = ["QSGD"]
@@ -61,25 +61,34 @@ class QSGD:
         return (1 << (self.bits - 1)) - 1
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """Scales, codes, packing: three passes over the values."""
+        """Scales, codes and packing, in one pass where a bucket fits a thread's unit."""
         from wirecodec.kernels.cpu import qsgd
+        from wirecodec.kernels.cpu.threads import share
 
         x = as_single(values, self.name)
-        scales = np.empty(-(-x.size // self.bucket), np.float32)
-        if self.norm == "max":
-            qsgd.max_scales(bits_of(x), self.bucket, scales)
-        else:
-            qsgd.l2_scales(x, self.bucket, LARGEST[values.dtype.name], scales)
-        codes = np.empty(x.size, np.uint8)
+        body = _HEAD.size + 4 * -(-x.size // self.bucket)
+        section = np.empty(body + packed_size(x.size, self.bits), np.uint8)
+        _HEAD.pack_into(section.data, 0, self.bits, _NORMS.index(self.norm), 0, self.bucket)
+        scales, words = section[_HEAD.size : body].view(np.float32), section[body:].view(np.uint32)
+        bits = bits_of(x)
+        known = self.norm == "l2" or self.bucket > qsgd.UNIT
+        if self.norm == "l2":
+            qsgd.l2_scales(bits, self.bucket, LARGEST[values.dtype.name], scales)
+        elif known:
+            qsgd.max_scales(bits, self.bucket, scales)
         low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
-        qsgd.quantise(x, self.bucket, self.levels, scales, low, high, codes)
-        head = np.frombuffer(_HEAD.pack(self.bits, _NORMS.index(self.norm), 0, self.bucket), np.uint8)
-        return np.concatenate([head, scales.view(np.uint8), packed(codes, self.bits)])
+        share(
+            lambda turns: qsgd.quantise(bits, self.bucket, self.bits, low, high, known, scales, words, turns),
+            -(-x.size // qsgd.UNIT),
+            qsgd.LEAST_UNITS,
+        )
+        return section
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Levels times steps, rounded to ``dtype``."""
         from wirecodec.kernels.cpu import qsgd
+        from wirecodec.kernels.cpu.threads import share
 
         if section.size < _HEAD.size:
             raise Malformed("qsgd-length", f"{section.size} bytes; the parameters take {_HEAD.size}")
@@ -105,9 +114,14 @@ class QSGD:
             )
         if stray_bits(section[body:], r, bits):
             raise Malformed("qsgd-padding", "a bit after the last code is set")
-        codes = unpacked(section[body:], r, bits, np.uint8)
-        values = np.empty(r, np.float32)
-        if qsgd.dequantise(codes, bucket, 2 ** (bits - 1) - 1, scales, values):
+        words = read_only(section)[body:].view("<u4")
+        values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
+        share(
+            lambda turns: qsgd.dequantise(words, bucket, bits, scales, bits_of(values), bad, turns),
+            -(-r // qsgd.UNIT),
+            qsgd.LEAST_UNITS,
+        )
+        if bad[0]:
             raise Invalid(
                 "qsgd-code", f"a code is above {2**bits - 2}, or not the middle one in an empty bucket"
             )

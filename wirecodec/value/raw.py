@@ -18,6 +18,9 @@ from wirecodec.limits import DecodeLimits
 
 __all__ = ["Narrowed", "Raw", "RawBfloat16", "RawFloat16"]
 
+_LEAST = 2**18
+"""Values that are worth a thread."""
+
 
 @dataclass(frozen=True)
 class Raw:
@@ -62,17 +65,13 @@ class Narrowed:
         from wirecodec.kernels.cpu import narrow
 
         bits = bits_of(values)
-        out = np.empty(values.size, np.uint16)
-        half = self.stored == np.float16
-        if values.dtype == np.float32:
-            (narrow.half_from_f32 if half else narrow.bfloat16_from_f32)(bits, out)
-        else:
-            (narrow.half_from_f64 if half else narrow.bfloat16_from_f64)(bits, out)
-        wide = np.array([np.inf], values.dtype).view(bits.dtype)[0]
-        magnitude = bits.dtype.type((1 << (8 * bits.itemsize - 1)) - 1)
-        infinity = np.uint16(0x7C00 if half else 0x7F80)
-        if (at := narrow.first_overflow(out, infinity, bits, wide, magnitude)) >= 0:
-            raise EncodeError(f"{float(values[at])} is too large for {self.stored}", position=int(at))
+        out, over = narrowed(bits, self.stored)
+        if over:
+            wide = np.array([np.inf], values.dtype).view(bits.dtype)[0]
+            magnitude = bits.dtype.type((1 << (8 * bits.itemsize - 1)) - 1)
+            infinity = np.uint16(0x7C00 if self.stored == np.float16 else 0x7F80)
+            at = int(narrow.first_overflow(out, infinity, bits, wide, magnitude))
+            raise EncodeError(f"{float(values[at])} is too large for {self.stored}", position=at)
         return out.view(np.uint8)
 
     @classmethod
@@ -103,14 +102,27 @@ class RawBfloat16(Narrowed):
     stored: ClassVar[np.dtype[Any]] = BFLOAT16
 
 
+def narrowed(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
+    """u32 or u64 bits as u16 bits of a 16-bit type, rounded once; and whether a finite value overflowed."""
+    from wirecodec.kernels.cpu import narrow
+    from wirecodec.kernels.cpu.threads import in_ranges
+
+    out = np.empty(bits.size, np.uint16)
+    if bits.itemsize == 4:
+        convert = narrow.half_from_f32 if stored == np.float16 else narrow.bfloat16_from_f32
+    else:
+        convert = narrow.half_from_f64 if stored == np.float16 else narrow.bfloat16_from_f64
+    return out, any(in_ranges(lambda i, j: convert(bits[i:j], out[i:j]), bits.size, _LEAST))
+
+
 def widened(bits: Array, stored: np.dtype[Any]) -> Array:
     """u16 bits of a 16-bit type as float32, exactly."""
     from wirecodec.kernels.cpu import narrow
+    from wirecodec.kernels.cpu.threads import in_ranges
 
-    single = np.empty(bits.size, np.uint32)
-    (narrow.single_from_half if stored == np.float16 else narrow.single_from_bfloat16)(
-        np.ascontiguousarray(bits), single
-    )
+    single, bits = np.empty(bits.size, np.uint32), np.ascontiguousarray(bits)
+    convert = narrow.single_from_half if stored == np.float16 else narrow.single_from_bfloat16
+    in_ranges(lambda i, j: convert(bits[i:j], single[i:j]), bits.size, _LEAST)
     return single.view(np.float32)
 
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
+from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.value.raw import widened
+from wirecodec.value.raw import narrowed, widened
 
 __all__ = ["SignScale"]
 
@@ -85,10 +85,6 @@ def _minus_zero(bits: Array) -> Any:
 
 def _rounded(scale: Array, dtype: np.dtype[Any]) -> Array:
     """One binary32 or binary64 number in the element type, rounded to nearest, ties to even."""
-    from wirecodec.kernels.cpu import narrow
-
     if dtype.itemsize != 2:
         return scale.astype(dtype)
-    out = np.empty(1, np.uint16)
-    (narrow.bfloat16_from_f32 if dtype == BFLOAT16 else narrow.half_from_f32)(bits_of(scale), out)
-    return out.view(dtype)
+    return narrowed(bits_of(scale), dtype)[0].view(dtype)

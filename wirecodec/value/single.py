@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, bits_of
+from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.value.raw import widened
+from wirecodec.value.raw import narrowed, widened
 
 __all__ = ["LARGEST", "as_single", "from_single"]
 
@@ -37,10 +37,6 @@ def as_single(values: Array, codec: str) -> Array:
 
 def from_single(values: Array, dtype: np.dtype[Any]) -> Array:
     """float32 values, none above the type's ``LARGEST``, rounded to an element type."""
-    from wirecodec.kernels.cpu import narrow
-
     if dtype.itemsize != 2:
         return values.astype(dtype, copy=False)
-    out = np.empty(values.size, np.uint16)
-    (narrow.bfloat16_from_f32 if dtype == BFLOAT16 else narrow.half_from_f32)(bits_of(values), out)
-    return out.view(dtype)
+    return narrowed(bits_of(values), dtype)[0].view(dtype)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from wirecodec.kernels.cpu.jit import inline
+from wirecodec.kernels.cpu.vector import ramp
 
-__all__ = ["draw16", "draw32", "finish"]
+__all__ = ["draw16", "draw32", "draws", "finish"]
 
 U32 = np.uint32
 U64 = np.uint64
@@ -30,6 +33,18 @@ def draw32(low: U32, high: U32, i: U32) -> U32:
     x = U32(x + high)
     x = U32(x * U32(0xD35A2D97))
     return U32(x ^ (x >> U32(15)))
+
+
+@inline
+def draws(low: U32, high: U32, first: U32) -> Any:
+    """``draw32`` for ``first`` and the 15 numbers after it, as a vector."""
+    x = ramp(16, 32) * 0x9E3779B9 + U32(first * U32(0x9E3779B9) + low)
+    x ^= x >> 16
+    x *= 0x21F0AAAD
+    x ^= x >> 15
+    x += high
+    x *= 0xD35A2D97
+    return x ^ (x >> 15)
 
 
 @inline

@@ -13,7 +13,16 @@ from numba import types
 
 from wirecodec.kernels.cpu.vector_type import Vector, shuffled, word
 
-__all__ = ["add_floats", "doubles", "multiply_floats", "splat_float", "subtract_floats", "sum_floats"]
+__all__ = [
+    "add_floats",
+    "doubles",
+    "floats_of",
+    "integers_of",
+    "multiply_floats",
+    "splat_float",
+    "subtract_floats",
+    "sum_floats",
+]
 
 I32 = ir.IntType(32)
 FORMS = {32: ir.FloatType(), 64: ir.DoubleType()}
@@ -46,6 +55,28 @@ def subtract_floats(typing_context: Any, a: Any, b: Any) -> Any:
 def multiply_floats(typing_context: Any, a: Any, b: Any) -> Any:
     """a · b, lane by lane."""
     return a(a, b), _rounded("fmul")
+
+
+@word
+def floats_of(typing_context: Any, vector: Any) -> Any:
+    """Lanes that are integers in two's complement as floats of their width."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        form = ir.VectorType(FORMS[vector.bits], vector.lanes)
+        return builder.bitcast(builder.sitofp(args[0], form), vector.form)
+
+    return vector(vector), generate
+
+
+@word
+def integers_of(typing_context: Any, vector: Any) -> Any:
+    """Floats cut toward zero, as integers of their width in two's complement; all must fit."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        floats = builder.bitcast(args[0], ir.VectorType(FORMS[vector.bits], vector.lanes))
+        return builder.fptosi(floats, vector.form)
+
+    return vector(vector), generate
 
 
 @word

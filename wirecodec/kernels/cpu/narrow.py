@@ -1,6 +1,7 @@
 """float32 and float64 to 16 bits and back, on bits (formats/spec/value/raw.md).
 
-Rounded once, to nearest, ties to even; NaNs keep their sign and their leading fraction bits.
+Rounded once, to nearest, ties to even; NaNs keep their sign and their leading fraction bits. What narrows
+says whether a finite value has become infinite, and ``first_overflow`` where.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.floats import add_floats, floats_of, multiply_floats, splat_float
 from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.vector import load, mask_bits, resize, select, splat, store
 from wirecodec.kernels.cpu.words import bits_of_f32, f32_of_bits
 
 __all__ = [
@@ -27,6 +30,9 @@ U16 = np.uint16
 U32 = np.uint32
 U64 = np.uint64
 F32 = np.float32
+
+LANES = 32
+MAGNITUDE, INFINITY = U64(0x7FFFFFFFFFFFFFFF), U64(0x7FF0000000000000)
 
 
 @inline
@@ -78,49 +84,113 @@ def _single_to_odd(u: np.uint64) -> np.uint32:
     return U32(sign | U32(exponent << 23) | U32(kept | odd))
 
 
-@kernel
-def half_from_f32(bits: Array, out: Array) -> None:
-    """binary32 bits (u32) to binary16 bits (u16)."""
-    for i in range(bits.size):
-        out[i] = _half(bits[i])
+@inline
+def _halves(u: Any) -> Any:
+    """``_half`` of each lane."""
+    a = u & 0x7FFFFFFF
+    small = add_floats(a, splat_float(0.5, a)) - 0x3F000000
+    h = select(a < 0x38800000, small, (a + 0xC8000FFF + ((a >> 13) & 1)) >> 13)
+    h = select(a < 0x477FF000, h, splat(U32(0x7C00), 32))
+    h = select(a > 0x7F800000, ((a >> 13) & 0x3FF) | 0x7E00, h)
+    return resize(h | ((u >> 16) & 0x8000), 16)
+
+
+@inline
+def _bfloat16s(u: Any) -> Any:
+    """``_bfloat16`` of each lane."""
+    rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16
+    return resize(select((u & 0x7FFFFFFF) > 0x7F800000, (u >> 16) | 0x40, rounded), 16)
+
+
+@inline
+def _overflows(u: Any, least: int) -> Any:
+    """Which lanes are finite and of magnitude bits of ``least`` or more."""
+    return ((u & 0x7FFFFFFF) - least) < 0x7F800000 - least
 
 
 @kernel
-def bfloat16_from_f32(bits: Array, out: Array) -> None:
-    """binary32 bits (u32) to bfloat16 bits (u16)."""
-    for i in range(bits.size):
-        out[i] = _bfloat16(bits[i])
+def half_from_f32(bits: Array, out: Array) -> bool:
+    """binary32 bits (u32) to binary16 bits (u16); whether one overflowed."""
+    over = splat(U32(0), 32) > 0
+    whole = bits.size & -LANES
+    for i in range(0, whole, LANES):
+        u = load(bits, i, 32)
+        store(out, i, _halves(u))
+        over |= _overflows(u, 0x477FF000)
+    if whole < bits.size:
+        rest, last = _rest(bits, whole), np.empty(LANES, U16)
+        store(last, 0, _halves(load(rest, 0, 32)))
+        over |= _overflows(load(rest, 0, 32), 0x477FF000)
+        out[whole:] = last[: bits.size - whole]
+    return mask_bits(over) != U64(0)
 
 
 @kernel
-def half_from_f64(bits: Array, out: Array) -> None:
-    """binary64 bits (u64) to binary16 bits (u16), rounded once."""
+def bfloat16_from_f32(bits: Array, out: Array) -> bool:
+    """binary32 bits (u32) to bfloat16 bits (u16); whether one overflowed."""
+    over = splat(U32(0), 32) > 0
+    whole = bits.size & -LANES
+    for i in range(0, whole, LANES):
+        u = load(bits, i, 32)
+        store(out, i, _bfloat16s(u))
+        over |= _overflows(u, 0x7F7F8000)
+    if whole < bits.size:
+        rest, last = _rest(bits, whole), np.empty(LANES, U16)
+        store(last, 0, _bfloat16s(load(rest, 0, 32)))
+        over |= _overflows(load(rest, 0, 32), 0x7F7F8000)
+        out[whole:] = last[: bits.size - whole]
+    return mask_bits(over) != U64(0)
+
+
+@inline
+def _rest(bits: Array, whole: int) -> Array:
+    """The elements from ``whole`` on, and zeros."""
+    rest = np.zeros(LANES, bits.dtype)
+    rest[: bits.size - whole] = bits[whole:]
+    return rest
+
+
+@kernel
+def half_from_f64(bits: Array, out: Array) -> bool:
+    """binary64 bits (u64) to binary16 bits (u16), rounded once; whether one overflowed."""
+    over = False
     for i in range(bits.size):
         out[i] = _half(_single_to_odd(bits[i]))
+        over |= _overflowed(out[i], U16(0x7C00), bits[i] & MAGNITUDE, INFINITY)
+    return over
 
 
 @kernel
-def bfloat16_from_f64(bits: Array, out: Array) -> None:
-    """binary64 bits (u64) to bfloat16 bits (u16), rounded once."""
+def bfloat16_from_f64(bits: Array, out: Array) -> bool:
+    """binary64 bits (u64) to bfloat16 bits (u16), rounded once; whether one overflowed."""
+    over = False
     for i in range(bits.size):
         out[i] = _bfloat16(_single_to_odd(bits[i]))
+        over |= _overflowed(out[i], U16(0x7F80), bits[i] & MAGNITUDE, INFINITY)
+    return over
 
 
 @kernel
 def single_from_half(bits: Array, out: Array) -> None:
     """binary16 bits (u16) to binary32 bits (u32), exactly."""
-    for i in range(bits.size):
-        h = U32(bits[i])
-        sign = U32((h & U32(0x8000)) << U32(16))
-        exponent = U32((h >> U32(10)) & U32(31))
-        fraction = U32(h & U32(0x3FF))
-        if exponent == U32(31):
-            wide = U32(U32(0x7F800000) | (fraction << U32(13)))
-        elif exponent == U32(0):
-            wide = bits_of_f32(F32(fraction) * F32(2.0**-24))
-        else:
-            wide = U32(((exponent + U32(112)) << U32(23)) | (fraction << U32(13)))
-        out[i] = U32(sign | wide)
+    whole = bits.size & -LANES
+    for i in range(0, whole, LANES):
+        store(out, i, _singles(load(bits, i, 32)))
+    if whole < bits.size:
+        last = np.empty(LANES, U32)
+        store(last, 0, _singles(load(_rest(bits, whole), 0, 32)))
+        out[whole:] = last[: bits.size - whole]
+
+
+@inline
+def _singles(halves: Any) -> Any:
+    """binary16 bits to binary32 bits, each lane."""
+    u = resize(halves, 32)
+    h = u & 0x7FFF
+    wide = (h << 13) + 0x38000000
+    wide = select(h < 0x7C00, wide, wide + 0x38000000)
+    wide = select(h < 0x400, multiply_floats(floats_of(h), splat_float(2.0**-24, h)), wide)
+    return wide | ((u & 0x8000) << 16)
 
 
 @kernel
@@ -128,6 +198,12 @@ def single_from_bfloat16(bits: Array, out: Array) -> None:
     """bfloat16 bits (u16) to binary32 bits (u32), exactly."""
     for i in range(bits.size):
         out[i] = U32(U32(bits[i]) << U32(16))
+
+
+@inline
+def _overflowed(narrow: np.uint16, infinity: np.uint16, magnitude: Any, wide_infinity: Any) -> bool:
+    """Whether a value became infinite that was not, given as bits."""
+    return (narrow & U16(0x7FFF)) == infinity and magnitude != wide_infinity
 
 
 @kernel
@@ -139,6 +215,6 @@ def first_overflow(
     Both are bits; ``magnitude`` masks the sign of ``wide`` off.
     """
     for i in range(narrow.size):
-        if (narrow[i] & U16(0x7FFF)) == infinity and (wide[i] & magnitude) != wide_infinity:
+        if _overflowed(narrow[i], infinity, wide[i] & magnitude, wide_infinity):
             return i
     return -1
