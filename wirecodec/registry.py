@@ -44,7 +44,20 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
-from wirecodec.value import QSGD, Deflate, DExpFit, Mean, OffsetFloat, PolyFit, Raw, SignScale, TernGrad, Zstd
+from wirecodec.value import (
+    QSGD,
+    Deflate,
+    DExpFit,
+    Mean,
+    OffsetFloat,
+    PolyFit,
+    Raw,
+    SignScale,
+    SketchML,
+    TernGrad,
+    ThreeLC,
+    Zstd,
+)
 from wirecodec.value.base import ValueCodec
 from wirecodec.value.raw import RawBfloat16, RawFloat16
 
@@ -92,6 +105,8 @@ _VALUE: tuple[type[ValueCodec], ...] = (
     PolyFit,
     DExpFit,
     TernGrad,
+    ThreeLC,
+    SketchML,
     Mean,
 )
 _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)

@@ -5,8 +5,8 @@ the counterpart, independent of any library's encoder, that makes the golden vec
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
 rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
-deflate, zstd, planes, offset_float, curves, polyfit, dexpfit, packed, terngrad, mean, floats, bits,
-packing.
+deflate, zstd, planes, offset_float, curves, polyfit, dexpfit, packed, terngrad, three_lc, sketchml, mean,
+floats, bits, packing.
 """
 
 from .binned import Binned
@@ -35,9 +35,11 @@ from .polyfit import PolyFit
 from .rle import Rle
 from .sealing import Record, Row, assemble, reseal
 from .sign_scale import SignScale
+from .sketchml import SketchML
 from .structured import Structured
 from .tensors import Decoded, Tensor
 from .terngrad import TernGrad
+from .three_lc import ThreeLC
 from .writer import Qsgd, Raw, Rice, write
 from .zstd import Zstd
 
@@ -69,9 +71,11 @@ __all__ = [
     "Schema",
     "SchemaMismatch",
     "SignScale",
+    "SketchML",
     "Structured",
     "Tensor",
     "TernGrad",
+    "ThreeLC",
     "Truncated",
     "Unsupported",
     "WireError",

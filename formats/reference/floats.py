@@ -110,6 +110,20 @@ def round32(x: float) -> float:
         return math.copysign(math.inf, x)
 
 
+def single(bits: int, source: Format, position: int) -> int:
+    """An element as binary32 bits, as lossy codecs take it; ValueError where it is not finite there.
+
+    Args:
+        bits: the element's bits.
+        source: their format.
+        position: the element's number, for the error.
+    """
+    found = convert(bits, source, FLOAT32)
+    if found & (FLOAT32.sign - 1) >= FLOAT32.infinity:
+        raise ValueError(f"value {position} is not finite in binary32")
+    return found
+
+
 def float_of(bits: int, source: Format) -> float:
     """The number with these bits, exactly (any format fits binary64)."""
     wide = convert(bits, source, FLOAT64)

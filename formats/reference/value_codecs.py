@@ -17,7 +17,9 @@ from .offset_float import decode_offset_float
 from .polyfit import decode_polyfit
 from .qsgd import decode_qsgd
 from .sign_scale import decode_sign_scale
+from .sketchml import decode_sketchml
 from .terngrad import decode_terngrad
+from .three_lc import decode_three_lc
 from .zstd import Decompress, decode_zstd
 
 
@@ -89,6 +91,8 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
     9: decode_polyfit,
     10: decode_dexpfit,
     11: decode_terngrad,
+    12: decode_three_lc,
+    13: decode_sketchml,
     15: decode_mean,
 }
 ORDERED = frozenset({9, 10})

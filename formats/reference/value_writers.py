@@ -10,7 +10,7 @@ import math
 import struct
 
 from .draws import draw16
-from .floats import FLOAT32, FLOAT64, Format, bits32, convert, element_bytes, elements, float_of, round32
+from .floats import FLOAT32, Format, bits32, convert, element_bytes, elements, float_of, round32, single
 from .packing import pack_codes
 from .qsgd import LEAST_SCALE, largest_finite
 
@@ -51,7 +51,8 @@ def write_qsgd(values: bytes, dtype: Format, *, bits: int, bucket: int, norm: in
 
     Raises ValueError where an element is not finite in binary32.
     """
-    numbers = [_binary32(element, dtype, i) for i, element in enumerate(elements(values, dtype.itemsize))]
+    given = elements(values, dtype.itemsize)
+    numbers = [float_of(single(element, dtype, i), FLOAT32) for i, element in enumerate(given)]
     s = (1 << (bits - 1)) - 1
     scales = []
     codes = []
@@ -70,14 +71,6 @@ def write_qsgd(values: bytes, dtype: Format, *, bits: int, bucket: int, norm: in
             codes.append(max(-s, min(q, s)) + s)
     head = struct.pack("<BBHI", bits, norm, 0, bucket) + struct.pack(f"<{len(scales)}f", *scales)
     return head + pack_codes(codes, bits)
-
-
-def _binary32(element: int, dtype: Format, position: int) -> float:
-    if dtype == FLOAT64:
-        element, dtype = convert(element, FLOAT64, FLOAT32), FLOAT32
-    if element & (dtype.sign - 1) >= dtype.infinity:
-        raise ValueError(f"value {position} is not finite in binary32")
-    return float_of(element, dtype)
 
 
 def _l2(members: list[float], dtype: Format) -> float:

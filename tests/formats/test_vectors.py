@@ -259,6 +259,10 @@ def value_writer(text: str) -> ValueWriter:
     if name == "offset-float":
         kinds: dict[str, Any] = {"bits": int, "mantissa": int, "rounding": str}
         return reference.OffsetFloat(**{k: kinds.get(k, float)(text) for k, text in options.items()})
+    if name == "3lc":
+        return reference.ThreeLC(float(options["sparsity"]))
+    if name == "sketchml":
+        return reference.SketchML(int(options["buckets"]))
     if name == "terngrad":
         return reference.TernGrad(float(options["clip"]) if options else None)
     plain: dict[str, ValueWriter] = {"sign-scale": reference.SignScale(), "mean": reference.Mean()}

@@ -40,6 +40,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bits": 6, "rounding": "stochastic"},
         {"bits": 3, "mantissa": 23, "max": 0, "rounding": "stochastic"},
     ],
+    "3lc": [{}, {"sparsity": 1.75}],
+    "sketchml": [{}, {"buckets": 2}, {"buckets": 5}, {"buckets": 256}],
     "bloom": [
         {},
         {"fpr": 0.6},

@@ -176,6 +176,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "coder": coders(),
     "curve": curves(),
     "terngrad": st.builds(reference.TernGrad, st.sampled_from([None, 2.5, 1.0, 0.01, 1e300])),
+    "3lc": st.builds(reference.ThreeLC, st.floats(1, 2, exclude_max=True)),
+    "sketchml": st.builds(reference.SketchML, st.one_of(st.integers(2, 9), st.integers(2, 256))),
     "mean": st.just(reference.Mean()),
 }
 LOSSLESS = ("raw", "coder")  # they carry NaN and Inf

@@ -16,7 +16,7 @@ LAYERS = {
         {"errors", "version"},
         {"limits", "arrays", "counter", "parameters"},
         {"kernels"},
-        {"sparse"},
+        {"prefix", "sparse"},
         {"select", "index", "value", "transform"},
         {"registry"},
         {"scheme", "extension"},

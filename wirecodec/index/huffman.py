@@ -16,6 +16,7 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.index.raw import ascending_below
 from wirecodec.kernels.layout import HUFFMAN_BITS, HUFFMAN_SPAN
 from wirecodec.limits import DecodeLimits
+from wirecodec.prefix import code_lengths, framed_spans, packed_lengths, span_faults, span_starts
 
 __all__ = ["Huffman"]
 
@@ -118,22 +119,17 @@ class _Plan:
             raise Malformed("huffman-length", f"{section.size} bytes; the head alone takes {at_spans}")
         codes = np.zeros(1, np.uint32)
         if more:
-            lengths = _code_lengths(section[_HEAD.size : at_bases], more + 1)
+            lengths = code_lengths(section[_HEAD.size : at_bases], more + 1, "huffman")
             codes = np.empty(lengths.size, np.uint32)
             prefix.codes(lengths, codes)
-        starts = np.zeros(inner + 2, np.int64)
-        np.cumsum(np.frombuffer(section[at_sizes:at_spans].tobytes(), "<u2"), out=starts[1:-1])
-        starts[-1] = section.size - at_spans
-        if starts[-2] > starts[-1]:
-            raise Malformed("huffman-length", f"the spans take {starts[-2]} bytes; {starts[-1]} are there")
+        starts = span_starts(section[at_sizes:at_spans], section.size - at_spans, "huffman")
         bases = np.zeros(inner + 1, np.int64)
         if form != _KEYS:
             bases[1:] = np.frombuffer(section[at_bases:at_sizes].tobytes(), "<u4")
         extras = np.zeros(_SYMBOLS[form], np.int64) if form == _KEYS else _extras(form)[: _SYMBOLS[form]]
         table = np.empty(1 << HUFFMAN_BITS, np.uint32)
         most = prefix.table(codes, first, extras, np.arange(extras.size) - (extras << form), table)
-        framed = np.zeros(starts[-1] + 5 * min(r, HUFFMAN_SPAN) + _SLACK, np.uint8)
-        framed[: starts[-1]] = section[at_spans:]
+        framed = framed_spans(section[at_spans:], 5 * min(r, HUFFMAN_SPAN))
         return cls(form, table, most, framed, starts, bases)
 
     def read(self, span: int, d: int, out: Array) -> None:
@@ -147,9 +143,7 @@ class _Plan:
             huffman_read.read_keys(self.framed, self.table, _width(d), ends, out)
         else:
             huffman_read.read_gaps(self.framed, self.table, self.most, ends, lasts, out)
-        at, bit = np.divmod(ends.view(np.int64), 8)
-        elsewhere = at + (bit > 0) != self.starts[span + 1 : stop + 1]
-        padded = (bit > 0) & (self.framed[at] >> bit > 0)
+        elsewhere, padded = span_faults(self.framed, self.starts[span : stop + 1], ends.view(np.int64))
         beyond = (lasts >= d) & (self.form != _KEYS)
         if (wrong := np.flatnonzero(elsewhere | padded | beyond)).size:
             n = wrong[0]
@@ -158,22 +152,6 @@ class _Plan:
             if padded[n]:
                 raise Malformed("huffman-padding", f"span {span + n}: a bit after its codes is set")
             raise Invalid("index-range", f"span {span + n} runs past the chunk")
-
-
-def _code_lengths(packed: Bytes, n: int) -> Array:
-    """The lengths of a code of ``n`` > 1 symbols, checked to be a complete code."""
-    nibbles = np.stack([packed & 15, packed >> 4], axis=1).reshape(-1)
-    if nibbles[n:].any():
-        raise Malformed("huffman-padding", "a bit after the lengths is set")
-    lengths = nibbles[:n]
-    if lengths.max() > HUFFMAN_BITS:
-        raise Malformed("huffman-code-length", f"a code of {lengths.max()} bits; at most {HUFFMAN_BITS}")
-    if lengths[0] == 0 or lengths[-1] == 0:
-        raise Malformed("huffman-window", "the first or the last symbol has no code")
-    taken = int(((1 << HUFFMAN_BITS) >> lengths[lengths > 0].astype(np.int64)).sum())
-    if taken != 1 << HUFFMAN_BITS:
-        raise Malformed("huffman-code", f"{taken} of {1 << HUFFMAN_BITS} code words are taken")
-    return lengths
 
 
 def _extras(m: int) -> Array:
@@ -210,10 +188,7 @@ def _head(form: int, lengths: Array, first_index: int) -> bytes:
     if coded.size == 0:
         return _HEAD.pack(form, first_index & 255 if form == _KEYS else _class(first_index, form), 0)
     first, last = int(coded[0]), int(coded[-1])
-    window = lengths[first : last + 1]
-    padded = np.append(window, np.zeros(window.size % 2, np.uint8))
-    packed: bytes = (padded[::2] | padded[1::2] << 4).tobytes()
-    return _HEAD.pack(form, first, last - first) + packed
+    return _HEAD.pack(form, first, last - first) + packed_lengths(lengths[first : last + 1])
 
 
 def _class(gap: int, m: int) -> int:

@@ -16,6 +16,8 @@ __all__ = [
     "RICE_BLOCK",
     "RICE_LANES",
     "RICE_SPAN",
+    "SKETCH_CELLS",
+    "SKETCH_SUMS",
     "TERNARY_BLOCK",
     "TERNARY_DIGITS",
 ]
@@ -38,7 +40,7 @@ GAP_PARAMETER_BITS = 5
 
 HUFFMAN_SPAN = 4096
 HUFFMAN_BITS = 12
-"""Indices that decode alone, and the longest code (formats/spec/index/huffman.md)."""
+"""Indices or codes that decode alone, and the longest code (formats/spec/index/huffman.md)."""
 
 CONTEXT_BLOCK = 64
 CONTEXT_PART = 8
@@ -48,3 +50,6 @@ CONTEXT_PERIODS = (64, 16_384)
 TERNARY_BLOCK = 320
 TERNARY_DIGITS = 5
 """Values whose digits are dealt to 64 bytes, and digits of a byte (formats/spec/value/terngrad.md)."""
+SKETCH_CELLS = 2**15
+SKETCH_SUMS = 4
+"""Cells of each sign, and partial sums of a bucket (formats/spec/value/sketchml.md)."""

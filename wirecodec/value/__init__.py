@@ -12,8 +12,6 @@ from wirecodec.value.polyfit import PolyFit
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw
 from wirecodec.value.sign_scale import SignScale
-from wirecodec.value.terngrad import TernGrad
-from wirecodec.value.zstd import Zstd
 
 __all__ = [
     "QSGD",
@@ -25,7 +23,9 @@ __all__ = [
     "PolyFit",
     "Raw",
     "SignScale",
+    "SketchML",
     "TernGrad",
+    "ThreeLC",
     "ValueChoice",
     "ValueCodec",
     "Zstd",

@@ -158,7 +158,7 @@ def write_keys(indices: Array, width: int, codes: Array, section: Array, at: int
     """All spans, indices as the codes of their bytes.
 
     Args:
-        indices: (r,) u32.
+        indices: (r,) u32, or u8 of one byte each.
         width: bytes of an index, the lowest first.
         codes: of the bytes, from ``prefix.codes``.
         section: u8, with 8 bytes more than the spans take.

@@ -11,8 +11,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu import prefix
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.words import load64
-from wirecodec.kernels.layout import HUFFMAN_BITS, HUFFMAN_SPAN
+from wirecodec.kernels.layout import HUFFMAN_SPAN
 
 __all__ = ["read_gaps", "read_keys"]
 
@@ -20,20 +19,13 @@ U32 = np.uint32
 U64 = np.uint64
 
 _WINDOW = 57  # bits that a load at any bit position holds
-_LOOKUP = U64((1 << HUFFMAN_BITS) - 1)
 _LENGTH, _EXTRA, _VALUE = U64(prefix.ENTRY_LENGTH), U64(prefix.ENTRY_EXTRA), U64(prefix.ENTRY_VALUE)
-
-
-@inline
-def _window(framed: Array, bit: np.uint64) -> np.uint64:
-    """57 bits or more from ``bit`` on."""
-    return load64(framed, np.int64(bit >> U64(3))) >> (bit & U64(7))
 
 
 @inline
 def _symbol(window: np.uint64, table: Array) -> tuple[np.uint64, np.uint64]:
     """The number that the window begins with, and how many bits it takes."""
-    entry = U64(table[window & _LOOKUP])
+    entry = U64(table[window & prefix.LOOKUP])
     extra = entry >> _EXTRA & U64(63)
     low = window >> (entry >> _LENGTH & U64(63))
     return (entry >> _VALUE << extra) + (low & ((U64(1) << extra) - U64(1))), entry & U64(63)
@@ -50,7 +42,7 @@ def _one(
 ) -> tuple[np.uint64, np.uint64]:
     """One span from its first bit and the index before it; where it ends, and its last index."""
     for i in range(out.size):
-        gap, taken = _symbol(_window(framed, bit), table)
+        gap, taken = _symbol(prefix.window(framed, bit), table)
         bit += taken
         index += gap + U64(1)
         out[i] = _low(index)
@@ -66,8 +58,8 @@ def _four(framed: Array, table: Array, out: Array, ends: Array, lasts: Array, st
     out2, out3 = out[2 * HUFFMAN_SPAN : 3 * HUFFMAN_SPAN], out[3 * HUFFMAN_SPAN : 4 * HUFFMAN_SPAN]
     whole = HUFFMAN_SPAN - HUFFMAN_SPAN % steps
     for i in range(0, whole, steps):
-        window0, window1 = _window(framed, bit0), _window(framed, bit1)
-        window2, window3 = _window(framed, bit2), _window(framed, bit3)
+        window0, window1 = prefix.window(framed, bit0), prefix.window(framed, bit1)
+        window2, window3 = prefix.window(framed, bit2), prefix.window(framed, bit3)
         for k in range(steps):
             gap, taken = _symbol(window0, table)
             window0 >>= taken
@@ -132,7 +124,7 @@ def read_keys(framed: Array, table: Array, width: int, ends: Array, out: Array) 
         bit = ends[span]
         block = out[span * HUFFMAN_SPAN : (span + 1) * HUFFMAN_SPAN]
         for i in range(block.size):
-            window = _window(framed, bit)
+            window = prefix.window(framed, bit)
             key = U64(0)
             for k in range(width):
                 byte, taken = _symbol(window, table)

@@ -8,16 +8,25 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.words import load64
 from wirecodec.kernels.layout import HUFFMAN_BITS
 
-__all__ = ["ENTRY_EXTRA", "ENTRY_LENGTH", "ENTRY_VALUE", "codes", "lengths", "table"]
+__all__ = ["ENTRY_EXTRA", "ENTRY_LENGTH", "ENTRY_VALUE", "LOOKUP", "codes", "lengths", "table", "window"]
 
 U32 = np.uint32
 U64 = np.uint64
 
 ENTRY_LENGTH, ENTRY_EXTRA, ENTRY_VALUE = 8, 16, 24
 """Where the fields of a table's entry begin; all the bits that a symbol takes are the lowest field."""
+LOOKUP = U64((1 << HUFFMAN_BITS) - 1)
+"""The bits of a window that find its entry."""
+
+
+@inline
+def window(framed: Array, bit: np.uint64) -> np.uint64:
+    """57 bits or more of a stream from ``bit`` on."""
+    return load64(framed, np.int64(bit >> U64(3))) >> (bit & U64(7))
 
 
 @kernel
