@@ -4,6 +4,9 @@ from __future__ import annotations
 
 __all__ = [
     "BLOOM_PAD",
+    "BOUNDED_BLOCK",
+    "BOUNDED_ESCAPE",
+    "BOUNDED_ROWS",
     "CONTEXT_BLOCK",
     "CONTEXT_PART",
     "CONTEXT_PERIODS",
@@ -42,3 +45,9 @@ CONTEXT_BLOCK = 64
 CONTEXT_PART = 8
 CONTEXT_PERIODS = (64, 16_384)
 """Elements under a flag, of each part of them, and the periods there are (formats/spec/index/context.md)."""
+
+BOUNDED_BLOCK = 2**17
+BOUNDED_ROWS = 26
+BOUNDED_ESCAPE = 48
+"""Values that decode alone, at most; rows of frequencies; the symbol that stands for none
+(formats/spec/value/error-bounded.md)."""

@@ -1,0 +1,349 @@
+"""``error-bounded``: as few bits as an error allows (formats/spec/value/error-bounded.md).
+
+A uniform quantiser whose step is found by measuring, and an entropy coder that learns: each value's context
+is the mean magnitude of those before it, its sign's whether signs stay.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from wirecodec.arrays import Array, Bytes, bits_of
+from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ESCAPE, BOUNDED_ROWS
+from wirecodec.limits import DecodeLimits
+from wirecodec.parameters import as_real, settle
+from wirecodec.value.bounded_levels import usual_levels
+from wirecodec.value.qsgd import _LARGEST, _from_single
+from wirecodec.value.raw import widened
+
+__all__ = ["ErrorBounded"]
+
+EXACT, OFFSET, CENTRED = range(3)
+_HEAD = struct.Struct("<BfffI")
+_BLOCK = struct.Struct("<BI")
+_LAST_START = 57
+_SLACK = 1 - 2.0**-20
+_LEAST_STEP, _MOST_CELLS = 2.0**-100, 2.0**24 - 2
+_SHARE = np.float32(0.625)
+"""Of a step: where the first cell begins, around zero."""
+
+
+@dataclass(frozen=True)
+class ErrorBounded:
+    """No chunk's values v come back with an l2 error above ``error`` times ‖v‖₂.
+
+    Args:
+        error: above 0 and below 1.
+    """
+
+    name: ClassVar[str] = "error-bounded"
+    wire_id: ClassVar[int] = 14
+    carries_nonfinite: ClassVar[bool] = False
+    error: float = 0.01
+
+    def __post_init__(self) -> None:
+        settle(self, error=as_real(self.error, "error-bounded: error"))
+        if not 0 < self.error < 1:
+            raise EncodeError(f"error-bounded: error is {self.error!r}; it must be above 0 and below 1")
+
+    def encode(self, values: Array, stream: int) -> Bytes:
+        """The values in cells if that is smaller than the values themselves."""
+        cells = _Values(values, self.error).cells()
+        if cells is not None:
+            section = _coded(cells)
+            if section.size < 1 + values.nbytes:
+                return section
+        return np.concatenate([np.array([EXACT], np.uint8), values.view(np.uint8)])
+
+    @classmethod
+    def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
+        """The values, each near the middle of its cell."""
+        if section[0] == EXACT:
+            return _exact(section[1:], r, dtype)
+        return _decoded(_Section(section, r, dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """What is coded: ``codes`` (r,) u32, 2k + sign, each block's sum of the k, and what the k mean."""
+
+    form: int
+    first: np.float32
+    step: np.float32
+    place: np.float32
+    codes: Array
+    sums: list[int]
+
+
+class _Values:
+    """Values, and how wide their cells may be."""
+
+    def __init__(self, values: Array, error: float) -> None:
+        self.values = values
+        self.blocks = _blocks(values.size)
+        if values.dtype.itemsize == 2:
+            self.x = widened(bits_of(values), values.dtype)
+        else:
+            with np.errstate(over="ignore"):
+                self.x = values.astype(np.float32, copy=False)
+        self.wide = self.x if values.dtype.itemsize == 2 else values
+        self.allowed = 0.0
+        self.error = error
+
+    def cells(self) -> _Cells | None:
+        """The widest that keep the promise, or None where none were found."""
+        from wirecodec.kernels.cpu import bounded
+
+        least, most = bounded.extremes(bits_of(self.x))
+        self.least, self.most = (float(x) for x in np.array([least, most], np.uint32).view(np.float32))
+        whole = sum(bounded.squares(self.wide[part]) for part in self.blocks)
+        if whole == 0 and not self.wide.any():
+            return self._quantised(np.float32(1), 0.0)
+        if not (math.isfinite(self.most) and 2.0**-900 < whole < math.inf):
+            return None
+        self.allowed = self.error * self.error * whole * _SLACK
+        step = self._search(np.float32(min(self.error * math.sqrt(12 * whole / self.values.size), 2.0**120)))
+        for _ in range(4):
+            if step is None or not self._possible(step):
+                return None
+            found, error = self._measured(step)
+            if error <= self.allowed:
+                return found
+            step = np.float32(float(step) * min(math.sqrt(self.allowed / error), 0.9990234375))
+        return None
+
+    def _possible(self, step: np.float32) -> bool:
+        return _LEAST_STEP <= float(step) and self.most / float(step) < _MOST_CELLS
+
+    def _search(self, step: np.float32) -> np.float32 | None:
+        """The widest step of a few of which the fractions promise no more than the allowed error."""
+        best = None
+        for _ in range(8):
+            if not self._possible(step):
+                break
+            error, _ = self._expected(step)
+            if error <= self.allowed:
+                best = step if best is None else max(best, step)
+                if error >= 0.995 * self.allowed or error == 0:
+                    break
+            ratio = math.sqrt(self.allowed / error) if error else 2.0
+            step = np.float32(float(step) * min(max(ratio, 0.25), 2.0) * 0.9990234375)
+        return best
+
+    def _first(self, step: np.float32) -> tuple[int, np.float32]:
+        """The form, and where its first cell begins."""
+        around = np.float32(_SHARE * step)
+        return (CENTRED, around) if self.least < around else (OFFSET, np.float32(self.least))
+
+    def _expected(self, step: np.float32) -> tuple[float, float]:
+        """The sum of the squares of the errors, but for rounding, and the mean fraction of a step."""
+        from wirecodec.kernels.cpu import bounded
+
+        _, first = self._first(step)
+        inverse = np.float32(1) / step
+        sums, seconds, lows, below = 0.0, 0.0, 0.0, 0
+        for part in self.blocks:
+            found = bounded.expect(self.x[part], first, inverse)
+            sums, seconds, lows = sums + found[0], seconds + found[1], lows + found[2]
+            below += found[3]
+        mean = sums / max(self.x.size - below, 1)
+        return lows + float(step) * float(step) * max(seconds - sums * mean, 0.0), mean
+
+    def _quantised(self, step: np.float32, mean: float) -> _Cells:
+        from wirecodec.kernels.cpu import bounded
+
+        form, first = self._first(step)
+        codes = np.empty(self.x.size, np.uint32)
+        inverse, bits = np.float32(1) / step, bits_of(self.x)
+        sums = [
+            bounded.quantise(self.x[part], bits[part], form - 1, first, inverse, codes[part])
+            for part in self.blocks
+        ]
+        return _Cells(form, first, step, np.float32(mean), codes, sums)
+
+    def _measured(self, step: np.float32) -> tuple[_Cells, float]:
+        """Cells, and the error of what will be read."""
+        from wirecodec.kernels.cpu import bounded
+
+        cells = self._quantised(step, self._expected(step)[1])
+        error = 0.0
+        for part in self.blocks:
+            read = _restored(cells, cells.codes[part], self.values.dtype)
+            wide = widened(bits_of(read), read.dtype) if read.dtype.itemsize == 2 else read
+            error += bounded.difference(self.wide[part], wide)
+        return cells, error
+
+
+def _restored(cells: Any, codes: Array, dtype: np.dtype[Any]) -> Array:
+    """The values of codes in the element type; ``cells`` has the numbers of a section."""
+    from wirecodec.kernels.cpu import bounded
+
+    out = np.empty(codes.size, np.float32)
+    most = np.float32(_LARGEST[dtype.name])
+    bounded.restore(codes, cells.form - 1, cells.first, cells.step, cells.place, most, out)
+    return _from_single(out, dtype)
+
+
+def _blocks(r: int) -> list[slice]:
+    """The fewest blocks of at most 2^17 values, as long as each other."""
+    count = -(-r // BOUNDED_BLOCK)
+    return [slice(r * n // count, r * (n + 1) // count) for n in range(count)]
+
+
+def _lanes(m: int) -> int:
+    return 32 if m >= 16_384 else 4 if m >= 1024 else 1
+
+
+def _half_octave(mean: int) -> int:
+    """The number of the start nearest below a mean in 1024ths."""
+    octave = (mean + 4).bit_length() - 1
+    return min(2 * (octave - 2) + ((mean + 4) >> (octave - 1) & 1), _LAST_START)
+
+
+def _coded(cells: _Cells) -> Bytes:
+    """The section of forms 1 and 2."""
+    from wirecodec.kernels.cpu import bounded_coder, bounded_tables
+    from wirecodec.kernels.cpu.threads import in_ranges
+
+    blocks = _blocks(cells.codes.size)
+    zero = cells.form - 1
+    laid = np.empty_like(cells.codes)
+    signs = np.empty_like(cells.codes)
+    rows, shifts = np.empty((2, laid.size), np.uint8)
+    counts = np.zeros((len(blocks), BOUNDED_ROWS, BOUNDED_ESCAPE + 1), np.uint32)
+    starts = [
+        _half_octave((total << 10) // (part.stop - part.start))
+        for total, part in zip(cells.sums, blocks, strict=True)
+    ]
+
+    def walk(first: int, last: int) -> None:
+        for n in range(first, last):
+            part = blocks[n]
+            lanes = _lanes(part.stop - part.start)
+            bounded_coder.lay(cells.codes[part], lanes, laid[part])
+            bounded_coder.walk(
+                laid[part], lanes, zero, starts[n], rows[part], shifts[part], signs[part], counts[n]
+            )
+
+    in_ranges(walk, len(blocks), 1)
+    levels = usual_levels(cells.form).copy()
+    mask = bounded_tables.fit(counts.sum(0, np.uint32), levels)
+    table = np.empty(counts.shape[1:], np.uint32)
+    bounded_tables.fill(levels, table)
+
+    def write(first: int, last: int) -> list[bytes]:
+        found = []
+        for part in blocks[first:last]:
+            m = part.stop - part.start
+            states = np.empty(_lanes(m), np.uint32)
+            words = np.empty(4 * m + 32, np.uint16)
+            count = bounded_coder.write(
+                laid[part], states.size, rows[part], shifts[part], signs[part], table, states, words
+            )
+            found += [states.tobytes(), words[:count].tobytes()]
+        return found
+
+    parts = [_HEAD.pack(cells.form, cells.first, cells.step, cells.place, mask)]
+    for row in range(BOUNDED_ROWS):
+        if mask >> row & 1:
+            bins = levels[row, :-1]
+            used = int(np.flatnonzero(bins != 255)[-1]) + 1 if (bins != 255).any() else 0
+            parts.append(bytes([used, levels[row, -1], *bins[:used]]))
+    pieces = [piece for found in in_ranges(write, len(blocks), 1) for piece in found]
+    for start, states, words in zip(starts, pieces[::2], pieces[1::2], strict=True):
+        parts += [_BLOCK.pack(start, len(words) // 2), states, words]
+    return np.frombuffer(b"".join(parts), np.uint8)
+
+
+def _exact(elements: Bytes, r: int, dtype: np.dtype[Any]) -> Array:
+    if elements.size != r * dtype.itemsize:
+        raise Malformed("error-bounded-length", f"{elements.size} bytes for {r} values of {dtype.itemsize}")
+    values = elements.copy().view(dtype)
+    if not np.isfinite(values).all():
+        raise Invalid("error-bounded-value", "an element is not finite")
+    return values
+
+
+class _Section:
+    """A section of form 1 or 2, taken apart and checked, but for its words."""
+
+    def __init__(self, section: Bytes, r: int, dtype: np.dtype[Any]) -> None:
+        self.section, self.dtype, self.at = section, dtype, 0
+        self.form = int(section[0])
+        if self.form > CENTRED:
+            raise Malformed("error-bounded-form", f"form {self.form}")
+        _, first, step, place, mask = _HEAD.unpack(self._take(_HEAD.size).tobytes())
+        self.first, self.step, self.place = np.array([first, step, place], np.float32)
+        bits = bits_of(np.array([first, step, place], np.float32))
+        most = _LARGEST[dtype.name]
+        if (bits >> 31).any() or not (first <= most and 2.0**-126 <= step <= most and place <= 1):
+            raise Invalid("error-bounded-number", f"cells begin at {first}, step {step}, place {place}")
+        if mask >> BOUNDED_ROWS:
+            raise Malformed("error-bounded-rows", f"mask {mask:#x}")
+        self.levels = usual_levels(self.form).copy()
+        for row in range(BOUNDED_ROWS):
+            if mask >> row & 1:
+                self._row(self.levels[row])
+        self.blocks = [self._block(part) for part in _blocks(r)]
+        if self.at != section.size:
+            raise Malformed("error-bounded-length", f"{section.size - self.at} bytes after the last block")
+
+    def _take(self, size: int) -> Bytes:
+        taken = self.section[self.at : self.at + size]
+        if taken.size != size:
+            raise Malformed("error-bounded-length", f"{self.section.size} bytes")
+        self.at += size
+        return taken
+
+    def _row(self, levels: Array) -> None:
+        used, escape = self._take(2)
+        if used >= levels.size:
+            raise Malformed("error-bounded-rows", f"{used} levels")
+        levels[:-1] = 255
+        levels[-1] = escape
+        levels[:used] = self._take(int(used))
+
+    def _block(self, part: slice) -> tuple[slice, int, Array, Array]:
+        from wirecodec.kernels.cpu.bounded_coder import PAD
+
+        start, count = _BLOCK.unpack(self._take(_BLOCK.size).tobytes())
+        if start > _LAST_START:
+            raise Malformed("error-bounded-start", f"start {start}")
+        states = self._take(4 * _lanes(part.stop - part.start)).copy().view("<u4")
+        if (states < 2**16).any():
+            raise Invalid("error-bounded-state", f"a state is {states.min()}")
+        taken = self._take(2 * count)
+        words = np.zeros(PAD + count, np.uint16)
+        words[PAD:].view(np.uint8)[:] = taken
+        return part, start, states, words
+
+
+def _decoded(s: _Section) -> Array:
+    from wirecodec.kernels.cpu import bounded_coder, bounded_tables
+    from wirecodec.kernels.cpu.threads import in_ranges
+
+    table = np.empty((BOUNDED_ROWS, BOUNDED_ESCAPE + 1), np.uint32)
+    bounded_tables.fill(s.levels, table)
+    slots = np.empty((BOUNDED_ROWS, 4096), np.uint32)
+    bounded_coder.slots(table, slots)
+    out = np.empty(s.blocks[-1][0].stop, s.dtype)
+
+    def read(first: int, last: int) -> bool:
+        for part, start, states, words in s.blocks[first:last]:
+            laid, codes = np.empty((2, part.stop - part.start), np.uint32)
+            right = bounded_coder.read(words, states.size, s.form - 1, start, states, slots, laid)
+            if not right:
+                return False
+            bounded_coder.unlay(laid, states.size, codes)
+            out[part] = _restored(s, codes, s.dtype)
+        return True
+
+    if not all(in_ranges(read, len(s.blocks), 1)):
+        raise Invalid("error-bounded-code", "the words do not end where the values do")
+    return out
