@@ -44,7 +44,7 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
-from wirecodec.value import QSGD, Raw, SignScale
+from wirecodec.value import QSGD, ErrorBounded, Raw, SignScale
 from wirecodec.value.base import ValueCodec
 from wirecodec.value.raw import RawBfloat16, RawFloat16
 
@@ -82,7 +82,7 @@ _INDEX: tuple[type[IndexCodec], ...] = (
     Structured,
     ContextIndex,
 )
-_VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD, SignScale)
+_VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD, SignScale, ErrorBounded)
 _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
 """By ``Raw``, for the tensor's type; no scheme names them."""
 

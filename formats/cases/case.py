@@ -15,6 +15,7 @@ from typing import Any
 from formats.reference import (
     Bloom,
     Decoded,
+    ErrorBounded,
     Limits,
     Qsgd,
     Raw,
@@ -187,6 +188,8 @@ def scheme_value(value: Value) -> str:
     """The value codec as schemes spell it."""
     if isinstance(value, SignScale):
         return "sign-scale"
+    if isinstance(value, ErrorBounded):
+        return value.scheme
     if isinstance(value, Qsgd):
         return f"qsgd(bits={value.bits}, bucket={value.bucket}, norm={value.norm})"
     return "raw" if value.dtype is None else f"raw(dtype={value.dtype})"

@@ -5,7 +5,7 @@ the counterpart, independent of any library's encoder, that makes the golden vec
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
 rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
-floats, bits.
+error_bounded, floats, bits.
 """
 
 from .binned import Binned
@@ -14,6 +14,7 @@ from .container import decode
 from .context import Context
 from .delta import Delta
 from .elias_fano import EliasFano
+from .error_bounded_writer import ErrorBounded
 from .errors import (
     ChecksumMismatch,
     Invalid,
@@ -42,6 +43,7 @@ __all__ = [
     "Decoded",
     "Delta",
     "EliasFano",
+    "ErrorBounded",
     "Huffman",
     "Invalid",
     "LimitExceeded",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .error_bounded import decode_error_bounded
 from .errors import Invalid, Malformed
 from .floats import BFLOAT16, FLOAT16, Format, convert, element_bytes, elements
 from .qsgd import decode_qsgd
@@ -76,6 +77,7 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
     3: decode_raw_bfloat16,
     4: decode_qsgd,
     5: decode_sign_scale,
+    14: decode_error_bounded,
 }
 
 

@@ -15,6 +15,7 @@ from typing import ClassVar, Literal, Protocol
 
 from .bloom_writer import Bloom
 from .draws import mix
+from .error_bounded_writer import ErrorBounded
 from .extension import CRITICAL, FUSED, NAMES, SHAPES, TAG
 from .floats import BY_NAME, Format
 from .index_writers import write_bitmap, write_raw_index, write_rice
@@ -91,7 +92,7 @@ class Qsgd:
 
 Index = IndexWriter | Literal["raw-index", "bitmap"]
 NAMED: dict[str, IndexWriter] = {"raw-index": RawIndex(), "bitmap": Bitmap()}
-Value = Raw | Qsgd | SignScale
+Value = Raw | Qsgd | SignScale | ErrorBounded
 RAW_IDS = {None: 1, "float16": 2, "bfloat16": 3}
 
 
@@ -161,7 +162,7 @@ def write(
     rows = []
     for n, part in enumerate(parts):
         its_index: Index = index[n] if isinstance(index, (list, tuple)) else index  # type: ignore[assignment]
-        its_value = value if isinstance(value, (Raw, Qsgd, SignScale)) else value[n]
+        its_value = value if isinstance(value, (Raw, Qsgd, SignScale, ErrorBounded)) else value[n]
         rows.append(_row(part, its_index, its_value, seed))
     return assemble(rows, extension_block(records) if records else b"", minor=minor, flags=flags)
 
@@ -216,7 +217,7 @@ def _row(part: _Part, index: Index, value: Value, seed: int) -> Row:
     elif r and isinstance(value, Raw):
         narrow = BY_NAME[value.dtype] if value.dtype else None
         row.value_section = write_raw(part.values, part.dtype, narrow)
-    elif r and isinstance(value, SignScale):
+    elif r and isinstance(value, (SignScale, ErrorBounded)):
         row.value_section = value.section(part.values, part.dtype)
     return row
 

@@ -19,8 +19,8 @@ from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ESCAPE, BOUNDED_ROWS
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_real, settle
 from wirecodec.value.bounded_levels import usual_levels
-from wirecodec.value.qsgd import _LARGEST, _from_single
 from wirecodec.value.raw import widened
+from wirecodec.value.single import LARGEST, from_single
 
 __all__ = ["ErrorBounded"]
 
@@ -124,15 +124,15 @@ class _Values:
     def _search(self, step: np.float32) -> np.float32 | None:
         """The widest step of a few of which the fractions promise no more than the allowed error."""
         best = None
-        for _ in range(8):
-            if not self._possible(step):
+        for n in range(16):
+            if not self._possible(step) or (n >= 8 and best is not None):
                 break
             error, _ = self._expected(step)
             if error <= self.allowed:
                 best = step if best is None else max(best, step)
                 if error >= 0.995 * self.allowed or error == 0:
                     break
-            ratio = math.sqrt(self.allowed / error) if error else 2.0
+            ratio = math.sqrt(self.allowed / error) if n < 8 else 0.5
             step = np.float32(float(step) * min(max(ratio, 0.25), 2.0) * 0.9990234375)
         return best
 
@@ -185,9 +185,9 @@ def _restored(cells: Any, codes: Array, dtype: np.dtype[Any]) -> Array:
     from wirecodec.kernels.cpu import bounded
 
     out = np.empty(codes.size, np.float32)
-    most = np.float32(_LARGEST[dtype.name])
+    most = np.float32(LARGEST[dtype.name])
     bounded.restore(codes, cells.form - 1, cells.first, cells.step, cells.place, most, out)
-    return _from_single(out, dtype)
+    return from_single(out, dtype)
 
 
 def _blocks(r: int) -> list[slice]:
@@ -281,8 +281,8 @@ class _Section:
         _, first, step, place, mask = _HEAD.unpack(self._take(_HEAD.size).tobytes())
         self.first, self.step, self.place = np.array([first, step, place], np.float32)
         bits = bits_of(np.array([first, step, place], np.float32))
-        most = _LARGEST[dtype.name]
-        if (bits >> 31).any() or not (first <= most and 2.0**-126 <= step <= most and place <= 1):
+        most = LARGEST[dtype.name]
+        if (bits >> 31).any() or not (first <= most and 2.0**-126 <= step < math.inf and place <= 1):
             raise Invalid("error-bounded-number", f"cells begin at {first}, step {step}, place {place}")
         if mask >> BOUNDED_ROWS:
             raise Malformed("error-bounded-rows", f"mask {mask:#x}")
