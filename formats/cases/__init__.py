@@ -18,6 +18,7 @@ from formats.cases import (
     containers,
     context,
     elias_fano,
+    error_bounded,
     huffman,
     index_codecs,
     rle_delta,
@@ -44,5 +45,6 @@ MODULES: tuple[ModuleType, ...] = (
     rle_delta,
     structured,
     context,
+    error_bounded,
 )
 """The modules of cases, each with its function ``cases``."""

@@ -131,6 +131,16 @@ def shaped_codecs() -> st.SearchStrategy[Any]:
     return st.one_of(structured_codecs(), st.just(reference.EliasFano()), binned, context)
 
 
+def error_bounded() -> st.SearchStrategy[Any]:
+    """Any error; rows and starts as a writer finds them, or others."""
+    return st.builds(
+        reference.ErrorBounded,
+        st.sampled_from([0.01, 0.1, 0.5, 1e-4]),
+        st.sets(st.integers(0, 25), max_size=3).map(lambda rows: tuple(sorted(rows))),
+        st.one_of(st.none(), st.integers(0, 57)),
+    )
+
+
 @st.composite
 def containers(draw: st.DrawFn) -> bytes:
     """A valid container, of forms that the library writes and of others."""
@@ -138,8 +148,10 @@ def containers(draw: st.DrawFn) -> bytes:
     for n in range(draw(st.integers(0, 3))):
         d, indices = draw(supports())
         dtype = draw(st.sampled_from(DTYPES))
-        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale"]))
+        kind = draw(st.sampled_from(["raw", "qsgd", "sign-scale", "error-bounded"]))
         codec: Any = reference.SignScale() if kind == "sign-scale" else reference.Raw()
+        if kind == "error-bounded":
+            codec = draw(error_bounded())
         if kind == "qsgd":
             codec = reference.Qsgd(
                 draw(st.integers(2, 8)), 16 * draw(st.integers(1, 40)), draw(st.sampled_from(["max", "l2"]))
