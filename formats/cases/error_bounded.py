@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, number, patch, sparse, spread, valid, values_for, values_of
 from formats.reference import ErrorBounded, Row, Tensor, assemble
+from formats.reference.error_bounded_writer import push
 from formats.reference.floats import BY_ID, BY_NAME, element_bytes
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -131,18 +132,19 @@ def _foreign() -> Iterator[Case]:
         yield valid(f"error-bounded-{id}", "Numbers at their ends.", _row(dtype, 90, section))
         section = patch(section, 0, "B", 2)
     head = struct.pack("<B3fI", 1, 0.0, 1.0, 0.5, 1)
-    for id, row in (("empty", b"\0\xff"), ("escape", b"\0\0"), ("weak", b"\2\xfe\0\xfe")):
-        # One value in row 0. Where all symbols are escapes, 24 bits follow: two words of any kind.
-        section = head + row + struct.pack("<BII2H", 0, 2, 1 << 16, 0, 0)
-        yield from _either(f"row-{id}", "A row of few symbols.", _row(1, 1, section))
-
-
-def _either(id: str, about: str, data: bytes) -> Iterator[Case]:
-    """Valid or not: as the reference finds it."""
-    try:
-        yield valid(f"error-bounded-{id}", about, data)
-    except Exception as error:
-        yield bad(f"error-bounded-{id}", about, error.kind, error.code, data)  # type: ignore[attr-defined]
+    sign, k = (2048, 0), 12_345_678
+    escaped = [sign, (1, k >> 12), (1, k & 4095), (4096, 0)]
+    for id, row, ops in (
+        ("empty", b"\0\xff", escaped),
+        ("escape", b"\0\0", escaped),
+        ("weak", b"\2\xfe\xfe\0", [sign, (4094, 1)]),
+    ):
+        states, words = [1 << 16], []
+        for op in ops:
+            push(states, [op], words)
+        coded = struct.pack(f"<BII{len(words)}H", 0, len(words), *states, *words)
+        about = "A row of which no symbol, or hardly one, has a level."
+        yield valid(f"error-bounded-row-{id}", about, _row(1, 1, head + row + coded))
 
 
 def _bad_numbers() -> Iterator[Case]:

@@ -276,13 +276,13 @@ class _Block:
         states = [STATE] * lanes_of(len(self.codes))
         words: list[int] = []
         for step in reversed(steps_of(len(self.codes))):
-            _push(states, [self.plan[i][3] for i in step], words)
+            push(states, [self.plan[i][3] for i in step], words)
             ops = [self._operations(i, table) for i in step]
             if any(bits > 12 for bits, *_ in ops):
-                _push(states, [high for _, _, _, high in ops], words)
+                push(states, [high for _, _, _, high in ops], words)
             if any(bits for bits, *_ in ops):
-                _push(states, [low for _, _, low, _ in ops], words)
-            _push(states, [token for _, token, _, _ in ops], words)
+                push(states, [low for _, _, low, _ in ops], words)
+            push(states, [token for _, token, _, _ in ops], words)
         head = struct.pack("<BI", self.start, len(words))
         return head + struct.pack(f"<{len(states)}I{len(words)}H", *states, *words)
 
@@ -302,7 +302,7 @@ def _raw(number: int, bits: int) -> Op:
     return ONE >> bits, number * (ONE >> bits)
 
 
-def _push(states: list[int], ops: list[Op], words: list[int]) -> None:
+def push(states: list[int], ops: list[Op], words: list[int]) -> None:
     """One operation a lane."""
     for lane, (f, start) in enumerate(ops):
         if states[lane] >> 20 >= f:
