@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from decimal import Decimal
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -216,3 +217,11 @@ def sidco_stages(
             sign, step = -sign, -step
         stages, before = max(1, min(most, stages + step)), abs(error)
     return taken
+
+
+def within(values: Array, read: Array, error: float) -> bool:
+    """‖v - w‖ ≤ error · ‖v‖, in exact arithmetic."""
+    v, w = ([Fraction(float(x)) for x in part] for part in (values, read))
+    return sum((a - b) ** 2 for a, b in zip(v, w, strict=True)) <= Fraction(error) ** 2 * sum(
+        a * a for a in v
+    )

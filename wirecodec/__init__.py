@@ -56,7 +56,7 @@ from wirecodec.select import (
 )
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
-from wirecodec.value import QSGD, ErrorBounded, Raw, SignScale, ValueCodec
+from wirecodec.value import QSGD, AutoValue, ErrorBounded, Raw, SignScale, ValueCodec
 from wirecodec.version import __version__
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "AdaComp",
     "All",
     "AutoIndex",
+    "AutoValue",
     "Binned",
     "Bitmap",
     "Bloom",

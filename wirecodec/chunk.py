@@ -138,11 +138,13 @@ def _entry(
         elif some is not None:
             index_section = index.encode(some, d, stream)
         values = read_only(values)
-        value = scheme.value.resolve(values) if isinstance(scheme.value, ValueChoice) else scheme.value
-        if values.size:
+        value: Any = scheme.value
+        if isinstance(value, ValueChoice):
+            value, value_section = value.choose(values, stream)
+        elif values.size:
             if not value.carries_nonfinite:
                 finite_or_raise(values, value.name)
-            value_section = as_bytes(value.encode(values, stream))
+            value_section = value.encode(values, stream)
     except EncodeError as error:
         raise _at_element(error, indices, base) from None
     return Entry(
@@ -154,7 +156,7 @@ def _entry(
         index.wire_id,
         value.wire_id,
         as_bytes(index_section),
-        value_section,
+        as_bytes(value_section),
     )
 
 

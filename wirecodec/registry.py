@@ -44,7 +44,7 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
-from wirecodec.value import QSGD, ErrorBounded, Raw, SignScale
+from wirecodec.value import QSGD, AutoValue, ErrorBounded, Raw, SignScale
 from wirecodec.value.base import ValueCodec
 from wirecodec.value.raw import RawBfloat16, RawFloat16
 
@@ -92,7 +92,7 @@ _stages: dict[str, dict[str, Any]] = {
     "transform": {},
     "selector": {c.name: c for c in _SELECTORS},
     "index codec": {c.name: c for c in _INDEX} | {AutoIndex.name: AutoIndex},
-    "value codec": {c.name: c for c in _VALUE},
+    "value codec": {c.name: c for c in _VALUE} | {AutoValue.name: AutoValue},
 }
 
 

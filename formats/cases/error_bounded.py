@@ -216,9 +216,7 @@ def _bad_codes() -> Iterator[Case]:
     block = HEAD + sum(2 + used for used in _rows(section))
     for start in (58, 255):
         data = _row(1, 90, patch(section, block, "B", start))
-        yield bad(
-            f"error-bounded-start-{start}", f"Start {start}.", "Malformed", "error-bounded-start", data
-        )
+        yield bad(f"error-bounded-start-{start}", f"Start {start}.", "Malformed", "error-bounded-start", data)
     for state in (0, 2**16 - 1):
         data = _row(1, 90, patch(section, block + 5, "I", state))
         about = f"A state of {state}."

@@ -183,9 +183,7 @@ class _Values:
         """(|x| - first) / step of every value, None below the first cell."""
         _, first = self._first(step)
         inverse = round32(1 / step)
-        return [
-            None if abs(x) < first else round32(round32(abs(x) - first) * inverse) for x in self.x
-        ]
+        return [None if abs(x) < first else round32(round32(abs(x) - first) * inverse) for x in self.x]
 
     def _expected(self, step: float) -> tuple[float, float]:
         places = self._places(step)
@@ -309,5 +307,3 @@ def push(states: list[int], ops: list[Op], words: list[int]) -> None:
             words.append(states[lane] & 0xFFFF)
             states[lane] >>= 16
         states[lane] = states[lane] // f * ONE + states[lane] % f + start
-
-

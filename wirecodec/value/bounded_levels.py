@@ -13,7 +13,7 @@ import numpy as np
 from wirecodec.arrays import Array, read_only
 from wirecodec.kernels.layout import BOUNDED_ROWS
 
-__all__ = ["OFFSET", "CENTRED", "SHIFTED", "usual_levels"]
+__all__ = ["CENTRED", "OFFSET", "SHIFTED", "usual_levels"]
 
 OFFSET = (
     "ff0179ceeffefefffffffefffefffffffffffefffffffefefffffffffffe",

@@ -119,7 +119,7 @@ class _Values:
         return None
 
     def _possible(self, step: np.float32) -> bool:
-        return _LEAST_STEP <= float(step) and self.most / float(step) < _MOST_CELLS
+        return float(step) >= _LEAST_STEP and self.most / float(step) < _MOST_CELLS
 
     def _search(self, step: np.float32) -> np.float32 | None:
         """The widest step of a few of which the fractions promise no more than the allowed error."""

@@ -112,7 +112,10 @@ def _symbol(token: U32) -> U32:
     if token < U32(DIRECT):
         return token
     octave = U32(63 - leading_zeros(U64(token)))
-    return min(U32(U32(U32(octave << U32(2)) + U32(U32(token >> U32(octave - U32(2))) & U32(3))) + U32(12)), U32(ESCAPE))
+    return min(
+        U32(U32(U32(octave << U32(2)) + U32(U32(token >> U32(octave - U32(2))) & U32(3))) + U32(12)),
+        U32(ESCAPE),
+    )
 
 
 @kernel
@@ -203,7 +206,14 @@ def _push(states: Array, ops: Array, words: Array, p: int, count: int) -> int:
 
 @kernel
 def write(
-    codes: Array, lanes: int, rows: Array, shifts: Array, signs: Array, table: Array, states: Array, words: Array
+    codes: Array,
+    lanes: int,
+    rows: Array,
+    shifts: Array,
+    signs: Array,
+    table: Array,
+    states: Array,
+    words: Array,
 ) -> int:
     """The words of a block, last step first; how many.
 
@@ -278,9 +288,7 @@ def slots(table: Array, out: Array) -> None:
 
 
 @kernel
-def read(
-    words: Array, lanes: int, zero: int, start: int, states: Array, found: Array, codes: Array
-) -> bool:
+def read(words: Array, lanes: int, zero: int, start: int, states: Array, found: Array, codes: Array) -> bool:
     """A block's values from its words.
 
     Args:
