@@ -1,4 +1,4 @@
-"""error-bounded: sections of every form, size and element type, foreign ones, and each check of the page broken."""
+"""error-bounded: sections of every form, size and element type, foreign ones, and each check broken."""
 
 from __future__ import annotations
 
@@ -139,7 +139,8 @@ def _foreign() -> Iterator[Case]:
         ("escape", b"\0\0", escaped),
         ("weak", b"\2\xfe\xfe\0", [sign, (4094, 1)]),
     ):
-        states, words = [1 << 16], []
+        states = [1 << 16]
+        words: list[int] = []
         for op in ops:
             push(states, [op], words)
         coded = struct.pack(f"<BII{len(words)}H", 0, len(words), *states, *words)
@@ -149,9 +150,9 @@ def _foreign() -> Iterator[Case]:
 
 def _bad_numbers() -> Iterator[Case]:
     good = _section(90)
-    for form in (3, 0x7F, 255):
-        data = _row(1, 90, patch(good, 0, "B", form))
-        yield bad(f"error-bounded-form-{form}", f"Form {form}.", "Malformed", "error-bounded-form", data)
+    for wrong in (3, 0x7F, 255):
+        data = _row(1, 90, patch(good, 0, "B", wrong))
+        yield bad(f"error-bounded-form-{wrong}", f"Form {wrong}.", "Malformed", "error-bounded-form", data)
     kind, code = "Invalid", "error-bounded-number"
     one, nan, infinity, minus = 0x3F800000, 0x7FC00000, 0x7F800000, 0x80000000
     for id, about, offset, bits, dtype in (
@@ -182,12 +183,12 @@ def _bad_numbers() -> Iterator[Case]:
     data = _row(1, 90, patch(section, HEAD, "B", 33))
     yield bad("error-bounded-rows-levels", "A row of 33 levels.", kind, code, data)
     kind, code = "Invalid", "error-bounded-value"
-    for dtype in DTYPES:
-        form = BY_NAME[dtype]
+    for name in DTYPES:
+        form = BY_NAME[name]
         for id, bits in (("infinite", form.infinity | form.sign), ("nan", form.infinity + 1)):
             section = b"\0" + element_bytes([1, bits], form.itemsize)
-            about = f"An element of {dtype}, as it is: {id}."
-            yield bad(f"error-bounded-value-{id}-{dtype}", about, kind, code, _row(form.id, 2, section))
+            about = f"An element of {name}, as it is: {id}."
+            yield bad(f"error-bounded-value-{id}-{name}", about, kind, code, _row(form.id, 2, section))
 
 
 def _bad_lengths() -> Iterator[Case]:

@@ -1,7 +1,7 @@
 """Value codec 14, error-bounded: decoding (spec/value/error-bounded.md).
 
-Numbers of cells, coded by rANS in lanes. What a lane expects of its next value is in ``Lane``; ``frequencies``
-makes a row of the tables; ``symbol_of`` and ``SYMBOLS`` say what symbols stand for. The writer uses them, too.
+Numbers of cells, coded by rANS in lanes. What a lane expects of its next value is in ``Lane``, what symbols
+stand for in ``SYMBOLS``; ``frequencies`` makes a row of the tables. The writer uses them, too.
 """
 
 from __future__ import annotations

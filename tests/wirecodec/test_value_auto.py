@@ -102,4 +102,4 @@ def test_schemes_name_it() -> None:
     assert str(scheme) == "topk(0.01) | auto-index | auto-value(error=0.05)"
     for error in (0, 1, -0.1, float("nan"), "0.1", True):
         with pytest.raises(wc.EncodeError):
-            wc.AutoValue(error)  # type: ignore[arg-type]
+            wc.AutoValue(error)

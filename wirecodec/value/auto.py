@@ -53,7 +53,7 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class AutoValue:
-    """The smallest of the codecs that keep ‖v̂ - v‖₂ ≤ error · ‖v‖₂ in a chunk; raw where a value is not finite.
+    """The smallest codec that keeps ‖v̂ - v‖₂ ≤ error · ‖v‖₂ in a chunk; raw where a value is not finite.
 
     Args:
         error: above 0 and below 1.
@@ -74,11 +74,10 @@ class AutoValue:
         r, width = values.size, values.dtype.itemsize
         tries: list[tuple[int, int, ValueCodec, Bytes | None]] = []
         for codec, size in self._candidates(r, width):
-            section = self._encoded(codec, values, stream) if size is None else None
-            if section is not None:
-                size = section.size
             if size is not None:
-                tries.append((size, len(tries), codec, section))
+                tries.append((size, len(tries), codec, None))
+            elif (made := self._encoded(codec, values, stream)) is not None:
+                tries.append((made.size, len(tries), codec, made))
         wide = _widened(values)
         for _, _, codec, made in sorted(tries, key=lambda one: one[:2]):
             section = self._encoded(codec, values, stream) if made is None else made

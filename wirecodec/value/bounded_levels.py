@@ -1,7 +1,7 @@
 """The levels that error-bounded begins with (formats/spec/value/error-bounded.md), row by row.
 
-Two hexadecimal digits a level: the escape's, then the bins'; bins that are left out have none. Counted on real
-gradients, and on Laplace, Gaussian and Student values.
+Two hexadecimal digits a level: the escape's, then the bins'; bins that are left out have none. Counted on
+real gradients, and on Laplace, Gaussian and Student values.
 """
 
 from __future__ import annotations

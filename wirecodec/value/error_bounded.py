@@ -264,7 +264,7 @@ def _coded(cells: _Cells) -> Bytes:
 def _exact(elements: Bytes, r: int, dtype: np.dtype[Any]) -> Array:
     if elements.size != r * dtype.itemsize:
         raise Malformed("error-bounded-length", f"{elements.size} bytes for {r} values of {dtype.itemsize}")
-    values = elements.copy().view(dtype)
+    values: Array = elements.copy().view(dtype)
     infinity = bits_of(np.array([np.inf], dtype))[0]
     if ((bits_of(values) << 1) >= infinity << 1).any():
         raise Invalid("error-bounded-value", "an element is not finite")

@@ -1,4 +1,4 @@
-"""Rows of frequencies of error-bounded (formats/spec/value/error-bounded.md): from levels, and from counts."""
+"""Rows of frequencies of error-bounded (formats/spec/value/error-bounded.md), from levels or counts."""
 
 from __future__ import annotations
 
