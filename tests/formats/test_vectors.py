@@ -18,6 +18,7 @@ from formats import conformance, make_vectors, reference
 from formats.conformance import TensorTuple, Vector
 from formats.reference import (
     Decoded,
+    ErrorBounded,
     Limits,
     Qsgd,
     Raw,
@@ -263,6 +264,8 @@ def test_encode_input_gives_the_bytes(vector: Vector) -> None:
         codec = Qsgd(bits=int(options["bits"]), bucket=int(options["bucket"]), norm=options["norm"])
     elif name == "sign-scale":
         codec = SignScale()
+    elif name == "error-bounded":
+        codec = ErrorBounded(float(options["error"]))
     else:
         codec = Raw(**options)
     many, seed, tag = vector.encode.many, vector.encode.seed, vector.encode.tag

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from wirecodec.value.single import LARGEST, from_single
 
 __all__ = ["ErrorBounded"]
 
+T = TypeVar("T")
 EXACT, OFFSET, CENTRED = range(3)
 _HEAD = struct.Struct("<BfffI")
 _BLOCK = struct.Struct("<BI")
@@ -102,34 +104,39 @@ class _Values:
 
         least, most = bounded.extremes(bits_of(self.x))
         self.least, self.most = (float(x) for x in np.array([least, most], np.uint32).view(np.float32))
-        whole = sum(bounded.squares(self.wide[part]) for part in self.blocks)
+        whole = sum(self._blockwise(lambda part: bounded.squares(self.wide[part])))
         if whole == 0 and not self.wide.any():
             return self._quantised(np.float32(1), 0.0)
         if not (math.isfinite(self.most) and 2.0**-900 < whole < math.inf):
             return None
         self.allowed = self.error * self.error * whole * _SLACK
-        step = self._search(np.float32(min(self.error * math.sqrt(12 * whole / self.values.size), 2.0**120)))
+        guess = np.float32(min(self.error * math.sqrt(12 * whole / self.values.size), 2.0**120))
+        kept = self._search(guess)
+        if kept is None:
+            return None
+        step, mean = kept
         for _ in range(4):
-            if step is None or not self._possible(step):
-                return None
-            found, error = self._measured(step)
+            found, error = self._measured(step, mean)
             if error <= self.allowed:
                 return found
             step = np.float32(float(step) * min(math.sqrt(self.allowed / error), 0.9990234375))
+            if not self._possible(step):
+                return None
+            _, mean = self._expected(step)
         return None
 
     def _possible(self, step: np.float32) -> bool:
         return float(step) >= _LEAST_STEP and self.most / float(step) < _MOST_CELLS
 
-    def _search(self, step: np.float32) -> np.float32 | None:
-        """The widest step of a few of which the fractions promise no more than the allowed error."""
+    def _search(self, step: np.float32) -> tuple[np.float32, float] | None:
+        """The widest step of a few whose fractions promise no more than the allowed error, and their mean."""
         best = None
         for n in range(16):
             if not self._possible(step) or (n >= 8 and best is not None):
                 break
-            error, _ = self._expected(step)
+            error, mean = self._expected(step)
             if error <= self.allowed:
-                best = step if best is None else max(best, step)
+                best = (step, mean) if best is None else max(best, (step, mean))
                 if error >= 0.995 * self.allowed or error == 0:
                     break
             ratio = math.sqrt(self.allowed / error) if n < 8 else 0.5
@@ -148,8 +155,7 @@ class _Values:
         _, first = self._first(step)
         inverse = np.float32(1) / step
         sums, seconds, lows, below = 0.0, 0.0, 0.0, 0
-        for part in self.blocks:
-            found = bounded.expect(self.x[part], first, inverse)
+        for found in self._blockwise(lambda part: bounded.expect(self.x[part], first, inverse)):
             sums, seconds, lows = sums + found[0], seconds + found[1], lows + found[2]
             below += found[3]
         mean = sums / max(self.x.size - below, 1)
@@ -161,23 +167,32 @@ class _Values:
         form, first = self._first(step)
         codes = np.empty(self.x.size, np.uint32)
         inverse, bits = np.float32(1) / step, bits_of(self.x)
-        sums = [
-            bounded.quantise(self.x[part], bits[part], form - 1, first, inverse, codes[part])
-            for part in self.blocks
-        ]
+        sums = self._blockwise(
+            lambda part: bounded.quantise(self.x[part], bits[part], form - 1, first, inverse, codes[part])
+        )
         return _Cells(form, first, step, np.float32(mean), codes, sums)
 
-    def _measured(self, step: np.float32) -> tuple[_Cells, float]:
+    def _measured(self, step: np.float32, mean: float) -> tuple[_Cells, float]:
         """Cells, and the error of what will be read."""
         from wirecodec.kernels.cpu import bounded
 
-        cells = self._quantised(step, self._expected(step)[1])
-        error = 0.0
-        for part in self.blocks:
+        cells = self._quantised(step, mean)
+
+        def error(part: slice) -> float:
             read = _restored(cells, cells.codes[part], self.values.dtype)
             wide = widened(bits_of(read), read.dtype) if read.dtype.itemsize == 2 else read
-            error += bounded.difference(self.wide[part], wide)
-        return cells, error
+            return bounded.difference(self.wide[part], wide)
+
+        return cells, sum(self._blockwise(error))
+
+    def _blockwise(self, work: Callable[[slice], T]) -> list[T]:
+        """What each block gives, in order, from as many threads as there are."""
+        from wirecodec.kernels.cpu.threads import in_ranges
+
+        found = in_ranges(
+            lambda first, last: [work(part) for part in self.blocks[first:last]], len(self.blocks), 1
+        )
+        return [one for some in found for one in some]
 
 
 def _restored(cells: Any, codes: Array, dtype: np.dtype[Any]) -> Array:
@@ -215,7 +230,7 @@ def _coded(cells: _Cells) -> Bytes:
     zero = cells.form - 1
     laid = np.empty_like(cells.codes)
     signs = np.empty_like(cells.codes)
-    rows, shifts = np.empty((2, laid.size), np.uint8)
+    rows, shifts, symbols = np.empty((3, laid.size), np.uint8)
     counts = np.zeros((len(blocks), BOUNDED_ROWS, BOUNDED_ESCAPE + 1), np.uint32)
     starts = [
         _half_octave((total << 10) // (part.stop - part.start))
@@ -228,7 +243,15 @@ def _coded(cells: _Cells) -> Bytes:
             lanes = _lanes(part.stop - part.start)
             bounded_coder.lay(cells.codes[part], lanes, laid[part])
             bounded_coder.walk(
-                laid[part], lanes, zero, starts[n], rows[part], shifts[part], signs[part], counts[n]
+                laid[part],
+                lanes,
+                zero,
+                starts[n],
+                rows[part],
+                shifts[part],
+                symbols[part],
+                signs[part],
+                counts[n],
             )
 
     in_ranges(walk, len(blocks), 1)
@@ -244,7 +267,15 @@ def _coded(cells: _Cells) -> Bytes:
             states = np.empty(_lanes(m), np.uint32)
             words = np.empty(4 * m + 32, np.uint16)
             count = bounded_coder.write(
-                laid[part], states.size, rows[part], shifts[part], signs[part], table, states, words
+                laid[part],
+                states.size,
+                rows[part],
+                shifts[part],
+                symbols[part],
+                signs[part],
+                table,
+                states,
+                words,
             )
             found += [states.tobytes(), words[:count].tobytes()]
         return found

@@ -7,13 +7,25 @@ steps twice: forward for the contexts, which do not depend on what is coded how,
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.bounded_lanes import (
+    bits16,
+    contexts16,
+    learn16,
+    raw16,
+    sign16,
+    signs16,
+    symbol16,
+    symbols16,
+)
 from wirecodec.kernels.cpu.chosen import store_chosen
-from wirecodec.kernels.cpu.jit import borrowing, kernel
-from wirecodec.kernels.cpu.taken import spread_chosen
-from wirecodec.kernels.cpu.vector import load, mask_bits, resize, select, store
+from wirecodec.kernels.cpu.jit import borrowing, inline, kernel
+from wirecodec.kernels.cpu.taken import gathered, quotients, spread_chosen
+from wirecodec.kernels.cpu.vector import greatest, load, mask_bits, resize, select, splat, store
 from wirecodec.kernels.cpu.words import leading_zeros, popcount
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
@@ -23,9 +35,8 @@ U8 = np.uint8
 U16 = np.uint16
 U32 = np.uint32
 U64 = np.uint64
-F64 = np.float64
 
-ESCAPE, DIRECT = BOUNDED_ESCAPE, 32
+ESCAPE, SYMBOLS, DIRECT = BOUNDED_ESCAPE, BOUNDED_ESCAPE + 1, 32
 BITS = np.array([0] * 32 + [3] * 4 + [4] * 4 + [5] * 4 + [6] * 4 + [24], np.uint8)
 BASES = np.cumsum(np.concatenate([[0], 1 << BITS[:-1].astype(np.uint32)])).astype(np.uint32)
 BASES[ESCAPE] = 0
@@ -148,7 +159,15 @@ def unlay(codes: Array, lanes: int, out: Array) -> None:
 
 @kernel
 def walk(
-    codes: Array, lanes: int, zero: int, start: int, rows: Array, shifts: Array, signs: Array, counts: Array
+    codes: Array,
+    lanes: int,
+    zero: int,
+    start: int,
+    rows: Array,
+    shifts: Array,
+    symbols: Array,
+    signs: Array,
+    counts: Array,
 ) -> None:
     """The contexts of a block, and how often each symbol occurs in each row.
 
@@ -157,28 +176,38 @@ def walk(
         lanes: how many there are.
         zero: 1 where a value of k = 0 has no sign.
         start: the half octave that lanes begin with.
-        rows, shifts: (m,) u8, written.
+        rows, shifts, symbols: (m,) u8, written.
         signs: (m,) u32, written: frequency · 4096 + start of each sign.
         counts: (ROWS, ESCAPE + 1) u32, added to.
     """
     known = np.empty((6, lanes), np.uint32)
     chances = np.empty(lanes, np.uint32)
+    unsigned = U32(2 * zero)
     _begin(known, start)
     for at in range(0, codes.size, lanes):
         count = min(lanes, codes.size - at)
-        _rows(known, rows, shifts, at, count)
-        _chances(known, chances, count)
-        for lane in range(count):
-            code = codes[at + lane]
-            f = chances[lane]
-            same = U32(code & U32(1)) == known[LAST, lane]
-            op = U32(f << U32(12)) if same else U32(U32(U32(SLOTS) - f) << U32(12)) + f
-            signs[at + lane] = op if zero == 0 or code >= U32(2) else U32(SLOTS << 12)
-        for lane in range(count):
-            symbol = _symbol(U32(U32(codes[at + lane] >> U32(1)) >> U32(shifts[at + lane])))
-            counts[rows[at + lane], symbol] += U32(1)
-        _magnitudes(known, codes, at, count)
-        _signs(known, codes, at, zero, count)
+        if count == 32:
+            for half in range(0, 32, 16):
+                code = load(codes, at + half, 16)
+                row, shift = contexts16(known, half)
+                store(rows, at + half, resize(row, 8))
+                store(shifts, at + half, resize(shift, 8))
+                store(symbols, at + half, resize(symbols16((code >> 1) >> shift), 8))
+                store(signs, at + half, signs16(known, half, code, unsigned))
+                learn16(known, half, code, unsigned)
+        else:
+            _rows(known, rows, shifts, at, count)
+            _chances(known, chances, count)
+            for lane in range(count):
+                code, f = codes[at + lane], chances[lane]
+                same = U32(code & U32(1)) == known[LAST, lane]
+                op = U32(f << U32(12)) if same else U32(U32(U32(SLOTS) - f) << U32(12)) + f
+                signs[at + lane] = op if code >= unsigned else U32(SLOTS << 12)
+                symbols[at + lane] = _symbol(U32(U32(code >> U32(1)) >> U32(shifts[at + lane])))
+            _magnitudes(known, codes, at, count)
+            _signs(known, codes, at, zero, count)
+    for i in range(codes.size):
+        counts[rows[i], symbols[i]] += U32(1)
 
 
 @borrowing
@@ -189,19 +218,77 @@ def _push(states: Array, ops: Array, words: Array, p: int, count: int) -> int:
             x = load(states, half, 16)
             need = (x >> 20) >= (load(ops, half, 16) >> 12)
             p += store_chosen(words, p, resize(x, 16), mask_bits(need))
-            store(states, half, select(need, x >> 16, x))
+            x = select(need, x >> 16, x)
+            f = load(ops, half, 16) >> 12
+            q = quotients(x, f)
+            store(states, half, (q << 12) + (x - q * f) + (load(ops, half, 16) & 4095))
     else:
         for lane in range(count):
             x = states[lane]
             if U32(x >> U32(20)) >= U32(ops[lane] >> U32(12)):
                 words[p] = U16(x & U32(0xFFFF))
                 p += 1
-                states[lane] = U32(x >> U32(16))
-    for lane in range(count):
-        x, f = states[lane], U32(ops[lane] >> U32(12))
-        q = U32(np.int64(F64(x) / F64(f)))
-        states[lane] = U32(U32(q << U32(12)) + U32(x - U32(q * f))) + U32(ops[lane] & U32(SLOTS - 1))
+                x = U32(x >> U32(16))
+            f = U32(ops[lane] >> U32(12))
+            q = U32(x // f)
+            states[lane] = U32(U32(q << U32(12)) + U32(x - U32(q * f))) + U32(ops[lane] & U32(SLOTS - 1))
     return p
+
+
+@borrowing
+def _operations(
+    codes: Array, at: int, count: int, rows: Array, shifts: Array, symbols: Array, table: Array, ops: Array
+) -> np.uint32:
+    """What codes a step but for its signs: low bits, other bits, symbols; the greatest number of bits."""
+    most = U32(0)
+    for lane in range(count):
+        k = U32(codes[at + lane] >> U32(1))
+        shift, symbol = U32(shifts[at + lane]), U32(symbols[at + lane])
+        op = table[rows[at + lane], symbol]
+        if op == U32(0) or symbol == U32(ESCAPE):
+            symbol, shift = U32(ESCAPE), U32(0)
+            op = table[rows[at + lane], ESCAPE]
+        bits = U32(BITS[symbol] + shift)
+        rest = U32(k & U32((U32(1) << bits) - U32(1)))
+        low = min(bits, U32(HALF))
+        f = U32(SLOTS) >> low
+        ops[0, lane] = U32(f << U32(12)) + U32(U32(rest & U32((U32(1) << low) - U32(1))) * f)
+        f = U32(SLOTS) >> U32(bits - low)
+        ops[1, lane] = U32(f << U32(12)) + U32(U32(rest >> low) * f)
+        ops[2, lane] = op
+        most = max(most, bits)
+    return most
+
+
+@borrowing
+def _operations_32(
+    codes: Array, at: int, rows: Array, shifts: Array, symbols: Array, flat: Array, pair: Array
+) -> np.uint32:
+    """``_operations`` of 32 lanes; ``flat`` and ``pair`` are table and operations in one dimension."""
+    most = U32(0)
+    for half in range(0, 32, 16):
+        row, shift = resize(load(rows, at + half, 16), 32), resize(load(shifts, at + half, 16), 32)
+        symbol, k = resize(load(symbols, at + half, 16), 32), load(codes, at + half, 16) >> 1
+        op = gathered(flat, row * SYMBOLS + symbol)
+        absent = op == 0
+        if mask_bits(absent):
+            symbol = select(absent, splat(U32(ESCAPE), 16), symbol)
+            op = gathered(flat, row * SYMBOLS + symbol)
+        bits = bits16(symbol, shift)
+        longest = greatest(bits)
+        if longest > U32(0):
+            low = select(bits < HALF, bits, splat(U32(HALF), 16))
+            rest = k & ((splat(U32(1), 16) << bits) - 1)
+            f = splat(U32(SLOTS), 16) >> low
+            store(pair, half, (f << 12) + (rest & ((splat(U32(1), 16) << low) - 1)) * f)
+            f = splat(U32(SLOTS), 16) >> (bits - low)
+            store(pair, 32 + half, (f << 12) + (rest >> low) * f)
+        else:
+            store(pair, half, splat(U32(SLOTS << 12), 16))
+            store(pair, 32 + half, splat(U32(SLOTS << 12), 16))
+        store(pair, 64 + half, op)
+        most = max(most, longest)
+    return most
 
 
 @kernel
@@ -210,6 +297,7 @@ def write(
     lanes: int,
     rows: Array,
     shifts: Array,
+    symbols: Array,
     signs: Array,
     table: Array,
     states: Array,
@@ -220,37 +308,23 @@ def write(
     Args:
         codes: as of ``walk``.
         lanes: as of ``walk``.
-        rows, shifts, signs: as ``walk`` wrote them.
+        rows, shifts, symbols, signs: as ``walk`` wrote them.
         table: (ROWS, ESCAPE + 1) u32, frequency · 4096 + start, or 0 of what is to be escaped.
         states: (lanes,) u32, written.
         words: room for 4 m + 32 u16, written.
     """
     states[:] = U32(1 << 16)
     ops = np.empty((3, lanes), np.uint32)
+    pair, flat = ops.reshape(-1), table.reshape(-1)
     p = 0
     last = (codes.size - 1) // lanes * lanes
     for at in range(last, -1, -lanes):
         count = min(lanes, codes.size - at)
         p = _push(states, signs[at : at + count], words, p, count)
-        most = U32(0)
-        for lane in range(count):
-            k = U32(codes[at + lane] >> U32(1))
-            shift = U32(shifts[at + lane])
-            symbol = _symbol(U32(k >> shift))
-            op = table[rows[at + lane], symbol]
-            if op == U32(0) or symbol == U32(ESCAPE):
-                symbol = U32(ESCAPE)
-                op = table[rows[at + lane], ESCAPE]
-                shift = U32(0)
-            bits = U32(BITS[symbol] + shift)
-            rest = U32(k & U32((U32(1) << bits) - U32(1)))
-            low = min(bits, U32(HALF))
-            f = U32(SLOTS) >> low
-            ops[0, lane] = U32(f << U32(12)) + U32(U32(rest & U32((U32(1) << low) - U32(1))) * f)
-            f = U32(SLOTS) >> U32(bits - low)
-            ops[1, lane] = U32(f << U32(12)) + U32(U32(rest >> low) * f)
-            ops[2, lane] = op
-            most = max(most, bits)
+        if count == 32:
+            most = _operations_32(codes, at, rows, shifts, symbols, flat, pair)
+        else:
+            most = _operations(codes, at, count, rows, shifts, symbols, table, ops)
         if most > U32(HALF):
             p = _push(states, ops[1], words, p, count)
         if most > U32(0):
@@ -262,18 +336,34 @@ def write(
 @borrowing
 def _refill(states: Array, words: Array, p: int, count: int) -> int:
     """A word for every state below 2^16, the last lane's first; where the words end that are left."""
-    if count == 32:
-        for half in (16, 0):
-            x = load(states, half, 16)
-            need = mask_bits(x < 65536)
-            p -= popcount(need)
-            store(states, half, select(x < 65536, (x << 16) | spread_chosen(words, p, need, 16, 32), x))
-    else:
-        for lane in range(count - 1, -1, -1):
-            if states[lane] < U32(1 << 16):
-                p -= 1
-                states[lane] = U32(states[lane] << U32(16)) | U32(words[p])
+    for lane in range(count - 1, -1, -1):
+        if states[lane] < U32(1 << 16):
+            p -= 1
+            states[lane] = U32(states[lane] << U32(16)) | U32(words[p])
     return p
+
+
+@inline
+def _refilled(x: Any, words: Array, p: int) -> tuple[Any, int]:
+    """The same for 16 states."""
+    low = x < 65536
+    need = mask_bits(low)
+    p -= popcount(need)
+    return select(low, (x << 16) | spread_chosen(words, p, need, 16, 32), x), p
+
+
+@inline
+def _low16(bits: Any) -> Any:
+    """Bits of which the first of two steps takes what it can."""
+    return select(bits < HALF, bits, splat(U32(HALF), 16))
+
+
+@inline
+def _base16(symbol: Any, shift: Any) -> Any:
+    """The least number of each symbol."""
+    wide = ((symbol & 3) + 4) << ((symbol >> 2) - 5)
+    base = select(symbol < DIRECT, symbol, wide) << shift
+    return select(symbol == ESCAPE, splat(U32(0), 16), base)
 
 
 @kernel
@@ -285,6 +375,85 @@ def slots(table: Array, out: Array) -> None:
             f, start = op >> U32(12), op & U32(SLOTS - 1)
             for i in range(f):
                 out[row, start + U32(i)] = U32(symbol << 24) | U32((f - U32(1)) << U32(12)) | U32(i)
+
+
+@borrowing
+def _read_32(
+    words: Array, p: int, known: Array, states: Array, flat: Array, codes: Array, at: int, zero: int
+) -> int:
+    """A step of ``read``, of all lanes; where the words end that are left."""
+    row0, shift0 = contexts16(known, 0)
+    row1, shift1 = contexts16(known, 16)
+    x0, s0 = symbol16(load(states, 0, 16), row0, flat)
+    x1, s1 = symbol16(load(states, 16, 16), row1, flat)
+    x1, p = _refilled(x1, words, p)
+    x0, p = _refilled(x0, words, p)
+    bits0, bits1 = bits16(s0, shift0), bits16(s1, shift1)
+    most = max(greatest(bits0), greatest(bits1))
+    if most > U32(0):
+        low0, low1 = _low16(bits0), _low16(bits1)
+        x0, k0 = raw16(x0, low0)
+        x1, k1 = raw16(x1, low1)
+        s0, s1 = _base16(s0, shift0) + k0, _base16(s1, shift1) + k1
+        x1, p = _refilled(x1, words, p)
+        x0, p = _refilled(x0, words, p)
+        if most > U32(HALF):
+            x0, k0 = raw16(x0, bits0 - low0)
+            x1, k1 = raw16(x1, bits1 - low1)
+            s0, s1 = s0 + (k0 << HALF), s1 + (k1 << HALF)
+            x1, p = _refilled(x1, words, p)
+            x0, p = _refilled(x0, words, p)
+    x0, s0 = sign16(known, 0, x0, s0, U32(zero))
+    x1, s1 = sign16(known, 16, x1, s1, U32(zero))
+    x1, p = _refilled(x1, words, p)
+    x0, p = _refilled(x0, words, p)
+    store(states, 0, x0)
+    store(states, 16, x1)
+    store(codes, at, s0)
+    store(codes, at + 16, s1)
+    learn16(known, 0, s0, U32(2 * zero))
+    learn16(known, 16, s1, U32(2 * zero))
+    return p
+
+
+@borrowing
+def _read_numbers(
+    words: Array, p: int, states: Array, flat: Array, rows: Array, shifts: Array, more: Array, part: Array
+) -> int:
+    """The k of a step's lanes, into ``part``; where the words end that are left."""
+    count = part.size
+    most = U32(0)
+    for lane in range(count):
+        x = states[lane]
+        entry = flat[U64(U32(U32(rows[lane]) << U32(12)) | U32(x & U32(SLOTS - 1)))]
+        f = U32(U32(entry >> U32(12)) & U32(SLOTS - 1)) + U32(1)
+        states[lane] = U32(U32(f * U32(x >> U32(12))) + U32(entry & U32(SLOTS - 1)))
+        part[lane] = U32(entry >> U32(24))
+        most = max(most, U32(U32(part[lane]) + U32(shifts[lane]) * U32(64)))
+    p = _refill(states, words, p, count)
+    if most >= U32(DIRECT):
+        most = U32(0)
+        for lane in range(count):
+            x, symbol = states[lane], part[lane]
+            shift = U32(0) if symbol == U32(ESCAPE) else U32(shifts[lane])
+            more[lane] = BITS[symbol] + shift
+            most = max(most, more[lane])
+            bits = min(more[lane], U32(HALF))
+            f = U32(SLOTS) >> bits
+            low = U32(x & U32(SLOTS - 1)) >> U32(U32(HALF) - bits)
+            states[lane] = U32(f * U32(x >> U32(12))) + U32(U32(x & U32(SLOTS - 1)) - U32(low * f))
+            part[lane] = U32(BASES[symbol] << shift) + low
+        p = _refill(states, words, p, count)
+        if most > U32(HALF):
+            for lane in range(count):
+                x = states[lane]
+                bits = U32(more[lane] - min(more[lane], U32(HALF)))
+                f = U32(SLOTS) >> bits
+                high = U32(x & U32(SLOTS - 1)) >> U32(U32(HALF) - bits)
+                states[lane] = U32(f * U32(x >> U32(12))) + U32(U32(x & U32(SLOTS - 1)) - U32(high * f))
+                part[lane] += U32(high << U32(HALF))
+            p = _refill(states, words, p, count)
+    return p
 
 
 @kernel
@@ -310,40 +479,15 @@ def read(words: Array, lanes: int, zero: int, start: int, states: Array, found: 
     p = words.size
     for at in range(0, codes.size, lanes):
         count = min(lanes, codes.size - at)
+        if count == 32:
+            p = _read_32(words, p, known, states, flat, codes, at, zero)
+            if p < PAD:
+                return False
+            continue
+        part = codes[at : at + count]
         _rows(known, rows, shifts, 0, count)
         _chances(known, chances, count)
-        most = U32(0)
-        part = codes[at : at + count]
-        for lane in range(count):
-            x = states[lane]
-            entry = flat[U64(U32(U32(rows[lane]) << U32(12)) | U32(x & U32(SLOTS - 1)))]
-            f = U32(U32(entry >> U32(12)) & U32(SLOTS - 1)) + U32(1)
-            states[lane] = U32(U32(f * U32(x >> U32(12))) + U32(entry & U32(SLOTS - 1)))
-            part[lane] = U32(entry >> U32(24))
-            most = max(most, U32(U32(part[lane]) + U32(shifts[lane]) * U32(64)))
-        p = _refill(states, words, p, count)
-        if most >= U32(DIRECT):
-            most = U32(0)
-            for lane in range(count):
-                x, symbol = states[lane], part[lane]
-                shift = U32(0) if symbol == U32(ESCAPE) else U32(shifts[lane])
-                more[lane] = BITS[symbol] + shift
-                most = max(most, more[lane])
-                bits = min(more[lane], U32(HALF))
-                f = U32(SLOTS) >> bits
-                low = U32(x & U32(SLOTS - 1)) >> U32(U32(HALF) - bits)
-                states[lane] = U32(f * U32(x >> U32(12))) + U32(U32(x & U32(SLOTS - 1)) - U32(low * f))
-                part[lane] = U32(BASES[symbol] << shift) + low
-            p = _refill(states, words, p, count)
-            if most > U32(HALF):
-                for lane in range(count):
-                    x = states[lane]
-                    bits = U32(more[lane] - min(more[lane], U32(HALF)))
-                    f = U32(SLOTS) >> bits
-                    high = U32(x & U32(SLOTS - 1)) >> U32(U32(HALF) - bits)
-                    states[lane] = U32(f * U32(x >> U32(12))) + U32(U32(x & U32(SLOTS - 1)) - U32(high * f))
-                    part[lane] += U32(high << U32(HALF))
-                p = _refill(states, words, p, count)
+        p = _read_numbers(words, p, states, flat, rows, shifts, more, part)
         for lane in range(count):
             x, k, f = states[lane], part[lane], chances[lane]
             slot = U32(x & U32(SLOTS - 1))

@@ -1,4 +1,4 @@
-"""``spread_chosen``: elements that lie side by side, to some lanes of a vector: ``store_chosen`` undone."""
+"""Words for lanes that each go their own way: what they take from an array, counts, quotients."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from numba.core import cgutils
 
 from wirecodec.kernels.cpu.vector_type import Vector, has, place, word
 
-__all__ = ["spread_chosen"]
+__all__ = ["gathered", "heights", "quotients", "spread_chosen"]
 
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
+F64 = ir.DoubleType()
 
 
 @word
@@ -53,3 +54,51 @@ def _one_by_one(builder: Any, at: Any, chosen: Any, vector: Vector) -> Any:
         found = builder.insert_element(found, kept, I32(i))
         count = builder.add(count, bit)
     return found
+
+
+@word
+def gathered(typing_context: Any, array: Any, places: Any) -> Any:
+    """The element of a contiguous array at each lane's place; all must lie within it."""
+    vector = Vector(places.lanes, array.dtype.bitwidth)
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        wide = builder.zext(args[1], ir.VectorType(I64, vector.lanes))
+        if context.enable_boundscheck:
+            made = context.make_array(sig.args[0])(context, builder, args[0])
+            for i in range(vector.lanes):
+                cgutils.do_boundscheck(context, builder, builder.extract_element(wide, I32(i)), made.nitems)
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        found: Any = ir.Constant(vector.form, ir.Undefined)
+        for i in range(vector.lanes):
+            element = builder.load(builder.gep(data, [builder.extract_element(wide, I32(i))]))
+            found = builder.insert_element(found, element, I32(i))
+        return found
+
+    return vector(array, places), generate
+
+
+@word
+def heights(typing_context: Any, vector: Any) -> Any:
+    """The number of each lane's highest one bit; all ones for 0."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        form = args[0].type
+        kind = ir.FunctionType(form, [form, I1])
+        name = f"llvm.ctlz.v{form.count}i{form.element.width}"
+        zeros = builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [args[0], I1(0)])
+        last = ir.Constant(form, [form.element.width - 1] * form.count)
+        return builder.sub(last, zeros)
+
+    return vector(vector), generate
+
+
+@word
+def quotients(typing_context: Any, a: Any, b: Any) -> Any:
+    """⌊a / b⌋ of lanes of 32 bits: a quotient in binary64 is never rounded up to an integer."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        wide = ir.VectorType(F64, a.lanes)
+        found = builder.fdiv(builder.uitofp(args[0], wide), builder.uitofp(args[1], wide))
+        return builder.fptoui(found, a.form)
+
+    return a(a, b), generate
