@@ -178,10 +178,15 @@ class _Values:
 
         cells = self._quantised(step, mean)
 
+        numbers = _numbers(cells, self.values.dtype)
+
         def error(part: slice) -> float:
-            read = _restored(cells, cells.codes[part], self.values.dtype)
-            wide = widened(bits_of(read), read.dtype) if read.dtype.itemsize == 2 else read
-            return bounded.difference(self.wide[part], wide)
+            if self.values.dtype.itemsize > 2:
+                return bounded.missed(self.wide[part], cells.codes[part], *numbers)
+            out = np.empty(part.stop - part.start, np.float32)
+            bounded.restore(cells.codes[part], *numbers, out)
+            read = from_single(out, self.values.dtype)
+            return bounded.difference(self.wide[part], widened(bits_of(read), read.dtype))
 
         return cells, sum(self._blockwise(error))
 
@@ -195,14 +200,9 @@ class _Values:
         return [one for some in found for one in some]
 
 
-def _restored(cells: Any, codes: Array, dtype: np.dtype[Any]) -> Array:
-    """The values of codes in the element type; ``cells`` has the numbers of a section."""
-    from wirecodec.kernels.cpu import bounded
-
-    out = np.empty(codes.size, np.float32)
-    most = np.float32(LARGEST[dtype.name])
-    bounded.restore(codes, cells.form - 1, cells.first, cells.step, cells.place, most, out)
-    return from_single(out, dtype)
+def _numbers(cells: _Cells | _Section, dtype: np.dtype[Any]) -> tuple[int, Any, Any, Any, Any]:
+    """What codes mean, as ``restore`` takes it."""
+    return cells.form - 1, cells.first, cells.step, cells.place, np.float32(LARGEST[dtype.name])
 
 
 def _blocks(r: int) -> list[slice]:
@@ -229,7 +229,7 @@ def _coded(cells: _Cells) -> Bytes:
     blocks = _blocks(cells.codes.size)
     zero = cells.form - 1
     laid = np.empty_like(cells.codes)
-    signs = np.empty_like(cells.codes)
+    signs = cells.codes  # a block's codes are not needed once they are laid
     rows, shifts, symbols = np.empty((3, laid.size), np.uint8)
     counts = np.zeros((len(blocks), BOUNDED_ROWS, BOUNDED_ESCAPE + 1), np.uint32)
     starts = [
@@ -262,10 +262,10 @@ def _coded(cells: _Cells) -> Bytes:
 
     def write(first: int, last: int) -> list[bytes]:
         found = []
+        words = np.empty(4 * (blocks[0].stop + 1) + 32, np.uint16)
         for part in blocks[first:last]:
             m = part.stop - part.start
             states = np.empty(_lanes(m), np.uint32)
-            words = np.empty(4 * m + 32, np.uint16)
             count = bounded_coder.write(
                 laid[part],
                 states.size,
@@ -357,25 +357,27 @@ class _Section:
 
 
 def _decoded(s: _Section) -> Array:
-    from wirecodec.kernels.cpu import bounded_coder, bounded_tables
+    from wirecodec.kernels.cpu import bounded, bounded_coder, bounded_tables
     from wirecodec.kernels.cpu.threads import in_ranges
 
     table = np.empty((BOUNDED_ROWS, BOUNDED_ESCAPE + 1), np.uint32)
     bounded_tables.fill(s.levels, table)
     slots = np.empty((BOUNDED_ROWS, 4096), np.uint32)
     bounded_coder.slots(table, slots)
-    out = np.empty(s.blocks[-1][0].stop, s.dtype)
+    numbers = _numbers(s, s.dtype)
+    out = np.empty(s.blocks[-1][0].stop, np.float32)
 
     def read(first: int, last: int) -> bool:
+        room = np.empty(s.blocks[0][0].stop + 1, np.uint32)
         for part, start, states, words in s.blocks[first:last]:
-            laid, codes = np.empty((2, part.stop - part.start), np.uint32)
+            laid = room[: part.stop - part.start]
             right = bounded_coder.read(words, states.size, s.form - 1, start, states, slots, laid)
             if not right:
                 return False
-            bounded_coder.unlay(laid, states.size, codes)
-            out[part] = _restored(s, codes, s.dtype)
+            bounded.restore(laid, *numbers, laid.view(np.float32))
+            bounded_coder.unlay(laid, states.size, bits_of(out[part]))
         return True
 
     if not all(in_ranges(read, len(s.blocks), 1)):
         raise Invalid("error-bounded-code", "the words do not end where the values do")
-    return out
+    return from_single(out, s.dtype)

@@ -9,10 +9,10 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.floats import sum_floats
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.vector import load
 
-__all__ = ["difference", "expect", "extremes", "quantise", "restore", "squares"]
+__all__ = ["difference", "expect", "extremes", "missed", "quantise", "restore", "squares"]
 
 U32 = np.uint32
 F32 = np.float32
@@ -128,6 +128,40 @@ def quantise(x: Array, bits: Array, zero: int, first: np.float32, inverse: np.fl
     return total
 
 
+@inline
+def _number(
+    code: np.uint32, zero: int, first: np.float32, step: np.float32, place: np.float32, most: np.float32
+) -> np.float32:
+    k = np.int32(code >> U32(1))
+    a = min(F32(first + F32(F32(F32(k - np.int32(zero)) + place) * step)), most)
+    a = -a if code & U32(1) else a
+    return F32(0) if zero and k == 0 else a
+
+
+@kernel
+def missed(
+    values: Array,
+    codes: Array,
+    zero: int,
+    first: np.float32,
+    step: np.float32,
+    place: np.float32,
+    most: np.float32,
+) -> float:
+    """``difference`` of float32 or float64 values and what ``restore`` makes of their codes."""
+    sums = np.zeros(64, F64)
+    whole = values.size & ~63
+    for start in range(0, whole, 64):
+        block, code = values[start : start + 64], codes[start : start + 64]
+        for j in range(64):
+            d = F64(block[j]) - F64(_number(code[j], zero, first, step, place, most))
+            sums[j] += d * d
+    for i in range(whole, values.size):
+        d = F64(values[i]) - F64(_number(codes[i], zero, first, step, place, most))
+        sums[i & 63] += d * d
+    return sum_floats(load(sums, 0, 64))
+
+
 @kernel
 def restore(
     codes: Array,
@@ -147,11 +181,7 @@ def restore(
         step: a cell's width.
         place: where in its cell a value is put, as a share of the step.
         most: no magnitude is greater.
-        out: (m,) float32, written.
+        out: (m,) float32, written; it may lie where the codes do.
     """
     for i in range(codes.size):
-        code = codes[i]
-        k = np.int32(code >> U32(1))
-        a = min(F32(first + F32(F32(F32(k - np.int32(zero)) + place) * step)), most)
-        a = -a if code & U32(1) else a
-        out[i] = F32(0) if zero and k == 0 else a
+        out[i] = _number(codes[i], zero, first, step, place, most)
