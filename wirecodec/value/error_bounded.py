@@ -342,7 +342,7 @@ class _Section:
         levels[:used] = self._take(int(used))
 
     def _block(self, part: slice) -> tuple[slice, int, Array, Array]:
-        from wirecodec.kernels.cpu.bounded_coder import PAD
+        from wirecodec.kernels.cpu.bounded_coder import BEHIND, PAD
 
         start, count = _BLOCK.unpack(self._take(_BLOCK.size).tobytes())
         if start > _LAST_START:
@@ -351,8 +351,8 @@ class _Section:
         if (states < 2**16).any():
             raise Invalid("error-bounded-state", f"a state is {states.min()}")
         taken = self._take(2 * count)
-        words = np.zeros(PAD + count, np.uint16)
-        words[PAD:].view(np.uint8)[:] = taken
+        words = np.zeros(PAD + count + BEHIND, np.uint16)
+        words[PAD : PAD + count].view(np.uint8)[:] = taken
         return part, start, states, words
 
 

@@ -29,7 +29,7 @@ from wirecodec.kernels.cpu.vector import greatest, load, mask_bits, resize, sele
 from wirecodec.kernels.cpu.words import leading_zeros, popcount
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
-__all__ = ["PAD", "lay", "read", "slots", "unlay", "walk", "write"]
+__all__ = ["BEHIND", "PAD", "lay", "read", "slots", "unlay", "walk", "write"]
 
 U8 = np.uint8
 U16 = np.uint16
@@ -44,8 +44,8 @@ BASES[ESCAPE] = 0
 SLOTS = 4096
 HALF = 12
 """Bits that one step takes, at most, of those that are not modelled."""
-PAD = 256
-"""Words before those of a block in memory: more than a step can take."""
+PAD, BEHIND = 256, 16
+"""Words before those of a block in memory, more than a step can take; and after them, for whole vectors."""
 
 FAST, SLOW, SIGN = 3, 5, 6
 """Averages forget a share of 2^-n with each value."""
@@ -461,7 +461,7 @@ def read(words: Array, lanes: int, zero: int, start: int, states: Array, found: 
     """A block's values from its words.
 
     Args:
-        words: PAD of any value, and the block's.
+        words: PAD of any value, the block's, and BEHIND.
         lanes, zero, start: as of ``walk``.
         states: (lanes,) u32, each at least 2^16, changed.
         found: (ROWS, 4096) u32, as ``slots`` writes them.
@@ -476,7 +476,7 @@ def read(words: Array, lanes: int, zero: int, start: int, states: Array, found: 
     more = np.empty(lanes, np.uint32)
     _begin(known, start)
     flat = found.reshape(-1)
-    p = words.size
+    p = words.size - BEHIND
     for at in range(0, codes.size, lanes):
         count = min(lanes, codes.size - at)
         if count == 32:
