@@ -362,8 +362,10 @@ def _decoded(s: _Section) -> Array:
 
     table = np.empty((BOUNDED_ROWS, BOUNDED_ESCAPE + 1), np.uint32)
     bounded_tables.fill(s.levels, table)
-    slots = np.empty((BOUNDED_ROWS, 4096), np.uint32)
-    bounded_coder.slots(table, slots)
+    many = any(states.size == 32 for _, _, states, _ in s.blocks)
+    slots = np.empty((BOUNDED_ROWS if many else 0, 4096), np.uint32)
+    if many:
+        bounded_coder.slots(table, slots)
     numbers = _numbers(s, s.dtype)
     out = np.empty(s.blocks[-1][0].stop, np.float32)
 
@@ -371,7 +373,7 @@ def _decoded(s: _Section) -> Array:
         room = np.empty(s.blocks[0][0].stop + 1, np.uint32)
         for part, start, states, words in s.blocks[first:last]:
             laid = room[: part.stop - part.start]
-            right = bounded_coder.read(words, states.size, s.form - 1, start, states, slots, laid)
+            right = bounded_coder.read(words, states.size, s.form - 1, start, states, table, slots, laid)
             if not right:
                 return False
             bounded.restore(laid, *numbers, laid.view(np.float32))

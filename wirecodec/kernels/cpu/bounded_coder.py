@@ -418,17 +418,20 @@ def _read_32(
 
 @borrowing
 def _read_numbers(
-    words: Array, p: int, states: Array, flat: Array, rows: Array, shifts: Array, more: Array, part: Array
+    words: Array, p: int, states: Array, table: Array, rows: Array, shifts: Array, more: Array, part: Array
 ) -> int:
     """The k of a step's lanes, into ``part``; where the words end that are left."""
     count = part.size
     most = U32(0)
     for lane in range(count):
         x = states[lane]
-        entry = flat[U64(U32(U32(rows[lane]) << U32(12)) | U32(x & U32(SLOTS - 1)))]
-        f = U32(U32(entry >> U32(12)) & U32(SLOTS - 1)) + U32(1)
-        states[lane] = U32(U32(f * U32(x >> U32(12))) + U32(entry & U32(SLOTS - 1)))
-        part[lane] = U32(entry >> U32(24))
+        slot, symbol = U32(x & U32(SLOTS - 1)), 0
+        while symbol < ESCAPE and slot >= U32(table[rows[lane], symbol] >> U32(12)):
+            slot = U32(slot - U32(table[rows[lane], symbol] >> U32(12)))
+            symbol += 1
+        f = U32(table[rows[lane], symbol] >> U32(12))
+        states[lane] = U32(U32(f * U32(x >> U32(12))) + slot)
+        part[lane] = U32(symbol)
         most = max(most, U32(U32(part[lane]) + U32(shifts[lane]) * U32(64)))
     p = _refill(states, words, p, count)
     if most >= U32(DIRECT):
@@ -457,14 +460,24 @@ def _read_numbers(
 
 
 @kernel
-def read(words: Array, lanes: int, zero: int, start: int, states: Array, found: Array, codes: Array) -> bool:
+def read(
+    words: Array,
+    lanes: int,
+    zero: int,
+    start: int,
+    states: Array,
+    table: Array,
+    found: Array,
+    codes: Array,
+) -> bool:
     """A block's values from its words.
 
     Args:
         words: PAD of any value, the block's, and BEHIND.
         lanes, zero, start: as of ``walk``.
         states: (lanes,) u32, each at least 2^16, changed.
-        found: (ROWS, 4096) u32, as ``slots`` writes them.
+        table: as of ``write``.
+        found: (ROWS, 4096) u32, as ``slots`` writes them; (0, 4096) where there are not 32 lanes.
         codes: (m,) u32, written in the order of steps.
 
     Returns whether all words were taken, no more, and each state is 2^16 at last.
@@ -487,7 +500,7 @@ def read(words: Array, lanes: int, zero: int, start: int, states: Array, found: 
         part = codes[at : at + count]
         _rows(known, rows, shifts, 0, count)
         _chances(known, chances, count)
-        p = _read_numbers(words, p, states, flat, rows, shifts, more, part)
+        p = _read_numbers(words, p, states, table, rows, shifts, more, part)
         for lane in range(count):
             x, k, f = states[lane], part[lane], chances[lane]
             slot = U32(x & U32(SLOTS - 1))
