@@ -12,6 +12,7 @@ import math
 import statistics
 import warnings
 from decimal import Decimal
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -262,3 +263,11 @@ def double_exponential(values: Array) -> float:
 def _two(x: Array, a: float, b: float, c: float, d: float) -> Array:
     y: Array = a * np.exp(b * x) + c * np.exp(d * x)
     return y
+
+
+def within(values: Array, read: Array, error: float) -> bool:
+    """‖v - w‖ ≤ error · ‖v‖, in exact arithmetic."""
+    v, w = ([Fraction(float(x)) for x in part] for part in (values, read))
+    return sum((a - b) ** 2 for a, b in zip(v, w, strict=True)) <= Fraction(error) ** 2 * sum(
+        a * a for a in v
+    )

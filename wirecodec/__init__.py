@@ -58,8 +58,10 @@ from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
 from wirecodec.value import (
     QSGD,
+    AutoValue,
     Deflate,
     DExpFit,
+    ErrorBounded,
     Mean,
     OffsetFloat,
     PolyFit,
@@ -80,6 +82,7 @@ __all__ = [
     "AdaComp",
     "All",
     "AutoIndex",
+    "AutoValue",
     "Binned",
     "Bitmap",
     "Bloom",
@@ -95,6 +98,7 @@ __all__ = [
     "Diminishing",
     "EliasFano",
     "EncodeError",
+    "ErrorBounded",
     "ErrorFeedback",
     "GaussianK",
     "Huffman",

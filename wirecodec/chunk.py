@@ -141,14 +141,17 @@ def _entry(
         elif some is not None:
             index_section = index.encode(some, d, stream)
         values = read_only(values)
-        value = scheme.value.resolve(values) if isinstance(scheme.value, ValueChoice) else scheme.value
-        if not value.carries_nonfinite:
-            finite_or_raise(values, value.name)
-        if is_ordered(value):
-            values, positions = ascending(values)
-            map_section = map_of(positions)
-        if values.size:
-            value_section = as_bytes(value.encode(values, stream))
+        value: Any = scheme.value
+        if isinstance(value, ValueChoice):
+            value, value_section = value.choose(values, stream)
+        else:
+            if not value.carries_nonfinite:
+                finite_or_raise(values, value.name)
+            if is_ordered(value):
+                values, positions = ascending(values)
+                map_section = map_of(positions)
+            if values.size:
+                value_section = value.encode(values, stream)
     except EncodeError as error:
         raise _at_element(error, indices, positions, base) from None
     return Entry(
@@ -160,7 +163,7 @@ def _entry(
         index.wire_id,
         value.wire_id,
         as_bytes(index_section),
-        value_section,
+        as_bytes(value_section),
         map_section,
     )
 

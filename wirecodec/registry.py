@@ -46,8 +46,10 @@ from wirecodec.select import (
 )
 from wirecodec.value import (
     QSGD,
+    AutoValue,
     Deflate,
     DExpFit,
+    ErrorBounded,
     Mean,
     OffsetFloat,
     PolyFit,
@@ -107,6 +109,7 @@ _VALUE: tuple[type[ValueCodec], ...] = (
     TernGrad,
     ThreeLC,
     SketchML,
+    ErrorBounded,
     Mean,
 )
 _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
@@ -118,7 +121,7 @@ _stages: dict[str, dict[str, Any]] = {
     "transform": {},
     "selector": {c.name: c for c in _SELECTORS},
     "index codec": {c.name: c for c in _INDEX} | {AutoIndex.name: AutoIndex},
-    "value codec": {c.name: c for c in _VALUE},
+    "value codec": {c.name: c for c in _VALUE} | {AutoValue.name: AutoValue},
 }
 
 

@@ -51,7 +51,7 @@ class Scheme:
         for stage, part, words in (
             ("selector", self.select, ("select",)),
             ("index codec", self.index, ("encode", "choose")),
-            ("value codec", self.value, ("encode", "resolve")),
+            ("value codec", self.value, ("encode", "choose")),
         ):
             is_instance = isinstance(getattr(part, "name", None), str) and not isinstance(part, type)
             if not is_instance or not any(hasattr(part, word) for word in words):

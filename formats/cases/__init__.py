@@ -20,6 +20,7 @@ from formats.cases import (
     curves,
     deflate,
     elias_fano,
+    error_bounded,
     huffman,
     index_codecs,
     mean,
@@ -60,5 +61,6 @@ MODULES: tuple[ModuleType, ...] = (
     zstd,
     terngrad,
     curves,
+    error_bounded,
 )
 """The modules of cases, each with its function ``cases``."""

@@ -6,7 +6,7 @@ that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
 rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
 deflate, zstd, planes, offset_float, curves, polyfit, dexpfit, packed, terngrad, three_lc, sketchml, mean,
-floats, bits, packing.
+error_bounded, floats, bits, packing.
 """
 
 from .binned import Binned
@@ -17,6 +17,7 @@ from .deflate import Deflate
 from .delta import Delta
 from .dexpfit import DExpFit
 from .elias_fano import EliasFano
+from .error_bounded_writer import ErrorBounded
 from .errors import (
     ChecksumMismatch,
     Invalid,
@@ -54,6 +55,7 @@ __all__ = [
     "Deflate",
     "Delta",
     "EliasFano",
+    "ErrorBounded",
     "Huffman",
     "Invalid",
     "LimitExceeded",

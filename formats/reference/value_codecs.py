@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from .deflate import decode_deflate
 from .dexpfit import decode_dexpfit
+from .error_bounded import decode_error_bounded
 from .errors import Invalid, Malformed
 from .floats import BFLOAT16, FLOAT16, Format, convert, element_bytes, elements
 from .mean import decode_mean
@@ -93,6 +94,7 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
     11: decode_terngrad,
     12: decode_three_lc,
     13: decode_sketchml,
+    14: decode_error_bounded,
     15: decode_mean,
 }
 ORDERED = frozenset({9, 10})

@@ -263,6 +263,8 @@ def value_writer(text: str) -> ValueWriter:
         return reference.ThreeLC(float(options["sparsity"]))
     if name == "sketchml":
         return reference.SketchML(int(options["buckets"]))
+    if name == "error-bounded":
+        return reference.ErrorBounded(float(options["error"]))
     if name == "terngrad":
         return reference.TernGrad(float(options["clip"]) if options else None)
     plain: dict[str, ValueWriter] = {"sign-scale": reference.SignScale(), "mean": reference.Mean()}

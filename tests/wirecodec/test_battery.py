@@ -51,6 +51,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "binned": [{"bin": size} for size in (50, 7, 500, 16_383)],
     "context": [{}, {"period": 0}, {"period": 64}, {"period": 1000}],
+    "error-bounded": [{"error": error} for error in (0.01, 0.3, 0.001, 1e-6)],
     "structured": [{"form": form} for form in ("smallest", "gaps", "runs", "bitmap")],
 }
 SUPPORTS = inputs.supports(np.random.default_rng(1))

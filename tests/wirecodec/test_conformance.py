@@ -167,6 +167,16 @@ def offset_floats() -> st.SearchStrategy[Any]:
     )
 
 
+def error_bounded() -> st.SearchStrategy[Any]:
+    """Any error; rows and starts as a writer finds them, or others."""
+    return st.builds(
+        reference.ErrorBounded,
+        st.sampled_from([0.01, 0.1, 0.5, 1e-4]),
+        st.sets(st.integers(0, 25), max_size=3).map(lambda rows: tuple(sorted(rows))),
+        st.one_of(st.none(), st.integers(0, 57)),
+    )
+
+
 NORMS = st.sampled_from(["max", "l2"])
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "raw": st.just(reference.Raw()),
@@ -178,6 +188,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "terngrad": st.builds(reference.TernGrad, st.sampled_from([None, 2.5, 1.0, 0.01, 1e300])),
     "3lc": st.builds(reference.ThreeLC, st.floats(1, 2, exclude_max=True)),
     "sketchml": st.builds(reference.SketchML, st.one_of(st.integers(2, 9), st.integers(2, 256))),
+    "error-bounded": error_bounded(),
     "mean": st.just(reference.Mean()),
 }
 LOSSLESS = ("raw", "coder")  # they carry NaN and Inf

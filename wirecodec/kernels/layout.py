@@ -4,6 +4,9 @@ from __future__ import annotations
 
 __all__ = [
     "BLOOM_PAD",
+    "BOUNDED_BLOCK",
+    "BOUNDED_ESCAPE",
+    "BOUNDED_ROWS",
     "CONTEXT_BLOCK",
     "CONTEXT_PART",
     "CONTEXT_PERIODS",
@@ -53,3 +56,8 @@ TERNARY_DIGITS = 5
 SKETCH_CELLS = 2**15
 SKETCH_SUMS = 4
 """Cells of each sign, and partial sums of a bucket (formats/spec/value/sketchml.md)."""
+BOUNDED_BLOCK = 2**17
+BOUNDED_ROWS = 26
+BOUNDED_ESCAPE = 48
+"""Values that decode alone, at most; rows of frequencies; the symbol that stands for none
+(formats/spec/value/error-bounded.md)."""

@@ -77,6 +77,9 @@ class ValueChoice(Protocol):
 
     name: ClassVar[str]
 
-    def resolve(self, values: Array) -> ValueCodec:
-        """The codec for these values."""
+    def choose(self, values: Array, stream: int) -> tuple[ValueCodec, Bytes]:
+        """The codec, and its section of ``values`` (arguments as of ``encode``).
+
+        The values may be none, and need not be finite: a choice refuses what no codec of its own carries.
+        """
         ...

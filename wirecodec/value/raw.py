@@ -35,11 +35,12 @@ class Raw:
         if self.dtype not in (None, "float16", "bfloat16"):
             raise EncodeError(f"raw: dtype is {self.dtype!r}; it must be None, 'float16' or 'bfloat16'")
 
-    def resolve(self, values: Array) -> Raw | Narrowed:
-        """The wire codec for values of this type."""
-        if self.dtype is None or values.dtype.itemsize == 2:
-            return Raw()
-        return RawFloat16() if self.dtype == "float16" else RawBfloat16()
+    def choose(self, values: Array, stream: int) -> tuple[Raw | Narrowed, Bytes]:
+        """The wire codec for values of this type, and its section."""
+        codec: Raw | Narrowed = Raw()
+        if self.dtype is not None and values.dtype.itemsize != 2:
+            codec = RawFloat16() if self.dtype == "float16" else RawBfloat16()
+        return codec, codec.encode(values, stream)
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """The bytes of the values, not copied."""

@@ -1,0 +1,105 @@
+"""auto-value: the smallest that keeps the promise, held against trying everything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import wirecodec as wc
+from tests import inputs, oracles
+from wirecodec.arrays import DTYPES
+from wirecodec.limits import UNLIMITED
+from wirecodec.registry import value_codecs
+from wirecodec.value.raw import RawBfloat16, RawFloat16
+
+
+def everything(error: float, dtype: Any) -> list[Any]:
+    """Every codec that may be chosen, with all parameters."""
+    found = [wc.Raw(), wc.SignScale(), wc.ErrorBounded(error), *(wc.QSGD(bits) for bits in range(2, 9))]
+    return found + ([RawFloat16(), RawBfloat16()] if dtype.itemsize > 2 else [])
+
+
+def sizes_that_keep(values: Any, error: float, stream: int) -> dict[Any, int]:
+    """The sizes of the codecs whose error, in exact arithmetic, is small enough."""
+    found = {}
+    for codec in everything(error, values.dtype):
+        try:
+            section = np.frombuffer(bytes(codec.encode(values, stream)), np.uint8)
+        except wc.EncodeError:
+            continue
+        read = codec.decode(section, values.size, values.dtype, UNLIMITED)
+        if oracles.within(values, read, error):
+            found[codec] = section.size
+    return found
+
+
+@st.composite
+def vectors(draw: st.DrawFn) -> Any:
+    dtype = draw(st.sampled_from(DTYPES))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    r = draw(st.one_of(st.integers(1, 40), st.integers(1, 1500)))
+    kind = draw(st.integers(0, 4))
+    x = [
+        rng.laplace(size=r),
+        rng.choice([-1.0, 1.0], r),
+        rng.normal(size=r).astype(np.float16).astype(np.float64),
+        rng.standard_t(1.2, r).clip(-6e4, 6e4),
+        np.zeros(r),
+    ][kind]
+    return (x * 10.0 ** draw(st.sampled_from([0, 0, -3, -7, -30]))).astype(dtype)
+
+
+@settings(max_examples=300, deadline=None)
+@given(vectors(), st.sampled_from([0.9, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-5]), st.integers(0, 2**64 - 1))
+def test_it_is_the_smallest_of_all(values: Any, error: float, stream: int) -> None:
+    codec, section = wc.AutoValue(error).choose(values, stream)
+    sizes = sizes_that_keep(values, error, stream)
+    assert len(section) <= 1.02 * min(sizes.values())
+    assert codec in sizes
+    assert np.array_equal(section, np.frombuffer(bytes(codec.encode(values, stream)), np.uint8))
+
+
+def test_every_corner(dtype: np.dtype[Any]) -> None:
+    for name, values in inputs.value_vectors(np.random.default_rng(2), dtype).items():
+        for error in (0.5, 0.01):
+            blob = wc.encode(values, f"all | raw-index | auto-value(error={error})", seed=3)
+            assert oracles.within(values, wc.decode(blob).values, error), name
+
+
+def test_it_knows_every_codec_of_the_registry() -> None:
+    """A new value codec is to be tried, or to be named here as one that is not."""
+    known = {type(codec) for codec in everything(0.01, np.dtype(np.float32))}
+    assert known == set(value_codecs().values())
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "name"),
+    [
+        (np.full(700, -0.1), 1e-9, "sign-scale"),
+        (np.arange(1, 11) / 8, 1e-3, "raw-float16"),
+        (np.random.default_rng(1).laplace(size=5000), 0.01, "error-bounded"),
+        (np.random.default_rng(1).normal(size=10), 0.4, "qsgd"),
+        (np.array([1.0, np.nan]), 0.5, "raw"),
+        (np.array([1e-300, 2e-300]), 0.5, "raw"),
+    ],
+)
+def test_what_it_picks(values: Any, error: float, name: str) -> None:
+    assert wc.AutoValue(error).choose(values, 0)[0].name == name
+
+
+def test_empty_supports() -> None:
+    blob = wc.encode(np.zeros(9, np.float32), "nonzero | rice | auto-value")
+    assert wc.decode(blob).indices.size == 0
+
+
+def test_schemes_name_it() -> None:
+    scheme = wc.Scheme.parse("topk(0.01) | auto-index | auto-value(error=0.05)")
+    assert scheme.value == wc.AutoValue(0.05)
+    assert str(scheme) == "topk(0.01) | auto-index | auto-value(error=0.05)"
+    for error in (0, 1, -0.1, float("nan"), "0.1", True):
+        with pytest.raises(wc.EncodeError):
+            wc.AutoValue(error)

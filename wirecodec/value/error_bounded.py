@@ -1,0 +1,385 @@
+"""``error-bounded``: as few bits as an error allows (formats/spec/value/error-bounded.md).
+
+A uniform quantiser whose step is found by measuring, and an entropy coder that learns: each value's context
+is the mean magnitude of those before it, its sign's whether signs stay.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from wirecodec.arrays import Array, Bytes, bits_of
+from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ESCAPE, BOUNDED_ROWS
+from wirecodec.limits import DecodeLimits
+from wirecodec.parameters import as_real, settle
+from wirecodec.value.bounded_levels import usual_levels
+from wirecodec.value.raw import widened
+from wirecodec.value.single import LARGEST, from_single
+
+__all__ = ["ErrorBounded"]
+
+T = TypeVar("T")
+EXACT, OFFSET, CENTRED = range(3)
+_HEAD = struct.Struct("<BfffI")
+_BLOCK = struct.Struct("<BI")
+_LAST_START = 57
+_SLACK = 1 - 2.0**-20
+_LEAST_STEP, _MOST_CELLS = 2.0**-100, 2.0**24 - 2
+_SHARE = np.float32(0.625)
+"""Of a step: where the first cell begins, around zero."""
+
+
+@dataclass(frozen=True)
+class ErrorBounded:
+    """No chunk's values v come back with an l2 error above ``error`` times ‖v‖₂.
+
+    Args:
+        error: above 0 and below 1.
+    """
+
+    name: ClassVar[str] = "error-bounded"
+    wire_id: ClassVar[int] = 14
+    carries_nonfinite: ClassVar[bool] = False
+    error: float = 0.01
+
+    def __post_init__(self) -> None:
+        settle(self, error=as_real(self.error, "error-bounded: error"))
+        if not 0 < self.error < 1:
+            raise EncodeError(f"error-bounded: error is {self.error!r}; it must be above 0 and below 1")
+
+    def encode(self, values: Array, stream: int) -> Bytes:
+        """The values in cells if that is smaller than the values themselves."""
+        cells = _Values(values, self.error).cells()
+        if cells is not None:
+            section = _coded(cells)
+            if section.size < 1 + values.nbytes:
+                return section
+        return np.concatenate([np.array([EXACT], np.uint8), values.view(np.uint8)])
+
+    @classmethod
+    def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
+        """The values, each near the middle of its cell."""
+        if section[0] == EXACT:
+            return _exact(section[1:], r, dtype)
+        return _decoded(_Section(section, r, dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """What is coded: ``codes`` (r,) u32, 2k + sign, each block's sum of the k, and what the k mean."""
+
+    form: int
+    first: np.float32
+    step: np.float32
+    place: np.float32
+    codes: Array
+    sums: list[int]
+
+
+class _Values:
+    """Values, and how wide their cells may be."""
+
+    def __init__(self, values: Array, error: float) -> None:
+        self.values = values
+        self.blocks = _blocks(values.size)
+        if values.dtype.itemsize == 2:
+            self.x = widened(bits_of(values), values.dtype)
+        else:
+            with np.errstate(over="ignore"):
+                self.x = values.astype(np.float32, copy=False)
+        self.wide = self.x if values.dtype.itemsize == 2 else values
+        self.allowed = 0.0
+        self.error = error
+
+    def cells(self) -> _Cells | None:
+        """The widest that keep the promise, or None where none were found."""
+        from wirecodec.kernels.cpu import bounded
+
+        least, most = bounded.extremes(bits_of(self.x))
+        self.least, self.most = (float(x) for x in np.array([least, most], np.uint32).view(np.float32))
+        whole = sum(self._blockwise(lambda part: bounded.squares(self.wide[part])))
+        if whole == 0 and not self.wide.any():
+            return self._quantised(np.float32(1), 0.0)
+        if not (math.isfinite(self.most) and 2.0**-900 < whole < math.inf):
+            return None
+        self.allowed = self.error * self.error * whole * _SLACK
+        guess = np.float32(min(self.error * math.sqrt(12 * whole / self.values.size), 2.0**120))
+        kept = self._search(guess)
+        if kept is None:
+            return None
+        step, mean = kept
+        for _ in range(4):
+            found, error = self._measured(step, mean)
+            if error <= self.allowed:
+                return found
+            step = np.float32(float(step) * min(math.sqrt(self.allowed / error), 0.9990234375))
+            if not self._possible(step):
+                return None
+            _, mean = self._expected(step)
+        return None
+
+    def _possible(self, step: np.float32) -> bool:
+        return float(step) >= _LEAST_STEP and self.most / float(step) < _MOST_CELLS
+
+    def _search(self, step: np.float32) -> tuple[np.float32, float] | None:
+        """The widest step of a few whose fractions promise no more than the allowed error, and their mean."""
+        best = None
+        for n in range(16):
+            if not self._possible(step) or (n >= 8 and best is not None):
+                break
+            error, mean = self._expected(step)
+            if error <= self.allowed:
+                best = (step, mean) if best is None else max(best, (step, mean))
+                if error >= 0.995 * self.allowed or error == 0:
+                    break
+            ratio = math.sqrt(self.allowed / error) if n < 8 else 0.5
+            step = np.float32(float(step) * min(max(ratio, 0.25), 2.0) * 0.9990234375)
+        return best
+
+    def _first(self, step: np.float32) -> tuple[int, np.float32]:
+        """The form, and where its first cell begins."""
+        around = np.float32(_SHARE * step)
+        return (CENTRED, around) if self.least < around else (OFFSET, np.float32(self.least))
+
+    def _expected(self, step: np.float32) -> tuple[float, float]:
+        """The sum of the squares of the errors, but for rounding, and the mean fraction of a step."""
+        from wirecodec.kernels.cpu import bounded
+
+        _, first = self._first(step)
+        inverse = np.float32(1) / step
+        sums, seconds, lows, below = 0.0, 0.0, 0.0, 0
+        for found in self._blockwise(lambda part: bounded.expect(self.x[part], first, inverse)):
+            sums, seconds, lows = sums + found[0], seconds + found[1], lows + found[2]
+            below += found[3]
+        mean = sums / max(self.x.size - below, 1)
+        return lows + float(step) * float(step) * max(seconds - sums * mean, 0.0), mean
+
+    def _quantised(self, step: np.float32, mean: float) -> _Cells:
+        from wirecodec.kernels.cpu import bounded
+
+        form, first = self._first(step)
+        codes = np.empty(self.x.size, np.uint32)
+        inverse, bits = np.float32(1) / step, bits_of(self.x)
+        sums = self._blockwise(
+            lambda part: bounded.quantise(self.x[part], bits[part], form - 1, first, inverse, codes[part])
+        )
+        return _Cells(form, first, step, np.float32(mean), codes, sums)
+
+    def _measured(self, step: np.float32, mean: float) -> tuple[_Cells, float]:
+        """Cells, and the error of what will be read."""
+        from wirecodec.kernels.cpu import bounded
+
+        cells = self._quantised(step, mean)
+
+        numbers = _numbers(cells, self.values.dtype)
+
+        def error(part: slice) -> float:
+            if self.values.dtype.itemsize > 2:
+                return bounded.missed(self.wide[part], cells.codes[part], *numbers)
+            out = np.empty(part.stop - part.start, np.float32)
+            bounded.restore(cells.codes[part], *numbers, out)
+            read = from_single(out, self.values.dtype)
+            return bounded.difference(self.wide[part], widened(bits_of(read), read.dtype))
+
+        return cells, sum(self._blockwise(error))
+
+    def _blockwise(self, work: Callable[[slice], T]) -> list[T]:
+        """What each block gives, in order, from as many threads as there are."""
+        from wirecodec.kernels.cpu.threads import in_ranges
+
+        found = in_ranges(
+            lambda first, last: [work(part) for part in self.blocks[first:last]], len(self.blocks), 1
+        )
+        return [one for some in found for one in some]
+
+
+def _numbers(cells: _Cells | _Section, dtype: np.dtype[Any]) -> tuple[int, Any, Any, Any, Any]:
+    """What codes mean, as ``restore`` takes it."""
+    return cells.form - 1, cells.first, cells.step, cells.place, np.float32(LARGEST[dtype.name])
+
+
+def _blocks(r: int) -> list[slice]:
+    """The fewest blocks of at most 2^17 values, as long as each other."""
+    count = -(-r // BOUNDED_BLOCK)
+    return [slice(r * n // count, r * (n + 1) // count) for n in range(count)]
+
+
+def _lanes(m: int) -> int:
+    return 32 if m >= 16_384 else 4 if m >= 1024 else 1
+
+
+def _half_octave(mean: int) -> int:
+    """The number of the start nearest below a mean in 1024ths."""
+    octave = (mean + 4).bit_length() - 1
+    return min(2 * (octave - 2) + ((mean + 4) >> (octave - 1) & 1), _LAST_START)
+
+
+def _coded(cells: _Cells) -> Bytes:
+    """The section of forms 1 and 2."""
+    from wirecodec.kernels.cpu import bounded_coder, bounded_tables
+    from wirecodec.kernels.cpu.threads import in_ranges
+
+    blocks = _blocks(cells.codes.size)
+    zero = cells.form - 1
+    laid = np.empty_like(cells.codes)
+    signs = cells.codes  # a block's codes are not needed once they are laid
+    rows, shifts, symbols = np.empty((3, laid.size), np.uint8)
+    counts = np.zeros((len(blocks), BOUNDED_ROWS, BOUNDED_ESCAPE + 1), np.uint32)
+    starts = [
+        _half_octave((total << 10) // (part.stop - part.start))
+        for total, part in zip(cells.sums, blocks, strict=True)
+    ]
+
+    def walk(first: int, last: int) -> None:
+        for n in range(first, last):
+            part = blocks[n]
+            lanes = _lanes(part.stop - part.start)
+            bounded_coder.lay(cells.codes[part], lanes, laid[part])
+            bounded_coder.walk(
+                laid[part],
+                lanes,
+                zero,
+                starts[n],
+                rows[part],
+                shifts[part],
+                symbols[part],
+                signs[part],
+                counts[n],
+            )
+
+    in_ranges(walk, len(blocks), 1)
+    levels = usual_levels(cells.form).copy()
+    mask = bounded_tables.fit(counts.sum(0, np.uint32), levels)
+    table = np.empty(counts.shape[1:], np.uint32)
+    bounded_tables.fill(levels, table)
+
+    def write(first: int, last: int) -> list[bytes]:
+        found = []
+        words = np.empty(4 * (blocks[0].stop + 1) + 32, np.uint16)
+        for part in blocks[first:last]:
+            m = part.stop - part.start
+            states = np.empty(_lanes(m), np.uint32)
+            count = bounded_coder.write(
+                laid[part],
+                states.size,
+                rows[part],
+                shifts[part],
+                symbols[part],
+                signs[part],
+                table,
+                states,
+                words,
+            )
+            found += [states.tobytes(), words[:count].tobytes()]
+        return found
+
+    parts = [_HEAD.pack(cells.form, cells.first, cells.step, cells.place, mask)]
+    for row in range(BOUNDED_ROWS):
+        if mask >> row & 1:
+            bins = levels[row, :-1]
+            used = int(np.flatnonzero(bins != 255)[-1]) + 1 if (bins != 255).any() else 0
+            parts.append(bytes([used, levels[row, -1], *bins[:used]]))
+    pieces = [piece for found in in_ranges(write, len(blocks), 1) for piece in found]
+    for start, states, words in zip(starts, pieces[::2], pieces[1::2], strict=True):
+        parts += [_BLOCK.pack(start, len(words) // 2), states, words]
+    return np.frombuffer(b"".join(parts), np.uint8)
+
+
+def _exact(elements: Bytes, r: int, dtype: np.dtype[Any]) -> Array:
+    if elements.size != r * dtype.itemsize:
+        raise Malformed("error-bounded-length", f"{elements.size} bytes for {r} values of {dtype.itemsize}")
+    values: Array = elements.copy().view(dtype)
+    infinity = bits_of(np.array([np.inf], dtype))[0]
+    if ((bits_of(values) << 1) >= infinity << 1).any():
+        raise Invalid("error-bounded-value", "an element is not finite")
+    return values
+
+
+class _Section:
+    """A section of form 1 or 2, taken apart and checked, but for its words."""
+
+    def __init__(self, section: Bytes, r: int, dtype: np.dtype[Any]) -> None:
+        self.section, self.dtype, self.at = section, dtype, 0
+        self.form = int(section[0])
+        if self.form > CENTRED:
+            raise Malformed("error-bounded-form", f"form {self.form}")
+        _, first, step, place, mask = _HEAD.unpack(self._take(_HEAD.size).tobytes())
+        self.first, self.step, self.place = np.array([first, step, place], np.float32)
+        bits = bits_of(np.array([first, step, place], np.float32))
+        most = LARGEST[dtype.name]
+        if (bits >> 31).any() or not (first <= most and 2.0**-126 <= step < math.inf and place <= 1):
+            raise Invalid("error-bounded-number", f"cells begin at {first}, step {step}, place {place}")
+        if mask >> BOUNDED_ROWS:
+            raise Malformed("error-bounded-rows", f"mask {mask:#x}")
+        self.levels = usual_levels(self.form).copy()
+        for row in range(BOUNDED_ROWS):
+            if mask >> row & 1:
+                self._row(self.levels[row])
+        self.blocks = [self._block(part) for part in _blocks(r)]
+        if self.at != section.size:
+            raise Malformed("error-bounded-length", f"{section.size - self.at} bytes after the last block")
+
+    def _take(self, size: int) -> Bytes:
+        taken = self.section[self.at : self.at + size]
+        if taken.size != size:
+            raise Malformed("error-bounded-length", f"{self.section.size} bytes")
+        self.at += size
+        return taken
+
+    def _row(self, levels: Array) -> None:
+        used, escape = self._take(2)
+        if used >= levels.size:
+            raise Malformed("error-bounded-rows", f"{used} levels")
+        levels[:-1] = 255
+        levels[-1] = escape
+        levels[:used] = self._take(int(used))
+
+    def _block(self, part: slice) -> tuple[slice, int, Array, Array]:
+        from wirecodec.kernels.cpu.bounded_coder import BEHIND, PAD
+
+        start, count = _BLOCK.unpack(self._take(_BLOCK.size).tobytes())
+        if start > _LAST_START:
+            raise Malformed("error-bounded-start", f"start {start}")
+        states = self._take(4 * _lanes(part.stop - part.start)).copy().view("<u4")
+        if (states < 2**16).any():
+            raise Invalid("error-bounded-state", f"a state is {states.min()}")
+        taken = self._take(2 * count)
+        words = np.zeros(PAD + count + BEHIND, np.uint16)
+        words[PAD : PAD + count].view(np.uint8)[:] = taken
+        return part, start, states, words
+
+
+def _decoded(s: _Section) -> Array:
+    from wirecodec.kernels.cpu import bounded, bounded_coder, bounded_tables
+    from wirecodec.kernels.cpu.threads import in_ranges
+
+    table = np.empty((BOUNDED_ROWS, BOUNDED_ESCAPE + 1), np.uint32)
+    bounded_tables.fill(s.levels, table)
+    many = any(states.size == 32 for _, _, states, _ in s.blocks)
+    slots = np.empty((BOUNDED_ROWS if many else 0, 4096), np.uint32)
+    if many:
+        bounded_coder.slots(table, slots)
+    numbers = _numbers(s, s.dtype)
+    out = np.empty(s.blocks[-1][0].stop, np.float32)
+
+    def read(first: int, last: int) -> bool:
+        room = np.empty(s.blocks[0][0].stop + 1, np.uint32)
+        for part, start, states, words in s.blocks[first:last]:
+            laid = room[: part.stop - part.start]
+            right = bounded_coder.read(words, states.size, s.form - 1, start, states, table, slots, laid)
+            if not right:
+                return False
+            bounded.restore(laid, *numbers, laid.view(np.float32))
+            bounded_coder.unlay(laid, states.size, bits_of(out[part]))
+        return True
+
+    if not all(in_ranges(read, len(s.blocks), 1)):
+        raise Invalid("error-bounded-code", "the words do not end where the values do")
+    return from_single(out, s.dtype)
