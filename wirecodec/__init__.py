@@ -56,12 +56,15 @@ from wirecodec.select import (
 )
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
+from wirecodec.transform import DCT, RFFT, Transform
 from wirecodec.value import QSGD, Raw, SignScale, ValueCodec
 from wirecodec.version import __version__
 
 __all__ = [
+    "DCT",
     "DGC",
     "QSGD",
+    "RFFT",
     "RLE",
     "AdaComp",
     "All",
@@ -103,6 +106,7 @@ __all__ = [
     "Structured",
     "Threshold",
     "TopK",
+    "Transform",
     "Truncated",
     "Unsupported",
     "ValueCodec",

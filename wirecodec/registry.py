@@ -44,6 +44,7 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
+from wirecodec.transform import DCT, RFFT, Transform
 from wirecodec.value import QSGD, Raw, SignScale
 from wirecodec.value.base import ValueCodec
 from wirecodec.value.raw import RawBfloat16, RawFloat16
@@ -55,6 +56,8 @@ __all__ = [
     "named",
     "register",
     "suggestion",
+    "transform",
+    "transforms",
     "value_codec",
     "value_codecs",
 ]
@@ -65,6 +68,7 @@ EXPERIMENTAL = 0x80
 T = TypeVar("T", bound=type)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_TRANSFORMS: tuple[type[Transform], ...] = (RFFT, DCT)
 _SELECTORS: tuple[type[Selector], ...] = (
     *(All, NonZero, TopK, RandomK, Threshold),
     *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp, SIDCo),
@@ -86,10 +90,11 @@ _VALUE: tuple[type[ValueCodec], ...] = (Raw, QSGD, SignScale)
 _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
 """By ``Raw``, for the tensor's type; no scheme names them."""
 
+_domain = {c.domain: c for c in _TRANSFORMS}
 _index = {c.wire_id: c for c in _INDEX}
 _value = {c.wire_id: c for c in (*_VALUE, *_CHOSEN)}
 _stages: dict[str, dict[str, Any]] = {
-    "transform": {},
+    "transform": {c.name: c for c in _TRANSFORMS},
     "selector": {c.name: c for c in _SELECTORS},
     "index codec": {c.name: c for c in _INDEX} | {AutoIndex.name: AutoIndex},
     "value codec": {c.name: c for c in _VALUE},
@@ -114,6 +119,16 @@ def index_codec(wire_id: int) -> type[IndexCodec]:
 def value_codec(wire_id: int) -> type[ValueCodec]:
     """The value codec of a known id."""
     return _value[wire_id]
+
+
+def transforms() -> dict[int, type[Transform]]:
+    """Every transform that a reader knows, by the domain of its coefficients."""
+    return dict(_domain)
+
+
+def transform(domain: int) -> type[Transform]:
+    """The transform of a known domain."""
+    return _domain[domain]
 
 
 def named(stage: str, name: str) -> Any:
