@@ -12,6 +12,7 @@ from formats.cases import (
     bad_index_codecs,
     bad_reader,
     bad_table,
+    bad_transforms,
     bad_value_codecs,
     binned,
     bloom,
@@ -23,6 +24,7 @@ from formats.cases import (
     rle_delta,
     sign_scale,
     structured,
+    transforms,
     value_codecs,
 )
 
@@ -44,5 +46,7 @@ MODULES: tuple[ModuleType, ...] = (
     rle_delta,
     structured,
     context,
+    transforms,
+    bad_transforms,
 )
 """The modules of cases, each with its function ``cases``."""

@@ -5,7 +5,7 @@ the counterpart, independent of any library's encoder, that makes the golden vec
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
 rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
-floats, bits.
+transforms, circle, floats, bits.
 """
 
 from .binned import Binned
@@ -31,6 +31,7 @@ from .sealing import Record, Row, assemble, reseal
 from .sign_scale import SignScale
 from .structured import Structured
 from .tensors import Decoded, Tensor
+from .transforms import Spectrum
 from .writer import Qsgd, Raw, Rice, write
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "Schema",
     "SchemaMismatch",
     "SignScale",
+    "Spectrum",
     "Structured",
     "Tensor",
     "Truncated",
