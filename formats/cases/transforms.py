@@ -197,10 +197,10 @@ def _by_hand() -> Iterator[Case]:
     four = [4.0] * 16
     for domain, name in NAMED.items():
         constant = spectrum(domain, 16, [0], numbers=[16.0, 0.0][: NUMBERS[domain]])
-        yield transformed(f"{name}-constant", "Coefficient 0 alone: 4, 4, …", [constant], elements=four)
+        yield transformed(f"{name}-constant", "Coefficient 0 alone: 4, 4, 4.", [constant], elements=four)
     turning = [4.0, -4.0] * 8
     last = spectrum(RFFT, 16, [8], numbers=[16.0, 0.0])
-    yield transformed("rfft-nyquist", "The last bin alone: 4, -4, 4, …", [last], elements=turning)
+    yield transformed("rfft-nyquist", "The last bin alone: 4, -4, 4.", [last], elements=turning)
     both = spectrum(RFFT, 16, [0, 8], numbers=[16.0, 99.0, 16.0, -7.0])
     about = "The imaginary parts of the first bin and of the last have no effect."
     yield transformed("rfft-ignored", about, [both], elements=[8.0, 0.0] * 8)
@@ -210,10 +210,10 @@ def _by_hand() -> Iterator[Case]:
     yield transformed("rfft-odd-last", about, [odd], elements=wave)
     quarter = spectrum(RFFT, 16, [4], numbers=[math.sqrt(8), 0.0])
     wave = [1.0, 0.0, -1.0, 0.0] * 4
-    yield transformed("rfft-cosine", "Bin 4 of 16, real: 1, 0, -1, 0, …", [quarter], elements=wave)
+    yield transformed("rfft-cosine", "Bin 4 of 16, real: 1, 0, -1, 0.", [quarter], elements=wave)
     quarter = spectrum(RFFT, 16, [4], numbers=[0.0, math.sqrt(8)])
     wave = [0.0, -1.0, 0.0, 1.0] * 4
-    yield transformed("rfft-sine", "Bin 4 of 16, imaginary: 0, -1, 0, 1, …", [quarter], elements=wave)
+    yield transformed("rfft-sine", "Bin 4 of 16, imaginary: 0, -1, 0, 1.", [quarter], elements=wave)
     padded = spectrum(RFFT, 7, [4], numbers=[math.sqrt(8) * 3, 0.0])
     wave = [3.0, -3.0] * 3 + [3.0]
     yield transformed(
