@@ -61,6 +61,25 @@ def test_a_small_container_asks_for_no_large_transform(domain: int, monkeypatch:
         assert refused(lone(domain, 1000, length=length)) == "transform"
 
 
+@pytest.mark.parametrize("name", ["rfft", "dct"])
+def test_every_prefix_and_every_bit(name: str) -> None:
+    x = np.arange(9, dtype=np.float32)
+    blob = wc.encode(x, f"{name} | topk(k=3) | rice | raw", tag=b"t").tobytes()
+    for n in range(len(blob)):
+        with pytest.raises(wc.Truncated):
+            wc.decode(blob[:n])
+    for bit in range(8 * len(blob)):
+        broken = bytearray(blob)
+        broken[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(wc.WireError):
+            wc.decode(bytes(broken))
+        sealed = reference.reseal(bytes(broken))
+        found, wanted = outcome(library, sealed), outcome(conformance.reference, sealed)
+        assert isinstance(found[0], bytes) == isinstance(wanted[0], bytes), bit
+        if not isinstance(found[0], bytes):
+            assert found == wanted, bit
+
+
 def test_a_registered_codec_gives_numbers_of_the_coefficients(monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(frozen=True)
     class Plain:
