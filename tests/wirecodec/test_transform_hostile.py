@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -186,7 +187,9 @@ def test_library_and_reference_refuse_the_same(
         return
     assert [t[:4] for t in found[1]] == [t[:4] for t in wanted[1]]
     for (*_, dtype, _shape, _indices, a), (*_, b) in zip(found[1], wanted[1], strict=True):
-        one, other = (np.frombuffer(v, dtype_named(dtype)).astype(np.float64) for v in (a, b))
-        if np.isfinite(other).all():
-            norm = float(np.abs(other).max(initial=0)) * math.sqrt(other.size)
-            assert np.abs(one - other).max(initial=0) <= (2 * ROUNDING[dtype] + 2.0**-16) * norm
+        with np.errstate(invalid="ignore"):  # a plain tensor may hold signalling NaN
+            one, other = (np.frombuffer(v, dtype_named(dtype)).astype(np.float64) for v in (a, b))
+        largest = float(np.abs(other).max(initial=0))
+        if largest < ml_dtypes.finfo(dtype_named(dtype)).max:  # where elements are cut, a last bit decides
+            near = (2 * ROUNDING[dtype] + 2.0**-16) * largest * math.sqrt(other.size)
+            assert np.abs(one - other).max(initial=0) <= near
