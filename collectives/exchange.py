@@ -150,8 +150,11 @@ def stored_in(blob: Octets) -> int:
 
 
 def limits_of(forms: Mapping[str, Form], blobs: Sequence[Octets]) -> wc.DecodeLimits:
-    """What containers of tensors of these forms can need: an entry a chunk, every element stored."""
-    sizes = [prod(shape) for shape, _ in forms.values()]
+    """What containers of tensors of these forms can need: an entry a chunk, every element stored.
+
+    A transform's coefficients are at most twice as many numbers as the elements.
+    """
+    sizes = [2 * prod(shape) for shape, _ in forms.values()]
     return wc.DecodeLimits(
         max_bytes=max(len(blob) for blob in blobs),
         max_entries=sum(max(1, -(-size // CHUNK)) for size in sizes),

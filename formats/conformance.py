@@ -7,7 +7,8 @@ A decoder is a callable ``decode(data, limits, schema)``:
     schema    dict {name: (shape tuple, element type name)}, or None
     returns   (tag, tensors); tag: bytes; tensors: in the order of their keys, each
               (name, element type name, shape, indices, values): indices a sequence of int, values the
-              little-endian bytes of the elements present
+              little-endian bytes of the elements present: these very bytes, or, where the vector says
+              how near is near enough (SPEC section 3.5), numbers as near as that
     raises    an exception whose class has the kind's name, with the code as its attribute ``code``
 
     python formats/conformance.py [module:function]        (default: the reference decoder)
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +57,11 @@ class Encode:
 
 @dataclass(frozen=True)
 class Vector:
-    """One file of vectors/, its abbreviations expanded."""
+    """One file of vectors/, its abbreviations expanded.
+
+    ``within`` says of each tensor how far its values may be from those of a reader; 0 where they must be the
+    same bytes.
+    """
 
     id: str
     about: str
@@ -66,6 +72,7 @@ class Vector:
     schema: dict[str, tuple[tuple[int, ...], str]] | None
     tag: bytes
     tensors: list[TensorTuple]
+    within: list[float]
     encode: Encode | None
 
 
@@ -85,6 +92,7 @@ def load(path: Path) -> Vector:
         schema=schema and {name: (tuple(shape), dtype) for name, (shape, dtype) in schema.items()},
         tag=_unhex(decoded["tag"]),
         tensors=[_tensor(t) for t in decoded["tensors"]],
+        within=[float(t.get("within", 0)) for t in decoded["tensors"]],
         encode=encode
         and Encode(
             many=encode["many"],
@@ -130,23 +138,39 @@ def check(decode: Decode, vector: Vector) -> str | None:
         return f"tag {bytes(tag).hex()}, not {vector.tag.hex()}"
     if len(tensors) != len(vector.tensors):
         return f"{len(tensors)} tensors, not {len(vector.tensors)}"
-    for got, want in zip(tensors, vector.tensors, strict=True):
-        part = _difference(got, want)
+    for got, want, within in zip(tensors, vector.tensors, vector.within, strict=True):
+        part = _difference(got, want, within)
         if part is not None:
             return f"{part} of {want[0]!r} differs"
     return None
 
 
-def _difference(got: TensorTuple, want: TensorTuple) -> str | None:
-    """The first part of a tensor that is not as wanted, or None."""
+def _difference(got: TensorTuple, want: TensorTuple, within: float) -> str | None:
+    """The first part of a tensor that is not as wanted, or None; values may be so far off."""
     same = {
         "name": got[0] == want[0],
         "element type": got[1] == want[1],
         "shape": tuple(got[2]) == tuple(want[2]),
         "indices": len(got[3]) == len(want[3]) and list(got[3]) == list(want[3]),
-        "values": bytes(got[4]) == want[4],
+        "values": bytes(got[4]) == want[4] or (within > 0 and _near(bytes(got[4]), want, within)),
     }
     return next((part for part, equal in same.items() if not equal), None)
+
+
+def _near(values: bytes, want: TensorTuple, within: float) -> bool:
+    """Whether every value is a number at most so far from the wanted one."""
+    if len(values) != len(want[4]):
+        return False
+    pairs = zip(_numbers(values, want[1]), _numbers(want[4], want[1]), strict=True)
+    return all(abs(a - b) <= within for a, b in pairs)  # false of NaN
+
+
+def _numbers(values: bytes, dtype: str) -> Iterator[float]:
+    """The little-endian elements of a type, as numbers."""
+    if dtype == "bfloat16":  # the upper half of a binary32
+        values = b"".join(b"\0\0" + values[i : i + 2] for i in range(0, len(values), 2))
+    letter = {"float16": "e", "float32": "f", "bfloat16": "f", "float64": "d"}[dtype]
+    return (x for (x,) in struct.iter_unpack("<" + letter, values))
 
 
 def _unhex(text: str | list[str]) -> bytes:

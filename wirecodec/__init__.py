@@ -56,6 +56,7 @@ from wirecodec.select import (
 )
 from wirecodec.sparse import SparseTensor
 from wirecodec.stream import blob_size, iter_blobs
+from wirecodec.transform import DCT, RFFT, Transform
 from wirecodec.value import (
     QSGD,
     AutoValue,
@@ -76,8 +77,10 @@ from wirecodec.value import (
 from wirecodec.version import __version__
 
 __all__ = [
+    "DCT",
     "DGC",
     "QSGD",
+    "RFFT",
     "RLE",
     "AdaComp",
     "All",
@@ -129,6 +132,7 @@ __all__ = [
     "ThreeLC",
     "Threshold",
     "TopK",
+    "Transform",
     "Truncated",
     "Unsupported",
     "ValueCodec",

@@ -3,6 +3,9 @@
     indices, values -> index section, value section, map   (chunks_of)
     index section, value section, map -> indices, values   (decode_chunk)
 
+Complex coefficients are one index and one complex value each; value codecs see their real and imaginary
+parts, interleaved.
+
 A support that is empty or full needs no index bytes (formats/SPEC.md, 2.2); codecs see only the others.
 Under a lossy index codec the values are gathered anew, from the tensor, where readers will find indices.
 Value codecs that need order get sorted values; a map says where each came from.
@@ -23,28 +26,31 @@ from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
 from wirecodec.index.base import IndexChoice, IndexCodec, is_lossy
 from wirecodec.index.raw import ascending_below
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
-from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
+from wirecodec.registry import EXPERIMENTAL, index_codec, transform, value_codec
 from wirecodec.scheme import Scheme
 from wirecodec.select.base import finite_or_raise
 from wirecodec.sparse import ascending_indices
+from wirecodec.transform.base import coefficient_type, in_range
 from wirecodec.value.base import ValueChoice, is_ordered
 from wirecodec.value.order import ascending, map_of, positions_of, restored
 
-__all__ = ["Part", "Support", "chunks_of", "decode_chunk"]
+__all__ = ["Part", "Support", "chunks_of", "decode_chunk", "element_type"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """What was selected of one tensor.
+    """What was selected of one tensor, or of its coefficients.
 
     Attributes:
         indices: (r,) ascending, or None for all of ``size``.
         values: (r,) at the indices.
-        size: elements of the tensor.
-        shape: the one it came in.
+        size: elements of the tensor; or its coefficients, which are elements to everything else here.
+        shape: the one that the tensor came in.
         source: gives the values at any ascending element numbers; None where those not selected are 0.
+        domain: that of the coefficients; 0 where there was no transform.
+        coefficients_of: the tensor's element type where there was one.
     """
 
     indices: Array | None
@@ -52,6 +58,18 @@ class Support:
     size: int
     shape: tuple[int, ...]
     source: Callable[[Array], Array] | None = None
+    domain: int = 0
+    coefficients_of: np.dtype[Any] | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The tensor's element type."""
+        return self.values.dtype if self.coefficients_of is None else self.coefficients_of
+
+    @property
+    def width(self) -> int:
+        """Numbers of a value."""
+        return 2 if self.values.dtype.kind == "c" else 1
 
     def at(self, where: Array) -> Array:
         """The tensor's values at ascending element numbers (n,), selected or not."""
@@ -84,7 +102,8 @@ class Part:
 
 def chunks_of(key: int, support: Support, scheme: Scheme, seed: int) -> Iterator[Entry]:
     """The tensor's chunks, coded."""
-    bases = range(0, max(support.size, 1), CHUNK)
+    most = CHUNK // support.width
+    bases = range(0, max(support.size, 1), most)
     if len(bases) > DEFAULT_LIMITS.max_entries:
         raise EncodeError(f"{support.size} elements take {len(bases)} chunks; no reader takes so many")
     cuts = [0, support.values.size]
@@ -97,7 +116,7 @@ def chunks_of(key: int, support: Support, scheme: Scheme, seed: int) -> Iterator
             found = np.searchsorted(support.indices, last.astype(support.indices.dtype), side="right")
             cuts = [0, *found.tolist()]
     for base, start, stop in zip(bases, cuts, cuts[1:], strict=False):
-        d = min(CHUNK, support.size - base)
+        d = min(most, support.size - base)
         values = support.values[start:stop]
         full = values.size == d
         local = None if full else _local(support.indices, start, stop, base)
@@ -140,7 +159,7 @@ def _entry(
                 index_section = made.section
         elif some is not None:
             index_section = index.encode(some, d, stream)
-        values = read_only(values)
+        values = read_only(_numbers(values))
         value: Any = scheme.value
         if isinstance(value, ValueChoice):
             value, value_section = value.choose(values, stream)
@@ -153,13 +172,14 @@ def _entry(
             if values.size:
                 value_section = value.encode(values, stream)
     except EncodeError as error:
-        raise _at_element(error, indices, positions, base) from None
+        raise _at_element(error, indices, positions, base, support) from None
     return Entry(
         key,
         base,
         d,
-        values.size,
-        values.dtype,
+        values.size // support.width,
+        support.dtype,
+        support.domain,
         index.wire_id,
         value.wire_id,
         as_bytes(index_section),
@@ -173,27 +193,45 @@ def _local_found(index: IndexCodec, found: Array, d: int) -> Array:
     return found if index.wire_id < EXPERIMENTAL else ascending_indices(found, d)
 
 
-def _at_element(error: EncodeError, indices: Array | None, positions: Array | None, base: int) -> EncodeError:
+def _numbers(values: Array) -> Array:
+    """Values as the numbers they are made of: complex ones as real parts and imaginary ones."""
+    return values.view(np.dtype(f"f{values.itemsize // 2}")) if values.dtype.kind == "c" else values
+
+
+def _at_element(
+    error: EncodeError, indices: Array | None, positions: Array | None, base: int, support: Support
+) -> EncodeError:
     """A codec's error, its position turned from the number of a value into that of the tensor's element.
 
     Args:
         error: the codec's.
         indices: (r,) of the chunk, or None for all.
-        positions: (r,) where the values that the codec saw came from, or None where they were not sorted.
+        positions: where the numbers that the codec saw came from, or None where they were not sorted.
         base: of the chunk.
+        support: of the tensor. No element is to blame for a coefficient.
     """
     if error.position is None:
         return error
-    place = error.position if positions is None else positions[error.position]
-    position = base + int(place if indices is None else indices[place])
+    slot = int(error.position if positions is None else positions[error.position]) // support.width
+    position = base + int(slot if indices is None else indices[slot])
+    if support.domain:
+        return EncodeError(f"coefficient {position}: {error.reason}", tensor=error.tensor)
     return EncodeError(error.reason, tensor=error.tensor, position=position)
+
+
+def element_type(row: Any) -> np.dtype[Any]:
+    """The element type that a row of the table names."""
+    return DTYPES[(int(row["dtype"]) & 15) - 1]
 
 
 def decode_chunk(row: Any, sections: Sequence[Bytes], limits: DecodeLimits) -> Part:
     """One chunk: indices, then values, then their map, each by its codec's own checks."""
     index_section, value_section, map_section = sections
     d, r, base = int(row["d"]), int(row["r"]), int(row["base"])
-    dtype = DTYPES[int(row["dtype"]) - 1]
+    domain, dtype = int(row["dtype"]) >> 4, element_type(row)
+    width = transform(domain).width if domain else 1
+    if domain:
+        dtype = coefficient_type(dtype)
     indices: Array | None = None if r == d else np.empty(0, np.uint32)
     values = np.empty(0, dtype)
     work = 0
@@ -208,9 +246,14 @@ def decode_chunk(row: Any, sections: Sequence[Bytes], limits: DecodeLimits) -> P
             ascending_below(indices, d)
     if r:
         value = value_codec(int(row["value"]))
-        values = _decoded(value, lambda: value.decode(value_section, r, dtype, limits), r, dtype)
+        n = r * width
+        values = _decoded(value, lambda: value.decode(value_section, n, dtype, limits), n, dtype)
         if is_ordered(value):
-            values = restored(values, positions_of(map_section, r))
+            values = restored(values, positions_of(map_section, n))
+        if domain and not in_range(values):
+            raise Invalid("transform-value", "a coefficient is not finite, or above 2^1000")
+    if width == 2:
+        values = np.ascontiguousarray(values).view(np.dtype(f"c{2 * dtype.itemsize}"))
     return Part(base, d, indices, values, work)
 
 

@@ -98,22 +98,29 @@ def _plain(info: ContainerInfo) -> dict[str, Any]:
     return {**dataclasses.asdict(info), "tag": info.tag.hex()}
 
 
+_LEFT = ("name", "shape", "dtype", "transform", "index", "value")
+"""The columns of words; those of numbers stand to the right."""
+
+
 def _table(info: ContainerInfo) -> str:
     """One line on the container, then a line an entry; bits are those of one stored element."""
     tag = f", tag {info.tag!r}" if info.tag else ""
     count = _count(len(info.entries), "entry", "entries")
     lines = [f"wirecodec {info.version}, {info.nbytes:,} bytes, {count}{tag}"]
     lengths = ["index", "value", "map"] if any(e.map_bytes for e in info.entries) else ["index", "value"]
-    rows: list[tuple[str, ...]] = [
-        ("name", "shape", "dtype", "stored", "density", "index", "value", *(f"{n} bits" for n in lengths))
-    ]
+    heads = (f"{n} bits" for n in lengths)
+    rows: list[tuple[str, ...]] = [(*_LEFT[:4], "stored", "density", *_LEFT[4:], *heads)]
     for e in info.entries:
         each = [f"{8 * getattr(e, f'{n}_bytes') / e.nnz:.2f}" if e.nnz else "-" for n in lengths]
         density = f"{100 * e.nnz / e.size:.3g} %" if e.size else "-"
         shape = "×".join(map(str, e.shape)) or "scalar"
-        rows.append((_printable(e.name), shape, e.dtype, f"{e.nnz:,}", density, e.index, e.value, *each))
+        stored = f"{e.nnz:,}"
+        form = e.transform or "-"
+        rows.append((_printable(e.name), shape, e.dtype, form, stored, density, e.index, e.value, *each))
+    if not any(e.transform for e in info.entries):
+        rows = [row[:3] + row[4:] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    left = (0, 1, 2, 5, 6)
+    left = [i for i, title in enumerate(rows[0]) if title in _LEFT]
     for row in rows:
         cells = [
             c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))

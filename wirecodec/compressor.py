@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, Flat, aligned, read_only
+from wirecodec.choice import choose, dense
 from wirecodec.chunk import Support
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import UNLIMITED, DecodeLimits, Schema
 from wirecodec.parameters import as_integer, as_seed
-from wirecodec.pipeline import decode_many, dense, encode_supports, gather, in_order
+from wirecodec.pipeline import decode_many, encode_supports, in_order
 from wirecodec.schedule import Schedule, parse_schedule, schedule_string
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.select.every import All
@@ -168,7 +169,7 @@ class Compressor:
             names=self._names,
             fuse=self._fuse,
         )
-        schema = {name: (t.support.shape, t.support.values.dtype) for name, t in taken.items()}
+        schema = {name: (t.support.shape, t.support.dtype) for name, t in taken.items()}
         sent = decode_many(blob, limits=UNLIMITED, schema=schema)
         after = _State(
             before.step + 1,
@@ -195,17 +196,23 @@ class Compressor:
                 return taken
             x = self._feedback.corrected(flat.data, residual, room)
             seen = Flat(read_only(self._feedback.sendable(x, flat.data.dtype)), flat.shape)
-        selection = scheme.select.select(
-            seen.data, gradient=flat.data, state=state.selectors.get(name), seed=seed
+        support, selector = choose(
+            seen, scheme, gradient=flat.data, state=state.selectors.get(name), seed=seed
         )
-        return _Taken(scheme, gather(seen, selection), selection.state, x, flat.data)
+        return _Taken(scheme, support, selector, x, flat.data)
 
     def _take_sum(
         self, scheme: Scheme, flat: Flat, residual: Array | None, room: Array | None
     ) -> _Taken | None:
         """The same in one pass, where the selector offers it; what is not sent goes to ``room``."""
         select_sum = getattr(scheme.select, "select_sum", None)
-        if select_sum is None or residual is None or room is None or self._feedback != ErrorFeedback():
+        if (
+            scheme.transform is not None
+            or select_sum is None
+            or residual is None
+            or room is None
+            or self._feedback != ErrorFeedback()
+        ):
             return None
         if not flat.data.dtype == residual.dtype == room.dtype or getattr(scheme.index, "lossy", False):
             return None
@@ -246,7 +253,7 @@ class Compressor:
         return {
             name: self._residual(t, state.residuals.get(name), sent[name])
             for name, t in taken.items()
-            if name in state.residuals or not (isinstance(t.scheme.select, All) and t.scheme.value == Raw())
+            if name in state.residuals or t.scheme.transform or not _sends_all(t.scheme)
         }
 
     def _residual(self, taken: _Taken, residual: Array | None, sent: SparseTensor) -> Array:
@@ -289,6 +296,11 @@ class Compressor:
         selectors = {key[9:]: np.array(x) for key, x in state.items() if key.startswith("selector/")}
         self._schedule, self._seed = schedule, seed
         self._state = _State(step, residuals, selectors)
+
+
+def _sends_all(scheme: Scheme) -> bool:
+    """Whether nothing is ever left behind, if there is no transform that rounds."""
+    return isinstance(scheme.select, All) and scheme.value == Raw()
 
 
 def _floats(key: str, x: Any) -> Array:

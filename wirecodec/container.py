@@ -1,6 +1,6 @@
 """The container: prefix, table, extension block, payload, checksums (formats/SPEC.md, sections 2, 6, 7).
 
-``pack`` lays entries out; ``open_head`` makes every check of section 7 up to row 38 and hands over a
+``pack`` lays entries out; ``open_head`` makes every check of section 7 up to row 40 and hands over a
 ``Head``; ``sections`` checks one entry's payload and cuts it. Nothing is allocated or looped over on a number
 that has not been checked by then. Codecs are called by ``chunk``, not here.
 """
@@ -27,7 +27,7 @@ from wirecodec.errors import (
     WireError,
 )
 from wirecodec.limits import UNLIMITED, DecodeLimits
-from wirecodec.registry import index_codecs, value_codecs
+from wirecodec.registry import index_codecs, transforms, value_codecs
 from wirecodec.value.base import is_ordered
 from wirecodec.value.order import PACKED, map_bytes
 
@@ -47,7 +47,7 @@ MAGIC = b"\xf7WC\x1a"
 MAJOR, MINOR = 1, 0
 HAS_EXTENSION = 1
 CHUNK = 2**24
-"""Elements of every chunk of a tensor but its last."""
+"""Elements of every chunk of a tensor but its last; half as many where each is a complex coefficient."""
 
 _PREFIX = struct.Struct("<4sBBHIIQ")
 PREFIX_BYTES = _PREFIX.size
@@ -72,13 +72,14 @@ _LENGTHS = ("index_len", "value_len", "map_len")
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A chunk to be written: its place, its counts, its codecs, its sections (no map where it is None)."""
+    """A chunk to be written: place, counts, type and domain, codecs, sections (no map where it is None)."""
 
     key: int
     base: int
     d: int
     r: int
     dtype: np.dtype[Any]
+    domain: int
     index: int
     value: int
     index_section: Bytes
@@ -131,7 +132,8 @@ def pack(entries: Sequence[Entry], extension: ext.Extension) -> Bytes:
         row["index_len"], row["value_len"] = e.index_section.size, e.value_section.size
         if e.map_section is not None:
             row["map_len"], row["map"] = e.map_section.size, PACKED
-        row["dtype"], row["index"], row["value"] = DTYPES.index(e.dtype) + 1, e.index, e.value
+        row["dtype"] = e.domain << 4 | (DTYPES.index(e.dtype) + 1)
+        row["index"], row["value"] = e.index, e.value
         row["crc"] = zlib.crc32(blob[start:at].data)
     prefix = _PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, len(entries), 0, total)
     head = table.tobytes() + block
@@ -180,7 +182,7 @@ def _prefix(data: Bytes, limits: DecodeLimits) -> _Prefix:
 
 
 def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole: bool = True) -> Head:
-    """Rows 1 to 38 of section 7, in order, for the container that ``data`` is.
+    """Rows 1 to 40 of section 7, in order, for the container that ``data`` is.
 
     ``vouched``: a schema will be held against the tensors, so max_expansion does not apply. ``whole`` False:
     ``data`` may end anywhere after the head.
@@ -250,7 +252,7 @@ def _check_table(table: Array, payload: int, total: int) -> None:
     dtype = table["dtype"]
     nibble = dtype & 15
     _refuse(Unsupported, "dtype", (nibble == 0) | (nibble > len(DTYPES)), "unknown element type")
-    _refuse(Unsupported, "domain", dtype >> 4 != 0, "unknown domain")
+    _refuse(Unsupported, "domain", _unknown(dtype >> 4, (0, *transforms())), "unknown domain")
     _refuse(Unsupported, "index-codec", _unknown(table["index"], index_codecs()), "unknown index codec")
     _refuse(Unsupported, "value-codec", _unknown(table["value"], value_codecs()), "unknown value codec")
     maps = np.zeros(256, np.uint8)
@@ -260,8 +262,9 @@ def _check_table(table: Array, payload: int, total: int) -> None:
     _refuse(Invalid, "count", r > d, "more elements are stored than there are")
     last = np.ones(table.size, bool)
     last[:-1] = first[1:]
+    most = CHUNK // _widths(table)
     broken = (
-        (d > CHUNK) | (~last & (d != CHUNK)) | (first & (table["base"] != 0)) | ((d == 0) & ~(first & last))
+        (d > most) | (~last & (d != most)) | (first & (table["base"] != 0)) | ((d == 0) & ~(first & last))
     )
     broken[1:] |= ~first[1:] & ((base[1:] != base[:-1] + d[:-1]) | (dtype[1:] != dtype[:-1]))
     _refuse(Invalid, "chunks", broken, "the chunks of a tensor do not fit together")
@@ -278,16 +281,29 @@ def _check_table(table: Array, payload: int, total: int) -> None:
         (lengths[1] == 0) != (r == 0),
         "a value section that is not needed, or missing",
     )
-    needed = np.zeros(table.size, np.int64)
+    needed, numbers = np.zeros(table.size, np.int64), r * _widths(table)
     for mapped in np.flatnonzero(table["map"]).tolist():
-        needed[mapped] = map_bytes(int(r[mapped]))
+        needed[mapped] = map_bytes(int(numbers[mapped]))
     wrong = lengths[2] != needed
     _refuse(Malformed, "map-length", wrong, "a map section that is not needed, or of a wrong length")
 
 
+def _widths(table: Array) -> Array:
+    """The numbers of an element of each entry: 2 where it is a complex coefficient."""
+    widths = np.ones(16, np.int64)
+    for domain, transform in transforms().items():
+        widths[domain] = transform.width
+    found: Array = widths[table["dtype"] >> 4]
+    return found
+
+
 def _check_limits(table: Array, total: int, limits: DecodeLimits, vouched: bool) -> None:
-    """Rows 25 to 27."""
-    elements, dense = int(table["r"].sum(dtype=np.int64)), int(table["d"].sum(dtype=np.int64))
+    """Rows 25 to 27. Of a transformed tensor all elements are stored, once it has a coefficient."""
+    d, r, key = table["d"] * _widths(table), table["r"], table["key"]
+    plain = table["dtype"] >> 4 == 0
+    restored = ~plain & np.isin(key, key[~plain & (r > 0)])
+    dense = int(d.sum())
+    elements = int(r[plain].sum(dtype=np.int64)) + int(d[restored].sum())
     if elements > limits.max_elements:
         raise LimitExceeded("max-elements", f"{elements} stored elements; the limit is {limits.max_elements}")
     if dense > limits.max_dense:
@@ -297,14 +313,15 @@ def _check_limits(table: Array, total: int, limits: DecodeLimits, vouched: bool)
 
 
 def _spans(table: Array) -> dict[int, ext.Span]:
-    """The size and the chunks of each key."""
+    """The size, the chunks and the domain of each key."""
     keys, starts, chunks = np.unique(table["key"], return_index=True, return_counts=True)
     sizes = np.add.reduceat(table["d"].astype(np.int64), starts) if starts.size else starts
-    return {int(k): ext.Span(int(n), int(c)) for k, n, c in zip(keys, sizes, chunks, strict=True)}
+    columns = keys, sizes, chunks, table["dtype"][starts] >> 4
+    return {k: ext.Span(*span) for k, *span in zip(*(column.tolist() for column in columns), strict=True)}
 
 
 def sections(data: Bytes, head: Head) -> Iterable[tuple[int, int, Any, list[Bytes]]]:
-    """(entry number, offset, table row, [index, value, map section]) of every entry; rows 42 and 43."""
+    """(entry number, offset, table row, [index, value, map section]) of every entry; rows 44 and 45."""
     at = head.payload
     for entry, row in enumerate(head.table):
         start = at

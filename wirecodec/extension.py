@@ -1,7 +1,7 @@
-"""The extension block: names, shapes, fused tensors, tag (formats/SPEC.md, sections 2.3 and 3).
+"""The extension block: names, shapes, fused and transformed tensors, tag (formats/SPEC.md, 2.3 and 3).
 
-``write`` and ``read`` are inverse. ``read`` makes the checks of section 7, rows 28 to 38, in their order, and
-needs of the table only each tensor key's size and chunk count.
+``write`` and ``read`` are inverse. ``read`` makes the checks of section 7, rows 28 to 40, in their order, and
+needs of the table only each tensor key's size, chunk count and domain.
 """
 
 from __future__ import annotations
@@ -17,23 +17,29 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError, Invalid, Malformed, Unsupported
+from wirecodec.registry import transform
 
 __all__ = ["Extension", "Span", "check_shape", "pad8", "read", "sizes_of", "write"]
 
-FUSED, NAMES, SHAPES, TAG = 1, 2, 3, 5
-_FLAGS = {FUSED: 1, NAMES: 0, SHAPES: 0, TAG: 0}
+FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
+_FLAGS = {FUSED: 1, NAMES: 0, SHAPES: 0, TRANSFORM: 1, TAG: 0}
 _HEAD = struct.Struct("<II")
 _RECORD = struct.Struct("<HHI")
 _ROW = struct.Struct("<IBBH")
+_LENGTH = np.dtype([("key", "<u4"), ("reserved", "<u4"), ("size", "<u8")])
 _MAX_NDIM = 32
 _MAX_PRODUCT = 2**56
 
 
 class Span(NamedTuple):
-    """What the table says of one key: its elements in all, and its chunks."""
+    """What the table says of one key: its elements in all, its chunks, and their domain.
+
+    In a domain other than 0 the elements are coefficients.
+    """
 
     size: int
     chunks: int
+    domain: int
 
 
 @dataclass(frozen=True)
@@ -44,12 +50,14 @@ class Extension:
         names: of the tensors by key, or None.
         shapes: by key, of the tensors that are not 1-d.
         groups: fused entries, each an (n, 2) array of its members' (key, size), the entry's key first.
+        lengths: by key, the elements of the tensors that are stored as coefficients.
         tag: the application's bytes.
     """
 
     names: tuple[str, ...] | None = None
     shapes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     groups: tuple[Array, ...] = ()
+    lengths: Mapping[int, int] = field(default_factory=dict)
     tag: bytes = b""
 
 
@@ -72,6 +80,7 @@ def write(extension: Extension) -> bytes:
         FUSED: _fused_body(extension.groups),
         NAMES: _names_body(extension.names),
         SHAPES: _shapes_body(extension.shapes),
+        TRANSFORM: _transform_body(extension.lengths),
         TAG: extension.tag,
     }
     records = [
@@ -113,6 +122,10 @@ def _shapes_body(shapes: Mapping[int, tuple[int, ...]]) -> bytes:
     return b"".join(parts)
 
 
+def _transform_body(lengths: Mapping[int, int]) -> bytes:
+    return np.array([(key, 0, size) for key, size in sorted(lengths.items())], _LENGTH).tobytes()
+
+
 def _width(dims: Sequence[int]) -> int:
     top = max(dims, default=0)
     return next(width for width in (1, 2, 4, 8) if top < 1 << 8 * width)
@@ -130,16 +143,19 @@ def read(block: bytes, start: int, table: Mapping[int, Span]) -> Extension:
     keys.sort()
     if keys.size and (keys != np.arange(keys.size, dtype=np.uint32)).any():
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
+    lengths = _read_lengths(bodies.get(TRANSFORM), table)
     names = _read_names(bodies[NAMES], keys.size) if NAMES in bodies else None
-    shapes = _read_shapes(bodies[SHAPES], sizes_of(table, groups)) if SHAPES in bodies else {}
+    shapes = _read_shapes(bodies[SHAPES], sizes_of(table, groups, lengths)) if SHAPES in bodies else {}
     if TAG in bodies and not bodies[TAG]:
         raise Malformed("tag-record", "the tag is empty")
-    return Extension(names, shapes, groups, bodies.get(TAG, b""))
+    return Extension(names, shapes, groups, lengths, bodies.get(TAG, b""))
 
 
-def sizes_of(table: Mapping[int, Span], groups: Sequence[Array]) -> dict[int, int]:
+def sizes_of(
+    table: Mapping[int, Span], groups: Sequence[Array], lengths: Mapping[int, int]
+) -> dict[int, int]:
     """Every tensor's elements, by key."""
-    sizes = {key: span.size for key, span in table.items()}
+    sizes = {key: span.size for key, span in table.items()} | dict(lengths)
     for group in groups:
         sizes.update(group.tolist())
     return sizes
@@ -213,8 +229,8 @@ def _read_fused(body: bytes, table: Mapping[int, Span]) -> tuple[Array, ...]:
         group = pairs[at + 1 : at + 1 + members]
         if key <= before or group[0, 0] != key or (group[1:, 0] <= group[:-1, 0]).any():
             raise Invalid("fused", f"the group of entry {key} is out of order")
-        if table.get(key) != Span(int(group[:, 1].sum(dtype=np.int64)), 1):
-            raise Invalid("fused", f"the members of entry {key} do not fill its sole chunk")
+        if table.get(key) != Span(int(group[:, 1].sum(dtype=np.int64)), 1, 0):
+            raise Invalid("fused", f"the members of entry {key} do not fill its sole, plain chunk")
         groups.append(group)
         before = key
     others = np.concatenate([group[1:, 0] for group in groups])
@@ -224,6 +240,26 @@ def _read_fused(body: bytes, table: Mapping[int, Span]) -> tuple[Array, ...]:
     ):
         raise Invalid("fused", "a group names a tensor that stands elsewhere")
     return tuple(groups)
+
+
+def _read_lengths(body: bytes | None, table: Mapping[int, Span]) -> dict[int, int]:
+    """The elements of the tensors that are stored as coefficients, by key."""
+    if body is not None and (not body or len(body) % _LENGTH.itemsize):
+        raise Malformed("transform-record", f"{len(body)} bytes are no rows of {_LENGTH.itemsize}")
+    rows = np.frombuffer(body or b"", _LENGTH)
+    if rows["reserved"].any():
+        raise Malformed("transform-record", "a reserved word is not 0")
+    keys = [key for key, span in table.items() if span.domain]
+    if rows["key"].tolist() != keys:
+        raise Invalid("transform", "the rows are not those of the tensors that are stored as coefficients")
+    lengths = dict(zip(keys, rows["size"].tolist(), strict=True))
+    for key, size in lengths.items():
+        count, _, domain = table[key]
+        found = transform(domain)
+        # A number far too large is refused before anything is computed from it.
+        if size > count * found.width or found.count(size) != count:
+            raise Invalid("transform", f"tensor {key}: {count} coefficients are not those of {size} elements")
+    return lengths
 
 
 def _read_names(body: bytes, n: int) -> tuple[str, ...]:

@@ -23,13 +23,13 @@ def fusible(
 ) -> dict[int, list[int]]:
     """The small tensors that share an entry, as {first key: keys}.
 
-    They are of one type and scheme, each of at most ``fuse`` elements, together of at most one chunk.
+    They are plain, of one type and scheme, each of at most ``fuse`` elements, together of at most one chunk.
     """
     filling: dict[tuple[Any, Scheme], list[int]] = {}
     room: dict[tuple[Any, Scheme], int] = {}
     groups = []
     for key, (name, support) in enumerate(supports.items()):
-        if not 0 < support.size <= min(fuse, CHUNK):
+        if not 0 < support.size <= min(fuse, CHUNK) or support.domain:
             continue
         kind = (support.values.dtype, schemes[name])
         if room.get(kind, 0) < support.size:

@@ -10,7 +10,7 @@ import numpy as np
 from wirecodec.arrays import DTYPES, as_bytes
 from wirecodec.container import MAJOR, open_head
 from wirecodec.limits import UNLIMITED
-from wirecodec.registry import index_codec, value_codec
+from wirecodec.registry import index_codec, transform, value_codec
 
 __all__ = ["ContainerInfo", "EntryInfo", "inspect"]
 
@@ -21,8 +21,10 @@ class EntryInfo:
 
     Attributes:
         name: the tensor's; "0", the digits of its key, where it has none; of a fused entry, all names.
-        size, nnz: elements, and stored elements.
+        size, nnz: elements, and stored numbers: as many elements, or real and imaginary parts of
+            coefficients.
         dtype, shape: of the tensor; a fused entry is flat.
+        transform: name of the one whose coefficients are stored, or "".
         index, value: names of the codecs, joined by "+" where chunks differ.
         index_bytes, value_bytes: lengths of the sections, padding not counted.
         chunks: entries of the table.
@@ -35,6 +37,7 @@ class EntryInfo:
     nnz: int
     dtype: str
     shape: tuple[int, ...]
+    transform: str
     index: str
     value: str
     index_bytes: int
@@ -68,15 +71,17 @@ def inspect(blob: Any) -> ContainerInfo:
     entries = []
     keys, starts = np.unique(head.table["key"], return_index=True)
     for key, rows in zip(keys.tolist(), np.split(head.table, starts[1:]), strict=False):
-        size = int(rows["d"].sum(dtype=np.int64))
+        domain = head.spans[key].domain
+        size = head.extension.lengths[key] if domain else head.spans[key].size
         members = tuple((names[k] if names else str(k), n) for k, n in groups.get(key, ((key, size),)))
         entries.append(
             EntryInfo(
                 name=", ".join(name for name, _ in members),
                 size=size,
-                nnz=int(rows["r"].sum(dtype=np.int64)),
-                dtype=DTYPES[int(rows["dtype"][0]) - 1].name,
+                nnz=int(rows["r"].sum(dtype=np.int64)) * (transform(domain).width if domain else 1),
+                dtype=DTYPES[int(rows["dtype"][0] & 15) - 1].name,
                 shape=(size,) if len(members) > 1 else tuple(head.extension.shapes.get(key, (size,))),
+                transform=transform(domain).name if domain else "",
                 index="+".join(index_codec(i).name for i in np.unique(rows["index"]).tolist()),
                 value="+".join(value_codec(i).name for i in np.unique(rows["value"]).tolist()),
                 index_bytes=int(rows["index_len"].sum(dtype=np.int64)),

@@ -40,8 +40,8 @@ def outlines_of(head: Head, named: Iterable[str] | None) -> list[Outline]:
     """
     table, extension = head.table, head.extension
     keys, starts = np.unique(table["key"], return_index=True)
-    dtypes = {int(k): DTYPES[int(table["dtype"][at]) - 1] for k, at in zip(keys, starts, strict=True)}
-    sizes = sizes_of(head.spans, extension.groups)
+    dtypes = {int(k): DTYPES[int(table["dtype"][at] & 15) - 1] for k, at in zip(keys, starts, strict=True)}
+    sizes = sizes_of(head.spans, extension.groups, extension.lengths)
     for group in extension.groups:
         dtypes.update(dict.fromkeys(group[:, 0].tolist(), dtypes[int(group[0, 0])]))
     names = extension.names

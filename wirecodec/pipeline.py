@@ -1,8 +1,9 @@
 """The data's way, as functions that can be read from top to bottom.
 
-    encode:  tensor -> select -> (indices, values) -> chunks, each by its codecs -> container
+    encode:  tensor [-> transform] -> select -> (indices, values) -> chunks, each by its codecs -> container
              (a lossy index codec: its section -> the indices that readers find -> values gathered there)
-    decode:  container -> chunks, each by its codecs -> (indices, values) -> SparseTensor, or a dense sum
+    decode:  container -> chunks, each by its codecs -> (indices, values) [-> inverse transform]
+             -> SparseTensor, or a dense sum
 
 All of it is pure: the same tensor, scheme and seed give the same bytes, and nothing is remembered. Every path
 into the decoder goes through ``_open`` and ``_decoded``, which validate everything before anything is handed
@@ -12,6 +13,7 @@ out.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,19 +21,18 @@ import numpy as np
 
 from wirecodec import container
 from wirecodec import extension as ext
-from wirecodec.arrays import Array, Bytes, Flat, as_bytes, as_flat, read_only
-from wirecodec.chunk import Part, Support, chunks_of, decode_chunk
+from wirecodec.arrays import Array, Bytes, as_bytes, read_only
+from wirecodec.choice import dense, gather, select
+from wirecodec.chunk import Part, Support, chunks_of, decode_chunk, element_type
 from wirecodec.counter import mix
-from wirecodec.errors import EncodeError, LimitExceeded, SchemaMismatch, WireError
+from wirecodec.errors import EncodeError, SchemaMismatch, WireError
 from wirecodec.fuse import fusible, joined, member_of, parted
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
 from wirecodec.outline import Outline, check_all, check_count, check_names, check_only, outlines_of
 from wirecodec.parameters import as_seed
+from wirecodec.registry import transform
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
-from wirecodec.select.base import Selection, Selector
-from wirecodec.select.every import All
-from wirecodec.select.nonzero import NonZero
-from wirecodec.sparse import SparseTensor, ascending_indices, index_dtype, nonzero
+from wirecodec.sparse import SparseTensor, index_dtype
 
 __all__ = [
     "decode",
@@ -61,10 +62,12 @@ def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes 
     one, seed = as_scheme(scheme), as_seed(seed)
     support = select(tensor, one, seed=mix(seed, 0))
     ext.check_shape(support.shape)
-    shapes = {} if len(support.shape) == 1 else {0: support.shape}
-    return container.pack(
-        list(chunks_of(0, support, one, seed)), ext.Extension(shapes=shapes, tag=bytes(memoryview(tag)))
+    extension = ext.Extension(
+        shapes={} if len(support.shape) == 1 else {0: support.shape},
+        lengths={0: math.prod(support.shape)} if support.domain else {},
+        tag=bytes(memoryview(tag)),
     )
+    return container.pack(list(chunks_of(0, support, one, seed)), extension)
 
 
 def encode_many(
@@ -86,6 +89,7 @@ def encode_many(
         names: whether the names are written; a receiver with a schema does not need them.
         fuse: tensors of at most this many elements, of one type and scheme, share entries. They are fused
             after selection, so what is sent of each does not change, but for what a lossy index codec adds.
+            Transformed ones are not fused.
 
     Returns a uint8 array. Raises EncodeError, which names the tensor, and its element where one is to blame.
     """
@@ -147,70 +151,10 @@ def encode_supports(
         groups=tuple(
             np.array([(k, supports[order[k]].size) for k in group], np.int64) for group in groups.values()
         ),
+        lengths={key: math.prod(s.shape) for key, s in enumerate(supports.values()) if s.domain},
         tag=bytes(memoryview(tag)),
     )
     return container.pack(entries, extension)
-
-
-def select(tensor: Any, scheme: Scheme, *, seed: int = 0) -> Support:
-    """Which elements of a tensor go on the wire, and their values."""
-    if isinstance(tensor, SparseTensor) and isinstance(scheme.select, All | NonZero):
-        return _select_stored(tensor, scheme.select)
-    flat = dense(tensor)
-    return gather(flat, scheme.select.select(flat.data, seed=seed))
-
-
-def dense(tensor: Any) -> Flat:
-    """Any array, or a SparseTensor with its zeros, as a flat array; EncodeError where it is neither."""
-    if not isinstance(tensor, SparseTensor):
-        return as_flat(tensor)
-    try:
-        return as_flat(tensor.to_dense())
-    except LimitExceeded as error:
-        raise EncodeError(f"this scheme needs the dense tensor: {error.message}") from None
-
-
-def gather(flat: Flat, selection: Selection) -> Support:
-    """The values at the selected elements, or their signs times the selection's scale where it has one.
-
-    EncodeError where a user-defined selector gave indices that do not ascend within the tensor: kernels trust
-    them; or a scale that the tensor's type does not hold.
-    """
-    indices, size = selection.indices, flat.data.size
-    if indices is not None:
-        indices = ascending_indices(indices, size)
-    if indices is None or indices.size == size:
-        return Support(None, _scaled(flat.data, selection.scale), size, flat.shape)
-
-    def values_at(where: Array) -> Array:
-        return _scaled(flat.data[where], selection.scale)
-
-    values = selection.values
-    if values is None:
-        return Support(indices, values_at(indices), size, flat.shape, values_at)
-    if values.shape != indices.shape or values.dtype != flat.data.dtype:
-        raise EncodeError(f"a selector gave {values.size} {values.dtype} values at {indices.size} indices")
-    return Support(indices, _scaled(values, selection.scale), size, flat.shape, values_at)
-
-
-def _scaled(values: Array, scale: float | None) -> Array:
-    if scale is None:
-        return values
-    with np.errstate(over="ignore"):
-        magnitude = np.array(scale).astype(values.dtype)
-    if not (scale >= 0 and np.isfinite(magnitude)):
-        raise EncodeError(f"the selection's scale is {scale!r}, no magnitude of a {values.dtype}")
-    scaled: Array = np.copysign(magnitude, values)
-    return scaled
-
-
-def _select_stored(tensor: SparseTensor, selector: Selector) -> Support:
-    """The same for selectors that need to look at stored elements only: no dense copy is made."""
-    values = as_flat(tensor.values).data
-    keep = nonzero(values) if isinstance(selector, NonZero) else None
-    if keep is None or keep.size == values.size:
-        return Support(None if tensor.is_full else tensor.indices, values, tensor.size, tensor.shape)
-    return Support(tensor.indices[keep], values[keep], tensor.size, tensor.shape)
 
 
 def decode(
@@ -223,7 +167,8 @@ def decode(
         limits: what decoding may cost.
         schema: (shape, dtype); anything else is refused.
 
-    Returns a SparseTensor; values that were stored raw are a read-only view of the blob. Raises a WireError,
+    Returns a SparseTensor; values that were stored raw are a read-only view of the blob. Of a tensor that was
+    transformed all elements are present, or none where no coefficient is. Raises a WireError,
     whatever the bytes; SchemaMismatch where the container holds several tensors, or none.
     """
     limits = limits or DEFAULT_LIMITS
@@ -327,8 +272,9 @@ def _open(blob: Any, limits: DecodeLimits, *, vouched: bool) -> tuple[Bytes, con
 
 
 def _decoded(data: Bytes, head: container.Head, limits: DecodeLimits) -> dict[int, list[Part]]:
-    """Every tensor's chunks, by key; fused entries cut into their members."""
+    """Every tensor's chunks, by key; fused entries cut into their members, coefficients transformed back."""
     parts: dict[int, list[Part]] = {}
+    dtypes: dict[int, np.dtype[Any]] = {}
     left = limits  # max_work bounds the sum over the entries
     for entry, offset, row, sections in container.sections(data, head):
         try:
@@ -338,9 +284,23 @@ def _decoded(data: Bytes, head: container.Head, limits: DecodeLimits) -> dict[in
         if part.work:
             left = dataclasses.replace(left, max_work=left.max_work - part.work)
         parts.setdefault(int(row["key"]), []).append(part)
+        dtypes[int(row["key"])] = element_type(row)
     for group in head.extension.groups:
         parts.update(parted(parts[int(group[0, 0])][0], group))
+    for key, size in head.extension.lengths.items():
+        parts[key] = [_restored(parts[key], head.spans[key], size, dtypes[key])]
     return parts
+
+
+def _restored(parts: list[Part], span: ext.Span, size: int, dtype: np.dtype[Any]) -> Part:
+    """A tensor of its coefficients: all of it is present, or nothing where no coefficient is."""
+    if span.size and not any(part.values.size for part in parts):
+        return Part(0, size, np.empty(0, np.uint32), np.empty(0, dtype))
+    coefficients = np.zeros(span.size, parts[0].values.dtype)
+    for part in parts:
+        where = slice(None) if part.indices is None else part.indices
+        coefficients[part.base : part.base + part.d][where] = part.values
+    return Part(0, size, None, transform(span.domain).inverse(coefficients, size, dtype))
 
 
 def _sparse(outline: Outline, parts: list[Part], limits: DecodeLimits) -> SparseTensor:
@@ -350,7 +310,8 @@ def _sparse(outline: Outline, parts: list[Part], limits: DecodeLimits) -> Sparse
         return SparseTensor._of(None, values, outline.shape, limits.max_dense)
     if len(parts) == 1:
         assert parts[0].indices is not None
-        return SparseTensor._of(parts[0].indices.view(np.int32), values, outline.shape, limits.max_dense)
+        where = parts[0].indices.view(np.int32).astype(index_dtype(outline.size), copy=False)
+        return SparseTensor._of(where, values, outline.shape, limits.max_dense)
     indices = np.empty(values.size, index_dtype(outline.size))
     at = 0
     for part in parts:

@@ -44,6 +44,7 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
+from wirecodec.transform import DCT, RFFT, Transform
 from wirecodec.value import (
     QSGD,
     AutoValue,
@@ -70,6 +71,8 @@ __all__ = [
     "named",
     "register",
     "suggestion",
+    "transform",
+    "transforms",
     "value_codec",
     "value_codecs",
 ]
@@ -80,6 +83,7 @@ EXPERIMENTAL = 0x80
 T = TypeVar("T", bound=type)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_TRANSFORMS: tuple[type[Transform], ...] = (RFFT, DCT)
 _SELECTORS: tuple[type[Selector], ...] = (
     *(All, NonZero, TopK, RandomK, Threshold),
     *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp, SIDCo),
@@ -115,10 +119,11 @@ _VALUE: tuple[type[ValueCodec], ...] = (
 _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
 """By ``Raw``, for the tensor's type; no scheme names them."""
 
+_domain = {c.domain: c for c in _TRANSFORMS}
 _index = {c.wire_id: c for c in _INDEX}
 _value = {c.wire_id: c for c in (*_VALUE, *_CHOSEN)}
 _stages: dict[str, dict[str, Any]] = {
-    "transform": {},
+    "transform": {c.name: c for c in _TRANSFORMS},
     "selector": {c.name: c for c in _SELECTORS},
     "index codec": {c.name: c for c in _INDEX} | {AutoIndex.name: AutoIndex},
     "value codec": {c.name: c for c in _VALUE} | {AutoValue.name: AutoValue},
@@ -143,6 +148,16 @@ def index_codec(wire_id: int) -> type[IndexCodec]:
 def value_codec(wire_id: int) -> type[ValueCodec]:
     """The value codec of a known id."""
     return _value[wire_id]
+
+
+def transforms() -> dict[int, type[Transform]]:
+    """Every transform that a reader knows, by the domain of its coefficients."""
+    return dict(_domain)
+
+
+def transform(domain: int) -> type[Transform]:
+    """The transform of a known domain."""
+    return _domain[domain]
 
 
 def named(stage: str, name: str) -> Any:

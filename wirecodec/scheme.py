@@ -3,10 +3,10 @@
     topk(0.01) | rice | qsgd(bits=4)
     selector   | index codec | value codec
 
-A transform, where one exists, stands before the selector; this version has none. A stage is a name, or a name
-with arguments in parentheses: numbers, names, quoted strings, None, True, False; by position in the order of
-the class's fields, or by keyword. ``str(scheme)`` writes what differs from the defaults, and ``Scheme.parse``
-reads it back.
+A transform, where there is one, stands before the selector: ``dct | topk(0.01) | rice | qsgd``. A stage is a
+name, or a name with arguments in parentheses: numbers, names, quoted strings, None, True, False; by position
+in the order of the class's fields, or by keyword. ``str(scheme)`` writes what differs from the defaults, and
+``Scheme.parse`` reads it back.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _BARE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 class Scheme:
     """A selector, an index codec and a value codec, each a frozen dataclass.
 
-    ``transform`` would come before the selector; this version has none.
+    With a ``transform``, the selector chooses among the tensor's coefficients: it sees them, or the
+    magnitudes of complex ones, and no gradient beside them.
     """
 
     select: Selector
@@ -48,19 +49,21 @@ class Scheme:
     transform: Transform | None = None
 
     def __post_init__(self) -> None:
-        for stage, part, words in (
+        stages: list[tuple[str, Any, tuple[str, ...]]] = [
             ("selector", self.select, ("select",)),
             ("index codec", self.index, ("encode", "choose")),
             ("value codec", self.value, ("encode", "choose")),
-        ):
+        ]
+        if self.transform is not None:
+            stages.insert(0, ("transform", self.transform, ("forward",)))
+        for stage, part, words in stages:
             is_instance = isinstance(getattr(part, "name", None), str) and not isinstance(part, type)
             if not is_instance or not any(hasattr(part, word) for word in words):
                 raise EncodeError(f"{part!r} is not a {stage}")
-        if self.transform is not None:
-            raise EncodeError("this version of wirecodec has no transforms")
 
     def __str__(self) -> str:
-        return " | ".join(call_string(part) for part in (self.select, self.index, self.value))
+        stages = (self.transform, self.select, self.index, self.value)
+        return " | ".join(call_string(part) for part in stages if part is not None)
 
     @classmethod
     def parse(cls, text: str) -> Scheme:

@@ -12,6 +12,7 @@ from formats.cases import (
     bad_index_codecs,
     bad_reader,
     bad_table,
+    bad_transforms,
     bad_value_codecs,
     binned,
     bloom,
@@ -31,6 +32,7 @@ from formats.cases import (
     structured,
     terngrad,
     three_lc,
+    transforms,
     value_codecs,
     zstd,
 )
@@ -62,5 +64,7 @@ MODULES: tuple[ModuleType, ...] = (
     terngrad,
     curves,
     error_bounded,
+    transforms,
+    bad_transforms,
 )
 """The modules of cases, each with its function ``cases``."""

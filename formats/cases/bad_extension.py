@@ -1,4 +1,4 @@
-"""Broken extension blocks, rows 28-38 of SPEC section 7: the block's frame and what the records say."""
+"""Broken extension blocks, rows 28-40 of SPEC section 7: the block's frame and what the records say."""
 
 from __future__ import annotations
 

@@ -61,6 +61,7 @@ def valid(
     schema: Schema | None = None,
     tag: bytes = b"",
     encode: dict[str, Any] | None = None,
+    within: Sequence[float] = (),
 ) -> Case:
     """A container that must be read.
 
@@ -73,6 +74,7 @@ def valid(
         schema: the reader's schema.
         tag: the tag that ``expect`` goes with.
         encode: the input from which an exact writer makes these bytes, as the JSON field holds it.
+        within: how far a reader's values may be off, by tensor; 0 where they may not. Without it, none may.
 
     Raises WireError where the decoder refuses it, AssertionError where it decodes to something else.
     """
@@ -87,7 +89,10 @@ def valid(
     fields: dict[str, Any] = {"id": id, "about": about, "result": "ok"}
     fields |= _options(limits, schema)
     fields["hex"] = data.hex()
-    fields["decoded"] = {"tag": decoded.tag.hex(), "tensors": [tensor_json(t) for t in decoded.tensors]}
+    tensors = [tensor_json(t) for t in decoded.tensors]
+    for t_json, far in zip(tensors, within, strict=False):
+        t_json.update({"within": far} if far else {})
+    fields["decoded"] = {"tag": decoded.tag.hex(), "tensors": tensors}
     if encode is not None:
         fields["encode"] = encode
     return Case(id, fields)

@@ -6,7 +6,7 @@ that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes
 decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
 rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
 deflate, zstd, planes, offset_float, curves, polyfit, dexpfit, packed, terngrad, three_lc, sketchml, mean,
-error_bounded, floats, bits, packing.
+error_bounded, transforms, circle, floats, bits, packing.
 """
 
 from .binned import Binned
@@ -41,6 +41,7 @@ from .structured import Structured
 from .tensors import Decoded, Tensor
 from .terngrad import TernGrad
 from .three_lc import ThreeLC
+from .transforms import Spectrum
 from .writer import Qsgd, Raw, Rice, write
 from .zstd import Zstd
 
@@ -74,6 +75,7 @@ __all__ = [
     "SchemaMismatch",
     "SignScale",
     "SketchML",
+    "Spectrum",
     "Structured",
     "Tensor",
     "TernGrad",

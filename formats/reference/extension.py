@@ -12,8 +12,8 @@ import struct
 from .errors import Invalid, Malformed, Unsupported
 
 CRITICAL = 0x0001
-FUSED, NAMES, SHAPES, TAG = 1, 2, 3, 5
-KNOWN_FLAGS = {FUSED: CRITICAL, NAMES: 0, SHAPES: 0, TAG: 0}
+FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
+KNOWN_FLAGS = {FUSED: CRITICAL, NAMES: 0, SHAPES: 0, TRANSFORM: CRITICAL, TAG: 0}
 
 
 def read_records(block: bytes) -> dict[int, bytes]:

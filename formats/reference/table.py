@@ -16,6 +16,7 @@ from .floats import BY_ID
 from .index_codecs import INDEX_CODECS
 from .limits import Limits
 from .packed import PACKED, map_bytes
+from .transforms import NUMBERS, PLAIN
 from .value_codecs import ORDERED
 
 ENTRY_BYTES = 40
@@ -52,6 +53,11 @@ class Entry:
         return self.dtype_byte >> 4
 
     @property
+    def width(self) -> int:
+        """Numbers of an element."""
+        return NUMBERS[self.domain]
+
+    @property
     def payload_bytes(self) -> int:
         """Bytes of the three sections, each padded to a multiple of 8."""
         return sum(n + -n % 8 for n in (self.index_len, self.value_len, self.map_len))
@@ -83,7 +89,7 @@ def check_table(
         if entry.dtype not in BY_ID:
             raise Unsupported("dtype", f"element type {entry.dtype}", entry=entry.number)  # 15
     for entry in entries:
-        if entry.domain != 0:
+        if entry.domain not in NUMBERS:
             raise Unsupported("domain", f"domain {entry.domain}", entry=entry.number)  # 16
     for entry in entries:
         if entry.index not in INDEX_CODECS:
@@ -109,12 +115,16 @@ def check_table(
                 "value-length", f"{entry.value_len} bytes, r = {entry.r}", entry=entry.number
             )  # 23
     for entry in entries:
-        if entry.map_len != (map_bytes(entry.r) if entry.map else 0):
+        if entry.map_len != (map_bytes(entry.r * entry.width) if entry.map else 0):
             raise Malformed("map-length", f"{entry.map_len} bytes, map {entry.map}", entry=entry.number)  # 24
-    present = sum(entry.r for entry in entries)
+    restored = {entry.key for entry in entries if entry.domain != PLAIN and entry.r}
+    present = sum(
+        entry.r if entry.domain == PLAIN else entry.d * entry.width * (entry.key in restored)
+        for entry in entries
+    )
     if present > limits.max_elements:
         raise LimitExceeded("max-elements", f"{present} elements present")  # 25
-    dense = sum(entry.d for entry in entries)
+    dense = sum(entry.d * entry.width for entry in entries)
     if dense > limits.max_dense:
         raise LimitExceeded("max-dense", f"{dense} elements")  # 26
     if not vouched and present > limits.max_expansion * total_len:
@@ -125,12 +135,13 @@ def _check_chunks(entries: list[Entry]) -> None:
     """Row 21: the entries of one key are the chunks of one tensor."""
     last: Entry | None = None
     for entry in entries:
-        if entry.d > CHUNK:
+        most = CHUNK // entry.width
+        if entry.d > most:
             raise Invalid("chunks", f"a chunk of {entry.d} elements", entry=entry.number)
         if last is None or last.key != entry.key:
             if entry.base != 0:
                 raise Invalid("chunks", f"the first chunk starts at {entry.base}", entry=entry.number)
-        elif last.d != CHUNK or entry.base != last.base + last.d or entry.d == 0:
+        elif last.d != most or entry.base != last.base + last.d or entry.d == 0:
             raise Invalid("chunks", f"a chunk at {entry.base} after one at {last.base}", entry=entry.number)
         elif entry.dtype_byte != last.dtype_byte:
             raise Invalid("chunks", "chunks of different element types", entry=entry.number)

@@ -1,8 +1,8 @@
-"""From entries to tensors: SPEC section 3, rows 31-41 of section 7.
+"""From entries to tensors: SPEC section 3, rows 31-43 of section 7.
 
 ``place`` says which tensors there are and which elements of which entries are theirs; ``join`` puts the
-decoded chunks of one tensor together. A full support is a ``range`` throughout, so that a large one costs
-nothing.
+decoded chunks of one tensor together, and takes coefficients back to elements. A full support is a ``range``
+throughout, so that a large one costs nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .errors import Invalid, Malformed, SchemaMismatch
-from .extension import FUSED, NAMES, SHAPES, TAG
+from .extension import FUSED, NAMES, SHAPES, TAG, TRANSFORM
 from .floats import BY_ID, Format
 from .limits import Schema
 from .records import check_names, check_shapes, read_fused, read_names, read_shapes
 from .table import CHUNK, Entry
+from .transforms import NUMBERS, PLAIN, check_lengths, inverse, read_lengths
 
 
 @dataclass
@@ -40,18 +41,22 @@ class Decoded:
 
 @dataclass
 class Place:
-    """Where a tensor's elements are: in all chunks of ``entry_key``, ``size`` elements from ``start`` on."""
+    """Where a tensor's elements are: in all chunks of ``entry_key``, ``size`` elements from ``start`` on.
+
+    In a domain that is not plain, the chunks hold all its coefficients.
+    """
 
     entry_key: int
     start: int
     size: int
     dtype: Format
+    domain: int = PLAIN
     name: str = ""
     shape: tuple[int, ...] = ()
 
 
 def place(entries: list[Entry], records: dict[int, bytes], schema: Schema | None) -> list[Place]:
-    """Rows 31-41: the tensors in the order of their keys, every one with its name and shape.
+    """Rows 31-43: the tensors in the order of their keys, every one with its name and shape.
 
     Args:
         entries: the table, checked (rows 14-27).
@@ -67,24 +72,28 @@ def place(entries: list[Entry], records: dict[int, bytes], schema: Schema | None
     if any(key >= n for key in by_key):  # n different keys below n are 0 … n-1
         raise Invalid("keys", f"the keys of {n} tensors are not 0 … {n - 1}")  # 33
     places = [by_key[key] for key in range(n)]
+    lengths = read_lengths(records[TRANSFORM]) if TRANSFORM in records else []  # 34
+    coefficients = {key: (p.domain, p.size) for key, p in enumerate(places) if p.domain != PLAIN}
+    for key, size in check_lengths(lengths, coefficients).items():  # 35
+        places[key].size = size
     names = None
     if NAMES in records:
-        names = check_names(read_names(records[NAMES]), n)  # 34, 35
+        names = check_names(read_names(records[NAMES]), n)  # 36, 37
     rows = {}
     if SHAPES in records:
-        rows = check_shapes(read_shapes(records[SHAPES]), [p.size for p in places])  # 36, 37
+        rows = check_shapes(read_shapes(records[SHAPES]), [p.size for p in places])  # 38, 39
     if TAG in records and not records[TAG]:
-        raise Malformed("tag-record", "an empty tag")  # 38
+        raise Malformed("tag-record", "an empty tag")  # 40
     for key, p in enumerate(places):
         p.shape = rows.get(key, (p.size,))
-    _name(places, names, schema)  # 39
+    _name(places, names, schema)  # 41
     if schema is not None:
         for p in places:
             if p.shape != tuple(schema[p.name][0]):
-                raise SchemaMismatch("schema-shape", f"{p.name!r} has shape {p.shape}")  # 40
+                raise SchemaMismatch("schema-shape", f"{p.name!r} has shape {p.shape}")  # 42
         for p in places:
             if p.dtype.name != schema[p.name][1]:
-                raise SchemaMismatch("schema-dtype", f"{p.name!r} is {p.dtype.name}")  # 41
+                raise SchemaMismatch("schema-dtype", f"{p.name!r} is {p.dtype.name}")  # 43
     return places
 
 
@@ -93,7 +102,7 @@ def _sole_and_chunked(entries: list[Entry]) -> dict[int, Place]:
     by_key: dict[int, Place] = {}
     for entry in entries:
         if entry.key not in by_key:
-            by_key[entry.key] = Place(entry.key, 0, 0, BY_ID[entry.dtype])
+            by_key[entry.key] = Place(entry.key, 0, 0, BY_ID[entry.dtype], entry.domain)
         by_key[entry.key].size += entry.d
     return by_key
 
@@ -114,6 +123,8 @@ def _split_fused(by_key: dict[int, Place], entries: list[Entry], body: bytes) ->
         if chunks.get(entry_key) != 1:
             raise Invalid("fused", f"key {entry_key} has {chunks.get(entry_key, 0)} entries")
         whole = by_key[entry_key]
+        if whole.domain != PLAIN:
+            raise Invalid("fused", f"key {entry_key} is stored as coefficients")
         start = 0
         last = -1
         for key, size in members:
@@ -129,7 +140,7 @@ def _split_fused(by_key: dict[int, Place], entries: list[Entry], body: bytes) ->
 
 
 def _name(places: list[Place], names: list[str] | None, schema: Schema | None) -> None:
-    """Row 39; without names the schema's are taken, and without a schema the digits of the keys."""
+    """Row 41; without names the schema's are taken, and without a schema the digits of the keys."""
     if names is None:
         names = [str(key) for key in range(len(places))]
         if schema is not None:
@@ -143,6 +154,13 @@ def _name(places: list[Place], names: list[str] | None, schema: Schema | None) -
 def join(p: Place, chunks: list[tuple[Sequence[int], bytes]]) -> Tensor:
     """The tensor at a place from the decoded chunks of its entry: indices of the tensor, values' bytes."""
     indices: Sequence[int]
+    if p.domain != PLAIN:
+        most = CHUNK // NUMBERS[p.domain]
+        indices = [number * most + i for number, (local, _) in enumerate(chunks) for i in local]
+        if p.size and not indices:
+            return Tensor(p.name, p.dtype.name, p.shape, [], b"")
+        values = inverse(p.domain, p.size, p.dtype, indices, b"".join(values for _, values in chunks))
+        return Tensor(p.name, p.dtype.name, p.shape, range(p.size), values)
     if len(chunks) > 1:
         values = b"".join(values for _, values in chunks)
         if sum(len(local) for local, _ in chunks) == p.size:

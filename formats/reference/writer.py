@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, Protocol
 
 from .bloom_writer import Bloom
 from .draws import mix
-from .extension import CRITICAL, FUSED, NAMES, SHAPES, TAG
+from .extension import CRITICAL, FUSED, NAMES, SHAPES, TAG, TRANSFORM
 from .floats import BY_NAME, Format
 from .index_writers import write_bitmap, write_raw_index, write_rice
 from .packed import PACKED, gathered, sorted_positions, write_packed
@@ -23,6 +23,7 @@ from .records import WIDTHS, least_width
 from .sealing import Record, Row, assemble, extension_block
 from .table import CHUNK
 from .tensors import Tensor
+from .transforms import NUMBERS, PLAIN, Spectrum, count, lengths_body, stored_type
 from .value_writers import write_qsgd, write_raw
 
 
@@ -147,7 +148,10 @@ NAMED: dict[str, IndexWriter] = {"raw-index": RawIndex(), "bitmap": Bitmap()}
 
 @dataclass
 class _Part:
-    """A chunk on its way into an entry: local indices, and elements' bytes."""
+    """A chunk on its way into an entry: local indices, and elements' bytes.
+
+    ``dtype`` is the tensor's; coefficients have a type of their own, and one or two numbers each.
+    """
 
     key: int
     base: int
@@ -155,10 +159,11 @@ class _Part:
     dtype: Format
     indices: Sequence[int]
     values: bytes
+    domain: int = PLAIN
 
 
 def write(
-    tensors: Sequence[Tensor],
+    tensors: Sequence[Tensor | Spectrum],
     index: Index | Sequence[Index] = "raw-index",
     value: ValueWriter | Sequence[ValueWriter] = Raw(),
     *,
@@ -173,7 +178,7 @@ def write(
     """One container.
 
     Args:
-        tensors: in any order; their names decide their keys.
+        tensors: in any order; their names decide their keys. Those given as coefficients are not fused.
         index: one index codec for all entries, or one for each in the table's order.
         value: one value codec for all entries, or one for each in the table's order.
         seed: of value codecs that draw.
@@ -205,6 +210,9 @@ def write(
     shapes = [(key, t.shape) for key, t in enumerate(ordered) if len(t.shape) != 1]
     if shapes:
         records.append(Record(SHAPES, 0, b"".join(shape_row(key, shape) for key, shape in shapes)))
+    lengths = [(key, _size(t)) for key, t in enumerate(ordered) if isinstance(t, Spectrum)]
+    if lengths:
+        records.append(Record(TRANSFORM, CRITICAL, lengths_body(lengths)))
     if tag:
         records.append(Record(TAG, 0, tag))
     records.sort(key=lambda record: record.type)
@@ -216,25 +224,28 @@ def write(
     return assemble(rows, extension_block(records) if records else b"", minor=minor, flags=flags)
 
 
-def _size(t: Tensor) -> int:
+def _size(t: Tensor | Spectrum) -> int:
     return math.prod(t.shape)
 
 
-def _chunks(key: int, t: Tensor) -> list[_Part]:
+def _chunks(key: int, t: Tensor | Spectrum) -> list[_Part]:
     dtype = BY_NAME[t.dtype]
-    size = _size(t)
+    domain = t.domain if isinstance(t, Spectrum) else PLAIN
+    size = _size(t) if domain == PLAIN else count(domain, _size(t))
+    most = CHUNK // NUMBERS[domain]
+    itemsize = stored_type(domain, dtype).itemsize * NUMBERS[domain]
     parts = []
-    for base in range(0, max(size, 1), CHUNK):
-        d = min(CHUNK, size - base)
+    for base in range(0, max(size, 1), most):
+        d = min(most, size - base)
         where = [n for n, i in enumerate(t.indices) if base <= i < base + d]
         first, end = (where[0], where[-1] + 1) if where else (0, 0)
         local = [i - base for i in t.indices[first:end]]
-        values = t.values[first * dtype.itemsize : end * dtype.itemsize]
-        parts.append(_Part(key, base, d, dtype, local, values))
+        values = t.values[first * itemsize : end * itemsize]
+        parts.append(_Part(key, base, d, dtype, local, values, domain))
     return parts
 
 
-def _fuse(group: Sequence[int], ordered: Sequence[Tensor]) -> _Part:
+def _fuse(group: Sequence[int], ordered: Sequence[Tensor | Spectrum]) -> _Part:
     members = [ordered[key] for key in group]
     indices: list[int] = []
     d = 0
@@ -248,7 +259,8 @@ def _fuse(group: Sequence[int], ordered: Sequence[Tensor]) -> _Part:
 def _row(part: _Part, index: Index, value: ValueWriter, seed: int) -> Row:
     r = len(part.indices)
     writer = NAMED[index] if isinstance(index, str) else index
-    row = Row(part.key, part.base, part.d, r, part.dtype.id, writer.id, value.id)
+    dtype = stored_type(part.domain, part.dtype)
+    row = Row(part.key, part.base, part.d, r, part.dtype.id | part.domain << 4, writer.id, value.id)
     stream = mix(seed, part.key, part.base)
     if 0 < r < part.d and isinstance(writer, Bloom):
         row.index_section, found = writer.approximate(part.indices, part.d, stream)
@@ -259,17 +271,17 @@ def _row(part: _Part, index: Index, value: ValueWriter, seed: int) -> Row:
         row.index_section = writer.section(part.indices, part.d)
     values = part.values
     if getattr(value, "ordered", False):
-        positions = sorted_positions(values, part.dtype)
+        positions = sorted_positions(values, dtype)
         row.map, row.map_section = PACKED, write_packed(positions)
-        values = gathered(values, positions, part.dtype)
+        values = gathered(values, positions, dtype)
     if row.r:
-        row.value_section = value.section(values, part.dtype, stream)
+        row.value_section = value.section(values, dtype, stream)
     return row
 
 
 def _gather(part: _Part, found: Sequence[int]) -> bytes:
     """The elements' bytes at other indices than the part's: 0 where it has none."""
-    width = part.dtype.itemsize
+    width = stored_type(part.domain, part.dtype).itemsize * NUMBERS[part.domain]
     stored = {i: part.values[n * width : (n + 1) * width] for n, i in enumerate(part.indices)}
     return b"".join(stored.get(i, bytes(width)) for i in found)
 

@@ -206,7 +206,7 @@ def test_vectors_hold_no_number_that_a_later_version_may_assign(kind: str) -> No
 
 def test_every_registered_id_is_shown() -> None:
     shown = {pair for vector in VECTORS if vector.result == "ok" for pair in numbers(vector.data)}
-    for kind in ("index", "value", "dtype", "record"):
+    for kind in ("index", "value", "dtype", "domain", "record"):
         assert registered(kind) <= {number for what, number in shown if what == kind}
 
 

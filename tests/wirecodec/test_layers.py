@@ -22,7 +22,7 @@ LAYERS = {
         {"scheme", "extension"},
         {"container", "schedule"},
         {"chunk", "outline", "info", "stream", "feedback", "stats"},
-        {"fuse", "stats_picture"},
+        {"choice", "fuse", "stats_picture"},
         {"pipeline"},
         {"compressor"},
         {"cli"},

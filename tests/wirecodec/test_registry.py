@@ -15,6 +15,7 @@ import pytest
 import wirecodec as wc
 from formats.reference.index_codecs import INDEX_CODECS
 from formats.reference.packed import PACKED
+from formats.reference.transforms import NUMBERS, PLAIN
 from formats.reference.value_codecs import ORDERED, VALUE_CODECS
 from wirecodec import extension, registry
 from wirecodec.arrays import DTYPES
@@ -38,10 +39,18 @@ def test_classes_are_the_registry(kind: str, codecs: dict[int, Any]) -> None:
     assert all(i == c.wire_id < registry.EXPERIMENTAL for i, c in codecs.items())
 
 
-@pytest.mark.parametrize("kind", ["index", "value", "map"])
-def test_pages_are_the_registry(kind: str) -> None:
+def test_transforms_are_the_registry() -> None:
+    found = registry.transforms()
+    assert {row["id"]: row["name"] for row in ROWS["domain"]} == {i: c.name for i, c in found.items()}
+    assert {PLAIN: 1, **{i: c.width for i, c in found.items()}} == NUMBERS
+
+
+@pytest.mark.parametrize(
+    ("kind", "folder"), [("index", "index"), ("value", "value"), ("map", "map"), ("domain", "transform")]
+)
+def test_pages_are_the_registry(kind: str, folder: str) -> None:
     pages = {row["page"] for row in ROWS[kind]}
-    assert pages == {str(p.relative_to(FORMATS)) for p in (FORMATS / "spec" / kind).glob("*.md")}
+    assert pages == {str(p.relative_to(FORMATS)) for p in (FORMATS / "spec" / folder).glob("*.md")}
     for row in ROWS[kind]:
         title = (FORMATS / row["page"]).read_text().splitlines()[0]
         assert re.search(rf"\b{row['name']}\b", title)

@@ -100,7 +100,7 @@ def test_parameters_from_numpy_are_plain_numbers() -> None:
         ("topk(0.1) | rice", "selector | index codec | value codec"),
         ("", "selector | index codec | value codec"),
         ("a | b | c | d | e", "selector | index codec | value codec"),
-        ("dct | topk(0.1) | rice | raw", "unknown transform 'dct'"),
+        ("dtc | topk(0.1) | rice | raw", "unknown transform 'dtc'; did you mean 'dct'?"),
         ("topk(0.1 | rice | raw", "cannot read"),
         ("topk(__import__('os')) | rice | raw", "cannot read argument"),
     ],

@@ -81,7 +81,7 @@ def test_bytes_are_those_of_the_page(kind: str, r: int, seed: int, dtype: Any, d
     """The reference writer, whose arithmetic is its own, writes the same section."""
     values = hostile(kind, r, np.random.default_rng(seed), dtype)
     error = data.draw(st.sampled_from([0.9, 0.1, 0.01, 1e-3, 1e-5]))
-    written = reference.ErrorBounded(error).section(values.tobytes(, 0), BY_NAME[dtype.name])
+    written = reference.ErrorBounded(error).section(values.tobytes(), BY_NAME[dtype.name], 0)
     assert section_of(values, error).tobytes() == written
 
 
