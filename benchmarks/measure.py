@@ -1,5 +1,5 @@
-"""What every benchmark needs: medians, least times, a copy of the same run to hold them against, the machine's name,
-tables that are kept.
+"""What every benchmark needs: medians, least times, a copy of the same run to hold them against, the
+machine's name, tables that are kept.
 
 Absolute times drift from machine to machine and hour to hour; ratios to ``np.copyto`` of the same array,
 measured in the same run, do not.

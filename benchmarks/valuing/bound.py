@@ -25,7 +25,7 @@ from benchmarks.valuing.laws import Doubles, Floats, Law
 
 __all__ = ["ERRORS", "Curve", "Density", "curve", "density_of", "rate", "shannon", "tail_density"]
 
-ERRORS = (0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005)
+ERRORS = (0.3, 0.2, 0.14, 0.1, 0.07, 0.05, 0.035, 0.02, 0.01, 0.005)
 """Relative errors of computed bounds; between them they are interpolated, below, a halved error is a bit."""
 
 _FINE = 6
@@ -111,20 +111,30 @@ def _at_slope(mass: Doubles, slope: float, step: float, distortion: float) -> fl
 
 @dataclass(frozen=True)
 class Curve:
-    """The bound at ``ERRORS``."""
+    """The bound at ``errors``, which descend; ``bits`` a value of each."""
 
+    errors: tuple[float, ...]
     bits: tuple[float, ...]
 
     def at(self, error: float) -> float:
-        """Bits at a relative error; NaN above the largest of ``ERRORS``, and for no error at all."""
-        if not 0 < error <= ERRORS[0]:
+        """Bits at a relative error; NaN above the largest of ``errors``, and for no error at all."""
+        if not 0 < error <= self.errors[0]:
             return math.nan
-        if error < ERRORS[-1]:
-            return self.bits[-1] + math.log2(ERRORS[-1] / error)
-        return float(np.interp(-math.log2(error), -np.log2(ERRORS), self.bits))
+        if error < self.errors[-1]:
+            return self.bits[-1] + math.log2(self.errors[-1] / error)
+        return float(np.interp(-math.log2(error), -np.log2(self.errors), self.bits))
 
 
 def curve(density: Density, values: Floats) -> Curve:
-    """The bound for values of a law, at errors relative to their own root mean square."""
-    square = float(np.square(values, dtype=np.float64).mean())
-    return Curve(tuple(rate(density, error**2 * square) for error in ERRORS))
+    """The bound for values of a law, at errors relative to their own root mean square.
+
+    One more point is where it leaves one bit: the error of signs with the mean magnitude.
+    """
+    magnitudes = np.abs(values.astype(np.float64))
+    square = float(np.square(magnitudes).mean())
+    bits = {error: rate(density, error**2 * square) for error in ERRORS}
+    signs = float(magnitudes.std()) / math.sqrt(square)
+    if ERRORS[-1] < signs < ERRORS[0]:
+        bits |= {signs: 1.0} | {error: 1.0 for error in ERRORS if error > signs}
+    ordered = sorted(bits, reverse=True)
+    return Curve(tuple(ordered), tuple(bits[error] for error in ordered))

@@ -79,9 +79,9 @@ class Codec:
 
     @property
     def family(self) -> str:
-        """The name without its parameters, but with a norm that is not the default."""
+        """The name without its parameters, but with a norm that is not the default, and a type."""
         name = self.name.partition("(")[0]
-        return f"{name} l2" if "norm=l2" in self.name else name
+        return self.name if name == "raw" else f"{name} l2" if "norm=l2" in self.name else name
 
     @property
     def codec(self) -> Any:

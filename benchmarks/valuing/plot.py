@@ -16,8 +16,8 @@ from benchmarks.valuing.figure import Figure
 __all__ = ["draw"]
 
 COLUMN = "top 1 %"
-LARGEST, LEAST = 1.5, 3e-4
-"""Errors that are drawn; a peer or codec without any stands at the right edge."""
+LARGEST, LEAST, MOST = 1.5, 3e-4, 18
+"""Errors and bits that are drawn; what has none of an error is named with its bits."""
 
 
 def draw(path: Path, figures: Sequence[Figure], curves: dict[tuple[str, str], Curve], machine: str) -> None:
@@ -47,9 +47,7 @@ def draw(path: Path, figures: Sequence[Figure], curves: dict[tuple[str, str], Cu
         handles, labels = axis.get_legend_handles_labels()
         seen |= dict(zip(labels, handles, strict=True))
     fig.legend(seen.values(), seen.keys(), loc="outside lower center", ncols=8, frameon=False)
-    fig.supxlabel("relative L2 error  (smaller →)")
-    fig.supylabel("bits a value, everything included  (← smaller)")
-    fig.suptitle("What values cost: lower and further right is better; nothing lies below the black line")
+    fig.suptitle("What values cost: lower and further right is better; black is the rate-distortion bound")
     fig.text(0.995, 0.992, machine, fontsize=7, color="grey", ha="right", va="top")
     fig.savefig(path, dpi=90)
     plt.close(fig)
@@ -73,13 +71,17 @@ def _styles(figures: Sequence[Figure]) -> dict[str, dict[str, Any]]:
 def _panel(axis: Any, shown: Sequence[Figure], bound: Curve, styles: dict[str, dict[str, Any]]) -> None:
     errors = np.geomspace(LEAST, ERRORS[0], 60)
     axis.plot(errors, [bound.at(error) for error in errors], color="black", lw=2, label="bound")
-    ordered = sorted(shown, key=lambda f: f.family)
+    lossless = [f"{f.coder}  {f.bits:.1f}" for f in shown if f.error == 0]
+    axis.text(0.02, 0.98, "\n".join(["lossless:", *lossless]), va="top", fontsize=8, transform=axis.transAxes)
+    ordered = sorted((f for f in shown if f.error > 0), key=lambda f: f.family)
     for family, found in groupby(ordered, key=lambda f: f.family):
-        points = sorted((max(f.error, LEAST), f.bits) for f in found)
+        points = sorted((f.error, f.bits) for f in found)
         axis.plot(*zip(*points, strict=True), label=family, ms=6, lw=0.8, **styles[family])
     axis.set_xscale("log")
     axis.set_xlim(LARGEST, 0.9 * LEAST)
-    axis.set_ylim(0, 34)
+    axis.set_ylim(0, MOST)
+    axis.set_xlabel("relative L2 error  (smaller →)")
+    axis.set_ylabel("bits a value, everything included  (← smaller)")
     axis.xaxis.set_major_formatter(lambda x, _: f"{100 * x:g} %")
     axis.grid(which="major", color="0.9")
     axis.set_axisbelow(True)

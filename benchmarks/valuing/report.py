@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from benchmarks.indexing.report import summary
 from benchmarks.indexing.targets import Verdict
 from benchmarks.measure import markdown
-from benchmarks.valuing.bound import ERRORS, Curve
+from benchmarks.valuing.bound import Curve
 from benchmarks.valuing.cases import CLOCK
 from benchmarks.valuing.figure import SEEDS, Figure
 
@@ -21,10 +21,10 @@ at the error that was met. "Error" is ‖decoded - v‖ / ‖v‖; "worst" the l
 mean of sign(v)·(decoded - v), both relative to the root mean square of v: a bias above 0 says that
 magnitudes grow. Of codecs that draw at random, marked ~, the bias is a mean over {SEEDS} seeds. Times are
 the least of many calls, as multiples of `np.copyto` of the same float32 values in the same run, encode /
-decode, on one thread: 2.0 means twice the time of the copy; beneath, in nanoseconds a value. Decoding ends in float32 values in their
-order, for others as well. `raw` copies nothing: its times say what a call costs. What is not of this
-library stands in italics, tuned to the error that stands with its name; "refused" stands where a codec
-cannot carry a vector. All values are in the order of their indices.
+decode, on one thread: 2.0 means twice the time of the copy; beneath, in nanoseconds a value. Decoding ends
+in float32 values in their order, for others as well. `raw` copies nothing: its times say what a call costs.
+What is not of this library stands in italics, tuned to the error that stands with its name; "refused"
+stands where a codec cannot carry a vector. All values are in the order of their indices.
 """
 BOUND = """The bound is that of Shannon's rate-distortion theory for independent values, mean squared error
 and a known law, computed by the algorithm of Blahut and Arimoto, with a bit for the sign. For the three
@@ -40,6 +40,8 @@ KINDS = {
     "them. Codecs of more than 10 ns a value, and what is not of this library, are measured on the smaller.",
 }
 GRADIENT = "The largest of a real gradient."
+SHOWN = (0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001)
+"""Errors of which the bound is printed."""
 
 
 def document(
@@ -68,8 +70,8 @@ def document(
 
 
 def _bounds(curves: dict[tuple[str, str], Curve]) -> str:
-    rows = [[", ".join(place), *(f"{bits:.2f}" for bits in curve.bits)] for place, curve in curves.items()]
-    return markdown(["bits a value at an error of", *(f"{100 * e:g} %" for e in ERRORS)], rows)
+    rows = [[", ".join(place), *(f"{curve.at(e):.2f}" for e in SHOWN)] for place, curve in curves.items()]
+    return markdown(["bits a value at an error of", *(f"{100 * e:g} %" for e in SHOWN)], rows)
 
 
 def _section(group: str, figures: Sequence[Figure]) -> list[str]:

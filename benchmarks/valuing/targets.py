@@ -71,14 +71,14 @@ def _error_bounded(figures: Sequence[Figure]) -> list[Verdict]:
 def _beside(ours: Sequence[Figure], peers: Sequence[Figure]) -> Iterator[tuple[str, float]]:
     for one in ours:
         for other in peers:
-            near = other.error and abs(other.error / (_asked(one) or 1) - 1) < 0.25
-            if one.case == other.case and near and not one.case.synthetic:
-                yield f"{one.place}, {100 * (_asked(one) or 0):g} %", one.bits / at_error(other, one.error)
+            asked = f"{100 * (_asked(one) or 0):g} %"
+            if one.case == other.case and other.coder.endswith(f", {asked}") and not one.case.synthetic:
+                yield f"{one.place}, {asked}", one.bits / at_error(other, one.error)
 
 
 def at_error(figure: Figure, error: float) -> float:
     """Bits that a coder would take at an error close to its own: a halved error is a bit."""
-    return figure.bits + log2(figure.error / error) if error else figure.bits
+    return figure.bits + log2(figure.error / error) if error and figure.error else figure.bits
 
 
 def _auto_value(figures: Sequence[Figure]) -> list[Verdict]:
