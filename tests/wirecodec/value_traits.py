@@ -22,13 +22,15 @@ class Traits:
 
     Args:
         exact: float32 values come back bit for bit.
-        unbiased: so they do on average over the seeds, up to ``slack`` of the largest magnitude.
+        draws: other seeds give other bytes.
+        unbiased: values come back on average over the seeds, up to ``slack`` of the largest magnitude.
         contracts: c of ‖Q(v) - v‖² ≤ (1 - c) ‖v‖², of r; None where no c is promised.
-        feedback: whether error feedback converges with it; where it does not, the codec's page says so, in a
-            sentence that has both "error feedback" and "diverge".
+        feedback: error feedback converges with it. Where it does not, the codec's page says so, in a sentence
+            that has both "error feedback" and "diverge".
     """
 
     exact: bool = False
+    draws: bool = False
     unbiased: bool = False
     slack: float = 0.0
     contracts: Callable[[int], float] | None = None
@@ -46,7 +48,20 @@ EXACT = Traits(exact=True, unbiased=True, contracts=_within(0.0))
 def _qsgd(codec: Any) -> Traits:
     """Norm l2 takes steps of ‖v‖/s: with few bits, most of what it sends is noise."""
     few = codec.norm == "l2" and codec.bits <= 4
-    return Traits(unbiased=True, slack=2.0**-15, feedback=not few)
+    return Traits(draws=True, unbiased=True, slack=2.0**-15, feedback=not few)
+
+
+def _offset_float(codec: Any) -> Traits:
+    """To nearest, no value moves by more than itself; at random, none moves on average that is in range."""
+    chosen = codec.min is codec.max is codec.eps is None
+    if codec.rounding == "nearest":
+        return Traits(contracts=lambda r: 1 / (2 * r) if chosen else 0.0)
+    return Traits(draws=True, unbiased=chosen, slack=2.0**-15)
+
+
+def _terngrad(codec: Any) -> Traits:
+    """Clipping is a bias; where magnitudes differ much, the noise is larger than the values."""
+    return Traits(draws=True, unbiased=codec.clip is None, slack=2.0**-15, feedback=False)
 
 
 TRAITS: dict[str, Callable[[Any], Traits]] = {
@@ -57,11 +72,11 @@ TRAITS: dict[str, Callable[[Any], Traits]] = {
     "sign-scale": lambda codec: Traits(contracts=lambda r: 1 / r),
     "deflate": lambda codec: EXACT,
     "zstd": lambda codec: EXACT,
-    "offset-float": lambda codec: Traits(contracts=lambda r: 1 / (2 * r)),
+    "offset-float": _offset_float,
     "polyfit": lambda codec: Traits(contracts=lambda r: 1 / (2 * r)),
     "dexpfit": lambda codec: Traits(contracts=lambda r: 0.0),
-    "terngrad": lambda codec: Traits(unbiased=True, slack=2.0**-15, feedback=False),
-    "3lc": lambda codec: Traits(feedback=False),
+    "terngrad": _terngrad,
+    "3lc": lambda codec: Traits(contracts=lambda r: (1 - (codec.sparsity - 1) ** 2) / r),
     "sketchml": lambda codec: Traits(contracts=lambda r: 0.0),
     "error-bounded": lambda codec: Traits(contracts=_within(codec.error)),
     "auto-value": lambda codec: Traits(contracts=_within(codec.error)),
