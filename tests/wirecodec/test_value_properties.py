@@ -130,8 +130,7 @@ def test_it_contracts(codec: Any, gradient: Any) -> None:
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_error_feedback(codec: Any) -> None:
     """Least squares, 400 steps of the largest fifth: the loss falls to a hundredth, or the page says so."""
-    first, last = losses(codec)
-    if last < first / 100:
+    if traits_of(codec).feedback is None or any(converges(codec, rate) for rate in (0.1, 0.03)):
         return
     page = PAGES.get(wire_name(codec), "")
     said = [s for s in re.split(r"(?<=[.:])\s", page) if "error feedback" in s.lower() and "diverge" in s]
@@ -139,25 +138,24 @@ def test_error_feedback(codec: Any) -> None:
     assert not traits_of(codec).feedback
 
 
-def losses(codec: Any, steps: int = 400) -> tuple[float, float]:
-    """The first and the last loss."""
+def converges(codec: Any, rate: float, steps: int = 400) -> bool:
+    """Whether the loss falls to a hundredth; a codec that holds much of a step back needs a small rate."""
     rng = np.random.default_rng(6)
-    a = rng.normal(size=(400, 200))
+    a = rng.normal(size=(1000, 200))
     meant = rng.laplace(size=200)
     c = wc.Compressor(wc.Scheme(wc.TopK(0.2), wc.Rice(), codec))
     w = np.zeros(200)
-    found = []
+    first = float(np.square(a @ meant).sum())
     for _ in range(steps):
         off = a @ (w - meant)
-        found.append(float(off @ off))
-        if not found[-1] < 1e6 * found[0]:
-            break
-        sent = c.decompress(c.compress({"w": (a.T @ off / 400).astype(np.float32)}))["w"]
-        w[sent.indices] -= 0.1 * sent.values.astype(np.float64)
-    return found[0], found[-1]
+        if not float(off @ off) < 1e6 * first:
+            return False
+        sent = c.decompress(c.compress({"w": (a.T @ off / 1000).astype(np.float32)}))["w"]
+        w[sent.indices] -= rate * sent.values.astype(np.float64)
+    return float(np.square(a @ (w - meant)).sum()) < first / 100
 
 
 def test_the_regression_can_fail() -> None:
     """Norm l2 with two bits diverges, as its page says."""
-    first, last = losses(wc.QSGD(bits=2, norm="l2"))
-    assert last > first / 100
+    assert not converges(wc.QSGD(bits=2, norm="l2"), 0.1)
+    assert not converges(wc.QSGD(bits=2, norm="l2"), 0.03)

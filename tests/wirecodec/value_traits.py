@@ -26,7 +26,7 @@ class Traits:
         unbiased: values come back on average over the seeds, up to ``slack`` of the largest magnitude.
         contracts: c of ‖Q(v) - v‖² ≤ (1 - c) ‖v‖², of r; None where no c is promised.
         feedback: error feedback converges with it. Where it does not, the codec's page says so, in a sentence
-            that has both "error feedback" and "diverge".
+            that has both "error feedback" and "diverge". None where the caller chose a range, which decides.
     """
 
     exact: bool = False
@@ -34,7 +34,7 @@ class Traits:
     unbiased: bool = False
     slack: float = 0.0
     contracts: Callable[[int], float] | None = None
-    feedback: bool = True
+    feedback: bool | None = True
 
 
 def _within(error: float) -> Callable[[int], float]:
@@ -53,10 +53,11 @@ def _qsgd(codec: Any) -> Traits:
 
 def _offset_float(codec: Any) -> Traits:
     """To nearest, no value moves by more than itself; at random, none moves on average that is in range."""
-    chosen = codec.min is codec.max is codec.eps is None
+    fitting = codec.min is codec.max is codec.eps is None
+    feedback = True if fitting else None
     if codec.rounding == "nearest":
-        return Traits(contracts=lambda r: 1 / (2 * r) if chosen else 0.0)
-    return Traits(draws=True, unbiased=chosen, slack=2.0**-15)
+        return Traits(contracts=lambda r: 1 / (2 * r) if fitting else 0.0, feedback=feedback)
+    return Traits(draws=True, unbiased=fitting, slack=2.0**-15, feedback=feedback)
 
 
 def _terngrad(codec: Any) -> Traits:
