@@ -96,6 +96,9 @@ class Codec:
     def encode(self, values: Floats, stream: int) -> Any:
         """The choice, where it is one, then its section; and the map, where it wants its values in order."""
         codec = self.codec
+        if hasattr(codec, "choose"):
+            codec, section = codec.choose(values, stream)
+            return codec, as_bytes(section), NO_MAP
         if isinstance(codec, ValueChoice):
             codec = codec.resolve(values)
         if not getattr(codec, "ordered", False):

@@ -20,7 +20,8 @@ def scheme(codec: Any, select: Any = None) -> wc.Scheme:
 
 
 def carries_nonfinite(codec: Any) -> bool:
-    return traits_of(codec).exact or isinstance(codec, wc.Raw)
+    """A choice does, since it may fall back on raw."""
+    return bool(getattr(codec, "carries_nonfinite", True))
 
 
 def powers(first: float, last: float, count: int) -> Any:

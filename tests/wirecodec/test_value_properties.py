@@ -87,7 +87,7 @@ def test_who_draws(codec: Any, rng: np.random.Generator) -> None:
     """Another seed gives other values, or it changes nothing."""
     values = rng.normal(size=300).astype(np.float32)
     same = np.array_equal(round_trip(codec, values, 1), round_trip(codec, values, 2))
-    assert same != traits_of(codec).draws
+    assert traits_of(codec).draws in (None, not same)
 
 
 def families(rng: np.random.Generator) -> dict[str, Any]:

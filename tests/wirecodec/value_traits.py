@@ -22,7 +22,7 @@ class Traits:
 
     Args:
         exact: float32 values come back bit for bit.
-        draws: other seeds give other bytes.
+        draws: other seeds give other values; None where it may do so.
         unbiased: values come back on average over the seeds, up to ``slack`` of the largest magnitude.
         contracts: c of ‖Q(v) - v‖² ≤ (1 - c) ‖v‖², of r; None where no c is promised.
         feedback: error feedback converges with it. Where it does not, the codec's page says so, in a sentence
@@ -30,7 +30,7 @@ class Traits:
     """
 
     exact: bool = False
-    draws: bool = False
+    draws: bool | None = False
     unbiased: bool = False
     slack: float = 0.0
     contracts: Callable[[int], float] | None = None
@@ -80,7 +80,7 @@ TRAITS: dict[str, Callable[[Any], Traits]] = {
     "3lc": lambda codec: Traits(contracts=lambda r: (1 - (codec.sparsity - 1) ** 2) / r),
     "sketchml": lambda codec: Traits(contracts=lambda r: 0.0),
     "error-bounded": lambda codec: Traits(contracts=_within(codec.error)),
-    "auto-value": lambda codec: Traits(contracts=_within(codec.error)),
+    "auto-value": lambda codec: Traits(draws=None, contracts=_within(codec.error)),
 }
 """{name: the traits of a configuration}."""
 
