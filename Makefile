@@ -19,7 +19,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint vectors bench bench-select gradients clean
+.PHONY: help demo test lint vectors bench bench-select bench-value gradients clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +45,9 @@ bench: $(PEERS)  ## what an index costs, beside others' compressors: results/ind
 
 bench-select: $(TORCH)  ## what a selector costs and keeps, beside torch.topk: results/select.md, select.png; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.select $(ARGS)
+
+bench-value: $(PEERS)  ## what values cost, likewise, and two papers' figures: results/value.md, *.png; ARGS=--quick
+	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.value $(ARGS)
 
 gradients: $(TORCH)  ## train small models and save their gradients for the benchmarks: benchmarks/gradients; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gradients $(ARGS)

@@ -1,0 +1,1 @@
+"""The parts of ``benchmarks.value``: vectors, bounds, coders, peers, figures, targets, report, pictures."""
