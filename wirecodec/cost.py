@@ -21,6 +21,7 @@ the condition of the FFT paper (section 3.3, equation 4), of which ``published_l
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ __all__ = [
     "dense_way",
     "fastest",
     "least_ratio",
-    "pays_between",
+    "paying",
     "published_least_ratio",
     "ways",
 ]
@@ -146,12 +147,28 @@ def fastest(found: Sequence[Way], network: Network) -> Way:
     return min(found, key=lambda way: way.seconds(network))
 
 
-def pays_between(way: Way, dense: Way, latency: float = 0.0) -> tuple[float, float] | None:
-    """The bandwidths, exclusive bounds from 0 to inf, at which ``way`` takes less time than ``dense``.
+def paying(found: Sequence[Way], dense: Way, latency: float = 0.0) -> tuple[tuple[float, float], ...]:
+    """The bandwidths at which the fastest of some ways takes less time than ``dense``.
 
-    None where there are none.
+    Args:
+        found: the ways.
+        dense: what they are held against.
+        latency: seconds a message.
+
+    Returns spans (low, high) from 0 to inf, both exclusive, ascending and apart; mostly one that begins at 0.
     """
-    # In x = 1 / bandwidth what is gained is a line: spared + saved · x.
+    spans = sorted(span for way in found if (span := _span(way, dense, latency)))
+    joined: list[tuple[float, float]] = []
+    for low, high in spans:
+        if joined and low < joined[-1][1]:
+            joined[-1] = joined[-1][0], max(high, joined[-1][1])
+        else:
+            joined.append((low, high))
+    return tuple(joined)
+
+
+def _span(way: Way, dense: Way, latency: float) -> tuple[float, float] | None:
+    """In x = 1 / bandwidth what is gained is a line: spared + saved · x."""
     spared = dense.waiting(latency) - way.waiting(latency)
     saved = dense.nbytes - way.nbytes
     if saved > 0:
@@ -162,17 +179,13 @@ def pays_between(way: Way, dense: Way, latency: float = 0.0) -> tuple[float, flo
 
 
 def least_ratio(stages: Stages, gradient: Gradient, network: Network) -> float:
-    """The ratio M/m above which a scheme with these times would pay over this network.
-
-    inf where none would, 0 where every one would: the time is short even without compression.
-    """
+    """The ratio M/m above which a scheme of these times would pay over this network; inf where none would."""
     available = dense_way(gradient, network.ranks).seconds(network)
     least = math.inf
-    for way in ways(stages, gradient, network.ranks):
+    for way in ways(dataclasses.replace(stages, nbytes=gradient.nbytes), gradient, network.ranks):
         left = available - way.waiting(network.latency)  # for sending
         if way.shrinks and left > 0:
-            uncompressed = way.nbytes / stages.nbytes * gradient.nbytes / network.bandwidth
-            least = min(least, uncompressed / left)
+            least = min(least, way.nbytes / network.bandwidth / left)
     return least
 
 

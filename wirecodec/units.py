@@ -11,12 +11,12 @@ _QUANTITY = re.compile(r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(\D+)")
 _PREFIXES = "kMGT"
 _BITS = ("bit", "bits", "b", "bit/s", "b/s", "bps")
 _BYTES = ("byte", "bytes", "B", "byte/s", "bytes/s", "B/s", "Bps")
-_PREFIXED = {
+_PREFIXED: dict[str, int] = {
     **{"": 1, "K": 1000},
     **{prefix: 1000**power for power, prefix in enumerate(_PREFIXES, start=1)},
     **{f"{prefix}i": 1024**power for power, prefix in enumerate("KMGT", start=1)},
 }
-_RATES = {
+_RATES: dict[str, float] = {
     prefix + unit: factor * size
     for prefix, factor in _PREFIXED.items()
     for units, size in ((_BITS, 1 / 8), (_BYTES, 1.0))
