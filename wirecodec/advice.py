@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,7 +24,7 @@ from wirecodec.cost import (
     ways,
 )
 from wirecodec.errors import EncodeError
-from wirecodec.rates import Measured, dense_rates, measure
+from wirecodec.rates import Measured, Trial, measure
 from wirecodec.scheme import Scheme
 
 __all__ = ["DEFAULTS", "Advice", "Verdict", "advise", "known", "scheme_named"]
@@ -155,20 +154,20 @@ def advise(
 
     Raises EncodeError where a scheme, or all default ones, cannot carry the gradient.
     """
-    measured, refused = [], []
+    trials, refused = [], []
     for scheme in known() if schemes is None else schemes:
         try:
-            measured.append(measure(tensors, scheme, budget=budget))
+            trials.append(Trial.of(tensors, scheme))
         except EncodeError as error:
             if schemes is not None:
                 raise
             refused.append((str(scheme), error))
-    if not measured:
+    if not trials:
         raise refused[0][1]
-    gradient = dense_rates(tensors, budget=budget)
-    verdicts = [Verdict.of(each, gradient, network) for each in measured]
+    machine = measure(tensors, trials, budget=budget)
+    verdicts = [Verdict.of(each, machine.gradient, network) for each in machine.measured]
     return Advice(
-        gradient,
+        machine.gradient,
         network,
         tuple(sorted(verdicts, key=lambda verdict: verdict.seconds)),
         tuple((scheme, str(error)) for scheme, error in refused),

@@ -34,8 +34,9 @@ def text(advice: Advice, name: str, *, error: bool = False) -> str:
         f"{seconds_text(dense.nbytes / network.bandwidth)} of it sending",
         *_conclusion(advice),
         *(f"left out: {scheme}: {why}" for scheme, why in advice.refused),
-        f"Every rank is taken to be this machine, with nothing else to do, and {_threads()}. Of {ranks} encodings",
-        f"allgather decodes {ranks}, a rank's own among them. Ranks send and receive at once.",
+        f"Every rank is taken to be this machine, with {_threads()} and nothing else to do. It sends and",
+        f"receives at once; where encodings are gathered, it decodes all {ranks}. This is about time alone, not",
+        "about accuracy, and without error feedback.",
     ]
     return "\n".join(lines)
 

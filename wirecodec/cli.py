@@ -174,11 +174,13 @@ def _stats(options: argparse.Namespace) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from wirecodec.rates import bench_text, copy_seconds, measure
+    from wirecodec.advice import scheme_named
+    from wirecodec.rates import Trial, bench_text, measure
 
+    scheme = as_scheme(options.scheme and scheme_named(options.scheme))
     tensors = _gradient(options.file)
-    measured = measure(tensors, as_scheme(options.scheme))
-    print(bench_text(measured, copy_seconds(tensors), _printable(options.file.name)))
+    machine = measure(tensors, [Trial.of(tensors, scheme)])
+    print(bench_text(machine, _printable(options.file.name)))
 
 
 def _advise(options: argparse.Namespace) -> None:

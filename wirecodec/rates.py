@@ -1,18 +1,20 @@
 """How long this machine takes to select, encode and decode: measured here, for ``cost`` to compute with.
 
-A time is the median of a few calls on the same gradient, warmed up: kernels are compiled, and what fits into
-the caches is there. Nothing else runs meanwhile, least of all the training, and all threads that Numba may
-use are one rank's.
+A time is the median of calls on the same gradient, warmed up: kernels are compiled, and what fits into the
+caches may be there. All calls take turns over several rounds, so that what else happens on the machine for a
+while does not fall on one of them alone. No training goes on meanwhile, and all threads that Numba may use
+are one rank's.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,7 +28,11 @@ from wirecodec.table import table
 from wirecodec.units import seconds_text
 from wirecodec.value.raw import Raw
 
-__all__ = ["Measured", "bench_text", "copy_seconds", "dense_rates", "measure", "median_seconds"]
+__all__ = ["Machine", "Measured", "Trial", "bench_text", "measure", "median_seconds"]
+
+Call: TypeAlias = Callable[[], object]
+
+_ROUNDS = 7
 
 
 @dataclass(frozen=True)
@@ -54,43 +60,78 @@ class Measured:
         return self.dense / self.stages.nbytes
 
 
-def measure(tensors: Mapping[str, Array], scheme: Scheme, *, budget: float = 0.15) -> Measured:
-    """A scheme's stages on a gradient, all tensors in one container.
+@dataclass(frozen=True)
+class Machine:
+    """What was measured in one run.
+
+    Attributes:
+        copy: seconds that ``np.copyto`` of the gradient takes, into memory that is there already.
+        gradient: what summing it costs.
+        measured: the schemes.
+    """
+
+    copy: float
+    gradient: Gradient
+    measured: tuple[Measured, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A scheme on a gradient, ready to be timed: all but the seconds, and the calls that take them."""
+
+    untimed: Measured
+    calls: tuple[Call, ...]
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Array], scheme: Scheme) -> Trial:
+        """Of {name: array}, all in one container.
+
+        EncodeError, which names tensor and element, where the scheme cannot carry them.
+        """
+        named = len(tensors) > 1
+        supports, schemes = select_many(tensors, scheme, seed=0)
+        blob = encode_supports(supports, schemes, seed=0, names=named)
+        schema = {name: (x.shape, x.dtype) for name, x in tensors.items()}
+        decoded = decode_many(blob, limits=UNLIMITED, schema=schema)
+        sums = {name: np.zeros(x.size, _accumulator(x)) for name, x in tensors.items()}
+        plain = isinstance(scheme.select, All) and isinstance(scheme.value, Raw) and scheme.transform is None
+        return cls(
+            Measured(
+                str(scheme),
+                sum(x.size for x in tensors.values()),
+                sum(x.nbytes for x in tensors.values()),
+                sum(tensor.nnz for tensor in decoded.values()),
+                Stages(blob.nbytes, 0.0, 0.0, 0.0, narrow=plain),
+                _error(tensors, {name: tensor.to_dense() for name, tensor in decoded.items()}),
+            ),
+            (
+                lambda: select_many(tensors, scheme, seed=0),
+                lambda: encode_supports(supports, schemes, seed=0, names=named),
+                lambda: decode_add(blob, sums, limits=UNLIMITED, schema=schema),
+            ),
+        )
+
+    def timed(self, select: float, encode: float, decode: float) -> Measured:
+        """With the seconds of its calls."""
+        stages = dataclasses.replace(self.untimed.stages, select=select, encode=encode, decode=decode)
+        return dataclasses.replace(self.untimed, stages=stages)
+
+
+def measure(tensors: Mapping[str, Array], trials: Sequence[Trial], *, budget: float = 0.15) -> Machine:
+    """Time schemes on a gradient, and what it takes to copy and to sum it.
 
     Args:
-        tensors: {name: array}, as ``encode_many`` takes them.
-        scheme: for all of them.
-        budget: seconds for each stage, about; three calls are made even where they take longer.
-
-    Raises EncodeError, which names tensor and element, where the scheme cannot carry them.
+        tensors: {name: array}.
+        trials: of the same.
+        budget: seconds for each call, about.
     """
-    named = len(tensors) > 1
-    supports, schemes = select_many(tensors, scheme, seed=0)
-    blob = encode_supports(supports, schemes, seed=0, names=named)
-    schema = {name: (x.shape, x.dtype) for name, x in tensors.items()}
-    back = decode_many(blob, limits=UNLIMITED, schema=schema)
-    sums = {name: np.zeros(x.size, _accumulator(x)) for name, x in tensors.items()}
-    stages = Stages(
-        blob.nbytes,
-        median_seconds(lambda: select_many(tensors, scheme, seed=0), budget=budget),
-        median_seconds(lambda: encode_supports(supports, schemes, seed=0, names=named), budget=budget),
-        median_seconds(lambda: decode_add(blob, sums, limits=UNLIMITED, schema=schema), budget=budget),
-        narrow=isinstance(scheme.select, All) and isinstance(scheme.value, Raw) and scheme.transform is None,
-    )
-    return Measured(
-        str(scheme),
-        sum(x.size for x in tensors.values()),
-        sum(x.nbytes for x in tensors.values()),
-        sum(tensor.nnz for tensor in back.values()),
-        stages,
-        _error(tensors, {name: tensor.to_dense() for name, tensor in back.items()}),
-    )
-
-
-def dense_rates(tensors: Mapping[str, Array], *, budget: float = 0.15) -> Gradient:
-    """What it costs to sum vectors as long as the gradient, in the type that a sum takes."""
     sums = [np.ones(x.size, _accumulator(x)) for x in tensors.values()]
     others = [np.zeros_like(total) for total in sums]
+    copies = [(x.copy(), x) for x in tensors.values()]
+
+    def copy() -> None:
+        for target, x in copies:
+            np.copyto(target, x)
 
     def add() -> None:
         for total, other in zip(sums, others, strict=True):
@@ -101,34 +142,35 @@ def dense_rates(tensors: Mapping[str, Array], *, budget: float = 0.15) -> Gradie
             mean = np.zeros(total.size, total.dtype)
             np.divide(mean, 2, out=mean)
 
-    return Gradient(
-        sum(x.nbytes for x in tensors.values()),
-        median_seconds(add, budget=budget),
-        median_seconds(finish, budget=budget),
-    )
+    calls = [copy, add, finish, *(call for trial in trials for call in trial.calls)]
+    medians = iter(median_seconds(calls, budget=budget))
+    copied = next(medians)
+    gradient = Gradient(sum(x.nbytes for x in tensors.values()), next(medians), next(medians))
+    measured = tuple(trial.timed(next(medians), next(medians), next(medians)) for trial in trials)
+    return Machine(copied, gradient, measured)
 
 
-def copy_seconds(tensors: Mapping[str, Array], *, budget: float = 0.15) -> float:
-    """``np.copyto`` of the gradient into memory that is there already."""
-    targets = {name: x.copy() for name, x in tensors.items()}
+def median_seconds(calls: Sequence[Call], *, budget: float) -> list[float]:
+    """Of each call; they take turns, in rounds of which each makes a call at least once.
 
-    def copy() -> None:
-        for name, x in tensors.items():
-            np.copyto(targets[name], x)
-
-    return median_seconds(copy, budget=budget)
-
-
-def median_seconds(call: Callable[[], Any], *, budget: float) -> float:
-    """Of three calls after one that warms up, or of as many as ``budget`` seconds have room for."""
-    call()
-    times: list[float] = []
-    stop = time.perf_counter() + budget
-    while len(times) < 3 or time.perf_counter() < stop:
-        begin = time.perf_counter()
+    Args:
+        calls: each is warmed up by one that is not timed.
+        budget: seconds for each of them in all rounds.
+    """
+    times: list[list[float]] = [[] for _ in calls]
+    for call in calls:
         call()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
+    for _ in range(_ROUNDS):
+        for call, found in zip(calls, times, strict=True):
+            stop = time.perf_counter() + budget / _ROUNDS
+            while True:
+                begin = time.perf_counter()
+                call()
+                end = time.perf_counter()
+                found.append(end - begin)
+                if end >= stop:
+                    break
+    return [statistics.median(found) for found in times]
 
 
 def _accumulator(x: Array) -> np.dtype[Any]:
@@ -149,8 +191,9 @@ def _error(tensors: Mapping[str, Array], decoded: Mapping[str, Array]) -> float:
     return math.sqrt(lost / kept)
 
 
-def bench_text(measured: Measured, copy: float, name: str) -> str:
-    """The page of ``wirecodec bench``; rates are of the gradient's own bytes, encoded or not."""
+def bench_text(machine: Machine, name: str) -> str:
+    """The page of ``wirecodec bench``, of one scheme; GB/s are those of the uncompressed gradient."""
+    (measured,), copy = machine.measured, machine.copy
 
     def row(stage: str, seconds: float) -> list[str]:
         return [
@@ -173,7 +216,7 @@ def bench_text(measured: Measured, copy: float, name: str) -> str:
                 row("np.copyto", copy),
             ],
         ),
-        f"{stages.nbytes:,} bytes, {measured.ratio:.4g}× smaller; {measured.stored:,} elements stored, "
+        f"{stages.nbytes:,} bytes, ratio {measured.ratio:.1f}; {measured.stored:,} elements stored, "
         f"{bits:.2f} bits each; error {measured.error:.3g} of the norm",
     ]
     return "\n".join(lines)
