@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wirecodec.arrays import Array
@@ -49,10 +49,10 @@ PRESETS = ("sketchml", "skcompress", "deepreduce-qsgd-bf-p0")
 """The same for whole published systems."""
 
 
-def known(schemes: Iterable[str] = DEFAULTS, presets: Iterable[str] = PRESETS) -> list[Scheme]:
-    """Those that this version has."""
+def known() -> list[Scheme]:
+    """Those of ``DEFAULTS`` and ``PRESETS`` that this version has."""
     found = []
-    for text in (*schemes, *presets):
+    for text in (*DEFAULTS, *PRESETS):
         try:
             found.append(scheme_named(text))
         except EncodeError:

@@ -35,8 +35,8 @@ def text(advice: Advice, name: str, *, error: bool = False) -> str:
         *_conclusion(advice),
         *(f"left out: {scheme}: {why}" for scheme, why in advice.refused),
         f"Every rank is taken to be this machine, with {_threads()} and nothing else to do. It sends and",
-        f"receives at once; where encodings are gathered, it decodes all {ranks}. This is about time alone, not",
-        "about accuracy, and without error feedback.",
+        f"receives at once; where encodings are gathered, it decodes all {ranks}. This is about time alone,",
+        "not about accuracy, and without error feedback.",
     ]
     return "\n".join(lines)
 

@@ -33,6 +33,7 @@ __all__ = ["Machine", "Measured", "Trial", "bench_text", "measure", "median_seco
 Call: TypeAlias = Callable[[], object]
 
 _ROUNDS = 7
+_TICK = 1e-9  # seconds; what is shorter is not told from nothing
 
 
 @dataclass(frozen=True)
@@ -199,8 +200,8 @@ def bench_text(machine: Machine, name: str) -> str:
         return [
             stage,
             seconds_text(seconds),
-            f"{measured.dense / seconds / 1e9:.3g}",
-            f"{seconds / copy:.3g}",
+            f"{measured.dense / max(seconds, _TICK) / 1e9:.3g}",
+            f"{seconds / max(copy, _TICK):.3g}",
         ]
 
     stages = measured.stages
