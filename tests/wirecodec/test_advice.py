@@ -221,8 +221,8 @@ def test_default_schemes_that_cannot_carry_a_gradient_are_told() -> None:
 
 def test_presets_are_schemes_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     presets = types.ModuleType("wirecodec.presets")
-    presets.preset = lambda name: wc.Scheme.parse({PRESETS[0]: "topk(0.5) | rice | raw"}[name])  # type: ignore[attr-defined]
-    presets.__spec__ = types.SimpleNamespace(name="wirecodec.presets")  # type: ignore[assignment]
+    presets.preset = lambda name: wc.Scheme.parse({PRESETS[0]: "topk(0.5) | rice | raw"}[name])
+    presets.__spec__ = types.SimpleNamespace(name="wirecodec.presets")
     monkeypatch.setitem(sys.modules, "wirecodec.presets", presets)
     assert str(scheme_named(PRESETS[0])) == "topk(0.5) | rice | raw"
     assert str(scheme_named("all | raw-index | raw")) == "all | raw-index | raw"

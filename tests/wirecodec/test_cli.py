@@ -93,7 +93,7 @@ def test_any_name_is_a_name(tmp_path: Path) -> None:
         (["encode", "empty", "-o", "x.wc"], "wirecodec: "),
         (["stats", "nan.npy"], "tensor 'nan.npy', element 3: stats cannot carry nan"),
         (["stats", "zeros.npy"], "nothing to fit"),
-        (["bench", "int.npy"], "tensor 'int.npy': int64 is not carried"),
+        (["bench", "int.npy"], "tensor 'int.npy': dtype int64 is not carried"),
         (
             ["bench", "nan.npy", "--scheme", "topk(0.1) | rice | raw"],
             "tensor 'nan.npy', element 3: topk cannot",
@@ -169,13 +169,8 @@ def test_bench(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["bench", str(grad), "--scheme", scheme]) == 0
     page = capsys.readouterr().out
     assert page.startswith(f"grad.npy: 1,000 elements, 4,000 bytes; {scheme}\n")
-    assert [line.split()[0] for line in page.splitlines()[1:6]] == [
-        "stage",
-        "select",
-        "encode",
-        "decode",
-        "np.copyto",
-    ]
+    stages = [line.split()[0] for line in page.splitlines()[1:6]]
+    assert stages == ["stage", "select", "encode", "decode", "np.copyto"]
     assert f"{wc.encode(X, scheme).nbytes} bytes, ratio" in page
     assert "; 50 elements stored" in page
     np.savez(tmp_path / "model.npz", a=X, b=X[0])
