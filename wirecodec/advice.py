@@ -24,7 +24,7 @@ from wirecodec.cost import (
     ways,
 )
 from wirecodec.errors import EncodeError
-from wirecodec.rates import Measured, Trial, measure
+from wirecodec.rates import Measured, Trial, measure, zeros_for
 from wirecodec.scheme import Scheme
 
 __all__ = ["DEFAULTS", "Advice", "Verdict", "advise", "known", "scheme_named"]
@@ -154,10 +154,10 @@ def advise(
 
     Raises EncodeError where a scheme, or all default ones, cannot carry the gradient.
     """
-    trials, refused = [], []
+    trials, refused, sums = [], [], zeros_for(tensors)
     for scheme in known() if schemes is None else schemes:
         try:
-            trials.append(Trial.of(tensors, scheme))
+            trials.append(Trial.of(tensors, scheme, sums))
         except EncodeError as error:
             if schemes is not None:
                 raise

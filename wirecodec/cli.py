@@ -175,11 +175,11 @@ def _stats(options: argparse.Namespace) -> None:
 
 def _bench(options: argparse.Namespace) -> None:
     from wirecodec.advice import scheme_named
-    from wirecodec.rates import Trial, bench_text, measure
+    from wirecodec.rates import Trial, bench_text, measure, zeros_for
 
     scheme = as_scheme(options.scheme and scheme_named(options.scheme))
     tensors = _gradient(options.file)
-    machine = measure(tensors, [Trial.of(tensors, scheme)])
+    machine = measure(tensors, [Trial.of(tensors, scheme, zeros_for(tensors))])
     print(bench_text(machine, _printable(options.file.name)))
 
 

@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from wirecodec.table import table
 from wirecodec.units import seconds_text
 from wirecodec.value.raw import Raw
 
-__all__ = ["Machine", "Measured", "Trial", "bench_text", "measure", "median_seconds"]
+__all__ = ["Machine", "Measured", "Trial", "bench_text", "measure", "median_seconds", "zeros_for"]
 
 Call: TypeAlias = Callable[[], object]
 
@@ -84,8 +84,13 @@ class Trial:
     calls: tuple[Call, ...]
 
     @classmethod
-    def of(cls, tensors: Mapping[str, Array], scheme: Scheme) -> Trial:
-        """Of {name: array}, all in one container.
+    def of(cls, tensors: Mapping[str, Array], scheme: Scheme, sums: Mapping[str, Array]) -> Trial:
+        """Of tensors that are all in one container.
+
+        Args:
+            tensors: {name: array}.
+            scheme: for all of them.
+            sums: what decoded values are added to, as ``zeros_for`` makes it; trials may share it.
 
         EncodeError, which names tensor and element, where the scheme cannot carry them.
         """
@@ -94,7 +99,6 @@ class Trial:
         blob = encode_supports(supports, schemes, seed=0, names=named)
         schema = {name: (x.shape, x.dtype) for name, x in tensors.items()}
         decoded = decode_many(blob, limits=UNLIMITED, schema=schema)
-        sums = {name: np.zeros(x.size, _accumulator(x)) for name, x in tensors.items()}
         plain = isinstance(scheme.select, All) and isinstance(scheme.value, Raw) and scheme.transform is None
         return cls(
             Measured(
@@ -126,8 +130,7 @@ def measure(tensors: Mapping[str, Array], trials: Sequence[Trial], *, budget: fl
         trials: of the same.
         budget: seconds for each call, about.
     """
-    sums = [np.ones(x.size, _accumulator(x)) for x in tensors.values()]
-    others = [np.zeros_like(total) for total in sums]
+    sums, others = (list(zeros_for(tensors).values()) for _ in range(2))
     copies = [(x.copy(), x) for x in tensors.values()]
 
     def copy() -> None:
@@ -174,8 +177,12 @@ def median_seconds(calls: Sequence[Call], *, budget: float) -> list[float]:
     return [statistics.median(found) for found in times]
 
 
-def _accumulator(x: Array) -> np.dtype[Any]:
-    return np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
+def zeros_for(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """A dense vector for each tensor, in the type that a sum takes."""
+    return {
+        name: np.zeros(x.size, np.float64 if x.dtype == np.float64 else np.float32)
+        for name, x in tensors.items()
+    }
 
 
 def _error(tensors: Mapping[str, Array], decoded: Mapping[str, Array]) -> float:

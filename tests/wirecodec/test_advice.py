@@ -17,11 +17,15 @@ from wirecodec.advice import DEFAULTS, PRESETS, Advice, Verdict, advise, known, 
 from wirecodec.advice_picture import draw
 from wirecodec.advice_text import text
 from wirecodec.cost import Gradient, Network, Stages
-from wirecodec.rates import Machine, Measured, Trial, bench_text, measure, median_seconds
+from wirecodec.rates import Machine, Measured, Trial, bench_text, measure, median_seconds, zeros_for
 
 M = 1_000_000
 X = np.random.default_rng(3).laplace(size=5000).astype(np.float32)
 TENSORS = {"a": X[:4000].reshape(40, 100), "b": X[4000:]}
+
+
+def trial(tensors: dict[str, np.ndarray], scheme: wc.Scheme) -> Trial:
+    return Trial.of(tensors, scheme, zeros_for(tensors))
 
 
 class Clock:
@@ -69,13 +73,13 @@ def test_short_calls_are_repeated_within_the_budget(clock: Clock) -> None:
 
 def test_what_is_measured_is_what_encode_gives() -> None:
     scheme = wc.Scheme.parse("topk(0.1) | rice | qsgd")
-    one = Trial.of({"grad.npy": X}, scheme).untimed
+    one = trial({"grad.npy": X}, scheme).untimed
     assert one.stages.nbytes == wc.encode(X, scheme).nbytes
     assert (one.elements, one.dense, one.stored) == (5000, 20_000, 500)
     assert one.error == pytest.approx(
         np.linalg.norm(wc.decode(wc.encode(X, scheme)).to_dense() - X) / np.linalg.norm(X), rel=1e-5
     )
-    several = Trial.of(TENSORS, scheme).untimed
+    several = trial(TENSORS, scheme).untimed
     assert several.stages.nbytes == wc.encode_many(TENSORS, scheme).nbytes
 
 
@@ -83,7 +87,7 @@ def test_what_is_measured_is_what_encode_gives() -> None:
 def test_times_go_where_they_belong(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = X.astype(dtype)
     schemes = map(wc.Scheme.parse, ("all | raw-index | raw", "nonzero | rice | raw"))
-    trials = [Trial.of({"x": x}, scheme) for scheme in schemes]
+    trials = [trial({"x": x}, scheme) for scheme in schemes]
 
     def numbered(calls: list[rates.Call], *, budget: float) -> list[float]:
         for call in calls:
@@ -103,7 +107,7 @@ def test_times_go_where_they_belong(dtype: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_real_clock_measures() -> None:
-    machine = measure(TENSORS, [Trial.of(TENSORS, wc.Scheme.parse("topk(0.1) | rice | raw"))], budget=1e-3)
+    machine = measure(TENSORS, [trial(TENSORS, wc.Scheme.parse("topk(0.1) | rice | raw"))], budget=1e-3)
     (measured,) = machine.measured
     for taken in (machine.copy, machine.gradient.add, machine.gradient.finish):
         assert 0 < taken < 1
@@ -117,12 +121,12 @@ def test_a_real_clock_measures() -> None:
     [(np.zeros(9), 0.0), (np.array([3e200, 4e200, 0, 0]), 0.6), (np.array([3e-200, 4e-200]), 0.6)],
 )
 def test_errors_of_any_magnitude(x: np.ndarray, error: float) -> None:
-    assert Trial.of({"x": x}, wc.Scheme.parse("topk(k=1) | rice | raw")).untimed.error == pytest.approx(error)
+    assert trial({"x": x}, wc.Scheme.parse("topk(k=1) | rice | raw")).untimed.error == pytest.approx(error)
 
 
 def test_what_is_not_finite_has_no_error_to_tell() -> None:
     x = np.array([1, np.nan, np.inf], np.float32)
-    assert math.isnan(Trial.of({"x": x}, wc.Scheme.parse("all | raw-index | raw")).untimed.error)
+    assert math.isnan(trial({"x": x}, wc.Scheme.parse("all | raw-index | raw")).untimed.error)
 
 
 def measured(name: str, nbytes: int, select: float, decode: float) -> Measured:
