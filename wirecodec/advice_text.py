@@ -24,7 +24,7 @@ def text(advice: Advice, name: str, *, error: bool = False) -> str:
     network, ranks = advice.network, advice.network.ranks
     dense = advice.dense
     elements = advice.verdicts[0].measured.elements
-    header = ["scheme", "bytes", "ratio", "select", "encode", "decode", "sending", "exchange"]
+    header = ["scheme", "bytes", "ratio", "select", "encode", "decode", "rest", "sending", "exchange"]
     header += ["speed-up", "way", "least ratio", "pays", *(["error"] if error else [])]
     lines = [
         f"{name}: {elements:,} elements; {ranks} ranks at {bandwidth_text(network.bandwidth)}, "
@@ -35,22 +35,24 @@ def text(advice: Advice, name: str, *, error: bool = False) -> str:
         *_conclusion(advice),
         *(f"left out: {scheme}: {why}" for scheme, why in advice.refused),
         f"Every rank is taken to be this machine, with {_threads()} and nothing else to do. It sends and",
-        f"receives at once; where encodings are gathered, it decodes all {ranks}. This is about time alone,",
-        "not about accuracy, and without error feedback.",
+        f"receives at once; where encodings are gathered, it decodes all {ranks}. The rest is the vector of",
+        "sums, and latencies. This is about time alone, not about accuracy, and without error feedback.",
     ]
     return "\n".join(lines)
 
 
 def _row(verdict: Verdict, network: Network, *, error: bool) -> list[str]:
     measured, stages = verdict.measured, verdict.measured.stages
-    decodes = network.ranks if verdict.way.name == "allgather" else 1
+    decode = stages.decode * (network.ranks if verdict.way.name == "allgather" else 1)
+    rest = verdict.way.waiting(network.latency) - stages.select - stages.encode - decode
     return [
         measured.scheme,
         f"{stages.nbytes:,}",
         f"{measured.ratio:.1f}",
         seconds_text(stages.select),
         seconds_text(stages.encode),
-        seconds_text(decodes * stages.decode),
+        seconds_text(decode),
+        seconds_text(max(rest, 0.0)),
         seconds_text(verdict.way.nbytes / network.bandwidth),
         seconds_text(verdict.seconds),
         f"{verdict.speed_up:.2f}",
@@ -78,7 +80,9 @@ def _conclusion(advice: Advice) -> list[str]:
             f"{best.speed_up:.2f} times as fast as the dense all-reduce."
         ]
     else:
-        lines = [f"None of {tried} schemes pays. {_why_not(advice)}"]
+        lines = [
+            f"{'It does not pay' if tried == 1 else f'None of {tried} schemes pays'}. {_why_not(advice)}"
+        ]
     if advice.ceiling == math.inf:
         lines.append("However fast the network, one pays: it takes less time even without what is sent.")
     elif advice.ceiling:

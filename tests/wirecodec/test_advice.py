@@ -163,7 +163,7 @@ def test_page_where_some_pay() -> None:
     assert "From 7.2 Gbit/s on none pays." in page
     assert "dense all-reduce of 1,000,000 bytes: 2 ms, 2 ms of it sending" in page
     quick, slow = page.splitlines()[2:4]
-    row = "quick 100,000 10.0 1 ms 0 µs 0 µs 200 µs 1.2 ms 1.67 allgather 2.00 below 7.2 Gbit/s 0.5"
+    row = "quick 100,000 10.0 1 ms 0 µs 0 µs 0 µs 200 µs 1.2 ms 1.67 allgather 2.00 below 7.2 Gbit/s 0.5"
     assert " ".join(quick.split()) == row
     assert " none " in slow
     assert "below 880 Mbit/s" in slow
@@ -171,10 +171,11 @@ def test_page_where_some_pay() -> None:
 
 def test_page_where_none_pays() -> None:
     near = text(advice(0.9e9, dataclasses.replace(QUICK, stages=Stages(M // 5, 1e-3, 0, 0))), "x")
-    assert "None of 1 schemes pays. Nearest is quick: at its times a ratio above 10.0 would pay" in near
+    assert "It does not pay. Nearest is quick: at its times a ratio above 10.0 would pay" in near
     assert "and it has 5.0." in near
     assert "error" not in near.splitlines()[1]
     far = text(advice(1e12, QUICK, SLOW), "x")
+    assert "None of 2 schemes pays." in far
     assert "None would at any ratio: computing alone takes longer" in far
     never = text(advice(1e9, measured("large", M, 1e-3, 0.0)), "x")
     assert "nowhere" in never
