@@ -4,6 +4,8 @@
     wirecodec encode GRAD.npy --scheme "topk(0.01) | rice | qsgd" -o OUT.wc
     wirecodec decode FILE.wc -o GRAD.npy
     wirecodec stats GRAD.npy [--png FILE]
+    wirecodec bench GRAD.npy --scheme "topk(0.01) | rice | qsgd"
+    wirecodec advise GRAD.npy --bandwidth 10Gbit --ranks 8 [--scheme SCHEME ...] [--error] [--png FILE]
 
 An .npz of named arrays becomes a container of named tensors, and back where OUT ends in .npz. What goes wrong
 is one line on stderr and exit code 2.
@@ -25,12 +27,15 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import dtype_named
+from wirecodec.arrays import as_flat, dtype_named
+from wirecodec.cost import Network
 from wirecodec.errors import EncodeError
 from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.pipeline import decode_many, encode, encode_many
+from wirecodec.scheme import as_scheme
 from wirecodec.stream import iter_blobs
+from wirecodec.units import bandwidth_of, seconds_of
 from wirecodec.version import __version__
 
 __all__ = ["main"]
@@ -79,6 +84,21 @@ def _parser() -> argparse.ArgumentParser:
     shape.add_argument("file", type=Path, help=".npy, or .npz of named tensors, each on its own")
     shape.add_argument("--png", type=Path, help="a picture too, of one tensor; needs wirecodec[bench]")
     shape.set_defaults(run=_stats)
+
+    speed = commands.add_parser("bench", help="how fast a scheme is here, and how small and how far off")
+    speed.add_argument("file", type=Path, help=".npy, or .npz of named tensors, all in one container")
+    speed.add_argument("--scheme", help="selector | index codec | value codec; without it nothing is lost")
+    speed.set_defaults(run=_bench)
+
+    worth = commands.add_parser("advise", help="which scheme makes an exchange faster, if any does")
+    worth.add_argument("file", type=Path, help=".npy, or .npz of named tensors, exchanged together")
+    worth.add_argument("--bandwidth", required=True, help="of one rank, both ways at once: 10Gbit, 1.25GB/s")
+    worth.add_argument("--ranks", type=int, required=True, help="2 or more")
+    worth.add_argument("--latency", default="50us", help="of a message (default: %(default)s)")
+    worth.add_argument("--scheme", action="append", help="to try instead of the usual ones; may be repeated")
+    worth.add_argument("--error", action="store_true", help="each scheme's error, too")
+    worth.add_argument("--png", type=Path, help="a picture over all bandwidths; needs wirecodec[bench]")
+    worth.set_defaults(run=_advise)
     return parser
 
 
@@ -146,12 +166,7 @@ def _count(n: int, one: str, several: str) -> str:
 def _stats(options: argparse.Namespace) -> None:
     from wirecodec.stats import gradient_stats, text
 
-    loaded = np.load(options.file, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        tensors = {options.file.name: loaded}
-    else:
-        with loaded:
-            tensors = dict(loaded)
+    tensors = _tensors(options.file)
     if options.png is not None and len(tensors) != 1:
         raise ValueError(f"{options.file} holds {len(tensors)} tensors; a picture shows one")
     for name, tensor in tensors.items():
@@ -164,6 +179,53 @@ def _stats(options: argparse.Namespace) -> None:
 
             draw(stats, _printable(name), options.png)
         print(text(stats, _printable(name)))
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from wirecodec.advice import scheme_named
+    from wirecodec.rates import Trial, bench_text, measure, zeros_for
+
+    scheme = as_scheme(options.scheme and scheme_named(options.scheme))
+    tensors = _gradient(options.file)
+    machine = measure(tensors, [Trial.of(tensors, scheme, zeros_for(tensors))])
+    print(bench_text(machine, _printable(options.file.name)))
+
+
+def _advise(options: argparse.Namespace) -> None:
+    from wirecodec.advice import advise, scheme_named
+    from wirecodec.advice_text import text
+
+    network = Network(options.ranks, bandwidth_of(options.bandwidth), seconds_of(options.latency))
+    schemes = options.scheme and [scheme_named(scheme) for scheme in options.scheme]
+    advice = advise(_gradient(options.file), network, schemes)
+    name = _printable(options.file.name)
+    if options.png is not None:
+        from wirecodec.advice_picture import draw
+
+        draw(advice, name, options.png)
+    print(text(advice, name, error=options.error))
+
+
+def _tensors(path: Path) -> dict[str, Any]:
+    """The arrays of an .npz by their names; the one of a .npy by that of its file."""
+    loaded = np.load(path, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        return {path.name: loaded}
+    with loaded:
+        return dict(loaded)
+
+
+def _gradient(path: Path) -> dict[str, Any]:
+    """The same, as elements that can be measured: at least one, and of a type that is carried."""
+    tensors = _tensors(path)
+    for name, tensor in tensors.items():
+        try:
+            as_flat(tensor)
+        except EncodeError as error:
+            raise error.of(name) from None
+    if not any(tensor.size for tensor in tensors.values()):
+        raise ValueError(f"{path} holds no elements: there is nothing to measure")
+    return tensors
 
 
 def _encode(options: argparse.Namespace) -> None:

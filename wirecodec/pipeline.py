@@ -44,6 +44,7 @@ __all__ = [
     "encode_supports",
     "gather",
     "in_order",
+    "select_many",
 ]
 
 
@@ -94,6 +95,14 @@ def encode_many(
     Returns a uint8 array. Raises EncodeError, which names the tensor, and its element where one is to blame.
     """
     seed = as_seed(seed)
+    supports, schemes = select_many(tensors, scheme, seed=seed)
+    return encode_supports(supports, schemes, seed=seed, tag=tag, names=names, fuse=fuse)
+
+
+def select_many(
+    tensors: Mapping[str, Any], scheme: SchemeLike | Mapping[str, SchemeLike], *, seed: int
+) -> tuple[dict[str, Support], dict[str, Scheme]]:
+    """What goes on the wire of each tensor, and its scheme, both in the order of their keys."""
     supports: dict[str, Support] = {}
     schemes: dict[str, Scheme] = {}
     for key, name in enumerate(in_order(tensors)):
@@ -102,7 +111,7 @@ def encode_many(
             supports[name] = select(tensors[name], schemes[name], seed=mix(seed, key))
         except EncodeError as error:
             raise error.of(name) from None
-    return encode_supports(supports, schemes, seed=seed, tag=tag, names=names, fuse=fuse)
+    return supports, schemes
 
 
 def in_order(tensors: Mapping[str, Any]) -> list[str]:

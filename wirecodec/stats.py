@@ -22,6 +22,7 @@ from wirecodec.select.magnitudes import Magnitudes
 from wirecodec.select.sidco import SIDCo
 from wirecodec.select.stages import SIDS
 from wirecodec.select.topk import share_of
+from wirecodec.table import table
 
 __all__ = ["DENSITIES", "STAGES", "FitQuality", "GradientStats", "Outcome", "gradient_stats", "text"]
 
@@ -188,7 +189,7 @@ def text(stats: GradientStats, name: str) -> str:
         "norm lost with the k largest kept: "
         + ", ".join(f"{lost:.3f} at {d}" for lost, d in zip(stats.lost, density, strict=True)),
         "",
-        *_table(
+        *table(
             ["fit", "shape", "scale", "KS distance", *(f"threshold error at {d}" for d in density)],
             [
                 [
@@ -202,7 +203,7 @@ def text(stats: GradientStats, name: str) -> str:
             ],
         ),
         "",
-        *_table(
+        *table(
             ["k̂/k of the paper's stages", "density", *(f"M = {m}" for m in STAGES)],
             [
                 [sid, d, *(f"{kept:.3f}" for kept in row)]
@@ -211,7 +212,7 @@ def text(stats: GradientStats, name: str) -> str:
             ],
         ),
         "",
-        *_table(
+        *table(
             ["k̂/k of the default", "density", "k̂/k", "fits", "reads", "ended exactly"],
             [
                 [sid, d, f"{o.kept:.3f}", str(o.fitted), f"{o.reads:.2f}", "yes" if o.exact else "no"]
@@ -221,11 +222,3 @@ def text(stats: GradientStats, name: str) -> str:
         ),
     ]
     return "\n".join(lines)
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    return [
-        "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-        for row in (header, *rows)
-    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from wirecodec.errors import EncodeError
+from wirecodec.picture import blank
 from wirecodec.stats import DENSITIES, STAGES, GradientStats
 
 __all__ = ["draw"]
@@ -17,13 +17,7 @@ _DASHES = ("-", "--", ":")
 
 def draw(stats: GradientStats, name: str, path: Path) -> None:
     """Write a PNG; EncodeError where Matplotlib is not installed."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise EncodeError("a picture needs Matplotlib: pip install 'wirecodec[bench]'") from None
-    figure = Figure(figsize=(13, 4.4), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = blank(13, 4.4)
     figure.suptitle(f"{name}: {stats.size:,} elements, {stats.nonzero / stats.size:.0%} not 0")
     panels = figure.subplots(1, 3)
     for panel, axes in zip((_decay, _tails, _stages), panels, strict=True):

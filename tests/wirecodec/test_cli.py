@@ -16,6 +16,8 @@ from wirecodec.cli import main
 DATA = Path(__file__).parents[1] / "data"
 X = np.where(np.arange(1000) % 9 == 0, np.arange(1000) - 500.0, 0).astype(np.float32).reshape(10, 100)
 
+AT_1_GBIT = ("--bandwidth", "1Gbit", "--ranks", "4")
+
 
 @pytest.fixture
 def grad(tmp_path: Path) -> Path:
@@ -91,6 +93,23 @@ def test_any_name_is_a_name(tmp_path: Path) -> None:
         (["encode", "empty", "-o", "x.wc"], "wirecodec: "),
         (["stats", "nan.npy"], "tensor 'nan.npy', element 3: stats cannot carry nan"),
         (["stats", "zeros.npy"], "nothing to fit"),
+        (["bench", "int.npy"], "tensor 'int.npy': dtype int64 is not carried"),
+        (
+            ["bench", "nan.npy", "--scheme", "topk(0.1) | rice | raw"],
+            "tensor 'nan.npy', element 3: topk cannot",
+        ),
+        (["bench", "none.npy"], "holds no elements"),
+        (["bench", "grad.npy", "--scheme", "topk(0.1) | rcie | raw"], "did you mean 'rice'"),
+        (["advise", "grad.npy", "--bandwidth", "10", "--ranks", "4"], "cannot read bandwidth '10'; write"),
+        (["advise", "grad.npy", "--bandwidth", "1Gbit", "--ranks", "1"], "2 ranks or more"),
+        (["advise", "grad.npy", *AT_1_GBIT, "--latency", "5"], "cannot read time '5'; write"),
+        (["advise", "grad.npy", *AT_1_GBIT, "--scheme", "topk | rice | raw"], "either ratio or k"),
+        (
+            ["advise", "grad.npy", *AT_1_GBIT, "--scheme", "all | bitmap | raw", "--png", "no/x.png"],
+            "No such file",
+        ),
+        (["advise", "missing.npy", *AT_1_GBIT], "No such file"),
+        (["advise", "none.npy", *AT_1_GBIT], "holds no elements"),
         (["stats", "grad.npy", "--png", "missing/x.png"], "No such file"),
         (["encode", "grad.npy", "-o", "missing/x.wc"], "No such file"),
     ],
@@ -106,6 +125,7 @@ def test_errors_are_one_line_and_exit_code_2(
     np.save("int.npy", np.arange(3))
     np.save("nan.npy", np.array([1, 2, 3, np.nan]))
     np.save("zeros.npy", np.zeros(9))
+    np.save("none.npy", np.zeros((0, 3)))
     Path("empty").write_bytes(b"")
     Path("short.wc").write_bytes(wc.encode(X).tobytes()[:-1])
     assert main(arguments) == 2
@@ -142,6 +162,51 @@ def test_stats_of_many_tensors(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "nan" not in table
     assert main(["stats", str(tmp_path / "m.npz"), "--png", str(tmp_path / "x.png")]) == 2
     assert "a picture shows one" in capsys.readouterr().err
+
+
+def test_bench(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scheme = "topk(0.05) | rice | raw"
+    assert main(["bench", str(grad), "--scheme", scheme]) == 0
+    page = capsys.readouterr().out
+    assert page.startswith(f"grad.npy: 1,000 elements, 4,000 bytes; {scheme}\n")
+    stages = [line.split()[0] for line in page.splitlines()[1:6]]
+    assert stages == ["stage", "select", "encode", "decode", "np.copyto"]
+    assert f"{wc.encode(X, scheme).nbytes} bytes, ratio" in page
+    assert "; 50 elements stored" in page
+    np.savez(tmp_path / "model.npz", a=X, b=X[0])
+    assert main(["bench", str(tmp_path / "model.npz")]) == 0
+    assert "model.npz: 1,100 elements, 4,400 bytes; nonzero | auto-index | raw" in capsys.readouterr().out
+
+
+def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Over a slow network the smaller of two encodings is the faster, whatever this machine is doing."""
+    picture = tmp_path / "picture.png"
+    schemes = ["--scheme", "all | raw-index | raw", "--scheme", "topk(0.05) | rice | raw"]
+    network = ["--bandwidth", "1kbit", "--ranks", "4", "--latency", "0"]
+    assert main(["advise", str(grad), *network, *schemes, "--error", "--png", str(picture)]) == 0
+    page = capsys.readouterr().out
+    assert page.startswith("grad.npy: 1,000 elements; 4 ranks at 1 kbit/s, 0 µs a message\n")
+    header, first, second, dense, verdict = page.splitlines()[1:6]
+    assert header.split()[-1] == "error"
+    assert first.startswith("topk(0.05) | rice | raw ")
+    assert " allgather " in first
+    assert second.startswith("all | raw-index | raw ")
+    assert " narrow " in second
+    assert dense.startswith("dense all-reduce of 4,000 bytes: 48 s, 48 s of it sending")
+    assert verdict.startswith("1 of 2 schemes pays; fastest: topk(0.05) | rice | raw, ")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_advise_tries_schemes_of_its_own(
+    grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "wirecodec.advice.DEFAULTS", ("topk(0.1) | rice | unheard-of", "topk(0.1) | bitmap | raw")
+    )
+    assert main(["advise", str(grad), *AT_1_GBIT]) == 0
+    page = capsys.readouterr().out
+    assert "topk(0.1) | bitmap | raw" in page
+    assert "unheard-of" not in page
 
 
 def test_stats_without_matplotlib_name_the_extra(

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = {
     "wirecodec": [
         {"errors", "version"},
-        {"limits", "arrays", "counter", "parameters"},
+        {"limits", "arrays", "cost", "counter", "parameters", "picture", "table", "units"},
         {"kernels"},
         {"prefix", "sparse"},
         {"select", "index", "value", "transform"},
@@ -24,7 +24,9 @@ LAYERS = {
         {"chunk", "outline", "info", "stream", "feedback", "stats"},
         {"choice", "fuse", "stats_picture"},
         {"pipeline"},
-        {"compressor"},
+        {"compressor", "rates"},
+        {"advice"},
+        {"advice_picture", "advice_text"},
         {"cli"},
         {"__main__"},
     ],

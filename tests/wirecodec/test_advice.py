@@ -1,0 +1,238 @@
+"""What is measured, and what is said of it: times by a clock of the test's own, or made up."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from wirecodec import rates
+from wirecodec.advice import DEFAULTS, PRESETS, Advice, Verdict, advise, known, scheme_named
+from wirecodec.advice_picture import draw
+from wirecodec.advice_text import text
+from wirecodec.cost import Gradient, Network, Stages
+from wirecodec.rates import Machine, Measured, Trial, bench_text, measure, median_seconds, zeros_for
+
+M = 1_000_000
+X = np.random.default_rng(3).laplace(size=5000).astype(np.float32)
+TENSORS = {"a": X[:4000].reshape(40, 100), "b": X[4000:]}
+
+
+def trial(tensors: dict[str, np.ndarray], scheme: wc.Scheme) -> Trial:
+    return Trial.of(tensors, scheme, zeros_for(tensors))
+
+
+class Clock:
+    """Time that passes only where it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def taking(self, *seconds: float) -> rates.Call:
+        """A call that takes so long the first time, the second …, and from then on the last of them."""
+        left = list(seconds)
+
+        def call() -> None:
+            self.now += left.pop(0) if len(left) > 1 else left[0]
+
+        return call
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(rates, "time", found)
+    return found
+
+
+def test_medians_are_of_warm_calls_over_several_rounds(clock: Clock) -> None:
+    calls = [clock.taking(1e3, 3.0), clock.taking(9.0, 100.0, 2.0), clock.taking(7.0)]
+    assert median_seconds(calls, budget=0.1) == [3.0, 2.0, 7.0]
+
+
+def test_short_calls_are_repeated_within_the_budget(clock: Clock) -> None:
+    calls = 0
+
+    def call() -> None:
+        nonlocal calls
+        calls += 1
+        clock.now += 2.0**-10
+
+    assert median_seconds([call], budget=1.0) == [2.0**-10]
+    assert 1024 <= calls <= 1024 + 2 * rates._ROUNDS
+
+
+def test_what_is_measured_is_what_encode_gives() -> None:
+    scheme = wc.Scheme.parse("topk(0.1) | rice | qsgd")
+    one = trial({"grad.npy": X}, scheme).untimed
+    assert one.stages.nbytes == wc.encode(X, scheme).nbytes
+    assert (one.elements, one.dense, one.stored) == (5000, 20_000, 500)
+    assert one.error == pytest.approx(
+        np.linalg.norm(wc.decode(wc.encode(X, scheme)).to_dense() - X) / np.linalg.norm(X), rel=1e-5
+    )
+    several = trial(TENSORS, scheme).untimed
+    assert several.stages.nbytes == wc.encode_many(TENSORS, scheme).nbytes
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_times_go_where_they_belong(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = X.astype(dtype)
+    schemes = map(wc.Scheme.parse, ("all | raw-index | raw", "nonzero | rice | raw"))
+    trials = [trial({"x": x}, scheme) for scheme in schemes]
+
+    def numbered(calls: list[rates.Call], *, budget: float) -> list[float]:
+        for call in calls:
+            call()
+        return [float(number) for number, _ in enumerate(calls)]
+
+    monkeypatch.setattr(rates, "median_seconds", numbered)
+    machine = measure({"x": x}, trials)
+    assert machine.copy == 0
+    assert machine.gradient == Gradient(x.nbytes, add=1, finish=2)
+    assert [(m.stages.select, m.stages.encode, m.stages.decode) for m in machine.measured] == [
+        (3, 4, 5),
+        (6, 7, 8),
+    ]
+    assert [m.stages.narrow for m in machine.measured] == [True, False]
+    assert [m.error for m in machine.measured] == [0, 0]
+
+
+def test_a_real_clock_measures() -> None:
+    machine = measure(TENSORS, [trial(TENSORS, wc.Scheme.parse("topk(0.1) | rice | raw"))], budget=1e-3)
+    (measured,) = machine.measured
+    for taken in (machine.copy, machine.gradient.add, machine.gradient.finish):
+        assert 0 < taken < 1
+    assert 0 < measured.stages.select < 1
+    assert 0 < measured.stages.encode < 1
+    assert 0 < measured.stages.decode < 1
+
+
+@pytest.mark.parametrize(
+    ("x", "error"),
+    [(np.zeros(9), 0.0), (np.array([3e200, 4e200, 0, 0]), 0.6), (np.array([3e-200, 4e-200]), 0.6)],
+)
+def test_errors_of_any_magnitude(x: np.ndarray, error: float) -> None:
+    assert trial({"x": x}, wc.Scheme.parse("topk(k=1) | rice | raw")).untimed.error == pytest.approx(error)
+
+
+def test_what_is_not_finite_has_no_error_to_tell() -> None:
+    x = np.array([1, np.nan, np.inf], np.float32)
+    assert math.isnan(trial({"x": x}, wc.Scheme.parse("all | raw-index | raw")).untimed.error)
+
+
+def measured(name: str, nbytes: int, select: float, decode: float) -> Measured:
+    return Measured(name, M // 4, M, 100, Stages(nbytes, select, 0.0, decode), 0.5)
+
+
+def advice(bandwidth: float, *schemes: Measured) -> Advice:
+    network, gradient = Network(2, bandwidth), Gradient(M)
+    verdicts = [Verdict.of(one, gradient, network) for one in schemes]
+    return Advice(gradient, network, tuple(sorted(verdicts, key=lambda v: v.seconds)))
+
+
+QUICK = measured("quick", M // 10, 1e-3, 0.0)
+"""Saves 0.9 M bytes for 1 ms: pays below 0.9 GB/s."""
+SLOW = measured("slow", M // 100, 9e-3, 0.0)
+"""Saves 0.99 M bytes for 9 ms: pays below 110 MB/s."""
+
+
+def test_verdicts() -> None:
+    both = advice(0.5e9, QUICK, SLOW)
+    assert [v.measured.scheme for v in both.verdicts] == ["quick", "slow"]
+    assert [v.pays for v in both.verdicts] == [True, False]
+    assert both.verdicts[0].speed_up == pytest.approx(2e-3 / 1.2e-3)
+    assert both.verdicts[0].least_ratio == pytest.approx(2)
+    assert both.verdicts[1].least_ratio == math.inf
+    assert both.ceiling == pytest.approx(0.9e9)
+    assert [v.measured.scheme for v in advice(1e6, QUICK, SLOW).verdicts] == ["slow", "quick"]
+
+
+def test_page_where_some_pay() -> None:
+    page = text(advice(0.5e9, QUICK, SLOW), "grad.npy", error=True)
+    assert page.startswith("grad.npy: 250,000 elements; 2 ranks at 4 Gbit/s, 0 µs a message\n")
+    assert "1 of 2 schemes pays; fastest: quick, 1.67 times as fast as the dense all-reduce." in page
+    assert "From 7.2 Gbit/s on none pays." in page
+    assert "dense all-reduce of 1,000,000 bytes: 2 ms, 2 ms of it sending" in page
+    quick, slow = page.splitlines()[2:4]
+    row = "quick 100,000 10.0 1 ms 0 µs 0 µs 0 µs 200 µs 1.2 ms 1.67 allgather 2.00 below 7.2 Gbit/s 0.5"
+    assert " ".join(quick.split()) == row
+    assert " none " in slow
+    assert "below 880 Mbit/s" in slow
+
+
+def test_page_where_none_pays() -> None:
+    near = text(advice(0.9e9, dataclasses.replace(QUICK, stages=Stages(M // 5, 1e-3, 0, 0))), "x")
+    assert "It does not pay. Nearest is quick: at its times a ratio above 10.0 would pay" in near
+    assert "and it has 5.0." in near
+    assert "error" not in near.splitlines()[1]
+    far = text(advice(1e12, QUICK, SLOW), "x")
+    assert "None of 2 schemes pays." in far
+    assert "None would at any ratio: computing alone takes longer" in far
+    never = text(advice(1e9, measured("large", M, 1e-3, 0.0)), "x")
+    assert "nowhere" in never
+    assert "At no bandwidth would one pay." in never
+
+
+def test_page_where_one_pays_everywhere() -> None:
+    gradient, network = Gradient(M, add=1.0), Network(2, 1e9)
+    verdict = Verdict.of(measured("all", 100, 0.0, 1e-3), gradient, network)
+    page = text(Advice(gradient, network, (verdict,), (("that", "why"),)), "x")
+    assert "everywhere" in page
+    assert "However fast the network, one pays" in page
+    assert "left out: that: why" in page
+
+
+def test_bench_page() -> None:
+    machine = Machine(1e-4, Gradient(M), (QUICK,))
+    page = bench_text(machine, "grad.npy").splitlines()
+    assert page[0] == "grad.npy: 250,000 elements, 1,000,000 bytes; quick"
+    assert page[2].split() == ["select", "1", "ms", "1", "10"]
+    assert page[3].split()[-1] == "0"
+    assert page[-1].startswith("100,000 bytes, ratio 10.0; 100 elements stored")
+
+
+def test_default_schemes_are_left_out_only_where_a_name_is_missing() -> None:
+    found = [str(scheme) for scheme in known()]
+    for one in DEFAULTS:
+        try:
+            scheme = str(wc.Scheme.parse(one))
+        except wc.EncodeError as error:
+            left_out = str(error)
+        else:
+            assert scheme == found.pop(0)
+            continue
+        assert "unknown" in left_out
+    assert len(known()) >= 12
+
+
+def test_default_schemes_that_cannot_carry_a_gradient_are_told() -> None:
+    x = np.append(X.astype(np.float64), 1e300)
+    advice = advise({"x": x}, Network(2, 1e9), budget=1e-3)
+    assert {s for s, _ in advice.refused} >= {"all | raw-index | raw(bfloat16)"}
+    assert "too large for bfloat16" in dict(advice.refused)["all | raw-index | raw(bfloat16)"]
+    assert len(advice.verdicts) + len(advice.refused) == len(known())
+    with pytest.raises(wc.EncodeError, match="too large"):
+        advise({"x": x}, Network(2, 1e9), [wc.Scheme.parse("all | raw-index | raw(bfloat16)")])
+
+
+def test_presets_are_schemes_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    presets = types.ModuleType("wirecodec.presets")
+    presets.preset = lambda name: wc.Scheme.parse({PRESETS[0]: "topk(0.5) | rice | raw"}[name])
+    presets.__spec__ = types.SimpleNamespace(name="wirecodec.presets")
+    monkeypatch.setitem(sys.modules, "wirecodec.presets", presets)
+    assert str(scheme_named(PRESETS[0])) == "topk(0.5) | rice | raw"
+    assert str(scheme_named("all | raw-index | raw")) == "all | raw-index | raw"
+
+
+def test_picture(tmp_path: Path) -> None:
+    draw(advice(0.5e9, QUICK, SLOW, measured("large", 2 * M, 0.0, 0.0)), "x", tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,110 @@
+"""The page of ``wirecodec advise``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wirecodec.advice import Advice, Verdict
+from wirecodec.cost import Network
+from wirecodec.table import table
+from wirecodec.units import bandwidth_text, seconds_text
+
+__all__ = ["text"]
+
+
+def text(advice: Advice, name: str, *, error: bool = False) -> str:
+    """The page as plain text.
+
+    Args:
+        advice: what to tell.
+        name: of the gradient.
+        error: whether to tell each scheme's error, too.
+    """
+    network, ranks = advice.network, advice.network.ranks
+    dense = advice.dense
+    elements = advice.verdicts[0].measured.elements
+    header = ["scheme", "bytes", "ratio", "select", "encode", "decode", "rest", "sending", "exchange"]
+    header += ["speed-up", "way", "least ratio", "pays", *(["error"] if error else [])]
+    lines = [
+        f"{name}: {elements:,} elements; {ranks} ranks at {bandwidth_text(network.bandwidth)}, "
+        f"{seconds_text(network.latency)} a message",
+        *table(header, [_row(v, network, error=error) for v in advice.verdicts]),
+        f"dense all-reduce of {advice.gradient.nbytes:,} bytes: {seconds_text(dense.seconds(network))}, "
+        f"{seconds_text(dense.nbytes / network.bandwidth)} of it sending",
+        *_conclusion(advice),
+        *(f"left out: {scheme}: {why}" for scheme, why in advice.refused),
+        f"Every rank is taken to be this machine, with {_threads()} and nothing else to do. It sends and",
+        f"receives at once; where encodings are gathered, it decodes all {ranks}. The rest is the vector of",
+        "sums, and latencies. This is about time alone, not about accuracy, and without error feedback.",
+    ]
+    return "\n".join(lines)
+
+
+def _row(verdict: Verdict, network: Network, *, error: bool) -> list[str]:
+    measured, stages = verdict.measured, verdict.measured.stages
+    decode = stages.decode * (network.ranks if verdict.way.name == "allgather" else 1)
+    rest = verdict.way.waiting(network.latency) - stages.select - stages.encode - decode
+    return [
+        measured.scheme,
+        f"{stages.nbytes:,}",
+        f"{measured.ratio:.1f}",
+        seconds_text(stages.select),
+        seconds_text(stages.encode),
+        seconds_text(decode),
+        seconds_text(max(rest, 0.0)),
+        seconds_text(verdict.way.nbytes / network.bandwidth),
+        seconds_text(verdict.seconds),
+        f"{verdict.speed_up:.2f}",
+        verdict.way.name,
+        "none" if verdict.least_ratio == math.inf else f"{verdict.least_ratio:.2f}",
+        " and ".join(map(_span_text, verdict.spans)) or "nowhere",
+        *([f"{measured.error:.3g}"] if error else []),
+    ]
+
+
+def _span_text(span: tuple[float, float]) -> str:
+    low, high = span
+    ends = ([f"above {bandwidth_text(low)}"] if low else []) + (
+        [f"below {bandwidth_text(high)}"] if high < math.inf else []
+    )
+    return ", ".join(ends) or "everywhere"
+
+
+def _conclusion(advice: Advice) -> list[str]:
+    best, tried = advice.verdicts[0], len(advice.verdicts)
+    n = sum(verdict.pays for verdict in advice.verdicts)
+    if n:
+        lines = [
+            f"{n} of {tried} schemes {'pays' if n == 1 else 'pay'}; fastest: {best.measured.scheme}, "
+            f"{best.speed_up:.2f} times as fast as the dense all-reduce."
+        ]
+    else:
+        lines = [
+            f"{'It does not pay' if tried == 1 else f'None of {tried} schemes pays'}. {_why_not(advice)}"
+        ]
+    if advice.ceiling == math.inf:
+        lines.append("However fast the network, one pays: it takes less time even without what is sent.")
+    elif advice.ceiling:
+        lines.append(f"From {bandwidth_text(advice.ceiling)} on none pays.")
+    else:
+        lines.append("At no bandwidth would one pay.")
+    return lines
+
+
+def _why_not(advice: Advice) -> str:
+    """What the scheme that comes nearest would need."""
+    near = min(advice.verdicts, key=lambda v: (v.least_ratio / v.measured.ratio, v.seconds))
+    if near.least_ratio == math.inf:
+        return "None would at any ratio: computing alone takes longer than the dense all-reduce."
+    return (
+        f"Nearest is {near.measured.scheme}: at its times a ratio above {near.least_ratio:.1f} would pay, "
+        f"and it has {near.measured.ratio:.1f}."
+    )
+
+
+def _threads() -> str:
+    import numba
+
+    n: Any = numba.get_num_threads()
+    return f"{n} thread" + ("s" if n > 1 else "")
