@@ -156,7 +156,7 @@ def parse_call(text: str, find: Any) -> Any:
     given: dict[str, Any] = {}
     for position, (keyword, value) in enumerate(arguments):
         if not keyword and (position >= len(fields) or given.keys() - fields[:position]):
-            raise EncodeError(f"{name}: no place for argument {value!r}")
+            raise EncodeError(f"{name}: no place for argument {str(value)!r}")
         key = keyword or fields[position]
         if key not in fields:
             raise EncodeError(f"{name}: unknown parameter {key!r}{suggestion(key, fields)}")
