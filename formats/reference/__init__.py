@@ -6,9 +6,10 @@ that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes
 decoder, read in this order:
 
     containers    container, table, extension, records, tensors, limits, errors
-    indices       index_codecs, varint, rice, rle, delta, huffman, elias_fano, binned, bloom, structured, context
-    values        value_codecs, qsgd, sign_scale, deflate, zstd, planes, offset_float, curves, polyfit, dexpfit,
-                  terngrad, three_lc, sketchml, error_bounded, bounded_levels, mean
+    indices       index_codecs, varint, rice, rle, delta, huffman, elias_fano, binned, bloom, structured,
+                  context
+    values        value_codecs, qsgd, sign_scale, deflate, zstd, planes, offset_float, curves, polyfit,
+                  dexpfit, terngrad, three_lc, sketchml, error_bounded, bounded_levels, mean
     maps          packed
     transforms    transforms, circle
     shared        floats, bits, packing, draws
