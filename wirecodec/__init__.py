@@ -36,6 +36,7 @@ from wirecodec.index import (
 from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import DecodeLimits
 from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_many
+from wirecodec.presets import PRESETS, Preset, preset
 from wirecodec.registry import register
 from wirecodec.schedule import Diminishing, WarmUp
 from wirecodec.scheme import Scheme
@@ -79,6 +80,7 @@ from wirecodec.version import __version__
 __all__ = [
     "DCT",
     "DGC",
+    "PRESETS",
     "QSGD",
     "RFFT",
     "RLE",
@@ -114,6 +116,7 @@ __all__ = [
     "OffsetFloat",
     "PolyFit",
     "Prepared",
+    "Preset",
     "RandomK",
     "Raw",
     "RawIndex",
@@ -148,5 +151,6 @@ __all__ = [
     "encode_many",
     "inspect",
     "iter_blobs",
+    "preset",
     "register",
 ]

@@ -2,6 +2,8 @@
 
     wirecodec inspect FILE [--json]
     wirecodec encode GRAD.npy --scheme "topk(0.01) | rice | qsgd" -o OUT.wc
+    wirecodec encode GRAD.npy --preset "deepreduce-both(ratio=0.001)" -o OUT.wc
+    wirecodec presets
     wirecodec decode FILE.wc -o GRAD.npy
     wirecodec stats GRAD.npy [--png FILE]
     wirecodec bench GRAD.npy --scheme "topk(0.01) | rice | qsgd"
@@ -33,6 +35,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.pipeline import decode_many, encode, encode_many
+from wirecodec.presets import PRESETS, parse_preset
 from wirecodec.scheme import as_scheme
 from wirecodec.stream import iter_blobs
 from wirecodec.units import bandwidth_of, seconds_of
@@ -70,10 +73,15 @@ def _parser() -> argparse.ArgumentParser:
 
     write = commands.add_parser("encode", help="a .npy or .npz as a container")
     write.add_argument("file", type=Path, help=".npy, or .npz, whose arrays all take the one scheme")
-    write.add_argument("--scheme", help="selector | index codec | value codec; without it nothing is lost")
+    how = write.add_mutually_exclusive_group()
+    how.add_argument("--scheme", help="selector | index codec | value codec; without it nothing is lost")
+    how.add_argument("--preset", help="a published system, as 'skcompress' or 'dgc(ratio=0.01, index=rice)'")
     write.add_argument("--seed", type=int, default=0, help="for codecs that draw at random")
     write.add_argument("-o", "--output", type=Path, required=True)
     write.set_defaults(run=_encode)
+
+    names = commands.add_parser("presets", help="the schemes of published systems, and where they are from")
+    names.set_defaults(run=_presets)
 
     read = commands.add_parser("decode", help="a container as a .npy, or as an .npz of all its tensors")
     read.add_argument("file", type=Path, help="one container")
@@ -228,13 +236,19 @@ def _gradient(path: Path) -> dict[str, Any]:
     return tensors
 
 
+def _presets(options: argparse.Namespace) -> None:
+    for name, preset in PRESETS.items():
+        print(f"{name}: {preset.scheme}\n    {preset.source}")
+
+
 def _encode(options: argparse.Namespace) -> None:
+    scheme = as_scheme(options.scheme) if options.preset is None else parse_preset(options.preset)
     loaded = np.load(options.file, allow_pickle=False)
     if isinstance(loaded, np.ndarray):
-        blob = encode(loaded, options.scheme, seed=options.seed)
+        blob = encode(loaded, scheme, seed=options.seed)
     else:
         with loaded:
-            blob = encode_many(dict(loaded), options.scheme, seed=options.seed)
+            blob = encode_many(dict(loaded), scheme, seed=options.seed)
     options.output.write_bytes(blob.data)
 
 

@@ -29,7 +29,17 @@ from wirecodec.transform import Transform
 from wirecodec.value.base import ValueChoice, ValueCodec
 from wirecodec.value.raw import Raw
 
-__all__ = ["LOSSLESS", "Scheme", "SchemeLike", "as_scheme", "call_string", "parse_call", "scheme_for"]
+__all__ = [
+    "LOSSLESS",
+    "Scheme",
+    "SchemeLike",
+    "as_scheme",
+    "call_string",
+    "parse_call",
+    "parse_stage",
+    "read_call",
+    "scheme_for",
+]
 
 _CALL = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_-]*)\s*(?:\((.*)\))?\s*\Z", re.DOTALL)
 _BARE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
@@ -59,7 +69,7 @@ class Scheme:
         for stage, part, words in stages:
             is_instance = isinstance(getattr(part, "name", None), str) and not isinstance(part, type)
             if not is_instance or not any(hasattr(part, word) for word in words):
-                raise EncodeError(f"{part!r} is not a {stage}")
+                raise EncodeError(f"{part!r} is no {stage}")
 
     def __str__(self) -> str:
         stages = (self.transform, self.select, self.index, self.value)
@@ -77,10 +87,7 @@ class Scheme:
                 f"scheme {text!r}: write selector | index codec | value codec, as 'topk(0.01) | rice | qsgd'"
             )
         try:
-            built = [
-                parse_call(part, lambda name, s=stage: named(s, name))
-                for stage, part in zip(stages, parts, strict=True)
-            ]
+            built = [parse_stage(stage, part) for stage, part in zip(stages, parts, strict=True)]
         except EncodeError as error:
             raise EncodeError(f"scheme {text!r}: {error.reason}") from None
         selector, index, value = built[-3:]
@@ -136,28 +143,45 @@ def call_string(part: Any) -> str:
     return f"{part.name}({', '.join(words)})" if words else str(part.name)
 
 
+def parse_stage(stage: str, text: str) -> Any:
+    """The selector, codec or transform that ``text`` writes; ``stage`` is one of the registry's."""
+    return parse_call(text, lambda name: named(stage, name))
+
+
 def parse_call(text: str, find: Any) -> Any:
     """The object that ``name(arguments)`` builds; ``find`` gives the dataclass of a name."""
-    match = _CALL.match(text)
-    if match is None:
-        raise EncodeError(f"cannot read {text!r}; write name or name(argument, field=argument)")
-    cls = find(match[1])
+    name, arguments = read_call(text)
+    cls = find(name)
     fields = [field.name for field in dataclasses.fields(cls)]
     given: dict[str, Any] = {}
-    for position, argument in enumerate(_split(match[2] or "")):
-        key, equals, value = argument.partition("=")
-        key = key.strip() if equals else (fields[position] if position < len(fields) else "")
-        if not equals and (not key or given.keys() - fields[:position]):
-            raise EncodeError(f"{match[1]}: no place for argument {argument.strip()!r}")
+    for position, (keyword, value) in enumerate(arguments):
+        if not keyword and (position >= len(fields) or given.keys() - fields[:position]):
+            raise EncodeError(f"{name}: no place for argument {str(value)!r}")
+        key = keyword or fields[position]
         if key not in fields:
-            raise EncodeError(f"{match[1]}: unknown parameter {key!r}{suggestion(key, fields)}")
+            raise EncodeError(f"{name}: unknown parameter {key!r}{suggestion(key, fields)}")
         if key in given:
-            raise EncodeError(f"{match[1]}: parameter {key!r} is given twice")
-        given[key] = _literal((value if equals else argument).strip(), match[1])
+            raise EncodeError(f"{name}: parameter {key!r} is given twice")
+        given[key] = value
     try:
         return cls(**given)
     except TypeError as error:
-        raise EncodeError(f"{match[1]}: {error}") from None
+        raise EncodeError(f"{name}: {error}") from None
+
+
+def read_call(text: str) -> tuple[str, list[tuple[str, Any]]]:
+    """The name of ``name(arguments)``, and its arguments, each with its keyword, "" where it has none."""
+    match = _CALL.match(text)
+    if match is None:
+        raise EncodeError(f"cannot read {text!r}; write name or name(argument, field=argument)")
+    arguments = []
+    for argument in _split(match[2] or ""):
+        key, equals, value = argument.partition("=")
+        if equals:
+            arguments.append((key.strip(), _literal(value.strip(), match[1])))
+        else:
+            arguments.append(("", _literal(argument.strip(), match[1])))
+    return match[1], arguments
 
 
 def _split(arguments: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,13 +9,13 @@ import numpy as np
 
 from benchmarks.valuing.laws import Floats
 from wirecodec.arrays import as_bytes
-from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import value_codec
 from wirecodec.scheme import Scheme
-from wirecodec.value.base import ValueChoice
+from wirecodec.value.base import ValueChoice, is_ordered
+from wirecodec.value.order import ascending, map_of, positions_of, restored
 
-__all__ = ["CONFIGURATIONS", "Codec", "Coder", "codecs", "known"]
+__all__ = ["CONFIGURATIONS", "Codec", "Coder", "codecs"]
 
 CONFIGURATIONS = (
     *("raw", "raw(float16)", "raw(bfloat16)"),
@@ -96,15 +95,13 @@ class Codec:
     def encode(self, values: Floats, stream: int) -> Any:
         """The choice, where it is one, then its section; and the map, where it wants its values in order."""
         codec = self.codec
-        if hasattr(codec, "choose"):
+        if isinstance(codec, ValueChoice):
             codec, section = codec.choose(values, stream)
             return codec, as_bytes(section), NO_MAP
-        if isinstance(codec, ValueChoice):
-            codec = codec.resolve(values)
-        if not getattr(codec, "ordered", False):
+        if not is_ordered(codec):
             return codec, as_bytes(codec.encode(values, stream)), NO_MAP
-        values, positions = _order().ascending(values)
-        return codec, as_bytes(codec.encode(values, stream)), as_bytes(_order().map_of(positions))
+        values, positions = ascending(values)
+        return codec, as_bytes(codec.encode(values, stream)), as_bytes(map_of(positions))
 
     def nbytes(self, code: Any) -> int:
         """The lengths of section and map."""
@@ -115,29 +112,13 @@ class Codec:
         codec, section, mapping = code
         values = value_codec(codec.wire_id).decode(section, r, np.dtype(np.float32), UNLIMITED)
         if mapping.size:
-            values = _order().restored(values, _order().positions_of(mapping, r))
+            values = restored(values, positions_of(mapping, r))
         return np.asarray(values)
 
 
 NO_MAP = np.empty(0, np.uint8)
 
 
-def _order() -> Any:
-    """Sorting, and maps back; read where a codec asks for it."""
-    return importlib.import_module("wirecodec.value.order")
-
-
-def known(scheme: str) -> bool:
-    """Whether this version knows every name of a scheme."""
-    try:
-        Scheme.parse(scheme)
-    except EncodeError as error:
-        if "unknown" not in error.reason:
-            raise
-        return False
-    return True
-
-
 def codecs() -> list[Coder]:
-    """Every configuration that the registry knows."""
-    return [Codec(text) for text in CONFIGURATIONS if known(f"all | raw-index | {text}")]
+    """Every configuration."""
+    return [Codec(text) for text in CONFIGURATIONS]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -15,7 +14,7 @@ from benchmarks.indexing.figure import threads
 from benchmarks.indexing.targets import Verdict, at_most
 from benchmarks.measure import least_time, markdown
 from benchmarks.supports import CHUNK
-from benchmarks.valuing.coder import Codec, known
+from benchmarks.valuing.coder import Codec
 from benchmarks.valuing.laws import LAWS, Doubles, Floats
 from benchmarks.valuing.peers import relative_error
 
@@ -70,21 +69,17 @@ def _packing(elements: int, budget: float) -> Found:
 
 def _packers(codes: Any, bits: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """The kernels into and out of memory that is there."""
-    try:
-        kernels = importlib.import_module("wirecodec.kernels.cpu.packing")
-    except ModuleNotFoundError:
-        kernels = importlib.import_module("wirecodec.kernels.cpu.qsgd")
+    from wirecodec.kernels.cpu import packing
+
     words = np.empty(-(-codes.size * bits // 32) + 16, np.uint32)[: -(-codes.size // 512) * 16 * bits]
     back = np.empty_like(codes)
-    return partial(kernels.pack, codes, bits, words), partial(kernels.unpack, words, bits, back)
+    return partial(packing.pack, codes, bits, words), partial(packing.unpack, words, bits, back)
 
 
 def _dexpfit(elements: int, budget: float) -> Found:
     """Times on sorted values, since sorting is apart; errors beside a fit that stood still in the end."""
     name = "DExpFit ≤ 5 ms beside its sort, r ≤ 1,000,000"
     fits = "DExpFit's error ≤ 1.02 × that of a converged scipy fit"
-    if not known("all | raw-index | dexpfit"):
-        return [Verdict(name), Verdict(fits)], []
     codec = Codec("dexpfit").codec
     times: list[tuple[str, float]] = []
     ratios: list[tuple[str, float]] = []
@@ -138,8 +133,6 @@ def _polyfit(elements: int, budget: float) -> Found:
     """PolyFit with a number of pieces, and the paper's rule with as many."""
     name = f"PolyFit's error ≤ that of recursive chords, {PIECES} pieces, degree {DEGREE}"
     text = f"polyfit(degree={DEGREE}, pieces={PIECES})"
-    if not known(f"all | raw-index | {text}"):
-        return [Verdict(name)], []
     measures: list[tuple[str, float]] = []
     table: list[list[str]] = []
     for law in LAWS.values():

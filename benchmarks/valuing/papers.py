@@ -15,7 +15,6 @@ import numpy as np
 
 import wirecodec as wc
 from benchmarks.measure import least_time, markdown
-from benchmarks.valuing.coder import known
 from benchmarks.valuing.laws import Floats
 from benchmarks.valuing.peers import relative_error, rms
 
@@ -120,7 +119,7 @@ class Found:
 
 
 def measured(files: Sequence[Path], step: Callable[[str], None]) -> Found:
-    """All four parts, of what this version knows.
+    """All four parts.
 
     Args:
         files: the gradients of tests/data.
@@ -138,7 +137,7 @@ def measured(files: Sequence[Path], step: Callable[[str], None]) -> Found:
 
 
 def _each(schemes: dict[str, str], gradient: Floats) -> list[Sent]:
-    return [_sent(name, scheme, gradient) for name, scheme in schemes.items() if known(scheme)]
+    return [_sent(name, scheme, gradient) for name, scheme in schemes.items()]
 
 
 def _sent(method: str, scheme: str, gradient: Floats) -> Sent:
@@ -153,7 +152,7 @@ def _sent(method: str, scheme: str, gradient: Floats) -> Sent:
         decoded=decoded,
         nbytes=blob.nbytes,
         index=entry.index_bytes,
-        value=entry.value_bytes + getattr(entry, "map_bytes", 0),
+        value=entry.value_bytes + entry.map_bytes,
         encode=least_time(lambda: wc.encode(gradient, scheme), budget=0.05, least=3),
         decode=least_time(lambda: wc.decode(blob), budget=0.05, least=3),
     )

@@ -3,10 +3,16 @@
 ``decode`` checks everything in the order of SPEC section 7 and returns plain lists and bytes. ``write`` is
 the counterpart, independent of any library's encoder, that makes the golden vectors; it can also write forms
 that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
-decoder, read in this order: container, table, extension, records, tensors, index_codecs, rice, varint,
-rle, delta, huffman, elias_fano, binned, bloom, structured, context, value_codecs, qsgd, sign_scale,
-deflate, zstd, planes, offset_float, curves, polyfit, dexpfit, packed, terngrad, three_lc, sketchml, mean,
-error_bounded, transforms, circle, floats, bits, packing.
+decoder, read in this order:
+
+    containers    container, table, extension, records, tensors, limits, errors
+    indices       index_codecs, varint, rice, rle, delta, huffman, elias_fano, binned, bloom, structured,
+                  context
+    values        value_codecs, qsgd, sign_scale, deflate, zstd, planes, offset_float, curves, polyfit,
+                  dexpfit, terngrad, three_lc, sketchml, error_bounded, bounded_levels, mean
+    maps          packed
+    transforms    transforms, circle
+    shared        floats, bits, packing, draws
 """
 
 from .binned import Binned

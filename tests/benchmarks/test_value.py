@@ -17,7 +17,7 @@ from benchmarks.value import main, measure
 from benchmarks.valuing import extras, papers, papers_plot, peers, plot, report
 from benchmarks.valuing.bound import Curve, Density, curve, density_of, rate, shannon, tail_density
 from benchmarks.valuing.cases import Case, cases, clock_cases
-from benchmarks.valuing.coder import CONFIGURATIONS, Codec, codecs, known
+from benchmarks.valuing.coder import Codec, codecs
 from benchmarks.valuing.figure import Figure, measured
 from benchmarks.valuing.laws import LAWS, top_of
 from benchmarks.valuing.targets import verdicts
@@ -112,14 +112,6 @@ def test_every_codec_is_measured() -> None:
     assert len(set(names)) == len(names)
     spelt = {name.partition("(")[0] for name in names} | {"raw-float16", "raw-bfloat16"}
     assert {cls.name for cls in value_codecs().values()} <= spelt
-
-
-def test_only_unknown_names_are_left_out() -> None:
-    assert known("all | raw-index | raw")
-    assert not known("all | raw-index | no-such-codec")
-    with pytest.raises(ValueError, match="bits is 99"):
-        known("all | raw-index | qsgd(bits=99)")
-    assert all(text.count("(") == text.count(")") for text in CONFIGURATIONS)
 
 
 CASE = Case("laplace", "top 1 %", lambda: TOP, lambda values: None)

@@ -20,7 +20,7 @@ LAYERS = {
         {"select", "index", "value", "transform"},
         {"registry"},
         {"scheme", "extension"},
-        {"container", "schedule"},
+        {"container", "presets", "schedule"},
         {"chunk", "outline", "info", "stream", "feedback", "stats"},
         {"choice", "fuse", "stats_picture"},
         {"pipeline"},

@@ -173,7 +173,7 @@ def test_schemes_are_written_and_read() -> None:
     assert wc.Scheme.parse("dct | all | rice | raw") != wc.Scheme.parse("all | rice | raw")
     assert isinstance(wc.DCT(), wc.Transform)
     for wrong in (wc.DCT, "dct", wc.TopK(0.1), 3):
-        with pytest.raises(wc.EncodeError, match="is not a transform"):
+        with pytest.raises(wc.EncodeError, match="is no transform"):
             wc.Scheme(wc.All(), wc.Rice(), wc.Raw(), transform=wrong)
     with pytest.raises(wc.EncodeError, match="dct: no place for argument"):
         wc.Scheme.parse("dct(2) | all | rice | raw")

@@ -80,6 +80,7 @@ TRAITS: dict[str, Callable[[Any], Traits]] = {
     "3lc": lambda codec: Traits(contracts=lambda r: (1 - (codec.sparsity - 1) ** 2) / r),
     "sketchml": lambda codec: Traits(contracts=lambda r: 0.0),
     "error-bounded": lambda codec: Traits(contracts=_within(codec.error)),
+    "mean": lambda codec: Traits(contracts=lambda r: 0.0, feedback=False),
     "auto-value": lambda codec: Traits(draws=None, contracts=_within(codec.error)),
 }
 """{name: the traits of a configuration}."""

@@ -68,8 +68,8 @@ class AutoValue:
             raise EncodeError(f"auto-value: error is {self.error!r}; it must be above 0 and below 1")
 
     def choose(self, values: Array, stream: int) -> tuple[ValueCodec, Bytes]:
-        """The codec and its section, from the smallest size on until one keeps the promise."""
-        if not np.isfinite(values).all():
+        """The codec and its section, from the smallest size on until one keeps the promise; raw for none."""
+        if values.size == 0 or not np.isfinite(values).all():
             return Raw(), Raw().encode(values, stream)
         r, width = values.size, values.dtype.itemsize
         tries: list[tuple[int, int, ValueCodec, Bytes | None]] = []

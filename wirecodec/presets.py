@@ -1,0 +1,160 @@
+"""Presets: the schemes of published systems, with the settings of their papers.
+
+    preset("deepreduce-both")               topk(0.01) | bloom(policy=p2) | polyfit
+    preset("deepreduce-both", ratio=0.001)  topk(0.001) | bloom(policy=p2) | polyfit
+
+An override is a whole stage (``transform``, ``select``, ``index``, ``value``: an object or its string) or a
+parameter, which every stage takes that has one of that name. A scheme is all that a preset gives: whether a
+system keeps what it did not send, and its warm-up, are a Compressor's feedback and schedule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from wirecodec.errors import EncodeError
+from wirecodec.registry import suggestion
+from wirecodec.scheme import Scheme, parse_stage, read_call
+
+__all__ = ["PRESETS", "Preset", "parse_preset", "preset"]
+
+_STAGES = {"transform": "transform", "select": "selector", "index": "index codec", "value": "value codec"}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A published system.
+
+    Attributes:
+        scheme: its stages with its paper's settings.
+        source: paper and section that give them.
+    """
+
+    scheme: Scheme
+    source: str
+
+
+_DEEPREDUCE = "Xu et al., DeepReduce, 2021"
+_TABLE = {
+    "deepreduce-bf-p0": (
+        "topk(0.01) | bloom(policy=p0, fpr=0.001) | raw",
+        f"{_DEEPREDUCE}, section 6.1, Figures 7 and 15",
+    ),
+    "deepreduce-bf-p1": (
+        "topk(0.01) | bloom(policy=p1, fpr=0.001) | raw",
+        f"{_DEEPREDUCE}, section 6.1, Figures 7 and 15",
+    ),
+    "deepreduce-bf-p2": (
+        "topk(0.01) | bloom(policy=p2, fpr=0.001) | raw",
+        f"{_DEEPREDUCE}, section 6.3, Figure 9",
+    ),
+    "deepreduce-fit-poly": (
+        "topk(0.01) | raw-index | polyfit(degree=5)",
+        f"{_DEEPREDUCE}, sections 6.2 and 6.3, Figure 9",
+    ),
+    "deepreduce-fit-dexp": (
+        "topk(0.01) | raw-index | dexpfit",
+        f"{_DEEPREDUCE}, section 6.2",
+    ),
+    "deepreduce-both": (
+        "topk(0.01) | bloom(policy=p2, fpr=0.001) | polyfit(degree=5)",
+        f"{_DEEPREDUCE}, sections 5.1 and 6.4, Figure 10",
+    ),
+    "deepreduce-qsgd-bf-p0": (
+        "nonzero | bloom(policy=p0, fpr=0.6) | qsgd(bits=7, bucket=512)",
+        f"{_DEEPREDUCE}, section 6.3, Table 2, for gradients that are sparse of themselves",
+    ),
+    "skcompress": (
+        "nonzero | huffman(symbols=gaps) | sketchml(buckets=128)",
+        f"Jiang et al., SKCompress, 2020; {_DEEPREDUCE}, section 6.3, Table 2: 7 bits, no MinMaxSketch",
+    ),
+    "sketchml": (
+        "nonzero | delta | sketchml(buckets=64)",
+        f"Jiang et al., SketchML, 2018; {_DEEPREDUCE}, section 6.3: 64 buckets, no MinMaxSketch",
+    ),
+    "3lc": (
+        "all | raw-index | 3lc(sparsity=1.0)",
+        f"Lim et al., 3LC, 2019; {_DEEPREDUCE}, section 6.3: multiplier 1",
+    ),
+    "qsgd": (
+        "all | raw-index | qsgd(bits=4, bucket=512, norm=max)",
+        "Alistarh et al., QSGD, 2017, section 4; without feedback",
+    ),
+    "terngrad": (
+        "all | raw-index | terngrad(clip=2.5)",
+        "Wen et al., TernGrad, 2017, section 3.3; without feedback",
+    ),
+    "fft": (
+        "rfft | topk(0.15) | bitmap | offset-float(bits=10, min=-1.0, max=1.0)",
+        "Wang et al., FFT-based gradient sparsification, 2020, section 4.2: θ = 85 %",
+    ),
+    "adacomp": (
+        "adacomp(bin=50) | binned(bin=50) | sign-scale",
+        "Chen et al., AdaComp, 2018, Table 2: bin 50 for convolutions; 500 for other layers",
+    ),
+    "sidco": (
+        "sidco(0.001, sid=exponential, mode=faithful, first=0.25, window=5, tolerance=0.2) | raw-index | raw",
+        "Abdelmoniem et al., SIDCo, 2021, section 4.1; ratios 0.1, 0.01 and 0.001",
+    ),
+    "dgc": (
+        "dgc(0.001, sample=0.01) | raw-index | raw",
+        "Lin et al., Deep Gradient Compression, 2018, section 3",
+    ),
+}
+
+PRESETS: Mapping[str, Preset] = MappingProxyType(
+    {name: Preset(Scheme.parse(text), source) for name, (text, source) in _TABLE.items()}
+)
+"""Every preset by its name."""
+
+
+def preset(name: str, **overrides: Any) -> Scheme:
+    """The scheme of a published system, as its paper has it but for the overrides.
+
+    Args:
+        name: one of ``PRESETS``.
+        overrides: stages, as ``index="rice"``; or parameters, as ``ratio=0.001``, for every stage that has
+            one of that name, after the stages.
+
+    EncodeError where a name is unknown, with the nearest that is known, or where a parameter is out of range.
+    """
+    if name not in PRESETS:
+        raise EncodeError(f"unknown preset {name!r}{suggestion(str(name), PRESETS)}")
+    try:
+        return _overridden(PRESETS[name].scheme, overrides)
+    except EncodeError as error:
+        raise EncodeError(f"preset {name!r}: {error.reason}") from None
+
+
+def _overridden(scheme: Scheme, overrides: Mapping[str, Any]) -> Scheme:
+    stages = {
+        stage: parse_stage(_STAGES[stage], given) if isinstance(given, str) else given
+        for stage, given in overrides.items()
+        if stage in _STAGES
+    }
+    scheme = dataclasses.replace(scheme, **stages)
+    parts = {stage: part for stage in _STAGES if (part := getattr(scheme, stage)) is not None}
+    fields = {stage: {field.name for field in dataclasses.fields(part)} for stage, part in parts.items()}
+    known = set(_STAGES).union(*fields.values())
+    for key in overrides:
+        if key not in known:
+            raise EncodeError(f"unknown override {key!r}{suggestion(key, known)}")
+    for stage, part in parts.items():
+        changes = {key: given for key, given in overrides.items() if key in fields[stage]}
+        parts[stage] = dataclasses.replace(part, **changes)
+    return dataclasses.replace(scheme, **parts)
+
+
+def parse_preset(text: str) -> Scheme:
+    """The scheme of ``name`` or ``name(ratio=0.001, index=rice)``, as a command line gives it."""
+    name, arguments = read_call(text)
+    overrides: dict[str, Any] = {}
+    for key, value in arguments:
+        if not key or key in overrides:
+            raise EncodeError(f"preset {name!r}: write each override once, as in {name}(ratio=0.001)")
+        overrides[key] = value
+    return preset(name, **overrides)
