@@ -16,7 +16,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
-from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ESCAPE, BOUNDED_ROWS
+from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ROWS
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_real, settle
 from wirecodec.value.bounded_levels import usual_levels

@@ -122,7 +122,7 @@ def pushed(x: Any, f: Any, start: Any, active: Any, words: Array, p: int) -> Any
 
 @inline
 def refilled(x: Any, words: Array, p: int, active: Any) -> Any:
-    """A word for each active state below 2^16, the last lane's first, and where the words end that are left."""
+    """A word for each active state below 2^16, the last lane's first; where the words end that are left."""
     low = (x < 65536) & active
     need = mask_bits(low)
     p -= popcount(need)
