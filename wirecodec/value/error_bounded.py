@@ -230,15 +230,16 @@ def _coded(bits: Array, cells: _Cells) -> Bytes:
     counts = np.zeros((len(blocks), BOUNDED_ROWS, bounded_coder.WIDTH), np.uint32)
     kept = np.empty((len(blocks) if len(blocks) <= _KEPT else 0, 2, room), np.uint32)
 
-    def walked(n: int, into: Array, counts: Array) -> None:
-        x = bits[blocks[n]]
-        lanes = _lanes(x.size)
-        bounded_coder.walk(x, lanes, cells.inverse(), cells.starts[n], *into, counts.reshape(-1))
+    def walked(n: int, found: Array, counts: Array) -> None:
+        x, inverse = bits[blocks[n]], cells.inverse()
+        bounded_coder.walk(
+            x, _lanes(x.size), inverse, cells.starts[n], found[0], found[1], counts.reshape(-1)
+        )
 
     def walk(first: int, last: int) -> None:
-        into = np.empty((0 if kept.size else 2, room), np.uint32)
+        again = np.empty((0 if kept.size else 2, room), np.uint32)
         for n in range(first, last):
-            walked(n, kept[n] if kept.size else into, counts[n])
+            walked(n, kept[n] if kept.size else again, counts[n])
 
     in_ranges(walk, len(blocks), 1)
     levels = usual_levels(cells.form).copy()
@@ -249,14 +250,14 @@ def _coded(bits: Array, cells: _Cells) -> Bytes:
     def write(first: int, last: int) -> list[bytes]:
         found = []
         words, states = np.empty(4 * room, np.uint16), np.empty(bounded_coder.MANY, np.uint32)
-        into = np.empty((0 if kept.size else 2, room), np.uint32)
+        again = np.empty((0 if kept.size else 2, room), np.uint32)
         for n in range(first, last):
+            codes, records = kept[n] if kept.size else again
             if not kept.size:  # what was kept of so many blocks would lie in fresh memory, which is slower
-                walked(n, into, np.empty_like(counts[n]))
+                walked(n, again, np.empty_like(counts[n]))
             m = blocks[n].stop - blocks[n].start
             lanes = _lanes(m)
-            found_in = kept[n] if kept.size else into
-            count = bounded_coder.write(m, lanes, *found_in, table.reshape(-1), states, words)
+            count = bounded_coder.write(m, lanes, codes, records, table.reshape(-1), states, words)
             found += [states[:lanes].tobytes(), words[:count].tobytes()]
         return found
 
@@ -292,7 +293,8 @@ class _Section:
             raise Malformed("error-bounded-form", f"form {self.form}")
         _, first, step, place, mask = _HEAD.unpack(self._take(_HEAD.size).tobytes())
         numbers = np.array([first, step, place], np.float32)
-        self.cells, bits = _Cells(self.form, *numbers, []), bits_of(numbers)
+        self.cells = _Cells(self.form, numbers[0], numbers[1], numbers[2], [])
+        bits = bits_of(numbers)
         most = LARGEST[dtype.name]
         if (bits >> 31).any() or not (first <= most and 2.0**-126 <= step < math.inf and place <= 1):
             raise Invalid("error-bounded-number", f"cells begin at {first}, step {step}, place {place}")
