@@ -16,6 +16,9 @@ from formats.reference.error_bounded_writer import symbol_of
 from formats.reference.floats import BY_NAME
 from tests import oracles
 from wirecodec.arrays import DTYPES
+from wirecodec.kernels.cpu.bounded_lanes import base_of, bits_after, symbols
+from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.cpu.vector import load, store
 from wirecodec.limits import UNLIMITED
 from wirecodec.value import bounded_levels, error_bounded
 
@@ -213,15 +216,37 @@ def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
         assert [n & 4095 for n in op if n] == [sum(f[:s]) for s in range(49) if f[s]]
 
 
-def test_symbols_cover_all_numbers() -> None:
-    from wirecodec.kernels.cpu import bounded_coder
+@kernel
+def of_symbols(symbol: Any, shift: Any, bases: Any, bits: Any) -> None:
+    for at in range(0, symbol.size, 16):
+        s, h = load(symbol, at, 16), load(shift, at, 16)
+        store(bases, at, base_of(s, h))
+        store(bits, at, bits_after(s, h))
 
-    bases = [base for base, _ in page.SYMBOLS]
-    assert bounded_coder.BASES.tolist() == bases
-    assert bounded_coder.BITS.tolist() == [bits for _, bits in page.SYMBOLS]
-    for token in (*range(600), 2**20):
-        symbol = symbol_of(token)
-        assert symbol == page.ESCAPE if token >= 512 else bases[symbol] <= token
+
+@kernel
+def of_tokens(token: Any, out: Any) -> None:
+    for at in range(0, token.size, 16):
+        store(out, at, symbols(load(token, at, 16)))
+
+
+def test_symbols_cover_all_numbers() -> None:
+    symbol, shift = np.meshgrid(np.arange(48, dtype=np.uint32), np.arange(16, dtype=np.uint32))
+    bases, bits = np.empty_like(symbol), np.empty_like(symbol)
+    of_symbols(symbol.ravel(), shift.ravel(), bases.ravel(), bits.ravel())
+    for s, (base, some) in enumerate(page.SYMBOLS[:48]):
+        assert bases[:, s].tolist() == [base << h for h in range(16)]
+        assert bits[:, s].tolist() == [some + h for h in range(16)]
+    escape = np.full(16, page.ESCAPE, np.uint32)
+    of_symbols(escape, shift[:, 0].copy(), bases[0], bits[0])
+    assert set(bases[0, :16]) == {0}
+    assert set(bits[0, :16]) == {24}
+    tokens = np.array([*range(639), 2**20], np.uint32)
+    found = np.empty_like(tokens)
+    of_tokens(tokens, found)
+    assert found.tolist() == [symbol_of(int(token)) for token in tokens]
+    for token, number in zip(tokens.tolist(), found.tolist(), strict=True):
+        assert number == page.ESCAPE if token >= 512 else page.SYMBOLS[number][0] <= token
 
 
 def test_the_error_is_checked() -> None:

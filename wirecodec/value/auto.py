@@ -1,7 +1,12 @@
-"""``auto-value``: for each chunk the smallest codec whose error, as measured, is no more than promised."""
+"""``auto-value``: for each chunk the smallest codec whose error, as measured, is no more than promised.
+
+``polyfit`` and ``dexpfit`` are left out: the map of their order alone takes ⌈log2 r⌉ bits a value, more than
+all of ``error-bounded`` from a few dozen values on, and a choice gives a section without a map.
+"""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,10 +18,18 @@ from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
 from wirecodec.parameters import as_real, settle
 from wirecodec.value.base import ValueCodec
+from wirecodec.value.deflate import Deflate
 from wirecodec.value.error_bounded import ErrorBounded
+from wirecodec.value.mean import Mean
+from wirecodec.value.offset_float import OffsetFloat
+from wirecodec.value.packed import packed_size
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16, widened
 from wirecodec.value.sign_scale import SignScale
+from wirecodec.value.sketchml import SketchML
+from wirecodec.value.terngrad import TernGrad
+from wirecodec.value.three_lc import ThreeLC
+from wirecodec.value.zstd import Zstd
 
 __all__ = ["AutoValue"]
 
@@ -24,17 +37,27 @@ _SLACK = 1 - 2.0**-20
 """Sums that are rounded do not break a promise by less."""
 _LEAST = 2.0**-900
 """A sum of squares of which some may have vanished."""
+_MANY, _SAMPLE = 2**15, 2**12
+"""Values from which on a sample says what is not worth a try; values of a sample."""
+_MARGIN = 16.0
+"""Times the allowed square of the error that a sample's must exceed."""
+_FEW = 2048
+"""Values below which ``deflate`` is tried whatever ``zstd`` makes of them."""
 
 
 @dataclass(frozen=True)
 class _Kind:
     """Codecs of one kind: those for an error, and their size of r elements of so many bytes.
 
-    Without ``size`` they are encoded to know it.
+    Args:
+        codecs: of an error.
+        size: without it they are encoded to know it.
+        sampled: whether one scale serves all values, so that a sample is treated as they are.
     """
 
     codecs: Callable[[float], Sequence[ValueCodec]]
     size: Callable[[Any, int, int], int] | None = None
+    sampled: bool = False
 
 
 def _qsgd_bytes(codec: QSGD, r: int, width: int) -> int:
@@ -45,15 +68,29 @@ _KINDS = (
     _Kind(lambda error: [Raw()], lambda codec, r, width: r * width),
     _Kind(lambda error: [RawFloat16(), RawBfloat16()], lambda codec, r, width: 2 * r),
     _Kind(lambda error: [SignScale()], lambda codec, r, width: max(width, 4) + -(-r // 8)),
+    _Kind(lambda error: [Mean()], lambda codec, r, width: max(width, 4)),
     _Kind(lambda error: [QSGD(bits) for bits in range(2, 9)], _qsgd_bytes),
+    _Kind(
+        lambda error: [OffsetFloat(bits) for bits in range(2, 17)],
+        lambda codec, r, width: 12 + packed_size(r, codec.bits),
+        sampled=True,
+    ),
+    _Kind(lambda error: [TernGrad()], lambda codec, r, width: 4 + -(-r // 5), sampled=True),
     _Kind(lambda error: [ErrorBounded(error)]),
+    _Kind(lambda error: [Zstd()]),
+    _Kind(lambda error: [Deflate()]),
+    _Kind(lambda error: [ThreeLC()], sampled=True),
+    _Kind(lambda error: [SketchML(buckets) for buckets in (4, 16, 64, 256)], sampled=True),
 )
-"""What is tried: every codec that a scheme can name, and what ``raw`` picks."""
+"""What is tried: codecs that a scheme can name, and what ``raw`` picks."""
 
 
 @dataclass(frozen=True)
 class AutoValue:
     """The smallest codec that keeps ‖v̂ - v‖₂ ≤ error · ‖v‖₂ in a chunk; raw where a value is not finite.
+
+    Of few values it is the smallest of all that are known. Of many, codecs are passed over of which a sample
+    says that they miss the error by far, and ``deflate`` where ``zstd`` shows little to be had.
 
     Args:
         error: above 0 and below 1.
@@ -68,28 +105,43 @@ class AutoValue:
             raise EncodeError(f"auto-value: error is {self.error!r}; it must be above 0 and below 1")
 
     def choose(self, values: Array, stream: int) -> tuple[ValueCodec, Bytes]:
-        """The codec and its section, from the smallest size on until one keeps the promise; raw for none."""
+        """The codec and its section: smallest first, of those not yet encoded by the least they may take."""
         if values.size == 0 or not np.isfinite(values).all():
             return Raw(), Raw().encode(values, stream)
-        r, width = values.size, values.dtype.itemsize
-        tries: list[tuple[int, int, ValueCodec, Bytes | None]] = []
-        for codec, size in self._candidates(r, width):
-            if size is not None:
-                tries.append((size, len(tries), codec, None))
-            elif (made := self._encoded(codec, values, stream)) is not None:
-                tries.append((made.size, len(tries), codec, made))
         wide = _widened(values)
-        for _, _, codec, made in sorted(tries, key=lambda one: one[:2]):
-            section = self._encoded(codec, values, stream) if made is None else made
-            if section is not None and self._kept(codec, section, values.dtype, wide):
-                return codec, section
+        tries: list[tuple[float, int, ValueCodec, Bytes | None]] = [
+            (least, 2 * n, codec, None)
+            for n, (codec, least) in enumerate(self._candidates(values, wide, stream))
+        ]
+        heapq.heapify(tries)
+        while tries:
+            _, n, codec, section = heapq.heappop(tries)
+            if section is not None:
+                if self._kept(codec, section, values.dtype, wide):
+                    return codec, section
+            elif (made := self._encoded(codec, values, stream)) is not None:
+                heapq.heappush(tries, (made.size, n, codec, made))
+                if isinstance(codec, Zstd):
+                    least = made.size / 2 if values.size >= _FEW else 0
+                    heapq.heappush(tries, (least, n + 1, Deflate(), None))
         return Raw(), Raw().encode(values, stream)
 
-    def _candidates(self, r: int, width: int) -> Iterator[tuple[ValueCodec, int | None]]:
+    def _candidates(self, values: Array, wide: Array, stream: int) -> Iterator[tuple[ValueCodec, float]]:
+        """Codecs, and the least number of bytes that they may take; ``deflate`` follows ``zstd``."""
+        r, width = values.size, values.dtype.itemsize
+        sample = _Sample(values, wide, self.error) if r >= _MANY else None
         for kind in _KINDS:
             for codec in kind.codecs(self.error):
-                if width > 2 or not isinstance(codec, RawFloat16 | RawBfloat16):
-                    yield codec, kind.size(codec, r, width) if kind.size else None
+                if isinstance(codec, Deflate) or (width == 2 and isinstance(codec, RawFloat16 | RawBfloat16)):
+                    continue
+                least: float = kind.size(codec, r, width) if kind.size else 0
+                if kind.sampled and sample is not None:
+                    section = self._encoded(codec, sample.values, stream)
+                    if section is None or sample.missed(codec, section):
+                        continue
+                    if not kind.size:
+                        least = sample.least(codec, section)
+                yield codec, least
 
     @staticmethod
     def _encoded(codec: ValueCodec, values: Array, stream: int) -> Bytes | None:
@@ -110,6 +162,31 @@ class AutoValue:
         if not _LEAST < whole < np.inf:
             return False
         return bool(bounded.difference(wide, read) <= self.error * self.error * whole * _SLACK)
+
+
+class _Sample:
+    """Every so many values, and the greatest."""
+
+    def __init__(self, values: Array, wide: Array, error: float) -> None:
+        from wirecodec.kernels.cpu import bounded
+
+        self.share = values.size // _SAMPLE
+        picked = np.append(np.arange(0, values.size, self.share), [wide.argmax(), wide.argmin()])
+        self.values = values[picked]
+        self.wide = _widened(self.values)
+        self.allowed = error * error * bounded.squares(wide)
+
+    def missed(self, codec: ValueCodec, section: Bytes) -> bool:
+        """Whether the error of all values must be far too large."""
+        from wirecodec.kernels.cpu import bounded
+
+        read = codec.decode(read_only(section), self.values.size, self.values.dtype, UNLIMITED)
+        return bool(bounded.difference(self.wide, _widened(read)) * self.share > _MARGIN * self.allowed > 0)
+
+    def least(self, codec: ValueCodec, section: Bytes) -> float:
+        """Half of what all values would take, without what does not grow with them."""
+        fixed = 4 + 5 * codec.buckets if isinstance(codec, SketchML) else 4
+        return max(section.size - fixed, 0) * self.share / 2
 
 
 def _widened(values: Array) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
-from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ESCAPE, BOUNDED_ROWS
+from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ROWS
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_real, settle
 from wirecodec.value.bounded_levels import usual_levels
@@ -32,6 +32,8 @@ _BLOCK = struct.Struct("<BI")
 _LAST_START = 57
 _SLACK = 1 - 2.0**-20
 _LEAST_STEP, _MOST_CELLS = 2.0**-100, 2.0**24 - 2
+_KEPT = 4
+"""Blocks whose contexts are kept from one pass to the other."""
 _SHARE = np.float32(0.625)
 """Of a step: where the first cell begins, around zero."""
 
@@ -56,9 +58,10 @@ class ErrorBounded:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """The values in cells if that is smaller than the values themselves."""
-        cells = _Values(values, self.error).cells()
+        found = _Values(values, self.error)
+        cells = found.cells()
         if cells is not None:
-            section = _coded(cells)
+            section = _coded(found.bits, cells)
             if section.size < 1 + values.nbytes:
                 return section
         return np.concatenate([np.array([EXACT], np.uint8), values.view(np.uint8)])
@@ -73,40 +76,48 @@ class ErrorBounded:
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """What is coded: ``codes`` (r,) u32, 2k + sign, each block's sum of the k, and what the k mean."""
+    """What numbers of cells mean, and the half octaves that blocks start with."""
 
     form: int
     first: np.float32
     step: np.float32
     place: np.float32
-    codes: Array
-    sums: list[int]
+    starts: list[int]
+
+    def numbers(self, dtype: np.dtype[Any]) -> tuple[int, Any, Any, Any, Any]:
+        """As kernels take it."""
+        return self.form - 1, self.first, self.step, self.place, np.float32(LARGEST[dtype.name])
+
+    def inverse(self) -> tuple[int, Any, Any]:
+        """What is needed to find cells, as kernels take it."""
+        return self.form - 1, self.first, np.float32(1) / self.step
 
 
 class _Values:
     """Values, and how wide their cells may be."""
 
     def __init__(self, values: Array, error: float) -> None:
-        self.values = values
+        self.values, self.error = values, error
         self.blocks = _blocks(values.size)
+        x = self.wide = values
         if values.dtype.itemsize == 2:
-            self.x = widened(bits_of(values), values.dtype)
-        else:
+            x = self.wide = widened(bits_of(values), values.dtype)
+        elif values.dtype != np.float32:
             with np.errstate(over="ignore"):
-                self.x = values.astype(np.float32, copy=False)
-        self.wide = self.x if values.dtype.itemsize == 2 else values
+                x = values.astype(np.float32)
+        self.bits = bits_of(x)
         self.allowed = 0.0
-        self.error = error
 
     def cells(self) -> _Cells | None:
         """The widest that keep the promise, or None where none were found."""
         from wirecodec.kernels.cpu import bounded
 
-        least, most = bounded.extremes(bits_of(self.x))
-        self.least, self.most = (float(x) for x in np.array([least, most], np.uint32).view(np.float32))
-        whole = sum(self._blockwise(lambda part: bounded.squares(self.wide[part])))
+        found = self._blockwise(lambda part: bounded.survey(self.bits[part], self.wide[part]))
+        ends = np.array([min(one[0] for one in found), max(one[1] for one in found)], np.uint32)
+        self.least, self.most = ends.view(np.float32).tolist()
+        whole = sum(one[2] for one in found)
         if whole == 0 and not self.wide.any():
-            return self._quantised(np.float32(1), 0.0)
+            return self._measured(np.float32(1), 0.0)[0]
         if not (math.isfinite(self.most) and 2.0**-900 < whole < math.inf):
             return None
         self.allowed = self.error * self.error * whole * _SLACK
@@ -116,9 +127,9 @@ class _Values:
             return None
         step, mean = kept
         for _ in range(4):
-            found, error = self._measured(step, mean)
+            cells, error = self._measured(step, mean)
             if error <= self.allowed:
-                return found
+                return cells
             step = np.float32(float(step) * min(math.sqrt(self.allowed / error), 0.9990234375))
             if not self._possible(step):
                 return None
@@ -155,40 +166,33 @@ class _Values:
         _, first = self._first(step)
         inverse = np.float32(1) / step
         sums, seconds, lows, below = 0.0, 0.0, 0.0, 0
-        for found in self._blockwise(lambda part: bounded.expect(self.x[part], first, inverse)):
+        for found in self._blockwise(lambda part: bounded.expect(self.bits[part], first, inverse)):
             sums, seconds, lows = sums + found[0], seconds + found[1], lows + found[2]
             below += found[3]
-        mean = sums / max(self.x.size - below, 1)
+        mean = sums / max(self.bits.size - below, 1)
         return lows + float(step) * float(step) * max(seconds - sums * mean, 0.0), mean
-
-    def _quantised(self, step: np.float32, mean: float) -> _Cells:
-        from wirecodec.kernels.cpu import bounded
-
-        form, first = self._first(step)
-        codes = np.empty(self.x.size, np.uint32)
-        inverse, bits = np.float32(1) / step, bits_of(self.x)
-        sums = self._blockwise(
-            lambda part: bounded.quantise(self.x[part], bits[part], form - 1, first, inverse, codes[part])
-        )
-        return _Cells(form, first, step, np.float32(mean), codes, sums)
 
     def _measured(self, step: np.float32, mean: float) -> tuple[_Cells, float]:
         """Cells, and the error of what will be read."""
         from wirecodec.kernels.cpu import bounded
 
-        cells = self._quantised(step, mean)
+        starts: list[int] = []
+        cells = _Cells(*self._first(step), step, np.float32(mean), starts)
+        numbers, inverse = cells.numbers(self.values.dtype), cells.inverse()
 
-        numbers = _numbers(cells, self.values.dtype)
+        def errors(part: slice) -> tuple[float, int]:
+            error, total = bounded.measure(self.bits[part], self.wide[part], inverse, numbers)
+            if self.values.dtype.itemsize == 2:
+                out = np.empty(part.stop - part.start + 63, np.float32)
+                bounded.restore(self.bits[part], inverse, numbers, bits_of(out))
+                read = from_single(out[: part.stop - part.start], self.values.dtype)
+                error = bounded.difference(self.wide[part], widened(bits_of(read), read.dtype))
+            return error, total
 
-        def error(part: slice) -> float:
-            if self.values.dtype.itemsize > 2:
-                return bounded.missed(self.wide[part], cells.codes[part], *numbers)
-            out = np.empty(part.stop - part.start, np.float32)
-            bounded.restore(cells.codes[part], *numbers, out)
-            read = from_single(out, self.values.dtype)
-            return bounded.difference(self.wide[part], widened(bits_of(read), read.dtype))
-
-        return cells, sum(self._blockwise(error))
+        found = self._blockwise(errors)
+        for (_, total), part in zip(found, self.blocks, strict=True):
+            starts.append(_half_octave((total << 10) // (part.stop - part.start)))
+        return cells, sum(error for error, _ in found)
 
     def _blockwise(self, work: Callable[[slice], T]) -> list[T]:
         """What each block gives, in order, from as many threads as there are."""
@@ -198,11 +202,6 @@ class _Values:
             lambda first, last: [work(part) for part in self.blocks[first:last]], len(self.blocks), 1
         )
         return [one for some in found for one in some]
-
-
-def _numbers(cells: _Cells | _Section, dtype: np.dtype[Any]) -> tuple[int, Any, Any, Any, Any]:
-    """What codes mean, as ``restore`` takes it."""
-    return cells.form - 1, cells.first, cells.step, cells.place, np.float32(LARGEST[dtype.name])
 
 
 def _blocks(r: int) -> list[slice]:
@@ -221,38 +220,26 @@ def _half_octave(mean: int) -> int:
     return min(2 * (octave - 2) + ((mean + 4) >> (octave - 1) & 1), _LAST_START)
 
 
-def _coded(cells: _Cells) -> Bytes:
+def _coded(bits: Array, cells: _Cells) -> Bytes:
     """The section of forms 1 and 2."""
     from wirecodec.kernels.cpu import bounded_coder, bounded_tables
     from wirecodec.kernels.cpu.threads import in_ranges
 
-    blocks = _blocks(cells.codes.size)
-    zero = cells.form - 1
-    laid = np.empty_like(cells.codes)
-    signs = cells.codes  # a block's codes are not needed once they are laid
-    rows, shifts, symbols = np.empty((3, laid.size), np.uint8)
-    counts = np.zeros((len(blocks), BOUNDED_ROWS, BOUNDED_ESCAPE + 1), np.uint32)
-    starts = [
-        _half_octave((total << 10) // (part.stop - part.start))
-        for total, part in zip(cells.sums, blocks, strict=True)
-    ]
+    blocks = _blocks(bits.size)
+    room = max(part.stop - part.start for part in blocks) + 32
+    counts = np.zeros((len(blocks), BOUNDED_ROWS, bounded_coder.WIDTH), np.uint32)
+    kept = np.empty((len(blocks) if len(blocks) <= _KEPT else 0, 2, room), np.uint32)
+
+    def walked(n: int, found: Array, counts: Array) -> None:
+        x, inverse = bits[blocks[n]], cells.inverse()
+        bounded_coder.walk(
+            x, _lanes(x.size), inverse, cells.starts[n], found[0], found[1], counts.reshape(-1)
+        )
 
     def walk(first: int, last: int) -> None:
+        again = np.empty((0 if kept.size else 2, room), np.uint32)
         for n in range(first, last):
-            part = blocks[n]
-            lanes = _lanes(part.stop - part.start)
-            bounded_coder.lay(cells.codes[part], lanes, laid[part])
-            bounded_coder.walk(
-                laid[part],
-                lanes,
-                zero,
-                starts[n],
-                rows[part],
-                shifts[part],
-                symbols[part],
-                signs[part],
-                counts[n],
-            )
+            walked(n, kept[n] if kept.size else again, counts[n])
 
     in_ranges(walk, len(blocks), 1)
     levels = usual_levels(cells.form).copy()
@@ -262,22 +249,16 @@ def _coded(cells: _Cells) -> Bytes:
 
     def write(first: int, last: int) -> list[bytes]:
         found = []
-        words = np.empty(4 * (blocks[0].stop + 1) + 32, np.uint16)
-        for part in blocks[first:last]:
-            m = part.stop - part.start
-            states = np.empty(_lanes(m), np.uint32)
-            count = bounded_coder.write(
-                laid[part],
-                states.size,
-                rows[part],
-                shifts[part],
-                symbols[part],
-                signs[part],
-                table,
-                states,
-                words,
-            )
-            found += [states.tobytes(), words[:count].tobytes()]
+        words, states = np.empty(4 * room, np.uint16), np.empty(bounded_coder.MANY, np.uint32)
+        again = np.empty((0 if kept.size else 2, room), np.uint32)
+        for n in range(first, last):
+            codes, records = kept[n] if kept.size else again
+            if not kept.size:  # what was kept of so many blocks would lie in fresh memory, which is slower
+                walked(n, again, np.empty_like(counts[n]))
+            m = blocks[n].stop - blocks[n].start
+            lanes = _lanes(m)
+            count = bounded_coder.write(m, lanes, codes, records, table.reshape(-1), states, words)
+            found += [states[:lanes].tobytes(), words[:count].tobytes()]
         return found
 
     parts = [_HEAD.pack(cells.form, cells.first, cells.step, cells.place, mask)]
@@ -287,7 +268,7 @@ def _coded(cells: _Cells) -> Bytes:
             used = int(np.flatnonzero(bins != 255)[-1]) + 1 if (bins != 255).any() else 0
             parts.append(bytes([used, levels[row, -1], *bins[:used]]))
     pieces = [piece for found in in_ranges(write, len(blocks), 1) for piece in found]
-    for start, states, words in zip(starts, pieces[::2], pieces[1::2], strict=True):
+    for start, states, words in zip(cells.starts, pieces[::2], pieces[1::2], strict=True):
         parts += [_BLOCK.pack(start, len(words) // 2), states, words]
     return np.frombuffer(b"".join(parts), np.uint8)
 
@@ -311,8 +292,9 @@ class _Section:
         if self.form > CENTRED:
             raise Malformed("error-bounded-form", f"form {self.form}")
         _, first, step, place, mask = _HEAD.unpack(self._take(_HEAD.size).tobytes())
-        self.first, self.step, self.place = np.array([first, step, place], np.float32)
-        bits = bits_of(np.array([first, step, place], np.float32))
+        numbers = np.array([first, step, place], np.float32)
+        self.cells = _Cells(self.form, numbers[0], numbers[1], numbers[2], [])
+        bits = bits_of(numbers)
         most = LARGEST[dtype.name]
         if (bits >> 31).any() or not (first <= most and 2.0**-126 <= step < math.inf and place <= 1):
             raise Invalid("error-bounded-number", f"cells begin at {first}, step {step}, place {place}")
@@ -341,44 +323,40 @@ class _Section:
         levels[-1] = escape
         levels[:used] = self._take(int(used))
 
-    def _block(self, part: slice) -> tuple[slice, int, Array, Array]:
-        from wirecodec.kernels.cpu.bounded_coder import BEHIND, PAD
+    def _block(self, part: slice) -> tuple[slice, int, int, Array, Array]:
+        from wirecodec.kernels.cpu.bounded_coder import BEHIND, MANY, PAD
 
         start, count = _BLOCK.unpack(self._take(_BLOCK.size).tobytes())
         if start > _LAST_START:
             raise Malformed("error-bounded-start", f"start {start}")
-        states = self._take(4 * _lanes(part.stop - part.start)).copy().view("<u4")
-        if (states < 2**16).any():
-            raise Invalid("error-bounded-state", f"a state is {states.min()}")
+        lanes = _lanes(part.stop - part.start)
+        states = np.full(MANY, 2**16, np.uint32)
+        states[:lanes].view(np.uint8)[:] = self._take(4 * lanes)
+        if (least := int(states.min())) < 2**16:
+            raise Invalid("error-bounded-state", f"a state is {least}")
         taken = self._take(2 * count)
         words = np.zeros(PAD + count + BEHIND, np.uint16)
         words[PAD : PAD + count].view(np.uint8)[:] = taken
-        return part, start, states, words
+        return part, lanes, start, states, words
 
 
 def _decoded(s: _Section) -> Array:
-    from wirecodec.kernels.cpu import bounded, bounded_coder, bounded_tables
+    from wirecodec.kernels.cpu import bounded_coder, bounded_tables
     from wirecodec.kernels.cpu.threads import in_ranges
 
-    table = np.empty((BOUNDED_ROWS, BOUNDED_ESCAPE + 1), np.uint32)
+    table = np.empty((BOUNDED_ROWS, bounded_coder.WIDTH), np.uint32)
     bounded_tables.fill(s.levels, table)
-    many = any(states.size == 32 for _, _, states, _ in s.blocks)
-    slots = np.empty((BOUNDED_ROWS if many else 0, 4096), np.uint32)
-    if many:
-        bounded_coder.slots(table, slots)
-    numbers = _numbers(s, s.dtype)
+    numbers = s.cells.numbers(s.dtype)
     out = np.empty(s.blocks[-1][0].stop, np.float32)
+    bits = bits_of(out)
 
     def read(first: int, last: int) -> bool:
-        room = np.empty(s.blocks[0][0].stop + 1, np.uint32)
-        for part, start, states, words in s.blocks[first:last]:
-            laid = room[: part.stop - part.start]
-            right = bounded_coder.read(words, states.size, s.form - 1, start, states, table, slots, laid)
-            if not right:
-                return False
-            bounded.restore(laid, *numbers, laid.view(np.float32))
-            bounded_coder.unlay(laid, states.size, bits_of(out[part]))
-        return True
+        slots = np.empty(BOUNDED_ROWS * bounded_coder.SLOTS, np.uint32)
+        tables = table.reshape(-1), slots, np.zeros(1, np.uint32)
+        return all(
+            bounded_coder.read(words, lanes, start, states, tables, numbers, bits[part])
+            for part, lanes, start, states, words in s.blocks[first:last]
+        )
 
     if not all(in_ranges(read, len(s.blocks), 1)):
         raise Invalid("error-bounded-code", "the words do not end where the values do")

@@ -1,187 +1,203 @@
 """The numbers of error-bounded (formats/spec/value/error-bounded.md): errors to expect, cells, and back.
 
 Sums are taken in binary64, in 64 partial sums; all else is binary32, with one rounding an operation.
+``cells`` are (zero, first, 1 / step), where zero is 1 if k = 0 is for what lies below the first cell;
+``numbers`` are (zero, first, step, place, most), where no magnitude is above most.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.floats import sum_floats
+from wirecodec.kernels.cpu.floats import (
+    add_floats,
+    doubles,
+    floats_of,
+    integers_of,
+    multiply_floats,
+    splat_float,
+    subtract_floats,
+    sum_floats,
+)
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.vector import load
+from wirecodec.kernels.cpu.vector import (
+    greatest,
+    lanes_of,
+    load,
+    mask_bits,
+    resize,
+    select,
+    splat,
+    store,
+    total,
+)
+from wirecodec.kernels.cpu.words import low_ones, popcount
 
-__all__ = ["difference", "expect", "extremes", "missed", "quantise", "restore", "squares"]
+__all__ = ["codes_of", "difference", "expect", "measure", "numbers_of", "restore", "squares", "survey"]
 
 U32 = np.uint32
-F32 = np.float32
-F64 = np.float64
+U64 = np.uint64
+SUMS = 64
+MOST = (1 << 20) - 1
+
+
+@inline
+def _cut(bits: Any, first: float, inverse: float) -> Any:
+    """Magnitudes in steps from the first cell on, and which lie below it."""
+    a, begin = bits & 0x7FFFFFFF, splat_float(first, bits)
+    return multiply_floats(subtract_floats(a, begin), splat_float(inverse, bits)), a < begin
+
+
+@inline
+def codes_of(bits: Any, cells: Any) -> Any:
+    """2k + sign of binary32 numbers."""
+    zero, first, inverse = cells
+    u, low = _cut(bits, first, inverse)
+    k = integers_of(u)
+    code = (select(low, k & 0, k + zero) << 1) | (bits >> 31)
+    return select(code >= U32(2 * zero), code, code & 0)
+
+
+@inline
+def numbers_of(code: Any, numbers: Any) -> Any:
+    """What codes mean, in binary32."""
+    zero, first, step, place, most = numbers
+    j = add_floats(floats_of((code >> 1) - zero), splat_float(place, code))
+    a = add_floats(splat_float(first, code), multiply_floats(j, splat_float(step, code)))
+    largest = splat_float(most, code)
+    a = select(a < largest, a, largest) | (code << 31)
+    return select(code >= U32(2 * zero), a, a & 0)
+
+
+@inline
+def _rest(values: Array) -> Array:
+    """The last values, fewer than 64, and zeros."""
+    rest = np.zeros(SUMS, values.dtype)
+    for i in range(values.size & (SUMS - 1)):
+        rest[i] = values[(values.size & -SUMS) + i]
+    return rest
+
+
+@inline
+def _squared(sums: Any, d: Any) -> Any:
+    return add_floats(sums, multiply_floats(d, d))
 
 
 @kernel
-def extremes(bits: Array) -> tuple[int, int]:
-    """The least and the greatest magnitude among binary32 numbers, all as bits."""
-    least, most = U32(0x7FFFFFFF), U32(0)
-    for i in range(bits.size):
-        a = U32(bits[i] & U32(0x7FFFFFFF))
-        least, most = min(least, a), max(most, a)
-    return least, most
+def survey(bits: Array, values: Array) -> tuple[int, int, float]:
+    """The least and the greatest magnitude among binary32 numbers, all as bits, and ``squares``."""
+    least, most = splat(U32(0), SUMS), splat(U32(0), SUMS)
+    sums = splat(U64(0), SUMS)
+    for at in range(0, bits.size & -SUMS, SUMS):
+        a = load(bits, at, SUMS) & 0x7FFFFFFF
+        b = 0x7FFFFFFF - a
+        most, least = select(a > most, a, most), select(b > least, b, least)
+        sums = _squared(sums, doubles(load(values, at, SUMS)))
+    low, high = U32(0x7FFFFFFF) - greatest(least), greatest(most)
+    for i in range(bits.size & -SUMS, bits.size):
+        b = U32(bits[i] & U32(0x7FFFFFFF))
+        low, high = min(low, b), max(high, b)
+    return low, high, sum_floats(_squared(sums, doubles(load(_rest(values), 0, SUMS))))
 
 
 @kernel
 def squares(values: Array) -> float:
     """Σ v²."""
-    sums = np.zeros(64, F64)
-    whole = values.size & ~63
-    for start in range(0, whole, 64):
-        block = values[start : start + 64]
-        for j in range(64):
-            sums[j] += F64(block[j]) * F64(block[j])
-    for i in range(whole, values.size):
-        sums[i & 63] += F64(values[i]) * F64(values[i])
-    return sum_floats(load(sums, 0, 64))
+    sums = splat(U64(0), SUMS)
+    for at in range(0, values.size & -SUMS, SUMS):
+        sums = _squared(sums, doubles(load(values, at, SUMS)))
+    return sum_floats(_squared(sums, doubles(load(_rest(values), 0, SUMS))))
 
 
 @kernel
 def difference(values: Array, others: Array) -> float:
     """Σ (v - w)²."""
-    sums = np.zeros(64, F64)
-    whole = values.size & ~63
-    for start in range(0, whole, 64):
-        block, other = values[start : start + 64], others[start : start + 64]
-        for j in range(64):
-            d = F64(block[j]) - F64(other[j])
-            sums[j] += d * d
-    for i in range(whole, values.size):
-        d = F64(values[i]) - F64(others[i])
-        sums[i & 63] += d * d
-    return sum_floats(load(sums, 0, 64))
+    sums = splat(U64(0), SUMS)
+    for at in range(0, values.size & -SUMS, SUMS):
+        v, w = doubles(load(values, at, SUMS)), doubles(load(others, at, SUMS))
+        sums = _squared(sums, subtract_floats(v, w))
+    v, w = doubles(load(_rest(values), 0, SUMS)), doubles(load(_rest(others), 0, SUMS))
+    return sum_floats(_squared(sums, subtract_floats(v, w)))
+
+
+@inline
+def _expected(bits: Any, there: Any, first: float, inverse: float, sums: Any) -> Any:
+    """``expect`` of 64 values, of which only some are there."""
+    fractions, seconds, lows, below = sums
+    u, low = _cut(bits, first, inverse)
+    part = subtract_floats(u, floats_of(integers_of(u)))
+    few = mask_bits(low & there)
+    if few:
+        part = select(low, part & 0, part)
+        lows = _squared(lows, doubles(select(low & there, bits, bits & 0)))
+    part = doubles(select(there, part, part & 0))
+    return add_floats(fractions, part), _squared(seconds, part), lows, below + popcount(few)
 
 
 @kernel
-def expect(x: Array, first: np.float32, inverse: np.float32) -> tuple[float, float, float, int]:
+def expect(bits: Array, first: float, inverse: float) -> tuple[float, float, float, int]:
     """Where values lie in their cells.
 
     Args:
-        x: (m,) float32.
+        bits: (m,) u32, those of float32.
         first: where the first cell begins.
         inverse: 1 / the step.
 
     Returns the sum of the fractions of a step, of their squares, of the squares of the values below the
     first cell, and how many of those there are.
     """
-    fractions, seconds, lows = np.zeros(64, F64), np.zeros(64, F64), np.zeros(64, F64)
-    below = 0
-    whole = x.size & ~63
-    for start in range(0, whole, 64):
-        block = x[start : start + 64]
-        few = np.int32(0)
-        for j in range(64):
-            a = abs(block[j])
-            u = (a - first) * inverse
-            low = a < first
-            fraction = F32(0) if low else u - F32(np.int32(u))
-            fractions[j] += F64(fraction)
-            seconds[j] += F64(fraction) * F64(fraction)
-            small = F64(a) if low else F64(0)
-            lows[j] += small * small
-            few += np.int32(low)
-        below += few
-    for i in range(whole, x.size):
-        a = abs(x[i])
-        u = (a - first) * inverse
-        if a < first:
-            lows[i & 63] += F64(a) * F64(a)
-            below += 1
-        else:
-            fraction = u - F32(np.int32(u))
-            fractions[i & 63] += F64(fraction)
-            seconds[i & 63] += F64(fraction) * F64(fraction)
-    return (
-        sum_floats(load(fractions, 0, 64)),
-        sum_floats(load(seconds, 0, 64)),
-        sum_floats(load(lows, 0, 64)),
-        below,
-    )
-
-
-@kernel
-def quantise(x: Array, bits: Array, zero: int, first: np.float32, inverse: np.float32, codes: Array) -> int:
-    """2k + sign of binary32 numbers; the sum of the k, each taken as 2^20 - 1 at most.
-
-    Args:
-        x: (m,) float32.
-        bits: theirs.
-        zero: 1 where k = 0 is for what lies below the first cell.
-        first, inverse: as of ``expect``.
-        codes: (m,) u32, written.
-    """
-    total = np.int64(0)
-    for i in range(x.size):
-        a = abs(x[i])
-        k = np.int32((a - first) * inverse) + np.int32(zero)
-        k = np.int32(0) if a < first else k
-        sign = U32(bits[i] >> U32(31))
-        codes[i] = U32(U32(U32(k) << U32(1)) | (U32(0) if zero and k == 0 else sign))
-        total += min(np.int64(k), np.int64((1 << 20) - 1))
-    return total
+    none = splat(U64(0), SUMS)
+    sums = (none, none, none, np.int64(0))
+    every = lanes_of(low_ones(SUMS), SUMS)
+    for at in range(0, bits.size & -SUMS, SUMS):
+        sums = _expected(load(bits, at, SUMS), every, first, inverse, sums)
+    there = lanes_of(low_ones(bits.size & (SUMS - 1)), SUMS)
+    fractions, seconds, lows, below = _expected(load(_rest(bits), 0, SUMS), there, first, inverse, sums)
+    return sum_floats(fractions), sum_floats(seconds), sum_floats(lows), below
 
 
 @inline
-def _number(
-    code: np.uint32, zero: int, first: np.float32, step: np.float32, place: np.float32, most: np.float32
-) -> np.float32:
-    k = np.int32(code >> U32(1))
-    a = min(F32(first + F32(F32(F32(k - np.int32(zero)) + place) * step)), most)
-    a = -a if code & U32(1) else a
-    return F32(0) if zero and k == 0 else a
+def _measured(bits: Any, values: Any, there: Any, cells: Any, numbers: Any, sums: Any) -> Any:
+    """``measure`` of 64 values, of which only some are there."""
+    errors, ks = sums
+    code = codes_of(bits, cells)
+    d = subtract_floats(doubles((values << 1) >> 1), doubles(numbers_of((code >> 1) << 1, numbers)))
+    k = code >> 1
+    k = select(k < MOST, k, (k & 0) | MOST)
+    return _squared(errors, select(there, d, d & 0)), ks + select(there, k, k & 0)
 
 
 @kernel
-def missed(
-    values: Array,
-    codes: Array,
-    zero: int,
-    first: np.float32,
-    step: np.float32,
-    place: np.float32,
-    most: np.float32,
-) -> float:
-    """``difference`` of float32 or float64 values and what ``restore`` makes of their codes."""
-    sums = np.zeros(64, F64)
-    whole = values.size & ~63
-    for start in range(0, whole, 64):
-        block, code = values[start : start + 64], codes[start : start + 64]
-        for j in range(64):
-            d = F64(block[j]) - F64(_number(code[j], zero, first, step, place, most))
-            sums[j] += d * d
-    for i in range(whole, values.size):
-        d = F64(values[i]) - F64(_number(codes[i], zero, first, step, place, most))
-        sums[i & 63] += d * d
-    return sum_floats(load(sums, 0, 64))
-
-
-@kernel
-def restore(
-    codes: Array,
-    zero: int,
-    first: np.float32,
-    step: np.float32,
-    place: np.float32,
-    most: np.float32,
-    out: Array,
-) -> None:
-    """The binary32 numbers of codes.
+def measure(bits: Array, values: Array, cells: Any, numbers: Any) -> tuple[float, int]:
+    """Σ (v - v̂)² of at most 2^17 values, and the sum of the k, each taken as 2^20 - 1 at most.
 
     Args:
-        codes: (m,) u32, 2k + sign.
-        zero: as of ``quantise``.
-        first: where the first cell begins.
-        step: a cell's width.
-        place: where in its cell a value is put, as a share of the step.
-        most: no magnitude is greater.
-        out: (m,) float32, written; it may lie where the codes do.
+        bits: (m,) u32, the values as float32.
+        values: (m,) float32 or float64.
+        cells, numbers: as the module says.
     """
-    for i in range(codes.size):
-        out[i] = _number(codes[i], zero, first, step, place, most)
+    sums = (splat(U64(0), SUMS), splat(U32(0), SUMS))
+    every = lanes_of(low_ones(SUMS), SUMS)
+    for at in range(0, bits.size & -SUMS, SUMS):
+        sums = _measured(load(bits, at, SUMS), load(values, at, SUMS), every, cells, numbers, sums)
+    there = lanes_of(low_ones(bits.size & (SUMS - 1)), SUMS)
+    bit, value = load(_rest(bits), 0, SUMS), load(_rest(values), 0, SUMS)
+    errors, ks = _measured(bit, value, there, cells, numbers, sums)
+    return sum_floats(errors), np.int64(total(resize(ks, 64)))
+
+
+@kernel
+def restore(bits: Array, cells: Any, numbers: Any, out: Array) -> None:
+    """What will be read of values, in binary32.
+
+    Args:
+        bits: (m,) u32, the values as float32.
+        cells, numbers: as the module says.
+        out: room for m + 63 u32, the bits of float32, written.
+    """
+    for at in range(0, bits.size & -SUMS, SUMS):
+        store(out, at, numbers_of(codes_of(load(bits, at, SUMS), cells), numbers))
+    store(out, bits.size & -SUMS, numbers_of(codes_of(load(_rest(bits), 0, SUMS), cells), numbers))

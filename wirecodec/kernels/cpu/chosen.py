@@ -24,6 +24,7 @@ def store_chosen(typing_context: Any, array: Any, i: Any, vector: Any, chosen: A
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at = place(context, builder, sig.args[0], args[0], args[1], vector.lanes)
         fast = has(context, "avx512f" if vector.bits >= 32 else "avx512vbmi2")
+        fast &= vector.lanes * vector.bits >= 128
         return (_compressed if fast else _one_by_one)(builder, at, args[2], args[3])
 
     return types.intp(array, types.intp, vector, types.uint64), generate

@@ -8,25 +8,27 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from wirecodec.kernels.cpu.vector_type import Vector, has, place, word
+from wirecodec.kernels.cpu.vector_type import Vector, count_of, has, place, word
 
-__all__ = ["gathered", "heights", "quotients", "spread_chosen"]
+__all__ = ["gathered", "heights", "near_quotients", "spread_chosen"]
 
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
-F64 = ir.DoubleType()
+F32 = ir.FloatType()
 
 
 @word
 def spread_chosen(typing_context: Any, array: Any, i: Any, chosen: Any, lanes: Any, bits: Any) -> Any:
     """Elements i, i + 1, … in the lanes whose bit is set in a u64, in order, and 0 in the others.
 
-    Lanes get ``bits`` bits, no fewer than the elements have. The array must have elements i … i + lanes - 1.
+    Lanes get ``bits`` bits, no fewer than the elements have; ``lanes`` is a constant, or a vector of as many.
+    The array must have elements i … i + lanes - 1.
     """
-    vector = Vector(lanes.literal_value, bits.literal_value)
+    vector = Vector(count_of(lanes), bits.literal_value)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at = place(context, builder, sig.args[0], args[0], args[1], vector.lanes)
         fast = has(context, "avx512f" if array.dtype.bitwidth >= 32 else "avx512vbmi2")
+        fast &= vector.lanes * array.dtype.bitwidth >= 128
         return (_expanded if fast else _one_by_one)(builder, at, args[2], vector)
 
     return vector(array, types.intp, types.uint64, lanes, bits), generate
@@ -93,12 +95,12 @@ def heights(typing_context: Any, vector: Any) -> Any:
 
 
 @word
-def quotients(typing_context: Any, a: Any, b: Any) -> Any:
-    """⌊a / b⌋ of lanes of 32 bits: a quotient in binary64 is never rounded up to an integer."""
+def near_quotients(typing_context: Any, a: Any, b: Any) -> Any:
+    """⌊a / b⌋, below 2^20, or an integer beside it, of lanes of 32 bits: binary32 is off by 0.2 at most."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        wide = ir.VectorType(F64, a.lanes)
-        found = builder.fdiv(builder.uitofp(args[0], wide), builder.uitofp(args[1], wide))
-        return builder.fptoui(found, a.form)
+        form = ir.VectorType(F32, a.lanes)
+        inverse = builder.fdiv(ir.Constant(form, [1.0] * a.lanes), builder.uitofp(args[1], form))
+        return builder.fptosi(builder.fmul(builder.uitofp(args[0], form), inverse), a.form)
 
     return a(a, b), generate

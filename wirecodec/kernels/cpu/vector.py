@@ -11,7 +11,16 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from wirecodec.kernels.cpu.vector_type import Vector, call, numbered, place, shuffled, splatted, word
+from wirecodec.kernels.cpu.vector_type import (
+    Vector,
+    call,
+    count_of,
+    numbered,
+    place,
+    shuffled,
+    splatted,
+    word,
+)
 
 __all__ = [
     "evens",
@@ -43,8 +52,11 @@ I32, I64 = ir.IntType(32), ir.IntType(64)
 
 @word
 def load(typing_context: Any, array: Any, i: Any, lanes: Any) -> Any:
-    """Elements i … i + lanes - 1 of a contiguous array of unsigned integers, or the bits of its floats."""
-    vector = Vector(lanes.literal_value, array.dtype.bitwidth)
+    """Elements i … i + lanes - 1 of a contiguous array of unsigned integers, or the bits of its floats.
+
+    ``lanes`` is a constant, or a vector that has as many.
+    """
+    vector = Vector(count_of(lanes), array.dtype.bitwidth)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at = place(context, builder, sig.args[0], args[0], args[1], vector.lanes)
@@ -202,8 +214,8 @@ def mask_bits(typing_context: Any, mask: Any) -> Any:
 
 @word
 def lanes_of(typing_context: Any, bits: Any, lanes: Any) -> Any:
-    """A mask of the lowest bits of a u64, bit 0 for lane 0."""
-    mask = Vector(lanes.literal_value, 1)
+    """A mask of the lowest bits of a u64, bit 0 for lane 0; ``lanes`` as of ``load``."""
+    mask = Vector(count_of(lanes), 1)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.bitcast(builder.trunc(args[0], ir.IntType(mask.lanes)), mask.form)

@@ -18,7 +18,7 @@ from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-__all__ = ["Vector", "call", "has", "numbered", "place", "shuffled", "splatted", "word"]
+__all__ = ["Vector", "call", "count_of", "has", "numbered", "place", "shuffled", "splatted", "word"]
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 
@@ -81,6 +81,11 @@ def place(context: Any, builder: Any, kind: Any, array: Any, i: Any, lanes: int)
         cgutils.do_boundscheck(context, builder, i, made.nitems)
         cgutils.do_boundscheck(context, builder, builder.add(i, I64(lanes - 1)), made.nitems)
     return builder.gep(made.data, [i])
+
+
+def count_of(lanes: Any) -> int:
+    """How many lanes a constant says, or a vector has."""
+    return int(lanes.lanes if isinstance(lanes, Vector) else lanes.literal_value)
 
 
 def has(context: Any, feature: str) -> bool:
