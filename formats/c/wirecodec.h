@@ -1746,7 +1746,7 @@ static inline wc_status wc_eb_rows(wc_eb *eb, uint32_t mask, const uint8_t **at,
         } else {
             const char *usual = wc_eb_usual(eb->form, row);
             for (i = 0; usual[2 * i]; i++)
-                levels[i ? i - 1 : WC_EB_BINS] = (uint8_t)(16 * wc_hex(usual[2 * i]) + wc_hex(usual[2 * i + 1]));
+                levels[i ? i - 1 : (unsigned)WC_EB_BINS] = (uint8_t)(16 * wc_hex(usual[2 * i]) + wc_hex(usual[2 * i + 1]));
         }
         wc_eb_row(eb->table, row, levels);
     }
@@ -2176,7 +2176,8 @@ static inline wc_status wc_open(wc_reader *reader, const void *data, size_t size
     WC_TRY(wc_check_records(reader));
     WC_TRY(wc_check_fused_record(reader));
     for (i = 0; i < reader->n_entries; i++) reader->n_tensors += wc_entry_at(reader, i).base == 0;
-    reader->describe_room = wc_aligned(((uint64_t)reader->n_tensors + reader->n_others) * sizeof(wc_tensor));
+    reader->n_tensors += reader->n_others;
+    reader->describe_room = wc_aligned((uint64_t)reader->n_tensors * sizeof(wc_tensor));
     return wc_ok();
 }
 
@@ -2456,7 +2457,6 @@ static inline wc_status wc_describe(wc_reader *reader, void *room, uint64_t size
     at = reader->n_tensors ? wc_align(room) : (uint8_t *)room;
     WC_TRY(wc_check_fused(reader, (uint64_t *)(void *)at));
     reader->tensors = (wc_tensor *)(void *)at;
-    reader->n_tensors += reader->n_others;
     WC_TRY(wc_place_tensors(reader));
     WC_TRY(wc_check_transform(reader));
     WC_TRY(wc_check_names(reader));

@@ -11,6 +11,7 @@ import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import IO, Any
 
 import pytest
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from formats import conformance, reference
 from formats.conformance import TensorTuple, Vector
-from formats.reference import DEFAULT_LIMITS, Limits, WireError
+from formats.reference import Limits, WireError
 from tests.wirecodec.test_conformance import containers
 
 SOURCES = Path(conformance.__file__).resolve().parent / "c"
@@ -107,7 +108,7 @@ class Check:
 def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Check]:
     """The check program with sanitizers, or without where the compiler has none."""
     program = tmp_path_factory.mktemp("c") / "check"
-    made = compile_check(program, "-O1", "-g", *SANITIZERS)
+    made = compile_check(program, "-O0", "-g", *SANITIZERS)
     if made.returncode:
         made = compile_check(program, "-O1")
     assert made.returncode == 0, made.stderr
@@ -131,9 +132,7 @@ def left_out(data: bytes) -> bool:
         return False
     (n_entries,) = struct.unpack_from("<I", data, 8)
     rows = range(24, min(24 + 40 * n_entries, len(data) - 39), 40)
-    return any(
-        data[at + 38] in LEFT_OUT["value"] or data[at + 36] >> 4 in LEFT_OUT["domain"] for at in rows
-    )
+    return any(data[at + 38] in LEFT_OUT["value"] or data[at + 36] >> 4 in LEFT_OUT["domain"] for at in rows)
 
 
 UNSUPPORTED = [("Unsupported", "value-codec"), ("Unsupported", "domain")]
@@ -154,24 +153,17 @@ def agree(check: Check, data: bytes) -> None:
         assert found == outcome(conformance.reference, data, {}, None)
 
 
-many = settings(max_examples=1500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-
-
-@many
-@given(containers())
-def test_c_and_reference_read_the_same(check: Check, data: bytes) -> None:
+@settings(max_examples=400, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(containers(), st.randoms(use_true_random=False))
+def test_c_and_reference_agree(check: Check, data: bytes, random: Random) -> None:
+    """A container as it was written, and with bits flipped, mostly under right checksums."""
     agree(check, data)
-
-
-@many
-@given(containers(), st.data())
-def test_c_and_reference_refuse_the_same(check: Check, data: bytes, choose: st.DataObject) -> None:
-    """Bits flipped, mostly under right checksums: the same error, or the same values."""
-    broken = bytearray(data)
-    for _ in range(choose.draw(st.integers(1, 3))):
-        bit = choose.draw(st.integers(0, 8 * len(broken) - 1))
-        broken[bit // 8] ^= 1 << bit % 8
-    agree(check, reference.reseal(bytes(broken)) if choose.draw(st.integers(0, 3)) else bytes(broken))
+    for _ in range(8):
+        broken = bytearray(data)
+        for _ in range(random.randint(1, 3)):
+            bit = random.randrange(8 * len(broken))
+            broken[bit // 8] ^= 1 << bit % 8
+        agree(check, reference.reseal(bytes(broken)) if random.randrange(8) else bytes(broken))
 
 
 def test_every_prefix_is_truncated(check: Check) -> None:
@@ -192,18 +184,8 @@ def test_the_readme_names_what_is_left_out() -> None:
             assert f"`{name}`" in text
 
 
-def test_limits_are_those_of_the_standard() -> None:
-    header = (SOURCES / "wirecodec.h").read_text(encoding="utf-8")
-    assert "limits.max_entries = 65536;" in header
-    assert DEFAULT_LIMITS.max_entries == 65536
-
-
-def test_it_compiles_as_cpp_would_have_it_and_optimised(tmp_path: Path) -> None:
-    assert compile_check(tmp_path / "check", "-O3").returncode == 0
-
-
 def test_check_reads_files(tmp_path: Path) -> None:
-    made = compile_check(tmp_path / "check", "-O1")
+    made = compile_check(tmp_path / "check", "-O2")
     assert made.returncode == 0, made.stderr
     vector = next(v for v in VECTORS if v.id == "names")
     (tmp_path / "container").write_bytes(vector.data)
