@@ -1,0 +1,2561 @@
+/* A reader of the wirecodec container, version 1.0, in C99: one header, no allocation, no recursion.
+ *
+ * It is written from formats/SPEC.md and the pages beside it; a comment at each function names the section that it
+ * follows. formats/c/README.md says how to use it, and which codecs it leaves out.
+ *
+ *     wc_reader reader;
+ *     wc_status status = wc_open(&reader, data, size, NULL, NULL);              rows 1 to 31 of SPEC section 7
+ *     status = wc_describe(&reader, room, reader.describe_room);                rows 32 to 43: reader.tensors
+ *     status = wc_read(&reader, more_room, reader.read_room);                   rows 44 to 47: indices and values
+ *
+ * Each call needs the one before it to have given WC_OK. The caller owns all memory: the container, and the two
+ * rooms, must stay where they are as long as the reader is used. Floats are taken to be IEEE 754.
+ */
+
+#ifndef WIRECODEC_H
+#define WIRECODEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* ---- What a caller sees -------------------------------------------------------------------------------- */
+
+/* The kinds of refusal (SPEC section 7). WC_ROOM is none: the caller gave less room than was asked for. */
+typedef enum wc_kind {
+    WC_OK,
+    WC_TRUNCATED,
+    WC_MALFORMED,
+    WC_INVALID,
+    WC_CHECKSUM_MISMATCH,
+    WC_UNSUPPORTED,
+    WC_LIMIT_EXCEEDED,
+    WC_SCHEMA_MISMATCH,
+    WC_ROOM
+} wc_kind;
+
+/* How a call went: a kind, and the code of the row that failed, "" for none. */
+typedef struct wc_status {
+    wc_kind kind;
+    const char *code;
+} wc_status;
+
+/* Element types (SPEC 2.2). */
+enum { WC_FLOAT32 = 1, WC_FLOAT16 = 2, WC_BFLOAT16 = 3, WC_FLOAT64 = 4 };
+
+/* What a reader is willing to read (SPEC section 7). */
+typedef struct wc_limits {
+    uint64_t max_bytes;
+    uint64_t max_entries;
+    uint64_t max_elements;
+    uint64_t max_dense;
+    uint64_t max_expansion;
+    uint64_t max_work;
+} wc_limits;
+
+/* A tensor that a schema expects. */
+typedef struct wc_expected {
+    const char *name; /* UTF-8; need not end with a zero byte */
+    size_t name_len;
+    int dtype;
+    unsigned ndim;
+    const uint64_t *shape;
+} wc_expected;
+
+/* The tensors that a reader expects, strictly ascending by the bytes of their names. */
+typedef struct wc_schema {
+    const wc_expected *tensors;
+    uint32_t count;
+} wc_schema;
+
+/* A tensor. What stands below the line is there after wc_read. */
+typedef struct wc_tensor {
+    const char *name; /* not ended by a zero byte; NULL where nothing names the tensor but its key */
+    size_t name_len;
+    uint64_t size; /* elements, present or not */
+    const uint8_t *dims; /* as on the wire: see wc_dimension */
+    uint8_t ndim;
+    uint8_t width;
+    uint8_t dtype;
+    /* --- */
+    uint64_t *indices; /* of the elements present, ascending */
+    void *values; /* one for each index: float, double, or the 16 bits of a float16 or bfloat16, in the machine's order */
+    uint64_t count;
+} wc_tensor;
+
+/* A part of the container. */
+typedef struct wc_bytes {
+    const uint8_t *at;
+    uint64_t size;
+} wc_bytes;
+
+/* A container that is being read. The fields after `read_room` are the reader's own. */
+typedef struct wc_reader {
+    wc_tensor *tensors; /* in the order of their keys */
+    uint32_t n_tensors;
+    wc_bytes tag;
+    uint64_t describe_room; /* bytes that wc_describe needs */
+    uint64_t read_room; /* bytes that wc_read needs */
+    const uint8_t *data;
+    uint64_t size;
+    wc_limits limits;
+    const wc_schema *schema;
+    uint32_t n_entries;
+    uint32_t n_others; /* members of fused entries, the first ones left out */
+    uint64_t payload; /* where the first section is */
+    uint64_t work;
+    wc_bytes records[6]; /* bodies by type; at = NULL where there is none */
+} wc_reader;
+
+/* One row of the table of contents (SPEC 2.2). */
+typedef struct wc_entry {
+    uint32_t key, crc;
+    uint64_t base;
+    uint32_t d, r, index_len, value_len, map_len;
+    uint8_t dtype, domain, index, value, map;
+} wc_entry;
+
+/* ---- Small parts --------------------------------------------------------------------------------------- */
+
+static inline wc_status wc_refuse(wc_kind kind, const char *code) {
+    wc_status status;
+    status.kind = kind;
+    status.code = code;
+    return status;
+}
+
+static inline wc_status wc_ok(void) { return wc_refuse(WC_OK, ""); }
+static inline wc_status wc_malformed(const char *code) { return wc_refuse(WC_MALFORMED, code); }
+static inline wc_status wc_invalid(const char *code) { return wc_refuse(WC_INVALID, code); }
+
+#define WC_TRY(call)                                                                                         \
+    do {                                                                                                     \
+        wc_status wc_tried = (call);                                                                         \
+        if (wc_tried.kind != WC_OK) return wc_tried;                                                         \
+    } while (0)
+
+/* The name of a kind, as SPEC section 7 has it. */
+static inline const char *wc_kind_name(wc_kind kind) {
+    static const char *const names[] = {"Ok",          "Truncated",     "Malformed",      "Invalid", "ChecksumMismatch",
+                                        "Unsupported", "LimitExceeded", "SchemaMismatch", "Room"};
+    return names[kind];
+}
+
+/* The default limits (SPEC section 7). */
+static inline wc_limits wc_default_limits(void) {
+    wc_limits limits;
+    limits.max_bytes = (uint64_t)1 << 31;
+    limits.max_entries = 65536;
+    limits.max_elements = (uint64_t)1 << 28;
+    limits.max_dense = (uint64_t)1 << 32;
+    limits.max_expansion = 4096;
+    limits.max_work = (uint64_t)1 << 28;
+    return limits;
+}
+
+/* Little-endian numbers, wherever they stand (SPEC section 1). */
+static inline uint32_t wc_u16(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
+static inline uint32_t wc_u32(const uint8_t *p) { return wc_u16(p) | wc_u16(p + 2) << 16; }
+static inline uint64_t wc_u64(const uint8_t *p) { return wc_u32(p) | (uint64_t)wc_u32(p + 4) << 32; }
+
+static inline uint64_t wc_pad8(uint64_t n) { return (8 - n % 8) % 8; }
+static inline uint64_t wc_ceil(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+static inline uint64_t wc_min(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t wc_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static inline unsigned wc_bit_length(uint64_t x) {
+    unsigned n = 0;
+    for (; x; x >>= 1) n++;
+    return n;
+}
+
+static inline unsigned wc_ones(uint64_t x) {
+    x = x - (x >> 1 & 0x5555555555555555u);
+    x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
+    return (unsigned)(((x + (x >> 4)) & 0x0F0F0F0F0F0F0F0Fu) * 0x0101010101010101u >> 56);
+}
+
+static inline uint64_t wc_ones_of(const uint8_t *at, uint64_t n) {
+    uint64_t ones = 0, i;
+    for (i = 0; i < n; i++) ones += wc_ones(at[i]);
+    return ones;
+}
+
+static inline int wc_all_zero(const uint8_t *at, uint64_t n) {
+    uint64_t i;
+    for (i = 0; i < n; i++)
+        if (at[i]) return 0;
+    return 1;
+}
+
+/* CRC-32 (SPEC section 6) of bytes that follow those of `crc`; 0 before the first. Half a byte at a time. */
+static inline uint32_t wc_crc32(uint32_t crc, const uint8_t *at, uint64_t n) {
+    static const uint32_t table[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4,
+                                       0x4DB26158, 0x5005713C, 0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C,
+                                       0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C};
+    uint64_t i;
+    crc = ~crc;
+    for (i = 0; i < n; i++) {
+        crc ^= at[i];
+        crc = table[crc & 15] ^ crc >> 4;
+        crc = table[crc & 15] ^ crc >> 4;
+    }
+    return ~crc;
+}
+
+/* Puts the largest of the n numbers from `root` down where heap order wants it. */
+static inline void wc_sift(uint64_t *x, uint64_t root, uint64_t n) {
+    uint64_t child;
+    while ((child = 2 * root + 1) < n) {
+        uint64_t swap;
+        if (child + 1 < n && x[child] < x[child + 1]) child++;
+        if (x[root] >= x[child]) return;
+        swap = x[root];
+        x[root] = x[child];
+        x[child] = swap;
+        root = child;
+    }
+}
+
+/* Sorts ascending, in place: the C library's qsort may allocate. */
+static inline void wc_sort(uint64_t *x, uint64_t n) {
+    uint64_t i;
+    for (i = n / 2; i-- > 0;) wc_sift(x, i, n);
+    for (i = n; i-- > 1;) {
+        uint64_t swap = x[0];
+        x[0] = x[i];
+        x[i] = swap;
+        wc_sift(x, 0, i);
+    }
+}
+
+/* ---- Bit streams (SPEC section 1) ------------------------------------------------------------------------ */
+
+/* A bit stream of a length in bytes, read from bit 0 of its first byte upwards; beyond its end are zeros. */
+typedef struct wc_bits {
+    const uint8_t *at;
+    uint64_t size; /* bytes */
+    uint64_t pos; /* bits */
+} wc_bits;
+
+static inline wc_bits wc_stream(const uint8_t *at, uint64_t size) {
+    wc_bits bits;
+    bits.at = at;
+    bits.size = size;
+    bits.pos = 0;
+    return bits;
+}
+
+/* The n ≤ 32 bits from a position on, which is not moved. */
+static inline uint32_t wc_peek(const wc_bits *bits, uint64_t pos, unsigned n) {
+    uint64_t word = 0, byte = pos / 8;
+    unsigned i;
+    for (i = 0; i < 5 && byte + i < bits->size; i++) word |= (uint64_t)bits->at[byte + i] << 8 * i;
+    return (uint32_t)(word >> pos % 8 & (((uint64_t)1 << n) - 1));
+}
+
+static inline uint32_t wc_take(wc_bits *bits, unsigned n) {
+    uint32_t number = wc_peek(bits, bits->pos, n);
+    bits->pos += n;
+    return number;
+}
+
+/* Moves past zero bits and the one bit after them, and counts the zeros; nothing is left where there is none. */
+static inline uint64_t wc_unary(wc_bits *bits) {
+    uint64_t zeros = 0;
+    while (bits->pos < 8 * bits->size) {
+        if (bits->pos % 8 == 0 && bits->at[bits->pos / 8] == 0) {
+            bits->pos += 8;
+            zeros += 8;
+        } else if (wc_take(bits, 1)) {
+            return zeros;
+        } else {
+            zeros++;
+        }
+    }
+    bits->pos = 8 * bits->size + 1;
+    return zeros;
+}
+
+/* Whether all bits from the position on are 0. */
+static inline int wc_rest_zero(const wc_bits *bits, uint64_t pos) {
+    uint64_t byte = pos / 8;
+    if (byte >= bits->size) return 1;
+    return bits->at[byte] >> pos % 8 == 0 && wc_all_zero(bits->at + byte + 1, bits->size - byte - 1);
+}
+
+/* The j-th number of n ≤ 24 bits in a block of 32 rows and so many lanes (SPEC 1.1, index/rice.md). */
+static inline uint32_t wc_lane_code(const uint8_t *block, unsigned lanes, unsigned n, unsigned j) {
+    unsigned lane = j % lanes, bit = j / lanes * n, row = bit / 32, shift = bit % 32;
+    uint64_t word;
+    if (n == 0) return 0;
+    word = wc_u32(block + 4 * (lanes * row + lane));
+    if (shift + n > 32) word |= (uint64_t)wc_u32(block + 4 * (lanes * (row + 1) + lane)) << 32;
+    return (uint32_t)(word >> shift & (((uint64_t)1 << n) - 1));
+}
+
+/* The bytes of numbers that are packed in such blocks. */
+static inline uint64_t wc_lane_bytes(uint64_t m, unsigned lanes, unsigned n) {
+    uint64_t block = 32 * lanes;
+    return 4 * (m / block * lanes * n + wc_ceil(m % block * n, 32));
+}
+
+/* Number j of m that are packed in such blocks. */
+static inline uint32_t wc_lane_number(const uint8_t *at, uint64_t m, unsigned lanes, unsigned n, uint64_t j) {
+    uint64_t block = 32 * lanes, full = m / block;
+    const uint8_t *start = at + 4 * (j / block) * lanes * n;
+    wc_bits rest;
+    if (j / block < full) return wc_lane_code(start, lanes, n, (unsigned)(j % block));
+    rest = wc_stream(start, 4 * wc_ceil(m % block * n, 32));
+    return wc_peek(&rest, j % block * n, n);
+}
+
+/* Whether the bits after the last of such numbers are 0. */
+static inline int wc_lane_padding(const uint8_t *at, uint64_t m, unsigned lanes, unsigned n) {
+    uint64_t block = 32 * lanes, tail = m % block;
+    wc_bits rest = wc_stream(at + 4 * (m / block) * lanes * n, 4 * wc_ceil(tail * n, 32));
+    return wc_rest_zero(&rest, tail * n);
+}
+
+/* Packed codes are 16 lanes (SPEC 1.1). */
+enum { WC_PACKED = 16, WC_LOW = 8 };
+
+/* ---- Element types (SPEC section 1 and 2.2) --------------------------------------------------------------- */
+
+static inline unsigned wc_width(int dtype) { return dtype == WC_FLOAT64 ? 8 : dtype == WC_FLOAT32 ? 4 : 2; }
+
+/* The bits, as binary32, of the largest finite number of the element type; of binary32 for float64. */
+static inline uint32_t wc_largest(int dtype) {
+    return dtype == WC_FLOAT16 ? 0x477FE000 : dtype == WC_BFLOAT16 ? 0x7F7F0000 : 0x7F7FFFFF;
+}
+
+static inline float wc_float(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+static inline uint32_t wc_float_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return bits;
+}
+
+/* A finite binary32 as binary16, to nearest, ties to even. */
+static inline uint16_t wc_to_half(uint32_t x) {
+    uint32_t sign = x >> 16 & 0x8000, a = x & 0x7FFFFFFF, e = a >> 23, m, shift, q, rest;
+    if (a >= 0x38800000) return (uint16_t)(sign | (a - 0x38000000 + 0xFFF + (a >> 13 & 1)) >> 13);
+    if (e < 102) return (uint16_t)sign;
+    m = (a & 0x7FFFFF) | 0x800000;
+    shift = 126 - e;
+    q = m >> shift;
+    rest = m - (q << shift);
+    if (rest > (uint32_t)1 << (shift - 1) || (rest == (uint32_t)1 << (shift - 1) && q & 1)) q++;
+    return (uint16_t)(sign | q);
+}
+
+/* A finite binary32 as bfloat16, to nearest, ties to even. */
+static inline uint16_t wc_to_bfloat(uint32_t x) { return (uint16_t)((x + 0x7FFF + (x >> 16 & 1)) >> 16); }
+
+/* A binary16 as binary32, exactly; a NaN keeps its fraction bits (value/raw.md). */
+static inline uint32_t wc_from_half(uint32_t x) {
+    uint32_t sign = (x & 0x8000) << 16, e = x >> 10 & 31, m = x & 0x3FF;
+    if (e == 31) return sign | 0x7F800000 | m << 13;
+    if (e) return sign | (e + 112) << 23 | m << 13;
+    if (!m) return sign;
+    for (e = 113; !(m & 0x400); e--) m <<= 1;
+    return sign | e << 23 | (m & 0x3FF) << 13;
+}
+
+/* A binary32 as binary64, exactly; a NaN keeps its fraction bits. */
+static inline uint64_t wc_from_single(uint32_t x) {
+    uint64_t sign = (uint64_t)(x >> 31) << 63, e = x >> 23 & 255, m = x & 0x7FFFFF;
+    if (e == 255) return sign | (uint64_t)0x7FF << 52 | m << 29;
+    if (e) return sign | (e + 896) << 52 | m << 29;
+    if (!m) return sign;
+    for (e = 897; !(m & 0x800000); e--) m <<= 1;
+    return sign | e << 52 | (m & 0x7FFFFF) << 29;
+}
+
+/* Where the decoded values of an entry go. */
+typedef struct wc_values {
+    uint8_t *at;
+    uint32_t r;
+    int dtype;
+} wc_values;
+
+/* Stores the bits of value i, of which the element type takes as many as it has. */
+static inline void wc_put_bits(wc_values out, uint64_t i, uint64_t bits) {
+    uint32_t single = (uint32_t)bits;
+    uint16_t half = (uint16_t)bits;
+    if (out.dtype == WC_FLOAT64)
+        memcpy(out.at + 8 * i, &bits, 8);
+    else if (out.dtype == WC_FLOAT32)
+        memcpy(out.at + 4 * i, &single, 4);
+    else
+        memcpy(out.at + 2 * i, &half, 2);
+}
+
+/* The bits of a finite binary32 in the element type, to nearest, ties to even. */
+static inline uint64_t wc_in_type(int dtype, uint32_t single) {
+    switch (dtype) {
+    case WC_FLOAT16: return wc_to_half(single);
+    case WC_BFLOAT16: return wc_to_bfloat(single);
+    case WC_FLOAT64: return wc_from_single(single);
+    default: return single;
+    }
+}
+
+static inline void wc_put_single(wc_values out, uint64_t i, uint32_t single) {
+    wc_put_bits(out, i, wc_in_type(out.dtype, single));
+}
+
+/* The sign bit of the element type. */
+static inline uint64_t wc_sign_bit(int dtype) { return (uint64_t)1 << (8 * wc_width(dtype) - 1); }
+
+/* An element on the wire, as bits. */
+static inline uint64_t wc_element(const uint8_t *at, int dtype) {
+    return dtype == WC_FLOAT64 ? wc_u64(at) : dtype == WC_FLOAT32 ? wc_u32(at) : wc_u16(at);
+}
+
+/* ---- Randomness (SPEC section 5) ---------------------------------------------------------------------- */
+
+static inline uint64_t wc_finish(uint64_t z) {
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+static inline uint32_t wc_draw32(uint64_t stream, uint64_t i) {
+    uint32_t x = (uint32_t)i * 0x9E3779B9u + (uint32_t)stream;
+    x = (x ^ x >> 16) * 0x21F0AAADu;
+    x = ((x ^ x >> 15) + (uint32_t)(stream >> 32)) * 0xD35A2D97u;
+    return x ^ x >> 15;
+}
+
+/* ---- Index codecs ---------------------------------------------------------------------------------------- */
+
+/* What an index codec reads and fills: a section of at least one byte, 0 < r < d, and room for r indices. */
+typedef struct wc_index {
+    const uint8_t *at;
+    uint64_t len;
+    uint32_t d, r;
+    uint64_t *out;
+    uint8_t *scratch; /* wc_scratch bytes, aligned to 8 */
+    uint64_t *work; /* of the container so far */
+    uint64_t max_work;
+} wc_index;
+
+enum { WC_SPAN = 4096 };
+
+/* index/raw-index.md */
+static inline wc_status wc_raw_index(const wc_index *x) {
+    unsigned width = x->d <= 65536 ? 2 : 4;
+    uint64_t i;
+    if (x->len != (uint64_t)x->r * width) return wc_malformed("raw-index-length");
+    for (i = 0; i < x->r; i++) {
+        x->out[i] = width == 2 ? wc_u16(x->at + 2 * i) : wc_u32(x->at + 4 * i);
+        if (i && x->out[i] <= x->out[i - 1]) return wc_invalid("index-order");
+    }
+    return x->out[x->r - 1] >= x->d ? wc_invalid("index-range") : wc_ok();
+}
+
+/* index/bitmap.md */
+static inline wc_status wc_bitmap(const wc_index *x) {
+    wc_bits bits = wc_stream(x->at, x->len);
+    uint64_t i, at = 0;
+    if (x->len != wc_ceil(x->d, 8)) return wc_malformed("bitmap-length");
+    if (!wc_rest_zero(&bits, x->d)) return wc_malformed("bitmap-tail");
+    if (wc_ones_of(x->at, x->len) != x->r) return wc_invalid("bitmap-count");
+    for (i = 0; i < x->r; i++, at++) {
+        at += wc_unary(&bits);
+        x->out[i] = at;
+    }
+    return wc_ok();
+}
+
+/* The indices of one span of rice (index/rice.md, Section): low bits, then unary parts. */
+static inline wc_status wc_rice_span(const wc_index *x, uint64_t c, uint64_t base, wc_bits *parameters,
+                                     const uint8_t *at, uint64_t words) {
+    uint64_t n = wc_min(WC_SPAN, x->r - c * WC_SPAN), first, i, next = base, low_bytes = 0;
+    uint64_t *out = x->out + c * WC_SPAN;
+    const uint8_t *low = at;
+    wc_bits unary;
+    for (first = 0; first < n; first += 256) {
+        unsigned b = wc_peek(parameters, parameters->pos + first / 256 * 5, 5);
+        uint64_t m = wc_min(256, n - first);
+        if (!wc_lane_padding(at + low_bytes, m, WC_LOW, b)) return wc_malformed("rice-padding");
+        low_bytes += wc_lane_bytes(m, WC_LOW, b);
+    }
+    unary = wc_stream(at + low_bytes, 4 * words - low_bytes);
+    if (wc_ones_of(unary.at, unary.size) != n || wc_u32(at + 4 * words - 4) == 0) return wc_malformed("rice-unary");
+    for (first = 0; first < n; first += 256) {
+        unsigned b = wc_take(parameters, 5);
+        uint64_t m = wc_min(256, n - first);
+        for (i = 0; i < m; i++) {
+            uint64_t gap = wc_unary(&unary) << b | wc_lane_number(low, m, WC_LOW, b, i);
+            if (next + gap >= x->d) return wc_invalid("index-range");
+            out[first + i] = next + gap;
+            next += gap + 1;
+        }
+        low += wc_lane_bytes(m, WC_LOW, b);
+    }
+    return wc_ok();
+}
+
+/* index/rice.md */
+static inline wc_status wc_rice(const wc_index *x) {
+    uint64_t n_spans = wc_ceil(x->r, WC_SPAN), n_blocks = wc_ceil(x->r, 256);
+    uint64_t head_bits = 48 * (n_spans - 1) + 5 * n_blocks, head = 4 * wc_ceil(head_bits, 32), left, c, i;
+    const uint8_t *lengths, *span;
+    wc_bits parameters;
+    if (x->len % 4 || head > x->len) return wc_malformed("rice-length");
+    lengths = x->at + 4 * (n_spans - 1);
+    parameters = wc_stream(x->at, head);
+    if (!wc_rest_zero(&parameters, head_bits)) return wc_malformed("rice-padding");
+    for (i = 0; i < n_blocks; i++)
+        if (wc_peek(&parameters, 48 * (n_spans - 1) + 5 * i, 5) > 24) return wc_malformed("rice-parameter");
+    left = (x->len - head) / 4;
+    for (c = 0; c < n_spans; c++) {
+        uint64_t words = c + 1 < n_spans ? wc_u16(lengths + 2 * c) : left, low = 0;
+        if (words > left) return wc_malformed("rice-length");
+        for (i = 16 * c; i < wc_min(n_blocks, 16 * (c + 1)); i++) {
+            unsigned b = wc_peek(&parameters, 48 * (n_spans - 1) + 5 * i, 5);
+            low += wc_lane_bytes(wc_min(256, x->r - 256 * i), WC_LOW, b) / 4;
+        }
+        if (words < low + 1) return wc_malformed("rice-length");
+        left -= words;
+    }
+    parameters.pos = 48 * (n_spans - 1);
+    span = x->at + head;
+    left = (x->len - head) / 4;
+    for (c = 0; c < n_spans; c++) {
+        uint64_t words = c + 1 < n_spans ? wc_u16(lengths + 2 * c) : left;
+        WC_TRY(wc_rice_span(x, c, c ? wc_u32(x->at + 4 * (c - 1)) : 0, &parameters, span, words));
+        span += 4 * words;
+        left -= words;
+    }
+    for (c = 1; c < n_spans; c++)
+        if (wc_u32(x->at + 4 * (c - 1)) != x->out[c * WC_SPAN - 1] + 1) return wc_invalid("rice-base");
+    return wc_ok();
+}
+
+/* The checks of varints that rle and delta share (index/rle.md, Varints): all are 1 to 4 bytes, the least. */
+static inline int wc_varints_valid(const uint8_t *at, uint64_t len) {
+    uint64_t i, bytes = 0;
+    for (i = 0; i < len; i++) {
+        bytes++;
+        if (at[i] & 0x80) continue;
+        if (bytes > 4 || (bytes > 1 && at[i] == 0)) return 0;
+        bytes = 0;
+    }
+    return 1;
+}
+
+static inline uint64_t wc_varints_count(const uint8_t *at, uint64_t len) {
+    uint64_t i, count = 0;
+    for (i = 0; i < len; i++) count += at[i] < 0x80;
+    return count;
+}
+
+/* One varint of those that are valid. */
+static inline uint32_t wc_varint(const uint8_t **at) {
+    uint32_t number = 0;
+    unsigned shift = 0;
+    for (; **at & 0x80; shift += 7) number |= (uint32_t)(*(*at)++ & 0x7F) << shift;
+    return number | (uint32_t)*(*at)++ << shift;
+}
+
+/* index/rle.md */
+static inline wc_status wc_rle(const wc_index *x) {
+    const uint8_t *at = x->at, *end = x->at + x->len;
+    uint64_t element = 0, n = 0, i;
+    if (end[-1] & 0x80 || wc_varints_count(at, x->len) % 2) return wc_malformed("rle-length");
+    if (!wc_varints_valid(at, x->len)) return wc_malformed("rle-varint");
+    while (at < end) {
+        uint64_t absent = (uint64_t)wc_varint(&at) + (n > 0), present;
+        present = (uint64_t)wc_varint(&at) + 1;
+        element += absent;
+        if (n + present > x->r) return wc_invalid("rle-count");
+        if (element + present > x->d) return wc_invalid("index-range");
+        for (i = 0; i < present; i++) x->out[n++] = element++;
+    }
+    return n < x->r ? wc_invalid("rle-count") : wc_ok();
+}
+
+/* index/delta.md */
+static inline wc_status wc_delta(const wc_index *x) {
+    const uint8_t *at = x->at;
+    uint64_t i, next = 0;
+    if (wc_varints_count(at, x->len) != x->r || at[x->len - 1] & 0x80) return wc_malformed("delta-length");
+    if (!wc_varints_valid(at, x->len)) return wc_malformed("delta-varint");
+    for (i = 0; i < x->r; i++) {
+        x->out[i] = next + wc_varint(&at);
+        next = x->out[i] + 1;
+    }
+    return next > x->d ? wc_invalid("index-range") : wc_ok();
+}
+
+/* A canonical code of at most 12 bits (index/huffman.md, Code): how many codes each length has, and the symbols
+ * in the order of their codes. With one symbol its code has no bits. */
+typedef struct wc_code {
+    uint16_t count[13];
+    uint8_t symbol[256];
+} wc_code;
+
+static inline wc_code wc_single_code(unsigned symbol) {
+    wc_code code;
+    memset(&code, 0, sizeof code);
+    code.count[0] = 1;
+    code.symbol[0] = (uint8_t)symbol;
+    return code;
+}
+
+/* The length of symbol i from packed half bytes. */
+static inline unsigned wc_code_length(const uint8_t *lengths, unsigned i) { return lengths[i / 2] >> 4 * (i % 2) & 15; }
+
+/* The four checks of lengths, which index/huffman.md and value/sketchml.md share, and the code. */
+static inline wc_status wc_build_code(wc_code *code, const uint8_t *lengths, unsigned first, unsigned n,
+                                      const char *const refusals[4]) {
+    unsigned i, length, filled = 0, sum = 0;
+    memset(code, 0, sizeof *code);
+    if (n % 2 && lengths[n / 2] >> 4) return wc_malformed(refusals[0]);
+    for (i = 0; i < n; i++)
+        if (wc_code_length(lengths, i) > 12) return wc_malformed(refusals[1]);
+    if (!wc_code_length(lengths, 0) || !wc_code_length(lengths, n - 1)) return wc_malformed(refusals[2]);
+    for (length = 1; length <= 12; length++)
+        for (i = 0; i < n; i++)
+            if (wc_code_length(lengths, i) == length) {
+                code->symbol[filled++] = (uint8_t)(first + i);
+                code->count[length]++;
+                sum += 4096u >> length;
+            }
+    return sum == 4096 ? wc_ok() : wc_malformed(refusals[3]);
+}
+
+/* The symbol whose code is next. */
+static inline unsigned wc_symbol(const wc_code *code, wc_bits *bits) {
+    unsigned word = 0, first = 0, index = 0, length;
+    if (code->count[0]) return code->symbol[0];
+    for (length = 1; length <= 12; length++) {
+        word |= wc_take(bits, 1);
+        if (word - first < code->count[length]) return code->symbol[index + word - first];
+        index += code->count[length];
+        first = (first + code->count[length]) << 1;
+        word <<= 1;
+    }
+    return code->symbol[0]; /* not reached: the code is complete */
+}
+
+/* One span of gaps, before its checks: indices may be too large, and are not to be relied on. */
+static inline void wc_huffman_gaps(const wc_code *code, unsigned m, wc_bits *bits, uint64_t n, uint64_t next,
+                                   uint64_t *out) {
+    uint64_t i;
+    for (i = 0; i < n && bits->pos <= 8 * bits->size; i++) {
+        uint32_t group = wc_symbol(code, bits), x = group < (uint32_t)2 << m ? 0 : (group >> m) - 1;
+        uint64_t gap = (uint64_t)(group - (x << m)) << x;
+        out[i] = next + (gap | wc_take(bits, x));
+        next = out[i] + 1;
+    }
+}
+
+static inline void wc_huffman_keys(const wc_code *code, unsigned w, wc_bits *bits, uint64_t n, uint64_t *out) {
+    uint64_t i;
+    unsigned j;
+    for (i = 0; i < n && bits->pos <= 8 * bits->size; i++)
+        for (out[i] = 0, j = 0; j < w; j++) out[i] |= (uint64_t)wc_symbol(code, bits) << 8 * j;
+}
+
+/* index/huffman.md, the checks after the last span */
+static inline wc_status wc_huffman_end(const wc_index *x, const uint8_t *bases, int keys) {
+    uint64_t i;
+    if (!keys) {
+        for (i = 1; i < wc_ceil(x->r, WC_SPAN); i++)
+            if (wc_u32(bases + 4 * (i - 1)) != x->out[i * WC_SPAN - 1] + 1) return wc_invalid("huffman-base");
+        return wc_ok();
+    }
+    for (i = 1; i < x->r; i++)
+        if (x->out[i] <= x->out[i - 1]) return wc_invalid("index-order");
+    return x->out[x->r - 1] >= x->d ? wc_invalid("index-range") : wc_ok();
+}
+
+/* index/huffman.md */
+static inline wc_status wc_huffman(const wc_index *x) {
+    static const unsigned symbols[5] = {25, 48, 92, 176, 256};
+    static const char *const refusals[4] = {"huffman-padding", "huffman-code-length", "huffman-window",
+                                            "huffman-code"};
+    uint64_t n_spans = wc_ceil(x->r, WC_SPAN), head, sum = 0, c, i;
+    unsigned form, first, more, w = x->d <= 256 ? 1 : x->d <= 65536 ? 2 : 3;
+    const uint8_t *bases, *lengths, *span;
+    uint64_t window, base_bytes;
+    wc_code code;
+    if (x->len < 3) return wc_malformed("huffman-length");
+    form = x->at[0];
+    first = x->at[1];
+    more = x->at[2];
+    if (form > 4) return wc_malformed("huffman-form");
+    if (first + more >= symbols[form]) return wc_malformed("huffman-symbols");
+    window = more ? (more + 2) / 2 : 0;
+    base_bytes = form < 4 ? 4 * (n_spans - 1) : 0;
+    head = 3 + window + base_bytes + 2 * (n_spans - 1);
+    if (head > x->len) return wc_malformed("huffman-length");
+    bases = x->at + 3 + window;
+    lengths = bases + base_bytes;
+    code = wc_single_code(first);
+    if (more) WC_TRY(wc_build_code(&code, x->at + 3, first, more + 1, refusals));
+    for (c = 0; c + 1 < n_spans; c++) sum += wc_u16(lengths + 2 * c);
+    if (sum > x->len - head) return wc_malformed("huffman-length");
+    span = x->at + head;
+    for (c = 0; c < n_spans; c++) {
+        uint64_t n = wc_min(WC_SPAN, x->r - c * WC_SPAN), *out = x->out + c * WC_SPAN;
+        uint64_t bytes = c + 1 < n_spans ? wc_u16(lengths + 2 * c) : x->len - head - sum;
+        wc_bits bits = wc_stream(span, bytes);
+        if (form < 4)
+            wc_huffman_gaps(&code, form, &bits, n, c ? wc_u32(bases + 4 * (c - 1)) : 0, out);
+        else
+            wc_huffman_keys(&code, w, &bits, n, out);
+        if (wc_ceil(bits.pos, 8) != bytes) return wc_malformed("huffman-span");
+        if (!wc_rest_zero(&bits, bits.pos)) return wc_malformed("huffman-padding");
+        for (i = 0; form < 4 && i < n; i++)
+            if (out[i] >= x->d) return wc_invalid("index-range");
+        span += bytes;
+    }
+    return wc_huffman_end(x, bases, form == 4);
+}
+
+/* What follows from the place of a span of Elias-Fano (index/elias-fano.md, Section). */
+typedef struct wc_ef_span {
+    uint64_t n, base, z, low_words, high_words;
+    unsigned b;
+    int negative;
+} wc_ef_span;
+
+static inline wc_ef_span wc_ef_at(const wc_index *x, uint64_t c) {
+    uint64_t n_spans = wc_ceil(x->r, WC_SPAN), end = c + 1 < n_spans ? wc_u32(x->at + 4 * c) : x->d;
+    wc_ef_span span;
+    memset(&span, 0, sizeof span);
+    span.n = wc_min(WC_SPAN, x->r - c * WC_SPAN);
+    span.base = c ? wc_u32(x->at + 4 * (c - 1)) : 0;
+    span.negative = end < span.base + span.n;
+    if (span.negative) return span;
+    span.z = end - span.base - span.n;
+    while (span.n << (span.b + 1) <= span.z) span.b++;
+    span.low_words = wc_lane_bytes(span.n, WC_LOW, span.b) / 4;
+    span.high_words = wc_ceil(span.n + (span.z >> span.b), 32);
+    return span;
+}
+
+/* The indices of one span (index/elias-fano.md, the checks span after span). */
+static inline wc_status wc_ef_read(const wc_index *x, uint64_t c, const wc_ef_span *span, const uint8_t *at,
+                                   uint64_t words) {
+    uint64_t i, position = 0, *out = x->out + c * WC_SPAN;
+    wc_bits high = wc_stream(at + 4 * span->low_words, 4 * (words - span->low_words));
+    int last = c + 1 == wc_ceil(x->r, WC_SPAN);
+    if (!wc_lane_padding(at, span->n, WC_LOW, span->b)) return wc_malformed("elias-fano-padding");
+    if (wc_ones_of(high.at, high.size) != span->n || (last && wc_u32(at + 4 * words - 4) == 0))
+        return wc_malformed("elias-fano-high");
+    for (i = 0; i < span->n; i++, position++) {
+        position += wc_unary(&high);
+        out[i] = span->base + i + ((position - i) << span->b | wc_lane_number(at, span->n, WC_LOW, span->b, i));
+        if (i && out[i] <= out[i - 1]) return wc_invalid("index-order");
+    }
+    if (out[span->n - 1] >= x->d) return wc_invalid("index-range");
+    if (!last && out[span->n - 1] + 1 != wc_u32(x->at + 4 * c)) return wc_invalid("elias-fano-base");
+    return wc_ok();
+}
+
+/* index/elias-fano.md */
+static inline wc_status wc_elias_fano(const wc_index *x) {
+    uint64_t n_spans = wc_ceil(x->r, WC_SPAN), head = 4 * (n_spans - 1), left, c;
+    const uint8_t *at;
+    wc_ef_span span;
+    if (x->len % 4 || x->len < head) return wc_malformed("elias-fano-length");
+    at = x->at + head;
+    for (c = 0; c < n_spans; c++)
+        if (wc_ef_at(x, c).negative) return wc_invalid("elias-fano-base");
+    left = (x->len - head) / 4;
+    for (c = 0; c + 1 < n_spans; c++) {
+        span = wc_ef_at(x, c);
+        if (span.low_words + span.high_words > left) return wc_malformed("elias-fano-length");
+        left -= span.low_words + span.high_words;
+    }
+    span = wc_ef_at(x, n_spans - 1);
+    if (left < span.low_words + 1 || left > span.low_words + span.high_words) return wc_malformed("elias-fano-length");
+    for (c = 0; c < n_spans; c++) {
+        uint64_t words;
+        span = wc_ef_at(x, c);
+        words = c + 1 < n_spans ? span.low_words + span.high_words : left;
+        WC_TRY(wc_ef_read(x, c, &span, at, words));
+        at += 4 * words;
+    }
+    return wc_ok();
+}
+
+/* index/binned.md */
+static inline wc_status wc_binned(const wc_index *x) {
+    uint64_t n = 0, bin = 0, previous = 0, bits_left, T;
+    int open = 0; /* whether the record before did not end its bin */
+    unsigned w;
+    wc_bits bits;
+    if (x->len < 2) return wc_malformed("binned-length");
+    T = wc_u16(x->at);
+    if (T == 0 || T > 16383) return wc_malformed("binned-bin");
+    w = wc_bit_length(T);
+    bits = wc_stream(x->at + 2, x->len - 2);
+    while (n < x->r) {
+        uint64_t number;
+        int last;
+        bits_left = 8 * bits.size - bits.pos;
+        if (bits_left < w + 1) return wc_malformed("binned-length");
+        number = wc_take(&bits, w);
+        last = (int)wc_take(&bits, 1);
+        if (number > T) return wc_malformed("binned-number");
+        if (number == T && (!last || open)) return wc_malformed("binned-empty");
+        if (number < T) {
+            if (open && number <= previous) return wc_invalid("index-order");
+            if (bin * T + number >= x->d) return wc_invalid("index-range");
+            x->out[n++] = bin * T + number;
+            previous = number;
+        }
+        open = !last;
+        bin += (uint64_t)last;
+    }
+    if (open) return wc_malformed("binned-last");
+    if (wc_ceil(bits.pos, 8) != bits.size) return wc_malformed("binned-length");
+    return wc_rest_zero(&bits, bits.pos) ? wc_ok() : wc_malformed("binned-padding");
+}
+
+/* The present elements, filled in from ranges of listed ones in ascending order (index/structured.md, Grains). */
+typedef struct wc_support {
+    uint64_t *out;
+    uint64_t n, r, cursor;
+    int complement;
+} wc_support;
+
+/* Never more than r: a section that lists too much is refused after it was read. */
+static inline void wc_present(wc_support *s, uint64_t from, uint64_t to) {
+    for (; from < to && s->n < s->r; from++) s->out[s->n++] = from;
+}
+
+static inline void wc_listed(wc_support *s, uint64_t from, uint64_t to) {
+    if (s->complement)
+        wc_present(s, s->cursor, from);
+    else
+        wc_present(s, from, to);
+    s->cursor = to;
+}
+
+/* A gap stream (index/structured.md, Gap streams): m ascending numbers below a bound. */
+typedef struct wc_gaps {
+    wc_bits bits;
+    uint64_t i, next, bound;
+    unsigned b;
+} wc_gaps;
+
+static inline wc_gaps wc_gap_stream(wc_bits bits, uint64_t bound) {
+    wc_gaps gaps;
+    gaps.bits = bits;
+    gaps.i = gaps.next = gaps.b = 0;
+    gaps.bound = bound;
+    return gaps;
+}
+
+static inline wc_status wc_gap(wc_gaps *g, uint64_t *number) {
+    uint64_t end = 8 * g->bits.size;
+    if (g->i++ % 256 == 0) {
+        g->b = wc_take(&g->bits, 5);
+        if (g->bits.pos > end) return wc_malformed("structured-length");
+        if (g->b > 24) return wc_malformed("structured-parameter");
+    }
+    *number = wc_unary(&g->bits) << g->b;
+    *number += g->next + wc_take(&g->bits, g->b);
+    if (g->bits.pos > end) return wc_malformed("structured-length");
+    if (*number >= g->bound) return wc_invalid("index-range");
+    g->next = *number + 1;
+    return wc_ok();
+}
+
+/* What a section of index/structured.md says of itself. */
+typedef struct wc_grains {
+    uint64_t g, p, n, m;
+} wc_grains;
+
+/* The runs of grains: all numbers are checked in a first pass; the second reads both streams side by side. */
+static inline wc_status wc_structured_runs(const wc_grains *s, wc_bits *bits, wc_support *to) {
+    uint64_t most = wc_min(s->m, s->n - s->m + 1), k, i, z, e = 0, previous = 0;
+    unsigned w = wc_bit_length(most - 1);
+    wc_gaps absent, ends;
+    if (8 * bits->size < w) return wc_malformed("structured-length");
+    k = (uint64_t)wc_take(bits, w) + 1;
+    if (k > most) return wc_malformed("structured-runs");
+    absent = wc_gap_stream(*bits, s->n - s->m + 1);
+    for (i = 0; i < k; i++) WC_TRY(wc_gap(&absent, &z));
+    ends = wc_gap_stream(absent.bits, s->m - 1);
+    absent = wc_gap_stream(*bits, s->n - s->m + 1);
+    for (i = 0; i < k; i++) { /* run i has the grains z + previous … z + e - 1 */
+        WC_TRY(wc_gap(&absent, &z));
+        e = s->m;
+        if (i + 1 < k) {
+            WC_TRY(wc_gap(&ends, &e));
+            e++;
+        }
+        wc_listed(to, s->p + (z + previous) * s->g, s->p + (z + e) * s->g);
+        previous = e;
+    }
+    *bits = ends.bits;
+    return wc_ok();
+}
+
+static inline wc_status wc_structured_gaps(const wc_grains *s, wc_bits *bits, wc_support *to) {
+    wc_gaps gaps = wc_gap_stream(*bits, s->n);
+    uint64_t i, grain;
+    for (i = 0; i < s->m; i++) {
+        WC_TRY(wc_gap(&gaps, &grain));
+        wc_listed(to, s->p + grain * s->g, s->p + (grain + 1) * s->g);
+    }
+    *bits = gaps.bits;
+    return wc_ok();
+}
+
+static inline wc_status wc_structured_bitmap(const wc_grains *s, wc_bits *bits, wc_support *to) {
+    uint64_t i, grain = 0;
+    if (bits->size != wc_ceil(s->n, 8)) return wc_malformed("structured-length");
+    if (!wc_rest_zero(bits, s->n)) return wc_malformed("structured-padding");
+    if (wc_ones_of(bits->at, bits->size) != s->m) return wc_invalid("structured-count");
+    for (i = 0; i < s->m; i++, grain++) {
+        grain += wc_unary(bits);
+        wc_listed(to, s->p + grain * s->g, s->p + (grain + 1) * s->g);
+    }
+    bits->pos = 8 * bits->size;
+    return wc_ok();
+}
+
+/* The whole grains of a support (index/structured.md, Section). */
+static inline wc_status wc_structured_body(const wc_grains *s, unsigned form, wc_bits bits, wc_support *to) {
+    if (s->m == 0 || s->m == s->n) {
+        if (bits.size) return wc_malformed("structured-length");
+        if (s->m) wc_listed(to, s->p, s->p + s->n * s->g);
+        return wc_ok();
+    }
+    if (form == 2) return wc_structured_bitmap(s, &bits, to);
+    WC_TRY(form == 1 ? wc_structured_runs(s, &bits, to) : wc_structured_gaps(s, &bits, to));
+    if (wc_ceil(bits.pos, 8) != bits.size) return wc_malformed("structured-length");
+    return wc_rest_zero(&bits, bits.pos) ? wc_ok() : wc_malformed("structured-padding");
+}
+
+/* A number of so many bytes. */
+static inline uint64_t wc_number(const uint8_t *at, unsigned width) {
+    uint64_t number = 0;
+    unsigned i;
+    for (i = 0; i < width; i++) number |= (uint64_t)at[i] << 8 * i;
+    return number;
+}
+
+/* index/structured.md */
+static inline wc_status wc_structured(const wc_index *x) {
+    unsigned flags = x->at[0], form = flags & 3, width = flags >> 5 & 3, phased = flags >> 7;
+    int first = flags >> 3 & 1, last = flags >> 4 & 1;
+    uint64_t head = 1 + (uint64_t)width * (1 + phased), listed, tail, parts;
+    wc_grains s;
+    wc_support to;
+    if (head > x->len) return wc_malformed("structured-length");
+    if (form == 3) return wc_malformed("structured-form");
+    s.g = width ? wc_number(x->at + 1, width) : 1;
+    s.p = phased ? wc_number(x->at + 1 + width, width) : 0;
+    if (width && (s.g < 2 || s.g >> 8 * (width - 1) == 0)) return wc_malformed("structured-grain");
+    if (s.g > x->d || (phased && s.p == 0) || s.p >= s.g) return wc_malformed("structured-grain");
+    s.n = (x->d - s.p) / s.g;
+    tail = (x->d - s.p) % s.g;
+    if ((first && !s.p) || (last && !tail)) return wc_malformed("structured-form");
+    to.complement = flags >> 2 & 1;
+    listed = to.complement ? x->d - x->r : x->r;
+    parts = (first ? s.p : 0) + (last ? tail : 0);
+    if (listed < parts || (listed - parts) % s.g || (listed - parts) / s.g > s.n) return wc_invalid("structured-count");
+    s.m = (listed - parts) / s.g;
+    to.out = x->out;
+    to.r = x->r;
+    to.n = to.cursor = 0;
+    if (first) wc_listed(&to, 0, s.p);
+    WC_TRY(wc_structured_body(&s, form, wc_stream(x->at + head, x->len - head), &to));
+    if (last) wc_listed(&to, x->d - tail, x->d);
+    if (to.complement) wc_present(&to, to.cursor, x->d);
+    return wc_ok();
+}
+
+/* Adds the work of an entry to that of those before it (SPEC section 7, max_work). */
+static inline wc_status wc_add_work(const wc_index *x, uint64_t work) {
+    if (work > x->max_work || *x->work > x->max_work - work) return wc_refuse(WC_LIMIT_EXCEEDED, "max-work");
+    *x->work += work;
+    return wc_ok();
+}
+
+/* A filter of index/bloom.md. */
+typedef struct wc_bloom {
+    const uint8_t *filter;
+    uint64_t bytes, stream;
+    unsigned k;
+} wc_bloom;
+
+/* Where window j of a group lies, and how far it is rotated (index/bloom.md, Which bits an element stands for). */
+static inline uint64_t wc_bloom_window(const wc_bloom *f, uint64_t group, unsigned j, unsigned *rotation) {
+    uint64_t word = wc_finish((16 * group + j / 2 + 1) * 0x9E3779B97F4A7C15u);
+    uint32_t half = (uint32_t)(j % 2 ? word >> 32 : word);
+    *rotation = half % 64;
+    return half / 64 * f->bytes >> 26;
+}
+
+/* The number of bit_j(x). */
+static inline uint64_t wc_bloom_bit(const wc_bloom *f, uint64_t x, unsigned j) {
+    unsigned rotation;
+    uint64_t offset = wc_bloom_window(f, x / 64, j, &rotation);
+    return (8 * offset + (x - rotation) % 64) % (8 * f->bytes);
+}
+
+/* The positives of a group, below d: bit i is that of element 64·group + i. */
+static inline uint64_t wc_bloom_group(const wc_bloom *f, uint64_t group, uint32_t d) {
+    uint64_t held = ~(uint64_t)0;
+    unsigned j, i;
+    for (j = 0; j < f->k && held; j++) {
+        unsigned rotation;
+        uint64_t offset = wc_bloom_window(f, group, j, &rotation), word = 0;
+        for (i = 0; i < 8; i++) word |= (uint64_t)f->filter[(offset + i) % f->bytes] << 8 * i;
+        held &= rotation ? word << rotation | word >> (64 - rotation) : word;
+    }
+    if (d - 64 * group < 64) held &= ((uint64_t)1 << (d - 64 * group)) - 1;
+    return held;
+}
+
+/* Selection sampling (index/bloom.md, Policies): whether item i of n is taken, where c of q were. */
+static inline int wc_bloom_takes(const wc_bloom *f, uint64_t t, uint64_t i, uint64_t n, uint64_t c, uint64_t q) {
+    return (uint64_t)wc_draw32(f->stream, t + i) * (n - i) >> 32 < q - c;
+}
+
+/* All policies but p2: r of the positives, by their number. */
+static inline void wc_bloom_choose(const wc_index *x, const wc_bloom *f, unsigned policy, uint64_t positives) {
+    uint64_t skip = policy == 5 ? (positives - x->r) / 2 : policy == 6 ? positives - x->r : 0;
+    uint64_t i = 0, n = 0, group;
+    for (group = 0; n < x->r; group++) {
+        uint64_t held = wc_bloom_group(f, group, x->d), element = 64 * group;
+        for (; held && n < x->r; held >>= 1, element++) {
+            if (!(held & 1)) continue;
+            if (policy == 2 ? wc_bloom_takes(f, 0, i, positives, n, x->r) : i >= skip) x->out[n++] = element;
+            i++;
+        }
+    }
+}
+
+/* What policy p2 needs beside the output, laid out in the scratch room. */
+typedef struct wc_conflicts {
+    uint64_t *pairs; /* (bit, number of the positive), sorted: the doubtful lists, one after the other */
+    uint64_t *lists; /* (length, start in pairs), sorted */
+    uint32_t *positives;
+    uint8_t *chosen, *seen, *shared, *explained; /* by positive; by bit of the filter */
+    uint64_t n_positives, n_pairs, n_chosen;
+} wc_conflicts;
+
+static inline uint64_t wc_conflicts_most(uint64_t r) { return 5 * r + 4096; }
+static inline uint64_t wc_positives_most(uint64_t r) { return (5 * r + 128) / 2; }
+
+/* Bytes of scratch for p2 with r indices and a filter of so many bytes. */
+static inline uint64_t wc_conflicts_room(uint64_t r, uint64_t bytes) {
+    return 16 * wc_conflicts_most(r) + 5 * wc_positives_most(r) + 3 * bytes + 8;
+}
+
+static inline wc_conflicts wc_conflicts_at(uint8_t *room, uint64_t r, uint64_t bytes) {
+    wc_conflicts p;
+    memset(&p, 0, sizeof p);
+    p.pairs = (uint64_t *)(void *)room;
+    p.lists = p.pairs + wc_conflicts_most(r);
+    p.positives = (uint32_t *)(void *)(p.lists + wc_conflicts_most(r));
+    p.chosen = (uint8_t *)(p.positives + wc_positives_most(r));
+    p.seen = p.chosen + wc_positives_most(r);
+    p.shared = p.seen + bytes;
+    p.explained = p.shared + bytes;
+    memset(p.chosen, 0, (size_t)(wc_positives_most(r) + 3 * bytes));
+    return p;
+}
+
+static inline int wc_bit_at(const uint8_t *bits, uint64_t n) { return bits[n / 8] >> n % 8 & 1; }
+static inline void wc_set_bit(uint8_t *bits, uint64_t n) { bits[n / 8] |= (uint8_t)(1u << n % 8); }
+
+/* The certain items of p2, step 1, and the bits that they explain. */
+static inline void wc_find_certain(wc_conflicts *p, const wc_bloom *f) {
+    uint64_t i, bit;
+    unsigned j;
+    for (i = 0; i < p->n_positives; i++)
+        for (j = 0; j < f->k; j++) {
+            bit = wc_bloom_bit(f, p->positives[i], j);
+            if (wc_bit_at(p->seen, bit)) wc_set_bit(p->shared, bit);
+            wc_set_bit(p->seen, bit);
+        }
+    for (i = 0; i < p->n_positives; i++) {
+        for (j = 0; j < f->k && !p->chosen[i]; j++)
+            p->chosen[i] = !wc_bit_at(p->shared, wc_bloom_bit(f, p->positives[i], j));
+        if (!p->chosen[i]) continue;
+        p->n_chosen++;
+        for (j = 0; j < f->k; j++) wc_set_bit(p->explained, wc_bloom_bit(f, p->positives[i], j));
+    }
+}
+
+/* The doubtful lists of p2, step 2: 0 where there are too many items in them. */
+static inline int wc_find_doubtful(wc_conflicts *p, const wc_bloom *f, uint64_t most) {
+    uint64_t i, bit;
+    unsigned j;
+    for (i = 0; i < p->n_positives; i++)
+        for (j = 0; j < f->k; j++) {
+            bit = wc_bloom_bit(f, p->positives[i], j);
+            if (wc_bit_at(p->explained, bit)) continue;
+            if (p->n_pairs == most) return 0;
+            p->pairs[p->n_pairs++] = bit << 28 | i;
+        }
+    wc_sort(p->pairs, p->n_pairs);
+    return 1;
+}
+
+/* Steps 3 and 4 of p2: one item of each doubtful list that has no chosen one, then any. */
+static inline void wc_settle(wc_conflicts *p, const wc_bloom *f, uint64_t r) {
+    const uint64_t low = ((uint64_t)1 << 28) - 1;
+    uint64_t n_lists = 0, start, end, i, t = 0, n, q, c = 0;
+    for (start = 0; start < p->n_pairs; start = end) {
+        for (end = start; end < p->n_pairs && p->pairs[end] >> 28 == p->pairs[start] >> 28;) end++;
+        p->lists[n_lists++] = (end - start) << 32 | start;
+    }
+    wc_sort(p->lists, n_lists);
+    for (i = 0; i < n_lists && p->n_chosen < r; i++) {
+        uint64_t length = p->lists[i] >> 32, explained = 0, j;
+        const uint64_t *list = p->pairs + (p->lists[i] & 0xFFFFFFFFu);
+        for (j = 0; j < length; j++) explained |= p->chosen[list[j] & low];
+        if (explained) continue;
+        p->chosen[list[wc_draw32(f->stream, t++) * length >> 32] & low] = 1;
+        p->n_chosen++;
+    }
+    n = p->n_positives - p->n_chosen;
+    q = r - p->n_chosen;
+    for (i = 0, start = 0; start < p->n_positives && c < q; start++) {
+        if (p->chosen[start]) continue;
+        if (wc_bloom_takes(f, t, i++, n, c, q)) {
+            p->chosen[start] = 1;
+            c++;
+        }
+    }
+}
+
+/* index/bloom.md, Policy p2 */
+static inline wc_status wc_bloom_p2(const wc_index *x, const wc_bloom *f, uint64_t positives) {
+    wc_conflicts p;
+    uint64_t group, i, n = 0;
+    if (2 * positives > 5 * (uint64_t)x->r + 128) return wc_invalid("bloom-conflicts");
+    p = wc_conflicts_at(x->scratch, x->r, f->bytes);
+    for (group = 0; 64 * group < x->d; group++) {
+        uint64_t held = wc_bloom_group(f, group, x->d), element = 64 * group;
+        for (; held; held >>= 1, element++)
+            if (held & 1) p.positives[p.n_positives++] = (uint32_t)element;
+    }
+    wc_find_certain(&p, f);
+    if (p.n_chosen > x->r) return wc_invalid("bloom-certain");
+    if (p.n_chosen < x->r) {
+        if (!wc_find_doubtful(&p, f, wc_conflicts_most(x->r))) return wc_invalid("bloom-conflicts");
+        wc_settle(&p, f, x->r);
+    }
+    for (i = 0; i < p.n_positives; i++)
+        if (p.chosen[i]) x->out[n++] = p.positives[i];
+    return wc_ok();
+}
+
+/* index/bloom.md */
+static inline wc_status wc_bloom_filter(const wc_index *x) {
+    uint64_t count, positives = 0, group, work;
+    unsigned policy;
+    wc_bloom f;
+    if (x->len < 24 || x->len % 8) return wc_malformed("bloom-length");
+    f.stream = wc_u64(x->at);
+    count = wc_u32(x->at + 8);
+    f.k = x->at[12];
+    policy = x->at[13];
+    f.filter = x->at + 16;
+    f.bytes = x->len - 16;
+    if (wc_u16(x->at + 14)) return wc_malformed("bloom-header");
+    if (f.k == 0 || f.k > 32) return wc_malformed("bloom-windows");
+    if (policy > 6) return wc_refuse(WC_UNSUPPORTED, "bloom-policy");
+    if (f.stream && policy != 2 && policy != 3) return wc_malformed("bloom-header");
+    if (count == 0 || count > x->r || (count != x->r && policy != 1)) return wc_invalid("bloom-count");
+    work = wc_ceil(x->d, 8) * f.k + (policy == 2 ? x->d : 0);
+    WC_TRY(wc_add_work(x, work));
+    for (group = 0; 64 * group < x->d; group++) positives += wc_ones(wc_bloom_group(&f, group, x->d));
+    if (positives < x->r || (policy == 1 && positives != x->r)) return wc_invalid("bloom-positives");
+    if (policy == 3) return wc_bloom_p2(x, &f, positives);
+    wc_bloom_choose(x, &f, policy, positives);
+    return wc_ok();
+}
+
+/* What a context has learned, and the coder with all that it remembers (index/context.md). */
+typedef struct wc_learned {
+    uint32_t q, n;
+} wc_learned;
+
+enum { WC_BLOCKS = 0, WC_PARTS = 12, WC_FIRST_BITS = WC_PARTS + 12 * 9, WC_CONTEXTS = WC_FIRST_BITS + 24 * 31 };
+
+typedef struct wc_walk {
+    wc_learned contexts[WC_CONTEXTS];
+    uint16_t history[16384];
+    const uint8_t *code;
+    uint64_t size, taken; /* bytes of the code; S */
+    uint64_t value;
+    uint32_t width, window, activity;
+    uint64_t *out;
+    uint64_t n, r, period, element;
+    int too_long; /* S - 3 exceeds the bytes of the code */
+} wc_walk;
+
+/* Scratch that every entry may use: the walk's, which is the largest but for p2. */
+enum { WC_SCRATCH = sizeof(wc_walk) };
+
+/* The class of a number (index/context.md, The walk). */
+static inline unsigned wc_class(unsigned n) {
+    static const uint8_t from[11] = {1, 2, 3, 4, 5, 7, 9, 12, 16, 21, 26};
+    unsigned c = 0;
+    while (c < 11 && from[c] <= n) c++;
+    return c;
+}
+
+/* The numbers that contexts begin with (index/context.md, The coder). A part's or bit's number 8 stands for –. */
+static inline void wc_begin_contexts(wc_walk *w, uint64_t d, uint64_t r) {
+    uint64_t delta = wc_min(wc_max((r << 22) / d, 64), ((uint64_t)1 << 22) - 64), gamma, i;
+    gamma = wc_min(8 * delta, (uint64_t)1 << 21);
+    for (i = 0; i < WC_CONTEXTS; i++) {
+        uint64_t q, m;
+        if (i < WC_PARTS) {
+            q = wc_min(64 * delta, (uint64_t)1 << 21);
+        } else if (i < WC_FIRST_BITS) {
+            m = (i - WC_PARTS) / 12;
+            q = m == 8 ? gamma : wc_max(gamma, ((uint64_t)1 << 21) / (8 - m));
+        } else {
+            m = (i - WC_FIRST_BITS) / 24;
+            q = m >= 8 ? delta : wc_max(delta, ((uint64_t)1 << 22) / (8 - m));
+        }
+        w->contexts[i].q = (uint32_t)q;
+        w->contexts[i].n = 1;
+    }
+}
+
+/* Takes a byte. The value is cut far above every width: once it has reached the width it never falls below it. */
+static inline void wc_take_byte(wc_walk *w) {
+    uint64_t byte = w->taken < w->size ? w->code[w->taken] : 0;
+    w->taken++;
+    w->value = wc_min(w->value << 8 | byte, (uint64_t)1 << 40);
+    if (w->taken > w->size + 3) w->too_long = 1;
+}
+
+/* Decodes one bit (index/context.md, The coder). */
+static inline int wc_code_bit(wc_walk *w, unsigned context) {
+    wc_learned *learned = &w->contexts[context];
+    uint32_t bound = (w->width >> 16) * (uint32_t)wc_min(wc_max(learned->q >> 6, 1), 65535);
+    uint32_t rate = 131072 / (2 * learned->n + 3);
+    int present = w->value < bound;
+    if (present) {
+        w->width = bound;
+        learned->q += (uint32_t)((uint64_t)(((uint32_t)1 << 22) - 1 - learned->q) * rate >> 16);
+    } else {
+        w->value -= bound;
+        w->width -= bound;
+        learned->q -= (uint32_t)(((uint64_t)learned->q * rate + 65535) >> 16);
+    }
+    if (learned->n < 255) learned->n++;
+    while (w->width < (uint32_t)1 << 24) {
+        w->width <<= 8;
+        wc_take_byte(w);
+    }
+    return present;
+}
+
+/* Whether the histories of so many columns, from the next element's on, are 0. */
+static inline int wc_quiet(const wc_walk *w, uint64_t n) {
+    uint64_t i, column = w->period ? w->element % w->period : 0;
+    for (i = 0; w->period && i < n; i++)
+        if (w->history[column + i]) return 0;
+    return 1;
+}
+
+/* The context of an element's bit; k is its number in a promised part, 8 where there is no promise. */
+static inline unsigned wc_bit_context(const wc_walk *w, unsigned k) {
+    unsigned history = w->period ? w->history[w->element % w->period] : 0, n = wc_ones(history);
+    if (k == 8 && history) k = 9 + 2 * ((unsigned)wc_min(n, 3 + n / 2) - 1) + (history & 1);
+    return WC_FIRST_BITS + 24 * k + 2 * wc_class(wc_ones(w->window)) + (w->window & 1);
+}
+
+/* The elements of one part that is not skipped; returns how many are present. */
+static inline unsigned wc_walk_elements(wc_walk *w, unsigned size, int promised) {
+    unsigned k, present = 0;
+    for (k = 0; k < size && w->n < w->r && !w->too_long; k++, w->element++) {
+        unsigned bit = promised && k + 1 == size ? 1 : (unsigned)wc_code_bit(w, wc_bit_context(w, promised ? k : 8));
+        w->window = w->window << 1 | bit;
+        if (w->period) {
+            uint16_t *history = &w->history[w->element % w->period];
+            *history = (uint16_t)(*history << 1 | bit);
+        }
+        if (!bit) continue;
+        promised = 0;
+        present++;
+        w->out[w->n++] = w->element;
+    }
+    return present;
+}
+
+/* One block of up to 64 elements (index/context.md, The walk, steps 1 to 3). */
+static inline void wc_walk_block(wc_walk *w, unsigned size) {
+    unsigned at, part, present = 0;
+    int promised = wc_quiet(w, size);
+    if (promised && !wc_code_bit(w, WC_BLOCKS + wc_class((unsigned)wc_min(w->activity, 32)))) {
+        w->window = 0;
+        w->activity /= 2;
+        w->element += size;
+        return;
+    }
+    for (at = part = 0; at < size && w->n < w->r && !w->too_long; at += 8, part++) {
+        unsigned n = (unsigned)wc_min(8, size - at), found;
+        int quiet = wc_quiet(w, n), implied = promised && at + n == size;
+        unsigned context = WC_PARTS + 12 * (promised ? part : 8) + wc_class(wc_ones(w->window));
+        if (quiet && !implied && !wc_code_bit(w, context)) {
+            w->window = w->window << n;
+            w->element += n;
+            continue;
+        }
+        found = wc_walk_elements(w, n, quiet);
+        if (found) promised = 0;
+        present += found;
+    }
+    w->activity = (w->activity + present + 1) / 2;
+}
+
+/* index/context.md */
+static inline wc_status wc_context(const wc_index *x) {
+    wc_walk *w = (wc_walk *)(void *)x->scratch;
+    uint64_t d = x->d, period;
+    unsigned i;
+    if (x->len < 3) return wc_malformed("context-length");
+    period = wc_u16(x->at);
+    if (period && (period < 64 || period > 16384)) return wc_malformed("context-period");
+    WC_TRY(wc_add_work(x, d));
+    memset(w, 0, sizeof *w);
+    wc_begin_contexts(w, d, x->r);
+    w->code = x->at + 2;
+    w->size = x->len - 2;
+    w->out = x->out;
+    w->r = x->r;
+    w->period = period;
+    w->width = 0xFFFFFFFFu;
+    for (i = 0; i < 4; i++) wc_take_byte(w);
+    while (w->element < d && w->n < w->r && !w->too_long) {
+        uint64_t left = period ? wc_min(period - w->element % period, d - w->element) : d - w->element;
+        wc_walk_block(w, (unsigned)wc_min(64, left));
+    }
+    if (w->too_long) return wc_malformed("context-length");
+    if (w->n < w->r) return wc_invalid("context-count");
+    if (w->taken - 3 < w->size) return wc_malformed("context-length");
+    return w->value >> 24 ? wc_malformed("context-end") : wc_ok();
+}
+
+/* The index section of an entry (SPEC section 7, row 46). */
+static inline wc_status wc_read_index(unsigned id, const wc_index *x) {
+    switch (id) {
+    case 1: return wc_raw_index(x);
+    case 2: return wc_bitmap(x);
+    case 3: return wc_rice(x);
+    case 4: return wc_rle(x);
+    case 5: return wc_delta(x);
+    case 6: return wc_huffman(x);
+    case 7: return wc_elias_fano(x);
+    case 8: return wc_binned(x);
+    case 9: return wc_bloom_filter(x);
+    case 10: return wc_structured(x);
+    case 11: return wc_context(x);
+    default: return wc_refuse(WC_UNSUPPORTED, "index-codec");
+    }
+}
+
+static inline int wc_knows_index(unsigned id) { return id >= 1 && id <= 11; }
+
+/* ---- Value codecs ------------------------------------------------------------------------------------------ */
+
+/* value/raw.md */
+static inline wc_status wc_raw(wc_bytes s, wc_values out, unsigned id) {
+    unsigned width = id == 1 ? wc_width(out.dtype) : 2;
+    uint64_t i;
+    if (id != 1 && out.dtype != WC_FLOAT32 && out.dtype != WC_FLOAT64) return wc_invalid("raw-dtype");
+    if (s.size != (uint64_t)out.r * width) return wc_malformed("raw-length");
+    for (i = 0; i < out.r; i++) {
+        if (id == 1)
+            wc_put_bits(out, i, wc_element(s.at + width * i, out.dtype));
+        else
+            wc_put_single(out, i, id == 2 ? wc_from_half(wc_u16(s.at + 2 * i)) : wc_u16(s.at + 2 * i) << 16);
+    }
+    return wc_ok();
+}
+
+/* The least scale but 0 that qsgd takes, 2^-100. */
+#define WC_LEAST_SCALE 0x0D800000u
+
+/* value/qsgd.md */
+static inline wc_status wc_qsgd(wc_bytes s, wc_values out) {
+    uint64_t bucket, n_buckets, i;
+    const uint8_t *codes;
+    unsigned n, half;
+    if (s.size < 8) return wc_malformed("qsgd-length");
+    n = s.at[0];
+    bucket = wc_u32(s.at + 4);
+    if (n < 2 || n > 8 || s.at[1] > 1 || wc_u16(s.at + 2)) return wc_malformed("qsgd-parameter");
+    if (bucket % 16 || bucket < 16 || bucket > (uint64_t)1 << 24) return wc_malformed("qsgd-parameter");
+    n_buckets = wc_ceil(out.r, bucket);
+    if (s.size != 8 + 4 * n_buckets + wc_lane_bytes(out.r, WC_PACKED, n)) return wc_malformed("qsgd-length");
+    for (i = 0; i < n_buckets; i++) {
+        uint32_t scale = wc_u32(s.at + 8 + 4 * i);
+        if (scale > wc_largest(out.dtype) || (scale && scale < WC_LEAST_SCALE)) return wc_invalid("qsgd-scale");
+    }
+    codes = s.at + 8 + 4 * n_buckets;
+    if (!wc_lane_padding(codes, out.r, WC_PACKED, n)) return wc_malformed("qsgd-padding");
+    half = (1u << (n - 1)) - 1;
+    for (i = 0; i < out.r; i++) {
+        uint32_t scale = wc_u32(s.at + 8 + 4 * (i / bucket));
+        unsigned code = wc_lane_number(codes, out.r, WC_PACKED, n, i);
+        volatile float step = wc_float(scale) / (float)half, value;
+        if (code > 2 * half || (scale == 0 && code != half)) return wc_invalid("qsgd-code");
+        value = (float)((int)code - (int)half) * step;
+        if (code == 2 * half) value = wc_float(scale);
+        if (code == 0) value = -wc_float(scale);
+        wc_put_single(out, i, wc_float_bits(value));
+    }
+    return wc_ok();
+}
+
+/* A finite scale or mean: binary64 where the elements are, binary32 otherwise. 0 where it is none of the type's. */
+static inline int wc_one_number(const uint8_t *at, int dtype, int sign_allowed, uint64_t *element) {
+    uint64_t bits = wc_element(at, dtype == WC_FLOAT64 ? dtype : WC_FLOAT32);
+    uint64_t sign = (uint64_t)1 << (dtype == WC_FLOAT64 ? 63 : 31);
+    uint64_t largest = dtype == WC_FLOAT64 ? (uint64_t)0x7FEFFFFF << 32 | 0xFFFFFFFFu : wc_largest(dtype);
+    *element = dtype == WC_FLOAT64 ? bits : wc_in_type(dtype, (uint32_t)bits);
+    return (sign_allowed ? bits & ~sign : bits) <= largest;
+}
+
+/* value/sign-scale.md */
+static inline wc_status wc_sign_scale(wc_bytes s, wc_values out) {
+    uint64_t head = out.dtype == WC_FLOAT64 ? 8 : 4, scale, i;
+    wc_bits signs;
+    if (s.size != head + wc_ceil(out.r, 8)) return wc_malformed("sign-scale-length");
+    if (!wc_one_number(s.at, out.dtype, 0, &scale)) return wc_invalid("sign-scale-scale");
+    signs = wc_stream(s.at + head, s.size - head);
+    if (!wc_rest_zero(&signs, out.r)) return wc_malformed("sign-scale-padding");
+    for (i = 0; i < out.r; i++) wc_put_bits(out, i, wc_take(&signs, 1) ? scale | wc_sign_bit(out.dtype) : scale);
+    return wc_ok();
+}
+
+/* value/mean.md */
+static inline wc_status wc_mean(wc_bytes s, wc_values out) {
+    uint64_t mean, i;
+    if (s.size != (out.dtype == WC_FLOAT64 ? 8 : 4)) return wc_malformed("mean-length");
+    if (!wc_one_number(s.at, out.dtype, 1, &mean)) return wc_invalid("mean-number");
+    for (i = 0; i < out.r; i++) wc_put_bits(out, i, mean);
+    return wc_ok();
+}
+
+/* value/offset-float.md */
+static inline wc_status wc_offset_float(wc_bytes s, wc_values out) {
+    uint64_t base, most, i;
+    unsigned n, shift, positive, negative;
+    const uint8_t *codes;
+    if (s.size < 12) return wc_malformed("offset-float-length");
+    n = s.at[0];
+    if (n < 2 || n > 16 || s.at[1] > 23 || wc_u16(s.at + 2)) return wc_malformed("offset-float-parameter");
+    if (s.size != 12 + wc_lane_bytes(out.r, WC_PACKED, n)) return wc_malformed("offset-float-length");
+    codes = s.at + 12;
+    shift = 23 - s.at[1];
+    positive = wc_u16(s.at + 4);
+    negative = wc_u16(s.at + 6);
+    base = wc_u32(s.at + 8);
+    most = wc_max(wc_max(positive, negative), 1);
+    if (base == 0 || positive + negative >= 1u << n || (base + most - 1) << shift > wc_largest(out.dtype))
+        return wc_invalid("offset-float-range");
+    if (!wc_lane_padding(codes, out.r, WC_PACKED, n)) return wc_malformed("offset-float-padding");
+    for (i = 0; i < out.r; i++) {
+        uint32_t code = wc_lane_number(codes, out.r, WC_PACKED, n, i), bits = 0;
+        if (code > positive + negative) return wc_invalid("offset-float-code");
+        if (code > positive)
+            bits = (uint32_t)(base + code - positive - 1) << shift | 0x80000000u;
+        else if (code)
+            bits = (uint32_t)(base + code - 1) << shift;
+        wc_put_single(out, i, bits);
+    }
+    return wc_ok();
+}
+
+/* Stores the value of a digit 0, 1 or 2: minus the scale, +0, plus the scale. */
+static inline void wc_put_digit(wc_values out, uint64_t i, unsigned digit, uint64_t scale) {
+    wc_put_bits(out, i, digit == 1 ? 0 : digit == 2 ? scale : scale | wc_sign_bit(out.dtype));
+}
+
+/* Place 0 … 4 of a byte of five digits of base 3, the first the most significant. */
+static inline unsigned wc_digit(unsigned byte, unsigned place) {
+    static const unsigned weight[5] = {81, 27, 9, 3, 1};
+    return byte / weight[place] % 3;
+}
+
+/* value/terngrad.md */
+static inline wc_status wc_terngrad(wc_bytes s, wc_values out) {
+    uint64_t n_codes = wc_ceil(out.r, 5), i, scale, start;
+    const uint8_t *codes;
+    unsigned place;
+    if (s.size != 4 + n_codes) return wc_malformed("terngrad-length");
+    codes = s.at + 4;
+    if (wc_u32(s.at) > wc_largest(out.dtype)) return wc_invalid("terngrad-scale");
+    for (i = 0; i < n_codes; i++)
+        if (codes[i] > 242) return wc_invalid("terngrad-byte");
+    scale = wc_in_type(out.dtype, wc_u32(s.at));
+    for (start = 0; start < out.r; start += 320) {
+        uint64_t m = wc_min(320, out.r - start), n = wc_ceil(m, 5);
+        for (i = 0; i < n; i++)
+            for (place = 0; place < 5; place++) {
+                unsigned digit = wc_digit(codes[start / 5 + i], place);
+                uint64_t value = place * n + i;
+                if (value < m)
+                    wc_put_digit(out, start + value, digit, scale);
+                else if (digit != 1)
+                    return wc_malformed("terngrad-padding");
+            }
+    }
+    return wc_ok();
+}
+
+/* Whether a byte of 3lc stands for codes of 121, and for fewer than 14 of them. */
+static inline int wc_short_run(unsigned byte) { return byte == 121 || (byte >= 243 && byte < 255); }
+
+/* value/3lc.md */
+static inline wc_status wc_three_lc(wc_bytes s, wc_values out) {
+    uint64_t n_codes = wc_ceil(out.r, 5), codes = 0, i, n = 0, scale;
+    unsigned place;
+    if (s.size < 4) return wc_malformed("3lc-length");
+    if (wc_u32(s.at) > wc_largest(out.dtype)) return wc_invalid("3lc-scale");
+    for (i = 4; i < s.size; i++) codes += s.at[i] < 243 ? 1 : s.at[i] - 241u;
+    if (codes != n_codes) return wc_malformed("3lc-count");
+    for (i = 4; i + 1 < s.size; i++)
+        if (wc_short_run(s.at[i]) && (wc_short_run(s.at[i + 1]) || s.at[i + 1] == 255)) return wc_malformed("3lc-run");
+    scale = wc_in_type(out.dtype, wc_u32(s.at));
+    for (i = 4; i < s.size; i++) {
+        unsigned byte = s.at[i], times = byte < 243 ? 1 : byte - 241;
+        if (byte >= 243) byte = 121;
+        for (; times; times--)
+            for (place = 0; place < 5; place++, n++) {
+                if (n < out.r)
+                    wc_put_digit(out, n, wc_digit(byte, place), scale);
+                else if (wc_digit(byte, place) != 1)
+                    return wc_malformed("3lc-padding");
+            }
+    }
+    return wc_ok();
+}
+
+/* The bits of a binary32 as a number that orders as the numbers do, -0 below +0. */
+static inline uint32_t wc_ordered(uint32_t bits) { return bits >> 31 ? ~bits : bits | 0x80000000u; }
+
+/* Huffman codes of value/sketchml.md */
+static inline wc_status wc_sketchml_huffman(wc_bytes s, wc_values out, const uint8_t *means, unsigned buckets) {
+    static const char *const refusals[4] = {"sketchml-padding", "sketchml-code-length", "sketchml-window",
+                                            "sketchml-code"};
+    uint64_t n_spans = wc_ceil(out.r, WC_SPAN), half = (buckets + 1) / 2, sum = 0, c, i;
+    const uint8_t *lengths, *span;
+    wc_code code;
+    if (s.size < half + 2 * (n_spans - 1)) return wc_malformed("sketchml-length");
+    WC_TRY(wc_build_code(&code, s.at, 0, buckets, refusals));
+    lengths = s.at + half;
+    for (c = 0; c + 1 < n_spans; c++) sum += wc_u16(lengths + 2 * c);
+    span = lengths + 2 * (n_spans - 1);
+    if (sum > s.size - half - 2 * (n_spans - 1)) return wc_malformed("sketchml-length");
+    for (c = 0; c < n_spans; c++) {
+        uint64_t n = wc_min(WC_SPAN, out.r - c * WC_SPAN);
+        wc_bits bits = wc_stream(span, c + 1 < n_spans ? wc_u16(lengths + 2 * c) : (uint64_t)(s.at + s.size - span));
+        for (i = 0; i < n && bits.pos <= 8 * bits.size; i++)
+            wc_put_single(out, c * WC_SPAN + i, wc_u32(means + 4 * wc_symbol(&code, &bits)));
+        if (wc_ceil(bits.pos, 8) != bits.size) return wc_malformed("sketchml-span");
+        if (!wc_rest_zero(&bits, bits.pos)) return wc_malformed("sketchml-padding");
+        span += bits.size;
+    }
+    return wc_ok();
+}
+
+/* value/sketchml.md */
+static inline wc_status wc_sketchml(wc_bytes s, wc_values out) {
+    unsigned buckets, n, b;
+    const uint8_t *means;
+    wc_bytes codes;
+    uint64_t i;
+    if (s.size < 4) return wc_malformed("sketchml-length");
+    buckets = s.at[1] + 1u;
+    if (s.at[0] > 1 || wc_u16(s.at + 2) || (s.at[0] == 1 && buckets == 1)) return wc_malformed("sketchml-form");
+    if (s.size < 4 + 4 * (uint64_t)buckets) return wc_malformed("sketchml-length");
+    means = s.at + 4;
+    for (b = 0; b < buckets; b++) {
+        uint32_t mean = wc_u32(means + 4 * b);
+        if ((mean & 0x7FFFFFFF) > wc_largest(out.dtype)) return wc_invalid("sketchml-mean");
+        if (b && wc_ordered(mean) <= wc_ordered(wc_u32(means + 4 * (b - 1)))) return wc_invalid("sketchml-mean");
+    }
+    codes.at = means + 4 * buckets;
+    codes.size = s.size - 4 - 4 * (uint64_t)buckets;
+    if (s.at[0] == 1) return wc_sketchml_huffman(codes, out, means, buckets);
+    n = wc_bit_length(buckets - 1);
+    if (codes.size != wc_lane_bytes(out.r, WC_PACKED, n)) return wc_malformed("sketchml-length");
+    if (!wc_lane_padding(codes.at, out.r, WC_PACKED, n)) return wc_malformed("sketchml-padding");
+    for (i = 0; i < out.r; i++) {
+        unsigned bucket = wc_lane_number(codes.at, out.r, WC_PACKED, n, i);
+        if (bucket >= buckets) return wc_invalid("sketchml-bucket");
+        wc_put_single(out, i, wc_u32(means + 4 * bucket));
+    }
+    return wc_ok();
+}
+
+/* ---- Value codec error-bounded (value/error-bounded.md) -------------------------------------------------- */
+
+enum { WC_EB_ROWS = 26, WC_EB_SYMBOLS = 49, WC_EB_ESCAPE = 48, WC_EB_BINS = 32, WC_EB_LANES = 32 };
+
+/* Frequencies and starts of all rows. */
+typedef struct wc_eb_table {
+    uint16_t frequency[WC_EB_ROWS][WC_EB_SYMBOLS];
+    uint16_t start[WC_EB_ROWS][WC_EB_SYMBOLS + 1];
+} wc_eb_table;
+
+/* What a lane knows, and the value that it reads. */
+typedef struct wc_eb_lane {
+    uint32_t x;
+    uint64_t fast, slow, at; /* at: which value of the chunk is next */
+    uint32_t chance[2];
+    unsigned alike, sign, symbol, bits;
+    uint32_t k;
+} wc_eb_lane;
+
+/* A section that has passed the checks before its blocks. */
+typedef struct wc_eb {
+    unsigned form;
+    float first, step, place;
+    wc_eb_table *table;
+} wc_eb;
+
+/* The usual levels of a row, of form 1 or 2: the escape's, then the bins' (Frequencies). */
+static inline const char *wc_eb_usual(unsigned form, unsigned row) {
+    static const char *const usual[2][WC_EB_ROWS] = {
+        {"ff0179ceeffefefffffffefffefffffffffffefffffffefefffffffffffe",
+         "ff0156afc8ededffffdd",
+         "ff0151a0caedfdfd",
+         "ff014e99c6d7effffefefffffffffffe",
+         "ff014b8cb4d1dcfde2feed",
+         "ff024788adbfdef6f0fffe",
+         "ff024582a8b3d2fefeeef4fefffe",
+         "ff02407ea2b7cffae1eafefefefffefffffe",
+         "ff033b789fbec8dff7dfeef1fffffffe",
+         "f903356f9cb2ced0ddcffef6fefe",
+         "ff042f6793aabbd4d3d7fef9fefefefffffe",
+         "ff06295b819eafc5cdd3d8e1fff5fefefffe",
+         "fe08234e718da2b8c1c0cfdbefecfef9fefefffefefffe",
+         "ff0a1f43658095a8b6b6cddae4d3fefefefefefffefffffffffe",
+         "ff0d1e36536e8699a9aebecfd9d5f4f8fefefefefefe",
+         "fe111e2e445b71829193a7bbc3cbcadefeeefefefefffffefefffe",
+         "fe15202b38495d6e7e8195abb6b8c5d4e1dce8fefefefefffefefffffffffefe",
+         "ff1b2229313c4e5c696b8295a8adc3d4e4eaf5fefefefefe",
+         "fe20262c3137404a5453677b8b8da4b8cbc9d5e1e8fbfefefefefefefffe",
+         "fe272b2f33373c41473f53637173879aa9abc0c6d6dbebf4fefafefefffefefe",
+         "fe2c303336393c404339444f595a6f839395aebecac8d6e5fef8fefefefefefe",
+         "fe3437393b3d3f4144373c424843576877788ca0afafc3cdd4d9f1f6fefefe",
+         "fe3a3c3e4042434546383c3f433a47535f5f7487989bb3bfcecddceffef9fefefe",
+         "f24143454647494a4c3d3f4144383d444b46576778788c9eb0adc0c3d2deebf3fb",
+         "fe3e3e3f4041434445373b3e423944515e648095a5a9bed0dcd8ebf9fefefefefe",
+         "fe454446474848494a3b3d3f41353b424b4a63798c93acbdcacce2effef6fefefe"},
+        {"ff019ae8f5fefefefefefefefefefefefefefffefefe",
+         "ff015a",
+         "ff0160",
+         "ff0155",
+         "ff014effe1",
+         "ff014dca",
+         "ff0248c3",
+         "ff023ec6ffe4",
+         "ff0338a3d0bed5ddddf3",
+         "ff0430a3dbfffffffffffffffff1",
+         "ff05298cd5d8ecfff2daf2fffe",
+         "ff072276bbdbd3eefff5f5fffe",
+         "ff091c63a0d0ddf1effefefefefffefffffffff6",
+         "ff0d165082afc8e0eee7fefefefdfefffffe",
+         "ff14113e628aa3b6c7cde8f1fefefefefefefffffffffffe",
+         "ff1f0c37547c9cb3c6cbe3f4fefefefefefefefefefffffffffffe",
+         "ff1f14253b5a758ba1aac2d1e5ebfafefefefefffefefffffffffefe",
+         "ff241c242f3d4d5d747f9aafc2c4ddeafbfefefefffefefe",
+         "ff2a22272d343e4a5b647f95abb2c9d8e9f4fefefefefefefefefffffffffe",
+         "ff32292c2f34393f464252637c839eb2c5c5dfeef7fbfefefffefffe",
+         "ff382f313436393c4036414e636d8aa4bac4def4fefefefefffffefe",
+         "fe4138383a3b3d3e403439404947596b7c839fb2bcc4deeefefefefefffefe",
+         "fe483f404142434445373a3e4138414c58608199acb4cce1f1f1fefefefefe",
+         "fe504546474848494a3b3d3f41343a414a4a6275868faabdc7cfeaf6fefefefe",
+         NULL,
+         NULL}
+    };
+    return usual[form == 2 && row < 24][row];
+}
+
+static inline unsigned wc_hex(char c) { return (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10); }
+
+/* The bin of a symbol, and how many symbols it has. */
+static inline unsigned wc_eb_bin(unsigned symbol, unsigned *symbols) {
+    *symbols = symbol >= 8 && symbol < 16 ? 2 : symbol >= 16 && symbol < 32 ? 4 : 1;
+    return symbol < 8 ? symbol : symbol < 16 ? 8 + (symbol - 8) / 2 : symbol < 32 ? 12 + (symbol - 16) / 4 : symbol - 16;
+}
+
+/* The weight of a level (Frequencies). */
+static inline uint32_t wc_eb_weight(unsigned level) {
+    static const uint32_t powers[16] = {1048576, 1004120, 961548, 920782, 881744, 844361, 808563, 774282,
+                                        741455,  710020,  679917, 651091, 623487, 597053, 571740, 547500};
+    return level == 255 ? 0 : powers[level % 16] >> level / 16;
+}
+
+/* One row of frequencies from 33 levels, the escape's last (Frequencies). */
+static inline void wc_eb_row(wc_eb_table *table, unsigned row, const uint8_t *levels) {
+    uint16_t *frequency = table->frequency[row], *start = table->start[row];
+    uint32_t total = 0, sum = 0;
+    unsigned s, symbols, most = 0;
+    for (s = 0; s <= WC_EB_BINS; s++) total += wc_eb_weight(levels[s]);
+    for (s = 0; s < WC_EB_SYMBOLS; s++) {
+        uint32_t weight = wc_eb_weight(levels[wc_eb_bin(s, &symbols)]);
+        frequency[s] = (uint16_t)(s == WC_EB_ESCAPE);
+        if (weight) frequency[s] = (uint16_t)wc_max(1, (uint64_t)4096 * weight / ((uint64_t)total * symbols));
+        sum += frequency[s];
+        if (frequency[s] > frequency[most]) most = s;
+    }
+    frequency[most] = (uint16_t)(frequency[most] + 4096 - sum);
+    for (start[0] = 0, s = 0; s < WC_EB_SYMBOLS; s++) start[s + 1] = (uint16_t)(start[s] + frequency[s]);
+}
+
+/* The rows of a section, usual or given: the checks from mask to the levels. Moves past them. */
+static inline wc_status wc_eb_rows(wc_eb *eb, uint32_t mask, const uint8_t **at, const uint8_t *end) {
+    uint8_t levels[WC_EB_BINS + 1];
+    unsigned row, i;
+    if (mask >> WC_EB_ROWS) return wc_malformed("error-bounded-rows");
+    for (row = 0; row < WC_EB_ROWS; row++) {
+        memset(levels, 255, sizeof levels);
+        if (mask >> row & 1) {
+            unsigned used;
+            if (end - *at < 2) return wc_malformed("error-bounded-length");
+            used = (*at)[0];
+            levels[WC_EB_BINS] = (*at)[1];
+            if (used > WC_EB_BINS) return wc_malformed("error-bounded-rows");
+            if (end - *at - 2 < (ptrdiff_t)used) return wc_malformed("error-bounded-length");
+            memcpy(levels, *at + 2, used);
+            *at += 2 + used;
+        } else {
+            const char *usual = wc_eb_usual(eb->form, row);
+            for (i = 0; usual[2 * i]; i++)
+                levels[i ? i - 1 : (unsigned)WC_EB_BINS] = (uint8_t)(16 * wc_hex(usual[2 * i]) + wc_hex(usual[2 * i + 1]));
+        }
+        wc_eb_row(eb->table, row, levels);
+    }
+    return wc_ok();
+}
+
+/* The first value of block b of r values (Section). */
+static inline uint64_t wc_eb_block(uint64_t r, uint64_t b) { return r * b / wc_ceil(r, (uint64_t)1 << 17); }
+
+static inline unsigned wc_eb_lanes(uint64_t m) { return m >= 16384 ? 32 : m >= 1024 ? 4 : 1; }
+
+/* The checks of what blocks consist of, before any is decoded. */
+static inline wc_status wc_eb_blocks(uint64_t r, const uint8_t *at, const uint8_t *end) {
+    uint64_t b, n = wc_ceil(r, (uint64_t)1 << 17), words;
+    unsigned lanes, i;
+    for (b = 0; b < n; b++) {
+        if (end - at < 5) return wc_malformed("error-bounded-length");
+        if (at[0] > 57) return wc_malformed("error-bounded-start");
+        words = wc_u32(at + 1);
+        at += 5;
+        lanes = wc_eb_lanes(wc_eb_block(r, b + 1) - wc_eb_block(r, b));
+        if (end - at < (ptrdiff_t)(4 * lanes)) return wc_malformed("error-bounded-length");
+        for (i = 0; i < lanes; i++)
+            if (wc_u32(at + 4 * i) >> 16 == 0) return wc_invalid("error-bounded-state");
+        at += 4 * lanes;
+        if ((uint64_t)(end - at) < 2 * words) return wc_malformed("error-bounded-length");
+        at += 2 * words;
+    }
+    return at == end ? wc_ok() : wc_malformed("error-bounded-length");
+}
+
+/* Takes what has a frequency and a start from a lane's state (Steps). */
+static inline void wc_eb_advance(wc_eb_lane *lane, uint32_t frequency, uint32_t start) {
+    lane->x = frequency * (lane->x >> 12) + lane->x % 4096 - start;
+}
+
+/* A number of b ≤ 12 bits. */
+static inline uint32_t wc_eb_number(wc_eb_lane *lane, unsigned b) {
+    uint32_t slot = lane->x % 4096, number = slot >> (12 - b);
+    wc_eb_advance(lane, (uint32_t)4096 >> b, number << (12 - b));
+    return number;
+}
+
+/* Gives words to the lanes of a step that need one, the last lane first; 0 where there is none left. */
+static inline int wc_eb_refill(wc_eb_lane *lanes, unsigned n, const uint8_t *words, uint64_t *left) {
+    for (; n-- > 0;) {
+        if (lanes[n].x >> 16) continue;
+        if (*left == 0) return 0;
+        lanes[n].x = lanes[n].x << 16 | wc_u16(words + 2 * --*left);
+    }
+    return 1;
+}
+
+/* Phase 1 of a lane: the symbol, which gives the base of k and the number of bits (Symbols, Lanes and contexts). */
+static inline void wc_eb_symbol(wc_eb_lane *lane, const wc_eb_table *table) {
+    uint64_t w = (lane->fast + lane->slow) / 2 + 4;
+    unsigned o = wc_bit_length(w) - 1, half = (unsigned)(w >> (o - 1) & 1), s = 0, group;
+    unsigned row = o <= 13 ? 2 * (o - 2) + half : 24 + half, shift = o <= 13 ? 0 : o - 13;
+    uint32_t slot = lane->x % 4096;
+    while (slot >= table->start[row][s + 1]) s++;
+    wc_eb_advance(lane, table->frequency[row][s], table->start[row][s]);
+    lane->symbol = s;
+    group = s < 32 ? 0 : (s - 32) / 4;
+    lane->k = s < 32 ? s : (4 + (s - 32) % 4) << (3 + group);
+    lane->bits = (s < 32 ? 0 : 3 + group) + shift;
+    lane->k <<= shift;
+    if (s == WC_EB_ESCAPE) {
+        lane->k = 0;
+        lane->bits = 24;
+    }
+}
+
+/* Phase 4 of a lane: the sign of its value. */
+static inline void wc_eb_sign(wc_eb_lane *lane) {
+    uint32_t *chance = &lane->chance[lane->alike];
+    uint32_t c = (uint32_t)wc_min(wc_max(*chance / 16, 32), 4064);
+    unsigned alike = lane->x % 4096 < c;
+    wc_eb_advance(lane, alike ? c : 4096 - c, alike ? 0 : c);
+    *chance = alike ? *chance + (65536 - *chance) / 64 : *chance - *chance / 64;
+    lane->sign ^= !alike;
+    lane->alike = alike;
+}
+
+/* Stores a value (Values), and follows the means of the lane. */
+static inline void wc_eb_put(const wc_eb *eb, wc_eb_lane *lane, wc_values out) {
+    uint32_t bits = 0;
+    uint64_t k = wc_min(lane->k, ((uint64_t)1 << 20) - 1);
+    if (eb->form == 1 || lane->k) {
+        volatile float x = (float)(lane->k - (eb->form == 2)); /* volatile: one rounding for each operation */
+        x = x + eb->place;
+        x = x * eb->step;
+        x = eb->first + x;
+        bits = (uint32_t)wc_min(wc_float_bits(x), wc_largest(out.dtype)) | (uint32_t)lane->sign << 31;
+    }
+    wc_put_single(out, lane->at++, bits);
+    lane->fast = lane->fast - (lane->fast + 7) / 8 + 128 * k;
+    lane->slow = lane->slow - (lane->slow + 31) / 32 + 32 * k;
+}
+
+/* One value of each of the first n lanes (Steps); 0 where a word is missing. */
+static inline int wc_eb_step(const wc_eb *eb, wc_eb_lane *lanes, unsigned n, const uint8_t *words, uint64_t *left,
+                             wc_values out) {
+    unsigned i, most = 0;
+    for (i = 0; i < n; i++) {
+        wc_eb_symbol(&lanes[i], eb->table);
+        most = (unsigned)wc_max(most, lanes[i].bits);
+    }
+    if (!wc_eb_refill(lanes, n, words, left)) return 0;
+    if (most) {
+        for (i = 0; i < n; i++) lanes[i].k += wc_eb_number(&lanes[i], (unsigned)wc_min(lanes[i].bits, 12));
+        if (!wc_eb_refill(lanes, n, words, left)) return 0;
+    }
+    if (most > 12) {
+        for (i = 0; i < n; i++)
+            lanes[i].k += wc_eb_number(&lanes[i], lanes[i].bits > 12 ? lanes[i].bits - 12 : 0) << 12;
+        if (!wc_eb_refill(lanes, n, words, left)) return 0;
+    }
+    for (i = 0; i < n; i++)
+        if (eb->form == 1 || lanes[i].k) wc_eb_sign(&lanes[i]);
+    if (!wc_eb_refill(lanes, n, words, left)) return 0;
+    for (i = 0; i < n; i++) wc_eb_put(eb, &lanes[i], out);
+    return 1;
+}
+
+/* One block of m values from number `first` on; moves past it. */
+static inline wc_status wc_eb_decode(const wc_eb *eb, uint64_t first, uint64_t m, const uint8_t **at, wc_values out) {
+    wc_eb_lane lanes[WC_EB_LANES];
+    unsigned n = wc_eb_lanes(m), start = **at, i;
+    uint64_t left = wc_u32(*at + 1), done, count = left;
+    const uint8_t *words = *at + 5 + 4 * n;
+    memset(lanes, 0, sizeof lanes);
+    for (i = 0; i < n; i++) {
+        lanes[i].x = wc_u32(*at + 5 + 4 * i);
+        lanes[i].fast = lanes[i].slow = ((uint64_t)(2 + start % 2) << (start / 2 + 1)) - 4;
+        lanes[i].chance[0] = lanes[i].chance[1] = 1u << 15;
+        lanes[i].at = first + m / n * i + wc_min(i, m % n);
+    }
+    for (done = 0; done < m; done += n)
+        if (!wc_eb_step(eb, lanes, (unsigned)wc_min(n, m - done), words, &left, out))
+            return wc_invalid("error-bounded-code");
+    for (i = 0; i < n; i++)
+        if (left || lanes[i].x != (uint32_t)1 << 16) return wc_invalid("error-bounded-code");
+    *at = words + 2 * count;
+    return wc_ok();
+}
+
+/* Form 0: the elements as they are, none of them NaN or infinite. */
+static inline wc_status wc_eb_plain(wc_bytes s, wc_values out) {
+    unsigned width = wc_width(out.dtype);
+    uint64_t i, infinite = out.dtype == WC_FLOAT64   ? (uint64_t)0x7FF << 52
+                           : out.dtype == WC_FLOAT16 ? 0x7C00
+                                                     : (uint64_t)0x7F80 << (8 * width - 16);
+    if (s.size != 1 + (uint64_t)out.r * width) return wc_malformed("error-bounded-length");
+    for (i = 0; i < out.r; i++) {
+        uint64_t bits = wc_element(s.at + 1 + width * i, out.dtype);
+        if ((bits & infinite) == infinite) return wc_invalid("error-bounded-value");
+        wc_put_bits(out, i, bits);
+    }
+    return wc_ok();
+}
+
+/* value/error-bounded.md */
+static inline wc_status wc_error_bounded(wc_bytes s, wc_values out, uint8_t *scratch) {
+    const uint8_t *at, *end = s.at + s.size;
+    uint32_t first, step, place;
+    uint64_t b;
+    wc_eb eb;
+    if (s.at[0] == 0) return wc_eb_plain(s, out);
+    if (s.at[0] > 2) return wc_malformed("error-bounded-form");
+    if (s.size < 17) return wc_malformed("error-bounded-length");
+    first = wc_u32(s.at + 1);
+    step = wc_u32(s.at + 5);
+    place = wc_u32(s.at + 9);
+    if (first > wc_largest(out.dtype) || step < 0x00800000 || step >= 0x7F800000 || place > 0x3F800000)
+        return wc_invalid("error-bounded-number");
+    at = s.at + 17;
+    eb.form = s.at[0];
+    eb.first = wc_float(first);
+    eb.step = wc_float(step);
+    eb.place = wc_float(place);
+    eb.table = (wc_eb_table *)(void *)scratch;
+    WC_TRY(wc_eb_rows(&eb, wc_u32(s.at + 13), &at, end));
+    WC_TRY(wc_eb_blocks(out.r, at, end));
+    for (b = 0; b < wc_ceil(out.r, (uint64_t)1 << 17); b++) {
+        uint64_t from = wc_eb_block(out.r, b);
+        WC_TRY(wc_eb_decode(&eb, from, wc_eb_block(out.r, b + 1) - from, &at, out));
+    }
+    return wc_ok();
+}
+
+/* The value section of an entry (SPEC section 7, row 47). */
+static inline wc_status wc_read_value(unsigned id, wc_bytes s, wc_values out, uint8_t *scratch) {
+    switch (id) {
+    case 1:
+    case 2:
+    case 3: return wc_raw(s, out, id);
+    case 4: return wc_qsgd(s, out);
+    case 5: return wc_sign_scale(s, out);
+    case 8: return wc_offset_float(s, out);
+    case 11: return wc_terngrad(s, out);
+    case 12: return wc_three_lc(s, out);
+    case 13: return wc_sketchml(s, out);
+    case 14: return wc_error_bounded(s, out, scratch);
+    case 15: return wc_mean(s, out);
+    default: return wc_refuse(WC_UNSUPPORTED, "value-codec");
+    }
+}
+
+static inline int wc_knows_value(unsigned id) {
+    return (id >= 1 && id <= 5) || id == 8 || (id >= 11 && id <= 15);
+}
+
+/* ---- The container: rows 1 to 31 of SPEC section 7 ---------------------------------------------------------- */
+
+enum { WC_PREFIX = 24, WC_ENTRY = 40, WC_FUSED = 1, WC_NAMES = 2, WC_SHAPES = 3, WC_TRANSFORM = 4, WC_TAG = 5 };
+
+#define WC_CHUNK ((uint32_t)1 << 24)
+
+/* Row i of the table (SPEC 2.2). */
+static inline wc_entry wc_entry_at(const wc_reader *reader, uint64_t i) {
+    const uint8_t *p = reader->data + WC_PREFIX + WC_ENTRY * i;
+    wc_entry e;
+    e.key = wc_u32(p);
+    e.crc = wc_u32(p + 4);
+    e.base = wc_u64(p + 8);
+    e.d = wc_u32(p + 16);
+    e.r = wc_u32(p + 20);
+    e.index_len = wc_u32(p + 24);
+    e.value_len = wc_u32(p + 28);
+    e.map_len = wc_u32(p + 32);
+    e.dtype = p[36] & 15;
+    e.domain = p[36] >> 4;
+    e.index = p[37];
+    e.value = p[38];
+    e.map = p[39];
+    return e;
+}
+
+static inline uint64_t wc_padded(uint64_t n) { return n + wc_pad8(n); }
+
+static inline uint64_t wc_payload_bytes(const wc_entry *e) {
+    return wc_padded(e->index_len) + wc_padded(e->value_len) + wc_padded(e->map_len);
+}
+
+/* The prefix, and how long table and extension block are: rows 1 to 13. */
+static inline wc_status wc_check_layout(wc_reader *reader) {
+    const uint8_t *p = reader->data;
+    uint64_t total, head, ext_len = 0, sum, i;
+    int extended;
+    uint32_t crc;
+    if (reader->size < WC_PREFIX) return wc_refuse(WC_TRUNCATED, "prefix");
+    if (wc_u32(p) != 0x1A4357F7) return wc_malformed("magic");
+    if (p[4] != 1) return wc_refuse(WC_UNSUPPORTED, "major");
+    if (p[6] & 0xFE) return wc_refuse(WC_UNSUPPORTED, "flags");
+    extended = p[6] & 1;
+    reader->n_entries = wc_u32(p + 8);
+    total = wc_u64(p + 16);
+    if (total > reader->limits.max_bytes) return wc_refuse(WC_LIMIT_EXCEEDED, "max-bytes");
+    if (total < WC_PREFIX || total % 8) return wc_malformed("total-length");
+    if (reader->size < total) return wc_refuse(WC_TRUNCATED, "container");
+    if (reader->size > total) return wc_malformed("trailing");
+    if (reader->n_entries > reader->limits.max_entries) return wc_refuse(WC_LIMIT_EXCEEDED, "max-entries");
+    head = WC_PREFIX + WC_ENTRY * (uint64_t)reader->n_entries;
+    if (head + (extended ? 8 : 0) > total) return wc_malformed("table-length");
+    if (extended) {
+        ext_len = wc_u32(p + head);
+        if (ext_len < 16 || ext_len % 8 || head + ext_len > total) return wc_malformed("extension-length");
+    }
+    crc = wc_crc32(wc_crc32(0, p, 12), p + 16, head + ext_len - 16);
+    if (crc != wc_u32(p + 12)) return wc_refuse(WC_CHECKSUM_MISMATCH, "head-checksum");
+    reader->payload = sum = head + ext_len;
+    for (i = 0; i < reader->n_entries && sum <= total; i++) {
+        wc_entry e = wc_entry_at(reader, i);
+        sum += wc_payload_bytes(&e);
+    }
+    return sum == total ? wc_ok() : wc_malformed("layout");
+}
+
+/* The rules for the chunks of one key (SPEC 2.2), for row i and the one before it. */
+static inline int wc_chunk_fits(const wc_reader *reader, uint64_t i) {
+    wc_entry e = wc_entry_at(reader, i), before;
+    if (e.d > WC_CHUNK) return 0;
+    if (i == 0) return e.base == 0;
+    before = wc_entry_at(reader, i - 1);
+    if (e.key != before.key) return e.base == 0;
+    return before.d == WC_CHUNK && e.base == before.base + before.d && e.d > 0 && e.dtype == before.dtype;
+}
+
+/* The rows of the table: 14 to 24, each over all of them before the next one. */
+static inline wc_status wc_check_row(const wc_reader *reader, int row, uint64_t i) {
+    wc_entry e = wc_entry_at(reader, i), before;
+    switch (row) {
+    case 14:
+        if (i == 0) return wc_ok();
+        before = wc_entry_at(reader, i - 1);
+        if (e.key > before.key || (e.key == before.key && e.base > before.base)) return wc_ok();
+        return wc_invalid("table-order");
+    case 15: return e.dtype >= 1 && e.dtype <= 4 ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "dtype");
+    case 16: return e.domain == 0 ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "domain");
+    case 17: return wc_knows_index(e.index) ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "index-codec");
+    case 18: return wc_knows_value(e.value) ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "value-codec");
+    case 19: return e.map == 0 ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "map-codec");
+    case 20: return e.r <= e.d ? wc_ok() : wc_invalid("count");
+    case 21: return wc_chunk_fits(reader, i) ? wc_ok() : wc_invalid("chunks");
+    case 22:
+        return (e.index_len == 0) == (e.r == 0 || e.r == e.d) ? wc_ok() : wc_malformed("index-length");
+    case 23: return (e.value_len == 0) == (e.r == 0) ? wc_ok() : wc_malformed("value-length");
+    default: return e.map_len == 0 ? wc_ok() : wc_malformed("map-length");
+    }
+}
+
+static inline wc_status wc_check_table(const wc_reader *reader) {
+    uint64_t i, stored = 0, dense = 0;
+    int row;
+    for (row = 14; row <= 24; row++)
+        for (i = 0; i < reader->n_entries; i++) WC_TRY(wc_check_row(reader, row, i));
+    for (i = 0; i < reader->n_entries; i++) {
+        wc_entry e = wc_entry_at(reader, i);
+        stored += e.r;
+        dense += e.d;
+    }
+    if (stored > reader->limits.max_elements) return wc_refuse(WC_LIMIT_EXCEEDED, "max-elements");
+    if (dense > reader->limits.max_dense) return wc_refuse(WC_LIMIT_EXCEEDED, "max-dense");
+    if (!reader->schema && wc_ceil(stored, reader->size) > reader->limits.max_expansion)
+        return wc_refuse(WC_LIMIT_EXCEEDED, "max-expansion");
+    return wc_ok();
+}
+
+/* A record of the extension block (SPEC 2.3). */
+typedef struct wc_record {
+    unsigned type, flags;
+    wc_bytes body;
+    const uint8_t *next;
+} wc_record;
+
+static inline wc_record wc_record_at(const uint8_t *at) {
+    wc_record record;
+    record.type = wc_u16(at);
+    record.flags = wc_u16(at + 2);
+    record.body.at = at + 8;
+    record.body.size = wc_u32(at + 4);
+    record.next = NULL; /* set where it is known to lie within the block */
+    return record;
+}
+
+/* The record that stands at a place, if it fits what is left of the block: row 28. */
+static inline int wc_record_fits(const uint8_t *at, const uint8_t *end, wc_record *record) {
+    unsigned type;
+    if (end - at < 8) return 0;
+    *record = wc_record_at(at);
+    type = record->type;
+    if (wc_padded(record->body.size) > (uint64_t)(end - at - 8)) return 0;
+    record->next = at + 8 + wc_padded(record->body.size);
+    if (record->flags > 1) return 0;
+    if (type >= WC_FUSED && type <= WC_TAG && record->flags != (type == WC_FUSED || type == WC_TRANSFORM)) return 0;
+    return wc_all_zero(record->body.at + record->body.size, wc_pad8(record->body.size));
+}
+
+/* The records of the extension block: rows 28 to 30. */
+static inline wc_status wc_check_records(wc_reader *reader) {
+    const uint8_t *block = reader->data + WC_PREFIX + WC_ENTRY * (uint64_t)reader->n_entries, *at;
+    const uint8_t *end = reader->data + reader->payload;
+    uint32_t n, i;
+    unsigned type = 0;
+    wc_record record;
+    if (block == end) return wc_ok();
+    n = wc_u32(block + 4);
+    if (n == 0) return wc_malformed("extension-record");
+    for (i = 0, at = block + 8; i < n; i++, at = record.next)
+        if (!wc_record_fits(at, end, &record)) return wc_malformed("extension-record");
+    if (at != end) return wc_malformed("extension-record");
+    for (i = 0, at = block + 8; i < n; i++, at = record.next) {
+        wc_record_fits(at, end, &record);
+        if (i && record.type <= type) return wc_invalid("extension-order");
+        type = record.type;
+    }
+    for (i = 0, at = block + 8; i < n; i++, at = record.next) {
+        wc_record_fits(at, end, &record);
+        if (record.type >= WC_FUSED && record.type <= WC_TAG)
+            reader->records[record.type] = record.body;
+        else if (record.flags & 1)
+            return wc_refuse(WC_UNSUPPORTED, "extension");
+    }
+    return wc_ok();
+}
+
+/* The lengths of the fused record: row 31. Counts the members that are not the first of their groups. */
+static inline wc_status wc_check_fused_record(wc_reader *reader) {
+    wc_bytes body = reader->records[WC_FUSED];
+    uint64_t n_groups, i, at = 8;
+    if (!body.at) return wc_ok();
+    if (body.size < 8) return wc_malformed("fused-record");
+    n_groups = wc_u32(body.at);
+    if (n_groups == 0 || wc_u32(body.at + 4)) return wc_malformed("fused-record");
+    for (i = 0; i < n_groups; i++) {
+        uint64_t n_members;
+        if (body.size - at < 8) return wc_malformed("fused-record");
+        n_members = wc_u32(body.at + at + 4);
+        at += 8;
+        if (n_members < 2 || body.size - at < 8 * n_members) return wc_malformed("fused-record");
+        at += 8 * n_members;
+        reader->n_others += (uint32_t)(n_members - 1);
+    }
+    return at == body.size ? wc_ok() : wc_malformed("fused-record");
+}
+
+/* Bytes of a room that holds so many, at an address of any alignment. */
+static inline uint64_t wc_aligned(uint64_t bytes) { return wc_padded(bytes) + 7; }
+
+static inline uint8_t *wc_align(void *room) {
+    uint8_t *at = (uint8_t *)room;
+    return at + (8 - (uintptr_t)at % 8) % 8;
+}
+
+/* Begins to read a container of exactly `size` bytes. NULL limits are the default ones; a NULL schema expects nothing.
+ * On WC_OK, `describe_room` says what wc_describe needs. */
+static inline wc_status wc_open(wc_reader *reader, const void *data, size_t size, const wc_limits *limits,
+                                const wc_schema *schema) {
+    uint64_t i;
+    memset(reader, 0, sizeof *reader);
+    reader->data = (const uint8_t *)data;
+    reader->size = size;
+    reader->limits = limits ? *limits : wc_default_limits();
+    reader->schema = schema;
+    WC_TRY(wc_check_layout(reader));
+    WC_TRY(wc_check_table(reader));
+    WC_TRY(wc_check_records(reader));
+    WC_TRY(wc_check_fused_record(reader));
+    for (i = 0; i < reader->n_entries; i++) reader->n_tensors += wc_entry_at(reader, i).base == 0;
+    reader->n_tensors += reader->n_others;
+    reader->describe_room = wc_aligned((uint64_t)reader->n_tensors * sizeof(wc_tensor));
+    return wc_ok();
+}
+
+/* ---- The tensors: rows 32 to 43 ------------------------------------------------------------------------------ */
+
+/* The first entry of a key, or n_entries. */
+static inline uint64_t wc_find_key(const wc_reader *reader, uint32_t key) {
+    uint64_t low = 0, high = reader->n_entries;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (wc_entry_at(reader, middle).key < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < reader->n_entries && wc_entry_at(reader, low).key == key ? low : reader->n_entries;
+}
+
+/* One group of the fused record (SPEC 3.3). */
+typedef struct wc_group {
+    uint32_t key, n;
+    const uint8_t *members;
+    uint64_t next; /* where the next group is in the body */
+} wc_group;
+
+static inline wc_group wc_group_at(const wc_reader *reader, uint64_t at) {
+    const uint8_t *p = reader->records[WC_FUSED].at + at;
+    wc_group group;
+    group.key = wc_u32(p);
+    group.n = wc_u32(p + 4);
+    group.members = p + 8;
+    group.next = at + 8 + 8 * (uint64_t)group.n;
+    return group;
+}
+
+/* A group against the table: its entry, the order and the sizes of its members. */
+static inline int wc_group_fits(const wc_reader *reader, const wc_group *group) {
+    uint64_t at = wc_find_key(reader, group->key), sum = 0;
+    uint32_t i;
+    if (at == reader->n_entries || wc_u32(group->members) != group->key) return 0;
+    if (at + 1 < reader->n_entries && wc_entry_at(reader, at + 1).key == group->key) return 0;
+    for (i = 0; i < group->n; i++) {
+        const uint8_t *member = group->members + 8 * (uint64_t)i;
+        if (i && wc_u32(member) <= wc_u32(member - 8)) return 0;
+        if (i && wc_find_key(reader, wc_u32(member)) < reader->n_entries) return 0;
+        sum += wc_u32(member + 4);
+    }
+    return sum == wc_entry_at(reader, at).d;
+}
+
+/* Row 32. Twice the same key is found by sorting, in the room for the tensors. */
+static inline wc_status wc_check_fused(const wc_reader *reader, uint64_t *keys) {
+    uint64_t at, n = 0, i, last = 0;
+    if (!reader->records[WC_FUSED].at) return wc_ok();
+    for (at = 8; at < reader->records[WC_FUSED].size;) {
+        wc_group group = wc_group_at(reader, at);
+        if (at > 8 && group.key <= last) return wc_invalid("fused");
+        if (!wc_group_fits(reader, &group)) return wc_invalid("fused");
+        for (i = 1; i < group.n; i++) keys[n++] = wc_u32(group.members + 8 * i);
+        last = group.key;
+        at = group.next;
+    }
+    wc_sort(keys, n);
+    for (i = 1; i < n; i++)
+        if (keys[i] == keys[i - 1]) return wc_invalid("fused");
+    return wc_ok();
+}
+
+/* Row 33, and what the table and the fused record say of each tensor. Keys differ: so none may be n or more. */
+static inline wc_status wc_place_tensors(wc_reader *reader) {
+    uint64_t i, at;
+    for (i = 0; i < reader->n_entries; i++)
+        if (wc_entry_at(reader, i).key >= reader->n_tensors) return wc_invalid("keys");
+    for (at = 8; at < reader->records[WC_FUSED].size;) {
+        wc_group group = wc_group_at(reader, at);
+        for (i = 1; i < group.n; i++)
+            if (wc_u32(group.members + 8 * i) >= reader->n_tensors) return wc_invalid("keys");
+        at = group.next;
+    }
+    for (i = 0; i < reader->n_tensors; i++) memset(&reader->tensors[i], 0, sizeof(wc_tensor));
+    for (i = 0; i < reader->n_entries; i++) {
+        wc_entry e = wc_entry_at(reader, i);
+        reader->tensors[e.key].dtype = e.dtype;
+        reader->tensors[e.key].size += e.d;
+        reader->tensors[e.key].ndim = 1;
+    }
+    for (at = 8; at < reader->records[WC_FUSED].size;) {
+        wc_group group = wc_group_at(reader, at);
+        for (i = 0; i < group.n; i++) {
+            wc_tensor *tensor = &reader->tensors[wc_u32(group.members + 8 * i)];
+            tensor->dtype = reader->tensors[group.key].dtype;
+            tensor->size = wc_u32(group.members + 8 * i + 4);
+            tensor->ndim = 1;
+        }
+        at = group.next;
+    }
+    return wc_ok();
+}
+
+/* Rows 34 and 35. This reader refuses domains other than 0, and no tensor of domain 0 may have a row. */
+static inline wc_status wc_check_transform(const wc_reader *reader) {
+    wc_bytes body = reader->records[WC_TRANSFORM];
+    uint64_t i;
+    if (!body.at) return wc_ok();
+    if (body.size == 0 || body.size % 16) return wc_malformed("transform-record");
+    for (i = 0; i < body.size; i += 16)
+        if (wc_u32(body.at + i + 4)) return wc_malformed("transform-record");
+    return wc_invalid("transform");
+}
+
+/* Bytes of the UTF-8 character at a place, in its shortest form and no surrogate; 0 where there is none. */
+static inline unsigned wc_character(const uint8_t *at, uint64_t left) {
+    unsigned n = at[0] < 0x80 ? 1 : at[0] >= 0xC2 && at[0] < 0xE0 ? 2 : (at[0] & 0xF0) == 0xE0 ? 3 : 4, i;
+    if ((n == 4 && (at[0] < 0xF0 || at[0] > 0xF4)) || left < n) return 0;
+    for (i = 1; i < n; i++)
+        if ((at[i] & 0xC0) != 0x80) return 0;
+    if ((at[0] == 0xE0 && at[1] < 0xA0) || (at[0] == 0xED && at[1] >= 0xA0)) return 0;
+    if ((at[0] == 0xF0 && at[1] < 0x90) || (at[0] == 0xF4 && at[1] >= 0x90)) return 0;
+    return n;
+}
+
+static inline int wc_is_utf8(const uint8_t *at, uint64_t n) {
+    while (n) {
+        unsigned bytes = wc_character(at, n);
+        if (!bytes) return 0;
+        at += bytes;
+        n -= bytes;
+    }
+    return 1;
+}
+
+/* The order of two names by their bytes: below 0, 0, above 0. */
+static inline int wc_compare(const char *a, size_t a_len, const char *b, size_t b_len) {
+    size_t shorter = a_len < b_len ? a_len : b_len;
+    int order = shorter ? memcmp(a, b, shorter) : 0;
+    return order ? order : (a_len > b_len) - (a_len < b_len);
+}
+
+/* Rows 36 and 37 (SPEC 3.1). */
+static inline wc_status wc_check_names(wc_reader *reader) {
+    wc_bytes body = reader->records[WC_NAMES];
+    uint64_t count, i, at, sum;
+    if (!body.at) return wc_ok();
+    if (body.size < 4) return wc_malformed("names-record");
+    count = wc_u32(body.at);
+    if (count == 0 || body.size - 4 < 2 * count) return wc_malformed("names-record");
+    for (sum = 4 + 2 * count, i = 0; i < count; i++) sum += wc_u16(body.at + 4 + 2 * i);
+    if (sum != body.size) return wc_malformed("names-record");
+    if (count != reader->n_tensors) return wc_invalid("names");
+    for (at = 4 + 2 * count, i = 0; i < count; i++) {
+        wc_tensor *tensor = &reader->tensors[i];
+        tensor->name = (const char *)body.at + at;
+        tensor->name_len = wc_u16(body.at + 4 + 2 * i);
+        if (!wc_is_utf8(body.at + at, tensor->name_len)) return wc_invalid("names");
+        if (i && wc_compare(tensor[-1].name, tensor[-1].name_len, tensor->name, tensor->name_len) >= 0)
+            return wc_invalid("names");
+        at += tensor->name_len;
+    }
+    return wc_ok();
+}
+
+/* Dimension i of a tensor, i < ndim. */
+static inline uint64_t wc_dimension(const wc_tensor *tensor, unsigned i) {
+    return tensor->dims ? wc_number(tensor->dims + i * tensor->width, tensor->width) : tensor->size;
+}
+
+/* One row of the shapes record at a place of its body: row 38. */
+static inline int wc_shape_row(wc_bytes body, uint64_t at, uint32_t *key, wc_tensor *shape) {
+    uint64_t largest = 0;
+    unsigned i, least;
+    if (body.size - at < 8 || wc_u16(body.at + at + 6)) return 0;
+    *key = wc_u32(body.at + at);
+    shape->ndim = body.at[at + 4];
+    shape->width = body.at[at + 5];
+    shape->dims = body.at + at + 8;
+    if (shape->ndim == 1 || shape->ndim > 32 || shape->width > 8) return 0;
+    if (body.size - at - 8 < (uint64_t)shape->ndim * shape->width) return 0;
+    for (i = 0; i < shape->ndim; i++) largest = wc_max(largest, wc_dimension(shape, i));
+    least = largest >> 32 ? 8 : largest >> 16 ? 4 : largest >> 8 ? 2 : 1;
+    return shape->width == least;
+}
+
+/* Whether a shape is that of a tensor of this size: row 39. */
+static inline int wc_shape_fits(const wc_tensor *shape, uint64_t size) {
+    uint64_t product = 1;
+    unsigned i;
+    int empty = 0;
+    for (i = 0; i < shape->ndim; i++) {
+        uint64_t dimension = wc_dimension(shape, i);
+        if (dimension == 0)
+            empty = 1;
+        else if (dimension > ((uint64_t)1 << 56) / product)
+            return 0;
+        else
+            product *= dimension;
+    }
+    return size == (empty ? 0 : product);
+}
+
+/* Rows 38 and 39 (SPEC 3.2). */
+static inline wc_status wc_check_shapes(wc_reader *reader) {
+    wc_bytes body = reader->records[WC_SHAPES];
+    uint64_t at;
+    uint32_t key = 0, last = 0;
+    wc_tensor shape;
+    if (!body.at) return wc_ok();
+    if (body.size == 0) return wc_malformed("shapes-record");
+    memset(&shape, 0, sizeof shape);
+    for (at = 0; at < body.size; at += 8 + (uint64_t)shape.ndim * shape.width)
+        if (!wc_shape_row(body, at, &key, &shape)) return wc_malformed("shapes-record");
+    for (at = 0; at < body.size; at += 8 + (uint64_t)shape.ndim * shape.width) {
+        wc_shape_row(body, at, &key, &shape);
+        if ((at && key <= last) || key >= reader->n_tensors) return wc_invalid("shapes");
+        if (!wc_shape_fits(&shape, reader->tensors[key].size)) return wc_invalid("shapes");
+        reader->tensors[key].ndim = shape.ndim;
+        reader->tensors[key].width = shape.width;
+        reader->tensors[key].dims = shape.dims;
+        last = key;
+    }
+    return wc_ok();
+}
+
+/* Rows 41 to 43. */
+static inline wc_status wc_check_schema(wc_reader *reader) {
+    const wc_schema *schema = reader->schema;
+    int named = reader->records[WC_NAMES].at != NULL;
+    uint32_t i;
+    unsigned j;
+    if (!schema) return wc_ok();
+    if (schema->count != reader->n_tensors) return wc_refuse(WC_SCHEMA_MISMATCH, "schema-names");
+    for (i = 0; i < schema->count; i++) {
+        const wc_expected *expected = &schema->tensors[i];
+        wc_tensor *tensor = &reader->tensors[i];
+        if (!named) {
+            tensor->name = expected->name;
+            tensor->name_len = expected->name_len;
+        } else if (wc_compare(tensor->name, tensor->name_len, expected->name, expected->name_len)) {
+            return wc_refuse(WC_SCHEMA_MISMATCH, "schema-names");
+        }
+    }
+    for (i = 0; i < schema->count; i++) {
+        const wc_tensor *tensor = &reader->tensors[i];
+        if (schema->tensors[i].ndim != tensor->ndim) return wc_refuse(WC_SCHEMA_MISMATCH, "schema-shape");
+        for (j = 0; j < tensor->ndim; j++)
+            if (schema->tensors[i].shape[j] != wc_dimension(tensor, j))
+                return wc_refuse(WC_SCHEMA_MISMATCH, "schema-shape");
+    }
+    for (i = 0; i < schema->count; i++)
+        if (schema->tensors[i].dtype != reader->tensors[i].dtype) return wc_refuse(WC_SCHEMA_MISMATCH, "schema-dtype");
+    return wc_ok();
+}
+
+/* Where an entry's values lie in the room: a tensor's chunks follow each other, tensors start at multiples of 8. */
+static inline uint64_t wc_value_place(const wc_entry *e, uint64_t end) { return e->base ? end : wc_padded(end); }
+
+/* What all entries together need: indices, values, and the scratch room of the entry that needs the most. */
+static inline uint64_t wc_count_room(const wc_reader *reader, uint64_t *n_indices, uint64_t *value_bytes) {
+    uint64_t i, scratch = WC_SCRATCH, at = reader->payload;
+    *n_indices = *value_bytes = 0;
+    for (i = 0; i < reader->n_entries; i++) {
+        wc_entry e = wc_entry_at(reader, i);
+        *n_indices += e.r;
+        *value_bytes = wc_value_place(&e, *value_bytes) + (uint64_t)e.r * wc_width(e.dtype);
+        if (e.index == 9 && e.index_len >= 24 && reader->data[at + 13] == 3)
+            scratch = wc_max(scratch, wc_conflicts_room(e.r, e.index_len - 16));
+        at += wc_payload_bytes(&e);
+    }
+    return 8 * *n_indices + wc_padded(*value_bytes) + scratch;
+}
+
+/* Finds out which tensors there are, in a room of `describe_room` bytes. On WC_OK `tensors`, `n_tensors`, `tag` and
+ * `read_room` are there, and no index or value yet. */
+static inline wc_status wc_describe(wc_reader *reader, void *room, uint64_t size) {
+    uint64_t n_indices, value_bytes;
+    uint8_t *at;
+    if (size < reader->describe_room) return wc_refuse(WC_ROOM, "describe-room");
+    at = reader->n_tensors ? wc_align(room) : (uint8_t *)room;
+    WC_TRY(wc_check_fused(reader, (uint64_t *)(void *)at));
+    reader->tensors = (wc_tensor *)(void *)at;
+    WC_TRY(wc_place_tensors(reader));
+    WC_TRY(wc_check_transform(reader));
+    WC_TRY(wc_check_names(reader));
+    WC_TRY(wc_check_shapes(reader));
+    reader->tag = reader->records[WC_TAG];
+    if (reader->tag.at && reader->tag.size == 0) return wc_malformed("tag-record");
+    WC_TRY(wc_check_schema(reader));
+    reader->read_room = wc_aligned(wc_count_room(reader, &n_indices, &value_bytes));
+    return wc_ok();
+}
+
+/* ---- The payload: rows 44 to 47 ----------------------------------------------------------------------------- */
+
+/* Decodes one entry whose first byte is at `at`: r indices, counted within the chunk, and r values. */
+static inline wc_status wc_read_entry(wc_reader *reader, const wc_entry *e, uint64_t at, uint64_t *indices,
+                                      uint8_t *values, uint8_t *scratch) {
+    const uint8_t *start = reader->data + at;
+    uint64_t lengths[3], i, place = 0;
+    wc_bytes section;
+    wc_values out;
+    wc_index x;
+    if (wc_crc32(0, start, wc_payload_bytes(e)) != e->crc) return wc_refuse(WC_CHECKSUM_MISMATCH, "entry-checksum");
+    lengths[0] = e->index_len;
+    lengths[1] = e->value_len;
+    lengths[2] = e->map_len;
+    for (i = 0; i < 3; i++) {
+        if (!wc_all_zero(start + place + lengths[i], wc_pad8(lengths[i]))) return wc_malformed("padding");
+        place += wc_padded(lengths[i]);
+    }
+    if (e->index_len == 0) {
+        for (i = 0; i < e->r; i++) indices[i] = i;
+    } else {
+        x.at = start;
+        x.len = e->index_len;
+        x.d = e->d;
+        x.r = e->r;
+        x.out = indices;
+        x.scratch = scratch;
+        x.work = &reader->work;
+        x.max_work = reader->limits.max_work;
+        WC_TRY(wc_read_index(e->index, &x));
+    }
+    if (e->value_len == 0) return wc_ok();
+    section.at = start + wc_padded(e->index_len);
+    section.size = e->value_len;
+    out.at = values;
+    out.r = e->r;
+    out.dtype = e->dtype;
+    return wc_read_value(e->value, section, out, scratch);
+}
+
+/* Gives the elements of a fused entry to its members, in order (SPEC 3.3). */
+static inline void wc_share_out(wc_reader *reader) {
+    uint64_t at, i;
+    for (at = 8; at < reader->records[WC_FUSED].size;) {
+        wc_group group = wc_group_at(reader, at);
+        wc_tensor whole = reader->tensors[group.key];
+        uint64_t start = 0, n = 0;
+        for (i = 0; i < group.n; i++) {
+            wc_tensor *tensor = &reader->tensors[wc_u32(group.members + 8 * i)];
+            uint64_t first = n;
+            for (; n < whole.count && whole.indices[n] < start + tensor->size; n++) whole.indices[n] -= start;
+            tensor->indices = whole.indices + first;
+            tensor->values = (uint8_t *)whole.values + first * wc_width(tensor->dtype);
+            tensor->count = n - first;
+            start += tensor->size;
+        }
+        at = group.next;
+    }
+}
+
+/* Decodes all tensors, in a room of `read_room` bytes, into which their indices and values then point. */
+static inline wc_status wc_read(wc_reader *reader, void *room, uint64_t size) {
+    uint64_t n_indices, value_bytes, i, j, at = reader->payload, n = 0, place = 0, *indices;
+    uint8_t *values, *scratch;
+    if (size < reader->read_room) return wc_refuse(WC_ROOM, "read-room");
+    wc_count_room(reader, &n_indices, &value_bytes);
+    indices = (uint64_t *)(void *)wc_align(room);
+    values = (uint8_t *)(indices + n_indices);
+    scratch = values + wc_padded(value_bytes);
+    reader->work = 0;
+    for (i = 0; i < reader->n_entries; i++) {
+        wc_entry e = wc_entry_at(reader, i);
+        wc_tensor *tensor = &reader->tensors[e.key];
+        place = wc_value_place(&e, place);
+        WC_TRY(wc_read_entry(reader, &e, at, indices + n, values + place, scratch));
+        if (e.base == 0) {
+            tensor->indices = indices + n;
+            tensor->values = values + place;
+            tensor->count = 0;
+        }
+        for (j = 0; j < e.r; j++) indices[n + j] += e.base;
+        tensor->count += e.r;
+        n += e.r;
+        place += (uint64_t)e.r * wc_width(e.dtype);
+        at += wc_payload_bytes(&e);
+    }
+    wc_share_out(reader);
+    return wc_ok();
+}
+
+#endif

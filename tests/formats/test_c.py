@@ -1,0 +1,198 @@
+"""The C decoder of formats/c against the golden vectors and the reference decoder, under sanitizers.
+
+Containers go to one process that answers each before it takes the next. What the C decoder leaves out
+(formats/c/README.md) it must refuse as unsupported, unless an earlier check refuses it as the reference does.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import IO, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from formats import conformance, reference
+from formats.conformance import TensorTuple, Vector
+from formats.reference import Limits, WireError
+from tests.wirecodec.test_conformance import containers
+
+SOURCES = Path(conformance.__file__).resolve().parent / "c"
+COMPILER = shutil.which("gcc") or shutil.which("cc")
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler (gcc or cc)")
+
+VECTORS = list(conformance.load_all())
+LEFT_OUT = {"value": {6, 7, 9, 10}, "domain": {1, 2}}
+"""The ids of registry.toml that the C decoder does not support."""
+WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+DTYPES = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4}
+Schema = dict[str, tuple[tuple[int, ...], str]] | None
+
+
+def compile_check(target: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [str(COMPILER), *WARNINGS, *options, "-o", str(target), str(SOURCES / "check.c")]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+class Refused(Exception):
+    """What the C decoder gives in place of tensors."""
+
+    def __init__(self, kind: str, code: str) -> None:
+        super().__init__(f"{kind} {code}")
+        self.kind = kind
+        self.code = code
+
+
+def request(data: bytes, limits: dict[str, int], schema: Schema) -> bytes:
+    """A request as the head of check.c describes it."""
+    allowed = Limits(**limits)
+    names = ("max_bytes", "max_entries", "max_elements", "max_dense", "max_expansion", "max_work")
+    parts = [struct.pack("<6QI", *(getattr(allowed, name) for name in names), schema is not None)]
+    if schema is not None:
+        parts.append(struct.pack("<I", len(schema)))
+        for name in sorted(schema, key=str.encode):
+            shape, dtype = schema[name]
+            parts.append(struct.pack("<3I", len(name.encode()), DTYPES[dtype], len(shape)))
+            parts.append(struct.pack(f"<{len(shape)}Q", *shape) + name.encode())
+    return b"".join([*parts, struct.pack("<Q", len(data)), data])
+
+
+def from_hex(text: str) -> bytes:
+    return b"" if text == "-" else bytes.fromhex(text)
+
+
+class Check:
+    """A running check program."""
+
+    def __init__(self, program: Path) -> None:
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin: IO[bytes] = self.process.stdin
+        self.stdout: IO[bytes] = self.process.stdout
+
+    def line(self) -> list[str]:
+        line = self.stdout.readline()
+        assert line.endswith(b"\n"), f"the program died: {self.process.wait()}"
+        return line.decode().split()
+
+    def tensor(self) -> TensorTuple:
+        _, name, dtype, _, *shape = self.line()
+        indices = list(map(int, self.line()))
+        (values,) = self.line()
+        return from_hex(name).decode(), dtype, tuple(map(int, shape)), indices, from_hex(values)
+
+    def decode(self, data: bytes, limits: dict[str, int], schema: Schema) -> tuple[bytes, list[TensorTuple]]:
+        """The contract of formats/conformance.py, but for the exception's class."""
+        self.stdin.write(request(data, limits, schema))
+        self.stdin.flush()
+        verdict, *rest = self.line()
+        if verdict == "refused":
+            raise Refused(*rest)
+        return from_hex(rest[1]), [self.tensor() for _ in range(int(rest[0]))]
+
+    def close(self) -> int:
+        self.stdin.close()
+        self.stdout.close()
+        return self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Check]:
+    """The check program with sanitizers, or without where the compiler has none."""
+    program = tmp_path_factory.mktemp("c") / "check"
+    made = compile_check(program, "-O0", "-g", *SANITIZERS)
+    if made.returncode:
+        made = compile_check(program, "-O1")
+    assert made.returncode == 0, made.stderr
+    running = Check(program)
+    yield running
+    assert running.close() == 0
+
+
+def outcome(decode: Any, data: bytes, limits: dict[str, int], schema: Schema) -> Any:
+    """What a decoder makes of the bytes, or kind and code of its refusal."""
+    try:
+        tag, tensors = decode(data, limits, schema)
+    except (WireError, Refused) as error:
+        return error.kind, error.code
+    return bytes(tag), [(n, d, tuple(s), list(i), bytes(v)) for n, d, s, i, v in tensors]
+
+
+def left_out(data: bytes) -> bool:
+    """Whether the table names what the C decoder does not support."""
+    if len(data) < 24:
+        return False
+    (n_entries,) = struct.unpack_from("<I", data, 8)
+    rows = range(24, min(24 + 40 * n_entries, len(data) - 39), 40)
+    return any(data[at + 38] in LEFT_OUT["value"] or data[at + 36] >> 4 in LEFT_OUT["domain"] for at in rows)
+
+
+UNSUPPORTED = [("Unsupported", "value-codec"), ("Unsupported", "domain")]
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"{v.result}-{v.id}")
+def test_golden_vectors(check: Check, vector: Vector) -> None:
+    found = outcome(check.decode, vector.data, vector.limits, vector.schema)
+    if found in UNSUPPORTED and left_out(vector.data):
+        pytest.skip(f"formats/c leaves it out: {found[1]}")
+    wanted: Any = (vector.tag, [(n, d, tuple(s), list(i), v) for n, d, s, i, v in vector.tensors])
+    assert found == (wanted if vector.result == "ok" else (vector.result, vector.code))
+
+
+def agree(check: Check, data: bytes) -> None:
+    found = outcome(check.decode, data, {}, None)
+    if found not in UNSUPPORTED or not left_out(data):
+        assert found == outcome(conformance.reference, data, {}, None)
+
+
+@settings(max_examples=400, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(containers(), st.randoms(use_true_random=False))
+def test_c_and_reference_agree(check: Check, data: bytes, random: Random) -> None:
+    """A container as it was written, and with bits flipped, mostly under right checksums."""
+    agree(check, data)
+    for _ in range(8):
+        broken = bytearray(data)
+        for _ in range(random.randint(1, 3)):
+            bit = random.randrange(8 * len(broken))
+            broken[bit // 8] ^= 1 << bit % 8
+        agree(check, reference.reseal(bytes(broken)) if random.randrange(8) else bytes(broken))
+
+
+def test_every_prefix_is_truncated(check: Check) -> None:
+    for vector in VECTORS:
+        if vector.result == "ok" and len(vector.data) <= 200 and not left_out(vector.data):
+            for length in range(len(vector.data)):
+                found = outcome(check.decode, vector.data[:length], vector.limits, vector.schema)
+                assert found[0] == "Truncated"
+
+
+def test_the_readme_names_what_is_left_out() -> None:
+    text = (SOURCES / "README.md").read_text(encoding="utf-8")
+    registry = (SOURCES.parent / "registry.toml").read_text(encoding="utf-8")
+    for kind, ids in LEFT_OUT.items():
+        for number in ids:
+            row = registry.index(f"[[{kind}]]\nid = {number}\n")
+            name = registry[row:].split('name = "')[1].split('"')[0]
+            assert f"`{name}`" in text
+
+
+def test_check_reads_files(tmp_path: Path) -> None:
+    made = compile_check(tmp_path / "check", "-O2")
+    assert made.returncode == 0, made.stderr
+    vector = next(v for v in VECTORS if v.id == "names")
+    (tmp_path / "container").write_bytes(vector.data)
+    done = subprocess.run([tmp_path / "check", tmp_path / "container"], capture_output=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"ok ")
+    (tmp_path / "container").write_bytes(vector.data[:-1])
+    done = subprocess.run([tmp_path / "check", tmp_path / "container"], capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == b"refused Truncated container\n"
