@@ -80,9 +80,9 @@ def missing() -> str:
     if made:
         return f"no network namespaces: {made}"
     try:
-        shaped = _try("ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", "eth1") or _try(
-            "tc", "-n", name, "qdisc", "add", "dev", "eth0", *_tbf(RATES["1 Gbit"])
-        )
+        shaped = _try(
+            "ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", "eth1"
+        ) or _try("tc", "-n", name, "qdisc", "add", "dev", "eth0", *_tbf(RATES["1 Gbit"]))
         return f"no shaped links: {shaped}" if shaped else ""
     finally:
         _try("ip", "netns", "del", name)

@@ -27,6 +27,7 @@ from benchmarks.networking.subjects import exchanges, whole_calls
 __all__ = ["main"]
 
 _COUNTERS = Path("/sys/class/net/eth0/statistics")
+_AGREED = 2e-3  # seconds in which all ranks hear of a time
 _PORT = 47000
 _BLOCK = 1 << 18
 
@@ -51,7 +52,13 @@ def run(comm: Any, plan: Mapping[str, Any]) -> None:
             if kind in plan["kinds"]:
                 _measure(comm, kind, case, make(comm, case), plan)
         after = goodput(comm, plan["seconds"])
-        _say(comm, kind="goodput", case=given, alone=max(before[0], after[0]), together=max(before[1], after[1]))
+        _say(
+            comm,
+            kind="goodput",
+            case=given,
+            alone=max(before[0], after[0]),
+            together=max(before[1], after[1]),
+        )
 
 
 def _measure(comm: Any, kind: str, case: Case, subjects: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
@@ -157,10 +164,12 @@ def _stream(comm: Any, out: socket.socket | None, into: socket.socket | None, se
 
 
 def _meet(comm: Any) -> None:
-    """A barrier that leaves the cores to those that are not there yet."""
+    """Let all ranks go on at the same moment: they share one clock, and are asleep until then."""
     request = comm.Ibarrier()
     while not request.Test():
         time.sleep(100e-6)
+    start = comm.bcast(time.perf_counter() + _AGREED)
+    time.sleep(max(0.0, start - time.perf_counter()))
 
 
 def _counted() -> int:
