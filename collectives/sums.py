@@ -76,9 +76,9 @@ def sum_dense(channel: Channel, vector: Dense, divisor: int) -> Dense:
         return finish(summed([block.view(dtype) for block in blocks]), divisor, dtype)
     with channel.guard():  # a rank that has no room for the others' pieces leaves them waiting
         out = np.empty(vector.size, dtype)
-        mine, sums = _cut(np.ascontiguousarray(vector), n), _cut(out, n)
-        rooms = [np.empty(sums[rank].size, dtype) if other != rank else mine[rank] for other in range(n)]
-    _reduce(channel, mine, rooms, sums, divisor)
+        pieces, sums = _cut(np.ascontiguousarray(vector), n), _cut(out, n)
+        found = [np.empty(sums[rank].size, dtype) if other != rank else pieces[rank] for other in range(n)]
+    _reduce(channel, pieces, found, sums, divisor)
     return out
 
 

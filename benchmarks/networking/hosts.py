@@ -1,4 +1,4 @@
-"""Several hosts on one machine: network namespaces on one bridge, each link shaped to a rate in both directions.
+"""Several hosts on one machine: network namespaces on one bridge, every link shaped to a rate, both ways.
 
     host 0    host 1    …    host n-1        each a namespace with its own name and address
       │ tbf     │ tbf          │ tbf
@@ -15,14 +15,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 __all__ = ["RATES", "Hosts", "Shape", "missing"]
 
@@ -226,8 +225,6 @@ class Hosts:
 @contextlib.contextmanager
 def _alarm(running: subprocess.Popen[str], timeout: float) -> Iterator[None]:
     """End a process that takes too long, while its output is being read."""
-    import threading
-
     timer = threading.Timer(timeout, running.terminate)
     timer.daemon = True
     timer.start()

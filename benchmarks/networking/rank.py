@@ -2,8 +2,8 @@
 
     mpirun … python -m benchmarks.networking.rank '{"rate": …}'
 
-Each figure is the median, over repetitions, of the slowest rank's time. What is compared with each other takes
-turns, so that all of it sees the same disturbances.
+A time is that of the slowest rank. What is compared with each other takes turns, so that all of it sees the
+same disturbances.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import json
 import socket
 import statistics
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
 from benchmarks.networking.cases import Case
@@ -125,12 +125,9 @@ def goodput(comm: Any, seconds: float) -> tuple[float, float]:
 
 def _stream(comm: Any, out: socket.socket | None, into: socket.socket | None, seconds: float) -> float:
     """Bytes a second that arrive at the slowest receiver, in the second half of the time."""
-    import threading
-
     block = bytes(_BLOCK)
     comm.Barrier()
     end = time.perf_counter() + seconds
-    stop = threading.Event()
 
     def send() -> None:
         assert out is not None
@@ -159,7 +156,6 @@ def _stream(comm: Any, out: socket.socket | None, into: socket.socket | None, se
                 break
     if out is not None:
         sender.join()
-    stop.set()
     return float(comm.allreduce(rate, MPI.MIN))
 
 

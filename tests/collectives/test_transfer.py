@@ -1,4 +1,4 @@
-"""Segments: none too large for MPI's counts, none that is waited for in a circle, none sent before it is there."""
+"""Segments: none too large for MPI to count, none waited for in a circle, none sent before it is there."""
 
 from __future__ import annotations
 
