@@ -141,4 +141,4 @@ def transfer(
             if (received, len(sends)) != before:
                 patience.progress()
             elif receives or sends:
-                patience.pause([*receives, *sends])
+                patience.pause([queue[0] for queue in (receives, sends) if queue])  # later ones may be done

@@ -32,6 +32,12 @@ class Case:
         """Elements a rank sends."""
         return max(1, round(self.elements * self.density))
 
+    @property
+    def words(self) -> str:
+        """As the tables name it."""
+        alike = f", {100 * self.alike:g} % alike" if self.alike else ""
+        return f"{self.elements / 1e6:g}M, {100 * self.density:g} %{alike}"
+
     def support(self, rank: int) -> npt.NDArray[np.uint32]:
         """This rank's indices, ascending: the common ones and its own."""
         common = _drawn(self.elements, round(self.kept * self.alike), 1)

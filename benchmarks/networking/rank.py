@@ -75,7 +75,7 @@ def _measure(comm: Any, kind: str, case: Case, subjects: Mapping[str, Any], plan
             if turn:
                 times[name].append(taken)
                 sent[name].append(moved)
-            _say(comm, kind="tick")
+            _say(comm, kind="tick", name=name)
         turn += 1
         spent = comm.bcast(time.perf_counter() - begin)
         if turn > plan["least"] and (spent > plan["budget"] or turn > plan["most"]):

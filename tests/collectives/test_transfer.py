@@ -100,6 +100,11 @@ def test_sums_are_those_in_rank_order(n: int, dtype: str, segments: float) -> No
     _check_sums(World(n, simulated=True), dtype, segments)
 
 
+def test_sums_of_many_ranks_with_little_each() -> None:
+    """Pieces come from all ranks at once, in any order."""
+    _check_sums(World(24, simulated=True), "float32", 0.1)
+
+
 def test_sums_of_more_than_may_be_under_way() -> None:
     _check_sums(World(3, simulated=True), "float32", 2.5 * AHEAD)
 
