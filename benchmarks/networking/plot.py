@@ -12,7 +12,7 @@ from benchmarks.networking.simulated import CASE, METHODS, Point
 
 __all__ = ["draw"]
 
-COLORS = dict(zip(METHODS, ("#1f4e9c", "#c2571a", "#4a8a4a", "#777777"), strict=True))
+COLORS = dict(zip(METHODS, ("#1f4e9c", "#c2571a", "#777777"), strict=True))
 SHOWN = (
     "native dense",
     "dense",

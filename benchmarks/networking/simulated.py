@@ -4,53 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+
+import numpy as np
 
 import collectives as co
+import wirecodec as wc
 from benchmarks.networking.cases import Case
-from collectives.communicator import Communicator
+from collectives.chain import broadcast
+from collectives.ring import allgather_joined
 from collectives.simulate import SimulatedComm
+from collectives.sums import sum_dense
+from wirecodec.arrays import as_bytes
 
 __all__ = ["ALPHA", "BETA", "CASE", "METHODS", "RANKS", "Point", "simulated"]
 
 RANKS = (2, 4, 8, 16, 32, 64, 128)
-CASE = Case(200_000, 0.01)
+CASE = Case(500_000, 0.01)
 ALPHA, BETA = 5e-5, 8e-9  # 50 µs a message, 1 Gbit/s
+METHODS = ("CLT-k", "allgather", "dense")
 
 
 @dataclass(frozen=True)
 class Point:
-    """One method at one number of ranks.
+    """One method at one number of ranks, communication alone.
 
     Attributes:
         method, ranks: which.
-        nbytes: that a rank sends on average, without the headers' 64 bytes a rank.
-        headers: bytes that a rank sends of these.
-        seconds: on the simulated clock, computing nothing.
+        nbytes: that a rank sends on average.
+        seconds: on the simulated clock.
     """
 
     method: str
     ranks: int
     nbytes: float
-    headers: int
     seconds: float
-
-
-def _summed(comm: Communicator, case: Case, algorithm: str) -> None:
-    x = case.gradient(comm.rank)
-    co.allreduce(comm, x, f"topk({case.density}) | rice | raw", algorithm=algorithm)
-
-
-def _cltk(comm: Communicator, case: Case) -> None:
-    co.CLTk(case.density).allreduce(comm, case.gradient(comm.rank))
-
-
-METHODS: dict[str, Callable[[Communicator, Case], None]] = {
-    "CLT-k": _cltk,
-    "allgather": partial(_summed, algorithm="allgather"),
-    "split-pairs": partial(_summed, algorithm="split-pairs"),
-    "dense": partial(_summed, algorithm="dense"),
-}
 
 
 def simulated(
@@ -63,17 +50,32 @@ def simulated(
         case: what they exchange.
         step: called with a name before each.
     """
+    where = case.support(0)
+    values = np.random.default_rng(0).random(where.size, np.float32)
+    blob = as_bytes(wc.encode(wc.SparseTensor(where, values, (case.elements,)), "nonzero | rice | raw"))
+    ones = wc.SparseTensor(where, np.ones(where.size, np.float32), (case.elements,))
+    indices = as_bytes(wc.encode(ones, "nonzero | auto-index | mean"))
+    dense = np.ones(case.elements, np.float32)
+
+    def exchange(channel: co.Channel, method: str) -> None:
+        if method == "CLT-k":
+            broadcast(channel, indices, len(indices), 0)
+            sum_dense(channel, values, channel.size)
+        elif method == "allgather":
+            allgather_joined(channel, blob, [len(blob)] * channel.size)
+        else:
+            sum_dense(channel, dense, 1)
+
     points = []
     for n in ranks:
-        for name, method in METHODS.items():
-            step(f"simulated, n = {n}: {name}")
+        for method in METHODS:
+            step(f"simulated, n = {n}: {method}")
 
-            def run(comm: SimulatedComm, method: Callable[..., None] = method) -> tuple[int, float]:
-                method(comm, case)
+            def run(comm: SimulatedComm, method: str = method) -> tuple[int, float]:
+                exchange(co.Channel(comm), method)
                 return comm.bytes_sent, comm.clock
 
             found = co.simulate(n, run, alpha=ALPHA, beta=BETA)
-            headers = 64 * (n - 1) * (2 if name.startswith("split") else 1)
             mean = sum(nbytes for nbytes, _ in found) / n
-            points.append(Point(name, n, mean - headers, headers, max(clock for _, clock in found)))
+            points.append(Point(method, n, mean, max(clock for _, clock in found)))
     return points
