@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -172,4 +173,5 @@ def _floats(text: str) -> list[float]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # or the hosts would stay
     main()
