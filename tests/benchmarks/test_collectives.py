@@ -55,7 +55,8 @@ FIGURES = [
 
 def test_regret_is_the_time_over_the_best() -> None:
     [(figure, regret)] = regrets(FIGURES)
-    assert (figure.name, regret) == ("allreduce auto", pytest.approx(1.1))
+    assert figure.name == "allreduce auto"
+    assert regret == pytest.approx(1.1)
 
 
 def test_verdicts() -> None:
