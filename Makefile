@@ -19,10 +19,10 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint vectors bench bench-select bench-value gradients clean
+.PHONY: help demo test lint vectors bench bench-select bench-value bench-collectives gradients clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: a table and demo.png
 	@[ -t 1 ] || export TERM=dumb; \
@@ -48,6 +48,9 @@ bench-select: $(TORCH)  ## what a selector costs and keeps, beside torch.topk: r
 
 bench-value: $(PEERS)  ## what values cost, likewise, and two papers' figures: results/value.md, *.png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.value $(ARGS)
+
+bench-collectives: $(INSTALLED)  ## what collectives take between hosts: results/collectives.md, .png; root; ARGS=--full
+	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.collectives $(ARGS)
 
 gradients: $(TORCH)  ## train small models and save their gradients for the benchmarks: benchmarks/gradients; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gradients $(ARGS)

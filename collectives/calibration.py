@@ -18,7 +18,7 @@ import numpy as np
 from collectives.channel import Channel
 from collectives.communicator import Request
 from collectives.rates import Rates
-from collectives.transfer import SEGMENT, Side, transfer
+from collectives.transfer import AHEAD, SEGMENT, Side, transfer
 
 __all__ = ["calibrate", "rates_of"]
 
@@ -65,8 +65,13 @@ def _clock(comm: Any) -> Callable[[], float]:
 def _pass_on(channel: Channel, nbytes: int) -> None:
     n, rank = channel.size, channel.rank
     block, room = np.zeros(nbytes, np.uint8), np.empty(nbytes, np.uint8)
+    left, right = (rank - 1) % n, (rank + 1) % n
     transfer(
-        channel, Side.whole((rank - 1) % n, room), Side.whole((rank + 1) % n, block), "measuring the network"
+        channel,
+        Side.of([(left, room)]),
+        Side.of([(right, block)]),
+        lambda received: received + AHEAD,
+        "measuring the network",
     )
     channel.bytes_sent += nbytes
 

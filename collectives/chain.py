@@ -6,7 +6,7 @@ import numpy as np
 
 from collectives.channel import Channel
 from collectives.ring import allgather_joined
-from collectives.transfer import NATIVE_BELOW, SEGMENT, Octets, Side, cut, segments_of, transfer
+from collectives.transfer import NATIVE_BELOW, SEGMENT, Octets, Side, transfer
 
 __all__ = ["broadcast"]
 
@@ -35,15 +35,13 @@ def broadcast(channel: Channel, block: Octets, nbytes: int, root: int) -> Octets
     with channel.guard():
         out = block if here == 0 else np.empty(nbytes, np.uint8)
     segment = max(_SHORTEST, min(SEGMENT, nbytes // _SEGMENTS))
-    total = segments_of(nbytes, segment)
     left, right = (rank - 1) % n, (rank + 1) % n
-    nothing = np.empty(0, np.uint8)
-    arriving = Side(left, cut(out, segment), total) if here else Side.whole(left, nothing)
-    leaving = (
-        Side(right, cut(out, segment), total, own=0 if here else total)
-        if here < n - 1
-        else Side.whole(right, nothing)
+    transfer(
+        channel,
+        Side.of([(left, out)] if here else [], segment),
+        Side.of([(right, out)] if here < n - 1 else [], segment),
+        lambda received: received,
+        f"passing a block on from rank {root}",
     )
-    transfer(channel, arriving, leaving, f"passing a block on from rank {root}")
     channel.bytes_sent += nbytes if here < n - 1 else 0
     return out

@@ -11,7 +11,7 @@ import numpy as np
 
 from collectives.channel import Channel, gathered_bytes
 from collectives.communicator import Request
-from collectives.transfer import Octets, Side, transfer
+from collectives.transfer import Octets, Side, in_step, transfer
 
 __all__ = ["alltoall_ragged", "exchange_counts"]
 
@@ -47,13 +47,14 @@ def alltoall_ragged(channel: Channel, blocks: Sequence[Octets], counts: Sequence
     n, rank = channel.size, channel.rank
     with channel.guard():
         found = [blocks[rank] if other == rank else np.empty(counts[other], np.uint8) for other in range(n)]
-    for step in range(1, n):
-        to, source = (rank + step) % n, (rank - step) % n
-        transfer(
-            channel,
-            Side.whole(source, found[source]),
-            Side.whole(to, blocks[to]),
-            f"exchanging pieces with ranks {source} and {to}",
-        )
-        channel.bytes_sent += len(blocks[to])
+    arriving = [((rank - step) % n, found[(rank - step) % n]) for step in range(1, n)]
+    leaving = [((rank + step) % n, blocks[(rank + step) % n]) for step in range(1, n)]
+    transfer(
+        channel,
+        Side.of(arriving),
+        Side.of(leaving),
+        in_step([room for _, room in arriving], [block for _, block in leaving]),
+        "exchanging pieces",
+    )
+    channel.bytes_sent += sum(len(block) for _, block in leaving)
     return found

@@ -7,14 +7,14 @@ neighbour's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
 
 from collectives.channel import Channel, ring_bytes
 from collectives.communicator import Request
-from collectives.transfer import NATIVE_BELOW, Octets, Side, cut, segments_of, transfer
+from collectives.transfer import NATIVE_BELOW, SEGMENT, Octets, Side, in_step, segments_of, transfer
 
 __all__ = ["allgather_joined", "allgather_ragged"]
 
@@ -44,13 +44,13 @@ def allgather_joined(channel: Channel, block: Octets, counts: Sequence[int]) -> 
     starts = [end - count for end, count in zip(ends, counts, strict=True)]
     with channel.guard():  # a rank that has no room for the payloads leaves the others waiting
         out: Octets = np.empty(ends[-1], np.uint8)
-    out[starts[channel.rank] : ends[channel.rank]] = block
-    if channel.size > 1 and len(out):
-        if len(out) < NATIVE_BELOW:
-            _native(channel, block, out, counts, starts)
-        else:
-            _ring(channel, [out[start:end] for start, end in zip(starts, ends, strict=True)])
-        channel.bytes_sent += ring_bytes(counts, channel.rank)
+    if channel.size == 1 or not len(out):
+        out[:] = block
+    elif len(out) < NATIVE_BELOW:
+        _native(channel, block, out, counts, starts)
+    else:
+        _ring(channel, block, [out[start:end] for start, end in zip(starts, ends, strict=True)])
+    channel.bytes_sent += ring_bytes(counts, channel.rank) if channel.size > 1 else 0
     return out
 
 
@@ -63,20 +63,32 @@ def _native(
         channel.wait(requests, "gathering the payloads")
 
 
-def _ring(channel: Channel, blocks: Sequence[Octets]) -> None:
-    """Fill the blocks of the other ranks."""
+def _ring(channel: Channel, block: Octets, blocks: Sequence[Octets]) -> None:
+    """Fill the blocks of all ranks.
+
+    Args:
+        channel: open.
+        block: this rank's.
+        blocks: where each rank's is to stand.
+    """
     n, rank = channel.size, channel.rank
     left, right = (rank - 1) % n, (rank + 1) % n
-    segments = [segments_of(len(block)) for block in blocks]
+    arriving = [blocks[(left - step) % n] for step in range(n - 1)]
+    leaving = [block, *arriving[:-1]]
+    own = blocks[rank]
 
-    def travelling(first: int) -> Iterator[Octets]:
-        """The segments of n-1 blocks, block after block, backwards from rank ``first``."""
-        for step in range(n - 1):
-            yield from cut(blocks[(first - step) % n])
+    def keep(number: int) -> None:
+        """Copy a segment of one's own block, while the others are under way."""
+        start = number * SEGMENT
+        own[start : start + SEGMENT] = block[start : start + SEGMENT]
 
     transfer(
         channel,
-        Side(left, travelling(left), sum(segments) - segments[rank]),
-        Side(right, travelling(rank), sum(segments) - segments[right], own=segments[rank]),
+        Side.of([(left, room) for room in arriving]),
+        Side.of([(right, data) for data in leaving]),
+        in_step(arriving, leaving, passed_from=1),
         f"passing payloads from rank {left} to rank {right}",
+        keep,
     )
+    kept = SEGMENT * sum(segments_of(len(room)) for room in arriving)
+    own[kept:] = block[kept:]

@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.channel import Channel
-from collectives.pairwise import alltoall_ragged
-from collectives.ring import allgather_joined, allgather_ragged
-from collectives.transfer import NATIVE_BELOW, Octets
+from collectives.ring import allgather_ragged
+from collectives.transfer import NATIVE_BELOW, SEGMENT, Octets, Side, in_step, segments_of, transfer
 
 __all__ = ["Dense", "accumulator", "bounds_of", "finish", "sum_dense", "summed"]
 
@@ -70,20 +69,64 @@ def sum_dense(channel: Channel, vector: Dense, divisor: int) -> Dense:
 
     Returns a new (d,) array of the same type. Raises Timeout.
     """
-    n, dtype = channel.size, vector.dtype
+    n, rank, dtype = channel.size, channel.rank, vector.dtype
     mine = _octets(vector)
     if n * len(mine) < NATIVE_BELOW or n == 1:
         blocks = allgather_ragged(channel, mine, [len(mine)] * n)
         return finish(summed([block.view(dtype) for block in blocks]), divisor, dtype)
-    edges = bounds_of(vector.size, n)
-    widths = [dtype.itemsize * (stop - start) for start, stop in pairwise(edges)]
-    pieces = [_octets(vector[start:stop]) for start, stop in pairwise(edges)]
-    found = alltoall_ragged(channel, pieces, [widths[channel.rank]] * n)
-    with channel.guard():
-        part = finish(summed([piece.view(dtype) for piece in found]), divisor, dtype)
-        block = _octets(part)
-    joined: Dense = allgather_joined(channel, block, widths).view(dtype)
-    return joined
+    with channel.guard():  # a rank that has no room for the others' pieces leaves them waiting
+        out = np.empty(vector.size, dtype)
+        pieces, sums = _cut(np.ascontiguousarray(vector), n), _cut(out, n)
+        found = [np.empty(sums[rank].size, dtype) if other != rank else pieces[rank] for other in range(n)]
+    _reduce(channel, pieces, found, sums, divisor)
+    return out
+
+
+def _reduce(
+    channel: Channel, pieces: Sequence[Dense], found: Sequence[Dense], sums: Sequence[Dense], divisor: int
+) -> None:
+    """Pieces to their ranges' ranks, as ``pairwise`` has it; then the sums around a ring.
+
+    A segment is summed, and passed on, as soon as the last rank's piece of it is there.
+
+    Args:
+        channel: open.
+        pieces: this rank's, of each range.
+        found: all ranks' of this one's range; filled, but for its own.
+        sums: of each range; filled.
+        divisor: 1, or the number of ranks.
+    """
+    n, rank = channel.size, channel.rank
+    left, right = (rank - 1) % n, (rank + 1) % n
+    arriving = [((rank - step) % n, found[(rank - step) % n]) for step in range(1, n)]
+    arriving += [(left, sums[(left - step) % n]) for step in range(n - 1)]
+    leaving = [((rank + step) % n, pieces[(rank + step) % n]) for step in range(1, n)]
+    leaving += [(right, sums[(rank - step) % n]) for step in range(n - 1)]
+    incoming = [(other, _octets(room)) for other, room in arriving]
+    outgoing = [(other, _octets(block)) for other, block in leaving]
+    first = sum(segments_of(len(room)) for _, room in incoming[: n - 2])  # of the last piece
+    width = SEGMENT // sums[rank].itemsize
+
+    def add(number: int) -> None:
+        start = (number - first) * width
+        if 0 <= start < sums[rank].size:
+            part = slice(start, start + width)
+            sums[rank][part] = finish(summed([piece[part] for piece in found]), divisor, sums[rank].dtype)
+
+    transfer(
+        channel,
+        Side.of(incoming),
+        Side.of(outgoing),
+        in_step([room for _, room in incoming], [block for _, block in outgoing], passed_from=n - 1),
+        "summing",
+        add,
+    )
+    channel.bytes_sent += sum(len(block) for _, block in outgoing)
+
+
+def _cut(vector: Dense, ranks: int) -> list[Dense]:
+    """The ranks' ranges of a vector, as views."""
+    return [vector[start:stop] for start, stop in pairwise(bounds_of(vector.size, ranks))]
 
 
 def _octets(vector: Dense) -> Octets:

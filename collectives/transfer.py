@@ -8,9 +8,11 @@ half-duplex: 1.5 to 3 times as long. Segments also keep every MPI count far belo
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import TypeAlias
 
 import numpy as np
@@ -19,13 +21,13 @@ import numpy.typing as npt
 from collectives.channel import TAG, Channel
 from collectives.communicator import Request
 
-__all__ = ["AHEAD", "NATIVE_BELOW", "SEGMENT", "Octets", "Side", "cut", "segments_of", "transfer"]
+__all__ = ["AHEAD", "NATIVE_BELOW", "SEGMENT", "Octets", "Side", "cut", "in_step", "segments_of", "transfer"]
 
 Octets: TypeAlias = npt.NDArray[np.uint8]
 
 NATIVE_BELOW = 32 * 1024  # total bytes; below, one native call has less latency than rounds of messages
 SEGMENT = 60 * 1024  # bytes; Open MPI's eager limit is 64 KiB with its own headers
-AHEAD = 64  # segments under way at once in each direction, 3.75 MiB: what a slow neighbour may have to buffer
+AHEAD = 16  # segments under way at once in each direction: enough for 10 Gbit/s, and partners stay in step
 
 
 @dataclass(frozen=True)
@@ -33,29 +35,23 @@ class Side:
     """One direction of a transfer.
 
     Attributes:
-        rank: the neighbour.
-        segments: in the order in which they travel.
+        segments: in the order in which they travel, with the rank that each comes from or goes to.
         count: how many there are.
-        own: of the segments to send, how many are there from the start; the others are, one by one, those
-            that came in.
     """
 
-    rank: int
-    segments: Iterable[Octets]
+    segments: Iterable[tuple[int, Octets]]
     count: int
-    own: int = 0
 
     @classmethod
-    def whole(cls, rank: int, block: Octets, segment: int = SEGMENT) -> Side:
-        """One block, all of it there.
+    def of(cls, blocks: Sequence[tuple[int, Octets]], segment: int = SEGMENT) -> Side:
+        """Blocks that travel one after another.
 
         Args:
-            rank: the neighbour.
-            block: contiguous.
+            blocks: contiguous, each with the rank that it comes from or goes to.
             segment: bytes of a message.
         """
-        count = segments_of(len(block), segment)
-        return cls(rank, cut(block, segment), count, count)
+        count = sum(segments_of(len(block), segment) for _, block in blocks)
+        return cls(chain.from_iterable(cut(rank, block, segment) for rank, block in blocks), count)
 
 
 def segments_of(nbytes: int, segment: int = SEGMENT) -> int:
@@ -63,20 +59,56 @@ def segments_of(nbytes: int, segment: int = SEGMENT) -> int:
     return -(-nbytes // segment)
 
 
-def cut(block: Octets, segment: int = SEGMENT) -> Iterator[Octets]:
-    """A block's segments, as views."""
-    for start in range(0, len(block), segment):
-        yield block[start : start + segment]
+def cut(rank: int, block: Octets, segment: int = SEGMENT) -> Iterator[tuple[int, Octets]]:
+    """A block's segments, as views, each with the rank."""
+    return ((rank, block[start : start + segment]) for start in range(0, len(block), segment))
 
 
-def transfer(channel: Channel, arriving: Side, leaving: Side, what: str) -> None:
+def in_step(
+    arriving: Sequence[Octets], leaving: Sequence[Octets], passed_from: int | None = None
+) -> Callable[[int], int]:
+    """How many segments may leave once so many came in, where rounds of all ranks follow one another.
+
+    All of the rounds before may leave, and AHEAD more than came in of this one. So a rank waits only for one
+    that is in an earlier round, or behind it in the same one, and n ranks cannot do so in a circle, however
+    much longer one block is than another.
+
+    Args:
+        arriving, leaving: the block of each round.
+        passed_from: the first round whose block is what came in in the round before, as it was or summed up;
+            None where there is no such round.
+    """
+    came = list(accumulate((segments_of(len(block)) for block in arriving), initial=0))
+    went = list(accumulate((segments_of(len(block)) for block in leaving), initial=0))
+    own = len(leaving) if passed_from is None else passed_from
+
+    def ready(received: int) -> int:
+        current = bisect_right(came, received) - 1
+        within = received - came[current]
+        there = went[own] if current + 1 < own else went[current + 1] + within
+        return min(went[current] + within + AHEAD, there)
+
+    return ready
+
+
+def transfer(
+    channel: Channel,
+    arriving: Side,
+    leaving: Side,
+    ready: Callable[[int], int],
+    what: str,
+    arrived: Callable[[int], None] | None = None,
+) -> None:
     """Receive all of one side while sending all of the other.
 
     Args:
         channel: open; the neighbours do the same with the sides exchanged.
         arriving: segments are filled in this order.
         leaving: segments are sent in this order.
+        ready: how many segments may leave, once so many came in; not asked any more once all are in.
         what: this is, named in a Timeout.
+        arrived: called with the number of each segment that came in, from 0, before any is sent that waits
+            for it.
 
     Raises Timeout after the channel's timeout without progress; the channel is then closed.
     """
@@ -89,23 +121,24 @@ def transfer(channel: Channel, arriving: Side, leaving: Side, what: str) -> None
     patience = channel.patience(what)
     with channel.guard(receives, sends):
         while received < to_receive or sent < to_send or sends:
-            while posted < to_receive and len(receives) < AHEAD:
-                receives.append(comm.Irecv(next(incoming), arriving.rank, TAG))
-                posted += 1
-            # One's own could leave at once, but a slower neighbour would have to buffer it: stay close to
-            # what came in, for as long as anything is to come.
-            here = min(to_send, leaving.own + received)
-            limit = here if received == to_receive else min(here, received + AHEAD)
+            limit = to_send if received == to_receive else min(to_send, ready(received))
             while sent < limit and len(sends) < AHEAD:
-                sends.append(comm.Isend(next(outgoing), leaving.rank, TAG))
+                to, segment = next(outgoing)
+                sends.append(comm.Isend(segment, to, TAG))
                 sent += 1
+            while posted < to_receive and len(receives) < AHEAD:
+                source, room = next(incoming)
+                receives.append(comm.Irecv(room, source, TAG))
+                posted += 1
             before = received, len(sends)
             while receives and receives[0].Test():
                 receives.popleft()
+                if arrived is not None:
+                    arrived(received)
                 received += 1
             while sends and sends[0].Test():
                 sends.popleft()
             if (received, len(sends)) != before:
                 patience.progress()
             elif receives or sends:
-                patience.pause([*receives, *sends])
+                patience.pause([queue[0] for queue in (receives, sends) if queue])  # later ones may be done
