@@ -71,7 +71,7 @@ def bursts(rng: np.random.Generator, r: int) -> Any:
     return x
 
 
-MANY = {
+MANY: dict[str, Any] = {
     "laplace": lambda rng, r: rng.laplace(size=r),
     "tails": lambda rng, r: rng.standard_t(1.5, r),
     "levels": lambda rng, r: rng.choice([-1.0, 0.0, 0.5, 1.0], r),

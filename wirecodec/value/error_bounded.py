@@ -164,7 +164,7 @@ class _Values:
         from wirecodec.kernels.cpu import bounded
 
         _, first = self._first(step)
-        inverse: Any = np.float32(1) / step
+        inverse = np.float32(1) / step
         sums, seconds, lows, below = 0.0, 0.0, 0.0, 0
         for found in self._blockwise(lambda part: bounded.expect(self.bits[part], first, inverse)):
             sums, seconds, lows = sums + found[0], seconds + found[1], lows + found[2]

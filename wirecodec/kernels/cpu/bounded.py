@@ -138,7 +138,7 @@ def _expected(bits: Any, there: Any, first: float, inverse: float, sums: Any) ->
 
 
 @kernel
-def expect(bits: Array, first: float, inverse: float) -> tuple[float, float, float, int]:
+def expect(bits: Array, first: Any, inverse: Any) -> tuple[float, float, float, int]:
     """Where values lie in their cells.
 
     Args:
