@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 from typing import Any
 
 import ml_dtypes
@@ -194,10 +195,22 @@ def test_every_flipped_bit_is_refused(blob: bytes) -> None:
         assert caught.value.code in CHECKSUMS | BEFORE_THE_CHECKSUM, bit
 
 
-@pytest.mark.parametrize("blob", BLOBS.values(), ids=BLOBS)
-def test_flipped_bits_under_right_checksums(blob: bytes) -> None:
-    """Any typed error or a legal decode, and the reference decoder agrees which."""
-    for bit in range(8 * len(blob)):
+def head_bytes(blob: bytes) -> int:
+    """Where the payload begins: after prefix, table and extension block."""
+    (entries,) = struct.unpack_from("<I", blob, 8)
+    end = 24 + 40 * entries
+    return end + (int.from_bytes(blob[end : end + 4], "little") if blob[6] & 1 else 0)
+
+
+@pytest.mark.parametrize("name", BLOBS)
+def test_flipped_bits_under_right_checksums(name: str) -> None:
+    """Any typed error or a legal decode, and the reference decoder agrees which.
+
+    Heads are alike for all codecs, so each bit of a head is tried in three containers.
+    """
+    blob = BLOBS[name]
+    whole = name in (next(iter(BLOBS)), "many", "fused")
+    for bit in range(0 if whole else 8 * head_bytes(blob), 8 * len(blob)):
         wrong = bytearray(blob)
         wrong[bit // 8] ^= 1 << bit % 8
         sealed = reference.reseal(bytes(wrong))
