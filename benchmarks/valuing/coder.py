@@ -22,7 +22,7 @@ CONFIGURATIONS = (
     *("deflate", "zstd"),
     *(f"qsgd(bits={bits})" for bits in range(2, 9)),
     *("qsgd(norm=l2)", "qsgd(bits=7, norm=l2)"),
-    "sign-scale",
+    *("sign-scale", "mean"),
     *(f"offset-float(bits={bits})" for bits in range(4, 11)),
     "offset-float(bits=8, rounding=stochastic)",
     *("polyfit", "polyfit(degree=1)", "polyfit(degree=5, error=0.001)"),
