@@ -161,7 +161,10 @@ class CLTk:
         if residual is not None and residual.size != flat.size:
             raise wc.EncodeError(f"{flat.size} elements; the residual has {residual.size}", tensor=name)
         x = self._feedback.corrected(flat, residual)
-        finite_or_raise(x, "clt-k")
+        try:
+            finite_or_raise(x, "clt-k")
+        except wc.EncodeError as error:
+            raise error.of(name) from None
         return x
 
     def _prepare(self, turn: _Turn, grad: Any, *, leads: bool) -> Failure | None:

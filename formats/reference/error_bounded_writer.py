@@ -30,7 +30,7 @@ from .error_bounded import (
     usual_levels,
     weight,
 )
-from .floats import FLOAT32, Format, bits32, convert, elements, float_of, round32
+from .floats import FLOAT32, Format, bits32, convert, finite_elements, float_of, round32
 
 SUMS = 64
 SLACK = 1 - 2.0**-20
@@ -61,10 +61,7 @@ class ErrorBounded:
 
     def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Cells, or the elements as they are."""
-        words = elements(values, dtype.itemsize)
-        for i, word in enumerate(words):
-            if word & (dtype.sign - 1) >= dtype.infinity:
-                raise ValueError(f"value {i} is not finite")
+        words = finite_elements(values, dtype)
         cells = _Values(words, dtype, self.error).cells()
         if cells is not None:
             section = self._coded(cells)

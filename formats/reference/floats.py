@@ -110,6 +110,15 @@ def round32(x: float) -> float:
         return math.copysign(math.inf, x)
 
 
+def finite_elements(values: bytes, dtype: Format) -> list[int]:
+    """The elements as bits, for codecs without NaN and infinity; ValueError where one is not finite."""
+    bits = elements(values, dtype.itemsize)
+    for i, word in enumerate(bits):
+        if word & (dtype.sign - 1) >= dtype.infinity:
+            raise ValueError(f"value {i} is not finite")
+    return bits
+
+
 def single(bits: int, source: Format, position: int) -> int:
     """An element as binary32 bits, as lossy codecs take it; ValueError where it is not finite there.
 

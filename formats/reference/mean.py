@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .errors import Invalid, Malformed
-from .floats import FLOAT64, Format, convert, element_bytes, elements, float_of
+from .floats import FLOAT64, Format, convert, element_bytes, finite_elements, float_of
 from .sign_scale import SHRINK, scale_format, sum_in_lanes
 
 
@@ -42,10 +42,7 @@ def write_mean(values: bytes, dtype: Format) -> bytes:
 
     Raises ValueError where an element is not finite.
     """
-    bits = elements(values, dtype.itemsize)
-    for i, word in enumerate(bits):
-        if word & (dtype.sign - 1) >= dtype.infinity:
-            raise ValueError(f"value {i} is not finite")
+    bits = finite_elements(values, dtype)
     numbers = [float_of(word, dtype) for word in bits]
     mean = numbers[0]
     if any(word != bits[0] for word in bits):

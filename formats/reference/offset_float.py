@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from .draws import draw16, draw32
 from .errors import Invalid, Malformed
-from .floats import FLOAT32, Format, bits32, convert, element_bytes, elements, float_of, round32
+from .floats import FLOAT32, Format, bits32, convert, element_bytes, elements, float_of, round32, single
 from .packing import pack_codes, packed_size, stray_bits, unpack_codes
 from .qsgd import largest_finite
 
@@ -129,7 +129,7 @@ class OffsetFloat:
 
     def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Parameters and codes."""
-        numbers = [_binary32(word, dtype, i) for i, word in enumerate(elements(values, dtype.itemsize))]
+        numbers = [single(word, dtype, i) for i, word in enumerate(elements(values, dtype.itemsize))]
         form = self.form(numbers, dtype)
         if self.rounding == "nearest":
             codes = [form.nearest(x) for x in numbers]
@@ -180,13 +180,6 @@ class OffsetFloat:
             room = max(codes - min(positive, negative), codes // 2)
             positive, negative = min(positive, room), min(negative, room)
         return Form(m, base, positive, negative)
-
-
-def _binary32(element: int, dtype: Format, position: int) -> int:
-    wide = convert(element, dtype, FLOAT32)
-    if wide & (SIGN - 1) >= FLOAT32.infinity:
-        raise ValueError(f"value {position} is not finite in binary32")
-    return wide
 
 
 def _error(form: Form, sample: Sequence[int], rounding: str) -> float:

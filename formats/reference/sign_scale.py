@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .errors import Invalid, Malformed
-from .floats import FLOAT32, FLOAT64, Format, convert, element_bytes, elements, float_of
+from .floats import FLOAT32, FLOAT64, Format, convert, element_bytes, finite_elements, float_of
 
 SUMS = 64
 SHRINK = 2.0**-64
@@ -57,10 +57,7 @@ def write_sign_scale(values: bytes, dtype: Format) -> bytes:
 
     Raises ValueError where an element is not finite.
     """
-    bits = elements(values, dtype.itemsize)
-    for i, word in enumerate(bits):
-        if word & (dtype.sign - 1) >= dtype.infinity:
-            raise ValueError(f"value {i} is not finite")
+    bits = finite_elements(values, dtype)
     scale = _scale([float_of(word & (dtype.sign - 1), dtype) for word in bits])
     signs = bytearray(-(-len(bits) // 8))
     for i, word in enumerate(bits):

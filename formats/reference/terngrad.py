@@ -12,7 +12,17 @@ from typing import ClassVar
 
 from .draws import draw16
 from .errors import Invalid, Malformed
-from .floats import FLOAT32, FLOAT64, Format, bits32, convert, element_bytes, elements, float_of, round32
+from .floats import (
+    FLOAT32,
+    Format,
+    bits32,
+    convert,
+    element_bytes,
+    elements,
+    float_of,
+    round32,
+    single,
+)
 from .qsgd import LEAST_SCALE, largest_finite
 
 BLOCK = 320
@@ -66,13 +76,8 @@ def write_terngrad(values: bytes, dtype: Format, *, clip: float | None, stream: 
 
     Raises ValueError where an element is not finite in binary32.
     """
-    numbers = []
-    for i, bits in enumerate(elements(values, dtype.itemsize)):
-        single = convert(bits, FLOAT64, FLOAT32) if dtype == FLOAT64 else bits
-        form = FLOAT32 if dtype == FLOAT64 else dtype
-        if single & (form.sign - 1) >= form.infinity:
-            raise ValueError(f"value {i} is not finite in binary32")
-        numbers.append(float_of(single, form))
+    words = elements(values, dtype.itemsize)
+    numbers = [float_of(single(word, dtype, i), FLOAT32) for i, word in enumerate(words)]
     scale = max(abs(x) for x in numbers)
     if clip is not None:
         scale = min(scale, round32(clip * math.sqrt(_squares(numbers) / len(numbers))))
