@@ -19,11 +19,11 @@ from typing import Any, Literal, overload
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement import Failure
+from collectives.agreement import Failure, agree
 from collectives.channel import Channel
 from collectives.choice import Workload, choose
 from collectives.communicator import Communicator
-from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, refusal
+from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, failed_decoding, refusal
 from collectives.header import Algorithm, Header, Operation, Reduction, Status
 from collectives.split import split
 from collectives.sums import Dense, accumulator, finish, sum_dense
@@ -97,7 +97,7 @@ def allreduce(
         if chosen == Algorithm.ALLGATHER:
             sums = _by_gathering(channel, local, divisor)
         elif chosen == Algorithm.DENSE:
-            sums = _by_dense_sums(channel, local, divisor)
+            sums = _by_dense_sums(channel, local, divisor, proposal)
         else:
             sums = split(channel, local, divisor, proposal._replace(algorithm=chosen))
             learn = False  # it has told the ranks already
@@ -137,10 +137,27 @@ def _by_gathering(channel: Channel, local: Encoding, divisor: int) -> dict[str, 
     return {name: finish(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
 
 
-def _by_dense_sums(channel: Channel, local: Encoding, divisor: int) -> dict[str, Dense]:
-    """Flat sums by name; tensors of one type are summed as one vector."""
-    with channel.guard():  # a rank that has no room for them leaves the others waiting
+def _by_dense_sums(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
+    """Flat sums by name; tensors of one type are summed as one vector.
+
+    Args:
+        channel: open; all ranks call this together.
+        local: this rank's side, agreed on.
+        divisor: 1, or the number of ranks.
+        proposal: what was asked for. Where that was no algorithm in particular, no rank has yet tried to read
+            what it encoded itself, and they tell each other.
+    """
+    flat: dict[str, Dense] = {}
+    failure = None
+    try:
         flat = {name: tensor.to_dense().reshape(-1) for name, tensor in local.sent().items()}
+    except Exception as error:
+        failure = failed_decoding(error, channel.rank)
+    if Algorithm(proposal.algorithm) == Algorithm.AUTO:
+        agree(channel, proposal, local.operand, failure)
+    elif failure is not None:
+        with channel.guard():  # a rank that has no room for them leaves the others waiting
+            raise failure.error
     sums: dict[str, Dense] = {}
     for dtype in sorted({dtype for _, dtype in local.forms.values()}, key=str):
         names = [name for name in sorted(local.forms, key=str.encode) if local.forms[name][1] == dtype]
