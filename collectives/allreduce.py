@@ -23,6 +23,7 @@ from collectives.agreement import Failure, agree
 from collectives.channel import Channel
 from collectives.choice import Workload, choose
 from collectives.communicator import Communicator
+from collectives.device import like
 from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, failed_decoding, refusal
 from collectives.header import Algorithm, Header, Operation, Reduction, Status
 from collectives.split import split
@@ -76,7 +77,8 @@ def allreduce(
         op: "mean" divides the sum by the number of ranks.
 
     Returns an array of the tensor's shape and type, or {name: array}; the same bits on every rank.
-    float16 and bfloat16 are summed (and divided) in float32 and rounded once.
+    float16 and bfloat16 are summed (and divided) in float32 and rounded once. Where a tensor lies on a GPU,
+    its result does, too.
 
     Raises what allgather raises. Another algorithm or op, on one rank or on all, is a CollectiveError on all.
     """
@@ -105,7 +107,8 @@ def allreduce(
             stored = sum(int(np.count_nonzero(vector)) for vector in sums.values())
             channel.remember_union(local.operand.signature, stored)
         dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.forms.items()}
-        return dense[ONLY] if local.bare else dense
+        found: Dense | dict[str, Dense] = like(tensor, dense[ONLY] if local.bare else dense)
+        return found
 
 
 def _choice(name: str, given: Any, known: Mapping[str, int]) -> int:

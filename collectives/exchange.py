@@ -21,6 +21,7 @@ import wirecodec as wc
 from collectives.agreement import Failure, agree
 from collectives.channel import Channel
 from collectives.communicator import Communicator
+from collectives.device import staged
 from collectives.errors import CollectiveError
 from collectives.header import NO_DETAIL, Algorithm, Header, Operand, Status
 from collectives.ring import allgather_ragged
@@ -209,6 +210,7 @@ def _encode(local: Encoding, tensor: Tensors, scheme: SchemeArgument, seed: int,
     """
     try:
         local.bare = not isinstance(tensor, Mapping)
+        tensor = staged(tensor)
         tensors = {ONLY: tensor} if local.bare else dict(tensor)
         local.forms = {name: form_of(one) for name, one in tensors.items()}
         described = {name: (shape, dtype.name) for name, (shape, dtype) in local.forms.items()}

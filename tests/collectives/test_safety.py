@@ -44,7 +44,7 @@ SMALL = 1500  # elements: what goes wrong does so before the payloads
 
 
 def verdicts(channel: co.Channel, operation: str) -> dict[str, object]:
-    """What the last rank's failures in one operation come to, {failure: error or result}; then all is well."""
+    """What the last rank's failures in one operation come to: {failure: error or result}."""
     call = OPERATIONS[operation].call
     right = contribution(channel.rank, SMALL)
     found: dict[str, object] = {}
