@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.peers
 TORCH := $(VENV)/.torch
+MPICH := $(VENV)-mpich
 
 # For ranks that share one machine and few cores: as root, too; shared memory only; one thread a rank; a waiting rank gives up its core.
 MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
@@ -19,7 +20,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint vectors bench bench-select bench-value bench-collectives gradients clean
+.PHONY: help demo test test-mpich lint vectors bench bench-select bench-value bench-collectives gradients clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +32,9 @@ demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: 
 
 test: lint  ## lint, then all tests, those for MPI included
 	$(BIN)/python -m pytest
+
+test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has an environment of its own
+	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)
 
 lint: $(INSTALLED)  ## style and types
 	$(BIN)/ruff check .
@@ -59,11 +63,13 @@ clean:  ## remove virtual environments, caches, and what `make demo` and `make g
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json benchmarks/gradients
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml
+$(INSTALLED): EXTRAS := mpi,test,bench
+$(MPICH)/.installed: EXTRAS := mpich,test
+$(INSTALLED) $(MPICH)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.12")'
-	@echo "installing into $(VENV) (once; a minute or two) ..."
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[mpi,test,bench]"
+	@echo "installing into $(@D) (once; a minute or two) ..."
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
 	@touch $@
 
 $(PEERS): $(INSTALLED)
