@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Sequence
 
 from formats.reference import Record, Row, reseal
-
 from tests.fuzz.anatomy import Parts, laid_out, parts_of
 
 NUMBERS = (
@@ -68,7 +67,12 @@ def _edit(out: bytearray, rng: random.Random) -> None:
     elif how == 5:
         width = rng.choice((2, 4, 8))
         old = int.from_bytes(out[at : at + width], "little")
-        _put(out, at, ((old + rng.choice((-256, -8, -1, 1, 8, 256))) % 256**width).to_bytes(width, "little"), rng)
+        _put(
+            out,
+            at,
+            ((old + rng.choice((-256, -8, -1, 1, 8, 256))) % 256**width).to_bytes(width, "little"),
+            rng,
+        )
     elif how == 6:
         real = rng.choice((*REALS64, *ODD))
         single = rng.choice((*REALS, *ODD))
