@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import time
 import warnings
 from typing import Any
@@ -121,7 +122,7 @@ def _other_ways(data: bytes, tensors: list[Any] | None) -> None:
     for name, _, _, indices, values in tensors:
         if len(values) and not indices:
             raise Finding(f"{name!r} has values and no indices")
-        if any(a >= b for a, b in zip(indices, indices[1:], strict=False)):
+        if any(a >= b for a, b in itertools.pairwise(indices)):
             raise Finding(f"the indices of {name!r} do not ascend")
         if indices and not 0 <= indices[0] <= indices[-1] < sums[name].size:
             raise Finding(f"an index of {name!r} is outside")

@@ -1,0 +1,98 @@
+"""Every truncation and every flipped bit of small containers of all codecs, raw and under right checksums.
+
+Under right checksums a change reaches the codecs, which may take it for another container, or refuse it: by a
+WireError, and by nothing else. There are more than 250,000 cases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+import wirecodec as wc
+from formats import conformance, reference
+from tests.fuzz.anatomy import parts_of
+from wirecodec import registry
+
+LEAST_SEEDS = 60
+LEAST_CASES = 250_000
+LIMITS = wc.DecodeLimits(max_elements=2**14, max_dense=2**18, max_work=2**15)
+"""Small, so that a flipped bit of a count costs no more than the others."""
+
+MOST = 200
+
+Codecs = tuple[tuple[int, ...], ...]
+
+
+def codecs_of(data: bytes) -> Codecs:
+    """What a container's table names: domains and types, index codecs, value codecs."""
+    parts = parts_of(data)
+    assert parts is not None
+    rows = [row for row in parts.rows if row.r]
+    return (
+        tuple(sorted({row.dtype for row in rows})),
+        tuple(sorted({row.index for row in rows if row.r < row.d})),
+        tuple(sorted({row.value for row in rows})),
+    )
+
+
+def seeds() -> list[conformance.Vector]:
+    """The smallest golden vector of each combination of codecs and types, with records and without."""
+    found: dict[tuple[Codecs, int], conformance.Vector] = {}
+    for vector in conformance.load_all():
+        if vector.result != "ok" or vector.schema or vector.limits or not 64 <= len(vector.data) <= MOST:
+            continue
+        kind = codecs_of(vector.data), vector.data[6] & 1
+        if kind not in found or len(vector.data) < len(found[kind].data):
+            found[kind] = vector
+    return sorted(found.values(), key=lambda vector: vector.id)
+
+
+SEEDS = seeds()
+
+
+def flips(data: bytes) -> Iterator[bytes]:
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        yield bytes(changed)
+
+
+def test_the_seeds_show_every_codec() -> None:
+    shown: tuple[set[int], set[int], set[int]] = set(), set(), set()
+    for vector in SEEDS:
+        for these, found in zip(shown, codecs_of(vector.data), strict=True):
+            these.update(found)
+    assert {n >> 4 for n in shown[0]} == {0, 1, 2}
+    assert {n & 15 for n in shown[0]} == {1, 2, 3, 4}
+    assert shown[1] == {n for n in range(1, 128) if n in registry.index_codecs()}
+    assert shown[2] == {n for n in range(1, 128) if n in registry.value_codecs()}
+    assert len(SEEDS) >= LEAST_SEEDS
+    assert sum((2 * 8 + 2) * len(vector.data) for vector in SEEDS) >= LEAST_CASES
+
+
+@pytest.mark.parametrize("vector", SEEDS, ids=lambda v: v.id)
+def test_every_truncation(vector: conformance.Vector) -> None:
+    for length in range(len(vector.data)):
+        with pytest.raises(wc.Truncated):
+            wc.decode_many(vector.data[:length], limits=LIMITS)
+        short = bytearray(vector.data[:length])
+        if length >= 24:  # total_len as it would be, so that the rest is looked at
+            short[16:24] = length.to_bytes(8, "little")
+            with pytest.raises(wc.WireError):
+                wc.decode_many(reference.reseal(bytes(short)), limits=LIMITS)
+
+
+@pytest.mark.parametrize("vector", SEEDS, ids=lambda v: v.id)
+def test_every_flipped_bit(vector: conformance.Vector) -> None:
+    for data in flips(vector.data):
+        try:
+            wc.decode_many(data, limits=LIMITS)
+        except wc.WireError:
+            pass
+        else:
+            pytest.fail(f"a flipped bit of {vector.id} goes unseen: {data.hex()}")
+        with contextlib.suppress(wc.WireError):  # it may be another container
+            wc.decode_many(reference.reseal(data), limits=LIMITS)
