@@ -207,7 +207,6 @@ def killed(mutant: Mutant, vectors: Sequence[conformance.Vector]) -> bool:
         mutant.function.__code__ = mutant.code
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         try:
-            # Few at first of many: most mutants fall at once.
             wrong = any(conformance.check(library, v) is not None for v in vectors)
         except BaseException:
             wrong = True
@@ -233,9 +232,10 @@ def page(tried: int, of: int, seed: int, survivors: Sequence[Mutant]) -> str:
     lines = [
         "# Mutants",
         "",
-        "Each mutant is one function of the decoding side of `wirecodec/` (container, extension block, chunks,",
-        "outlines, codecs; the Python around the kernels) with one comparison, operator, constant, condition or",
-        "refusal changed. It is killed when a golden vector comes out otherwise. Written by `make mutants`.",
+        "Each mutant is one function of the decoding side of `wirecodec/` (container, extension block,",
+        "chunks, outlines, codecs; the Python around the kernels) with one comparison, operator, constant,",
+        "condition or refusal changed. It is killed when a golden vector comes out otherwise. Written by",
+        "`make mutants`.",
         "",
         f"{tried} of {of} mutants were tried (seed {seed}); {dead} were killed, {100 * dead / tried:.1f} %.",
         "",
