@@ -59,18 +59,27 @@ def judge(data: bytes, *, compared: bool = True) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = outcome(library, data, SMALL)
-        if compared and found != outcome(conformance.reference, data, SMALL) and not _near(found, data):
-            theirs = outcome(conformance.reference, data, SMALL)
-            raise Finding(f"library and reference differ: {str(found)[:300]} / {str(theirs)[:300]}")
+        if compared:
+            _agree(found, data)
         good = isinstance(found[0], bytes)
         _other_ways(data, found[1] if good else None)
         _default_limits(data)
     return "ok" if good else str(found[1])
 
 
-def _near(found: Any, data: bytes) -> bool:
-    """Whether the two differ in transformed tensors' values alone, by what their pages allow."""
+def agree(data: bytes) -> None:
+    """Raise a Finding where library and reference make different things of the bytes."""
+    _agree(outcome(library, data, SMALL), data)
+
+
+def _agree(found: Any, data: bytes) -> None:
     theirs = outcome(conformance.reference, data, SMALL)
+    if found != theirs and not _near(found, theirs, data):
+        raise Finding(f"library and reference differ: {str(found)[:300]} / {str(theirs)[:300]}")
+
+
+def _near(found: Any, theirs: Any, data: bytes) -> bool:
+    """Whether the two differ in transformed tensors' values alone, and by no more than rounding."""
     if not (isinstance(found[0], bytes) and isinstance(theirs[0], bytes)) or found[0] != theirs[0]:
         return False
     for (*one, ours), (*other, values), entry in zip(

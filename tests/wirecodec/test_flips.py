@@ -7,6 +7,8 @@ WireError, and by nothing else. There are more than 250,000 cases.
 from __future__ import annotations
 
 import contextlib
+import random
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +16,9 @@ import pytest
 import wirecodec as wc
 from formats import conformance, reference
 from tests.fuzz.anatomy import parts_of
+from tests.fuzz.judge import agree
+from tests.fuzz.mutate import mutated
+from tests.fuzz.seeds import all_seeds, valid_seeds
 from wirecodec import registry
 
 LEAST_SEEDS = 60
@@ -96,3 +101,34 @@ def test_every_flipped_bit(vector: conformance.Vector) -> None:
             pytest.fail(f"a flipped bit of {vector.id} goes unseen: {data.hex()}")
         with contextlib.suppress(wc.WireError):  # it may be another container
             wc.decode_many(reference.reseal(data), limits=LIMITS)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_library_and_reference_agree_on_mutations(seed: int) -> None:
+    """17,000 containers with changes, most under right lengths and checksums; the same ones each time."""
+    rng = random.Random(seed)
+    for _ in range(850):
+        agree(mutated(rng.choice(valid_seeds()), all_seeds(), rng))
+
+
+CROWD = 1100
+PER_TENSOR = 1024
+"""Bytes: what a tensor costs as an object, whatever it holds."""
+
+
+@pytest.mark.parametrize("stored", [0, 1, 2])
+def test_a_crowd_of_tensors_costs_a_kibibyte_each(stored: int) -> None:
+    sections = (b"\0\0\0\0\1\0\0\0"[: 4 * stored], bytes(4 * stored))
+    rows = [reference.Row(key, 0, 9, stored, 1, 1, 1, *sections) for key in range(CROWD)]
+    rows.append(reference.Row(CROWD, 0, 9, 9, 1, 1, 1, b"", b"short"))
+    blob = reference.assemble(rows)
+    with pytest.raises(wc.Malformed):
+        wc.decode_many(blob)
+    tracemalloc.start()
+    try:
+        with pytest.raises(wc.Malformed):
+            wc.decode_many(blob)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 65_536 + 4 * (len(blob) + 12 * stored * CROWD) + PER_TENSOR * CROWD
