@@ -45,13 +45,15 @@ SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A function, the line that is changed, how, and the code with the change."""
+    """A function, the line that is changed, how; ``spot`` numbers what is changed in a walk of the function."""
 
     function: FunctionType
     path: str
     line: int
     change: str
-    code: CodeType
+    tree: ast.Module
+    defined: int
+    spot: int
 
     @property
     def where(self) -> str:
@@ -117,17 +119,23 @@ def _of(function: FunctionType, path: str, tree: ast.Module) -> Iterator[Mutant]
     if len(defined) != 1:
         return
     for spot, line, change in _changes(defined[0]):
-        whole = copy.deepcopy(tree)
-        target = next(
-            node
-            for node in ast.walk(whole)
-            if isinstance(node, ast.FunctionDef) and node.lineno == defined[0].lineno
-        )
-        _apply(list(ast.walk(target))[spot], change)
-        ast.fix_missing_locations(whole)
-        made = _found(compile(whole, code.co_filename, "exec"), code)
-        if made is not None and made.co_freevars == code.co_freevars:
-            yield Mutant(function, path, line, change, made)
+        yield Mutant(function, path, line, change, tree, defined[0].lineno, spot)
+
+
+def code_of(mutant: Mutant) -> CodeType:
+    """The function's code with the change."""
+    whole = copy.deepcopy(mutant.tree)
+    target = next(
+        node
+        for node in ast.walk(whole)
+        if isinstance(node, ast.FunctionDef) and node.lineno == mutant.defined
+    )
+    _apply(list(ast.walk(target))[mutant.spot], mutant.change)
+    ast.fix_missing_locations(whole)
+    old = mutant.function.__code__
+    made = _found(compile(whole, old.co_filename, "exec"), old)
+    assert made is not None
+    return made
 
 
 def _found(code: CodeType, like: CodeType) -> CodeType | None:
@@ -201,10 +209,11 @@ def _apply(node: Any, change: str) -> None:
 
 def killed(mutant: Mutant, vectors: Sequence[conformance.Vector]) -> bool:
     """Whether a vector comes out otherwise, or takes far too long, with the mutant in place."""
+    code = code_of(mutant)
     child = os.fork()
     if child == 0:
         signal.alarm(SECONDS)
-        mutant.function.__code__ = mutant.code
+        mutant.function.__code__ = code
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         try:
             wrong = any(conformance.check(library, v) is not None for v in vectors)
