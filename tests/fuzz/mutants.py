@@ -45,7 +45,7 @@ SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A function, the line that is changed, how; ``spot`` numbers what is changed in a walk of the function."""
+    """A function, the line that is changed, and how; ``spot`` numbers it in a walk of the function."""
 
     function: FunctionType
     path: str
