@@ -44,12 +44,12 @@ def codecs_of(data: bytes) -> Codecs:
 
 
 def cases(vector: conformance.Vector) -> int:
-    """Each byte is cut off twice, each bit flipped twice: raw, and with what surrounds it made right again."""
+    """Each byte is cut off twice, each bit flipped twice: raw, and under right checksums."""
     return (2 + 2 * 8) * len(vector.data)
 
 
 def seeds() -> list[conformance.Vector]:
-    """The smallest golden vector of each combination of codecs, and as many of each element type as suffice."""
+    """The smallest golden vector of each combination of codecs, and of types, until there are enough."""
     kinds: dict[tuple[Codecs, int], conformance.Vector] = {}
     for vector in conformance.load_all():
         if (
@@ -64,11 +64,11 @@ def seeds() -> list[conformance.Vector]:
     found: dict[object, conformance.Vector] = {}
     spare = []
     for (codecs, extended), vector in sorted(kinds.items(), key=lambda item: len(item[1].data)):
-        plain = {dtype >> 4 for dtype in codecs[0]}, codecs[1:], extended
-        if str(plain) in found:
+        of = {dtype >> 4 for dtype in codecs[0]}, codecs[1:], extended
+        if str(of) in found:
             spare.append(vector)
         else:
-            found[str(plain)] = vector
+            found[str(of)] = vector
     chosen = list(found.values())
     while spare and sum(map(cases, chosen)) < LEAST_CASES:
         chosen.append(spare.pop(0))
