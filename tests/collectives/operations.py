@@ -136,7 +136,7 @@ class _Leading(co.CLTk):
     """CLT-k whose indices arrive broken where this rank leads."""
 
     def _choice(self, turn: Any) -> Octets:
-        broken = super()._choice(turn).copy()
+        broken: Octets = super()._choice(turn).copy()
         broken[-9] ^= 1
         return broken
 
@@ -181,4 +181,5 @@ class Odd:
     def decode(cls, section: Octets, r: int, dtype: np.dtype[Any], limits: Any) -> Array:
         if section.size != 1 + r * dtype.itemsize or section[0]:
             raise wc.Malformed("odd", "refused")
-        return section[1:].copy().view(dtype)
+        values: Array = section[1:].copy().view(dtype)
+        return values

@@ -40,11 +40,16 @@ class OnDevice:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A CuPy of one's own; what it was asked to wait for."""
     made: list[str] = []
+
+    def pinned(nbytes: int) -> bytearray:
+        made.append("pinned")
+        return bytearray(nbytes)
+
     cupy: Any = ModuleType("cupy")
     cupy.asarray = lambda x: x if isinstance(x, OnDevice) else OnDevice(np.array(x))
     cupy.ascontiguousarray = lambda x: x
     cupy.cuda = SimpleNamespace(
-        alloc_pinned_memory=lambda nbytes: made.append("pinned") or bytearray(nbytes),
+        alloc_pinned_memory=pinned,
         get_current_stream=lambda: SimpleNamespace(synchronize=lambda: made.append("stream")),
         runtime=SimpleNamespace(deviceSynchronize=lambda: made.append("device")),
     )

@@ -52,7 +52,8 @@ def parts_of(data: bytes) -> Parts | None:
         for n in lengths:
             sections.append(data[at : at + n])
             at += n + -n % 8
-        rows.append(Row(key, base, d, r, dtype, index, value, *sections, map=map_))
+        one, two, three = sections
+        rows.append(Row(key, base, d, r, dtype, index, value, one, two, three, map_))
     return Parts(rows, records, minor, flags & ~1) if at <= len(data) else None
 
 

@@ -6,6 +6,7 @@ import io
 import itertools
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ def _near(found: Any, theirs: Any, data: bytes) -> bool:
 def _other_ways(data: bytes, tensors: list[Any] | None) -> None:
     """``decode``, ``decode_add``, ``inspect`` and ``iter_blobs`` agree with ``decode_many``."""
     limits = wc.DecodeLimits(**SMALL)
-    ways = {
+    ways: dict[str, Callable[[], Any]] = {
         "decode": lambda: wc.decode(data, limits=limits),
         "inspect": lambda: wc.inspect(data),
         "iter_blobs": lambda: list(wc.iter_blobs(data, limits=limits)),
