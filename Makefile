@@ -2,16 +2,20 @@
 #
 #   make PYTHON=python3.12      another Python, with a virtual environment of its own
 #   make demo RANKS=2 ARGS="--steps 100 --json demo.json"
+#   make fuzz SECONDS=3600
 
 PYTHON ?= python3
 VENV ?= .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 RANKS ?= 4
+SECONDS ?= 60
 ARGS ?=
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.peers
 TORCH := $(VENV)/.torch
+MPICH := $(VENV)-mpich
+FUZZ := $(VENV)/.fuzz
 
 # For ranks that share one machine and few cores: as root, too; shared memory only; one thread a rank; a waiting rank gives up its core.
 MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
@@ -19,7 +23,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint vectors bench bench-select bench-value bench-collectives gradients clean
+.PHONY: help demo test test-mpich lint vectors fuzz mutants bench bench-select bench-value bench-collectives gradients clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,6 +36,9 @@ demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: 
 test: lint  ## lint, then all tests, those for MPI included
 	$(BIN)/python -m pytest
 
+test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has an environment of its own
+	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)
+
 lint: $(INSTALLED)  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -39,6 +46,16 @@ lint: $(INSTALLED)  ## style and types
 
 vectors: $(INSTALLED)  ## write new golden containers; ARGS=--update also changes those there are
 	$(BIN)/python formats/make_vectors.py $(ARGS)
+
+fuzz: $(FUZZ)  ## break containers, and judge what decoders do: SECONDS=60 a target; finds go into fuzz-finds
+	@for target in decode round_trip; do \
+		if $(BIN)/python -c 'import atheris' 2>/dev/null; \
+		then $(BIN)/python -m tests.fuzz.atheris_target $$target -max_total_time=$(SECONDS) -max_len=4096 -print_final_stats=1 $(ARGS); \
+		else $(BIN)/python -m tests.fuzz.loop $$target $(SECONDS) $(ARGS); fi || exit 1; \
+	done
+
+mutants: $(INSTALLED)  ## change the decoder in 200 places, and see what no vector notices; ARGS="--sample 0 --write" for all
+	@$(BIN)/python -m tests.fuzz.mutants $(ARGS)
 
 bench: $(PEERS)  ## what an index costs, beside others' compressors: results/index.md, index.png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.index $(ARGS)
@@ -56,14 +73,16 @@ gradients: $(TORCH)  ## train small models and save their gradients for the benc
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gradients $(ARGS)
 
 clean:  ## remove virtual environments, caches, and what `make demo` and `make gradients` wrote
-	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json benchmarks/gradients
+	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json fuzz-finds benchmarks/gradients
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml
+$(INSTALLED): EXTRAS := mpi,test,bench
+$(MPICH)/.installed: EXTRAS := mpich,test
+$(INSTALLED) $(MPICH)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.12")'
-	@echo "installing into $(VENV) (once; a minute or two) ..."
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[mpi,test,bench]"
+	@echo "installing into $(@D) (once; a minute or two) ..."
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
 	@touch $@
 
 $(PEERS): $(INSTALLED)
@@ -71,6 +90,11 @@ $(PEERS): $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench,peers]"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[peers-source]" || \
 		echo "no FastPFor, which is compiled from source: the benchmark goes on without it"
+	@touch $@
+
+$(FUZZ): $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,fuzz]" || \
+		echo "no atheris, which has wheels for Linux alone: a plain loop of the same mutations goes on without it"
 	@touch $@
 
 $(TORCH): $(INSTALLED)

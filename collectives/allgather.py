@@ -11,6 +11,7 @@ import wirecodec as wc
 from collectives.agreement import Failure, agree
 from collectives.channel import Channel
 from collectives.communicator import Communicator
+from collectives.device import staged
 from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, refusal
 from collectives.header import Header, Operand, Operation, Status
 from collectives.ring import allgather_ragged
@@ -35,7 +36,7 @@ def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[Octets]:
     data: Octets = np.empty(0, np.uint8)
     failure = None
     try:
-        data = _octets(blob)
+        data = _octets(staged(blob))
     except Exception as error:
         failure = Failure(Status.ARGUMENT, error)
     proposal = Header(operation=Operation.ALLGATHER_BYTES, payload_len=len(data))

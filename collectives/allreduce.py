@@ -19,11 +19,12 @@ from typing import Any, Literal, overload
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement import Failure
+from collectives.agreement import Failure, agree
 from collectives.channel import Channel
 from collectives.choice import Workload, choose
 from collectives.communicator import Communicator
-from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, refusal
+from collectives.device import like
+from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, failed_decoding, refusal
 from collectives.header import Algorithm, Header, Operation, Reduction, Status
 from collectives.split import split
 from collectives.sums import Dense, accumulator, finish, sum_dense
@@ -76,7 +77,8 @@ def allreduce(
         op: "mean" divides the sum by the number of ranks.
 
     Returns an array of the tensor's shape and type, or {name: array}; the same bits on every rank.
-    float16 and bfloat16 are summed (and divided) in float32 and rounded once.
+    float16 and bfloat16 are summed (and divided) in float32 and rounded once. Where a tensor lies on a GPU,
+    its result does, too.
 
     Raises what allgather raises. Another algorithm or op, on one rank or on all, is a CollectiveError on all.
     """
@@ -97,7 +99,7 @@ def allreduce(
         if chosen == Algorithm.ALLGATHER:
             sums = _by_gathering(channel, local, divisor)
         elif chosen == Algorithm.DENSE:
-            sums = _by_dense_sums(channel, local, divisor)
+            sums = _by_dense_sums(channel, local, divisor, proposal)
         else:
             sums = split(channel, local, divisor, proposal._replace(algorithm=chosen))
             learn = False  # it has told the ranks already
@@ -105,7 +107,8 @@ def allreduce(
             stored = sum(int(np.count_nonzero(vector)) for vector in sums.values())
             channel.remember_union(local.operand.signature, stored)
         dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.forms.items()}
-        return dense[ONLY] if local.bare else dense
+        found: Dense | dict[str, Dense] = like(tensor, dense[ONLY] if local.bare else dense)
+        return found
 
 
 def _choice(name: str, given: Any, known: Mapping[str, int]) -> int:
@@ -137,10 +140,27 @@ def _by_gathering(channel: Channel, local: Encoding, divisor: int) -> dict[str, 
     return {name: finish(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
 
 
-def _by_dense_sums(channel: Channel, local: Encoding, divisor: int) -> dict[str, Dense]:
-    """Flat sums by name; tensors of one type are summed as one vector."""
-    with channel.guard():  # a rank that has no room for them leaves the others waiting
+def _by_dense_sums(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
+    """Flat sums by name; tensors of one type are summed as one vector.
+
+    Args:
+        channel: open; all ranks call this together.
+        local: this rank's side, agreed on.
+        divisor: 1, or the number of ranks.
+        proposal: what was asked for. Where that was no algorithm in particular, no rank has yet tried to read
+            what it encoded itself, and they tell each other.
+    """
+    flat: dict[str, Dense] = {}
+    failure = None
+    try:
         flat = {name: tensor.to_dense().reshape(-1) for name, tensor in local.sent().items()}
+    except Exception as error:
+        failure = failed_decoding(error, channel.rank)
+    if Algorithm(proposal.algorithm) == Algorithm.AUTO:
+        agree(channel, proposal, local.operand, failure)
+    elif failure is not None:
+        with channel.guard():  # a rank that has no room for them leaves the others waiting
+            raise failure.error
     sums: dict[str, Dense] = {}
     for dtype in sorted({dtype for _, dtype in local.forms.values()}, key=str):
         names = [name for name in sorted(local.forms, key=str.encode) if local.forms[name][1] == dtype]

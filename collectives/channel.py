@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from collectives.communicator import Communicator, Patience, Request, wait_all
+from collectives.device import DEVICES, Device
 from collectives.errors import CollectiveError
 from collectives.rates import Rates
 
@@ -38,6 +39,7 @@ class Channel:
         meanwhile: what to do while nothing arrives: a piece of the caller's own computation, of a millisecond
             or so, called again and again until the collective is done; False once there is nothing left.
             Communication proceeds between the calls. What it raises closes the channel.
+        device: whether MPI may be handed memory of a GPU: "mpi", "staged", or "auto", which asks MPI.
 
     Attributes:
         sequence: number of the next collective, counted by calls. All ranks must agree on it. A rank that
@@ -48,10 +50,16 @@ class Channel:
             right neighbour.
         rates: what communication costs here, once it was measured (``calibration``).
         closed: why the channel can no longer be used, or None.
+        takes_device: what all ranks agreed on about that, once ``device.takes_device`` was called.
     """
 
     def __init__(
-        self, comm: Communicator, *, timeout: float = 30.0, meanwhile: Callable[[], bool] | None = None
+        self,
+        comm: Communicator,
+        *,
+        timeout: float = 30.0,
+        meanwhile: Callable[[], bool] | None = None,
+        device: Device = "auto",
     ) -> None:
         if not isinstance(comm, Communicator):
             raise TypeError(
@@ -62,7 +70,11 @@ class Channel:
         self.comm = comm
         self.rank = comm.rank
         self.size = comm.size
+        if device not in DEVICES:
+            raise ValueError(f"device is {device!r}; the choices are {', '.join(map(repr, DEVICES))}")
         self.timeout = timeout
+        self.device = device
+        self.takes_device: bool | None = None
         self.meanwhile = meanwhile
         self.sequence = 0
         self.bytes_sent = 0

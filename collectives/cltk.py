@@ -26,6 +26,7 @@ from collectives.agreement import Failure, agree
 from collectives.chain import broadcast
 from collectives.channel import Channel
 from collectives.communicator import Communicator
+from collectives.device import like, staged
 from collectives.exchange import ONLY, Form, failed_encoding, form_of, limits_of, refusal, stored_in
 from collectives.header import NO_DETAIL, Header, Operand, Operation, Reduction
 from collectives.sums import Dense, sum_dense
@@ -120,7 +121,8 @@ class CLTk:
         self._residuals = {name: self._remainder(turn, name, supports[name], sent[name]) for name in sent}
         self._step += 1
         dense = {name: _dense(turn.forms[name], supports[name], means[name]) for name in sent}
-        return dense[ONLY] if turn.bare else dense
+        found: Dense | dict[str, Dense] = like(grad, dense[ONLY] if turn.bare else dense)
+        return found
 
     def state_dict(self) -> dict[str, Dense]:
         """This rank's state as flat {str: ndarray}, copied."""
@@ -171,7 +173,7 @@ class CLTk:
         """Describe, correct and, as the leader, choose; an exception becomes a Failure for all to hear of."""
         try:
             turn.bare = not isinstance(grad, Mapping)
-            grads = {ONLY: grad} if turn.bare else dict(grad)
+            grads = staged({ONLY: grad} if turn.bare else grad)
             forms = {name: form_of(grads[name]) for name in sorted(grads, key=str.encode)}
             described = {name: (shape, dtype.name) for name, (shape, dtype) in forms.items()}
             turn.operand = Operand.of(described, bare=turn.bare, scheme=self.signature)

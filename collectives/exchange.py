@@ -21,8 +21,9 @@ import wirecodec as wc
 from collectives.agreement import Failure, agree
 from collectives.channel import Channel
 from collectives.communicator import Communicator
+from collectives.device import staged
 from collectives.errors import CollectiveError
-from collectives.header import NO_DETAIL, Header, Operand, Status
+from collectives.header import NO_DETAIL, Algorithm, Header, Operand, Status
 from collectives.ring import allgather_ragged
 from collectives.transfer import Octets
 from wirecodec.arrays import as_bytes, as_flat, dtype_named
@@ -36,6 +37,7 @@ __all__ = [
     "SchemeArgument",
     "Tensors",
     "encoded",
+    "failed_decoding",
     "failed_encoding",
     "form_of",
     "limits_of",
@@ -63,6 +65,7 @@ class Encoding:
         table: every rank's header, once they agreed.
         prepared: a Compressor's step.
         delivered: whether all ranks have what they need of each other.
+        decoded: what this rank's own container says, once ``sent`` was called.
     """
 
     blob: Octets = field(default_factory=lambda: np.empty(0, np.uint8))
@@ -73,6 +76,7 @@ class Encoding:
     table: list[Header] = field(default_factory=list)
     prepared: wc.Prepared | None = None
     delivered: bool = False
+    decoded: Mapping[str, wc.SparseTensor] | None = None
 
     def gather(self, channel: Channel) -> list[Octets]:
         """Every rank's container, in rank order, the same on all ranks."""
@@ -86,12 +90,15 @@ class Encoding:
 
     def sent(self) -> Mapping[str, wc.SparseTensor]:
         """What this rank's container decodes to, by name."""
-        if self.prepared is not None:
-            return self.prepared.sent
-        limits = self.limits([self.blob])
-        if self.named:
-            return wc.decode_many(self.blob, limits=limits, schema=self.forms)
-        return {ONLY: wc.decode(self.blob, limits=limits, schema=self.forms[ONLY])}
+        if self.decoded is None:
+            limits = self.limits([self.blob])
+            if self.prepared is not None:
+                self.decoded = self.prepared.sent
+            elif self.named:
+                self.decoded = wc.decode_many(self.blob, limits=limits, schema=self.forms)
+            else:
+                self.decoded = {ONLY: wc.decode(self.blob, limits=limits, schema=self.forms[ONLY])}
+        return self.decoded
 
 
 @contextmanager
@@ -120,6 +127,8 @@ def encoded(
     try:
         if failure is None:
             failure = _encode(local, tensor, scheme, seed, channel.rank)
+        if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it will need what it encoded
+            failure = _decode_own(local, channel.rank)
         stored = NO_DETAIL if failure is not None else stored_in(local.blob)
         proposal = proposal._replace(payload_len=len(local.blob), detail=stored)
         local.table = agree(channel, proposal, local.operand, failure)
@@ -181,6 +190,19 @@ def failed_encoding(error: Exception) -> Failure:
     return Failure(Status.ENCODE, error)  # whatever it is, the others must not wait for this rank
 
 
+def failed_decoding(error: Exception, rank: int) -> Failure:
+    """What the other ranks are told where rank ``rank``, this one, cannot read what it encoded itself."""
+    return Failure(Status.DECODE, error, rank) if isinstance(error, wc.WireError) else failed_encoding(error)
+
+
+def _decode_own(local: Encoding, rank: int) -> Failure | None:
+    try:
+        local.sent()
+    except Exception as error:
+        return failed_decoding(error, rank)
+    return None
+
+
 def _encode(local: Encoding, tensor: Tensors, scheme: SchemeArgument, seed: int, rank: int) -> Failure | None:
     """Describe and encode; an exception of this rank becomes a Failure for all to hear of.
 
@@ -191,6 +213,7 @@ def _encode(local: Encoding, tensor: Tensors, scheme: SchemeArgument, seed: int,
     """
     try:
         local.bare = not isinstance(tensor, Mapping)
+        tensor = staged(tensor)
         tensors = {ONLY: tensor} if local.bare else dict(tensor)
         local.forms = {name: form_of(one) for name, one in tensors.items()}
         described = {name: (shape, dtype.name) for name, (shape, dtype) in local.forms.items()}

@@ -19,7 +19,15 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement import Failure, agree
 from collectives.channel import Channel
-from collectives.exchange import Encoding, Form, failed_encoding, limits_of, refusal, stored_in
+from collectives.exchange import (
+    Encoding,
+    Form,
+    failed_decoding,
+    failed_encoding,
+    limits_of,
+    refusal,
+    stored_in,
+)
 from collectives.header import NO_DETAIL, Algorithm, Header, Status
 from collectives.pairwise import alltoall_ragged, exchange_counts
 from collectives.ring import allgather_ragged
@@ -68,18 +76,23 @@ def split(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> 
     Raises CollectiveError on all ranks where one of them refuses what another one sent; Timeout.
     """
     ranges = ranges_of(local.forms, channel.size)
-    with channel.guard():  # a rank that has no room for its pieces leaves the others waiting
+    failure = None
+    blocks: list[Octets] = [
+        np.empty(0, np.uint8)
+    ] * channel.size  # no containers: whoever gets one refuses it
+    try:
         blocks = _pieces(local.sent(), ranges)
+    except Exception as error:
+        failure = failed_decoding(error, channel.rank)
     counts = exchange_counts(channel, [len(block) for block in blocks])
     found = alltoall_ragged(channel, blocks, [row[channel.rank] for row in counts])
     block: Octets = np.empty(0, np.uint8)
-    failure = None
     try:
         block = _sums(found, local.forms, ranges[channel.rank], divisor, Algorithm(proposal.algorithm))
     except _Refused as error:
-        failure = Failure(Status.DECODE, error.error, error.rank)
+        failure = failure or Failure(Status.DECODE, error.error, error.rank)
     except Exception as error:
-        failure = failed_encoding(error)
+        failure = failure or failed_encoding(error)
     stored = NO_DETAIL if failure is not None else stored_in(block)
     proposal = proposal._replace(payload_len=len(block), detail=stored)
     table = agree(channel, proposal, local.operand, failure)

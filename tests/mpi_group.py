@@ -21,7 +21,7 @@ from typing import IO, Any, Literal, TypeAlias
 
 import pytest
 
-from tests.mpi_processes import FOLDER, end_session, rank_environment, session_of
+from tests.mpi_processes import FOLDER, end_all, processes_of, rank_environment, shared_memory
 
 __all__ = ["Group", "Result"]
 
@@ -51,6 +51,7 @@ class Group:
         self._left = [item.nodeid for item in items]
         self._folder = Path(tempfile.mkdtemp(prefix="mpi-tests-"))
         self._files: dict[int, IO[str]] = {}
+        self._shared: set[Path] = set()
         (self._folder / "tests.json").write_text(json.dumps(self._left))
         config = items[0].config
         command = [*prefix, "-n", str(ranks), sys.executable, "-m", "pytest"]
@@ -113,7 +114,7 @@ class Group:
         if self._ended:
             return
         self._ended = True
-        end_session(self._process)
+        end_all(self._process, self._folder, self._shared)
         for file in self._files.values():
             file.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -133,6 +134,8 @@ class Group:
                     file.seek(at)
                     break
                 event = json.loads(line)
+                if self._latest is None:
+                    self._shared = shared_memory(self._folder)
                 self._latest = event["seen"] = time.monotonic()
                 if event["event"] == "begin":
                     self._began[event["id"]].add(rank)
@@ -170,10 +173,11 @@ class Group:
     def _stacks(self, ranks: Iterable[int]) -> str:
         """Where hanging ranks are, by their own account; a stopped one gives none."""
         parts = []
+        living = processes_of(self._folder)
         for rank in ranks:
             pid_file, stack_file = self._folder / f"{rank}.pid", self._folder / f"{rank}.stack"
             pid = int(pid_file.read_text() or 0) if pid_file.exists() else 0
-            if pid and session_of(pid) == self._process.pid:
+            if pid in living:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGUSR1)
                 deadline = time.monotonic() + 1

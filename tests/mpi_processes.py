@@ -5,27 +5,30 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 __all__ = [
     "FOLDER",
-    "end_session",
+    "end_all",
     "find_mpirun",
     "mpi_required",
     "needed_mpirun",
+    "processes_of",
     "rank_environment",
-    "session_members",
-    "session_of",
+    "shared_memory",
 ]
 
 FOLDER = "MPI_TEST_FOLDER"  # set for ranks only: where they find their tests and leave their reports
+_MARK = "MPI_TEST_MARK"  # set for mpirun and all that it starts
 
 
 def find_mpirun() -> tuple[list[str] | None, str]:
@@ -61,11 +64,12 @@ def needed_mpirun() -> list[str]:
 def rank_environment(folder: Path) -> dict[str, str]:
     """For ranks that share one host and few cores: no network, and a waiting rank gives up its core.
 
-    Shared memory lies in ``folder``, so that what a killed rank leaves behind goes with it; in /dev/shm
-    it would stay.
+    Open MPI's shared memory lies in ``folder``, so that what a killed rank leaves behind goes with it; in
+    /dev/shm it would stay. All that is started with this environment is known by the folder's name.
     """
     inherited = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
     return inherited | {
+        _MARK: str(folder),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_pml": "ob1",
@@ -78,45 +82,52 @@ def rank_environment(folder: Path) -> dict[str, str]:
     }
 
 
-def end_session(process: subprocess.Popen[bytes]) -> None:
-    """End a process that was started with start_new_session, and everything it started that is still there.
+def end_all(process: subprocess.Popen[bytes], folder: Path, shared: Iterable[Path] = ()) -> None:
+    """End a process that was started with ``rank_environment(folder)``, and all that it started.
 
-    mpirun gives each rank a process group of its own, but leaves it in mpirun's session.
+    Args:
+        process: mpirun.
+        folder: tells what it started. Open MPI gives each rank a process group of its own, MPICH even a
+            session: only what a process inherits and keeps, its first environment, says whose it is.
+        shared: what to remove besides ``shared_memory(folder)``, of which nothing is known once mpirun ended
+            the ranks.
     """
+    shared = {*shared, *shared_memory(folder)}
     if process.poll() is None:
         process.terminate()  # mpirun passes it on
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(2)
-    for pid in session_members(process.pid):
+    for pid in processes_of(folder):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     if process.poll() is None:
         process.kill()
     process.wait()
     deadline = time.monotonic() + 5
-    while session_members(process.pid) and time.monotonic() < deadline:  # a kill takes effect when it is seen
+    while processes_of(folder) and time.monotonic() < deadline:  # a kill takes effect when it is seen
         time.sleep(0.01)
+    for path in shared:
+        path.unlink(missing_ok=True)
 
 
-def session_members(session: int) -> list[int]:
-    """The living processes of a session. Linux only; none elsewhere."""
+def processes_of(folder: Path) -> list[int]:
+    """The living processes that ``rank_environment(folder)`` came down to. Linux only; none elsewhere."""
+    mark = f"{_MARK}={folder}".encode()
     return [
         int(path.name)
         for path in Path("/proc").glob("[0-9]*")
-        if session_of(int(path.name)) == session and not _is_zombie(path)
+        if mark in _read(path / "environ").split(b"\0")  # a dead one that nobody waited for has none
     ]
 
 
-def session_of(pid: int) -> int | None:
-    try:
-        return os.getsid(pid)
-    except (ProcessLookupError, PermissionError):
-        return None
+def shared_memory(folder: Path) -> set[Path]:
+    """Where the ranks among these processes share memory under MPICH; a killed one leaves it there."""
+    maps = b"\n".join(_read(Path(f"/proc/{pid}/maps")) for pid in processes_of(folder))
+    return {Path(os.fsdecode(found)) for found in re.findall(rb"/dev/shm/mpich_shm_\w+", maps)}
 
 
-def _is_zombie(process: Path) -> bool:
-    """Dead, and waiting for a parent to take notice."""
+def _read(path: Path) -> bytes:
     try:
-        return (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
+        return path.read_bytes()
+    except OSError:  # it ended meanwhile, or is another user's
+        return b""

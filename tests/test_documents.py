@@ -25,7 +25,7 @@ from wirecodec import registry
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(str(p.relative_to(ROOT)) for p in (*ROOT.glob("*.md"), *ROOT.glob("[bft]*/**/*.md")))
-RUNNABLE = ["CONTRIBUTING.md", "README.md"]
+RUNNABLE = ["CONTRIBUTING.md", "README.md", "SECURITY.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -169,7 +169,9 @@ def test_after(): assert comm.allreduce(1) == 3
 )
 def test_a_lost_rank_costs_one_test(tmp_path: Path, body: str, says: str) -> None:
     test = f"@pytest.mark.mpi(2, timeout=2)\ndef test_it():\n    {body}"
+    shared = set(Path("/dev/shm").glob("mpich_shm_*"))
     said = run(tmp_path, BEFORE_AND_AFTER.format(test))
+    assert set(Path("/dev/shm").glob("mpich_shm_*")) <= shared
     assert outcomes(said) == {"test_before": "PASSED", "test_it": "FAILED", "test_after": "PASSED"}
     assert says in said
     assert "still in the test: " in said

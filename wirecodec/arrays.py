@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -29,6 +30,7 @@ __all__ = [
     "as_flat",
     "bits_of",
     "dtype_named",
+    "nothing",
     "read_only",
 ]
 
@@ -96,6 +98,12 @@ def read_only(x: Array) -> Array:
     view: Array = x.view()
     view.flags.writeable = False
     return view
+
+
+@cache
+def nothing(dtype: np.dtype[Any]) -> Array:
+    """No elements: one array for all who have none."""
+    return read_only(np.empty(0, dtype))
 
 
 def as_flat(tensor: Any) -> Flat:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes, as_bytes, read_only
+from wirecodec.arrays import DTYPES, Array, Bytes, as_bytes, nothing, read_only
 from wirecodec.container import CHUNK, Entry
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
@@ -86,7 +86,7 @@ class Support:
         return found
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Part:
     """A decoded chunk: ``indices`` (r,) u32 from ``base`` on, or None for all of ``d``; ``values`` (r,).
 
@@ -232,8 +232,8 @@ def decode_chunk(row: Any, sections: Sequence[Bytes], limits: DecodeLimits) -> P
     width = transform(domain).width if domain else 1
     if domain:
         dtype = coefficient_type(dtype)
-    indices: Array | None = None if r == d else np.empty(0, np.uint32)
-    values = np.empty(0, dtype)
+    indices: Array | None = None if r == d else nothing(np.dtype(np.uint32))
+    values = nothing(dtype)
     work = 0
     if 0 < r < d:
         index: Any = index_codec(int(row["index"]))

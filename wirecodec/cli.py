@@ -1,6 +1,7 @@
 """The command line: look into a container, write one, read one.
 
     wirecodec inspect FILE [--json]
+    wirecodec verify FILE… [--json]
     wirecodec encode GRAD.npy --scheme "topk(0.01) | rice | qsgd" -o OUT.wc
     wirecodec encode GRAD.npy --preset "deepreduce-both(ratio=0.001)" -o OUT.wc
     wirecodec presets
@@ -10,7 +11,7 @@
     wirecodec advise GRAD.npy --bandwidth 10Gbit --ranks 8 [--scheme SCHEME ...] [--error] [--png FILE]
 
 An .npz of named arrays becomes a container of named tensors, and back where OUT ends in .npz. What goes wrong
-is one line on stderr and exit code 2.
+is one line on stderr and exit code 2; ``verify`` says 1 where a file is not valid.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import numpy as np
 
 from wirecodec.arrays import as_flat, dtype_named
 from wirecodec.cost import Network
-from wirecodec.errors import EncodeError
+from wirecodec.errors import EncodeError, Truncated, WireError
 from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.pipeline import decode_many, encode, encode_many
@@ -51,14 +52,14 @@ _AT_FAULT = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code: 0, or 2 where its input or its words are at fault."""
+    """Run one command; the exit code: 0, 2 where its input or its words are at fault, or what it says."""
     options = _parser().parse_args(arguments)
     try:
-        options.run(options)
+        status: int | None = options.run(options)
     except _AT_FAULT as error:
         print(f"wirecodec: {error}", file=sys.stderr)
         return 2
-    return 0
+    return status or 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,6 +71,11 @@ def _parser() -> argparse.ArgumentParser:
     look.add_argument("file", type=Path, help="one container, or several one after the other")
     look.add_argument("--json", action="store_true", help="for programs")
     look.set_defaults(run=_inspect)
+
+    check = commands.add_parser("verify", help="whether files are valid, and if not, why and where")
+    check.add_argument("files", type=Path, nargs="+", metavar="file", help="containers one after the other")
+    check.add_argument("--json", action="store_true", help="for programs: one line a file")
+    check.set_defaults(run=_verify)
 
     write = commands.add_parser("encode", help="a .npy or .npz as a container")
     write.add_argument("file", type=Path, help=".npy, or .npz, whose arrays all take the one scheme")
@@ -120,6 +126,47 @@ def _inspect(options: argparse.Namespace) -> None:
         return
     for info in infos:
         print(_table(info))
+
+
+def _verify(options: argparse.Namespace) -> int:
+    """0 where every file is containers that decode under the default limits, 1 otherwise."""
+    verdicts = [_verdict(path) for path in options.files]
+    for verdict in verdicts:
+        print(json.dumps(verdict) if options.json else _line(verdict))
+    return int(any("code" in verdict for verdict in verdicts))
+
+
+def _verdict(path: Path) -> dict[str, Any]:
+    """What is said of a file: its containers and bytes; and where it is not valid, kind, code and place.
+
+    ``offset`` is counted in the file, ``entry`` in the table of its ``container``-th container, from 0.
+    """
+    said: dict[str, Any] = {"file": str(path), "containers": 0, "bytes": 0}
+    try:
+        with path.open("rb") as file:
+            for blob in iter_blobs(file):
+                decode_many(blob)
+                said["containers"] += 1
+                said["bytes"] += blob.size
+        if not said["containers"]:
+            raise Truncated("prefix", "the file is empty")
+    except WireError as error:
+        offset = None if error.offset is None else said["bytes"] + error.offset
+        said |= {"kind": type(error).__name__, "code": error.code, "message": error.message}
+        said |= {"container": said["containers"], "offset": offset, "entry": error.entry}
+    return said
+
+
+def _line(verdict: Mapping[str, Any]) -> str:
+    """A verdict for people."""
+    file = _printable(verdict["file"])
+    count = _count(verdict["containers"], "container", "containers")
+    if "code" not in verdict:
+        return f"{file}: valid, {count}, {verdict['bytes']:,} bytes"
+    places = [f"{name} {verdict[name]}" for name in ("container", "entry") if verdict[name] is not None]
+    places += [f"byte {verdict['offset']}"] if verdict["offset"] is not None else []
+    said = _printable(verdict["message"])
+    return f"{file}: {verdict['kind']} {verdict['code']}: {said} ({', '.join(places)})"
 
 
 def _plain(info: ContainerInfo) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from wirecodec.limits import Schema, TensorSchema
 __all__ = ["Outline", "check_all", "check_count", "check_names", "check_only", "outlines_of"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Outline:
     """What the head says of a tensor."""
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from wirecodec import container
 from wirecodec import extension as ext
-from wirecodec.arrays import Array, Bytes, as_bytes, read_only
+from wirecodec.arrays import Array, Bytes, as_bytes, nothing, read_only
 from wirecodec.choice import dense, gather, select
 from wirecodec.chunk import Part, Support, chunks_of, decode_chunk, element_type
 from wirecodec.counter import mix
@@ -206,7 +206,7 @@ def decode_many(
     outlines = outlines_of(head, schema)
     check_all(outlines, schema)
     parts = _decoded(data, head, limits)
-    return {outline.name: _sparse(outline, parts[key], limits) for key, outline in enumerate(outlines)}
+    return {outline.name: _sparse(outline, parts.pop(key), limits) for key, outline in enumerate(outlines)}
 
 
 def decode_add(
@@ -304,7 +304,7 @@ def _decoded(data: Bytes, head: container.Head, limits: DecodeLimits) -> dict[in
 def _restored(parts: list[Part], span: ext.Span, size: int, dtype: np.dtype[Any]) -> Part:
     """A tensor of its coefficients: all of it is present, or nothing where no coefficient is."""
     if span.size and not any(part.values.size for part in parts):
-        return Part(0, size, np.empty(0, np.uint32), np.empty(0, dtype))
+        return Part(0, size, nothing(np.dtype(np.uint32)), nothing(dtype))
     coefficients = np.zeros(span.size, parts[0].values.dtype)
     for part in parts:
         where = slice(None) if part.indices is None else part.indices

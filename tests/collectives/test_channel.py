@@ -17,7 +17,7 @@ import collectives as co
 from collectives.communicator import Communicator, Patience, Request, wait_all
 from collectives.simulate import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
-from tests.mpi_processes import end_session, needed_mpirun, rank_environment, session_members
+from tests.mpi_processes import end_all, needed_mpirun, processes_of, rank_environment
 
 
 def test_simulated_communicators_satisfy_the_protocol() -> None:
@@ -182,7 +182,7 @@ def test_a_stopped_rank_is_a_timeout_on_the_others(tmp_path: Path) -> None:
                 said += process.stdout.read() or b""
             time.sleep(0.05)
     finally:
-        end_session(process)
+        end_all(process, tmp_path)
         process.stdout.close()
     assert sorted(said.decode().splitlines()) == [f"rank {rank}: Timeout then closed" for rank in (0, 2, 3)]
-    assert session_members(process.pid) == []
+    assert processes_of(tmp_path) == []

@@ -1,0 +1,166 @@
+"""Arrays on a GPU, as far as no GPU is needed: who recognises them, who decides, and the way they take.
+
+The device is host memory behind ``__cuda_array_interface__``, and CuPy a module that copies it.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collectives as co
+from collectives import device
+from collectives.communicator import Communicator
+from tests.collectives.conftest import World
+from tests.collectives.inputs import bits, gradient
+from tests.oracles import Array
+
+
+class OnDevice:
+    """An array that says it lies on a GPU."""
+
+    def __init__(self, x: Array) -> None:
+        self.memory = x
+        self.shape, self.dtype, self.size, self.nbytes = x.shape, x.dtype, x.size, x.nbytes
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        data = (self.memory.ctypes.data, False)
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": data, "version": 3, "stream": 1}
+
+    def get(self, out: Array) -> None:
+        out[...] = self.memory
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A CuPy of one's own; what it was asked to wait for."""
+    made: list[str] = []
+
+    def pinned(nbytes: int) -> bytearray:
+        made.append("pinned")
+        return bytearray(nbytes)
+
+    cupy: Any = ModuleType("cupy")
+    cupy.asarray = lambda x: x if isinstance(x, OnDevice) else OnDevice(np.array(x))
+    cupy.ascontiguousarray = lambda x: x
+    cupy.cuda = SimpleNamespace(
+        alloc_pinned_memory=pinned,
+        get_current_stream=lambda: SimpleNamespace(synchronize=lambda: made.append("stream")),
+        runtime=SimpleNamespace(deviceSynchronize=lambda: made.append("device")),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    return made
+
+
+def test_who_lies_on_a_device() -> None:
+    x = gradient(0, 10)
+    assert device.is_on_device(OnDevice(x))
+    assert not any(map(device.is_on_device, (x, x.tolist(), b"x", None)))
+
+
+def test_staging_waits_before_and_after(calls: list[str]) -> None:
+    x = gradient(0, (10, 3))
+    assert bits(device.staged(OnDevice(x))) == bits(x)
+    assert calls == ["device", "pinned", "stream"]
+    host = {"a": x}
+    assert device.staged(host)["a"] is x
+    assert device.staged(x) is x
+
+
+def test_results_go_where_the_tensors_lie(world: World, calls: list[str]) -> None:
+    def both(comm: Communicator) -> tuple[bool, bool]:
+        x = gradient(comm.rank, 5000)
+        mixed = {"device": OnDevice(x), "host": x}
+        same = True
+        for algorithm in ("allgather", "dense", "split-pairs"):
+            want = bits(co.allreduce(comm, x, "topk(0.1) | rice | raw", algorithm=algorithm))
+            one: Any = co.allreduce(comm, OnDevice(x), "topk(0.1) | rice | raw", algorithm=algorithm)
+            many: Any = co.allreduce(comm, mixed, "topk(0.1) | rice | raw", algorithm=algorithm)
+            same &= bits(one.memory) == bits(many["device"].memory) == bits(many["host"]) == want
+        led: Any = co.CLTk(0.1).allreduce(comm, OnDevice(x))
+        same &= bits(led.memory) == bits(co.CLTk(0.1).allreduce(comm, x))
+        blocks = co.allgather_bytes(comm, OnDevice(x))
+        return same, blocks[comm.rank].tobytes() == x.tobytes()
+
+    assert world.run(both) == [(True, True)] * world.n
+
+
+def test_without_cupy_all_ranks_hear_which_extra_is_missing(
+    several: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+
+    def fn(comm: Communicator) -> None:
+        x = gradient(comm.rank)
+        co.allreduce(comm, x if comm.rank else OnDevice(x), "topk(0.1) | rice | raw")
+
+    errors = several.errors(fn)
+    assert len({str(error) for error in errors}) == 1
+    assert errors[0].ranks == (0,)
+    assert "wirecodec[cuda12]" in str(errors[0])
+
+
+# ---- the verdict ----
+
+
+class Told:
+    """A communicator's info, of which only one key is there."""
+
+    def __init__(self, kinds: str | None) -> None:
+        self.kinds = kinds
+
+    def Get_info(self) -> Told:
+        return self
+
+    def Get(self, key: str) -> str | None:
+        return self.kinds if key == "mpi_memory_alloc_kinds" else None
+
+    def Free(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("setting", "query", "kinds", "verdict"),
+    [
+        ("mpi", False, "", True),
+        ("staged", True, "cuda", False),
+        ("auto", True, "", True),
+        ("auto", False, "cuda", False),
+        ("auto", None, "mpi,system,cuda:device", True),
+        ("auto", None, "system,mpi", False),
+        ("auto", None, None, False),
+    ],
+)
+def test_who_decides(
+    setting: device.Device, query: bool | None, kinds: str | None, verdict: bool, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(device, "_query_cuda_support", lambda: query)
+    assert device.may_take_device(Told(kinds), setting) is verdict
+
+
+@pytest.mark.mpi(2)
+def test_a_real_mpi_is_asked() -> None:
+    from mpi4py import MPI
+
+    assert device._query_cuda_support() in (True, False)  # both wheels of PyPI have the function
+    assert not device.may_take_device(MPI.COMM_SELF) or device._query_cuda_support()
+
+
+def test_one_rank_that_must_stage_makes_all_stage(several: World) -> None:
+    def agree(comm: Communicator) -> list[bool]:
+        mixed = co.Channel(comm, device="staged" if comm.rank else "mpi")
+        alike = co.Channel(comm, device="mpi")
+        return [device.takes_device(channel) for channel in (mixed, mixed, alike)]
+
+    assert several.run(agree) == [[False, False, True]] * several.n
+
+
+def test_other_settings_are_refused() -> None:
+    setting: Any = "gpu"
+    with pytest.raises(ValueError, match="the choices are 'auto', 'mpi', 'staged'"):
+        co.simulate(1, lambda comm: co.Channel(comm, device=setting))

@@ -1,0 +1,226 @@
+"""Whatever one rank does wrong, in whatever collective: one verdict on all ranks, no hang, and a usable
+communicator. And what all do right has the same bits everywhere and every time.
+
+One test a world goes through the tables of operations.py; a rank that stops or dies needs a job of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import collectives as co
+import wirecodec as wc
+from collectives.communicator import Communicator
+from collectives.simulate import SimulatedComm
+from tests.collectives.conftest import World
+from tests.collectives.operations import FAILURES, OPERATIONS, Odd, contribution
+from tests.mpi_processes import end_all, needed_mpirun, processes_of, rank_environment
+from wirecodec import registry
+
+WORLDS = [pytest.param(World(n, True), id=f"simulated-{n}") for n in (2, 4, 5)]
+WORLDS += [
+    pytest.param(World(n, False), id=f"mpi-{n}", marks=pytest.mark.mpi(n, timeout=150)) for n in (2, 4, 5)
+]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def odd_codec(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registered for the test."""
+    for state in ("_index", "_value", "_stages"):
+        monkeypatch.setattr(registry, state, copy.deepcopy(getattr(registry, state)))
+    wc.register(Odd)
+
+
+SMALL = 1500  # elements: what goes wrong does so before the payloads
+
+
+def verdicts(channel: co.Channel, operation: str) -> dict[str, object]:
+    """What the last rank's failures in one operation come to: {failure: error or result}."""
+    call = OPERATIONS[operation].call
+    right = contribution(channel.rank, SMALL)
+    found: dict[str, object] = {}
+    for failure in sorted(OPERATIONS[operation].notices):
+        case = FAILURES[failure]
+        fails = channel.rank == channel.size - 1
+        channel.sequence += int(fails and case.skips)
+        try:
+            found[failure] = call(channel, case.change(right) if fails else right)
+        except co.CollectiveError as error:
+            found[failure] = (type(error).__name__, error.reason, error.ranks, str(error))
+    return found | {"afterwards": call(channel, right)}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_one_verdict_for_every_failure_of_every_operation(world: World) -> None:
+    def everything(comm: Communicator) -> dict[str, dict[str, object]]:
+        channel = co.Channel(comm, timeout=20)
+        return {operation: verdicts(channel, operation) for operation in OPERATIONS}
+
+    every = world.run(everything)
+    right = co.simulate(world.n, lambda comm: right_results(comm, SMALL))[0]
+    for operation, found in every[0].items():
+        assert [other[operation] for other in every] == [found] * world.n, operation
+        assert found.pop("afterwards") == right[operation], operation
+        for failure, what in found.items():
+            reason = FAILURES[failure].reason
+            if reason is None:
+                assert isinstance(what, bytes), (operation, failure)
+            else:
+                assert isinstance(what, tuple), (operation, failure)
+                assert what[:3] == ("CollectiveError", reason, (world.n - 1,)), (operation, failure, what)
+
+
+def right_results(comm: Communicator, size: int = 9000) -> dict[str, bytes]:
+    return {
+        operation: each.call(co.Channel(comm), contribution(comm.rank, size))
+        for operation, each in OPERATIONS.items()
+    }
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_bits_are_those_of_every_other_rank_run_and_network(world: World) -> None:
+    """Also those of simulated ranks, and of all algorithms."""
+    first, second = world.run(right_results), world.run(right_results)
+    assert first == [first[0]] * world.n
+    assert second == first
+    assert co.simulate(world.n, right_results) == first
+    algorithms = [name for name in OPERATIONS if name.startswith("allreduce")]
+    assert len({first[0][name] for name in algorithms}) == 1
+
+
+@pytest.mark.parametrize("n", [2, 4, 5])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_simulated_rank_that_leaves_or_dies(n: int, operation: str) -> None:
+    call = OPERATIONS[operation].call
+
+    def leaves(comm: SimulatedComm) -> str:
+        if comm.rank == n - 1:
+            return "left"
+        with pytest.raises(co.Timeout):
+            call(co.Channel(comm), contribution(comm.rank))
+        return "Timeout"
+
+    def dies(comm: SimulatedComm) -> None:
+        if comm.rank == n - 1:
+            raise ZeroDivisionError
+        call(co.Channel(comm), contribution(comm.rank))
+
+    assert co.simulate(n, leaves) == ["Timeout"] * (n - 1) + ["left"]
+    with pytest.raises(ZeroDivisionError):
+        co.simulate(n, dies)
+
+
+# ---- ranks that stop, or die ----
+
+HEAD = """
+import os, signal, sys, time
+from pathlib import Path
+import collectives as co
+import wirecodec as wc
+from mpi4py import MPI
+from tests.collectives.operations import OPERATIONS, Odd, contribution
+
+wc.register(Odd)
+world = MPI.COMM_WORLD
+odd = world.size - 1
+right = contribution(world.rank)
+pids = world.allgather(os.getpid())
+
+def say(text):
+    os.write(1, f"{text}\\n".encode())
+"""
+
+STOPPED = (
+    HEAD
+    + """
+comms = {name: world.Dup() for name in OPERATIONS}
+for name, comm in comms.items():
+    call = OPERATIONS[name].call
+    call(co.Channel(comm), right)
+    channel = co.Channel(comm, timeout=0.5 if world.rank < odd else 0.1)
+    world.Barrier()
+    if world.rank == odd:
+        os.kill(os.getpid(), signal.SIGSTOP)  # until the others have given up
+    start = time.monotonic()
+    try:
+        call(channel, right)
+        verdict = "no error"
+    except co.Timeout:
+        verdict = "Timeout"
+    took = time.monotonic() - start
+    if world.rank < odd:
+        say(f"{name} on {world.rank}: {verdict} {'in time' if 0.5 <= took <= 1 else took}")
+    meeting = world.Split(world.rank == odd)
+    meeting.Barrier()
+    if world.rank == 0:
+        os.kill(pids[odd], signal.SIGCONT)
+say("done")
+time.sleep(60)
+"""
+)
+
+KILLED = (
+    HEAD
+    + """
+name = sys.argv[1]
+OPERATIONS[name].call(co.Channel(world), right)
+if world.rank == odd:
+    os.kill(os.getpid(), signal.SIGKILL)
+OPERATIONS[name].call(co.Channel(world, timeout=5), right)
+"""
+)
+
+
+def lines_of(folder: Path, n: int, script: str, *arguments: str, until: int) -> tuple[list[str], int | None]:
+    """What the ranks of a job said until ``until`` lines were there or it ended, and its exit status."""
+    path = folder / "script.py"
+    path.write_text(script)
+    process = subprocess.Popen(
+        [*needed_mpirun(), "-n", str(n), sys.executable, os.fspath(path), *arguments],
+        env=rank_environment(folder) | {"PYTHONPATH": os.fspath(ROOT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    said = b""
+    deadline = time.monotonic() + 90
+    try:
+        while said.count(b"\n") < until and time.monotonic() < deadline and process.poll() is None:
+            with contextlib.suppress(BlockingIOError):
+                said += process.stdout.read() or b""
+            time.sleep(0.02)
+        return said.decode().splitlines(), process.poll()
+    finally:
+        end_all(process, folder)
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("n", [2, 4, 5])
+def test_a_stopped_rank_is_a_timeout_on_the_others_in_every_operation(n: int, tmp_path: Path) -> None:
+    want = [f"{name} on {rank}: Timeout in time" for name in OPERATIONS for rank in range(n - 1)]
+    said, status = lines_of(tmp_path, n, STOPPED, until=len(want) + n)
+    assert sorted(said) == sorted([*want, *["done"] * n])
+    assert status is None
+    assert processes_of(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("n", "operation"), [(2, "allreduce dense"), (4, "CLTk.allreduce"), (5, "allgather")]
+)
+def test_a_killed_rank_ends_the_others(n: int, operation: str, tmp_path: Path) -> None:
+    """mpirun sees to it, or else their deadline does."""
+    _, status = lines_of(tmp_path, n, KILLED, operation, until=1)
+    assert status not in (None, 0)
+    assert processes_of(tmp_path) == []

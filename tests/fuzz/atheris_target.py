@@ -1,0 +1,64 @@
+"""The targets under atheris, which looks at what code a mutation reaches: ``make fuzz``.
+
+    python -m tests.fuzz.atheris_target {decode,round_trip} [CORPUS…] [options of libFuzzer]
+
+Without atheris, which has no wheels for some platforms, tests.fuzz.loop runs the same without coverage.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["wirecodec"], enable_loader_override=False):
+    import wirecodec  # noqa: F401  before anything else imports it
+
+from tests.fuzz.judge import Finding, judge
+from tests.fuzz.loop import FINDS, keep
+from tests.fuzz.mutate import mutated
+from tests.fuzz.round_trip import round_trip
+from tests.fuzz.seeds import all_seeds
+
+
+def decode(data: bytes) -> None:
+    """The decoder, and every third time the reference beside it."""
+    try:
+        judge(data, compared=len(data) % 3 == 0)
+    except Finding as finding:
+        keep(data, str(finding), FINDS)
+        raise
+
+
+def encode_and_decode(data: bytes) -> None:
+    """Round trips."""
+    try:
+        round_trip(data)
+    except Finding as finding:
+        keep(data, str(finding), FINDS)
+        raise
+
+
+def structured(data: bytes, max_size: int, seed: int) -> bytes:
+    """A mutation that keeps lengths and checksums right."""
+    return mutated(data, all_seeds(), random.Random(seed))[:max_size]
+
+
+def main() -> None:
+    """Fuzz one target, for the options of libFuzzer that are given."""
+    name = sys.argv.pop(1)
+    if name == "decode":
+        corpus = FINDS / "corpus"
+        corpus.mkdir(parents=True, exist_ok=True)
+        for n, data in enumerate(all_seeds()):
+            Path(corpus / f"{n}.wc").write_bytes(data)
+        atheris.Setup([*sys.argv, str(corpus)], decode, custom_mutator=structured)
+    else:
+        atheris.Setup(sys.argv, encode_and_decode)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""What must hold of any bytes, for all ways into the decoder; ``judge`` says what does not."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import wirecodec as wc
+from formats import conformance, reference
+from tests.fuzz.anatomy import declared
+
+SMALL = {
+    "max_bytes": 2**17,
+    "max_entries": 512,
+    "max_elements": 2**13,
+    "max_dense": 2**17,
+    "max_work": 2**15,
+}
+"""Limits within which the reference decoder takes no longer than a moment."""
+
+
+class Finding(AssertionError):
+    """Something that must not be."""
+
+
+def library(data: bytes, limits: dict[str, int], schema: Any) -> tuple[bytes, list[Any]]:
+    """The library behind the contract of formats/conformance.py."""
+    decoded = wc.decode_many(data, limits=wc.DecodeLimits(**limits), schema=schema)
+    tensors = [
+        (name, t.dtype.name, t.shape, range(t.size) if t.is_full else t.indices.tolist(), t.values.tobytes())
+        for name, t in decoded.items()
+    ]
+    return wc.inspect(data).tag, tensors
+
+
+def outcome(read: Any, data: bytes, limits: dict[str, int]) -> Any:
+    """What a reader makes of the bytes, or why it does not; a Finding where it fails otherwise."""
+    try:
+        tag, tensors = read(data, limits, None)
+    except (wc.WireError, reference.WireError) as error:
+        return type(error).__name__, error.code
+    except Exception as error:
+        raise Finding(f"{read.__module__}: {error!r}") from error
+    return tag, [(n, d, tuple(s), list(i), bytes(v)) for n, d, s, i, v in tensors]
+
+
+def judge(data: bytes, *, compared: bool = True) -> str:
+    """Raise a Finding unless all is well; "ok", or the code of the refusal.
+
+    Args:
+        data: any bytes.
+        compared: whether the reference decoder is asked, too.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = outcome(library, data, SMALL)
+        if compared:
+            _agree(found, data)
+        good = isinstance(found[0], bytes)
+        _other_ways(data, found[1] if good else None)
+        _default_limits(data)
+    return "ok" if good else str(found[1])
+
+
+def agree(data: bytes) -> None:
+    """Raise a Finding where library and reference make different things of the bytes."""
+    _agree(outcome(library, data, SMALL), data)
+
+
+def _agree(found: Any, data: bytes) -> None:
+    theirs = outcome(conformance.reference, data, SMALL)
+    if found != theirs and not _near(found, theirs, data):
+        raise Finding(f"library and reference differ: {str(found)[:300]} / {str(theirs)[:300]}")
+
+
+def _near(found: Any, theirs: Any, data: bytes) -> bool:
+    """Whether the two differ in transformed tensors' values alone, and by no more than rounding."""
+    if not (isinstance(found[0], bytes) and isinstance(theirs[0], bytes)) or found[0] != theirs[0]:
+        return False
+    for (*one, ours), (*other, values), entry in zip(
+        found[1], theirs[1], wc.inspect(data).entries, strict=False
+    ):
+        if one != other:
+            return False
+        if ours == values:
+            continue
+        if not entry.transform:
+            return False
+        a, b = (np.array(list(conformance._numbers(x, one[1]))) for x in (ours, values))
+        scale = np.abs(b[np.isfinite(b)]).max(initial=0) * b.size**0.5
+        eps = {"float32": 2**-22, "float64": 2**-48, "float16": 2**-10, "bfloat16": 2**-7}[one[1]]
+        with np.errstate(all="ignore"):
+            same = (a == b) | (np.abs(a - b) <= eps * max(scale, 1e-300))
+        if not same.all():
+            return False
+    return True
+
+
+def _other_ways(data: bytes, tensors: list[Any] | None) -> None:
+    """``decode``, ``decode_add``, ``inspect`` and ``iter_blobs`` agree with ``decode_many``."""
+    limits = wc.DecodeLimits(**SMALL)
+    ways: dict[str, Callable[[], Any]] = {
+        "decode": lambda: wc.decode(data, limits=limits),
+        "inspect": lambda: wc.inspect(data),
+        "iter_blobs": lambda: list(wc.iter_blobs(data, limits=limits)),
+        "file": lambda: list(wc.iter_blobs(io.BytesIO(data), limits=limits)),
+    }
+    for way, read in ways.items():
+        try:
+            read()
+        except wc.WireError as error:
+            if tensors is not None and not (way == "decode" and error.code == "schema-count"):
+                raise Finding(f"{way} refuses what decode_many reads: {error}") from error
+            continue
+        except Exception as error:
+            raise Finding(f"{way}: {error!r}") from error
+        if tensors is None and way == "decode":
+            raise Finding("decode reads what decode_many refuses")
+    if tensors is None:
+        return
+    sums = {t[0]: np.zeros(int(np.prod(t[2], dtype=np.int64)), np.float64) for t in tensors}
+    try:
+        wc.decode_add(data, sums, limits=limits)
+    except Exception as error:
+        raise Finding(f"decode_add: {error!r}") from error
+    for name, _, _, indices, values in tensors:
+        if len(values) and not indices:
+            raise Finding(f"{name!r} has values and no indices")
+        if any(a >= b for a, b in itertools.pairwise(indices)):
+            raise Finding(f"the indices of {name!r} do not ascend")
+        if indices and not 0 <= indices[0] <= indices[-1] < sums[name].size:
+            raise Finding(f"an index of {name!r} is outside")
+
+
+ROOM = wc.DecodeLimits(max_work=2**22)
+"""The default limits, but for steps of Bloom filters, of which the default allows half a second."""
+
+
+def _default_limits(data: bytes) -> None:
+    allowed = 0.05 + 5e-9 * declared(data)[1]
+    if _timed(data) > allowed and (took := min(_timed(data) for _ in range(4))) > allowed:
+        raise Finding(f"{1000 * took:.0f} ms for {len(data)} bytes, {declared(data)[0]} elements")
+
+
+def _timed(data: bytes) -> float:
+    """Seconds of this process's own time that decoding takes."""
+    start = time.process_time()
+    try:
+        wc.decode_many(data, limits=ROOM)
+    except wc.WireError:
+        pass
+    except Exception as error:
+        raise Finding(f"decode_many: {error!r}") from error
+    return time.process_time() - start

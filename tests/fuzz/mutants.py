@@ -1,0 +1,293 @@
+"""Mutation testing of the decoding side: what of its Python could be wrong without a golden vector noticing.
+
+    python -m tests.fuzz.mutants [--sample N] [--seed N] [--write]
+
+A mutant is one function with one comparison, operator, constant or check changed. Its code is put in place
+of the function's in a forked child, which decodes the golden vectors that run the function until one comes
+out otherwise. ``--write`` writes formats/MUTANTS.md, in which the reasons given for survivors are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import inspect
+import os
+import random
+import re
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from formats import conformance
+from tests.fuzz.judge import library
+
+PAGE = Path(conformance.__file__).parent / "MUTANTS.md"
+ROOT = PAGE.parents[1] / "wirecodec"
+SIDE = re.compile(r"(container|extension|chunk|outline|prefix|stream|(value|index|transform)/\w+)\.py")
+SECONDS = 20
+
+SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
+    **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq},
+    **{ast.NotEq: ast.Eq, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is},
+    **{ast.And: ast.Or, ast.Or: ast.And, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add},
+    **{ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult, ast.LShift: ast.RShift, ast.RShift: ast.LShift},
+    **{ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitOr},
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A function, the line that is changed, and how; ``spot`` numbers it in a walk of the function."""
+
+    function: FunctionType
+    path: str
+    line: int
+    change: str
+    tree: ast.Module
+    defined: int
+    spot: int
+
+    @property
+    def where(self) -> str:
+        """The function, as a page says it."""
+        return f"{self.path}: {self.function.__qualname__}"
+
+
+def executed() -> dict[CodeType, list[conformance.Vector]]:
+    """The golden vectors that run each function of the decoding side."""
+    found: dict[CodeType, list[conformance.Vector]] = {}
+    for vector in conformance.load_all():
+        ran: set[CodeType] = set()
+
+        def note(frame: FrameType, event: str, _: Any, ran: set[CodeType] = ran) -> None:
+            if event == "call" and frame.f_code.co_filename.startswith(str(ROOT)):
+                ran.add(frame.f_code)
+
+        sys.setprofile(note)
+        try:
+            wrong = conformance.check(library, vector)
+        finally:
+            sys.setprofile(None)
+        assert wrong is None, vector.id
+        for code in ran:
+            found.setdefault(code, []).append(vector)
+    return found
+
+
+def functions(module: Any) -> Iterator[FunctionType]:
+    """The functions that a module defines, those of its classes included."""
+    for thing in vars(module).values():
+        members = vars(thing).values() if inspect.isclass(thing) else (thing,)
+        for member in members:
+            if isinstance(member, property):
+                member = member.fget  # noqa: PLW2901
+            function = getattr(member, "__func__", member)
+            if isinstance(function, FunctionType) and function.__module__ == module.__name__:
+                yield function
+
+
+def mutants(ran: dict[CodeType, list[conformance.Vector]]) -> Iterator[Mutant]:
+    """Every mutant of the functions that vectors run."""
+    for name, module in sorted(sys.modules.items()):
+        path = (getattr(module, "__file__", None) or "").removeprefix(f"{ROOT}{os.sep}")
+        if not name.startswith("wirecodec.") or not SIDE.fullmatch(path):
+            continue
+        tree = ast.parse(inspect.getsource(module))
+        for function in functions(module):
+            if function.__code__ in ran:
+                yield from _of(function, path, tree)
+
+
+def _of(function: FunctionType, path: str, tree: ast.Module) -> Iterator[Mutant]:
+    code = function.__code__
+    defined = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and node.name == function.__name__
+        and node.lineno <= code.co_firstlineno + len(node.decorator_list)
+        and code.co_firstlineno <= node.lineno
+    ]
+    if len(defined) != 1:
+        return
+    for spot, line, change in _changes(defined[0]):
+        yield Mutant(function, path, line, change, tree, defined[0].lineno, spot)
+
+
+def code_of(mutant: Mutant) -> CodeType:
+    """The function's code with the change."""
+    whole = copy.deepcopy(mutant.tree)
+    target = next(
+        node
+        for node in ast.walk(whole)
+        if isinstance(node, ast.FunctionDef) and node.lineno == mutant.defined
+    )
+    _apply(list(ast.walk(target))[mutant.spot], mutant.change)
+    ast.fix_missing_locations(whole)
+    old = mutant.function.__code__
+    made = _found(compile(whole, old.co_filename, "exec"), old)
+    assert made is not None
+    return made
+
+
+def _found(code: CodeType, like: CodeType) -> CodeType | None:
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            if part.co_name == like.co_name and part.co_firstlineno == like.co_firstlineno:
+                return part
+            if (inner := _found(part, like)) is not None:
+                return inner
+    return None
+
+
+def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, int, str]]:
+    """(number in the walk, line, what to do) of each change; messages and types are let alone."""
+    apart: set[int] = set()
+    for node in ast.walk(function):
+        untouched = [*getattr(node, "decorator_list", ()), getattr(node, "annotation", None)]
+        untouched += [getattr(node, "returns", None), node.exc if isinstance(node, ast.Raise) else None]
+        if isinstance(node, ast.JoinedStr):
+            untouched.append(node)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("_refuse", "cast"):
+            untouched += node.args[3:]
+        for part in untouched:
+            apart.update(map(id, ast.walk(part)) if part is not None else ())
+    for spot, node in enumerate(ast.walk(function)):
+        line = getattr(node, "lineno", 0)
+        if isinstance(node, ast.Raise):
+            yield spot, line, "no refusal"
+        if id(node) in apart:
+            continue
+        if isinstance(node, ast.Compare):
+            for at, op in enumerate(node.ops):
+                if type(op) in SWAPPED:
+                    yield spot, line, f"{type(op).__name__} -> {SWAPPED[type(op)].__name__} #{at}"
+        elif isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign) and type(node.op) in SWAPPED:
+            yield spot, line, f"{type(node.op).__name__} -> {SWAPPED[type(node.op)].__name__} #0"
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            yield spot, line, "not x -> x"
+        elif isinstance(node, ast.Constant) and type(node.value) is int:
+            yield spot, line, f"{node.value} -> {node.value + 1}"
+            if node.value > 0:
+                yield spot, line, f"{node.value} -> {node.value - 1}"
+        elif isinstance(node, ast.If | ast.IfExp):
+            yield spot, line, "if True"
+            yield spot, line, "if False"
+
+
+def _apply(node: Any, change: str) -> None:
+    """The change, in place."""
+    if change == "no refusal":
+        node.exc = None
+        node.__class__ = ast.Pass
+        node._fields = ()
+    elif change in ("if True", "if False"):
+        node.test = ast.Constant(change == "if True")
+    elif change == "not x -> x":
+        node.op = ast.UAdd()
+        node.__class__ = ast.Call
+        node.func, node.args, node.keywords = ast.Name("bool", ast.Load()), [node.operand], []
+        node._fields = ast.Call._fields
+    elif isinstance(node, ast.Constant):
+        node.value = int(change.split(" -> ")[1])
+    else:
+        at = int(change.split("#")[1])
+        to = getattr(ast, change.split()[2])()
+        if isinstance(node, ast.Compare):
+            node.ops[at] = to
+        else:
+            node.op = to
+
+
+def killed(mutant: Mutant, vectors: Sequence[conformance.Vector]) -> bool:
+    """Whether a vector comes out otherwise, or takes far too long, with the mutant in place."""
+    code = code_of(mutant)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(SECONDS)
+        mutant.function.__code__ = code
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+        try:
+            wrong = any(conformance.check(library, v) is not None for v in vectors)
+        except BaseException:
+            wrong = True
+        os._exit(1 if wrong else 0)
+    return os.waitpid(child, 0)[1] != 0
+
+
+REASON = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$")
+
+
+def reasons() -> dict[tuple[str, str], str]:
+    """The reasons that stand in the page."""
+    if not PAGE.exists():
+        return {}
+    rows = map(REASON.match, PAGE.read_text(encoding="utf-8").splitlines())
+    return {(row[1], row[2]): row[3] for row in rows if row}
+
+
+def page(tried: int, of: int, seed: int, survivors: Sequence[Mutant]) -> str:
+    """formats/MUTANTS.md."""
+    known = reasons()
+    dead = tried - len(survivors)
+    lines = [
+        "# Mutants",
+        "",
+        "Each mutant is one function of the decoding side of `wirecodec/` (container, extension block,",
+        "chunks, outlines, codecs; the Python around the kernels) with one comparison, operator, constant,",
+        "condition or refusal changed. It is killed when a golden vector comes out otherwise. Written by",
+        "`make mutants`.",
+        "",
+        f"{tried} of {of} mutants were tried (seed {seed}); {dead} were killed, {100 * dead / tried:.1f} %.",
+        "",
+        "| survivor | change | why |",
+        "|---|---|---|",
+    ]
+    for mutant in survivors:
+        source = inspect.getsource(sys.modules[mutant.function.__module__]).splitlines()[mutant.line - 1]
+        text = source.strip().replace("|", "\\|").replace("`", "'")[:70]
+        change = f"{mutant.change} in {text}"
+        lines.append(
+            f"| `{mutant.where}` | `{change}` | {known.get((mutant.where, change), 'not looked into')} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; 0 where at least nine of ten mutants are killed."""
+    parser = argparse.ArgumentParser(prog="mutants", description="Mutation testing of the decoder.")
+    parser.add_argument("--sample", type=int, default=200, help="how many; 0 for all")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", action="store_true", help="write formats/MUTANTS.md")
+    options = parser.parse_args(arguments)
+    np.seterr(all="ignore")
+    ran = executed()
+    every = list(mutants(ran))
+    chosen = every
+    if options.sample:
+        chosen = random.Random(options.seed).sample(every, min(options.sample, len(every)))
+    survivors = []
+    for mutant in chosen:
+        vectors = ran[mutant.function.__code__]
+        order = random.Random(1).sample(vectors, len(vectors))
+        if not killed(mutant, order):
+            survivors.append(mutant)
+            print(f"{mutant.where}, line {mutant.line}: {mutant.change}", flush=True)
+    survivors.sort(key=lambda m: (m.path, m.line, m.change))
+    text = page(len(chosen), len(every), options.seed, survivors)
+    print(text.split("\n\n")[2])
+    if options.write:
+        PAGE.write_text(text, encoding="utf-8")
+    return int(10 * len(survivors) > len(chosen))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

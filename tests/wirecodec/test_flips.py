@@ -1,0 +1,154 @@
+"""Every truncation and every flipped bit of small containers of all codecs, raw and under right checksums.
+
+Under right checksums a change reaches the codecs, which may take it for another container, or refuse it: by a
+WireError, and by nothing else. There are more than 250,000 cases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+import wirecodec as wc
+from formats import conformance, reference
+from tests.fuzz.anatomy import parts_of
+from tests.fuzz.judge import agree
+from tests.fuzz.mutate import mutated
+from tests.fuzz.seeds import all_seeds, valid_seeds
+from wirecodec import registry
+
+LEAST_SEEDS = 60
+LEAST_CASES = 250_000
+LIMITS = wc.DecodeLimits(max_elements=2**14, max_dense=2**18, max_work=2**15)
+"""Small, so that a flipped bit of a count costs no more than the others."""
+
+MOST = 200
+
+Codecs = tuple[tuple[int, ...], ...]
+
+
+def codecs_of(data: bytes) -> Codecs:
+    """What a container's table names: domains and types, index codecs, value codecs."""
+    parts = parts_of(data)
+    assert parts is not None
+    rows = [row for row in parts.rows if row.r]
+    return (
+        tuple(sorted({row.dtype for row in rows})),
+        tuple(sorted({row.index for row in rows if row.r < row.d})),
+        tuple(sorted({row.value for row in rows})),
+    )
+
+
+def cases(vector: conformance.Vector) -> int:
+    """Each byte is cut off twice, each bit flipped twice: raw, and under right checksums."""
+    return (2 + 2 * 8) * len(vector.data)
+
+
+def seeds() -> list[conformance.Vector]:
+    """The smallest golden vector of each combination of codecs, and of types, until there are enough."""
+    kinds: dict[tuple[Codecs, int], conformance.Vector] = {}
+    for vector in conformance.load_all():
+        if (
+            vector.result == "ok"
+            and not vector.schema
+            and not vector.limits
+            and 64 <= len(vector.data) <= MOST
+        ):
+            kind = codecs_of(vector.data), vector.data[6] & 1
+            if kind not in kinds or len(vector.data) < len(kinds[kind].data):
+                kinds[kind] = vector
+    found: dict[object, conformance.Vector] = {}
+    spare = []
+    for (codecs, extended), vector in sorted(kinds.items(), key=lambda item: len(item[1].data)):
+        of = {dtype >> 4 for dtype in codecs[0]}, codecs[1:], extended
+        if str(of) in found:
+            spare.append(vector)
+        else:
+            found[str(of)] = vector
+    chosen = list(found.values())
+    while spare and sum(map(cases, chosen)) < LEAST_CASES:
+        chosen.append(spare.pop(0))
+    return sorted(chosen, key=lambda vector: vector.id)
+
+
+SEEDS = seeds()
+
+
+def flips(data: bytes) -> Iterator[bytes]:
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        yield bytes(changed)
+
+
+def test_the_seeds_show_every_codec() -> None:
+    shown: tuple[set[int], set[int], set[int]] = set(), set(), set()
+    for vector in SEEDS:
+        for these, found in zip(shown, codecs_of(vector.data), strict=True):
+            these.update(found)
+    assert {n >> 4 for n in shown[0]} == {0, 1, 2}
+    assert {n & 15 for n in shown[0]} == {1, 2, 3, 4}
+    assert shown[1] == {n for n in range(1, 128) if n in registry.index_codecs()}
+    assert shown[2] == {n for n in range(1, 128) if n in registry.value_codecs()}
+    assert len(SEEDS) >= LEAST_SEEDS
+    assert sum(map(cases, SEEDS)) >= LEAST_CASES
+
+
+@pytest.mark.parametrize("vector", SEEDS, ids=lambda v: v.id)
+def test_every_truncation(vector: conformance.Vector) -> None:
+    for length in range(len(vector.data)):
+        with pytest.raises(wc.Truncated):
+            wc.decode_many(vector.data[:length], limits=LIMITS)
+        short = bytearray(vector.data[:length])
+        if length >= 24:  # total_len as it would be, so that the rest is looked at
+            short[16:24] = length.to_bytes(8, "little")
+            with pytest.raises(wc.WireError):
+                wc.decode_many(reference.reseal(bytes(short)), limits=LIMITS)
+
+
+@pytest.mark.parametrize("vector", SEEDS, ids=lambda v: v.id)
+def test_every_flipped_bit(vector: conformance.Vector) -> None:
+    for data in flips(vector.data):
+        try:
+            wc.decode_many(data, limits=LIMITS)
+        except wc.WireError:
+            pass
+        else:
+            pytest.fail(f"a flipped bit of {vector.id} goes unseen: {data.hex()}")
+        with contextlib.suppress(wc.WireError):  # it may be another container
+            wc.decode_many(reference.reseal(data), limits=LIMITS)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_library_and_reference_agree_on_mutations(seed: int) -> None:
+    """17,000 containers with changes, most under right lengths and checksums; the same ones each time."""
+    rng = random.Random(seed)
+    for _ in range(850):
+        agree(mutated(rng.choice(valid_seeds()), all_seeds(), rng))
+
+
+CROWD = 1100
+PER_TENSOR = 1024
+"""Bytes: what a tensor costs as an object, whatever it holds."""
+
+
+@pytest.mark.parametrize("stored", [0, 1, 2])
+def test_a_crowd_of_tensors_costs_a_kibibyte_each(stored: int) -> None:
+    sections = (b"\0\0\0\0\1\0\0\0"[: 4 * stored], bytes(4 * stored))
+    rows = [reference.Row(key, 0, 9, stored, 1, 1, 1, *sections) for key in range(CROWD)]
+    rows.append(reference.Row(CROWD, 0, 9, 9, 1, 1, 1, b"", b"short"))
+    blob = reference.assemble(rows)
+    with pytest.raises(wc.Malformed):
+        wc.decode_many(blob)
+    tracemalloc.start()
+    try:
+        with pytest.raises(wc.Malformed):
+            wc.decode_many(blob)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 65_536 + 4 * (len(blob) + 12 * stored * CROWD) + PER_TENSOR * CROWD
