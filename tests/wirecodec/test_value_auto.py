@@ -111,7 +111,8 @@ def test_it_knows_every_codec_of_the_registry() -> None:
 @pytest.mark.parametrize(
     ("values", "error", "name"),
     [
-        (np.full(700, -0.1), 1e-9, "sign-scale"),
+        (np.full(700, -0.1), 1e-9, "mean"),
+        (np.random.default_rng(1).choice([0.1, -0.1], 600), 1e-9, "sign-scale"),
         (np.arange(1, 11) / 8, 1e-3, "raw-float16"),
         (np.random.default_rng(1).laplace(size=5000), 0.01, "error-bounded"),
         (np.random.default_rng(1).normal(size=10), 0.4, "qsgd"),

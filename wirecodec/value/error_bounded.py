@@ -351,7 +351,9 @@ def _decoded(s: _Section) -> Array:
     bits = bits_of(out)
 
     def read(first: int, last: int) -> bool:
-        slots = np.empty(BOUNDED_ROWS * bounded_coder.SLOTS, np.uint32)
+        many = s.blocks[first][1] == bounded_coder.MANY
+        width = bounded_coder.SLOTS if many else bounded_coder.COARSE
+        slots = np.empty(BOUNDED_ROWS * width, np.uint32)
         tables = table.reshape(-1), slots, np.zeros(1, np.uint32)
         return all(
             bounded_coder.read(words, lanes, start, states, tables, numbers, bits[part])

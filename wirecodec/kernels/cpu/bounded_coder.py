@@ -36,7 +36,7 @@ from wirecodec.kernels.cpu.vector import lane, lanes_of, load, mask_bits, select
 from wirecodec.kernels.cpu.words import low_ones, trailing_zeros
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
-__all__ = ["BEHIND", "MANY", "PAD", "SLOTS", "WIDTH", "read", "walk", "write"]
+__all__ = ["BEHIND", "COARSE", "MANY", "PAD", "SLOTS", "WIDTH", "read", "walk", "write"]
 
 U32 = np.uint32
 U64 = np.uint64
@@ -46,7 +46,8 @@ MANY, FEW = 32, 4
 """Lanes of a vector, where a block has 32 lanes and where not."""
 WIDTH = 64
 """Elements of a row of the table of frequencies, some of them unused."""
-SLOTS = 4096
+SLOTS, COARSE = 4096, 256
+"""Slots of a row that are looked up at once, with 32 lanes; and where a search begins instead, with fewer."""
 PAD, BEHIND = 256, 32
 """Words before those of a block in memory, more than a step can take; and after them, for whole vectors."""
 INDEX, SHIFT = 13, 24
@@ -213,14 +214,44 @@ def _slots(table: Array, row: int, found: Array) -> None:
             slots[i] = entry | U32(i)
 
 
+@borrowing
+def _beginnings(table: Array, row: int, found: Array) -> None:
+    """The symbol that each 16th slot of a row belongs to."""
+    symbol, end = -1, 0
+    for i in range(COARSE):
+        while end <= i * (SLOTS // COARSE):
+            symbol += 1
+            end += np.int64(table[row * WIDTH + symbol] >> U32(HALF))
+        found[row * COARSE + i] = U32(symbol)
+
+
 @inline
-def _prepared(row: Any, table: Array, found: Array, ready: Array) -> None:
-    """Have the slots of these rows written, which ``ready`` remembers."""
+def _symbols(x: Any, row: Any, tables: tuple[Array, Array, Array]) -> Any:
+    """As ``symbol_taken``; each symbol is searched for from that of the 16th slot at or before its own."""
+    table, found, _ = tables
+    slot = x & 4095
+    symbol = gathered(found, (row << 8) | (slot >> 4))
+    op = gathered(table, (row << 6) | symbol)
+    before = (op >> HALF) + (op & 4095) <= slot
+    while mask_bits(before):
+        symbol = select(before, symbol + 1, symbol)
+        op = gathered(table, (row << 6) | symbol)
+        before = (op >> HALF) + (op & 4095) <= slot
+    return (op >> HALF) * (x >> HALF) + slot - (op & 4095), symbol
+
+
+@inline
+def _prepared(row: Any, tables: tuple[Array, Array, Array], whole: bool) -> None:
+    """Have these rows written, slots or beginnings, which ``ready`` remembers."""
+    table, found, ready = tables
     missing = mask_bits(((((row & 0) | ready[0]) >> row) & 1) == 0)
     while missing:
         one = np.int64(lane(row, trailing_zeros(missing)))
         if not (ready[0] >> U32(one)) & U32(1):
-            _slots(table, one, found)
+            if whole:
+                _slots(table, one, found)
+            else:
+                _beginnings(table, one, found)
             ready[0] |= U32(1) << U32(one)
         missing &= U64(missing - U64(1))
 
@@ -236,7 +267,7 @@ def _read(
     numbers: tuple[int, float, float, float, float],
     out: Array,
 ) -> bool:
-    table, found, ready = tables
+    whole = lanes == MANY
     places, tile = np.empty(MANY, np.int64), np.empty(EDGE * MANY + FEW, np.uint32)
     _starts(out.size, lanes, places)
     x, known = load(states, 0, like), begun(like, start)
@@ -248,8 +279,11 @@ def _read(
         for i in range(count):
             active = lanes_of(low_ones(min(lanes, out.size - (begin + i) * lanes)), like)
             row, shift = contexts(known)
-            _prepared(row, table, found, ready)
-            y, k = symbol_taken(x, row, found)
+            _prepared(row, tables, whole)
+            if whole:
+                y, k = symbol_taken(x, row, tables[1])
+            else:
+                y, k = _symbols(x, row, tables)
             y, p = refilled(y, words, p, active)
             if mask_bits(((k | (shift << 5)) >= DIRECT) & active):
                 bits = bits_after(k, shift)
@@ -289,7 +323,8 @@ def read(
         words: PAD of any value, the block's, and BEHIND.
         lanes, start: as of ``walk``.
         states: (32,) u32, each at least 2^16, those beyond the lanes 2^16.
-        tables: that of ``write``; room for (ROWS · 4096,) u32; (1,) u32, 0 at first, for what is in there.
+        tables: that of ``write``; room for (ROWS · SLOTS,) u32, or with fewer lanes than 32 (ROWS · COARSE,);
+            (1,) u32, 0 at first, for what is in there.
         numbers: as of ``bounded``.
         out: (m,) u32, the bits of float32, written.
 
