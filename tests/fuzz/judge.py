@@ -103,7 +103,7 @@ def _near(found: Any, theirs: Any, data: bytes) -> bool:
         largest = np.abs(b[np.isfinite(b)]).max(initial=0)
         if largest == float(kind.max):
             continue  # elements are cut there, and how large the coefficients are cannot be told
-        near = 4 * float(kind.eps) * largest * b.size**0.5 + float(kind.smallest_subnormal)
+        near = 4 * float(kind.eps) * largest * b.size**0.5 + b.size * float(kind.smallest_subnormal)
         with np.errstate(all="ignore"):
             same = (a == b) | (np.abs(a - b) <= near)
         if not same.all():
