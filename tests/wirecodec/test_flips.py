@@ -125,9 +125,9 @@ def test_every_flipped_bit(vector: conformance.Vector) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_library_and_reference_agree_on_mutations(seed: int) -> None:
-    """17,000 containers with changes, most under right lengths and checksums; the same ones each time."""
+    """10,000 containers with changes, most under right lengths and checksums; the same ones each time."""
     rng = random.Random(seed)
-    for _ in range(850):
+    for _ in range(500):
         agree(mutated(rng.choice(valid_seeds()), all_seeds(), rng))
 
 
