@@ -267,3 +267,22 @@ def test_constants_agree() -> None:
     assert page.blocks(2**18 + 7) == [
         range(part.start, part.stop) for part in bounded_cells.blocks_of(2**18 + 7)
     ]
+
+
+@pytest.mark.parametrize("count", [4, 5, 9])
+def test_many_blocks_are_written_as_the_page_says(
+    count: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more than four, every fourth is counted; blocks are shorter here, as the reference is slow."""
+    monkeypatch.setattr(bounded_cells, "BOUNDED_BLOCK", 3000)
+    monkeypatch.setattr(page, "BLOCK", 3000)
+    values = rng.laplace(size=3000 * count - 7).astype(np.float32)
+    values[3000:6000] *= 40  # not counted where there are five
+    section = section_of(wc.ErrorBounded(0.02), values)
+    written = reference.ErrorBounded(0.02).section(values.tobytes(), BY_NAME["float32"], 0)
+    assert section.tobytes() == written
+    assert oracles.within(values, sent(wc.ErrorBounded(0.02), values), 0.02)
+    assert (
+        page.decode_error_bounded(written, values.size, BY_NAME["float32"])
+        == sent(wc.ErrorBounded(0.02), values).tobytes()
+    )

@@ -19,8 +19,10 @@ __all__ = ["Section", "coded", "decoded"]
 
 _HEAD = struct.Struct("<BfffI")
 _BLOCK = struct.Struct("<BI")
-_KEPT = 4
-"""Blocks whose contexts are kept from one pass to the other."""
+_ALL, _STRIDE = 4, 4
+"""Most blocks that are all counted, and whose contexts are kept for their words; of more, one of how many."""
+_LEAST = 2**12
+"""Symbols of a row that make it worth a fit where not all blocks are counted."""
 
 
 def _lanes(m: int) -> int:
@@ -34,8 +36,11 @@ def coded(bits: Array, cells: Cells) -> Bytes:
 
     blocks = blocks_of(bits.size)
     room = max(part.stop - part.start for part in blocks) + 32
-    counts = np.zeros((len(blocks), BOUNDED_ROWS, bounded_coder.WIDTH), np.uint32)
-    kept = np.empty((len(blocks) if len(blocks) <= _KEPT else 0, 2, room), np.uint32)
+    few = len(blocks) <= _ALL
+    counted = range(0, len(blocks), 1 if few else _STRIDE)
+    shape = bounded_coder.TABLES, 2048 // bounded_coder.WIDTH, bounded_coder.WIDTH
+    counts = np.zeros((len(counted), *shape), np.uint32)
+    kept = np.empty((len(blocks) if few else 0, 2, room), np.uint32)
 
     def walked(n: int, found: Array, counts: Array) -> None:
         x, inverse = bits[blocks[n]], cells.inverse()
@@ -44,24 +49,24 @@ def coded(bits: Array, cells: Cells) -> Bytes:
         )
 
     def walk(first: int, last: int) -> None:
-        again = np.empty((0 if kept.size else 2, room), np.uint32)
-        for n in range(first, last):
-            walked(n, kept[n] if kept.size else again, counts[n])
+        again = np.empty((0 if few else 2, room), np.uint32)
+        for i, n in enumerate(counted[first:last], first):
+            walked(n, kept[n] if few else again, counts[i])
 
-    in_ranges(walk, len(blocks), 1)
+    in_ranges(walk, len(counted), 1)
     levels = usual_levels(cells.form).copy()
-    mask = bounded_tables.fit(counts.sum(0, np.uint32), levels)
-    table = np.empty(counts.shape[1:], np.uint32)
+    mask = bounded_tables.fit(counts.sum((0, 1), np.uint32)[:BOUNDED_ROWS], 1 if few else _LEAST, levels)
+    table = np.empty((BOUNDED_ROWS, bounded_coder.WIDTH), np.uint32)
     bounded_tables.fill(levels, table)
 
     def write(first: int, last: int) -> list[bytes]:
         found = []
         words, states = np.empty(4 * room, np.uint16), np.empty(bounded_coder.MANY, np.uint32)
-        again = np.empty((0 if kept.size else 2, room), np.uint32)
+        again = np.empty((0 if few else 2, room), np.uint32)
         for n in range(first, last):
-            codes, records = kept[n] if kept.size else again
-            if not kept.size:  # what was kept of so many blocks would lie in fresh memory, which is slower
-                walked(n, again, np.empty_like(counts[n]))
+            codes, records = kept[n] if few else again
+            if not few:  # what was kept of so many blocks would lie in fresh memory, which is slower
+                walked(n, again, counts[0, :0])
             m = blocks[n].stop - blocks[n].start
             lanes = _lanes(m)
             count = bounded_coder.write(m, lanes, codes, records, table.reshape(-1), states, words)
@@ -71,9 +76,9 @@ def coded(bits: Array, cells: Cells) -> Bytes:
     parts = [_HEAD.pack(cells.form, cells.first, cells.step, cells.place, mask)]
     for row in range(BOUNDED_ROWS):
         if mask >> row & 1:
-            bins = levels[row, :-1]
-            used = int(np.flatnonzero(bins != 255)[-1]) + 1 if (bins != 255).any() else 0
-            parts.append(bytes([used, levels[row, -1], *bins[:used]]))
+            *bins, escape = levels[row].tolist()
+            used = bytes(bins).rstrip(b"\xff")
+            parts.append(bytes([len(used), escape]) + used)
     pieces = [piece for found in in_ranges(write, len(blocks), 1) for piece in found]
     for start, states, words in zip(cells.starts, pieces[::2], pieces[1::2], strict=True):
         parts += [_BLOCK.pack(start, len(words) // 2), states, words]

@@ -23,6 +23,7 @@ from wirecodec.kernels.cpu.bounded_lanes import (
     learned,
     least,
     pushed,
+    raw_pushed,
     raw_taken,
     refilled,
     sign_taken,
@@ -36,7 +37,7 @@ from wirecodec.kernels.cpu.vector import lane, lanes_of, load, mask_bits, select
 from wirecodec.kernels.cpu.words import low_ones, trailing_zeros
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
-__all__ = ["BEHIND", "COARSE", "MANY", "PAD", "SLOTS", "WIDTH", "read", "walk", "write"]
+__all__ = ["BEHIND", "COARSE", "MANY", "PAD", "SLOTS", "TABLES", "WIDTH", "read", "walk", "write"]
 
 U32 = np.uint32
 U64 = np.uint64
@@ -46,6 +47,8 @@ MANY, FEW = 32, 4
 """Lanes of a vector, where a block has 32 lanes and where not."""
 WIDTH = 64
 """Elements of a row of the table of frequencies, some of them unused."""
+TABLES = 4
+"""Tables that share the counts of symbols."""
 SLOTS, COARSE = 4096, 256
 """Slots of a row that are looked up at once, with 32 lanes; and where a search begins instead, with fewer."""
 PAD, BEHIND = 256, 32
@@ -89,6 +92,13 @@ def _deal(tile: Array, places: Array, lanes: int, first: int, count: int, out: A
             out[places[n] + first + i] = tile[i * lanes + n]
 
 
+@borrowing
+def _count(records: Array, first: int, last: int, counts: Array) -> None:
+    """In four tables in turn: a symbol soon after itself would wait for its own count to be written."""
+    for i in range(first, last):
+        counts[((i & (TABLES - 1)) << 11) | np.int64((records[i] >> U32(INDEX)) & U32(2047))] += U32(1)
+
+
 @inline
 def _walk(
     like: Any,
@@ -120,8 +130,8 @@ def _walk(
             symbol = symbols((code >> 1) >> shift)
             store(records, at, (shift << SHIFT) | (row << (INDEX + 6)) | (symbol << INDEX) | sign)
             known = learned(known, code, unsigned)
-        for i in range(begin * lanes, min((begin + count) * lanes, x.size)):
-            counts[(records[i] >> U32(INDEX)) & U32(2047)] += U32(1)
+        if counts.size:
+            _count(records, begin * lanes, min((begin + count) * lanes, x.size), counts)
 
 
 @kernel
@@ -143,7 +153,7 @@ def walk(
         start: the half octave that lanes begin with.
         codes: room for m + 32 u32, 2k + sign, written in the order of steps.
         records: the same, written: what is to be coded of each.
-        counts: (2048,) u32, row · 64 + symbol, added to.
+        counts: (TABLES · 2048,) u32, row · 64 + symbol in each, added to; or none, and nothing is counted.
     """
     if lanes == MANY:
         _walk(splat(U32(0), MANY), x, lanes, cells, start, codes, records, counts)
@@ -175,10 +185,8 @@ def _write(
             one = (bits & 0) | 1
             rest = (load(codes, at, like) >> 1) & ((one << bits) - 1)
             if mask_bits(bits > HALF):
-                f = (one << HALF) >> (bits - low)
-                x, p = pushed(x, f, (rest >> low) * f, active, words, p)
-            f = (one << HALF) >> low
-            x, p = pushed(x, f, (rest & ((one << low) - 1)) * f, active, words, p)
+                x, p = raw_pushed(x, bits - low, rest >> low, active, words, p)
+            x, p = raw_pushed(x, low, rest & ((one << low) - 1), active, words, p)
         x, p = pushed(x, op >> HALF, op & 4095, active, words, p)
     store(states, 0, x)
     return p

@@ -27,6 +27,7 @@ __all__ = [
     "learned",
     "least",
     "pushed",
+    "raw_pushed",
     "raw_taken",
     "refilled",
     "sign_taken",
@@ -117,6 +118,17 @@ def pushed(x: Any, f: Any, start: Any, active: Any, words: Array, p: int) -> Any
     rest, gap = x - q * f, 4096 - f
     y = (q << 12) + rest + start
     y = select(rest < f, y, select(rest >= 1 << 31, y - gap, y + gap))
+    return select(active, y, x), p
+
+
+@inline
+def raw_pushed(x: Any, bits: Any, number: Any, active: Any, words: Array, p: int) -> Any:
+    """As ``pushed``, for 0 to 12 bits that are as likely as not: quotients are shifts."""
+    left = 12 - bits
+    need = ((x >> 20) >> left != 0) & active
+    p += store_chosen(words, p, resize(x, 16), mask_bits(need))
+    x = select(need, x >> 16, x)
+    y = ((x >> left) << 12) + (x - ((x >> left) << left)) + (number << left)
     return select(active, y, x), p
 
 
