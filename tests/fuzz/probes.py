@@ -11,7 +11,7 @@ import itertools
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -150,6 +150,7 @@ def _behaved(what: int, right: Any) -> Any:
     return right
 
 
+@dataclass(frozen=True)
 class _Index:
     """An index codec whose section says how it behaves."""
 
@@ -169,6 +170,7 @@ class _Index:
         return _behaved(int(section[0]), found)
 
 
+@dataclass(frozen=True)
 class _Value:
     """A value codec whose section says how it behaves."""
 

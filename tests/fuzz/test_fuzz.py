@@ -19,6 +19,7 @@ from tests.fuzz.anatomy import laid_out, parts_of
 from tests.fuzz.judge import Finding, agree, judge
 from tests.fuzz.legal import legal
 from tests.fuzz.mutate import mutated
+from tests.fuzz.probes import PROBES
 from tests.fuzz.round_trip import round_trip
 from tests.fuzz.seeds import all_seeds, valid_seeds
 from wirecodec import container, outline, registry
@@ -120,6 +121,16 @@ def test_files_are_judged_again(tmp_path: Path, capsys: pytest.CaptureFixture[st
     path = loop.keep(vector("magic"), "why", tmp_path / "finds")
     assert loop.main([str(path)]) == 0
     assert capsys.readouterr().out == f"{path}: why\nmagic\n"
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_a_probe_shows_what_is_read_and_what_is_refused(probe: str) -> None:
+    before = PROBES[probe]()
+    assert PROBES[probe]() == before
+    refused = sum(
+        bool(re.match(r"(Truncated|\w+Mismatch|Malformed|Invalid|\w+Exceeded) ", o)) for o in before
+    )
+    assert 5 < refused < len(before) - 5
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
