@@ -1,10 +1,11 @@
-"""Mutation testing of the decoding side: what of its Python could be wrong without a golden vector noticing.
+"""Mutation testing of the decoding side: what of its Python could be wrong without a test noticing.
 
     python -m tests.fuzz.mutants [--sample N] [--seed N] [--write]
 
 A mutant is one function with one comparison, operator, constant or check changed. Its code is put in place
-of the function's in a forked child, which decodes the golden vectors that run the function until one comes
-out otherwise. ``--write`` writes formats/MUTANTS.md, in which the reasons given for survivors are kept.
+of the function's in a forked child, which decodes the golden vectors, and makes the probes, that run the
+function, until one comes out otherwise. ``--write`` writes formats/MUTANTS.md, in which the reasons given for
+survivors are kept.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import random
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -28,10 +30,13 @@ import numpy as np
 
 from formats import conformance
 from tests.fuzz.judge import library
+from tests.fuzz.probes import PROBES
 
 PAGE = Path(conformance.__file__).parent / "MUTANTS.md"
 ROOT = PAGE.parents[1] / "wirecodec"
-SIDE = re.compile(r"(container|extension|chunk|outline|prefix|stream|(value|index|transform)/\w+)\.py")
+SIDE = re.compile(
+    r"(container|extension|chunk|outline|prefix|stream|pipeline|fuse|info|(value|index|transform)/\w+)\.py"
+)
 SECONDS = 20
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
@@ -61,10 +66,30 @@ class Mutant:
         return f"{self.path}: {self.function.__qualname__}"
 
 
-def executed() -> dict[CodeType, list[conformance.Vector]]:
-    """The golden vectors that run each function of the decoding side."""
-    found: dict[CodeType, list[conformance.Vector]] = {}
+Trial = Callable[[], bool]
+"""Something that comes out as it should, or not."""
+
+
+def trials() -> Iterator[Trial]:
+    """The golden vectors, and the probes."""
     for vector in conformance.load_all():
+        yield partial(_conforms, vector)
+    for probe in PROBES.values():
+        yield partial(_as_before, probe, probe())
+
+
+def _conforms(vector: conformance.Vector) -> bool:
+    return conformance.check(library, vector) is None
+
+
+def _as_before(probe: Callable[[], list[str]], before: list[str]) -> bool:
+    return probe() == before
+
+
+def executed() -> dict[CodeType, list[Trial]]:
+    """The trials that run each function of the decoding side."""
+    found: dict[CodeType, list[Trial]] = {}
+    for trial in trials():
         ran: set[CodeType] = set()
 
         def note(frame: FrameType, event: str, _: Any, ran: set[CodeType] = ran) -> None:
@@ -73,12 +98,12 @@ def executed() -> dict[CodeType, list[conformance.Vector]]:
 
         sys.setprofile(note)
         try:
-            wrong = conformance.check(library, vector)
+            right = trial()
         finally:
             sys.setprofile(None)
-        assert wrong is None, vector.id
+        assert right, trial
         for code in ran:
-            found.setdefault(code, []).append(vector)
+            found.setdefault(code, []).append(trial)
     return found
 
 
@@ -94,8 +119,8 @@ def functions(module: Any) -> Iterator[FunctionType]:
                 yield function
 
 
-def mutants(ran: dict[CodeType, list[conformance.Vector]]) -> Iterator[Mutant]:
-    """Every mutant of the functions that vectors run."""
+def mutants(ran: dict[CodeType, list[Trial]]) -> Iterator[Mutant]:
+    """Every mutant of the functions that trials run."""
     for name, module in sorted(sys.modules.items()):
         path = (getattr(module, "__file__", None) or "").removeprefix(f"{ROOT}{os.sep}")
         if not name.startswith("wirecodec.") or not SIDE.fullmatch(path):
@@ -207,8 +232,8 @@ def _apply(node: Any, change: str) -> None:
             node.op = to
 
 
-def killed(mutant: Mutant, vectors: Sequence[conformance.Vector]) -> bool:
-    """Whether a vector comes out otherwise, or takes far too long, with the mutant in place."""
+def killed(mutant: Mutant, noticing: Sequence[Trial]) -> bool:
+    """Whether a trial comes out otherwise, or all take far too long, with the mutant in place."""
     code = code_of(mutant)
     child = os.fork()
     if child == 0:
@@ -216,7 +241,7 @@ def killed(mutant: Mutant, vectors: Sequence[conformance.Vector]) -> bool:
         mutant.function.__code__ = code
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         try:
-            wrong = any(conformance.check(library, v) is not None for v in vectors)
+            wrong = not all(trial() for trial in noticing)
         except BaseException:
             wrong = True
         os._exit(1 if wrong else 0)
@@ -243,7 +268,8 @@ def page(tried: int, of: int, seed: int, survivors: Sequence[Mutant]) -> str:
         "",
         "Each mutant is one function of the decoding side of `wirecodec/` (container, extension block,",
         "chunks, outlines, codecs; the Python around the kernels) with one comparison, operator, constant,",
-        "condition or refusal changed. It is killed when a golden vector comes out otherwise. Written by",
+        "condition or refusal changed. It is killed when a golden vector comes out otherwise, or a probe of",
+        "what vectors cannot show (`tests/fuzz/probes.py`: streams, codecs of experimental ids). Written by",
         "`make mutants`.",
         "",
         f"{tried} of {of} mutants were tried (seed {seed}); {dead} were killed, {100 * dead / tried:.1f} %.",
@@ -276,9 +302,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = random.Random(options.seed).sample(every, min(options.sample, len(every)))
     survivors = []
     for mutant in chosen:
-        vectors = ran[mutant.function.__code__]
-        order = random.Random(1).sample(vectors, len(vectors))
-        if not killed(mutant, order):
+        noticing = ran[mutant.function.__code__]
+        if not killed(mutant, random.Random(1).sample(noticing, len(noticing))):
             survivors.append(mutant)
             print(f"{mutant.where}, line {mutant.line}: {mutant.change}", flush=True)
     survivors.sort(key=lambda m: (m.path, m.line, m.change))
