@@ -121,11 +121,7 @@ def transfer(
     patience = channel.patience(what)
     with channel.guard(receives, sends):
         while received < to_receive or sent < to_send or sends:
-            before = (
-                received,
-                sent,
-                len(sends),
-            )  # one segment each way a turn: a burst keeps the others waiting
+            before = received, sent, len(sends)  # one each way a turn: a burst keeps others waiting
             limit = to_send if received == to_receive else min(to_send, ready(received))
             if sent < limit and len(sends) < AHEAD:
                 to, segment = next(outgoing)
