@@ -83,8 +83,6 @@ class Communicator(Protocol):
 class Patience:
     """How one rank waits: ``pause`` after a poll that found nothing, ``progress`` after one that did.
 
-    ``give_way`` is for those who need not wait.
-
     Args:
         comm: whose requests are polled.
         timeout: seconds without progress after which ``pause`` raises Timeout.
@@ -132,11 +130,6 @@ class Patience:
             raise self._expired(
                 f"saw nothing arrive for {self._timeout:g} s: a rank stopped, or does something else"
             )
-
-    def give_way(self) -> None:
-        """Nothing came in, but there is more to do: first let those run who may share this core."""
-        if self._block is None and not self._spins:
-            _give_up_core()
 
     def _give_time(self) -> None:
         """Time that was used is no time in which nothing arrived: the next poll comes first."""

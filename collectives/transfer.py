@@ -140,7 +140,5 @@ def transfer(
                 sends.popleft()
             if (received, sent, len(sends)) != before:
                 patience.progress()
-                if received == before[0]:
-                    patience.give_way()
             elif receives or sends:
                 patience.pause([queue[0] for queue in (receives, sends) if queue])  # later ones may be done
