@@ -18,6 +18,8 @@ import numpy as np
 
 import wirecodec as wc
 from formats import conformance, reference
+from formats.reference.sealing import extension_block
+from tests.fuzz.seeds import valid_seeds
 from wirecodec import registry
 
 CHOSEN = ("names", "names-absent-11", "records-all", "dct-2", "no-entries", "bitmap-d9", "padding-index")
@@ -52,6 +54,11 @@ def heads() -> list[str]:
     return found
 
 
+def infos() -> list[str]:
+    """``inspect`` of every small container that is valid."""
+    return [_outcome(wc.inspect, data) for data in valid_seeds()]
+
+
 def streams() -> list[str]:
     """Containers after one another, in buffers and in files, cut anywhere."""
     found = []
@@ -77,7 +84,17 @@ def schemas() -> list[str]:
             found.append(_outcome(wc.decode, vector.data, schema=one))
         for names in (None, fitting, {**fitting, "more": first}, dict.fromkeys(fitting, first)):
             found.append(_outcome(wc.decode_many, vector.data, schema=names))
+        found.append(_outcome(wc.decode, vector.data, schema=((3,), "int7")))
+    wide = reference.assemble([reference.Row(0, 0, 99, 99, 1, 1, 15, value_section=bytes(4))])
+    fused = reference.write(THREE, groups=["ab"])
+    for limits in (wc.DecodeLimits(max_expansion=0), wc.DecodeLimits()):
+        for schema in (None, (99, "float32")):
+            found.append(_outcome(wc.decode, wide, limits=limits, schema=schema))
+            found.append(_outcome(wc.decode, fused, limits=limits, schema=schema))
     return found
+
+
+THREE = [reference.Tensor(name, "float32", (2,), [1], b"\0\0\x80\x3f") for name in "abc"]
 
 
 def sums() -> list[str]:
@@ -91,6 +108,11 @@ def sums() -> list[str]:
                 lone = next(iter(out.values()), np.ones(3, dtype)).copy()
                 found += [_outcome(wc.decode_add, vector.data, out, scale=0.5), repr(out)]
                 found += [_outcome(wc.decode_add, vector.data, lone), repr(lone)]
+    one = reference.write(THREE[:1], names=False)
+    fixed = np.ones(2, np.float32)
+    fixed.flags.writeable = False
+    for target in (fixed, np.ones(4, np.float32)[::2], np.ones((2, 1), np.float32), np.ones(2, np.float16)):
+        found += [_outcome(wc.decode_add, one, target), repr(target)]
     return found
 
 
@@ -108,11 +130,14 @@ def places() -> list[str]:
 
 
 def ids() -> list[str]:
-    """Every type and domain, index codec, value codec and map codec that a table can name."""
+    """Every type and domain, index codec, value codec and map codec of a table, and types of records."""
     found = []
     row = reference.Row(0, 0, 9, 2, 1, 2, 1, b"\6\0", struct.pack("<2f", 1, 2))
     for field, n in itertools.product(("dtype", "index", "value", "map"), range(256)):
         found.append(_outcome(wc.decode_many, reference.assemble([replace(row, **{field: n})])))  # type: ignore[arg-type]
+    for kind, flags in itertools.product((0, 1, 2, 3, 4, 5, 6, 7, 0xFFFF), (0, 1, 2)):
+        block = extension_block([reference.Record(kind, flags, b"\1\0\0\0\1\0\0\0")])
+        found.append(_outcome(wc.decode_many, reference.assemble([row], block)))
     return found
 
 
@@ -187,5 +212,5 @@ class _Value:
 
 
 PROBES: dict[str, Callable[[], list[str]]] = {
-    probe.__name__: probe for probe in (heads, streams, schemas, sums, places, ids, experimental)
+    probe.__name__: probe for probe in (heads, infos, streams, schemas, sums, places, ids, experimental)
 }
