@@ -10,6 +10,7 @@ import io
 import itertools
 import math
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -52,6 +53,34 @@ def heads() -> list[str]:
             cut = (data + b"\0\0")[:n]
             found += [_outcome(wc.inspect, cut), _outcome(wc.blob_size, cut)]
     return found
+
+
+def large() -> list[str]:
+    """Containers of more elements than vectors have, made before anything is changed."""
+    return [_outcome(_sum, data) for data in LARGE]
+
+
+def _sum(data: bytes) -> int:
+    return zlib.crc32(wc.decode(data).to_dense().tobytes())
+
+
+def _large() -> list[bytes]:
+    """Bitmaps of two blocks, values at which a codec begins to use more lanes."""
+    draws = np.random.default_rng(0)
+    found = []
+    for d, index, value in (
+        *((d, "raw-index", "error-bounded") for d in (16_383, 16_384, 16_385)),
+        *((150_000, index, "mean") for index in ("bitmap", "structured", "rice", "elias-fano", "huffman")),
+    ):
+        x = draws.laplace(size=d).astype(np.float32)
+        found.append(
+            wc.encode(
+                x, f"{'all' if value == 'error-bounded' else 'topk(0.4)'} | {index} | {value}"
+            ).tobytes()
+        )
+    data = bytearray(found[3])
+    data[-100] ^= 1
+    return [*found, reference.reseal(bytes(data))]
 
 
 def infos() -> list[str]:
@@ -211,6 +240,8 @@ class _Value:
         return _behaved(int(section[0]), np.ones(r, dtype))
 
 
+LARGE = _large()
 PROBES: dict[str, Callable[[], list[str]]] = {
-    probe.__name__: probe for probe in (heads, infos, streams, schemas, sums, places, ids, experimental)
+    probe.__name__: probe
+    for probe in (heads, infos, large, streams, schemas, sums, places, ids, experimental)
 }
