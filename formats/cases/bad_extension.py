@@ -153,6 +153,12 @@ def _fused() -> Iterator[Case]:
     yield bad("max-entries-fused", about, kind, code, data, limits={"max_entries": 4})
     body = fused_body([[(0, 1), (0, 2)], [(2, 1), (3, 1), (4, 1)]])
     data = assemble(two, extension_block([Record(FUSED, 1, body)]))
+    one = assemble(
+        [Row(0, 0, 6, 0, 1, 1, 1)],
+        extension_block([Record(FUSED, 1, fused_body([[(0, 1), (1, 2), (2, 3)]]))]),
+    )
+    about = "An entry of three members, where two are allowed."
+    yield bad("max-entries-fused-one", about, kind, code, one, limits={"max_entries": 2})
     about = "The limit comes before what is wrong with the members."
     yield bad("max-entries-fused-first", about, kind, code, data, limits={"max_entries": 4})
 

@@ -93,6 +93,9 @@ def _names() -> Iterator[Case]:
         write(three, names=False),
         digits,
     )
+    ten = [sparse(f"t{n}", 2, [n % 2]) for n in range(10)]
+    digits = [Tensor(str(n), t.dtype, t.shape, t.indices, t.values) for n, t in enumerate(ten)]
+    yield valid("names-absent-10", "Ten tensors without names.", write(ten, names=False), digits)
     eleven = [sparse(f"t{n:02}", 2, [n % 2]) for n in range(11)]
     digits = [Tensor(f"{n:02}", t.dtype, t.shape, t.indices, t.values) for n, t in enumerate(eleven)]
     about = "Eleven tensors without names: two digits each, so that they ascend."

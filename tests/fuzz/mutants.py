@@ -1,11 +1,11 @@
 """Mutation testing of the decoding side: what of its Python could be wrong without a test noticing.
 
-    python -m tests.fuzz.mutants [--sample N] [--seed N] [--write]
+    python -m tests.fuzz.mutants [--sample N] [--seed N] [--again] [--write]
 
 A mutant is one function with one comparison, operator, constant or check changed. Its code is put in place
 of the function's in a forked child, which decodes the golden vectors, and makes the probes, that run the
 function, until one comes out otherwise. ``--write`` writes formats/MUTANTS.md, in which the reasons given for
-survivors are kept.
+survivors are kept; ``--again`` tries those survivors alone, after vectors were added.
 """
 
 from __future__ import annotations
@@ -259,7 +259,20 @@ def reasons() -> dict[tuple[str, str], str]:
     return {(row[1], row[2]): row[3] for row in rows if row}
 
 
-def page(tried: int, of: int, seed: int, survivors: Sequence[Mutant]) -> str:
+def rows_of(every: Sequence[Mutant]) -> dict[Mutant, tuple[str, str]]:
+    """The two columns of the page that tell each mutant; like ones on one line are numbered."""
+    found: dict[Mutant, tuple[str, str]] = {}
+    seen: dict[tuple[str, str], int] = {}
+    for mutant in every:
+        source = inspect.getsource(sys.modules[mutant.function.__module__]).splitlines()[mutant.line - 1]
+        text = source.strip().replace("|", "\\|").replace("`", "'")[:70]
+        row = mutant.where, f"{mutant.change} in {text}"
+        seen[row] = seen.get(row, 0) + 1
+        found[mutant] = row if seen[row] == 1 else (row[0], f"{row[1]} ({seen[row]})")
+    return found
+
+
+def page(tried: int, of: int, seed: int, survivors: Sequence[tuple[str, str]]) -> str:
     """formats/MUTANTS.md."""
     known = reasons()
     dead = tried - len(survivors)
@@ -267,7 +280,7 @@ def page(tried: int, of: int, seed: int, survivors: Sequence[Mutant]) -> str:
         "# Mutants",
         "",
         "Each mutant is one function of the decoding side of `wirecodec/` (container, extension block,",
-        "chunks, outlines, codecs; the Python around the kernels) with one comparison, operator, constant,",
+        "chunks, tensors, codecs; the Python around the kernels) with one comparison, operator, constant,",
         "condition or refusal changed. It is killed when a golden vector comes out otherwise, or a probe of",
         "what vectors cannot show (`tests/fuzz/probes.py`: streams, codecs of experimental ids). Written by",
         "`make mutants`.",
@@ -277,14 +290,12 @@ def page(tried: int, of: int, seed: int, survivors: Sequence[Mutant]) -> str:
         "| survivor | change | why |",
         "|---|---|---|",
     ]
-    for mutant in survivors:
-        source = inspect.getsource(sys.modules[mutant.function.__module__]).splitlines()[mutant.line - 1]
-        text = source.strip().replace("|", "\\|").replace("`", "'")[:70]
-        change = f"{mutant.change} in {text}"
-        lines.append(
-            f"| `{mutant.where}` | `{change}` | {known.get((mutant.where, change), 'not looked into')} |"
-        )
+    lines += [f"| `{row[0]}` | `{row[1]}` | {known.get(row, UNKNOWN)} |" for row in survivors]
     return "\n".join(lines) + "\n"
+
+
+UNKNOWN = "not looked into"
+TRIED = re.compile(r"^(\d+) of (\d+) mutants were tried \(seed (\d+)\)", re.MULTILINE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -292,26 +303,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="mutants", description="Mutation testing of the decoder.")
     parser.add_argument("--sample", type=int, default=200, help="how many; 0 for all")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--again", action="store_true", help="the survivors of formats/MUTANTS.md alone")
     parser.add_argument("--write", action="store_true", help="write formats/MUTANTS.md")
     options = parser.parse_args(arguments)
     np.seterr(all="ignore")
     ran = executed()
     every = list(mutants(ran))
-    chosen = every
-    if options.sample:
-        chosen = random.Random(options.seed).sample(every, min(options.sample, len(every)))
+    rows = rows_of(every)
+    chosen, tried, of, seed = every, len(every), len(every), options.seed
+    if options.again:
+        old = TRIED.search(PAGE.read_text(encoding="utf-8"))
+        assert old is not None, PAGE
+        tried, of, seed = map(int, old.groups())
+        chosen = [mutant for mutant in every if rows[mutant] in reasons()]
+    elif options.sample:
+        chosen = random.Random(seed).sample(every, min(options.sample, len(every)))
+        tried = len(chosen)
     survivors = []
     for mutant in chosen:
         noticing = ran[mutant.function.__code__]
         if not killed(mutant, random.Random(1).sample(noticing, len(noticing))):
-            survivors.append(mutant)
+            survivors.append(rows[mutant])
             print(f"{mutant.where}, line {mutant.line}: {mutant.change}", flush=True)
-    survivors.sort(key=lambda m: (m.path, m.line, m.change))
-    text = page(len(chosen), len(every), options.seed, survivors)
+    text = page(tried, of, seed, sorted(survivors))
     print(text.split("\n\n")[2])
     if options.write:
         PAGE.write_text(text, encoding="utf-8")
-    return int(10 * len(survivors) > len(chosen))
+    return int(10 * len(survivors) > tried)
 
 
 if __name__ == "__main__":

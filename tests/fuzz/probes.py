@@ -10,6 +10,7 @@ import io
 import itertools
 import math
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -18,6 +19,8 @@ import numpy as np
 
 import wirecodec as wc
 from formats import conformance, reference
+from formats.reference.sealing import extension_block
+from tests.fuzz.seeds import valid_seeds
 from wirecodec import registry
 
 CHOSEN = ("names", "names-absent-11", "records-all", "dct-2", "no-entries", "bitmap-d9", "padding-index")
@@ -52,6 +55,39 @@ def heads() -> list[str]:
     return found
 
 
+def large() -> list[str]:
+    """Containers of more elements than vectors have, made before anything is changed."""
+    return [_outcome(_sum, data) for data in LARGE]
+
+
+def _sum(data: bytes) -> int:
+    return zlib.crc32(wc.decode(data).to_dense().tobytes())
+
+
+def _large() -> list[bytes]:
+    """Bitmaps of two blocks, values at which a codec begins to use more lanes."""
+    draws = np.random.default_rng(0)
+    found = []
+    for d, index, value in (
+        *((d, "raw-index", "error-bounded") for d in (16_383, 16_384, 16_385)),
+        *((150_000, index, "mean") for index in ("bitmap", "structured", "rice", "elias-fano", "huffman")),
+    ):
+        x = draws.laplace(size=d).astype(np.float32)
+        found.append(
+            wc.encode(
+                x, f"{'all' if value == 'error-bounded' else 'topk(0.4)'} | {index} | {value}"
+            ).tobytes()
+        )
+    data = bytearray(found[3])
+    data[-100] ^= 1
+    return [*found, reference.reseal(bytes(data))]
+
+
+def infos() -> list[str]:
+    """``inspect`` of every small container that is valid."""
+    return [_outcome(wc.inspect, data) for data in valid_seeds()]
+
+
 def streams() -> list[str]:
     """Containers after one another, in buffers and in files, cut anywhere."""
     found = []
@@ -77,7 +113,17 @@ def schemas() -> list[str]:
             found.append(_outcome(wc.decode, vector.data, schema=one))
         for names in (None, fitting, {**fitting, "more": first}, dict.fromkeys(fitting, first)):
             found.append(_outcome(wc.decode_many, vector.data, schema=names))
+        found.append(_outcome(wc.decode, vector.data, schema=((3,), "int7")))
+    wide = reference.assemble([reference.Row(0, 0, 99, 99, 1, 1, 15, value_section=bytes(4))])
+    fused = reference.write(THREE, groups=["ab"])
+    for limits in (wc.DecodeLimits(max_expansion=0), wc.DecodeLimits()):
+        for schema in (None, (99, "float32")):
+            found.append(_outcome(wc.decode, wide, limits=limits, schema=schema))
+            found.append(_outcome(wc.decode, fused, limits=limits, schema=schema))
     return found
+
+
+THREE = [reference.Tensor(name, "float32", (2,), [1], b"\0\0\x80\x3f") for name in "abc"]
 
 
 def sums() -> list[str]:
@@ -91,6 +137,11 @@ def sums() -> list[str]:
                 lone = next(iter(out.values()), np.ones(3, dtype)).copy()
                 found += [_outcome(wc.decode_add, vector.data, out, scale=0.5), repr(out)]
                 found += [_outcome(wc.decode_add, vector.data, lone), repr(lone)]
+    one = reference.write(THREE[:1], names=False)
+    fixed = np.ones(2, np.float32)
+    fixed.flags.writeable = False
+    for target in (fixed, np.ones(4, np.float32)[::2], np.ones((2, 1), np.float32), np.ones(2, np.float16)):
+        found += [_outcome(wc.decode_add, one, target), repr(target)]
     return found
 
 
@@ -108,11 +159,14 @@ def places() -> list[str]:
 
 
 def ids() -> list[str]:
-    """Every type and domain, index codec, value codec and map codec that a table can name."""
+    """Every type and domain, index codec, value codec and map codec of a table, and types of records."""
     found = []
     row = reference.Row(0, 0, 9, 2, 1, 2, 1, b"\6\0", struct.pack("<2f", 1, 2))
     for field, n in itertools.product(("dtype", "index", "value", "map"), range(256)):
         found.append(_outcome(wc.decode_many, reference.assemble([replace(row, **{field: n})])))  # type: ignore[arg-type]
+    for kind, flags in itertools.product((0, 1, 2, 3, 4, 5, 6, 7, 0xFFFF), (0, 1, 2)):
+        block = extension_block([reference.Record(kind, flags, b"\1\0\0\0\1\0\0\0")])
+        found.append(_outcome(wc.decode_many, reference.assemble([row], block)))
     return found
 
 
@@ -186,6 +240,8 @@ class _Value:
         return _behaved(int(section[0]), np.ones(r, dtype))
 
 
+LARGE = _large()
 PROBES: dict[str, Callable[[], list[str]]] = {
-    probe.__name__: probe for probe in (heads, streams, schemas, sums, places, ids, experimental)
+    probe.__name__: probe
+    for probe in (heads, infos, large, streams, schemas, sums, places, ids, experimental)
 }
