@@ -22,7 +22,14 @@ from collectives.communicator import Communicator
 from collectives.simulate import SimulatedComm
 from tests.collectives.conftest import World
 from tests.collectives.operations import FAILURES, OPERATIONS, Odd, contribution
-from tests.mpi_processes import die_with_parent, end_all, needed_mpirun, processes_of, rank_environment
+from tests.mpi_processes import (
+    die_with_parent,
+    end_all,
+    needed_mpirun,
+    processes_of,
+    rank_environment,
+    shared_memory,
+)
 from wirecodec import registry
 
 WORLDS = [pytest.param(World(n, True), id=f"simulated-{n}") for n in (2, 4, 5)]
@@ -197,16 +204,17 @@ def lines_of(folder: Path, n: int, script: str, *arguments: str, until: int) -> 
     )
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
-    said = b""
+    said, shared = b"", set[Path]()
     deadline = time.monotonic() + 90
     try:
         while said.count(b"\n") < until and time.monotonic() < deadline and process.poll() is None:
             with contextlib.suppress(BlockingIOError):
                 said += process.stdout.read() or b""
+            shared |= shared_memory(folder)  # nothing says whose it is once mpirun has ended the ranks
             time.sleep(0.02)
         return said.decode().splitlines(), process.poll()
     finally:
-        end_all(process, folder)
+        end_all(process, folder, shared)
         process.stdout.close()
 
 
