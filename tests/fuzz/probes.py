@@ -22,6 +22,7 @@ from formats import conformance, reference
 from formats.reference.sealing import extension_block
 from tests.fuzz.seeds import valid_seeds
 from wirecodec import registry
+from wirecodec.kernels.layout import BOUNDED_BLOCK
 
 CHOSEN = ("names", "names-absent-11", "records-all", "dct-2", "no-entries", "bitmap-d9", "padding-index")
 VECTORS = {v.id: v for v in conformance.load_all() if v.id in CHOSEN}
@@ -69,7 +70,7 @@ def _large() -> list[bytes]:
     draws = np.random.default_rng(0)
     found = []
     for d, index, value in (
-        *((d, "raw-index", "error-bounded") for d in (16_383, 16_384, 16_385)),
+        *((d, "raw-index", "error-bounded") for d in (16_383, 16_384, 16_385, BOUNDED_BLOCK + 99)),
         *((150_000, index, "mean") for index in ("bitmap", "structured", "rice", "elias-fano", "huffman")),
     ):
         x = draws.laplace(size=d).astype(np.float32)
@@ -78,14 +79,16 @@ def _large() -> list[bytes]:
                 x, f"{'all' if value == 'error-bounded' else 'topk(0.4)'} | {index} | {value}"
             ).tobytes()
         )
-    data = bytearray(found[3])
+    data = bytearray(found[4])
     data[-100] ^= 1
     return [*found, reference.reseal(bytes(data))]
 
 
 def infos() -> list[str]:
-    """``inspect`` of every small container that is valid."""
-    return [_outcome(wc.inspect, data) for data in valid_seeds()]
+    """``inspect`` of every small container that is valid, and of ten fused tensors without names."""
+    ten = [replace(THREE[0], name=f"{n}") for n in range(10)]
+    fused = reference.write(ten, names=False, groups=["0123456789"])
+    return [_outcome(wc.inspect, data) for data in (*valid_seeds(), fused)]
 
 
 def streams() -> list[str]:
