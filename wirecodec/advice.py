@@ -163,7 +163,7 @@ def advise(
                 raise
             refused.append((str(scheme), error))
     if not trials:
-        raise refused[0][1]
+        raise refused[0][1] if refused else EncodeError("there is no scheme to measure")
     machine = measure(tensors, trials, budget=budget)
     verdicts = [Verdict.of(each, machine.gradient, network) for each in machine.measured]
     return Advice(

@@ -19,11 +19,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import struct
 import sys
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,18 +42,12 @@ from wirecodec.version import __version__
 __all__ = ["main"]
 
 
-_AT_FAULT = (
-    *(ValueError, OSError, EOFError, MemoryError),
-    *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError),  # what NumPy's readers let through
-)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code: 0, 2 where its input or its words are at fault, or what it says."""
     options = _parser().parse_args(arguments)
     try:
         status: int | None = options.run(options)
-    except _AT_FAULT as error:
+    except (ValueError, OSError, MemoryError) as error:
         print(f"wirecodec: {error}", file=sys.stderr)
         return 2
     return status or 0
@@ -263,11 +254,22 @@ def _advise(options: argparse.Namespace) -> None:
 
 def _tensors(path: Path) -> dict[str, Any]:
     """The arrays of an .npz by their names; the one of a .npy by that of its file."""
-    loaded = np.load(path, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        return {path.name: loaded}
-    with loaded:
-        return dict(loaded)
+    loaded = _loaded(path)
+    return {path.name: loaded} if isinstance(loaded, np.ndarray) else loaded
+
+
+def _loaded(path: Path) -> Any:
+    """The array of a .npy, or {name: array} of an .npz; ValueError, OSError or MemoryError otherwise."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            return dict(loaded)
+    except (ValueError, OSError, MemoryError):
+        raise
+    except Exception as error:  # of files that are damaged the readers of NumPy and of zips let through any
+        raise ValueError(f"{path} cannot be read: {error}") from None
 
 
 def _gradient(path: Path) -> dict[str, Any]:
@@ -290,13 +292,9 @@ def _presets(options: argparse.Namespace) -> None:
 
 def _encode(options: argparse.Namespace) -> None:
     scheme = as_scheme(options.scheme) if options.preset is None else parse_preset(options.preset)
-    loaded = np.load(options.file, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        blob = encode(loaded, scheme, seed=options.seed)
-    else:
-        with loaded:
-            blob = encode_many(dict(loaded), scheme, seed=options.seed)
-    options.output.write_bytes(blob.data)
+    loaded = _loaded(options.file)
+    how = encode if isinstance(loaded, np.ndarray) else encode_many
+    options.output.write_bytes(how(loaded, scheme, seed=options.seed).data)
 
 
 def _decode(options: argparse.Namespace) -> None:

@@ -16,6 +16,7 @@ from wirecodec import rates
 from wirecodec.advice import DEFAULTS, PRESETS, Advice, Verdict, advise, known, scheme_named
 from wirecodec.advice_picture import draw
 from wirecodec.advice_text import text
+from wirecodec.arrays import BFLOAT16
 from wirecodec.cost import Gradient, Network, Stages
 from wirecodec.rates import Machine, Measured, Trial, bench_text, measure, median_seconds, zeros_for
 
@@ -125,8 +126,11 @@ def test_errors_of_any_magnitude(x: np.ndarray, error: float) -> None:
 
 
 def test_what_is_not_finite_has_no_error_to_tell() -> None:
+    plain = wc.Scheme.parse("all | raw-index | raw")
     x = np.array([1, np.nan, np.inf], np.float32)
-    assert math.isnan(trial({"x": x}, wc.Scheme.parse("all | raw-index | raw")).untimed.error)
+    assert math.isnan(trial({"x": x}, plain).untimed.error)
+    signals = np.full(9, 0x7F81, np.uint16).view(BFLOAT16)
+    assert math.isnan(trial({"x": signals}, plain).untimed.error)
 
 
 def measured(name: str, nbytes: int, select: float, decode: float) -> Measured:
@@ -222,6 +226,11 @@ def test_default_schemes_that_cannot_carry_a_gradient_are_told() -> None:
     assert len(advice.verdicts) + len(advice.refused) == len(known())
     with pytest.raises(wc.EncodeError, match="too large"):
         advise({"x": x}, Network(2, 1e9), [wc.Scheme.parse("all | raw-index | raw(bfloat16)")])
+
+
+def test_without_a_scheme_there_is_nothing_to_measure() -> None:
+    with pytest.raises(wc.EncodeError, match="no scheme to measure"):
+        advise({"x": X}, Network(2, 1e9), [])
 
 
 def test_presets_are_schemes_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
