@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 import wirecodec as wc
+from benchmarks.measure import on_threads
 from benchmarks.selecting.rivals import DENSITIES, rivals
-from benchmarks.selecting.timing import on_threads, reads
+from benchmarks.selecting.timing import reads
 from wirecodec.arrays import aligned
 
 __all__ = ["FUSED", "TOPK", "Path", "Speed", "gradients", "measured", "of_gradient", "whole_path"]

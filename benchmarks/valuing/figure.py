@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.indexing.figure import threads
-from benchmarks.measure import least_time
+from benchmarks.measure import least_time, on_threads
 from benchmarks.supports import CHUNK
 from benchmarks.valuing.bound import Curve
 from benchmarks.valuing.cases import Case
@@ -93,7 +92,7 @@ def measured(
     """
     coder = coder.fitted(values)
     chunks = [values[at : at + CHUNK] for at in range(0, values.size, CHUNK)]
-    with threads(1):
+    with on_threads(1):
         codes = [coder.encode(part, 0) for part in chunks]
         jobs = [(code, part.size) for code, part in zip(codes, chunks, strict=True)]
         decoded = np.concatenate([coder.decode(*job) for job in jobs])

@@ -6,9 +6,8 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.indexing.report import summary
-from benchmarks.indexing.targets import Verdict
 from benchmarks.measure import markdown
+from benchmarks.targets import Verdict, summary
 from benchmarks.valuing.bound import Curve
 from benchmarks.valuing.cases import CLOCK
 from benchmarks.valuing.figure import SEEDS, Figure
