@@ -16,6 +16,7 @@ from benchmarks.targets import Found, Verdict, at_most, decided
 from benchmarks.valuing.coder import Codec
 from benchmarks.valuing.laws import LAWS, Doubles, Floats
 from benchmarks.valuing.peers import relative_error
+from wirecodec.value.packed import packed_size
 
 __all__ = ["dexp_converged", "measured", "recursive_chord"]
 
@@ -62,7 +63,7 @@ def _packers(codes: Any, bits: int) -> tuple[Callable[[], Any], Callable[[], Any
     """The kernels into and out of memory that is there."""
     from wirecodec.kernels.cpu import packing
 
-    words = np.empty(-(-codes.size * bits // 32) + 16, np.uint32)[: -(-codes.size // 512) * 16 * bits]
+    words = np.empty(packed_size(codes.size, bits) // 4, np.uint32)
     back = np.empty_like(codes)
     return partial(packing.pack, codes, bits, words), partial(packing.unpack, words, bits, back)
 

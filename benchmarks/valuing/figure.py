@@ -20,7 +20,7 @@ from benchmarks.valuing.peers import relative_error, rms
 __all__ = ["SEEDS", "Figure", "measured"]
 
 SEEDS = 4
-"""Over which the bias of a codec that draws is averaged."""
+"""Over which the bias of a codec that draws is averaged, where one chunk holds the values."""
 
 _DRAWN = 4096
 
@@ -39,7 +39,7 @@ class Figure:
         error: relative L2.
         worst: the largest error, relative to the root mean square of the values.
         bias: mean of sign(v)·(decoded - v) relative to that; above 0 where magnitudes grow.
-        draws: whether another seed gives other bytes.
+        draws: whether another seed gives other values.
         bound: bits a value at this error at the least; NaN where that is not known.
         copied: nanoseconds a value of ``np.copyto``.
         encode, decode: nanoseconds a value.

@@ -245,13 +245,11 @@ def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_advise_tries_schemes_of_its_own(
     grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        "wirecodec.advice.DEFAULTS", ("topk(0.1) | rice | unheard-of", "topk(0.1) | bitmap | raw")
-    )
+    monkeypatch.setattr("wirecodec.advice.DEFAULTS", ("topk(0.1) | bitmap | raw", "dgc(index=rice)"))
     assert main(["advise", str(grad), *AT_1_GBIT]) == 0
     page = capsys.readouterr().out
     assert "topk(0.1) | bitmap | raw" in page
-    assert "unheard-of" not in page
+    assert "dgc(0.001) | rice | raw" in page
 
 
 def test_stats_without_matplotlib_name_the_extra(
