@@ -1,5 +1,5 @@
-"""What every benchmark needs: medians, least times, a copy of the same run to hold them against, the
-machine's name, tables that are kept.
+"""What every benchmark needs: medians, least times, a copy of the same run to hold them against, numbers of
+threads, the machine's name, tables that are kept.
 
 Absolute times drift from machine to machine and hour to hour; ratios to ``np.copyto`` of the same array,
 measured in the same run, do not.
@@ -12,7 +12,8 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,19 @@ def copy_time(x: npt.NDArray[Any], *, budget: float = 0.2) -> float:
     target = np.empty_like(x)
     target[...] = x
     return median_time(lambda: np.copyto(target, x), budget=budget)
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Numba's kernels on ``count`` threads."""
+    import numba
+
+    before = numba.get_num_threads()
+    numba.set_num_threads(count)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
 
 
 def machine() -> str:

@@ -19,8 +19,8 @@ from typing import TypeVar
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.indexing.cases import TESTED, gradient_files
-from benchmarks.indexing.targets import Verdict
 from benchmarks.measure import RESULTS, keep, machine
+from benchmarks.targets import Verdict
 from benchmarks.valuing import extras, papers, papers_plot, peers, plot, report
 from benchmarks.valuing.bound import Curve
 from benchmarks.valuing.cases import CACHE, ELEMENTS, Case, cases, clock_cases

@@ -7,8 +7,6 @@ error feedback, and not about exchanges that go on while the next gradient is co
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,10 +22,11 @@ from wirecodec.cost import (
     ways,
 )
 from wirecodec.errors import EncodeError
+from wirecodec.presets import parse_preset
 from wirecodec.rates import Measured, Trial, measure, zeros_for
 from wirecodec.scheme import Scheme
 
-__all__ = ["DEFAULTS", "Advice", "Verdict", "advise", "known", "scheme_named"]
+__all__ = ["DEFAULTS", "Advice", "Verdict", "advise", "scheme_named"]
 
 DEFAULTS = (
     "all | raw-index | raw(bfloat16)",
@@ -42,30 +41,14 @@ DEFAULTS = (
     "sidco(0.01) | auto-index | qsgd",
     "sidco(0.001) | auto-index | qsgd",
     "rfft | topk(0.15) | auto-index | offset-float(bits=10)",
+    *("sketchml", "skcompress", "deepreduce-qsgd-bf-p0"),
 )
-"""What is tried where nobody names a scheme, as far as this version knows the names."""
-
-PRESETS = ("sketchml", "skcompress", "deepreduce-qsgd-bf-p0")
-"""The same for whole published systems."""
-
-
-def known() -> list[Scheme]:
-    """Those of ``DEFAULTS`` and ``PRESETS`` that this version has."""
-    found = []
-    for text in (*DEFAULTS, *PRESETS):
-        try:
-            found.append(scheme_named(text))
-        except EncodeError:
-            continue
-    return found
+"""What is tried where nobody names a scheme: schemes, and presets."""
 
 
 def scheme_named(text: str) -> Scheme:
-    """A scheme from its string, or from the name of a preset; EncodeError where it is neither."""
-    if "|" in text or importlib.util.find_spec("wirecodec.presets") is None:
-        return Scheme.parse(text)
-    found: Scheme = importlib.import_module("wirecodec.presets").preset(text)
-    return found
+    """A scheme from its string, or from a preset's, with or without overrides; EncodeError otherwise."""
+    return Scheme.parse(text) if "|" in text else parse_preset(text)
 
 
 @dataclass(frozen=True)
@@ -155,7 +138,7 @@ def advise(
     Raises EncodeError where a scheme, or all default ones, cannot carry the gradient.
     """
     trials, refused, sums = [], [], zeros_for(tensors)
-    for scheme in known() if schemes is None else schemes:
+    for scheme in map(scheme_named, DEFAULTS) if schemes is None else schemes:
         try:
             trials.append(Trial.of(tensors, scheme, sums))
         except EncodeError as error:
@@ -163,7 +146,7 @@ def advise(
                 raise
             refused.append((str(scheme), error))
     if not trials:
-        raise refused[0][1]
+        raise refused[0][1] if refused else EncodeError("there is no scheme to measure")
     machine = measure(tensors, trials, budget=budget)
     verdicts = [Verdict.of(each, machine.gradient, network) for each in machine.measured]
     return Advice(

@@ -19,18 +19,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import struct
 import sys
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import as_flat, dtype_named
+from wirecodec.arrays import as_flat
 from wirecodec.cost import Network
 from wirecodec.errors import EncodeError, Truncated, WireError
 from wirecodec.info import ContainerInfo, inspect
@@ -41,14 +38,9 @@ from wirecodec.scheme import as_scheme
 from wirecodec.stream import iter_blobs
 from wirecodec.units import bandwidth_of, seconds_of
 from wirecodec.version import __version__
+from wirecodec.words import counted, printable
 
 __all__ = ["main"]
-
-
-_AT_FAULT = (
-    *(ValueError, OSError, EOFError, MemoryError),
-    *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError),  # what NumPy's readers let through
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         status: int | None = options.run(options)
-    except _AT_FAULT as error:
+    except (ValueError, OSError, MemoryError) as error:
         print(f"wirecodec: {error}", file=sys.stderr)
         return 2
     return status or 0
@@ -117,6 +109,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _inspect(options: argparse.Namespace) -> None:
+    from wirecodec.info_text import text
+
     with options.file.open("rb") as file:
         infos = [inspect(blob) for blob in iter_blobs(file, limits=UNLIMITED)]
     if not infos:
@@ -125,7 +119,7 @@ def _inspect(options: argparse.Namespace) -> None:
         print(json.dumps([_plain(info) for info in infos], indent=2))
         return
     for info in infos:
-        print(_table(info))
+        print(text(info))
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -159,63 +153,18 @@ def _verdict(path: Path) -> dict[str, Any]:
 
 def _line(verdict: Mapping[str, Any]) -> str:
     """A verdict for people."""
-    file = _printable(verdict["file"])
-    count = _count(verdict["containers"], "container", "containers")
+    file = printable(verdict["file"])
+    count = counted(verdict["containers"], "container", "containers")
     if "code" not in verdict:
         return f"{file}: valid, {count}, {verdict['bytes']:,} bytes"
     places = [f"{name} {verdict[name]}" for name in ("container", "entry") if verdict[name] is not None]
     places += [f"byte {verdict['offset']}"] if verdict["offset"] is not None else []
-    said = _printable(verdict["message"])
+    said = printable(verdict["message"])
     return f"{file}: {verdict['kind']} {verdict['code']}: {said} ({', '.join(places)})"
 
 
 def _plain(info: ContainerInfo) -> dict[str, Any]:
     return {**dataclasses.asdict(info), "tag": info.tag.hex()}
-
-
-_LEFT = ("name", "shape", "dtype", "transform", "index", "value")
-"""The columns of words; those of numbers stand to the right."""
-
-
-def _table(info: ContainerInfo) -> str:
-    """One line on the container, then a line an entry; bits are those of one stored element."""
-    tag = f", tag {info.tag!r}" if info.tag else ""
-    count = _count(len(info.entries), "entry", "entries")
-    lines = [f"wirecodec {info.version}, {info.nbytes:,} bytes, {count}{tag}"]
-    lengths = ["index", "value", "map"] if any(e.map_bytes for e in info.entries) else ["index", "value"]
-    heads = (f"{n} bits" for n in lengths)
-    rows: list[tuple[str, ...]] = [(*_LEFT[:4], "stored", "density", *_LEFT[4:], *heads)]
-    for e in info.entries:
-        each = [f"{8 * getattr(e, f'{n}_bytes') / e.nnz:.2f}" if e.nnz else "-" for n in lengths]
-        density = f"{100 * e.nnz / e.size:.3g} %" if e.size else "-"
-        shape = "×".join(map(str, e.shape)) or "scalar"
-        stored = f"{e.nnz:,}"
-        form = e.transform or "-"
-        rows.append((_printable(e.name), shape, e.dtype, form, stored, density, e.index, e.value, *each))
-    if not any(e.transform for e in info.entries):
-        rows = [row[:3] + row[4:] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    left = [i for i, title in enumerate(rows[0]) if title in _LEFT]
-    for row in rows:
-        cells = [
-            c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    dense = sum(e.size * dtype_named(e.dtype).itemsize for e in info.entries)
-    if dense:
-        ratio = dense / info.nbytes
-        said = f"{ratio:.1f}× smaller" if ratio >= 1 else f"{1 / ratio:.1f}× larger"
-        lines.append(f"{said} than the dense tensors")
-    return "\n".join(lines)
-
-
-def _printable(name: str) -> str:
-    """A name from a stranger, fit for a terminal: control characters as Python writes them in a string."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
-
-
-def _count(n: int, one: str, several: str) -> str:
-    return f"{n} {one if n == 1 else several}"
 
 
 def _stats(options: argparse.Namespace) -> None:
@@ -232,8 +181,8 @@ def _stats(options: argparse.Namespace) -> None:
         if options.png is not None:
             from wirecodec.stats_picture import draw
 
-            draw(stats, _printable(name), options.png)
-        print(text(stats, _printable(name)))
+            draw(stats, printable(name), options.png)
+        print(text(stats, printable(name)))
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -243,7 +192,7 @@ def _bench(options: argparse.Namespace) -> None:
     scheme = as_scheme(options.scheme and scheme_named(options.scheme))
     tensors = _gradient(options.file)
     machine = measure(tensors, [Trial.of(tensors, scheme, zeros_for(tensors))])
-    print(bench_text(machine, _printable(options.file.name)))
+    print(bench_text(machine, printable(options.file.name)))
 
 
 def _advise(options: argparse.Namespace) -> None:
@@ -253,7 +202,7 @@ def _advise(options: argparse.Namespace) -> None:
     network = Network(options.ranks, bandwidth_of(options.bandwidth), seconds_of(options.latency))
     schemes = options.scheme and [scheme_named(scheme) for scheme in options.scheme]
     advice = advise(_gradient(options.file), network, schemes)
-    name = _printable(options.file.name)
+    name = printable(options.file.name)
     if options.png is not None:
         from wirecodec.advice_picture import draw
 
@@ -263,11 +212,22 @@ def _advise(options: argparse.Namespace) -> None:
 
 def _tensors(path: Path) -> dict[str, Any]:
     """The arrays of an .npz by their names; the one of a .npy by that of its file."""
-    loaded = np.load(path, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        return {path.name: loaded}
-    with loaded:
-        return dict(loaded)
+    loaded = _loaded(path)
+    return {path.name: loaded} if isinstance(loaded, np.ndarray) else loaded
+
+
+def _loaded(path: Path) -> Any:
+    """The array of a .npy, or {name: array} of an .npz; ValueError, OSError or MemoryError otherwise."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            return dict(loaded)
+    except (ValueError, OSError, MemoryError):
+        raise
+    except Exception as error:  # of files that are damaged the readers of NumPy and of zips let through any
+        raise ValueError(f"{path} cannot be read: {error}") from None
 
 
 def _gradient(path: Path) -> dict[str, Any]:
@@ -290,13 +250,9 @@ def _presets(options: argparse.Namespace) -> None:
 
 def _encode(options: argparse.Namespace) -> None:
     scheme = as_scheme(options.scheme) if options.preset is None else parse_preset(options.preset)
-    loaded = np.load(options.file, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        blob = encode(loaded, scheme, seed=options.seed)
-    else:
-        with loaded:
-            blob = encode_many(dict(loaded), scheme, seed=options.seed)
-    options.output.write_bytes(blob.data)
+    loaded = _loaded(options.file)
+    how = encode if isinstance(loaded, np.ndarray) else encode_many
+    options.output.write_bytes(how(loaded, scheme, seed=options.seed).data)
 
 
 def _decode(options: argparse.Namespace) -> None:

@@ -66,7 +66,8 @@ class ErrorFeedback:
             return x
         largest = x.dtype.type(ml_dtypes.finfo(dtype).max)
         clipped = np.where(np.isfinite(x), np.clip(x, -largest, largest), x)
-        return clipped.astype(dtype)
+        with np.errstate(invalid="ignore"):  # a NaN that signals is quieted, which is reported
+            return clipped.astype(dtype)
 
     def remainder(self, x: Array, gradient: Array, residual: Array | None, sent: SparseTensor) -> Array:
         """The next residual (size,), in the type of ``x``: what the receivers of ``sent`` did not get.

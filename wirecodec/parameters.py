@@ -37,6 +37,8 @@ def as_real(value: Any, what: str) -> float:
         return float(str(value)) if hasattr(value, "dtype") else float(value)
     except (TypeError, ValueError):
         raise EncodeError(f"{what} is {value!r}; it must be a number") from None
+    except OverflowError:
+        raise EncodeError(f"{what} is an integer beyond every float") from None
 
 
 def as_seed(value: Any) -> int:

@@ -187,11 +187,11 @@ def zeros_for(tensors: Mapping[str, Array]) -> dict[str, Array]:
 
 def _error(tensors: Mapping[str, Array], decoded: Mapping[str, Array]) -> float:
     """Measured against the largest magnitude, so that no square overflows; nan if it is not finite."""
-    unit = max(float(np.max(np.abs(x), initial=0)) for x in tensors.values())
-    if not unit:
-        return 0.0
     lost = kept = 0.0
     with np.errstate(all="ignore"):
+        unit = max((float(np.max(np.abs(x), initial=0)) for x in tensors.values()), default=0.0)
+        if not unit:
+            return 0.0
         for name, x in tensors.items():
             exact = x.astype(np.float64) / unit
             lost += float(np.sum(np.square(decoded[name].astype(np.float64) / unit - exact)))

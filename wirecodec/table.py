@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 __all__ = ["table"]
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines: the first column to the left, the others to the right."""
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = frozenset({0})
+) -> list[str]:
+    """Lines: the columns ``left`` to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    return [
-        "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-        for row in (header, *rows)
-    ]
+    placed = [str.ljust if i in left else str.rjust for i in range(len(widths))]
+    lines = (zip(placed, row, widths, strict=True) for row in (header, *rows))
+    return ["  ".join(place(c, w) for place, c, w in line) for line in lines]

@@ -8,19 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.indexing.figure import threads
-from benchmarks.indexing.targets import Measures, Verdict, at_least, at_most
-from benchmarks.measure import copy_time, markdown, median_time
+from benchmarks.measure import copy_time, median_time, on_threads
 from benchmarks.supports import CHUNK, Support, rows, runs, uniform
+from benchmarks.targets import Found, Measures, Verdict, at_least, at_most, decided
 from wirecodec.arrays import as_bytes, bits_of
 from wirecodec.index import Bitmap
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs
 
 __all__ = ["measured"]
-
-Found = tuple[list[Verdict], list[list[str]]]
-"""Verdicts, and rows of (what, figure)."""
 
 
 def measured(d: int, step: Callable[[str], None], *, budget: float = 0.3) -> tuple[list[Verdict], str]:
@@ -31,15 +27,10 @@ def measured(d: int, step: Callable[[str], None], *, budget: float = 0.3) -> tup
         step: called with the name of what is measured next.
         budget: seconds for each time, about.
     """
-    verdicts: list[Verdict] = []
-    table: list[list[str]] = []
-    with threads(1):
-        for name, part in (("bitmaps", _bitmaps), ("spans", _spans), ("Bloom filters", _bloom)):
-            step(name)
-            more, lines = part(d, budget)
-            verdicts += more
-            table += lines
-    return verdicts, "## Bitmaps, spans, Bloom filters\n\n" + markdown(["what", "measured"], table)
+    parts = {"bitmaps": _bitmaps, "spans": _spans, "Bloom filters": _bloom}
+    with on_threads(1):
+        calls = {name: partial(part, d, budget) for name, part in parts.items()}
+        return decided("Bitmaps, spans, Bloom filters", calls, step)
 
 
 def _bitmaps(d: int, budget: float) -> Found:

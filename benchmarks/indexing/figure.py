@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +12,10 @@ import numpy as np
 
 from benchmarks.indexing.cases import Case
 from benchmarks.indexing.coder import Coder
-from benchmarks.measure import copy_time, median_time
+from benchmarks.measure import copy_time, median_time, on_threads
 from benchmarks.supports import Support
 
-__all__ = ["LARGE", "Figure", "measured", "threads"]
+__all__ = ["LARGE", "Figure", "measured"]
 
 LARGE = 260_000
 """Indices from which on times say something about a codec, and two threads may pay."""
@@ -98,11 +97,11 @@ def measured(
         decode = _seconds(lambda: [coder.decode(*job) for job in jobs], budget)
         return (copy / encode, copy / decode), support.indices.nbytes / copy / 1e9
 
-    with threads(1):
+    with on_threads(1):
         one, copied = both()
     two = None
     if two_threads and coder.threads and numba.config.NUMBA_NUM_THREADS > 1:
-        with threads(2):
+        with on_threads(2):
             two, _ = both()
     bits = 8 * sum(coder.nbytes(code) for code in codes) / support.r
     return Figure(
@@ -131,14 +130,3 @@ def _seconds(call: Callable[[], Any], budget: float) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Numba's kernels on ``count`` threads."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(count)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.indexing.figure import Figure
-from benchmarks.indexing.targets import Verdict
 from benchmarks.measure import markdown
+from benchmarks.targets import Verdict, summary
 
-__all__ = ["document", "summary"]
+__all__ = ["document"]
 
 CAPTION = """Sizes are bits an index and, in parentheses, their ratio to the bound of that kind of support.
 Speeds are relative to `np.copyto` of the same u32 indices in the same run, encode / decode: 0.20 means that
@@ -44,13 +44,6 @@ def document(
     for group in _unique(f.case.group for f in figures):
         parts += _section(group, [f for f in figures if f.case.group == group])
     return "\n".join(part for part in parts if part)
-
-
-def summary(verdicts: Sequence[Verdict]) -> str:
-    """One row a target: what was asked, what was measured at worst and where, and whether that is enough."""
-    words = {True: "**yes**", False: "NO", None: "not measured"}
-    rows = [[v.target, v.worst, v.where, words[v.reached]] for v in verdicts]
-    return markdown(["target", "at worst", "where", "reached"], rows)
 
 
 def _section(group: str, figures: Sequence[Figure]) -> list[str]:

@@ -2,71 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from benchmarks.indexing.cases import DENSITIES
 from benchmarks.indexing.figure import LARGE, Figure
+from benchmarks.targets import Measures, Verdict, at_least, at_most
 
-__all__ = ["Measures", "Verdict", "at_least", "at_most", "verdicts"]
-
-Measures = Iterable[tuple[str, float]]
-"""(where, figure)."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One row of the table of targets.
-
-    Args:
-        target: in words, with its limit.
-        worst: the figure that is furthest on the wrong side, or least on the right one.
-        where: the support it was measured on, and how many miss the limit.
-        reached: None where nothing was measured.
-    """
-
-    target: str
-    worst: str = ""
-    where: str = ""
-    reached: bool | None = None
-
-
-def at_most(target: str, limit: float, measures: Measures, form: str = "{:.3f}") -> Verdict:
-    """Whether the greatest of the figures is ``limit`` or less.
-
-    Args:
-        target: in words.
-        limit: inclusive.
-        measures: where, and what.
-        form: how to write a figure.
-    """
-    found = list(measures)
-    if not found:
-        return Verdict(target)
-    where, worst = max(found, key=lambda measure: measure[1])
-    missed = sum(figure > limit for _, figure in found)
-    return Verdict(target, form.format(worst), _and_more(where, missed, len(found)), not missed)
-
-
-def at_least(target: str, limit: float, measures: Measures, form: str = "{:.3f}×") -> Verdict:
-    """Whether the least of the figures is ``limit`` or more.
-
-    Args:
-        target: in words.
-        limit: inclusive.
-        measures: where, and what.
-        form: how to write a figure.
-    """
-    found = list(measures)
-    if not found:
-        return Verdict(target)
-    where, worst = min(found, key=lambda measure: measure[1])
-    missed = sum(figure < limit for _, figure in found)
-    return Verdict(target, form.format(worst), _and_more(where, missed, len(found)), not missed)
-
-
-def _and_more(where: str, missed: int, of: int) -> str:
-    return f"{where}; missed on {missed} of {of}" if missed else where
+__all__ = ["verdicts"]
 
 
 def verdicts(figures: Sequence[Figure]) -> list[Verdict]:

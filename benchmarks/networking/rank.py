@@ -1,6 +1,6 @@
 """What each rank runs: times of collectives, and bytes on its link; rank 0 prints them as lines of JSON.
 
-    mpirun … python -m benchmarks.networking.rank '{"rate": …}'
+    mpirun … python -m benchmarks.networking.rank '{"cases": […], "seconds": …, "least": …, …}'
 
 A time is that of the slowest rank. What is compared with each other takes turns, so that all of it sees the
 same disturbances.
@@ -44,7 +44,13 @@ def main() -> int:
 
 
 def run(comm: Any, plan: Mapping[str, Any]) -> None:
-    """All cases of one rate and rank count; the goodput before and after each."""
+    """All cases of one rate and rank count; the goodput before and after each.
+
+    Args:
+        comm: of all ranks.
+        plan: ``Job.plan``: its cases; ``seconds`` of a goodput; how often things are measured: ``least`` and
+            ``most`` turns, of which no more begins after ``budget`` seconds.
+    """
     for given in plan["cases"]:
         case = Case(**given["case"])
         before = goodput(comm, plan["seconds"])
@@ -121,7 +127,7 @@ def goodput(comm: Any, seconds: float) -> tuple[float, float]:
 
 
 def _stream(comm: Any, out: socket.socket | None, into: socket.socket | None, seconds: float) -> float:
-    """Bytes a second that arrive at the slowest receiver, in the second half of the time."""
+    """Bytes a second that arrive at the slowest receiver, but for the first 30 % of the time."""
     block = bytes(_BLOCK)
     comm.Barrier()
     end = time.perf_counter() + seconds
@@ -138,17 +144,16 @@ def _stream(comm: Any, out: socket.socket | None, into: socket.socket | None, se
     rate = float("inf")
     if into is not None:
         room = bytearray(4 * _BLOCK)
-        total, half = 0, end - seconds * 0.7
+        settled = end - seconds * 0.7
         begin, counted = None, 0
         while True:
             got = into.recv_into(room)
             now = time.perf_counter()
-            if begin is None and now >= half:
+            if begin is None and now >= settled:
                 begin, counted = now, 0
             elif begin is not None and now <= end:
                 counted += got
                 rate = counted / (now - begin)
-            total += got
             if room[got - 1] == 1 or got == 0:
                 break
     if out is not None:

@@ -14,8 +14,9 @@ import numba
 import numpy as np
 
 import wirecodec as wc
+from benchmarks.measure import on_threads
 from benchmarks.selecting.rivals import DENSITIES
-from benchmarks.selecting.timing import on_threads, reads
+from benchmarks.selecting.timing import reads
 from wirecodec.kernels.cpu import sample
 from wirecodec.select import exact
 

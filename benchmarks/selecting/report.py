@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.indexing.report import summary
-from benchmarks.indexing.targets import Verdict
 from benchmarks.measure import markdown
 from benchmarks.selecting.corners import Corner
 from benchmarks.selecting.quality import Quality
 from benchmarks.selecting.rivals import DENSITIES
 from benchmarks.selecting.speeds import FUSED, Path, Speed
+from benchmarks.targets import Verdict, summary
 
 __all__ = ["base_of", "document", "speed_up"]
 

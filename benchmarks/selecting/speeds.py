@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path as Folder
 from typing import Any
 
 import numpy as np
 
 import wirecodec as wc
+from benchmarks.measure import on_threads
 from benchmarks.selecting.rivals import DENSITIES, rivals
-from benchmarks.selecting.timing import on_threads, reads
+from benchmarks.selecting.timing import reads
 from wirecodec.arrays import aligned
 
 __all__ = ["FUSED", "TOPK", "Path", "Speed", "gradients", "measured", "of_gradient", "whole_path"]
@@ -91,13 +93,19 @@ def measured(n: int, step: Callable[[str], None], *, budget: float) -> list[Spee
     for threads in (1, 2):
         step(f"{n:,}: gradient + residual, {threads} threads")
         with on_threads(threads):
-            sums = [lambda d=d: wc.TopK(d).select_sum(x, residual, rest) for d in DENSITIES]
+            sums = [partial(_of_sum, wc.TopK(d), x, residual, rest) for d in DENSITIES]
             selects = [lambda d=d: wc.TopK(d).select(x) for d in DENSITIES] if threads > 1 else []
             taken = reads(x, [*sums, *selects], budget=budget)
         for i, time in enumerate(taken.times):
             name = FUSED if i < len(DENSITIES) else TOPK
             found.append(Speed(f"{n:,}", n, DENSITIES[i % 3], name, False, threads, time, taken.read))
     return found
+
+
+def _of_sum(selector: wc.TopK, gradient: Any, residual: Any, rest: Any) -> Any:
+    """As a Compressor selects: where a sum cannot be searched while it is made, it is searched after that."""
+    found = selector.select_sum(gradient, residual, rest)
+    return found or selector.select(np.add(gradient, residual, out=rest))
 
 
 def of_gradient(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numba
 import numpy as np
 
-__all__ = ["Reads", "absolute_sum", "on_threads", "reads"]
+__all__ = ["Reads", "absolute_sum", "reads"]
 
 
 @numba.njit(fastmath=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -59,14 +58,3 @@ def reads(x: Any, calls: Sequence[Callable[[], Any]], *, budget: float = 0.3, le
             taken.append(time.perf_counter() - start)
     unit, *others = map(statistics.median, times)
     return Reads([other / unit for other in others], unit)
-
-
-@contextmanager
-def on_threads(count: int) -> Iterator[None]:
-    """Numba's kernels on ``count`` threads."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(count)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)

@@ -10,18 +10,15 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from benchmarks.indexing.figure import threads
-from benchmarks.indexing.targets import Verdict, at_most
-from benchmarks.measure import least_time, markdown
+from benchmarks.measure import least_time, on_threads
 from benchmarks.supports import CHUNK
+from benchmarks.targets import Found, Verdict, at_most, decided
 from benchmarks.valuing.coder import Codec
 from benchmarks.valuing.laws import LAWS, Doubles, Floats
 from benchmarks.valuing.peers import relative_error
+from wirecodec.value.packed import packed_size
 
 __all__ = ["dexp_converged", "measured", "recursive_chord"]
-
-Found = tuple[list[Verdict], list[list[str]]]
-"""Verdicts, and rows of (what, figure)."""
 
 MILLION = 1_000_000
 FITTED = 5_000
@@ -39,15 +36,10 @@ def measured(elements: int, step: Callable[[str], None], *, budget: float = 0.1)
         step: called with the name of what is measured next.
         budget: seconds for each time, about.
     """
-    verdicts: list[Verdict] = []
-    table: list[list[str]] = []
-    with threads(1):
-        for name, part in (("packing", _packing), ("DExpFit", _dexpfit), ("PolyFit", _polyfit)):
-            step(name)
-            more, lines = part(elements, budget)
-            verdicts += more
-            table += lines
-    return verdicts, "## Packing, curve fits\n\n" + markdown(["what", "measured"], table)
+    parts = {"packing": _packing, "DExpFit": _dexpfit, "PolyFit": _polyfit}
+    with on_threads(1):
+        calls = {name: partial(part, elements, budget) for name, part in parts.items()}
+        return decided("Packing, curve fits", calls, step)
 
 
 def _packing(elements: int, budget: float) -> Found:
@@ -71,7 +63,7 @@ def _packers(codes: Any, bits: int) -> tuple[Callable[[], Any], Callable[[], Any
     """The kernels into and out of memory that is there."""
     from wirecodec.kernels.cpu import packing
 
-    words = np.empty(-(-codes.size * bits // 32) + 16, np.uint32)[: -(-codes.size // 512) * 16 * bits]
+    words = np.empty(packed_size(codes.size, bits) // 4, np.uint32)
     back = np.empty_like(codes)
     return partial(packing.pack, codes, bits, words), partial(packing.unpack, words, bits, back)
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.indexing.figure import threads
-from benchmarks.measure import least_time
+from benchmarks.measure import least_time, on_threads
 from benchmarks.supports import CHUNK
 from benchmarks.valuing.bound import Curve
 from benchmarks.valuing.cases import Case
@@ -21,7 +20,7 @@ from benchmarks.valuing.peers import relative_error, rms
 __all__ = ["SEEDS", "Figure", "measured"]
 
 SEEDS = 4
-"""Over which the bias of a codec that draws is averaged."""
+"""Over which the bias of a codec that draws is averaged, where one chunk holds the values."""
 
 _DRAWN = 4096
 
@@ -40,7 +39,7 @@ class Figure:
         error: relative L2.
         worst: the largest error, relative to the root mean square of the values.
         bias: mean of sign(v)·(decoded - v) relative to that; above 0 where magnitudes grow.
-        draws: whether another seed gives other bytes.
+        draws: whether another seed gives other values.
         bound: bits a value at this error at the least; NaN where that is not known.
         copied: nanoseconds a value of ``np.copyto``.
         fresh: the same of ``values.copy()``, into memory that the system has to provide, as decoders' is.
@@ -95,7 +94,7 @@ def measured(
     """
     coder = coder.fitted(values)
     chunks = [values[at : at + CHUNK] for at in range(0, values.size, CHUNK)]
-    with threads(1):
+    with on_threads(1):
         codes = [coder.encode(part, 0) for part in chunks]
         jobs = [(code, part.size) for code, part in zip(codes, chunks, strict=True)]
         decoded = np.concatenate([coder.decode(*job) for job in jobs])

@@ -202,9 +202,10 @@ def _figure_10(found: Found) -> str:
     return f"""## DeepReduce's Figure 10: indices, values, times
 
 The paper shows bytes and wall-clock times of ResNet-20 on CIFAR-10 during training, its own programs on a
-GPU or a CPU, parameters such that accuracies are alike. Ours is one gradient, {_about(found.figure_10)}: a
-ResNet-20's residual + gradient, of which the largest 1 % are sent, with the paper's parameters; all on one
-CPU with this library, so that times compare the methods and not their programs. Volumes are % of the dense
+GPU or a CPU, parameters such that accuracies are alike, which it does not tell. Ours is one gradient,
+{_about(found.figure_10)}: a ResNet-20's residual + gradient, of which the largest 1 % are sent, with the
+parameters of the paper's other experiments; the last two rows are this library's own. All is on one CPU with
+this library, so that times compare the methods and not their programs. Volumes are % of the dense
 gradient, "all" with the container's head; the error is that of all elements, most of which no method sends,
 and maps of sorted values count as values. With fewer than 3,000 values, what a call costs is a large part
 of the times. The picture is deepreduce_10.png.

@@ -6,9 +6,8 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.indexing.report import summary
-from benchmarks.indexing.targets import Verdict
 from benchmarks.measure import markdown
+from benchmarks.targets import Verdict, summary
 from benchmarks.valuing.bound import Curve
 from benchmarks.valuing.cases import CLOCK
 from benchmarks.valuing.figure import SEEDS, Figure
@@ -19,11 +18,12 @@ CAPTION = f"""Sizes are bits a value, with everything that a reader needs beside
 (parameters, scales, maps of sorted values), and, in parentheses, their ratio to the rate-distortion bound
 at the error that was met. "Error" is ‖decoded - v‖ / ‖v‖; "worst" the largest single error, and "bias" the
 mean of sign(v)·(decoded - v), both relative to the root mean square of v: a bias above 0 says that
-magnitudes grow. Of codecs that draw at random, marked ~, the bias is a mean over {SEEDS} seeds. Times are
-the least of many calls, as multiples of `np.copyto` of the same float32 values in the same run, encode /
-decode, on one thread: 2.0 means twice the time of the copy; beneath, in nanoseconds a value. Decoding ends
-in float32 values in their order, for others as well, in memory that is new, for which the system takes its
-time where it is much: a copy into such memory stands above. `raw` copies nothing: it shows what a call costs.
+magnitudes grow. Of codecs that draw at random, marked ~, the bias is a mean over {SEEDS} seeds, or over the
+many chunks of one. Times are the least of many calls, as multiples of `np.copyto` of the same float32 values
+in the same run, encode / decode, on one thread: 2.0 means twice the time of the copy; beneath, in nanoseconds
+a value. Decoding ends in float32 values in their order, for others as well, in memory that is new, for which
+the system takes its time where it is much: a copy into such memory stands above. `raw` copies nothing: it
+shows what a call costs.
 What is not of this library stands in italics, tuned to the error that stands with its name; "refused"
 stands where a codec cannot carry a vector. All values are in the order of their indices.
 """

@@ -6,11 +6,9 @@ import struct
 from collections.abc import Iterator
 
 from formats.cases.case import Case, bad, patch
-from formats.reference import Row, assemble
+from formats.cases.parts import of_index
 from formats.reference.bits import pack_stream
-from formats.reference.floats import BY_ID
 from formats.reference.index_writers import write_bitmap, write_rice
-from formats.reference.value_writers import write_qsgd
 
 ZEROS = bytes(8)
 
@@ -23,12 +21,6 @@ def cases() -> Iterator[Case]:
     yield from _rice_spans()
 
 
-def _index(codec: int, r: int, d: int, section: bytes) -> bytes:
-    """A container of one entry with this index section and fitting values: qsgd zeros, small for any r."""
-    values = write_qsgd(bytes(2 * r), BY_ID[2], bits=2, bucket=2**24, norm=0, stream=0)
-    return assemble([Row(0, 0, d, r, 2, codec, 4, section, values)])
-
-
 def _raw_index() -> Iterator[Case]:
     kind, code = "Malformed", "raw-index-length"
     for id, about, d, section in (
@@ -37,34 +29,38 @@ def _raw_index() -> Iterator[Case]:
         ("wide", "u32 where u16 is wide enough.", 65_536, struct.pack("<2I", 1, 2)),
         ("narrow", "u16 where u32 is needed.", 65_537, struct.pack("<2H", 1, 2)),
     ):
-        yield bad(f"raw-index-length-{id}", about, kind, code, _index(1, 2, d, section))
+        yield bad(f"raw-index-length-{id}", about, kind, code, of_index(1, 2, d, section))
     kind, code = "Invalid", "index-order"
     for id, about, indices in (
         ("repeated", "An index twice.", (1, 4, 4)),
         ("descending", "5 before 4.", (1, 5, 4)),
         ("range", "The order comes before the range.", (1, 99, 4)),
     ):
-        yield bad(f"raw-index-{id}", about, kind, code, _index(1, 3, 10, struct.pack("<3H", *indices)))
+        yield bad(f"raw-index-{id}", about, kind, code, of_index(1, 3, 10, struct.pack("<3H", *indices)))
     kind, code = "Invalid", "index-range"
-    yield bad("raw-index-d", "Index d.", kind, code, _index(1, 2, 10, struct.pack("<2H", 1, 10)))
-    yield bad("raw-index-most", "Index 65,535.", kind, code, _index(1, 2, 10, struct.pack("<2H", 1, 65_535)))
+    yield bad("raw-index-d", "Index d.", kind, code, of_index(1, 2, 10, struct.pack("<2H", 1, 10)))
+    yield bad(
+        "raw-index-most", "Index 65,535.", kind, code, of_index(1, 2, 10, struct.pack("<2H", 1, 65_535))
+    )
     section = struct.pack("<2I", 1, 2**32 - 1)
-    yield bad("raw-index-most-u32", "Index 2^32 - 1.", kind, code, _index(1, 2, 2**17, section))
+    yield bad("raw-index-most-u32", "Index 2^32 - 1.", kind, code, of_index(1, 2, 2**17, section))
 
 
 def _bitmap() -> Iterator[Case]:
     good = write_bitmap([1, 9], 11)
     kind, code = "Malformed", "bitmap-length"
-    yield bad("bitmap-short", "A byte is missing.", kind, code, _index(2, 2, 11, good[:1]))
-    yield bad("bitmap-long", "A byte too many.", kind, code, _index(2, 2, 11, good + b"\0"))
-    yield bad("bitmap-words", "Filled up to 8 bytes.", kind, code, _index(2, 2, 11, good + bytes(6)))
+    yield bad("bitmap-short", "A byte is missing.", kind, code, of_index(2, 2, 11, good[:1]))
+    yield bad("bitmap-long", "A byte too many.", kind, code, of_index(2, 2, 11, good + b"\0"))
+    yield bad("bitmap-words", "Filled up to 8 bytes.", kind, code, of_index(2, 2, 11, good + bytes(6)))
     kind, code = "Malformed", "bitmap-tail"
-    yield bad("bitmap-tail-first", "The bit of element d.", kind, code, _index(2, 2, 11, b"\2\x0a"))
-    yield bad("bitmap-tail-last", "The last bit, and a right count.", kind, code, _index(2, 2, 11, b"\2\x80"))
+    yield bad("bitmap-tail-first", "The bit of element d.", kind, code, of_index(2, 2, 11, b"\2\x0a"))
+    yield bad(
+        "bitmap-tail-last", "The last bit, and a right count.", kind, code, of_index(2, 2, 11, b"\2\x80")
+    )
     kind, code = "Invalid", "bitmap-count"
-    yield bad("bitmap-few", "One bit of two.", kind, code, _index(2, 2, 11, b"\2\0"))
-    yield bad("bitmap-many", "Three bits of two.", kind, code, _index(2, 2, 11, b"\6\2"))
-    yield bad("bitmap-none", "No bit.", kind, code, _index(2, 2, 11, b"\0\0"))
+    yield bad("bitmap-few", "One bit of two.", kind, code, of_index(2, 2, 11, b"\2\0"))
+    yield bad("bitmap-many", "Three bits of two.", kind, code, of_index(2, 2, 11, b"\6\2"))
+    yield bad("bitmap-none", "No bit.", kind, code, of_index(2, 2, 11, b"\0\0"))
 
 
 def _rice() -> Iterator[Case]:
@@ -76,28 +72,30 @@ def _rice() -> Iterator[Case]:
         ("low-bits", "No unary part after the low bits.", struct.pack("<II", 24, 0)),
         ("low-bits-cut", "The low bits are cut.", struct.pack("<III", 24, 0, 0)),
     ):
-        yield bad(f"rice-length-{id}", about, kind, code, _index(3, 3, 1000, section))
-    many = _index(3, 4097, 9000, bytes(16))
+        yield bad(f"rice-length-{id}", about, kind, code, of_index(3, 3, 1000, section))
+    many = of_index(3, 4097, 9000, bytes(16))
     yield bad("rice-length-tables", "Too short for base, words and parameters.", kind, code, many)
     kind, code = "Malformed", "rice-padding"
     for bit in (5, 31):
         section = patch(good, 0, "I", struct.unpack_from("<I", good)[0] | 1 << bit)
         about = f"Bit {bit} after the parameters."
-        yield bad(f"rice-padding-parameters-{bit}", about, kind, code, _index(3, 3, 1000, section))
+        yield bad(f"rice-padding-parameters-{bit}", about, kind, code, of_index(3, 3, 1000, section))
     section = struct.pack("<III", 7, 1 << 21, 0b111)
-    yield bad("rice-padding-low", "The bit after the last low bits.", kind, code, _index(3, 3, 1000, section))
+    yield bad(
+        "rice-padding-low", "The bit after the last low bits.", kind, code, of_index(3, 3, 1000, section)
+    )
     section = struct.pack("<III", 7, 1 << 31, 0b111)
     yield bad(
         "rice-padding-low-last",
         "The last bit of the low bits' words.",
         kind,
         code,
-        _index(3, 3, 1000, section),
+        of_index(3, 3, 1000, section),
     )
     kind, code = "Malformed", "rice-parameter"
     for b in (25, 31):
         section = struct.pack("<I", b) + bytes(4 * 3) + b"\7\0\0\0"
-        yield bad(f"rice-parameter-{b}", f"b = {b}.", kind, code, _index(3, 3, 1000, section))
+        yield bad(f"rice-parameter-{b}", f"b = {b}.", kind, code, of_index(3, 3, 1000, section))
     kind, code = "Malformed", "rice-unary"
     for id, about, words in (
         ("few", "Two one bits of three.", (0b110,)),
@@ -107,16 +105,16 @@ def _rice() -> Iterator[Case]:
         ("surplus-bit", "A one bit in a further word.", (0b111, 1)),
     ):
         section = struct.pack(f"<I{len(words)}I", 0, *words)
-        yield bad(f"rice-unary-{id}", about, kind, code, _index(3, 3, 1000, section))
+        yield bad(f"rice-unary-{id}", about, kind, code, of_index(3, 3, 1000, section))
     kind, code = "Invalid", "index-range"
-    yield bad("rice-range", "Index d.", kind, code, _index(3, 3, 999, good))
+    yield bad("rice-range", "Index d.", kind, code, of_index(3, 3, 999, good))
     section = struct.pack("<II", 0, 0x80000003)
-    yield bad("rice-range-unary", "Index 31 of 31.", kind, code, _index(3, 3, 31, section))
+    yield bad("rice-range-unary", "Index 31 of 31.", kind, code, of_index(3, 3, 31, section))
     section = struct.pack("<I", 24) + pack_stream([2**24 - 1] * 3, 24, 4) + struct.pack("<I", 7)
-    yield bad("rice-range-low", "Gaps of 2^24 - 1.", kind, code, _index(3, 3, 2**24, section))
+    yield bad("rice-range-low", "Gaps of 2^24 - 1.", kind, code, of_index(3, 3, 2**24, section))
     section = struct.pack("<I", 24) + bytes(12) + bytes(4 * 16) + b"\7\0\0\0"
     about = "A quotient of 512 and b = 24: the gap is 2^33, 0 in 32 bits."
-    yield bad("rice-range-wrapping", about, kind, code, _index(3, 3, 1000, section))
+    yield bad("rice-range-wrapping", about, kind, code, of_index(3, 3, 1000, section))
 
 
 def _rice_spans() -> Iterator[Case]:
@@ -125,7 +123,7 @@ def _rice_spans() -> Iterator[Case]:
     d = 9000
 
     def broken(section: bytes) -> bytes:
-        return _index(3, 4097, d, section)
+        return of_index(3, 4097, d, section)
 
     (words,) = struct.unpack_from("<H", good, 4)
     kind, code = "Malformed", "rice-length"
@@ -180,4 +178,4 @@ def _rice_spans() -> Iterator[Case]:
     third = write_rice(range(1, 8194))
     section = patch(patch(third, 0, "I", 0), -1 % len(third), "B", 0x80)
     about = "A wrong base of the second span, a wrong unary part of the third: the bases come last."
-    yield bad("rice-base-last", about, "Malformed", "rice-unary", _index(3, 8193, d, section))
+    yield bad("rice-base-last", about, "Malformed", "rice-unary", of_index(3, 8193, d, section))

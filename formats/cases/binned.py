@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, sparse, spread
-from formats.reference import Binned, Qsgd, Row, Tensor, assemble
+from formats.cases.parts import ones
+from formats.reference import Binned, Qsgd, Row, assemble
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_ID
 from formats.reference.value_writers import write_qsgd
@@ -20,16 +21,12 @@ def cases() -> Iterator[Case]:
     yield from _bad()
 
 
-def _ones(d: int, indices: Sequence[int]) -> Tensor:
-    return Tensor("0", "float16", (d,), indices, b"\x00\x3c" * len(indices))
-
-
 def _exact() -> Iterator[Case]:
     for r in (1, 2, 18, 19):
         t = sparse("0", 19, spread(r, 19, r))
         yield exact(f"binned-r{r}", f"binned, {r} of 19 elements.", [t], Binned(5))
     for size in (1, 2, 3, 31, 32, 63, 64, 255, 256, 8191, 8192, 16_383):
-        t = _ones(20_000, [*spread(7, 300, size), 299, 300, 19_999] if size > 8 else spread(7, 300, size))
+        t = ones(20_000, [*spread(7, 300, size), 299, 300, 19_999] if size > 8 else spread(7, 300, size))
         about = f"Bins of {size}: records of {size.bit_length() + 1} bits."
         yield exact(f"binned-bin{size}", about, [t], Binned(size), ONES)
     for id, about, d, indices in (
@@ -44,7 +41,7 @@ def _exact() -> Iterator[Case]:
         ("ragged", "The last bin has 3 elements, all present.", 33, [30, 31, 32]),
         ("beyond", "Bins of more elements than there are.", 8, [1, 7]),
     ):
-        yield exact(f"binned-{id}", about, [_ones(d, indices)], Binned(10), ONES)
+        yield exact(f"binned-{id}", about, [ones(d, indices)], Binned(10), ONES)
 
 
 def _section(size: int, records: Sequence[tuple[int, int]]) -> bytes:

@@ -6,11 +6,10 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, sparse, spread, valid
+from formats.cases.parts import index_row, of_index
 from formats.reference import Bloom, Context, Qsgd, Row, assemble
 from formats.reference.bloom import HEAD, NAIVE, P0, P1, P2, RIGHTMOST, positives
 from formats.reference.bloom_writer import POLICIES, write_filter
-from formats.reference.floats import BY_ID
-from formats.reference.value_writers import write_qsgd
 
 ONES = b"\xff" * 8
 
@@ -69,13 +68,11 @@ def _section(policy: int, k: int, count: int, filter_: bytes, stream: int = 0, r
 
 
 def _row(r: int, d: int, section: bytes, key: int = 0) -> Row:
-    """An entry of this section and of fitting values: qsgd zeros, small for any r."""
-    values = write_qsgd(bytes(2 * r), BY_ID[2], bits=2, bucket=2**24, norm=0, stream=0)
-    return Row(key, 0, d, r, 2, 9, 4, section, values)
+    return index_row(9, r, d, section, key)
 
 
 def _one(r: int, d: int, section: bytes) -> bytes:
-    return assemble([_row(r, d, section)])
+    return of_index(9, r, d, section)
 
 
 def _foreign() -> Iterator[Case]:

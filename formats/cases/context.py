@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, sparse, spread, valid
-from formats.reference import Context, Qsgd, Row, Tensor, assemble, write
+from formats.cases.parts import index_row, ones
+from formats.reference import Context, Qsgd, Row, assemble, write
 from formats.reference.context import write_context
-from formats.reference.floats import BY_ID
-from formats.reference.value_writers import write_qsgd
 
 ONES = Qsgd(bits=2, bucket=2**24)
 
@@ -18,10 +17,6 @@ def cases() -> Iterator[Case]:
     yield from _exact()
     yield from _foreign()
     yield from _bad()
-
-
-def _ones(d: int, indices: Sequence[int]) -> Tensor:
-    return Tensor("0", "float16", (d,), indices, b"\x00\x3c" * len(indices))
 
 
 def _columns(columns: Sequence[int], period: int, rows: int, salt: int) -> list[int]:
@@ -49,9 +44,9 @@ def _exact() -> Iterator[Case]:
         ("stripes", "Columns of 100: the period is found.", 6000, _columns([3, 40, 41, 90], 100, 60, 5)),
         ("matrix", "The last of the rows of 333 is cut.", 9900, _columns([0, 170, 332], 333, 29, 6)),
     ):
-        yield exact(f"context-{id}", about, [_ones(d, indices)], Context(), ONES)
+        yield exact(f"context-{id}", about, [ones(d, indices)], Context(), ONES)
     for r in (20, 200, 1000):
-        t = _ones(2000, spread(r, 2000, r))
+        t = ones(2000, spread(r, 2000, r))
         yield exact(f"context-r{r}", f"{r} of 2000 elements.", [t], Context(), ONES)
 
 
@@ -69,9 +64,7 @@ def _foreign() -> Iterator[Case]:
 
 
 def _index(r: int, d: int, section: bytes, key: int = 0) -> Row:
-    """An entry of this section and of fitting values."""
-    values = write_qsgd(bytes(2 * r), BY_ID[2], bits=2, bucket=2**24, norm=0, stream=0)
-    return Row(key, 0, d, r, 2, 11, 4, section, values)
+    return index_row(11, r, d, section, key)
 
 
 def _bad() -> Iterator[Case]:

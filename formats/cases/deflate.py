@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterator
 
 from formats.cases.case import Case, bad, valid, values_for
+from formats.cases.parts import of_values
 from formats.cases.value_codecs import SPECIALS
-from formats.reference import Row, assemble
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_NAME, element_bytes
 from formats.reference.planes import to_content
@@ -44,7 +44,7 @@ def cases() -> Iterator[Case]:
 
 
 def _row(dtype: int, r: int, section: bytes) -> bytes:
-    return assemble([Row(0, 0, r, r, dtype, 1, 6, value_section=section)])
+    return of_values(6, dtype, r, section)
 
 
 def stored(*blocks: bytes) -> bytes:

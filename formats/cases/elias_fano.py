@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from formats.cases.case import Case, bad, exact, patch, sparse, spread
-from formats.reference import EliasFano, Qsgd, Row, Tensor, assemble
+from formats.cases.parts import of_index, ones
+from formats.reference import EliasFano, Qsgd
 from formats.reference.elias_fano import write_span
-from formats.reference.floats import BY_ID
-from formats.reference.value_writers import write_qsgd
 
 ONES = Qsgd(bits=2, bucket=2**24)
 
@@ -19,10 +18,6 @@ def cases() -> Iterator[Case]:
     yield from _exact()
     yield from _bad()
     yield from _bad_spans()
-
-
-def _ones(d: int, indices: Sequence[int]) -> Tensor:
-    return Tensor("0", "float16", (d,), indices, b"\x00\x3c" * len(indices))
 
 
 def _exact() -> Iterator[Case]:
@@ -37,23 +32,21 @@ def _exact() -> Iterator[Case]:
         ("b1", "Twice as many: b = 1.", 48, list(range(2, 48, 3))),
         ("word", "High bits of exactly one word.", 32, list(range(16, 32))),
     ):
-        yield exact(f"elias-fano-{id}", about, [_ones(d, indices)], EliasFano(), ONES)
+        yield exact(f"elias-fano-{id}", about, [ones(d, indices)], EliasFano(), ONES)
     for r in (255, 256, 257, 511, 512, 513):
-        t = _ones(9 * r, spread(r, 9 * r, r))
+        t = ones(9 * r, spread(r, 9 * r, r))
         about = f"{r} numbers: {r // 256} blocks in lanes and {r % 256} more."
         yield exact(f"elias-fano-r{r}", about, [t], EliasFano(), ONES)
     for r in (4095, 4096, 4097, 4352, 8193):
-        t = _ones(4 * r, [3 * i + i // 300 for i in range(r)])
+        t = ones(4 * r, [3 * i + i // 300 for i in range(r)])
         yield exact(f"elias-fano-r{r}", f"{r} indices in {-(-r // 4096)} spans.", [t], EliasFano(), ONES)
     layers = [*range(4096), *range(4096, 4096 + 7 * 4096, 7), *range(60_000, 60_100)]
     about = "Spans of b = 0, b = 2 and of a long gap before the last."
-    yield exact("elias-fano-layers", about, [_ones(70_000, layers)], EliasFano(), ONES)
+    yield exact("elias-fano-layers", about, [ones(70_000, layers)], EliasFano(), ONES)
 
 
 def _index(r: int, d: int, section: bytes) -> bytes:
-    """A container of one entry with this index section and fitting values."""
-    values = write_qsgd(bytes(2 * r), BY_ID[2], bits=2, bucket=2**24, norm=0, stream=0)
-    return assemble([Row(0, 0, d, r, 2, 7, 4, section, values)])
+    return of_index(7, r, d, section)
 
 
 def _bad() -> Iterator[Case]:

@@ -7,7 +7,8 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, number, patch, sparse, spread, valid, values_for, values_of
-from formats.reference import ErrorBounded, Row, Tensor, assemble
+from formats.cases.parts import of_values
+from formats.reference import ErrorBounded, Tensor
 from formats.reference.error_bounded_writer import push
 from formats.reference.floats import BY_ID, BY_NAME, element_bytes
 
@@ -101,7 +102,7 @@ def _numbers() -> Iterator[Case]:
 
 
 def _row(dtype: int, r: int, section: bytes) -> bytes:
-    return assemble([Row(0, 0, r, r, dtype, 1, 14, value_section=section)])
+    return of_values(14, dtype, r, section)
 
 
 def _section(r: int, dtype: str = "float32", value: ErrorBounded | None = None) -> bytes:

@@ -6,11 +6,10 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, patch, sparse, spread, valid
-from formats.reference import Huffman, Qsgd, Row, Tensor, assemble, write
+from formats.cases.parts import gapped, of_index
+from formats.reference import Huffman, Qsgd, Tensor, write
 from formats.reference.bits import pack_stream
-from formats.reference.floats import BY_ID
 from formats.reference.huffman_writer import write_huffman
-from formats.reference.value_writers import write_qsgd
 
 ONES = Qsgd(bits=2, bucket=2**24)
 KEYS = Huffman("keys")
@@ -25,7 +24,7 @@ def cases() -> Iterator[Case]:
         t = sparse("0", 2**24, [2**24 - 1])
         yield exact(f"{name}-gap-most", "An element of 2^24, the last.", [t], codec)
         for r in (4097,) if codec is KEYS else (4095, 4096, 4097, 8192, 8193, 16_385):
-            t = _gaps([3 if i % 500 == 499 else 0 for i in range(r)])
+            t = gapped([3 if i % 500 == 499 else 0 for i in range(r)])
             yield exact(f"{name}-r{r}", f"{r} indices in {-(-r // 4096)} spans.", [t], codec, ONES)
     yield from _gap_classes()
     yield from _keys()
@@ -36,44 +35,34 @@ def cases() -> Iterator[Case]:
     yield from _bad_keys()
 
 
-def _gaps(gaps: Sequence[int]) -> Tensor:
-    """A float16 tensor with these gaps, all of its values 1."""
-    indices = []
-    at = 0
-    for gap in gaps:
-        indices.append(at + gap)
-        at += gap + 1
-    return Tensor("0", "float16", (at + 1,), indices, b"\x00\x3c" * len(gaps))
-
-
 def _rising(counts: Sequence[int]) -> list[int]:
     """Gap n as often as ``counts[n]`` says."""
     return [gap for gap, count in enumerate(counts) for _ in range(count)]
 
 
 def _gap_classes() -> Iterator[Case]:
-    t = _gaps([0] * 700)
+    t = gapped([0] * 700)
     yield exact(
         "huffman-dense", "A single symbol without extra bits: no bytes behind the head.", [t], Huffman()
     )
-    t = _gaps([5] * 40)
+    t = gapped([5] * 40)
     yield exact("huffman-equal", "Equal gaps: a single symbol, and extra bits.", [t], Huffman())
     for m, gaps in ((0, [1, 9, 40]), (1, [4, 5] * 40), (2, [4, 7] * 60), (3, [8, 8, 8, 9, 15] * 100)):
         yield exact(
-            f"huffman-m{m}", f"Gaps for which m = {m} is the smallest.", [_gaps(gaps)], Huffman(), ONES
+            f"huffman-m{m}", f"Gaps for which m = {m} is the smallest.", [gapped(gaps)], Huffman(), ONES
         )
-    t = _gaps([2, 3] * 2)
+    t = gapped([2, 3] * 2)
     yield exact("huffman-tie", "Several m are equally small: the lowest is written.", [t], Huffman())
     counts = [1, 1]
     while len(counts) < 15:
         counts.append(counts[-1] + counts[-2])
     about = "Fibonacci counts: Huffman's own code would have 14 bits, the longest written have 12."
-    yield exact("huffman-limited", about, [_gaps(_rising(counts))], Huffman(), ONES)
+    yield exact("huffman-limited", about, [gapped(_rising(counts))], Huffman(), ONES)
     about = (
         "Equal counts of a number of symbols that is no power of two: which are shorter is a matter of ties."
     )
-    yield exact("huffman-ties", about, [_gaps(_rising([30] * 13))], Huffman(), ONES)
-    t = _gaps([3 * 2**n % 1000 + (n % 7) for n in range(400)])
+    yield exact("huffman-ties", about, [gapped(_rising([30] * 13))], Huffman(), ONES)
+    t = gapped([3 * 2**n % 1000 + (n % 7) for n in range(400)])
     yield exact("huffman-many", "Many classes, an odd and an even number of lengths.", [t], Huffman(), ONES)
 
 
@@ -89,7 +78,7 @@ def _keys() -> Iterator[Case]:
 
 def _foreign() -> Iterator[Case]:
     few = sparse("0", 1000, [3, 4, 60, 400, 999])
-    many = _gaps([i % 23 * (i % 5) for i in range(300)])
+    many = gapped([i % 23 * (i % 5) for i in range(300)])
     for m in range(4):
         data = write([few], Huffman(m=m), names=False)
         yield valid(f"huffman-foreign-m{m}", f"m = {m}, whether it is best or not.", data, [few])
@@ -109,9 +98,7 @@ def _foreign() -> Iterator[Case]:
 
 
 def _index(r: int, d: int, section: bytes) -> bytes:
-    """A container of one entry with this index section and fitting values: qsgd zeros, small for any r."""
-    values = write_qsgd(bytes(2 * r), BY_ID[2], bits=2, bucket=2**24, norm=0, stream=0)
-    return assemble([Row(0, 0, d, r, 2, 6, 4, section, values)])
+    return of_index(6, r, d, section)
 
 
 def _bad_heads() -> Iterator[Case]:

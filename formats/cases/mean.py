@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, number, sparse, spread, valid, values_of
-from formats.reference import Mean, Rice, Row, Tensor, assemble
+from formats.cases.parts import of_values
+from formats.reference import Mean, Rice, Tensor
 from formats.reference.floats import BY_NAME, element_bytes
 
 
@@ -48,7 +49,7 @@ def _valid() -> Iterator[Case]:
 
 
 def _row(dtype: int, section: bytes, r: int = 9) -> bytes:
-    return assemble([Row(0, 0, r, r, dtype, 1, 15, value_section=section)])
+    return of_values(15, dtype, r, section)
 
 
 def _foreign() -> Iterator[Case]:

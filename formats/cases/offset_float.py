@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, number, sparse, spread, valid, values_of
-from formats.reference import OffsetFloat, Row, Tensor, assemble
+from formats.cases.parts import of_values
+from formats.reference import OffsetFloat, Tensor
 from formats.reference.floats import BY_NAME, element_bytes
 from formats.reference.packing import pack_codes
 
@@ -153,7 +154,7 @@ def _section(
 
 
 def _row(section: bytes, r: int = 5, dtype: int = 1) -> bytes:
-    return assemble([Row(0, 0, r, r, dtype, 1, 8, value_section=section)])
+    return of_values(8, dtype, r, section)
 
 
 def _foreign() -> Iterator[Case]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from formats.cases.case import Case, bad, exact, sparse, spread
-from formats.reference import Delta, Qsgd, Rle, Row, Tensor, assemble
-from formats.reference.floats import BY_ID
-from formats.reference.value_writers import write_qsgd
+from formats.cases.parts import gapped, of_index
+from formats.reference import Delta, Qsgd, Rle, Tensor
 from formats.reference.varint import write_varints
 
 ONES = Qsgd(bits=2, bucket=2**24)
@@ -28,42 +27,26 @@ def cases() -> Iterator[Case]:
             yield exact(f"{name}-gap-{gap}", f"The first index and the gap behind it are {gap}.", [t], codec)
         mixed = [gap for n in range(150) for gap in (n % 9, 130 + n, 1 if n % 40 != 20 else 20_000)]
         yield exact(
-            f"{name}-mixed", "Numbers of one, two and three bytes by turns.", [_gaps(mixed)], codec, ONES
+            f"{name}-mixed", "Numbers of one, two and three bytes by turns.", [gapped(mixed)], codec, ONES
         )
     gaps = [0] * 62 + [16_384] + [5] * 200
     about = "A number of three bytes of which the last is the first of 64 bytes that all end a number."
-    yield exact("delta-straddling", about, [_gaps(gaps)], Delta(), ONES)
+    yield exact("delta-straddling", about, [gapped(gaps)], Delta(), ONES)
     yield from _runs()
     yield from _bad_rle()
     yield from _bad_delta()
 
 
-def _gaps(gaps: Sequence[int]) -> Tensor:
-    """A float16 tensor with these gaps, all of its values 1."""
-    indices = []
-    at = 0
-    for gap in gaps:
-        indices.append(at + gap)
-        at += gap + 1
-    return Tensor("0", "float16", (at + 1,), indices, b"\x00\x3c" * len(gaps))
-
-
 def _runs() -> Iterator[Case]:
     for length in STEPS[:6]:
-        t = _gaps([3] + [0] * (length - 1) + [7])
+        t = gapped([3] + [0] * (length - 1) + [7])
         yield exact(
             f"rle-run-{length}", f"A run of {length} elements, and one of a single one.", [t], Rle(), ONES
         )
     t = Tensor("0", "float16", (300,), range(1, 300), b"\x00\x3c" * 299)
     yield exact("rle-to-the-end", "One run, up to the last element.", [t], Rle(), ONES)
-    t = _gaps([1] * 3000)
+    t = gapped([1] * 3000)
     yield exact("rle-alternating", "Every other element: 6,000 numbers of one byte.", [t], Rle(), ONES)
-
-
-def _index(codec: int, r: int, d: int, section: bytes) -> bytes:
-    """A container of one entry with this index section and fitting values: qsgd zeros, small for any r."""
-    values = write_qsgd(bytes(2 * r), BY_ID[2], bits=2, bucket=2**24, norm=0, stream=0)
-    return assemble([Row(0, 0, d, r, 2, codec, 4, section, values)])
 
 
 OVERLONG = (
@@ -84,13 +67,13 @@ def _bad_rle() -> Iterator[Case]:
         ("cut", "The last number goes on.", bytes([3, 1, 4, 0x82])),
         ("unended", "No number ends.", b"\xff" * 9),
     ):
-        yield bad(f"rle-length-{id}", about, kind, code, _index(4, 2, 100, section))
+        yield bad(f"rle-length-{id}", about, kind, code, of_index(4, 2, 100, section))
     kind, code = "Malformed", "rle-varint"
     for id, about, number in OVERLONG:
-        yield bad(f"rle-varint-{id}", about, kind, code, _index(4, 2, 2**24, number + b"\x01"))
-        yield bad(f"rle-varint-{id}-last", about, kind, code, _index(4, 1, 2**24, b"\x01" + number))
+        yield bad(f"rle-varint-{id}", about, kind, code, of_index(4, 2, 2**24, number + b"\x01"))
+        yield bad(f"rle-varint-{id}-last", about, kind, code, of_index(4, 1, 2**24, b"\x01" + number))
     section = b"\x80\x00\x7f\x01\x01"
-    yield bad("rle-varint-first", "Over-long, and too many elements.", kind, code, _index(4, 2, 9, section))
+    yield bad("rle-varint-first", "Over-long, and too many elements.", kind, code, of_index(4, 2, 9, section))
     kind, code = "Invalid", "rle-count"
     for id, about, numbers in (
         ("few", "A run of one element, of two.", [3, 0]),
@@ -99,7 +82,7 @@ def _bad_rle() -> Iterator[Case]:
         ("most", "A run of 2^28 elements.", [0, 2**28 - 1]),
         ("range", "Too many elements, which also pass the end: the count comes first.", [98, 2]),
     ):
-        yield bad(f"rle-count-{id}", about, kind, code, _index(4, 2, 100, write_varints(numbers)))
+        yield bad(f"rle-count-{id}", about, kind, code, of_index(4, 2, 100, write_varints(numbers)))
     kind, code = "Invalid", "index-range"
     for id, about, numbers in (
         ("absent", "An absent run over the whole chunk.", [100, 1]),
@@ -108,9 +91,9 @@ def _bad_rle() -> Iterator[Case]:
         ("most", "An absent run of 2^28 - 1 elements.", [2**28 - 1, 1]),
         ("before-count", "An element past the end, and then too many.", [100, 0, 0, 3]),
     ):
-        yield bad(f"rle-range-{id}", about, kind, code, _index(4, 2, 100, write_varints(numbers)))
+        yield bad(f"rle-range-{id}", about, kind, code, of_index(4, 2, 100, write_varints(numbers)))
     section = write_varints([2**28 - 1, 0] * 17)
-    yield bad("rle-range-wrapping", "17 absent runs of 2^28.", kind, code, _index(4, 17, 100, section))
+    yield bad("rle-range-wrapping", "17 absent runs of 2^28.", kind, code, of_index(4, 17, 100, section))
 
 
 def _bad_delta() -> Iterator[Case]:
@@ -123,23 +106,23 @@ def _bad_delta() -> Iterator[Case]:
         ("unended", "No number ends.", b"\xff" * 9),
         ("overlong", "Too few numbers, one over-long: the length comes first.", b"\x80\x00\x01"),
     ):
-        yield bad(f"delta-length-{id}", about, kind, code, _index(5, 3, 100, section))
+        yield bad(f"delta-length-{id}", about, kind, code, of_index(5, 3, 100, section))
     kind, code = "Malformed", "delta-varint"
     for id, about, number in OVERLONG:
-        yield bad(f"delta-varint-{id}", about, kind, code, _index(5, 3, 2**24, b"\x01" + number + b"\x01"))
-        yield bad(f"delta-varint-{id}-last", about, kind, code, _index(5, 3, 2**24, b"\x01\x01" + number))
+        yield bad(f"delta-varint-{id}", about, kind, code, of_index(5, 3, 2**24, b"\x01" + number + b"\x01"))
+        yield bad(f"delta-varint-{id}-last", about, kind, code, of_index(5, 3, 2**24, b"\x01\x01" + number))
     about = "Over-long, and an index past the end."
-    yield bad("delta-varint-range", about, kind, code, _index(5, 3, 100, b"\x80\x00\x7f\x7f"))
+    yield bad("delta-varint-range", about, kind, code, of_index(5, 3, 100, b"\x80\x00\x7f\x7f"))
     kind, code = "Invalid", "index-range"
     for id, about, numbers in (
         ("d", "Index d.", [3, 1, 94]),
         ("first", "The first index past the end.", [100, 0, 0]),
         ("most", "Gaps of 2^28 - 1.", [2**28 - 1] * 3),
     ):
-        yield bad(f"delta-range-{id}", about, kind, code, _index(5, 3, 100, write_varints(numbers)))
+        yield bad(f"delta-range-{id}", about, kind, code, of_index(5, 3, 100, write_varints(numbers)))
     section = write_varints([2**28 - 1] * 15 + [2**28 - 17])
     about = "Sixteen indices of which the last is 2^32 - 2, 17 more than fit 2^32 once they are counted."
-    yield bad("delta-range-near-wrapping", about, kind, code, _index(5, 16, 100, section))
+    yield bad("delta-range-near-wrapping", about, kind, code, of_index(5, 16, 100, section))
     section = write_varints([2**28 - 1] * 16 + [5])
     about = "The last index is 2^32 + 5, 5 in 32 bits."
-    yield bad("delta-range-wrapping", about, kind, code, _index(5, 17, 100, section))
+    yield bad("delta-range-wrapping", about, kind, code, of_index(5, 17, 100, section))

@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, number, sparse, spread, valid, values_for, values_of
-from formats.reference import Row, SignScale, Tensor, assemble
+from formats.cases.parts import of_values
+from formats.reference import SignScale, Tensor
 from formats.reference.floats import BY_ID, BY_NAME, element_bytes
 from formats.reference.sign_scale import write_sign_scale
 
@@ -87,7 +88,7 @@ def _scales() -> Iterator[Case]:
 
 
 def _row(dtype: int, r: int, section: bytes) -> bytes:
-    return assemble([Row(0, 0, r, r, dtype, 1, 5, value_section=section)])
+    return of_values(5, dtype, r, section)
 
 
 def _foreign() -> Iterator[Case]:

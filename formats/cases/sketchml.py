@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, number, patch, sparse, spread, valid, values_of
-from formats.reference import Row, SketchML, Tensor, assemble
+from formats.cases.parts import of_values
+from formats.reference import SketchML, Tensor
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_NAME, element_bytes
 from formats.reference.sketchml import sketchml_section
@@ -106,7 +107,7 @@ def _uneven(r: int) -> list[float]:
 
 
 def _row(dtype: int, r: int, section: bytes) -> bytes:
-    return assemble([Row(0, 0, r, r, dtype, 1, 13, value_section=section)])
+    return of_values(13, dtype, r, section)
 
 
 def _section(form: int, means: Sequence[int], body: bytes) -> bytes:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, sparse, spread, valid
-from formats.reference import Qsgd, Row, Structured, Tensor, assemble, write
-from formats.reference.floats import BY_ID
+from formats.cases.parts import of_index, ones
+from formats.reference import Qsgd, Structured, write
 from formats.reference.structured import bit_string, packed, write_stream
-from formats.reference.value_writers import write_qsgd
 
 ONES = Qsgd(bits=2, bucket=2**24)
 
@@ -26,10 +25,6 @@ def _rows(rows: Sequence[int], grain: int, phase: int = 0, last: int = 0) -> lis
     """Elements of these grains, the first and the last part counted as none."""
     elements = [i for row in rows for i in range(phase + row * grain, phase + (row + 1) * grain)]
     return elements + list(range(elements[-1] + 1, elements[-1] + 1 + last))
-
-
-def _ones(d: int, indices: Sequence[int]) -> Tensor:
-    return Tensor("0", "float16", (d,), indices, b"\x00\x3c" * len(indices))
 
 
 def _exact() -> Iterator[Case]:
@@ -54,12 +49,12 @@ def _exact() -> Iterator[Case]:
         ("parts-alone", "No whole grain is present.", 110, [*range(5), *range(105, 110)]),
         ("all-grains", "Every whole grain, the first part absent.", 110, list(range(10, 110))),
     ):
-        yield exact(f"structured-{id}", about, [_ones(d, indices)], Structured(), ONES)
+        yield exact(f"structured-{id}", about, [ones(d, indices)], Structured(), ONES)
     for r in (255, 256, 257, 513):
-        t = _ones(4 * r, spread(r, 4 * r, r))
+        t = ones(4 * r, spread(r, 4 * r, r))
         yield exact(f"structured-r{r}", f"{r} numbers in {-(-r // 256)} blocks.", [t], Structured(), ONES)
     runs = [i for start in spread(300, 900, 1) for i in range(7 * start, 7 * start + 4 + start % 3)]
-    t = _ones(6400, runs)
+    t = ones(6400, runs)
     yield exact("structured-runs", "Long runs of several lengths: two gap streams.", [t], Structured(), ONES)
 
 
@@ -111,9 +106,7 @@ def _foreign() -> Iterator[Case]:
 
 
 def _index(r: int, d: int, section: bytes) -> bytes:
-    """A container of one entry with this index section and fitting values."""
-    values = write_qsgd(bytes(2 * r), BY_ID[2], bits=2, bucket=2**24, norm=0, stream=0)
-    return assemble([Row(0, 0, d, r, 2, 10, 4, section, values)])
+    return of_index(10, r, d, section)
 
 
 def _bad_heads() -> Iterator[Case]:

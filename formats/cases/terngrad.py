@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, number, patch, sparse, spread, valid, values_for, values_of
-from formats.reference import Row, Tensor, TernGrad, assemble
+from formats.cases.parts import of_values
+from formats.reference import Tensor, TernGrad
 from formats.reference.floats import BY_ID, BY_NAME, element_bytes
 from formats.reference.terngrad import pack, write_terngrad
 
@@ -87,7 +88,7 @@ def _clipped() -> Iterator[Case]:
 
 
 def _row(dtype: int, r: int, section: bytes) -> bytes:
-    return assemble([Row(0, 0, r, r, dtype, 1, 11, value_section=section)])
+    return of_values(11, dtype, r, section)
 
 
 def _foreign() -> Iterator[Case]:

@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, bad, exact, number, sparse, spread, valid, values_of
-from formats.reference import Row, Tensor, ThreeLC, assemble
+from formats.cases.parts import of_values
+from formats.reference import Tensor, ThreeLC
 from formats.reference.floats import BY_ID, BY_NAME, element_bytes
 from formats.reference.three_lc import quartic, three_lc_section
 
@@ -90,7 +91,7 @@ def _scales() -> Iterator[Case]:
 
 
 def _row(dtype: int, r: int, section: bytes) -> bytes:
-    return assemble([Row(0, 0, r, r, dtype, 1, 12, value_section=section)])
+    return of_values(12, dtype, r, section)
 
 
 def _foreign() -> Iterator[Case]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from formats.cases.case import Case, bad, patch, valid, values_for
+from formats.cases.parts import of_values
 from formats.cases.value_codecs import SPECIALS
-from formats.reference import Row, Zstd, assemble
+from formats.reference import Zstd
 from formats.reference.floats import BY_NAME, element_bytes
 from formats.reference.zstd import REPEATED, RESERVED, STORED, block_header, frame_header
 
@@ -52,7 +53,7 @@ def cases() -> Iterator[Case]:
 
 
 def _row(dtype: int, r: int, section: bytes) -> bytes:
-    return assemble([Row(0, 0, r, r, dtype, 1, 7, value_section=section)])
+    return of_values(7, dtype, r, section)
 
 
 def _stored(data: bytes, *, last: bool = True) -> bytes:

@@ -119,17 +119,17 @@ def finite_elements(values: bytes, dtype: Format) -> list[int]:
     return bits
 
 
-def single(bits: int, source: Format, position: int) -> int:
-    """An element as binary32 bits, as lossy codecs take it; ValueError where it is not finite there.
+def singles(values: bytes, dtype: Format) -> list[int]:
+    """Elements as binary32 bits, as lossy codecs take them; ValueError where one is not finite there.
 
     Args:
-        bits: the element's bits.
-        source: their format.
-        position: the element's number, for the error.
+        values: the elements' little-endian bytes.
+        dtype: their format.
     """
-    found = convert(bits, source, FLOAT32)
-    if found & (FLOAT32.sign - 1) >= FLOAT32.infinity:
-        raise ValueError(f"value {position} is not finite in binary32")
+    found = [convert(bits, dtype, FLOAT32) for bits in elements(values, dtype.itemsize)]
+    for i, bits in enumerate(found):
+        if bits & (FLOAT32.sign - 1) >= FLOAT32.infinity:
+            raise ValueError(f"value {i} is not finite in binary32")
     return found
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from .draws import draw16, draw32
 from .errors import Invalid, Malformed
-from .floats import FLOAT32, Format, bits32, convert, element_bytes, elements, float_of, round32, single
+from .floats import FLOAT32, Format, bits32, convert, element_bytes, float_of, round32, singles
 from .packing import pack_codes, packed_size, stray_bits, unpack_codes
 from .qsgd import largest_finite
 
@@ -129,7 +129,7 @@ class OffsetFloat:
 
     def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Parameters and codes."""
-        numbers = [single(word, dtype, i) for i, word in enumerate(elements(values, dtype.itemsize))]
+        numbers = singles(values, dtype)
         form = self.form(numbers, dtype)
         if self.rounding == "nearest":
             codes = [form.nearest(x) for x in numbers]

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from .bits import any_bit_from, pack_stream, unpack_stream
 from .errors import Invalid, Malformed
-from .floats import FLOAT32, Format, bits32, convert, element_bytes, elements, float_of, round32, single
+from .floats import FLOAT32, Format, bits32, convert, element_bytes, elements, float_of, round32, singles
 from .huffman import MOST_BITS, SPAN, canonical
 from .huffman_writer import code_lengths
 from .packing import pack_codes, packed_size, stray_bits, unpack_codes
@@ -132,7 +132,7 @@ def write_sketchml(values: bytes, dtype: Format, buckets: int) -> bytes:
 
     Raises ValueError where an element is not finite in binary32.
     """
-    words = [single(word, dtype, i) for i, word in enumerate(elements(values, dtype.itemsize))]
+    words = singles(values, dtype)
     keys = [word & SIGN - 1 for word in words]
     least, greatest = min((key for key in keys if key), default=0), max(keys)
     shift = 0

@@ -18,10 +18,9 @@ from .floats import (
     bits32,
     convert,
     element_bytes,
-    elements,
     float_of,
     round32,
-    single,
+    singles,
 )
 from .qsgd import LEAST_SCALE, largest_finite
 
@@ -76,8 +75,7 @@ def write_terngrad(values: bytes, dtype: Format, *, clip: float | None, stream: 
 
     Raises ValueError where an element is not finite in binary32.
     """
-    words = elements(values, dtype.itemsize)
-    numbers = [float_of(single(word, dtype, i), FLOAT32) for i, word in enumerate(words)]
+    numbers = [float_of(word, FLOAT32) for word in singles(values, dtype)]
     scale = max(abs(x) for x in numbers)
     if clip is not None:
         scale = min(scale, round32(clip * math.sqrt(_squares(numbers) / len(numbers))))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .errors import Invalid, Malformed
-from .floats import FLOAT32, Format, convert, element_bytes, elements, float_of, round32, single
+from .floats import FLOAT32, Format, convert, element_bytes, float_of, round32, singles
 from .qsgd import largest_finite
 
 POWERS = (81, 27, 9, 3, 1)
@@ -69,8 +69,7 @@ def write_three_lc(values: bytes, dtype: Format, sparsity: float) -> bytes:
 
     Raises ValueError where an element is not finite in binary32.
     """
-    words = elements(values, dtype.itemsize)
-    numbers = [float_of(single(word, dtype, i), FLOAT32) for i, word in enumerate(words)]
+    numbers = [float_of(word, FLOAT32) for word in singles(values, dtype)]
     greatest = max(abs(x) for x in numbers)
     scale = min(round32(greatest * sparsity), float_of(largest_finite(dtype), FLOAT32))
     half = round32(scale / 2)

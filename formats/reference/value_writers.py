@@ -10,7 +10,7 @@ import math
 import struct
 
 from .draws import draw16
-from .floats import FLOAT32, Format, bits32, convert, element_bytes, elements, float_of, round32, single
+from .floats import FLOAT32, Format, bits32, convert, element_bytes, elements, float_of, round32, singles
 from .packing import pack_codes
 from .qsgd import LEAST_SCALE, largest_finite
 
@@ -51,8 +51,7 @@ def write_qsgd(values: bytes, dtype: Format, *, bits: int, bucket: int, norm: in
 
     Raises ValueError where an element is not finite in binary32.
     """
-    given = elements(values, dtype.itemsize)
-    numbers = [float_of(single(element, dtype, i), FLOAT32) for i, element in enumerate(given)]
+    numbers = [float_of(word, FLOAT32) for word in singles(values, dtype)]
     s = (1 << (bits - 1)) - 1
     scales = []
     codes = []

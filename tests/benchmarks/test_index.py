@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,8 +18,9 @@ from benchmarks.indexing import extras, peers, plot, report
 from benchmarks.indexing.cases import DENSITIES, Case, cases, gradient_files
 from benchmarks.indexing.coder import Codec, codecs
 from benchmarks.indexing.figure import Figure, measured
-from benchmarks.indexing.targets import at_least, at_most, verdicts
+from benchmarks.indexing.targets import verdicts
 from benchmarks.supports import layered, rows, runs, uniform
+from benchmarks.targets import at_least, at_most
 from tests.inputs import supports
 from wirecodec.index import RawIndex
 from wirecodec.registry import index_codecs
@@ -125,6 +127,14 @@ def test_limits_are_inclusive() -> None:
     assert not at_most("x", 2, [("a", 1), ("b", 2.1)]).reached
     assert at_least("x", 2, [("a", 2), ("b", 3)]).where == "a"
     assert at_least("x", 2, []).reached is None
+    assert at_most("x", 2, [("a", 3), ("b", 1), ("c", 4)]).where == "c; missed on 2 of 3"
+    assert at_least("x", 2, [("a", 1), ("b", 9)], "{:.1f}").worst == "1.0"
+
+
+def test_what_is_no_number_reaches_no_target() -> None:
+    for judge in (at_most, at_least):
+        found = judge("x", 2, [("a", 2), ("b", math.nan), ("c", 2)])
+        assert (found.worst.rstrip("×"), found.where, found.reached) == ("nan", "b; missed on 1 of 3", False)
 
 
 def test_document_and_picture(tmp_path: Path) -> None:

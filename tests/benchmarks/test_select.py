@@ -17,6 +17,7 @@ from benchmarks.selecting import corners, plot, quality, report, rivals, speeds
 from benchmarks.selecting.targets import verdicts
 from benchmarks.selecting.timing import absolute_sum, reads
 from wirecodec import registry
+from wirecodec.arrays import aligned
 from wirecodec.select.topk import share_of
 
 
@@ -47,6 +48,17 @@ def test_peers_take_the_same_k(density: float) -> None:
     for one in rivals.rivals(density):
         if one.peer:
             assert sorted(np.asarray(one.call(x)).tolist()) == expected.tolist()
+
+
+@pytest.mark.parametrize("size", [1000, 200_000])
+def test_what_is_timed_of_a_sum_is_a_selection_from_it(size: int) -> None:
+    """Also where a sum is too short to be searched while it is made."""
+    rng = np.random.default_rng(0)
+    x, residual = (rng.laplace(size=size).astype(np.float32) for _ in range(2))
+    found = speeds._of_sum(wc.TopK(0.01), x, residual, aligned(size, np.float32)).indices
+    expected = wc.TopK(0.01).select(x + residual).indices
+    assert expected is not None
+    assert found.tolist() == expected.tolist()
 
 
 def test_feedback_adds_what_was_not_sent() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -18,6 +19,12 @@ DATA = Path(__file__).parents[1] / "data"
 X = np.where(np.arange(1000) % 9 == 0, np.arange(1000) - 500.0, 0).astype(np.float32).reshape(10, 100)
 
 AT_1_GBIT = ("--bandwidth", "1Gbit", "--ranks", "4")
+
+
+def npy(shape: str) -> bytes:
+    """A .npy of float32 without elements, whose header says this shape."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}\n".replace("10**30", str(10**30))
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
 
 
 @pytest.fixture
@@ -138,6 +145,43 @@ def test_errors_are_one_line_and_exit_code_2(
     assert not Path("x.npy").exists()
 
 
+def damaged_npz(*at: tuple[int, int, int]) -> bytes:
+    """An .npz of one array, with a byte changed at (offset in the local head, in the directory, to what)."""
+    out = io.BytesIO()
+    np.savez(out, a=X)
+    data = bytearray(out.getvalue())
+    directory = data.rindex(b"PK\x01\x02")
+    for local, central, byte in at:
+        data[local] = data[directory + central] = byte
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"\x93NUMPY\x01\x00\x0c\x00{[]: 1}     \n", "unhashable"),
+        (npy("(10**30,)"), "too large"),
+        (npy("((((("), "EOF"),
+        (npy("(9,)"), "could only read"),
+        (damaged_npz((8, 10, 77)), "compression method is not supported"),
+        (damaged_npz((6, 8, 1)), "encrypted"),
+    ],
+    ids=["header", "shape", "open", "short", "method", "encrypted"],
+)
+def test_damaged_arrays_are_one_line(
+    data: bytes, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "grad.npz").write_bytes(data)
+    for command in (["encode", "-o", str(tmp_path / "x.wc")], ["stats"], ["bench"]):
+        assert main([command[0], str(tmp_path / "grad.npz"), *command[1:]]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("wirecodec: ")
+        assert captured.err.count("\n") == 1
+        assert says in captured.err
+    assert not (tmp_path / "x.wc").exists()
+
+
 def test_stats_of_a_real_gradient(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "picture.png"
     assert main(["stats", str(DATA / "resnet20_raw.npy"), "--png", str(picture)]) == 0
@@ -201,13 +245,11 @@ def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_advise_tries_schemes_of_its_own(
     grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        "wirecodec.advice.DEFAULTS", ("topk(0.1) | rice | unheard-of", "topk(0.1) | bitmap | raw")
-    )
+    monkeypatch.setattr("wirecodec.advice.DEFAULTS", ("topk(0.1) | bitmap | raw", "dgc(index=rice)"))
     assert main(["advise", str(grad), *AT_1_GBIT]) == 0
     page = capsys.readouterr().out
     assert "topk(0.1) | bitmap | raw" in page
-    assert "unheard-of" not in page
+    assert "dgc(0.001) | rice | raw" in page
 
 
 def test_stats_without_matplotlib_name_the_extra(

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = {
     "wirecodec": [
         {"errors", "version"},
-        {"limits", "arrays", "cost", "counter", "parameters", "picture", "table", "units"},
+        {"limits", "arrays", "cost", "counter", "parameters", "picture", "table", "units", "words"},
         {"kernels"},
         {"prefix", "sparse"},
         {"select", "index", "value", "transform"},
@@ -22,7 +22,7 @@ LAYERS = {
         {"scheme", "extension"},
         {"container", "presets", "schedule"},
         {"chunk", "outline", "info", "stream", "feedback", "stats"},
-        {"choice", "fuse", "stats_picture"},
+        {"choice", "fuse", "info_text", "stats_picture"},
         {"pipeline"},
         {"compressor", "rates"},
         {"advice"},

@@ -153,6 +153,21 @@ def test_nan_is_named_wherever_it_hides(name: str) -> None:
     assert caught.value.position == 100
 
 
+@pytest.mark.parametrize("name", sorted(set(SELECTORS) - {"all", "nonzero"}))
+def test_a_nan_that_signals_is_named_without_a_warning(name: str, dtype: np.dtype[Any]) -> None:
+    x = np.ones(10_000, dtype)
+    bits = bits_of(x)
+    bits[:] = bits_of(np.array([np.inf], dtype)) + bits.dtype.type(1)
+    with pytest.raises(wc.EncodeError, match=f"element 0: {name} cannot carry nan"):
+        example(name).select(x)
+
+
+@pytest.mark.parametrize("name", [n for n in SELECTORS if hasattr(example(n), "ratio")])
+def test_the_least_ratio_there_is_keeps_little(name: str) -> None:
+    x = np.random.default_rng(0).normal(size=2000).astype(np.float32)
+    assert len(chosen(example(name, 5e-324), x)) <= -(-2000 // 30)  # chunk-topk: one of each chunk
+
+
 @pytest.mark.parametrize("name", [n for n in SELECTORS if hasattr(example(n), "ratio")])
 def test_ratios_are_shares_and_follow_schedules(name: str) -> None:
     for wrong in (0, -0.1, 1.5, float("nan"), "much"):
@@ -184,6 +199,7 @@ def test_other_parameters_are_checked() -> None:
         lambda: wc.DGC(0.1, sample=0),
         lambda: wc.ChunkTopK(0.1, 0),
         lambda: wc.ChunkTopK(0.1, 2.5),
+        lambda: wc.DGC(10**400),
         lambda: wc.AdaComp(0),
         lambda: wc.AdaComp(50, factor=0.5),
         lambda: wc.AdaComp(50, factor=float("inf")),

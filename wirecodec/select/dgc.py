@@ -17,7 +17,7 @@ from wirecodec.arrays import Array, bits_of
 from wirecodec.counter import mix
 from wirecodec.parameters import as_ratio, settle
 from wirecodec.select.above import collected, whole
-from wirecodec.select.base import Selection, finite_or_raise
+from wirecodec.select.base import Selection, all_finite, finite_or_raise
 from wirecodec.select.topk import TopK, share_of
 
 __all__ = ["DGC"]
@@ -51,7 +51,7 @@ class DGC:
         if k == x.size:
             return whole(x, self.name)
         sample = x[_positions(share_of(self.sample, x.size), x.size, mix(seed))]
-        if not np.isfinite(sample).all():
+        if not all_finite(sample):
             finite_or_raise(x, self.name)
         top = TopK(k=share_of(self.ratio, sample.size)).select(sample).indices
         magnitudes = bits_of(np.abs(sample if top is None else sample[top]))

@@ -23,6 +23,8 @@ from wirecodec.select.topk import share_of
 __all__ = ["GaussianK"]
 
 _CORRECTIONS = 3
+_LEAST = math.ulp(0.0)
+"""A probability: half of the least ratio there is would be 0."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class GaussianK:
         if not math.isfinite(mean + deviation):
             finite_or_raise(x, self.name)
             return fitted(wide, math.inf, self.name, 0)  # squares beyond binary64: nothing stands out
-        threshold = mean - NormalDist().inv_cdf(self.ratio / 2) * deviation
+        threshold = mean - NormalDist().inv_cdf(max(self.ratio / 2, _LEAST)) * deviation
         counts: dict[float, int] = {}
         for _ in range(_CORRECTIONS):
             if threshold not in counts:  # one read counts it and both that may come next

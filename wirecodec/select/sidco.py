@@ -20,7 +20,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_integer, as_real, settle
+from wirecodec.parameters import as_integer, as_ratio, as_real, settle
 from wirecodec.select import controller
 from wirecodec.select.base import Selection
 from wirecodec.select.magnitudes import Magnitudes
@@ -80,15 +80,13 @@ class SIDCo:
     def __post_init__(self) -> None:
         settle(
             self,
-            ratio=as_real(self.ratio, "sidco: ratio"),
+            ratio=as_ratio(self.ratio, "sidco: ratio"),
             first=as_real(self.first, "sidco: first"),
             window=as_integer(self.window, "sidco: window"),
             tolerance=as_real(self.tolerance, "sidco: tolerance"),
         )
         if self.stages is not None:
             settle(self, stages=as_integer(self.stages, "sidco: stages"))
-        if not 0 < self.ratio <= 1:
-            raise EncodeError(f"sidco: ratio is {self.ratio!r}; it must be above 0 and at most 1")
         for what, valid in (("sid", tuple(SIDS)), ("mode", ("retargeted", "faithful"))):
             if getattr(self, what) not in valid:
                 raise EncodeError(f"sidco: {what} is {getattr(self, what)!r}; known: {', '.join(valid)}")

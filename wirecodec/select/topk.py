@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_integer, as_real, settle
+from wirecodec.parameters import as_integer, as_ratio, settle
 from wirecodec.select.base import Selection, all_finite, finite_or_raise
 from wirecodec.select.exact import top_k
 from wirecodec.select.summed import top_k_of_sum
@@ -44,9 +44,7 @@ class TopK:
         if (self.ratio is None) == (self.k is None):
             raise EncodeError("topk takes either ratio or k")
         if self.ratio is not None:
-            settle(self, ratio=as_real(self.ratio, "topk: ratio"))
-            if not 0 < self.ratio <= 1:
-                raise EncodeError(f"topk: ratio is {self.ratio!r}; it must be above 0 and at most 1")
+            settle(self, ratio=as_ratio(self.ratio, "topk: ratio"))
         if self.k is not None:
             settle(self, k=as_integer(self.k, "topk: k"))
             if self.k < 1:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, as_bytes, bits_of, read_only
+from wirecodec.arrays import Array, Bytes, as_bytes, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
 from wirecodec.parameters import as_real, settle
@@ -61,7 +61,7 @@ class _Kind:
 
 
 def _qsgd_bytes(codec: QSGD, r: int, width: int) -> int:
-    return 8 + 4 * -(-r // codec.bucket) + 64 * codec.bits * (r // 512) + 4 * -(-(r % 512) * codec.bits // 32)
+    return 8 + 4 * -(-r // codec.bucket) + packed_size(r, codec.bits)
 
 
 _KINDS = (
@@ -110,7 +110,7 @@ class AutoValue:
             finite = np.isfinite(values).all()
         if values.size == 0 or not finite:
             return Raw(), Raw().encode(values, stream)
-        wide = _widened(values)
+        wide = read_only(widened(values))
         tries: list[tuple[float, int, ValueCodec, Bytes | None]] = [
             (least, 2 * n, codec, None)
             for n, (codec, least) in enumerate(self._candidates(values, wide, stream))
@@ -157,7 +157,7 @@ class AutoValue:
         """Whether what will be read is near enough."""
         from wirecodec.kernels.cpu import bounded
 
-        read = _widened(codec.decode(read_only(section), wide.size, dtype, UNLIMITED))
+        read = read_only(widened(codec.decode(read_only(section), wide.size, dtype, UNLIMITED)))
         if np.array_equal(read, wide):
             return True
         whole = bounded.squares(wide)
@@ -175,7 +175,7 @@ class _Sample:
         self.share = values.size // _SAMPLE
         picked = np.append(np.arange(0, values.size, self.share), [wide.argmax(), wide.argmin()])
         self.values = values[picked]
-        self.wide = _widened(self.values)
+        self.wide = read_only(widened(self.values))
         self.allowed = error * error * bounded.squares(wide)
 
     def missed(self, codec: ValueCodec, section: Bytes) -> bool:
@@ -183,15 +183,10 @@ class _Sample:
         from wirecodec.kernels.cpu import bounded
 
         read = codec.decode(read_only(section), self.values.size, self.values.dtype, UNLIMITED)
-        return bool(bounded.difference(self.wide, _widened(read)) * self.share > _MARGIN * self.allowed > 0)
+        off = bounded.difference(self.wide, read_only(widened(read)))
+        return bool(off * self.share > _MARGIN * self.allowed > 0)
 
     def least(self, codec: ValueCodec, section: Bytes) -> float:
         """Half of what all values would take, without what does not grow with them."""
         fixed = 4 + 5 * codec.buckets if isinstance(codec, SketchML) else 4
         return max(section.size - fixed, 0) * self.share / 2
-
-
-def _widened(values: Array) -> Array:
-    """The values, those of 16 bits as float32."""
-    wide = widened(bits_of(values), values.dtype) if values.dtype.itemsize == 2 else values
-    return read_only(wide)

@@ -67,12 +67,10 @@ class Values:
     def __init__(self, values: Array, error: float) -> None:
         self.values, self.error = values, error
         self.blocks = blocks_of(values.size)
-        x = self.wide = values
-        if values.dtype.itemsize == 2:
-            x = self.wide = widened(bits_of(values), values.dtype)
-        elif values.dtype != np.float32:
+        x = self.wide = widened(values)
+        if x.dtype != np.float32:
             with np.errstate(over="ignore"):
-                x = values.astype(np.float32)
+                x = x.astype(np.float32)
         self.bits = bits_of(x)
         self.allowed = 0.0
 
@@ -154,7 +152,7 @@ class Values:
                 out = np.empty(part.stop - part.start + 63, np.float32)
                 bounded.restore(self.bits[part], inverse, numbers, bits_of(out))
                 read = from_single(out[: part.stop - part.start], self.values.dtype)
-                error = bounded.difference(self.wide[part], widened(bits_of(read), read.dtype))
+                error = bounded.difference(self.wide[part], widened(read))
             return error, total
 
         found = self._blockwise(errors)

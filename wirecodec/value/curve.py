@@ -38,7 +38,7 @@ LENGTH = 2**24 - 1
 def scaled(values: Array) -> tuple[Array, int]:
     """Sorted values over 2^n, whose squares binary64 holds; and n: 0, unless they are float64."""
     if values.dtype.itemsize == 2:
-        return widened(bits_of(values), values.dtype), 0
+        return widened(values), 0
     if values.dtype == np.float32:
         return values, 0
     exponent = max(math.frexp(max(abs(float(values[0])), abs(float(values[-1]))))[1], -1000)
@@ -79,10 +79,8 @@ def worse(y: Array, exponent: int, decoded: Array, lengths: Array) -> Array:
     """Which pieces are farther from the values (over 2^exponent) than zeros would be."""
     from wirecodec.kernels.cpu import curve
 
-    if decoded.dtype.itemsize == 2:
-        decoded = widened(bits_of(decoded), decoded.dtype)
     error, energy = np.empty(lengths.size), np.empty(lengths.size)
-    curve.squares(y, decoded, math.ldexp(1.0, -exponent), lengths, error, energy)
+    curve.squares(y, widened(decoded), math.ldexp(1.0, -exponent), lengths, error, energy)
     wrong: Array = ~(error <= energy * (1 - 2.0**-30))
     return wrong
 

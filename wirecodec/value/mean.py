@@ -34,7 +34,7 @@ class Mean:
         """The mean: two passes over the values."""
         from wirecodec.kernels.cpu import mean
 
-        wide = widened(bits_of(values), values.dtype) if values.dtype.itemsize == 2 else values
+        wide = widened(values)
         bits = bits_of(wide)
         if (bits == bits[0]).all():
             number = wide[0]

@@ -16,7 +16,7 @@ from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["Narrowed", "Raw", "RawBfloat16", "RawFloat16"]
+__all__ = ["Narrowed", "Raw", "RawBfloat16", "RawFloat16", "narrowed", "widened"]
 
 _LEAST = 2**18
 """Values that are worth a thread."""
@@ -81,7 +81,7 @@ class Narrowed:
         if dtype.itemsize == 2:
             raise Invalid("raw-dtype", f"{cls.name} of a {dtype} tensor")
         _check_length(section, r, 2)
-        single = widened(section.view("<u2"), cls.stored)
+        single = widened(section.view(cls.stored))
         return single if dtype == np.float32 else _double(single)
 
 
@@ -116,13 +116,15 @@ def narrowed(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
     return out, any(in_ranges(lambda i, j: convert(bits[i:j], out[i:j]), bits.size, _LEAST))
 
 
-def widened(bits: Array, stored: np.dtype[Any]) -> Array:
-    """u16 bits of a 16-bit type as float32, exactly."""
+def widened(values: Array) -> Array:
+    """Values in a type that kernels do arithmetic in: 16-bit types become float32, exactly."""
     from wirecodec.kernels.cpu import narrow
     from wirecodec.kernels.cpu.threads import in_ranges
 
-    single, bits = np.empty(bits.size, np.uint32), np.ascontiguousarray(bits)
-    convert = narrow.single_from_half if stored == np.float16 else narrow.single_from_bfloat16
+    if values.dtype.itemsize != 2:
+        return values
+    single, bits = np.empty(values.size, np.uint32), bits_of(np.ascontiguousarray(values))
+    convert = narrow.single_from_half if values.dtype == np.float16 else narrow.single_from_bfloat16
     in_ranges(lambda i, j: convert(bits[i:j], single[i:j]), bits.size, _LEAST)
     return single.view(np.float32)
 

@@ -36,7 +36,7 @@ class SignScale:
 
         head = scale_type(values.dtype).itemsize
         section = np.zeros(head + -(-values.size // 8), np.uint8)
-        wide = widened(bits_of(values), values.dtype) if values.dtype.itemsize == 2 else values
+        wide = widened(values)
         bits = bits_of(wide)
         total, alike = sign_scale.sum_and_signs(wide, bits, _minus_zero(bits), section[head:])
         if not alike and total == np.inf:  # float64: small enough to be summed, then taken back

@@ -24,7 +24,7 @@ LARGEST = {
 def as_single(values: Array, codec: str) -> Array:
     """Elements rounded to float32; an EncodeError, which names the codec, where one becomes infinite."""
     if values.dtype.itemsize == 2:
-        return widened(bits_of(values), values.dtype)
+        return widened(values)
     if values.dtype == np.float32:
         return values
     with np.errstate(over="ignore"):
