@@ -7,11 +7,10 @@ error feedback, and not about exchanges that go on while the next gradient is co
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from wirecodec import presets
 from wirecodec.arrays import Array
 from wirecodec.cost import (
     Gradient,
@@ -61,11 +60,12 @@ def known() -> list[Scheme]:
 
 
 def scheme_named(text: str) -> Scheme:
-    """A scheme from its string, or from the name of a preset; EncodeError where it is neither."""
-    if "|" in text or importlib.util.find_spec("wirecodec.presets") is None:
+    """A scheme from its string, or from a preset's, ``dgc(ratio=0.01)``; EncodeError where it is neither."""
+    if "|" in text:
         return Scheme.parse(text)
-    found: Scheme = importlib.import_module("wirecodec.presets").preset(text)
-    return found
+    if text.partition("(")[0].strip() in presets.PRESETS:
+        return presets.parse_preset(text)
+    raise EncodeError(f"{text!r} is neither a preset nor a scheme, as 'topk(0.01) | rice | qsgd'")
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ import pytest
 
 import wirecodec as wc
 from wirecodec import rates
-from wirecodec.advice import DEFAULTS, PRESETS, Advice, Verdict, advise, known, scheme_named
+from wirecodec.advice import DEFAULTS, Advice, Verdict, advise, known, scheme_named
 from wirecodec.advice_picture import draw
 from wirecodec.advice_text import text
 from wirecodec.cost import Gradient, Network, Stages
@@ -224,13 +222,12 @@ def test_default_schemes_that_cannot_carry_a_gradient_are_told() -> None:
         advise({"x": x}, Network(2, 1e9), [wc.Scheme.parse("all | raw-index | raw(bfloat16)")])
 
 
-def test_presets_are_schemes_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    presets = types.ModuleType("wirecodec.presets")
-    presets.preset = lambda name: wc.Scheme.parse({PRESETS[0]: "topk(0.5) | rice | raw"}[name])
-    presets.__spec__ = types.SimpleNamespace(name="wirecodec.presets")
-    monkeypatch.setitem(sys.modules, "wirecodec.presets", presets)
-    assert str(scheme_named(PRESETS[0])) == "topk(0.5) | rice | raw"
+def test_presets_are_schemes_by_name() -> None:
+    assert scheme_named("dgc") == wc.preset("dgc")
+    assert scheme_named("dgc(ratio=0.02, index=rice)") == wc.preset("dgc", ratio=0.02, index="rice")
     assert str(scheme_named("all | raw-index | raw")) == "all | raw-index | raw"
+    with pytest.raises(wc.EncodeError, match="'dcg' is neither a preset nor a scheme"):
+        scheme_named("dcg")
 
 
 def test_picture(tmp_path: Path) -> None:
