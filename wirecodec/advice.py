@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from wirecodec import presets
 from wirecodec.arrays import Array
 from wirecodec.cost import (
     Gradient,
@@ -22,7 +23,6 @@ from wirecodec.cost import (
     ways,
 )
 from wirecodec.errors import EncodeError
-from wirecodec.presets import parse_preset
 from wirecodec.rates import Measured, Trial, measure, zeros_for
 from wirecodec.scheme import Scheme
 
@@ -47,8 +47,12 @@ DEFAULTS = (
 
 
 def scheme_named(text: str) -> Scheme:
-    """A scheme from its string, or from a preset's, with or without overrides; EncodeError otherwise."""
-    return Scheme.parse(text) if "|" in text else parse_preset(text)
+    """A scheme from its string, or from a preset's, ``dgc(ratio=0.01)``; EncodeError where it is neither."""
+    if "|" in text:
+        return Scheme.parse(text)
+    if text.partition("(")[0].strip() in presets.PRESETS:
+        return presets.parse_preset(text)
+    raise EncodeError(f"{text!r} is neither a preset nor a scheme, as 'topk(0.01) | rice | qsgd'")
 
 
 @dataclass(frozen=True)

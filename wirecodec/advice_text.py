@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from wirecodec.advice import Advice, Verdict
@@ -34,6 +35,7 @@ def text(advice: Advice, name: str, *, error: bool = False) -> str:
         f"{seconds_text(dense.nbytes / network.bandwidth)} of it sending",
         *_conclusion(advice),
         *(f"left out: {scheme}: {why}" for scheme, why in advice.refused),
+        *_ways({v.way.name for v in advice.verdicts}),
         f"Every rank is taken to be this machine, with {_threads()} and nothing else to do. It sends and",
         f"receives at once; where encodings are gathered, it decodes all {ranks}. The rest is the vector of",
         "sums, and latencies. This is about time alone, not about accuracy, and without error feedback.",
@@ -101,6 +103,18 @@ def _why_not(advice: Advice) -> str:
         f"Nearest is {near.measured.scheme}: at its times a ratio above {near.least_ratio:.1f} would pay, "
         f"and it has {near.measured.ratio:.1f}."
     )
+
+
+_WAYS = {
+    "allgather": "every rank's encoding goes to every rank",
+    "narrow": "an all-reduce of the values in their fewer bits",
+    "decoded": "encoded and decoded, then a dense all-reduce",
+}
+
+
+def _ways(used: Collection[str]) -> list[str]:
+    """What the names in the column ``way`` mean, a line each."""
+    return [f"{name}: {meaning}" for name, meaning in _WAYS.items() if name in used]
 
 
 def _threads() -> str:

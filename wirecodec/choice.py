@@ -55,8 +55,16 @@ def choose(
     """
     if scheme.transform is not None:
         return _choose_coefficients(flat, scheme, state, seed)
-    selection = scheme.select.select(flat.data, gradient=gradient, state=state, seed=seed)
+    selection = _selected(scheme, flat.data, gradient=gradient, state=state, seed=seed)
     return gather(flat, selection), selection.state
+
+
+def _selected(scheme: Scheme, x: Array, **options: Any) -> Selection:
+    """What the selector says; EncodeError where a user-defined one gives something else than a Selection."""
+    found: Any = scheme.select.select(x, **options)
+    if not isinstance(found, Selection):
+        raise EncodeError(f"{scheme.select.name} gave {type(found).__name__}, not a Selection")
+    return found
 
 
 def _choose_coefficients(flat: Flat, scheme: Scheme, state: Any, seed: int) -> tuple[Support, Any]:
@@ -67,7 +75,7 @@ def _choose_coefficients(flat: Flat, scheme: Scheme, state: Any, seed: int) -> t
     coefficients = read_only(transform.forward(flat.data))
     seen = coefficients if transform.width == 1 else _magnitudes(coefficients)
     try:
-        selection = scheme.select.select(seen, state=state, seed=seed)
+        selection = _selected(scheme, seen, state=state, seed=seed)
     except EncodeError as error:
         raise EncodeError(error.reason) from None  # its position is that of a coefficient
     if selection.scale is not None:

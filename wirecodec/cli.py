@@ -1,13 +1,13 @@
-"""The command line: look into a container, write one, read one.
+"""The command line: write a container, read one, look into one.
 
-    wirecodec inspect FILE [--json]
-    wirecodec verify FILE… [--json]
     wirecodec encode GRAD.npy --scheme "topk(0.01) | rice | qsgd" -o OUT.wc
     wirecodec encode GRAD.npy --preset "deepreduce-both(ratio=0.001)" -o OUT.wc
-    wirecodec presets
     wirecodec decode FILE.wc -o GRAD.npy
+    wirecodec inspect FILE [--json]
+    wirecodec verify FILE… [--json]
+    wirecodec presets
     wirecodec stats GRAD.npy [--png FILE]
-    wirecodec bench GRAD.npy --scheme "topk(0.01) | rice | qsgd"
+    wirecodec bench GRAD.npy [--scheme SCHEME | --preset PRESET]
     wirecodec advise GRAD.npy --bandwidth 10Gbit --ranks 8 [--scheme SCHEME ...] [--error] [--png FILE]
 
 An .npz of named arrays becomes a container of named tensors, and back where OUT ends in .npz. What goes wrong
@@ -21,7 +21,7 @@ import dataclasses
 import json
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.pipeline import decode_many, encode, encode_many
 from wirecodec.presets import PRESETS, parse_preset
-from wirecodec.scheme import as_scheme
+from wirecodec.scheme import Scheme, as_scheme
 from wirecodec.stream import iter_blobs
 from wirecodec.units import bandwidth_of, seconds_of
 from wirecodec.version import __version__
@@ -59,53 +59,69 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"wirecodec {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    look = commands.add_parser("inspect", help="what a file of containers holds")
+    def command(name: str, run: Callable[[argparse.Namespace], int | None], about: str) -> Any:
+        added = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        added.set_defaults(run=run)
+        return added
+
+    write = command("encode", _encode, "a .npy or .npz as a container")
+    write.add_argument("file", type=Path, help=".npy, or .npz, whose arrays all take the one scheme")
+    _add_scheme(write)
+    write.add_argument("--seed", type=int, default=0, help="for codecs that draw at random (default: 0)")
+    write.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help="the container")
+
+    read = command("decode", _decode, "a container as a .npy, or as an .npz of all its tensors")
+    read.add_argument("file", type=Path, help="one container")
+    read.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help=".npy or .npz")
+
+    look = command("inspect", _inspect, "what a file of containers holds")
     look.add_argument("file", type=Path, help="one container, or several one after the other")
     look.add_argument("--json", action="store_true", help="for programs")
-    look.set_defaults(run=_inspect)
 
-    check = commands.add_parser("verify", help="whether files are valid, and if not, why and where")
+    check = command("verify", _verify, "whether files are valid, and if not, why and where")
     check.add_argument("files", type=Path, nargs="+", metavar="file", help="containers one after the other")
     check.add_argument("--json", action="store_true", help="for programs: one line a file")
-    check.set_defaults(run=_verify)
 
-    write = commands.add_parser("encode", help="a .npy or .npz as a container")
-    write.add_argument("file", type=Path, help=".npy, or .npz, whose arrays all take the one scheme")
-    how = write.add_mutually_exclusive_group()
-    how.add_argument("--scheme", help="selector | index codec | value codec; without it nothing is lost")
-    how.add_argument("--preset", help="a published system, as 'skcompress' or 'dgc(ratio=0.01, index=rice)'")
-    write.add_argument("--seed", type=int, default=0, help="for codecs that draw at random")
-    write.add_argument("-o", "--output", type=Path, required=True)
-    write.set_defaults(run=_encode)
+    command("presets", _presets, "the schemes of published systems, and where they are from")
 
-    names = commands.add_parser("presets", help="the schemes of published systems, and where they are from")
-    names.set_defaults(run=_presets)
-
-    read = commands.add_parser("decode", help="a container as a .npy, or as an .npz of all its tensors")
-    read.add_argument("file", type=Path, help="one container")
-    read.add_argument("-o", "--output", type=Path, required=True)
-    read.set_defaults(run=_decode)
-
-    shape = commands.add_parser("stats", help="how compressible a gradient is, and how well SIDCo fits it")
+    shape = command("stats", _stats, "how compressible a gradient is, and how well SIDCo fits it")
     shape.add_argument("file", type=Path, help=".npy, or .npz of named tensors, each on its own")
-    shape.add_argument("--png", type=Path, help="a picture too, of one tensor; needs wirecodec[bench]")
-    shape.set_defaults(run=_stats)
+    shape.add_argument(
+        "--png", metavar="FILE", type=Path, help="a picture too, of one tensor; needs Matplotlib"
+    )
 
-    speed = commands.add_parser("bench", help="how fast a scheme is here, and how small and how far off")
+    speed = command("bench", _bench, "how fast a scheme is here, and how small and how far off")
     speed.add_argument("file", type=Path, help=".npy, or .npz of named tensors, all in one container")
-    speed.add_argument("--scheme", help="selector | index codec | value codec; without it nothing is lost")
-    speed.set_defaults(run=_bench)
+    _add_scheme(speed)
 
-    worth = commands.add_parser("advise", help="which scheme makes an exchange faster, if any does")
+    worth = command("advise", _advise, "which scheme makes an exchange faster, if any does")
     worth.add_argument("file", type=Path, help=".npy, or .npz of named tensors, exchanged together")
     worth.add_argument("--bandwidth", required=True, help="of one rank, both ways at once: 10Gbit, 1.25GB/s")
     worth.add_argument("--ranks", type=int, required=True, help="2 or more")
     worth.add_argument("--latency", default="50us", help="of a message (default: %(default)s)")
-    worth.add_argument("--scheme", action="append", help="to try instead of the usual ones; may be repeated")
+    worth.add_argument(
+        "--scheme", action="append", help="or a preset, to try instead of the usual ones; may be repeated"
+    )
     worth.add_argument("--error", action="store_true", help="each scheme's error, too")
-    worth.add_argument("--png", type=Path, help="a picture over all bandwidths; needs wirecodec[bench]")
-    worth.set_defaults(run=_advise)
+    worth.add_argument(
+        "--png", metavar="FILE", type=Path, help="a picture over all bandwidths; needs Matplotlib"
+    )
     return parser
+
+
+def _add_scheme(command: argparse.ArgumentParser) -> None:
+    how = command.add_mutually_exclusive_group()
+    how.add_argument("--scheme", help="selector | index codec | value codec; without it nothing is lost")
+    how.add_argument("--preset", help="a published system, as 'skcompress' or 'dgc(ratio=0.01, index=rice)'")
+
+
+def _scheme(options: argparse.Namespace) -> Scheme:
+    """What ``_add_scheme`` was told; the name of a preset serves as a scheme, too."""
+    from wirecodec.advice import scheme_named
+
+    if options.preset is not None:
+        return parse_preset(options.preset)
+    return as_scheme(None if options.scheme is None else scheme_named(options.scheme))
 
 
 def _inspect(options: argparse.Namespace) -> None:
@@ -186,10 +202,9 @@ def _stats(options: argparse.Namespace) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from wirecodec.advice import scheme_named
     from wirecodec.rates import Trial, bench_text, measure, zeros_for
 
-    scheme = as_scheme(options.scheme and scheme_named(options.scheme))
+    scheme = _scheme(options)
     tensors = _gradient(options.file)
     machine = measure(tensors, [Trial.of(tensors, scheme, zeros_for(tensors))])
     print(bench_text(machine, printable(options.file.name)))
@@ -218,6 +233,9 @@ def _tensors(path: Path) -> dict[str, Any]:
 
 def _loaded(path: Path) -> Any:
     """The array of a .npy, or {name: array} of an .npz; ValueError, OSError or MemoryError otherwise."""
+    with path.open("rb") as file:
+        if not file.read(6).startswith((b"\x93NUMPY", b"PK")):
+            raise ValueError(f"{path} is neither a .npy nor an .npz")
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -249,10 +267,9 @@ def _presets(options: argparse.Namespace) -> None:
 
 
 def _encode(options: argparse.Namespace) -> None:
-    scheme = as_scheme(options.scheme) if options.preset is None else parse_preset(options.preset)
     loaded = _loaded(options.file)
     how = encode if isinstance(loaded, np.ndarray) else encode_many
-    options.output.write_bytes(how(loaded, scheme, seed=options.seed).data)
+    options.output.write_bytes(how(loaded, _scheme(options), seed=options.seed).data)
 
 
 def _decode(options: argparse.Namespace) -> None:
@@ -260,7 +277,9 @@ def _decode(options: argparse.Namespace) -> None:
     with options.file.open("rb") as file:
         blobs = list(iter_blobs(file, limits=limits))
     if len(blobs) != 1:
-        raise ValueError(f"{options.file} holds {len(blobs)} containers; decode takes one")
+        raise ValueError(
+            f"{options.file} holds {len(blobs)} containers; decode takes one, wirecodec.iter_blobs reads all"
+        )
     tensors = decode_many(blobs[0], limits=limits)
     several = options.output.suffix == ".npz"
     if not several and len(tensors) != 1:

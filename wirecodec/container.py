@@ -235,6 +235,15 @@ def _unknown(ids: Array, known: Iterable[int]) -> Array:
     return unknown[ids]
 
 
+def _refuse_unknown(code: str, ids: Array, known: Iterable[int]) -> None:
+    """Unsupported for the first codec that is not registered here, with its id."""
+    unknown = _unknown(ids, known)
+    if unknown.any():
+        wire_id = int(ids[np.argmax(unknown)])
+        hint = "; an application's own, to be registered here, too" if wire_id >= 0x80 else ""
+        _refuse(Unsupported, code, unknown, f"unknown {code.replace('-', ' ')} 0x{wire_id:02x}{hint}")
+
+
 def _check_table(table: Array, payload: int, total: int) -> None:
     """Rows 13 to 24. Counts fit int64: at most 2^26 entries fit a container, their fields 32 bits."""
     d, r, base, key = (table[name].astype(np.int64) for name in ("d", "r", "base", "key"))
@@ -253,8 +262,8 @@ def _check_table(table: Array, payload: int, total: int) -> None:
     nibble = dtype & 15
     _refuse(Unsupported, "dtype", (nibble == 0) | (nibble > len(DTYPES)), "unknown element type")
     _refuse(Unsupported, "domain", _unknown(dtype >> 4, (0, *transforms())), "unknown domain")
-    _refuse(Unsupported, "index-codec", _unknown(table["index"], index_codecs()), "unknown index codec")
-    _refuse(Unsupported, "value-codec", _unknown(table["value"], value_codecs()), "unknown value codec")
+    _refuse_unknown("index-codec", table["index"], index_codecs())
+    _refuse_unknown("value-codec", table["value"], value_codecs())
     maps = np.zeros(256, np.uint8)
     maps[[wire_id for wire_id, codec in value_codecs().items() if is_ordered(codec)]] = PACKED
     wrong = table["map"] != maps[table["value"]]
@@ -309,7 +318,8 @@ def _check_limits(table: Array, total: int, limits: DecodeLimits, vouched: bool)
     if dense > limits.max_dense:
         raise LimitExceeded("max-dense", f"{dense} elements; the limit is {limits.max_dense}")
     if not vouched and elements > limits.max_expansion * total:
-        raise LimitExceeded("max-expansion", f"{elements} stored elements in {total} bytes")
+        limit = f"the limit is {limits.max_expansion} a byte where no schema vouches for more"
+        raise LimitExceeded("max-expansion", f"{elements} stored elements in {total} bytes; {limit}")
 
 
 def _spans(table: Array) -> dict[int, ext.Span]:

@@ -129,7 +129,7 @@ def _over_bytes(axes: Axes, dense: Run, compressed: Run) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: byte_text(x, 1)))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_ylim(low / 8, high * 1.6)
-    axes.set_xlim(min(compressed.sent[0] / 1.6, compressed.sent[-1] / 200), dense.sent[-1] * 2.2)
+    axes.set_xlim(min(compressed.sent[0] / 1.6, compressed.sent[-1] / 400), dense.sent[-1] * 2.2)
     for name, run in (("compressed", compressed), ("dense", dense)):
         _curve(axes, run.sent, run, _COLOURS[name])
         middle, end, smoothed = len(run.losses) // 2, run.sent[-1], smooth(run.losses)

@@ -98,7 +98,8 @@ def test_any_name_is_a_name(tmp_path: Path) -> None:
             ["encode", "nan.npy", "--scheme", "topk(0.1) | rice | raw", "-o", "x.wc"],
             "element 3: topk cannot carry nan",
         ),
-        (["encode", "empty", "-o", "x.wc"], "wirecodec: "),
+        (["encode", "empty", "-o", "x.wc"], "empty is neither a .npy nor an .npz"),
+        (["encode", "grad.npy", "--scheme", "dcg", "-o", "x.wc"], "'dcg' is neither a preset nor a scheme"),
         (["stats", "nan.npy"], "tensor 'nan.npy', element 3: stats cannot carry nan"),
         (["stats", "zeros.npy"], "nothing to fit"),
         (["bench", "int.npy"], "tensor 'int.npy': dtype int64 is not carried"),
@@ -218,6 +219,9 @@ def test_bench(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert stages == ["stage", "select", "encode", "decode", "np.copyto"]
     assert f"{wc.encode(X, scheme).nbytes} bytes, ratio" in page
     assert "; 50 elements stored" in page
+    for words in (["--preset", "dgc(ratio=0.02)"], ["--scheme", "dgc(ratio=0.02)"]):
+        assert main(["bench", str(grad), *words]) == 0
+        assert f"; {wc.preset('dgc', ratio=0.02)}\n" in capsys.readouterr().out
     np.savez(tmp_path / "model.npz", a=X, b=X[0])
     assert main(["bench", str(tmp_path / "model.npz")]) == 0
     assert "model.npz: 1,100 elements, 4,400 bytes; nonzero | auto-index | raw" in capsys.readouterr().out
@@ -239,6 +243,8 @@ def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert " narrow " in second
     assert dense.startswith("dense all-reduce of 4,000 bytes: 48 s, 48 s of it sending")
     assert verdict.startswith("1 of 2 schemes pays; fastest: topk(0.05) | rice | raw, ")
+    assert "\nallgather: every rank's encoding goes to every rank\nnarrow: " in page
+    assert "\ndecoded: " not in page
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

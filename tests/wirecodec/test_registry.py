@@ -159,16 +159,22 @@ def test_a_wrong_selector_is_refused_before_any_kernel(monkeypatch: pytest.Monke
         monkeypatch.setattr(EveryThird, "select", lambda *a, w=wrong, **k: wc.Selection(np.array(w)))
         with pytest.raises(wc.EncodeError, match="tensor 'w': indices"):
             wc.encode_many({"w": np.ones(100, np.float32)}, "every-third | rice | raw")
+    monkeypatch.setattr(EveryThird, "select", lambda *a, **k: np.arange(3))
+    for transform in ("", "dct | "):
+        with pytest.raises(wc.EncodeError, match="every-third gave ndarray, not a Selection"):
+            wc.encode(np.ones(100, np.float32), f"{transform}every-third | rice | raw")
 
 
 def test_unregistered_ids_are_unsupported() -> None:
     blob = bytearray(wc.encode(np.ones(8, np.float32), "all | raw-index | raw"))
-    blob[24 + 37] = 0x90
     from formats.reference import reseal
 
-    with pytest.raises(wc.Unsupported) as caught:
-        wc.decode(reseal(bytes(blob)))
-    assert caught.value.code == "index-codec"
+    for wire_id, says in ((0x90, "unknown index codec 0x90; an application's own"), (0x7F, "codec 0x7f$")):
+        blob[24 + 37] = wire_id
+        with pytest.raises(wc.Unsupported) as caught:
+            wc.decode(reseal(bytes(blob)))
+        assert caught.value.code == "index-codec"
+        assert re.search(says, caught.value.message)
 
 
 @pytest.mark.usefixtures("own")
