@@ -1,0 +1,57 @@
+"""Launching ``bits.cu``: bitmaps from indices and back, adding at indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
+
+__all__ = ["add", "bitmap_of", "positions"]
+
+_TILE = 1024
+"""Words of a block of ``positions``."""
+
+
+def bitmap_of(device: Device, indices: Any, d: int, count: Any = None) -> Any:
+    """(⌈d/32⌉,) u32 in which the bits (n,) u32 ``indices`` are set; of the first ``count[0]`` where given."""
+    words = device.empty(-(-d // 32), np.uint32)
+    device.clear(words)
+    blocks = blocks_for(indices.size, THREADS)
+    device.launch("bits", "set_bits", blocks, indices, np.uint32(indices.size), count, words)
+    return words
+
+
+def positions(device: Device, words: Any, d: int, room: int) -> tuple[Any, Any]:
+    """The numbers of the set bits of u32 ``words``, ascending, (room,) u32; and what was found, (2,) u32.
+
+    That is how many there are, and whether one is ``d`` or more.
+    """
+    indices, found = device.empty(room, np.uint32), device.empty(2, np.uint32)
+    blocks = max(blocks_for(words.size, _TILE), 1)
+    states, tickets = device.empty(blocks, np.uint64), device.empty(1, np.uint32)
+    for fresh in (found, states, tickets):
+        device.clear(fresh)
+    size = np.uint32(words.size), np.uint32(d)
+    device.launch("bits", "positions", blocks, words, *size, indices, np.uint32(room), states, tickets, found)
+    return indices, found
+
+
+def add(device: Device, out: Any, indices: Any, values: Any, scale: float) -> None:
+    """out[indices] += scale * values: the product is rounded, then the sum.
+
+    Args:
+        device: where.
+        out: (d,) float32 or float64.
+        indices: (n,) u32, unique, below d; None for all.
+        values: (n,) of the type of ``out``.
+        scale: rounded to that type.
+    """
+    kind = np.dtype(out.dtype)
+    bits = np.array([scale], kind).view(f"u{kind.itemsize}")[0]
+    blocks, size = blocks_for(values.size, THREADS), np.uint32(values.size)
+    if indices is None:
+        device.launch("bits", f"add_all_f{8 * kind.itemsize}", blocks, out, values, size, bits)
+    else:
+        device.launch("bits", f"add_at_f{8 * kind.itemsize}", blocks, out, indices, values, size, bits)
