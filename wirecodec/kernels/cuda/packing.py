@@ -7,9 +7,14 @@ from typing import Any
 import numpy as np
 
 from wirecodec.kernels.cuda.device import Device, blocks_for
-from wirecodec.kernels.layout import PACK_BLOCK
+from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
-__all__ = ["pack", "unpack"]
+__all__ = ["pack", "packed_words", "unpack"]
+
+
+def packed_words(count: int, bits: int) -> int:
+    """u32 words of ``count`` codes of ``bits`` bits each."""
+    return PACK_LANES * bits * (count // PACK_BLOCK) + -(-(count % PACK_BLOCK) * bits // 32)
 
 
 def pack(device: Device, codes: Any, bits: int, words: Any) -> None:
