@@ -9,7 +9,7 @@ import pytest
 
 from tests.cuda.emulator import Emulator
 from tests.inputs import Array
-from wirecodec.arrays import bits_of
+from wirecodec.arrays import bits_of, read_only
 from wirecodec.kernels.cuda.select import infinity_of
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.select.exact import top_k
@@ -36,7 +36,7 @@ def vectors(dtype: Any) -> dict[str, Array]:
 def check(emulator: Emulator, search: Search, x: Array, k: int, *, warm: bool) -> None:
     step = search.warm if warm else search.cold
     made = step(emulator.put(bits_of(x)), infinity_of(x.dtype))
-    indices, words = top_k(bits_of(x), k)
+    indices, words = top_k(read_only(bits_of(x)), k)
     assert made.count(emulator) == (k, None)
     assert (made.indices == indices).all()
     assert made.values.tobytes() == words.tobytes()
