@@ -23,6 +23,7 @@ LAYERS = {
         {"container", "presets", "schedule"},
         {"chunk", "outline", "info", "stream", "feedback", "stats"},
         {"choice", "fuse", "stats_picture"},
+        {"gpu"},
         {"pipeline"},
         {"compressor", "rates"},
         {"advice"},

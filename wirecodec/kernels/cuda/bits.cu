@@ -69,3 +69,43 @@ KERNEL add_all_f64(double* out, const double* values, u32 size, u64 scale) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   if (i < size) out[i] = out[i] + __longlong_as_double((i64)scale) * values[i];
 }
+
+// edges[i] = how many of the ascending indices are below (i + 1) * chunk.
+KERNEL cut_at(const u32* indices, u32 size, u32 chunk, u32 cuts, u32* edges) {
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i >= cuts) return;
+  const u64 edge = (u64)(i + 1) * chunk;
+  u32 low = 0, high = size;
+  while (low < high) {
+    const u32 middle = low + (high - low) / 2;
+    if (indices[middle] < edge) low = middle + 1; else high = middle;
+  }
+  edges[i] = low;
+}
+
+// Indices counted from `base`, as u32 or, where all of them fit, as u16.
+KERNEL less_base_u32(const u32* indices, u32 size, u32 base, u32* out) {
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i < size) out[i] = indices[i] - base;
+}
+
+KERNEL less_base_u16(const u32* indices, u32 size, u32 base, u16* out) {
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i < size) out[i] = (u16)(indices[i] - base);
+}
+
+// The first of the words whose bits under `exponent` are all set, by an atomic minimum in first[0].
+template <class W> INLINE void look_for_nonfinite(const W* words, u32 size, W exponent, u32* first) {
+  for (u64 i = blockIdx.x * THREADS + threadIdx.x; i < size; i += gridDim.x * THREADS)
+    if ((words[i] & exponent) == exponent) atomicMin(first, (u32)i);
+}
+
+KERNEL nonfinite_u16(const u16* words, u32 size, u64 exponent, u32* first) {
+  look_for_nonfinite<u16>(words, size, (u16)exponent, first);
+}
+KERNEL nonfinite_u32(const u32* words, u32 size, u64 exponent, u32* first) {
+  look_for_nonfinite<u32>(words, size, (u32)exponent, first);
+}
+KERNEL nonfinite_u64(const u64* words, u32 size, u64 exponent, u32* first) {
+  look_for_nonfinite<u64>(words, size, exponent, first);
+}

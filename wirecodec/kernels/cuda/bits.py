@@ -1,4 +1,4 @@
-"""Launching ``bits.cu``: bitmaps from indices and back, adding at indices."""
+"""Launching ``bits.cu``: bitmaps from indices and back, indices of chunks, adding at indices."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import numpy as np
 
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
-__all__ = ["add", "bitmap_of", "positions"]
+__all__ = ["NOWHERE", "add", "bitmap_of", "counted_from", "cuts", "nonfinite", "positions"]
 
+NOWHERE = 0xFFFFFFFF
+"""What a position is where there is none."""
 _TILE = 1024
 """Words of a block of ``positions``."""
+_MOST = 2048
+"""Blocks from where on each does more."""
 
 
 def bitmap_of(device: Device, indices: Any, d: int, count: Any = None) -> Any:
@@ -55,3 +59,29 @@ def add(device: Device, out: Any, indices: Any, values: Any, scale: float) -> No
         device.launch("bits", f"add_all_f{8 * kind.itemsize}", blocks, out, values, size, bits)
     else:
         device.launch("bits", f"add_at_f{8 * kind.itemsize}", blocks, out, indices, values, size, bits)
+
+
+def cuts(device: Device, indices: Any, chunk: int, size: int) -> Any:
+    """How many of (n,) ascending u32 ``indices`` lie before each chunk's end, the last one's left out."""
+    edges = device.empty(blocks_for(size, chunk) - 1, np.uint32)
+    sizes = np.uint32(indices.size), np.uint32(chunk), np.uint32(edges.size)
+    device.launch("bits", "cut_at", blocks_for(edges.size, THREADS), indices, *sizes, edges)
+    return edges
+
+
+def counted_from(device: Device, indices: Any, base: int, dtype: Any) -> Any:
+    """(n,) u32 ``indices`` less ``base``, as u32 or u16."""
+    out = device.empty(indices.size, dtype)
+    name = f"less_base_u{8 * out.dtype.itemsize}"
+    sizes = np.uint32(indices.size), np.uint32(base)
+    device.launch("bits", name, blocks_for(indices.size, THREADS), indices, *sizes, out)
+    return out
+
+
+def nonfinite(device: Device, words: Any, infinity: int) -> Any:
+    """(1,) u32, the first of (n,) words that is NaN or infinite, or ``NOWHERE``."""
+    first = device.put(np.array([NOWHERE], np.uint32))
+    name = f"nonfinite_u{8 * words.dtype.itemsize}"
+    blocks = blocks_for(words.size, 16 * THREADS, _MOST)
+    device.launch("bits", name, blocks, words, np.uint32(words.size), np.uint64(infinity), first)
+    return first
