@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import weakref
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ FLAGS = (
 )
 GUARD = 256
 POISON = 0xA5
+GUARDS = bytes([POISON]) * GUARD
 MOST_TURNS = 50_000_000
 _STUCK = {1: "its threads wait for each other for ever", 2: "it does not end"}
 
@@ -110,16 +112,21 @@ class Emulator:
         self.seed = seed
         self.resident = resident
         self.launched: list[str] = []
-        self._rooms: list[Array] = []
+        self._rooms: list[weakref.ref[Array]] = []
 
     def empty(self, size: int, dtype: Any) -> Array:
         """An array between guards."""
         nbytes = size * np.dtype(dtype).itemsize
-        room = np.full(nbytes + 2 * GUARD + 64, POISON, np.uint8)
-        start = GUARD + (-(room.ctypes.data + GUARD)) % 64
-        self._rooms.append(room[start - GUARD : start + nbytes + GUARD])
-        made: Array = room[start : start + nbytes].view(dtype)
+        room = np.full(nbytes + 2 * GUARD, POISON, np.uint8)
+        self._rooms.append(weakref.ref(room))
+        made: Array = room[GUARD : GUARD + nbytes].view(dtype)
         return made
+
+    def rooms(self) -> list[Array]:
+        """The bytes of every array that is still used, guards included."""
+        found = [(each, each()) for each in self._rooms]
+        self._rooms = [each for each, room in found if room is not None]
+        return [room for _, room in found if room is not None]
 
     def clear(self, array: Array) -> None:
         """Zeros."""
@@ -165,9 +172,13 @@ class Emulator:
             ctypes.c_uint(len(words)),
         )
         assert code == 0, f"{kernel}: {_STUCK[code]}"
-        for room in self._rooms:
-            beside = np.concatenate([room[:GUARD], room[-GUARD:]])
-            assert (beside == POISON).all(), f"{kernel} wrote beside an array"
+        self.check_guards(kernel)
+
+    def check_guards(self, kernel: str) -> None:
+        """AssertionError where something was written beside an array."""
+        for room in self.rooms():
+            beside = room[:GUARD].tobytes(), room[-GUARD:].tobytes()
+            assert beside == (GUARDS, GUARDS), f"{kernel} wrote beside an array"
 
 
 def _word(argument: Any) -> int:

@@ -15,26 +15,26 @@ PROBE = Path(__file__).parent / "probe.cu"
 U32, U64 = np.uint32, np.uint64
 
 
-def test_a_missing_barrier_shows(emulator: Emulator) -> None:
+def test_a_missing_barrier_shows(probed: Emulator) -> None:
     for barrier in (True, False):
-        out = emulator.empty(THREADS, U32)
-        emulator.run(PROBE, "mirror", 1, out, U32(barrier))
+        out = probed.empty(THREADS, U32)
+        probed.run(PROBE, "mirror", 1, out, U32(barrier))
         assert (out == np.arange(THREADS)[::-1]).all() == barrier
 
 
-def test_a_sum_that_is_not_atomic_shows(emulator: Emulator) -> None:
+def test_a_sum_that_is_not_atomic_shows(probed: Emulator) -> None:
     for atomically in (True, False):
-        out = emulator.empty(THREADS // 32, U32)
-        emulator.run(PROBE, "tally", 1, out, U32(atomically))
+        out = probed.empty(THREADS // 32, U32)
+        probed.run(PROBE, "tally", 1, out, U32(atomically))
         assert (out == 32).all() == atomically
 
 
-def test_threads_that_wait_for_each_other_are_an_error(emulator: Emulator) -> None:
-    out = emulator.empty(THREADS, U32)
-    emulator.run(PROBE, "crossed", 3, out, U32(False))
+def test_threads_that_wait_for_each_other_are_an_error(probed: Emulator) -> None:
+    out = probed.empty(THREADS, U32)
+    probed.run(PROBE, "crossed", 3, out, U32(False))
     assert (out == 0xFFFFFFFF).all()
     with pytest.raises(AssertionError, match="wait for each other"):
-        emulator.run(PROBE, "crossed", 3, out, U32(True))
+        probed.run(PROBE, "crossed", 3, out, U32(True))
 
 
 def test_blocks_start_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,26 +53,26 @@ def test_blocks_start_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
             emulator.run(PROBE, "chain", 20, states, counter, out, U32(0))
 
 
-def test_what_is_written_beside_an_array_shows(emulator: Emulator) -> None:
-    out = emulator.empty(10, U32)
-    emulator.run(PROBE, "beyond", 1, out, U32(9))
+def test_what_is_written_beside_an_array_shows(probed: Emulator) -> None:
+    out = probed.empty(10, U32)
+    probed.run(PROBE, "beyond", 1, out, U32(9))
     with pytest.raises(AssertionError, match="beside an array"):
-        emulator.run(PROBE, "beyond", 1, out, U32(10))
+        probed.run(PROBE, "beyond", 1, out, U32(10))
 
 
-def test_lanes_exchange_as_cuda_has_it(emulator: Emulator) -> None:
-    out = emulator.empty(THREADS, U32)
-    emulator.run(PROBE, "exchanges", 1, out)
+def test_lanes_exchange_as_cuda_has_it(probed: Emulator) -> None:
+    out = probed.empty(THREADS, U32)
+    probed.run(PROBE, "exchanges", 1, out)
     lane = np.arange(THREADS) % 32
     up, down = np.where(lane >= 3, lane - 3, lane), np.where(lane < 29, lane + 3, lane)
     some = (np.arange(THREADS) // 32 == 2) << 20
     assert (out == (up | down << 5 | (lane ^ 5) << 10 | 9 << 15 | some | 496 << 21)).all()
 
 
-def test_numbers_are_numpys(emulator: Emulator) -> None:
-    out = emulator.empty(10, U32)
+def test_numbers_are_numpys(probed: Emulator) -> None:
+    out = probed.empty(10, U32)
     for wrong in (3, 3.0, np.float32(3)):
         with pytest.raises(AssertionError, match="NumPy's integers"):
-            emulator.run(PROBE, "beyond", 1, out, wrong)
+            probed.run(PROBE, "beyond", 1, out, wrong)
     with pytest.raises(AssertionError, match="has parameters"):
-        emulator.launch("packing", "pack_u8", 1, out, U32(1), U64(1), out)
+        probed.launch("packing", "pack_u8", 1, out, U32(1), U64(1), out)

@@ -48,7 +48,16 @@ def on_device(device: Emulator, x: Array, scheme: Any, seed: int = 5, tag: bytes
 
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("select", SELECTORS)
-def test_the_bytes_of_the_cpu(select: str, value: str, dtype: Any) -> None:
+def test_the_bytes_of_the_cpu(select: str, value: str) -> None:
+    encodes(select, value, np.float32)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_every_element_type(value: str, dtype: Any) -> None:
+    encodes("topk(0.01)", value, dtype)
+
+
+def encodes(select: str, value: str, dtype: Any) -> None:
     device = Emulator(len(select + value), 3)
     x = tensor(dtype).reshape(-1, 1)
     for index in INDEXES:
