@@ -35,8 +35,9 @@ demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: 
 	mpirun=$$(command -v $(BIN)/mpirun || echo mpirun); \
 	$(MPI_ENV) $$mpirun -n $(RANKS) --oversubscribe --bind-to none $(BIN)/python -m benchmarks.demo $(ARGS)
 
-test: lint  ## lint, then all tests, those for MPI included
-	$(BIN)/python -m pytest
+test: lint  ## lint, then all tests: on all cores, and then those that start MPI ranks
+	$(BIN)/python -m pytest -q -m "not mpi" --numprocesses auto --maxprocesses 8 --dist worksteal
+	$(BIN)/python -m pytest -q -m mpi
 
 test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has an environment of its own
 	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)

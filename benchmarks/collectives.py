@@ -16,6 +16,7 @@ import signal
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,11 @@ from benchmarks.networking.cases import Case
 from benchmarks.networking.figure import Figure
 from benchmarks.networking.hosts import RATES, Hosts, missing
 from benchmarks.networking.launch import measured, mpi_of
+from benchmarks.networking.plan import DENSITIES, Job, by_default, everything
 from benchmarks.networking.simulated import METHODS, RANKS, simulated
 
 __all__ = ["main"]
 
-DENSITIES = (0.1, 0.01, 0.001)
-QUICK = {"seconds": 0.3, "least": 3, "most": 15, "budget": 1.0}
-FULL = {"seconds": 1.0, "least": 5, "most": 30, "budget": 5.0}
 _MPICH = Path(".venv-mpich/bin/python")
 
 
@@ -57,13 +56,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             progress.update(task, description=name[:56], advance=advance)
 
         points = simulated(options.simulate, step=step)
-        for python, rate, n, cases in jobs:
-            step(f"{mpi_of(python)}, {rate}, n = {n}")
-            plan = {"cases": cases, "kinds": ["exchange", "whole"], **(FULL if options.full else QUICK)}
+        for python, job in jobs:
+            where = f"{mpi_of(python)}, {job.rate}, n = {job.ranks}"
+            step(where)
             try:
-                figures += _measure(python, rate, n, plan, lambda name: step(name, 0))
+                figures += _measure(python, job, partial(step, advance=0))
             except RuntimeError as error:
-                skipped.append(f"{mpi_of(python)}, {rate}, n = {n}, which failed: {str(error)[-300:]}")
+                skipped.append(f"{where}, which failed: {str(error)[-300:]}")
+    if figures and not any(f.mpi == "MPICH" for f in figures):
+        skipped.append(f"MPICH: there is no {_MPICH} (`make test-mpich` makes it)")
     text = report.document(figures, points, skipped)
     print(text)
     if options.keep:
@@ -77,11 +78,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--full", action="store_true", help="all rates, 2, 4 and 8 ranks, 2.6M and 26M elements; hours")
-    add("--quick", action="store_true", help="the default: a part of it, minutes")
+    add("--quick", action="store_true", help="the default: a part of it, about 8 minutes")
     add("--rates", type=_words, help=f"of {', '.join(RATES)}")
     add("--ranks", type=_numbers, help="2,4,8")
     add("--sizes", type=_numbers, help="elements: 2.6e6,26e6")
-    add("--densities", type=_floats, default=list(DENSITIES))
+    add("--densities", type=_floats, help="0.1,0.01,0.001")
     add("--alike", type=_floats, help="shares of the elements that all ranks choose alike: 0,0.9")
     add("--simulated", action="store_true", help="only what needs no hosts")
     add("--simulate", type=_numbers, default=list(RANKS), metavar="RANKS")
@@ -90,66 +91,61 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _jobs(options: argparse.Namespace) -> Iterator[tuple[str, str, int, list[dict[str, Any]]]]:
-    """(Python, rate, ranks, cases), one launch of ranks each."""
-    pythons = [python for python in (sys.executable, str(_MPICH)) if mpi_of(python)]
-    rates = options.rates or list(RATES)
-    sizes = options.sizes or ([2_600_000, 26_000_000] if options.full else [2_600_000])
-    for python in pythons:
-        for rate in rates:
-            short = not (options.full or options.rates) and rate == "100 Mbit"
-            for n in options.ranks or ((2, 4, 8) if options.full else (4,)):
-                yield (
-                    python,
-                    rate,
-                    n,
-                    [
-                        {"elements": size, "density": density, "alike": alike}
-                        for size in sizes
-                        for density in ([0.01] if short else options.densities)
-                        for alike in (options.alike or ([0.0] if short else [0.0, 0.9]))
-                    ],
-                )
+def _jobs(options: argparse.Namespace) -> Iterator[tuple[str, Job]]:
+    """Launches of ranks, each with the Python that has the MPI."""
+    for python in (sys.executable, str(_MPICH)):
+        mpi = mpi_of(python)
+        parts = (options.rates, options.ranks, options.sizes, options.densities, options.alike)
+        if mpi and (options.full or any(parts)):
+            jobs = everything(
+                options.rates or list(RATES),
+                options.ranks or ([2, 4, 8] if options.full else [4]),
+                options.sizes or ([2_600_000, 26_000_000] if options.full else [2_600_000]),
+                options.densities or DENSITIES,
+                options.alike or [0.0, 0.9],
+                long=options.full,
+            )
+            yield from ((python, job) for job in jobs)
+        elif mpi:
+            yield from ((python, job) for job in by_default(mpi))
 
 
-def _measure(
-    python: str, rate: str, n: int, plan: dict[str, Any], step: Callable[[str], None]
-) -> list[Figure]:
-    """Everything at one rate and rank count.
+def _measure(python: str, job: Job, step: Callable[[str], None]) -> list[Figure]:
+    """One launch.
 
     Args:
         python: of the environment.
-        rate: of the links.
-        n: ranks.
-        plan: for the ranks.
+        job: what to measure.
         step: told what is measured.
     """
+    where = f"{mpi_of(python)}, {job.rate}, n = {job.ranks}"
     found: list[Figure] = []
     waiting: list[dict[str, Any]] = []
-    with Hosts(n) as hosts:
-        hosts.shape(RATES[rate])
-        for said in measured(hosts, python, plan, timeout=3600 * 4):
+    with Hosts(job.ranks) as hosts:
+        hosts.shape(RATES[job.rate])
+        for said in measured(hosts, python, job.plan, timeout=3600 * 4):
             if said["kind"] == "goodput":
-                found += [_figure(mpi_of(python), rate, n, one, said["alone"]) for one in waiting]
+                found += [_figure(mpi_of(python), job, one, said["alone"]) for one in waiting]
                 waiting = []
             elif said["kind"] == "tick":
-                step(f"{mpi_of(python)}, {rate}, n = {n}: {said['name']}")
+                step(f"{where}: {said['name']}")
             else:
                 waiting.append(said)
     return found
 
 
-def _figure(mpi: str, rate: str, n: int, said: dict[str, Any], goodput: float) -> Figure:
+def _figure(mpi: str, job: Job, said: dict[str, Any], goodput: float) -> Figure:
     return Figure(
         mpi=mpi,
-        rate=rate,
-        ranks=n,
+        rate=job.rate,
+        ranks=job.ranks,
         case=Case(**said["case"]),
         kind=said["kind"],
         name=said["name"],
         seconds=statistics.median(said["times"]),
         nbytes=said["nbytes"],
         link=said["link"][1],
+        links=said["link"][0],
         goodput=goodput,
         note=said["note"],
     )

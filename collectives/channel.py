@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from collectives.communicator import Communicator, Patience, Request, wait_all
-from collectives.device import DEVICES, Device
+from collectives.device import DEVICES, Device, may_take_device
 from collectives.errors import CollectiveError
 from collectives.rates import Rates
 
@@ -50,7 +52,6 @@ class Channel:
             right neighbour.
         rates: what communication costs here, once it was measured (``calibration``).
         closed: why the channel can no longer be used, or None.
-        takes_device: what all ranks agreed on about that, once ``device.takes_device`` was called.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Channel:
             raise ValueError(f"device is {device!r}; the choices are {', '.join(map(repr, DEVICES))}")
         self.timeout = timeout
         self.device = device
-        self.takes_device: bool | None = None
+        self._takes_device: bool | None = None
         self.meanwhile = meanwhile
         self.sequence = 0
         self.bytes_sent = 0
@@ -103,6 +104,21 @@ class Channel:
                 reason="closed",
             )
         return self
+
+    def takes_device(self) -> bool:
+        """Whether every rank's MPI may be handed device memory; all ranks call this together, the first time.
+
+        Raises Timeout.
+        """
+        if self._takes_device is None:
+            mine = np.array([may_take_device(self.comm, self.device)], np.uint8)
+            table = np.zeros(self.size, np.uint8)
+            requests: list[Request] = []
+            with self.guard(requests):
+                requests.append(self.comm.Iallgather(mine, table))
+                self.wait(requests, "telling who takes device memory")
+            self._takes_device = bool(table.all())
+        return self._takes_device
 
     def wait(self, requests: Sequence[Request], what: str) -> None:
         """Wait for all requests. Raises Timeout."""

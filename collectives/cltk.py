@@ -27,7 +27,7 @@ from collectives.chain import broadcast
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import like, staged
-from collectives.exchange import ONLY, Form, failed_encoding, form_of, limits_of, refusal, stored_in
+from collectives.exchange import ONLY, Form, failed_encoding, form_of, limits_of, refusal
 from collectives.header import NO_DETAIL, Header, Operand, Operation, Reduction
 from collectives.sums import Dense, sum_dense
 from collectives.transfer import Octets
@@ -105,9 +105,8 @@ class CLTk:
         leader = self._step % channel.size
         turn = _Turn()
         failure = self._prepare(turn, grad, leads=channel.rank == leader)
-        stored = NO_DETAIL if failure is not None or not len(turn.blob) else stored_in(turn.blob)
         proposal = Header(
-            operation=Operation.CLTK, reduction=Reduction.MEAN, payload_len=len(turn.blob), detail=stored
+            operation=Operation.CLTK, reduction=Reduction.MEAN, payload_len=len(turn.blob), detail=turn.stored
         )
         table = agree(channel, proposal, turn.operand, failure)
         blob = broadcast(channel, turn.blob, table[leader].payload_len, leader)
@@ -198,6 +197,7 @@ class CLTk:
             indices = selector.select(x).indices
             where = np.arange(x.size, dtype=np.int64) if indices is None else indices
             chosen[name] = wc.SparseTensor(where, np.ones(where.size, np.float32), (x.size,))
+        turn.stored = sum(tensor.nnz for tensor in chosen.values())
         return as_bytes(wc.encode_many(chosen, _INDICES, names=False))
 
     def _remainder(self, turn: _Turn, name: str, where: Dense | None, sent: Dense) -> Dense:
@@ -226,6 +226,7 @@ class _Turn:
         gradients, corrected: {name: flat array}, without and with the residual.
         operand: what all ranks must agree on.
         chosen: the tensors of which not everything is sent.
+        stored: how many elements the leader chose; NO_DETAIL on other ranks.
         blob: the leader's indices of these.
     """
 
@@ -235,6 +236,7 @@ class _Turn:
     corrected: dict[str, Dense] = field(default_factory=dict)
     operand: Operand = field(default_factory=Operand)
     chosen: list[str] = field(default_factory=list)
+    stored: int = NO_DETAIL
     blob: Octets = field(default_factory=lambda: np.empty(0, np.uint8))
 
     def supports(self, blob: Octets, leader: int) -> dict[str, Dense | None]:

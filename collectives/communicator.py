@@ -2,8 +2,9 @@
 
 ``Communicator`` is the part of MPI that this package uses; mpi4py's Comm satisfies it as it is, and so
 does a simulated one. Every wait is bounded: requests are polled, at first without a pause, then giving
-up the core, then asleep for ever longer moments (ranks may outnumber the cores), until they complete or
-until nothing has happened for ``timeout`` seconds.
+up the core, then asleep for an eighth of the time waited so far (ranks may outnumber the cores, and nobody
+should sleep through much of what arrives), until they complete or until nothing has happened for ``timeout``
+seconds.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from collectives.errors import Timeout
 __all__ = ["Communicator", "Patience", "Request", "wait_all"]
 
 _SPINS = 50  # polls before the core is given up, about 20 µs
-_YIELDS = 200  # polls that give up the core, before sleeping
-_FIRST_SLEEP = 20e-6
+_YIELDS = 10  # polls that give up the core, before sleeping
+_ASLEEP = 1 / 8  # of the time waited so far
 _LONGEST_SLEEP = 1e-3
 
 
@@ -104,8 +105,7 @@ class Patience:
     def progress(self) -> None:
         """Something completed: be eager again, and start the timeout anew."""
         self._misses = 0
-        self._sleep = _FIRST_SLEEP
-        self._deadline = time.monotonic() + self._timeout
+        self._since = time.monotonic()
 
     def pause(self, pending: Sequence[Request]) -> None:
         """Nothing completed: let others run for a moment, or use it oneself. Raises Timeout."""
@@ -121,19 +121,19 @@ class Patience:
         self._misses += 1
         if self._misses <= self._spins:
             return
+        waited = time.monotonic() - self._since
         if self._misses <= self._spins + _YIELDS:
             _give_up_core()
         else:
-            time.sleep(self._sleep)
-            self._sleep = min(2 * self._sleep, _LONGEST_SLEEP)
-        if time.monotonic() > self._deadline:
+            time.sleep(min(waited * _ASLEEP, _LONGEST_SLEEP))
+        if waited > self._timeout:
             raise self._expired(
                 f"saw nothing arrive for {self._timeout:g} s: a rank stopped, or does something else"
             )
 
     def _give_time(self) -> None:
         """Time that was used is no time in which nothing arrived: the next poll comes first."""
-        self._deadline = time.monotonic() + self._timeout
+        self._since = time.monotonic()
 
     def _expired(self, why: str) -> Timeout:
         return Timeout(f"rank {self._rank}: {self._what} {why}", reason="timeout")

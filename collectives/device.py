@@ -7,9 +7,10 @@ What decides, in this order, and once for a Channel:
     3. the communicator's info key ``mpi_memory_alloc_kinds`` (MPI 4.1): "cuda"
     4. otherwise: staged, device ─► pinned host ─► MPI ─► host ─► device
 
-No device pointer is ever sent to find out: an MPI without CUDA reads it and dies. Ranks agree: one that must
-stage makes all stage. Containers are encoded on the host today, so what travels is there already, and
-tensors are staged around the encoding, whatever the verdict. It says what blobs on a device may do.
+No device pointer is ever sent to find out: an MPI without CUDA reads it and dies. Ranks agree
+(``Channel.takes_device``): one that must stage makes all stage. Containers are encoded on the host today, so
+what travels is there already, and tensors are staged around the encoding, whatever the verdict. It says what
+blobs on a device may do.
 """
 
 from __future__ import annotations
@@ -17,16 +18,11 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from collectives.communicator import Request
-
-if TYPE_CHECKING:
-    from collectives.channel import Channel
-
-__all__ = ["DEVICES", "Device", "is_on_device", "like", "may_take_device", "staged", "takes_device"]
+__all__ = ["DEVICES", "Device", "is_on_device", "like", "may_take_device", "staged"]
 
 Device: TypeAlias = Literal["auto", "mpi", "staged"]
 DEVICES: tuple[Device, ...] = ("auto", "mpi", "staged")
@@ -40,22 +36,6 @@ def is_on_device(array: Any) -> bool:
     if _is_torch(array):  # whose interface raises for types that it does not know
         return bool(array.is_cuda)
     return isinstance(getattr(array, "__cuda_array_interface__", None), Mapping)
-
-
-def takes_device(channel: Channel) -> bool:
-    """Whether every rank's MPI may be handed device memory; all ranks call this together, the first time.
-
-    Raises Timeout.
-    """
-    if channel.takes_device is None:
-        mine = np.array([may_take_device(channel.comm, channel.device)], np.uint8)
-        table = np.zeros(channel.size, np.uint8)
-        requests: list[Request] = []
-        with channel.guard(requests):
-            requests.append(channel.comm.Iallgather(mine, table))
-            channel.wait(requests, "telling who takes device memory")
-        channel.takes_device = bool(table.all())
-    return channel.takes_device
 
 
 def may_take_device(comm: Any, setting: Device = "auto") -> bool:

@@ -121,8 +121,9 @@ def transfer(
     patience = channel.patience(what)
     with channel.guard(receives, sends):
         while received < to_receive or sent < to_send or sends:
+            before = received, sent, len(sends)  # one each way a turn: a burst keeps others waiting
             limit = to_send if received == to_receive else min(to_send, ready(received))
-            while sent < limit and len(sends) < AHEAD:
+            if sent < limit and len(sends) < AHEAD:
                 to, segment = next(outgoing)
                 sends.append(comm.Isend(segment, to, TAG))
                 sent += 1
@@ -130,15 +131,14 @@ def transfer(
                 source, room = next(incoming)
                 receives.append(comm.Irecv(room, source, TAG))
                 posted += 1
-            before = received, len(sends)
-            while receives and receives[0].Test():
+            if receives and receives[0].Test():
                 receives.popleft()
                 if arrived is not None:
                     arrived(received)
                 received += 1
             while sends and sends[0].Test():
                 sends.popleft()
-            if (received, len(sends)) != before:
+            if (received, sent, len(sends)) != before:
                 patience.progress()
             elif receives or sends:
                 patience.pause([queue[0] for queue in (receives, sends) if queue])  # later ones may be done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.util
 import os
 import re
@@ -18,6 +19,7 @@ import pytest
 
 __all__ = [
     "FOLDER",
+    "die_with_parent",
     "end_all",
     "find_mpirun",
     "mpi_required",
@@ -29,6 +31,8 @@ __all__ = [
 
 FOLDER = "MPI_TEST_FOLDER"  # set for ranks only: where they find their tests and leave their reports
 _MARK = "MPI_TEST_MARK"  # set for mpirun and all that it starts
+
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 def find_mpirun() -> tuple[list[str] | None, str]:
@@ -80,6 +84,19 @@ def rank_environment(folder: Path) -> dict[str, str]:
         "NUMBA_NUM_THREADS": "1",
         "PYTHONFAULTHANDLER": "1",
     }
+
+
+def die_with_parent() -> None:
+    """From now on, this process is killed when the one that started it ends, even while it is stopped.
+
+    What ``end_all`` does, for a pytest that is killed before it comes to that. Linux only; nothing elsewhere.
+    It outlasts an exec, not a fork: mpirun's ranks call it, too.
+    """
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it ended just before
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def end_all(process: subprocess.Popen[bytes], folder: Path, shared: Iterable[Path] = ()) -> None:

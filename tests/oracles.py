@@ -266,7 +266,12 @@ def _two(x: Array, a: float, b: float, c: float, d: float) -> Array:
 
 
 def within(values: Array, read: Array, error: float) -> bool:
-    """‖v - w‖ ≤ error · ‖v‖, in exact arithmetic."""
+    """‖v - w‖ ≤ error · ‖v‖, in exact arithmetic where binary64 cannot tell."""
+    wide = values.astype(np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        off, all_ = float(((wide - read) ** 2).sum()), float(error**2 * (wide**2).sum())
+    if 1e-280 < all_ < 1e300 and abs(off - all_) > 1e-9 * all_:
+        return off < all_
     v, w = ([Fraction(float(x)) for x in part] for part in (values, read))
     return sum((a - b) ** 2 for a, b in zip(v, w, strict=True)) <= Fraction(error) ** 2 * sum(
         a * a for a in v

@@ -1,6 +1,6 @@
 """The container: prefix, table, extension block, payload, checksums (formats/SPEC.md, sections 2, 6, 7).
 
-``pack`` lays entries out; ``open_head`` makes every check of section 7 up to row 40 and hands over a
+``pack`` lays entries out; ``open_head`` makes every check of section 7 up to row 41 and hands over a
 ``Head``; ``sections`` checks one entry's payload and cuts it. Nothing is allocated or looped over on a number
 that has not been checked by then. Codecs are called by ``chunk``, not here.
 """
@@ -205,7 +205,7 @@ def _prefix(data: Bytes, limits: DecodeLimits) -> _Prefix:
 
 
 def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole: bool = True) -> Head:
-    """Rows 1 to 40 of section 7, in order, for the container that ``data`` is.
+    """Rows 1 to 41 of section 7, in order, for the container that ``data`` is.
 
     ``vouched``: a schema will be held against the tensors, so max_expansion does not apply. ``whole`` False:
     ``data`` may end anywhere after the head.
@@ -241,7 +241,7 @@ def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole
     _check_table(table, stop, prefix.total)
     _check_limits(table, prefix.total, limits, vouched)
     spans = _spans(table)
-    extension = ext.read(data[table_stop:stop].tobytes(), table_stop, spans)
+    extension = ext.read(data[table_stop:stop].tobytes(), table_stop, spans, limits.max_entries)
     return Head(prefix.minor, prefix.total, table, spans, extension, stop)
 
 
@@ -344,7 +344,7 @@ def _spans(table: Array) -> dict[int, ext.Span]:
 
 
 def sections(data: Bytes, head: Head) -> Iterable[tuple[int, int, Any, list[Bytes]]]:
-    """(entry number, offset, table row, [index, value, map section]) of every entry; rows 44 and 45."""
+    """(entry number, offset, table row, [index, value, map section]) of every entry; rows 45 and 46."""
     at = head.payload
     for entry, row in enumerate(head.table):
         start = at

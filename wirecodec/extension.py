@@ -1,6 +1,6 @@
 """The extension block: names, shapes, fused and transformed tensors, tag (formats/SPEC.md, 2.3 and 3).
 
-``write`` and ``read`` are inverse. ``read`` makes the checks of section 7, rows 28 to 40, in their order, and
+``write`` and ``read`` are inverse. ``read`` makes the checks of section 7, rows 28 to 41, in their order, and
 needs of the table only each tensor key's size, chunk count and domain.
 """
 
@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.errors import EncodeError, Invalid, Malformed, Unsupported
+from wirecodec.errors import EncodeError, Invalid, LimitExceeded, Malformed, Unsupported
 from wirecodec.registry import transform
 
-__all__ = ["Extension", "Span", "check_shape", "pad8", "read", "sizes_of", "write"]
+__all__ = ["Extension", "Span", "check_shape", "digits", "pad8", "read", "sizes_of", "write"]
 
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
 _FLAGS = {FUSED: 1, NAMES: 0, SHAPES: 0, TRANSFORM: 1, TAG: 0}
@@ -59,6 +59,12 @@ class Extension:
     groups: tuple[Array, ...] = ()
     lengths: Mapping[int, int] = field(default_factory=dict)
     tag: bytes = b""
+
+
+def digits(n: int) -> tuple[str, ...]:
+    """Names of the keys 0 … n-1, of as many decimal digits each, so that they ascend as keys do."""
+    width = len(str(n - 1))
+    return tuple(str(key).zfill(width) for key in range(n))
 
 
 def check_shape(dims: Sequence[int]) -> None:
@@ -131,14 +137,15 @@ def _width(dims: Sequence[int]) -> int:
     return next(width for width in (1, 2, 4, 8) if top < 1 << 8 * width)
 
 
-def read(block: bytes, start: int, table: Mapping[int, Span]) -> Extension:
+def read(block: bytes, start: int, table: Mapping[int, Span], most: int) -> Extension:
     """The block of a container whose table says ``table``; b"" is a container without one.
 
-    ``start`` is the block's offset, for messages. Records are walked before anything is kept of them, so that
+    ``start`` is the block's offset, for messages; ``most`` bounds the entries of the table and the members of
+    fused ones together, but the first of each. Records are walked before anything is kept of them, so that
     a broken block costs little memory.
     """
     bodies = _bodies(block, start) if block else {}
-    groups = _read_fused(bodies[FUSED], table) if FUSED in bodies else ()
+    groups = _read_fused(bodies[FUSED], table, most) if FUSED in bodies else ()
     keys = np.concatenate([np.fromiter(table, np.uint32, len(table)), *(group[1:, 0] for group in groups)])
     keys.sort()
     if keys.size and (keys != np.arange(keys.size, dtype=np.uint32)).any():
@@ -205,7 +212,7 @@ def _bodies(block: bytes, start: int) -> dict[int, bytes]:
     return found
 
 
-def _read_fused(body: bytes, table: Mapping[int, Span]) -> tuple[Array, ...]:
+def _read_fused(body: bytes, table: Mapping[int, Span], most: int) -> tuple[Array, ...]:
     if len(body) < _HEAD.size or len(body) % _HEAD.size:
         raise Malformed("fused-record", f"{len(body)} bytes are no sequence of pairs")
     pairs = np.frombuffer(body, "<u4").reshape(-1, 2)
@@ -222,6 +229,9 @@ def _read_fused(body: bytes, table: Mapping[int, Span]) -> tuple[Array, ...]:
         at += 1 + members
     if len(heads) != count:
         raise Malformed("fused-record", f"{len(heads)} groups; the record says {count}")
+    n = sum(span.chunks for span in table.values()) + len(pairs) - 1 - 2 * count
+    if n > most:
+        raise LimitExceeded("max-entries", f"{n} entries and members of fused ones; the limit is {most}")
     groups: list[Array] = []
     before = -1
     for at in heads:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wirecodec import extension as ext
 from wirecodec.arrays import DTYPES, as_bytes
 from wirecodec.container import MAJOR, open_head
 from wirecodec.limits import UNLIMITED
@@ -20,7 +21,8 @@ class EntryInfo:
     """One entry of the table, or all chunks of one tensor together.
 
     Attributes:
-        name: the tensor's; "0", the digits of its key, where it has none; of a fused entry, all names.
+        name: the tensor's; the digits of its key where it has none ("0", or "00" beside ten others); of a
+            fused entry, all names.
         size, nnz: elements, and stored numbers: as many elements, or real and imaginary parts of
             coefficients.
         dtype, shape: of the tensor; a fused entry is flat.
@@ -66,14 +68,15 @@ def inspect(blob: Any) -> ContainerInfo:
     Checks the head and not the payload; a WireError where the head is broken.
     """
     head = open_head(as_bytes(blob), UNLIMITED, whole=False)
-    names = head.extension.names
+    count = len(head.spans) + sum(len(group) - 1 for group in head.extension.groups)
+    names = head.extension.names or ext.digits(count)
     groups = {int(group[0, 0]): group.tolist() for group in head.extension.groups}
     entries = []
     keys, starts = np.unique(head.table["key"], return_index=True)
     for key, rows in zip(keys.tolist(), np.split(head.table, starts[1:]), strict=False):
         domain = head.spans[key].domain
         size = head.extension.lengths[key] if domain else head.spans[key].size
-        members = tuple((names[k] if names else str(k), n) for k, n in groups.get(key, ((key, size),)))
+        members = tuple((names[k], n) for k, n in groups.get(key, ((key, size),)))
         entries.append(
             EntryInfo(
                 name=", ".join(name for name, _ in members),

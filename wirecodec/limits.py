@@ -26,7 +26,7 @@ class DecodeLimits:
 
     Args:
         max_bytes: length of the container in bytes.
-        max_entries: entries of its table.
+        max_entries: entries of its table, and members of fused entries but the first of each.
         max_elements: stored elements, Σ r.
         max_dense: elements of all tensors, stored or not, Σ d; and what ``to_dense`` of a decoded tensor may
             allocate.

@@ -13,7 +13,7 @@ import numpy as np
 from wirecodec.arrays import DTYPES, dtype_named
 from wirecodec.container import Head
 from wirecodec.errors import EncodeError, SchemaMismatch
-from wirecodec.extension import sizes_of
+from wirecodec.extension import digits, sizes_of
 from wirecodec.limits import Schema, TensorSchema
 
 __all__ = ["Outline", "check_all", "check_count", "check_names", "check_only", "outlines_of"]
@@ -36,7 +36,7 @@ class Outline:
 def outlines_of(head: Head, named: Iterable[str] | None) -> list[Outline]:
     """The tensors by key.
 
-    Names the container does not give are those of ``named``, if they are as many, else the keys' digits.
+    Names the container does not give are those of ``named``, if they are as many, else ``digits``.
     """
     table, extension = head.table, head.extension
     keys, starts = np.unique(table["key"], return_index=True)
@@ -47,7 +47,7 @@ def outlines_of(head: Head, named: Iterable[str] | None) -> list[Outline]:
     names = extension.names
     if names is None:
         given = sorted(named, key=str.encode) if named is not None else []
-        names = tuple(given) if len(given) == len(sizes) else tuple(map(str, range(len(sizes))))
+        names = tuple(given) if len(given) == len(sizes) else digits(len(sizes))
     return [
         Outline(name, tuple(extension.shapes.get(key, (sizes[key],))), dtypes[key])
         for key, name in enumerate(names)

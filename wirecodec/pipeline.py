@@ -225,7 +225,8 @@ def decode_many(
         blob: any buffer of bytes.
         limits: what decoding may cost.
         schema: {name: (shape, dtype)} of all tensors; anything else is refused. It also names the tensors of
-            a container without names, which are called "0", "1", … otherwise.
+            a container without names, which are called "0", "1", … otherwise, or, if they are more than ten,
+            "00", "01", … and so on, so that their names ascend, too.
 
     Raises a WireError, whatever the bytes.
     """

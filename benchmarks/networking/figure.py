@@ -30,6 +30,7 @@ class Figure:
         seconds: of the slowest rank, median.
         nbytes: that the busiest rank must send; 0 where that is not the question.
         link: bytes that the busiest link carried.
+        links: bytes that a link carried on average.
         goodput: bytes a second that TCP carries on a link, in the same run.
         note: the algorithm that was chosen.
     """
@@ -45,6 +46,7 @@ class Figure:
     link: float
     goodput: float
     note: str = ""
+    links: float = 0.0
 
     @property
     def limit(self) -> float:

@@ -29,7 +29,7 @@ SHOWN = (
 
 
 def draw(path: Path, figures: Sequence[Figure], points: Sequence[Point], machine: str) -> None:
-    """Two panels of what was simulated; a third of what was measured, where there is any.
+    """Two panels of what was simulated, and measured up to 8 ranks; a third of times over the byte limit.
 
     Args:
         path: of the PNG.
@@ -46,11 +46,18 @@ def draw(path: Path, figures: Sequence[Figure], points: Sequence[Point], machine
         for method, color in COLORS.items():
             those = [p for p in points if p.method == method]
             values = [1e3 * p.seconds if number else p.nbytes for p in those]
-            axis.plot([p.ranks for p in those], values, "o-", color=color, label=method)
+            axis.plot([p.ranks for p in those], values, "o-", color=color, label=f"{method}, simulated")
+            seen = [f for f in figures if (f.name, f.kind, f.rate) == (method, "exchange", "1 Gbit")]
+            seen = [f for f in seen if f.case == CASE and f.mpi == "Open MPI"]
+            if seen:
+                values = [1e3 * f.seconds if number else f.links for f in seen]
+                axis.plot(
+                    [f.ranks for f in seen], values, "x", color=color, ms=11, label=f"{method}, measured"
+                )
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
         axis.xaxis.set_major_formatter("{x:g}")
-        axis.set_xlabel(f"ranks, simulated; {CASE.words}")
+        axis.set_xlabel(f"ranks; {CASE.words}")
         axis.set_title(title)
         axis.grid(color="0.9")
         axis.legend(frameon=False)

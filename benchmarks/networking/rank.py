@@ -46,16 +46,16 @@ def main() -> int:
 def run(comm: Any, plan: Mapping[str, Any]) -> None:
     """All cases of one rate and rank count; the goodput before and after each."""
     for given in plan["cases"]:
-        case = Case(**given)
+        case = Case(**given["case"])
         before = goodput(comm, plan["seconds"])
         for kind, make in (("exchange", exchanges), ("whole", whole_calls)):
-            if kind in plan["kinds"]:
-                _measure(comm, kind, case, make(comm, case), plan)
+            if kind in given["kinds"]:
+                _measure(comm, kind, case, make(comm, case, dense=given["dense"]), plan)
         after = goodput(comm, plan["seconds"])
         _say(
             comm,
             kind="goodput",
-            case=given,
+            case=given["case"],
             alone=max(before[0], after[0]),
             together=max(before[1], after[1]),
         )
@@ -68,9 +68,6 @@ def _measure(comm: Any, kind: str, case: Case, subjects: Mapping[str, Any], plan
     turn = 0
     while True:
         for name, subject in subjects.items():
-            only = plan.get("only")
-            if only and not any(word in name for word in only):
-                continue
             taken, moved = timed(comm, subject.call)
             if turn:
                 times[name].append(taken)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from benchmarks.indexing.report import summary
 from benchmarks.measure import markdown
 from benchmarks.networking.figure import Figure, by, regrets, verdicts
+from benchmarks.networking.hosts import RATES
 from benchmarks.networking.simulated import ALPHA, BETA, CASE, METHODS, Point
 
 __all__ = ["document"]
@@ -16,8 +17,12 @@ ALONE = """Communication alone, of bytes prepared before. Each cell: millisecond
 median, and in parentheses the ratio to the byte limit, which is what a rank must send over the TCP goodput
 of one link, measured in the same run. "native" is MPI's own: Allreduce; Allgatherv of raw pairs (u32,
 float32); Bcast of raw indices and Allreduce of values. `pairs` and `raw` are the same bytes on this
-library's paths, the others are encodings. All ranks share one machine: where links are fast, they compete
-for its cores and not for the network.
+library's paths, the others are encodings. Dense vectors are measured once for each size. All ranks share
+one machine: where links are fast, they compete for its cores and not for the network.
+"""
+LINKS = """What the links' own counters say of the same exchanges, headers of Ethernet, IP and TCP included:
+megabytes that the busiest rank put on its link, and in parentheses their ratio to what it must send; after
+the slash, the mean of all ranks.
 """
 WHOLE = """Whole calls: choose by top-k, encode (`rice | raw`), communicate, decode, sum. Milliseconds;
 *regret* is the time of `auto` over that of the best algorithm. All ranks choose, encode and sum on one
@@ -25,8 +30,8 @@ machine's cores.
 """
 SIMULATED = f"""Bytes that a rank sends, of {CASE.words}; from `collectives.simulate`,
 which counts them, and the time at {ALPHA * 1e6:g} µs a message and {8e-9 / BETA:g} Gbit/s, computing
-nothing. ScaleCom's figures 1(b) and 6(b) show the same: what is gathered grows with the ranks, CLT-k does
-not.
+nothing. The picture shows, besides, what was measured on 2, 4 and 8 hosts. ScaleCom's figures 1(b) and
+6(b) show the same: what is gathered grows with the ranks, CLT-k does not.
 """
 
 
@@ -45,6 +50,7 @@ def document(figures: Sequence[Figure], points: Sequence[Point], skipped: Sequen
     if figures:
         parts += ["## Communication alone\n", ALONE]
         parts += _tables([f for f in figures if f.kind == "exchange"])
+        parts += ["## Bytes on the links\n", LINKS, *_links(figures)]
         parts += ["## Whole calls\n", WHOLE, *_tables([f for f in figures if f.kind == "whole"])]
     return "\n".join([*parts, "## Against the number of ranks\n", SIMULATED, _simulated(points)])
 
@@ -71,14 +77,27 @@ def _tables(figures: Sequence[Figure]) -> list[str]:
             rows.setdefault(f.name, {})[f.case] = _cell(f)
         table = [[name, *(cells.get(c, "") for c in columns)] for name, cells in rows.items()]
         if one.kind == "whole":
-            regret = [f"{costs[f.key]:.2f}" for f in group if f.key in costs and f.name == "allreduce auto"]
-            table.append(["*regret*", *regret])
-        elif group:
-            link = {f.case: f.link / f.nbytes for f in group if f.name == "allgather"}
-            table.append(
-                ["*link's bytes over the payload's, allgather*", *(f"{link.get(c, 0):.3f}" for c in columns)]
-            )
+            found = {f.case: f"{costs[f.key]:.2f}" for f in group if f.key in costs}
+            table.append(["*regret*", *(found.get(c, "") for c in columns)])
         parts.append(markdown(["ms", *(c.words for c in columns)], table))
+    return parts
+
+
+def _links(figures: Sequence[Figure]) -> list[str]:
+    """A table for each number of ranks; rates make no difference to bytes, so the fastest network speaks."""
+    parts = []
+    counted = [f for f in figures if f.kind == "exchange" and f.nbytes]
+    for group in by(counted, lambda f: (f.mpi, f.ranks)).values():
+        rate = max({f.rate for f in group}, key=lambda rate: RATES[rate].bits)
+        those = [f for f in group if f.rate == rate]
+        parts.append(f"### {those[0].mpi}, n = {those[0].ranks}; at {rate}\n")
+        columns = list(dict.fromkeys(f.case for f in those))
+        rows: dict[str, dict[object, str]] = {}
+        for f in those:
+            cell = f"{f.link / 1e6:.3g} ({f.link / f.nbytes:.3f}) / {f.links / 1e6:.3g}"
+            rows.setdefault(f.name, {})[f.case] = cell
+        table = [[name, *(cells.get(c, "") for c in columns)] for name, cells in rows.items()]
+        parts.append(markdown(["MB", *(c.words for c in columns)], table))
     return parts
 
 

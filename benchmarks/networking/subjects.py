@@ -51,14 +51,14 @@ class Subject:
     note: Callable[[], str] = lambda: ""
 
 
-def exchanges(comm: Any, case: Case) -> dict[str, Subject]:
-    """Communication alone."""
+def exchanges(comm: Any, case: Case, *, dense: bool = True) -> dict[str, Subject]:
+    """Communication alone; ``dense`` says whether that of dense vectors is among it."""
     channel = co.Channel(comm.Dup(), timeout=120)
     where = case.support(comm.rank)
     values = np.random.default_rng(comm.rank).random(where.size, np.float32)
     sparse = wc.SparseTensor(where, values, (case.elements,))
     return {
-        **_dense(channel, case),
+        **(_dense(channel, case) if dense else {}),
         **_gathers(channel, sparse),
         **_cltk(channel, case),
         **_splits(channel, case, sparse),
@@ -166,15 +166,15 @@ def _agreement(channel: co.Channel, case: Case) -> Subject:
     return Subject(lambda: agree(channel, Header(operation=Operation.ALLGATHER), operand))
 
 
-def whole_calls(comm: Any, case: Case) -> dict[str, Subject]:
-    """Choose, encode, communicate, decode, sum."""
+def whole_calls(comm: Any, case: Case, *, dense: bool = True) -> dict[str, Subject]:
+    """Choose, encode, communicate, decode, sum; ``dense`` says whether MPI's own all-reduce is beside it."""
     x = case.gradient(comm.rank)
     scheme = f"topk({case.density}) | rice | raw"
     channel = co.Channel(comm.Dup(), timeout=120)
     out = np.empty_like(x)
     cltk = co.CLTk(case.density)
-    subjects = {
-        "native dense": Subject(lambda: comm.Allreduce(x, out)),
+    subjects = {"native dense": Subject(lambda: comm.Allreduce(x, out))} if dense else {}
+    subjects |= {
         "select, encode": Subject(lambda: wc.encode(x, scheme)),
         "allgather": Subject(lambda: co.allgather(channel, x, scheme)),
         "CLT-k": Subject(lambda: cltk.allreduce(channel, x)),

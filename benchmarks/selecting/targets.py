@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.indexing.targets import Measures, Verdict, at_most
+from benchmarks.indexing.targets import Measures, Verdict, at_least, at_most
 from benchmarks.selecting.corners import Corner
 from benchmarks.selecting.quality import Quality
 from benchmarks.selecting.rivals import DENSITIES
@@ -35,6 +35,11 @@ def verdicts(
             some = [s for s in some if s.synthetic and (s.elements >= LARGE) == memory]
             target = f"{what} ≤ {limit} reads: {density:g}, {_threads(threads)}, {where}"
             found.append(at_most(target, limit, _of(some), FORM))
+    for threads in (1, 2):
+        target = (
+            f"topk ≥ 40 × np.argpartition: 0.01 and 0.001, {_threads(threads)}, from {LARGE:,} elements on"
+        )
+        found.append(at_least(target, 40, _faster(speeds, threads), "{:.1f}×"))
     large = [s for s in speeds if s.name == "adacomp(50)" and s.elements >= LARGE]
     found.append(at_most("adacomp ≤ 4 reads", 4, _of(large), FORM))
     for what, misled in (("input", (0, 1)), ("input, also with the clock stopped,", (2,))):
@@ -55,6 +60,18 @@ def verdicts(
 
 def _of(speeds: Sequence[Speed]) -> Measures:
     return [(s.array, s.reads) for s in speeds]
+
+
+def _faster(speeds: Sequence[Speed], threads: int) -> Measures:
+    """How many times ``np.argpartition``, which knows one thread, takes the time of exact top-k."""
+    some = [s for s in speeds if s.synthetic and s.elements >= LARGE and s.density <= 0.01]
+    theirs = {(s.array, s.density): s.reads for s in some if s.name == "np.argpartition"}
+    ours = [s for s in some if (s.name, s.threads) == (TOPK, threads)]
+    return [
+        (f"{s.array}, {s.density:g}", theirs[s.array, s.density] / s.reads)
+        for s in ours
+        if (s.array, s.density) in theirs
+    ]
 
 
 def _threads(count: int) -> str:

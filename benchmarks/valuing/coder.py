@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -83,10 +84,18 @@ class Codec:
         name = self.name.partition("(")[0]
         return self.name if name == "raw" else f"{name} l2" if "norm=l2" in self.name else name
 
-    @property
+    @cached_property
     def codec(self) -> Any:
         """The frozen dataclass."""
         return Scheme.parse(f"all | raw-index | {self.name}").value
+
+    @cached_property
+    def _chooses(self) -> bool:
+        return isinstance(self.codec, ValueChoice)
+
+    @cached_property
+    def _ordered(self) -> bool:
+        return is_ordered(self.codec)
 
     def fitted(self, values: Floats) -> Coder:
         """As it is: codecs that take an error find their own way to it, and are timed with that."""
@@ -95,10 +104,10 @@ class Codec:
     def encode(self, values: Floats, stream: int) -> Any:
         """The choice, where it is one, then its section; and the map, where it wants its values in order."""
         codec = self.codec
-        if isinstance(codec, ValueChoice):
+        if self._chooses:
             codec, section = codec.choose(values, stream)
             return codec, as_bytes(section), NO_MAP
-        if not is_ordered(codec):
+        if not self._ordered:
             return codec, as_bytes(codec.encode(values, stream)), NO_MAP
         values, positions = ascending(values)
         return codec, as_bytes(codec.encode(values, stream)), as_bytes(map_of(positions))

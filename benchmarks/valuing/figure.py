@@ -43,6 +43,7 @@ class Figure:
         draws: whether another seed gives other bytes.
         bound: bits a value at this error at the least; NaN where that is not known.
         copied: nanoseconds a value of ``np.copyto``.
+        fresh: the same of ``values.copy()``, into memory that the system has to provide, as decoders' is.
         encode, decode: nanoseconds a value.
     """
 
@@ -58,6 +59,7 @@ class Figure:
     draws: bool
     bound: float
     copied: float
+    fresh: float
     encode: float
     decode: float
 
@@ -99,6 +101,7 @@ def measured(
         decoded = np.concatenate([coder.decode(*job) for job in jobs])
         target = np.zeros_like(values)
         copied = least_time(lambda: np.copyto(target, values), budget=budget / 2)
+        fresh = least_time(values.copy, budget=budget / 2)
         encode = _seconds(lambda: [coder.encode(part, 0) for part in chunks], budget)
         decode = _seconds(lambda: [coder.decode(*job) for job in jobs], budget)
         draws = _draws(coder, values[:_DRAWN])
@@ -123,6 +126,7 @@ def measured(
         draws=draws,
         bound=curve.at(error) if curve else float("nan"),
         copied=copied * nano,
+        fresh=fresh * nano,
         encode=encode * nano,
         decode=decode * nano,
     )

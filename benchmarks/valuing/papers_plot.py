@@ -40,7 +40,6 @@ def _bytes_and_times(path: Path, sent: Sequence[Sent]) -> None:
     right.barh(at - 0.2, [1e3 * one.encode for one in sent], 0.4, label="encode", color="#1f4e9c")
     right.barh(at + 0.2, [1e3 * one.decode for one in sent], 0.4, label="decode", color="#c2571a")
     right.set_yticks(at, names)
-    right.set_xscale("log")
     right.set_xlabel("milliseconds")
     for axis in (left, right):
         axis.invert_yaxis()

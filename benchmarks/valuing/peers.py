@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -28,7 +29,7 @@ _TOLERANCE = 1.002
 
 
 @dataclass(frozen=True)
-class Peer:
+class Peer(ABC):
     """What all peers share; ``error`` is relative, 0 for lossless, ``bound`` is what it took."""
 
     peer: ClassVar[bool] = True
@@ -58,13 +59,13 @@ class Peer:
                     best = min(best, (one.nbytes(code), one.bound))
         return replace(self, bound=best[1])
 
+    @abstractmethod
     def encode(self, values: Floats, stream: int) -> Any:
         """Bytes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decode(self, code: Any, r: int) -> Floats:
         """Values."""
-        raise NotImplementedError
 
     def nbytes(self, code: Any) -> int:
         """The code's length."""

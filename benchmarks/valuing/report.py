@@ -22,7 +22,8 @@ mean of sign(v)·(decoded - v), both relative to the root mean square of v: a bi
 magnitudes grow. Of codecs that draw at random, marked ~, the bias is a mean over {SEEDS} seeds. Times are
 the least of many calls, as multiples of `np.copyto` of the same float32 values in the same run, encode /
 decode, on one thread: 2.0 means twice the time of the copy; beneath, in nanoseconds a value. Decoding ends
-in float32 values in their order, for others as well. `raw` copies nothing: its times say what a call costs.
+in float32 values in their order, for others as well, in memory that is new, for which the system takes its
+time where it is much: a copy into such memory stands above. `raw` copies nothing: it shows what a call costs.
 What is not of this library stands in italics, tuned to the error that stands with its name; "refused"
 stands where a codec cannot carry a vector. All values are in the order of their indices.
 """
@@ -87,12 +88,17 @@ def _section(group: str, figures: Sequence[Figure]) -> list[str]:
     parts.append(
         table("error / worst / bias, %", lambda f: " / ".join(map(_percent, (f.error, f.worst, f.bias))))
     )
-    copies = {c: statistics.median(f.copied for f in figures if f.case.column == c) for c in columns}
+    here = {c: [f for f in figures if f.case.column == c] for c in columns}
+    copies = {c: statistics.median(f.copied for f in some) for c, some in here.items()}
+    fresh = {c: statistics.median(f.fresh / f.copied for f in some) for c, some in here.items()}
     parts.append(
         table(
             "encode / decode, copies",
             lambda f: " / ".join(map(_time, f.times)),
-            [["copy, ns a value", *(f"{copies[column]:.3f}" for column in columns)]],
+            [
+                ["copy, ns a value", *(f"{copies[column]:.3f}" for column in columns)],
+                ["copy into fresh memory", *(f"{fresh[column]:.2f}" for column in columns)],
+            ],
         )
     )
     parts.append(table("encode / decode, ns a value", lambda f: f"{_time(f.encode)} / {_time(f.decode)}"))

@@ -53,7 +53,8 @@ static void print_element(const wc_tensor *tensor, uint64_t i) {
     for (j = 0; j < width; j++) printf("%02x", (unsigned)(bits >> 8 * j & 255));
 }
 
-static void print_tensor(const wc_tensor *tensor, uint32_t key) {
+/* `width`: digits of the key where nothing else names the tensor. */
+static void print_tensor(const wc_tensor *tensor, uint32_t key, int width) {
     static const char *const dtypes[] = {"", "float32", "float16", "bfloat16", "float64"};
     char digits[16];
     uint64_t i;
@@ -61,7 +62,7 @@ static void print_tensor(const wc_tensor *tensor, uint32_t key) {
     if (tensor->name) {
         print_hex((const uint8_t *)tensor->name, tensor->name_len);
     } else {
-        int n = snprintf(digits, sizeof digits, "%" PRIu32, key);
+        int n = snprintf(digits, sizeof digits, "%0*" PRIu32, width, key);
         print_hex((const uint8_t *)digits, (uint64_t)n);
     }
     printf(" %s %u", dtypes[tensor->dtype], (unsigned)tensor->ndim);
@@ -91,10 +92,11 @@ static int answer(const uint8_t *data, size_t size, const wc_limits *limits, con
     if (status.kind != WC_OK) {
         printf("refused %s %s\n", wc_kind_name(status.kind), status.code);
     } else {
+        int width = snprintf(NULL, 0, "%" PRIu32, reader.n_tensors ? reader.n_tensors - 1 : 0);
         printf("ok %" PRIu32 " ", reader.n_tensors);
         print_hex(reader.tag.at, reader.tag.size);
         putchar('\n');
-        for (i = 0; i < reader.n_tensors; i++) print_tensor(&reader.tensors[i], i);
+        for (i = 0; i < reader.n_tensors; i++) print_tensor(&reader.tensors[i], i, width);
     }
     free(decoded);
     free(described);

@@ -4,9 +4,9 @@
  * follows. formats/c/README.md says how to use it, and which codecs it leaves out.
  *
  *     wc_reader reader;
- *     wc_status status = wc_open(&reader, data, size, NULL, NULL);              rows 1 to 31 of SPEC section 7
- *     status = wc_describe(&reader, room, reader.describe_room);                rows 32 to 43: reader.tensors
- *     status = wc_read(&reader, more_room, reader.read_room);                   rows 44 to 47: indices and values
+ *     wc_status status = wc_open(&reader, data, size, NULL, NULL);              rows 1 to 32 of SPEC section 7
+ *     status = wc_describe(&reader, room, reader.describe_room);                rows 33 to 44: reader.tensors
+ *     status = wc_read(&reader, more_room, reader.read_room);                   rows 45 to 48: indices and values
  *
  * Each call needs the one before it to have given WC_OK. The caller owns all memory: the container, and the two
  * rooms, must stay where they are as long as the reader is used. Floats are taken to be IEEE 754.
@@ -1355,7 +1355,7 @@ static inline wc_status wc_context(const wc_index *x) {
     return w->value >> 24 ? wc_malformed("context-end") : wc_ok();
 }
 
-/* The index section of an entry (SPEC section 7, row 46). */
+/* The index section of an entry (SPEC section 7, row 47). */
 static inline wc_status wc_read_index(unsigned id, const wc_index *x) {
     switch (id) {
     case 1: return wc_raw_index(x);
@@ -1937,7 +1937,7 @@ static inline wc_status wc_error_bounded(wc_bytes s, wc_values out, uint8_t *scr
     return wc_ok();
 }
 
-/* The value section of an entry (SPEC section 7, row 47). */
+/* The value section of an entry (SPEC section 7, row 48). */
 static inline wc_status wc_read_value(unsigned id, wc_bytes s, wc_values out, uint8_t *scratch) {
     switch (id) {
     case 1:
@@ -1959,7 +1959,7 @@ static inline int wc_knows_value(unsigned id) {
     return (id >= 1 && id <= 5) || id == 8 || (id >= 11 && id <= 15);
 }
 
-/* ---- The container: rows 1 to 31 of SPEC section 7 ---------------------------------------------------------- */
+/* ---- The container: rows 1 to 32 of SPEC section 7 ---------------------------------------------------------- */
 
 enum { WC_PREFIX = 24, WC_ENTRY = 40, WC_FUSED = 1, WC_NAMES = 2, WC_SHAPES = 3, WC_TRANSFORM = 4, WC_TAG = 5 };
 
@@ -2133,7 +2133,7 @@ static inline wc_status wc_check_records(wc_reader *reader) {
     return wc_ok();
 }
 
-/* The lengths of the fused record: row 31. Counts the members that are not the first of their groups. */
+/* The lengths of the fused record: rows 31 and 32. Counts the members that are not the first of their groups. */
 static inline wc_status wc_check_fused_record(wc_reader *reader) {
     wc_bytes body = reader->records[WC_FUSED];
     uint64_t n_groups, i, at = 8;
@@ -2150,7 +2150,10 @@ static inline wc_status wc_check_fused_record(wc_reader *reader) {
         at += 8 * n_members;
         reader->n_others += (uint32_t)(n_members - 1);
     }
-    return at == body.size ? wc_ok() : wc_malformed("fused-record");
+    if (at != body.size) return wc_malformed("fused-record");
+    if (reader->n_entries + (uint64_t)reader->n_others > reader->limits.max_entries)
+        return wc_refuse(WC_LIMIT_EXCEEDED, "max-entries");
+    return wc_ok();
 }
 
 /* Bytes of a room that holds so many, at an address of any alignment. */
@@ -2181,7 +2184,7 @@ static inline wc_status wc_open(wc_reader *reader, const void *data, size_t size
     return wc_ok();
 }
 
-/* ---- The tensors: rows 32 to 43 ------------------------------------------------------------------------------ */
+/* ---- The tensors: rows 33 to 44 ------------------------------------------------------------------------------ */
 
 /* The first entry of a key, or n_entries. */
 static inline uint64_t wc_find_key(const wc_reader *reader, uint32_t key) {
@@ -2228,7 +2231,7 @@ static inline int wc_group_fits(const wc_reader *reader, const wc_group *group) 
     return sum == wc_entry_at(reader, at).d;
 }
 
-/* Row 32. Twice the same key is found by sorting, in the room for the tensors. */
+/* Row 33. Twice the same key is found by sorting, in the room for the tensors. */
 static inline wc_status wc_check_fused(const wc_reader *reader, uint64_t *keys) {
     uint64_t at, n = 0, i, last = 0;
     if (!reader->records[WC_FUSED].at) return wc_ok();
@@ -2246,7 +2249,7 @@ static inline wc_status wc_check_fused(const wc_reader *reader, uint64_t *keys) 
     return wc_ok();
 }
 
-/* Row 33, and what the table and the fused record say of each tensor. Keys differ: so none may be n or more. */
+/* Row 34, and what the table and the fused record say of each tensor. Keys differ: so none may be n or more. */
 static inline wc_status wc_place_tensors(wc_reader *reader) {
     uint64_t i, at;
     for (i = 0; i < reader->n_entries; i++)
@@ -2277,7 +2280,7 @@ static inline wc_status wc_place_tensors(wc_reader *reader) {
     return wc_ok();
 }
 
-/* Rows 34 and 35. This reader refuses domains other than 0, and no tensor of domain 0 may have a row. */
+/* Rows 35 and 36. This reader refuses domains other than 0, and no tensor of domain 0 may have a row. */
 static inline wc_status wc_check_transform(const wc_reader *reader) {
     wc_bytes body = reader->records[WC_TRANSFORM];
     uint64_t i;
@@ -2316,7 +2319,7 @@ static inline int wc_compare(const char *a, size_t a_len, const char *b, size_t 
     return order ? order : (a_len > b_len) - (a_len < b_len);
 }
 
-/* Rows 36 and 37 (SPEC 3.1). */
+/* Rows 37 and 38 (SPEC 3.1). */
 static inline wc_status wc_check_names(wc_reader *reader) {
     wc_bytes body = reader->records[WC_NAMES];
     uint64_t count, i, at, sum;
@@ -2344,7 +2347,7 @@ static inline uint64_t wc_dimension(const wc_tensor *tensor, unsigned i) {
     return tensor->dims ? wc_number(tensor->dims + i * tensor->width, tensor->width) : tensor->size;
 }
 
-/* One row of the shapes record at a place of its body: row 38. */
+/* One row of the shapes record at a place of its body: row 39. */
 static inline int wc_shape_row(wc_bytes body, uint64_t at, uint32_t *key, wc_tensor *shape) {
     uint64_t largest = 0;
     unsigned i, least;
@@ -2360,7 +2363,7 @@ static inline int wc_shape_row(wc_bytes body, uint64_t at, uint32_t *key, wc_ten
     return shape->width == least;
 }
 
-/* Whether a shape is that of a tensor of this size: row 39. */
+/* Whether a shape is that of a tensor of this size: row 40. */
 static inline int wc_shape_fits(const wc_tensor *shape, uint64_t size) {
     uint64_t product = 1;
     unsigned i;
@@ -2377,7 +2380,7 @@ static inline int wc_shape_fits(const wc_tensor *shape, uint64_t size) {
     return size == (empty ? 0 : product);
 }
 
-/* Rows 38 and 39 (SPEC 3.2). */
+/* Rows 39 and 40 (SPEC 3.2). */
 static inline wc_status wc_check_shapes(wc_reader *reader) {
     wc_bytes body = reader->records[WC_SHAPES];
     uint64_t at;
@@ -2400,7 +2403,7 @@ static inline wc_status wc_check_shapes(wc_reader *reader) {
     return wc_ok();
 }
 
-/* Rows 41 to 43. */
+/* Rows 42 to 44. */
 static inline wc_status wc_check_schema(wc_reader *reader) {
     const wc_schema *schema = reader->schema;
     int named = reader->records[WC_NAMES].at != NULL;
@@ -2468,7 +2471,7 @@ static inline wc_status wc_describe(wc_reader *reader, void *room, uint64_t size
     return wc_ok();
 }
 
-/* ---- The payload: rows 44 to 47 ----------------------------------------------------------------------------- */
+/* ---- The payload: rows 45 to 48 ----------------------------------------------------------------------------- */
 
 /* Decodes one entry whose first byte is at `at`: r indices, counted within the chunk, and r values. */
 static inline wc_status wc_read_entry(wc_reader *reader, const wc_entry *e, uint64_t at, uint64_t *indices,

@@ -125,6 +125,9 @@ def _lengths() -> Iterator[Case]:
             "extension-length",
             data,
         )
+    data = assemble([], struct.pack("<II", 8, 0))
+    about = "A block of 8 bytes, which fills the container."
+    yield bad("extension-length-filled", about, "Malformed", "extension-length", data)
     for field, name in ((INDEX_LEN, "index"), (VALUE_LEN, "value"), (MAP_LEN, "map")):
         for length in (9, MAX32):
             data = reseal(patch(one, field, "I", length))

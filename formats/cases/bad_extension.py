@@ -1,4 +1,4 @@
-"""Broken extension blocks, rows 28-40 of SPEC section 7: the block's frame and what the records say."""
+"""Broken extension blocks, rows 28-41 of SPEC section 7: the block's frame and what the records say."""
 
 from __future__ import annotations
 
@@ -144,6 +144,23 @@ def _fused() -> Iterator[Case]:
     body = fused_body([[(0, 1), (1, CHUNK + 1)]])
     data = assemble(rows, extension_block([Record(FUSED, 1, body)]))
     yield bad("fused-chunks", "An entry that is not the sole chunk.", kind, code, data)
+
+    kind, code = "LimitExceeded", "max-entries"
+    two = [Row(key, 0, 3, 0, 1, 1, 1) for key in (0, 2)]
+    body = fused_body([[(0, 1), (1, 2)], [(2, 1), (3, 1), (4, 1)]])
+    data = assemble(two, extension_block([Record(FUSED, 1, body)]))
+    about = "Two entries, and three members besides their first ones, where four are allowed."
+    yield bad("max-entries-fused", about, kind, code, data, limits={"max_entries": 4})
+    body = fused_body([[(0, 1), (0, 2)], [(2, 1), (3, 1), (4, 1)]])
+    data = assemble(two, extension_block([Record(FUSED, 1, body)]))
+    one = assemble(
+        [Row(0, 0, 6, 0, 1, 1, 1)],
+        extension_block([Record(FUSED, 1, fused_body([[(0, 1), (1, 2), (2, 3)]]))]),
+    )
+    about = "An entry of three members, where two are allowed."
+    yield bad("max-entries-fused-one", about, kind, code, one, limits={"max_entries": 2})
+    about = "The limit comes before what is wrong with the members."
+    yield bad("max-entries-fused-first", about, kind, code, data, limits={"max_entries": 4})
 
 
 def _keys() -> Iterator[Case]:

@@ -1,6 +1,6 @@
 """Containers that a reader of certain limits or schema refuses, and damaged payloads.
 
-Rows 25-27 and 41-45 of SPEC section 7.
+Rows 25-27 and 42-46 of SPEC section 7.
 """
 
 from __future__ import annotations

@@ -61,6 +61,7 @@ def _bad() -> Iterator[Case]:
     good = [(3, 0), (7, 1), (10, 1), (4, 1)]  # elements 3, 7 and 24 of 35, bins of 10; 20 bits
     kind, code = "Malformed", "binned-length"
     yield bad("binned-length-bin", "One byte.", kind, code, broken(b"\x0a"))
+    yield bad("binned-length-bin-0", "One byte, 0.", kind, code, broken(b"\0"))
     yield bad("binned-length-none", "No records.", kind, code, broken(b"\x0a\0"))
     yield bad("binned-length-cut", "A record is cut.", kind, code, broken(_section(10, good)[:-1]))
     yield bad("binned-length-few", "An element too few.", kind, code, broken(_section(10, good[:3])))
@@ -71,6 +72,7 @@ def _bad() -> Iterator[Case]:
     for size in (0, 16_384, 65_535):
         section = struct.pack("<H", size) + _section(10, good)[2:]
         yield bad(f"binned-bin-{size}", f"Bins of {size}.", kind, code, broken(section))
+    yield bad("binned-bin-alone", "Bins of 0, and no records.", kind, code, broken(bytes(2)))
     kind, code = "Malformed", "binned-number"
     for number in (11, 15):
         records = [(3, 0), (number, 1), (4, 1)]
@@ -103,3 +105,8 @@ def _bad() -> Iterator[Case]:
     for bit in (4, 7):
         section = whole[:-1] + bytes([whole[-1] | 1 << bit])
         yield bad(f"binned-padding-{bit}", f"Bit {bit} of the last byte.", kind, code, broken(section))
+    for size in (63, 255):
+        one = _section(size, [(3, 1)])
+        section = one[:-1] + bytes([one[-1] | 0x80])
+        about = f"The last bit after a record of {size.bit_length() + 1} bits."
+        yield bad(f"binned-padding-of-{size}", about, kind, code, broken(section, 1))

@@ -125,6 +125,10 @@ def _work() -> Iterator[Case]:
     about = "An entry of another codec adds its hundred steps."
     yield valid("bloom-work-mixed-least", about, mixed, limits={"max_work": 1234})
     yield bad("bloom-work-mixed", "A step too many.", kind, code, mixed, limits={"max_work": 1233})
+    full = Row(0, 0, 2, 2, 1, 1, 1, b"", bytes(8))
+    after = assemble([full, _row(2, 1001, section, 1)])
+    about = "An entry that needs no index bytes adds none."
+    yield valid("bloom-work-after-full", about, after, limits={"max_work": 1134})
     late = _one(2, 1001, _section(RIGHTMOST, 33, 2, filter_))
     about = "The header comes before the work."
     yield bad("bloom-work-late", about, "Malformed", "bloom-windows", late, limits={"max_work": 0})

@@ -93,9 +93,12 @@ def _names() -> Iterator[Case]:
         write(three, names=False),
         digits,
     )
+    ten = [sparse(f"t{n}", 2, [n % 2]) for n in range(10)]
+    digits = [Tensor(str(n), t.dtype, t.shape, t.indices, t.values) for n, t in enumerate(ten)]
+    yield valid("names-absent-10", "Ten tensors without names.", write(ten, names=False), digits)
     eleven = [sparse(f"t{n:02}", 2, [n % 2]) for n in range(11)]
-    digits = [Tensor(str(n), t.dtype, t.shape, t.indices, t.values) for n, t in enumerate(eleven)]
-    about = "Eleven tensors without names: in the order of the keys, not of their digits."
+    digits = [Tensor(f"{n:02}", t.dtype, t.shape, t.indices, t.values) for n, t in enumerate(eleven)]
+    about = "Eleven tensors without names: two digits each, so that they ascend."
     yield valid("names-absent-11", about, write(eleven, names=False), digits)
     odd = ["", "\0", "a", "a b", "a.b", "aa", "\u00e4", "\u20ac", "\uffff", "\U00010000", "\U0010ffff"]
     about = "The empty name, a NUL, and names whose order in UTF-8 is not that in UTF-16."
@@ -184,6 +187,9 @@ def _limits() -> Iterator[Case]:
     data = write(three)
     limits = {"max_bytes": len(data), "max_entries": 3, "max_elements": 6, "max_dense": 34}
     yield valid("limits-met", "Limits are inclusive.", data, three, limits=limits)
+    fused = write([*three[:1], sparse("b", 20, spread(3, 20)), sparse("c", 4, [3])], groups=["abc"])
+    about = "An entry of three members: the two that are not the first count as entries do."
+    yield valid("limit-entries-fused", about, fused, limits={"max_entries": 3})
     row = Row(0, 0, 10_000, 10_000, 2, 1, 4, value_section=zeros(10_000))
     data = assemble([row])
     limits = {"max_expansion": -(-10_000 // len(data))}

@@ -319,6 +319,9 @@ def _bad_dexp() -> Iterator[Case]:
     ):
         section = _head(*((n, 0) for n in lengths)) + good[12:]
         yield bad(f"dexpfit-sum-{id}", about, kind, code, _one(DEXP, 20, section))
+    section = _head((2**24, 1), (8, 0)) + good[12:]
+    about = "All bits of a head that are not reserved are set."
+    yield bad("dexpfit-sum-largest", about, kind, code, _one(DEXP, 20, section))
     about = "The sum is checked before the numbers."
     section = _head((12, 0), (9, 0)) + _four(NAN, 0, 0, 0) * 2
     yield bad("dexpfit-sum-first", about, kind, code, _one(DEXP, 20, section))

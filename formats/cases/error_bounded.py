@@ -182,6 +182,9 @@ def _bad_numbers() -> Iterator[Case]:
     section = _section(90, value=ErrorBounded(0.1, refitted=(0, 25)))
     data = _row(1, 90, patch(section, HEAD, "B", 33))
     yield bad("error-bounded-rows-levels", "A row of 33 levels.", kind, code, data)
+    section = _section(90, value=ErrorBounded(0.1, refitted=(25,)))
+    data = _row(1, 90, patch(section, HEAD, "B", 33))
+    yield bad("error-bounded-rows-levels-last", "The last row has 33 levels.", kind, code, data)
     kind, code = "Invalid", "error-bounded-value"
     for name in DTYPES:
         form = BY_NAME[name]

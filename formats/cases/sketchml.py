@@ -57,6 +57,9 @@ def _sizes() -> Iterator[Case]:
 
 def _values() -> Iterator[Case]:
     yield _all("zeros", "Zeros of either sign: two buckets, -0 and +0.", "float32", [0, 1 << 31, 0, 1 << 31])
+    yield _all(
+        "close", "Negative numbers one bit apart.", "float32", [0xBF800001, 0xBF800000, 0xBF800002] * 2
+    )
     yield _all("plus-zeros", "+0 alone: one bucket, no codes.", "float32", [0] * 9)
     yield _all("minus-zeros", "-0 alone.", "float32", [1 << 31] * 9)
     yield _numbers("constant", "One value, 700 times: a section of 8 bytes.", [-0.1] * 700, 64)

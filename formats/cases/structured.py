@@ -90,6 +90,21 @@ def _foreign() -> Iterator[Case]:
     ):
         data = write([rows], codec, names=False)
         yield valid(f"structured-foreign-{id}", about, data, [rows])
+    for id, about, d, indices, codec in (
+        ("grain-of-all", "A grain of d, and two parts.", 5, [0, 1], Structured(0, False, (5, 2))),
+        ("phase-1", "A phase of 1.", 21, _rows([1, 3], 4, 1), Structured(0, False, (4, 1))),
+        ("grain-200", "A grain of eight bits.", 1000, _rows([1, 3], 200), Structured(0, False, (200, 0))),
+        ("runs-apart", "As many runs as elements.", 9, range(0, 9, 2), Structured(1, False, (1, 0))),
+        (
+            "runs-between",
+            "All that is absent is alone.",
+            9,
+            [0, 1, 2, 4, 5, 6, 8],
+            Structured(1, False, (1, 0)),
+        ),
+    ):
+        t = sparse("0", d, list(indices))
+        yield valid(f"structured-foreign-{id}", about, write([t], codec, names=False), [t])
     last = sparse("0", 20_001, [0, 20_000])
     data = write([last], Structured(0, False, (1, 0), 0), names=False)
     yield valid("structured-foreign-long-unary", "Twenty thousand zero bits in a row.", data, [last])
@@ -119,6 +134,8 @@ def _bad_heads() -> Iterator[Case]:
         ("form-before-grain", "Form 3 of a grain of 0.", b"\x23\x00" + body),
     ):
         yield bad(f"structured-{id}", about, kind, code, _index(40, 100, section))
+    about = "The last part is listed, and two grains of four after a first part fill nine elements."
+    yield bad("structured-last-phase", about, kind, code, _index(4, 9, b"\xb0\x04\x01" + body))
     kind, code = "Malformed", "structured-grain"
     for id, about, section in (
         ("0", "A grain of 0.", b"\x20\x00"),

@@ -189,6 +189,8 @@ def _types() -> Iterator[Case]:
             if dtype == "float64":
                 about = "Coefficients of 2^1000, the largest."
             yield transformed(f"{name}-largest-{dtype}", about, [large])
+        least = spectrum(domain, 24, [1, 4], "float64", numbers=[-(2.0**1000)] * (2 * NUMBERS[domain]))
+        yield transformed(f"{name}-least-float64", "Coefficients of -2^1000, the least.", [least])
         tiny = spectrum(domain, 4, [1], numbers=[1e-45] * NUMBERS[domain])
         yield transformed(f"{name}-subnormal", "The least coefficient of binary32.", [tiny])
 

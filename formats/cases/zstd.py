@@ -89,9 +89,12 @@ def _headers() -> Iterator[Case]:
     for r in (127, 128):
         section = b"\0" + frame_header(2 * r) + _stored(values_for(r, "float16"))
         yield valid(f"zstd-r{r}", f"A size of {2 * r}.", _row(2, r, section))
-    for window in (0, 7, 9, MIB8):
+    for window in (0, 7, 9, 12 << 3 | 7, MIB8):
         section = b"\0" + frame_header(12, window) + _stored(three)
         yield valid(f"zstd-window-{window}", f"The window descriptor {window:#04x}.", _row(1, 3, section))
+    about = "A window of 1920 bytes, and a block of 1600."
+    section = b"\0" + frame_header(1600, 7) + _stored(values_for(400, "float32"))
+    yield valid("zstd-window-block", about, _row(1, 400, section))
     section = b"\0" + frame_header(256, 0) + _stored(values_for(64, "float32"))
     yield valid("zstd-window-size", "A window, and a size in two bytes.", _row(1, 64, section))
 

@@ -1,4 +1,4 @@
-"""A container from its first byte to its tensors: rows 1-13 and 44-49 of SPEC section 7.
+"""A container from its first byte to its tensors: rows 1-13 and 45-50 of SPEC section 7.
 
 Each check stands here (or in table, extension, tensors) as one ``if``, in the specification's order, each
 over the whole table before the next. Nothing is allocated or looped over on the strength of a number that
@@ -73,14 +73,14 @@ def decode(
     supported = VALUE_CODECS.keys() - ({ZSTD} if zstd is None else set())
     check_table(entries, limits, total_len, schema is not None, supported)  # rows 14-27
     records = read_records(block) if flags & HAS_EXTENSION else {}  # rows 28-30
-    places = place(entries, records, schema)  # rows 31-43
+    places = place(entries, records, schema, limits)  # rows 31-44
     if single and len(places) != 1:
         raise SchemaMismatch("schema-count", f"{len(places)} tensors where one was asked for")
     chunks: dict[int, list[tuple[Sequence[int], bytes]]] = {}
     offset = table_end + ext_len
     work = Work(limits.max_work)
     for entry in entries:
-        chunks.setdefault(entry.key, []).append(_decode_entry(data, offset, entry, work, zstd))  # rows 44-49
+        chunks.setdefault(entry.key, []).append(_decode_entry(data, offset, entry, work, zstd))  # rows 45-50
         offset += entry.payload_bytes
     return Decoded([join(p, chunks[p.entry_key]) for p in places], records.get(TAG, b""))
 
@@ -137,10 +137,10 @@ def _check_layout(entries: list[Entry], head_bytes: int, total_len: int) -> None
 def _decode_entry(
     data: bytes, offset: int, entry: Entry, work: Work, zstd: Decompress | None
 ) -> tuple[Sequence[int], bytes]:
-    """Rows 44-49 for the entry whose payload starts at ``offset``: its local indices, its values' bytes."""
+    """Rows 45-50 for the entry whose payload starts at ``offset``: its local indices, its values' bytes."""
     payload = data[offset : offset + entry.payload_bytes]
     if zlib.crc32(payload) != entry.crc:
-        raise ChecksumMismatch("entry-checksum", "payload damaged", offset=offset, entry=entry.number)  # 44
+        raise ChecksumMismatch("entry-checksum", "payload damaged", offset=offset, entry=entry.number)  # 45
     sections = []
     at = 0
     for length in (entry.index_len, entry.value_len, entry.map_len):
@@ -149,19 +149,19 @@ def _decode_entry(
     for start, section in sections:
         end = start - offset + len(section)
         if any(payload[end : end + pad8(len(section))]):
-            raise Malformed("padding", "not zero", offset=offset + end, entry=entry.number)  # 45
+            raise Malformed("padding", "not zero", offset=offset + end, entry=entry.number)  # 46
     start = offset
     try:
         start, section = sections[0]
-        indices = decode_index(entry.index, section, entry.r, entry.d, work)  # 46
+        indices = decode_index(entry.index, section, entry.r, entry.d, work)  # 47
         start, section = sections[1]
         dtype = stored_type(entry.domain, BY_ID[entry.dtype])
         numbers = entry.r * entry.width
-        values = decode_value(entry.value, section, numbers, dtype, zstd)  # 47
+        values = decode_value(entry.value, section, numbers, dtype, zstd)  # 48
         start, section = sections[2]
         if entry.map:
-            values = restore(values, decode_packed(section, numbers), dtype)  # 48
-        check_coefficients(entry.domain, values, dtype)  # 49
+            values = restore(values, decode_packed(section, numbers), dtype)  # 49
+        check_coefficients(entry.domain, values, dtype)  # 50
     except WireError as error:
         error.offset, error.entry = start, entry.number  # the codecs do not know where they are
         raise

@@ -78,12 +78,13 @@ class ErrorBounded:
             start = min(half_octave(mean), LAST_START) if self.start is None else self.start
             parts.append(_Block(codes, start))
         counts = [[0] * (ESCAPE + 1) for _ in range(26)]
-        for part in parts:
-            part.walk(counts)
+        few = len(parts) <= 4
+        for n, part in enumerate(parts):
+            part.walk(counts if few or n % 4 == 0 else [[0] * (ESCAPE + 1) for _ in range(26)])
         levels = usual_levels(cells.form)
         fitted = {}
         for row, count in enumerate(counts):
-            if sum(count) or row in self.refitted:
+            if sum(count) >= (1 if few else 2**12) or row in self.refitted:
                 found = _fitted(count)
                 used = max((b + 1 for b in range(BINS) if found[b] != NONE), default=0)
                 gain = _cost(count, frequencies(levels[row])) - _cost(count, frequencies(found))

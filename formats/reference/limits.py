@@ -21,7 +21,7 @@ class Limits:
     max_bytes: int = 2**31
     """Bytes of the container."""
     max_entries: int = 65_536
-    """Rows of the table of contents."""
+    """Rows of the table of contents, and members of fused entries but the first of each."""
     max_elements: int = 2**28
     """Elements present, summed over the entries."""
     max_dense: int = 2**32

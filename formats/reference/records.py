@@ -1,4 +1,4 @@
-"""What the records of the extension block say: SPEC section 3, rows 31 and 36-39 of section 7.
+"""What the records of the extension block say: SPEC section 3, rows 31 and 37-40 of section 7.
 
 Each ``read_*`` takes a record's body, checks that its lengths add up (Malformed), and returns plain lists.
 What they mean together with the table is checked in tensors.py.
@@ -44,7 +44,7 @@ def read_fused(body: bytes) -> list[tuple[int, Group]]:
 
 
 def read_names(body: bytes) -> list[bytes]:
-    """Row 36: the names' bytes, not yet known to be UTF-8."""
+    """Row 37: the names' bytes, not yet known to be UTF-8."""
     if len(body) < 4:
         raise Malformed("names-record", "shorter than its count")
     (count,) = struct.unpack_from("<I", body)
@@ -62,7 +62,7 @@ def read_names(body: bytes) -> list[bytes]:
 
 
 def check_names(names: list[bytes], n: int) -> list[str]:
-    """Row 37: as many as tensors, UTF-8, strictly ascending by their bytes."""
+    """Row 38: as many as tensors, UTF-8, strictly ascending by their bytes."""
     if len(names) != n:
         raise Invalid("names", f"{len(names)} names of {n} tensors")
     for last, name in itertools.pairwise(names):
@@ -75,7 +75,7 @@ def check_names(names: list[bytes], n: int) -> list[str]:
 
 
 def read_shapes(body: bytes) -> list[tuple[int, tuple[int, ...]]]:
-    """Row 38: (key, shape) of each row."""
+    """Row 39: (key, shape) of each row."""
     rows = []
     at = 0
     while at < len(body):
@@ -98,7 +98,7 @@ def read_shapes(body: bytes) -> list[tuple[int, tuple[int, ...]]]:
 
 
 def check_shapes(rows: list[tuple[int, tuple[int, ...]]], sizes: list[int]) -> dict[int, tuple[int, ...]]:
-    """Row 39: ascending by the keys of tensors, and dimensions that multiply to the tensor's size."""
+    """Row 40: ascending by the keys of tensors, and dimensions that multiply to the tensor's size."""
     for (last, _), (key, _) in itertools.pairwise(rows):
         if key <= last:
             raise Invalid("shapes", "rows not ascending")

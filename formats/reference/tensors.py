@@ -1,4 +1,4 @@
-"""From entries to tensors: SPEC section 3, rows 31-43 of section 7.
+"""From entries to tensors: SPEC section 3, rows 31-44 of section 7.
 
 ``place`` says which tensors there are and which elements of which entries are theirs; ``join`` puts the
 decoded chunks of one tensor together, and takes coefficients back to elements. A full support is a ``range``
@@ -11,10 +11,10 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .errors import Invalid, Malformed, SchemaMismatch
+from .errors import Invalid, LimitExceeded, Malformed, SchemaMismatch
 from .extension import FUSED, NAMES, SHAPES, TAG, TRANSFORM
 from .floats import BY_ID, Format
-from .limits import Schema
+from .limits import Limits, Schema
 from .records import check_names, check_shapes, read_fused, read_names, read_shapes
 from .table import CHUNK, Entry
 from .transforms import NUMBERS, PLAIN, check_lengths, inverse, read_lengths
@@ -55,45 +55,48 @@ class Place:
     shape: tuple[int, ...] = ()
 
 
-def place(entries: list[Entry], records: dict[int, bytes], schema: Schema | None) -> list[Place]:
-    """Rows 31-43: the tensors in the order of their keys, every one with its name and shape.
+def place(
+    entries: list[Entry], records: dict[int, bytes], schema: Schema | None, limits: Limits
+) -> list[Place]:
+    """Rows 31-44: the tensors in the order of their keys, every one with its name and shape.
 
     Args:
         entries: the table, checked (rows 14-27).
         records: the bodies of the known records by type.
         schema: what the caller expects, or None.
+        limits: what the caller is willing to read.
 
-    Raises Malformed, Invalid, SchemaMismatch.
+    Raises Malformed, LimitExceeded, Invalid, SchemaMismatch.
     """
     by_key = _sole_and_chunked(entries)
     if FUSED in records:
-        _split_fused(by_key, entries, records[FUSED])  # 31, 32
+        _split_fused(by_key, entries, records[FUSED], limits)  # 31-33
     n = len(by_key)
     if any(key >= n for key in by_key):  # n different keys below n are 0 … n-1
-        raise Invalid("keys", f"the keys of {n} tensors are not 0 … {n - 1}")  # 33
+        raise Invalid("keys", f"the keys of {n} tensors are not 0 … {n - 1}")  # 34
     places = [by_key[key] for key in range(n)]
-    lengths = read_lengths(records[TRANSFORM]) if TRANSFORM in records else []  # 34
+    lengths = read_lengths(records[TRANSFORM]) if TRANSFORM in records else []  # 35
     coefficients = {key: (p.domain, p.size) for key, p in enumerate(places) if p.domain != PLAIN}
-    for key, size in check_lengths(lengths, coefficients).items():  # 35
+    for key, size in check_lengths(lengths, coefficients).items():  # 36
         places[key].size = size
     names = None
     if NAMES in records:
-        names = check_names(read_names(records[NAMES]), n)  # 36, 37
+        names = check_names(read_names(records[NAMES]), n)  # 37, 38
     rows = {}
     if SHAPES in records:
-        rows = check_shapes(read_shapes(records[SHAPES]), [p.size for p in places])  # 38, 39
+        rows = check_shapes(read_shapes(records[SHAPES]), [p.size for p in places])  # 39, 40
     if TAG in records and not records[TAG]:
-        raise Malformed("tag-record", "an empty tag")  # 40
+        raise Malformed("tag-record", "an empty tag")  # 41
     for key, p in enumerate(places):
         p.shape = rows.get(key, (p.size,))
-    _name(places, names, schema)  # 41
+    _name(places, names, schema)  # 42
     if schema is not None:
         for p in places:
             if p.shape != tuple(schema[p.name][0]):
-                raise SchemaMismatch("schema-shape", f"{p.name!r} has shape {p.shape}")  # 42
+                raise SchemaMismatch("schema-shape", f"{p.name!r} has shape {p.shape}")  # 43
         for p in places:
             if p.dtype.name != schema[p.name][1]:
-                raise SchemaMismatch("schema-dtype", f"{p.name!r} is {p.dtype.name}")  # 43
+                raise SchemaMismatch("schema-dtype", f"{p.name!r} is {p.dtype.name}")  # 44
     return places
 
 
@@ -107,9 +110,12 @@ def _sole_and_chunked(entries: list[Entry]) -> dict[int, Place]:
     return by_key
 
 
-def _split_fused(by_key: dict[int, Place], entries: list[Entry], body: bytes) -> None:
-    """Rows 31 and 32: gives the members of fused entries their places."""
+def _split_fused(by_key: dict[int, Place], entries: list[Entry], body: bytes, limits: Limits) -> None:
+    """Rows 31 to 33: gives the members of fused entries their places."""
     groups = read_fused(body)
+    n = len(entries) + sum(len(members) - 1 for _, members in groups)
+    if n > limits.max_entries:
+        raise LimitExceeded("max-entries", f"{n} entries and members of fused ones")
     chunks: dict[int, int] = {}
     for entry in entries:
         chunks[entry.key] = chunks.get(entry.key, 0) + 1
@@ -140,9 +146,10 @@ def _split_fused(by_key: dict[int, Place], entries: list[Entry], body: bytes) ->
 
 
 def _name(places: list[Place], names: list[str] | None, schema: Schema | None) -> None:
-    """Row 41; without names the schema's are taken, and without a schema the digits of the keys."""
+    """Row 42; without names the schema's are taken, and without a schema the digits of the keys."""
     if names is None:
-        names = [str(key) for key in range(len(places))]
+        width = len(str(len(places) - 1))
+        names = [str(key).zfill(width) for key in range(len(places))]
         if schema is not None:
             names = sorted(schema, key=lambda name: name.encode("utf-8"))
     if len(names) != len(places) or (schema is not None and set(names) != set(schema)):

@@ -60,7 +60,7 @@ def check_coefficients(domain: int, values: bytes, dtype: Format) -> None:
 
 
 def read_lengths(body: bytes) -> list[tuple[int, int]]:
-    """Row 34: (key, n) of each row."""
+    """Row 35: (key, n) of each row."""
     if not body or len(body) % 16:
         raise Malformed("transform-record", f"{len(body)} bytes are no rows of 16")
     rows = list(struct.iter_unpack("<IIQ", body))
@@ -70,7 +70,7 @@ def read_lengths(body: bytes) -> list[tuple[int, int]]:
 
 
 def check_lengths(rows: list[tuple[int, int]], coefficients: dict[int, tuple[int, int]]) -> dict[int, int]:
-    """Row 35: a row for each tensor stored as coefficients, and as many of these as its elements need.
+    """Row 36: a row for each tensor stored as coefficients, and as many of these as its elements need.
 
     Args:
         rows: the (key, n) of the record; none where there is no record.

@@ -15,6 +15,7 @@ from benchmarks.collectives import main
 from benchmarks.networking import hosts, plot, report
 from benchmarks.networking.cases import Case
 from benchmarks.networking.figure import Figure, regrets, verdicts
+from benchmarks.networking.plan import by_default, everything
 from benchmarks.networking.simulated import simulated
 
 CASE = Case(100_000, 0.05, 0.5)
@@ -40,7 +41,7 @@ def test_simulated_bytes_are_those_of_the_formulas() -> None:
 
 
 def _figure(name: str, seconds: float, kind: str = "exchange", nbytes: float = 3e6) -> Figure:
-    return Figure("Open MPI", "1 Gbit", 4, CASE, kind, name, seconds, nbytes, nbytes, 1e8, "")
+    return Figure("Open MPI", "1 Gbit", 4, CASE, kind, name, seconds, nbytes, 1.01 * nbytes, 1e8, "", nbytes)
 
 
 FIGURES = [
@@ -67,10 +68,28 @@ def test_verdicts() -> None:
     assert not found["regret of the automatic choice, median ≤ 1.02"].reached
 
 
+def test_by_default_everything_is_measured_somewhere() -> None:
+    jobs = list(by_default("Open MPI"))
+    assert {(job.rate, job.ranks) for job in jobs} == {(rate, n) for rate in hosts.RATES for n in (2, 4, 8)}
+    for job in jobs[:9]:
+        alone = [Case(**one["case"]) for one in job.cases if "exchange" in one["kinds"]]
+        assert {case.density for case in alone if case.elements == 2_600_000} == {0.1, 0.01, 0.001}
+        assert [one["dense"] for one in job.cases].count(True) == len({case.elements for case in alone})
+    assert {one["case"]["elements"] for job in jobs for one in job.cases} >= {2_600_000, 26_000_000}
+    assert [(job.rate, job.ranks) for job in by_default("MPICH")] == [("1 Gbit", 4)]
+
+
+def test_whatever_is_asked_for_is_measured() -> None:
+    jobs = list(everything(["1 Gbit"], [2, 4], [1000], [0.1, 0.01], [0.0], long=False))
+    assert [job.ranks for job in jobs] == [2, 4]
+    assert [(one["case"]["density"], one["dense"]) for one in jobs[0].cases] == [(0.1, True), (0.01, False)]
+
+
 def test_tables_and_picture(tmp_path: Path) -> None:
     points = simulated((2, 4), CASE)
     text = report.document(FIGURES, points, ["MPICH: not installed"])
     assert "32.7 (1.09)" in text
+    assert "| allgather | 3.03 (1.010) / 3 |" in text
     assert "Skipped: MPICH" in text
     plot.draw(tmp_path / "x.png", FIGURES, points, "a machine")
     assert (tmp_path / "x.png").stat().st_size > 10_000

@@ -90,6 +90,8 @@ def test_verdicts_judge_the_worst_figure() -> None:
             plain,
             replace(plain, array="260,000", elements=260_000, reads=7.1),
             replace(plain, threads=2, reads=2.2),
+            *(replace(plain, density=0.01, threads=n, reads=1 / n) for n in (1, 2)),
+            *(replace(plain, density=d, name="np.argpartition", reads=39) for d in (0.1, 0.01)),
         ],
         [
             quality.Quality("m", True, True, 0.1, "sidco", (1.0, 0.87)),
@@ -106,7 +108,10 @@ def test_verdicts_judge_the_worst_figure() -> None:
     assert reached["topk ≤ 2.7 reads: 0.1, one thread, from 26,000,000 elements on"] == ("2.50 reads", True)
     assert reached["topk ≤ 2.2 reads: 0.1, 2 threads, from 26,000,000 elements on"][1] is True
     assert reached["topk ≤ 7 reads: 0.1, one thread, below that"] == ("7.10 reads", False)
-    assert reached["topk ≤ 2.0 reads: 0.01, one thread, from 26,000,000 elements on"][1] is None
+    assert reached["topk ≤ 1.3 reads: 0.001, one thread, from 26,000,000 elements on"][1] is None
+    faster = "topk ≥ 40 × np.argpartition: 0.01 and 0.001, {}, from 26,000,000 elements on"
+    assert reached[faster.format("one thread")] == ("39.0×", False)
+    assert reached[faster.format("2 threads")] == ("78.0×", True)
     assert reached["topk: no input takes more than 12 reads"] == ("11.00 reads", True)
     assert reached["topk: no input, also with the clock stopped, takes more than 12 reads"][1] is False
     assert reached["sidco within 12 % of k at every iteration, with feedback"] == ("13.0 %", False)

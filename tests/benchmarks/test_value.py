@@ -126,7 +126,7 @@ def test_a_figure_is_what_the_codec_gives() -> None:
     assert abs(found.bias) < found.error
     assert not found.draws
     assert found.bound == pytest.approx(1 + math.log2(0.3 / found.error))
-    assert min(*found.times, found.copied) > 0
+    assert min(*found.times, found.copied, found.fresh) > 0
 
 
 def test_codecs_that_draw_are_found() -> None:
@@ -150,6 +150,7 @@ def _figure(coder: str, bits: float, **given: object) -> Figure:
         draws=False,
         bound=4.56,
         copied=0.1,
+        fresh=0.2,
         encode=0.5,
         decode=0.2,
     )

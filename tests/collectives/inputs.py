@@ -26,6 +26,18 @@ def gradient(rank: int, shape: int | tuple[int, ...] = 1000, dtype: Any = "float
     return result
 
 
+def smooth(rank: int, shape: int | tuple[int, ...] = 1000, dtype: Any = "float32") -> Array:
+    """A gradient without zeros or ties."""
+    rng = np.random.default_rng([5, rank])
+    result: Array = rng.standard_normal(shape).astype(dtype)
+    return result
+
+
+def top(x: Array, k: int) -> Array:
+    """The k largest magnitudes, the lower index first where they tie."""
+    return np.sort(np.argsort(-np.abs(x), kind="stable")[:k])
+
+
 def bits(x: Array) -> bytes:
     """Everything that makes an array equal to another: type, shape, bits."""
     kind = f"{x.dtype.name} {x.shape} "

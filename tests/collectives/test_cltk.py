@@ -12,23 +12,11 @@ import wirecodec as wc
 from collectives.communicator import Communicator
 from collectives.simulate import SimulatedComm
 from tests.collectives.conftest import World
-from tests.collectives.inputs import bits
+from tests.collectives.inputs import bits, smooth, top
 from tests.conftest import DTYPES
 from tests.oracles import Array, rank_ordered_sum
 
 RATIO = 0.1
-
-
-def smooth(rank: int, shape: int | tuple[int, ...] = 1000, dtype: Any = "float32") -> Array:
-    """A gradient without zeros or ties."""
-    rng = np.random.default_rng([5, rank])
-    result: Array = rng.standard_normal(shape).astype(dtype)
-    return result
-
-
-def top(x: Array, k: int) -> Array:
-    """The k largest magnitudes, the lower index first where they tie."""
-    return np.sort(np.argsort(-np.abs(x), kind="stable")[:k])
 
 
 def definition(grads: list[list[Array]], beta: float, k: int) -> tuple[list[Array], list[Array]]:
@@ -319,45 +307,6 @@ def test_a_broken_choice_is_an_error_on_all(monkeypatch: Any) -> None:
 def test_odd_parameters_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(wc.EncodeError):
         co.CLTk(**given)
-
-
-# ---- what it lives on ----
-
-
-def test_similarity(several: World) -> None:
-    """Ranks that are alike have distance 0 and choose alike; independent ones have distance 1."""
-
-    def measure(comm: Communicator) -> tuple[co.Similarity, co.Similarity]:
-        alike, apart = co.CLTk(RATIO), co.CLTk(RATIO)
-        alike.allreduce(comm, smooth(0))
-        apart.allreduce(comm, smooth(comm.rank, 20_000))
-        one = co.similarity(comm, alike, smooth(1))
-        other = co.similarity(comm, apart, smooth(comm.rank + 20, 20_000))
-        assert isinstance(one, co.Similarity)
-        assert isinstance(other, co.Similarity)
-        return one, other
-
-    results = several.run(measure)
-    assert len(set(results)) == 1
-    one, other = results[0]
-    assert one.cosine_distance == pytest.approx(0, abs=1e-6)
-    assert one.hamming == (0.0,) * several.n
-    assert other.cosine_distance == pytest.approx(1, abs=0.05)
-    assert all(0.2 < share < 1 for share in other.hamming)
-
-
-def test_hamming_is_the_definition(several: World) -> None:
-    grads = [smooth(rank) for rank in range(several.n)]
-    mean = (rank_ordered_sum(grads) / np.float32(several.n)).astype(np.float32)
-    best = top(mean, 100)
-    want = tuple(np.setdiff1d(top(g, 100), best).size / 100 for g in grads)
-
-    def measure(comm: Communicator) -> Any:
-        return co.similarity(comm, co.CLTk(RATIO), {"w": grads[comm.rank]})
-
-    for found in several.run(measure):
-        assert found["w"].hamming == want
-        assert np.isnan(found["w"].cosine_distance)
 
 
 def test_the_papers_rule() -> None:

@@ -155,7 +155,7 @@ def test_one_rank_that_must_stage_makes_all_stage(several: World) -> None:
     def agree(comm: Communicator) -> list[bool]:
         mixed = co.Channel(comm, device="staged" if comm.rank else "mpi")
         alike = co.Channel(comm, device="mpi")
-        return [device.takes_device(channel) for channel in (mixed, mixed, alike)]
+        return [channel.takes_device() for channel in (mixed, mixed, alike)]
 
     assert several.run(agree) == [[False, False, True]] * several.n
 

@@ -15,13 +15,14 @@ from random import Random
 from typing import IO, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from formats import conformance, reference
 from formats.conformance import TensorTuple, Vector
 from formats.reference import Limits, WireError
-from tests.wirecodec.test_conformance import containers
+from tests.fuzz.judge import SMALL
+from tests.fuzz.legal import legal
+from tests.fuzz.mutate import mutated
+from tests.fuzz.seeds import all_seeds
 
 SOURCES = Path(conformance.__file__).resolve().parent / "c"
 COMPILER = shutil.which("gcc") or shutil.which("cc")
@@ -147,23 +148,26 @@ def test_golden_vectors(check: Check, vector: Vector) -> None:
     assert found == (wanted if vector.result == "ok" else (vector.result, vector.code))
 
 
-def agree(check: Check, data: bytes) -> None:
-    found = outcome(check.decode, data, {}, None)
+def agree(check: Check, data: bytes, limits: dict[str, int]) -> None:
+    found = outcome(check.decode, data, limits, None)
     if found not in UNSUPPORTED or not left_out(data):
-        assert found == outcome(conformance.reference, data, {}, None)
+        assert found == outcome(conformance.reference, data, limits, None), data.hex()
 
 
-@settings(max_examples=400, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-@given(containers(), st.randoms(use_true_random=False))
-def test_c_and_reference_agree(check: Check, data: bytes, random: Random) -> None:
-    """A container as it was written, and with bits flipped, mostly under right checksums."""
-    agree(check, data)
-    for _ in range(8):
-        broken = bytearray(data)
-        for _ in range(random.randint(1, 3)):
-            bit = random.randrange(8 * len(broken))
-            broken[bit // 8] ^= 1 << bit % 8
-        agree(check, reference.reseal(bytes(broken)) if random.randrange(8) else bytes(broken))
+@pytest.mark.parametrize("part", range(10))
+def test_c_and_reference_agree(check: Check, part: int) -> None:
+    """Legal containers, and changed ones, mostly under right checksums."""
+    for seed in range(50 * part, 50 * (part + 1)):
+        rng = Random(10_000 + seed)  # not those of test_conformance.py
+        data = legal(rng)
+        agree(check, data, {})
+        for _ in range(4):
+            agree(check, mutated(data, all_seeds(), rng), SMALL)
+            broken = bytearray(data)
+            for _ in range(rng.randint(1, 3)):
+                bit = rng.randrange(8 * len(broken))
+                broken[bit // 8] ^= 1 << bit % 8
+            agree(check, reference.reseal(bytes(broken)) if rng.randrange(8) else bytes(broken), SMALL)
 
 
 def test_every_prefix_is_truncated(check: Check) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import random
 import sys
-from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["wirecodec"], enable_loader_override=False):
+with atheris.instrument_imports(
+    include=["wirecodec"],
+    exclude=["wirecodec.kernels"],  # Numba compiles those
+    enable_loader_override=False,
+):
     import wirecodec  # noqa: F401  before anything else imports it
 
 from tests.fuzz.judge import Finding, judge
@@ -49,14 +52,16 @@ def structured(data: bytes, max_size: int, seed: int) -> bytes:
 def main() -> None:
     """Fuzz one target, for the options of libFuzzer that are given."""
     name = sys.argv.pop(1)
+    corpus = FINDS / f"corpus-{name}"
+    corpus.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(0)
+    begin = all_seeds() if name == "decode" else [rng.randbytes(rng.randint(6, 400)) for _ in range(500)]
+    for n, data in enumerate(begin):
+        (corpus / f"{n}.wc").write_bytes(data)
     if name == "decode":
-        corpus = FINDS / "corpus"
-        corpus.mkdir(parents=True, exist_ok=True)
-        for n, data in enumerate(all_seeds()):
-            Path(corpus / f"{n}.wc").write_bytes(data)
         atheris.Setup([*sys.argv, str(corpus)], decode, custom_mutator=structured)
     else:
-        atheris.Setup(sys.argv, encode_and_decode)
+        atheris.Setup([*sys.argv, str(corpus)], encode_and_decode)
     atheris.Fuzz()
 
 

@@ -39,14 +39,14 @@ def one_mutation(rng: random.Random) -> bytes:
     return mutated(rng.choice(valid_seeds() if rng.random() < 0.8 else everything), everything, rng)
 
 
-def run(target: str, seconds: float, seed: int, finds: Path) -> int:
-    """Cases until the time is over; how many went wrong, each way counted once."""
+def run(target: str, seconds: float, seed: int, finds: Path, cases: int = sys.maxsize) -> int:
+    """So many cases, or until the time is over; how many went wrong, each way counted once."""
     rng = random.Random(seed)
     stop = time.monotonic() + seconds
     found: set[str] = set()
-    cases = 0
-    while time.monotonic() < stop:
-        cases += 1
+    done = 0
+    while done < cases and time.monotonic() < stop:
+        done += 1
         data = one_mutation(rng) if target == "decode" else rng.randbytes(rng.randint(0, 400))
         check: Callable[[bytes], object] = judge if target == "decode" else round_trip
         try:
@@ -55,7 +55,7 @@ def run(target: str, seconds: float, seed: int, finds: Path) -> int:
             if str(finding)[:60] not in found:
                 found.add(str(finding)[:60])
                 keep(data, str(finding), finds)
-    print(f"{target}: {cases} cases, {len(found)} findings")
+    print(f"{target}: {done} cases, {len(found)} findings")
     return len(found)
 
 

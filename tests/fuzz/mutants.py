@@ -1,10 +1,11 @@
-"""Mutation testing of the decoding side: what of its Python could be wrong without a golden vector noticing.
+"""Mutation testing of the decoding side: what of its Python could be wrong without a test noticing.
 
-    python -m tests.fuzz.mutants [--sample N] [--seed N] [--write]
+    python -m tests.fuzz.mutants [--sample N] [--seed N] [--again] [--write]
 
 A mutant is one function with one comparison, operator, constant or check changed. Its code is put in place
-of the function's in a forked child, which decodes the golden vectors that run the function until one comes
-out otherwise. ``--write`` writes formats/MUTANTS.md, in which the reasons given for survivors are kept.
+of the function's in a forked child, which decodes the golden vectors, and makes the probes, that run the
+function, until one comes out otherwise. ``--write`` writes formats/MUTANTS.md, in which the reasons given for
+survivors are kept; ``--again`` tries those survivors alone, after vectors were added.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import random
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -28,10 +30,13 @@ import numpy as np
 
 from formats import conformance
 from tests.fuzz.judge import library
+from tests.fuzz.probes import PROBES
 
 PAGE = Path(conformance.__file__).parent / "MUTANTS.md"
 ROOT = PAGE.parents[1] / "wirecodec"
-SIDE = re.compile(r"(container|extension|chunk|outline|prefix|stream|(value|index|transform)/\w+)\.py")
+SIDE = re.compile(
+    r"(container|extension|chunk|outline|prefix|stream|pipeline|fuse|info|(value|index|transform)/\w+)\.py"
+)
 SECONDS = 20
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
@@ -61,10 +66,30 @@ class Mutant:
         return f"{self.path}: {self.function.__qualname__}"
 
 
-def executed() -> dict[CodeType, list[conformance.Vector]]:
-    """The golden vectors that run each function of the decoding side."""
-    found: dict[CodeType, list[conformance.Vector]] = {}
+Trial = Callable[[], bool]
+"""Something that comes out as it should, or not."""
+
+
+def trials() -> Iterator[Trial]:
+    """The golden vectors, and the probes."""
     for vector in conformance.load_all():
+        yield partial(_conforms, vector)
+    for probe in PROBES.values():
+        yield partial(_as_before, probe, probe())
+
+
+def _conforms(vector: conformance.Vector) -> bool:
+    return conformance.check(library, vector) is None
+
+
+def _as_before(probe: Callable[[], list[str]], before: list[str]) -> bool:
+    return probe() == before
+
+
+def executed() -> dict[CodeType, list[Trial]]:
+    """The trials that run each function of the decoding side."""
+    found: dict[CodeType, list[Trial]] = {}
+    for trial in trials():
         ran: set[CodeType] = set()
 
         def note(frame: FrameType, event: str, _: Any, ran: set[CodeType] = ran) -> None:
@@ -73,12 +98,12 @@ def executed() -> dict[CodeType, list[conformance.Vector]]:
 
         sys.setprofile(note)
         try:
-            wrong = conformance.check(library, vector)
+            right = trial()
         finally:
             sys.setprofile(None)
-        assert wrong is None, vector.id
+        assert right, trial
         for code in ran:
-            found.setdefault(code, []).append(vector)
+            found.setdefault(code, []).append(trial)
     return found
 
 
@@ -94,8 +119,8 @@ def functions(module: Any) -> Iterator[FunctionType]:
                 yield function
 
 
-def mutants(ran: dict[CodeType, list[conformance.Vector]]) -> Iterator[Mutant]:
-    """Every mutant of the functions that vectors run."""
+def mutants(ran: dict[CodeType, list[Trial]]) -> Iterator[Mutant]:
+    """Every mutant of the functions that trials run."""
     for name, module in sorted(sys.modules.items()):
         path = (getattr(module, "__file__", None) or "").removeprefix(f"{ROOT}{os.sep}")
         if not name.startswith("wirecodec.") or not SIDE.fullmatch(path):
@@ -207,8 +232,8 @@ def _apply(node: Any, change: str) -> None:
             node.op = to
 
 
-def killed(mutant: Mutant, vectors: Sequence[conformance.Vector]) -> bool:
-    """Whether a vector comes out otherwise, or takes far too long, with the mutant in place."""
+def killed(mutant: Mutant, noticing: Sequence[Trial]) -> bool:
+    """Whether a trial comes out otherwise, or all take far too long, with the mutant in place."""
     code = code_of(mutant)
     child = os.fork()
     if child == 0:
@@ -216,7 +241,7 @@ def killed(mutant: Mutant, vectors: Sequence[conformance.Vector]) -> bool:
         mutant.function.__code__ = code
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         try:
-            wrong = any(conformance.check(library, v) is not None for v in vectors)
+            wrong = not all(trial() for trial in noticing)
         except BaseException:
             wrong = True
         os._exit(1 if wrong else 0)
@@ -234,7 +259,20 @@ def reasons() -> dict[tuple[str, str], str]:
     return {(row[1], row[2]): row[3] for row in rows if row}
 
 
-def page(tried: int, of: int, seed: int, survivors: Sequence[Mutant]) -> str:
+def rows_of(every: Sequence[Mutant]) -> dict[Mutant, tuple[str, str]]:
+    """The two columns of the page that tell each mutant; like ones on one line are numbered."""
+    found: dict[Mutant, tuple[str, str]] = {}
+    seen: dict[tuple[str, str], int] = {}
+    for mutant in every:
+        source = inspect.getsource(sys.modules[mutant.function.__module__]).splitlines()[mutant.line - 1]
+        text = source.strip().replace("|", "\\|").replace("`", "'")[:70]
+        row = mutant.where, f"{mutant.change} in {text}"
+        seen[row] = seen.get(row, 0) + 1
+        found[mutant] = row if seen[row] == 1 else (row[0], f"{row[1]} ({seen[row]})")
+    return found
+
+
+def page(tried: int, of: int, seed: int, survivors: Sequence[tuple[str, str]]) -> str:
     """formats/MUTANTS.md."""
     known = reasons()
     dead = tried - len(survivors)
@@ -242,8 +280,9 @@ def page(tried: int, of: int, seed: int, survivors: Sequence[Mutant]) -> str:
         "# Mutants",
         "",
         "Each mutant is one function of the decoding side of `wirecodec/` (container, extension block,",
-        "chunks, outlines, codecs; the Python around the kernels) with one comparison, operator, constant,",
-        "condition or refusal changed. It is killed when a golden vector comes out otherwise. Written by",
+        "chunks, tensors, codecs; the Python around the kernels) with one comparison, operator, constant,",
+        "condition or refusal changed. It is killed when a golden vector comes out otherwise, or a probe of",
+        "what vectors cannot show (`tests/fuzz/probes.py`: streams, codecs of experimental ids). Written by",
         "`make mutants`.",
         "",
         f"{tried} of {of} mutants were tried (seed {seed}); {dead} were killed, {100 * dead / tried:.1f} %.",
@@ -251,14 +290,12 @@ def page(tried: int, of: int, seed: int, survivors: Sequence[Mutant]) -> str:
         "| survivor | change | why |",
         "|---|---|---|",
     ]
-    for mutant in survivors:
-        source = inspect.getsource(sys.modules[mutant.function.__module__]).splitlines()[mutant.line - 1]
-        text = source.strip().replace("|", "\\|").replace("`", "'")[:70]
-        change = f"{mutant.change} in {text}"
-        lines.append(
-            f"| `{mutant.where}` | `{change}` | {known.get((mutant.where, change), 'not looked into')} |"
-        )
+    lines += [f"| `{row[0]}` | `{row[1]}` | {known.get(row, UNKNOWN)} |" for row in survivors]
     return "\n".join(lines) + "\n"
+
+
+UNKNOWN = "not looked into"
+TRIED = re.compile(r"^(\d+) of (\d+) mutants were tried \(seed (\d+)\)", re.MULTILINE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -266,27 +303,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="mutants", description="Mutation testing of the decoder.")
     parser.add_argument("--sample", type=int, default=200, help="how many; 0 for all")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--again", action="store_true", help="the survivors of formats/MUTANTS.md alone")
     parser.add_argument("--write", action="store_true", help="write formats/MUTANTS.md")
     options = parser.parse_args(arguments)
     np.seterr(all="ignore")
     ran = executed()
     every = list(mutants(ran))
-    chosen = every
-    if options.sample:
-        chosen = random.Random(options.seed).sample(every, min(options.sample, len(every)))
+    rows = rows_of(every)
+    chosen, tried, of, seed = every, len(every), len(every), options.seed
+    if options.again:
+        old = TRIED.search(PAGE.read_text(encoding="utf-8"))
+        assert old is not None, PAGE
+        tried, of, seed = map(int, old.groups())
+        chosen = [mutant for mutant in every if rows[mutant] in reasons()]
+    elif options.sample:
+        chosen = random.Random(seed).sample(every, min(options.sample, len(every)))
+        tried = len(chosen)
     survivors = []
     for mutant in chosen:
-        vectors = ran[mutant.function.__code__]
-        order = random.Random(1).sample(vectors, len(vectors))
-        if not killed(mutant, order):
-            survivors.append(mutant)
+        noticing = ran[mutant.function.__code__]
+        if not killed(mutant, random.Random(1).sample(noticing, len(noticing))):
+            survivors.append(rows[mutant])
             print(f"{mutant.where}, line {mutant.line}: {mutant.change}", flush=True)
-    survivors.sort(key=lambda m: (m.path, m.line, m.change))
-    text = page(len(chosen), len(every), options.seed, survivors)
+    text = page(tried, of, seed, sorted(survivors))
     print(text.split("\n\n")[2])
     if options.write:
         PAGE.write_text(text, encoding="utf-8")
-    return int(10 * len(survivors) > len(chosen))
+    return int(10 * len(survivors) > tried)
 
 
 if __name__ == "__main__":

@@ -186,8 +186,9 @@ BEFORE_THE_CHECKSUM = {
 
 
 @pytest.mark.parametrize("blob", BLOBS.values(), ids=BLOBS)
-def test_every_flipped_bit_is_refused(blob: bytes) -> None:
-    for bit in range(8 * len(blob)):
+def test_flipped_bits_are_refused(blob: bytes) -> None:
+    """Each ninth; test_flips.py goes through all bits of golden containers."""
+    for bit in range(len(blob) % 9, 8 * len(blob), 9):
         wrong = bytearray(blob)
         wrong[bit // 8] ^= 1 << bit % 8
         with pytest.raises(wc.WireError) as caught:
@@ -202,6 +203,10 @@ def head_bytes(blob: bytes) -> int:
     return end + (int.from_bytes(blob[end : end + 4], "little") if blob[6] & 1 else 0)
 
 
+AT_MOST = 160
+"""Bits flipped in a payload: the reference decoder is slow."""
+
+
 @pytest.mark.parametrize("name", BLOBS)
 def test_flipped_bits_under_right_checksums(name: str) -> None:
     """Any typed error or a legal decode, and the reference decoder agrees which.
@@ -210,7 +215,9 @@ def test_flipped_bits_under_right_checksums(name: str) -> None:
     """
     blob = BLOBS[name]
     whole = name in (next(iter(BLOBS)), "many", "fused")
-    for bit in range(0 if whole else 8 * head_bytes(blob), 8 * len(blob)):
+    payload = range(8 * head_bytes(blob), 8 * len(blob))
+    some = sorted(np.random.default_rng(5).permutation(payload)[:AT_MOST].tolist())
+    for bit in range(8 * len(blob)) if whole else some:
         wrong = bytearray(blob)
         wrong[bit // 8] ^= 1 << bit % 8
         sealed = reference.reseal(bytes(wrong))

@@ -149,6 +149,27 @@ def test_an_error_in_a_later_chunk_names_the_element() -> None:
     assert caught.value.position == 2**24 + 7
 
 
+def test_members_of_fused_entries_are_bounded_as_entries_are() -> None:
+    tensors = {f"{n:02}": X for n in range(12)}
+    blob = wc.encode_many(tensors, fuse=100)
+    assert len(wc.inspect(blob).entries) == 1
+    assert len(wc.decode_many(blob, limits=wc.DecodeLimits(max_entries=12))) == 12
+    for read in (wc.decode_many, wc.decode, lambda b, limits: wc.decode_add(b, {}, limits=limits)):
+        with pytest.raises(wc.LimitExceeded, match="max-entries"):
+            read(blob, limits=wc.DecodeLimits(max_entries=11))
+
+
+def test_what_has_no_names_is_added_under_the_names_that_it_is_given() -> None:
+    """\"10\" stands before "2": digits of one length ascend as the keys do."""
+    tensors = {f"layer{n:02}": np.full(1 + n % 3, n, np.float32) for n in range(12)}
+    blob = wc.encode_many(tensors, "all | rice | raw", names=False)
+    decoded = wc.decode_many(blob)
+    assert list(decoded) == sorted(decoded) == [entry.name for entry in wc.inspect(blob).entries]
+    out = {name: np.zeros(tensor.shape, np.float32) for name, tensor in decoded.items()}
+    wc.decode_add(blob, out)
+    assert [x.tolist() for x in out.values()] == [x.tolist() for x in tensors.values()]
+
+
 def test_fused_tensors_come_back(rng: np.random.Generator) -> None:
     tensors = {f"t{i:02}": rng.normal(size=(i, 3)).astype(np.float32) for i in range(20)}
     tensors["half"] = rng.normal(size=9).astype(np.float16)

@@ -125,9 +125,9 @@ def test_every_flipped_bit(vector: conformance.Vector) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_library_and_reference_agree_on_mutations(seed: int) -> None:
-    """17,000 containers with changes, most under right lengths and checksums; the same ones each time."""
+    """10,000 containers with changes, most under right lengths and checksums; the same ones each time."""
     rng = random.Random(seed)
-    for _ in range(850):
+    for _ in range(500):
         agree(mutated(rng.choice(valid_seeds()), all_seeds(), rng))
 
 
@@ -138,12 +138,13 @@ PER_TENSOR = 1024
 
 @pytest.mark.parametrize("stored", [0, 1, 2])
 def test_a_crowd_of_tensors_costs_a_kibibyte_each(stored: int) -> None:
-    sections = (b"\0\0\0\0\1\0\0\0"[: 4 * stored], bytes(4 * stored))
+    sections = (b"\0\0\1\0"[: 2 * stored], bytes(4 * stored))
     rows = [reference.Row(key, 0, 9, stored, 1, 1, 1, *sections) for key in range(CROWD)]
     rows.append(reference.Row(CROWD, 0, 9, 9, 1, 1, 1, b"", b"short"))
     blob = reference.assemble(rows)
-    with pytest.raises(wc.Malformed):
+    with pytest.raises(wc.Malformed) as caught:
         wc.decode_many(blob)
+    assert caught.value.entry == CROWD
     tracemalloc.start()
     try:
         with pytest.raises(wc.Malformed):

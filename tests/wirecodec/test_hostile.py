@@ -156,16 +156,16 @@ def test_crowded_records_cost_little(blob: bytes) -> None:
 
 
 def test_fused_members_cost_no_more_than_their_elements() -> None:
-    tensors = {f"{i:05}": np.ones(40, np.float32) for i in range(20_000)}
+    tensors = {f"{i:05}": np.ones(40, np.float32) for i in range(5000)}
     tensors["00000"] = np.arange(40, dtype=np.float32)  # one zero: the support is not full
     schema = dict.fromkeys(tensors, ((40,), np.float32))
-    times = {}
-    for fuse in (0, 40):
-        blob = wc.encode_many(tensors, "nonzero | bitmap | raw", fuse=fuse)
+    blobs = [wc.encode_many(tensors, "nonzero | bitmap | raw", fuse=fuse) for fuse in (0, 40)]
+    times = []
+    for blob in blobs * 2:  # the first time, kernels may have to be compiled
         start = time.perf_counter()
         wc.decode_many(blob, schema=schema)
-        times[fuse] = time.perf_counter() - start
-    assert times[40] < 2 * times[0]
+        times.append(time.perf_counter() - start)
+    assert times[3] < 2 * times[2]
 
 
 def test_a_sparse_giant_costs_only_its_elements() -> None:

@@ -151,7 +151,7 @@ def test_misaligned_and_read_only_buffers_decode(rng: np.random.Generator) -> No
         memoryview(np.zeros(40, np.float64)),
         np.array([object()]),
     ],
-    ids=str,
+    ids=lambda wrong: type(wrong).__name__,
 )
 def test_buffers_that_are_none(wrong: Any) -> None:
     for read in (wc.decode, wc.decode_many, wc.inspect, wc.blob_size):

@@ -32,7 +32,7 @@ LAYERS = {
         {"__main__"},
     ],
     "collectives": [
-        {"errors", "header", "rates"},
+        {"device", "errors", "header", "rates"},
         {"communicator", "verdict"},
         {"channel"},
         {"transfer", "wire", "turns"},

@@ -18,55 +18,13 @@ from hypothesis import strategies as st
 import wirecodec as wc
 from tests import oracles
 from tests.conftest import DTYPES
-from wirecodec.arrays import aligned, bits_of, read_only
-from wirecodec.kernels.cpu import memory, radix, sample, threads, topk
+from tests.wirecodec.vectors import CUTS, FAMILIES, family, typed
+from wirecodec.arrays import bits_of, read_only
+from wirecodec.kernels.cpu import memory, radix, sample, topk
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.select import exact
 
 ROOT = Path(__file__).parents[2]
-CUTS = [1000, 4000, 4096, 4097, 8191, 8192, 65_535, 65_536, 70_000]
-
-
-def family(name: str, n: int, seed: int) -> Any:
-    """A vector of n elements, as float64."""
-    rng = np.random.default_rng(seed)
-    x = rng.standard_t(2, n)
-    made = {
-        "heavy tails": x,
-        "ties": rng.integers(-4, 5, n),
-        "many ties": rng.integers(-400, 500, n),
-        "mostly zeros": x * (rng.random(n) < 0.01),
-        "rows": np.repeat(rng.random(n // 64 + 1) < 0.05, 64)[:n] * x,
-        "constant": np.full(n, -1.5),
-        "zeros": np.zeros(n),
-        "ascending": np.arange(n) / (n + 1),
-        "descending": -np.arange(n)[::-1] / (n + 1),
-        "cluster": 1 + rng.random(n) / 4096,
-        "denormals": x * 1e-42,
-        "spikes": np.where(rng.random(n) < 0.001, 1e4, 1e-3) * x,
-    }
-    return made[name]
-
-
-FAMILIES = [
-    "heavy tails",
-    "ties",
-    "many ties",
-    "mostly zeros",
-    "rows",
-    "constant",
-    "zeros",
-    "ascending",
-    "descending",
-    "cluster",
-    "denormals",
-    "spikes",
-]
-
-
-def typed(x: Any, dtype: Any) -> Any:
-    """In another type, within its range."""
-    return np.clip(x, -6e4, 6e4).astype(dtype)
 
 
 def assert_exact(x: Any, k: int) -> None:
@@ -75,18 +33,6 @@ def assert_exact(x: Any, k: int) -> None:
     assert indices.dtype == np.int32
     assert np.array_equal(indices, expected)
     assert np.array_equal(words, bits_of(x)[expected])
-
-
-@pytest.fixture
-def on_threads(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function that has small arrays shared out among as many threads as it says."""
-
-    def share_out(n: int) -> None:
-        monkeypatch.setattr(threads, "thread_count", lambda: n)
-        monkeypatch.setattr(exact, "WORTHWHILE", 1)
-        monkeypatch.setattr(exact, "ALONE", 1)
-
-    return share_out
 
 
 @settings(max_examples=300, deadline=None)
@@ -260,90 +206,6 @@ def test_values_come_with_the_selection(dtype: Any) -> None:
     assert np.array_equal(found.values, x[found.indices])
 
 
-def sums(seed: int, n: int, name: str, dtype: Any) -> tuple[Any, Any]:
-    rng = np.random.default_rng(seed)
-    return typed(family(name, n, seed), dtype), (0.3 * rng.laplace(size=n)).round(1).astype(dtype)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.one_of(st.integers(2, 70_000), st.sampled_from(CUTS)),
-    st.sampled_from(FAMILIES),
-    st.sampled_from([np.float32, np.float64]),
-    st.floats(0, 0.5),
-    st.integers(0, 2**32),
-)
-def test_top_of_a_sum(n: int, name: str, dtype: Any, share: float, seed: int) -> None:
-    gradient, residual = sums(seed, n, name, dtype)
-    before = gradient.copy(), residual.copy()
-    x, rest = gradient + residual, aligned(n, dtype)
-    k = max(1, int(share * n))
-    found = wc.TopK(k=k).select_sum(gradient, residual, rest)
-    assert np.array_equal(before[0], gradient)
-    assert np.array_equal(before[1], residual)
-    if found is not None:
-        where = oracles.top_k_sorted(x, k)
-        assert np.array_equal(found.indices, where)
-        assert np.array_equal(bits_of(found.values), bits_of(x)[where])
-        x[where] = 0
-        assert np.array_equal(bits_of(rest), bits_of(x))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_top_of_a_sum_from_threads(dtype: Any, on_threads: Any) -> None:
-    for name in ("heavy tails", "many ties", "ascending", "descending"):
-        gradient, residual = sums(4, 150_001, name, dtype)
-        x = gradient + residual
-        for n in (1, 2, 3):
-            on_threads(n)
-            for k in (1, 150, 15_000):
-                rest = aligned(x.size, dtype)
-                found = wc.TopK(k=k).select_sum(gradient, residual, rest)
-                if found is None:  # many tie at the threshold
-                    assert name == "many ties"
-                    continue
-                where = oracles.top_k_sorted(x, k)
-                assert np.array_equal(found.indices, where), (name, n, k)
-                left = x.copy()
-                left[where] = 0
-                assert np.array_equal(bits_of(rest), bits_of(left)), (name, n, k)
-
-
-@pytest.mark.parametrize("scheme", ["topk(0.01) | rice | raw", "topk(0.1) | rice | qsgd(bits=4)"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
-def test_a_compressor_in_one_pass_does_as_in_several(
-    scheme: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same bytes, residuals and errors, whether sums are made in the sweep or before it."""
-    steps = [typed(family("heavy tails", 20_011, seed), dtype) for seed in range(4)]
-    steps.append(np.zeros_like(steps[0]))
-    if dtype == np.float32:
-        steps += [np.full_like(steps[0], 3e38), np.full_like(steps[0], 2e38)]
-    steps.append(steps[0])
-
-    def run() -> list[Any]:
-        c = wc.Compressor(scheme, seed=3)
-        seen = []
-        for g in steps:
-            c.prepare({"w": g}).rollback()
-            late = c.prepare({"w": g})
-            before, prepared = c.residual("w"), c.prepare({"w": g})
-            assert before is None or np.array_equal(before, c.residual("w"))
-            prepared.commit()
-            late.rollback()
-            seen += [prepared.blob, c.residual("w")]
-        broken = steps[0].copy()
-        broken[77] = np.inf
-        with pytest.raises(wc.EncodeError) as caught:
-            c.prepare({"w": broken})
-        assert caught.value.position == 77
-        return seen
-
-    in_one = run()
-    monkeypatch.setattr(wc.TopK, "select_sum", lambda *a: None)
-    assert all(np.array_equal(bits_of(a), bits_of(b)) for a, b in zip(in_one, run(), strict=True))
-
-
 def test_kernels_never_write_beyond_their_room() -> None:
     """What another thread may do to counts between two looks at an array."""
     bits = bits_of(np.ones(5000, np.float32))
@@ -374,7 +236,7 @@ def test_words_of_memory() -> None:
 ELSEWHERE = """
 import numpy as np
 from tests import oracles
-from tests.wirecodec.test_topk import FAMILIES, family, typed, sums
+from tests.wirecodec.vectors import FAMILIES, family, typed, sums
 from wirecodec.arrays import aligned, bits_of
 from wirecodec.select import exact
 import wirecodec as wc

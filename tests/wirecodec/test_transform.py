@@ -156,7 +156,12 @@ def test_the_element_is_named_that_is_not_finite(name: str, dtype: Any) -> None:
 @either
 def test_what_is_too_large_is_refused(name: str) -> None:
     """Coefficients grow with the root of the size; what a codec refuses is a coefficient, not an element."""
-    for x in (np.full(100, 3e38, np.float32), np.full(4, 1e301), np.full(4, 1.7e308)):
+    for x in (
+        np.full(100, 3e38, np.float32),
+        np.full(4, 1e301),
+        np.full(4, 1.7e308),
+        np.array([1e308] + 99 * [0.0] + [1.79e308]),
+    ):
         with pytest.raises(wc.EncodeError, match=f"too large for {name}"):
             wc.encode(x, f"{name} | all | raw-index | raw")
     x = np.full(100, 60_000, np.float16)

@@ -20,7 +20,7 @@ from formats.reference import Record, Row, assemble
 from formats.reference.floats import BY_NAME
 from formats.reference.sealing import extension_block
 from formats.reference.transforms import NUMBERS, accuracy, count, lengths_body, stored_type
-from tests.wirecodec.test_conformance import library, outcome
+from tests.fuzz.judge import library, outcome
 from wirecodec import registry
 from wirecodec.arrays import dtype_named
 
@@ -75,7 +75,7 @@ def test_every_prefix_and_every_bit(name: str) -> None:
         with pytest.raises(wc.WireError):
             wc.decode(bytes(broken))
         sealed = reference.reseal(bytes(broken))
-        found, wanted = outcome(library, sealed), outcome(conformance.reference, sealed)
+        found, wanted = outcome(library, sealed, {}), outcome(conformance.reference, sealed, {})
         assert isinstance(found[0], bytes) == isinstance(wanted[0], bytes), bit
         if not isinstance(found[0], bytes):
             assert found == wanted, bit
@@ -163,9 +163,9 @@ some = settings(max_examples=300, deadline=None, database=None, suppress_health_
 @given(containers())
 def test_library_and_reference_read_the_same(made: tuple[bytes, dict[str, float]]) -> None:
     data, near = made
-    found = outcome(library, data)
+    found = outcome(library, data, {})
     assert isinstance(found[0], bytes), found
-    agree(found, outcome(conformance.reference, data), near)
+    agree(found, outcome(conformance.reference, data, {}), near)
 
 
 @some
@@ -180,7 +180,7 @@ def test_library_and_reference_refuse_the_same(
         at = choose.draw(st.integers(24, len(broken) - 1))
         broken[at] = choose.draw(st.sampled_from([0, 1, 2, 0x11, 0x21, 0x7F, 0x80, 0xFF, broken[at] ^ 0x30]))
     sealed = reference.reseal(bytes(broken))
-    found, wanted = outcome(library, sealed), outcome(conformance.reference, sealed)
+    found, wanted = outcome(library, sealed, {}), outcome(conformance.reference, sealed, {})
     assert isinstance(found[0], bytes) == isinstance(wanted[0], bytes), (found[:2], wanted[:2])
     if not isinstance(found[0], bytes):
         assert found == wanted

@@ -15,14 +15,11 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats.reference.zstd import STORED, block_header, frame_header
+from tests.wirecodec.sections import section_of
 from wirecodec.arrays import DTYPES
 from wirecodec.limits import UNLIMITED
 
 CODERS = [wc.Deflate, wc.Zstd]
-
-
-def section_of(codec: Any, values: Any) -> Any:
-    return np.frombuffer(bytes(codec.encode(values, 0)), np.uint8)
 
 
 def decoded(cls: Any, section: bytes, r: int, dtype: Any = np.float32) -> Any:

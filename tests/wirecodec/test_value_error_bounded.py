@@ -15,23 +15,16 @@ from formats.reference import error_bounded as page
 from formats.reference.error_bounded_writer import symbol_of
 from formats.reference.floats import BY_NAME
 from tests import oracles
+from tests.wirecodec.sections import section_of, sent
 from wirecodec.arrays import DTYPES
 from wirecodec.kernels.cpu.bounded_lanes import base_of, bits_after, symbols
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.vector import load, store
+from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ROWS
 from wirecodec.limits import UNLIMITED
-from wirecodec.value import bounded_levels, error_bounded
+from wirecodec.value import bounded_cells, bounded_levels
 
 MOST = {"float32": 3.4028234e38, "float16": 65504.0, "bfloat16": 3.3895313e38, "float64": 1.797e308}
-
-
-def section_of(values: Any, error: float) -> Any:
-    return np.frombuffer(bytes(wc.ErrorBounded(error).encode(values, 0)), np.uint8)
-
-
-def sent(values: Any, error: float) -> Any:
-    section = section_of(values, error)
-    return wc.ErrorBounded.decode(section, values.size, values.dtype, UNLIMITED)
 
 
 def hostile(kind: str, r: int, rng: np.random.Generator, dtype: Any) -> Any:
@@ -71,7 +64,7 @@ KINDS = (
 )
 def test_the_promise_holds(kind: str, r: int, seed: int, dtype: Any, error: float) -> None:
     values = hostile(kind, r, np.random.default_rng(seed), dtype)
-    section = section_of(values, error)
+    section = section_of(wc.ErrorBounded(error), values)
     assert section.size <= 1 + values.nbytes
     read = wc.ErrorBounded.decode(section, r, dtype, UNLIMITED)
     assert np.isfinite(read.astype(np.float64)).all()
@@ -85,7 +78,7 @@ def test_bytes_are_those_of_the_page(kind: str, r: int, seed: int, dtype: Any, d
     values = hostile(kind, r, np.random.default_rng(seed), dtype)
     error = data.draw(st.sampled_from([0.9, 0.1, 0.01, 1e-3, 1e-5]))
     written = reference.ErrorBounded(error).section(values.tobytes(), BY_NAME[dtype.name], 0)
-    assert section_of(values, error).tobytes() == written
+    assert section_of(wc.ErrorBounded(error), values).tobytes() == written
 
 
 @settings(max_examples=200, deadline=None)
@@ -93,7 +86,7 @@ def test_bytes_are_those_of_the_page(kind: str, r: int, seed: int, dtype: Any, d
 @example([1.0, 100.0] * 8, 0.01)
 def test_the_promise_holds_for_any_numbers(numbers: list[float], error: float) -> None:
     values = np.array(numbers, np.float32)
-    assert oracles.within(values, sent(values, error), error)
+    assert oracles.within(values, sent(wc.ErrorBounded(error), values), error)
 
 
 def laplace_top(size: int, share: float) -> Any:
@@ -105,7 +98,7 @@ def laplace_top(size: int, share: float) -> Any:
 def test_sizes_near_the_rate_distortion_bound(error: float, bound: float, most: float) -> None:
     """The top 1 % of Laplace values: within 6 % of the bound at an error of 1 %."""
     values = laplace_top(10_000_000, 0.01)
-    section = section_of(values, error)
+    section = section_of(wc.ErrorBounded(error), values)
     assert bound < 8 * section.size / values.size < most
     read = wc.ErrorBounded.decode(section, values.size, values.dtype, UNLIMITED)
     found = np.linalg.norm((values - read).astype(float)) / np.linalg.norm(values.astype(float))
@@ -117,22 +110,26 @@ def test_signs_that_stay_are_learned(rng: np.random.Generator) -> None:
     magnitudes = (1 + rng.exponential(size=20_000)).astype(np.float32)
     mixed = magnitudes * rng.choice([-1, 1], magnitudes.size).astype(np.float32)
     runs = magnitudes * np.repeat(rng.choice([-1, 1], 500), 40).astype(np.float32)
-    gain = 8 * (section_of(mixed, 0.01).size - section_of(runs, 0.01).size) / magnitudes.size
+    gain = (
+        8
+        * (section_of(wc.ErrorBounded(0.01), mixed).size - section_of(wc.ErrorBounded(0.01), runs).size)
+        / magnitudes.size
+    )
     assert 0.7 < gain < 1
 
 
 def test_zeros_are_almost_free() -> None:
     values = np.zeros(100_000, np.float32)
-    assert section_of(values, 0.01).size < 400
+    assert section_of(wc.ErrorBounded(0.01), values).size < 400
     values[::1000] = 1
-    assert section_of(values, 0.01).size < 1000
+    assert section_of(wc.ErrorBounded(0.01), values).size < 1000
 
 
 def test_blocks_and_lanes_do_not_change_values(rng: np.random.Generator) -> None:
     """Sizes around those at which the number of lanes and of blocks changes."""
     x = rng.laplace(size=2**17 + 40).astype(np.float32)
     for r in (1023, 1024, 1027, 16_383, 16_384, 16_384 + 31, 2**17, 2**17 + 33):
-        read = sent(x[:r], 0.02)
+        read = sent(wc.ErrorBounded(0.02), x[:r])
         assert oracles.within(x[: min(r, 2000)], read[:2000], 0.5)
         error = np.linalg.norm((x[:r] - read).astype(float)) / np.linalg.norm(x[:r].astype(float))
         assert 0.019 < error <= 0.02
@@ -142,7 +139,7 @@ def test_a_block_in_lanes_read_by_the_reference(rng: np.random.Generator) -> Non
     values = (rng.standard_t(2, 16_384 + 77) * np.where(np.arange(16_461) % 5000 < 900, 300, 1)).astype(
         np.float32
     )
-    section = section_of(values, 1e-3)
+    section = section_of(wc.ErrorBounded(1e-3), values)
     read = wc.ErrorBounded.decode(section, values.size, values.dtype, UNLIMITED)
     assert page.decode_error_bounded(section.tobytes(), values.size, BY_NAME["float32"]) == read.tobytes()
 
@@ -156,7 +153,7 @@ def test_threads_do_not_change_bytes(rng: np.random.Generator) -> None:
         sections = []
         for count in (1, before):
             numba.set_num_threads(count)
-            sections.append(section_of(values, 0.01).tobytes())
+            sections.append(section_of(wc.ErrorBounded(0.01), values).tobytes())
     finally:
         numba.set_num_threads(before)
     assert len(set(sections)) == 1
@@ -167,7 +164,7 @@ def test_threads_do_not_change_bytes(rng: np.random.Generator) -> None:
 def test_broken_words_give_errors_or_values(seed: int, r: int, data: st.DataObject) -> None:
     """Whatever stands in a block, the library says what the reference says, and reads nothing beyond."""
     rng = np.random.default_rng(seed)
-    section = bytearray(section_of(hostile("waves", r, rng, np.dtype(np.float32)), 0.01))
+    section = bytearray(section_of(wc.ErrorBounded(0.01), hostile("waves", r, rng, np.dtype(np.float32))))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(1, len(section) - 1))
         section[at] = data.draw(st.integers(0, 255))
@@ -266,7 +263,26 @@ def test_error_feedback_converges_with_it(rng: np.random.Generator) -> None:
 
 
 def test_constants_agree() -> None:
-    assert (page.BLOCK, page.ROWS) == (error_bounded.BOUNDED_BLOCK, error_bounded.BOUNDED_ROWS)
+    assert (page.BLOCK, page.ROWS) == (BOUNDED_BLOCK, BOUNDED_ROWS)
     assert page.blocks(2**18 + 7) == [
-        range(part.start, part.stop) for part in error_bounded._blocks(2**18 + 7)
+        range(part.start, part.stop) for part in bounded_cells.blocks_of(2**18 + 7)
     ]
+
+
+@pytest.mark.parametrize("count", [4, 5, 9])
+def test_many_blocks_are_written_as_the_page_says(
+    count: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more than four, every fourth is counted; blocks are shorter here, as the reference is slow."""
+    monkeypatch.setattr(bounded_cells, "BOUNDED_BLOCK", 3000)
+    monkeypatch.setattr(page, "BLOCK", 3000)
+    values = rng.laplace(size=3000 * count - 7).astype(np.float32)
+    values[3000:6000] *= 40  # not counted where there are five
+    section = section_of(wc.ErrorBounded(0.02), values)
+    written = reference.ErrorBounded(0.02).section(values.tobytes(), BY_NAME["float32"], 0)
+    assert section.tobytes() == written
+    assert oracles.within(values, sent(wc.ErrorBounded(0.02), values), 0.02)
+    assert (
+        page.decode_error_bounded(written, values.size, BY_NAME["float32"])
+        == sent(wc.ErrorBounded(0.02), values).tobytes()
+    )

@@ -11,12 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirecodec as wc
-from wirecodec.limits import UNLIMITED
-
-
-def sent(values: Any) -> Any:
-    section = np.frombuffer(bytes(wc.Mean().encode(values, 0)), np.uint8)
-    return wc.Mean.decode(section, values.size, values.dtype, UNLIMITED)
+from tests.wirecodec.sections import sent
 
 
 @settings(max_examples=300, deadline=None)
@@ -25,7 +20,7 @@ def test_it_is_the_mean(values: list[float]) -> None:
     v = np.array(values, np.float32)
     exact = sum((Fraction(float(x)) for x in v), Fraction(0)) / v.size
     size = sum((abs(Fraction(float(x))) for x in v), Fraction(0)) / v.size
-    got = sent(v)
+    got = sent(wc.Mean(), v)
     assert len(set(got.view(np.uint32).tolist())) == 1
     assert abs(Fraction(float(got[0])) - exact) <= size * Fraction(1, 2**40) + Fraction(
         float(np.spacing(np.abs(got[0])))
@@ -35,13 +30,15 @@ def test_it_is_the_mean(values: list[float]) -> None:
 def test_values_that_are_alike_come_back(dtype: np.dtype[Any]) -> None:
     for number in (1.0, -0.0, 1 / 3, -65504.0, 6e-8):
         v = np.full(1000, number).astype(dtype)
-        assert sent(v).tobytes() == v.tobytes()
+        assert sent(wc.Mean(), v).tobytes() == v.tobytes()
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_sum_beyond_float64(sign: int) -> None:
     most = sign * np.finfo(np.float64).max
-    assert sent(np.array([most, most / 2, most])).tolist() == pytest.approx([most / 1.2] * 3, rel=1e-15)
+    assert sent(wc.Mean(), np.array([most, most / 2, most])).tolist() == pytest.approx(
+        [most / 1.2] * 3, rel=1e-15
+    )
 
 
 def test_a_set_of_indices_costs_its_index_section_and_four_bytes() -> None:

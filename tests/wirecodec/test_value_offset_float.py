@@ -12,16 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirecodec as wc
-from wirecodec.limits import UNLIMITED
+from tests.wirecodec.sections import sent
 from wirecodec.value.packed import unpacked
 
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 SMALL = st.floats(-4, 4, width=32)
-
-
-def sent(codec: wc.OffsetFloat, values: Any, stream: int = 0) -> Any:
-    section = np.frombuffer(bytes(codec.encode(values, stream)), np.uint8)
-    return wc.OffsetFloat.decode(section, values.size, values.dtype, UNLIMITED)
 
 
 def grid(codec: wc.OffsetFloat, values: Any) -> list[Fraction]:

@@ -11,19 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirecodec as wc
-from wirecodec.limits import UNLIMITED
+from tests.wirecodec.sections import section_of, sent
 
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 BUCKETS = st.one_of(st.integers(2, 8), st.integers(2, 256))
-
-
-def section_of(values: Any, buckets: int) -> Any:
-    return np.frombuffer(bytes(wc.SketchML(buckets).encode(values, 0)), np.uint8)
-
-
-def sent(values: Any, buckets: int) -> Any:
-    section = section_of(values, buckets)
-    return wc.SketchML.decode(section, values.size, values.dtype, UNLIMITED)
 
 
 def groups(values: Any, decoded: Any) -> dict[int, list[float]]:
@@ -40,7 +31,7 @@ def test_buckets_are_ranges_of_one_sign_and_come_back_as_their_means(
     values: list[float], buckets: int
 ) -> None:
     v = np.array(values, np.float32)
-    decoded = sent(v, buckets)
+    decoded = sent(wc.SketchML(buckets), v)
     assert np.array_equal(np.signbit(decoded), np.signbit(v))
     order = np.lexsort((v, ~np.signbit(v)))
     assert (np.diff(decoded[order]) >= 0).all()  # ranges, in order
@@ -58,7 +49,7 @@ def test_buckets_are_ranges_of_one_sign_and_come_back_as_their_means(
 def test_it_contracts(values: list[float], buckets: int) -> None:
     """‖v - Q(v)‖² ≤ (1 - 1/m) ‖v‖², m the values of the largest bucket."""
     v = np.array(values, np.float32)
-    decoded = sent(v, buckets)
+    decoded = sent(wc.SketchML(buckets), v)
     largest = max(map(len, groups(v, decoded).values()))
     pairs = [(Fraction(float(a)), Fraction(float(b))) for a, b in zip(v, decoded, strict=True)]
     error = sum(((a - b) ** 2 for a, b in pairs), Fraction(0))
@@ -75,7 +66,7 @@ def test_buckets_have_about_equally_many_values(rng: np.random.Generator, bucket
     v = x.astype(np.float32)
     negative = int((v < 0).sum())
     share = (2 * buckets * negative + r) // (2 * r)
-    means, sizes = np.unique(sent(v, buckets), return_counts=True)
+    means, sizes = np.unique(sent(wc.SketchML(buckets), v), return_counts=True)
     assert (means.size, int((means < 0).sum())) == (buckets, share)
     for of_sign, wanted in (
         (sizes[:share], negative / share),
@@ -88,7 +79,7 @@ def test_signs_share_the_buckets_as_they_share_the_values(rng: np.random.Generat
     magnitudes = rng.uniform(1, 2, 1000).astype(np.float32)
     for negative, share in ((0, 0), (1, 1), (8, 1), (24, 2), (500, 32), (999, 63), (1000, 64)):
         v = np.where(np.arange(1000) < negative, -magnitudes, magnitudes)
-        means = np.unique(sent(v, 64))
+        means = np.unique(sent(wc.SketchML(64), v))
         assert (means.size, (means < 0).sum()) == (64, share)
 
 
@@ -96,14 +87,14 @@ def test_a_value_that_is_frequent_comes_back_exactly(rng: np.random.Generator) -
     v = rng.normal(size=4000).astype(np.float32)
     v[rng.permutation(4000)[:1000]] = 0
     v[rng.permutation(4000)[:900]] = np.float32(0.3)
-    decoded = sent(v, 16)
+    decoded = sent(wc.SketchML(16), v)
     assert np.array_equal(decoded[v == 0], v[v == 0])
     assert np.array_equal(decoded[v == np.float32(0.3)], v[v == np.float32(0.3)])
 
 
 def test_fewer_values_than_buckets_lose_nothing(rng: np.random.Generator, dtype: np.dtype[Any]) -> None:
     v = rng.normal(size=30).astype(dtype)
-    assert np.array_equal(sent(v, 256), v.astype(np.float32).astype(dtype))
+    assert np.array_equal(sent(wc.SketchML(256), v), v.astype(np.float32).astype(dtype))
 
 
 def test_cells_are_nearly_quantiles_of_values(rng: np.random.Generator, gradient: Any) -> None:
@@ -120,23 +111,26 @@ def test_cells_are_nearly_quantiles_of_values(rng: np.random.Generator, gradient
                 counts = np.bincount(ranks, minlength=b)
                 best[chosen] = (np.bincount(ranks, v, minlength=b) / np.maximum(counts, 1))[ranks]
             wanted = np.linalg.norm(x - best)
-            assert abs(np.linalg.norm(x - sent(x, buckets).astype(np.float64)) - wanted) < 2e-3 * wanted
+            assert (
+                abs(np.linalg.norm(x - sent(wc.SketchML(buckets), x).astype(np.float64)) - wanted)
+                < 2e-3 * wanted
+            )
 
 
 def test_sections_are_as_long_as_the_page_says(rng: np.random.Generator) -> None:
     x = rng.normal(size=5120).astype(np.float32)
     for buckets in (2, 4, 16, 64, 256):
-        section = section_of(x, buckets)
+        section = section_of(wc.SketchML(buckets), x)
         assert section[0] == 0
         assert section.size == 4 + 4 * buckets + 5120 * (buckets.bit_length() - 1) // 8
-    assert section_of(np.full(100_000, -2.5, np.float32), 64).size == 8
+    assert section_of(wc.SketchML(64), np.full(100_000, -2.5, np.float32)).size == 8
 
 
 def test_huffman_codes_where_buckets_are_uneven(rng: np.random.Generator) -> None:
     """Their size is within a bit a value of the entropy, and below that of packed codes."""
     x = np.where(rng.random(20_000) < 0.6, 0, rng.normal(size=20_000)).astype(np.float32)
-    section = section_of(x, 64)
-    _, counts = np.unique(sent(x, 64), return_counts=True)
+    section = section_of(wc.SketchML(64), x)
+    _, counts = np.unique(sent(wc.SketchML(64), x), return_counts=True)
     entropy = -float((counts / x.size * np.log2(counts / x.size)).sum())
     bits = 8 * (section.size - 4 - 4 * counts.size) / x.size
     assert section[0] == 1
@@ -145,7 +139,7 @@ def test_huffman_codes_where_buckets_are_uneven(rng: np.random.Generator) -> Non
 
 
 def test_40_buckets_take_less_than_six_bits(rng: np.random.Generator) -> None:
-    section = section_of(rng.normal(size=50_000).astype(np.float32), 40)
+    section = section_of(wc.SketchML(40), rng.normal(size=50_000).astype(np.float32))
     assert section[0] == 1
     assert 5.32 < 8 * section.size / 50_000 < 5.5
 
@@ -153,9 +147,9 @@ def test_40_buckets_take_less_than_six_bits(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("r", [4095, 4096, 4097, 16_384, 16_385, 20_000, 40_960])
 def test_spans_of_every_number(rng: np.random.Generator, r: int) -> None:
     x = rng.geometric(0.5, r).clip(1, 20).astype(np.float32)
-    assert section_of(x, 64)[0] == 1
+    assert section_of(wc.SketchML(64), x)[0] == 1
     assert np.unique(x).size <= 21
-    decoded = sent(x, 64)
+    decoded = sent(wc.SketchML(64), x)
     assert np.array_equal(decoded[x <= 4], x[x <= 4])  # each a bucket of its own
     assert np.abs(decoded - x).max() < 16
 

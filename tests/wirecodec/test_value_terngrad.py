@@ -12,15 +12,10 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests import oracles
+from tests.wirecodec.sections import sent
 from wirecodec.counter import draw16, mix
-from wirecodec.limits import UNLIMITED
 
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
-
-
-def sent(codec: wc.TernGrad, values: Any, stream: int = 0) -> Any:
-    section = np.frombuffer(bytes(codec.encode(values, stream)), np.uint8)
-    return wc.TernGrad.decode(section, values.size, values.dtype, UNLIMITED)
 
 
 def definition(values: Any, clip: float | None, stream: int) -> Any:

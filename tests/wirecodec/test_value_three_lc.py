@@ -14,19 +14,11 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests import oracles
-from wirecodec.limits import UNLIMITED
+from tests.wirecodec.sections import section_of, sent
 
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 SPARSITY = st.floats(1, 2, exclude_max=True)
 SMALLEST = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133, "float64": 2.0**-149}
-
-
-def section_of(values: Any, sparsity: float = 1.0) -> Any:
-    return np.frombuffer(bytes(wc.ThreeLC(sparsity).encode(values, 0)), np.uint8)
-
-
-def sent(values: Any, sparsity: float = 1.0) -> Any:
-    return wc.ThreeLC.decode(section_of(values, sparsity), values.size, values.dtype, UNLIMITED)
 
 
 def size_of(levels: Any) -> int:
@@ -41,7 +33,7 @@ def size_of(levels: Any) -> int:
 def test_levels_are_the_definition(values: list[float], sparsity: float) -> None:
     """v / M, rounded to nearest, halves away from zero; computed with fractions."""
     v = np.array(values, np.float32)
-    got = sent(v, sparsity)
+    got = sent(wc.ThreeLC(sparsity), v)
     top = float(np.abs(v).max())
     scale = Fraction(oracles.rounded(top * sparsity, np.float32))
     half = Fraction(oracles.rounded(float(scale / 2), np.float32))
@@ -56,7 +48,10 @@ def test_levels_are_the_definition(values: list[float], sparsity: float) -> None
 def test_it_contracts(values: list[float], sparsity: float) -> None:
     """No error is above its value, and that of the greatest is (sparsity - 1) times it."""
     v = np.array(values, np.float32)
-    errors = [abs(Fraction(float(a)) - Fraction(float(b))) for a, b in zip(v, sent(v, sparsity), strict=True)]
+    errors = [
+        abs(Fraction(float(a)) - Fraction(float(b)))
+        for a, b in zip(v, sent(wc.ThreeLC(sparsity), v), strict=True)
+    ]
     top = Fraction(float(np.abs(v).max()))
     slack = Fraction(float(np.spacing(np.float32(2 * top))))
     assert all(e <= abs(Fraction(float(x))) + slack for e, x in zip(errors, v, strict=True))
@@ -68,22 +63,22 @@ def test_it_contracts(values: list[float], sparsity: float) -> None:
 @given(st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, -1]), st.integers(1, 200)), min_size=1, max_size=30))
 def test_sections_are_as_long_as_the_runs_say(pieces: list[tuple[int, int]]) -> None:
     levels = np.concatenate([np.full(n, level) for level, n in pieces])
-    section = section_of(levels.astype(np.float32))
+    section = section_of(wc.ThreeLC(), levels.astype(np.float32))
     assert section.size == size_of(levels)
-    assert np.array_equal(sent(levels.astype(np.float32)), levels)
+    assert np.array_equal(sent(wc.ThreeLC(), levels.astype(np.float32)), levels)
 
 
 @pytest.mark.parametrize("density", [0.001, 0.01, 0.05, 0.2, 0.5, 1])
 def test_large_ones(rng: np.random.Generator, density: float) -> None:
     levels = rng.choice([-1, 1], 100_003) * (rng.random(100_003) < density)
-    section = section_of(levels.astype(np.float32))
+    section = section_of(wc.ThreeLC(), levels.astype(np.float32))
     assert section.size == size_of(levels)
-    assert np.array_equal(sent(levels.astype(np.float32)), levels)
+    assert np.array_equal(sent(wc.ThreeLC(), levels.astype(np.float32)), levels)
 
 
 def test_zeros_cost_a_seventieth_of_a_byte() -> None:
-    assert section_of(np.zeros(7000, np.float32)).size == 4 + 100
-    assert section_of(np.ones(7000, np.float32)).size == 4 + 1400
+    assert section_of(wc.ThreeLC(), np.zeros(7000, np.float32)).size == 4 + 100
+    assert section_of(wc.ThreeLC(), np.ones(7000, np.float32)).size == 4 + 1400
 
 
 def test_scales_stay_finite_in_every_type(dtype: np.dtype[Any]) -> None:
@@ -92,12 +87,12 @@ def test_scales_stay_finite_in_every_type(dtype: np.dtype[Any]) -> None:
     )
     v = np.array([most, -most, most / 4, 0]).astype(dtype)
     for sparsity in (1.0, 1.5, np.nextafter(2, 0)):
-        assert sent(v, sparsity).astype(float).tolist() == [most, -most, 0, 0]
+        assert sent(wc.ThreeLC(sparsity), v).astype(float).tolist() == [most, -most, 0, 0]
 
 
 def test_the_least_magnitude_counts(dtype: np.dtype[Any]) -> None:
     v = np.array([0, -SMALLEST[dtype.name], -0.0, SMALLEST[dtype.name]]).astype(dtype)
-    assert np.sign(sent(v, 1.0).astype(float)).tolist() == [0, -1, 0, 1]
+    assert np.sign(sent(wc.ThreeLC(1.0), v).astype(float)).tolist() == [0, -1, 0, 1]
 
 
 def test_float64_beyond_binary32_is_refused() -> None:
@@ -119,7 +114,7 @@ def test_residuals_stay_bounded(rng: np.random.Generator, sparsity: float) -> No
     norms = []
     for _ in range(400):
         x = residual + rng.normal(size=1000).astype(np.float32)
-        residual = x - sent(x, sparsity)
+        residual = x - sent(wc.ThreeLC(sparsity), x)
         norms.append(np.linalg.norm(residual) / math.sqrt(1000))
     assert max(norms) < {1.0: 2, 1.5: 6}[sparsity]
 
@@ -133,7 +128,7 @@ def test_large_steps_diverge_where_the_residual_is_long() -> None:
         w, residual = np.zeros(1000), np.zeros(1000)
         for _ in range(steps):
             x = rate * curvature * (w - target) + residual
-            step = sent(x, sparsity)
+            step = sent(wc.ThreeLC(sparsity), x)
             residual, w = x - step, w - step
             if np.linalg.norm(w - target) > 100 * np.linalg.norm(target):
                 break

@@ -106,7 +106,9 @@ class AutoValue:
 
     def choose(self, values: Array, stream: int) -> tuple[ValueCodec, Bytes]:
         """The codec and its section: smallest first, of those not yet encoded by the least they may take."""
-        if values.size == 0 or not np.isfinite(values).all():
+        with np.errstate(invalid="ignore"):  # a bfloat16 that signals is reported as an invalid operation
+            finite = np.isfinite(values).all()
+        if values.size == 0 or not finite:
             return Raw(), Raw().encode(values, stream)
         wide = _widened(values)
         tries: list[tuple[float, int, ValueCodec, Bytes | None]] = [

@@ -12,13 +12,18 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.chosen import store_chosen
-from wirecodec.kernels.cpu.jit import inline
+from wirecodec.kernels.cpu.jit import borrowing, inline
 from wirecodec.kernels.cpu.taken import gathered, heights, near_quotients, spread_chosen
 from wirecodec.kernels.cpu.vector import mask_bits, resize, select
 from wirecodec.kernels.cpu.words import popcount
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
 __all__ = [
+    "DIRECT",
+    "FEW",
+    "HALF",
+    "MANY",
+    "WIDTH",
     "base_of",
     "begun",
     "bits_after",
@@ -26,7 +31,9 @@ __all__ = [
     "contexts",
     "learned",
     "least",
+    "places_of",
     "pushed",
+    "raw_pushed",
     "raw_taken",
     "refilled",
     "sign_taken",
@@ -36,8 +43,20 @@ __all__ = [
 
 U32 = np.uint32
 ESCAPE, DIRECT = BOUNDED_ESCAPE, 32
+MANY, FEW = 32, 4
+"""Lanes of a vector, where a block has 32 lanes and where not."""
+WIDTH = 64
+"""Elements of a row of the table of frequencies, some of them unused."""
 HALF = 12
 """Bits that one phase takes, at most, of those that are not modelled."""
+
+
+@borrowing
+def places_of(m: int, lanes: int, places: Array) -> None:
+    """Where each lane's run begins."""
+    steps, more = m // lanes, m % lanes
+    for n in range(lanes):
+        places[n] = n * steps + min(n, more)
 
 
 @inline
@@ -117,6 +136,17 @@ def pushed(x: Any, f: Any, start: Any, active: Any, words: Array, p: int) -> Any
     rest, gap = x - q * f, 4096 - f
     y = (q << 12) + rest + start
     y = select(rest < f, y, select(rest >= 1 << 31, y - gap, y + gap))
+    return select(active, y, x), p
+
+
+@inline
+def raw_pushed(x: Any, bits: Any, number: Any, active: Any, words: Array, p: int) -> Any:
+    """As ``pushed``, for 0 to 12 bits that are as likely as not: quotients are shifts."""
+    left = 12 - bits
+    need = ((x >> 20) >> left != 0) & active
+    p += store_chosen(words, p, resize(x, 16), mask_bits(need))
+    x = select(need, x >> 16, x)
+    y = ((x >> left) << 12) + (x - ((x >> left) << left)) + (number << left)
     return select(active, y, x), p
 
 

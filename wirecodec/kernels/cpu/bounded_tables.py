@@ -59,9 +59,13 @@ def _level(count: U64, total: U64) -> U8:
     """The least level whose weight is no more than a share of 2^20."""
     if count == U64(0):
         return NONE
-    level = 0
-    while level < 254 and _weight(U8(level)) * total > count << U64(20):
-        level += 1
+    level, end = 0, 254
+    while level < end:  # weights fall as levels rise
+        middle = (level + end) >> 1
+        if _weight(U8(middle)) * total > count << U64(20):
+            level = middle + 1
+        else:
+            end = middle
     return U8(level)
 
 
@@ -96,11 +100,12 @@ def fill(levels: Array, table: Array) -> None:
 
 
 @kernel
-def fit(counts: Array, levels: Array) -> int:
+def fit(counts: Array, least: int, levels: Array) -> int:
     """Replace levels by those of what was counted where that pays; which rows, as a mask.
 
     Args:
         counts: (rows, 49) u32.
+        least: what a row must count to be looked at, at least 1.
         levels: (rows, 33) u8, the usual ones, changed.
     """
     mask = 0
@@ -111,7 +116,7 @@ def fit(counts: Array, levels: Array) -> int:
         total = U64(0)
         for symbol in range(ESCAPE + 1):
             total += U64(counts[row, symbol])
-        if total == U64(0):
+        if total < U64(least):
             continue
         symbol, used = 0, 0
         for b in range(BINS):

@@ -1,0 +1,68 @@
+"""What CLT-k lives on: how alike the ranks' residuals and choices are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collectives as co
+from collectives.communicator import Communicator
+from tests.collectives.conftest import World
+from tests.collectives.inputs import bits, smooth, top
+from tests.oracles import rank_ordered_sum
+
+RATIO = 0.1
+
+
+def test_similarity(several: World) -> None:
+    """Ranks that are alike have distance 0 and choose alike; independent ones have distance 1."""
+
+    def measure(comm: Communicator) -> tuple[co.Similarity, co.Similarity]:
+        alike, apart = co.CLTk(RATIO), co.CLTk(RATIO)
+        alike.allreduce(comm, smooth(0))
+        apart.allreduce(comm, smooth(comm.rank, 20_000))
+        one = co.similarity(comm, alike, smooth(1))
+        other = co.similarity(comm, apart, smooth(comm.rank + 20, 20_000))
+        assert isinstance(one, co.Similarity)
+        assert isinstance(other, co.Similarity)
+        return one, other
+
+    results = several.run(measure)
+    assert len(set(results)) == 1
+    one, other = results[0]
+    assert one.cosine_distance == pytest.approx(0, abs=1e-6)
+    assert one.hamming == (0.0,) * several.n
+    assert other.cosine_distance == pytest.approx(1, abs=0.05)
+    assert all(0.2 < share < 1 for share in other.hamming)
+
+
+def test_hamming_is_the_definition(several: World) -> None:
+    grads = [smooth(rank) for rank in range(several.n)]
+    mean = (rank_ordered_sum(grads) / np.float32(several.n)).astype(np.float32)
+    best = top(mean, 100)
+    want = tuple(np.setdiff1d(top(g, 100), best).size / 100 for g in grads)
+
+    def measure(comm: Communicator) -> Any:
+        return co.similarity(comm, co.CLTk(RATIO), {"w": grads[comm.rank]})
+
+    for found in several.run(measure):
+        assert found["w"].hamming == want
+        assert np.isnan(found["w"].cosine_distance)
+
+
+def test_measuring_changes_nothing(several: World) -> None:
+    """A step after it is the step that would have been without it."""
+
+    def step(comm: Communicator, measured: bool) -> bytes:
+        cltk = co.CLTk(RATIO)
+        cltk.allreduce(comm, smooth(comm.rank))
+        if measured:
+            co.similarity(comm, cltk, smooth(comm.rank + 20))
+        return bits(cltk.allreduce(comm, smooth(comm.rank + 20)))
+
+    def both(comm: Communicator) -> bool:
+        return step(comm, True) == step(comm, False)
+
+    assert several.run(both) == [True] * several.n

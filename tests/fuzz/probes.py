@@ -1,0 +1,250 @@
+"""What a decoder does that no golden vector can show: each probe's outcome is one value to compare.
+
+Streams, heads that are cut, one tensor where another number is expected, arrays that are added to, errors'
+places, and codecs of experimental ids, which occur in no vector.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+import wirecodec as wc
+from formats import conformance, reference
+from formats.reference.sealing import extension_block
+from tests.fuzz.seeds import valid_seeds
+from wirecodec import registry
+from wirecodec.kernels.layout import BOUNDED_BLOCK
+
+CHOSEN = ("names", "names-absent-11", "records-all", "dct-2", "no-entries", "bitmap-d9", "padding-index")
+VECTORS = {v.id: v for v in conformance.load_all() if v.id in CHOSEN}
+
+
+def _outcome(read: Callable[..., Any], *given: Any, **options: Any) -> str:
+    """What comes of a call; where a refusal points is a part of it."""
+    try:
+        found = read(*given, **options)
+    except wc.WireError as error:
+        return f"{type(error).__name__} {error.code} {error.entry} {error.offset}"
+    except Exception as error:
+        return repr(error)
+    return " ".join(map(_said, found.values() if isinstance(found, dict) else [found]))
+
+
+def _said(thing: Any) -> str:
+    if isinstance(thing, wc.SparseTensor):
+        return f"{thing.shape} {thing.indices.tolist()} {thing.values.tobytes().hex()}"
+    return repr(thing)
+
+
+def heads() -> list[str]:
+    """``inspect`` and ``blob_size`` of a container cut anywhere."""
+    found = []
+    for id in ("names", "records-all", "no-entries"):
+        data = VECTORS[id].data
+        for n in range(len(data) + 2):
+            cut = (data + b"\0\0")[:n]
+            found += [_outcome(wc.inspect, cut), _outcome(wc.blob_size, cut)]
+    return found
+
+
+def large() -> list[str]:
+    """Containers of more elements than vectors have, made before anything is changed."""
+    return [_outcome(_sum, data) for data in LARGE]
+
+
+def _sum(data: bytes) -> int:
+    return zlib.crc32(wc.decode(data).to_dense().tobytes())
+
+
+def _large() -> list[bytes]:
+    """Bitmaps of two blocks, values at which a codec begins to use more lanes."""
+    draws = np.random.default_rng(0)
+    found = []
+    for d, index, value in (
+        *((d, "raw-index", "error-bounded") for d in (16_383, 16_384, 16_385, BOUNDED_BLOCK + 99)),
+        *((150_000, index, "mean") for index in ("bitmap", "structured", "rice", "elias-fano", "huffman")),
+    ):
+        x = draws.laplace(size=d).astype(np.float32)
+        found.append(
+            wc.encode(
+                x, f"{'all' if value == 'error-bounded' else 'topk(0.4)'} | {index} | {value}"
+            ).tobytes()
+        )
+    data = bytearray(found[4])
+    data[-100] ^= 1
+    return [*found, reference.reseal(bytes(data))]
+
+
+def infos() -> list[str]:
+    """``inspect`` of every small container that is valid, and of ten fused tensors without names."""
+    ten = [replace(THREE[0], name=f"{n}") for n in range(10)]
+    fused = reference.write(ten, names=False, groups=["0123456789"])
+    return [_outcome(wc.inspect, data) for data in (*valid_seeds(), fused)]
+
+
+def streams() -> list[str]:
+    """Containers after one another, in buffers and in files, cut anywhere."""
+    found = []
+    whole = VECTORS["names"].data + VECTORS["no-entries"].data + VECTORS["names"].data
+    for most in (len(VECTORS["names"].data), 64):
+        for n in range(0, len(whole) + 1, 4):
+            for source in (whole[:n], io.BytesIO(whole[:n])):
+                found.append(_outcome(_sizes, source, wc.DecodeLimits(max_bytes=most)))
+    return found
+
+
+def _sizes(source: Any, limits: wc.DecodeLimits) -> list[int]:
+    return [blob.size for blob in wc.iter_blobs(source, limits=limits)]
+
+
+def schemas() -> list[str]:
+    """One tensor, several and none, under schemas that fit and that do not."""
+    found = []
+    for vector in VECTORS.values():
+        fitting: dict[str, Any] = {t[0]: (t[2], t[1]) for t in vector.tensors}
+        first: Any = next(iter(fitting.values()), ((3,), "float32"))
+        for one in (None, first, (first[0], "bfloat16"), ((7, 7), first[1]), (7, first[1])):
+            found.append(_outcome(wc.decode, vector.data, schema=one))
+        for names in (None, fitting, {**fitting, "more": first}, dict.fromkeys(fitting, first)):
+            found.append(_outcome(wc.decode_many, vector.data, schema=names))
+        found.append(_outcome(wc.decode, vector.data, schema=((3,), "int7")))
+    wide = reference.assemble([reference.Row(0, 0, 99, 99, 1, 1, 15, value_section=bytes(4))])
+    fused = reference.write(THREE, groups=["ab"])
+    for limits in (wc.DecodeLimits(max_expansion=0), wc.DecodeLimits()):
+        for schema in (None, (99, "float32")):
+            found.append(_outcome(wc.decode, wide, limits=limits, schema=schema))
+            found.append(_outcome(wc.decode, fused, limits=limits, schema=schema))
+    return found
+
+
+THREE = [reference.Tensor(name, "float32", (2,), [1], b"\0\0\x80\x3f") for name in "abc"]
+
+
+def sums() -> list[str]:
+    """Arrays that are added to: of all types, of right sizes and others."""
+    found = []
+    for vector in VECTORS.values():
+        sizes = {t[0]: math.prod(t[2]) for t in vector.tensors}
+        for extra in (0, 1):
+            for dtype in (np.float32, np.float64, np.int32):
+                out = {name: np.ones(size + extra, dtype) for name, size in sizes.items()}
+                lone = next(iter(out.values()), np.ones(3, dtype)).copy()
+                found += [_outcome(wc.decode_add, vector.data, out, scale=0.5), repr(out)]
+                found += [_outcome(wc.decode_add, vector.data, lone), repr(lone)]
+    one = reference.write(THREE[:1], names=False)
+    fixed = np.ones(2, np.float32)
+    fixed.flags.writeable = False
+    for target in (fixed, np.ones(4, np.float32)[::2], np.ones((2, 1), np.float32), np.ones(2, np.float16)):
+        found += [_outcome(wc.decode_add, one, target), repr(target)]
+    return found
+
+
+def places() -> list[str]:
+    """Where refusals point."""
+    found = []
+    data = VECTORS["names"].data
+    for at in range(len(data)):
+        for flip in (1, 0x80):
+            broken = bytearray(data)
+            broken[at] ^= flip
+            for form in (bytes(broken), reference.reseal(bytes(broken))):
+                found.append(_outcome(wc.decode_many, form))
+    return found
+
+
+def ids() -> list[str]:
+    """Every type and domain, index codec, value codec and map codec of a table, and types of records."""
+    found = []
+    row = reference.Row(0, 0, 9, 2, 1, 2, 1, b"\6\0", struct.pack("<2f", 1, 2))
+    for field, n in itertools.product(("dtype", "index", "value", "map"), range(256)):
+        found.append(_outcome(wc.decode_many, reference.assemble([replace(row, **{field: n})])))  # type: ignore[arg-type]
+    for kind, flags in itertools.product((0, 1, 2, 3, 4, 5, 6, 7, 0xFFFF), (0, 1, 2)):
+        block = extension_block([reference.Record(kind, flags, b"\1\0\0\0\1\0\0\0")])
+        found.append(_outcome(wc.decode_many, reference.assemble([row], block)))
+    return found
+
+
+def experimental() -> list[str]:
+    """Registered codecs, well-behaved and not, of the least id and the greatest."""
+    tables: list[dict[Any, Any]] = [registry._index, registry._value, *registry._stages.values()]
+    kept = [dict(table) for table in tables]
+    found = []
+    try:
+        for wire_id in (0x80, 0xFF):
+            wc.register(type("Index", (_Index,), {"wire_id": wire_id, "name": f"probe-index-{wire_id}"}))
+            wc.register(type("Value", (_Value,), {"wire_id": wire_id, "name": f"probe-value-{wire_id}"}))
+        for wire_id, what, work in itertools.product((0x80, 0xFF), range(9), (0, 2)):
+            limits = wc.DecodeLimits(max_work=work)
+            good = struct.pack("<2f", 1, 2)
+            one = reference.Row(0, 0, 6, 2, 1, wire_id, 1, bytes([what]), good)
+            other = reference.Row(1, 0, 6, 2, 1, 2, wire_id, b"\6", bytes([what]))
+            for rows in ([one], [replace(other, key=0)], [one, replace(one, key=1)], [one, other]):
+                found.append(_outcome(wc.decode_many, reference.assemble(rows), limits=limits))
+    finally:
+        for table, old in zip(tables, kept, strict=True):
+            table.clear()
+            table.update(old)
+    return found
+
+
+def _behaved(what: int, right: Any) -> Any:
+    """What a codec of the experiments gives, or raises."""
+    if what == 1:
+        raise ValueError("no")
+    if what == 2:
+        raise wc.Invalid("probe", "of its own")
+    if 3 <= what <= 7:
+        return (right[:1], right.astype(np.float16), list(right), right.reshape(1, -1), right[::-1])[what - 3]
+    return right
+
+
+@dataclass(frozen=True)
+class _Index:
+    """An index codec whose section says how it behaves."""
+
+    def encode(self, indices: Any, d: int, stream: int) -> Any:
+        """Not used."""
+        return b""
+
+    @classmethod
+    def work(cls, section: Any, d: int, r: int) -> Any:
+        """One step, or an exception."""
+        return _behaved(1 if section[0] == 8 else 0, 1)
+
+    @classmethod
+    def decode(cls, section: Any, d: int, r: int, limits: Any) -> Any:
+        """The last indices."""
+        found = np.arange(d - r, d, dtype=np.uint32)
+        return _behaved(int(section[0]), found)
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A value codec whose section says how it behaves."""
+
+    carries_nonfinite: ClassVar[bool] = True
+
+    def encode(self, values: Any, stream: int) -> Any:
+        """Not used."""
+        return b""
+
+    @classmethod
+    def decode(cls, section: Any, r: int, dtype: Any, limits: Any) -> Any:
+        """Ones."""
+        return _behaved(int(section[0]), np.ones(r, dtype))
+
+
+LARGE = _large()
+PROBES: dict[str, Callable[[], list[str]]] = {
+    probe.__name__: probe
+    for probe in (heads, infos, large, streams, schemas, sums, places, ids, experimental)
+}

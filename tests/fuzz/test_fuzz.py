@@ -1,0 +1,161 @@
+"""The fuzzer itself: a short run of both targets, and whether it would find what it looks for."""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+import struct
+from functools import partial
+from pathlib import Path
+from types import FunctionType
+from typing import Any, cast
+
+import pytest
+
+from formats import conformance
+from tests.fuzz import loop, mutants
+from tests.fuzz.anatomy import laid_out, parts_of
+from tests.fuzz.judge import Finding, agree, judge
+from tests.fuzz.legal import legal
+from tests.fuzz.mutate import mutated
+from tests.fuzz.probes import PROBES
+from tests.fuzz.round_trip import round_trip
+from tests.fuzz.seeds import all_seeds, valid_seeds
+from wirecodec import container, outline, registry
+from wirecodec.transform.dct import DCT
+
+
+@pytest.mark.parametrize("target", ["decode", "round_trip"])
+def test_a_short_run_finds_nothing(target: str, tmp_path: Path) -> None:
+    found = loop.run(target, 200.0, 1, tmp_path, cases=2000)
+    assert found == 0, [path.name for path in tmp_path.iterdir()]
+
+
+def vector(id: str) -> bytes:
+    return next(v.data for v in conformance.load_all() if v.id == id)
+
+
+def test_an_exception_of_another_kind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: Any) -> None:
+        raise KeyError("d")
+
+    assert judge(vector("names")) == "ok"
+    monkeypatch.setattr(container, "_check_table", broken)
+    with pytest.raises(Finding, match="KeyError"):
+        judge(vector("names"))
+
+
+def test_a_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judge(vector("names-absent")) == "ok"
+    monkeypatch.setattr(outline, "digits", lambda n: tuple(f"t{key}" for key in range(n)))
+    with pytest.raises(Finding, match="differ"):
+        judge(vector("names-absent"))
+
+
+def test_transformed_elements_may_be_off_by_rounding_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = vector("dct-constant")
+    exact = DCT.inverse
+    for factor, fine in ((1 + 1e-7, True), (1 + 1e-5, False)):
+        monkeypatch.setattr(DCT, "inverse", lambda c, n, t, by=factor: exact(c, n, t) * t.type(by))
+        if fine:
+            agree(data)
+        else:
+            with pytest.raises(Finding, match="differ"):
+                agree(data)
+
+
+def test_a_seed_tells_a_mutation() -> None:
+    for seed in range(50):
+        data = valid_seeds()[seed]
+        one, two = (mutated(data, all_seeds(), random.Random(seed)) for _ in range(2))
+        assert one == two
+        assert legal(random.Random(seed)) == legal(random.Random(seed))
+
+
+def test_most_mutations_reach_further_than_the_checksums() -> None:
+    rng = random.Random(2)
+    shallow = {"prefix", "magic", "container", "trailing", "head-checksum", "entry-checksum", "total-length"}
+    codes = [judge(mutated(rng.choice(valid_seeds()), all_seeds(), rng), compared=False) for _ in range(400)]
+    assert sum(code not in shallow for code in codes) > 300
+    assert len(set(codes)) > 30
+
+
+def test_parts_are_laid_out_as_they_were() -> None:
+    for data in valid_seeds():
+        parts = parts_of(data)
+        assert parts is not None
+        assert laid_out(parts) == data
+
+
+def test_legal_containers_show_every_codec() -> None:
+    shown: tuple[set[int], set[int], set[int]] = set(), set(), set()
+    chunks = groups = 0
+    for seed in range(1500):
+        parts = parts_of(legal(random.Random(seed)))
+        assert parts is not None
+        chunks += any(row.base for row in parts.rows)
+        groups += any(record.type == 1 for record in parts.records)
+        for row in parts.rows:
+            if 0 < row.r < row.d:
+                for these, one in zip(shown, (row.dtype, row.index, row.value), strict=True):
+                    these.add(one)
+    assert shown[0] == {domain << 4 | dtype for domain in (0, 1, 2) for dtype in (1, 2, 3, 4)}
+    assert shown[1] == {n for n in registry.index_codecs() if n < 0x80}
+    assert shown[2] == {n for n in registry.value_codecs() if n < 0x80}
+    assert chunks > 5
+    assert groups > 20
+
+
+def test_round_trips_tell_what_changes_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = bytes([0, 0, 0, 0, 0, 0]) + struct.pack("<3f", 1, 2, 3)
+    round_trip(data)
+    monkeypatch.setattr(
+        registry.value_codec(1), "decode", classmethod(lambda cls, s, r, t, limits: s.view(t)[::-1])
+    )
+    with pytest.raises(Finding, match="changes values"):
+        round_trip(data)
+
+
+def test_files_are_judged_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = loop.keep(vector("magic"), "why", tmp_path / "finds")
+    assert loop.main([str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: why\nmagic\n"
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_a_probe_shows_what_is_read_and_what_is_refused(probe: str) -> None:
+    before = PROBES[probe]()
+    assert PROBES[probe]() == before
+    refused = sum(
+        bool(re.match(r"(Truncated|\w+Mismatch|Malformed|Invalid|\w+Exceeded) ", o)) for o in before
+    )
+    assert refused < len(before) - 5 or probe == "large"
+    assert refused > 5 or probe in ("infos", "large")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_mutants_die_of_the_vectors_that_notice() -> None:
+    source = Path(container.__file__).read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    every = list(mutants._of(cast(FunctionType, container._prefix), "container.py", tree))
+    line = 1 + source.splitlines().index("    if magic != MAGIC:")
+    magic = [m for m in every if m.line == line]
+    assert {m.change for m in magic} == {"NotEq -> Eq #0", "if True", "if False"}
+    chosen = {v.id: v for v in conformance.load_all() if v.id in ("magic", "names")}
+    bad, good = (partial(mutants._conforms, chosen[id]) for id in ("magic", "names"))
+    for mutant in magic:
+        assert mutants.killed(mutant, [bad, good])
+    unseen = next(m for m in magic if m.change == "if False")
+    assert not mutants.killed(unseen, [good])
+
+
+def test_nine_of_ten_mutants_are_killed_and_the_others_have_a_reason() -> None:
+    text = mutants.PAGE.read_text(encoding="utf-8")
+    counts = re.search(r"^(\d+) of (\d+) mutants were tried .*; (\d+) were killed", text, re.MULTILINE)
+    assert counts is not None
+    tried, _, dead = map(int, counts.groups())
+    assert tried >= 200
+    assert 10 * dead >= 9 * tried
+    assert len(mutants.reasons()) == tried - dead
+    assert mutants.UNKNOWN not in text
