@@ -7,6 +7,7 @@
 PYTHON ?= python3
 VENV ?= .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 RANKS ?= 4
+CUDA ?= 12
 SECONDS ?= 60
 ARGS ?=
 
@@ -14,6 +15,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.peers
 TORCH := $(VENV)/.torch
+CUPY := $(VENV)/.cupy-$(CUDA)
 MPICH := $(VENV)-mpich
 FUZZ := $(VENV)/.fuzz
 
@@ -23,7 +25,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-mpich lint vectors fuzz mutants bench bench-select bench-value bench-collectives gradients clean
+.PHONY: help demo test test-mpich test-gpu bench-gpu lint vectors fuzz mutants bench bench-select bench-value bench-collectives gradients clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +41,9 @@ test: lint  ## lint, then all tests: on all cores, and then those that start MPI
 
 test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has an environment of its own
 	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)
+
+test-gpu: $(CUPY)  ## the tests that need a GPU, in an environment with CuPy (CUDA=13: for drivers of CUDA 13)
+	REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu $(ARGS)
 
 lint: $(INSTALLED)  ## style and types
 	$(BIN)/ruff check .
@@ -70,6 +75,9 @@ bench-value: $(PEERS)  ## what values cost, likewise, and two papers' figures: r
 bench-collectives: $(INSTALLED)  ## what collectives take between hosts: results/collectives.md, .png; root; ARGS=--full
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.collectives $(ARGS)
 
+bench-gpu: $(CUPY)  ## what kernels take on a GPU, as shares of a copy: results/gpu.md; minutes
+	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gpu $(ARGS)
+
 gradients: $(TORCH)  ## train small models and save their gradients for the benchmarks: benchmarks/gradients; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gradients $(ARGS)
 
@@ -96,6 +104,11 @@ $(PEERS): $(INSTALLED)
 $(FUZZ): $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,fuzz]" || \
 		echo "no atheris, which has wheels for Linux alone: a plain loop of the same mutations goes on without it"
+	@touch $@
+
+$(CUPY): $(INSTALLED)
+	@echo "installing CuPy for CUDA $(CUDA) (once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,bench,cuda$(CUDA)]"
 	@touch $@
 
 $(TORCH): $(INSTALLED)

@@ -8,6 +8,7 @@ of the package ``collectives``.
 from wirecodec.compressor import Compressor, Prepared
 from wirecodec.errors import (
     ChecksumMismatch,
+    DeviceError,
     EncodeError,
     Invalid,
     LimitExceeded,
@@ -100,6 +101,7 @@ __all__ = [
     "DecodeLimits",
     "Deflate",
     "Delta",
+    "DeviceError",
     "Diminishing",
     "EliasFano",
     "EncodeError",

@@ -1,9 +1,10 @@
-"""Arrays in, arrays out: the only file that knows where arrays come from.
+"""Arrays in, arrays out: the only file that knows where arrays come from, and which lie on a GPU.
 
 Takes NumPy arrays, torch tensors, and whatever offers DLPack, the array interface or the buffer protocol;
 non-contiguous, read-only, 0-d and empty ones included. Hands on flat, C-contiguous NumPy arrays in native
 byte order of the four element types of the wire format: float32, float16, bfloat16 (ml_dtypes), float64.
-Nothing is copied that lies flat already.
+What lies on a GPU becomes the words of a flat CuPy array (``as_device_flat``), and stays there. Nothing is
+copied that lies flat already.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ __all__ = [
     "DTYPES",
     "Array",
     "Bytes",
+    "DeviceFlat",
     "Flat",
     "aligned",
     "as_bytes",
+    "as_device_flat",
     "as_flat",
     "bits_of",
     "dtype_named",
     "nothing",
+    "on_gpu",
     "read_only",
 ]
 
@@ -46,7 +50,7 @@ DTYPES: tuple[np.dtype[Any], ...] = (
 )
 """The element types, in the order of their wire codes 1, 2, 3, 4."""
 
-_DLPACK_CPU = 1
+_DLPACK_CPU, _DLPACK_CUDA = 1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +58,18 @@ class Flat:
     """A tensor as the pipeline sees it: ``data`` (size,) in row-major order, and the ``shape`` it came in."""
 
     data: Array
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceFlat:
+    """A tensor on a GPU: its elements as unsigned ``words`` (size,) in row-major order, a CuPy array.
+
+    ``dtype`` is their type, which CuPy need not know, ``shape`` the tensor's.
+    """
+
+    words: Any
+    dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
 
@@ -115,6 +131,34 @@ def as_flat(tensor: Any) -> Flat:
     dtype = dtype_named(x.dtype)
     shape = tuple(int(n) for n in x.shape)
     return Flat(read_only(np.require(x, dtype, ["C", "A"]).reshape(-1)), shape)
+
+
+def on_gpu(tensor: Any) -> bool:
+    """Whether an array lies on a GPU of NVIDIA's, by its own account: no CuPy is needed to know."""
+    if type(tensor) is np.ndarray:
+        return False
+    if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
+        return bool(tensor.is_cuda)
+    return hasattr(tensor, "__cuda_array_interface__") or _dlpack_device(tensor) == _DLPACK_CUDA
+
+
+def as_device_flat(tensor: Any, cupy: Any) -> DeviceFlat:
+    """An array that lies on a GPU, in place where it is contiguous; EncodeError for other element types.
+
+    Torch tensors come in through DLPack as integers: CuPy has no bfloat16.
+    """
+    if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
+        torch = sys.modules["torch"]
+        if tensor.layout is not torch.strided:
+            raise EncodeError(f"torch tensor has layout {tensor.layout}; only dense tensors are taken")
+        dtype, shape = dtype_named(tensor.dtype), tuple(tensor.shape)
+        plain = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        words = cupy.from_dlpack(plain.view(getattr(torch, f"int{8 * dtype.itemsize}")))
+    else:
+        interface = hasattr(tensor, "__cuda_array_interface__")
+        x = cupy.ascontiguousarray(cupy.asarray(tensor) if interface else cupy.from_dlpack(tensor))
+        dtype, shape, words = dtype_named(x.dtype), tuple(tensor.shape), x.reshape(-1)
+    return DeviceFlat(words.view(f"u{dtype.itemsize}"), dtype, tuple(int(n) for n in shape))
 
 
 def _as_numpy(tensor: Any) -> Array:

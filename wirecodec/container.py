@@ -38,6 +38,8 @@ __all__ = [
     "Entry",
     "Head",
     "blob_size",
+    "head_of",
+    "layout",
     "open_head",
     "pack",
     "sections",
@@ -117,29 +119,50 @@ class Head:
 def pack(entries: Sequence[Entry], extension: ext.Extension) -> Bytes:
     """The container of ``entries``, which are ascending by (key, base), as a new uint8 array."""
     block = ext.write(extension)
-    table = np.zeros(len(entries), _TABLE)
-    payload = PREFIX_BYTES + table.nbytes + len(block)
-    total = payload + sum(_padded(part.size) for e in entries for part in e.parts)
+    payload, places, total = layout(entries, block)
     blob = np.empty(total, np.uint8)
-    at = payload
-    for row, e in zip(table, entries, strict=True):
-        start = at
+    crcs = []
+    for e, (start, stop) in zip(entries, places, strict=True):
+        at = start
         for part in e.parts:
             blob[at : at + part.size] = part
             blob[at + part.size : at + _padded(part.size)] = 0
             at += _padded(part.size)
+        crcs.append(zlib.crc32(blob[start:stop].data))
+    blob[:payload] = np.frombuffer(head_of(entries, crcs, block, total), np.uint8)
+    return blob
+
+
+def layout(entries: Sequence[Entry], block: bytes) -> tuple[int, list[tuple[int, int]], int]:
+    """Where the payload begins, where each entry's begins and ends, and the container's length.
+
+    Args:
+        entries: ascending by (key, base).
+        block: the extension block.
+    """
+    payload = at = PREFIX_BYTES + _TABLE.itemsize * len(entries) + len(block)
+    places = []
+    for e in entries:
+        start, at = at, at + sum(_padded(part.size) for part in e.parts)
+        places.append((start, at))
+    return payload, places, at
+
+
+def head_of(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: int) -> bytes:
+    """Prefix, table and extension block, of entries whose payloads have these checksums."""
+    table = np.zeros(len(entries), _TABLE)
+    for row, e, payload_crc in zip(table, entries, crcs, strict=True):
         row["key"], row["base"], row["d"], row["r"] = e.key, e.base, e.d, e.r
         row["index_len"], row["value_len"] = e.index_section.size, e.value_section.size
         if e.map_section is not None:
             row["map_len"], row["map"] = e.map_section.size, PACKED
         row["dtype"] = e.domain << 4 | (DTYPES.index(e.dtype) + 1)
         row["index"], row["value"] = e.index, e.value
-        row["crc"] = zlib.crc32(blob[start:at].data)
+        row["crc"] = payload_crc
     prefix = _PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, len(entries), 0, total)
     head = table.tobytes() + block
     crc = _head_crc(prefix, head)
-    blob[:payload] = np.frombuffer(prefix[:12] + struct.pack("<I", crc) + prefix[16:] + head, np.uint8)
-    return blob
+    return prefix[:12] + struct.pack("<I", crc) + prefix[16:] + head
 
 
 def _padded(n: int) -> int:

@@ -4,13 +4,14 @@
 that bytes are not a container that this reader accepts (formats/SPEC.md, section 7); ``code`` is a stable
 string from that table, so programs compare codes and people read messages. Both are ``ValueError``. No bytes
 make a decoder raise anything but a WireError; a schema or an ``out`` that makes no sense is the caller's own
-ValueError or TypeError.
+ValueError or TypeError. ``DeviceError`` says why a GPU cannot be used.
 """
 
 from __future__ import annotations
 
 __all__ = [
     "ChecksumMismatch",
+    "DeviceError",
     "EncodeError",
     "Invalid",
     "LimitExceeded",
@@ -45,6 +46,10 @@ class EncodeError(ValueError):
         if self.tensor is not None:
             return self
         return EncodeError(self.reason, tensor=tensor, position=self.position)
+
+
+class DeviceError(RuntimeError):
+    """A GPU cannot be used: none is there, or what it takes to use one is not, or is not installed."""
 
 
 class WireError(ValueError):

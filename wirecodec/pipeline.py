@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from wirecodec import container
 from wirecodec import extension as ext
-from wirecodec.arrays import Array, Bytes, as_bytes, nothing, read_only
+from wirecodec.arrays import Array, Bytes, as_bytes, nothing, on_gpu, read_only
 from wirecodec.choice import dense, gather, select
 from wirecodec.chunk import Part, Support, chunks_of, decode_chunk, element_type
 from wirecodec.counter import mix
@@ -53,14 +53,19 @@ def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes 
 
     Args:
         tensor: a NumPy array, a torch tensor, anything with DLPack or the buffer protocol, or a SparseTensor;
-            float32, float16, bfloat16 or float64, of any shape.
+            float32, float16, bfloat16 or float64, of any shape. It may lie on a GPU.
         scheme: a Scheme, its string, or None for lossless.
         seed: a u64 for codecs that draw at random.
         tag: bytes of the application's own.
 
-    Returns a uint8 array. Raises EncodeError, which names the first element that the scheme cannot carry.
+    Returns a uint8 array, CuPy's where the tensor lies on a GPU. Raises EncodeError, which names the first
+    element that the scheme cannot carry; DeviceError where a GPU's tensor cannot be reached.
     """
     one, seed = as_scheme(scheme), as_seed(seed)
+    if on_gpu(tensor):
+        from wirecodec.gpu import door
+
+        return door.encode(tensor, one, seed, bytes(memoryview(tag)))
     support = select(tensor, one, seed=mix(seed, 0))
     ext.check_shape(support.shape)
     extension = ext.Extension(
@@ -90,13 +95,32 @@ def encode_many(
         names: whether the names are written; a receiver with a schema does not need them.
         fuse: tensors of at most this many elements, of one type and scheme, share entries. They are fused
             after selection, so what is sent of each does not change, but for what a lossy index codec adds.
-            Transformed ones are not fused.
+            Transformed ones are not fused, nor those on a GPU.
 
-    Returns a uint8 array. Raises EncodeError, which names the tensor, and its element where one is to blame.
+    Returns a uint8 array; CuPy's where the tensors lie on a GPU, all of them. Raises EncodeError, which names
+    the tensor, and its element where one is to blame.
     """
     seed = as_seed(seed)
+    order = in_order(tensors)
+    if any(on_gpu(tensors[name]) for name in order):
+        schemes = {name: scheme_for(name, scheme) for name in order}
+        return _encode_on_gpu({name: tensors[name] for name in order}, schemes, seed, tag, names, fuse)
     supports, schemes = select_many(tensors, scheme, seed=seed)
     return encode_supports(supports, schemes, seed=seed, tag=tag, names=names, fuse=fuse)
+
+
+def _encode_on_gpu(
+    tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], seed: int, tag: bytes, names: bool, fuse: int
+) -> Bytes:
+    """The same where they lie on a GPU, in the order of their keys; nothing is fused there."""
+    from wirecodec.gpu import door
+
+    for name, tensor in tensors.items():
+        if not on_gpu(tensor):
+            raise EncodeError("lies on the host, others on a GPU; bring all to one of them", tensor=name)
+    if fuse:
+        raise EncodeError("fuse: tensors on a GPU are not fused; leave it 0, or copy them to the host")
+    return door.encode_many(tensors, schemes, seed, bytes(memoryview(tag)), names=names)
 
 
 def select_many(
@@ -172,7 +196,7 @@ def decode(
     """The one tensor of a container.
 
     Args:
-        blob: any buffer of bytes.
+        blob: any buffer of bytes; or a uint8 array on a GPU, where the result's arrays will lie, too.
         limits: what decoding may cost.
         schema: (shape, dtype); anything else is refused.
 
@@ -185,6 +209,10 @@ def decode(
     check_count(head)
     outlines = outlines_of(head, None)
     check_only(outlines, schema)
+    if on_gpu(blob):
+        from wirecodec.gpu import door
+
+        return door.sparse(data, head, outlines, limits, _decoded)[0]
     return _sparse(outlines[0], _decoded(data, head, limits)[0], limits)
 
 
@@ -206,6 +234,11 @@ def decode_many(
     data, head = _open(blob, limits, vouched=schema is not None)
     outlines = outlines_of(head, schema)
     check_all(outlines, schema)
+    if on_gpu(blob):
+        from wirecodec.gpu import door
+
+        found = door.sparse(data, head, outlines, limits, _decoded)
+        return {outline.name: each for outline, each in zip(outlines, found, strict=True)}
     parts = _decoded(data, head, limits)
     return {outline.name: _sparse(outline, parts.pop(key), limits) for key, outline in enumerate(outlines)}
 
@@ -221,9 +254,9 @@ def decode_add(
     """Decode, and add scale * values into dense arrays, of which none is touched before all is validated.
 
     Args:
-        blob: any buffer of bytes.
+        blob: any buffer of bytes; it may lie on a GPU.
         out: an array of the one tensor's size, or {name: array} for all tensors; float32 or float64,
-            writable, contiguous.
+            writable, contiguous; NumPy's, or all of them CuPy's.
         scale: a factor for all values.
         limits: what decoding may cost.
         schema: as for ``decode`` or ``decode_many``; without one, ``out`` vouches for names and sizes.
@@ -251,6 +284,11 @@ def decode_add(
             raise SchemaMismatch(
                 "schema-shape", f"{outline.name!r} has shape {outline.shape}, out {target.shape}"
             )
+    if any(map(on_gpu, targets)):
+        from wirecodec.gpu import door
+
+        door.add(data, head, targets, scale, limits, _decoded)
+        return
     decoded = _decoded(data, head, limits)
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         for key, target in enumerate(targets):
@@ -258,6 +296,10 @@ def decode_add(
 
 
 def _can_add(target: Any) -> bool:
+    if on_gpu(target):
+        from wirecodec.gpu import door
+
+        return door.can_add(target)
     if type(target) not in (np.ndarray, np.memmap) or target.dtype not in (np.float32, np.float64):
         return False
     return bool(target.flags.c_contiguous and target.flags.writeable)
@@ -277,18 +319,31 @@ def _add_parts(target: Array, parts: list[Part], scale: float) -> None:
 
 
 def _open(blob: Any, limits: DecodeLimits, *, vouched: bool) -> tuple[Bytes, container.Head]:
+    if on_gpu(blob):
+        from wirecodec.gpu import door
+
+        blob = door.on_host(blob)
     data = as_bytes(blob)
     return data, container.open_head(data, limits, vouched=vouched)
 
 
-def _decoded(data: Bytes, head: container.Head, limits: DecodeLimits) -> dict[int, list[Part]]:
-    """Every tensor's chunks, by key; fused entries cut into their members, coefficients transformed back."""
+def _decoded(
+    data: Bytes,
+    head: container.Head,
+    limits: DecodeLimits,
+    read: Callable[[Any, list[Bytes], DecodeLimits], Part] = decode_chunk,
+) -> dict[int, list[Part]]:
+    """Every tensor's chunks, by key; fused entries cut into their members, coefficients transformed back.
+
+    ``read`` decodes a chunk; one that leaves its arrays on a GPU can do so where nothing is fused or
+    transformed.
+    """
     parts: dict[int, list[Part]] = {}
     dtypes: dict[int, np.dtype[Any]] = {}
     left = limits  # max_work bounds the sum over the entries
     for entry, offset, row, sections in container.sections(data, head):
         try:
-            part = decode_chunk(row, sections, left)
+            part = read(row, sections, left)
         except WireError as error:
             raise error.at(entry=entry, offset=offset) from error.__cause__
         if part.work:

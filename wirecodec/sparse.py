@@ -1,7 +1,7 @@
 """SparseTensor: the elements of a tensor that are present, and the shape they stand in.
 
-What decoding returns and what encoding takes beside arrays. A tensor of which every element is present keeps
-no indices until somebody asks for them.
+What decoding returns and what encoding takes beside arrays. Of a container on a GPU the arrays lie there, and
+are CuPy's. A tensor of which every element is present keeps no indices until somebody asks for them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, as_flat, bits_of, read_only
+from wirecodec.arrays import Array, as_flat, bits_of, on_gpu, read_only
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.limits import DEFAULT_LIMITS
 
@@ -72,7 +72,7 @@ class SparseTensor:
 
     def _fill(self, indices: Array | None, values: Array, shape: tuple[int, ...], max_dense: int) -> None:
         # They were checked, and kernels trust them.
-        self._indices = None if indices is None else read_only(indices)
+        self._indices = indices if indices is None or on_gpu(indices) else read_only(indices)
         self._values = values
         self._shape = shape
         self._max_dense = max_dense
@@ -103,8 +103,18 @@ class SparseTensor:
     def indices(self) -> Array:
         """(nnz,) ascending element numbers; read-only."""
         if self._indices is None:
-            self._indices = read_only(np.arange(self.size, dtype=index_dtype(self.size)))
+            every = self._module.arange(self.size, dtype=index_dtype(self.size))
+            self._indices = every if on_gpu(every) else read_only(every)
         return self._indices
+
+    @property
+    def _module(self) -> Any:
+        """NumPy, or CuPy where the arrays lie on a GPU."""
+        if not on_gpu(self._values):
+            return np
+        import cupy
+
+        return cupy
 
     @property
     def values(self) -> Array:
@@ -145,7 +155,7 @@ class SparseTensor:
         if out is None:
             if self.size > self._max_dense:
                 raise LimitExceeded("max-dense", f"{self.size} elements; the limit is {self._max_dense}")
-            dense: Array = np.zeros(self._shape, self.dtype)
+            dense: Array = self._module.zeros(self._shape, self.dtype)
         elif out.shape != self._shape:
             raise ValueError(f"out has shape {out.shape}; the tensor has {self._shape}")
         else:
@@ -165,6 +175,8 @@ class SparseTensor:
         """What ``numpy.asarray`` gives: the dense tensor, always a new array."""
         if copy is False:
             raise ValueError("a SparseTensor has no dense array to share")
+        if on_gpu(self._values):
+            raise TypeError("a SparseTensor on a GPU is no NumPy array; to_dense().get() makes it one")
         return self.to_dense() if dtype is None else self.to_dense().astype(dtype, copy=False)
 
     def __reduce__(self) -> tuple[Any, ...]:

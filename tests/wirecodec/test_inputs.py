@@ -72,10 +72,10 @@ def test_other_doors(rng: np.random.Generator) -> None:
 
 
 class OnDevice:
-    """What an array on a GPU looks like from outside."""
+    """What an array on a device that is no GPU of NVIDIA's looks like from outside."""
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (2, 0)
+        return (10, 0)
 
     def __dlpack__(self) -> Any:
         raise AssertionError("must not be asked")

@@ -23,6 +23,7 @@ LAYERS = {
         {"container", "presets", "schedule"},
         {"chunk", "outline", "info", "stream", "feedback", "stats"},
         {"choice", "fuse", "info_text", "stats_picture"},
+        {"gpu"},
         {"pipeline"},
         {"compressor", "rates"},
         {"advice"},

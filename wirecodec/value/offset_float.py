@@ -121,6 +121,23 @@ class OffsetFloat:
         from wirecodec.kernels.cpu import offset_float
         from wirecodec.kernels.cpu.threads import share
 
+        bits, m, base, positive, negative = cls.opened(section, r, dtype)
+        words = read_only(section)[_HEAD.size :].view("<u4")
+        values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
+        share(
+            lambda turns: offset_float.dequantise(
+                words, bits, m, base, positive, negative, bits_of(values), bad, turns
+            ),
+            -(-r // offset_float.UNIT),
+            offset_float.LEAST_UNITS,
+        )
+        if bad[0]:
+            raise Invalid("offset-float-code", f"a code is above {positive + negative}")
+        return from_single(values, dtype)
+
+    @classmethod
+    def opened(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, int, int, int]:
+        """Bits, mantissa, base, positive and negative codes, after every check but that of the codes."""
         if section.size < _HEAD.size:
             raise Malformed("offset-float-length", f"{section.size} bytes; the parameters take {_HEAD.size}")
         bits, m, reserved, positive, negative, base = _HEAD.unpack(section[: _HEAD.size].tobytes())
@@ -135,18 +152,7 @@ class OffsetFloat:
             )
         if stray_bits(section[_HEAD.size :], r, bits):
             raise Malformed("offset-float-padding", "a bit after the last code is set")
-        words = read_only(section)[_HEAD.size :].view("<u4")
-        values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
-        share(
-            lambda turns: offset_float.dequantise(
-                words, bits, m, base, positive, negative, bits_of(values), bad, turns
-            ),
-            -(-r // offset_float.UNIT),
-            offset_float.LEAST_UNITS,
-        )
-        if bad[0]:
-            raise Invalid("offset-float-code", f"a code is above {positive + negative}")
-        return from_single(values, dtype)
+        return bits, m, base, positive, negative
 
 
 def _magnitude(x: float) -> int:

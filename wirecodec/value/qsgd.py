@@ -90,6 +90,23 @@ class QSGD:
         from wirecodec.kernels.cpu import qsgd
         from wirecodec.kernels.cpu.threads import share
 
+        bits, bucket, scales = cls.opened(section, r, dtype)
+        words = read_only(section)[_HEAD.size + scales.nbytes :].view("<u4")
+        values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
+        share(
+            lambda turns: qsgd.dequantise(words, bucket, bits, scales, bits_of(values), bad, turns),
+            -(-r // qsgd.UNIT),
+            qsgd.LEAST_UNITS,
+        )
+        if bad[0]:
+            raise Invalid(
+                "qsgd-code", f"a code is above {2**bits - 2}, or not the middle one in an empty bucket"
+            )
+        return from_single(values, dtype)
+
+    @classmethod
+    def opened(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, Array]:
+        """The bits of a code, the bucket and the scales, after every check but that of the codes."""
         if section.size < _HEAD.size:
             raise Malformed("qsgd-length", f"{section.size} bytes; the parameters take {_HEAD.size}")
         bits, norm, reserved, bucket = _HEAD.unpack(section[: _HEAD.size].tobytes())
@@ -114,15 +131,4 @@ class QSGD:
             )
         if stray_bits(section[body:], r, bits):
             raise Malformed("qsgd-padding", "a bit after the last code is set")
-        words = read_only(section)[body:].view("<u4")
-        values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
-        share(
-            lambda turns: qsgd.dequantise(words, bucket, bits, scales, bits_of(values), bad, turns),
-            -(-r // qsgd.UNIT),
-            qsgd.LEAST_UNITS,
-        )
-        if bad[0]:
-            raise Invalid(
-                "qsgd-code", f"a code is above {2**bits - 2}, or not the middle one in an empty bucket"
-            )
-        return from_single(values, dtype)
+        return bits, bucket, scales

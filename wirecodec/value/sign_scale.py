@@ -55,6 +55,14 @@ class SignScale:
         """The scale, rounded to ``dtype``, with the signs."""
         from wirecodec.kernels.cpu import sign_scale
 
+        zero, one, signs = cls.opened(section, r, dtype)
+        out = np.empty(r, zero.dtype)
+        sign_scale.expand(np.ascontiguousarray(signs), zero, one, out)
+        return out.view(dtype)
+
+    @classmethod
+    def opened(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[Any, Any, Bytes]:
+        """The words of plus and of minus the scale, and the signs' bytes; all checks are made."""
         head = scale_type(dtype).itemsize
         if section.size != head + -(-r // 8):
             raise Malformed("sign-scale-length", f"{section.size} bytes for {r} values")
@@ -64,10 +72,8 @@ class SignScale:
         if r % 8 and section[-1] >> r % 8:
             raise Malformed("sign-scale-padding", "a bit after the last sign is set")
         zero = bits_of(rounded(scale, dtype))[0]
-        out = np.empty(r, zero.dtype)
         one = zero | zero.dtype.type(1 << (8 * zero.itemsize - 1))
-        sign_scale.expand(np.ascontiguousarray(section[head:]), zero, one, out)
-        return out.view(dtype)
+        return zero, one, section[head:]
 
 
 def _minus_zero(bits: Array) -> Any:

@@ -1,0 +1,192 @@
+"""A ``Device`` that is the CPU: the kernels' own sources, compiled as C++ with simt.hpp, in NumPy's memory.
+
+Launches are checked as nothing on a GPU would be: arguments have the widths of the kernel's parameters, as
+NVRTC declares them in PTX; nothing is written beside an array; threads that wait for ever are an error. New
+arrays are filled with bytes that are no sensible value of anything.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+import weakref
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.inputs import Array
+from wirecodec.errors import DeviceError
+from wirecodec.kernels.cuda import build
+from wirecodec.kernels.cuda.device import THREADS
+
+__all__ = ["Emulator", "library_of", "parameters_of", "why_not"]
+
+HERE = Path(__file__).parent
+KERNELS = Path(build.__file__).parent
+FLAGS = (
+    "-std=c++17",
+    "-O1",
+    "-fPIC",
+    "-shared",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-U_FORTIFY_SOURCE",  # which takes jumps between stacks for a mistake
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-unknown-pragmas",
+)
+GUARD = 256
+POISON = 0xA5
+GUARDS = bytes([POISON]) * GUARD
+MOST_TURNS = 50_000_000
+_STUCK = {1: "its threads wait for each other for ever", 2: "it does not end"}
+
+
+@cache
+def why_not() -> str | None:
+    """Why kernels cannot be run on this machine's CPU; None where they can."""
+    if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
+        return f"simt.hpp needs Linux on x86-64 or AArch64; this is {platform.system()} {platform.machine()}"
+    return None if _compiler() else "there is no C++ compiler: neither g++ nor clang++, nor CXX"
+
+
+def _compiler() -> str | None:
+    return shutil.which(os.environ.get("CXX", "")) or shutil.which("g++") or shutil.which("clang++")
+
+
+@cache
+def library_of(path: Path) -> Any:
+    """A source's kernels, compiled once and kept beside other temporary files.
+
+    AssertionError with the compiler's messages where it refuses.
+    """
+    compiler = _compiler()
+    assert compiler is not None
+    parts = [HERE / "simt.hpp", HERE / "simt.cpp"]
+    texts = [*build.headers().values(), *(part.read_text() for part in (path, *parts)), *FLAGS]
+    digest = hashlib.sha256("\0".join([compiler, *texts]).encode()).hexdigest()[:24]
+    folder = Path(tempfile.gettempdir()) / f"wirecodec-simt-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    target = folder / f"{path.stem}-{digest}.so"
+    if not target.exists():
+        handle, made = tempfile.mkstemp(dir=folder, suffix=".so")
+        os.close(handle)
+        command = [compiler, *FLAGS, "-x", "c++", "-include", str(parts[0]), f"-I{KERNELS}"]
+        done = subprocess.run(
+            [*command, str(parts[1]), str(path), "-o", made], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        os.replace(made, target)
+    return ctypes.CDLL(str(target))
+
+
+@cache
+def parameters_of(source: str) -> dict[str, tuple[int, ...]] | None:
+    """The bytes of each parameter of each kernel, by NVRTC's account; None where it is missing."""
+    try:
+        text = build.compiled(source, "compute_75").ptx.decode()
+    except DeviceError as error:
+        if "is missing" not in str(error):
+            raise
+        return None
+    found = {}
+    for name, inside in re.findall(r"\.entry (\w+)\((.*?)\)", text, re.S):
+        widths = re.findall(r"\.param\s+(?:\.align \d+ )?\.[ubfs](\d+)", inside)
+        found[name] = tuple(int(width) // 8 for width in widths)
+    return found
+
+
+class Emulator:
+    """See ``wirecodec.kernels.cuda.device.Device``. Each launch runs in an order of its own."""
+
+    def __init__(self, seed: int = 1, resident: int = 4) -> None:
+        self.seed = seed
+        self.resident = resident
+        self.launched: list[str] = []
+        self._rooms: list[weakref.ref[Array]] = []
+
+    def empty(self, size: int, dtype: Any) -> Array:
+        """An array between guards."""
+        nbytes = size * np.dtype(dtype).itemsize
+        room = np.full(nbytes + 2 * GUARD, POISON, np.uint8)
+        self._rooms.append(weakref.ref(room))
+        made: Array = room[GUARD : GUARD + nbytes].view(dtype)
+        return made
+
+    def rooms(self) -> list[Array]:
+        """The bytes of every array that is still used, guards included."""
+        found = [(each, each()) for each in self._rooms]
+        self._rooms = [each for each, room in found if room is not None]
+        return [room for _, room in found if room is not None]
+
+    def clear(self, array: Array) -> None:
+        """Zeros."""
+        array.view(np.uint8)[:] = 0
+
+    def copy(self, source: Array, target: Array) -> None:
+        """Bytes."""
+        assert source.nbytes == target.nbytes
+        target.view(np.uint8)[:] = source.view(np.uint8)
+
+    def put(self, array: Array) -> Array:
+        """A copy between guards."""
+        made = self.empty(array.size, array.dtype)
+        made[:] = array
+        return made
+
+    def get(self, array: Array) -> Array:
+        """A copy."""
+        found: Array = array.copy()
+        return found
+
+    def launch(self, source: str, kernel: str, blocks: int, *arguments: Any) -> None:
+        """Run a kernel to its end."""
+        widths = parameters_of(source)
+        given = tuple(each.itemsize if isinstance(each, np.generic) else 8 for each in arguments)
+        assert widths is None or widths[kernel] == given, f"{kernel} has parameters {widths[kernel]}: {given}"
+        self.run(KERNELS / f"{source}.cu", kernel, blocks, *arguments)
+
+    def run(self, path: Path, kernel: str, blocks: int, *arguments: Any) -> None:
+        """The same of any source."""
+        self.launched.append(kernel)
+        words = [_word(each) for each in arguments]
+        library = library_of(path)
+        self.seed += 1
+        code = library.simt_launch(
+            ctypes.cast(getattr(library, kernel), ctypes.c_void_p),
+            ctypes.c_uint(blocks),
+            ctypes.c_uint(THREADS),
+            ctypes.c_uint(self.resident),
+            ctypes.c_ulonglong(self.seed),
+            ctypes.c_ulonglong(MOST_TURNS),
+            (ctypes.c_ulonglong * len(words))(*words),
+            ctypes.c_uint(len(words)),
+        )
+        assert code == 0, f"{kernel}: {_STUCK[code]}"
+        self.check_guards(kernel)
+
+    def check_guards(self, kernel: str) -> None:
+        """AssertionError where something was written beside an array."""
+        for room in self.rooms():
+            beside = room[:GUARD].tobytes(), room[-GUARD:].tobytes()
+            assert beside == (GUARDS, GUARDS), f"{kernel} wrote beside an array"
+
+
+def _word(argument: Any) -> int:
+    """An argument as the word that is passed."""
+    if argument is None:
+        return 0
+    if isinstance(argument, np.integer):
+        return int(argument) % 2**64
+    assert isinstance(argument, np.ndarray), "numbers are passed as NumPy's integers, floats as their bits"
+    assert argument.flags.c_contiguous
+    return int(argument.ctypes.data)

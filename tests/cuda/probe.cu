@@ -1,0 +1,59 @@
+// Mistakes that the emulator is to notice, each beside what is right.
+#include "lookback.cuh"
+
+// out[i] = the number of the thread at the other end of the block.
+KERNEL mirror(u32* out, u32 with_barrier) {
+  __shared__ u32 all[THREADS];
+  all[threadIdx.x] = threadIdx.x;
+  if (with_barrier) __syncthreads();
+  out[threadIdx.x] = all[THREADS - 1 - threadIdx.x];
+}
+
+// Every lane adds itself to its warp's word; in turns, or by looking first and writing later.
+KERNEL tally(u32* out, u32 atomically) {
+  __shared__ u32 sums[WARPS];
+  if (lane_of() == 0) sums[warp_of()] = 0;
+  __syncwarp();
+  if (atomically) {
+    atomicAdd(&sums[warp_of()], 1u);
+  } else {
+    const u32 old = sums[warp_of()];
+    __syncwarp();
+    sums[warp_of()] = old + 1;
+  }
+  __syncwarp();
+  if (lane_of() == 0) out[warp_of()] = sums[warp_of()];
+}
+
+// Half of the threads wait for a barrier, half of each warp for their warp.
+KERNEL crossed(u32* out, u32 wrong) {
+  if (wrong && (threadIdx.x & 1)) {
+    __syncthreads();
+    out[threadIdx.x] = __ballot_sync(ALL, true);
+  } else {
+    out[threadIdx.x] = __ballot_sync(ALL, true);
+    __syncthreads();
+  }
+}
+
+// Block i waits for block i - 1: where blocks have tickets, whoever is waited for runs.
+KERNEL chain(u64* states, u32* tickets, u32* out, u32 with_tickets) {
+  __shared__ u32 shared;
+  const u32 tile = with_tickets ? take_tile(tickets, &shared) : blockIdx.x;
+  if (warp_of() == 0) {
+    const u64 before = sum_before_tile(states, tile, tile + 1);
+    if (lane_of() == 0) out[tile] = (u32)before;
+  }
+}
+
+KERNEL beyond(u32* out, u32 at) {
+  if (threadIdx.x == 0) out[at] = 7;
+}
+
+KERNEL exchanges(u32* out) {
+  const u32 lane = lane_of();
+  const u32 up = __shfl_up_sync(ALL, lane, 3), down = __shfl_down_sync(ALL, lane, 3);
+  const u32 other = __shfl_xor_sync(ALL, lane, 5), from = __shfl_sync(ALL, lane, 9);
+  const bool any = __any_sync(ALL, warp_of() == 2 && lane == 7);
+  out[threadIdx.x] = up | down << 5 | other << 10 | from << 15 | (any ? 1u << 20 : 0) | sum_of_warp(lane) << 21;
+}

@@ -1,0 +1,129 @@
+"""Containers made on a device: the bytes of ``wc.encode``, and its errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from tests.cuda.emulator import Emulator
+from tests.inputs import Array
+from wirecodec import container
+from wirecodec.arrays import DeviceFlat, bits_of
+from wirecodec.gpu import encode
+from wirecodec.gpu.sections import has_kernels
+from wirecodec.scheme import as_scheme
+
+SELECTORS = ["all", "nonzero", "topk(0.01)", "topk(k=700)", "threshold(1.5)", "topk(1.0)"]
+INDEXES = ["raw-index", "bitmap", "rice", "elias-fano"]
+VALUES = [
+    "raw",
+    "raw(float16)",
+    "raw(bfloat16)",
+    "qsgd(bits=4)",
+    "qsgd(bits=7, bucket=48, norm=l2)",
+    "offset-float(bits=8)",
+    "offset-float(bits=6, rounding=stochastic)",
+    "sign-scale",
+]
+STAGED = ["dgc(0.01) | rice | raw", "topk(0.01) | bloom(p0, 0.01) | raw", "topk(0.05) | auto-index | zstd"]
+STAGED += ["topk(0.02) | bloom(naive, 0.1) | qsgd", "topk(0.1) | rice | polyfit", "sidco(0.01) | rice | raw"]
+STAGED += ["rfft | topk(0.1) | bitmap | offset-float(bits=10)"]
+
+
+def tensor(dtype: Any, size: int = 9001) -> Array:
+    x = np.random.default_rng(size).standard_normal(size)
+    x[::5] = 0
+    x[3::50] = -0.0
+    return x.astype(dtype)
+
+
+def on_device(device: Emulator, x: Array, scheme: Any, seed: int = 5, tag: bytes = b"") -> Any:
+    """What ``wc.encode`` of a CuPy array does, on another device."""
+    flat = DeviceFlat(device.put(bits_of(x.reshape(-1))), x.dtype, x.shape)
+    return encode.encoded(device, flat, as_scheme(scheme), seed, tag)
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("select", SELECTORS)
+def test_the_bytes_of_the_cpu(select: str, value: str) -> None:
+    encodes(select, value, np.float32)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_every_element_type(value: str, dtype: Any) -> None:
+    encodes("topk(0.01)", value, dtype)
+
+
+def encodes(select: str, value: str, dtype: Any) -> None:
+    device = Emulator(len(select + value), 3)
+    x = tensor(dtype).reshape(-1, 1)
+    for index in INDEXES:
+        scheme = f"{select} | {index} | {value}"
+        parsed = as_scheme(scheme)
+        assert has_kernels(parsed.index, parsed.value)
+        assert on_device(device, x, scheme).tobytes() == wc.encode(x, scheme, seed=5).tobytes()
+
+
+@pytest.mark.parametrize("scheme", STAGED)
+def test_what_has_no_kernels(scheme: str) -> None:
+    x = tensor(np.float32)
+    made = on_device(Emulator(2, 3), x, scheme, tag=b"tag")
+    assert made.tobytes() == wc.encode(x, scheme, seed=5, tag=b"tag").tobytes()
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 40])
+@pytest.mark.parametrize("select", [*SELECTORS, "threshold(1e9)"])
+def test_few_elements(select: str, size: int) -> None:
+    x = tensor(np.float32, size)
+    for scheme in (f"{select} | rice | qsgd", f"{select} | bitmap | raw(float16)"):
+        made = on_device(Emulator(2, 3), x, scheme)
+        assert made.tobytes() == wc.encode(x, scheme, seed=5).tobytes()
+
+
+def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks are shorter here, so that three of them take no minute."""
+    for module in (container, encode, __import__("wirecodec.chunk", fromlist=["CHUNK"])):
+        monkeypatch.setattr(module, "CHUNK", 4096)
+    x = tensor(np.float32, 10_000)
+    x[4096:8192] = 0
+    for select in ("nonzero", "topk(0.2)", "all"):
+        for rest in ("rice | qsgd", "raw-index | raw", "bitmap | sign-scale"):
+            scheme = f"{select} | {rest}"
+            made = on_device(Emulator(2, 3), x, scheme)
+            assert made.tobytes() == wc.encode(x, scheme, seed=5).tobytes()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    "scheme", ["topk(0.01)", "topk(1.0)", "threshold(1)", "all | qsgd", "nonzero | sign-scale"]
+)
+def test_errors_are_those_of_the_cpu(scheme: str, bad: float) -> None:
+    x = tensor(np.float32)
+    x[[4000, 8000]] = bad
+    refuses(x, scheme)
+
+
+@pytest.mark.parametrize("scheme", ["all | qsgd", "all | raw(float16)", "topk(0.01) | raw(bfloat16)"])
+def test_what_a_narrower_type_cannot_hold(scheme: str) -> None:
+    x = tensor(np.float64)
+    x[1234] = 1e300
+    refuses(x, scheme)
+
+
+def refuses(x: Array, scheme: str) -> None:
+    with pytest.raises(wc.EncodeError) as expected:
+        wc.encode(x, scheme)
+    with pytest.raises(wc.EncodeError) as found:
+        on_device(Emulator(2, 3), x, scheme)
+    assert str(found.value) == str(expected.value)
+    assert found.value.position == expected.value.position
+
+
+def test_nan_is_carried_by_raw(dtype: Any) -> None:
+    x = tensor(dtype)
+    x[7] = np.nan
+    for scheme in ("all | rice | raw", "nonzero | rice | raw(float16)"):
+        assert on_device(Emulator(2, 3), x, scheme).tobytes() == wc.encode(x, scheme, seed=5).tobytes()

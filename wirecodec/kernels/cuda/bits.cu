@@ -1,0 +1,111 @@
+// Bitmaps from indices and back, and adding at indices.
+#include "lookback.cuh"
+
+#define ITEMS 4u
+#define TILE (THREADS * ITEMS)
+
+// Sets the bits `indices` in zeroed words.
+KERNEL set_bits(const u32* indices, u32 size, const u32* count, u32* words) {
+  const u32 n = count ? smaller(*count, size) : size;
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i < n) atomicOr(&words[indices[i] >> 5], 1u << (indices[i] & 31));
+}
+
+// The numbers of the set bits of `size` words, ascending, as many as there is room for. `found[0]`: how many
+// there are; `found[1]`: whether one of them is `d` or more. `states` and `tickets` are zeroed.
+KERNEL positions(const u32* words, u32 size, u32 d, u32* indices, u32 room, u64* states, u32* tickets, u32* found) {
+  __shared__ u32 parts[WARPS + 1];
+  __shared__ u32 shared;
+  __shared__ u64 tiles_before;
+  const u32 tile = take_tile(tickets, &shared);
+  const u32 first = tile * TILE + threadIdx.x * ITEMS;
+  u32 held[ITEMS], sum = 0;
+#pragma unroll
+  for (u32 j = 0; j < ITEMS; j++) {
+    held[j] = first + j < size ? words[first + j] : 0u;
+    sum += (u32)__popc(held[j]);
+  }
+  u32 all;
+  u32 at = sum_before(sum, parts, &all);
+  if (warp_of() == 0) {
+    const u64 before = sum_before_tile(states, tile, all);
+    if (lane_of() == 0) {
+      tiles_before = before;
+      if ((u64)(tile + 1) * TILE >= size) found[0] = (u32)before + all;
+    }
+  }
+  __syncthreads();
+  at += (u32)tiles_before;
+#pragma unroll
+  for (u32 j = 0; j < ITEMS; j++) {
+    for (u32 word = held[j]; word; word &= word - 1) {
+      const u32 index = 32 * (first + j) + (u32)__ffs((i32)word) - 1;
+      if (index >= d) found[1] = 1;
+      if (at < room) indices[at] = index;
+      at++;
+    }
+  }
+}
+
+// out[indices[i]] += scale * values[i]: the product is rounded, then the sum. Indices are unique. `scale`: its
+// bits in the type of `out`.
+KERNEL add_at_f32(float* out, const u32* indices, const float* values, u32 size, u32 scale) {
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i < size) out[indices[i]] = out[indices[i]] + __uint_as_float(scale) * values[i];
+}
+
+KERNEL add_at_f64(double* out, const u32* indices, const double* values, u32 size, u64 scale) {
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i < size) out[indices[i]] = out[indices[i]] + __longlong_as_double((i64)scale) * values[i];
+}
+
+// The same of all elements: without indices.
+KERNEL add_all_f32(float* out, const float* values, u32 size, u32 scale) {
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i < size) out[i] = out[i] + __uint_as_float(scale) * values[i];
+}
+
+KERNEL add_all_f64(double* out, const double* values, u32 size, u64 scale) {
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i < size) out[i] = out[i] + __longlong_as_double((i64)scale) * values[i];
+}
+
+// edges[i] = how many of the ascending indices are below (i + 1) * chunk.
+KERNEL cut_at(const u32* indices, u32 size, u32 chunk, u32 cuts, u32* edges) {
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i >= cuts) return;
+  const u64 edge = (u64)(i + 1) * chunk;
+  u32 low = 0, high = size;
+  while (low < high) {
+    const u32 middle = low + (high - low) / 2;
+    if (indices[middle] < edge) low = middle + 1; else high = middle;
+  }
+  edges[i] = low;
+}
+
+// Indices counted from `base`, as u32 or, where all of them fit, as u16.
+KERNEL less_base_u32(const u32* indices, u32 size, u32 base, u32* out) {
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i < size) out[i] = indices[i] - base;
+}
+
+KERNEL less_base_u16(const u32* indices, u32 size, u32 base, u16* out) {
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i < size) out[i] = (u16)(indices[i] - base);
+}
+
+// The first of the words whose bits under `exponent` are all set, by an atomic minimum in first[0].
+template <class W> INLINE void look_for_nonfinite(const W* words, u32 size, W exponent, u32* first) {
+  for (u64 i = blockIdx.x * THREADS + threadIdx.x; i < size; i += gridDim.x * THREADS)
+    if ((words[i] & exponent) == exponent) atomicMin(first, (u32)i);
+}
+
+KERNEL nonfinite_u16(const u16* words, u32 size, u64 exponent, u32* first) {
+  look_for_nonfinite<u16>(words, size, (u16)exponent, first);
+}
+KERNEL nonfinite_u32(const u32* words, u32 size, u64 exponent, u32* first) {
+  look_for_nonfinite<u32>(words, size, (u32)exponent, first);
+}
+KERNEL nonfinite_u64(const u64* words, u32 size, u64 exponent, u32* first) {
+  look_for_nonfinite<u64>(words, size, exponent, first);
+}

@@ -1,0 +1,70 @@
+// What every source shares: types, the shape of a block, and the few things a device says differently than
+// C++ does. A compiler for the CPU is told WIRECODEC_EMULATED, and brings definitions of CUDA's own names.
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+typedef long long i64;
+
+#define THREADS 256u
+#define WARPS (THREADS / 32u)
+#define ALL 0xFFFFFFFFu
+#define NONE 0xFFFFFFFFu
+#define KERNEL extern "C" __global__ void __launch_bounds__(256)
+#define INLINE __device__ __forceinline__
+
+#ifndef WIRECODEC_EMULATED
+// A word that another block may be waiting for, and all that was written before it.
+INLINE u64 acquire(const u64* place) {
+  u64 word;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(place) : "memory");
+  return word;
+}
+
+INLINE void release(u64* place, u64 word) {
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" : : "l"(place), "l"(word) : "memory");
+}
+#endif
+
+template <class T> INLINE T smaller(T a, T b) { return a < b ? a : b; }
+template <class T> INLINE T larger(T a, T b) { return a < b ? b : a; }
+
+INLINE u32 lane_of() { return threadIdx.x & 31u; }
+INLINE u32 warp_of() { return threadIdx.x >> 5; }
+
+// The bits below a lane's own.
+INLINE u32 lanes_before() { return (1u << lane_of()) - 1u; }
+
+// The sum over the lanes up to and with this one.
+template <class T> INLINE T sum_up_to(T x) {
+  for (u32 step = 1; step < 32; step <<= 1) {
+    T other = __shfl_up_sync(ALL, x, step);
+    if (lane_of() >= step) x += other;
+  }
+  return x;
+}
+
+// The sum over all lanes, in all of them. Integers only: the order is not that of a page.
+template <class T> INLINE T sum_of_warp(T x) {
+  for (u32 step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(ALL, x, step);
+  return x;
+}
+
+// The sum over the threads before this one, and over all of them; `parts` is shared memory of WARPS + 1.
+template <class T> INLINE T sum_before(T x, T* parts, T* total) {
+  T upto = sum_up_to(x);
+  if (lane_of() == 31) parts[warp_of()] = upto;
+  __syncthreads();
+  T before = upto - x;
+  T sum = 0;
+  for (u32 w = 0; w < WARPS; w++) {
+    if (w == warp_of()) before += sum;
+    sum += parts[w];
+  }
+  *total = sum;
+  __syncthreads();
+  return before;
+}

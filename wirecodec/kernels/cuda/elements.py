@@ -1,0 +1,65 @@
+"""Launching ``narrow.cu``: elements of one type as another, rounded once; and gathering.
+
+Results are unsigned words, the bits of numbers. What narrows returns a flag beside them: (1,) u32, the first
+position at which a finite number became infinite, ``NOWHERE`` where there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
+
+__all__ = ["NOWHERE", "as_single", "from_single", "gathered", "narrowed"]
+
+NOWHERE = 0xFFFFFFFF
+_HALVES = {"float16": "half", "bfloat16": "bfloat16"}
+
+
+def as_single(device: Device, words: Any, kind: Any) -> tuple[Any, Any]:
+    """(n,) words of the element type ``kind`` as (n,) u32 of binary32, and the flag."""
+    over = device.put(np.array([NOWHERE], np.uint32))
+    name = np.dtype(kind).name
+    if name == "float32":
+        return words, over
+    out = device.empty(words.size, np.uint32)
+    size, blocks = np.uint32(words.size), blocks_for(words.size, THREADS)
+    if name == "float64":
+        device.launch("narrow", "single_from_f64", blocks, words, size, out, over)
+    else:
+        device.launch("narrow", f"single_from_{_HALVES[name]}", blocks, words, size, out)
+    return out, over
+
+
+def narrowed(device: Device, words: Any, stored: Any) -> tuple[Any, Any]:
+    """(n,) u32 or u64 words as (n,) u16 of the 16-bit type ``stored``, and the flag."""
+    over = device.put(np.array([NOWHERE], np.uint32))
+    out = device.empty(words.size, np.uint16)
+    name = f"{_HALVES[np.dtype(stored).name]}_from_f{8 * words.dtype.itemsize}"
+    size = np.uint32(words.size)
+    device.launch("narrow", name, blocks_for(words.size, THREADS), words, size, out, over)
+    return out, over
+
+
+def from_single(device: Device, words: Any, kind: Any) -> Any:
+    """(n,) u32 words of binary32 as words of the element type ``kind``, which must hold them all."""
+    name = np.dtype(kind).name
+    if name == "float32":
+        return words
+    if name in _HALVES:
+        return narrowed(device, words, kind)[0]
+    out = device.empty(words.size, np.uint64)
+    size = np.uint32(words.size)
+    device.launch("narrow", "double_from_single", blocks_for(words.size, THREADS), words, size, out)
+    return out
+
+
+def gathered(device: Device, words: Any, numbers: Any) -> Any:
+    """The words at (n,) u32 ``numbers``."""
+    out = device.empty(numbers.size, words.dtype)
+    name = f"gather_u{8 * words.dtype.itemsize}"
+    blocks, size = blocks_for(numbers.size, THREADS), np.uint32(numbers.size)
+    device.launch("narrow", name, blocks, words, numbers, size, out)
+    return out

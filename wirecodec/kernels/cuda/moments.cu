@@ -1,0 +1,96 @@
+// SIDCo's sums over magnitudes, in the order that the CPU's kernel has them (kernels/cpu/moments.py), and the sample
+// of DGC (kernels/cpu/dgc.py).
+#include "counter.cuh"
+
+#define BLOCK 4096u  // elements of a row of sums
+
+template <class F, class W> INLINE F number_of(W word);
+template <> INLINE float number_of<float, u32>(u32 word) { return __uint_as_float(word); }
+template <> INLINE double number_of<double, u64>(u64 word) { return __longlong_as_double((i64)word); }
+
+// Count, Σ y and Σ y² of the elements with low <= key < high, y = |x| · scale - origin: row 0 is of the elements
+// after the last multiple of 64, row b of the b-th 4096 of the others; 64 lanes a row, folded in halves. And the
+// greatest key of all into zeroed `top`. Each 64 threads take a row.
+template <class F, class W>
+INLINE void sum_rows(const W* bits, u32 size, u64 low, u64 high, F origin, F scale, double* sums, u64* top,
+                     double (*folds)[64][3]) {
+  const u32 quarter = threadIdx.x / 64, lane = threadIdx.x % 64;
+  const u32 whole = size & ~63u, rows = 1 + (whole + BLOCK - 1) / BLOCK;
+  const u32 row = blockIdx.x * (THREADS / 64) + quarter;
+  F firsts = 0, squares = 0;
+  u32 count = 0;
+  u64 greatest = 0;
+  if (row < rows) {
+    const u32 start = row ? (row - 1) * BLOCK : whole;
+    const u32 stop = row ? smaller(start + BLOCK, whole) : size;
+    for (u32 i = start + lane; i < stop; i += 64) {
+      const W key = (W)(bits[i] << 1) >> 1;
+      greatest = larger(greatest, (u64)key);
+      const bool taken = (u64)key >= low && (u64)key < high;
+      const F y = taken ? number_of<F, W>(key) * scale - origin : (F)0;
+      firsts = firsts + y;
+      squares = squares + y * y;
+      count += taken;
+    }
+  }
+  double* mine = folds[quarter][lane];
+  mine[0] = (double)count;
+  mine[1] = (double)firsts;
+  mine[2] = (double)squares;
+  for (u32 step = 16; step > 0; step >>= 1) greatest = larger(greatest, __shfl_xor_sync(ALL, greatest, step));
+  if (lane_of() == 0 && greatest) atomicMax(top, greatest);
+  __syncthreads();
+  for (u32 half = 32; half > 0; half >>= 1) {
+    if (lane < half)
+      for (u32 j = 0; j < 3; j++) mine[j] = mine[j] + folds[quarter][lane + half][j];
+    __syncthreads();
+  }
+  if (lane < 3 && row < rows) sums[3 * (u64)row + lane] = folds[quarter][0][lane];
+}
+
+// `origin` and `scale` are given as the bits of binary64 numbers, and rounded.
+KERNEL sums_u32(const u32* bits, u32 size, u64 low, u64 high, u64 origin, u64 scale, double* sums, u64* top) {
+  __shared__ double folds[THREADS / 64][64][3];
+  sum_rows<float, u32>(bits, size, low, high, (float)__longlong_as_double((i64)origin),
+                       (float)__longlong_as_double((i64)scale), sums, top, folds);
+}
+
+KERNEL sums_u64(const u64* bits, u32 size, u64 low, u64 high, u64 origin, u64 scale, double* sums, u64* top) {
+  __shared__ double folds[THREADS / 64][64][3];
+  sum_rows<double, u64>(bits, size, low, high, __longlong_as_double((i64)origin), __longlong_as_double((i64)scale),
+                        sums, top, folds);
+}
+
+// One block. The rows added up, one after the other: count, Σ y, Σ y².
+KERNEL fold_sums(const double* sums, u32 rows, double* out) {
+  if (threadIdx.x >= 3) return;
+  double sum = 0;
+  u32 row = 0;
+  for (; row + 8 <= rows; row += 8) {
+    double held[8];
+#pragma unroll
+    for (u32 j = 0; j < 8; j++) held[j] = sums[3 * (u64)(row + j) + threadIdx.x];
+#pragma unroll
+    for (u32 j = 0; j < 8; j++) sum = sum + held[j];
+  }
+  for (; row < rows; row++) sum = sum + sums[3 * (u64)row + threadIdx.x];
+  out[threadIdx.x] = sum;
+}
+
+// The sample of dgc: the word at one position from each of n stretches of equal length.
+template <class W> INLINE void sample_words(const W* words, u64 size, u32 n, u32 low, u32 high, W* out) {
+  const u64 q = blockIdx.x * THREADS + threadIdx.x;
+  if (q >= n) return;
+  const u64 start = q * size / n, length = (q + 1) * size / n - start;
+  out[q] = words[start + ((u64)draw32(low, high, (u32)q) * length >> 32)];
+}
+
+KERNEL sample_u16(const u16* words, u64 size, u32 n, u32 low, u32 high, u16* out) {
+  sample_words<u16>(words, size, n, low, high, out);
+}
+KERNEL sample_u32(const u32* words, u64 size, u32 n, u32 low, u32 high, u32* out) {
+  sample_words<u32>(words, size, n, low, high, out);
+}
+KERNEL sample_u64(const u64* words, u64 size, u32 n, u32 low, u32 high, u64* out) {
+  sample_words<u64>(words, size, n, low, high, out);
+}

@@ -1,0 +1,105 @@
+"""Launching ``moments.cu`` and ``adacomp.cu``: what the selectors that fit and sample ask of all elements.
+
+Of float32 and float64; sums have the order of the CPU's kernels, so that both give the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
+
+__all__ = ["bins", "sample", "send", "sums"]
+
+_ROW, _LANES = 4096, 64
+_WARPS = THREADS // 32
+
+
+def _bits(x: float, dtype: Any = np.float64) -> Any:
+    kind = np.dtype(dtype)
+    return np.array([x], kind).view(f"u{kind.itemsize}")[0]
+
+
+def sums(device: Device, words: Any, low: int, high: int, origin: float, scale: float) -> tuple[Any, Any]:
+    """(3,) float64: count, Σ y and Σ y² of the keys from ``low`` to below ``high``; (1,) u64, the greatest.
+
+    Args:
+        device: where.
+        words: (n,) u32 or u64, the bits of float32 or float64 numbers x.
+        low: a key, a magnitude's bits.
+        high: another.
+        origin: y = |x| · scale - origin.
+        scale: a power of two.
+    """
+    rows = 1 + blocks_for(words.size // _LANES * _LANES, _ROW)
+    each, top = device.empty(3 * rows, np.float64), device.empty(1, np.uint64)
+    device.clear(top)
+    device.launch(
+        "moments",
+        f"sums_u{8 * words.dtype.itemsize}",
+        blocks_for(rows, THREADS // _LANES),
+        words,
+        np.uint32(words.size),
+        np.uint64(low),
+        np.uint64(high),
+        _bits(origin),
+        _bits(scale),
+        each,
+        top,
+    )
+    out = device.empty(3, np.float64)
+    device.launch("moments", "fold_sums", 1, each, np.uint32(rows), out)
+    return out, top
+
+
+def sample(device: Device, words: Any, n: int, stream: int) -> Any:
+    """(n,) of the words, one drawn from each of n stretches of equal length."""
+    out = device.empty(n, words.dtype)
+    name = f"sample_u{8 * words.dtype.itemsize}"
+    halves = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
+    size = np.uint64(words.size), np.uint32(n)
+    device.launch("moments", name, blocks_for(n, THREADS), words, *size, *halves, out)
+    return out
+
+
+def bins(
+    device: Device, gradient: Any, residual: Any, width: int, ahead: float, total: Any
+) -> tuple[Any, Any, Any]:
+    """AdaComp's look at bins of ``width``: (n,) u16, 1 where one is sent; the scale; whether not finite.
+
+    Args:
+        device: where.
+        gradient: (n,) float32 or float64, n > 0.
+        residual: as many, or None.
+        width: elements of a bin.
+        ahead: H = G + ahead · gradient, G = residual + gradient.
+        total: as many, gets G; it may be ``residual``.
+
+    The scale is (1,) float64, the last (1,) u32.
+    """
+    kind = np.dtype(gradient.dtype)
+    count = blocks_for(gradient.size, width)
+    keys, tops = device.empty(gradient.size, np.uint16), device.empty(count, np.uint64)
+    mean, bad = device.empty(1, np.float64), device.empty(1, np.uint32)
+    device.clear(bad)
+    size = np.uint32(gradient.size), np.uint32(width)
+    name = f"adacomp_f{8 * kind.itemsize}"
+    blocks = blocks_for(count, _WARPS)
+    device.launch(
+        "adacomp", name, blocks, gradient, residual, *size, _bits(ahead, kind), total, keys, tops, bad
+    )
+    wide = np.uint32(kind.itemsize == 8)
+    device.launch("adacomp", "adacomp_scale", 1, tops, np.uint32(count), wide, mean)
+    return keys, mean, bad
+
+
+def send(device: Device, total: Any, indices: Any, scale: float) -> Any:
+    """The values sign(G) · scale at (k,) u32 ``indices``, which are taken off ``total``, G."""
+    kind = np.dtype(total.dtype)
+    values = device.empty(indices.size, kind)
+    size, blocks = np.uint32(indices.size), blocks_for(indices.size, THREADS)
+    name = f"send_f{8 * kind.itemsize}"
+    device.launch("adacomp", name, blocks, total, indices, size, _bits(scale, kind), values)
+    return values

@@ -1,0 +1,115 @@
+// Elements of other types as binary32 and back, on bits, rounded once (formats/spec/value/raw.md). Those that
+// narrow put the first position at which a finite value became infinite into `over[0]`, by an atomic minimum.
+#include "common.cuh"
+
+INLINE u32 half_of(u32 u) {
+  const u32 sign = u >> 16 & 0x8000u, a = u & 0x7FFFFFFFu;
+  if (a > 0x7F800000u) return sign | 0x7E00u | (a >> 13 & 0x3FFu);
+  if (a >= 0x477FF000u) return sign | 0x7C00u;
+  if (a < 0x38800000u) return sign | (__float_as_uint(__uint_as_float(a) + 0.5f) - 0x3F000000u);
+  return sign | (a + 0xC8000FFFu + (a >> 13 & 1u)) >> 13;
+}
+
+INLINE u32 bfloat16_of(u32 u) {
+  if ((u & 0x7FFFFFFFu) > 0x7F800000u) return u >> 16 | 0x40u;
+  return (u + 0x7FFFu + (u >> 16 & 1u)) >> 16;
+}
+
+// A binary64's bits as binary32 bits, cut toward zero, the last bit set where anything was cut.
+INLINE u32 to_odd(u64 u) {
+  const u32 sign = (u32)(u >> 32) & 0x80000000u;
+  const u64 a = u & 0x7FFFFFFFFFFFFFFFull;
+  if (a >= 0x7FF0000000000000ull)
+    return sign | 0x7F800000u | (a > 0x7FF0000000000000ull ? 0x400000u : 0) | ((u32)(a >> 29) & 0x7FFFFFu);
+  const i32 exponent = (i32)(a >> 52) - 896;
+  if (exponent >= 255) return sign | 0x7F7FFFFFu;
+  const u64 fraction = (a & 0xFFFFFFFFFFFFFull) | 0x10000000000000ull;
+  const u32 shift = exponent > 0 ? 29 : (u32)smaller(30 - exponent, 63);
+  const u64 kept = (exponent > 0 ? a & 0xFFFFFFFFFFFFFull : fraction) >> shift;
+  const u32 odd = fraction & ((1ull << shift) - 1) ? 1 : 0;
+  return sign | (u32)larger(exponent, 0) << 23 | (u32)kept | odd;
+}
+
+INLINE u32 from_half(u32 u) {
+  const u32 h = u & 0x7FFFu, sign = (u & 0x8000u) << 16;
+  if (h >= 0x7C00u) return sign | ((h << 13) + 0x70000000u);
+  if (h < 0x400u) return sign | __float_as_uint((float)h * 5.9604644775390625e-8f);
+  return sign | ((h << 13) + 0x38000000u);
+}
+
+#define AT (blockIdx.x * THREADS + threadIdx.x)
+
+INLINE void note(bool finite, u32 narrow, u32 infinity, u32 i, u32* over) {
+  if (finite && (narrow & 0x7FFFu) == infinity) atomicMin(&over[0], i);
+}
+
+KERNEL half_from_f32(const u32* bits, u32 size, u16* out, u32* over) {
+  const u32 i = AT;
+  if (i >= size) return;
+  const u32 h = half_of(bits[i]);
+  out[i] = (u16)h;
+  note((bits[i] & 0x7FFFFFFFu) < 0x7F800000u, h, 0x7C00u, i, over);
+}
+
+KERNEL bfloat16_from_f32(const u32* bits, u32 size, u16* out, u32* over) {
+  const u32 i = AT;
+  if (i >= size) return;
+  const u32 h = bfloat16_of(bits[i]);
+  out[i] = (u16)h;
+  note((bits[i] & 0x7FFFFFFFu) < 0x7F800000u, h, 0x7F80u, i, over);
+}
+
+KERNEL half_from_f64(const u64* bits, u32 size, u16* out, u32* over) {
+  const u32 i = AT;
+  if (i >= size) return;
+  const u32 h = half_of(to_odd(bits[i]));
+  out[i] = (u16)h;
+  note((bits[i] & ~(1ull << 63)) < 0x7FF0000000000000ull, h, 0x7C00u, i, over);
+}
+
+KERNEL bfloat16_from_f64(const u64* bits, u32 size, u16* out, u32* over) {
+  const u32 i = AT;
+  if (i >= size) return;
+  const u32 h = bfloat16_of(to_odd(bits[i]));
+  out[i] = (u16)h;
+  note((bits[i] & ~(1ull << 63)) < 0x7FF0000000000000ull, h, 0x7F80u, i, over);
+}
+
+// binary64 to binary32; a NaN stays one.
+KERNEL single_from_f64(const double* values, u32 size, float* out, u32* over) {
+  const u32 i = AT;
+  if (i >= size) return;
+  const float x = (float)values[i];
+  out[i] = x;
+  const u64 wide = (u64)__double_as_longlong(values[i]) & ~(1ull << 63);
+  if (wide < 0x7FF0000000000000ull && (__float_as_uint(x) & 0x7FFFFFFFu) == 0x7F800000u) atomicMin(&over[0], i);
+}
+
+KERNEL single_from_half(const u16* bits, u32 size, u32* out) {
+  const u32 i = AT;
+  if (i < size) out[i] = from_half(bits[i]);
+}
+
+KERNEL single_from_bfloat16(const u16* bits, u32 size, u32* out) {
+  const u32 i = AT;
+  if (i < size) out[i] = (u32)bits[i] << 16;
+}
+
+// binary32 to binary64, exactly, payloads of NaN included.
+KERNEL double_from_single(const u32* bits, u32 size, u64* out) {
+  const u32 i = AT;
+  if (i >= size) return;
+  const u32 u = bits[i], a = u & 0x7FFFFFFFu;
+  const u64 nan = (u64)(u >> 31) << 63 | 0x7FFull << 52 | (u64)(u & 0x7FFFFFu) << 29;
+  out[i] = a > 0x7F800000u ? nan : (u64)__double_as_longlong((double)__uint_as_float(u));
+}
+
+// values[i] = words[numbers[i]]
+#define GATHER(name, W)                                                                \
+  KERNEL name(const W* words, const u32* numbers, u32 size, W* out) {                  \
+    const u32 i = AT;                                                                  \
+    if (i < size) out[i] = words[numbers[i]];                                          \
+  }
+GATHER(gather_u16, u16)
+GATHER(gather_u32, u32)
+GATHER(gather_u64, u64)

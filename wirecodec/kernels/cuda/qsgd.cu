@@ -1,0 +1,88 @@
+// QSGD (formats/spec/value/qsgd.md): scales, codes and packing, and back. All arithmetic is binary32 with one
+// rounding an operation; that of norm l2 is binary64. A block of threads takes a block of 512 codes.
+#include "counter.cuh"
+#include "packing.cuh"
+
+#define LEAST_SCALE 0x0D800000u  // the bits of 2^-100
+
+INLINE u32 settled(u32 scale) { return scale < LEAST_SCALE ? 0 : scale; }
+
+// The largest magnitude of each bucket into zeroed `scales`: a thread takes a row of 16, which lies in one.
+KERNEL qsgd_max_scales(const u32* bits, u32 size, u32 bucket, u32* scales) {
+  const u64 start = 16ull * (blockIdx.x * THREADS + threadIdx.x);
+  if (start >= size) return;
+  const u32 stop = smaller((u32)start + 16, size);
+  u32 top = 0;
+  for (u32 i = (u32)start; i < stop; i++) top = larger(top, bits[i] & 0x7FFFFFFFu);
+  atomicMax(&scales[start / bucket], top);
+}
+
+// The root of each bucket's sum of squares, at most `largest` (bits of a binary64): 16 lanes a bucket.
+KERNEL qsgd_l2_scales(const u32* bits, u32 size, u32 bucket, u64 largest, u32* scales) {
+  const u32 lane = threadIdx.x % 16;
+  const u64 start = (u64)bucket * (blockIdx.x * (THREADS / 16) + threadIdx.x / 16);
+  double sum = 0;
+  for (u64 i = start + lane; i < size && i < start + bucket; i += 16) {
+    const double x = (double)__uint_as_float(bits[i]);
+    sum = sum + x * x;
+  }
+  for (u32 step = 8; step > 0; step >>= 1) sum = sum + __shfl_xor_sync(ALL, sum, step);
+  const double root = sqrt(sum), most = __longlong_as_double((i64)largest);
+  if (lane == 0 && start < size) scales[start / bucket] = __float_as_uint((float)(root < most ? root : most));
+}
+
+INLINE u32 qsgd_code(u32 x, float rate, u32 drawn, i32 levels) {
+  const i32 q = ((i32)(__uint_as_float(x) * rate) + (i32)drawn) >> 16;
+  return (u32)(smaller(larger(q, -levels), levels) + levels);
+}
+
+// The section: two words, the scales, the codes. `known`: the scales of the buckets, not settled; null where
+// buckets are of 512, whose scales are found here.
+KERNEL qsgd_quantise(const u32* bits, u32 size, u32 bucket, u32 n, u32 norm, u32 low, u32 high,
+                     const u32* known, u32* section) {
+  __shared__ u32 codes[PACK_BLOCK];
+  __shared__ u32 tops[WARPS];
+  const u32 start = blockIdx.x * PACK_BLOCK, count = smaller(size - start, PACK_BLOCK);
+  const u32 at = first_of_pair();
+  u32 *scales = section + 2, *words = scales + (size - 1) / bucket + 1;
+  if (blockIdx.x == 0 && threadIdx.x == 0) section[0] = n | norm << 8, section[1] = bucket;
+  const u32 x = at < count ? bits[start + at] : 0, y = at + 16 < count ? bits[start + at + 16] : 0;
+  if (!known) {
+    u32 top = larger(x & 0x7FFFFFFFu, y & 0x7FFFFFFFu);
+    for (u32 step = 16; step > 0; step >>= 1) top = larger(top, __shfl_xor_sync(ALL, top, step));
+    if (lane_of() == 0) tops[warp_of()] = top;
+    __syncthreads();
+    for (u32 w = 0; w < WARPS; w++) top = larger(top, tops[w]);
+    if (threadIdx.x == 0) tops[0] = top;
+    __syncthreads();
+  }
+  const i32 levels = (1 << (n - 1)) - 1;
+  float rates[2];
+  for (u32 j = 0; j < 2; j++) {
+    const u32 b = (start + smaller(at + 16 * j, count - 1)) / bucket;
+    const u32 scale = settled(known ? known[b] : tops[0]);
+    rates[j] = scale ? (float)(levels * 65536) / __uint_as_float(scale) : 0.0f;
+    if (b * bucket == start + at + 16 * j) scales[b] = scale;
+  }
+  const u32 drawn = draw_of_pair(low, high, blockIdx.x);
+  codes[at] = qsgd_code(x, rates[0], drawn >> 16, levels);
+  codes[at + 16] = qsgd_code(y, rates[1], drawn & 0xFFFFu, levels);
+  __syncthreads();
+  pack_block(codes, count, n, words + (u64)blockIdx.x * PACK_LANES * n);
+}
+
+// `bad[0]` is set where a code is above 2s, or is not s in a bucket of scale 0.
+KERNEL qsgd_dequantise(const u32* words, u32 size, u32 bucket, u32 n, const u32* scales, u32* out, u32* bad) {
+  const u32 start = blockIdx.x * PACK_BLOCK, count = smaller(size - start, PACK_BLOCK);
+  const u32 levels = (1u << (n - 1)) - 1;
+  for (u32 i = threadIdx.x; i < count; i += THREADS) {
+    const u32 code = unpacked(words + (u64)blockIdx.x * PACK_LANES * n, count, n, i);
+    const u32 scale = scales[(start + i) / bucket];
+    const float step = __uint_as_float(scale) / (float)levels;
+    u32 value = __float_as_uint((float)((i32)code - (i32)levels) * step);
+    if (code == 2 * levels) value = scale;
+    if (code == 0) value = scale | 0x80000000u;
+    if (code > 2 * levels || (scale == 0 && code != levels)) bad[0] = 1;
+    out[start + i] = value;
+  }
+}

@@ -1,0 +1,140 @@
+// Which elements pass, as a bitmap and as ascending indices with their values: one read of the array.
+//
+// An element's key is its word under a mask (without the sign: its magnitude, which orders as integers do).
+// Those above `rule[0]` pass, and of those equal to it the first `rule[1]`. Both are read from the device's
+// memory, so that a search may have left them there.
+#include "lookback.cuh"
+
+#define ITEMS 16u
+#define TILE (THREADS * ITEMS)
+#define HALF 31  // bits of each of the two counts in a look-back word
+
+struct Counts {
+  u32 more[WARPS], same[WARPS];
+  u64 before;
+  u32 tile;
+};
+
+struct Output {
+  u32* bitmap;    // a bit an element; or null
+  u32* indices;   // of those that pass
+  u32 room;       // as many are written at most
+  u32* found;     // how many pass; the first of them that is infinite or NaN, NONE at first
+  u64 infinity;   // the key of infinity; 0 where none is looked for
+};
+
+// Words as they lie there.
+template <class W> struct Words {
+  const W* words;
+  INLINE W at(u32 i) const { return words[i]; }
+  INLINE void left(u32, W) const {}
+};
+
+// The sum of two arrays, rounded; what does not pass is left in `rest`, zeros elsewhere.
+struct Sums32 {
+  const float *gradient, *residual;
+  u32* rest;
+  INLINE u32 at(u32 i) const { return __float_as_uint(gradient[i] + residual[i]); }
+  INLINE void left(u32 i, u32 word) const { rest[i] = word; }
+};
+
+struct Sums64 {
+  const double *gradient, *residual;
+  u64* rest;
+  INLINE u64 at(u32 i) const { return (u64)__double_as_longlong(gradient[i] + residual[i]); }
+  INLINE void left(u32 i, u64 word) const { rest[i] = word; }
+};
+
+template <class W, class Source>
+INLINE void select_tile(const Source& source, u32 size, const u32* numbers, W mask, const u64* rule,
+                        const Output& out, W* values, u64* states, u32* tickets, Counts* shared) {
+  const u32 tile = take_tile(tickets, &shared->tile);
+  if (tile > 0 && tile * TILE >= size) return;
+  const W least = (W)rule[0];
+  const u32 ties = (u32)smaller(rule[1], (u64)ALL);
+  const u32 first = tile * TILE + warp_of() * 32 * ITEMS + lane_of();
+  W held[ITEMS];
+  u32 more[ITEMS], same[ITEMS], sum_more = 0, sum_same = 0;
+#pragma unroll
+  for (u32 j = 0; j < ITEMS; j++) held[j] = first + 32 * j < size ? source.at(first + 32 * j) : (W)0;
+#pragma unroll
+  for (u32 j = 0; j < ITEMS; j++) {
+    const bool inside = first + 32 * j < size;
+    const W key = held[j] & mask;
+    more[j] = __ballot_sync(ALL, inside && key > least);
+    same[j] = __ballot_sync(ALL, inside && key == least);
+    sum_more += (u32)__popc(more[j]);
+    sum_same += (u32)__popc(same[j]);
+  }
+  if (lane_of() == 0) shared->more[warp_of()] = sum_more, shared->same[warp_of()] = sum_same;
+  __syncthreads();
+  if (warp_of() == 0) {
+    u64 sum = 0;
+    for (u32 w = 0; w < WARPS; w++) sum += (u64)shared->more[w] << HALF | shared->same[w];
+    const u64 before = sum_before_tile(states, tile, sum);
+    if (lane_of() == 0) {
+      shared->before = before;
+      if ((u64)(tile + 1) * TILE >= size) {
+        const u64 all = before + sum;
+        out.found[0] = (u32)(all >> HALF) + smaller((u32)(all & ((1u << HALF) - 1)), ties);
+      }
+    }
+  }
+  __syncthreads();
+  u32 n = (u32)(shared->before >> HALF), equal = (u32)(shared->before & ((1u << HALF) - 1));
+  for (u32 w = 0; w < warp_of(); w++) n += shared->more[w], equal += shared->same[w];
+  u32 row = 0;
+#pragma unroll
+  for (u32 j = 0; j < ITEMS; j++) {
+    const u32 i = first + 32 * j;
+    const u32 rank = equal + (u32)__popc(same[j] & lanes_before());
+    const bool tie = (same[j] >> lane_of() & 1) && rank < ties;
+    const bool pass = (more[j] >> lane_of() & 1) || tie;
+    const u32 passed = same[j] ? __ballot_sync(ALL, pass) : more[j];
+    if (lane_of() == j) row = passed;
+    if (pass) {
+      const u32 at = n + (u32)__popc(more[j] & lanes_before()) + smaller(rank, ties);
+      if (at < out.room) {
+        out.indices[at] = numbers ? numbers[i] : i;
+        values[at] = held[j];
+      }
+      if (out.infinity && (u64)(held[j] & mask) >= out.infinity) atomicMin(&out.found[1], i);
+    }
+    if (i < size) source.left(i, pass ? (W)0 : held[j]);
+    n += (u32)__popc(more[j]);
+    equal += (u32)__popc(same[j]);
+  }
+  const u32 word = (first - lane_of()) / 32 + lane_of();
+  if (out.bitmap && lane_of() < ITEMS && word < (size + 31) / 32) out.bitmap[word] = row;
+}
+
+// `gate`: nothing is done where it is given and points to 0. `count`: where given, how many elements there
+// are, `size` at most. `numbers`: where given, what the elements are called. `states`: a word a tile, zeroed;
+// `tickets`: zeroed. `found[0]` may be more than `room`.
+#define SELECT(name, W)                                                                                     \
+  KERNEL name(const u64* gate, const W* words, u32 size, const u32* count, const u32* numbers, u64 mask,    \
+              u64 infinity, const u64* rule, u32* bitmap, u32* indices, W* values, u32 room, u64* states,   \
+              u32* tickets, u32* found) {                                                                   \
+    __shared__ Counts shared;                                                                               \
+    if (gate && *gate == 0) return;                                                                         \
+    const Output out = {bitmap, indices, room, found, infinity};                                            \
+    select_tile<W>(Words<W>{words}, count ? smaller(*count, size) : size, numbers, (W)mask, rule, out,      \
+                   values, states, tickets, &shared);                                                       \
+  }
+
+SELECT(select_u16, u16)
+SELECT(select_u32, u32)
+SELECT(select_u64, u64)
+
+// The same of gradient + residual, which may be `rest` itself.
+#define SELECT_SUM(name, W, F, Sums)                                                                        \
+  KERNEL name(const F* gradient, const F* residual, W* rest, u32 size, u64 infinity, const u64* rule,       \
+              u32* bitmap, u32* indices, W* values, u32 room, u64* states, u32* tickets, u32* found) {      \
+    __shared__ Counts shared;                                                                               \
+    const Output out = {bitmap, indices, room, found, infinity};                                            \
+    select_tile<W>(Sums{gradient, residual, rest}, size, (const u32*)nullptr, (W)((W)~(W)0 >> 1), rule, out,   \
+                   values, states, tickets, &shared);                                                       \
+  }
+
+SELECT_SUM(select_sum_f32, u32, float, Sums32)
+SELECT_SUM(select_sum_f64, u64, double, Sums64)
