@@ -63,6 +63,11 @@ class Prepared:
         self._before = before
         self._after: _State | None = after
 
+    def __repr__(self) -> str:
+        """Bytes, tensors, and whether it is settled."""
+        state = "open" if self._after is not None else "settled"
+        return f"Prepared({self.blob.nbytes} bytes, {len(self.sent)} tensors, {state})"
+
     def commit(self) -> None:
         """The exchange succeeded: residuals, selector state and the step count move on.
 
@@ -119,6 +124,12 @@ class Compressor:
         self._fuse = fuse
         self._state = _State()
         self._spare: dict[str, Array] = {}  # memory of residuals that no state holds any more
+
+    def __repr__(self) -> str:
+        """Schemes and step."""
+        some = self._schemes
+        schemes = repr(str(some)) if isinstance(some, Scheme) else str({g: str(s) for g, s in some.items()})
+        return f"Compressor({schemes}, step={self.step})"
 
     @property
     def step(self) -> int:

@@ -289,3 +289,14 @@ def test_a_nan_that_signals_passes_without_a_warning(dtype: np.dtype[Any]) -> No
         got = c.decompress(c.compress({"w": x}))["w"].to_dense()
         with np.errstate(invalid="ignore"):  # it may signal still
             assert np.array_equal(np.isnan(got), np.arange(100) % 2 == 0)
+
+
+def test_what_is_printed() -> None:
+    c = wc.Compressor({"b": "all | raw-index | raw", "*": "topk(0.1) | rice | raw"})
+    assert repr(c) == "Compressor({'b': 'all | raw-index | raw', '*': 'topk(0.1) | rice | raw'}, step=0)"
+    step = c.prepare({"w": np.ones(20, np.float32)})
+    assert repr(step) == f"Prepared({step.blob.nbytes} bytes, 1 tensors, open)"
+    step.commit()
+    assert repr(step).endswith("settled)")
+    assert repr(c).endswith("step=1)")
+    assert repr(wc.Compressor("topk(0.1) | rice | raw")) == "Compressor('topk(0.1) | rice | raw', step=0)"
