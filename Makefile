@@ -2,13 +2,14 @@
 #
 #   make PYTHON=python3.12      another Python, with a virtual environment of its own
 #   make demo RANKS=2 ARGS="--steps 100 --json demo.json"
-#   make fuzz SECONDS=3600
+#   make fuzz SECONDS=3600 SEED=7      another sequence
 
 PYTHON ?= python3
 VENV ?= .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 RANKS ?= 4
 CUDA ?= 12
 SECONDS ?= 60
+SEED ?= 0
 ARGS ?=
 
 BIN := $(VENV)/bin
@@ -56,8 +57,8 @@ vectors: $(INSTALLED)  ## write new golden containers; ARGS=--update also change
 fuzz: $(FUZZ)  ## break containers, and judge what decoders do: SECONDS=60 a target; finds go into fuzz-finds
 	@for target in decode round_trip; do \
 		if $(BIN)/python -c 'import atheris' 2>/dev/null; \
-		then $(BIN)/python -m tests.fuzz.atheris_target $$target -max_total_time=$(SECONDS) -max_len=4096 -print_final_stats=1 $(ARGS); \
-		else $(BIN)/python -m tests.fuzz.loop $$target $(SECONDS) $(ARGS); fi || exit 1; \
+		then $(BIN)/python -m tests.fuzz.atheris_target $$target -seed=$(SEED) -max_total_time=$(SECONDS) -max_len=4096 -print_final_stats=1 $(ARGS); \
+		else $(BIN)/python -m tests.fuzz.loop $$target $(SECONDS) --seed $(SEED) $(ARGS); fi || exit 1; \
 	done
 
 mutants: $(INSTALLED)  ## change the decoder in 200 places, and see what no vector notices; ARGS="--sample 0 --write" for all

@@ -52,12 +52,13 @@ def outcome(read: Any, data: bytes, limits: dict[str, int]) -> Any:
     return tag, [(n, d, tuple(s), list(i), bytes(v)) for n, d, s, i, v in tensors]
 
 
-def judge(data: bytes, *, compared: bool = True) -> str:
+def judge(data: bytes, *, compared: bool = True, slower: float = 1.0) -> str:
     """Raise a Finding unless all is well; "ok", or the code of the refusal.
 
     Args:
         data: any bytes.
         compared: whether the reference decoder is asked, too.
+        slower: how many times the usual time decoding may take, where it is instrumented.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -66,7 +67,7 @@ def judge(data: bytes, *, compared: bool = True) -> str:
             _agree(found, data, SMALL)
         good = isinstance(found[0], bytes)
         _other_ways(data, found[1] if good else None)
-        _default_limits(data)
+        _default_limits(data, slower)
     return "ok" if good else str(found[1])
 
 
@@ -151,8 +152,8 @@ ROOM = wc.DecodeLimits(max_work=2**22)
 """The default limits, but for steps of Bloom filters, of which the default allows half a second."""
 
 
-def _default_limits(data: bytes) -> None:
-    allowed = 0.05 + 5e-9 * declared(data)[1]
+def _default_limits(data: bytes, slower: float) -> None:
+    allowed = slower * (0.05 + 5e-9 * declared(data)[1])
     if _timed(data) > allowed and (took := min(_timed(data) for _ in range(4))) > allowed:
         raise Finding(f"{1000 * took:.0f} ms for {len(data)} bytes, {declared(data)[0]} elements")
 
