@@ -16,7 +16,8 @@ from wirecodec.container import CHUNK, Entry
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import sections
-from wirecodec.gpu.select import DeviceSupport, Refused, has_kernels, select
+from wirecodec.gpu.select import has_kernels, select
+from wirecodec.gpu.support import DeviceSupport, Refused
 from wirecodec.kernels.cuda import bits, checksum, elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.scheme import Scheme
@@ -76,7 +77,7 @@ def entries_of(
     """
     if scheme.transform is None and has_kernels(scheme.select, flat.words.size):
         try:
-            support = select(device, flat, scheme.select)
+            support = select(device, flat, scheme.select, mix(seed, key))
             if sections.has_kernels(scheme.index, scheme.value):
                 return _coded(device, key, support, scheme, seed), 0
             return list(chunks_of(key, _staged(device, support), scheme, seed)), 0

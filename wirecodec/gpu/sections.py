@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.gpu.select import Refused, has_nonfinite
+from wirecodec.gpu.support import Refused, has_nonfinite
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
 from wirecodec.index.elias_fano import EliasFano
 from wirecodec.index.raw import RawIndex
