@@ -18,7 +18,8 @@ from wirecodec.scheme import as_scheme
 
 SELECTORS = ["all", "nonzero", "topk(0.01)", "topk(k=700)", "threshold(1.5)", "topk(1.0)"]
 FITTED = {"dgc(0.01)": "sample_u", "dgc(0.3, sample=0.1)": "sample_u", "dgc(1.0, sample=1.0)": "nonfinite_u"}
-FITTED |= {"dgc(0.999, sample=0.05)": "sample_u"}
+FITTED |= {"dgc(0.999, sample=0.05)": "sample_u", "adacomp": "send_f", "adacomp(bin=7, factor=1.5)": "send_f"}
+FITTED |= {"adacomp(bin=500, factor=3e38)": "send_f"}
 INDEXES = ["raw-index", "bitmap", "rice", "elias-fano"]
 VALUES = [
     "raw",
@@ -78,7 +79,7 @@ def encodes(select: str, value: str, dtype: Any) -> None:
 def test_a_sample_and_fits(select: str, size: int, dtype: Any) -> None:
     device = Emulator(size, 3)
     x = tensor(dtype, size)
-    for seed, rest in ((5, "rice | raw"), (6, "bitmap | qsgd(bits=4)"), (7, "bloom(p0, 0.01) | raw")):
+    for seed, rest in ((5, "rice | sign-scale"), (6, "bitmap | qsgd(bits=4)"), (7, "bloom(p0, 0.01) | raw")):
         scheme = f"{select} | {rest}"
         assert on_device(device, x, scheme, seed).tobytes() == wc.encode(x, scheme, seed=seed).tobytes()
     assert size < 70 or any(name.startswith(FITTED[select]) for name in device.launched)
@@ -147,6 +148,11 @@ def refuses(x: Array, scheme: str) -> None:
         on_device(Emulator(2, 3), x, scheme)
     assert str(found.value) == str(expected.value)
     assert found.value.position == expected.value.position
+
+
+def test_a_scale_that_is_too_large() -> None:
+    """Its sum overflows."""
+    refuses(np.full(300, 1e308), "adacomp(bin=1) | rice | raw")
 
 
 def test_nan_is_carried_by_raw(dtype: Any) -> None:

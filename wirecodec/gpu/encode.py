@@ -10,7 +10,7 @@ import numpy as np
 from wirecodec import container
 from wirecodec import extension as ext
 from wirecodec.arrays import Array, DeviceFlat, Flat, read_only
-from wirecodec.choice import choose
+from wirecodec.choice import choose, scaled
 from wirecodec.chunk import Support, chunks_of
 from wirecodec.container import CHUNK, Entry
 from wirecodec.counter import mix
@@ -122,7 +122,7 @@ def _staged(device: Device, support: DeviceSupport) -> Support:
     def source(where: Array) -> Array:
         numbers = device.put(np.ascontiguousarray(where, np.uint32))
         found: Array = device.get(elements.gathered(device, flat.words, numbers)).view(flat.dtype)
-        return found
+        return scaled(found, support.scale)
 
     indices = read_only(device.get(support.indices).astype(index_dtype(size)))
     return Support(indices, values, size, flat.shape, source)

@@ -1,4 +1,7 @@
-"""Selecting on the device: ``all``, ``nonzero``, ``threshold``, ``topk``, ``dgc``. Others have no kernels."""
+"""Selecting on the device, by the selectors that have kernels.
+
+all  nonzero  threshold  topk  dgc  adacomp
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ from typing import Any
 
 from wirecodec.arrays import DeviceFlat
 from wirecodec.counter import mix
+from wirecodec.gpu.adacomp import adacomp
 from wirecodec.gpu.support import DeviceSupport, passed, reaching, top, whole
 from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.select.above import threshold_bits
+from wirecodec.select.adacomp import AdaComp
 from wirecodec.select.dgc import DGC
 from wirecodec.select.every import All
 from wirecodec.select.nonzero import NonZero
@@ -85,4 +90,5 @@ _SELECTORS: dict[type, Callable[[Device, DeviceFlat, Any, int], DeviceSupport]] 
     Threshold: _threshold,
     TopK: _topk,
     DGC: _dgc,
+    AdaComp: adacomp,
 }

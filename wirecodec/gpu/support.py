@@ -22,11 +22,15 @@ class Refused(Exception):
 
 @dataclass(frozen=True, eq=False)
 class DeviceSupport:
-    """What was selected: ``indices`` (r,) u32, or None for all; ``words`` (r,), the values there."""
+    """What was selected: ``indices`` (r,) u32, or None for all; ``words`` (r,), the values there.
+
+    ``scale`` is the one magnitude of all of them where the selector fixed it.
+    """
 
     indices: Any
     words: Any
     flat: DeviceFlat
+    scale: float | None = None
 
 
 def has_nonfinite(device: Device, words: Any, dtype: np.dtype[Any]) -> bool:
