@@ -20,6 +20,8 @@ SELECTORS = ["all", "nonzero", "topk(0.01)", "topk(k=700)", "threshold(1.5)", "t
 FITTED = {"dgc(0.01)": "sample_u", "dgc(0.3, sample=0.1)": "sample_u", "dgc(1.0, sample=1.0)": "nonfinite_u"}
 FITTED |= {"dgc(0.999, sample=0.05)": "sample_u", "adacomp": "send_f", "adacomp(bin=7, factor=1.5)": "send_f"}
 FITTED |= {"adacomp(bin=500, factor=3e38)": "send_f"}
+FITTED |= dict.fromkeys(["sidco(0.01)", "sidco(0.2, sid=gp, stages=5, tolerance=0.01)"], "fold_sums")
+FITTED |= dict.fromkeys(["sidco(0.001, mode=faithful, stages=4)", "sidco(1.0)"], "fold_sums")
 INDEXES = ["raw-index", "bitmap", "rice", "elias-fano"]
 VALUES = [
     "raw",
@@ -36,7 +38,11 @@ STAGED = [
     "topk(0.01) | bloom(p0, 0.01) | raw",
     "topk(0.05) | auto-index | zstd",
 ]
-STAGED += ["topk(0.02) | bloom(naive, 0.1) | qsgd", "topk(0.1) | rice | polyfit", "sidco(0.01) | rice | raw"]
+STAGED += [
+    "topk(0.02) | bloom(naive, 0.1) | qsgd",
+    "topk(0.1) | rice | polyfit",
+    "sidco(0.01, sid=gamma-gp) | rice | raw",
+]
 STAGED += ["rfft | topk(0.1) | bitmap | offset-float(bits=10)"]
 
 
@@ -83,6 +89,15 @@ def test_a_sample_and_fits(select: str, size: int, dtype: Any) -> None:
         scheme = f"{select} | {rest}"
         assert on_device(device, x, scheme, seed).tobytes() == wc.encode(x, scheme, seed=seed).tobytes()
     assert size < 70 or any(name.startswith(FITTED[select]) for name in device.launched)
+
+
+@pytest.mark.parametrize("power", [-140, -45, 45, 120, -1000, 1000])
+def test_fits_of_what_is_tiny_or_huge(power: int) -> None:
+    """Sums of squares would underflow, or overflow: magnitudes are scaled."""
+    kind = np.float64 if abs(power) > 140 else np.float32
+    x = np.ldexp(np.random.default_rng(power % 99).laplace(size=5000).astype(kind), power)
+    made = on_device(Emulator(2, 3), x, "sidco(0.02) | rice | raw")
+    assert made.tobytes() == wc.encode(x, "sidco(0.02) | rice | raw", seed=5).tobytes()
 
 
 @pytest.mark.parametrize("values", ["alike", "zeros", "ties"])

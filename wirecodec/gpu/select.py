@@ -1,6 +1,6 @@
 """Selecting on the device, by the selectors that have kernels.
 
-all  nonzero  threshold  topk  dgc  adacomp
+all  nonzero  threshold  topk  dgc  adacomp  sidco (but gamma-gp, which asks for logarithms)
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from wirecodec.arrays import DeviceFlat
 from wirecodec.counter import mix
 from wirecodec.gpu.adacomp import adacomp
+from wirecodec.gpu.sidco import sidco
 from wirecodec.gpu.support import DeviceSupport, passed, reaching, top, whole
 from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device
@@ -21,6 +22,7 @@ from wirecodec.select.adacomp import AdaComp
 from wirecodec.select.dgc import DGC
 from wirecodec.select.every import All
 from wirecodec.select.nonzero import NonZero
+from wirecodec.select.sidco import SIDCo
 from wirecodec.select.threshold import Threshold
 from wirecodec.select.topk import TopK, share_of
 
@@ -32,7 +34,8 @@ _MOST = 2**31
 
 def has_kernels(selector: Any, size: int) -> bool:
     """Whether the selector works on the device, for so many elements."""
-    return type(selector) in _SELECTORS and size < _MOST
+    fits = not isinstance(selector, SIDCo) or selector.sid != "gamma-gp"
+    return type(selector) in _SELECTORS and fits and size < _MOST
 
 
 def select(device: Device, flat: DeviceFlat, selector: Any, seed: int) -> DeviceSupport:
@@ -91,4 +94,5 @@ _SELECTORS: dict[type, Callable[[Device, DeviceFlat, Any, int], DeviceSupport]] 
     TopK: _topk,
     DGC: _dgc,
     AdaComp: adacomp,
+    SIDCo: sidco,
 }
