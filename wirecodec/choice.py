@@ -21,7 +21,7 @@ from wirecodec.select.every import All
 from wirecodec.select.nonzero import NonZero
 from wirecodec.sparse import SparseTensor, ascending_indices, nonzero
 
-__all__ = ["choose", "dense", "gather", "select"]
+__all__ = ["choose", "dense", "gather", "magnitude_in", "scaled", "select"]
 
 
 def select(tensor: Any, scheme: Scheme, *, seed: int = 0) -> Support:
@@ -106,28 +106,34 @@ def gather(flat: Flat, selection: Selection) -> Support:
     if indices is not None:
         indices = ascending_indices(indices, size)
     if indices is None or indices.size == size:
-        return Support(None, _scaled(flat.data, selection.scale), size, flat.shape)
+        return Support(None, scaled(flat.data, selection.scale), size, flat.shape)
 
     def values_at(where: Array) -> Array:
-        return _scaled(flat.data[where], selection.scale)
+        return scaled(flat.data[where], selection.scale)
 
     values = selection.values
     if values is None:
         return Support(indices, values_at(indices), size, flat.shape, values_at)
     if values.shape != indices.shape or values.dtype != flat.data.dtype:
         raise EncodeError(f"a selector gave {values.size} {values.dtype} values at {indices.size} indices")
-    return Support(indices, _scaled(values, selection.scale), size, flat.shape, values_at)
+    return Support(indices, scaled(values, selection.scale), size, flat.shape, values_at)
 
 
-def _scaled(values: Array, scale: float | None) -> Array:
+def scaled(values: Array, scale: float | None) -> Array:
+    """The signs of values times a selection's scale; the values where it has none."""
     if scale is None:
         return values
+    signed: Array = np.copysign(magnitude_in(values.dtype, scale), values)
+    return signed
+
+
+def magnitude_in(dtype: np.dtype[Any], scale: float) -> Array:
+    """A selection's scale in the tensor's type, 0-d; EncodeError where that does not hold it."""
     with np.errstate(over="ignore"):
-        magnitude = np.array(scale).astype(values.dtype)
+        magnitude = np.array(scale).astype(dtype)
     if not (scale >= 0 and np.isfinite(magnitude)):
-        raise EncodeError(f"the selection's scale is {scale!r}, no magnitude of a {values.dtype}")
-    scaled: Array = np.copysign(magnitude, values)
-    return scaled
+        raise EncodeError(f"the selection's scale is {scale!r}, no magnitude of a {dtype}")
+    return magnitude
 
 
 def _select_stored(tensor: SparseTensor, selector: Selector) -> Support:

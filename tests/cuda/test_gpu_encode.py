@@ -17,6 +17,11 @@ from wirecodec.gpu.sections import has_kernels
 from wirecodec.scheme import as_scheme
 
 SELECTORS = ["all", "nonzero", "topk(0.01)", "topk(k=700)", "threshold(1.5)", "topk(1.0)"]
+FITTED = {"dgc(0.01)": "sample_u", "dgc(0.3, sample=0.1)": "sample_u", "dgc(1.0, sample=1.0)": "nonfinite_u"}
+FITTED |= {"dgc(0.999, sample=0.05)": "sample_u", "adacomp": "send_f", "adacomp(bin=7, factor=1.5)": "send_f"}
+FITTED |= {"adacomp(bin=500, factor=3e38)": "send_f"}
+FITTED |= dict.fromkeys(["sidco(0.01)", "sidco(0.2, sid=gp, stages=5, tolerance=0.01)"], "fold_sums")
+FITTED |= dict.fromkeys(["sidco(0.001, mode=faithful, stages=4)", "sidco(1.0)"], "fold_sums")
 INDEXES = ["raw-index", "bitmap", "rice", "elias-fano"]
 VALUES = [
     "raw",
@@ -28,8 +33,16 @@ VALUES = [
     "offset-float(bits=6, rounding=stochastic)",
     "sign-scale",
 ]
-STAGED = ["dgc(0.01) | rice | raw", "topk(0.01) | bloom(p0, 0.01) | raw", "topk(0.05) | auto-index | zstd"]
-STAGED += ["topk(0.02) | bloom(naive, 0.1) | qsgd", "topk(0.1) | rice | polyfit", "sidco(0.01) | rice | raw"]
+STAGED = [
+    "redsync(0.01) | rice | raw",
+    "topk(0.01) | bloom(p0, 0.01) | raw",
+    "topk(0.05) | auto-index | zstd",
+]
+STAGED += [
+    "topk(0.02) | bloom(naive, 0.1) | qsgd",
+    "topk(0.1) | rice | polyfit",
+    "sidco(0.01, sid=gamma-gp) | rice | raw",
+]
 STAGED += ["rfft | topk(0.1) | bitmap | offset-float(bits=10)"]
 
 
@@ -67,6 +80,36 @@ def encodes(select: str, value: str, dtype: Any) -> None:
         assert on_device(device, x, scheme).tobytes() == wc.encode(x, scheme, seed=5).tobytes()
 
 
+@pytest.mark.parametrize("size", [0, 1, 2, 70, 1000, 9001])
+@pytest.mark.parametrize("select", FITTED)
+def test_a_sample_and_fits(select: str, size: int, dtype: Any) -> None:
+    device = Emulator(size, 3)
+    x = tensor(dtype, size)
+    for seed, rest in ((5, "rice | sign-scale"), (6, "bitmap | qsgd(bits=4)"), (7, "bloom(p0, 0.01) | raw")):
+        scheme = f"{select} | {rest}"
+        assert on_device(device, x, scheme, seed).tobytes() == wc.encode(x, scheme, seed=seed).tobytes()
+    assert size < 70 or any(name.startswith(FITTED[select]) for name in device.launched)
+
+
+@pytest.mark.parametrize("power", [-140, -45, 45, 120, -1000, 1000])
+def test_fits_of_what_is_tiny_or_huge(power: int) -> None:
+    """Sums of squares would underflow, or overflow: magnitudes are scaled."""
+    kind = np.float64 if abs(power) > 140 else np.float32
+    x = np.ldexp(np.random.default_rng(power % 99).laplace(size=5000).astype(kind), power)
+    made = on_device(Emulator(2, 3), x, "sidco(0.02) | rice | raw")
+    assert made.tobytes() == wc.encode(x, "sidco(0.02) | rice | raw", seed=5).tobytes()
+
+
+@pytest.mark.parametrize("values", ["alike", "zeros", "ties"])
+@pytest.mark.parametrize("select", FITTED)
+def test_few_magnitudes(select: str, values: str) -> None:
+    """Far more elements reach a threshold than were to, or none that is not zero."""
+    x = {"alike": np.ones(3001), "zeros": np.zeros(3001), "ties": np.arange(3001) % 3}[values]
+    for kind in (np.float32, np.float64):
+        made = on_device(Emulator(2, 3), x.astype(kind), f"{select} | rice | raw")
+        assert made.tobytes() == wc.encode(x.astype(kind), f"{select} | rice | raw", seed=5).tobytes()
+
+
 @pytest.mark.parametrize("scheme", STAGED)
 def test_what_has_no_kernels(scheme: str) -> None:
     x = tensor(np.float32)
@@ -98,7 +141,7 @@ def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize(
-    "scheme", ["topk(0.01)", "topk(1.0)", "threshold(1)", "all | qsgd", "nonzero | sign-scale"]
+    "scheme", ["topk(0.01)", "topk(1.0)", "threshold(1)", "all | qsgd", "nonzero | sign-scale", *FITTED]
 )
 def test_errors_are_those_of_the_cpu(scheme: str, bad: float) -> None:
     x = tensor(np.float32)
@@ -120,6 +163,11 @@ def refuses(x: Array, scheme: str) -> None:
         on_device(Emulator(2, 3), x, scheme)
     assert str(found.value) == str(expected.value)
     assert found.value.position == expected.value.position
+
+
+def test_a_scale_that_is_too_large() -> None:
+    """Its sum overflows."""
+    refuses(np.full(300, 1e308), "adacomp(bin=1) | rice | raw")
 
 
 def test_nan_is_carried_by_raw(dtype: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from tests.cuda.test_gpu_encode import INDEXES, SELECTORS, STAGED, VALUES, tensor
+from tests.cuda.test_gpu_encode import FITTED, INDEXES, SELECTORS, STAGED, VALUES, tensor
 from tests.inputs import Array
 from wirecodec.arrays import bits_of
 from wirecodec.kernels.cuda.device import cupy_device
@@ -48,6 +48,14 @@ def test_the_battery(cupy: Any, select: str, value: str, kind: Any) -> None:
     for index in INDEXES:
         for x in (tensor(kind), tensor(kind, 100_001).reshape(1, -1), tensor(kind, 1)):
             check(cupy, x, f"{select} | {index} | {value}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("select", FITTED)
+def test_a_sample_and_fits(cupy: Any, select: str, kind: Any) -> None:
+    for rest in ("rice | raw", "bitmap | qsgd"):
+        for x in (tensor(kind), tensor(kind, 100_001), tensor(kind, 70)):
+            check(cupy, x, f"{select} | {rest}")
 
 
 @pytest.mark.parametrize("scheme", [*STAGED, None])

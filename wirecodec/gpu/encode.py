@@ -10,13 +10,14 @@ import numpy as np
 from wirecodec import container
 from wirecodec import extension as ext
 from wirecodec.arrays import Array, DeviceFlat, Flat, read_only
-from wirecodec.choice import choose
+from wirecodec.choice import choose, scaled
 from wirecodec.chunk import Support, chunks_of
 from wirecodec.container import CHUNK, Entry
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import sections
-from wirecodec.gpu.select import DeviceSupport, Refused, has_kernels, select
+from wirecodec.gpu.select import has_kernels, select
+from wirecodec.gpu.support import DeviceSupport, Refused
 from wirecodec.kernels.cuda import bits, checksum, elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.scheme import Scheme
@@ -76,7 +77,7 @@ def entries_of(
     """
     if scheme.transform is None and has_kernels(scheme.select, flat.words.size):
         try:
-            support = select(device, flat, scheme.select)
+            support = select(device, flat, scheme.select, mix(seed, key))
             if sections.has_kernels(scheme.index, scheme.value):
                 return _coded(device, key, support, scheme, seed), 0
             return list(chunks_of(key, _staged(device, support), scheme, seed)), 0
@@ -121,7 +122,7 @@ def _staged(device: Device, support: DeviceSupport) -> Support:
     def source(where: Array) -> Array:
         numbers = device.put(np.ascontiguousarray(where, np.uint32))
         found: Array = device.get(elements.gathered(device, flat.words, numbers)).view(flat.dtype)
-        return found
+        return scaled(found, support.scale)
 
     indices = read_only(device.get(support.indices).astype(index_dtype(size)))
     return Support(indices, values, size, flat.shape, source)

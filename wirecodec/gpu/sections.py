@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.gpu.select import Refused, has_nonfinite
+from wirecodec.gpu.support import Refused, has_nonfinite
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
 from wirecodec.index.elias_fano import EliasFano
 from wirecodec.index.raw import RawIndex
@@ -97,9 +97,7 @@ def _raw(device: Device, codec: Raw, words: Any, dtype: np.dtype[Any]) -> _Coded
 
 
 def _sign_scale(device: Device, codec: SignScale, words: Any, dtype: np.dtype[Any]) -> _Coded:
-    wide = words if dtype == np.float64 else elements.as_single(device, words, dtype)[0]
-    kind = np.float64 if dtype == np.float64 else np.float32
-    return _Coded(codec.wire_id, values.sign_scale(device, wide.view(kind)))
+    return _Coded(codec.wire_id, values.sign_scale(device, elements.widened(device, words, dtype)))
 
 
 def _qsgd(device: Device, codec: QSGD, single: Any, dtype: np.dtype[Any], stream: int) -> Any:

@@ -25,6 +25,7 @@ from wirecodec.select import controller
 from wirecodec.select.base import Selection
 from wirecodec.select.magnitudes import Magnitudes
 from wirecodec.select.stages import SIDS, Stages, Trial
+from wirecodec.select.sweeps import Sweeps
 from wirecodec.select.topk import share_of
 
 __all__ = ["SIDCo", "Search"]
@@ -105,17 +106,21 @@ class SIDCo:
 
     def search(self, x: Array, *, state: Any = None) -> Search:
         """As ``select``, and how it came about."""
-        faithful = self.mode == "faithful"
-        control = controller.restored(state, self.stages or 1) if faithful else None
+        self._control(state)
         if x.size == 0:
             return Search(Selection(np.empty(0, np.int32), state), 0.0)
-        magnitudes = Magnitudes(x, self.name, with_logs=self.sid == "gamma-gp")
-        k = share_of(self.ratio, x.size)
+        return self.search_in(Magnitudes(x, self.name, with_logs=self.sid == "gamma-gp"), state=state)
+
+    def search_in(self, magnitudes: Sweeps, *, state: Any = None) -> Search:
+        """As ``search``, of one or more elements that nothing was asked of before, wherever they lie."""
+        size = magnitudes.size
+        control = self._control(state)
+        k = share_of(self.ratio, size)
         stages = Stages(magnitudes, k, self.sid, self.first)
         indices: Array | None = None
         threshold = 0.0
         if k >= magnitudes.total.count:  # all that are not 0; of a ratio of 1, all
-            if k < x.size:
+            if k < size:
                 threshold = magnitudes.settled(0.0)
                 indices = magnitudes.reaching(threshold, magnitudes.total.count)
         elif control is not None:
@@ -131,6 +136,9 @@ class SIDCo:
             threshold / magnitudes.scale,
             tuple(stages.trials),
             stages.fitted,
-            magnitudes.swept / x.size,
+            magnitudes.swept / size,
             stages.exact,
         )
+
+    def _control(self, state: Any) -> controller.Control | None:
+        return controller.restored(state, self.stages or 1) if self.mode == "faithful" else None

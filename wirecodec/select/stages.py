@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from wirecodec.arrays import Array
 from wirecodec.select import fits
 from wirecodec.select.fits import Fit, Moments
-from wirecodec.select.magnitudes import Magnitudes
+from wirecodec.select.sweeps import Sweeps
 
 __all__ = ["SIDS", "Stages", "Trial"]
 
@@ -73,7 +73,7 @@ class Stages:
         exact: whether the search ended in an exact selection.
     """
 
-    def __init__(self, magnitudes: Magnitudes, k: int, sid: str, first: float) -> None:
+    def __init__(self, magnitudes: Sweeps, k: int, sid: str, first: float) -> None:
         self._magnitudes, self._k = magnitudes, k
         self._first_fit, self._later_fit = SIDS[sid]
         total = magnitudes.total.count

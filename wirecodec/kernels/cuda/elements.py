@@ -12,7 +12,7 @@ import numpy as np
 
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
-__all__ = ["NOWHERE", "as_single", "from_single", "gathered", "narrowed"]
+__all__ = ["NOWHERE", "as_single", "from_single", "gathered", "narrowed", "widened"]
 
 NOWHERE = 0xFFFFFFFF
 _HALVES = {"float16": "half", "bfloat16": "bfloat16"}
@@ -31,6 +31,13 @@ def as_single(device: Device, words: Any, kind: Any) -> tuple[Any, Any]:
     else:
         device.launch("narrow", f"single_from_{_HALVES[name]}", blocks, words, size, out)
     return out, over
+
+
+def widened(device: Device, words: Any, kind: Any) -> Any:
+    """(n,) words of the element type ``kind`` as numbers: float64 as it is, others as float32, exactly."""
+    if np.dtype(kind).name == "float64":
+        return words.view(np.float64)
+    return as_single(device, words, kind)[0].view(np.float32)
 
 
 def narrowed(device: Device, words: Any, stored: Any) -> tuple[Any, Any]:

@@ -53,6 +53,11 @@ class Search:
         self._keep = Selector(device, self._room, words, k)
 
     @property
+    def rule(self) -> Any:
+        """(2,) u64, the k-th key and how many equal to it are kept, once a search was made."""
+        return self._search[:2]
+
+    @property
     def result(self) -> Selected:
         """What ``cold`` and ``warm`` fill."""
         return self._keep.result
