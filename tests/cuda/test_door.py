@@ -30,6 +30,8 @@ SCHEMES = [
     "threshold(1.0) | raw-index | sign-scale",
     "all | rice | offset-float",
     "nonzero | rice | raw",
+    "topk(0.02) | bloom(p0, 0.1) | qsgd",
+    "topk(0.02) | bloom(p1, 0.1) | raw",
     *STAGED,
 ]
 
@@ -54,7 +56,7 @@ def test_there_and_back(standin: StandInDevice, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-@pytest.mark.parametrize("scheme", SCHEMES[:6])
+@pytest.mark.parametrize("scheme", SCHEMES[:8])
 def test_adding(standin: StandInDevice, scheme: str, kind: Any, dtype: Any) -> None:
     x = tensor(dtype)
     blob = wc.encode(x, scheme, seed=3)
@@ -95,7 +97,7 @@ def test_chunks_are_joined(standin: StandInDevice, monkeypatch: pytest.MonkeyPat
     assert there.values.tobytes() == here.values.tobytes()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES[:6])
+@pytest.mark.parametrize("scheme", SCHEMES[:8])
 def test_a_broken_container_is_refused_alike(standin: StandInDevice, scheme: str) -> None:
     """Bits of sections are flipped under right checksums: both refuse, and say the same, or read the same."""
     x = tensor(np.float32, 700)

@@ -22,7 +22,7 @@ FITTED |= {"dgc(0.999, sample=0.05)": "sample_u", "adacomp": "send_f", "adacomp(
 FITTED |= {"adacomp(bin=500, factor=3e38)": "send_f"}
 FITTED |= dict.fromkeys(["sidco(0.01)", "sidco(0.2, sid=gp, stages=5, tolerance=0.01)"], "fold_sums")
 FITTED |= dict.fromkeys(["sidco(0.001, mode=faithful, stages=4)", "sidco(1.0)"], "fold_sums")
-INDEXES = ["raw-index", "bitmap", "rice", "elias-fano"]
+INDEXES = ["raw-index", "bitmap", "rice", "elias-fano", "bloom(p0, 0.01)", "bloom(p1, 0.3)"]
 VALUES = [
     "raw",
     "raw(float16)",
@@ -35,7 +35,7 @@ VALUES = [
 ]
 STAGED = [
     "redsync(0.01) | rice | raw",
-    "topk(0.01) | bloom(p0, 0.01) | raw",
+    "topk(0.01) | bloom(p2, 0.01) | raw",
     "topk(0.05) | auto-index | zstd",
 ]
 STAGED += [
@@ -133,7 +133,13 @@ def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     x = tensor(np.float32, 10_000)
     x[4096:8192] = 0
     for select in ("nonzero", "topk(0.2)", "all"):
-        for rest in ("rice | qsgd", "raw-index | raw", "bitmap | sign-scale"):
+        for rest in (
+            "rice | qsgd",
+            "raw-index | raw",
+            "bitmap | sign-scale",
+            "bloom(p0, 0.1) | raw",
+            "bloom(p1, 0.2) | qsgd",
+        ):
             scheme = f"{select} | {rest}"
             made = on_device(Emulator(2, 3), x, scheme)
             assert made.tobytes() == wc.encode(x, scheme, seed=5).tobytes()

@@ -14,7 +14,9 @@ import numpy as np
 from wirecodec import chunk
 from wirecodec.arrays import BFLOAT16, Bytes, bits_of
 from wirecodec.chunk import Part, element_type
+from wirecodec.gpu.bloom import indices_of
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
+from wirecodec.index.bloom import Bloom
 from wirecodec.index.elias_fano import EliasFano
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import bits, elements, spans, values
@@ -37,7 +39,7 @@ def decode_chunk(device: Device, row: Any, sections: Sequence[Bytes], limits: De
         sections: of the container, on the host.
         limits: what decoding may cost.
     """
-    part = _by_kernels(device, row, sections)
+    part = _by_kernels(device, row, sections, limits)
     return on_device(device, chunk.decode_chunk(row, sections, limits)) if part is None else part
 
 
@@ -48,14 +50,17 @@ def on_device(device: Device, part: Part) -> Part:
     return Part(part.base, part.d, indices, words, part.work)
 
 
-def _by_kernels(device: Device, row: Any, sections: Sequence[Bytes]) -> Part | None:
+def _by_kernels(device: Device, row: Any, sections: Sequence[Bytes], limits: DecodeLimits) -> Part | None:
     """None where a codec has no kernels, or a kernel refuses."""
     d, r = int(row["d"]), int(row["r"])
     value = _VALUE.get(int(row["value"]))
     if value is None or int(row["dtype"]) >> 4:
         return None
     indices = None if r == d else device.empty(0, np.uint32)
+    work = 0
     if 0 < r < d:
+        if int(row["index"]) == Bloom.wire_id and (work := Bloom.work(sections[0], d, r)) > limits.max_work:
+            return None
         index = _INDEX.get(int(row["index"]))
         indices = None if index is None else index(device, sections[0], d, r)
         if indices is None:
@@ -64,7 +69,7 @@ def _by_kernels(device: Device, row: Any, sections: Sequence[Bytes]) -> Part | N
     words = device.empty(0, f"u{dtype.itemsize}")
     if r:
         words = value(device, sections[1], r, dtype)
-    return None if words is None else Part(int(row["base"]), d, indices, words)
+    return None if words is None else Part(int(row["base"]), d, indices, words, work)
 
 
 def _bitmap(device: Device, section: Bytes, d: int, r: int) -> Any:
@@ -126,6 +131,7 @@ _INDEX: dict[int, Callable[[Device, Bytes, int, int], Any]] = {
     Bitmap.wire_id: _bitmap,
     Rice.wire_id: _spans(spans.rice_indices),
     EliasFano.wire_id: _spans(spans.elias_fano_indices),
+    Bloom.wire_id: indices_of,
 }
 _VALUE: dict[int, Callable[[Device, Bytes, int, np.dtype[Any]], Any]] = {
     Raw.wire_id: _raw,

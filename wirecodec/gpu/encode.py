@@ -18,6 +18,8 @@ from wirecodec.errors import EncodeError
 from wirecodec.gpu import sections
 from wirecodec.gpu.select import has_kernels, select
 from wirecodec.gpu.support import DeviceSupport, Refused
+from wirecodec.index.base import is_lossy
+from wirecodec.index.bloom import Bloom
 from wirecodec.kernels.cuda import bits, checksum, elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.scheme import Scheme
@@ -78,7 +80,8 @@ def entries_of(
     if scheme.transform is None and has_kernels(scheme.select, flat.words.size):
         try:
             support = select(device, flat, scheme.select, mix(seed, key))
-            if sections.has_kernels(scheme.index, scheme.value):
+            signed_anew = support.scale is not None and is_lossy(scheme.index)  # for which there is no kernel
+            if sections.has_kernels(scheme.index, scheme.value) and not signed_anew:
                 return _coded(device, key, support, scheme, seed), 0
             return list(chunks_of(key, _staged(device, support), scheme, seed)), 0
         except Refused:
@@ -102,9 +105,15 @@ def _coded(device: Device, key: int, support: DeviceSupport, scheme: Scheme, see
     for base, start, stop in zip(bases, [0, *ends], ends, strict=False):
         d, words = min(CHUNK, size - base), support.words[start:stop]
         index: Any = np.empty(0, np.uint8)
-        if 0 < words.size < d:
-            index = sections.index_section(device, scheme.index, support.indices[start:stop], base, d)
         stream = mix(seed, key, base)
+        if 0 < words.size < d:
+            there = support.indices[start:stop]
+            if isinstance(scheme.index, Bloom):
+                section, found = sections.approximated(device, scheme.index, there, base, d, stream)
+                words = elements.gathered(device, support.flat.words, found)
+                index = section if words.size < d else index
+            else:
+                index = sections.index_section(device, scheme.index, there, base, d)
         wire_id, value = sections.value_section(device, scheme.value, words, dtype, stream)
         codec: Any = scheme.index
         entries.append(Entry(key, base, d, words.size, dtype, 0, codec.wire_id, wire_id, index, value))

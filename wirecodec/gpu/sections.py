@@ -1,6 +1,6 @@
 """Sections on the device: the codecs that have kernels, each with how it is called.
 
-index   raw-index  bitmap  rice  elias-fano
+index   raw-index  bitmap  rice  elias-fano  bloom (policies p0 and p1)
 value   raw (of every type)  qsgd  offset-float  sign-scale
 """
 
@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from wirecodec.gpu import bloom
 from wirecodec.gpu.support import Refused, has_nonfinite
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
+from wirecodec.index.bloom import Bloom
 from wirecodec.index.elias_fano import EliasFano
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
@@ -25,20 +27,34 @@ from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16
 from wirecodec.value.sign_scale import SignScale
 from wirecodec.value.single import LARGEST
 
-__all__ = ["has_kernels", "index_section", "value_section"]
+__all__ = ["approximated", "has_kernels", "index_section", "value_section"]
 
-_INDEX = (RawIndex, Bitmap, Rice, EliasFano)
+_INDEX = (RawIndex, Bitmap, Rice, EliasFano, Bloom)
 _VALUE = (Raw, QSGD, OffsetFloat, SignScale)
 _NORMS = {"max": 0, "l2": 1}
 
 
 def has_kernels(index: Any, value: Any) -> bool:
     """Whether both codecs of a scheme work on the device."""
+    if isinstance(index, Bloom) and not bloom.has_kernels(index):
+        return False
     return type(index) in _INDEX and type(value) in _VALUE
 
 
+def approximated(
+    device: Device, codec: Bloom, indices: Any, base: int, d: int, stream: int
+) -> tuple[Any, Any]:
+    """As ``index_section``, and the elements that readers will find, counted from the beginning, too."""
+    local = bits.counted_from(device, indices, base, np.uint32) if base else indices
+    section, found = bloom.approximated(device, codec, local, d, stream)
+    return section, bits.counted_from(device, found, -base % 2**32, np.uint32) if base else found
+
+
 def index_section(device: Device, codec: Any, indices: Any, base: int, d: int) -> Any:
-    """The section, u8, of (r,) u32 ``indices`` that are counted from the tensor's beginning, 0 < r < d."""
+    """The section, u8, of (r,) u32 ``indices`` that are counted from the tensor's beginning, 0 < r < d.
+
+    Of a codec that is not lossy.
+    """
     if isinstance(codec, RawIndex):
         narrow = np.uint16 if d <= 2**16 else np.uint32
         return bits.counted_from(device, indices, base, narrow).view(np.uint8)

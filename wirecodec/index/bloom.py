@@ -23,13 +23,14 @@ from wirecodec.kernels.layout import BLOOM_PAD
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_real, settle
 
-__all__ = ["Bloom", "filter_bytes", "windows"]
+__all__ = ["HEAD_BYTES", "P0", "P1", "POLICIES", "Bloom", "Head", "filter_bytes", "windows"]
 
 _HEAD = struct.Struct("<QIBBH")
+HEAD_BYTES = _HEAD.size
 _WORD = 8
 _MAX_WINDOWS = 32
 NAIVE, P0, P1, P2, LEFTMOST, MIDDLE, RIGHTMOST = range(7)
-_POLICIES = ("naive", "p0", "p1", "p2", "leftmost", "middle", "rightmost")
+POLICIES = ("naive", "p0", "p1", "p2", "leftmost", "middle", "rightmost")
 _DRAWING = (P1, P2)
 
 
@@ -51,8 +52,8 @@ class Bloom:
 
     def __post_init__(self) -> None:
         settle(self, fpr=as_real(self.fpr, "bloom: fpr"))
-        if self.policy not in _POLICIES:
-            raise EncodeError(f"bloom: policy is {self.policy!r}; known: {', '.join(_POLICIES)}")
+        if self.policy not in POLICIES:
+            raise EncodeError(f"bloom: policy is {self.policy!r}; known: {', '.join(POLICIES)}")
         if not 2.0**-_MAX_WINDOWS <= self.fpr < 1:
             raise EncodeError(f"bloom: fpr is {self.fpr!r}; it must be at least 2^-32 and below 1")
 
@@ -67,11 +68,11 @@ class Bloom:
         """
         from wirecodec.kernels.cpu import bloom
 
-        policy, k = _POLICIES.index(self.policy), windows(self.fpr)
-        head = _Head(stream if policy in _DRAWING else 0, indices.size, k, policy)
+        policy, k = POLICIES.index(self.policy), windows(self.fpr)
+        head = Head(stream if policy in _DRAWING else 0, indices.size, k, policy)
         filter_ = np.zeros(filter_bytes(indices.size, self.fpr) + BLOOM_PAD, np.uint8)
         bloom.insert(indices, filter_, k)
-        section = np.concatenate([np.frombuffer(_HEAD.pack(*head, 0), np.uint8), filter_[:-BLOOM_PAD]])
+        section = np.concatenate([np.frombuffer(head.to_bytes(), np.uint8), filter_[:-BLOOM_PAD]])
         if policy == NAIVE:
             return Approximation(section, None)
         try:
@@ -85,18 +86,18 @@ class Bloom:
     @classmethod
     def work(cls, section: Bytes, d: int, r: int) -> int:
         """The header's checks; then the windows to look at, and under p1 the draws."""
-        head = _Head.of(section, r)
+        head = Head.of(section, r)
         return -(-d // 8) * head.k + (d if head.policy == P1 else 0)
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Ask the filter for every element, once or twice, and pick."""
-        head = _Head.of(section, r)
+        head = Head.of(section, r)
         filter_ = np.concatenate([section[_HEAD.size :], section[_HEAD.size : _HEAD.size + BLOOM_PAD]])
         return _read(filter_, head, d, r)
 
 
-class _Head(NamedTuple):
+class Head(NamedTuple):
     """The header of a section, checked."""
 
     stream: int
@@ -104,8 +105,13 @@ class _Head(NamedTuple):
     k: int
     policy: int
 
+    def to_bytes(self) -> bytes:
+        """As they stand on the wire."""
+        return _HEAD.pack(*self, 0)
+
     @classmethod
-    def of(cls, section: Bytes, r: int) -> _Head:
+    def of(cls, section: Bytes, r: int) -> Head:
+        """The header of a section for ``r`` elements, and its length; Malformed, Invalid or Unsupported."""
         if section.size < _HEAD.size + _WORD or section.size % _WORD:
             raise Malformed("bloom-length", f"{section.size} bytes are no header and filter")
         stream, count, k, policy, reserved = _HEAD.unpack(section[: _HEAD.size].tobytes())
@@ -113,16 +119,16 @@ class _Head(NamedTuple):
             raise Malformed("bloom-header", f"the reserved word is {reserved:#x}")
         if not 0 < k <= _MAX_WINDOWS:
             raise Malformed("bloom-windows", f"{k} windows an element; 1 to {_MAX_WINDOWS} are possible")
-        if policy >= len(_POLICIES):
+        if policy >= len(POLICIES):
             raise Unsupported("bloom-policy", f"policy {policy}")
         if stream and policy not in _DRAWING:
-            raise Malformed("bloom-header", f"a stream for {_POLICIES[policy]}, which draws nothing")
+            raise Malformed("bloom-header", f"a stream for {POLICIES[policy]}, which draws nothing")
         if not 0 < count <= r or (policy != P0 and count != r):
-            raise Invalid("bloom-count", f"{count} inserted, {r} to be read under {_POLICIES[policy]}")
+            raise Invalid("bloom-count", f"{count} inserted, {r} to be read under {POLICIES[policy]}")
         return cls(stream, count, k, policy)
 
 
-def _read(filter_: Bytes, head: _Head, d: int, r: int | None) -> Array:
+def _read(filter_: Bytes, head: Head, d: int, r: int | None) -> Array:
     """The elements that the policy reads from a padded filter, (r,) u32; None stands for all positives.
 
     Raises Invalid.

@@ -1,0 +1,57 @@
+"""``bloom`` on the device, policies p0 and p1: a section, and what readers of it find.
+
+Other policies are for the host.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Bytes
+from wirecodec.index.bloom import HEAD_BYTES, P0, P1, POLICIES, Bloom, Head, filter_bytes, windows
+from wirecodec.kernels.cuda import bloom
+from wirecodec.kernels.cuda.device import Device
+
+__all__ = ["approximated", "has_kernels", "indices_of"]
+
+
+def has_kernels(codec: Bloom) -> bool:
+    """Whether the policy is read on the device."""
+    return POLICIES.index(codec.policy) in (P0, P1)
+
+
+def approximated(device: Device, codec: Bloom, indices: Any, d: int, stream: int) -> tuple[Any, Any]:
+    """The section, u8, of (r,) u32 ``indices`` below d, 0 < r < d; and what readers find, u32."""
+    policy, k = POLICIES.index(codec.policy), windows(codec.fpr)
+    head = Head(stream if policy == P1 else 0, indices.size, k, policy)
+    words = bloom.inserted(device, indices, k, filter_bytes(indices.size, codec.fpr))
+    section = device.empty(HEAD_BYTES + words.nbytes, np.uint8)
+    device.copy(device.put(np.frombuffer(head.to_bytes(), np.uint8)), section[:HEAD_BYTES])
+    device.copy(words, section[HEAD_BYTES:])
+    total = None if policy == P0 else indices.size
+    return section, _read(device, words, head, d, total)
+
+
+def indices_of(device: Device, section: Bytes, d: int, r: int) -> Any:
+    """(r,) u32 of a section on the host; None where the host is to read it, or to refuse it.
+
+    Malformed, Invalid or Unsupported where the header is wrong.
+    """
+    head = Head.of(section, r)
+    if head.policy not in (P0, P1):
+        return None
+    words = device.put(np.ascontiguousarray(section[HEAD_BYTES:])).view(np.uint64)
+    found = _read(device, words, head, d, r)
+    return found if found is not None and found.size == r else None
+
+
+def _read(device: Device, words: Any, head: Head, d: int, r: int | None) -> Any:
+    """What the policy reads, r elements of it; all under p0. None where the filter holds fewer than r."""
+    bitmap, found = bloom.query(device, words, head.k, d)
+    total = int(device.get(found)[0])
+    if r is not None and total < r:
+        return None
+    positives = bloom.held(device, bitmap, d, total)
+    return positives if head.policy == P0 or r is None else bloom.sampled(device, positives, r, head.stream)
