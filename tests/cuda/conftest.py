@@ -8,6 +8,7 @@ from tests.cuda.emulator import Emulator, why_not
 from tests.cuda.mirror import Mirror
 from tests.gpu_required import skip_or_fail
 from wirecodec.errors import DeviceError
+from wirecodec.kernels.cuda import nvrtc
 
 
 def device(seed: int, resident: int) -> Emulator:
@@ -26,6 +27,15 @@ def emulator(request: pytest.FixtureRequest) -> Emulator:
         except DeviceError as error:
             skip_or_fail(str(error))
     return device(1, 1) if request.param == "alone" else device(2, 6)
+
+
+@pytest.fixture
+def compiler() -> None:
+    """NVRTC; the test is skipped where it is not installed."""
+    try:
+        nvrtc.version()
+    except DeviceError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(params=["alone", "together"])

@@ -20,12 +20,7 @@ FLOATS = re.compile(r"^\s*((?:add|sub|mul|div|sqrt)\.\S*f(?:16|32|64))\s", re.M)
 """Arithmetic; without ".rn" the assembler may fuse a product and a sum."""
 
 
-@pytest.fixture(autouse=True)
-def compiler() -> None:
-    try:
-        nvrtc.version()
-    except wc.DeviceError as error:
-        pytest.skip(str(error))
+pytestmark = pytest.mark.usefixtures("compiler")
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

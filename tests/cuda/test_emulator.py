@@ -74,5 +74,9 @@ def test_numbers_are_numpys(probed: Emulator) -> None:
     for wrong in (3, 3.0, np.float32(3)):
         with pytest.raises(AssertionError, match="NumPy's integers"):
             probed.run(PROBE, "beyond", 1, out, wrong)
+
+
+def test_arguments_are_as_wide_as_parameters(probed: Emulator, compiler: None) -> None:
+    out = probed.empty(10, U32)
     with pytest.raises(AssertionError, match="has parameters"):
         probed.launch("packing", "pack_u8", 1, out, U32(1), U64(1), out)

@@ -104,29 +104,9 @@ class Selector:
             numbers: (n,) u32, what the elements are called; None for 0, 1, ….
             gate: (1,) u64; nothing is done where it is 0.
         """
-        made = self.result
-        self._begin()
-        self._device.launch(
-            "select",
-            f"select_u{8 * words.dtype.itemsize}",
-            max(blocks_for(words.size, TILE), 1),
-            gate,
-            words,
-            np.uint32(words.size),
-            count,
-            numbers,
-            np.uint64(mask),
-            np.uint64(infinity),
-            rule,
-            made.bitmap,
-            made.indices,
-            made.values,
-            np.uint32(made.indices.size),
-            self._states,
-            self._tickets,
-            made.found,
-        )
-        return made
+        size = np.uint32(words.size)
+        given = gate, words, size, count, numbers, np.uint64(mask), np.uint64(infinity), rule
+        return self._launch(f"select_u{8 * words.dtype.itemsize}", words.size, given)
 
     def select_sum(self, gradient: Any, residual: Any, rest: Any, rule: Any) -> Selected:
         """The same of gradient + residual (float32 or float64); ``rest`` gets the sums, 0 where one passes.
@@ -134,29 +114,17 @@ class Selector:
         ``rest`` holds unsigned words of their width, and may share its memory with ``residual``. What is not
         finite is looked for.
         """
-        made = self.result
-        self._begin()
-        self._device.launch(
-            "select",
-            f"select_sum_f{8 * gradient.dtype.itemsize}",
-            max(blocks_for(gradient.size, TILE), 1),
-            gradient,
-            residual,
-            rest,
-            np.uint32(gradient.size),
-            np.uint64(infinity_of(gradient.dtype)),
-            rule,
-            made.bitmap,
-            made.indices,
-            made.values,
-            np.uint32(made.indices.size),
-            self._states,
-            self._tickets,
-            made.found,
-        )
-        return made
+        infinity = np.uint64(infinity_of(gradient.dtype))
+        given = gradient, residual, rest, np.uint32(gradient.size), infinity, rule
+        return self._launch(f"select_sum_f{8 * gradient.dtype.itemsize}", gradient.size, given)
 
-    def _begin(self) -> None:
+    def _launch(self, kernel: str, size: int, given: tuple[Any, ...]) -> Selected:
+        """With what is given, and then what every selection writes."""
+        made = self.result
         self._device.clear(self._states)
         self._device.clear(self._tickets)
-        self._device.copy(self._fresh, self.result.found)
+        self._device.copy(self._fresh, made.found)
+        room = np.uint32(made.indices.size)
+        written = made.bitmap, made.indices, made.values, room, self._states, self._tickets, made.found
+        self._device.launch("select", kernel, max(blocks_for(size, TILE), 1), *given, *written)
+        return made
