@@ -23,7 +23,7 @@ from wirecodec.cost import (
     ways,
 )
 from wirecodec.errors import EncodeError
-from wirecodec.rates import Measured, Trial, measure, zeros_for
+from wirecodec.rates import Done, Measured, Trial, measure, unwatched, zeros_for
 from wirecodec.scheme import Scheme
 
 __all__ = ["DEFAULTS", "Advice", "Verdict", "advise", "scheme_named"]
@@ -130,6 +130,7 @@ def advise(
     schemes: Sequence[Scheme] | None = None,
     *,
     budget: float = 0.15,
+    done: Done = unwatched,
 ) -> Advice:
     """Measure schemes on a gradient, and compute what they are worth over a network.
 
@@ -138,6 +139,7 @@ def advise(
         network: the ranks, and what is between them.
         schemes: to measure; None for the default ones, of which those are left out that cannot carry it.
         budget: seconds for each measurement, about.
+        done: told the share of the work that is done.
 
     Raises EncodeError where a scheme, or all default ones, cannot carry the gradient.
     """
@@ -151,7 +153,7 @@ def advise(
             refused.append((str(scheme), error))
     if not trials:
         raise refused[0][1] if refused else EncodeError("there is no scheme to measure")
-    machine = measure(tensors, trials, budget=budget)
+    machine = measure(tensors, trials, budget=budget, done=done)
     verdicts = [Verdict.of(each, machine.gradient, network) for each in machine.measured]
     return Advice(
         machine.gradient,

@@ -21,7 +21,8 @@ import dataclasses
 import json
 import sys
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,8 @@ def _bench(options: argparse.Namespace) -> None:
 
     scheme = _scheme(options)
     tensors = _gradient(options.file)
-    machine = measure(tensors, [Trial.of(tensors, scheme, zeros_for(tensors))])
+    with _progress("measuring") as done:
+        machine = measure(tensors, [Trial.of(tensors, scheme, zeros_for(tensors))], done=done)
     print(bench_text(machine, printable(options.file.name)))
 
 
@@ -216,13 +218,33 @@ def _advise(options: argparse.Namespace) -> None:
 
     network = Network(options.ranks, bandwidth_of(options.bandwidth), seconds_of(options.latency))
     schemes = options.scheme and [scheme_named(scheme) for scheme in options.scheme]
-    advice = advise(_gradient(options.file), network, schemes)
+    gradient = _gradient(options.file)
+    with _progress("measuring") as done:
+        advice = advise(gradient, network, schemes, done=done)
     name = printable(options.file.name)
     if options.png is not None:
         from wirecodec.advice_picture import draw
 
         draw(advice, name, options.png)
     print(text(advice, name, error=options.error))
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[float], object]]:
+    """Shows the share of long work that is done, where somebody watches: a bar by rich, or else a line."""
+    if not sys.stderr.isatty():
+        yield lambda share: None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import Progress
+    except ImportError:
+        print(f"{what} …", file=sys.stderr)
+        yield lambda share: None
+        return
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=1.0)
+        yield lambda share: progress.update(task, completed=share)
 
 
 def _tensors(path: Path) -> dict[str, Any]:
