@@ -7,7 +7,8 @@ error feedback, and not about exchanges that go on while the next gradient is co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wirecodec import presets
@@ -113,6 +114,23 @@ class Advice:
     verdicts: tuple[Verdict, ...]
     refused: tuple[tuple[str, str], ...] = ()
 
+    @classmethod
+    def of(
+        cls,
+        gradient: Gradient,
+        network: Network,
+        measured: Iterable[Measured],
+        refused: tuple[tuple[str, str], ...] = (),
+    ) -> Advice:
+        """From what was measured."""
+        verdicts = [Verdict.of(each, gradient, network) for each in measured]
+        return cls(gradient, network, tuple(sorted(verdicts, key=lambda v: v.seconds)), refused)
+
+    def at(self, ranks: int) -> Advice:
+        """The same over as many ranks."""
+        network = dataclasses.replace(self.network, ranks=ranks)
+        return Advice.of(self.gradient, network, (v.measured for v in self.verdicts), self.refused)
+
     @property
     def dense(self) -> Way:
         """What they are held against."""
@@ -154,10 +172,5 @@ def advise(
     if not trials:
         raise refused[0][1] if refused else EncodeError("there is no scheme to measure")
     machine = measure(tensors, trials, budget=budget, done=done)
-    verdicts = [Verdict.of(each, machine.gradient, network) for each in machine.measured]
-    return Advice(
-        machine.gradient,
-        network,
-        tuple(sorted(verdicts, key=lambda verdict: verdict.seconds)),
-        tuple((scheme, str(error)) for scheme, error in refused),
-    )
+    why = tuple((scheme, str(error)) for scheme, error in refused)
+    return Advice.of(machine.gradient, network, machine.measured, why)

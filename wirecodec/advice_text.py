@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from wirecodec.advice import Advice, Verdict
@@ -14,13 +14,14 @@ from wirecodec.units import bandwidth_text, seconds_text
 __all__ = ["text"]
 
 
-def text(advice: Advice, name: str, *, error: bool = False) -> str:
+def text(advice: Advice, name: str, *, error: bool = False, others: Sequence[int] = ()) -> str:
     """The page as plain text.
 
     Args:
         advice: what to tell.
         name: of the gradient.
         error: whether to tell each scheme's error, too.
+        others: numbers of ranks of which to tell the outcome, too.
     """
     network, ranks = advice.network, advice.network.ranks
     dense = advice.dense
@@ -37,6 +38,7 @@ def text(advice: Advice, name: str, *, error: bool = False) -> str:
         f"dense all-reduce of {advice.gradient.nbytes:,} bytes: {seconds_text(dense.seconds(network))}, "
         f"{seconds_text(dense.nbytes / network.bandwidth)} of it sending",
         *_conclusion(advice),
+        *_by_ranks(advice, others),
         *(f"left out: {scheme}: {why}" for scheme, why in advice.refused),
         *_ways({v.way.name for v in advice.verdicts}),
         f"Every rank is taken to be this machine, with {_threads()} and nothing else to do. It sends and",
@@ -44,6 +46,19 @@ def text(advice: Advice, name: str, *, error: bool = False) -> str:
         "sums, and latencies. This is about time alone, not about accuracy, and without error feedback.",
     ]
     return "\n".join(lines)
+
+
+def _by_ranks(advice: Advice, ranks: Sequence[int]) -> list[str]:
+    """What comes out where there are more ranks, or fewer."""
+    if not ranks:
+        return []
+    rows = []
+    for n in ranks:
+        there = advice.at(n)
+        best = there.verdicts[0]
+        pay = sum(verdict.pays for verdict in there.verdicts)
+        rows.append([str(n), str(pay), f"{best.speed_up:.2f}", best.measured.scheme])
+    return ["", *table(["ranks", "schemes that pay", "speed-up", "fastest"], rows, {3}), ""]
 
 
 def _outcome(verdict: Verdict, *, error: bool) -> list[str]:

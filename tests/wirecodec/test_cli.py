@@ -272,6 +272,19 @@ def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_advise_knows_of_other_numbers_of_ranks(grad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """So slow a network that 1 % of the elements, gathered from 128 ranks, takes as long as all summed up."""
+    assert main(["advise", "--bandwidth", "1kbit", str(grad), "--scheme", "topk(0.01) | rice | raw"]) == 0
+    page = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert page[0][2:6] == ["elements;", "8", "ranks", "at"]
+    at = page.index(["ranks", "schemes", "that", "pay", "speed-up", "fastest"])
+    rows = page[at + 1 : at + 8]
+    assert [row[0] for row in rows] == ["2", "4", "8", "16", "32", "64", "128"]
+    assert [row[1] for row in rows] == ["1", "1", "1", "1", "1", "0", "0"]
+    gains = [float(row[2]) for row in rows]
+    assert gains == sorted(gains, reverse=True)
+
+
 def test_advise_tries_schemes_of_its_own(
     grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
