@@ -90,8 +90,8 @@ class Block:
         return TRANSFORM in self.bodies
 
     def names(self) -> Iterator[str]:
-        """By key."""
-        return map(bytes.decode, _texts(self.bodies[NAMES])) if self.is_named else iter(())
+        """By key, where tensors have names."""
+        return map(bytes.decode, _texts(self.bodies[NAMES]))
 
     def shapes(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """(key, dimensions) of the tensors that are not 1-d."""
