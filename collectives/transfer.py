@@ -53,6 +53,25 @@ class Side:
         count = sum(segments_of(len(block), segment) for _, block in blocks)
         return cls(chain.from_iterable(cut(rank, block, segment) for rank, block in blocks), count)
 
+    @classmethod
+    def in_turn(cls, blocks: Sequence[tuple[int, Octets]], segment: int = SEGMENT) -> Side:
+        """Blocks that travel side by side: the first segment of each, then the second of each, and so on.
+
+        Args:
+            blocks, segment: as for ``of``.
+        """
+        count = sum(segments_of(len(block), segment) for _, block in blocks)
+        longest = max((len(block) for _, block in blocks), default=0)
+        return cls(
+            (
+                (rank, block[start : start + segment])
+                for start in range(0, longest, segment)
+                for rank, block in blocks
+                if start < len(block)
+            ),
+            count,
+        )
+
 
 def segments_of(nbytes: int, segment: int = SEGMENT) -> int:
     """How many segments a block takes."""

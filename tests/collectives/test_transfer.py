@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from collectives.communicator import Communicator
 from collectives.pairwise import alltoall_ragged
 from collectives.ring import allgather_ragged
 from collectives.simulate import SimulatedComm
-from collectives.sums import finish, sum_dense, summed
+from collectives.sums import sum_dense
 from collectives.transfer import AHEAD, SEGMENT, Side, in_step, transfer
 from tests.collectives.conftest import World
 from tests.collectives.inputs import bits
@@ -113,7 +114,10 @@ def _check_sums(several: World, dtype: str, segments: float) -> None:
     n = several.n
     size = int(segments * SEGMENT * n / np.dtype(dtype).itemsize) + 3
     vectors = [np.random.default_rng(rank).standard_normal(size).astype(dtype) for rank in range(n)]
-    expected = bits(finish(summed(vectors), n, np.dtype(dtype)))
+    total = np.zeros(size, np.promote_types(dtype, np.float32))
+    for vector in vectors:
+        total += vector
+    expected = bits((total / total.dtype.type(n)).astype(dtype))
 
     def fn(comm: Communicator) -> bool:
         before = vectors[comm.rank].copy()
@@ -134,6 +138,30 @@ def test_a_sum_leaves_while_its_range_is_still_coming_in() -> None:
 
     taken = max(co.simulate(n, fn, alpha=1e-5, beta=beta))
     assert taken < 2 * (n - 1) / n * size * beta + 3 * (SEGMENT * beta + 1e-5)
+
+
+def test_a_sum_may_be_given_its_place() -> None:
+    """It then needs room for what is under way alone, however long the vectors are."""
+    x = np.ones(10_000_000, np.float32)
+    out = np.zeros_like(x)
+    channel = co.Channel(Endless())
+    tracemalloc.start()
+    try:
+        assert sum_dense(channel, x, 1, out) is out
+        assert tracemalloc.get_traced_memory()[1] < 4 * AHEAD * SEGMENT < out.nbytes / 10
+    finally:
+        tracemalloc.stop()
+
+    def fn(comm: Communicator) -> list[bool]:
+        """Below the size at which segments begin, above it, and in half precision."""
+        found = []
+        for vector in (np.ones(9, np.float32), np.ones(99_999, np.float32), np.ones(99_999, np.float16)):
+            place = np.zeros_like(vector)
+            same = sum_dense(co.Channel(comm), vector, 1, place) is place
+            found.append(same and bool((place == comm.size).all()))
+        return found
+
+    assert co.simulate(3, fn) == [[True] * 3] * 3
 
 
 def test_a_broadcast_keeps_all_links_busy() -> None:
