@@ -84,7 +84,10 @@ def cut(rank: int, block: Octets, segment: int = SEGMENT) -> Iterator[tuple[int,
 
 
 def in_step(
-    arriving: Sequence[Octets], leaving: Sequence[Octets], passed_from: int | None = None
+    arriving: Sequence[Octets],
+    leaving: Sequence[Octets],
+    passed_from: int | None = None,
+    segment: int = SEGMENT,
 ) -> Callable[[int], int]:
     """How many segments may leave once so many came in, where rounds of all ranks follow one another.
 
@@ -96,9 +99,10 @@ def in_step(
         arriving, leaving: the block of each round.
         passed_from: the first round whose block is what came in in the round before, as it was or summed up;
             None where there is no such round.
+        segment: bytes of a message.
     """
-    came = list(accumulate((segments_of(len(block)) for block in arriving), initial=0))
-    went = list(accumulate((segments_of(len(block)) for block in leaving), initial=0))
+    came = list(accumulate((segments_of(len(block), segment) for block in arriving), initial=0))
+    went = list(accumulate((segments_of(len(block), segment) for block in leaving), initial=0))
     own = len(leaving) if passed_from is None else passed_from
 
     def ready(received: int) -> int:
