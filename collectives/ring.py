@@ -14,7 +14,7 @@ import numpy as np
 
 from collectives.channel import Channel, ring_bytes
 from collectives.communicator import Request
-from collectives.transfer import NATIVE_BELOW, SEGMENT, Octets, Side, in_step, segments_of, transfer
+from collectives.transfer import NATIVE_BELOW, Octets, Side, evenly, in_step, segments_of, transfer
 
 __all__ = ["allgather_joined", "allgather_ragged"]
 
@@ -78,8 +78,7 @@ def _ring(channel: Channel, block: Octets, blocks: Sequence[Octets]) -> None:
     left, right = (rank - 1) % n, (rank + 1) % n
     arriving = [blocks[(left - step) % n] for step in range(n - 1)]
     leaving = [block, *arriving[:-1]]
-    longest = max(len(one) for one in blocks)
-    segment = max(_SHORTEST, min(SEGMENT, -(-longest // _SEGMENTS)))
+    segment = max(_SHORTEST, evenly(max(len(one) for one in blocks), _SEGMENTS))
     own = blocks[rank]
 
     def keep(number: int) -> None:

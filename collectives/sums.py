@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from collectives.channel import Channel
 from collectives.ring import allgather_ragged
-from collectives.transfer import AHEAD, NATIVE_BELOW, SEGMENT, Octets, Side, in_step, segments_of, transfer
+from collectives.transfer import AHEAD, NATIVE_BELOW, Octets, Side, evenly, in_step, segments_of, transfer
 
 __all__ = ["Dense", "accumulator", "bounds_of", "finish", "sum_dense"]
 
@@ -95,9 +95,11 @@ def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], di
     left, right = (rank - 1) % n, (rank + 1) % n
     senders = [(rank - step) % n for step in range(1, n)]
     own = pieces[rank]
-    width = SEGMENT // own.itemsize
-    groups = segments_of(own.nbytes)  # of n-1 segments, one of each sender
-    room = np.empty((min(groups, AHEAD // (n - 1) + 2), n, min(width, own.size)), own.dtype)
+    longest = max(piece.size for piece in pieces)
+    width = -(-evenly(longest * own.itemsize) // own.itemsize)  # elements of a segment, alike on all ranks
+    segment = width * own.itemsize
+    groups = segments_of(own.nbytes, segment)  # of n-1 segments, one of each sender
+    room = np.empty((min(groups, AHEAD // (n - 1) + 2), n, width), own.dtype)
 
     def spot(group: int, sender: int) -> Dense:
         """Where a sender's piece of a group is."""
@@ -115,12 +117,12 @@ def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], di
     outgoing = [((rank + step) % n, _octets(pieces[(rank + step) % n])) for step in range(1, n)]
     arriving = [_octets(sums[(left - step) % n]) for step in range(n - 1)]
     leaving = [_octets(sums[rank]), *arriving[:-1]]
-    sending = Side.in_turn(outgoing)
-    passing = Side.of([(right, block) for block in leaving])
-    coming = Side.of([(left, block) for block in arriving])
+    sending = Side.in_turn(outgoing, segment)
+    passing = Side.of([(right, block) for block in leaving], segment)
+    coming = Side.of([(left, block) for block in arriving], segment)
     rooms = ((sender, _octets(spot(group, sender))) for group in range(groups) for sender in senders)
     pieces_due = (n - 1) * groups
-    passed_on = in_step(arriving, leaving, passed_from=1)
+    passed_on = in_step(arriving, leaving, passed_from=1, segment=segment)
 
     def ready(received: int) -> int:
         """AHEAD of what came in, and no sum before it is there; then as the ring has it."""

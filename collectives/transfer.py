@@ -21,7 +21,18 @@ import numpy.typing as npt
 from collectives.channel import TAG, Channel
 from collectives.communicator import Request
 
-__all__ = ["AHEAD", "NATIVE_BELOW", "SEGMENT", "Octets", "Side", "cut", "in_step", "segments_of", "transfer"]
+__all__ = [
+    "AHEAD",
+    "NATIVE_BELOW",
+    "SEGMENT",
+    "Octets",
+    "Side",
+    "cut",
+    "evenly",
+    "in_step",
+    "segments_of",
+    "transfer",
+]
 
 Octets: TypeAlias = npt.NDArray[np.uint8]
 
@@ -76,6 +87,16 @@ class Side:
 def segments_of(nbytes: int, segment: int = SEGMENT) -> int:
     """How many segments a block takes."""
     return -(-nbytes // segment)
+
+
+def evenly(nbytes: int, least: int = 1) -> int:
+    """Bytes of a segment where a block is cut into equal ones: a short one at its end would cost as much.
+
+    Args:
+        nbytes: of the block, at least 1.
+        least: how many segments there are to be, at least.
+    """
+    return -(-nbytes // max(least, segments_of(nbytes)))
 
 
 def cut(rank: int, block: Octets, segment: int = SEGMENT) -> Iterator[tuple[int, Octets]]:

@@ -15,7 +15,7 @@ from collectives.pairwise import alltoall_ragged
 from collectives.ring import allgather_ragged
 from collectives.simulate import SimulatedComm
 from collectives.sums import sum_dense
-from collectives.transfer import AHEAD, SEGMENT, Side, in_step, transfer
+from collectives.transfer import AHEAD, SEGMENT, Side, evenly, in_step, segments_of, transfer
 from tests.collectives.conftest import World
 from tests.collectives.inputs import bits
 
@@ -63,6 +63,28 @@ def test_more_bytes_than_mpi_can_count() -> None:
     assert sum(comm.received) == 2**31 + 5
     assert sum(comm.sent) == 2**31 + 2**32 + 6
     assert max(comm.sent + comm.received) == SEGMENT < 2**16
+
+
+@pytest.mark.parametrize("nbytes", [1, 9, SEGMENT, SEGMENT + 1, 4 * SEGMENT + 7, 2**33 + 1])
+def test_equal_segments_are_no_more_than_there_must_be(nbytes: int) -> None:
+    segment = evenly(nbytes)
+    assert segments_of(nbytes, segment) == segments_of(nbytes)
+    assert segment <= SEGMENT
+    assert nbytes - segment * (segments_of(nbytes) - 1) > segment - segments_of(nbytes)
+    assert segments_of(nbytes, evenly(nbytes, 3)) >= min(3, nbytes)
+
+
+def test_blocks_in_turn() -> None:
+    """A segment of each; of the longest, more at the end."""
+    blocks = [
+        (5, np.arange(10, dtype=np.uint8)),
+        (3, np.arange(3, dtype=np.uint8)),
+        (4, np.empty(0, np.uint8)),
+    ]
+    side = Side.in_turn(blocks, 4)
+    found = [(rank, segment.tolist()) for rank, segment in side.segments]
+    assert found == [(5, [0, 1, 2, 3]), (3, [0, 1, 2]), (5, [4, 5, 6, 7]), (5, [8, 9])]
+    assert side.count == len(found)
 
 
 def test_rounds_of_very_different_lengths_end() -> None:
