@@ -99,11 +99,12 @@ def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], di
     width = -(-evenly(longest * own.itemsize) // own.itemsize)  # elements of a segment, alike on all ranks
     segment = width * own.itemsize
     groups = segments_of(own.nbytes, segment)  # of n-1 segments, one of each sender
-    room = np.empty((min(groups, AHEAD // (n - 1) + 2), n, width), own.dtype)
+    at_once = min(groups, AHEAD // (n - 1) + 2)
+    room = channel.room(at_once * n * segment).view(own.dtype).reshape(at_once, n, width)
 
     def spot(group: int, sender: int) -> Dense:
         """Where a sender's piece of a group is."""
-        found: Dense = room[group % len(room), sender, : own.size - group * width]
+        found: Dense = room[group % at_once, sender, : own.size - group * width]
         return found
 
     def add(number: int) -> None:

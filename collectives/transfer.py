@@ -13,12 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-from collectives.channel import TAG, Channel
+from collectives.channel import TAG, Channel, Octets
 from collectives.communicator import Request
 
 __all__ = [
@@ -33,8 +29,6 @@ __all__ = [
     "segments_of",
     "transfer",
 ]
-
-Octets: TypeAlias = npt.NDArray[np.uint8]
 
 NATIVE_BELOW = 32 * 1024  # total bytes; below, one native call has less latency than rounds of messages
 SEGMENT = 60 * 1024  # bytes; Open MPI's eager limit is 64 KiB with its own headers
