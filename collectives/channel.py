@@ -126,7 +126,7 @@ class Channel:
         return self._takes_device
 
     def room(self, nbytes: int) -> Octets:
-        """Bytes to work in until the next call. Some are kept: to find them anew takes the system its time."""
+        """Bytes to work in until the next call; a little is kept, for to find it anew takes its time."""
         if nbytes > _KEPT:
             return np.empty(nbytes, np.uint8)
         if len(self._room) < nbytes:
