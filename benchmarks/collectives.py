@@ -78,7 +78,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--full", action="store_true", help="all rates, 2, 4 and 8 ranks, 2.6M and 26M elements; hours")
-    add("--quick", action="store_true", help="the default: a part of it, about 8 minutes")
+    add("--quick", action="store_true", help="the default: a part of it, about 10 minutes")
     add("--rates", type=_words, help=f"of {', '.join(RATES)}")
     add("--ranks", type=_numbers, help="2,4,8")
     add("--sizes", type=_numbers, help="elements: 2.6e6,26e6")

@@ -14,20 +14,24 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives.communicator import Communicator, Patience, Request, wait_all
 from collectives.device import DEVICES, Device, may_take_device
 from collectives.errors import CollectiveError
 from collectives.rates import Rates
 
-__all__ = ["TAG", "Channel", "gathered_bytes", "ring_bytes"]
+__all__ = ["TAG", "Channel", "Octets", "gathered_bytes", "ring_bytes"]
+
+Octets: TypeAlias = npt.NDArray[np.uint8]
 
 TAG = 0x5743  # every point-to-point message of this package; within MPI's guaranteed range
 _ATTRIBUTE = "_collectives_channel"
 _LOOK_AGAIN = 64  # exchanges
+_KEPT = 16 << 20  # bytes of room
 _LOCK = threading.Lock()
 
 
@@ -83,6 +87,7 @@ class Channel:
         self._abandoned: list[Request] = []
         self.rates: Rates | None = None
         self._unions: dict[int, int] = {}
+        self._room: Octets = np.empty(0, np.uint8)
 
     @classmethod
     def of(cls, comm: Communicator | Channel) -> Channel:
@@ -119,6 +124,14 @@ class Channel:
                 self.wait(requests, "telling who takes device memory")
             self._takes_device = bool(table.all())
         return self._takes_device
+
+    def room(self, nbytes: int) -> Octets:
+        """Bytes to work in until the next call; a little is kept, for to find it anew takes its time."""
+        if nbytes > _KEPT:
+            return np.empty(nbytes, np.uint8)
+        if len(self._room) < nbytes:
+            self._room = np.empty(nbytes, np.uint8)
+        return self._room[:nbytes]
 
     def wait(self, requests: Sequence[Request], what: str) -> None:
         """Wait for all requests. Raises Timeout."""

@@ -263,7 +263,7 @@ def _mean_of(channel: Channel, sent: Mapping[str, Dense]) -> dict[str, Dense]:
     for dtype in sorted({values.dtype for values in sent.values()}, key=str):
         names = [name for name, values in sent.items() if values.dtype == dtype]
         with channel.guard():
-            vector = np.concatenate([sent[name] for name in names])
+            vector = sent[names[0]] if len(names) == 1 else np.concatenate([sent[name] for name in names])
         total = sum_dense(channel, vector, channel.size)
         edges = np.cumsum([sent[name].size for name in names])[:-1]
         means |= zip(names, np.split(total, edges), strict=True)

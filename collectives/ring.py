@@ -14,9 +14,12 @@ import numpy as np
 
 from collectives.channel import Channel, ring_bytes
 from collectives.communicator import Request
-from collectives.transfer import NATIVE_BELOW, SEGMENT, Octets, Side, in_step, segments_of, transfer
+from collectives.transfer import NATIVE_BELOW, Octets, Side, evenly, in_step, segments_of, transfer
 
 __all__ = ["allgather_joined", "allgather_ragged"]
+
+_SHORTEST = 16 * 1024  # bytes of a segment
+_SEGMENTS = 3  # a block, at least: the first is passed on while the others come in
 
 
 def allgather_ragged(channel: Channel, block: Octets, counts: Sequence[int]) -> list[Octets]:
@@ -75,20 +78,21 @@ def _ring(channel: Channel, block: Octets, blocks: Sequence[Octets]) -> None:
     left, right = (rank - 1) % n, (rank + 1) % n
     arriving = [blocks[(left - step) % n] for step in range(n - 1)]
     leaving = [block, *arriving[:-1]]
+    segment = max(_SHORTEST, evenly(max(len(one) for one in blocks), _SEGMENTS))
     own = blocks[rank]
 
     def keep(number: int) -> None:
         """Copy a segment of one's own block, while the others are under way."""
-        start = number * SEGMENT
-        own[start : start + SEGMENT] = block[start : start + SEGMENT]
+        start = number * segment
+        own[start : start + segment] = block[start : start + segment]
 
     transfer(
         channel,
-        Side.of([(left, room) for room in arriving]),
-        Side.of([(right, data) for data in leaving]),
-        in_step(arriving, leaving, passed_from=1),
+        Side.of([(left, room) for room in arriving], segment),
+        Side.of([(right, data) for data in leaving], segment),
+        in_step(arriving, leaving, passed_from=1, segment=segment),
         f"passing payloads from rank {left} to rank {right}",
         keep,
     )
-    kept = SEGMENT * sum(segments_of(len(room)) for room in arriving)
+    kept = segment * sum(segments_of(len(room), segment) for room in arriving)
     own[kept:] = block[kept:]

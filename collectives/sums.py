@@ -11,7 +11,7 @@ others, so that 2(n-1)/n of the vector leave every rank.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from collectives.channel import Channel
 from collectives.ring import allgather_ragged
-from collectives.transfer import NATIVE_BELOW, SEGMENT, Octets, Side, in_step, segments_of, transfer
+from collectives.transfer import AHEAD, NATIVE_BELOW, Octets, Side, evenly, in_step, segments_of, transfer
 
-__all__ = ["Dense", "accumulator", "bounds_of", "finish", "sum_dense", "summed"]
+__all__ = ["Dense", "accumulator", "bounds_of", "finish", "sum_dense"]
 
 Dense: TypeAlias = npt.NDArray[Any]
 
@@ -45,83 +45,120 @@ def finish(total: Dense, ranks: int, dtype: np.dtype[Any]) -> Dense:
         return total.astype(dtype, copy=False)
 
 
-def summed(vectors: Sequence[Dense]) -> Dense:
-    """The sum of vectors (d,) in their order, from +0, in a new array."""
-    total = np.zeros(vectors[0].size, accumulator(vectors[0].dtype))
-    with np.errstate(all="ignore"):
-        for vector in vectors:
-            total += vector
-    return total
-
-
 def bounds_of(size: int, ranks: int) -> list[int]:
     """Where the ranks' ranges of ``size`` elements begin and end: ranks + 1 numbers."""
     return [size * rank // ranks for rank in range(ranks + 1)]
 
 
-def sum_dense(channel: Channel, vector: Dense, divisor: int) -> Dense:
+def sum_dense(channel: Channel, vector: Dense, divisor: int, out: Dense | None = None) -> Dense:
     """The sum in rank order of every rank's vector, divided by ``divisor``; the same bits on every rank.
 
     Args:
         channel: open; all ranks call this together.
         vector: (d,) of one type and size on all ranks; not changed.
         divisor: 1, or the number of ranks.
+        out: (d,) of that type, contiguous, where the sum is to stand; a new array without one. To spare the
+            system finding memory for it may save as much time as the sum takes.
 
-    Returns a new (d,) array of the same type. Raises Timeout.
+    Returns the sum. Raises Timeout.
     """
-    n, rank, dtype = channel.size, channel.rank, vector.dtype
+    n, dtype = channel.size, vector.dtype
     mine = _octets(vector)
     if n * len(mine) < NATIVE_BELOW or n == 1:
         blocks = allgather_ragged(channel, mine, [len(mine)] * n)
-        return finish(summed([block.view(dtype) for block in blocks]), divisor, dtype)
-    with channel.guard():  # a rank that has no room for the others' pieces leaves them waiting
-        out = np.empty(vector.size, dtype)
-        pieces, sums = _cut(np.ascontiguousarray(vector), n), _cut(out, n)
-        found = [np.empty(sums[rank].size, dtype) if other != rank else pieces[rank] for other in range(n)]
-    _reduce(channel, pieces, found, sums, divisor)
+        if out is None:
+            out = np.empty(vector.size, dtype)
+        _sum_into(out, [block.view(dtype) for block in blocks], divisor)
+        return out
+    with channel.guard():  # a rank that has no room for the sums leaves the others waiting
+        if out is None:
+            out = np.empty(vector.size, dtype)
+        _reduce(channel, _cut(np.ascontiguousarray(vector), n), _cut(out, n), divisor)
     return out
 
 
-def _reduce(
-    channel: Channel, pieces: Sequence[Dense], found: Sequence[Dense], sums: Sequence[Dense], divisor: int
-) -> None:
-    """Pieces to their ranges' ranks, as ``pairwise`` has it; then the sums around a ring.
+def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], divisor: int) -> None:
+    """Pieces to their ranges' ranks; then the sums around a ring, as ``ring`` has it.
 
-    A segment is summed, and passed on, as soon as the last rank's piece of it is there.
+    A rank sends to all others in turn, a segment to each: whole pieces one after another would be handed to
+    the network faster than it takes them, and all of them would arrive late. A segment is summed, and may be
+    passed on, as soon as all ranks' pieces of it are there. So these stay for a moment, in a little room that
+    remains in the cache.
 
     Args:
         channel: open.
         pieces: this rank's, of each range.
-        found: all ranks' of this one's range; filled, but for its own.
         sums: of each range; filled.
         divisor: 1, or the number of ranks.
     """
     n, rank = channel.size, channel.rank
     left, right = (rank - 1) % n, (rank + 1) % n
-    arriving = [((rank - step) % n, found[(rank - step) % n]) for step in range(1, n)]
-    arriving += [(left, sums[(left - step) % n]) for step in range(n - 1)]
-    leaving = [((rank + step) % n, pieces[(rank + step) % n]) for step in range(1, n)]
-    leaving += [(right, sums[(rank - step) % n]) for step in range(n - 1)]
-    incoming = [(other, _octets(room)) for other, room in arriving]
-    outgoing = [(other, _octets(block)) for other, block in leaving]
-    first = sum(segments_of(len(room)) for _, room in incoming[: n - 2])  # of the last piece
-    width = SEGMENT // sums[rank].itemsize
+    senders = [(rank - step) % n for step in range(1, n)]
+    own = pieces[rank]
+    longest = max(piece.size for piece in pieces)
+    width = -(-evenly(longest * own.itemsize) // own.itemsize)  # elements of a segment, alike on all ranks
+    segment = width * own.itemsize
+    groups = segments_of(own.nbytes, segment)  # of n-1 segments, one of each sender
+    at_once = min(groups, AHEAD // (n - 1) + 2)
+    room = channel.room(at_once * n * segment).view(own.dtype).reshape(at_once, n, width)
+
+    def spot(group: int, sender: int) -> Dense:
+        """Where a sender's piece of a group is."""
+        found: Dense = room[group % at_once, sender, : own.size - group * width]
+        return found
 
     def add(number: int) -> None:
-        start = (number - first) * width
-        if 0 <= start < sums[rank].size:
-            part = slice(start, start + width)
-            sums[rank][part] = finish(summed([piece[part] for piece in found]), divisor, sums[rank].dtype)
+        group, others = divmod(number + 1, n - 1)
+        if others == 0 and 0 < group <= groups:
+            group -= 1
+            part = slice(group * width, (group + 1) * width)
+            found = [own[part] if other == rank else spot(group, other) for other in range(n)]
+            _sum_into(sums[rank][part], found, divisor)
+
+    outgoing = [((rank + step) % n, _octets(pieces[(rank + step) % n])) for step in range(1, n)]
+    arriving = [_octets(sums[(left - step) % n]) for step in range(n - 1)]
+    leaving = [_octets(sums[rank]), *arriving[:-1]]
+    sending = Side.in_turn(outgoing, segment)
+    passing = Side.of([(right, block) for block in leaving], segment)
+    coming = Side.of([(left, block) for block in arriving], segment)
+    rooms = ((sender, _octets(spot(group, sender))) for group in range(groups) for sender in senders)
+    pieces_due = (n - 1) * groups
+    passed_on = in_step(arriving, leaving, passed_from=1, segment=segment)
+
+    def ready(received: int) -> int:
+        """AHEAD of what came in, and no sum before it is there; then as the ring has it."""
+        if received < pieces_due:
+            return min(received + AHEAD, sending.count + received // (n - 1))
+        return sending.count + passed_on(received - pieces_due)
 
     transfer(
         channel,
-        Side.of(incoming),
-        Side.of(outgoing),
-        in_step([room for _, room in incoming], [block for _, block in outgoing], passed_from=n - 1),
+        Side(chain(rooms, coming.segments), pieces_due + coming.count),
+        Side(chain(sending.segments, passing.segments), sending.count + passing.count),
+        ready,
         "summing",
         add,
     )
-    channel.bytes_sent += sum(len(block) for _, block in outgoing)
+    channel.bytes_sent += sum(len(block) for _, block in outgoing) + sum(len(block) for block in leaving)
+
+
+def _sum_into(out: Dense, vectors: Sequence[Dense], divisor: int) -> None:
+    """The sum of vectors in their order, from +0, divided as ``finish`` does it.
+
+    Args:
+        out: (d,), where it is to stand; what is of the sum's own type is summed there.
+        vectors: (d,) each, of ``out``'s type.
+        divisor: 1, or the number of ranks.
+    """
+    wide = accumulator(out.dtype)
+    total = out if wide == out.dtype else np.empty(out.size, wide)
+    total.fill(0)
+    with np.errstate(all="ignore"):
+        for vector in vectors:
+            total += vector
+    done = finish(total, divisor, out.dtype)
+    if done is not out:
+        out[:] = done
 
 
 def _cut(vector: Dense, ranks: int) -> list[Dense]:

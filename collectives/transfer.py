@@ -13,17 +13,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-from collectives.channel import TAG, Channel
+from collectives.channel import TAG, Channel, Octets
 from collectives.communicator import Request
 
-__all__ = ["AHEAD", "NATIVE_BELOW", "SEGMENT", "Octets", "Side", "cut", "in_step", "segments_of", "transfer"]
-
-Octets: TypeAlias = npt.NDArray[np.uint8]
+__all__ = [
+    "AHEAD",
+    "NATIVE_BELOW",
+    "SEGMENT",
+    "Octets",
+    "Side",
+    "cut",
+    "evenly",
+    "in_step",
+    "segments_of",
+    "transfer",
+]
 
 NATIVE_BELOW = 32 * 1024  # total bytes; below, one native call has less latency than rounds of messages
 SEGMENT = 60 * 1024  # bytes; Open MPI's eager limit is 64 KiB with its own headers
@@ -53,10 +58,39 @@ class Side:
         count = sum(segments_of(len(block), segment) for _, block in blocks)
         return cls(chain.from_iterable(cut(rank, block, segment) for rank, block in blocks), count)
 
+    @classmethod
+    def in_turn(cls, blocks: Sequence[tuple[int, Octets]], segment: int = SEGMENT) -> Side:
+        """Blocks that travel side by side: the first segment of each, then the second of each, and so on.
+
+        Args:
+            blocks, segment: as for ``of``.
+        """
+        count = sum(segments_of(len(block), segment) for _, block in blocks)
+        longest = max((len(block) for _, block in blocks), default=0)
+        return cls(
+            (
+                (rank, block[start : start + segment])
+                for start in range(0, longest, segment)
+                for rank, block in blocks
+                if start < len(block)
+            ),
+            count,
+        )
+
 
 def segments_of(nbytes: int, segment: int = SEGMENT) -> int:
     """How many segments a block takes."""
     return -(-nbytes // segment)
+
+
+def evenly(nbytes: int, least: int = 1) -> int:
+    """Bytes of a segment where a block is cut into equal ones: a short one at its end would cost as much.
+
+    Args:
+        nbytes: of the block, at least 1.
+        least: how many segments there are to be, at least.
+    """
+    return -(-nbytes // max(least, segments_of(nbytes)))
 
 
 def cut(rank: int, block: Octets, segment: int = SEGMENT) -> Iterator[tuple[int, Octets]]:
@@ -65,7 +99,10 @@ def cut(rank: int, block: Octets, segment: int = SEGMENT) -> Iterator[tuple[int,
 
 
 def in_step(
-    arriving: Sequence[Octets], leaving: Sequence[Octets], passed_from: int | None = None
+    arriving: Sequence[Octets],
+    leaving: Sequence[Octets],
+    passed_from: int | None = None,
+    segment: int = SEGMENT,
 ) -> Callable[[int], int]:
     """How many segments may leave once so many came in, where rounds of all ranks follow one another.
 
@@ -77,9 +114,10 @@ def in_step(
         arriving, leaving: the block of each round.
         passed_from: the first round whose block is what came in in the round before, as it was or summed up;
             None where there is no such round.
+        segment: bytes of a message.
     """
-    came = list(accumulate((segments_of(len(block)) for block in arriving), initial=0))
-    went = list(accumulate((segments_of(len(block)) for block in leaving), initial=0))
+    came = list(accumulate((segments_of(len(block), segment) for block in arriving), initial=0))
+    went = list(accumulate((segments_of(len(block), segment) for block in leaving), initial=0))
     own = len(leaving) if passed_from is None else passed_from
 
     def ready(received: int) -> int:

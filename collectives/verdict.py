@@ -5,8 +5,9 @@ Everything here is a pure function of what all ranks have seen alike (formats/sp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from operator import attrgetter
 
 from collectives.errors import CollectiveError, name_ranks
 from collectives.header import (
@@ -44,11 +45,9 @@ _EXCERPT = 120  # characters of a rank's tensors that an error message shows
 def agreed(table: Sequence[Header]) -> bool:
     """Whether all ranks can, and want the same."""
     first = table[0]
-    return all(
-        header.status == Status.OK
-        and header[:2] == (MAGIC, VERSION)
-        and _all_fields(header) == _all_fields(first)
-        for header in table
+    wanted = _all_fields(first)
+    return first[:3] == (MAGIC, VERSION, Status.OK) and all(
+        header is first or (header[:3] == first[:3] and _all_fields(header) == wanted) for header in table
     )
 
 
@@ -88,8 +87,9 @@ def decide(table: Sequence[Header], texts: Sequence[str]) -> CollectiveError:
     raise AssertionError("the table is agreed")
 
 
-def _all_fields(header: Header) -> tuple[int, ...]:
-    return tuple(getattr(header, field) for _, fields in _COMPARED for field in fields)
+_all_fields: Callable[[Header], tuple[int, ...]] = attrgetter(
+    *(field for _, fields in _COMPARED for field in fields)
+)
 
 
 def _failed(table: Sequence[Header], texts: Sequence[str], failed: Sequence[int]) -> CollectiveError:

@@ -3,12 +3,13 @@
     mpirun … python -m benchmarks.networking.rank '{"cases": […], "seconds": …, "least": …, …}'
 
 A time is that of the slowest rank. What is compared with each other takes turns, so that all of it sees the
-same disturbances.
+same disturbances, and in another order each time: what went before leaves its traces in caches and memory.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import socket
 import statistics
 import sys
@@ -48,8 +49,8 @@ def run(comm: Any, plan: Mapping[str, Any]) -> None:
 
     Args:
         comm: of all ranks.
-        plan: ``Job.plan``: its cases; ``seconds`` of a goodput; how often things are measured: ``least`` and
-            ``most`` turns, of which no more begins after ``budget`` seconds.
+        plan: ``Job.plan``: its cases; ``seconds`` of a goodput; how often things are measured: ``least``, of
+            each kind, and ``most`` turns, of which no more begins after ``budget`` seconds.
     """
     for given in plan["cases"]:
         case = Case(**given["case"])
@@ -73,7 +74,7 @@ def _measure(comm: Any, kind: str, case: Case, subjects: Mapping[str, Any], plan
     begin = time.perf_counter()
     turn = 0
     while True:
-        for name, subject in subjects.items():
+        for name, subject in random.Random(turn).sample(list(subjects.items()), len(subjects)):
             taken, moved = timed(comm, subject.call)
             if turn:
                 times[name].append(taken)
@@ -81,7 +82,7 @@ def _measure(comm: Any, kind: str, case: Case, subjects: Mapping[str, Any], plan
             _say(comm, kind="tick", name=name)
         turn += 1
         spent = comm.bcast(time.perf_counter() - begin)
-        if turn > plan["least"] and (spent > plan["budget"] or turn > plan["most"]):
+        if turn > plan["least"][kind] and (spent > plan["budget"] or turn > plan["most"]):
             break
     for name, subject in subjects.items():
         every = comm.gather(subject.nbytes)

@@ -18,7 +18,8 @@ median, and in parentheses the ratio to the byte limit, which is what a rank mus
 of one link, measured in the same run. "native" is MPI's own: Allreduce; Allgatherv of raw pairs (u32,
 float32); Bcast of raw indices and Allreduce of values. `pairs` and `raw` are the same bytes on this
 library's paths, the others are encodings. Dense vectors are measured once for each size. All ranks share
-one machine: where links are fast, they compete for its cores and not for the network.
+one machine: where links are fast, they compete for its cores and not for the network. A rank keeps the memory
+that it frees: the system has no part in these times that it takes to find some.
 """
 LINKS = """What the links' own counters say of the same exchanges, headers of Ethernet, IP and TCP included:
 megabytes that the busiest rank put on its link, and in parentheses their ratio to what it must send; after

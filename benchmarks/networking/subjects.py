@@ -73,7 +73,7 @@ def _dense(channel: co.Channel, case: Case) -> dict[str, Subject]:
     nbytes = 2 * (channel.size - 1) / channel.size * x.nbytes
     return {
         "native dense": Subject(lambda: comm.Allreduce(x, out), nbytes),
-        "dense": Subject(lambda: sum_dense(channel, x, 1), nbytes),
+        "dense": Subject(lambda: sum_dense(channel, x, 1, out), nbytes),
     }
 
 

@@ -186,3 +186,17 @@ def test_a_stopped_rank_is_a_timeout_on_the_others(tmp_path: Path) -> None:
         process.stdout.close()
     assert sorted(said.decode().splitlines()) == [f"rank {rank}: Timeout then closed" for rank in (0, 2, 3)]
     assert processes_of(tmp_path) == []
+
+
+def test_room_is_used_again_where_it_is_little() -> None:
+    def fn(comm: SimulatedComm) -> None:
+        channel = co.Channel(comm)
+        first = channel.room(1000)
+        assert len(first) == 1000
+        assert np.shares_memory(first, channel.room(500))
+        assert len(channel.room(2000)) == 2000
+        large = channel.room(17 << 20)
+        assert len(large) == 17 << 20
+        assert not np.shares_memory(large, channel.room(17 << 20))
+
+    co.simulate(1, fn)

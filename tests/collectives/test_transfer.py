@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from collectives.communicator import Communicator
 from collectives.pairwise import alltoall_ragged
 from collectives.ring import allgather_ragged
 from collectives.simulate import SimulatedComm
-from collectives.sums import finish, sum_dense, summed
-from collectives.transfer import AHEAD, SEGMENT, Side, in_step, transfer
+from collectives.sums import sum_dense
+from collectives.transfer import AHEAD, SEGMENT, Side, evenly, in_step, segments_of, transfer
 from tests.collectives.conftest import World
 from tests.collectives.inputs import bits
 
@@ -62,6 +63,28 @@ def test_more_bytes_than_mpi_can_count() -> None:
     assert sum(comm.received) == 2**31 + 5
     assert sum(comm.sent) == 2**31 + 2**32 + 6
     assert max(comm.sent + comm.received) == SEGMENT < 2**16
+
+
+@pytest.mark.parametrize("nbytes", [1, 9, SEGMENT, SEGMENT + 1, 4 * SEGMENT + 7, 2**33 + 1])
+def test_equal_segments_are_no_more_than_there_must_be(nbytes: int) -> None:
+    segment = evenly(nbytes)
+    assert segments_of(nbytes, segment) == segments_of(nbytes)
+    assert segment <= SEGMENT
+    assert nbytes - segment * (segments_of(nbytes) - 1) > segment - segments_of(nbytes)
+    assert segments_of(nbytes, evenly(nbytes, 3)) >= min(3, nbytes)
+
+
+def test_blocks_in_turn() -> None:
+    """A segment of each; of the longest, more at the end."""
+    blocks = [
+        (5, np.arange(10, dtype=np.uint8)),
+        (3, np.arange(3, dtype=np.uint8)),
+        (4, np.empty(0, np.uint8)),
+    ]
+    side = Side.in_turn(blocks, 4)
+    found = [(rank, segment.tolist()) for rank, segment in side.segments]
+    assert found == [(5, [0, 1, 2, 3]), (3, [0, 1, 2]), (5, [4, 5, 6, 7]), (5, [8, 9])]
+    assert side.count == len(found)
 
 
 def test_rounds_of_very_different_lengths_end() -> None:
@@ -113,7 +136,10 @@ def _check_sums(several: World, dtype: str, segments: float) -> None:
     n = several.n
     size = int(segments * SEGMENT * n / np.dtype(dtype).itemsize) + 3
     vectors = [np.random.default_rng(rank).standard_normal(size).astype(dtype) for rank in range(n)]
-    expected = bits(finish(summed(vectors), n, np.dtype(dtype)))
+    total = np.zeros(size, np.promote_types(dtype, np.float32))
+    for vector in vectors:
+        total += vector
+    expected = bits((total / total.dtype.type(n)).astype(dtype))
 
     def fn(comm: Communicator) -> bool:
         before = vectors[comm.rank].copy()
@@ -134,6 +160,30 @@ def test_a_sum_leaves_while_its_range_is_still_coming_in() -> None:
 
     taken = max(co.simulate(n, fn, alpha=1e-5, beta=beta))
     assert taken < 2 * (n - 1) / n * size * beta + 3 * (SEGMENT * beta + 1e-5)
+
+
+def test_a_sum_may_be_given_its_place() -> None:
+    """It then needs room for what is under way alone, however long the vectors are."""
+    x = np.ones(10_000_000, np.float32)
+    out = np.zeros_like(x)
+    channel = co.Channel(Endless())
+    tracemalloc.start()
+    try:
+        assert sum_dense(channel, x, 1, out) is out
+        assert tracemalloc.get_traced_memory()[1] < 4 * AHEAD * SEGMENT < out.nbytes / 10
+    finally:
+        tracemalloc.stop()
+
+    def fn(comm: Communicator) -> list[bool]:
+        """Below the size at which segments begin, above it, and in half precision."""
+        found = []
+        for vector in (np.ones(9, np.float32), np.ones(99_999, np.float32), np.ones(99_999, np.float16)):
+            place = np.zeros_like(vector)
+            same = sum_dense(co.Channel(comm), vector, 1, place) is place
+            found.append(same and bool((place == comm.size).all()))
+        return found
+
+    assert co.simulate(3, fn) == [[True] * 3] * 3
 
 
 def test_a_broadcast_keeps_all_links_busy() -> None:
