@@ -50,7 +50,6 @@ class Prepared:
 
     Attributes:
         blob: the container to send, a uint8 array; CuPy's where the gradients lie on a GPU.
-        octets: the same bytes on the host.
         sent: {name: SparseTensor}, what every receiver will decode from it. Of gradients on a GPU they lie
             there, too, but for bfloat16, which CuPy has not.
     """
@@ -58,18 +57,23 @@ class Prepared:
     def __init__(
         self,
         blob: Bytes,
-        octets: Bytes,
+        octets: Bytes | None,
         sent: Mapping[str, SparseTensor],
         compressor: Compressor,
         before: _State,
         after: _State,
     ) -> None:
         self.blob = blob
-        self.octets = octets
         self.sent = sent
+        self._octets = octets
         self._compressor = compressor
         self._before = before
         self._after: _State | None = after
+
+    @property
+    def octets(self) -> Bytes:
+        """The container on the host: a copy of one that lies on a GPU was made when it was decoded."""
+        return self.blob if self._octets is None else self._octets
 
     def __repr__(self) -> str:
         """Bytes, tensors, and whether it is settled."""
@@ -200,7 +204,7 @@ class Compressor:
         sent = decode_many(blob, limits=UNLIMITED, schema=schema)
         selectors = {name: t.selector for name, t in taken.items() if t.selector is not None}
         after = before.next(self._residuals(taken, sent, before), selectors)
-        return Prepared(blob, blob, sent, self, before, after)
+        return Prepared(blob, None, sent, self, before, after)
 
     def _prepare_on_gpu(self, gradients: Mapping[str, Any], seed: int, choice: int) -> Prepared:
         """The same of gradients on a GPU, in the order of their keys."""

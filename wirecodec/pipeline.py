@@ -38,6 +38,8 @@ __all__ = [
     "decode",
     "decode_add",
     "decode_many",
+    "decode_many_to",
+    "decode_to",
     "dense",
     "encode",
     "encode_many",
@@ -194,12 +196,19 @@ def decode(
     transformed all elements are present, or none where no coefficient is. Raises a WireError,
     whatever the bytes; SchemaMismatch where the container holds several tensors, or none.
     """
+    return decode_to(on_gpu(blob), blob, limits=limits, schema=schema)
+
+
+def decode_to(
+    there: bool, blob: Any, *, limits: DecodeLimits | None = None, schema: TensorSchema | None = None
+) -> SparseTensor:
+    """``decode`` onto the current GPU, or onto the host, wherever the blob lies."""
     limits = limits or DEFAULT_LIMITS
     data, head = _open(blob, limits, vouched=schema is not None)
     check_count(head)
     outlines = outlines_of(head, None)
     check_only(outlines, schema)
-    if on_gpu(blob):
+    if there:
         from wirecodec.gpu import door
 
         return door.sparse(data, head, outlines, limits, parts_of)[0]
@@ -220,11 +229,18 @@ def decode_many(
 
     Raises a WireError, whatever the bytes.
     """
+    return decode_many_to(on_gpu(blob), blob, limits=limits, schema=schema)
+
+
+def decode_many_to(
+    there: bool, blob: Any, *, limits: DecodeLimits | None = None, schema: Schema | None = None
+) -> dict[str, SparseTensor]:
+    """``decode_many`` onto the current GPU, or onto the host, wherever the blob lies."""
     limits = limits or DEFAULT_LIMITS
     data, head = _open(blob, limits, vouched=schema is not None)
     outlines = outlines_of(head, schema)
     check_all(outlines, schema)
-    if on_gpu(blob):
+    if there:
         from wirecodec.gpu import door
 
         found = door.sparse(data, head, outlines, limits, parts_of)

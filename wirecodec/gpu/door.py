@@ -19,6 +19,7 @@ from wirecodec.chunk import Part, element_type
 from wirecodec.container import Head, open_head
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import decode as decoding
+from wirecodec.gpu import dense
 from wirecodec.gpu import encode as encoding
 from wirecodec.gpu import step as steps
 from wirecodec.gpu.fuse import parted
@@ -37,12 +38,15 @@ __all__ = [
     "Step",
     "add",
     "can_add",
+    "count_nonzero",
     "encode",
     "encode_many",
+    "mean",
     "octets_of",
     "on_host",
     "sparse",
     "step",
+    "zeros",
 ]
 
 Decoder = Callable[..., dict[int, list[Part]]]
@@ -201,6 +205,23 @@ def add(
         for key, target in enumerate(targets):
             for part in parts[key]:
                 decoding.add(device, target.reshape(-1), part, types[key], scale)
+
+
+def zeros(size: int, dtype: np.dtype[Any]) -> Any:
+    """(size,) +0 on the current GPU, float32 or float64, to be added to."""
+    return dense.zeros(cupy_device(), size, dtype)
+
+
+def mean(total: Any, ranks: int, dtype: np.dtype[Any]) -> Any:
+    """(n,) CuPy ``total`` / ranks, rounded to ``dtype``, as words; ``total`` is overwritten."""
+    with _device_of(total) as device:
+        return dense.mean(device, total, ranks, dtype)
+
+
+def count_nonzero(words: Any) -> int:
+    """How many of (n,) words on a GPU are not 0 but for their sign."""
+    with _device_of(words) as device:
+        return dense.count_nonzero(device, words)
 
 
 def sparse(
