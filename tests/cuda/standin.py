@@ -37,6 +37,7 @@ class StandInDevice(Emulator):
 
     Attributes:
         cupy: the module.
+        number: as of a CupyDevice.
         asked: what was waited for, "device" and "stream", and each "pinned" memory, in order.
         fetched: bytes of each copy to the host that the library made.
     """
@@ -57,6 +58,7 @@ class StandInDevice(Emulator):
             zeros=lambda *given: marked(np.zeros(*given)),
             arange=lambda *given, **named: marked(np.arange(*given, **named)),
         )
+        self.number = 0
         self.asked: list[str] = []
         self.fetched: list[int] = []
 
