@@ -90,7 +90,8 @@ class Encoding:
         counts = [header.payload_len for header in self.table]
         direct = channel.takes_device()
         if self.place is not None and direct:
-            blobs = allgather_ragged(channel, self.there, counts, self.place.octets)
+            with self.place.current():
+                blobs = allgather_ragged(channel, self.there, counts, self.place.octets)
         else:
             blobs = allgather_ragged(channel, self.blob, counts)
         self.delivered = True
@@ -98,8 +99,11 @@ class Encoding:
 
     def keep(self, blob: Any, octets: Octets | None = None) -> None:
         """This rank's container, and its bytes on the host where they are known."""
-        self.there = None if self.place is None else blob
-        self.blob = as_bytes(staged(blob) if octets is None else octets)
+        if self.place is not None:
+            self.there = blob
+            with self.place.current():
+                octets = staged(blob) if octets is None else octets
+        self.blob = as_bytes(blob if octets is None else octets)
 
     def limits(self, blobs: Sequence[Octets]) -> wc.DecodeLimits:
         """What decoding one of the containers may cost: as much as tensors of these forms do."""

@@ -12,6 +12,7 @@ import pytest
 
 import collectives as co
 import wirecodec as wc
+from collectives import device
 from collectives.communicator import Communicator
 from collectives.simulate import SimulatedComm
 from tests.collectives.conftest import World
@@ -247,6 +248,17 @@ def test_one_rank_on_the_host_beside_an_mpi_that_takes_device_memory(standin: St
     means = co.simulate(3, run)
     expected = co.simulate(3, lambda comm: bits(co.allreduce(comm, gradient(comm.rank, 20_000), SCHEME)))
     assert means == expected
+
+
+def test_results_as_torch_has_them() -> None:
+    """Words on the device as a tensor of torch's, bfloat16 included; here both lie on the host."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    for kind in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+        x = torch.linspace(-2, 2, 12, dtype=torch.float64).to(kind).reshape(3, 4)
+        words = x.view(getattr(torch, f"int{8 * x.element_size()}")).numpy()
+        found = device._of_words(x, marked(words.view(f"u{x.element_size()}").copy()))
+        assert (found.dtype, found.shape) == (kind, (3, 4))
+        assert torch.equal(found, x)
 
 
 def test_what_is_staged(several: World, standin: StandInDevice) -> None:

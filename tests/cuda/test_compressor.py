@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -213,6 +214,14 @@ def test_the_last_threshold_is_used(standin: StandInDevice) -> None:
     standin.launched.clear()
     step(there, here, {"w": rng.laplace(size=SIZE).astype(np.float64)})
     assert "begin_search" in standin.launched, "another type needs another search"
+
+
+def test_a_copy_goes_on_alike(standin: StandInDevice) -> None:
+    rng = np.random.default_rng(16)
+    there, here = pair("topk(0.02) | rice | raw")
+    for _ in range(2):
+        step(there, here, {"w": rng.standard_normal(SIZE).astype(np.float32)})
+    step(copy.deepcopy(there), here, {"w": rng.standard_normal(SIZE).astype(np.float32)})
 
 
 def test_adacomp_adds_as_it_looks(standin: StandInDevice) -> None:

@@ -22,6 +22,10 @@ class LastTop:
         self._search: Search | None = None
         self._of: tuple[Any, ...] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy begins anew."""
+        return LastTop, ()
+
     def top(self, device: Device, words: Any, infinity: int, k: int) -> Selected:
         """The top k of (n,) words, 0 < k < n; what is not finite is above all else, and is looked for."""
         one = device, words.size, words.dtype, k
