@@ -7,7 +7,8 @@ error feedback, and not about exchanges that go on while the next gradient is co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wirecodec import presets
@@ -23,7 +24,7 @@ from wirecodec.cost import (
     ways,
 )
 from wirecodec.errors import EncodeError
-from wirecodec.rates import Measured, Trial, measure, zeros_for
+from wirecodec.rates import Done, Measured, Trial, measure, unwatched, zeros_for
 from wirecodec.scheme import Scheme
 
 __all__ = ["DEFAULTS", "Advice", "Verdict", "advise", "scheme_named"]
@@ -113,6 +114,23 @@ class Advice:
     verdicts: tuple[Verdict, ...]
     refused: tuple[tuple[str, str], ...] = ()
 
+    @classmethod
+    def of(
+        cls,
+        gradient: Gradient,
+        network: Network,
+        measured: Iterable[Measured],
+        refused: tuple[tuple[str, str], ...] = (),
+    ) -> Advice:
+        """From what was measured."""
+        verdicts = [Verdict.of(each, gradient, network) for each in measured]
+        return cls(gradient, network, tuple(sorted(verdicts, key=lambda v: v.seconds)), refused)
+
+    def at(self, ranks: int) -> Advice:
+        """The same over as many ranks."""
+        network = dataclasses.replace(self.network, ranks=ranks)
+        return Advice.of(self.gradient, network, (v.measured for v in self.verdicts), self.refused)
+
     @property
     def dense(self) -> Way:
         """What they are held against."""
@@ -130,6 +148,7 @@ def advise(
     schemes: Sequence[Scheme] | None = None,
     *,
     budget: float = 0.15,
+    done: Done = unwatched,
 ) -> Advice:
     """Measure schemes on a gradient, and compute what they are worth over a network.
 
@@ -138,6 +157,7 @@ def advise(
         network: the ranks, and what is between them.
         schemes: to measure; None for the default ones, of which those are left out that cannot carry it.
         budget: seconds for each measurement, about.
+        done: told the share of the work that is done.
 
     Raises EncodeError where a scheme, or all default ones, cannot carry the gradient.
     """
@@ -151,11 +171,6 @@ def advise(
             refused.append((str(scheme), error))
     if not trials:
         raise refused[0][1] if refused else EncodeError("there is no scheme to measure")
-    machine = measure(tensors, trials, budget=budget)
-    verdicts = [Verdict.of(each, machine.gradient, network) for each in machine.measured]
-    return Advice(
-        machine.gradient,
-        network,
-        tuple(sorted(verdicts, key=lambda verdict: verdict.seconds)),
-        tuple((scheme, str(error)) for scheme, error in refused),
-    )
+    machine = measure(tensors, trials, budget=budget, done=done)
+    why = tuple((scheme, str(error)) for scheme, error in refused)
+    return Advice.of(machine.gradient, network, machine.measured, why)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from wirecodec.advice import Advice, Verdict
@@ -14,26 +14,31 @@ from wirecodec.units import bandwidth_text, seconds_text
 __all__ = ["text"]
 
 
-def text(advice: Advice, name: str, *, error: bool = False) -> str:
+def text(advice: Advice, name: str, *, error: bool = False, others: Sequence[int] = ()) -> str:
     """The page as plain text.
 
     Args:
         advice: what to tell.
         name: of the gradient.
         error: whether to tell each scheme's error, too.
+        others: numbers of ranks of which to tell the outcome, too.
     """
     network, ranks = advice.network, advice.network.ranks
     dense = advice.dense
     elements = advice.verdicts[0].measured.elements
-    header = ["scheme", "bytes", "ratio", "select", "encode", "decode", "rest", "sending", "exchange"]
-    header += ["speed-up", "way", "least ratio", "pays", *(["error"] if error else [])]
+    outcome = ["scheme", "ratio", "exchange", "speed-up", "way", "pays", *(["error"] if error else [])]
+    parts = ["scheme", "bytes", "select", "encode", "decode", "rest", "sending", "least ratio"]
     lines = [
         f"{name}: {elements:,} elements; {ranks} ranks at {bandwidth_text(network.bandwidth)}, "
         f"{seconds_text(network.latency)} a message",
-        *table(header, [_row(v, network, error=error) for v in advice.verdicts]),
+        *table(outcome, [_outcome(verdict, error=error) for verdict in advice.verdicts]),
+        "",
+        *table(parts, [_parts(verdict, network) for verdict in advice.verdicts]),
+        "",
         f"dense all-reduce of {advice.gradient.nbytes:,} bytes: {seconds_text(dense.seconds(network))}, "
         f"{seconds_text(dense.nbytes / network.bandwidth)} of it sending",
         *_conclusion(advice),
+        *_by_ranks(advice, others),
         *(f"left out: {scheme}: {why}" for scheme, why in advice.refused),
         *_ways({v.way.name for v in advice.verdicts}),
         f"Every rank is taken to be this machine, with {_threads()} and nothing else to do. It sends and",
@@ -43,25 +48,47 @@ def text(advice: Advice, name: str, *, error: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _row(verdict: Verdict, network: Network, *, error: bool) -> list[str]:
-    measured, stages = verdict.measured, verdict.measured.stages
+def _by_ranks(advice: Advice, ranks: Sequence[int]) -> list[str]:
+    """What comes out where there are more ranks, or fewer."""
+    if not ranks:
+        return []
+    rows = []
+    for n in ranks:
+        there = advice.at(n)
+        best = there.verdicts[0]
+        pay = sum(verdict.pays for verdict in there.verdicts)
+        rows.append([str(n), str(pay), f"{best.speed_up:.2f}", best.measured.scheme])
+    return ["", *table(["ranks", "schemes that pay", "speed-up", "fastest"], rows, {3}), ""]
+
+
+def _outcome(verdict: Verdict, *, error: bool) -> list[str]:
+    """What an exchange comes to."""
+    measured = verdict.measured
+    return [
+        measured.scheme,
+        f"{measured.ratio:.1f}",
+        seconds_text(verdict.seconds),
+        f"{verdict.speed_up:.2f}",
+        verdict.way.name,
+        " and ".join(map(_span_text, verdict.spans)) or "nowhere",
+        *([f"{measured.error:.3g}"] if error else []),
+    ]
+
+
+def _parts(verdict: Verdict, network: Network) -> list[str]:
+    """What it is made of, and the ratio that a scheme of these times would need."""
+    stages = verdict.measured.stages
     decode = stages.decode * (network.ranks if verdict.way.name == "allgather" else 1)
     rest = verdict.way.waiting(network.latency) - stages.select - stages.encode - decode
     return [
-        measured.scheme,
+        verdict.measured.scheme,
         f"{stages.nbytes:,}",
-        f"{measured.ratio:.1f}",
         seconds_text(stages.select),
         seconds_text(stages.encode),
         seconds_text(decode),
         seconds_text(max(rest, 0.0)),
         seconds_text(verdict.way.nbytes / network.bandwidth),
-        seconds_text(verdict.seconds),
-        f"{verdict.speed_up:.2f}",
-        verdict.way.name,
         "none" if verdict.least_ratio == math.inf else f"{verdict.least_ratio:.2f}",
-        " and ".join(map(_span_text, verdict.spans)) or "nowhere",
-        *([f"{measured.error:.3g}"] if error else []),
     ]
 
 

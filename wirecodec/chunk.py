@@ -34,7 +34,7 @@ from wirecodec.transform.base import coefficient_type, in_range
 from wirecodec.value.base import ValueChoice, is_ordered
 from wirecodec.value.order import ascending, map_of, positions_of, restored
 
-__all__ = ["Part", "Support", "chunks_of", "decode_chunk", "element_type"]
+__all__ = ["Part", "Support", "chunks_of", "decode_chunk", "element_type", "stored_type"]
 
 T = TypeVar("T")
 
@@ -224,14 +224,22 @@ def element_type(row: Any) -> np.dtype[Any]:
     return DTYPES[(int(row["dtype"]) & 15) - 1]
 
 
+def stored_type(row: Any) -> np.dtype[Any]:
+    """The type of the values that a row of the table stores: of elements, or of coefficients."""
+    domain, dtype = int(row["dtype"]) >> 4, element_type(row)
+    if not domain:
+        return dtype
+    numbers = coefficient_type(dtype)
+    return numbers if transform(domain).width == 1 else np.dtype(f"c{2 * numbers.itemsize}")
+
+
 def decode_chunk(row: Any, sections: Sequence[Bytes], limits: DecodeLimits) -> Part:
     """One chunk: indices, then values, then their map, each by its codec's own checks."""
     index_section, value_section, map_section = sections
     d, r, base = int(row["d"]), int(row["r"]), int(row["base"])
-    domain, dtype = int(row["dtype"]) >> 4, element_type(row)
-    width = transform(domain).width if domain else 1
-    if domain:
-        dtype = coefficient_type(dtype)
+    stored = stored_type(row)
+    width = 2 if stored.kind == "c" else 1
+    dtype = np.dtype(f"f{stored.itemsize // 2}") if width == 2 else stored
     indices: Array | None = None if r == d else nothing(np.dtype(np.uint32))
     values = nothing(dtype)
     work = 0
@@ -250,10 +258,10 @@ def decode_chunk(row: Any, sections: Sequence[Bytes], limits: DecodeLimits) -> P
         values = _decoded(value, lambda: value.decode(value_section, n, dtype, limits), n, dtype)
         if is_ordered(value):
             values = restored(values, positions_of(map_section, n))
-        if domain and not in_range(values):
+        if row["dtype"] >> 4 and not in_range(values):
             raise Invalid("transform-value", "a coefficient is not finite, or above 2^1000")
     if width == 2:
-        values = np.ascontiguousarray(values).view(np.dtype(f"c{2 * dtype.itemsize}"))
+        values = np.ascontiguousarray(values).view(stored)
     return Part(base, d, indices, values, work)
 
 

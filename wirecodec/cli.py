@@ -8,7 +8,7 @@
     wirecodec presets
     wirecodec stats GRAD.npy [--png FILE]
     wirecodec bench GRAD.npy [--scheme SCHEME | --preset PRESET]
-    wirecodec advise GRAD.npy --bandwidth 10Gbit --ranks 8 [--scheme SCHEME ...] [--error] [--png FILE]
+    wirecodec advise GRAD.npy --bandwidth 10Gbit [--ranks N] [--scheme SCHEME ...] [--error] [--png FILE]
 
 An .npz of named arrays becomes a container of named tensors, and back where OUT ends in .npz. What goes wrong
 is one line on stderr and exit code 2; ``verify`` says 1 where a file is not valid.
@@ -21,7 +21,8 @@ import dataclasses
 import json
 import sys
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,10 @@ from wirecodec.version import __version__
 from wirecodec.words import counted, printable
 
 __all__ = ["main"]
+
+_SOME_RANKS = 8
+_RANKS = (2, 4, 8, 16, 32, 64, 128)
+"""What ``advise`` tells of where nobody says how many there are."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     worth = command("advise", _advise, "which scheme makes an exchange faster, if any does")
     worth.add_argument("file", type=Path, help=".npy, or .npz of named tensors, exchanged together")
     worth.add_argument("--bandwidth", required=True, help="of one rank, both ways at once: 10Gbit, 1.25GB/s")
-    worth.add_argument("--ranks", type=int, required=True, help="2 or more")
+    worth.add_argument("--ranks", type=int, help="2 or more (default: 8, and a line on others)")
     worth.add_argument("--latency", default="50us", help="of a message (default: %(default)s)")
     worth.add_argument(
         "--scheme", action="append", help="or a preset, to try instead of the usual ones; may be repeated"
@@ -206,7 +211,8 @@ def _bench(options: argparse.Namespace) -> None:
 
     scheme = _scheme(options)
     tensors = _gradient(options.file)
-    machine = measure(tensors, [Trial.of(tensors, scheme, zeros_for(tensors))])
+    with _progress("measuring") as done:
+        machine = measure(tensors, [Trial.of(tensors, scheme, zeros_for(tensors))], done=done)
     print(bench_text(machine, printable(options.file.name)))
 
 
@@ -214,15 +220,36 @@ def _advise(options: argparse.Namespace) -> None:
     from wirecodec.advice import advise, scheme_named
     from wirecodec.advice_text import text
 
-    network = Network(options.ranks, bandwidth_of(options.bandwidth), seconds_of(options.latency))
+    ranks = _SOME_RANKS if options.ranks is None else options.ranks
+    network = Network(ranks, bandwidth_of(options.bandwidth), seconds_of(options.latency))
     schemes = options.scheme and [scheme_named(scheme) for scheme in options.scheme]
-    advice = advise(_gradient(options.file), network, schemes)
+    gradient = _gradient(options.file)
+    with _progress("measuring") as done:
+        advice = advise(gradient, network, schemes, done=done)
     name = printable(options.file.name)
     if options.png is not None:
         from wirecodec.advice_picture import draw
 
         draw(advice, name, options.png)
-    print(text(advice, name, error=options.error))
+    print(text(advice, name, error=options.error, others=_RANKS if options.ranks is None else ()))
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[float], object]]:
+    """Shows the share of long work that is done, where somebody watches: a bar by rich, or else a line."""
+    if not sys.stderr.isatty():
+        yield lambda share: None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import Progress
+    except ImportError:
+        print(f"{what} …", file=sys.stderr)
+        yield lambda share: None
+        return
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=1.0)
+        yield lambda share: progress.update(task, completed=share)
 
 
 def _tensors(path: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from wirecodec import extension as ext
 from wirecodec.arrays import DTYPES, Array, Bytes
+from wirecodec.block import Block, Spans, read
 from wirecodec.errors import (
     ChecksumMismatch,
     Invalid,
@@ -104,15 +105,15 @@ class Head:
         nbytes: length of the whole container.
         table: (n_entries,) the entries' fields.
         spans: what the table says of each key.
-        extension: the extension block.
+        block: the extension block.
         payload: offset of the first section.
     """
 
     minor: int
     nbytes: int
     table: Array
-    spans: dict[int, ext.Span]
-    extension: ext.Extension
+    spans: Spans
+    block: Block
     payload: int
 
 
@@ -241,8 +242,8 @@ def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole
     _check_table(table, stop, prefix.total)
     _check_limits(table, prefix.total, limits, vouched)
     spans = _spans(table)
-    extension = ext.read(data[table_stop:stop].tobytes(), table_stop, spans, limits.max_entries)
-    return Head(prefix.minor, prefix.total, table, spans, extension, stop)
+    block = read(data[table_stop:stop].data, table_stop, spans, limits.max_entries)
+    return Head(prefix.minor, prefix.total, table, spans, block, stop)
 
 
 def _refuse(kind: type[WireError], code: str, wrong: Array, message: str) -> None:
@@ -345,12 +346,17 @@ def _check_limits(table: Array, total: int, limits: DecodeLimits, vouched: bool)
         raise LimitExceeded("max-expansion", f"{elements} stored elements in {total} bytes; {limit}")
 
 
-def _spans(table: Array) -> dict[int, ext.Span]:
-    """The size, the chunks and the domain of each key."""
-    keys, starts, chunks = np.unique(table["key"], return_index=True, return_counts=True)
+def _spans(table: Array) -> Spans:
+    """The size, the chunks and the domain of each key, which ascend."""
+    key = table["key"]
+    first = np.ones(key.size, bool)
+    first[1:] = key[1:] != key[:-1]
+    starts = np.flatnonzero(first)
     sizes = np.add.reduceat(table["d"].astype(np.int64), starts) if starts.size else starts
-    columns = keys, sizes, chunks, table["dtype"][starts] >> 4
-    return {k: ext.Span(*span) for k, *span in zip(*(column.tolist() for column in columns), strict=True)}
+    chunks = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=chunks[:-1])
+    chunks[-1:] = key.size - starts[-1:]
+    return Spans(key[starts], starts, chunks, sizes, table["dtype"][starts] >> 4)
 
 
 def sections(data: Bytes, head: Head) -> Iterable[tuple[int, int, Any, list[Bytes]]]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec import extension as ext
-from wirecodec.arrays import DTYPES, as_bytes
+from wirecodec.arrays import as_bytes
 from wirecodec.container import MAJOR, open_head
 from wirecodec.limits import UNLIMITED
+from wirecodec.outline import Outlines
 from wirecodec.registry import index_codec, transform, value_codec
 
 __all__ = ["ContainerInfo", "EntryInfo", "inspect"]
@@ -68,30 +68,29 @@ def inspect(blob: Any) -> ContainerInfo:
     Checks the head and not the payload; a WireError where the head is broken.
     """
     head = open_head(as_bytes(blob), UNLIMITED, whole=False)
-    count = len(head.spans) + sum(len(group) - 1 for group in head.extension.groups)
-    names = head.extension.names or ext.digits(count)
-    groups = {int(group[0, 0]): group.tolist() for group in head.extension.groups}
+    outlines = list(Outlines(head, None))
+    groups = {int(group[0, 0]): group[:, 0].tolist() for group in head.block.groups()}
     entries = []
-    keys, starts = np.unique(head.table["key"], return_index=True)
-    for key, rows in zip(keys.tolist(), np.split(head.table, starts[1:]), strict=False):
-        domain = head.spans[key].domain
-        size = head.extension.lengths[key] if domain else head.spans[key].size
-        members = tuple((names[k], n) for k, n in groups.get(key, ((key, size),)))
+    spans = head.spans
+    for key, rows in zip(spans.keys.tolist(), np.split(head.table, spans.starts[1:]), strict=False):
+        domain = int(rows["dtype"][0]) >> 4
+        of_entry = [outlines[member] for member in groups.get(key, [key])]
+        size = sum(outline.size for outline in of_entry)
         entries.append(
             EntryInfo(
-                name=", ".join(name for name, _ in members),
+                name=", ".join(outline.name for outline in of_entry),
                 size=size,
                 nnz=int(rows["r"].sum(dtype=np.int64)) * (transform(domain).width if domain else 1),
-                dtype=DTYPES[int(rows["dtype"][0] & 15) - 1].name,
-                shape=(size,) if len(members) > 1 else tuple(head.extension.shapes.get(key, (size,))),
+                dtype=of_entry[0].dtype.name,
+                shape=(size,) if len(of_entry) > 1 else of_entry[0].shape,
                 transform=transform(domain).name if domain else "",
                 index="+".join(index_codec(i).name for i in np.unique(rows["index"]).tolist()),
                 value="+".join(value_codec(i).name for i in np.unique(rows["value"]).tolist()),
                 index_bytes=int(rows["index_len"].sum(dtype=np.int64)),
                 value_bytes=int(rows["value_len"].sum(dtype=np.int64)),
                 chunks=len(rows),
-                members=members,
+                members=tuple((outline.name, outline.size) for outline in of_entry),
                 map_bytes=int(rows["map_len"].sum(dtype=np.int64)),
             )
         )
-    return ContainerInfo(f"{MAJOR}.{head.minor}", head.nbytes, head.extension.tag, tuple(entries))
+    return ContainerInfo(f"{MAJOR}.{head.minor}", head.nbytes, head.block.tag, tuple(entries))

@@ -21,15 +21,16 @@ import numpy as np
 
 from wirecodec import container
 from wirecodec import extension as ext
-from wirecodec.arrays import Array, Bytes, as_bytes, nothing, on_gpu, read_only
+from wirecodec.arrays import Array, Bytes, as_bytes, integers, nothing, on_gpu, read_only
 from wirecodec.choice import dense, gather, select
 from wirecodec.chunk import Part, Support, chunks_of, decode_chunk, element_type
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError, SchemaMismatch, WireError
 from wirecodec.fuse import fusible, joined, member_of, parted
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
-from wirecodec.outline import Outline, check_all, check_count, check_names, check_only, outlines_of
+from wirecodec.outline import Outline, Outlines, check_all, check_count, check_names, check_only
 from wirecodec.parameters import as_seed
+from wirecodec.parts import Parts
 from wirecodec.registry import transform
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.sparse import SparseTensor, index_dtype
@@ -206,13 +207,13 @@ def decode_to(
     limits = limits or DEFAULT_LIMITS
     data, head = _open(blob, limits, vouched=schema is not None)
     check_count(head)
-    outlines = outlines_of(head, None)
+    outlines = Outlines(head, None)
     check_only(outlines, schema)
     if there:
         from wirecodec.gpu import door
 
         return door.sparse(data, head, outlines, limits, parts_of)[0]
-    return _sparse(outlines[0], parts_of(data, head, limits)[0], limits)
+    return _sparse(next(iter(outlines)), parts_of(data, head, limits)[0], limits)
 
 
 def decode_many(
@@ -238,7 +239,7 @@ def decode_many_to(
     """``decode_many`` onto the current GPU, or onto the host, wherever the blob lies."""
     limits = limits or DEFAULT_LIMITS
     data, head = _open(blob, limits, vouched=schema is not None)
-    outlines = outlines_of(head, schema)
+    outlines = Outlines(head, schema)
     check_all(outlines, schema)
     if there:
         from wirecodec.gpu import door
@@ -274,13 +275,13 @@ def decode_add(
     limits, scale = limits or DEFAULT_LIMITS, float(scale)
     data, head = _open(blob, limits, vouched=True)  # ``out`` vouches for the sizes
     if isinstance(out, Mapping):
-        outlines = outlines_of(head, out)
+        outlines = Outlines(head, out)
         check_all(outlines, schema)  # type: ignore[arg-type]
         check_names(outlines, out)
         targets = [out[outline.name] for outline in outlines]
     else:
         check_count(head)
-        outlines = outlines_of(head, None)
+        outlines = Outlines(head, None)
         check_only(outlines, schema)  # type: ignore[arg-type]
         targets = [out]
     for outline, target in zip(outlines, targets, strict=True):
@@ -345,8 +346,7 @@ def parts_of(
     ``read`` decodes a chunk and ``cut`` cuts a fused one; both may leave their arrays on a GPU where nothing
     is transformed.
     """
-    parts: dict[int, list[Part]] = {}
-    dtypes: dict[int, np.dtype[Any]] = {}
+    parts = Parts(head.table)
     left = limits  # max_work bounds the sum over the entries
     for entry, offset, row, sections in container.sections(data, head):
         try:
@@ -355,24 +355,29 @@ def parts_of(
             raise error.at(entry=entry, offset=offset) from error.__cause__
         if part.work:
             left = dataclasses.replace(left, max_work=left.max_work - part.work)
-        parts.setdefault(int(row["key"]), []).append(part)
-        dtypes[int(row["key"])] = element_type(row)
-    for group in head.extension.groups:
-        parts.update(cut(parts[int(group[0, 0])][0], group))
-    for key, size in head.extension.lengths.items():
-        parts[key] = [_restored(parts[key], head.spans[key], size, dtypes[key])]
-    return parts
+        parts.keep(entry, part)
+    spans = head.spans
+    runs = zip(integers(spans.keys), integers(spans.starts), integers(spans.chunks), strict=True)
+    found = {key: [parts[entry] for entry in range(start, start + n)] for key, start, n in runs}
+    for row, (key, size) in zip(
+        head.table[spans.starts[spans.domains > 0]], head.block.lengths(), strict=True
+    ):
+        found[key] = [_restored(found[key], row, size)]
+    for group in head.block.groups():
+        found.update(cut(found[int(group[0, 0])][0], group))
+    return found
 
 
-def _restored(parts: list[Part], span: ext.Span, size: int, dtype: np.dtype[Any]) -> Part:
+def _restored(parts: list[Part], row: Any, size: int) -> Part:
     """A tensor of its coefficients: all of it is present, or nothing where no coefficient is."""
-    if span.size and not any(part.values.size for part in parts):
+    count, dtype = sum(part.d for part in parts), element_type(row)
+    if count and not any(part.values.size for part in parts):
         return Part(0, size, nothing(np.dtype(np.uint32)), nothing(dtype))
-    coefficients = np.zeros(span.size, parts[0].values.dtype)
+    coefficients = np.zeros(count, parts[0].values.dtype)
     for part in parts:
         where = slice(None) if part.indices is None else part.indices
         coefficients[part.base : part.base + part.d][where] = part.values
-    return Part(0, size, None, transform(span.domain).inverse(coefficients, size, dtype))
+    return Part(0, size, None, transform(int(row["dtype"]) >> 4).inverse(coefficients, size, dtype))
 
 
 def _sparse(outline: Outline, parts: list[Part], limits: DecodeLimits) -> SparseTensor:

@@ -28,12 +28,28 @@ from wirecodec.table import table
 from wirecodec.units import seconds_text
 from wirecodec.value.raw import Raw
 
-__all__ = ["Machine", "Measured", "Trial", "bench_text", "measure", "median_seconds", "zeros_for"]
+__all__ = [
+    "Done",
+    "Machine",
+    "Measured",
+    "Trial",
+    "bench_text",
+    "measure",
+    "median_seconds",
+    "unwatched",
+    "zeros_for",
+]
 
 Call: TypeAlias = Callable[[], object]
 
+Done: TypeAlias = Callable[[float], object]
+
 _ROUNDS = 7
 _TICK = 1e-9  # seconds; what is shorter is not told from nothing
+
+
+def unwatched(share: float) -> None:
+    """Nobody asks how far it got."""
 
 
 @dataclass(frozen=True)
@@ -122,13 +138,16 @@ class Trial:
         return dataclasses.replace(self.untimed, stages=stages)
 
 
-def measure(tensors: Mapping[str, Array], trials: Sequence[Trial], *, budget: float = 0.15) -> Machine:
+def measure(
+    tensors: Mapping[str, Array], trials: Sequence[Trial], *, budget: float = 0.15, done: Done = unwatched
+) -> Machine:
     """Time schemes on a gradient, and what it takes to copy and to sum it.
 
     Args:
         tensors: {name: array}.
         trials: of the same.
         budget: seconds for each call, about.
+        done: told the share of the work that is done.
     """
     sums, others = (list(zeros_for(tensors).values()) for _ in range(2))
     copies = [(x.copy(), x) for x in tensors.values()]
@@ -147,25 +166,27 @@ def measure(tensors: Mapping[str, Array], trials: Sequence[Trial], *, budget: fl
             np.divide(mean, 2, out=mean)
 
     calls = [copy, add, finish, *(call for trial in trials for call in trial.calls)]
-    medians = iter(median_seconds(calls, budget=budget))
+    medians = iter(median_seconds(calls, budget=budget, done=done))
     copied = next(medians)
     gradient = Gradient(sum(x.nbytes for x in tensors.values()), next(medians), next(medians))
     measured = tuple(trial.timed(next(medians), next(medians), next(medians)) for trial in trials)
     return Machine(copied, gradient, measured)
 
 
-def median_seconds(calls: Sequence[Call], *, budget: float) -> list[float]:
+def median_seconds(calls: Sequence[Call], *, budget: float, done: Done = unwatched) -> list[float]:
     """Of each call; they take turns, in rounds of which each makes a call at least once.
 
     Args:
         calls: each is warmed up by one that is not timed.
         budget: seconds for each of them in all rounds.
+        done: told the share of the work that is done.
     """
     times: list[list[float]] = [[] for _ in calls]
     for call in calls:
         call()
-    for _ in range(_ROUNDS):
-        for call, found in zip(calls, times, strict=True):
+    for turn in range(_ROUNDS):
+        for number, (call, found) in enumerate(zip(calls, times, strict=True)):
+            done((turn + number / len(calls)) / _ROUNDS)
             stop = time.perf_counter() + budget / _ROUNDS
             while True:
                 begin = time.perf_counter()

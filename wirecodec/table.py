@@ -14,4 +14,4 @@ def table(
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     placed = [str.ljust if i in left else str.rjust for i in range(len(widths))]
     lines = (zip(placed, row, widths, strict=True) for row in (header, *rows))
-    return ["  ".join(place(c, w) for place, c, w in line) for line in lines]
+    return ["  ".join(place(c, w) for place, c, w in line).rstrip() for line in lines]

@@ -23,6 +23,7 @@ def cases() -> Iterator[Case]:
     yield from _names()
     yield from _chunks()
     yield from _fused()
+    yield from _crowds()
     yield from _extension()
     yield from _limits()
     yield from _schemas()
@@ -163,6 +164,28 @@ def _fused() -> Iterator[Case]:
     yield valid(
         "fused-qsgd", "One quantised value section.", write(five, Rice(), Qsgd(), groups=["abcde"], seed=3)
     )
+
+
+def _crowds() -> Iterator[Case]:
+    """More tensors than a reader may care to keep as objects until it knows that all are right."""
+    dtypes = ("float32", "float16", "bfloat16", "float64")
+    many = []
+    for n in range(72):
+        r, name = n // 4, f"{n:02}"
+        where = [*range(r)] if n % 3 == 0 else [*range(0, 2 * r, 2)]
+        many.append(sparse(name, max(where, default=0) + 1 + n % 2, where, dtypes[n % 4], first=5 * n))
+    yield exact("crowd", "72 small tensors of all types, up to 17 elements present.", many, many=True)
+    yield valid("crowd-unnamed", "The same without names.", write(many, names=False), many)
+    schema = {t.name: (t.shape, t.dtype) for t in many}
+    yield valid("crowd-schema", "The same under a schema.", write(many, names=False), many, schema=schema)
+    shaped = [
+        Tensor(f"{n:02}", "float32", (2, 3) if n % 2 else (6,), [n % 6], values_for(1, "float32", n))
+        for n in range(66)
+    ]
+    yield exact("crowd-shapes", "Every other one of 66 small tensors is 2-d.", shaped, many=True)
+    pairs = [sparse(f"{n:03}", 4 + n % 3, [n % 4], first=n) for n in range(140)]
+    groups = [(pairs[2 * n].name, pairs[2 * n + 1].name) for n in range(70)]
+    yield valid("crowd-fused", "70 fused entries of two members each.", write(pairs, groups=groups), pairs)
 
 
 def _extension() -> Iterator[Case]:

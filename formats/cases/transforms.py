@@ -260,6 +260,18 @@ def _tensors() -> Iterator[Case]:
     ]
     about = "Transformed tensors between plain ones; every record but fused."
     yield transformed("transforms-mixed", about, mixed, names=True, tag=b"mixed")
+    crowd: list[Spectrum | Tensor] = []
+    for n in range(68):
+        dtype, size = DTYPES[n % 4], 1 + n // 4
+        if n % 5 == 4:
+            crowd.append(sparse(f"{n:02}", size, [size - 1], dtype))
+        else:
+            domain = (RFFT, DCT)[n % 2]
+            where = None if n % 3 else range(0, count(domain, size), 2)
+            crowd.append(spectrum(domain, size, where, dtype, name=f"{n:02}"))
+    yield transformed(
+        "transforms-crowd", "68 small tensors, most of them as coefficients.", crowd, names=True
+    )
     body = lengths_body([(2, 12)])
     rows = [Row(n, 0, 2, 2, 1, 1, 1, value_section=values_for(2, "float32")) for n in (0,)]
     coefficients = values_for(12, "float32", 30)

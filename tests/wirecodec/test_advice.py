@@ -88,7 +88,7 @@ def test_times_go_where_they_belong(dtype: str, monkeypatch: pytest.MonkeyPatch)
     schemes = map(wc.Scheme.parse, ("all | raw-index | raw", "nonzero | rice | raw"))
     trials = [trial({"x": x}, scheme) for scheme in schemes]
 
-    def numbered(calls: list[rates.Call], *, budget: float) -> list[float]:
+    def numbered(calls: list[rates.Call], *, budget: float, done: rates.Done) -> list[float]:
         for call in calls:
             call()
         return [float(number) for number, _ in enumerate(calls)]
@@ -164,11 +164,18 @@ def test_page_where_some_pay() -> None:
     assert "1 of 2 schemes pays; fastest: quick, 1.67 times as fast as the dense all-reduce." in page
     assert "From 7.2 Gbit/s on none pays." in page
     assert "dense all-reduce of 1,000,000 bytes: 2 ms, 2 ms of it sending" in page
-    quick, slow = page.splitlines()[2:4]
-    row = "quick 100,000 10.0 1 ms 0 µs 0 µs 0 µs 200 µs 1.2 ms 1.67 allgather 2.00 below 7.2 Gbit/s 0.5"
-    assert " ".join(quick.split()) == row
-    assert " none " in slow
-    assert "below 880 Mbit/s" in slow
+    lines = [" ".join(line.split()) for line in page.splitlines()]
+    assert lines[1:4] == [
+        "scheme ratio exchange speed-up way pays error",
+        "quick 10.0 1.2 ms 1.67 allgather below 7.2 Gbit/s 0.5",
+        lines[3],
+    ]
+    assert "below 880 Mbit/s" in lines[3]
+    assert lines[5:7] == [
+        "scheme bytes select encode decode rest sending least ratio",
+        "quick 100,000 1 ms 0 µs 0 µs 0 µs 200 µs 2.00",
+    ]
+    assert lines[7].endswith(" none")
 
 
 def test_page_where_none_pays() -> None:
@@ -191,6 +198,14 @@ def test_page_where_one_pays_everywhere() -> None:
     assert "everywhere" in page
     assert "However fast the network, one pays" in page
     assert "left out: that: why" in page
+
+
+def test_those_who_watch_hear_how_far_it_got() -> None:
+    shares: list[float] = []
+    rates.median_seconds([int, str], budget=0, done=shares.append)
+    assert shares == sorted(set(shares))
+    assert shares[0] == 0
+    assert 0.9 < shares[-1] < 1
 
 
 def test_bench_page() -> None:

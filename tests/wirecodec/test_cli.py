@@ -227,6 +227,29 @@ def test_bench(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "model.npz: 1,100 elements, 4,400 bytes; nonzero | auto-index | raw" in capsys.readouterr().out
 
 
+class Terminal(io.StringIO):
+    """A stream that somebody watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("bar", [True, False])
+def test_long_work_shows_how_far_it_got(
+    grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bar: bool
+) -> None:
+    if bar:
+        pytest.importorskip("rich")
+    else:
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert main(["bench", str(grad)]) == 0
+    assert "measuring" in terminal.getvalue()
+    assert (terminal.getvalue() == "measuring …\n") != bar
+    assert "measuring" not in capsys.readouterr().out
+
+
 def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Over a slow network the smaller of two encodings is the faster, whatever this machine is doing."""
     picture = tmp_path / "picture.png"
@@ -235,7 +258,8 @@ def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["advise", str(grad), *network, *schemes, "--error", "--png", str(picture)]) == 0
     page = capsys.readouterr().out
     assert page.startswith("grad.npy: 1,000 elements; 4 ranks at 1 kbit/s, 0 µs a message\n")
-    header, first, second, dense, verdict = page.splitlines()[1:6]
+    header, first, second = page.splitlines()[1:4]
+    dense, verdict = page.splitlines()[9:11]
     assert header.split()[-1] == "error"
     assert first.startswith("topk(0.05) | rice | raw ")
     assert " allgather " in first
@@ -246,6 +270,19 @@ def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "\nallgather: every rank's encoding goes to every rank\nnarrow: " in page
     assert "\ndecoded: " not in page
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_advise_knows_of_other_numbers_of_ranks(grad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """So slow a network that 1 % of the elements, gathered from 128 ranks, takes as long as all summed up."""
+    assert main(["advise", "--bandwidth", "1kbit", str(grad), "--scheme", "topk(0.01) | rice | raw"]) == 0
+    page = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert page[0][2:6] == ["elements;", "8", "ranks", "at"]
+    at = page.index(["ranks", "schemes", "that", "pay", "speed-up", "fastest"])
+    rows = page[at + 1 : at + 8]
+    assert [row[0] for row in rows] == ["2", "4", "8", "16", "32", "64", "128"]
+    assert [row[1] for row in rows] == ["1", "1", "1", "1", "1", "0", "0"]
+    gains = [float(row[2]) for row in rows]
+    assert gains == sorted(gains, reverse=True)
 
 
 def test_advise_tries_schemes_of_its_own(

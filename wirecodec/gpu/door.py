@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
-from wirecodec.chunk import Part, element_type
+from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
+from wirecodec.chunk import Part
 from wirecodec.container import Head, open_head
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import decode as decoding
@@ -27,7 +27,7 @@ from wirecodec.gpu.step import Asked
 from wirecodec.gpu.warm import LastTop
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device
 from wirecodec.limits import UNLIMITED, DecodeLimits
-from wirecodec.outline import Outline
+from wirecodec.outline import Outlines, dtypes_of
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 
@@ -201,10 +201,10 @@ def add(
         raise ValueError("out must lie on one device, all of it")
     with _device_of(targets[0]) as device:
         parts = _parts(device, data, head, limits, decoder)
-        types = _types(head)
+        types = dtypes_of(head)
         for key, target in enumerate(targets):
             for part in parts[key]:
-                decoding.add(device, target.reshape(-1), part, types[key], scale)
+                decoding.add(device, target.reshape(-1), part, DTYPES[types[key]], scale)
 
 
 def zeros(size: int, dtype: np.dtype[Any]) -> Any:
@@ -225,16 +225,15 @@ def count_nonzero(words: Any) -> int:
 
 
 def sparse(
-    data: Bytes, head: Head, outlines: Sequence[Outline], limits: DecodeLimits, decoder: Decoder
+    data: Bytes, head: Head, outlines: Outlines, limits: DecodeLimits, decoder: Decoder
 ) -> list[SparseTensor]:
     """The tensors of a container, their arrays on the current GPU.
 
     DeviceError where CuPy cannot hold them: bfloat16, and indices above 2^31.
     """
     device = cupy_device()
-    types = _types(head)
-    for key, outline in enumerate(outlines):
-        if types[key] == BFLOAT16:
+    for outline in outlines:
+        if outline.dtype == BFLOAT16:
             raise DeviceError(f"{outline.name!r} is bfloat16, which CuPy has not: decode_add into float32")
         if outline.size > 2**31:
             raise DeviceError(f"{outline.name!r} has {outline.size} elements; a GPU decodes 2^31 at most")
@@ -242,7 +241,7 @@ def sparse(
     found = []
     for key, outline in enumerate(outlines):
         indices, words = decoding.joined(device, parts[key], outline.size)
-        found.append(SparseTensor._of(indices, words.view(types[key]), outline.shape, limits.max_dense))
+        found.append(SparseTensor._of(indices, words.view(outline.dtype), outline.shape, limits.max_dense))
     return found
 
 
@@ -250,15 +249,7 @@ def _parts(
     device: CupyDevice, data: Bytes, head: Head, limits: DecodeLimits, decoder: Decoder
 ) -> dict[int, list[Part]]:
     """Every tensor's parts on the device; where one was transformed, by way of the host."""
-    if not head.extension.lengths:
+    if not head.block.is_transformed:
         return decoder(data, head, limits, partial(decoding.decode_chunk, device), partial(parted, device))
     found = decoder(data, head, limits)
     return {key: [decoding.on_device(device, part) for part in parts] for key, parts in found.items()}
-
-
-def _types(head: Head) -> dict[int, np.dtype[Any]]:
-    """The element type of each key; members of a fused entry have that of the first."""
-    types = {int(row["key"]): element_type(row) for row in head.table}
-    for group in head.extension.groups:
-        types.update(dict.fromkeys(group[:, 0].tolist(), types[int(group[0, 0])]))
-    return types
