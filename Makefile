@@ -76,7 +76,7 @@ bench-value: $(PEERS)  ## what values cost, likewise, and two papers' figures: r
 bench-collectives: $(INSTALLED)  ## what collectives take between hosts: results/collectives.md, .png; root; ARGS=--full
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.collectives $(ARGS)
 
-bench-gpu: $(CUPY)  ## what kernels take on a GPU, as shares of a copy: results/gpu.md; minutes
+bench-gpu: $(CUPY)  ## what kernels and selectors take on a GPU: results/gpu.md, gpu.png; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gpu $(ARGS)
 
 gradients: $(TORCH)  ## train small models and save their gradients for the benchmarks: benchmarks/gradients; minutes

@@ -2,8 +2,8 @@
 
 A kernel's *floor* is the bytes that it must read and write; its share is that floor over the bandwidth of a
 copy from device to device, measured in the same run, over its time. Beside them torch.topk, and CuPy's sort
-and argpartition. Times are medians of CUDA events around calls that are warmed up. Without a GPU it refuses,
-and writes nothing.
+and argpartition; then the SIDCo paper's Figure 16 (``figure16``). Times are medians of CUDA events around
+calls that are warmed up. Without a GPU it refuses, and writes nothing.
 
     python -m benchmarks.gpu [--elements 26000000 260000000]
 """
@@ -13,12 +13,15 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+import wirecodec as wc
+from benchmarks import figure16, measure
 from benchmarks.measure import keep, markdown
 from wirecodec.errors import DeviceError
 from wirecodec.kernels.cuda import moments, packing, spans, values
@@ -93,23 +96,43 @@ def cases(device: CupyDevice, x: Any) -> Iterator[Case]:
     yield Case("exact top k, cold", 8, 0.75, lambda: search.cold(words, INFINITY))
     yield Case("exact top k, warm", 4.1, 0.70, lambda: search.warm(words, INFINITY))
     yield Case("SIDCo's sums", 4, 0.75, lambda: moments.sums(device, words, 1, 2**31, 0.0, 1.0))
-    residual, rest = device.cupy.zeros_like(x), device.empty(n, np.uint32)
-    indices = search.cold(words, INFINITY).indices
-    if n < 2**31:
-
-        def fused() -> None:
-            with_bitmap.select_sum(x, residual, rest, rule)
-            spans.rice(device, indices, n)
-
-        yield Case("residual + select + rice", 12 + kept, 1 / 1.35, fused)
+    yield from steps(device, x, with_bitmap, rule, search)
+    largest = float(np.finfo(np.float32).max)
     codes, packed = device.empty(n, np.uint8), device.empty(packing.packed_words(n, 4), np.uint32)
     device.clear(codes)
     yield Case("pack, 4 bits", 1.5, 0.70, lambda: packing.pack(device, codes, 4, packed))
-    largest = float(np.finfo(np.float32).max)
     yield Case("qsgd", 4.5, 0.70, lambda: values.qsgd(device, words, 4, 512, 0, largest, 7))
     asked = values.OffsetFormat(8, None, None, None, None, INFINITY - 1, False)
     yield Case("offset-float", 9, 0.70, lambda: values.offset_float(device, words, asked, 7))
     yield from rivals(device.cupy, x, k)
+
+
+def steps(device: CupyDevice, x: Any, selector: Selector, rule: Any, search: Search) -> Iterator[Case]:
+    """What a step of training takes: a residual added, elements chosen, and encoded.
+
+    Gradient and residual are read and what is not sent is written: 12 bytes an element, beside what is kept.
+    """
+    residual, rest = device.cupy.zeros_like(x), device.empty(x.size, np.uint32)
+    top = search.cold(x.view(np.uint32), INFINITY)
+    largest, kept = float(np.finfo(np.float32).max), 8 * DENSITY
+
+    def thresholded() -> None:
+        selector.select_sum(x, residual, rest, rule)
+        spans.rice(device, top.indices, x.size)
+
+    def topped() -> None:
+        found = search.warm_sum(x, residual, rest, INFINITY)
+        spans.rice(device, found.indices, x.size)
+        values.qsgd(device, found.values, 4, 512, 0, largest, 7)
+
+    yield Case("residual + select + rice", 12 + kept, 1 / 1.35, thresholded)
+    yield Case("residual + exact top k, warm + rice + qsgd", 12 + kept, 1 / 1.35, topped)
+    compressor = wc.Compressor(f"topk({DENSITY}) | rice | qsgd")
+    for _ in range(2):
+        compressor.compress({"x": x})
+    yield Case(
+        "a Compressor's step, blob to the host included", 12 + kept, 0, lambda: compressor.prepare({"x": x})
+    )
 
 
 def rivals(cupy: Any, x: Any, k: int) -> Iterator[Case]:
@@ -145,7 +168,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--elements", type=int, nargs="+", default=SIZES, help="sizes of the gradient")
-    sizes = parser.parse_args().elements
+    parser.add_argument("--figure", type=int, nargs="+", default=figure16.SIZES, help="sizes of Figure 16")
+    options = parser.parse_args()
+    sizes = options.elements
     try:
         device = cupy_device()
     except DeviceError as error:
@@ -154,8 +179,25 @@ def main() -> None:
     name = cupy.cuda.runtime.getDeviceProperties(device.number)["name"].decode()
     text = f"{name}, CuPy {cupy.__version__}\n\n" + CAPTION.format(density=DENSITY)
     text += markdown(HEADER, [row for size in sizes for row in rows(device, size)])
+    text += "\n## The SIDCo paper's Figure 16\n\n" + figure_16(device, name, options.figure)
     print(text)
     print(keep("gpu", "Kernels on a GPU", text))
+
+
+def figure_16(device: CupyDevice, name: str, sizes: Sequence[int]) -> str:
+    """Its table; its picture goes beside it, where Matplotlib is installed."""
+    clock = partial(milliseconds, device.cupy)
+    found: list[figure16.Time] = []
+    for size in sizes:
+        x = laplace(device.cupy, size)
+        for density in figure16.DENSITIES:
+            found += figure16.times(device, x, density, clock)
+    text = figure16.report(found)
+    try:
+        figure16.draw(measure.RESULTS / "gpu.png", found, name)
+    except ImportError:
+        return text
+    return text + "\n![speed-ups](gpu.png)\n"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, overload
 
 import numpy as np
@@ -16,6 +17,8 @@ from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encode
 from collectives.header import Header, Operand, Operation, Status
 from collectives.ring import allgather_ragged
 from collectives.transfer import Octets
+from wirecodec.arrays import BFLOAT16
+from wirecodec.pipeline import decode_many_to, decode_to
 
 __all__ = ["allgather", "allgather_bytes"]
 
@@ -71,7 +74,7 @@ def allgather(
             errors do not average out. A Compressor has its own, and mixes rank and step in.
 
     Returns for each rank a SparseTensor, or {name: SparseTensor} where names were given; the same on all
-    ranks.
+    ranks. Where this rank's tensors all lie on one GPU, so do the arrays of these, but for bfloat16.
 
     Raises CollectiveError on all ranks where one of them cannot encode, ranks differ, or a rank's bytes
     cannot be decoded; a Compressor's state is then as it was. Timeout where a rank does not take part.
@@ -94,10 +97,12 @@ def _decode(local: Encoding, rank: int, blob: Octets, limits: wc.DecodeLimits) -
         blob: its bytes.
         limits: what decoding may cost.
     """
+    there = local.place is not None and all(dtype != BFLOAT16 for _, dtype in local.forms.values())
     try:
-        if local.named:
-            return wc.decode_many(blob, limits=limits, schema=local.forms)
-        return {ONLY: wc.decode(blob, limits=limits, schema=local.forms[ONLY])}
+        with local.place.current() if local.place is not None else nullcontext():
+            if local.named:
+                return decode_many_to(there, blob, limits=limits, schema=local.forms)
+            return {ONLY: decode_to(there, blob, limits=limits, schema=local.forms[ONLY])}
     except wc.WireError as error:
         raise refusal(rank, error) from error
 

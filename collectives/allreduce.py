@@ -12,7 +12,7 @@ bits and a run can be repeated. MPI_Allreduce promises neither. The algorithms d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, Literal, overload
 
@@ -23,11 +23,12 @@ from collectives.agreement import Failure, agree
 from collectives.channel import Channel
 from collectives.choice import Workload, choose
 from collectives.communicator import Communicator
-from collectives.device import like
+from collectives.device import is_on_device, like
 from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, failed_decoding, refusal
 from collectives.header import Algorithm, Header, Operation, Reduction, Status
 from collectives.split import split
 from collectives.sums import Dense, accumulator, finish, sum_dense
+from collectives.transfer import Octets
 
 __all__ = ["allreduce"]
 
@@ -78,7 +79,8 @@ def allreduce(
 
     Returns an array of the tensor's shape and type, or {name: array}; the same bits on every rank.
     float16 and bfloat16 are summed (and divided) in float32 and rounded once. Where a tensor lies on a GPU,
-    its result does, too.
+    its result does, too. Where all lie on one GPU they are encoded there; under "allgather" they are decoded
+    and added there as well, under the other algorithms on the host, from the bytes that left the GPU.
 
     Raises what allgather raises. Another algorithm or op, on one rank or on all, is a CollectiveError on all.
     """
@@ -104,8 +106,7 @@ def allreduce(
             sums = split(channel, local, divisor, proposal._replace(algorithm=chosen))
             learn = False  # it has told the ranks already
         if learn:
-            stored = sum(int(np.count_nonzero(vector)) for vector in sums.values())
-            channel.remember_union(local.operand.signature, stored)
+            channel.remember_union(local.operand.signature, sum(map(_nonzeros, sums.values())))
         dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.forms.items()}
         found: Dense | dict[str, Dense] = like(tensor, dense[ONLY] if local.bare else dense)
         return found
@@ -124,11 +125,37 @@ def _choice(name: str, given: Any, known: Mapping[str, int]) -> int:
     return known[given]
 
 
-def _by_gathering(channel: Channel, local: Encoding, divisor: int) -> dict[str, Dense]:
-    """Flat sums by name. Nothing is seen of them until the last blob proved valid."""
+def _nonzeros(vector: Any) -> int:
+    """How many elements are not 0; of words on a GPU, but for their sign."""
+    if not is_on_device(vector):
+        return int(np.count_nonzero(vector))
+    from wirecodec.gpu import door
+
+    return door.count_nonzero(vector)
+
+
+def _by_gathering(channel: Channel, local: Encoding, divisor: int) -> dict[str, Any]:
+    """Flat sums by name, as words where the tensors lie on a GPU: there, that is.
+
+    Nothing is seen of them until the last blob proved valid.
+    """
     blobs = local.gather(channel)
+    if local.place is None:
+        sums = _added(local, blobs, np.zeros)
+        return {name: finish(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
+    from wirecodec.gpu import door
+
+    with local.place.current():
+        sums = _added(local, blobs, door.zeros)
+        return {name: door.mean(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
+
+
+def _added(
+    local: Encoding, blobs: Sequence[Octets], zeros: Callable[[int, np.dtype[Any]], Any]
+) -> dict[str, Any]:
+    """What all ranks sent, added in rank order to flat ``zeros(size, dtype)``, by name."""
     limits = local.limits(blobs)
-    sums = {name: np.zeros(prod(shape), accumulator(dtype)) for name, (shape, dtype) in local.forms.items()}
+    sums = {name: zeros(prod(shape), accumulator(dtype)) for name, (shape, dtype) in local.forms.items()}
     for rank, blob in enumerate(blobs):
         try:
             if local.named:
@@ -137,7 +164,7 @@ def _by_gathering(channel: Channel, local: Encoding, divisor: int) -> dict[str, 
                 wc.decode_add(blob, sums[ONLY], limits=limits, schema=local.forms[ONLY])
         except wc.WireError as error:
             raise refusal(rank, error) from error
-    return {name: finish(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
+    return sums
 
 
 def _by_dense_sums(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:

@@ -45,7 +45,8 @@ class Channel:
         meanwhile: what to do while nothing arrives: a piece of the caller's own computation, of a millisecond
             or so, called again and again until the collective is done; False once there is nothing left.
             Communication proceeds between the calls. What it raises closes the channel.
-        device: whether MPI may be handed memory of a GPU: "mpi", "staged", or "auto", which asks MPI.
+        device: whether MPI may be handed memory of a GPU: "mpi", "staged", or "auto", which asks MPI. All
+            ranks say "auto", or none does.
 
     Attributes:
         sequence: number of the next collective, counted by calls. All ranks must agree on it. A rank that
@@ -113,8 +114,10 @@ class Channel:
     def takes_device(self) -> bool:
         """Whether every rank's MPI may be handed device memory; all ranks call this together, the first time.
 
-        Raises Timeout.
+        Of "auto" and a communicator that is none of MPI's nothing is asked. Raises Timeout.
         """
+        if self._takes_device is None and self.device == "auto" and not _is_mpi(self.comm):
+            self._takes_device = False
         if self._takes_device is None:
             mine = np.array([may_take_device(self.comm, self.device)], np.uint8)
             table = np.zeros(self.size, np.uint8)

@@ -1,16 +1,17 @@
-"""Arrays on a GPU: whether MPI may be handed them as they are, and the way through the host where it may not.
+"""Arrays on a GPU: which stay there, and whether MPI may be handed them.
 
-What decides, in this order, and once for a Channel:
+Tensors that all lie on one GPU are encoded there (``wirecodec.gpu``), and their blob alone leaves it; what
+arrives is decoded, or added, there. The blob goes to MPI as it lies where ``Channel.takes_device`` says so,
+and through pinned memory elsewhere. What decides, in this order, and once for a Channel:
 
-    1. ``Channel(comm, device="mpi")`` or ``"staged"``; ``"auto"`` asks further
+    1. ``Channel(comm, device="mpi")`` or ``"staged"``; ``"auto"`` asks further, of MPI's communicators
     2. MPIX_Query_cuda_support, of the MPI library that is loaded
     3. the communicator's info key ``mpi_memory_alloc_kinds`` (MPI 4.1): "cuda"
     4. otherwise: staged, device ─► pinned host ─► MPI ─► host ─► device
 
 No device pointer is ever sent to find out: an MPI without CUDA reads it and dies. Ranks agree
-(``Channel.takes_device``): one that must stage makes all stage. Containers are encoded on the host today, so
-what travels is there already, and tensors are staged around the encoding, whatever the verdict. It says what
-blobs on a device may do.
+(``Channel.takes_device``): one that must stage makes all stage. Tensors of which some lie elsewhere are
+copied to the host before they are encoded, and their results back.
 """
 
 from __future__ import annotations
@@ -18,17 +19,72 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-__all__ = ["DEVICES", "Device", "is_on_device", "like", "may_take_device", "staged"]
+__all__ = ["DEVICES", "Device", "Place", "is_on_device", "like", "may_take_device", "place_of", "staged"]
 
 Device: TypeAlias = Literal["auto", "mpi", "staged"]
 DEVICES: tuple[Device, ...] = ("auto", "mpi", "staged")
 
 _CUDA = "cuda"
 _INFO_KEY = "mpi_memory_alloc_kinds"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A GPU on which all tensors of an exchange lie.
+
+    Attributes:
+        cupy: the module.
+        number: the GPU's.
+    """
+
+    cupy: Any
+    number: int
+
+    def current(self) -> Any:
+        """A context in which it is CuPy's current device."""
+        return self.cupy.cuda.Device(self.number)
+
+    def settle(self) -> None:
+        """Wait for all that was begun there: MPI knows of no stream, nor this package of the caller's."""
+        with self.current():
+            self.cupy.cuda.runtime.deviceSynchronize()
+
+    def octets(self, size: int) -> Any:
+        """(size,) u8 there, not filled, that no stream is still writing to."""
+        with self.current():
+            room = self.cupy.empty(size, np.uint8)
+        self.settle()
+        return room
+
+
+def place_of(tensors: Any) -> Place | None:
+    """The GPU on which an array, or all of {name: array}, lie.
+
+    None where they do not, or torch's do and CuPy is missing; ImportError, naming the extra, where others'
+    do and it is.
+    """
+    arrays = list(tensors.values()) if isinstance(tensors, Mapping) else [tensors]
+    if not arrays or not all(map(is_on_device, arrays)):
+        return None
+    try:
+        cupy = _cupy()
+    except ImportError:
+        if all(map(_is_torch, arrays)):
+            return None
+        raise
+    numbers = {_number_of(array, cupy) for array in arrays}
+    return Place(cupy, numbers.pop()) if len(numbers) == 1 else None
+
+
+def _number_of(array: Any, cupy: Any) -> int:
+    if _is_torch(array):
+        return int(array.device.index)
+    return int(cupy.asarray(array).device.id)
 
 
 def is_on_device(array: Any) -> bool:
@@ -66,20 +122,30 @@ def staged(tensors: Any) -> Any:
 
 
 def like(tensors: Any, results: Any) -> Any:
-    """Results on the host, brought to where the tensors that they belong to lie.
+    """Results, on the host or as CuPy's words, as the arrays that they belong to, and where those lie.
 
     Args:
         tensors: an array, or {name: array}, as the caller gave them.
-        results: an array, or {name: array} of the same names.
+        results: an array, or {name: array} of the same names. What lies on a GPU is unsigned words, flat.
     """
     if isinstance(tensors, Mapping):
         return {name: like(tensors[name], each) for name, each in results.items()}
     if not is_on_device(tensors):
         return results
+    if is_on_device(results):
+        return _of_words(tensors, results)
     if _is_torch(tensors):
         octets = sys.modules["torch"].from_numpy(results.reshape(-1).view(np.uint8))
         return octets.view(tensors.dtype).reshape(tensors.shape).to(tensors.device)
     return _cupy().asarray(results)
+
+
+def _of_words(tensor: Any, words: Any) -> Any:
+    """Words on a GPU as an array like another one there."""
+    if not _is_torch(tensor):
+        return words.view(tensor.dtype).reshape(tensor.shape)
+    integers = words.view(f"i{words.dtype.itemsize}")  # torch takes these alone from everyone
+    return sys.modules["torch"].from_dlpack(integers).view(tensor.dtype).reshape(tensor.shape)
 
 
 def _to_host(array: Any) -> Any:

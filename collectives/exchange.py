@@ -1,10 +1,10 @@
 """The steps that allgather and allreduce share: describe, encode, agree, exchange; then commit or roll back.
 
-Encoding happens in here, between the ranks' arrival and the agreement, so that a rank that cannot encode
-still takes part and all ranks hear of it. A Compressor is committed where all ranks have one another's bytes
-and none of these is refused; ranks decide that alike, for they hold the same bytes, or have told each other.
-What befalls one rank alone after that, as when it lacks the memory to decode, does not hold its Compressor
-back: what it sent has arrived, and the others count on it.
+Encoding happens in here, on the host or on the GPU where the tensors lie, between the ranks' arrival and
+the agreement, so that a rank that cannot encode still takes part and all ranks hear of it. A Compressor is
+committed where all ranks have one another's bytes and none of these is refused; ranks decide that alike, for
+they hold the same bytes, or have told each other. What befalls one rank alone after that, as when it lacks
+the memory to decode, does not hold its Compressor back: what it sent has arrived, and the others count on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import wirecodec as wc
 from collectives.agreement import Failure, agree
 from collectives.channel import Channel
 from collectives.communicator import Communicator
-from collectives.device import staged
+from collectives.device import Place, place_of, staged
 from collectives.errors import CollectiveError
 from collectives.header import NO_DETAIL, Algorithm, Header, Operand, Status
 from collectives.ring import allgather_ragged
@@ -66,6 +66,8 @@ class Encoding:
         prepared: a Compressor's step.
         delivered: whether all ranks have what they need of each other.
         decoded: what this rank's own container says, once ``sent`` was called.
+        place: the GPU that the tensors lie on, all of them; None elsewhere.
+        there: the container on that GPU; ``blob`` is the same on the host.
     """
 
     blob: Octets = field(default_factory=lambda: np.empty(0, np.uint8))
@@ -77,22 +79,41 @@ class Encoding:
     prepared: wc.Prepared | None = None
     delivered: bool = False
     decoded: Mapping[str, wc.SparseTensor] | None = None
+    place: Place | None = None
+    there: Any = None
 
     def gather(self, channel: Channel) -> list[Octets]:
-        """Every rank's container, in rank order, the same on all ranks."""
-        blobs = allgather_ragged(channel, self.blob, [header.payload_len for header in self.table])
+        """Every rank's container, in rank order, the same on all ranks.
+
+        They lie on this rank's GPU where MPI puts them there.
+        """
+        counts = [header.payload_len for header in self.table]
+        direct = channel.takes_device()
+        if self.place is not None and direct:
+            with self.place.current():
+                blobs = allgather_ragged(channel, self.there, counts, self.place.octets)
+        else:
+            blobs = allgather_ragged(channel, self.blob, counts)
         self.delivered = True
         return blobs
+
+    def keep(self, blob: Any, octets: Octets | None = None) -> None:
+        """This rank's container, and its bytes on the host where they are known."""
+        if self.place is not None:
+            self.there = blob
+            with self.place.current():
+                octets = staged(blob) if octets is None else octets
+        self.blob = as_bytes(blob if octets is None else octets)
 
     def limits(self, blobs: Sequence[Octets]) -> wc.DecodeLimits:
         """What decoding one of the containers may cost: as much as tensors of these forms do."""
         return limits_of(self.forms, blobs)
 
     def sent(self) -> Mapping[str, wc.SparseTensor]:
-        """What this rank's container decodes to, by name."""
+        """What this rank's container decodes to, by name, on the host."""
         if self.decoded is None:
             limits = self.limits([self.blob])
-            if self.prepared is not None:
+            if self.prepared is not None and self.place is None:
                 self.decoded = self.prepared.sent
             elif self.named:
                 self.decoded = wc.decode_many(self.blob, limits=limits, schema=self.forms)
@@ -213,7 +234,11 @@ def _encode(local: Encoding, tensor: Tensors, scheme: SchemeArgument, seed: int,
     """
     try:
         local.bare = not isinstance(tensor, Mapping)
-        tensor = staged(tensor)
+        local.place = place_of(tensor)
+        if local.place is None:
+            tensor = staged(tensor)
+        else:
+            local.place.settle()  # whatever stream writes it
         tensors = {ONLY: tensor} if local.bare else dict(tensor)
         local.forms = {name: form_of(one) for name, one in tensors.items()}
         described = {name: (shape, dtype.name) for name, (shape, dtype) in local.forms.items()}
@@ -223,15 +248,15 @@ def _encode(local: Encoding, tensor: Tensors, scheme: SchemeArgument, seed: int,
         if isinstance(scheme, wc.Compressor):
             local.prepared = scheme.prepare(tensors, rank=rank)
             local.named = True
-            local.blob = as_bytes(local.prepared.blob)
+            local.keep(local.prepared.blob, local.prepared.octets)
         elif local.bare:
             if isinstance(scheme, Mapping):
                 raise TypeError("a mapping of globs to schemes needs named tensors")
-            local.blob = as_bytes(wc.encode(tensor, scheme, seed=seed))
+            local.keep(wc.encode(tensor, scheme, seed=seed))
         else:
             local.named = True
             # The names are agreed by their hash, so the container need not repeat them.
-            local.blob = as_bytes(wc.encode_many(tensors, scheme, seed=seed, names=False))
+            local.keep(wc.encode_many(tensors, scheme, seed=seed, names=False))
     except Exception as error:
         return failed_encoding(error)
     return None

@@ -7,7 +7,7 @@ neighbour's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -22,31 +22,36 @@ _SHORTEST = 16 * 1024  # bytes of a segment
 _SEGMENTS = 3  # a block, at least: the first is passed on while the others come in
 
 
-def allgather_ragged(channel: Channel, block: Octets, counts: Sequence[int]) -> list[Octets]:
+def allgather_ragged(
+    channel: Channel, block: Octets, counts: Sequence[int], memory: Callable[[int], Octets] | None = None
+) -> list[Octets]:
     """Every rank's block, in rank order, as views of one new array.
 
     Args:
         channel: open; all ranks call this together.
         block: this rank's bytes, contiguous, of length counts[rank].
         counts: the length of every rank's block in bytes, the same list on all ranks.
+        memory: size -> uint8 array, where blocks are to go; the host's without it. MPI must take both.
 
     Raises Timeout after the channel's timeout without progress; the channel is then closed.
     """
-    out = allgather_joined(channel, block, counts)
+    out = allgather_joined(channel, block, counts, memory)
     ends = list(accumulate(counts))
     return [out[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
-def allgather_joined(channel: Channel, block: Octets, counts: Sequence[int]) -> Octets:
+def allgather_joined(
+    channel: Channel, block: Octets, counts: Sequence[int], memory: Callable[[int], Octets] | None = None
+) -> Octets:
     """The same, as the one array in which the blocks stand next to each other.
 
     Args:
-        channel, block, counts: as for ``allgather_ragged``.
+        channel, block, counts, memory: as for ``allgather_ragged``.
     """
     ends = list(accumulate(counts))
     starts = [end - count for end, count in zip(ends, counts, strict=True)]
     with channel.guard():  # a rank that has no room for the payloads leaves the others waiting
-        out: Octets = np.empty(ends[-1], np.uint8)
+        out: Octets = memory(ends[-1]) if memory else np.empty(ends[-1], np.uint8)
     if channel.size == 1 or not len(out):
         out[:] = block
     elif len(out) < NATIVE_BELOW:

@@ -139,9 +139,11 @@ def torch_hook(
         else:
             means = allreduce(comm, gradients, compressor, algorithm=algorithm)
         for name, gradient in parts:
-            mean = means[name]
-            bits = mean.view(np.int16) if mean.dtype.name == "bfloat16" else mean
-            gradient.copy_(torch.from_numpy(bits).view(gradient.dtype))
+            mean: Any = means[name]
+            if not isinstance(mean, torch.Tensor):  # it is one where the gradient lies on a GPU
+                bits = mean.view(np.int16) if mean.dtype.name == "bfloat16" else mean
+                mean = torch.from_numpy(bits).view(gradient.dtype)
+            gradient.copy_(mean)
         for each, done in step:
             done.set_result(each.buffer())
         return future

@@ -2,7 +2,7 @@
 
 Residuals, selector state and the step count are held here, per tensor, in plain arrays that can be saved;
 encoding itself stays pure. Nothing changes until ``commit``: an exchange that failed is rolled back, and its
-gradient is not lost.
+gradient is not lost. Residuals lie where the gradients do, on the host or on a GPU (``wirecodec.gpu``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, Flat, aligned, read_only
+from wirecodec.arrays import Array, Bytes, Flat, aligned, on_gpu, read_only
 from wirecodec.choice import choose, dense
 from wirecodec.chunk import Support
 from wirecodec.counter import mix
@@ -22,7 +22,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import UNLIMITED, DecodeLimits, Schema
 from wirecodec.parameters import as_integer, as_seed
-from wirecodec.pipeline import decode_many, encode_supports, in_order
+from wirecodec.pipeline import decode_many, encode_supports, in_order, parts_of
 from wirecodec.schedule import Schedule, parse_schedule, schedule_string
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.select.every import All
@@ -40,18 +40,24 @@ class _State:
     residuals: Mapping[str, Array] = field(default_factory=dict)
     selectors: Mapping[str, Array] = field(default_factory=dict)
 
+    def next(self, residuals: Mapping[str, Array], selectors: Mapping[str, Array]) -> _State:
+        """That of the following step: what was not in this one stays as it was."""
+        return _State(self.step + 1, {**self.residuals, **residuals}, {**self.selectors, **selectors})
+
 
 class Prepared:
     """An encoded step that has not happened yet: ``commit`` or ``rollback`` settles it, once.
 
     Attributes:
-        blob: the container to send, a uint8 array.
-        sent: {name: SparseTensor}, what every receiver will decode from it.
+        blob: the container to send, a uint8 array; CuPy's where the gradients lie on a GPU.
+        sent: {name: SparseTensor}, what every receiver will decode from it. Of gradients on a GPU they lie
+            there, too, but for bfloat16, which CuPy has not.
     """
 
     def __init__(
         self,
         blob: Bytes,
+        octets: Bytes | None,
         sent: Mapping[str, SparseTensor],
         compressor: Compressor,
         before: _State,
@@ -59,9 +65,15 @@ class Prepared:
     ) -> None:
         self.blob = blob
         self.sent = sent
+        self._octets = octets
         self._compressor = compressor
         self._before = before
         self._after: _State | None = after
+
+    @property
+    def octets(self) -> Bytes:
+        """The container on the host: a copy of one that lies on a GPU was made when it was decoded."""
+        return self.blob if self._octets is None else self._octets
 
     def __repr__(self) -> str:
         """Bytes, tensors, and whether it is settled."""
@@ -124,6 +136,7 @@ class Compressor:
         self._fuse = fuse
         self._state = _State()
         self._spare: dict[str, Array] = {}  # memory of residuals that no state holds any more
+        self._last: dict[str, Any] = {}  # where searches on a GPU ended: what they find does not depend on it
 
     def __repr__(self) -> str:
         """Schemes and step."""
@@ -146,7 +159,7 @@ class Compressor:
         return f"{schemes}; feedback {self._feedback}; schedule {named}"
 
     def residual(self, name: str) -> Array | None:
-        """A copy of a tensor's residual (size,), or None where nothing is held back."""
+        """A copy of a tensor's residual (size,), where it lies; or None where nothing is held back."""
         found = self._state.residuals.get(name)
         return None if found is None else found.copy()
 
@@ -163,12 +176,19 @@ class Compressor:
         return decode_many(blob, limits=limits, schema=schema)
 
     def prepare(self, gradients: Mapping[str, Any], *, rank: int = 0) -> Prepared:
-        """Encode a step without taking it. EncodeError names the tensor; the state is untouched then, too."""
+        """Encode a step without taking it. EncodeError names the tensor; the state is untouched then, too.
+
+        Gradients that lie on a GPU, all of them on one, stay there, as do their residuals; DeviceError where
+        it cannot be reached.
+        """
         before = self._state
         seed = mix(self._seed, before.step, as_integer(rank, "rank"))
         choice = mix(self._seed, before.step)  # no rank: selectors that draw choose alike on all of them
+        order = in_order(gradients)
+        if any(on_gpu(gradients[name]) for name in order):
+            return self._prepare_on_gpu({name: gradients[name] for name in order}, seed, choice)
         taken: dict[str, _Taken] = {}
-        for key, name in enumerate(in_order(gradients)):
+        for key, name in enumerate(order):
             try:
                 taken[name] = self._take(name, dense(gradients[name]), before, mix(choice, key))
             except EncodeError as error:
@@ -182,31 +202,50 @@ class Compressor:
         )
         schema = {name: (t.support.shape, t.support.dtype) for name, t in taken.items()}
         sent = decode_many(blob, limits=UNLIMITED, schema=schema)
-        after = _State(
-            before.step + 1,
-            {**before.residuals, **self._residuals(taken, sent, before)},
-            {**before.selectors, **{name: t.selector for name, t in taken.items() if t.selector is not None}},
-        )
-        return Prepared(blob, sent, self, before, after)
+        selectors = {name: t.selector for name, t in taken.items() if t.selector is not None}
+        after = before.next(self._residuals(taken, sent, before), selectors)
+        return Prepared(blob, None, sent, self, before, after)
+
+    def _prepare_on_gpu(self, gradients: Mapping[str, Any], seed: int, choice: int) -> Prepared:
+        """The same of gradients on a GPU, in the order of their keys."""
+        from wirecodec.gpu import door
+
+        before = self._state
+        asked = {}
+        for key, name in enumerate(gradients):
+            try:
+                scheme = self._scheme(name, before.step)
+            except EncodeError as error:
+                raise error.of(name) from None
+            asked[name] = door.Asked(
+                scheme,
+                self._feedback if self._keeps(name, scheme, before) else None,
+                before.residuals.get(name),
+                before.selectors.get(name),
+                mix(choice, key),
+                self._last.setdefault(name, door.LastTop()),
+            )
+        done = door.step(gradients, door.Step(asked, seed, self._names, self._fuse), parts_of)
+        after = before.next(done.residuals, done.selectors)
+        return Prepared(done.blob, done.octets, done.sent, self, before, after)
 
     def _take(self, name: str, flat: Flat, state: _State, seed: int) -> _Taken:
         """One tensor: add its residual, choose, gather."""
         scheme = self._scheme(name, state.step)
-        residual = state.residuals.get(name)
+        residual = _here(state.residuals.get(name))
         if residual is not None and residual.size != flat.data.size:
             raise EncodeError(f"{flat.data.size} elements; its residual has {residual.size}")
         x, seen = flat.data, flat
         if self._feedback is not None:
-            room = (
-                None
-                if residual is None
-                else self._room(name, self._feedback.wide(flat.data, residual), x.size)
-            )
+            room = None
+            if residual is not None:
+                room = self._room(name, self._feedback.wide(flat.data.dtype, residual.dtype), x.size)
             taken = self._take_sum(scheme, flat, residual, room)
             if taken is not None:
                 return taken
             x = self._feedback.corrected(flat.data, residual, room)
-            seen = Flat(read_only(self._feedback.sendable(x, flat.data.dtype)), flat.shape)
+            if residual is not None:
+                seen = Flat(read_only(self._feedback.sendable(x, flat.data.dtype)), flat.shape)
         support, selector = choose(
             seen, scheme, gradient=flat.data, state=state.selectors.get(name), seed=seed
         )
@@ -243,7 +282,7 @@ class Compressor:
     def _reuse(self, old: _State, kept: _State) -> None:
         """The residuals of one state that another one does not hold are memory for steps to come."""
         for name, residual in old.residuals.items():
-            if kept.residuals.get(name) is not residual:
+            if kept.residuals.get(name) is not residual and not on_gpu(residual):
                 self._spare[name] = residual
 
     def _scheme(self, name: str, step: int) -> Scheme:
@@ -262,10 +301,16 @@ class Compressor:
         if self._feedback is None:
             return {}
         return {
-            name: self._residual(t, state.residuals.get(name), sent[name])
+            name: self._residual(t, _here(state.residuals.get(name)), sent[name])
             for name, t in taken.items()
-            if name in state.residuals or t.scheme.transform or not _sends_all(t.scheme)
+            if self._keeps(name, t.scheme, state)
         }
+
+    def _keeps(self, name: str, scheme: Scheme, state: _State) -> bool:
+        """Whether something of a tensor may be left behind."""
+        if self._feedback is None:
+            return False
+        return name in state.residuals or bool(scheme.transform) or not _sends_all(scheme)
 
     def _residual(self, taken: _Taken, residual: Array | None, sent: SparseTensor) -> Array:
         assert self._feedback is not None
@@ -277,7 +322,7 @@ class Compressor:
         return self._feedback.remainder(taken.x, taken.gradient, residual, sent)
 
     def state_dict(self) -> dict[str, Array]:
-        """This rank's state as flat {str: ndarray}, copied.
+        """This rank's state as flat {str: ndarray}, copied, on the host.
 
         Fit for ``numpy.savez`` and for any framework's checkpoint.
         """
@@ -286,7 +331,7 @@ class Compressor:
             "seed": np.array(self._seed, np.uint64),
             "schedule": np.frombuffer(schedule_string(self._schedule).encode(), np.uint8).copy(),
         }
-        state |= {f"residual/{name}": x.copy() for name, x in self._state.residuals.items()}
+        state |= {f"residual/{name}": np.array(_here(x)) for name, x in self._state.residuals.items()}
         state |= {f"selector/{name}": np.array(x) for name, x in self._state.selectors.items()}
         return state
 
@@ -312,6 +357,15 @@ class Compressor:
 def _sends_all(scheme: Scheme) -> bool:
     """Whether nothing is ever left behind, if there is no transform that rounds."""
     return isinstance(scheme.select, All) and scheme.value == Raw()
+
+
+def _here(x: Any) -> Any:
+    """An array, copied where it lies on a GPU; None for None."""
+    if x is None or not on_gpu(x):
+        return x
+    from wirecodec.gpu import door
+
+    return door.on_host(x)
 
 
 def _floats(key: str, x: Any) -> Array:

@@ -44,7 +44,7 @@ class ErrorFeedback:
         """
         from wirecodec.kernels.cpu import feedback
 
-        wide = self.wide(gradient, residual)
+        wide = self.wide(gradient.dtype, None if residual is None else residual.dtype)
         x: Array = gradient.astype(wide, copy=False)
         if residual is None:
             return x
@@ -55,10 +55,10 @@ class ErrorFeedback:
             np.copyto(total, np.clip(total, -largest, largest), where=np.isfinite(x))
         return total
 
-    def wide(self, gradient: Array, residual: Array | None) -> np.dtype[Any]:
-        """The type that sums are kept in."""
-        wide: np.dtype[Any] = np.result_type(gradient.dtype, np.float32)
-        return wide if residual is None else np.result_type(wide, residual.dtype)
+    def wide(self, gradient: np.dtype[Any], residual: np.dtype[Any] | None) -> np.dtype[Any]:
+        """The type that sums of such a gradient and such a residual are kept in."""
+        wide: np.dtype[Any] = np.result_type(gradient, np.float32)
+        return wide if residual is None else np.result_type(wide, residual)
 
     def sendable(self, x: Array, dtype: np.dtype[Any]) -> Array:
         """``x`` in the gradient's type; what is beyond the range of a narrower type stays in the residual."""
@@ -82,7 +82,7 @@ class ErrorFeedback:
 
         with np.errstate(all="ignore"):
             if self.beta == 1.0:
-                left: Array = x.copy() if np.may_share_memory(x, gradient) else x
+                left: Array = x.copy() if np.may_share_memory(x, gradient) or not x.size else x
                 got = sent.values.astype(x.dtype, copy=False)
                 if sent.is_full:
                     left -= got

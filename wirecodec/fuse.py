@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,8 +18,19 @@ from wirecodec.sparse import index_dtype
 __all__ = ["fusible", "joined", "member_of", "parted"]
 
 
+class Selected(Protocol):
+    """What was selected of a tensor, wherever that lies, as far as fusing asks."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def domain(self) -> int: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+
 def fusible(
-    supports: Mapping[str, Support], schemes: Mapping[str, Scheme], fuse: int
+    supports: Mapping[str, Selected], schemes: Mapping[str, Scheme], fuse: int
 ) -> dict[int, list[int]]:
     """The small tensors that share an entry, as {first key: keys}.
 
@@ -31,7 +42,7 @@ def fusible(
     for key, (name, support) in enumerate(supports.items()):
         if not 0 < support.size <= min(fuse, CHUNK) or support.domain:
             continue
-        kind = (support.values.dtype, schemes[name])
+        kind = (support.dtype, schemes[name])
         if room.get(kind, 0) < support.size:
             filling[kind], room[kind] = [], CHUNK
             groups.append(filling[kind])

@@ -6,7 +6,7 @@
              -> SparseTensor, or a dense sum
 
 All of it is pure: the same tensor, scheme and seed give the same bytes, and nothing is remembered. Every path
-into the decoder goes through ``_open`` and ``_decoded``, which validate everything before anything is handed
+into the decoder goes through ``_open`` and ``parts_of``, which validate everything before anything is handed
 out.
 """
 
@@ -39,12 +39,15 @@ __all__ = [
     "decode",
     "decode_add",
     "decode_many",
+    "decode_many_to",
+    "decode_to",
     "dense",
     "encode",
     "encode_many",
     "encode_supports",
     "gather",
     "in_order",
+    "parts_of",
     "select_many",
 ]
 
@@ -96,7 +99,7 @@ def encode_many(
         names: whether the names are written; a receiver with a schema does not need them.
         fuse: tensors of at most this many elements, of one type and scheme, share entries. They are fused
             after selection, so what is sent of each does not change, but for what a lossy index codec adds.
-            Transformed ones are not fused, nor those on a GPU.
+            Transformed ones are not fused.
 
     Returns a uint8 array; CuPy's where the tensors lie on a GPU, all of them. Raises EncodeError, which names
     the tensor, and its element where one is to blame.
@@ -104,24 +107,13 @@ def encode_many(
     seed = as_seed(seed)
     order = in_order(tensors)
     if any(on_gpu(tensors[name]) for name in order):
+        from wirecodec.gpu import door
+
         schemes = {name: scheme_for(name, scheme) for name in order}
-        return _encode_on_gpu({name: tensors[name] for name in order}, schemes, seed, tag, names, fuse)
+        there = {name: tensors[name] for name in order}
+        return door.encode_many(there, schemes, seed, bytes(memoryview(tag)), names=names, fuse=fuse)
     supports, schemes = select_many(tensors, scheme, seed=seed)
     return encode_supports(supports, schemes, seed=seed, tag=tag, names=names, fuse=fuse)
-
-
-def _encode_on_gpu(
-    tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], seed: int, tag: bytes, names: bool, fuse: int
-) -> Bytes:
-    """The same where they lie on a GPU, in the order of their keys; nothing is fused there."""
-    from wirecodec.gpu import door
-
-    for name, tensor in tensors.items():
-        if not on_gpu(tensor):
-            raise EncodeError("lies on the host, others on a GPU; bring all to one of them", tensor=name)
-    if fuse:
-        raise EncodeError("fuse: tensors on a GPU are not fused; leave it 0, or copy them to the host")
-    return door.encode_many(tensors, schemes, seed, bytes(memoryview(tag)), names=names)
 
 
 def select_many(
@@ -205,16 +197,23 @@ def decode(
     transformed all elements are present, or none where no coefficient is. Raises a WireError,
     whatever the bytes; SchemaMismatch where the container holds several tensors, or none.
     """
+    return decode_to(on_gpu(blob), blob, limits=limits, schema=schema)
+
+
+def decode_to(
+    there: bool, blob: Any, *, limits: DecodeLimits | None = None, schema: TensorSchema | None = None
+) -> SparseTensor:
+    """``decode`` onto the current GPU, or onto the host, wherever the blob lies."""
     limits = limits or DEFAULT_LIMITS
     data, head = _open(blob, limits, vouched=schema is not None)
     check_count(head)
     outlines = Outlines(head, None)
     check_only(outlines, schema)
-    if on_gpu(blob):
+    if there:
         from wirecodec.gpu import door
 
-        return door.sparse(data, head, outlines, limits, _decoded)[0]
-    return _sparse(next(iter(outlines)), _decoded(data, head, limits)[0], limits)
+        return door.sparse(data, head, outlines, limits, parts_of)[0]
+    return _sparse(next(iter(outlines)), parts_of(data, head, limits)[0], limits)
 
 
 def decode_many(
@@ -231,16 +230,23 @@ def decode_many(
 
     Raises a WireError, whatever the bytes.
     """
+    return decode_many_to(on_gpu(blob), blob, limits=limits, schema=schema)
+
+
+def decode_many_to(
+    there: bool, blob: Any, *, limits: DecodeLimits | None = None, schema: Schema | None = None
+) -> dict[str, SparseTensor]:
+    """``decode_many`` onto the current GPU, or onto the host, wherever the blob lies."""
     limits = limits or DEFAULT_LIMITS
     data, head = _open(blob, limits, vouched=schema is not None)
     outlines = Outlines(head, schema)
     check_all(outlines, schema)
-    if on_gpu(blob):
+    if there:
         from wirecodec.gpu import door
 
-        found = door.sparse(data, head, outlines, limits, _decoded)
+        found = door.sparse(data, head, outlines, limits, parts_of)
         return {outline.name: each for outline, each in zip(outlines, found, strict=True)}
-    parts = _decoded(data, head, limits)
+    parts = parts_of(data, head, limits)
     return {outline.name: _sparse(outline, parts.pop(key), limits) for key, outline in enumerate(outlines)}
 
 
@@ -288,9 +294,9 @@ def decode_add(
     if any(map(on_gpu, targets)):
         from wirecodec.gpu import door
 
-        door.add(data, head, targets, scale, limits, _decoded)
+        door.add(data, head, targets, scale, limits, parts_of)
         return
-    decoded = _decoded(data, head, limits)
+    decoded = parts_of(data, head, limits)
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         for key, target in enumerate(targets):
             _add_parts(target.reshape(-1), decoded[key], scale)
@@ -323,21 +329,22 @@ def _open(blob: Any, limits: DecodeLimits, *, vouched: bool) -> tuple[Bytes, con
     if on_gpu(blob):
         from wirecodec.gpu import door
 
-        blob = door.on_host(blob)
+        blob = door.octets_of(blob)
     data = as_bytes(blob)
     return data, container.open_head(data, limits, vouched=vouched)
 
 
-def _decoded(
+def parts_of(
     data: Bytes,
     head: container.Head,
     limits: DecodeLimits,
     read: Callable[[Any, list[Bytes], DecodeLimits], Part] = decode_chunk,
+    cut: Callable[[Part, Array], dict[int, list[Part]]] = parted,
 ) -> dict[int, list[Part]]:
     """Every tensor's chunks, by key; fused entries cut into their members, coefficients transformed back.
 
-    ``read`` decodes a chunk; one that leaves its arrays on a GPU can do so where nothing is fused or
-    transformed.
+    ``read`` decodes a chunk and ``cut`` cuts a fused one; both may leave their arrays on a GPU where nothing
+    is transformed.
     """
     parts = Parts(head.table)
     left = limits  # max_work bounds the sum over the entries
@@ -357,7 +364,7 @@ def _decoded(
     ):
         found[key] = [_restored(found[key], row, size)]
     for group in head.block.groups():
-        found.update(parted(found[int(group[0, 0])][0], group))
+        found.update(cut(found[int(group[0, 0])][0], group))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Arrays on a GPU, as far as no GPU is needed: who recognises them, who decides, and the way they take.
+"""Arrays on a GPU, as far as no GPU is needed: who recognises them, who decides, and the way to the host.
 
 The device is host memory behind ``__cuda_array_interface__``, and CuPy a module that copies it.
 """
@@ -15,6 +15,7 @@ import pytest
 import collectives as co
 from collectives import device
 from collectives.communicator import Communicator
+from collectives.simulate import SimulatedComm
 from tests.collectives.conftest import World
 from tests.collectives.inputs import bits, gradient
 from tests.oracles import Array
@@ -70,24 +71,6 @@ def test_staging_waits_before_and_after(calls: list[str]) -> None:
     host = {"a": x}
     assert device.staged(host)["a"] is x
     assert device.staged(x) is x
-
-
-def test_results_go_where_the_tensors_lie(world: World, calls: list[str]) -> None:
-    def both(comm: Communicator) -> tuple[bool, bool]:
-        x = gradient(comm.rank, 5000)
-        mixed = {"device": OnDevice(x), "host": x}
-        same = True
-        for algorithm in ("allgather", "dense", "split-pairs"):
-            want = bits(co.allreduce(comm, x, "topk(0.1) | rice | raw", algorithm=algorithm))
-            one: Any = co.allreduce(comm, OnDevice(x), "topk(0.1) | rice | raw", algorithm=algorithm)
-            many: Any = co.allreduce(comm, mixed, "topk(0.1) | rice | raw", algorithm=algorithm)
-            same &= bits(one.memory) == bits(many["device"].memory) == bits(many["host"]) == want
-        led: Any = co.CLTk(0.1).allreduce(comm, OnDevice(x))
-        same &= bits(led.memory) == bits(co.CLTk(0.1).allreduce(comm, x))
-        blocks = co.allgather_bytes(comm, OnDevice(x))
-        return same, blocks[comm.rank].tobytes() == x.tobytes()
-
-    assert world.run(both) == [(True, True)] * world.n
 
 
 def test_without_cupy_all_ranks_hear_which_extra_is_missing(
@@ -158,6 +141,16 @@ def test_one_rank_that_must_stage_makes_all_stage(several: World) -> None:
         return [channel.takes_device() for channel in (mixed, mixed, alike)]
 
     assert several.run(agree) == [[False, False, True]] * several.n
+
+
+def test_nothing_is_asked_where_the_communicator_is_none_of_mpis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the MPI says that happens to be loaded."""
+    monkeypatch.setattr(device, "_query_cuda_support", lambda: True)
+
+    def ask(comm: SimulatedComm) -> tuple[bool, int]:
+        return co.Channel(comm).takes_device(), comm.bytes_sent
+
+    assert co.simulate(3, ask) == [(False, 0)] * 3
 
 
 def test_other_settings_are_refused() -> None:

@@ -27,21 +27,44 @@ class OnGPU(np.ndarray[Any, Any]):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return {"shape": self.shape, "typestr": self.dtype.str, "version": 3}
 
+    def get(self, out: Array) -> None:
+        """Into memory of the host."""
+        out[...] = self.view(np.ndarray)
+
 
 class StandInDevice(Emulator):
-    """The emulator, its arrays marked, and the module that they belong to."""
+    """The emulator, its arrays marked, and the module that they belong to.
+
+    Attributes:
+        cupy: the module.
+        number: as of a CupyDevice.
+        asked: what was waited for, "device" and "stream", and each "pinned" memory, in order.
+        fetched: bytes of each copy to the host that the library made.
+    """
 
     def __init__(self, *settings: int) -> None:
         super().__init__(*settings)
         self.cupy = SimpleNamespace(
             ndarray=OnGPU,
             asarray=marked,
-            ascontiguousarray=np.ascontiguousarray,
-            cuda=SimpleNamespace(Device=lambda number: nullcontext()),
+            ascontiguousarray=lambda x: marked(np.ascontiguousarray(x)),
+            cuda=SimpleNamespace(
+                Device=lambda number: nullcontext(),
+                alloc_pinned_memory=lambda size: self._noted("pinned", bytearray(size)),
+                get_current_stream=lambda: SimpleNamespace(synchronize=lambda: self._noted("stream")),
+                runtime=SimpleNamespace(deviceSynchronize=lambda: self._noted("device")),
+            ),
+            empty=self.empty,
             zeros=lambda *given: marked(np.zeros(*given)),
             arange=lambda *given, **named: marked(np.arange(*given, **named)),
         )
-        self.cupy.ascontiguousarray = lambda x: marked(np.ascontiguousarray(x))
+        self.number = 0
+        self.asked: list[str] = []
+        self.fetched: list[int] = []
+
+    def _noted(self, what: str, answer: Any = None) -> Any:
+        self.asked.append(what)
+        return answer
 
     def empty(self, size: int, dtype: Any) -> Array:
         """Marked."""
@@ -49,6 +72,7 @@ class StandInDevice(Emulator):
 
     def get(self, array: Array) -> Array:
         """No longer marked."""
+        self.fetched.append(array.nbytes)
         return np.array(array.view(np.ndarray))
 
 

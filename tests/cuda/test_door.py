@@ -153,8 +153,16 @@ def test_named_tensors(standin: StandInDevice) -> None:
         assert made.tobytes() == wc.encode_many(tensors, schemes, seed=4, tag=b"t", names=names).tobytes()
     with pytest.raises(wc.EncodeError, match="tensor 'b': lies on the host"):
         wc.encode_many({**there, "b": tensors["b"]})
-    with pytest.raises(wc.EncodeError, match="not fused"):
-        wc.encode_many(there, fuse=100)
+    fused = {name: x.reshape(-1) for name, x in tensors.items()} | {"d": tensor(np.float32, 90)}
+    for scheme in (
+        "topk(0.1) | rice | qsgd",
+        "nonzero | bloom(p0, 0.1) | raw",
+        "adacomp | bloom(p1, 0.1) | raw",
+    ):
+        expected = wc.encode_many(fused, scheme, fuse=100)
+        made = wc.encode_many({name: marked(x.copy()) for name, x in fused.items()}, scheme, fuse=100)
+        assert made.tobytes() == expected.tobytes()
+        assert expected.tobytes() != wc.encode_many(fused, scheme).tobytes()
     there["c"][3] = np.nan
     with pytest.raises(wc.EncodeError, match="tensor 'c', element 3"):
         wc.encode_many(there, "topk(0.5) | rice | raw")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import wirecodec as wc
 from tests.cuda.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import bits_of, read_only
@@ -98,3 +99,39 @@ def test_a_search_that_needs_none(emulator: Emulator) -> None:
     for k in (0, SIZE, SIZE + 1):
         with pytest.raises(ValueError, match="needs no search"):
             Search(emulator, SIZE, np.uint32, k)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [1, 200, SIZE // 2])
+def test_warm_of_a_sum(emulator: Emulator, k: int, kind: Any) -> None:
+    """Near the last threshold and far from it: the top k of gradient + residual, and all of their sums."""
+    rng = np.random.default_rng(13)
+    words = np.dtype(f"u{np.dtype(kind).itemsize}")
+    search = Search(emulator, SIZE, words, k)
+    first = rng.laplace(size=SIZE).astype(kind)
+    check(emulator, search, first, k, warm=False)
+    for factor in (1.0, 1.01, 0.7, 1e30, 1e-30, 0.0):
+        gradient, residual = ((rng.laplace(size=SIZE) * factor).astype(kind) for _ in range(2))
+        total = emulator.empty(SIZE, words)
+        given = emulator.put(gradient), emulator.put(residual)
+        made = search.warm_sum(*given, total, infinity_of(kind))
+        x = gradient + residual
+        indices, chosen = top_k(read_only(bits_of(x)), k)
+        assert made.count(emulator) == (k, None)
+        assert (made.indices == indices).all()
+        assert made.values.tobytes() == chosen.tobytes()
+        assert total.tobytes() == x.tobytes()
+
+
+def test_a_sum_that_is_not_finite_is_seen_or_held(emulator: Emulator) -> None:
+    rng = np.random.default_rng(14)
+    gradient, residual = (rng.laplace(size=SIZE).astype(np.float32) for _ in range(2))
+    gradient[77] = residual[77] = np.finfo(np.float32).max
+    for first, seen in ((gradient, True), (np.full(SIZE, 1e9, np.float32), False)):
+        search = Search(emulator, SIZE, np.uint32, 50)
+        search.cold(emulator.put(bits_of(first)), infinity_of(np.float32))
+        total = emulator.empty(SIZE, np.uint32)
+        made = search.warm_sum(emulator.put(gradient), emulator.put(residual), total, infinity_of(np.float32))
+        assert (made.count(emulator)[1] is not None) == seen
+        held = wc.ErrorFeedback().corrected(gradient, residual)
+        assert seen or total.tobytes() == held.tobytes()

@@ -25,6 +25,11 @@ for size in (1, 5_000, 40_001):
                 blob = wc.encode(x, f"{select} | {rest}")
                 wc.decode(blob).to_dense()
                 wc.decode_add(blob, cupy.zeros(size, np.float32))
+        for scheme in ("topk(0.05) | rice | qsgd", "adacomp | rice | raw", "threshold(1.0) | bitmap | raw"):
+            for beta in (1.0, 0.5):
+                compressor = wc.Compressor(scheme, feedback=wc.ErrorFeedback(beta), fuse=100)
+                for step in range(3):
+                    compressor.compress({"a": x, "b": x[:50], "c": x[-70:]})
 """
 
 

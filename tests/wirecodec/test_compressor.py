@@ -300,3 +300,14 @@ def test_what_is_printed() -> None:
     assert repr(step).endswith("settled)")
     assert repr(c).endswith("step=1)")
     assert repr(wc.Compressor("topk(0.1) | rice | raw")) == "Compressor('topk(0.1) | rice | raw', step=0)"
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.5])
+def test_an_empty_tensor(beta: float) -> None:
+    """Beside others: nothing of it is sent, and nothing is kept."""
+    c = wc.Compressor("topk(0.5) | rice | qsgd", feedback=wc.ErrorFeedback(beta))
+    for _ in range(2):
+        g = {"none": np.empty((0, 3), np.float32), "w": np.arange(4, dtype=np.float32)}
+        sent = c.decompress(c.compress(g))
+        assert (sent["none"].shape, sent["none"].nnz) == ((0, 3), 0)
+        assert c.residual("none").shape == (0,)

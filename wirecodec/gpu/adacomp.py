@@ -2,35 +2,65 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
-from wirecodec.arrays import DeviceFlat
+from wirecodec.arrays import DeviceFlat, bits_of
 from wirecodec.choice import magnitude_in
-from wirecodec.gpu.support import DeviceSupport, Refused, reaching
+from wirecodec.gpu.support import Context, DeviceSupport, Refused, reaching
 from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.select.adacomp import AdaComp
 
-__all__ = ["adacomp"]
+__all__ = ["adacomp", "adacomp_of_sum", "signed"]
 
 
-def adacomp(device: Device, flat: DeviceFlat, selector: AdaComp, seed: int) -> DeviceSupport:
-    """What is sent of a tensor without a residual, and with which magnitude.
+def adacomp(device: Device, flat: DeviceFlat, selector: AdaComp, context: Context) -> DeviceSupport:
+    """What is sent of a tensor, and with which magnitude.
 
     Refused where an element is not finite; EncodeError where its type does not hold the scale.
     """
     x = elements.widened(device, flat.words, flat.dtype)
-    total = device.empty(x.size, x.dtype)
-    width = min(selector.bin, x.size)
-    keys, mean, bad = moments.bins(device, x, None, width, selector.factor - 1, total)
+    if context.gradient is None:
+        found = moments.bins(device, x, None, *_asked(selector, x), device.empty(x.size, x.dtype))
+    else:
+        steps = elements.widened(device, context.gradient.words, flat.dtype)
+        found = moments.bins(device, steps, None, *_asked(selector, x), x, summed=True)
+    support = _sent(device, flat, *found)
+    if support is None:
+        raise Refused
+    return support
+
+
+def adacomp_of_sum(
+    device: Device, flat: DeviceFlat, residual: Any, selector: AdaComp, context: Context
+) -> DeviceSupport | None:
+    """The same of a tensor and its residual, which are added meanwhile; None where a sum is not finite."""
+    gradient = flat.words.view(flat.dtype)
+    total = device.empty(gradient.size, flat.dtype)
+    found = moments.bins(device, gradient, residual, *_asked(selector, gradient), total)
+    return _sent(device, replace(flat, words=total.view(flat.words.dtype)), *found)
+
+
+def signed(device: Device, words: Any, dtype: np.dtype[Any], scale: float) -> Any:
+    """Words of an element type, signs kept, with the magnitude ``scale``; EncodeError where it has none."""
+    magnitude = bits_of(magnitude_in(dtype, scale).reshape(1))[0]
+    return elements.with_magnitude(device, words, int(magnitude))
+
+
+def _asked(selector: AdaComp, x: Any) -> tuple[int, float]:
+    return min(selector.bin, x.size), selector.factor - 1
+
+
+def _sent(device: Device, flat: DeviceFlat, keys: Any, mean: Any, bad: Any) -> DeviceSupport | None:
+    """What the bins say is sent of a tensor; None where one of its elements is not finite."""
     made = reaching(device, keys, 1, 0)
     if device.get(bad)[0]:
-        raise Refused
+        return None
     count, _ = made.count(device)
     scale = float(device.get(mean)[0])
-    indices = made.indices[:count]
-    sent = moments.send(device, total, indices, float(magnitude_in(flat.dtype, scale)))
-    words = sent.view(f"u{sent.dtype.itemsize}")
-    if flat.dtype != np.float64:
-        words = elements.from_single(device, words, flat.dtype)
-    return DeviceSupport(None if count == x.size else indices, words, flat, scale)
+    indices = None if count == keys.size else made.indices[:count]
+    words = flat.words if indices is None else elements.gathered(device, flat.words, indices)
+    return DeviceSupport(indices, signed(device, words, flat.dtype, scale), flat, scale)

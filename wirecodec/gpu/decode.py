@@ -15,6 +15,7 @@ from wirecodec import chunk
 from wirecodec.arrays import BFLOAT16, Bytes, bits_of
 from wirecodec.chunk import Part, element_type
 from wirecodec.gpu.bloom import indices_of
+from wirecodec.gpu.support import concatenated
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
 from wirecodec.index.bloom import Bloom
 from wirecodec.index.elias_fano import EliasFano
@@ -148,32 +149,17 @@ def add(device: Device, out: Any, part: Part, dtype: np.dtype[Any], scale: float
 
     ``out`` is flat, float32 or float64; ``dtype`` the element type of the part's words.
     """
-    words = part.values
-    if out.dtype != dtype:
-        single, _ = elements.as_single(device, words, dtype)
-        words = elements.from_single(device, single, out.dtype)
     there = out[part.base : part.base + part.d]
-    bits.add(device, there, part.indices, words.view(out.dtype), scale)
+    bits.add(device, there, part.indices, elements.converted(device, part.values, dtype, out.dtype), scale)
 
 
 def joined(device: Device, parts: Sequence[Part], size: int) -> tuple[Any, Any]:
     """A tensor's chunks as one: (r,) int32 indices, None where all of ``size`` are present; (r,) words."""
-    words = _concatenated(device, [part.values for part in parts])
+    words = concatenated(device, [part.values for part in parts])
     if words.size == size:
         return None, words
     pieces = []
     for part in parts:
         local = device.put(np.arange(part.d, dtype=np.uint32)) if part.indices is None else part.indices
         pieces.append(bits.counted_from(device, local, -part.base % 2**32, np.uint32) if part.base else local)
-    return _concatenated(device, pieces).view(np.int32), words
-
-
-def _concatenated(device: Device, pieces: Sequence[Any]) -> Any:
-    if len(pieces) == 1:
-        return pieces[0]
-    whole = device.empty(sum(each.size for each in pieces), pieces[0].dtype)
-    at = 0
-    for each in pieces:
-        device.copy(each, whole[at : at + each.size])
-        at += each.size
-    return whole
+    return concatenated(device, pieces).view(np.int32), words

@@ -8,27 +8,49 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, DTYPES, Bytes, DeviceFlat, as_device_flat, on_gpu
+from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
 from wirecodec.chunk import Part
-from wirecodec.container import Head
+from wirecodec.container import Head, open_head
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import decode as decoding
+from wirecodec.gpu import dense
 from wirecodec.gpu import encode as encoding
+from wirecodec.gpu import step as steps
+from wirecodec.gpu.fuse import parted
+from wirecodec.gpu.step import Asked
+from wirecodec.gpu.warm import LastTop
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device
-from wirecodec.limits import DecodeLimits
+from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.outline import Outlines, dtypes_of
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 
-__all__ = ["add", "can_add", "encode", "encode_many", "on_host", "sparse"]
+__all__ = [
+    "Asked",
+    "Done",
+    "LastTop",
+    "Step",
+    "add",
+    "can_add",
+    "count_nonzero",
+    "encode",
+    "encode_many",
+    "mean",
+    "octets_of",
+    "on_host",
+    "sparse",
+    "step",
+    "zeros",
+]
 
 Decoder = Callable[..., dict[int, list[Part]]]
-"""The pipeline's: (data, head, limits, read) -> every tensor's parts."""
+"""The pipeline's: (data, head, limits, how to read a chunk, to cut a fused one) -> every tensor's parts."""
 
 
 @contextmanager
@@ -48,30 +70,121 @@ def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
 
 
 def encode_many(
-    tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], seed: int, tag: bytes, *, names: bool
+    tensors: Mapping[str, Any],
+    schemes: Mapping[str, Scheme],
+    seed: int,
+    tag: bytes,
+    *,
+    names: bool,
+    fuse: int,
 ) -> Bytes:
     """Named tensors that lie on one GPU, in the order of their keys, as one container there."""
+    flats = _flats(tensors)
+    with _device_of(next(iter(flats.values())).words) as device:
+        blob: Bytes = encoding.encoded_many(device, flats, schemes, seed, tag, names=names, fuse=fuse)
+        return blob
+
+
+def _flats(tensors: Mapping[str, Any]) -> dict[str, DeviceFlat]:
+    """Named tensors as words; EncodeError where they do not all lie on one GPU."""
     cupy = cupy_device().cupy
     flats = {}
     for name, tensor in tensors.items():
+        if not on_gpu(tensor):
+            raise EncodeError("lies on the host, others on a GPU; bring all to one of them", tensor=name)
         try:
             flats[name] = as_device_flat(tensor, cupy)
         except EncodeError as error:
             raise error.of(name) from None
     if len({flat.words.device.id for flat in flats.values()}) > 1:
         raise EncodeError("the tensors lie on several GPUs; bring them to one")
+    return flats
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What a Compressor asks of tensors on a GPU.
+
+    Attributes:
+        asked: {name: what is to be done with it}, in the order of their keys; residuals wherever they lie.
+        seed: of what is drawn.
+        names: whether the names are written.
+        fuse: tensors of at most this many elements share entries.
+    """
+
+    asked: Mapping[str, Asked]
+    seed: int
+    names: bool
+    fuse: int
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """A Compressor's step.
+
+    Attributes:
+        blob: the container, u8 on the device.
+        octets: the same on the host.
+        sent: {name: what receivers decode from it}; bfloat16, which CuPy has not, on the host.
+        residuals: {name: (size,)} on the device, of those that keep one.
+        selectors: {name: state} of those that have one.
+    """
+
+    blob: Any
+    octets: Bytes
+    sent: Mapping[str, SparseTensor]
+    residuals: Mapping[str, Any]
+    selectors: Mapping[str, Array]
+
+
+def step(tensors: Mapping[str, Any], wanted: Step, decoder: Decoder) -> Done:
+    """A Compressor's step of named tensors that lie on one GPU. EncodeError names the tensor."""
+    flats = _flats(tensors)
     with _device_of(next(iter(flats.values())).words) as device:
-        blob: Bytes = encoding.encoded_many(device, flats, schemes, seed, tag, names=names)
-        return blob
+        taken = {}
+        for name, asked in wanted.asked.items():
+            residual = asked.residual
+            there = device.put(residual) if residual is not None and not on_gpu(residual) else residual
+            try:
+                taken[name] = steps.take(device, flats[name], replace(asked, residual=there))
+            except EncodeError as error:
+                raise error.of(name) from None
+        blob = steps.encode(device, taken, wanted.seed, names=wanted.names, fuse=wanted.fuse)
+        octets = as_bytes(device.get(blob))
+        head = open_head(octets, UNLIMITED, vouched=True)
+        parts = _parts(device, octets, head, UNLIMITED, decoder)
+        left = {name: steps.left(device, each, parts[key]) for key, (name, each) in enumerate(taken.items())}
+        return Done(
+            blob,
+            octets,
+            {name: _sent(device, flats[name], parts[key]) for key, name in enumerate(taken)},
+            {name: each for name, each in left.items() if each is not None},
+            {name: each.selector for name, each in taken.items() if each.selector is not None},
+        )
 
 
-def on_host(blob: Any) -> Bytes:
+def _sent(device: CupyDevice, flat: DeviceFlat, parts: Sequence[Part]) -> SparseTensor:
+    """A tensor's parts, on the device where CuPy can hold them."""
+    indices, words = decoding.joined(device, parts, flat.words.size)
+    if flat.dtype == BFLOAT16:
+        indices, words = None if indices is None else device.get(indices), device.get(words)
+    return SparseTensor._of(indices, words.view(flat.dtype), flat.shape, UNLIMITED.max_dense)
+
+
+def on_host(array: Any) -> Array:
+    """A copy of a CuPy array, or of what offers the same interface."""
+    cupy = cupy_device().cupy
+    there = cupy.ascontiguousarray(cupy.asarray(array))
+    with _device_of(there) as device:
+        found: Array = device.get(there.reshape(-1)).reshape(there.shape)
+        return found
+
+
+def octets_of(blob: Any) -> Bytes:
     """A container's bytes, copied from a GPU."""
     cupy = cupy_device().cupy
-    there = cupy.ascontiguousarray(cupy.asarray(blob)).reshape(-1)
-    with _device_of(there) as device:
-        found: Bytes = device.get(there.view(np.uint8))
-        return found
+    found: Bytes = on_host(cupy.ascontiguousarray(cupy.asarray(blob)).reshape(-1).view(np.uint8))
+    return found
 
 
 def can_add(target: Any) -> bool:
@@ -92,6 +205,23 @@ def add(
         for key, target in enumerate(targets):
             for part in parts[key]:
                 decoding.add(device, target.reshape(-1), part, DTYPES[types[key]], scale)
+
+
+def zeros(size: int, dtype: np.dtype[Any]) -> Any:
+    """(size,) +0 on the current GPU, float32 or float64, to be added to."""
+    return dense.zeros(cupy_device(), size, dtype)
+
+
+def mean(total: Any, ranks: int, dtype: np.dtype[Any]) -> Any:
+    """(n,) CuPy ``total`` / ranks, rounded to ``dtype``, as words; ``total`` is overwritten."""
+    with _device_of(total) as device:
+        return dense.mean(device, total, ranks, dtype)
+
+
+def count_nonzero(words: Any) -> int:
+    """How many of (n,) words on a GPU are not 0 but for their sign."""
+    with _device_of(words) as device:
+        return dense.count_nonzero(device, words)
 
 
 def sparse(
@@ -118,8 +248,8 @@ def sparse(
 def _parts(
     device: CupyDevice, data: Bytes, head: Head, limits: DecodeLimits, decoder: Decoder
 ) -> dict[int, list[Part]]:
-    """Every tensor's parts on the device; those of fused and of transformed tensors by way of the host."""
-    if not head.block.is_fused and not head.block.is_transformed:
-        return decoder(data, head, limits, partial(decoding.decode_chunk, device))
+    """Every tensor's parts on the device; where one was transformed, by way of the host."""
+    if not head.block.is_transformed:
+        return decoder(data, head, limits, partial(decoding.decode_chunk, device), partial(parted, device))
     found = decoder(data, head, limits)
     return {key: [decoding.on_device(device, part) for part in parts] for key, parts in found.items()}

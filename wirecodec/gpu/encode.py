@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,32 +10,34 @@ import numpy as np
 
 from wirecodec import container
 from wirecodec import extension as ext
-from wirecodec.arrays import Array, DeviceFlat, Flat, read_only
-from wirecodec.choice import choose, scaled
+from wirecodec.arrays import DeviceFlat, Flat, read_only
+from wirecodec.choice import choose
 from wirecodec.chunk import Support, chunks_of
 from wirecodec.container import CHUNK, Entry
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError
+from wirecodec.fuse import fusible, member_of
 from wirecodec.gpu import sections
+from wirecodec.gpu.adacomp import signed
+from wirecodec.gpu.fuse import joined
 from wirecodec.gpu.select import has_kernels, select
-from wirecodec.gpu.support import DeviceSupport, Refused
-from wirecodec.index.base import is_lossy
+from wirecodec.gpu.support import Context, DeviceSupport, Refused, staged
 from wirecodec.index.bloom import Bloom
 from wirecodec.kernels.cuda import bits, checksum, elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.scheme import Scheme
-from wirecodec.sparse import index_dtype
 
-__all__ = ["encoded", "encoded_many", "entries_of", "packed"]
+__all__ = ["chosen", "encoded", "encoded_many", "encoded_supports", "entries_of", "on_host", "packed"]
 
 
 def encoded(device: Device, flat: DeviceFlat, scheme: Scheme, seed: int, tag: bytes) -> Any:
     """One tensor as a container, u8 on the device. Raises EncodeError."""
+    support, _ = chosen(device, flat, scheme, Context(mix(seed, 0)))
     ext.check_shape(flat.shape)
-    entries, domain = entries_of(device, 0, flat, scheme, seed)
+    entries = entries_of(device, 0, support, scheme, seed)
     extension = ext.Extension(
         shapes={} if len(flat.shape) == 1 else {0: flat.shape},
-        lengths={0: flat.words.size} if domain else {},
+        lengths={0: flat.words.size} if support.domain else {},
         tag=tag,
     )
     return packed(device, entries, extension)
@@ -48,52 +51,109 @@ def encoded_many(
     tag: bytes,
     *,
     names: bool,
+    fuse: int = 0,
 ) -> Any:
     """Named tensors, in the order of their keys, as one container. EncodeError names the tensor."""
-    entries: list[Entry] = []
-    lengths = {}
+    supports = {}
     for key, (name, flat) in enumerate(flats.items()):
         try:
-            ext.check_shape(flat.shape)
-            found, domain = entries_of(device, key, flat, schemes[name], seed)
+            supports[name], _ = chosen(device, flat, schemes[name], Context(mix(seed, key)))
         except EncodeError as error:
             raise error.of(name) from None
-        entries += found
-        if domain:
-            lengths[key] = flat.words.size
+    return encoded_supports(device, supports, schemes, seed, tag, names=names, fuse=fuse)
+
+
+def chosen(
+    device: Device, flat: DeviceFlat, scheme: Scheme, context: Context
+) -> tuple[DeviceSupport | Support, Any]:
+    """What a scheme takes of a tensor, and its selector's state for the next step.
+
+    It lies on the host where the selector has no kernels, or one met what it refuses. Raises EncodeError.
+    """
+    if scheme.transform is None and has_kernels(scheme.select, flat.words.size):
+        try:
+            support = select(device, flat, scheme.select, context)
+            return support, support.state
+        except Refused:
+            pass
+    host, gradient = on_host(device, flat), None
+    if context.gradient is not None:
+        gradient = host.data if context.gradient is flat else on_host(device, context.gradient).data
+    return choose(host, scheme, gradient=gradient, state=context.state, seed=context.seed)
+
+
+def on_host(device: Device, flat: DeviceFlat) -> Flat:
+    """A copy of a tensor."""
+    return Flat(read_only(device.get(flat.words).view(flat.dtype)), flat.shape)
+
+
+def encoded_supports(
+    device: Device,
+    supports: Mapping[str, DeviceSupport | Support],
+    schemes: Mapping[str, Scheme],
+    seed: int,
+    tag: bytes,
+    *,
+    names: bool,
+    fuse: int,
+) -> Any:
+    """What was selected of named tensors, given in the order of their keys, as one container."""
+    for name, support in supports.items():
+        try:
+            ext.check_shape(support.shape)
+        except EncodeError as error:
+            raise error.of(name) from None
+    order = list(supports)
+    groups = fusible(supports, schemes, fuse)
+    absorbed = {key for group in groups.values() for key in group[1:]}
+    entries: list[Entry] = []
+    for key, name in enumerate(order):
+        if key in absorbed:
+            continue
+        members = [order[k] for k in groups.get(key, [key])]
+        one = (
+            joined(device, [supports[m] for m in members], schemes[name])
+            if len(members) > 1
+            else supports[name]
+        )
+        try:
+            entries += entries_of(device, key, one, schemes[name], seed)
+        except EncodeError as error:
+            if len(members) > 1:
+                error = member_of(error, [(member, supports[member].size) for member in members])
+            raise error.of(name) from None
     extension = ext.Extension(
-        names=tuple(flats) if names else None,
-        shapes={key: flat.shape for key, flat in enumerate(flats.values()) if len(flat.shape) != 1},
-        lengths=lengths,
+        names=tuple(order) if names else None,
+        shapes={key: s.shape for key, s in enumerate(supports.values()) if len(s.shape) != 1},
+        groups=tuple(
+            np.array([(k, supports[order[k]].size) for k in group], np.int64) for group in groups.values()
+        ),
+        lengths={key: math.prod(s.shape) for key, s in enumerate(supports.values()) if s.domain},
         tag=tag,
     )
     return packed(device, entries, extension)
 
 
 def entries_of(
-    device: Device, key: int, flat: DeviceFlat, scheme: Scheme, seed: int
-) -> tuple[list[Entry], int]:
-    """The chunks of a tensor, coded; and the domain of its coefficients, 0 where it was not transformed.
+    device: Device, key: int, support: DeviceSupport | Support, scheme: Scheme, seed: int
+) -> list[Entry]:
+    """The chunks of what was selected, coded.
 
     Sections are arrays of the device, or of the host where a codec has no kernels. Raises EncodeError.
     """
-    if scheme.transform is None and has_kernels(scheme.select, flat.words.size):
-        try:
-            support = select(device, flat, scheme.select, mix(seed, key))
-            signed_anew = support.scale is not None and is_lossy(scheme.index)  # for which there is no kernel
-            if sections.has_kernels(scheme.index, scheme.value) and not signed_anew:
-                return _coded(device, key, support, scheme, seed), 0
-            return list(chunks_of(key, _staged(device, support), scheme, seed)), 0
-        except Refused:
-            pass
-    host = read_only(device.get(flat.words).view(flat.dtype))
-    support_there, _ = choose(Flat(host, flat.shape), scheme, seed=mix(seed, key))
-    return list(chunks_of(key, support_there, scheme, seed)), support_there.domain
+    if isinstance(support, DeviceSupport):
+        if sections.has_kernels(scheme.index, scheme.value):
+            try:
+                return _coded(device, key, support, scheme, seed)
+            except Refused:
+                pass
+        support = staged(device, support)
+    return list(chunks_of(key, support, scheme, seed))
 
 
 def _coded(device: Device, key: int, support: DeviceSupport, scheme: Scheme, seed: int) -> list[Entry]:
     """The chunks, their sections on the device; Refused where a value cannot be carried."""
-    size, dtype = support.flat.words.size, support.flat.dtype
+    size, dtype = support.size, support.dtype
     bases = range(0, max(size, 1), CHUNK)
     ends = [*bases[1:], size]
     if support.indices is not None and len(bases) > 1:
@@ -111,6 +171,8 @@ def _coded(device: Device, key: int, support: DeviceSupport, scheme: Scheme, see
             if isinstance(scheme.index, Bloom):
                 section, found = sections.approximated(device, scheme.index, there, base, d, stream)
                 words = elements.gathered(device, support.flat.words, found)
+                if support.scale is not None:
+                    words = signed(device, words, dtype, support.scale)
                 index = section if words.size < d else index
             else:
                 index = sections.index_section(device, scheme.index, there, base, d)
@@ -118,23 +180,6 @@ def _coded(device: Device, key: int, support: DeviceSupport, scheme: Scheme, see
         codec: Any = scheme.index
         entries.append(Entry(key, base, d, words.size, dtype, 0, codec.wire_id, wire_id, index, value))
     return entries
-
-
-def _staged(device: Device, support: DeviceSupport) -> Support:
-    """What was selected, on the host; other elements are fetched where a lossy index codec asks for them."""
-    flat = support.flat
-    values = read_only(device.get(support.words).view(flat.dtype))
-    size = flat.words.size
-    if support.indices is None:
-        return Support(None, values, size, flat.shape)
-
-    def source(where: Array) -> Array:
-        numbers = device.put(np.ascontiguousarray(where, np.uint32))
-        found: Array = device.get(elements.gathered(device, flat.words, numbers)).view(flat.dtype)
-        return scaled(found, support.scale)
-
-    indices = read_only(device.get(support.indices).astype(index_dtype(size)))
-    return Support(indices, values, size, flat.shape, source)
 
 
 def packed(device: Device, entries: Sequence[Entry], extension: ext.Extension) -> Any:

@@ -6,17 +6,18 @@ all  nonzero  threshold  topk  dgc  adacomp  sidco (but gamma-gp, which asks for
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from wirecodec.arrays import DeviceFlat
 from wirecodec.counter import mix
-from wirecodec.gpu.adacomp import adacomp
+from wirecodec.gpu.adacomp import adacomp, adacomp_of_sum
 from wirecodec.gpu.sidco import sidco
-from wirecodec.gpu.support import DeviceSupport, passed, reaching, top, whole
+from wirecodec.gpu.support import Context, DeviceSupport, passed, reaching, top, whole
+from wirecodec.gpu.warm import LastTop
 from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
-from wirecodec.kernels.cuda.topk import Search
 from wirecodec.select.above import threshold_bits
 from wirecodec.select.adacomp import AdaComp
 from wirecodec.select.dgc import DGC
@@ -26,7 +27,7 @@ from wirecodec.select.sidco import SIDCo
 from wirecodec.select.threshold import Threshold
 from wirecodec.select.topk import TopK, share_of
 
-__all__ = ["has_kernels", "select"]
+__all__ = ["has_kernels", "select", "select_sum"]
 
 _MOST = 2**31
 """Elements from where on positions are too large for the kernels."""
@@ -38,18 +39,37 @@ def has_kernels(selector: Any, size: int) -> bool:
     return type(selector) in _SELECTORS and fits and size < _MOST
 
 
-def select(device: Device, flat: DeviceFlat, selector: Any, seed: int) -> DeviceSupport:
+def select(device: Device, flat: DeviceFlat, selector: Any, context: Context) -> DeviceSupport:
     """What a selector that has kernels takes of a tensor; Refused where that has no order."""
     if flat.words.size == 0:
-        return DeviceSupport(None, flat.words, flat)
-    return _SELECTORS[type(selector)](device, flat, selector, seed)
+        return DeviceSupport(None, flat.words, flat, state=context.state)
+    return _SELECTORS[type(selector)](device, flat, selector, context)
 
 
-def _all(device: Device, flat: DeviceFlat, selector: All, seed: int) -> DeviceSupport:
+def select_sum(
+    device: Device, flat: DeviceFlat, residual: Any, selector: Any, context: Context
+) -> DeviceSupport | None:
+    """The same of a tensor and its residual, chosen while the two are added; the support is one of their sum.
+
+    Args:
+        device: where.
+        flat: float32 or float64.
+        residual: as many numbers of its type.
+        selector: that of the scheme.
+        context: of the selection.
+
+    None where they should be added first: where there is no kernel for both at once, or a sum is not finite.
+    """
+    if type(selector) not in _SUMMED or not 0 < flat.words.size < _MOST:
+        return None
+    return _SUMMED[type(selector)](device, flat, residual, selector, context)
+
+
+def _all(device: Device, flat: DeviceFlat, selector: All, context: Context) -> DeviceSupport:
     return DeviceSupport(None, flat.words, flat)
 
 
-def _nonzero(device: Device, flat: DeviceFlat, selector: NonZero, seed: int) -> DeviceSupport:
+def _nonzero(device: Device, flat: DeviceFlat, selector: NonZero, context: Context) -> DeviceSupport:
     words = flat.words
     every = int(2 ** (8 * words.dtype.itemsize)) - 1
     rule = device.put(rule_of(1))
@@ -57,25 +77,42 @@ def _nonzero(device: Device, flat: DeviceFlat, selector: NonZero, seed: int) -> 
     return passed(device, flat, made)
 
 
-def _threshold(device: Device, flat: DeviceFlat, selector: Threshold, seed: int) -> DeviceSupport:
+def _threshold(device: Device, flat: DeviceFlat, selector: Threshold, context: Context) -> DeviceSupport:
     least = int(threshold_bits(selector.t, flat.dtype))
     return passed(device, flat, reaching(device, flat.words, least, infinity_of(flat.dtype)))
 
 
-def _topk(device: Device, flat: DeviceFlat, selector: TopK, seed: int) -> DeviceSupport:
+def _topk(device: Device, flat: DeviceFlat, selector: TopK, context: Context) -> DeviceSupport:
     words, k = flat.words, selector.count(flat.words.size)
     if k == words.size:
         return whole(device, flat)
-    made = Search(device, words.size, words.dtype, k).cold(words, infinity_of(flat.dtype))
-    return passed(device, flat, made)
+    last = context.last or LastTop()
+    return passed(device, flat, last.top(device, words, infinity_of(flat.dtype), k))
 
 
-def _dgc(device: Device, flat: DeviceFlat, selector: DGC, seed: int) -> DeviceSupport:
+def _topk_of_sum(
+    device: Device, flat: DeviceFlat, residual: Any, selector: TopK, context: Context
+) -> DeviceSupport | None:
+    k = selector.count(flat.words.size)
+    if context.last is None or k == flat.words.size:
+        return None
+    gradient = flat.words.view(flat.dtype)
+    found = context.last.top_of_sum(device, gradient, residual, infinity_of(flat.dtype), k)
+    if found is None:
+        return None
+    made, total = found
+    count, bad = made.count(device)
+    if bad is not None:
+        return None
+    return DeviceSupport(made.indices[:count], made.values[:count], replace(flat, words=total))
+
+
+def _dgc(device: Device, flat: DeviceFlat, selector: DGC, context: Context) -> DeviceSupport:
     words, infinity = flat.words, infinity_of(flat.dtype)
     k = share_of(selector.ratio, words.size)
     if k == words.size:
         return whole(device, flat)
-    sample = moments.sample(device, words, share_of(selector.sample, words.size), mix(seed))
+    sample = moments.sample(device, words, share_of(selector.sample, words.size), mix(context.seed))
     _, least = top(device, sample, infinity, share_of(selector.ratio, sample.size))
     found = passed(device, flat, reaching(device, words, max(least, 1), infinity))
     if found.words.size <= k:
@@ -87,7 +124,7 @@ def _dgc(device: Device, flat: DeviceFlat, selector: DGC, seed: int) -> DeviceSu
     return DeviceSupport(indices, made.values, flat)
 
 
-_SELECTORS: dict[type, Callable[[Device, DeviceFlat, Any, int], DeviceSupport]] = {
+_SELECTORS: dict[type, Callable[[Device, DeviceFlat, Any, Context], DeviceSupport]] = {
     All: _all,
     NonZero: _nonzero,
     Threshold: _threshold,
@@ -95,4 +132,8 @@ _SELECTORS: dict[type, Callable[[Device, DeviceFlat, Any, int], DeviceSupport]] 
     DGC: _dgc,
     AdaComp: adacomp,
     SIDCo: sidco,
+}
+_SUMMED: dict[type, Callable[[Device, DeviceFlat, Any, Any, Context], DeviceSupport | None]] = {
+    TopK: _topk_of_sum,
+    AdaComp: adacomp_of_sum,
 }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DeviceFlat, bits_of
-from wirecodec.gpu.support import DeviceSupport, Refused, reaching, top
+from wirecodec.gpu.support import Context, DeviceSupport, Refused, reaching, top
 from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected
@@ -17,13 +17,14 @@ from wirecodec.select.sweeps import Sums, Sweeps
 __all__ = ["DeviceMagnitudes", "sidco"]
 
 
-def sidco(device: Device, flat: DeviceFlat, selector: SIDCo, seed: int) -> DeviceSupport:
+def sidco(device: Device, flat: DeviceFlat, selector: SIDCo, context: Context) -> DeviceSupport:
     """The elements beyond the fitted threshold; Refused where one is not finite."""
-    found = selector.search_in(DeviceMagnitudes(device, flat))
-    indices: Any = found.selection.indices
+    found = selector.search_in(DeviceMagnitudes(device, flat), state=context.state).selection
+    indices: Any = found.indices
     if indices is None or indices.size == flat.words.size:
-        return DeviceSupport(None, flat.words, flat)
-    return DeviceSupport(indices, elements.gathered(device, flat.words, indices), flat)
+        return DeviceSupport(None, flat.words, flat, state=found.state)
+    words = elements.gathered(device, flat.words, indices)
+    return DeviceSupport(indices, words, flat, state=found.state)
 
 
 class DeviceMagnitudes(Sweeps):

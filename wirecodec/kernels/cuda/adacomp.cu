@@ -6,18 +6,19 @@ template <class F> INLINE u64 key_of(F x);
 template <> INLINE u64 key_of<float>(float x) { return __float_as_uint(x) & 0x7FFFFFFFu; }
 template <> INLINE u64 key_of<double>(double x) { return (u64)__double_as_longlong(x) & 0x7FFFFFFFFFFFFFFFull; }
 
-// `residual` is null where there is none: `gradient` is G then. `total` may be `residual` itself. `keys`: the elements that are sent as 1, others as
-// 0, for `select`. `tops`: each bin's greatest key. `bad[0]` is set where one is not finite.
+// `residual` is null where there is none: `gradient` is G then. `total` may be `residual` itself; it holds G already
+// where that is `summed`. `keys`: the elements that are sent as 1, others as 0, for `select`. `tops`: each bin's
+// greatest key. `bad[0]` is set where one is not finite.
 template <class F>
-INLINE void fill_bins(const F* gradient, const F* residual, u32 size, u32 width, F ahead, u64 infinity, F* total,
-                      u16* keys, u64* tops, u32* bad) {
+INLINE void fill_bins(const F* gradient, const F* residual, u32 summed, u32 size, u32 width, F ahead, u64 infinity,
+                      F* total, u16* keys, u64* tops, u32* bad) {
   const u32 bin = blockIdx.x * WARPS + warp_of(), bins = (size + width - 1) / width;
   if (bin >= bins) return;
   const u32 start = bin * width, stop = smaller(start + width, size);
   u64 top = 0;
   for (u32 i = start + lane_of(); i < stop; i += 32) {
-    const F g = residual ? residual[i] + gradient[i] : gradient[i];
-    total[i] = g;
+    const F g = summed ? total[i] : residual ? residual[i] + gradient[i] : gradient[i];
+    if (!summed) total[i] = g;
     top = larger(top, key_of(g));
   }
   for (u32 step = 16; step > 0; step >>= 1) top = larger(top, __shfl_xor_sync(ALL, top, step));
@@ -32,15 +33,16 @@ INLINE void fill_bins(const F* gradient, const F* residual, u32 size, u32 width,
   }
 }
 
-KERNEL adacomp_f32(const float* gradient, const float* residual, u32 size, u32 width, u32 ahead, float* total,
-                   u16* keys, u64* tops, u32* bad) {
-  fill_bins<float>(gradient, residual, size, width, __uint_as_float(ahead), 0x7F800000ull, total, keys, tops, bad);
+KERNEL adacomp_f32(const float* gradient, const float* residual, u32 summed, u32 size, u32 width, u32 ahead,
+                   float* total, u16* keys, u64* tops, u32* bad) {
+  fill_bins<float>(gradient, residual, summed, size, width, __uint_as_float(ahead), 0x7F800000ull, total, keys, tops,
+                   bad);
 }
 
-KERNEL adacomp_f64(const double* gradient, const double* residual, u32 size, u32 width, u64 ahead, double* total,
-                   u16* keys, u64* tops, u32* bad) {
-  fill_bins<double>(gradient, residual, size, width, __longlong_as_double((i64)ahead), 0x7FF0000000000000ull, total,
-                    keys, tops, bad);
+KERNEL adacomp_f64(const double* gradient, const double* residual, u32 summed, u32 size, u32 width, u64 ahead,
+                   double* total, u16* keys, u64* tops, u32* bad) {
+  fill_bins<double>(gradient, residual, summed, size, width, __longlong_as_double((i64)ahead), 0x7FF0000000000000ull,
+                    total, keys, tops, bad);
 }
 
 // One block. The mean of the bins' greatest magnitudes: bin b in partial sum b mod 16, in order. `wide`: whether
@@ -59,20 +61,4 @@ KERNEL adacomp_scale(const u64* tops, u32 bins, u32 wide, double* mean) {
     __syncthreads();
   }
   if (threadIdx.x == 0) mean[0] = sums[0] / (double)larger(bins, 1u);
-}
-
-// What is sent is sign(G) · scale; the rest of G stays. Indices are unique.
-template <class F> INLINE void send(F* total, const u32* indices, u32 size, F scale, F* values) {
-  const u32 i = blockIdx.x * THREADS + threadIdx.x;
-  if (i >= size) return;
-  const F g = total[indices[i]], sent = g < 0 ? -scale : scale;
-  values[i] = sent;
-  total[indices[i]] = g - sent;
-}
-
-KERNEL send_f32(float* total, const u32* indices, u32 size, u32 scale, float* values) {
-  send<float>(total, indices, size, __uint_as_float(scale), values);
-}
-KERNEL send_f64(double* total, const u32* indices, u32 size, u64 scale, double* values) {
-  send<double>(total, indices, size, __longlong_as_double((i64)scale), values);
 }

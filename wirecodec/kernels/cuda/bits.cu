@@ -70,6 +70,17 @@ KERNEL add_all_f64(double* out, const double* values, u32 size, u64 scale) {
   if (i < size) out[i] = out[i] + __longlong_as_double((i64)scale) * values[i];
 }
 
+// total[i] /= divisor, rounded.
+KERNEL divide_f32(float* total, u32 size, u32 divisor) {
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i < size) total[i] = total[i] / __uint_as_float(divisor);
+}
+
+KERNEL divide_f64(double* total, u32 size, u64 divisor) {
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i < size) total[i] = total[i] / __longlong_as_double((i64)divisor);
+}
+
 // edges[i] = how many of the ascending indices are below (i + 1) * chunk.
 KERNEL cut_at(const u32* indices, u32 size, u32 chunk, u32 cuts, u32* edges) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
@@ -81,6 +92,18 @@ KERNEL cut_at(const u32* indices, u32 size, u32 chunk, u32 cuts, u32* edges) {
     if (indices[middle] < edge) low = middle + 1; else high = middle;
   }
   edges[i] = low;
+}
+
+// counts[i] = how many of the ascending indices are below edges[i].
+KERNEL count_below(const u32* indices, u32 size, const u32* edges, u32 cuts, u32* counts) {
+  const u32 i = blockIdx.x * THREADS + threadIdx.x;
+  if (i >= cuts) return;
+  u32 low = 0, high = size;
+  while (low < high) {
+    const u32 middle = low + (high - low) / 2;
+    if (indices[middle] < edges[i]) low = middle + 1; else high = middle;
+  }
+  counts[i] = low;
 }
 
 // Indices counted from `base`, as u32 or, where all of them fit, as u16.

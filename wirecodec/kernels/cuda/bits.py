@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from wirecodec.arrays import Array
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
-__all__ = ["NOWHERE", "add", "bitmap_of", "counted_from", "cuts", "nonfinite", "positions"]
+__all__ = ["NOWHERE", "add", "below", "bitmap_of", "counted_from", "cuts", "divide", "nonfinite", "positions"]
 
 NOWHERE = 0xFFFFFFFF
 """What a position is where there is none."""
@@ -59,6 +60,22 @@ def add(device: Device, out: Any, indices: Any, values: Any, scale: float) -> No
         device.launch("bits", f"add_all_f{8 * kind.itemsize}", blocks, out, values, size, bits)
     else:
         device.launch("bits", f"add_at_f{8 * kind.itemsize}", blocks, out, indices, values, size, bits)
+
+
+def divide(device: Device, total: Any, divisor: float) -> None:
+    """(n,) float32 or float64 ``total`` /= divisor, rounded."""
+    kind = np.dtype(total.dtype)
+    bits = np.array([divisor], kind).view(f"u{kind.itemsize}")[0]
+    blocks = blocks_for(total.size, THREADS)
+    device.launch("bits", f"divide_f{8 * kind.itemsize}", blocks, total, np.uint32(total.size), bits)
+
+
+def below(device: Device, indices: Any, edges: Array) -> Any:
+    """How many of (n,) ascending u32 ``indices`` are below each of (m,) u32 ``edges``, which the host has."""
+    counts = device.empty(edges.size, np.uint32)
+    given = indices, np.uint32(indices.size), device.put(edges), np.uint32(edges.size), counts
+    device.launch("bits", "count_below", blocks_for(edges.size, THREADS), *given)
+    return counts
 
 
 def cuts(device: Device, indices: Any, chunk: int, size: int) -> Any:

@@ -12,7 +12,16 @@ import numpy as np
 
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
-__all__ = ["NOWHERE", "as_single", "from_single", "gathered", "narrowed", "widened"]
+__all__ = [
+    "NOWHERE",
+    "as_single",
+    "converted",
+    "from_single",
+    "gathered",
+    "narrowed",
+    "widened",
+    "with_magnitude",
+]
 
 NOWHERE = 0xFFFFFFFF
 _HALVES = {"float16": "half", "bfloat16": "bfloat16"}
@@ -63,10 +72,27 @@ def from_single(device: Device, words: Any, kind: Any) -> Any:
     return out
 
 
+def converted(device: Device, words: Any, kind: Any, wanted: Any) -> Any:
+    """(n,) words of the element type ``kind`` as numbers, float32 or float64, rounded where they must be."""
+    if np.dtype(kind) != wanted:
+        single, _ = as_single(device, words, kind)
+        words = from_single(device, single, wanted)
+    return words.view(wanted)
+
+
 def gathered(device: Device, words: Any, numbers: Any) -> Any:
     """The words at (n,) u32 ``numbers``."""
     out = device.empty(numbers.size, words.dtype)
     name = f"gather_u{8 * words.dtype.itemsize}"
     blocks, size = blocks_for(numbers.size, THREADS), np.uint32(numbers.size)
     device.launch("narrow", name, blocks, words, numbers, size, out)
+    return out
+
+
+def with_magnitude(device: Device, words: Any, magnitude: int) -> Any:
+    """(n,) words, the signs kept, all else the bits of ``magnitude``."""
+    out = device.empty(words.size, words.dtype)
+    name, size = f"signed_u{8 * words.dtype.itemsize}", np.uint32(words.size)
+    blocks = blocks_for(words.size, THREADS)
+    device.launch("narrow", name, blocks, words, size, np.uint64(magnitude), out)
     return out

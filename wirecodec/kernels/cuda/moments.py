@@ -11,7 +11,7 @@ import numpy as np
 
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
-__all__ = ["bins", "sample", "send", "sums"]
+__all__ = ["bins", "sample", "sums"]
 
 _ROW, _LANES = 4096, 64
 _WARPS = THREADS // 32
@@ -65,7 +65,14 @@ def sample(device: Device, words: Any, n: int, stream: int) -> Any:
 
 
 def bins(
-    device: Device, gradient: Any, residual: Any, width: int, ahead: float, total: Any
+    device: Device,
+    gradient: Any,
+    residual: Any,
+    width: int,
+    ahead: float,
+    total: Any,
+    *,
+    summed: bool = False,
 ) -> tuple[Any, Any, Any]:
     """AdaComp's look at bins of ``width``: (n,) u16, 1 where one is sent; the scale; whether not finite.
 
@@ -76,6 +83,7 @@ def bins(
         width: elements of a bin.
         ahead: H = G + ahead · gradient, G = residual + gradient.
         total: as many, gets G; it may be ``residual``.
+        summed: ``total`` holds G already, and nothing is asked of ``residual``.
 
     The scale is (1,) float64, the last (1,) u32.
     """
@@ -84,22 +92,10 @@ def bins(
     keys, tops = device.empty(gradient.size, np.uint16), device.empty(count, np.uint64)
     mean, bad = device.empty(1, np.float64), device.empty(1, np.uint32)
     device.clear(bad)
-    size = np.uint32(gradient.size), np.uint32(width)
+    numbers = np.uint32(summed), np.uint32(gradient.size), np.uint32(width), _bits(ahead, kind)
     name = f"adacomp_f{8 * kind.itemsize}"
     blocks = blocks_for(count, _WARPS)
-    device.launch(
-        "adacomp", name, blocks, gradient, residual, *size, _bits(ahead, kind), total, keys, tops, bad
-    )
+    device.launch("adacomp", name, blocks, gradient, residual, *numbers, total, keys, tops, bad)
     wide = np.uint32(kind.itemsize == 8)
     device.launch("adacomp", "adacomp_scale", 1, tops, np.uint32(count), wide, mean)
     return keys, mean, bad
-
-
-def send(device: Device, total: Any, indices: Any, scale: float) -> Any:
-    """The values sign(G) · scale at (k,) u32 ``indices``, which are taken off ``total``, G."""
-    kind = np.dtype(total.dtype)
-    values = device.empty(indices.size, kind)
-    size, blocks = np.uint32(indices.size), blocks_for(indices.size, THREADS)
-    name = f"send_f{8 * kind.itemsize}"
-    device.launch("adacomp", name, blocks, total, indices, size, _bits(scale, kind), values)
-    return values

@@ -113,3 +113,14 @@ KERNEL double_from_single(const u32* bits, u32 size, u64* out) {
 GATHER(gather_u16, u16)
 GATHER(gather_u32, u32)
 GATHER(gather_u64, u64)
+
+// values[i] = words[i] with its own sign and another magnitude
+#define SIGNED(name, W)                                                                \
+  KERNEL name(const W* words, u32 size, u64 magnitude, W* out) {                       \
+    const u32 i = AT;                                                                  \
+    const W rest = (W)((W)~(W)0 >> 1);                                                 \
+    if (i < size) out[i] = (W)((words[i] & (W)~rest) | (W)magnitude);                  \
+  }
+SIGNED(signed_u16, u16)
+SIGNED(signed_u32, u32)
+SIGNED(signed_u64, u64)

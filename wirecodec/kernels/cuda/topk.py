@@ -5,6 +5,7 @@
            the k
     warm   take what is a little below the last step's threshold, in one read; where that holds the top k
            and fits, go on as above. Else all of cold follows; its kernels find out by themselves
+    of a sum   warm, while gradient and residual are added and their sum is written
 
 The host launches the same sequence whatever the data, and waits for nothing.
 """
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from wirecodec.kernels.cuda import feedback
 from wirecodec.kernels.cuda.device import Device, blocks_for
 from wirecodec.kernels.cuda.select import Selected, Selector, magnitude_of
 
@@ -72,14 +74,39 @@ class Search:
 
     def warm(self, words: Any, infinity: int) -> Selected:
         """The same; faster where the k-th key is not far from that of the last call, which there has been."""
-        mask, search = magnitude_of(words), self._search
+        self._begin_warm()
+        taken = self._sweep.select(words, self._search[:2], mask=magnitude_of(words))
+        self._judge(taken)
+        return self._or_cold(words, infinity)
+
+    def warm_sum(self, gradient: Any, residual: Any, total: Any, infinity: int) -> Selected:
+        """The same of gradient + residual, (size,) float32 or float64.
+
+        ``total``, as many words, gets their sums; those beyond the type's range are infinite, or held at its
+        end, and then of the top k, or as large as any other.
+        """
+        self._begin_warm()
+        taken = self._sweep.select_sum(gradient, residual, total, self._search[:2])
+        feedback.put_back(self._device, taken, total)
+        self._judge(taken)
+        feedback.add(self._device, gradient, residual, total.view(gradient.dtype), gate=self._search[_SWEEP:])
+        return self._or_cold(total, infinity)
+
+    def _begin_warm(self) -> None:
+        """A rule that takes what is at least a little below the last threshold."""
         margin = np.uint64(1 << _FRACTION[self._width + 1])
-        self._device.launch("topk", "begin_warm", 1, search, margin)
-        taken = self._sweep.select(words, search[:2], mask=mask)
+        self._device.launch("topk", "begin_warm", 1, self._search, margin)
+
+    def _judge(self, taken: Selected) -> None:
+        """Whether that holds the top k."""
         one = np.uint64(self._k), np.uint64(self._size), np.uint32(self._width), np.uint32(self._room)
-        self._device.launch("topk", "judge_warm", 1, search, taken.found, *one)
+        self._device.launch("topk", "judge_warm", 1, self._search, taken.found, *one)
+
+    def _or_cold(self, words: Any, infinity: int) -> Selected:
+        """The top k of what was taken; or, where that does not hold it, of all words."""
         self._count_all(words)
-        self._sweep.select(words, search[:2], mask=mask, gate=search[_SWEEP:])
+        search = self._search
+        self._sweep.select(words, search[:2], mask=magnitude_of(words), gate=search[_SWEEP:])
         return self._settle(words, infinity)
 
     def _count_all(self, words: Any) -> None:

@@ -1,0 +1,137 @@
+"""A Compressor's step on the device: add residuals, choose, encode, and keep what receivers will not get.
+
+A tensor of which something is not finite is looked at by the CPU's code, which says what is wrong with it or
+carries it; so is one of a type that has no kernels for its sum. Others leave the device as compressed bytes
+alone, where their scheme has kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array, DeviceFlat, Flat, read_only
+from wirecodec.choice import choose
+from wirecodec.chunk import Part, Support
+from wirecodec.errors import EncodeError
+from wirecodec.feedback import ErrorFeedback
+from wirecodec.gpu import decode as decoding
+from wirecodec.gpu import feedback as sums
+from wirecodec.gpu.encode import chosen, encoded_supports, on_host
+from wirecodec.gpu.select import select_sum
+from wirecodec.gpu.support import Context, DeviceSupport, Refused
+from wirecodec.gpu.warm import LastTop
+from wirecodec.kernels.cuda.device import Device
+from wirecodec.scheme import Scheme
+from wirecodec.sparse import SparseTensor
+
+__all__ = ["Asked", "Taken", "encode", "left", "take"]
+
+MOST = 2**31
+"""Elements of a tensor."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What is to be done with one tensor.
+
+    Attributes:
+        scheme: how it is encoded.
+        feedback: how what was not sent is kept; None where nothing is.
+        residual: (size,) on the device, or None.
+        state: the selector's, or None.
+        seed: of the selection.
+        last: where the last step's search ended.
+    """
+
+    scheme: Scheme
+    feedback: ErrorFeedback | None
+    residual: Any
+    state: Any
+    seed: int
+    last: LastTop = field(default_factory=LastTop)
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """What was chosen of one tensor.
+
+    Attributes:
+        asked: what was to be done.
+        support: on the device, or on the host.
+        selector: the selector's next state, or None.
+        total: gradient + residual; None where nothing is kept.
+    """
+
+    asked: Asked
+    support: DeviceSupport | Support
+    selector: Any
+    total: sums.Sum | _HostSum | None
+
+
+@dataclass(frozen=True, eq=False)
+class _HostSum:
+    """Gradient + residual on the host."""
+
+    x: Array
+    gradient: Array
+    residual: Array | None
+
+
+def take(device: Device, flat: DeviceFlat, asked: Asked) -> Taken:
+    """One tensor: add its residual, choose. Raises EncodeError."""
+    scheme, rule, residual = asked.scheme, asked.feedback, asked.residual
+    if residual is not None and residual.size != flat.words.size:
+        raise EncodeError(f"{flat.words.size} elements; its residual has {residual.size}")
+    if flat.words.size > MOST:
+        raise EncodeError(f"{flat.words.size} elements; on a GPU a Compressor takes 2^31 at most")
+    context = Context(asked.seed, flat, asked.state, asked.last)
+    if rule is None:
+        return Taken(asked, *chosen(device, flat, scheme, context), None)
+    if residual is not None and flat.dtype == residual.dtype and scheme.transform is None:
+        support = select_sum(device, flat, residual, scheme.select, context)
+        if support is not None:
+            return Taken(asked, support, support.state, sums.summed(flat, residual, support.flat))
+    try:
+        total = sums.corrected(device, rule, flat, residual)
+    except Refused:
+        return _taken_on_host(device, flat, asked, rule)
+    return Taken(asked, *chosen(device, total.seen, scheme, context), total)
+
+
+def _taken_on_host(device: Device, flat: DeviceFlat, asked: Asked, rule: ErrorFeedback) -> Taken:
+    """The same by the CPU's code."""
+    gradient = on_host(device, flat).data
+    residual = None if asked.residual is None else device.get(asked.residual)
+    x = rule.corrected(gradient, residual)
+    seen = gradient if residual is None else read_only(rule.sendable(x, gradient.dtype))
+    found = choose(
+        Flat(seen, flat.shape), asked.scheme, gradient=gradient, state=asked.state, seed=asked.seed
+    )
+    return Taken(asked, *found, _HostSum(x, gradient, residual))
+
+
+def encode(device: Device, taken: Mapping[str, Taken], seed: int, *, names: bool, fuse: int) -> Any:
+    """What was taken, in the order of keys, as one container on the device; EncodeError names the tensor."""
+    supports = {name: each.support for name, each in taken.items()}
+    schemes = {name: each.asked.scheme for name, each in taken.items()}
+    return encoded_supports(device, supports, schemes, seed, b"", names=names, fuse=fuse)
+
+
+def left(device: Device, taken: Taken, sent: Sequence[Part]) -> Any:
+    """The next residual (size,), float32 or float64, on the device; None where nothing is kept.
+
+    ``sent``: what receivers decode, in chunks, values as words.
+    """
+    rule, total, support = taken.asked.feedback, taken.total, taken.support
+    if rule is None or total is None:
+        return None
+    if isinstance(total, sums.Sum):
+        return sums.remainder(device, rule, total, sent)
+    indices, words = decoding.joined(device, sent, total.x.size)
+    values = device.get(words).view(total.gradient.dtype)
+    got = SparseTensor._of(None if indices is None else device.get(indices), values, support.shape)
+    return device.put(np.ascontiguousarray(rule.remainder(total.x, total.gradient, total.residual, got)))
