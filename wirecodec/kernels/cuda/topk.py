@@ -46,7 +46,9 @@ class Search:
         self._device, self._size, self._k = device, size, k
         self._width = 8 * np.dtype(words).itemsize - 1
         self._room = min(size, 2 * k + size // 16 + 4096)
+        self._never = device.put(np.full(_FIELDS, 2**64 - 1, np.uint64))
         self._search = device.empty(_FIELDS, np.uint64)
+        self.forget()
         self._counts = device.empty(_DIGITS, np.uint32)
         device.clear(self._counts)
         self._sweep = Selector(device, size, words, self._room)
@@ -62,6 +64,10 @@ class Search:
         """What ``cold`` and ``warm`` fill."""
         return self._keep.result
 
+    def forget(self) -> None:
+        """As if there had been no call: nothing reaches the last threshold, so ``warm`` goes the cold way."""
+        self._device.copy(self._never, self._search)
+
     def cold(self, words: Any, infinity: int) -> Selected:
         """The top k of (size,) ``words``; what is not finite is above all else, and is looked for."""
         one = np.uint64(self._k), np.uint64(self._size), np.uint32(self._width)
@@ -71,7 +77,7 @@ class Search:
         return self._settle(words, infinity)
 
     def warm(self, words: Any, infinity: int) -> Selected:
-        """The same; faster where the k-th key is not far from that of the last call, which there has been."""
+        """The same; faster where the k-th key is not far from that of the last call."""
         mask, search = magnitude_of(words), self._search
         margin = np.uint64(1 << _FRACTION[self._width + 1])
         self._device.launch("topk", "begin_warm", 1, search, margin)
