@@ -6,6 +6,8 @@ the current stream of the device that the arrays lie on.
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,20 +21,31 @@ from wirecodec.container import Head
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import encode as encoding
+from wirecodec.gpu.plan import DevicePlan, check
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device
 from wirecodec.limits import DecodeLimits
 from wirecodec.outline import Outline
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 
-__all__ = ["add", "can_add", "encode", "encode_many", "on_host", "sparse"]
+__all__ = [
+    "add",
+    "can_add",
+    "device_of",
+    "encode",
+    "encode_many",
+    "in_place",
+    "on_host",
+    "planned",
+    "sparse",
+]
 
 Decoder = Callable[..., dict[int, list[Part]]]
 """The pipeline's: (data, head, limits, read) -> every tensor's parts."""
 
 
 @contextmanager
-def _device_of(array: Any) -> Iterator[CupyDevice]:
+def device_of(array: Any) -> Iterator[CupyDevice]:
     """The device that a CuPy array lies on, made the current one."""
     cupy = cupy_device().cupy
     with cupy.cuda.Device(array.device.id):
@@ -42,7 +55,7 @@ def _device_of(array: Any) -> Iterator[CupyDevice]:
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """A tensor that lies on a GPU as a container, a uint8 CuPy array there. EncodeError, DeviceError."""
     flat: DeviceFlat = as_device_flat(tensor, cupy_device().cupy)
-    with _device_of(flat.words) as device:
+    with device_of(flat.words) as device:
         blob: Bytes = encoding.encoded(device, flat, scheme, seed, tag)
         return blob
 
@@ -60,16 +73,39 @@ def encode_many(
             raise error.of(name) from None
     if len({flat.words.device.id for flat in flats.values()}) > 1:
         raise EncodeError("the tensors lie on several GPUs; bring them to one")
-    with _device_of(next(iter(flats.values())).words) as device:
+    with device_of(next(iter(flats.values())).words) as device:
         blob: Bytes = encoding.encoded_many(device, flats, schemes, seed, tag, names=names)
         return blob
+
+
+def planned(
+    shape: tuple[int, ...], dtype: np.dtype[Any], scheme: Scheme, tag: bytes, most: int
+) -> DevicePlan:
+    """A plan on the current GPU; see ``wirecodec.Plan``."""
+    check(math.prod(shape), scheme)
+    return DevicePlan(cupy_device(), shape, dtype, scheme, tag, most)
+
+
+def in_place(tensor: Any) -> DeviceFlat:
+    """A tensor that lies on a GPU, as it lies there; EncodeError where it does not, or is not contiguous."""
+    if not on_gpu(tensor):
+        raise EncodeError(f"{type(tensor).__name__} does not lie on a GPU")
+    cupy = cupy_device().cupy
+    if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
+        contiguous = tensor.is_contiguous()
+    else:
+        interface = hasattr(tensor, "__cuda_array_interface__")
+        contiguous = (cupy.asarray(tensor) if interface else cupy.from_dlpack(tensor)).flags.c_contiguous
+    if not contiguous:
+        raise EncodeError("the tensor is not contiguous; a plan takes it as it lies")
+    return as_device_flat(tensor, cupy)
 
 
 def on_host(blob: Any) -> Bytes:
     """A container's bytes, copied from a GPU."""
     cupy = cupy_device().cupy
     there = cupy.ascontiguousarray(cupy.asarray(blob)).reshape(-1)
-    with _device_of(there) as device:
+    with device_of(there) as device:
         found: Bytes = device.get(there.view(np.uint8))
         return found
 
@@ -86,7 +122,7 @@ def add(
     """scale * values into arrays on one GPU, once all are decoded; ValueError where one is elsewhere."""
     if not all(map(on_gpu, targets)) or len({target.device.id for target in targets}) > 1:
         raise ValueError("out must lie on one device, all of it")
-    with _device_of(targets[0]) as device:
+    with device_of(targets[0]) as device:
         parts = _parts(device, data, head, limits, decoder)
         types = _types(head)
         for key, target in enumerate(targets):
