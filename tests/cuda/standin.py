@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cuda.emulator import Emulator
+from tests.cuda.recorder import Recorder
 from tests.inputs import Array
 from wirecodec.gpu import door
 
@@ -28,8 +28,8 @@ class OnGPU(np.ndarray[Any, Any]):
         return {"shape": self.shape, "typestr": self.dtype.str, "version": 3}
 
 
-class StandInDevice(Emulator):
-    """The emulator, its arrays marked, and the module that they belong to."""
+class StandInDevice(Recorder):
+    """The emulator, its arrays marked, and the module that they belong to; it has one stream."""
 
     def __init__(self, *settings: int) -> None:
         super().__init__(*settings)
@@ -37,7 +37,9 @@ class StandInDevice(Emulator):
             ndarray=OnGPU,
             asarray=marked,
             ascontiguousarray=np.ascontiguousarray,
-            cuda=SimpleNamespace(Device=lambda number: nullcontext()),
+            cuda=SimpleNamespace(
+                Device=lambda number: nullcontext(), Stream=lambda non_blocking: nullcontext(self)
+            ),
             zeros=lambda *given: marked(np.zeros(*given)),
             arange=lambda *given, **named: marked(np.arange(*given, **named)),
         )
@@ -49,7 +51,7 @@ class StandInDevice(Emulator):
 
     def get(self, array: Array) -> Array:
         """No longer marked."""
-        return np.array(array.view(np.ndarray))
+        return np.array(super().get(array).view(np.ndarray))
 
 
 def marked(x: Array) -> Array:

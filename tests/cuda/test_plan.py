@@ -1,16 +1,15 @@
-"""Plans: the bytes of ``wc.encode``, by launches that are always alike, allocate nothing and never wait."""
+"""Plans: the bytes of ``wc.encode``, by what a graph can hold: nothing allocates, waits, or knows a count."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
 import wirecodec as wc
-from tests.cuda.emulator import Emulator
+from tests.cuda.recorder import Recorder
 from tests.cuda.test_gpu_encode import INDEXES, VALUES, tensor
 from tests.inputs import Array
 from wirecodec import chunk, container
@@ -24,54 +23,25 @@ SELECTORS = ["all", "nonzero", "topk(0.01)", "topk(k=700)", "topk(1.0)", "thresh
 CODED = [each for each in INDEXES if not each.startswith("bloom")]
 
 
-class Captured(Emulator):
-    """A device that can be told to refuse what a graph cannot capture."""
-
-    capturing = False
-
-    @contextmanager
-    def capture(self) -> Iterator[list[str]]:
-        """The kernels that are launched meanwhile; what allocates, or copies from or to the host, fails."""
-        before = len(self.launched)
-        found: list[str] = []
-        self.capturing = True
-        try:
-            yield found
-        finally:
-            self.capturing = False
-            found += self.launched[before:]
-
-    def empty(self, size: int, dtype: Any) -> Array:
-        """Not while capturing."""
-        assert not self.capturing, "memory was allocated"
-        return super().empty(size, dtype)
-
-    def get(self, array: Array) -> Array:
-        """Not while capturing."""
-        assert not self.capturing, "the host waited"
-        return super().get(array)
-
-
 class Planned:
-    """A plan on a device of its own, beside the CPU; every encoding is captured."""
+    """A plan on a device of its own, beside the CPU: captured once, and launched for each tensor."""
 
     def __init__(self, x: Array, scheme: str, *, tag: bytes = b"", most: int = 2**31) -> None:
-        self.device = Captured(len(scheme), 3)
+        self.device = Recorder(len(scheme), 3)
         self.scheme, self.tag = scheme, tag
         self.shape, self.words = x.shape, self.device.put(bits_of(x.reshape(-1)))
         parsed = as_scheme(scheme)
         check(x.size, parsed)
         self.plan = DevicePlan(self.device, x.shape, x.dtype, parsed, tag, most)
-        self.sequence: list[str] | None = None
+        self.device.begin_capture()
+        self.plan.run(self.words)
+        self.graph = self.device.end_capture()
 
     def encode(self, x: Array, seed: int) -> Any:
-        """As a container; the same kernels as ever were launched."""
+        """As a container."""
         self.words[:] = bits_of(x.reshape(-1))
-        with self.device.capture() as launched:
-            self.plan.reseed(seed)
-            self.plan.run(self.words)
-        assert self.sequence in (None, launched)
-        self.sequence = launched
+        self.plan.reseed(seed)
+        self.graph.launch()
         return self.plan.container_of(self.words)
 
     def check(self, x: Array, seed: int = 5) -> None:

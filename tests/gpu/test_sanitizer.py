@@ -25,6 +25,9 @@ for size in (1, 5_000, 40_001):
                 blob = wc.encode(x, f"{select} | {rest}")
                 wc.decode(blob).to_dense()
                 wc.decode_add(blob, cupy.zeros(size, np.float32))
+                plan = wc.Plan(size, kind, f"{select} | {rest}")
+                for _ in range(2):
+                    plan.encode(x).get()
 """
 
 
