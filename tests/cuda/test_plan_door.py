@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from wirecodec.arrays import BFLOAT16
 
 __all__ = ["standin"]
 
+README = Path(__file__).parents[2] / "README.md"
 SCHEME = "topk(0.05) | rice | qsgd(bits=4)"
 
 
@@ -22,7 +25,8 @@ SCHEME = "topk(0.05) | rice | qsgd(bits=4)"
 def test_step_after_step(standin: StandInDevice, shape: Any) -> None:
     plan = wc.Plan(shape, "float32", SCHEME, tag=b"tag")
     assert np.size(np.empty(plan.shape)) == 9001
-    assert (plan.dtype, str(plan.scheme)) == (np.float32, str(wc.Scheme.parse(SCHEME)))
+    assert plan.dtype == np.dtype(np.float32)
+    assert str(plan.scheme) == str(wc.Scheme.parse(SCHEME))
     for seed in (3, 2**64 - 1, 0):
         x = (tensor(np.float32) * np.float32(seed % 7 + 1)).reshape(plan.shape)
         blob = plan.encode(marked(x), seed=seed).get()
@@ -113,3 +117,13 @@ def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(wc.DeviceError, match=r"wirecodec\[cuda12\]"):
         wc.Plan(9, np.float32, SCHEME)
+
+
+def test_what_the_readme_shows(standin: StandInDevice, capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"^```py\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    exec(compile(code, "README.md", "exec", dont_inherit=True), {"wc": wc})
+    x, expected = np.zeros(100_000, np.float32), []
+    for step in range(3):
+        x[step::7] = 1 + step
+        expected.append(wc.encode(x, "topk(0.01) | rice | qsgd(bits=4)", seed=step).nbytes)
+    assert capsys.readouterr().out.split() == list(map(str, expected))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from tests.cuda.test_gpu_encode import tensor
+from tests.cuda.test_gpu_encode import VALUES, tensor
 from tests.cuda.test_plan import CODED, SELECTORS, inputs
-from tests.gpu.test_bytes import KINDS, VALUES
+from tests.gpu.test_bytes import KINDS
 from tests.inputs import Array
 
 
@@ -57,12 +57,12 @@ def test_a_graph_that_counts_its_seed(cupy: Any) -> None:
     """The seed is an array like any other, so that a graph may change it itself."""
     x, scheme = tensor(np.float32), "topk(0.1) | rice | qsgd(bits=3)"
     plan, given = wc.Plan(x.size, np.float32, scheme), cupy.asarray(x)
-    plan.seed[...] += np.uint64(1)  # compiles CuPy's own kernel
+    cupy.add(plan.seed, np.uint64(1), out=plan.seed)  # compiles CuPy's own kernel
     plan.reseed(0)
     with cupy.cuda.Stream(non_blocking=True) as stream:
         stream.begin_capture()
         pending = plan.encode(given)
-        plan.seed[...] += np.uint64(1)
+        cupy.add(plan.seed, np.uint64(1), out=plan.seed)
         graph = stream.end_capture()
         for step in range(3):
             graph.launch(stream)
