@@ -153,6 +153,9 @@ def test_seeds(seed: int) -> None:
         "topk(1.0) | rice | raw",
         "threshold(1) | rice | raw",
         "all | rice | qsgd",
+        "all | rice | offset-float",
+        "topk(0.1) | rice | offset-float(bits=6, rounding=stochastic)",
+        "threshold(0.1) | rice | qsgd(bits=7, bucket=48, norm=l2)",
         "nonzero | bitmap | sign-scale",
     ],
 )
