@@ -212,6 +212,13 @@ def test_the_last_threshold_serves() -> None:
     assert swept == [True, False, False, True, True, True]
 
 
+def test_a_new_plan_has_no_threshold() -> None:
+    """Nothing reaches what it begins with, so that the first sweep writes nothing."""
+    planned = Planned(tensor(np.float32), "topk(0.01) | rice | raw")
+    assert planned.plan._search is not None
+    assert int(planned.plan._search.rule[0]) == 2**64 - 1
+
+
 @pytest.mark.parametrize(
     ("scheme", "said"),
     [

@@ -36,9 +36,9 @@ def test_the_battery(cupy: Any, select: str, value: str, kind: Any) -> None:
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_graph(cupy: Any, scheme: str, size: int, strict: bool) -> None:
     """Captured once; tensor and seed change beneath it. In a strict capture CUDA refuses what allocates."""
-    plan, given = wc.Plan(size, np.float32, scheme), cupy.zeros(size, np.float32)
     mode = cupy.cuda.runtime.streamCaptureModeGlobal if strict else None
     with cupy.cuda.Stream(non_blocking=True) as stream:
+        plan, given = wc.Plan(size, np.float32, scheme), cupy.zeros(size, np.float32)
         stream.begin_capture(mode)
         pending = plan.encode(given)
         graph = stream.end_capture()
@@ -56,10 +56,10 @@ def test_a_graph(cupy: Any, scheme: str, size: int, strict: bool) -> None:
 def test_a_graph_that_counts_its_seed(cupy: Any) -> None:
     """The seed is an array like any other, so that a graph may change it itself."""
     x, scheme = tensor(np.float32), "topk(0.1) | rice | qsgd(bits=3)"
-    plan, given = wc.Plan(x.size, np.float32, scheme), cupy.asarray(x)
-    cupy.add(plan.seed, np.uint64(1), out=plan.seed)  # compiles CuPy's own kernel
-    plan.reseed(0)
     with cupy.cuda.Stream(non_blocking=True) as stream:
+        plan, given = wc.Plan(x.size, np.float32, scheme), cupy.asarray(x)
+        cupy.add(plan.seed, np.uint64(1), out=plan.seed)  # compiles CuPy's own kernel
+        plan.reseed(0)
         stream.begin_capture()
         pending = plan.encode(given)
         cupy.add(plan.seed, np.uint64(1), out=plan.seed)

@@ -103,8 +103,8 @@ class DevicePlan:
         self._memory = Workspace(device)
         self._known = device.put(np.frombuffer(self._head(), np.uint8))
         making.begin(device, self.seed, self._known.size, self._outcome)
-        longest = self._coded(0, blank, self._selected(blank))
-        self._blob = device.empty(self._known.size + len(self._bases) * longest.room, np.uint8)
+        room = self._coded(0, blank, self._selected(blank)).room  # later chunks are no longer than the first
+        self._blob = device.empty(self._known.size + len(self._bases) * room, np.uint8)
         self.run(blank)  # all kernels are loaded, and all memory is there
         self._memory.close()
         if self._search is not None:

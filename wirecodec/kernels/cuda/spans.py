@@ -19,10 +19,10 @@ __all__ = ["elias_fano", "elias_fano_indices", "rice", "rice_indices"]
 _WARPS = THREADS // 32
 
 
-def _most_bits(most: int, d: int, more: int) -> int:
-    """The greatest r · (bits of ⌊d/r⌋ + ``more``) for 0 < r <= most: r is as large as its bits allow."""
-    large = (min(most, d >> bits) for bits in range(d.bit_length()))
-    return max(r * ((d // r).bit_length() + more) for r in large)
+def _most_bits(r: int, d: int, more: int, count: Any) -> int:
+    """Of r indices below d: those of ⌊d/r⌋ and ``more`` each. Half as many take at most one more each."""
+    r = min(r, d)
+    return r * ((d // r).bit_length() + more + (count is not None))
 
 
 def rice(device: Device, indices: Any, d: int, count: Any = None) -> tuple[Any, Any]:
@@ -32,8 +32,7 @@ def rice(device: Device, indices: Any, d: int, count: Any = None) -> tuple[Any, 
     head = -(-(48 * (spans - 1) + 5 * blocks) // 32)
     # With the parameter of least size an index takes at most log2(d/r) + 3 bits, and blocks and
     # spans a word more.
-    bits = r * ((d // r).bit_length() + 4) if count is None else _most_bits(r, d, 4)
-    longest = head + -(-bits // 32) + blocks + spans
+    longest = head + -(-_most_bits(r, d, 4, count) // 32) + blocks + spans
     parameters, quotients = device.empty(blocks, np.uint8), device.empty(blocks, np.uint32)
     starts, words = device.empty(spans + 1, np.uint32), device.empty(longest, np.uint32)
     taken, n = device.empty(1, np.uint32), np.uint32(r)
@@ -66,8 +65,7 @@ def elias_fano(device: Device, indices: Any, d: int, count: Any = None) -> tuple
     spans = blocks_for(r, RICE_SPAN)
     # A span of n takes n · b and at most 3n bits, where n · 2^b is at most its room; they take most
     # where all have the same.
-    bits = r * ((d // r).bit_length() + 3) if count is None else _most_bits(r, d, 3)
-    longest = spans - 1 + -(-bits // 32) + 18 * spans
+    longest = spans - 1 + -(-_most_bits(r, d, 3, count) // 32) + 18 * spans
     words = device.empty(longest, np.uint32)
     parameters, starts = device.empty(spans, np.uint8), device.empty(spans + 1, np.uint32)
     bad, taken = device.empty(1, np.uint32), device.empty(1, np.uint32)

@@ -1,0 +1,53 @@
+"""Memory that is given out anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.cuda.emulator import Emulator
+from wirecodec.gpu.workspace import Workspace
+
+
+def recorded(device: Emulator) -> Workspace:
+    """Twice: what asks for more the second time gets it."""
+    memory = Workspace(device)
+    for size in (5, 9):
+        memory.rewind()
+        memory.empty(size, np.uint32)
+        memory.put(np.array([7], np.uint64))
+    memory.close()
+    return memory
+
+
+def test_the_same_memory(probed: Emulator) -> None:
+    memory = recorded(probed)
+    held = len(probed.rooms())
+    memory.rewind()
+    first, constant = memory.empty(9, np.uint32), memory.put(np.array([7], np.uint64))
+    first[:], constant[:] = 1, 2
+    memory.rewind()
+    again = memory.empty(18, np.uint16)
+    assert (again.view(np.uint32) == 1).all()
+    assert memory.put(np.array([7], np.uint64)).tolist() == [7], "a constant is as it was"
+    assert len(probed.rooms()) == held
+
+
+def test_a_sequence_that_is_not_the_same(probed: Emulator) -> None:
+    memory = recorded(probed)
+    memory.rewind()
+    with pytest.raises(RuntimeError, match="when it was recorded"):
+        memory.empty(10, np.uint32)
+    memory.rewind()
+    memory.empty(1, np.uint8)
+    with pytest.raises(RuntimeError, match="when it was recorded"):
+        memory.put(np.array([8], np.uint64))
+    memory.put(np.array([7], np.uint64))
+    with pytest.raises(RuntimeError, match="when it was recorded"):
+        memory.empty(1, np.uint8)
+
+
+def test_nothing_waits(probed: Emulator) -> None:
+    memory = recorded(probed)
+    with pytest.raises(RuntimeError, match="cannot wait"):
+        memory.get(probed.empty(1, np.uint8))
