@@ -90,8 +90,7 @@ class Plan:
         """Launch a kernel that sets ``seed``. A graph that captures it sets the same at each launch."""
         from wirecodec.gpu import door
 
-        with door.device_of(self._plan.seed):
-            self._plan.reseed(as_seed(seed))
+        door.reseed(self._plan, as_seed(seed))
 
     def encode(self, tensor: Any, *, seed: int | None = None) -> Pending:
         """Launch everything on the current stream, and wait for nothing.
@@ -110,12 +109,7 @@ class Plan:
         if (flat.shape, flat.dtype) != (self._shape, self._dtype):
             wanted, given = f"{self._dtype} of {self._shape}", f"{flat.dtype} of {flat.shape}"
             raise EncodeError(f"the plan is for {wanted}, the tensor is {given}")
-        with door.device_of(flat.words):
-            if flat.words.device.id != self._plan.seed.device.id:
-                raise EncodeError("the plan lies on another GPU than the tensor")
-            if seed is not None:
-                self._plan.reseed(seed)
-            self._plan.run(flat.words)
+        door.run(self._plan, flat.words, seed)
         self._runs += 1
         return Pending(self, flat.words, self._runs)
 
@@ -137,9 +131,7 @@ class Pending:
 
         if self._run != self._plan._runs:
             raise ValueError("the plan has begun another container since")
-        with door.device_of(self._words):
-            blob: Bytes = self._plan._plan.container_of(self._words)
-            return blob
+        return door.written(self._plan._plan, self._words)
 
 
 def _as_shape(shape: int | Iterable[int]) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -127,3 +128,14 @@ def test_what_the_readme_shows(standin: StandInDevice, capsys: pytest.CaptureFix
         x[step::7] = 1 + step
         expected.append(wc.encode(x, "topk(0.01) | rice | qsgd(bits=4)", seed=step).nbytes)
     assert capsys.readouterr().out.split() == list(map(str, expected))
+
+
+def test_another_gpu(standin: StandInDevice) -> None:
+    class There(OnGPU):
+        device = SimpleNamespace(id=1)
+
+    plan = wc.Plan(9001, np.float32, SCHEME)
+    plan._plan.seed = plan.seed.view(There)
+    with pytest.raises(wc.EncodeError, match="another GPU"):
+        plan.encode(marked(tensor(np.float32)), seed=3)
+    assert plan.seed.tolist() == [0]

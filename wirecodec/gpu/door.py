@@ -31,13 +31,15 @@ from wirecodec.sparse import SparseTensor
 __all__ = [
     "add",
     "can_add",
-    "device_of",
     "encode",
     "encode_many",
     "in_place",
     "on_host",
     "planned",
+    "reseed",
+    "run",
     "sparse",
+    "written",
 ]
 
 Decoder = Callable[..., dict[int, list[Part]]]
@@ -45,7 +47,7 @@ Decoder = Callable[..., dict[int, list[Part]]]
 
 
 @contextmanager
-def device_of(array: Any) -> Iterator[CupyDevice]:
+def _device_of(array: Any) -> Iterator[CupyDevice]:
     """The device that a CuPy array lies on, made the current one."""
     cupy = cupy_device().cupy
     with cupy.cuda.Device(array.device.id):
@@ -55,7 +57,7 @@ def device_of(array: Any) -> Iterator[CupyDevice]:
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """A tensor that lies on a GPU as a container, a uint8 CuPy array there. EncodeError, DeviceError."""
     flat: DeviceFlat = as_device_flat(tensor, cupy_device().cupy)
-    with device_of(flat.words) as device:
+    with _device_of(flat.words) as device:
         blob: Bytes = encoding.encoded(device, flat, scheme, seed, tag)
         return blob
 
@@ -73,7 +75,7 @@ def encode_many(
             raise error.of(name) from None
     if len({flat.words.device.id for flat in flats.values()}) > 1:
         raise EncodeError("the tensors lie on several GPUs; bring them to one")
-    with device_of(next(iter(flats.values())).words) as device:
+    with _device_of(next(iter(flats.values())).words) as device:
         blob: Bytes = encoding.encoded_many(device, flats, schemes, seed, tag, names=names)
         return blob
 
@@ -84,6 +86,29 @@ def planned(
     """A plan on the current GPU; see ``wirecodec.Plan``."""
     check(math.prod(shape), scheme)
     return DevicePlan(cupy_device(), shape, dtype, scheme, tag, most)
+
+
+def reseed(plan: DevicePlan, seed: int) -> None:
+    """A plan's seed, set in the order of the current stream."""
+    with _device_of(plan.seed):
+        plan.reseed(seed)
+
+
+def run(plan: DevicePlan, words: Any, seed: int | None) -> None:
+    """Everything launched, the seed first where given; EncodeError where the words lie on another GPU."""
+    if words.device.id != plan.seed.device.id:
+        raise EncodeError("the plan lies on another GPU than the tensor")
+    with _device_of(words):
+        if seed is not None:
+            plan.reseed(seed)
+        plan.run(words)
+
+
+def written(plan: DevicePlan, words: Any) -> Bytes:
+    """The container of the last run, of the same words."""
+    with _device_of(words):
+        blob: Bytes = plan.container_of(words)
+        return blob
 
 
 def in_place(tensor: Any) -> DeviceFlat:
@@ -105,7 +130,7 @@ def on_host(blob: Any) -> Bytes:
     """A container's bytes, copied from a GPU."""
     cupy = cupy_device().cupy
     there = cupy.ascontiguousarray(cupy.asarray(blob)).reshape(-1)
-    with device_of(there) as device:
+    with _device_of(there) as device:
         found: Bytes = device.get(there.view(np.uint8))
         return found
 
@@ -122,7 +147,7 @@ def add(
     """scale * values into arrays on one GPU, once all are decoded; ValueError where one is elsewhere."""
     if not all(map(on_gpu, targets)) or len({target.device.id for target in targets}) > 1:
         raise ValueError("out must lie on one device, all of it")
-    with device_of(targets[0]) as device:
+    with _device_of(targets[0]) as device:
         parts = _parts(device, data, head, limits, decoder)
         types = _types(head)
         for key, target in enumerate(targets):
