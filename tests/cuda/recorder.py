@@ -13,7 +13,7 @@ __all__ = ["Graph", "Recorder"]
 
 
 class Graph:
-    """As CuPy's: launches, and copies and zeros within the device, with the arguments that they had."""
+    """As CuPy's: launches, with the arguments that they had."""
 
     def __init__(self) -> None:
         self.nodes: list[Callable[[], None]] = []
@@ -52,18 +52,18 @@ class Recorder(Emulator):
         return super().get(array)
 
     def clear(self, array: Array) -> None:
-        """Or its note."""
-        self._do(partial(super().clear, array))
+        """AssertionError in a capture."""
+        assert self._graph is None, "not a kernel"
+        super().clear(array)
 
     def copy(self, source: Array, target: Array) -> None:
-        """Or its note."""
-        self._do(partial(super().copy, source, target))
+        """AssertionError in a capture."""
+        assert self._graph is None, "not a kernel"
+        super().copy(source, target)
 
     def launch(self, source: str, kernel: str, blocks: int, *arguments: Any) -> None:
         """Or its note."""
-        self._do(partial(super().launch, source, kernel, blocks, *arguments))
-
-    def _do(self, call: Callable[[], None]) -> None:
+        call = partial(super().launch, source, kernel, blocks, *arguments)
         if self._graph is None:
             call()
         else:

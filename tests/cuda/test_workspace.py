@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.cuda.emulator import Emulator
-from wirecodec.gpu.workspace import Workspace
+from wirecodec.gpu.workspace import Kernels, Workspace
 
 
 def recorded(device: Emulator) -> Workspace:
@@ -51,3 +51,17 @@ def test_nothing_waits(probed: Emulator) -> None:
     memory = recorded(probed)
     with pytest.raises(RuntimeError, match="cannot wait"):
         memory.get(probed.empty(1, np.uint8))
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 4095, 4096, 4097, 70_001])
+def test_zeros_and_copies_by_kernels(emulator: Emulator, size: int) -> None:
+    device = Kernels(emulator)
+    source, target = (
+        device.put(np.random.default_rng(size).integers(256, size=size, dtype=np.uint8)),
+        device.empty(size, np.uint8),
+    )
+    device.copy(source, target)
+    assert target.tobytes() == source.tobytes()
+    device.clear(target)
+    assert not target.any()
+    assert emulator.launched == ["copy", "zero"]

@@ -22,7 +22,7 @@ from wirecodec.container import CHUNK, Entry
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import sections
 from wirecodec.gpu.encode import encoded
-from wirecodec.gpu.workspace import Workspace
+from wirecodec.gpu.workspace import Kernels, Workspace
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
 from wirecodec.index.elias_fano import EliasFano
 from wirecodec.index.raw import RawIndex
@@ -90,7 +90,8 @@ class DevicePlan:
         tag: bytes,
         most: int,
     ) -> None:
-        self._device, self._shape, self._dtype, self._scheme, self._tag = device, shape, dtype, scheme, tag
+        self._shape, self._dtype, self._scheme, self._tag = shape, dtype, scheme, tag
+        self._ordinary, self._device = device, Kernels(device)
         self._size = math.prod(shape)
         self._words = np.dtype(f"u{dtype.itemsize}")
         self._bases = range(0, self._size, CHUNK)
@@ -161,7 +162,7 @@ class DevicePlan:
         if not bad:
             return self._blob[:total]
         flat = DeviceFlat(words, self._dtype, self._shape)
-        return encoded(self._device, flat, self._scheme, seed, self._tag)
+        return encoded(self._ordinary, flat, self._scheme, seed, self._tag)
 
     def _selected(self, words: Any) -> Selected | None:
         """None for all elements."""

@@ -1,4 +1,8 @@
-"""The memory of a sequence of launches that is made again and again: allocated once, and given out anew."""
+"""What a sequence of launches that is made again and again stands on.
+
+``Kernels`` is a device on which everything that happens in the stream is a kernel; ``Workspace`` one whose
+memory is allocated once, and given out anew.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,52 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.cuda import memory
 from wirecodec.kernels.cuda.device import Device
 
-__all__ = ["Workspace"]
+__all__ = ["Kernels", "Workspace"]
 
 
-class Workspace:
-    """A ``Device`` whose n-th array since ``rewind`` is always the same memory.
+class Kernels:
+    """A ``Device`` that clears and copies by kernels; arrays begin at a multiple of 4 bytes."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def empty(self, size: int, dtype: Any) -> Any:
+        """The device's."""
+        return self._device.empty(size, dtype)
+
+    def put(self, array: Array) -> Any:
+        """The device's."""
+        return self._device.put(array)
+
+    def get(self, array: Any) -> Array:
+        """The device's."""
+        return self._device.get(array)
+
+    def clear(self, array: Any) -> None:
+        """All bytes 0."""
+        memory.clear(self._device, array)
+
+    def copy(self, source: Any, target: Any) -> None:
+        """The bytes of an array into another one of as many."""
+        memory.copy(self._device, source, target)
+
+    def launch(self, source: str, kernel: str, blocks: int, *arguments: Any) -> None:
+        """The device's."""
+        self._device.launch(source, kernel, blocks, *arguments)
+
+
+class Workspace(Kernels):
+    """One whose n-th array since ``rewind`` is always the same memory.
 
     Until ``close`` it allocates what is asked for; from then on a sequence that asks for more than before is
     an error, as is waiting: ``get`` is no part of what can be launched again unseen.
     """
 
     def __init__(self, device: Device) -> None:
-        self._device = device
+        super().__init__(device)
         self._rooms: list[Any] = []
         self._constants: dict[tuple[str, bytes], Any] = {}
         self._next = 0
@@ -50,25 +86,13 @@ class Workspace:
             self._must_be_open()
             self._constants[key] = self._device.put(array)
         made = self.empty(array.size, array.dtype)
-        self._device.copy(self._constants[key], made)
+        self.copy(self._constants[key], made)
         return made
 
     def _must_be_open(self) -> None:
         if self._closed:
             raise RuntimeError("a sequence asked for memory that it did not ask for when it was recorded")
 
-    def clear(self, array: Any) -> None:
-        """The device's."""
-        self._device.clear(array)
-
-    def copy(self, source: Any, target: Any) -> None:
-        """The device's."""
-        self._device.copy(source, target)
-
     def get(self, array: Any) -> Array:
         """RuntimeError."""
         raise RuntimeError("a sequence that is launched again unseen cannot wait")
-
-    def launch(self, source: str, kernel: str, blocks: int, *arguments: Any) -> None:
-        """The device's."""
-        self._device.launch(source, kernel, blocks, *arguments)
