@@ -13,7 +13,7 @@ from tests.cuda.recorder import Recorder
 from tests.cuda.test_gpu_encode import INDEXES, VALUES, tensor
 from tests.inputs import Array
 from wirecodec import chunk, container
-from wirecodec.arrays import bits_of
+from wirecodec.arrays import DTYPES, bits_of
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import encode, plan
 from wirecodec.gpu.plan import DevicePlan, check
@@ -237,3 +237,18 @@ def test_schemes_without_a_plan(scheme: str, said: str) -> None:
 def test_sizes_without_a_plan(size: int) -> None:
     with pytest.raises(EncodeError, match=f"1 to 2.31 - 1 elements, not {size}"):
         check(size, as_scheme("topk(0.1) | rice | raw"))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_anything(seed: int) -> None:
+    """A scheme, a type and a size that were drawn, and tensors of any density through one plan."""
+    rng = np.random.default_rng(seed)
+    size = int(np.exp(rng.uniform(0, 10)))
+    k, ratio, t = rng.integers(1, size + 2), rng.uniform(1e-4, 1), rng.exponential()
+    select = rng.choice(["all", "nonzero", f"topk(k={k})", f"topk({ratio})", f"threshold({t})"])
+    dtype = DTYPES[rng.integers(4)]
+    planned = Planned(np.ones(size, dtype), f"{select} | {rng.choice(CODED)} | {rng.choice(VALUES)}")
+    for step in range(6):
+        x = rng.laplace(size=size) * rng.choice([1, 1, 1.02, 30, 0.03])
+        x[rng.random(size) < rng.choice([0, 0.01, 0.5, 0.99, 1])] = rng.choice([0, 0, 1])
+        planned.check(x.astype(dtype), step)

@@ -11,6 +11,7 @@ tensor is encoded in the ordinary way, which raises what there is to be raised.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -197,25 +198,31 @@ class DevicePlan:
         flags = coded.flags
         if isinstance(scheme.value, Raw) and isinstance(scheme.select, TopK) and selected is None:
             flags = (*flags, bits.nonfinite(memory, values, infinity_of(self._dtype)))
-        return _Coded(index, taken, coded.section, flags, _lengths(scheme, self._dtype, d))
+        return _Coded(index, taken, coded.section, _lengths(scheme, self._dtype, d), flags)
 
 
+@dataclass(frozen=True, eq=False)
 class _Coded:
-    """A chunk's sections, with room for the longest, and what tells their lengths and what is wrong."""
+    """A chunk's sections, with room for the longest, and what tells their lengths and what is wrong.
 
-    def __init__(self, index: Any, taken: Any, value: Any, flags: tuple[Any, ...], lengths: Lengths) -> None:
-        self._index, self._taken, self._value = index, taken, value
-        self._flags, self._lengths = flags, lengths
+    ``index`` is None where there is never one; ``taken``, ``lengths``, ``flags``: see ``close_chunk``.
+    """
+
+    index: Any
+    taken: Any
+    value: Any
+    lengths: Lengths
+    flags: tuple[Any, ...]
 
     @property
     def room(self) -> int:
         """Bytes that both take at most."""
-        return sum(each.size + ext.pad8(each.size) for each in (self._index, self._value) if each is not None)
+        return sum(each.size + ext.pad8(each.size) for each in (self.index, self.value) if each is not None)
 
     def close(self, device: Device, outcome: Any, chunk: Chunk, blob: Any) -> None:
         """To their places."""
-        both = self._index, self._value
-        making.close_chunk(device, both, self._taken, self._lengths, self._flags, outcome, chunk, blob)
+        both = self.index, self.value
+        making.close_chunk(device, both, self.taken, self.lengths, self.flags, outcome, chunk, blob)
 
 
 def _lengths(scheme: Scheme, dtype: np.dtype[Any], d: int) -> Lengths:
