@@ -25,8 +25,8 @@ __all__ = ["Pending", "Plan"]
 class Plan:
     """What it takes to encode tensors of one shape and type on the current GPU, allocated and compiled.
 
-    It serves one stream at a time, and one container: each ``encode`` overwrites that of the last. A graph that
-    captured it works on its memory and on the tensor: keep plan and tensor as long as the graph.
+    It serves one stream at a time, and one container: each ``encode`` overwrites that of the last. A graph
+    that captured it works on its memory and on the tensor: keep plan and tensor as long as the graph.
 
     Args:
         shape: of the tensors; a number for one dimension. 1 to 2^31 - 1 elements.
