@@ -6,8 +6,6 @@ the current stream of the device that the arrays lie on.
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,26 +19,13 @@ from wirecodec.container import Head
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import encode as encoding
-from wirecodec.gpu.plan import DevicePlan, check
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device
 from wirecodec.limits import DecodeLimits
 from wirecodec.outline import Outline
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 
-__all__ = [
-    "add",
-    "can_add",
-    "encode",
-    "encode_many",
-    "in_place",
-    "on_host",
-    "planned",
-    "reseed",
-    "run",
-    "sparse",
-    "written",
-]
+__all__ = ["add", "can_add", "encode", "encode_many", "on_host", "sparse"]
 
 Decoder = Callable[..., dict[int, list[Part]]]
 """The pipeline's: (data, head, limits, read) -> every tensor's parts."""
@@ -78,52 +63,6 @@ def encode_many(
     with _device_of(next(iter(flats.values())).words) as device:
         blob: Bytes = encoding.encoded_many(device, flats, schemes, seed, tag, names=names)
         return blob
-
-
-def planned(
-    shape: tuple[int, ...], dtype: np.dtype[Any], scheme: Scheme, tag: bytes, most: int
-) -> DevicePlan:
-    """A plan on the current GPU; see ``wirecodec.Plan``."""
-    check(math.prod(shape), scheme)
-    return DevicePlan(cupy_device(), shape, dtype, scheme, tag, most)
-
-
-def reseed(plan: DevicePlan, seed: int) -> None:
-    """A plan's seed, set in the order of the current stream."""
-    with _device_of(plan.seed):
-        plan.reseed(seed)
-
-
-def run(plan: DevicePlan, words: Any, seed: int | None) -> None:
-    """Everything launched, the seed first where given; EncodeError where the words lie on another GPU."""
-    if words.device.id != plan.seed.device.id:
-        raise EncodeError("the plan lies on another GPU than the tensor")
-    with _device_of(words):
-        if seed is not None:
-            plan.reseed(seed)
-        plan.run(words)
-
-
-def written(plan: DevicePlan, words: Any) -> Bytes:
-    """The container of the last run, of the same words."""
-    with _device_of(words):
-        blob: Bytes = plan.container_of(words)
-        return blob
-
-
-def in_place(tensor: Any) -> DeviceFlat:
-    """A tensor that lies on a GPU, as it lies there; EncodeError where it does not, or is not contiguous."""
-    if not on_gpu(tensor):
-        raise EncodeError(f"{type(tensor).__name__} does not lie on a GPU")
-    cupy = cupy_device().cupy
-    if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
-        contiguous = tensor.is_contiguous()
-    else:
-        interface = hasattr(tensor, "__cuda_array_interface__")
-        contiguous = (cupy.asarray(tensor) if interface else cupy.from_dlpack(tensor)).flags.c_contiguous
-    if not contiguous:
-        raise EncodeError("the tensor is not contiguous; a plan takes it as it lies")
-    return as_device_flat(tensor, cupy)
 
 
 def on_host(blob: Any) -> Bytes:

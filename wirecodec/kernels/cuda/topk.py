@@ -77,7 +77,7 @@ class Search:
         return self._settle(words, infinity)
 
     def warm(self, words: Any, infinity: int) -> Selected:
-        """The same; faster where the k-th key is not far from that of the last call."""
+        """The same; faster where the k-th key is not far from that of the last call, which there has been."""
         mask, search = magnitude_of(words), self._search
         margin = np.uint64(1 << _FRACTION[self._width + 1])
         self._device.launch("topk", "begin_warm", 1, search, margin)
