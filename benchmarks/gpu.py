@@ -116,18 +116,6 @@ def cases(device: CupyDevice, x: Any) -> Iterator[Case]:
     yield from rivals(device.cupy, x, k)
 
 
-def encoding(cupy: Any, x: Any) -> Iterator[Case]:
-    """The whole way to a container; a plan's without ``get``, which waits."""
-    yield Case("encode", 4.1, 0, lambda: wc.encode(x, ENCODED))
-    plan = wc.Plan(x.size, np.float32, ENCODED)
-    yield Case("Plan.encode", 4.1, 0, lambda: plan.encode(x))
-    with cupy.cuda.Stream(non_blocking=True) as stream:
-        stream.begin_capture()
-        plan.encode(x)
-        graph = stream.end_capture()
-    yield Case("Plan.encode, as a graph", 4.1, 0, graph.launch)
-
-
 def rivals(cupy: Any, x: Any, k: int) -> Iterator[Case]:
     """Others' ways to a top k."""
     yield Case("cupy.argpartition", 8, 0, lambda: cupy.argpartition(cupy.abs(x), x.size - k)[-k:])
@@ -139,6 +127,18 @@ def rivals(cupy: Any, x: Any, k: int) -> Iterator[Case]:
     if torch.cuda.is_available():
         there = torch.from_dlpack(x)
         yield Case("torch.topk + gather", 8, 0, lambda: there[torch.topk(there.abs(), k, sorted=False)[1]])
+
+
+def encoding(cupy: Any, x: Any) -> Iterator[Case]:
+    """The whole way to a container; a plan's without ``get``, which waits."""
+    yield Case("encode", 4.1, 0, lambda: wc.encode(x, ENCODED))
+    plan = wc.Plan(x.size, np.float32, ENCODED)
+    yield Case("Plan.encode", 4.1, 0, lambda: plan.encode(x))
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        plan.encode(x)
+        graph = stream.end_capture()
+    yield Case("Plan.encode, as a graph", 4.1, 0, graph.launch)
 
 
 def rows(device: CupyDevice, size: int) -> Iterator[list[str]]:

@@ -22,12 +22,12 @@ for size in (1, 5_000, 40_001):
         for select in ("topk(0.05)", "threshold(1.0)", "nonzero"):
             codecs = "rice | qsgd", "elias-fano | offset-float", "bitmap | sign-scale", "raw-index | raw"
             for rest in codecs:
-                blob = wc.encode(x, f"{select} | {rest}")
-                wc.decode(blob).to_dense()
-                wc.decode_add(blob, cupy.zeros(size, np.float32))
                 plan = wc.Plan(size, kind, f"{select} | {rest}")
                 for _ in range(2):
                     plan.encode(x).get()
+                blob = wc.encode(x, f"{select} | {rest}")
+                wc.decode(blob).to_dense()
+                wc.decode_add(blob, cupy.zeros(size, np.float32))
 """
 
 

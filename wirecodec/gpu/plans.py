@@ -10,8 +10,8 @@ import numpy as np
 
 from wirecodec.arrays import Bytes, DeviceFlat, as_device_flat, on_gpu
 from wirecodec.errors import EncodeError
-from wirecodec.gpu import door
 from wirecodec.gpu.plan import DevicePlan, check
+from wirecodec.kernels.cuda.device import cupy_device
 from wirecodec.scheme import Scheme
 
 __all__ = ["in_place", "planned", "reseed", "run", "written"]
@@ -22,12 +22,12 @@ def planned(
 ) -> DevicePlan:
     """A plan on the current GPU; see ``wirecodec.Plan``."""
     check(math.prod(shape), scheme)
-    return DevicePlan(door.cupy_device(), shape, dtype, scheme, tag, most)
+    return DevicePlan(cupy_device(), shape, dtype, scheme, tag, most)
 
 
 def _where(array: Any) -> Any:
     """The device that a CuPy array lies on, to be made the current one."""
-    return door.cupy_device().cupy.cuda.Device(array.device.id)
+    return cupy_device().cupy.cuda.Device(array.device.id)
 
 
 def reseed(plan: DevicePlan, seed: int) -> None:
@@ -57,7 +57,7 @@ def in_place(tensor: Any) -> DeviceFlat:
     """A tensor that lies on a GPU, as it lies there; EncodeError where it does not, or is not contiguous."""
     if not on_gpu(tensor):
         raise EncodeError(f"{type(tensor).__name__} does not lie on a GPU")
-    cupy = door.cupy_device().cupy
+    cupy = cupy_device().cupy
     if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
         contiguous = tensor.is_contiguous()
     else:
