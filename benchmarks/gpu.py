@@ -34,9 +34,11 @@ DENSITY = 0.01
 CALLS, WARM = 20, 3
 INFINITY = infinity_of(np.float32)
 MAGNITUDE = 2**31 - 1
+ENCODED = f"topk({DENSITY:g}) | rice | qsgd(bits=4)"
 HEADER = ["", "elements", "ms", "floor, bytes an element", "share of the copy bandwidth", "target"]
 CAPTION = """A share is floor / copy bandwidth / time. Laplace values, float32, {density:g} of them kept;
-QSGD and packing with 4 bits, OffsetFloat with 8. Rivals have the floor of an exact top k, two reads.
+QSGD and packing with 4 bits, OffsetFloat with 8. Rivals have the floor of an exact top k, two reads. Encoding
+is that of {encoded}, to a whole container, with the floor of a warm top k.
 
 """
 
@@ -104,6 +106,7 @@ def cases(device: CupyDevice, x: Any) -> Iterator[Case]:
     yield Case("qsgd", 4.5, 0.70, lambda: values.qsgd(device, words, 4, 512, 0, largest, 7))
     asked = values.OffsetFormat(8, None, None, None, None, INFINITY - 1, False)
     yield Case("offset-float", 9, 0.70, lambda: values.offset_float(device, words, asked, 7))
+    yield from encoding(device.cupy, x)
     yield from rivals(device.cupy, x, k)
 
 
@@ -148,6 +151,18 @@ def rivals(cupy: Any, x: Any, k: int) -> Iterator[Case]:
         yield Case("torch.topk + gather", 8, 0, lambda: there[torch.topk(there.abs(), k, sorted=False)[1]])
 
 
+def encoding(cupy: Any, x: Any) -> Iterator[Case]:
+    """The whole way to a container; a plan's without ``get``, which waits."""
+    yield Case("encode", 4.1, 0, lambda: wc.encode(x, ENCODED))
+    plan = wc.Plan(x.size, np.float32, ENCODED)
+    yield Case("Plan.encode", 4.1, 0, lambda: plan.encode(x))
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        plan.encode(x)
+        graph = stream.end_capture()
+    yield Case("Plan.encode, as a graph", 4.1, 0, graph.launch)
+
+
 def rows(device: CupyDevice, size: int) -> Iterator[list[str]]:
     """The table's rows for a size."""
     x = laplace(device.cupy, size)
@@ -177,7 +192,7 @@ def main() -> None:
         sys.exit(f"nothing was measured: {error}")
     cupy = device.cupy
     name = cupy.cuda.runtime.getDeviceProperties(device.number)["name"].decode()
-    text = f"{name}, CuPy {cupy.__version__}\n\n" + CAPTION.format(density=DENSITY)
+    text = f"{name}, CuPy {cupy.__version__}\n\n" + CAPTION.format(density=DENSITY, encoded=ENCODED)
     text += markdown(HEADER, [row for size in sizes for row in rows(device, size)])
     text += "\n## The SIDCo paper's Figure 16\n\n" + figure_16(device, name, options.figure)
     print(text)

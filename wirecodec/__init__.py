@@ -37,6 +37,7 @@ from wirecodec.index import (
 from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import DecodeLimits
 from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_many
+from wirecodec.plan import Pending, Plan
 from wirecodec.presets import PRESETS, Preset, preset
 from wirecodec.registry import register
 from wirecodec.schedule import Diminishing, WarmUp
@@ -116,6 +117,8 @@ __all__ = [
     "Mean",
     "NonZero",
     "OffsetFloat",
+    "Pending",
+    "Plan",
     "PolyFit",
     "Prepared",
     "Preset",

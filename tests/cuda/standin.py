@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cuda.emulator import Emulator
+from tests.cuda.recorder import Recorder
 from tests.inputs import Array
-from wirecodec.gpu import door
+from wirecodec.gpu import door, plans
 
 
 class OnGPU(np.ndarray[Any, Any]):
@@ -32,8 +32,8 @@ class OnGPU(np.ndarray[Any, Any]):
         out[...] = self.view(np.ndarray)
 
 
-class StandInDevice(Emulator):
-    """The emulator, its arrays marked, and the module that they belong to.
+class StandInDevice(Recorder):
+    """The emulator, its arrays marked, and the module that they belong to; it has one stream.
 
     Attributes:
         cupy: the module.
@@ -51,6 +51,7 @@ class StandInDevice(Emulator):
             cuda=SimpleNamespace(
                 Device=lambda number: nullcontext(),
                 alloc_pinned_memory=lambda size: self._noted("pinned", bytearray(size)),
+                Stream=lambda non_blocking: nullcontext(self),
                 get_current_stream=lambda: SimpleNamespace(synchronize=lambda: self._noted("stream")),
                 runtime=SimpleNamespace(deviceSynchronize=lambda: self._noted("device")),
             ),
@@ -73,7 +74,7 @@ class StandInDevice(Emulator):
     def get(self, array: Array) -> Array:
         """No longer marked."""
         self.fetched.append(array.nbytes)
-        return np.array(array.view(np.ndarray))
+        return np.array(super().get(array).view(np.ndarray))
 
 
 def marked(x: Array) -> Array:
@@ -85,6 +86,7 @@ def marked(x: Array) -> Array:
 def standin(monkeypatch: pytest.MonkeyPatch) -> StandInDevice:
     """The door, leading to the stand-in; ``import cupy`` finds it, too."""
     device = StandInDevice(3, 3)
-    monkeypatch.setattr(door, "cupy_device", lambda: device)
+    for module in (door, plans):
+        monkeypatch.setattr(module, "cupy_device", lambda: device)
     monkeypatch.setitem(sys.modules, "cupy", device.cupy)
     return device

@@ -2,6 +2,9 @@
 
 index   raw-index  bitmap  rice  elias-fano  bloom (policies p0 and p1)
 value   raw (of every type)  qsgd  offset-float  sign-scale
+
+``coded_index`` and ``coded_values`` wait for nothing. Where ``count`` is given, (1,) u32 on the device, they
+code the first so many of what they are given, and sections have room for all of it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.gpu import bloom
-from wirecodec.gpu.support import Refused, has_nonfinite
+from wirecodec.gpu.support import Refused
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
 from wirecodec.index.bloom import Bloom
 from wirecodec.index.elias_fano import EliasFano
@@ -21,13 +24,23 @@ from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import bits, elements, spans, values
 from wirecodec.kernels.cuda.device import Device
+from wirecodec.kernels.cuda.select import infinity_of
 from wirecodec.value.offset_float import OffsetFloat
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16
 from wirecodec.value.sign_scale import SignScale
 from wirecodec.value.single import LARGEST
 
-__all__ = ["approximated", "has_kernels", "index_section", "value_section"]
+__all__ = [
+    "Coded",
+    "approximated",
+    "coded_index",
+    "coded_values",
+    "has_kernels",
+    "index_section",
+    "value_section",
+    "wire_id",
+]
 
 _INDEX = (RawIndex, Bitmap, Rice, EliasFano, Bloom)
 _VALUE = (Raw, QSGD, OffsetFloat, SignScale)
@@ -55,20 +68,28 @@ def index_section(device: Device, codec: Any, indices: Any, base: int, d: int) -
 
     Of a codec that is not lossy.
     """
+    section, taken = coded_index(device, codec, indices, base, d)
+    return section if taken is None else section[: 4 * int(device.get(taken)[0])]
+
+
+def coded_index(
+    device: Device, codec: Any, indices: Any, base: int, d: int, count: Any = None
+) -> tuple[Any, Any]:
+    """The same, and (1,) u32, the words of it that count; None where its length follows from r and d."""
     if isinstance(codec, RawIndex):
         narrow = np.uint16 if d <= 2**16 else np.uint32
-        return bits.counted_from(device, indices, base, narrow).view(np.uint8)
-    local = bits.counted_from(device, indices, base, np.uint32) if base else indices
+        return bits.counted_from(device, indices, base, narrow, count).view(np.uint8), None
+    local = bits.counted_from(device, indices, base, np.uint32, count) if base else indices
     if isinstance(codec, Bitmap):
-        return bits.bitmap_of(device, local, d).view(np.uint8)[: bitmap_bytes(d)]
+        return bits.bitmap_of(device, local, d, count).view(np.uint8)[: bitmap_bytes(d)], None
     coder = spans.rice if isinstance(codec, Rice) else spans.elias_fano
-    words, taken = coder(device, local, d)
-    return words[: int(device.get(taken)[0])].view(np.uint8)
+    words, taken = coder(device, local, d, count)
+    return words.view(np.uint8), taken
 
 
 @dataclass(frozen=True, eq=False)
-class _Coded:
-    """A section, the id it is read by, and the flags that must say ``NOWHERE``."""
+class Coded:
+    """A section of values, the id it is read by, and the flags that must say ``NOWHERE``."""
 
     wire_id: int
     section: Any
@@ -82,50 +103,66 @@ def value_section(
 
     Refused where a value cannot be carried.
     """
-    if not codec_carries_all(codec) and words.size and has_nonfinite(device, words, dtype):
-        raise Refused
-    if isinstance(codec, Raw):
-        coded = _raw(device, codec, words, dtype)
-    elif words.size == 0:
-        return codec.wire_id, words.view(np.uint8)
-    elif isinstance(codec, SignScale):
-        coded = _sign_scale(device, codec, words, dtype)
-    else:
-        single, flag = elements.as_single(device, words, dtype)
-        coder = _qsgd if isinstance(codec, QSGD) else _offset_float
-        coded = _Coded(codec.wire_id, coder(device, codec, single, dtype, stream), (flag,))
+    coded = coded_values(device, codec, words, dtype, stream)
     if any(int(device.get(flag)[0]) != elements.NOWHERE for flag in coded.flags):
         raise Refused
     return coded.wire_id, coded.section
 
 
-def codec_carries_all(codec: Any) -> bool:
-    """Whether NaN and Inf come back; ``Raw`` stands for codecs that all do."""
-    return isinstance(codec, Raw) or bool(codec.carries_nonfinite)
+def coded_values(
+    device: Device, codec: Any, words: Any, dtype: np.dtype[Any], stream: Any, count: Any = None
+) -> Coded:
+    """The same, with what tells whether all values can be carried.
+
+    ``stream`` seeds the draws, a u64 or (1,) u64 on the device.
+    """
+    if isinstance(codec, Raw):
+        return _raw(device, codec, words, dtype, count)
+    if words.size == 0:
+        return Coded(codec.wire_id, words.view(np.uint8))
+    strange = bits.nonfinite(device, words, infinity_of(dtype), count)
+    if isinstance(codec, SignScale):
+        section = values.sign_scale(device, elements.widened(device, words, dtype, count), count)
+        return Coded(codec.wire_id, section, (strange,))
+    single, over = elements.as_single(device, words, dtype, count)
+    coder = _qsgd if isinstance(codec, QSGD) else _offset_float
+    return Coded(codec.wire_id, coder(device, codec, single, dtype, stream, count), (strange, over))
 
 
-def _raw(device: Device, codec: Raw, words: Any, dtype: np.dtype[Any]) -> _Coded:
+def wire_id(codec: Any, dtype: np.dtype[Any]) -> int:
+    """Of what a codec writes for an element type."""
+    if not isinstance(codec, Raw):
+        return int(codec.wire_id)
+    return (_stored(codec, dtype) or Raw).wire_id
+
+
+def _stored(codec: Raw, dtype: np.dtype[Any]) -> type[RawFloat16] | type[RawBfloat16] | None:
+    """The narrower type that values are stored in, if any."""
     if codec.dtype is None or dtype.itemsize == 2:
-        return _Coded(Raw.wire_id, words.view(np.uint8))
-    stored = RawFloat16 if codec.dtype == "float16" else RawBfloat16
-    narrow, over = elements.narrowed(device, words, stored.stored)
-    return _Coded(stored.wire_id, narrow.view(np.uint8), (over,))
+        return None
+    return RawFloat16 if codec.dtype == "float16" else RawBfloat16
 
 
-def _sign_scale(device: Device, codec: SignScale, words: Any, dtype: np.dtype[Any]) -> _Coded:
-    return _Coded(codec.wire_id, values.sign_scale(device, elements.widened(device, words, dtype)))
+def _raw(device: Device, codec: Raw, words: Any, dtype: np.dtype[Any], count: Any) -> Coded:
+    stored = _stored(codec, dtype)
+    if stored is None:
+        return Coded(Raw.wire_id, words.view(np.uint8))
+    narrow, over = elements.narrowed(device, words, stored.stored, count)
+    return Coded(stored.wire_id, narrow.view(np.uint8), (over,))
 
 
-def _qsgd(device: Device, codec: QSGD, single: Any, dtype: np.dtype[Any], stream: int) -> Any:
+def _qsgd(device: Device, codec: QSGD, single: Any, dtype: np.dtype[Any], stream: Any, count: Any) -> Any:
     norm, largest = _NORMS[codec.norm], LARGEST[dtype.name]
-    return values.qsgd(device, single, codec.bits, codec.bucket, norm, largest, stream)
+    return values.qsgd(device, single, codec.bits, codec.bucket, norm, largest, stream, count)
 
 
-def _offset_float(device: Device, codec: OffsetFloat, single: Any, dtype: np.dtype[Any], stream: int) -> Any:
+def _offset_float(
+    device: Device, codec: OffsetFloat, single: Any, dtype: np.dtype[Any], stream: Any, count: Any
+) -> Any:
     eps, up, down = (None if x is None else _magnitude(x) for x in (codec.eps, codec.max, codec.min))
     largest, stochastic = _magnitude(LARGEST[dtype.name]), codec.rounding == "stochastic"
     asked = values.OffsetFormat(codec.bits, codec.mantissa, eps, up, down, largest, stochastic)
-    return values.offset_float(device, single, asked, stream)
+    return values.offset_float(device, single, asked, stream, count)
 
 
 def _magnitude(x: float) -> int:

@@ -6,7 +6,7 @@
 
 // Sets the bits `indices` in zeroed words.
 KERNEL set_bits(const u32* indices, u32 size, const u32* count, u32* words) {
-  const u32 n = count ? smaller(*count, size) : size;
+  const u32 n = counted(size, count);
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   if (i < n) atomicOr(&words[indices[i] >> 5], 1u << (indices[i] & 31));
 }
@@ -107,14 +107,14 @@ KERNEL count_below(const u32* indices, u32 size, const u32* edges, u32 cuts, u32
 }
 
 // Indices counted from `base`, as u32 or, where all of them fit, as u16.
-KERNEL less_base_u32(const u32* indices, u32 size, u32 base, u32* out) {
+KERNEL less_base_u32(const u32* indices, u32 size, const u32* count, u32 base, u32* out) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
-  if (i < size) out[i] = indices[i] - base;
+  if (i < counted(size, count)) out[i] = indices[i] - base;
 }
 
-KERNEL less_base_u16(const u32* indices, u32 size, u32 base, u16* out) {
+KERNEL less_base_u16(const u32* indices, u32 size, const u32* count, u32 base, u16* out) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
-  if (i < size) out[i] = (u16)(indices[i] - base);
+  if (i < counted(size, count)) out[i] = (u16)(indices[i] - base);
 }
 
 // The first of the words whose bits under `exponent` are all set, by an atomic minimum in first[0].
@@ -123,12 +123,12 @@ template <class W> INLINE void look_for_nonfinite(const W* words, u32 size, W ex
     if ((words[i] & exponent) == exponent) atomicMin(first, (u32)i);
 }
 
-KERNEL nonfinite_u16(const u16* words, u32 size, u64 exponent, u32* first) {
-  look_for_nonfinite<u16>(words, size, (u16)exponent, first);
+KERNEL nonfinite_u16(const u16* words, u32 size, const u32* count, u64 exponent, u32* first) {
+  look_for_nonfinite<u16>(words, counted(size, count), (u16)exponent, first);
 }
-KERNEL nonfinite_u32(const u32* words, u32 size, u64 exponent, u32* first) {
-  look_for_nonfinite<u32>(words, size, (u32)exponent, first);
+KERNEL nonfinite_u32(const u32* words, u32 size, const u32* count, u64 exponent, u32* first) {
+  look_for_nonfinite<u32>(words, counted(size, count), (u32)exponent, first);
 }
-KERNEL nonfinite_u64(const u64* words, u32 size, u64 exponent, u32* first) {
-  look_for_nonfinite<u64>(words, size, exponent, first);
+KERNEL nonfinite_u64(const u64* words, u32 size, const u32* count, u64 exponent, u32* first) {
+  look_for_nonfinite<u64>(words, counted(size, count), exponent, first);
 }

@@ -86,19 +86,19 @@ def cuts(device: Device, indices: Any, chunk: int, size: int) -> Any:
     return edges
 
 
-def counted_from(device: Device, indices: Any, base: int, dtype: Any) -> Any:
-    """(n,) u32 ``indices`` less ``base``, as u32 or u16."""
+def counted_from(device: Device, indices: Any, base: int, dtype: Any, count: Any = None) -> Any:
+    """(n,) u32 ``indices`` less ``base``, as u32 or u16; the first ``count[0]`` of them where given."""
     out = device.empty(indices.size, dtype)
     name = f"less_base_u{8 * out.dtype.itemsize}"
-    sizes = np.uint32(indices.size), np.uint32(base)
+    sizes = np.uint32(indices.size), count, np.uint32(base)
     device.launch("bits", name, blocks_for(indices.size, THREADS), indices, *sizes, out)
     return out
 
 
-def nonfinite(device: Device, words: Any, infinity: int) -> Any:
-    """(1,) u32, the first of (n,) words that is NaN or infinite, or ``NOWHERE``."""
+def nonfinite(device: Device, words: Any, infinity: int, count: Any = None) -> Any:
+    """(1,) u32, the first of (n,) words, or ``count[0]`` of them, that is NaN or infinite, or ``NOWHERE``."""
     first = device.put(np.array([NOWHERE], np.uint32))
     name = f"nonfinite_u{8 * words.dtype.itemsize}"
     blocks = blocks_for(words.size, 16 * THREADS, _MOST)
-    device.launch("bits", name, blocks, words, np.uint32(words.size), np.uint64(infinity), first)
+    device.launch("bits", name, blocks, words, np.uint32(words.size), count, np.uint64(infinity), first)
     return first

@@ -32,6 +32,9 @@ INLINE void release(u64* place, u64 word) {
 template <class T> INLINE T smaller(T a, T b) { return a < b ? a : b; }
 template <class T> INLINE T larger(T a, T b) { return a < b ? b : a; }
 
+// How many there are, `size` at most: the word at `count` where there is one, which another kernel may have left.
+INLINE u32 counted(u32 size, const u32* count) { return count ? smaller(*count, size) : size; }
+
 INLINE u32 lane_of() { return threadIdx.x & 31u; }
 INLINE u32 warp_of() { return threadIdx.x >> 5; }
 

@@ -13,6 +13,14 @@ INLINE u32 draw32(u32 low, u32 high, u32 i) {
   return x ^ (x >> 15);
 }
 
+// The halves of a stream: of that which lies in the device's memory, where one does.
+struct Stream {
+  u32 low, high;
+};
+INLINE Stream stream_of(u32 low, u32 high, const u64* there) {
+  return there ? Stream{(u32)*there, (u32)(*there >> 32)} : Stream{low, high};
+}
+
 // The finisher of splitmix64.
 INLINE u64 finish(u64 z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;

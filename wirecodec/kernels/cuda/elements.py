@@ -1,7 +1,8 @@
 """Launching ``narrow.cu``: elements of one type as another, rounded once; and gathering.
 
-Results are unsigned words, the bits of numbers. What narrows returns a flag beside them: (1,) u32, the first
-position at which a finite number became infinite, ``NOWHERE`` where there is none.
+Results are unsigned words, the bits of numbers; of the first ``count[0]`` where a count is given. What
+narrows returns a flag beside them: (1,) u32, the first position at which a finite number became infinite,
+``NOWHERE`` where there is none.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ NOWHERE = 0xFFFFFFFF
 _HALVES = {"float16": "half", "bfloat16": "bfloat16"}
 
 
-def as_single(device: Device, words: Any, kind: Any) -> tuple[Any, Any]:
+def as_single(device: Device, words: Any, kind: Any, count: Any = None) -> tuple[Any, Any]:
     """(n,) words of the element type ``kind`` as (n,) u32 of binary32, and the flag."""
     over = device.put(np.array([NOWHERE], np.uint32))
     name = np.dtype(kind).name
@@ -36,26 +37,26 @@ def as_single(device: Device, words: Any, kind: Any) -> tuple[Any, Any]:
     out = device.empty(words.size, np.uint32)
     size, blocks = np.uint32(words.size), blocks_for(words.size, THREADS)
     if name == "float64":
-        device.launch("narrow", "single_from_f64", blocks, words, size, out, over)
+        device.launch("narrow", "single_from_f64", blocks, words, size, count, out, over)
     else:
-        device.launch("narrow", f"single_from_{_HALVES[name]}", blocks, words, size, out)
+        device.launch("narrow", f"single_from_{_HALVES[name]}", blocks, words, size, count, out)
     return out, over
 
 
-def widened(device: Device, words: Any, kind: Any) -> Any:
+def widened(device: Device, words: Any, kind: Any, count: Any = None) -> Any:
     """(n,) words of the element type ``kind`` as numbers: float64 as it is, others as float32, exactly."""
     if np.dtype(kind).name == "float64":
         return words.view(np.float64)
-    return as_single(device, words, kind)[0].view(np.float32)
+    return as_single(device, words, kind, count)[0].view(np.float32)
 
 
-def narrowed(device: Device, words: Any, stored: Any) -> tuple[Any, Any]:
+def narrowed(device: Device, words: Any, stored: Any, count: Any = None) -> tuple[Any, Any]:
     """(n,) u32 or u64 words as (n,) u16 of the 16-bit type ``stored``, and the flag."""
     over = device.put(np.array([NOWHERE], np.uint32))
     out = device.empty(words.size, np.uint16)
     name = f"{_HALVES[np.dtype(stored).name]}_from_f{8 * words.dtype.itemsize}"
     size = np.uint32(words.size)
-    device.launch("narrow", name, blocks_for(words.size, THREADS), words, size, out, over)
+    device.launch("narrow", name, blocks_for(words.size, THREADS), words, size, count, out, over)
     return out, over
 
 

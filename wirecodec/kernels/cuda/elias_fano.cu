@@ -13,16 +13,20 @@ INLINE u32 parameter_of(u32 n, u32 absent) {
   return b;
 }
 
-KERNEL elias_bases(const u32* indices, u32 r, u32* words) {
-  const u32 span = blockIdx.x * THREADS + threadIdx.x;
-  if (span < (r - 1) / SPAN) words[span] = indices[(span + 1) * SPAN - 1] + 1;
+// What writes takes `count`, how many indices there are where that is known to the device alone; 0 writes nothing.
+
+KERNEL elias_bases(const u32* indices, u32 most, const u32* count, u32* words) {
+  const u32 span = blockIdx.x * THREADS + threadIdx.x, r = counted(most, count);
+  if (r && span < (r - 1) / SPAN) words[span] = indices[(span + 1) * SPAN - 1] + 1;
 }
 
 // One block. Each span's parameter, and where it begins, counted from the first, of bases that stand in the
 // section; (⌈r/4096⌉ + 1,) `starts`, the last of them the most that there can be. `bad[0]` is set where they
 // leave a span less room than it has indices.
-KERNEL elias_layout(const u32* bases, u32 d, u32 r, u8* parameters, u32* starts, u32* bad) {
+KERNEL elias_layout(const u32* bases, u32 d, u32 most, const u32* count, u8* parameters, u32* starts, u32* bad) {
   __shared__ u32 parts[WARPS + 1];
+  const u32 r = counted(most, count);
+  if (r == 0) return;
   const u32 spans = (r - 1) / SPAN + 1, each = (spans + THREADS - 1) / THREADS;
   const u32 first = threadIdx.x * each, last = smaller(first + each, spans);
   u32 sum = 0, all = 0;
@@ -41,13 +45,17 @@ KERNEL elias_layout(const u32* bases, u32 d, u32 r, u8* parameters, u32* starts,
   if (threadIdx.x == 0) starts[spans] = all;
 }
 
-// `words`: what stands behind the bases. `taken[0]`: how many there are, bases included.
-KERNEL elias_write(const u32* indices, const u32* bases, u32 r, const u8* parameters, const u32* starts, u32* words,
+// `bases`: the section, which begins with them. `taken[0]`: its words.
+KERNEL elias_write(const u32* indices, u32 most, const u32* count, const u8* parameters, const u32* starts, u32* bases,
                    u32* taken) {
   __shared__ u32 low[BLOCK];
   __shared__ u32 high[HIGH_WORDS];
-  const u32 span = blockIdx.x, n = smaller(r - span * SPAN, SPAN), b = parameters[span], inner = (r - 1) / SPAN;
+  const u32 r = counted(most, count), span = blockIdx.x;
+  if (r == 0 && span == 0 && threadIdx.x == 0) taken[0] = 0;
+  if (span * SPAN >= r) return;
+  const u32 n = smaller(r - span * SPAN, SPAN), b = parameters[span], inner = (r - 1) / SPAN;
   const u32 base = span ? bases[span - 1] : 0;
+  u32* words = bases + inner;
   u32 at = starts[span];
   for (u32 w = threadIdx.x; w < HIGH_WORDS; w += THREADS) high[w] = 0;
   __syncthreads();

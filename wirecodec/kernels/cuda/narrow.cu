@@ -1,5 +1,6 @@
 // Elements of other types as binary32 and back, on bits, rounded once (formats/spec/value/raw.md). Those that
 // narrow put the first position at which a finite value became infinite into `over[0]`, by an atomic minimum.
+// `count`: how many there are, where that is known to the device alone.
 #include "common.cuh"
 
 INLINE u32 half_of(u32 u) {
@@ -43,56 +44,56 @@ INLINE void note(bool finite, u32 narrow, u32 infinity, u32 i, u32* over) {
   if (finite && (narrow & 0x7FFFu) == infinity) atomicMin(&over[0], i);
 }
 
-KERNEL half_from_f32(const u32* bits, u32 size, u16* out, u32* over) {
+KERNEL half_from_f32(const u32* bits, u32 size, const u32* count, u16* out, u32* over) {
   const u32 i = AT;
-  if (i >= size) return;
+  if (i >= counted(size, count)) return;
   const u32 h = half_of(bits[i]);
   out[i] = (u16)h;
   note((bits[i] & 0x7FFFFFFFu) < 0x7F800000u, h, 0x7C00u, i, over);
 }
 
-KERNEL bfloat16_from_f32(const u32* bits, u32 size, u16* out, u32* over) {
+KERNEL bfloat16_from_f32(const u32* bits, u32 size, const u32* count, u16* out, u32* over) {
   const u32 i = AT;
-  if (i >= size) return;
+  if (i >= counted(size, count)) return;
   const u32 h = bfloat16_of(bits[i]);
   out[i] = (u16)h;
   note((bits[i] & 0x7FFFFFFFu) < 0x7F800000u, h, 0x7F80u, i, over);
 }
 
-KERNEL half_from_f64(const u64* bits, u32 size, u16* out, u32* over) {
+KERNEL half_from_f64(const u64* bits, u32 size, const u32* count, u16* out, u32* over) {
   const u32 i = AT;
-  if (i >= size) return;
+  if (i >= counted(size, count)) return;
   const u32 h = half_of(to_odd(bits[i]));
   out[i] = (u16)h;
   note((bits[i] & ~(1ull << 63)) < 0x7FF0000000000000ull, h, 0x7C00u, i, over);
 }
 
-KERNEL bfloat16_from_f64(const u64* bits, u32 size, u16* out, u32* over) {
+KERNEL bfloat16_from_f64(const u64* bits, u32 size, const u32* count, u16* out, u32* over) {
   const u32 i = AT;
-  if (i >= size) return;
+  if (i >= counted(size, count)) return;
   const u32 h = bfloat16_of(to_odd(bits[i]));
   out[i] = (u16)h;
   note((bits[i] & ~(1ull << 63)) < 0x7FF0000000000000ull, h, 0x7F80u, i, over);
 }
 
 // binary64 to binary32; a NaN stays one.
-KERNEL single_from_f64(const double* values, u32 size, float* out, u32* over) {
+KERNEL single_from_f64(const double* values, u32 size, const u32* count, float* out, u32* over) {
   const u32 i = AT;
-  if (i >= size) return;
+  if (i >= counted(size, count)) return;
   const float x = (float)values[i];
   out[i] = x;
   const u64 wide = (u64)__double_as_longlong(values[i]) & ~(1ull << 63);
   if (wide < 0x7FF0000000000000ull && (__float_as_uint(x) & 0x7FFFFFFFu) == 0x7F800000u) atomicMin(&over[0], i);
 }
 
-KERNEL single_from_half(const u16* bits, u32 size, u32* out) {
+KERNEL single_from_half(const u16* bits, u32 size, const u32* count, u32* out) {
   const u32 i = AT;
-  if (i < size) out[i] = from_half(bits[i]);
+  if (i < counted(size, count)) out[i] = from_half(bits[i]);
 }
 
-KERNEL single_from_bfloat16(const u16* bits, u32 size, u32* out) {
+KERNEL single_from_bfloat16(const u16* bits, u32 size, const u32* count, u32* out) {
   const u32 i = AT;
-  if (i < size) out[i] = (u32)bits[i] << 16;
+  if (i < counted(size, count)) out[i] = (u32)bits[i] << 16;
 }
 
 // binary32 to binary64, exactly, payloads of NaN included.

@@ -16,8 +16,11 @@ struct Wanted {
   i64 n, mantissa, eps, up, down, up_given, down_given, largest, stochastic;
 };
 
+// What writes takes `counts`, how many values there are where that is known to the device alone; 0 writes nothing.
+
 // The magnitude bits of the greatest value and of the least, 0 for a side that has none, into zeroed `reach`.
-KERNEL offset_reach(const u32* bits, u32 size, u32* reach) {
+KERNEL offset_reach(const u32* bits, u32 most, const u32* counts, u32* reach) {
+  const u32 size = counted(most, counts);
   u32 up = 0, down = 0;
   for (u64 i = blockIdx.x * THREADS + threadIdx.x; i < size; i += gridDim.x * THREADS) {
     const u32 word = bits[i], a = word & 0x7FFFFFFFu;
@@ -98,10 +101,13 @@ INLINE double error_of(u32 u, const Format& f, bool stochastic) {
 
 // One block. Parameters into `format`, and the section's first three words into `head`. `reach`: from
 // offset_reach, for the sides that are not given.
-KERNEL offset_choose(const u32* bits, u32 size, u32 n, i32 mantissa, u32 eps, u32 up, u32 down, u32 up_given,
-                     u32 down_given, u32 largest, u32 stochastic, const u32* reach, Format* format, u32* head) {
+KERNEL offset_choose(const u32* bits, u32 most, const u32* counts, u32 n, i32 mantissa, u32 eps, u32 up, u32 down,
+                     u32 up_given, u32 down_given, u32 largest, u32 stochastic, const u32* reach, Format* format,
+                     u32* head) {
   __shared__ u32 sample[SAMPLE];
   __shared__ double errors[MANTISSAS];
+  const u32 size = counted(most, counts);
+  if (size == 0) return;
   const Wanted wanted = {n, mantissa, eps, up_given ? up : reach[0], down_given ? down : reach[1],
                          up_given, down_given, largest, stochastic};
   for (u32 q = threadIdx.x; q < SAMPLE; q += THREADS) {
@@ -130,12 +136,15 @@ KERNEL offset_choose(const u32* bits, u32 size, u32 n, i32 mantissa, u32 eps, u3
   head[2] = format->base;
 }
 
-KERNEL offset_quantise(const u32* bits, u32 size, u32 n, u32 stochastic, u32 low, u32 high, const Format* format,
-                       u32* words) {
+KERNEL offset_quantise(const u32* bits, u32 most, const u32* counts, u32 n, u32 stochastic, u32 low, u32 high,
+                       const u64* stream, const Format* format, u32* words) {
   __shared__ u32 codes[PACK_BLOCK];
-  const u32 start = blockIdx.x * PACK_BLOCK, count = smaller(size - start, PACK_BLOCK), at = first_of_pair();
+  const u32 size = counted(most, counts), start = blockIdx.x * PACK_BLOCK;
+  if (start >= size) return;
+  const u32 count = smaller(size - start, PACK_BLOCK), at = first_of_pair();
   const Format f = *format;
-  const u32 drawn = stochastic ? draw_of_pair(low, high, blockIdx.x) : 0;
+  const Stream from = stream_of(low, high, stream);
+  const u32 drawn = stochastic ? draw_of_pair(from.low, from.high, blockIdx.x) : 0;
   for (u32 j = 0; j < 2; j++) {
     const u32 i = at + 16 * j, u = i < count ? bits[start + i] : 0;
     codes[i] = stochastic ? stochastic_code(u, j ? drawn & 0xFFFFu : drawn >> 16, f) : nearest_code(u, f);

@@ -5,10 +5,13 @@
 
 #define LEAST_SCALE 0x0D800000u  // the bits of 2^-100
 
+// What writes takes `counts`, how many values there are where that is known to the device alone; 0 writes nothing.
+
 INLINE u32 settled(u32 scale) { return scale < LEAST_SCALE ? 0 : scale; }
 
 // The largest magnitude of each bucket into zeroed `scales`: a thread takes a row of 16, which lies in one.
-KERNEL qsgd_max_scales(const u32* bits, u32 size, u32 bucket, u32* scales) {
+KERNEL qsgd_max_scales(const u32* bits, u32 most, const u32* counts, u32 bucket, u32* scales) {
+  const u32 size = counted(most, counts);
   const u64 start = 16ull * (blockIdx.x * THREADS + threadIdx.x);
   if (start >= size) return;
   const u32 stop = smaller((u32)start + 16, size);
@@ -18,8 +21,8 @@ KERNEL qsgd_max_scales(const u32* bits, u32 size, u32 bucket, u32* scales) {
 }
 
 // The root of each bucket's sum of squares, at most `largest` (bits of a binary64): 16 lanes a bucket.
-KERNEL qsgd_l2_scales(const u32* bits, u32 size, u32 bucket, u64 largest, u32* scales) {
-  const u32 lane = threadIdx.x % 16;
+KERNEL qsgd_l2_scales(const u32* bits, u32 most, const u32* counts, u32 bucket, u64 largest, u32* scales) {
+  const u32 size = counted(most, counts), lane = threadIdx.x % 16;
   const u64 start = (u64)bucket * (blockIdx.x * (THREADS / 16) + threadIdx.x / 16);
   double sum = 0;
   for (u64 i = start + lane; i < size && i < start + bucket; i += 16) {
@@ -27,8 +30,8 @@ KERNEL qsgd_l2_scales(const u32* bits, u32 size, u32 bucket, u64 largest, u32* s
     sum = sum + x * x;
   }
   for (u32 step = 8; step > 0; step >>= 1) sum = sum + __shfl_xor_sync(ALL, sum, step);
-  const double root = sqrt(sum), most = __longlong_as_double((i64)largest);
-  if (lane == 0 && start < size) scales[start / bucket] = __float_as_uint((float)(root < most ? root : most));
+  const double root = sqrt(sum), top = __longlong_as_double((i64)largest);
+  if (lane == 0 && start < size) scales[start / bucket] = __float_as_uint((float)(root < top ? root : top));
 }
 
 INLINE u32 qsgd_code(u32 x, float rate, u32 drawn, i32 levels) {
@@ -38,12 +41,13 @@ INLINE u32 qsgd_code(u32 x, float rate, u32 drawn, i32 levels) {
 
 // The section: two words, the scales, the codes. `known`: the scales of the buckets, not settled; null where
 // buckets are of 512, whose scales are found here.
-KERNEL qsgd_quantise(const u32* bits, u32 size, u32 bucket, u32 n, u32 norm, u32 low, u32 high,
-                     const u32* known, u32* section) {
+KERNEL qsgd_quantise(const u32* bits, u32 most, const u32* counts, u32 bucket, u32 n, u32 norm, u32 low, u32 high,
+                     const u64* stream, const u32* known, u32* section) {
   __shared__ u32 codes[PACK_BLOCK];
   __shared__ u32 tops[WARPS];
-  const u32 start = blockIdx.x * PACK_BLOCK, count = smaller(size - start, PACK_BLOCK);
-  const u32 at = first_of_pair();
+  const u32 size = counted(most, counts), start = blockIdx.x * PACK_BLOCK;
+  if (start >= size) return;
+  const u32 count = smaller(size - start, PACK_BLOCK), at = first_of_pair();
   u32 *scales = section + 2, *words = scales + (size - 1) / bucket + 1;
   if (blockIdx.x == 0 && threadIdx.x == 0) section[0] = n | norm << 8, section[1] = bucket;
   const u32 x = at < count ? bits[start + at] : 0, y = at + 16 < count ? bits[start + at + 16] : 0;
@@ -64,7 +68,8 @@ KERNEL qsgd_quantise(const u32* bits, u32 size, u32 bucket, u32 n, u32 norm, u32
     rates[j] = scale ? (float)(levels * 65536) / __uint_as_float(scale) : 0.0f;
     if (b * bucket == start + at + 16 * j) scales[b] = scale;
   }
-  const u32 drawn = draw_of_pair(low, high, blockIdx.x);
+  const Stream from = stream_of(low, high, stream);
+  const u32 drawn = draw_of_pair(from.low, from.high, blockIdx.x);
   codes[at] = qsgd_code(x, rates[0], drawn >> 16, levels);
   codes[at + 16] = qsgd_code(y, rates[1], drawn & 0xFFFFu, levels);
   __syncthreads();

@@ -10,9 +10,11 @@ INLINE u32 head_words(u32 r) {
   return (48 * ((r - 1) / SPAN) + PARAMETER_BITS * ((r - 1) / BLOCK + 1) + 31) / 32;
 }
 
+// What writes takes `count`, how many indices there are where that is known to the device alone; 0 writes nothing.
+
 // The best parameter of each block of 256, and the sum of its quotients: a warp takes a block.
-KERNEL rice_plan(const u32* indices, u32 r, u8* parameters, u32* quotients) {
-  const u32 block = blockIdx.x * WARPS + warp_of(), start = block * BLOCK;
+KERNEL rice_plan(const u32* indices, u32 most, const u32* count, u8* parameters, u32* quotients) {
+  const u32 r = counted(most, count), block = blockIdx.x * WARPS + warp_of(), start = block * BLOCK;
   if (start >= r) return;
   const u32 stop = smaller(start + BLOCK, r), m = stop - start;
   const i64 zeros = (i64)indices[stop - 1] - (start ? (i64)indices[start - 1] : -1) - m;
@@ -31,8 +33,14 @@ KERNEL rice_plan(const u32* indices, u32 r, u8* parameters, u32* quotients) {
 }
 
 // One block. Where each span begins, in words of the section, and where the last ends: (⌈r/4096⌉ + 1,) `starts`.
-KERNEL rice_layout(const u8* parameters, const u32* quotients, u32 r, u32* starts) {
+// `taken[0]`: that end.
+KERNEL rice_layout(const u8* parameters, const u32* quotients, u32 most, const u32* count, u32* starts, u32* taken) {
   __shared__ u32 parts[WARPS + 1];
+  const u32 r = counted(most, count);
+  if (r == 0) {
+    if (threadIdx.x == 0) taken[0] = 0;
+    return;
+  }
   const u32 spans = (r - 1) / SPAN + 1, each = (spans + THREADS - 1) / THREADS;
   const u32 first = threadIdx.x * each, last = smaller(first + each, spans);
   u32 sum = 0, all = 0;
@@ -50,11 +58,14 @@ KERNEL rice_layout(const u8* parameters, const u32* quotients, u32 r, u32* start
     }
     if (pass == 0) sum = at;
   }
-  if (threadIdx.x == 0) starts[spans] = head_words(r) + all;
+  if (threadIdx.x == 0) taken[0] = starts[spans] = head_words(r) + all;
 }
 
 // A bit stream's word: lengths of 16 bits, parameters of 5.
-KERNEL rice_directory(const u32* indices, u32 r, const u8* parameters, const u32* starts, u32* words) {
+KERNEL rice_directory(const u32* indices, u32 most, const u32* count, const u8* parameters, const u32* starts,
+                      u32* words) {
+  const u32 r = counted(most, count);
+  if (r == 0) return;
   const u32 w = blockIdx.x * THREADS + threadIdx.x, inner = (r - 1) / SPAN, blocks = (r - 1) / BLOCK + 1;
   if (w >= head_words(r)) return;
   if (w < inner) {
@@ -73,11 +84,13 @@ KERNEL rice_directory(const u32* indices, u32 r, const u8* parameters, const u32
   words[w] = word;
 }
 
-KERNEL rice_write(const u32* indices, u32 r, const u8* parameters, const u32* starts, u32* words) {
+KERNEL rice_write(const u32* indices, u32 most, const u32* count, const u8* parameters, const u32* starts, u32* words) {
   __shared__ u32 low[BLOCK];
   __shared__ u32 high[HIGH_WORDS];
   __shared__ u32 parts[WARPS + 1];
-  const u32 span = blockIdx.x, n = smaller(r - span * SPAN, SPAN);
+  const u32 r = counted(most, count), span = blockIdx.x;
+  if (span * SPAN >= r) return;
+  const u32 n = smaller(r - span * SPAN, SPAN);
   u32 at = starts[span], bit = 0;
   for (u32 w = threadIdx.x; w < HIGH_WORDS; w += THREADS) high[w] = 0;
   for (u32 first = 0; first < n; first += BLOCK) {

@@ -3,6 +3,7 @@
 
 // A bit for each value below zero; `alike[0]`, 1 at first, becomes 0 where two magnitudes differ.
 template <class W> INLINE void signs_of(const W* bits, u32 size, u32* signs, u32* alike) {
+  if (blockIdx.x * THREADS >= size) return;
   const W minus_zero = (W)((W)1 << (8 * sizeof(W) - 1)), key = (W)(bits[0] & (W)~minus_zero);
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   const W word = i < size ? bits[i] : key;
@@ -11,8 +12,12 @@ template <class W> INLINE void signs_of(const W* bits, u32 size, u32* signs, u32
   if ((W)(word & (W)~minus_zero) != key) alike[0] = 0;
 }
 
-KERNEL signs_u32(const u32* bits, u32 size, u32* signs, u32* alike) { signs_of<u32>(bits, size, signs, alike); }
-KERNEL signs_u64(const u64* bits, u32 size, u32* signs, u32* alike) { signs_of<u64>(bits, size, signs, alike); }
+KERNEL signs_u32(const u32* bits, u32 size, const u32* count, u32* signs, u32* alike) {
+  signs_of<u32>(bits, counted(size, count), signs, alike);
+}
+KERNEL signs_u64(const u64* bits, u32 size, const u32* count, u32* signs, u32* alike) {
+  signs_of<u64>(bits, counted(size, count), signs, alike);
+}
 
 // Their sum in 64 partial sums, in the order of the page, which leaves no more to do at once. Values are read
 // ahead, so that memory is not waited for one by one.
@@ -41,16 +46,20 @@ template <class F> INLINE void sum_of(const F* values, u32 size, F shrink, doubl
 }
 
 // One block. The scale, binary32.
-KERNEL mean_f32(const float* values, u32 size, const u32* alike, u32* scale) {
+KERNEL mean_f32(const float* values, u32 most, const u32* count, const u32* alike, u32* scale) {
   __shared__ double partial[64];
+  const u32 size = counted(most, count);
+  if (size == 0) return;
   sum_of<float>(values, size, 1.0f, partial);
   if (threadIdx.x == 0)
     scale[0] = *alike ? __float_as_uint(values[0]) & 0x7FFFFFFFu : __float_as_uint((float)(partial[0] / (double)size));
 }
 
 // One block. The scale, binary64; where the sum overflows it is taken anew of smaller values.
-KERNEL mean_f64(const double* values, u32 size, const u32* alike, u64* scale) {
+KERNEL mean_f64(const double* values, u32 most, const u32* count, const u32* alike, u64* scale) {
   __shared__ double partial[64];
+  const u32 size = counted(most, count);
+  if (size == 0) return;
   const double shrink = 1.0 / 18446744073709551616.0;
   sum_of<double>(values, size, 1.0, partial);
   const bool over = (u64)__double_as_longlong(partial[0]) == 0x7FF0000000000000ull;

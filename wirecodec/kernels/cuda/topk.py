@@ -48,7 +48,9 @@ class Search:
         self._device, self._size, self._k = device, size, k
         self._width = 8 * np.dtype(words).itemsize - 1
         self._room = min(size, 2 * k + size // 16 + 4096)
+        self._never = device.put(np.full(_FIELDS, 2**64 - 1, np.uint64))
         self._search = device.empty(_FIELDS, np.uint64)
+        self.forget()
         self._counts = device.empty(_DIGITS, np.uint32)
         device.clear(self._counts)
         self._sweep = Selector(device, size, words, self._room)
@@ -63,6 +65,10 @@ class Search:
     def result(self) -> Selected:
         """What ``cold`` and ``warm`` fill."""
         return self._keep.result
+
+    def forget(self) -> None:
+        """As if there had been no call: nothing reaches the last threshold, so ``warm`` goes the cold way."""
+        self._device.copy(self._never, self._search)
 
     def cold(self, words: Any, infinity: int) -> Selected:
         """The top k of (size,) ``words``; what is not finite is above all else, and is looked for."""

@@ -2,7 +2,8 @@
 
 Sections are u8 in the device's memory, of the lengths that the codecs' pages give them; no launch waits for
 another's result on the host. What a reader must refuse sets a flag for the caller to look at. Values come and
-go as binary32, in their bits, but for those of sign-scale.
+go as binary32, in their bits, but for those of sign-scale. Where ``count`` is given the values are the first
+count[0] of those, and a section has room for all.
 """
 
 from __future__ import annotations
@@ -32,11 +33,23 @@ _MOST = 2048
 """Blocks from where on each does more."""
 
 
-def _halves(stream: int) -> tuple[Any, Any]:
-    return np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
+def _stream(stream: Any) -> tuple[Any, Any, Any]:
+    """A stream as kernels take it: halves of a number, or where it lies on the device."""
+    if isinstance(stream, int):
+        return np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32), None
+    return np.uint32(0), np.uint32(0), stream
 
 
-def qsgd(device: Device, bits: Any, n: int, bucket: int, norm: int, largest: float, stream: int) -> Any:
+def qsgd(
+    device: Device,
+    bits: Any,
+    n: int,
+    bucket: int,
+    norm: int,
+    largest: float,
+    stream: Any,
+    count: Any = None,
+) -> Any:
     """The section (formats/spec/value/qsgd.md).
 
     Args:
@@ -46,7 +59,8 @@ def qsgd(device: Device, bits: Any, n: int, bucket: int, norm: int, largest: flo
         bucket: values that share a scale.
         norm: 0 for max, 1 for l2.
         largest: at most what a scale of norm l2 may be.
-        stream: a u64 that seeds the draws.
+        stream: a u64 that seeds the draws, or (1,) u64 on the device.
+        count: see above.
     """
     r = np.uint32(bits.size)
     buckets = blocks_for(bits.size, bucket)
@@ -58,18 +72,19 @@ def qsgd(device: Device, bits: Any, n: int, bucket: int, norm: int, largest: flo
     if norm:
         most = np.array([largest], np.float64).view(np.uint64)[0]
         blocks = blocks_for(buckets, THREADS // PACK_LANES)
-        device.launch("qsgd", "qsgd_l2_scales", blocks, bits, r, np.uint32(bucket), most, known)
+        device.launch("qsgd", "qsgd_l2_scales", blocks, bits, r, count, np.uint32(bucket), most, known)
     elif known is not None:
         blocks = blocks_for(bits.size, THREADS * PACK_LANES)
-        device.launch("qsgd", "qsgd_max_scales", blocks, bits, r, np.uint32(bucket), known)
+        device.launch("qsgd", "qsgd_max_scales", blocks, bits, r, count, np.uint32(bucket), known)
     device.launch(
         "qsgd",
         "qsgd_quantise",
         blocks_for(bits.size, PACK_BLOCK),
         bits,
         r,
+        count,
         *(np.uint32(each) for each in (bucket, n, norm)),
-        *_halves(stream),
+        *_stream(stream),
         known,
         section,
     )
@@ -109,21 +124,25 @@ class OffsetFormat:
     stochastic: bool
 
 
-def offset_float(device: Device, bits: Any, asked: OffsetFormat, stream: int) -> Any:
-    """The section (formats/spec/value/offset-float.md) of (r,) u32 ``bits`` of finite binary32 numbers."""
+def offset_float(device: Device, bits: Any, asked: OffsetFormat, stream: Any, count: Any = None) -> Any:
+    """The section (formats/spec/value/offset-float.md) of (r,) u32 ``bits`` of finite binary32 numbers.
+
+    ``stream``: as for ``qsgd``.
+    """
     r = np.uint32(bits.size)
     section = device.empty(_OFFSET_HEAD + packed_words(bits.size, asked.bits), np.uint32)
     reach, made = device.empty(2, np.uint32), device.empty(4, np.uint32)
     device.clear(reach)
     if asked.up is None or asked.down is None:
         blocks = blocks_for(bits.size, 16 * THREADS, _MOST)
-        device.launch("offset_float", "offset_reach", blocks, bits, r, reach)
+        device.launch("offset_float", "offset_reach", blocks, bits, r, count, reach)
     device.launch(
         "offset_float",
         "offset_choose",
         1,
         bits,
         r,
+        count,
         np.uint32(asked.bits),
         np.int32(-1 if asked.mantissa is None else asked.mantissa),
         np.uint32(asked.eps or 0),
@@ -143,9 +162,10 @@ def offset_float(device: Device, bits: Any, asked: OffsetFormat, stream: int) ->
         blocks_for(bits.size, PACK_BLOCK),
         bits,
         r,
+        count,
         np.uint32(asked.bits),
         np.uint32(asked.stochastic),
-        *_halves(stream),
+        *_stream(stream),
         made,
         section[_OFFSET_HEAD:],
     )
@@ -167,7 +187,7 @@ def offset_values(
     return out, bad
 
 
-def sign_scale(device: Device, values: Any) -> Any:
+def sign_scale(device: Device, values: Any, count: Any = None) -> Any:
     """The section (formats/spec/value/sign-scale.md) of (r,) finite float32 or float64 ``values``."""
     width = values.dtype.itemsize
     r = np.uint32(values.size)
@@ -175,9 +195,9 @@ def sign_scale(device: Device, values: Any) -> Any:
     alike = device.put(np.ones(1, np.uint32))
     bits = values.view(f"u{width}")
     blocks = blocks_for(values.size, THREADS)
-    device.launch("sign_scale", f"signs_u{8 * width}", blocks, bits, r, section[width // 4 :], alike)
+    device.launch("sign_scale", f"signs_u{8 * width}", blocks, bits, r, count, section[width // 4 :], alike)
     scale = section[: width // 4].view(f"u{width}")
-    device.launch("sign_scale", f"mean_f{8 * width}", 1, values, r, alike, scale)
+    device.launch("sign_scale", f"mean_f{8 * width}", 1, values, r, count, alike, scale)
     return section.view(np.uint8)[: width + -(-values.size // 8)]
 
 

@@ -1,0 +1,240 @@
+"""Encoding on a device without waiting for it: a fixed sequence of launches in memory that is its own.
+
+    select -> for each chunk: open, code indices, code values, close -> finish
+
+Every count stays on the device; kernels are launched for the greatest that it can be, and those that have
+nothing to do leave at once. ``topk`` begins where the last call's threshold was, and finds out on the device
+whether that served. The host looks once: at the container's length, and whether something is wrong. Then the
+tensor is encoded in the ordinary way, which raises what there is to be raised.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wirecodec import container
+from wirecodec import extension as ext
+from wirecodec.arrays import DeviceFlat
+from wirecodec.container import CHUNK, Entry
+from wirecodec.errors import EncodeError
+from wirecodec.gpu import sections
+from wirecodec.gpu.encode import encoded
+from wirecodec.gpu.workspace import Kernels, Workspace
+from wirecodec.index.bitmap import Bitmap, bitmap_bytes
+from wirecodec.index.elias_fano import EliasFano
+from wirecodec.index.raw import RawIndex
+from wirecodec.index.rice import Rice
+from wirecodec.kernels.cuda import bits
+from wirecodec.kernels.cuda import container as making
+from wirecodec.kernels.cuda.container import Chunk, Lengths
+from wirecodec.kernels.cuda.device import Device
+from wirecodec.kernels.cuda.select import Selected, Selector, infinity_of, magnitude_of, rule_of
+from wirecodec.kernels.cuda.topk import Search
+from wirecodec.scheme import Scheme
+from wirecodec.select.above import threshold_bits
+from wirecodec.select.every import All
+from wirecodec.select.nonzero import NonZero
+from wirecodec.select.threshold import Threshold
+from wirecodec.select.topk import TopK
+from wirecodec.value.offset_float import OffsetFloat
+from wirecodec.value.qsgd import QSGD
+from wirecodec.value.raw import Raw
+from wirecodec.value.sign_scale import SignScale
+
+__all__ = ["DevicePlan", "check"]
+
+_SELECT = (All, NonZero, Threshold, TopK)
+_INDEX = (RawIndex, Bitmap, Rice, EliasFano)
+_VALUE = (Raw, QSGD, OffsetFloat, SignScale)
+_MOST = 2**31
+"""Elements from where on positions are too large for the kernels."""
+
+
+def check(size: int, scheme: Scheme) -> None:
+    """EncodeError where there can be no plan for so many elements, or for the scheme."""
+    parts = (scheme.select, _SELECT), (scheme.index, _INDEX), (scheme.value, _VALUE)
+    wrong = [part.name for part, kinds in parts if type(part) not in kinds]
+    if scheme.transform is not None:
+        wrong = [scheme.transform.name, *wrong]
+    if wrong:
+        known = "; ".join(", ".join(kind.name for kind in kinds) for _, kinds in parts)
+        raise EncodeError(f"a plan has no {', '.join(wrong)}; it has {known}, without a transform")
+    if not 0 < size < _MOST:
+        raise EncodeError(f"a plan is for 1 to 2^31 - 1 elements, not {size}")
+
+
+class DevicePlan:
+    """All that encoding tensors of one shape and type takes; what it makes lies in it until the next call.
+
+    Args:
+        device: where.
+        shape: of the tensors.
+        dtype: their element type.
+        scheme: one that ``check`` lets pass.
+        tag: bytes of the application's own.
+        most: elements for which there is memory, where the selector fixes no number.
+
+    Attributes:
+        seed: (1,) u64 on the device, 0 at first; what the next run draws from.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        scheme: Scheme,
+        tag: bytes,
+        most: int,
+    ) -> None:
+        self._shape, self._dtype, self._scheme, self._tag = shape, dtype, scheme, tag
+        self._ordinary, self._device = device, Kernels(device)
+        self._size = math.prod(shape)
+        self._words = np.dtype(f"u{dtype.itemsize}")
+        self._bases = range(0, self._size, CHUNK)
+        self._prepare_selection(most)
+        self._chunks = making.chunks(device, len(self._bases))
+        self._outcome = device.empty(making.OUTCOME, np.uint64)
+        self.seed = device.put(np.zeros(1, np.uint64))
+        blank = device.empty(self._size, self._words)
+        device.clear(blank)
+        self._memory = Workspace(device)
+        self._known = device.put(np.frombuffer(self._head(), np.uint8))
+        making.begin(device, self.seed, self._known.size, self._outcome)
+        room = self._coded(0, blank, self._selected(blank)).room  # later chunks are no longer than the first
+        self._blob = device.empty(self._known.size + len(self._bases) * room, np.uint8)
+        self.run(blank)  # all kernels are loaded, and all memory is there
+        self._memory.close()
+        if self._search is not None:
+            self._search.forget()
+        device.get(self._outcome)
+
+    def _prepare_selection(self, most: int) -> None:
+        """Memory for selecting."""
+        selector, device, size = self._scheme.select, self._device, self._size
+        self._search: Search | None = None
+        self._selector: Selector | None = None
+        self._room = size
+        if isinstance(selector, TopK) and (k := selector.count(size)) < size:
+            self._room = k
+            self._search = Search(device, size, self._words, k)
+        elif not isinstance(selector, All | TopK):
+            self._room = min(most, size)
+            self._selector = Selector(device, size, self._words, self._room)
+            least = threshold_bits(selector.t, self._dtype) if isinstance(selector, Threshold) else 1
+            self._rule = device.put(rule_of(int(least)))
+
+    def _head(self) -> bytes:
+        """Prefix, table and extension block of a container with no elements in its chunks."""
+        shapes = {} if len(self._shape) == 1 else {0: self._shape}
+        block = ext.write(ext.Extension(shapes=shapes, tag=self._tag))
+        value = sections.wire_id(self._scheme.value, self._dtype)
+        nothing: Any = np.empty(0, np.uint8)
+        index: Any = self._scheme.index
+        entries = [
+            Entry(0, base, self._d(base), 0, self._dtype, 0, index.wire_id, value, nothing, nothing)
+            for base in self._bases
+        ]
+        return container.head_of(entries, [0] * len(entries), block, 0)
+
+    def _d(self, base: int) -> int:
+        return min(CHUNK, self._size - base)
+
+    def run(self, words: Any) -> None:
+        """Launch everything for (size,) ``words`` that lie on the device; nothing is waited for."""
+        device, payload = self._device, self._known.size
+        making.begin(device, self.seed, payload, self._outcome)
+        selected = self._selected(words)
+        for number, chunk in enumerate(self._chunks):
+            self._coded(number, words, selected).close(device, self._outcome, chunk, self._blob)
+        making.finish(device, self._known, self._chunks, self._outcome, self._blob)
+
+    def reseed(self, seed: int) -> None:
+        """Set the seed, in the stream's order."""
+        making.set_seed(self._device, seed, self.seed)
+
+    def container_of(self, words: Any) -> Any:
+        """What the last run made of the same words, u8 on the device; waits for it. Raises EncodeError."""
+        total, bad, seed = self._device.get(self._outcome).tolist()
+        if not bad:
+            return self._blob[:total]
+        flat = DeviceFlat(words, self._dtype, self._shape)
+        return encoded(self._ordinary, flat, self._scheme, seed, self._tag)
+
+    def _selected(self, words: Any) -> Selected | None:
+        """None for all elements."""
+        infinity = infinity_of(self._dtype)
+        if self._search is not None:
+            return self._search.warm(words, infinity)
+        if self._selector is None:
+            return None
+        if isinstance(self._scheme.select, NonZero):
+            every = int(2 ** (8 * words.dtype.itemsize)) - 1
+            return self._selector.select(words, self._rule, mask=every)
+        mask = magnitude_of(words)
+        return self._selector.select(words, self._rule, mask=mask, infinity=infinity)
+
+    def _coded(self, number: int, words: Any, selected: Selected | None) -> _Coded:
+        """A chunk's sections, in memory that the next chunk will use, too."""
+        memory, scheme, chunk = self._memory, self._scheme, self._chunks[number]
+        base = self._bases[number]
+        d = self._d(base)
+        memory.rewind()
+        indices, values, found = None, words[base : base + d], None
+        if selected is not None:
+            indices, values, found = selected.indices, selected.values, selected.found
+        making.open_chunk(memory, indices, found, base, d, self._size, self._outcome, chunk)
+        index, taken, count = None, None, None
+        if selected is not None:
+            count = chunk.r
+            if len(self._bases) > 1:
+                indices, values = making.taken(memory, indices, values, base, chunk, min(self._room, CHUNK))
+            index, taken = sections.coded_index(memory, scheme.index, indices, 0, d, chunk.coded)
+        coded = sections.coded_values(memory, scheme.value, values, self._dtype, chunk.stream, count)
+        flags = coded.flags
+        if isinstance(scheme.value, Raw) and isinstance(scheme.select, TopK) and selected is None:
+            flags = (*flags, bits.nonfinite(memory, values, infinity_of(self._dtype)))
+        return _Coded(index, taken, coded.section, _lengths(scheme, self._dtype, d), flags)
+
+
+@dataclass(frozen=True, eq=False)
+class _Coded:
+    """A chunk's sections, with room for the longest, and what tells their lengths and what is wrong.
+
+    ``index`` is None where there is never one; ``taken``, ``lengths``, ``flags``: see ``close_chunk``.
+    """
+
+    index: Any
+    taken: Any
+    value: Any
+    lengths: Lengths
+    flags: tuple[Any, ...]
+
+    @property
+    def room(self) -> int:
+        """Bytes that both take at most."""
+        return sum(each.size + ext.pad8(each.size) for each in (self.index, self.value) if each is not None)
+
+    def close(self, device: Device, outcome: Any, chunk: Chunk, blob: Any) -> None:
+        """To their places."""
+        both = self.index, self.value
+        making.close_chunk(device, both, self.taken, self.lengths, self.flags, outcome, chunk, blob)
+
+
+def _lengths(scheme: Scheme, dtype: np.dtype[Any], d: int) -> Lengths:
+    """How the lengths of a chunk's sections follow from its counts."""
+    index, value = scheme.index, scheme.value
+    fixed = bitmap_bytes(d) if isinstance(index, Bitmap) else 0
+    each = (2 if d <= 2**16 else 4) if isinstance(index, RawIndex) else 0
+    if isinstance(value, QSGD):
+        return Lengths(fixed, each, head=8, bucket=value.bucket, bits=value.bits)
+    if isinstance(value, OffsetFloat):
+        return Lengths(fixed, each, head=12, bits=value.bits)
+    if isinstance(value, SignScale):
+        return Lengths(fixed, each, head=max(dtype.itemsize, 4), plain=1)
+    narrow = isinstance(value, Raw) and value.dtype is not None
+    return Lengths(fixed, each, plain=16 if narrow else 8 * dtype.itemsize)
