@@ -26,6 +26,7 @@ LAYERS = {
         {"choice", "fuse", "info", "parts", "stats_picture"},
         {"info_text"},
         {"gpu"},
+        {"plan"},
         {"pipeline"},
         {"compressor", "rates"},
         {"advice"},
