@@ -69,7 +69,7 @@ def test_maps_are_the_registry() -> None:
 
 
 def test_record_types_are_the_registry() -> None:
-    assert {row["id"]: int(row["critical"]) for row in ROWS["record"]} == extension._FLAGS
+    assert {row["id"]: int(row["critical"]) for row in ROWS["record"]} == extension.FLAGS
 
 
 def test_element_types_are_the_registry() -> None:
