@@ -9,6 +9,9 @@ there; the values are summed in rank order, and what a rank did not send stays i
 The bytes a rank sends do not grow with the number of ranks. Since all ranks send the same elements, choosing
 and averaging commute, bit for bit; with beta 1, m' + sent is x, bit for bit. That choosing contracts holds in
 expectation alone, as far as the ranks' residuals resemble each other (``similarity`` measures it).
+
+Where all gradients of a rank lie on one GPU, x and m stay there: what leaves it are the leader's indices and
+the chosen values, what comes back are indices and means (``shares``).
 """
 
 from __future__ import annotations
@@ -26,14 +29,14 @@ from collectives.agreement import Failure, agree
 from collectives.chain import broadcast
 from collectives.channel import Channel
 from collectives.communicator import Communicator
-from collectives.device import like, staged
+from collectives.device import like, place_of, staged
 from collectives.exchange import ONLY, Form, failed_encoding, form_of, limits_of, refusal
 from collectives.header import NO_DETAIL, Header, Operand, Operation, Reduction
+from collectives.shares import HostShare, Share, device_share, here
 from collectives.sums import Dense, sum_dense
 from collectives.transfer import Octets
-from wirecodec.arrays import as_bytes, as_flat
+from wirecodec.arrays import as_bytes
 from wirecodec.parameters import as_integer
-from wirecodec.select.base import finite_or_raise
 
 __all__ = ["CLTk", "ratios_by_flops"]
 
@@ -70,7 +73,8 @@ class CLTk:
         if self._warmup < 0:
             raise wc.EncodeError(f"warmup is {warmup!r}; it must be a number of steps")
         self._step = 0
-        self._residuals: dict[str, Dense] = {}
+        self._residuals: dict[str, Any] = {}  # where the gradients lay
+        self._last: dict[str, Any] = {}  # where searches on a GPU ended: what they find does not depend on it
 
     @property
     def step(self) -> int:
@@ -78,7 +82,7 @@ class CLTk:
         return self._step
 
     def residual(self, name: str = ONLY) -> Dense | None:
-        """A copy of a tensor's residual (size,), or None where nothing is held back."""
+        """A copy of a tensor's residual (size,), where it lies; or None where nothing is held back."""
         found = self._residuals.get(name)
         return None if found is None else found.copy()
 
@@ -96,7 +100,8 @@ class CLTk:
             grad: an array of a carried float type, or {name: array}; the same names, shapes and types on all
                 ranks.
 
-        Returns an array of the gradient's shape and type, or {name: array}; the same bits on every rank.
+        Returns an array of the gradient's shape and type, or {name: array}, where the gradients lie; the same
+        bits on every rank. Ranks on the host and on GPUs may mix.
 
         Raises CollectiveError on all ranks where one of them fails or ranks differ, also in their step, and
         Timeout where a rank does not take part; the residuals are then as they were.
@@ -112,24 +117,21 @@ class CLTk:
         blob = broadcast(channel, turn.blob, table[leader].payload_len, leader)
         supports = turn.supports(blob, leader)
         with channel.guard():  # a rank that has no room for its values leaves the others waiting
-            sent = {
-                name: self._feedback.sendable(_at(x, supports[name]), turn.forms[name][1])
-                for name, x in turn.corrected.items()
-            }
-        means = _mean_of(channel, sent)
-        self._residuals = {name: self._remainder(turn, name, supports[name], sent[name]) for name in sent}
+            picked = {name: share.picked(supports[name]) for name, share in turn.shares.items()}
+        means = _mean_of(channel, {name: each.values for name, each in picked.items()})
+        self._residuals = {name: each.remainder() for name, each in picked.items()}
         self._step += 1
-        dense = {name: _dense(turn.forms[name], supports[name], means[name]) for name in sent}
+        dense = {name: each.dense(means[name]).reshape(turn.forms[name][0]) for name, each in picked.items()}
         found: Dense | dict[str, Dense] = like(grad, dense[ONLY] if turn.bare else dense)
         return found
 
     def state_dict(self) -> dict[str, Dense]:
-        """This rank's state as flat {str: ndarray}, copied."""
-        residuals = {f"residual/{name}": x.copy() for name, x in self._residuals.items()}
+        """This rank's state as flat {str: ndarray}, copied, on the host."""
+        residuals = {f"residual/{name}": np.array(here(x)) for name, x in self._residuals.items()}
         return {"step": np.array(self._step, np.int64), **residuals}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up where ``state_dict`` left off; ValueError for other dictionaries.
+        """Take up where ``state_dict`` left off, on the host or on a GPU; ValueError for other dictionaries.
 
         The next exchange fails on all ranks where these do not agree on the step.
         """
@@ -156,30 +158,40 @@ class CLTk:
         raise wc.EncodeError(f"no ratio matches; the globs are {', '.join(self._selectors)}", tensor=name)
 
     def corrected(self, name: str, grad: Any) -> Dense:
-        """Gradient + residual, flat; EncodeError where it is not finite, or the residual has another size."""
-        flat = as_flat(grad).data
-        residual = self._residuals.get(name)
-        if residual is not None and residual.size != flat.size:
-            raise wc.EncodeError(f"{flat.size} elements; the residual has {residual.size}", tensor=name)
-        x = self._feedback.corrected(flat, residual)
+        """Gradient + residual, flat, on the host.
+
+        EncodeError where it is not finite, or the residual has another size.
+        """
+        return self._host_share(name, grad).x
+
+    def _host_share(self, name: str, grad: Any) -> HostShare:
+        """Of a gradient wherever it lies; EncodeError names it."""
         try:
-            finite_or_raise(x, "clt-k")
+            return HostShare.of(self._feedback, staged(grad), here(self._residuals.get(name)))
         except wc.EncodeError as error:
             raise error.of(name) from None
-        return x
+
+    def _share(self, name: str, grad: Any, *, there: bool) -> Share:
+        """Where the gradient lies, or on the host: ``there`` says whether all lie on one GPU."""
+        found = None
+        if there:
+            found = device_share(self._feedback, grad, self._residuals.get(name), self._last, name)
+        return self._host_share(name, grad) if found is None else found
 
     def _prepare(self, turn: _Turn, grad: Any, *, leads: bool) -> Failure | None:
         """Describe, correct and, as the leader, choose; an exception becomes a Failure for all to hear of."""
         try:
             turn.bare = not isinstance(grad, Mapping)
-            grads = staged({ONLY: grad} if turn.bare else grad)
+            grads = {ONLY: grad} if turn.bare else grad
+            place = place_of(grads)
+            if place is not None:
+                place.settle()  # whatever stream writes them
             forms = {name: form_of(grads[name]) for name in sorted(grads, key=str.encode)}
             described = {name: (shape, dtype.name) for name, (shape, dtype) in forms.items()}
             turn.operand = Operand.of(described, bare=turn.bare, scheme=self.signature)
             turn.forms = forms
             for name in forms:
-                turn.gradients[name] = as_flat(grads[name]).data
-                turn.corrected[name] = self.corrected(name, grads[name])
+                turn.shares[name] = self._share(name, grads[name], there=place is not None)
             if self._step >= self._warmup:
                 turn.chosen = [name for name in forms if self.selector(name) is not None]
             if leads and turn.chosen:
@@ -192,28 +204,13 @@ class CLTk:
         """The leader's indices, as a container."""
         chosen = {}
         for name in turn.chosen:
-            selector, x = self.selector(name), turn.corrected[name]
+            selector, size = self.selector(name), prod(turn.forms[name][0])
             assert selector is not None
-            indices = selector.select(x).indices
-            where = np.arange(x.size, dtype=np.int64) if indices is None else indices
-            chosen[name] = wc.SparseTensor(where, np.ones(where.size, np.float32), (x.size,))
+            indices = turn.shares[name].top(selector)
+            where = np.arange(size, dtype=np.int64) if indices is None else indices
+            chosen[name] = wc.SparseTensor(where, np.ones(where.size, np.float32), (size,))
         turn.stored = sum(tensor.nnz for tensor in chosen.values())
         return as_bytes(wc.encode_many(chosen, _INDICES, names=False))
-
-    def _remainder(self, turn: _Turn, name: str, where: Dense | None, sent: Dense) -> Dense:
-        """The next residual, as the module's formula has it; x is used up."""
-        x, gradient, residual = turn.corrected[name], turn.gradients[name], self._residuals.get(name)
-        beta = x.dtype.type(self._feedback.beta)
-        left = x.copy() if residual is None else x  # or x may be the caller's own gradient
-        rest = _at(x, where) - sent.astype(x.dtype, copy=False)
-        if beta < 1:
-            np.multiply(gradient, beta, out=left, casting="same_kind")
-            rest *= beta
-            if residual is not None:
-                left += residual
-                rest += (1 - beta) * _at(residual, where)
-        left[slice(None) if where is None else where] = rest
-        return left
 
 
 @dataclass
@@ -223,7 +220,7 @@ class _Turn:
     Attributes:
         bare: whether one tensor was given without a name.
         forms: {name: (shape, dtype)}, in the order of the names' UTF-8 bytes.
-        gradients, corrected: {name: flat array}, without and with the residual.
+        shares: {name: gradient + residual}.
         operand: what all ranks must agree on.
         chosen: the tensors of which not everything is sent.
         stored: how many elements the leader chose; NO_DETAIL on other ranks.
@@ -232,8 +229,7 @@ class _Turn:
 
     bare: bool = True
     forms: dict[str, Form] = field(default_factory=dict)
-    gradients: dict[str, Dense] = field(default_factory=dict)
-    corrected: dict[str, Dense] = field(default_factory=dict)
+    shares: dict[str, Share] = field(default_factory=dict)
     operand: Operand = field(default_factory=Operand)
     chosen: list[str] = field(default_factory=list)
     stored: int = NO_DETAIL
@@ -252,11 +248,6 @@ class _Turn:
         return found | {name: None if t.is_full else t.indices for name, t in tensors.items()}
 
 
-def _at(x: Dense, where: Dense | None) -> Dense:
-    found: Dense = x if where is None else x[where]
-    return found
-
-
 def _mean_of(channel: Channel, sent: Mapping[str, Dense]) -> dict[str, Dense]:
     """The mean of the ranks' values, by name; those of one type are summed as one vector."""
     means: dict[str, Dense] = {}
@@ -268,12 +259,3 @@ def _mean_of(channel: Channel, sent: Mapping[str, Dense]) -> dict[str, Dense]:
         edges = np.cumsum([sent[name].size for name in names])[:-1]
         means |= zip(names, np.split(total, edges), strict=True)
     return means
-
-
-def _dense(form: Form, where: Dense | None, values: Dense) -> Dense:
-    shape, dtype = form
-    if where is None:
-        return values.reshape(shape)
-    out = np.zeros(prod(shape), dtype)
-    out[where] = values
-    return out.reshape(shape)

@@ -16,6 +16,7 @@ from collectives.cltk import CLTk
 from collectives.communicator import Communicator
 from collectives.exchange import ONLY
 from collectives.pairwise import exchange_counts
+from collectives.shares import here
 from collectives.sums import Dense, sum_dense
 
 __all__ = ["Similarity", "similarity"]
@@ -43,7 +44,7 @@ def similarity(comm: Communicator | Channel, cltk: CLTk, grad: Any) -> Similarit
         comm: a communicator or its Channel; all ranks call this together, with tensors of the same names,
             shapes and types, all finite.
         cltk: whose residuals and ratios count.
-        grad: as for ``CLTk.allreduce``.
+        grad: as for ``CLTk.allreduce``; what lies on a GPU is copied to the host.
     """
     channel = Channel.of(comm).open()
     if not isinstance(grad, Mapping):
@@ -61,7 +62,7 @@ def _of_one(channel: Channel, cltk: CLTk, name: str, grad: Any) -> Similarity:
         grad: its gradient.
     """
     x = cltk.corrected(name, grad)
-    residual = cltk.residual(name)
+    residual = here(cltk.residual(name))
     selector = cltk.selector(name)
     distance = _cosine_distance(channel, np.zeros_like(x) if residual is None else residual)
     mean = sum_dense(channel, x, channel.size)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.cuda.recorder import Recorder
 from tests.inputs import Array
-from wirecodec.gpu import door, plans
+from wirecodec.gpu import door, plans, shares
 
 
 class OnGPU(np.ndarray[Any, Any]):
@@ -86,7 +86,7 @@ def marked(x: Array) -> Array:
 def standin(monkeypatch: pytest.MonkeyPatch) -> StandInDevice:
     """The door, leading to the stand-in; ``import cupy`` finds it, too."""
     device = StandInDevice(3, 3)
-    for module in (door, plans):
+    for module in (door, plans, shares):
         monkeypatch.setattr(module, "cupy_device", lambda: device)
     monkeypatch.setitem(sys.modules, "cupy", device.cupy)
     return device

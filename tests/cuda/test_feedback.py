@@ -97,6 +97,43 @@ def test_what_is_left(emulator: Emulator, kind: Any, beta: float, with_residual:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("with_residual", [False, True])
+@pytest.mark.parametrize("full", [False, True])
+def test_the_low_pass_filter(emulator: Emulator, kind: Any, with_residual: bool, full: bool) -> None:
+    """Every operation rounded, both zeros kept, and what is beyond the range infinite."""
+    x, residual = vector(8, kind), vector(9, kind) if with_residual else None
+    beta = kind(0.3)
+    keep = 1 - beta
+    where = np.arange(SIZE) if full else np.flatnonzero(np.abs(x) > 1)
+    sent = (-3 * np.sign(x[where])).astype(kind)
+    expected, rest = beta * x, beta * (x[where] - sent)
+    if residual is not None:
+        with np.errstate(over="ignore"):
+            expected += residual
+            rest += keep * residual[where]
+    expected[where] = rest
+    there, left = emulator.put(x), emulator.empty(SIZE, kind)
+    before = None if residual is None else emulator.put(residual)
+    indices = None if full else emulator.put(where.astype(np.uint32))
+    if not full:
+        feedback.lowpass(emulator, there, before, (beta, 1), left)
+    feedback.lowpass(emulator, there, before, (beta, keep), left, indices, emulator.put(sent))
+    assert left.tobytes() == expected.tobytes()
+    assert full or with_residual or (np.signbit(left) & (left == 0)).any()
+
+
+@pytest.mark.parametrize("count", [0, 1, 700])
+def test_words_are_scattered(emulator: Emulator, dtype: Any, count: int) -> None:
+    with np.errstate(over="ignore"):
+        words = bits_of(vector(10, np.float32)[:count].astype(dtype))
+    numbers = np.random.default_rng(count).permutation(SIZE)[:count].astype(np.uint32)
+    expected = np.zeros(SIZE, words.dtype)
+    expected[numbers] = words
+    made = elements.scattered(emulator, emulator.put(words), emulator.put(numbers), SIZE)
+    assert made.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("room", [100, SIZE])
 def test_what_was_taken_is_put_back(emulator: Emulator, kind: Any, room: int) -> None:
     x = bits_of(vector(6, kind))

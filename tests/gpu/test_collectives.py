@@ -49,6 +49,21 @@ def test_steps_of_ranks_here_and_there(cupy: Any) -> None:
     assert co.simulate(3, lambda comm: steps(comm, False)) == co.simulate(3, lambda comm: steps(comm, True))
 
 
+@pytest.mark.parametrize("beta", [1.0, 0.3])
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.float64])
+def test_clt_k_of_ranks_here_and_there(cupy: Any, kind: Any, beta: float) -> None:
+    def steps(comm: Any, there: bool) -> tuple[bytes, bytes]:
+        cltk = co.CLTk(0.05, beta, warmup=1)
+        for step in range(5):
+            x = gradient(10 * step + comm.rank, 100_000, kind)
+            on_device = there and (comm.rank + step // 2) % 2
+            mean: Any = cltk.allreduce(comm, cupy.asarray(x) if on_device else x)
+            assert isinstance(mean, cupy.ndarray) == bool(on_device)
+        return cupy.asnumpy(mean).tobytes(), cltk.state_dict()["residual/0"].tobytes()
+
+    assert co.simulate(3, lambda comm: steps(comm, False)) == co.simulate(3, lambda comm: steps(comm, True))
+
+
 @pytest.mark.mpi(2)
 @pytest.mark.parametrize("size", [500, 100_000])
 def test_over_mpi(cupy: Any, size: int) -> None:

@@ -41,7 +41,7 @@ LAYERS = {
         {"transfer", "wire", "turns"},
         {"calibration", "pairwise", "ring", "simulate"},
         {"agreement", "chain", "sums"},
-        {"exchange"},
+        {"exchange", "shares"},
         {"choice", "split"},
         {"allgather", "allreduce", "cltk"},
         {"similarity", "torch"},

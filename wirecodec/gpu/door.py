@@ -39,6 +39,7 @@ __all__ = [
     "add",
     "can_add",
     "count_nonzero",
+    "device_of",
     "encode",
     "encode_many",
     "mean",
@@ -54,7 +55,7 @@ Decoder = Callable[..., dict[int, list[Part]]]
 
 
 @contextmanager
-def _device_of(array: Any) -> Iterator[CupyDevice]:
+def device_of(array: Any) -> Iterator[CupyDevice]:
     """The device that a CuPy array lies on, made the current one."""
     cupy = cupy_device().cupy
     with cupy.cuda.Device(array.device.id):
@@ -64,7 +65,7 @@ def _device_of(array: Any) -> Iterator[CupyDevice]:
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """A tensor that lies on a GPU as a container, a uint8 CuPy array there. EncodeError, DeviceError."""
     flat: DeviceFlat = as_device_flat(tensor, cupy_device().cupy)
-    with _device_of(flat.words) as device:
+    with device_of(flat.words) as device:
         blob: Bytes = encoding.encoded(device, flat, scheme, seed, tag)
         return blob
 
@@ -80,7 +81,7 @@ def encode_many(
 ) -> Bytes:
     """Named tensors that lie on one GPU, in the order of their keys, as one container there."""
     flats = _flats(tensors)
-    with _device_of(next(iter(flats.values())).words) as device:
+    with device_of(next(iter(flats.values())).words) as device:
         blob: Bytes = encoding.encoded_many(device, flats, schemes, seed, tag, names=names, fuse=fuse)
         return blob
 
@@ -140,7 +141,7 @@ class Done:
 def step(tensors: Mapping[str, Any], wanted: Step, decoder: Decoder) -> Done:
     """A Compressor's step of named tensors that lie on one GPU. EncodeError names the tensor."""
     flats = _flats(tensors)
-    with _device_of(next(iter(flats.values())).words) as device:
+    with device_of(next(iter(flats.values())).words) as device:
         taken = {}
         for name, asked in wanted.asked.items():
             residual = asked.residual
@@ -175,7 +176,7 @@ def on_host(array: Any) -> Array:
     """A copy of a CuPy array, or of what offers the same interface."""
     cupy = cupy_device().cupy
     there = cupy.ascontiguousarray(cupy.asarray(array))
-    with _device_of(there) as device:
+    with device_of(there) as device:
         found: Array = device.get(there.reshape(-1)).reshape(there.shape)
         return found
 
@@ -199,7 +200,7 @@ def add(
     """scale * values into arrays on one GPU, once all are decoded; ValueError where one is elsewhere."""
     if not all(map(on_gpu, targets)) or len({target.device.id for target in targets}) > 1:
         raise ValueError("out must lie on one device, all of it")
-    with _device_of(targets[0]) as device:
+    with device_of(targets[0]) as device:
         parts = _parts(device, data, head, limits, decoder)
         types = dtypes_of(head)
         for key, target in enumerate(targets):
@@ -214,13 +215,13 @@ def zeros(size: int, dtype: np.dtype[Any]) -> Any:
 
 def mean(total: Any, ranks: int, dtype: np.dtype[Any]) -> Any:
     """(n,) CuPy ``total`` / ranks, rounded to ``dtype``, as words; ``total`` is overwritten."""
-    with _device_of(total) as device:
+    with device_of(total) as device:
         return dense.mean(device, total, ranks, dtype)
 
 
 def count_nonzero(words: Any) -> int:
     """How many of (n,) words on a GPU are not 0 but for their sign."""
-    with _device_of(words) as device:
+    with device_of(words) as device:
         return dense.count_nonzero(device, words)
 
 

@@ -16,7 +16,7 @@ from wirecodec.gpu.support import Refused, has_nonfinite
 from wirecodec.kernels.cuda import elements, feedback
 from wirecodec.kernels.cuda.device import Device
 
-__all__ = ["Sum", "corrected", "remainder", "summed"]
+__all__ = ["Sum", "added", "corrected", "remainder", "sendable", "summed"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,17 +41,29 @@ def corrected(device: Device, rule: ErrorFeedback, gradient: DeviceFlat, residua
 
     ``residual`` is (size,) float32 or float64, or None.
     """
+    x, before = added(device, rule, gradient, residual)
+    seen = gradient
+    if before is not None:
+        seen = DeviceFlat(sendable(device, x, gradient.dtype), gradient.dtype, gradient.shape)
+    return Sum(x, seen, gradient, before)
+
+
+def added(device: Device, rule: ErrorFeedback, gradient: DeviceFlat, residual: Any) -> tuple[Any, Any]:
+    """(size,) the sum, and the residual in its type; without one, the gradient itself if that is wide enough.
+
+    Refused where something is not finite.
+    """
     wide = rule.wide(gradient.dtype, None if residual is None else residual.dtype)
     steps = elements.converted(device, gradient.words, gradient.dtype, wide)
     if residual is None:
         if has_nonfinite(device, gradient.words, gradient.dtype):
             raise Refused
-        return Sum(steps, gradient, gradient, None)
+        return steps, None
     before = elements.converted(device, _words(residual), residual.dtype, wide)
     x = device.empty(steps.size, wide)
     if device.get(feedback.add(device, steps, before, x))[0]:
         raise Refused
-    return Sum(x, _sendable(device, x, gradient), gradient, before)
+    return x, before
 
 
 def summed(gradient: DeviceFlat, residual: Any, seen: DeviceFlat) -> Sum:
@@ -59,20 +71,20 @@ def summed(gradient: DeviceFlat, residual: Any, seen: DeviceFlat) -> Sum:
     return Sum(seen.words.view(seen.dtype), seen, gradient, residual)
 
 
-def _sendable(device: Device, x: Any, like: DeviceFlat) -> DeviceFlat:
-    """What of ``x`` fits the type of ``like``; what is beyond its range stays behind."""
-    dtype, wide = like.dtype, np.dtype(x.dtype)
+def sendable(device: Device, x: Any, dtype: np.dtype[Any]) -> Any:
+    """Words of what of finite ``x`` fits the element type; what is beyond its range stays behind.
+
+    Refused where the type is a quarter as wide.
+    """
+    wide = np.dtype(x.dtype)
     if dtype == wide:
-        return DeviceFlat(_words(x), dtype, like.shape)
+        return _words(x)
     if 2 * dtype.itemsize < wide.itemsize:
         raise Refused
     words = _words(feedback.clipped(device, x, float(ml_dtypes.finfo(dtype).max)))
-    narrow = (
-        elements.narrowed(device, words, dtype)
-        if dtype.itemsize == 2
-        else elements.as_single(device, words, wide)
-    )
-    return DeviceFlat(narrow[0], dtype, like.shape)
+    if dtype.itemsize == 2:
+        return elements.narrowed(device, words, dtype)[0]
+    return elements.as_single(device, words, wide)[0]
 
 
 def remainder(device: Device, rule: ErrorFeedback, total: Sum, sent: Sequence[Part]) -> Any:

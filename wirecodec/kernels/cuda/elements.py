@@ -1,4 +1,4 @@
-"""Launching ``narrow.cu``: elements of one type as another, rounded once; and gathering.
+"""Launching ``narrow.cu``: elements of one type as another, rounded once; gathering and scattering.
 
 Results are unsigned words, the bits of numbers; of the first ``count[0]`` where a count is given. What
 narrows returns a flag beside them: (1,) u32, the first position at which a finite number became infinite,
@@ -20,6 +20,7 @@ __all__ = [
     "from_single",
     "gathered",
     "narrowed",
+    "scattered",
     "widened",
     "with_magnitude",
 ]
@@ -87,6 +88,16 @@ def gathered(device: Device, words: Any, numbers: Any) -> Any:
     name = f"gather_u{8 * words.dtype.itemsize}"
     blocks, size = blocks_for(numbers.size, THREADS), np.uint32(numbers.size)
     device.launch("narrow", name, blocks, words, numbers, size, out)
+    return out
+
+
+def scattered(device: Device, words: Any, numbers: Any, size: int) -> Any:
+    """(size,) words: these at their (n,) u32 ``numbers``, 0 elsewhere."""
+    out = device.empty(size, words.dtype)
+    device.clear(out)
+    name = f"scatter_u{8 * words.dtype.itemsize}"
+    blocks, count = blocks_for(numbers.size, THREADS), np.uint32(numbers.size)
+    device.launch("narrow", name, blocks, words, numbers, count, out)
     return out
 
 

@@ -115,6 +115,16 @@ GATHER(gather_u16, u16)
 GATHER(gather_u32, u32)
 GATHER(gather_u64, u64)
 
+// out[numbers[i]] = words[i]; numbers are unique.
+#define SCATTER(name, W)                                                               \
+  KERNEL name(const W* words, const u32* numbers, u32 size, W* out) {                  \
+    const u32 i = AT;                                                                  \
+    if (i < size) out[numbers[i]] = words[i];                                          \
+  }
+SCATTER(scatter_u16, u16)
+SCATTER(scatter_u32, u32)
+SCATTER(scatter_u64, u64)
+
 // values[i] = words[i] with its own sign and another magnitude
 #define SIGNED(name, W)                                                                \
   KERNEL name(const W* words, u32 size, u64 magnitude, W* out) {                       \
