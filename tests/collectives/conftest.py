@@ -7,7 +7,7 @@ is to do; it gets back what all ranks returned, on every rank.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -89,21 +89,22 @@ def interrupt_gathers(comm: SimulatedComm) -> None:
     vars(comm)["Iallgather"] = interrupted
 
 
-def _worlds(counts: tuple[int, ...]) -> list[Any]:
-    simulated = [pytest.param(World(n, True), id=f"simulated-{n}") for n in counts]
-    return simulated + [
-        pytest.param(World(n, False), id=f"mpi-{n}", marks=pytest.mark.mpi(n)) for n in counts
+def worlds(simulated: Sequence[int], real: Sequence[int]) -> list[Any]:
+    """Parameters of a fixture: so many simulated ranks, and so many under mpirun."""
+    return [
+        *(pytest.param(World(n, True), id=f"simulated-{n}") for n in simulated),
+        *(pytest.param(World(n, False), id=f"mpi-{n}", marks=pytest.mark.mpi(n)) for n in real),
     ]
 
 
-@pytest.fixture(params=_worlds(RANKS))
+@pytest.fixture(params=worlds(RANKS, RANKS))
 def world(request: pytest.FixtureRequest) -> World:
     """One rank or more, simulated and under mpirun."""
     found: World = request.param
     return found
 
 
-@pytest.fixture(params=_worlds(RANKS[1:]))
+@pytest.fixture(params=worlds(RANKS[1:], RANKS[1:]))
 def several(request: pytest.FixtureRequest) -> World:
     """Two ranks or more, simulated and under mpirun."""
     found: World = request.param

@@ -15,7 +15,7 @@ import wirecodec as wc
 from collectives import device
 from collectives.communicator import Communicator
 from collectives.simulate import SimulatedComm
-from tests.collectives.conftest import World
+from tests.collectives.conftest import RANKS, World, worlds
 from tests.collectives.inputs import SCHEMES, bits, gradient
 from tests.cuda.standin import OnGPU, StandInDevice, marked, standin
 from tests.oracles import Array
@@ -24,7 +24,24 @@ from wirecodec.arrays import BFLOAT16
 __all__ = ["standin"]
 
 SCHEME = "topk(0.1) | rice | qsgd(bits=4)"
+FEW = (2, 3)
+"""Real ranks: each has an emulator of its own, which takes a core."""
+
 ALGORITHMS = ["allgather", "dense", "split-pairs", "auto"]
+
+
+@pytest.fixture(params=worlds(RANKS, FEW))
+def world(request: pytest.FixtureRequest) -> World:
+    """One rank or more."""
+    found: World = request.param
+    return found
+
+
+@pytest.fixture(params=worlds(RANKS[1:], FEW))
+def several(request: pytest.FixtureRequest) -> World:
+    """Two ranks or more."""
+    found: World = request.param
+    return found
 
 
 def there(x: Array) -> Array:
