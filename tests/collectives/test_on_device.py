@@ -15,7 +15,7 @@ import wirecodec as wc
 from collectives import device
 from collectives.communicator import Communicator
 from collectives.simulate import SimulatedComm
-from tests.collectives.conftest import RANKS, World, worlds
+from tests.collectives.conftest import World, worlds
 from tests.collectives.inputs import SCHEMES, bits, gradient
 from tests.cuda.standin import OnGPU, StandInDevice, marked, standin
 from tests.oracles import Array
@@ -30,14 +30,14 @@ FEW = (2, 3)
 ALGORITHMS = ["allgather", "dense", "split-pairs", "auto"]
 
 
-@pytest.fixture(params=worlds(RANKS, FEW))
+@pytest.fixture(params=worlds((1, 2, 3, 5), FEW))
 def world(request: pytest.FixtureRequest) -> World:
     """One rank or more."""
     found: World = request.param
     return found
 
 
-@pytest.fixture(params=worlds(RANKS[1:], FEW))
+@pytest.fixture(params=worlds((2, 3, 5), FEW))
 def several(request: pytest.FixtureRequest) -> World:
     """Two ranks or more."""
     found: World = request.param
