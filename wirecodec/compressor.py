@@ -22,7 +22,8 @@ from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import UNLIMITED, DecodeLimits, Schema
 from wirecodec.parameters import as_integer, as_seed
-from wirecodec.pipeline import decode_many, encode_supports, in_order, parts_of
+from wirecodec.parts import parts_of
+from wirecodec.pipeline import decode_many, encode_supports, in_order
 from wirecodec.schedule import Schedule, parse_schedule, schedule_string
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.select.every import All

@@ -1,50 +1,24 @@
-"""The container: prefix, table, extension block, payload, checksums (formats/SPEC.md, sections 2, 6, 7).
+"""The container: prefix, table, extension block, payload, checksums (formats/SPEC.md, section 2).
 
-``pack`` lays entries out; ``open_head`` makes every check of section 7 up to row 41 and hands over a
-``Head``; ``sections`` checks one entry's payload and cuts it. Nothing is allocated or looped over on a number
-that has not been checked by then. Codecs are called by ``chunk``, not here.
+How its parts are laid out, and ``pack``, which lays entries out; ``head`` reads them. Codecs are called by
+``chunk``, not here.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from wirecodec import extension as ext
-from wirecodec.arrays import DTYPES, Array, Bytes
-from wirecodec.block import Block, Spans, read
-from wirecodec.errors import (
-    ChecksumMismatch,
-    Invalid,
-    LimitExceeded,
-    Malformed,
-    Truncated,
-    Unsupported,
-    WireError,
-)
-from wirecodec.limits import UNLIMITED, DecodeLimits
-from wirecodec.registry import index_codecs, transforms, value_codecs
-from wirecodec.value.base import is_ordered
-from wirecodec.value.order import PACKED, map_bytes
+from wirecodec.arrays import DTYPES, Bytes
+from wirecodec.value.order import PACKED
 
-__all__ = [
-    "CHUNK",
-    "MAJOR",
-    "PREFIX_BYTES",
-    "Entry",
-    "Head",
-    "blob_size",
-    "head_of",
-    "layout",
-    "open_head",
-    "pack",
-    "sections",
-]
+__all__ = ["CHUNK", "MAJOR", "PREFIX_BYTES", "Entry", "head_of", "layout", "pack"]
 
 MAGIC = b"\xf7WC\x1a"
 MAJOR, MINOR = 1, 0
@@ -52,9 +26,9 @@ HAS_EXTENSION = 1
 CHUNK = 2**24
 """Elements of every chunk of a tensor but its last; half as many where each is a complex coefficient."""
 
-_PREFIX = struct.Struct("<4sBBHIIQ")
-PREFIX_BYTES = _PREFIX.size
-_TABLE = np.dtype(
+PREFIX = struct.Struct("<4sBBHIIQ")
+PREFIX_BYTES = PREFIX.size
+TABLE = np.dtype(
     [
         ("key", "<u4"),
         ("crc", "<u4"),
@@ -70,7 +44,7 @@ _TABLE = np.dtype(
         ("map", "u1"),
     ]
 )
-_LENGTHS = ("index_len", "value_len", "map_len")
+LENGTHS = ("index_len", "value_len", "map_len")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,27 +70,6 @@ class Entry:
         return found if self.map_section is None else [*found, self.map_section]
 
 
-@dataclass(frozen=True, eq=False)
-class Head:
-    """A container's checked prefix, table and extension block.
-
-    Attributes:
-        minor: the minor version.
-        nbytes: length of the whole container.
-        table: (n_entries,) the entries' fields.
-        spans: what the table says of each key.
-        block: the extension block.
-        payload: offset of the first section.
-    """
-
-    minor: int
-    nbytes: int
-    table: Array
-    spans: Spans
-    block: Block
-    payload: int
-
-
 def pack(entries: Sequence[Entry], extension: ext.Extension) -> Bytes:
     """The container of ``entries``, which are ascending by (key, base), as a new uint8 array."""
     block = ext.write(extension)
@@ -127,8 +80,8 @@ def pack(entries: Sequence[Entry], extension: ext.Extension) -> Bytes:
         at = start
         for part in e.parts:
             blob[at : at + part.size] = part
-            blob[at + part.size : at + _padded(part.size)] = 0
-            at += _padded(part.size)
+            blob[at + part.size : at + padded(part.size)] = 0
+            at += padded(part.size)
         crcs.append(zlib.crc32(blob[start:stop].data))
     blob[:payload] = np.frombuffer(head_of(entries, crcs, block, total), np.uint8)
     return blob
@@ -141,17 +94,17 @@ def layout(entries: Sequence[Entry], block: bytes) -> tuple[int, list[tuple[int,
         entries: ascending by (key, base).
         block: the extension block.
     """
-    payload = at = PREFIX_BYTES + _TABLE.itemsize * len(entries) + len(block)
+    payload = at = PREFIX_BYTES + TABLE.itemsize * len(entries) + len(block)
     places = []
     for e in entries:
-        start, at = at, at + sum(_padded(part.size) for part in e.parts)
+        start, at = at, at + sum(padded(part.size) for part in e.parts)
         places.append((start, at))
     return payload, places, at
 
 
 def head_of(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: int) -> bytes:
     """Prefix, table and extension block, of entries whose payloads have these checksums."""
-    table = np.zeros(len(entries), _TABLE)
+    table = np.zeros(len(entries), TABLE)
     for row, e, payload_crc in zip(table, entries, crcs, strict=True):
         row["key"], row["base"], row["d"], row["r"] = e.key, e.base, e.d, e.r
         row["index_len"], row["value_len"] = e.index_section.size, e.value_section.size
@@ -160,219 +113,17 @@ def head_of(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: 
         row["dtype"] = e.domain << 4 | (DTYPES.index(e.dtype) + 1)
         row["index"], row["value"] = e.index, e.value
         row["crc"] = payload_crc
-    prefix = _PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, len(entries), 0, total)
+    prefix = PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, len(entries), 0, total)
     head = table.tobytes() + block
-    crc = _head_crc(prefix, head)
+    crc = head_crc(prefix, head)
     return prefix[:12] + struct.pack("<I", crc) + prefix[16:] + head
 
 
-def _padded(n: int) -> int:
+def padded(n: int) -> int:
+    """Bytes that a section takes with its padding."""
     return n + ext.pad8(n)
 
 
-def _head_crc(prefix: bytes, rest: Any) -> int:
+def head_crc(prefix: bytes, rest: Any) -> int:
+    """The checksum over all of the head but itself."""
     return zlib.crc32(rest, zlib.crc32(prefix[:12] + prefix[16:24]))
-
-
-def blob_size(data: Bytes, limits: DecodeLimits = UNLIMITED) -> int:
-    """total_len of the container that begins with these bytes, 24 of which are read; rows 1 to 6."""
-    return _prefix(data, limits).total
-
-
-class _Prefix(NamedTuple):
-    minor: int
-    flags: int
-    n_entries: int
-    head_crc: int
-    total: int
-
-
-def _prefix(data: Bytes, limits: DecodeLimits) -> _Prefix:
-    """Rows 1 to 6."""
-    if data.size < PREFIX_BYTES:
-        raise Truncated("prefix", f"{data.size} bytes; the prefix takes {PREFIX_BYTES}")
-    magic, major, minor, flags, n, crc, total = _PREFIX.unpack(data[:PREFIX_BYTES].tobytes())
-    if magic != MAGIC:
-        raise Malformed("magic", f"the container begins with {magic.hex()}, not {MAGIC.hex()}", offset=0)
-    if major != MAJOR:
-        raise Unsupported("major", f"version {major}.{minor}; this reader knows {MAJOR}", offset=4)
-    if flags & 0xFF & ~HAS_EXTENSION:
-        raise Unsupported("flags", f"flags {flags:#06x}", offset=6)
-    if total > limits.max_bytes:
-        raise LimitExceeded("max-bytes", f"{total} bytes; the limit is {limits.max_bytes}", offset=16)
-    if total < PREFIX_BYTES or total % 8:
-        raise Malformed("total-length", f"a container of {total} bytes", offset=16)
-    return _Prefix(minor, flags, n, crc, total)
-
-
-def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole: bool = True) -> Head:
-    """Rows 1 to 41 of section 7, in order, for the container that ``data`` is.
-
-    ``vouched``: a schema will be held against the tensors, so max_expansion does not apply. ``whole`` False:
-    ``data`` may end anywhere after the head.
-    """
-    prefix = _prefix(data, limits)
-    if whole and data.size < prefix.total:
-        raise Truncated("container", f"{data.size} bytes of {prefix.total}")
-    if whole and data.size > prefix.total:
-        raise Malformed(
-            "trailing", f"{data.size - prefix.total} bytes after the container", offset=prefix.total
-        )
-    if prefix.n_entries > limits.max_entries:
-        raise LimitExceeded(
-            "max-entries", f"{prefix.n_entries} entries; the limit is {limits.max_entries}", offset=8
-        )
-    table_stop = PREFIX_BYTES + _TABLE.itemsize * prefix.n_entries
-    extended = prefix.flags & HAS_EXTENSION
-    if table_stop + (8 if extended else 0) > prefix.total:
-        raise Malformed("table-length", f"{prefix.n_entries} entries in {prefix.total} bytes", offset=8)
-    if data.size < table_stop + (4 if extended else 0):
-        raise Truncated("container", f"{data.size} bytes; the table ends at {table_stop}")
-    stop = table_stop
-    if extended:
-        length = int(data[table_stop : table_stop + 4].view("<u4")[0])
-        stop += length
-        if length < 16 or length % 8 or stop > prefix.total:
-            raise Malformed("extension-length", f"an extension block of {length} bytes", offset=table_stop)
-    if data.size < stop:
-        raise Truncated("container", f"{data.size} bytes; the head ends at {stop}")
-    if _head_crc(data[:PREFIX_BYTES].tobytes(), data[PREFIX_BYTES:stop]) != prefix.head_crc:
-        raise ChecksumMismatch("head-checksum", "the head's checksum differs", offset=12)
-    table = data[PREFIX_BYTES:table_stop].view(_TABLE)
-    _check_table(table, stop, prefix.total)
-    _check_limits(table, prefix.total, limits, vouched)
-    spans = _spans(table)
-    block = read(data[table_stop:stop].data, table_stop, spans, limits.max_entries)
-    return Head(prefix.minor, prefix.total, table, spans, block, stop)
-
-
-def _refuse(kind: type[WireError], code: str, wrong: Array, message: str) -> None:
-    """Row ``code``: raise for the first entry that is wrong."""
-    if wrong.any():
-        entry = int(np.argmax(wrong))
-        raise kind(code, message, entry=entry, offset=PREFIX_BYTES + _TABLE.itemsize * entry)
-
-
-def _unknown(ids: Array, known: Iterable[int]) -> Array:
-    unknown = np.ones(256, bool)
-    unknown[list(known)] = False
-    return unknown[ids]
-
-
-def _refuse_unknown(code: str, ids: Array, known: Iterable[int]) -> None:
-    """Unsupported for the first codec that is not registered here, with its id."""
-    unknown = _unknown(ids, known)
-    if unknown.any():
-        wire_id = int(ids[np.argmax(unknown)])
-        hint = "; an application's own, to be registered here, too" if wire_id >= 0x80 else ""
-        _refuse(Unsupported, code, unknown, f"unknown {code.replace('-', ' ')} 0x{wire_id:02x}{hint}")
-
-
-def _check_table(table: Array, payload: int, total: int) -> None:
-    """Rows 13 to 24. Counts fit int64: at most 2^26 entries fit a container, their fields 32 bits."""
-    d, r, base, key = (table[name].astype(np.int64) for name in ("d", "r", "base", "key"))
-    lengths = [table[name].astype(np.int64) for name in _LENGTHS]
-    taken = sum(int((n + 7 & -8).sum()) for n in lengths)
-    if payload + taken != total:
-        raise Malformed(
-            "layout", f"head and sections take {payload + taken} bytes; the container has {total}"
-        )
-    first = np.ones(table.size, bool)
-    first[1:] = key[1:] != key[:-1]
-    unordered = np.zeros(table.size, bool)
-    unordered[1:] = (key[1:] < key[:-1]) | (~first[1:] & (table["base"][1:] <= table["base"][:-1]))
-    _refuse(Invalid, "table-order", unordered, "the table does not ascend by key and base")
-    dtype = table["dtype"]
-    nibble = dtype & 15
-    _refuse(Unsupported, "dtype", (nibble == 0) | (nibble > len(DTYPES)), "unknown element type")
-    _refuse(Unsupported, "domain", _unknown(dtype >> 4, (0, *transforms())), "unknown domain")
-    _refuse_unknown("index-codec", table["index"], index_codecs())
-    _refuse_unknown("value-codec", table["value"], value_codecs())
-    maps = np.zeros(256, np.uint8)
-    maps[[wire_id for wire_id, codec in value_codecs().items() if is_ordered(codec)]] = PACKED
-    wrong = table["map"] != maps[table["value"]]
-    _refuse(Unsupported, "map-codec", wrong, "a map codec that is unknown, or not the value codec's")
-    _refuse(Invalid, "count", r > d, "more elements are stored than there are")
-    last = np.ones(table.size, bool)
-    last[:-1] = first[1:]
-    most = CHUNK // _widths(table)
-    broken = (
-        (d > most) | (~last & (d != most)) | (first & (table["base"] != 0)) | ((d == 0) & ~(first & last))
-    )
-    broken[1:] |= ~first[1:] & ((base[1:] != base[:-1] + d[:-1]) | (dtype[1:] != dtype[:-1]))
-    _refuse(Invalid, "chunks", broken, "the chunks of a tensor do not fit together")
-    free = (r == 0) | (r == d)
-    _refuse(
-        Malformed,
-        "index-length",
-        (lengths[0] == 0) != free,
-        "an index section that is not needed, or missing",
-    )
-    _refuse(
-        Malformed,
-        "value-length",
-        (lengths[1] == 0) != (r == 0),
-        "a value section that is not needed, or missing",
-    )
-    needed, numbers = np.zeros(table.size, np.int64), r * _widths(table)
-    for mapped in np.flatnonzero(table["map"]).tolist():
-        needed[mapped] = map_bytes(int(numbers[mapped]))
-    wrong = lengths[2] != needed
-    _refuse(Malformed, "map-length", wrong, "a map section that is not needed, or of a wrong length")
-
-
-def _widths(table: Array) -> Array:
-    """The numbers of an element of each entry: 2 where it is a complex coefficient."""
-    widths = np.ones(16, np.int64)
-    for domain, transform in transforms().items():
-        widths[domain] = transform.width
-    found: Array = widths[table["dtype"] >> 4]
-    return found
-
-
-def _check_limits(table: Array, total: int, limits: DecodeLimits, vouched: bool) -> None:
-    """Rows 25 to 27. Of a transformed tensor all elements are stored, once it has a coefficient."""
-    d, r, key = table["d"] * _widths(table), table["r"], table["key"]
-    plain = table["dtype"] >> 4 == 0
-    restored = ~plain & np.isin(key, key[~plain & (r > 0)])
-    dense = int(d.sum())
-    elements = int(r[plain].sum(dtype=np.int64)) + int(d[restored].sum())
-    if elements > limits.max_elements:
-        raise LimitExceeded("max-elements", f"{elements} stored elements; the limit is {limits.max_elements}")
-    if dense > limits.max_dense:
-        raise LimitExceeded("max-dense", f"{dense} elements; the limit is {limits.max_dense}")
-    if not vouched and elements > limits.max_expansion * total:
-        limit = f"the limit is {limits.max_expansion} a byte where no schema vouches for more"
-        raise LimitExceeded("max-expansion", f"{elements} stored elements in {total} bytes; {limit}")
-
-
-def _spans(table: Array) -> Spans:
-    """The size, the chunks and the domain of each key, which ascend."""
-    key = table["key"]
-    first = np.ones(key.size, bool)
-    first[1:] = key[1:] != key[:-1]
-    starts = np.flatnonzero(first)
-    sizes = np.add.reduceat(table["d"].astype(np.int64), starts) if starts.size else starts
-    chunks = np.empty_like(starts)
-    np.subtract(starts[1:], starts[:-1], out=chunks[:-1])
-    chunks[-1:] = key.size - starts[-1:]
-    return Spans(key[starts], starts, chunks, sizes, table["dtype"][starts] >> 4)
-
-
-def sections(data: Bytes, head: Head) -> Iterable[tuple[int, int, Any, list[Bytes]]]:
-    """(entry number, offset, table row, [index, value, map section]) of every entry; rows 45 and 46."""
-    at = head.payload
-    for entry, row in enumerate(head.table):
-        start = at
-        parts = []
-        for name in _LENGTHS:
-            parts.append((at, at + int(row[name])))
-            at += _padded(int(row[name]))
-        if zlib.crc32(data[start:at].data) != row["crc"]:
-            raise ChecksumMismatch(
-                "entry-checksum", "the entry's checksum differs", entry=entry, offset=start
-            )
-        for _, stop in parts:
-            if data[stop : stop + ext.pad8(stop)].any():
-                raise Malformed("padding", "padding is not zero", entry=entry, offset=stop)
-        yield entry, start, row, [data[a:b] for a, b in parts]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import as_bytes
-from wirecodec.container import MAJOR, open_head
+from wirecodec.container import MAJOR
+from wirecodec.head import open_head
 from wirecodec.limits import UNLIMITED
 from wirecodec.outline import Outlines
 from wirecodec.registry import index_codec, transform, value_codec

@@ -1,19 +1,28 @@
-"""What chunks decode to, until all of a container is known to be right.
+"""From a container's sections to its tensors' chunks, and from these to tensors or into sums.
 
-A container may hold very many small tensors, and objects take far more room than its bytes do. So what small
-chunks hold lies side by side, in columns; they become objects when they are asked for.
+A container may hold very many small tensors, and objects take far more room than its bytes do. So until all
+of it is known to be right, what small chunks hold lies side by side, in columns.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array
-from wirecodec.chunk import Part, stored_type
+from wirecodec.arrays import Array, Bytes, integers, nothing, read_only
+from wirecodec.chunk import Part, decode_chunk, element_type, stored_type
+from wirecodec.errors import WireError
+from wirecodec.fuse import parted
+from wirecodec.head import Head, sections
+from wirecodec.limits import DecodeLimits
+from wirecodec.outline import Outline
+from wirecodec.registry import transform
+from wirecodec.sparse import SparseTensor, index_dtype
 
-__all__ = ["Parts"]
+__all__ = ["add_parts", "parts_of", "sparse_of"]
 
 _SMALL = 16
 """Elements up to which a chunk is smaller than its objects."""
@@ -25,8 +34,86 @@ _LARGEST = 16
 """Bytes of the largest value, a complex coefficient of float64."""
 
 
-class Parts:
-    """The decoded chunks of a table's entries."""
+def parts_of(
+    data: Bytes,
+    head: Head,
+    limits: DecodeLimits,
+    read: Callable[[Any, list[Bytes], DecodeLimits], Part] = decode_chunk,
+    cut: Callable[[Part, Array], dict[int, list[Part]]] = parted,
+) -> dict[int, list[Part]]:
+    """Every tensor's chunks, by key; fused entries cut into their members, coefficients transformed back.
+
+    ``read`` decodes a chunk and ``cut`` cuts a fused one; both may leave their arrays on a GPU where nothing
+    is transformed.
+    """
+    kept = _Kept(head.table)
+    left = limits  # max_work bounds the sum over the entries
+    for entry, offset, row, parts in sections(data, head):
+        try:
+            part = read(row, parts, left)
+        except WireError as error:
+            raise error.at(entry=entry, offset=offset) from error.__cause__
+        if part.work:
+            left = dataclasses.replace(left, max_work=left.max_work - part.work)
+        kept.keep(entry, part)
+    spans = head.spans
+    runs = zip(integers(spans.keys), integers(spans.starts), integers(spans.chunks), strict=True)
+    found = {key: [kept[entry] for entry in range(start, start + n)] for key, start, n in runs}
+    for row, (key, size) in zip(
+        head.table[spans.starts[spans.domains > 0]], head.block.lengths(), strict=True
+    ):
+        found[key] = [_restored(found[key], row, size)]
+    for group in head.block.groups():
+        found.update(cut(found[int(group[0, 0])][0], group))
+    return found
+
+
+def _restored(parts: list[Part], row: Any, size: int) -> Part:
+    """A tensor of its coefficients: all of it is present, or nothing where no coefficient is."""
+    count, dtype = sum(part.d for part in parts), element_type(row)
+    if count and not any(part.values.size for part in parts):
+        return Part(0, size, nothing(np.dtype(np.uint32)), nothing(dtype))
+    coefficients = np.zeros(count, parts[0].values.dtype)
+    for part in parts:
+        where = slice(None) if part.indices is None else part.indices
+        coefficients[part.base : part.base + part.d][where] = part.values
+    return Part(0, size, None, transform(int(row["dtype"]) >> 4).inverse(coefficients, size, dtype))
+
+
+def sparse_of(outline: Outline, parts: list[Part], limits: DecodeLimits) -> SparseTensor:
+    """A tensor's chunks joined."""
+    values = parts[0].values if len(parts) == 1 else np.concatenate([part.values for part in parts])
+    if all(part.indices is None for part in parts):
+        return SparseTensor._of(None, values, outline.shape, limits.max_dense)
+    if len(parts) == 1:
+        assert parts[0].indices is not None
+        where = parts[0].indices.view(np.int32).astype(index_dtype(outline.size), copy=False)
+        return SparseTensor._of(where, values, outline.shape, limits.max_dense)
+    indices = np.empty(values.size, index_dtype(outline.size))
+    at = 0
+    for part in parts:
+        local = np.arange(part.d, dtype=np.uint32) if part.indices is None else part.indices
+        np.add(local, part.base, out=indices[at : at + local.size], dtype=indices.dtype, casting="unsafe")
+        at += local.size
+    return SparseTensor._of(indices, values, outline.shape, limits.max_dense)
+
+
+def add_parts(target: Array, parts: list[Part], scale: float) -> None:
+    """scale * values into a flat array: each value, product and sum rounded to its type."""
+    from wirecodec.kernels.cpu import support
+
+    factor = target.dtype.type(scale)
+    for part in parts:
+        values = part.values.astype(target.dtype, copy=False)
+        chunk = target[part.base : part.base + part.d]
+        if part.indices is None:
+            chunk += values if factor == 1 else factor * values
+        else:
+            support.add_at(chunk, read_only(part.indices), read_only(values), factor)
+
+
+class _Kept:
+    """The decoded chunks of a table's entries; objects when they are asked for."""
 
     def __init__(self, table: Array) -> None:
         self._whole: dict[int, Part] = {}

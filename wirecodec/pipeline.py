@@ -12,28 +12,27 @@ out.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from wirecodec import container
 from wirecodec import extension as ext
-from wirecodec.arrays import Array, Bytes, as_bytes, integers, nothing, on_gpu, read_only
+from wirecodec.arrays import Array, Bytes, as_bytes, on_gpu
 from wirecodec.choice import dense, gather, select
-from wirecodec.chunk import Part, Support, chunks_of, decode_chunk, element_type
+from wirecodec.chunk import Support, chunks_of
 from wirecodec.counter import mix
-from wirecodec.errors import EncodeError, SchemaMismatch, WireError
-from wirecodec.fuse import fusible, joined, member_of, parted
+from wirecodec.errors import EncodeError, SchemaMismatch
+from wirecodec.fuse import joined, tabled
+from wirecodec.head import Head, open_head
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
-from wirecodec.outline import Outline, Outlines, check_all, check_count, check_names, check_only
+from wirecodec.outline import Outlines, check_all, check_count, check_names, check_only
 from wirecodec.parameters import as_seed
-from wirecodec.parts import Parts
-from wirecodec.registry import transform
+from wirecodec.parts import add_parts, parts_of, sparse_of
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
-from wirecodec.sparse import SparseTensor, index_dtype
+from wirecodec.sparse import SparseTensor
 
 __all__ = [
     "decode",
@@ -47,7 +46,6 @@ __all__ = [
     "encode_supports",
     "gather",
     "in_order",
-    "parts_of",
     "select_many",
 ]
 
@@ -151,35 +149,12 @@ def encode_supports(
     fuse: int = 0,
 ) -> Bytes:
     """What was selected of named tensors, given in the order of their keys, as one container."""
-    order = list(supports)
-    for name, support in supports.items():
-        try:
-            ext.check_shape(support.shape)
-        except EncodeError as error:
-            raise error.of(name) from None
-    groups = fusible(supports, schemes, fuse)
-    absorbed = {key for group in groups.values() for key in group[1:]}
-    entries: list[container.Entry] = []
-    for key, name in enumerate(order):
-        if key in absorbed:
-            continue
-        members = [order[k] for k in groups.get(key, [key])]
-        support = joined([supports[member] for member in members]) if len(members) > 1 else supports[name]
-        try:
-            entries += chunks_of(key, support, schemes[name], seed)
-        except EncodeError as error:
-            if len(members) > 1:
-                error = member_of(error, [(member, supports[member].size) for member in members])
-            raise error.of(name) from None
-    extension = ext.Extension(
-        names=tuple(order) if names else None,
-        shapes={key: s.shape for key, s in enumerate(supports.values()) if len(s.shape) != 1},
-        groups=tuple(
-            np.array([(k, supports[order[k]].size) for k in group], np.int64) for group in groups.values()
-        ),
-        lengths={key: math.prod(s.shape) for key, s in enumerate(supports.values()) if s.domain},
-        tag=bytes(memoryview(tag)),
-    )
+
+    def coded(key: int, members: Sequence[Support], scheme: Scheme) -> Iterator[container.Entry]:
+        return chunks_of(key, joined(members) if len(members) > 1 else members[0], scheme, seed)
+
+    tag = bytes(memoryview(tag))
+    entries, extension = tabled(supports, schemes, coded, tag=tag, names=names, fuse=fuse)
     return container.pack(entries, extension)
 
 
@@ -213,7 +188,7 @@ def decode_to(
         from wirecodec.gpu import door
 
         return door.sparse(data, head, outlines, limits, parts_of)[0]
-    return _sparse(next(iter(outlines)), parts_of(data, head, limits)[0], limits)
+    return sparse_of(next(iter(outlines)), parts_of(data, head, limits)[0], limits)
 
 
 def decode_many(
@@ -247,7 +222,7 @@ def decode_many_to(
         found = door.sparse(data, head, outlines, limits, parts_of)
         return {outline.name: each for outline, each in zip(outlines, found, strict=True)}
     parts = parts_of(data, head, limits)
-    return {outline.name: _sparse(outline, parts.pop(key), limits) for key, outline in enumerate(outlines)}
+    return {outline.name: sparse_of(outline, parts.pop(key), limits) for key, outline in enumerate(outlines)}
 
 
 def decode_add(
@@ -299,7 +274,7 @@ def decode_add(
     decoded = parts_of(data, head, limits)
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         for key, target in enumerate(targets):
-            _add_parts(target.reshape(-1), decoded[key], scale)
+            add_parts(target.reshape(-1), decoded[key], scale)
 
 
 def _can_add(target: Any) -> bool:
@@ -312,87 +287,10 @@ def _can_add(target: Any) -> bool:
     return bool(target.flags.c_contiguous and target.flags.writeable)
 
 
-def _add_parts(target: Array, parts: list[Part], scale: float) -> None:
-    from wirecodec.kernels.cpu import support
-
-    factor = target.dtype.type(scale)
-    for part in parts:
-        values = part.values.astype(target.dtype, copy=False)
-        chunk = target[part.base : part.base + part.d]
-        if part.indices is None:
-            chunk += values if factor == 1 else factor * values
-        else:
-            support.add_at(chunk, read_only(part.indices), read_only(values), factor)
-
-
-def _open(blob: Any, limits: DecodeLimits, *, vouched: bool) -> tuple[Bytes, container.Head]:
+def _open(blob: Any, limits: DecodeLimits, *, vouched: bool) -> tuple[Bytes, Head]:
     if on_gpu(blob):
         from wirecodec.gpu import door
 
         blob = door.octets_of(blob)
     data = as_bytes(blob)
-    return data, container.open_head(data, limits, vouched=vouched)
-
-
-def parts_of(
-    data: Bytes,
-    head: container.Head,
-    limits: DecodeLimits,
-    read: Callable[[Any, list[Bytes], DecodeLimits], Part] = decode_chunk,
-    cut: Callable[[Part, Array], dict[int, list[Part]]] = parted,
-) -> dict[int, list[Part]]:
-    """Every tensor's chunks, by key; fused entries cut into their members, coefficients transformed back.
-
-    ``read`` decodes a chunk and ``cut`` cuts a fused one; both may leave their arrays on a GPU where nothing
-    is transformed.
-    """
-    parts = Parts(head.table)
-    left = limits  # max_work bounds the sum over the entries
-    for entry, offset, row, sections in container.sections(data, head):
-        try:
-            part = read(row, sections, left)
-        except WireError as error:
-            raise error.at(entry=entry, offset=offset) from error.__cause__
-        if part.work:
-            left = dataclasses.replace(left, max_work=left.max_work - part.work)
-        parts.keep(entry, part)
-    spans = head.spans
-    runs = zip(integers(spans.keys), integers(spans.starts), integers(spans.chunks), strict=True)
-    found = {key: [parts[entry] for entry in range(start, start + n)] for key, start, n in runs}
-    for row, (key, size) in zip(
-        head.table[spans.starts[spans.domains > 0]], head.block.lengths(), strict=True
-    ):
-        found[key] = [_restored(found[key], row, size)]
-    for group in head.block.groups():
-        found.update(cut(found[int(group[0, 0])][0], group))
-    return found
-
-
-def _restored(parts: list[Part], row: Any, size: int) -> Part:
-    """A tensor of its coefficients: all of it is present, or nothing where no coefficient is."""
-    count, dtype = sum(part.d for part in parts), element_type(row)
-    if count and not any(part.values.size for part in parts):
-        return Part(0, size, nothing(np.dtype(np.uint32)), nothing(dtype))
-    coefficients = np.zeros(count, parts[0].values.dtype)
-    for part in parts:
-        where = slice(None) if part.indices is None else part.indices
-        coefficients[part.base : part.base + part.d][where] = part.values
-    return Part(0, size, None, transform(int(row["dtype"]) >> 4).inverse(coefficients, size, dtype))
-
-
-def _sparse(outline: Outline, parts: list[Part], limits: DecodeLimits) -> SparseTensor:
-    """A tensor's chunks joined."""
-    values = parts[0].values if len(parts) == 1 else np.concatenate([part.values for part in parts])
-    if all(part.indices is None for part in parts):
-        return SparseTensor._of(None, values, outline.shape, limits.max_dense)
-    if len(parts) == 1:
-        assert parts[0].indices is not None
-        where = parts[0].indices.view(np.int32).astype(index_dtype(outline.size), copy=False)
-        return SparseTensor._of(where, values, outline.shape, limits.max_dense)
-    indices = np.empty(values.size, index_dtype(outline.size))
-    at = 0
-    for part in parts:
-        local = np.arange(part.d, dtype=np.uint32) if part.indices is None else part.indices
-        np.add(local, part.base, out=indices[at : at + local.size], dtype=indices.dtype, casting="unsafe")
-        at += local.size
-    return SparseTensor._of(indices, values, outline.shape, limits.max_dense)
+    return data, open_head(data, limits, vouched=vouched)

@@ -7,8 +7,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from wirecodec import container
+from wirecodec import head
 from wirecodec.arrays import Bytes, as_bytes
+from wirecodec.container import PREFIX_BYTES
 from wirecodec.errors import Truncated
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 
@@ -20,7 +21,7 @@ def blob_size(prefix: Any) -> int:
 
     A WireError where it is none.
     """
-    return container.blob_size(as_bytes(prefix))
+    return head.blob_size(as_bytes(prefix))
 
 
 def iter_blobs(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) -> Iterator[Bytes]:
@@ -36,14 +37,14 @@ def iter_blobs(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) ->
     if not hasattr(source, "read"):
         data = as_bytes(source)
         while data.size:
-            total = container.blob_size(data, limits)
+            total = head.blob_size(data, limits)
             if data.size < total:
                 raise Truncated("container", f"{data.size} bytes of {total}")
             yield data[:total]
             data = data[total:]
         return
-    while prefix := _read_fully(source, container.PREFIX_BYTES):
-        total = container.blob_size(as_bytes(prefix), limits)
+    while prefix := _read_fully(source, PREFIX_BYTES):
+        total = head.blob_size(as_bytes(prefix), limits)
         rest = _read_fully(source, total - len(prefix))
         if len(prefix) + len(rest) < total:
             raise Truncated("container", f"{len(prefix) + len(rest)} bytes of {total}")

@@ -13,7 +13,7 @@ import wirecodec as wc
 from tests.cuda.standin import OnGPU, StandInDevice, marked, standin
 from tests.cuda.test_gpu_encode import STAGED, tensor
 from tests.inputs import Array
-from wirecodec import chunk, container
+from wirecodec import chunk, container, head
 from wirecodec import extension as ext
 from wirecodec.arrays import BFLOAT16, as_device_flat, bits_of, on_gpu
 from wirecodec.choice import select
@@ -86,7 +86,7 @@ def test_several_tensors(standin: StandInDevice) -> None:
 
 
 def test_chunks_are_joined(standin: StandInDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (container, chunk):
+    for module in (chunk, head):
         monkeypatch.setattr(module, "CHUNK", 4096)
     x = tensor(np.float32, 10_000)
     x[4096:8192] = 1

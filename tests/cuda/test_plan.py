@@ -12,7 +12,7 @@ import wirecodec as wc
 from tests.cuda.recorder import Recorder
 from tests.cuda.test_gpu_encode import INDEXES, VALUES, tensor
 from tests.inputs import Array
-from wirecodec import chunk, container
+from wirecodec import chunk, head
 from wirecodec.arrays import DTYPES, bits_of
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import encode, plan
@@ -107,7 +107,7 @@ def test_sizes_beside_those_of_blocks(select: str, size: int) -> None:
 
 def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are shorter here; some are empty, some full, and the last is a short one."""
-    for module in (container, encode, plan, chunk):
+    for module in (head, encode, plan, chunk):
         monkeypatch.setattr(module, "CHUNK", 4096)
     rng = np.random.default_rng(1)
     some = tensor(np.float32, 10_000)

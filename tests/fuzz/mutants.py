@@ -35,7 +35,7 @@ from tests.fuzz.probes import PROBES
 PAGE = Path(conformance.__file__).parent / "MUTANTS.md"
 ROOT = PAGE.parents[1] / "wirecodec"
 SIDE = re.compile(
-    r"(container|extension|block|chunk|parts|outline|prefix|stream|pipeline|fuse|info|(value|index|transform)/\w+)\.py"
+    r"(container|head|extension|block|chunk|parts|outline|prefix|stream|pipeline|fuse|info|(value|index|transform)/\w+)\.py"
 )
 SECONDS = 20
 

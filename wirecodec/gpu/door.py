@@ -16,7 +16,6 @@ import numpy as np
 
 from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
 from wirecodec.chunk import Part
-from wirecodec.container import Head, open_head
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import dense
@@ -25,6 +24,7 @@ from wirecodec.gpu import step as steps
 from wirecodec.gpu.fuse import parted
 from wirecodec.gpu.step import Asked
 from wirecodec.gpu.warm import LastTop
+from wirecodec.head import Head, open_head
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.outline import Outlines, dtypes_of

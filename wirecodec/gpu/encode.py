@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from wirecodec.chunk import Support, chunks_of
 from wirecodec.container import CHUNK, Entry
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError
-from wirecodec.fuse import fusible, member_of
+from wirecodec.fuse import tabled
 from wirecodec.gpu import sections
 from wirecodec.gpu.adacomp import signed
 from wirecodec.gpu.fuse import joined
@@ -98,39 +97,12 @@ def encoded_supports(
     fuse: int,
 ) -> Any:
     """What was selected of named tensors, given in the order of their keys, as one container."""
-    for name, support in supports.items():
-        try:
-            ext.check_shape(support.shape)
-        except EncodeError as error:
-            raise error.of(name) from None
-    order = list(supports)
-    groups = fusible(supports, schemes, fuse)
-    absorbed = {key for group in groups.values() for key in group[1:]}
-    entries: list[Entry] = []
-    for key, name in enumerate(order):
-        if key in absorbed:
-            continue
-        members = [order[k] for k in groups.get(key, [key])]
-        one = (
-            joined(device, [supports[m] for m in members], schemes[name])
-            if len(members) > 1
-            else supports[name]
-        )
-        try:
-            entries += entries_of(device, key, one, schemes[name], seed)
-        except EncodeError as error:
-            if len(members) > 1:
-                error = member_of(error, [(member, supports[member].size) for member in members])
-            raise error.of(name) from None
-    extension = ext.Extension(
-        names=tuple(order) if names else None,
-        shapes={key: s.shape for key, s in enumerate(supports.values()) if len(s.shape) != 1},
-        groups=tuple(
-            np.array([(k, supports[order[k]].size) for k in group], np.int64) for group in groups.values()
-        ),
-        lengths={key: math.prod(s.shape) for key, s in enumerate(supports.values()) if s.domain},
-        tag=tag,
-    )
+
+    def coded(key: int, members: Sequence[DeviceSupport | Support], scheme: Scheme) -> list[Entry]:
+        one = joined(device, members, scheme) if len(members) > 1 else members[0]
+        return entries_of(device, key, one, scheme, seed)
+
+    entries, extension = tabled(supports, schemes, coded, tag=tag, names=names, fuse=fuse)
     return packed(device, entries, extension)
 
 
