@@ -1,17 +1,23 @@
-"""Broadcast of a block along a chain of ranks, in segments, each passed on as soon as it is there."""
+"""Broadcast of a block along a chain of ranks, in segments, each passed on as soon as it is there.
+
+The root's sends are complete as soon as they are copied, long before the network took them. What it sends to
+others next would leave beside the block and hold it up, and with it all ranks that wait for it: so its
+neighbour tells it, by one byte, that the block is there.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from collectives.channel import Channel
+from collectives.channel import TAG, Channel
+from collectives.communicator import Request
 from collectives.ring import allgather_joined
 from collectives.transfer import NATIVE_BELOW, SEGMENT, Octets, Side, transfer
 
 __all__ = ["broadcast"]
 
 _SHORTEST = 4096  # bytes of a segment
-_SEGMENTS = 16  # enough of them keep all links of a chain busy at once
+_SEGMENTS = 32  # enough of them keep all links of a chain busy at once
 
 
 def broadcast(channel: Channel, block: Octets, nbytes: int, root: int) -> Octets:
@@ -44,4 +50,18 @@ def broadcast(channel: Channel, block: Octets, nbytes: int, root: int) -> Octets
         f"passing a block on from rank {root}",
     )
     channel.bytes_sent += nbytes if here < n - 1 else 0
+    if n > 2:  # with one neighbour alone, all takes the same way in order
+        _acknowledge(channel, root, (root + 1) % n)
     return out
+
+
+def _acknowledge(channel: Channel, root: int, neighbour: int) -> None:
+    """One byte from the neighbour to the root, who waits for it."""
+    token, requests = np.zeros(1, np.uint8), list[Request]()
+    with channel.guard(requests):
+        if channel.rank == neighbour:
+            requests.append(channel.comm.Isend(token, root, TAG))
+            channel.bytes_sent += 1
+        elif channel.rank == root:
+            requests.append(channel.comm.Irecv(token, neighbour, TAG))
+        channel.wait(requests, f"passing a block on from rank {root}")
