@@ -73,7 +73,7 @@ bench-select: $(TORCH)  ## what a selector costs and keeps, beside torch.topk: r
 bench-value: $(PEERS)  ## what values cost, likewise, and two papers' figures: results/value.md, *.png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.value $(ARGS)
 
-bench-collectives: $(INSTALLED)  ## what collectives take between hosts: results/collectives.md, .png; root; ARGS=--full
+bench-collectives: $(INSTALLED)  ## what collectives take between hosts: results/collectives.md, .png; root; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.collectives $(ARGS)
 
 bench-gpu: $(CUPY)  ## what kernels and selectors take on a GPU: results/gpu.md, gpu.png; minutes
