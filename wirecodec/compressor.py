@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, Flat, aligned, on_gpu, read_only
-from wirecodec.choice import choose, dense
-from wirecodec.chunk import Support
+from wirecodec import host_step
+from wirecodec.arrays import Array, Bytes, on_gpu
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
-from wirecodec.limits import UNLIMITED, DecodeLimits, Schema
+from wirecodec.limits import DecodeLimits, Schema
 from wirecodec.parameters import as_integer, as_seed
 from wirecodec.parts import parts_of
-from wirecodec.pipeline import decode_many, encode_supports, in_order
+from wirecodec.pipeline import decode_many, in_order
 from wirecodec.schedule import Schedule, parse_schedule, schedule_string
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.select.every import All
 from wirecodec.sparse import SparseTensor
+from wirecodec.step import Asked, Done, Step
 from wirecodec.value.raw import Raw
 
 __all__ = ["Compressor", "Prepared"]
@@ -51,30 +51,18 @@ class Prepared:
 
     Attributes:
         blob: the container to send, a uint8 array; CuPy's where the gradients lie on a GPU.
+        octets: the same on the host: a copy of one that lies on a GPU was made when it was decoded.
         sent: {name: SparseTensor}, what every receiver will decode from it. Of gradients on a GPU they lie
             there, too, but for bfloat16, which CuPy has not.
     """
 
-    def __init__(
-        self,
-        blob: Bytes,
-        octets: Bytes | None,
-        sent: Mapping[str, SparseTensor],
-        compressor: Compressor,
-        before: _State,
-        after: _State,
-    ) -> None:
-        self.blob = blob
-        self.sent = sent
-        self._octets = octets
+    def __init__(self, done: Done, compressor: Compressor, before: _State, after: _State) -> None:
+        self.blob = done.blob
+        self.octets = done.octets
+        self.sent = done.sent
         self._compressor = compressor
         self._before = before
         self._after: _State | None = after
-
-    @property
-    def octets(self) -> Bytes:
-        """The container on the host: a copy of one that lies on a GPU was made when it was decoded."""
-        return self.blob if self._octets is None else self._octets
 
     def __repr__(self) -> str:
         """Bytes, tensors, and whether it is settled."""
@@ -183,102 +171,39 @@ class Compressor:
         it cannot be reached.
         """
         before = self._state
+        tensors = {name: gradients[name] for name in in_order(gradients)}
+        there = any(map(on_gpu, tensors.values()))
         seed = mix(self._seed, before.step, as_integer(rank, "rank"))
         choice = mix(self._seed, before.step)  # no rank: selectors that draw choose alike on all of them
-        order = in_order(gradients)
-        if any(on_gpu(gradients[name]) for name in order):
-            return self._prepare_on_gpu({name: gradients[name] for name in order}, seed, choice)
-        taken: dict[str, _Taken] = {}
-        for key, name in enumerate(order):
+        asked: dict[str, Asked] = {}
+        for key, name in enumerate(tensors):
             try:
-                taken[name] = self._take(name, dense(gradients[name]), before, mix(choice, key))
+                asked[name] = self._asked(name, before, mix(choice, key), there=there)
             except EncodeError as error:
                 raise error.of(name) from None
-        blob = encode_supports(
-            {name: t.support for name, t in taken.items()},
-            {name: t.scheme for name, t in taken.items()},
-            seed=seed,
-            names=self._names,
-            fuse=self._fuse,
+        wanted = Step(asked, seed, self._names, self._fuse)
+        done = _step_on_gpu(tensors, wanted) if there else host_step.step(tensors, wanted)
+        return Prepared(done, self, before, before.next(done.residuals, done.selectors))
+
+    def _asked(self, name: str, state: _State, seed: int, *, there: bool) -> Asked:
+        """What is to be done with a tensor; ``there`` says whether it lies on a GPU."""
+        scheme, residual = self._scheme(name, state.step), state.residuals.get(name)
+        spare, last = None, None
+        if there:
+            from wirecodec.gpu.warm import LastTop
+
+            last = self._last.setdefault(name, LastTop())
+        else:
+            residual, spare = _here(residual), self._spare.pop(name, None)
+        return Asked(
+            scheme,
+            self._feedback if self._keeps(name, scheme, state) else None,
+            residual,
+            state.selectors.get(name),
+            seed,
+            spare,
+            last,
         )
-        schema = {name: (t.support.shape, t.support.dtype) for name, t in taken.items()}
-        sent = decode_many(blob, limits=UNLIMITED, schema=schema)
-        selectors = {name: t.selector for name, t in taken.items() if t.selector is not None}
-        after = before.next(self._residuals(taken, sent, before), selectors)
-        return Prepared(blob, None, sent, self, before, after)
-
-    def _prepare_on_gpu(self, gradients: Mapping[str, Any], seed: int, choice: int) -> Prepared:
-        """The same of gradients on a GPU, in the order of their keys."""
-        from wirecodec.gpu import door
-
-        before = self._state
-        asked = {}
-        for key, name in enumerate(gradients):
-            try:
-                scheme = self._scheme(name, before.step)
-            except EncodeError as error:
-                raise error.of(name) from None
-            asked[name] = door.Asked(
-                scheme,
-                self._feedback if self._keeps(name, scheme, before) else None,
-                before.residuals.get(name),
-                before.selectors.get(name),
-                mix(choice, key),
-                self._last.setdefault(name, door.LastTop()),
-            )
-        done = door.step(gradients, door.Step(asked, seed, self._names, self._fuse), parts_of)
-        after = before.next(done.residuals, done.selectors)
-        return Prepared(done.blob, done.octets, done.sent, self, before, after)
-
-    def _take(self, name: str, flat: Flat, state: _State, seed: int) -> _Taken:
-        """One tensor: add its residual, choose, gather."""
-        scheme = self._scheme(name, state.step)
-        residual = _here(state.residuals.get(name))
-        if residual is not None and residual.size != flat.data.size:
-            raise EncodeError(f"{flat.data.size} elements; its residual has {residual.size}")
-        x, seen = flat.data, flat
-        if self._feedback is not None:
-            room = None
-            if residual is not None:
-                room = self._room(name, self._feedback.wide(flat.data.dtype, residual.dtype), x.size)
-            taken = self._take_sum(scheme, flat, residual, room)
-            if taken is not None:
-                return taken
-            x = self._feedback.corrected(flat.data, residual, room)
-            if residual is not None:
-                seen = Flat(read_only(self._feedback.sendable(x, flat.data.dtype)), flat.shape)
-        support, selector = choose(
-            seen, scheme, gradient=flat.data, state=state.selectors.get(name), seed=seed
-        )
-        return _Taken(scheme, support, selector, x, flat.data)
-
-    def _take_sum(
-        self, scheme: Scheme, flat: Flat, residual: Array | None, room: Array | None
-    ) -> _Taken | None:
-        """The same in one pass, where the selector offers it; what is not sent goes to ``room``."""
-        select_sum = getattr(scheme.select, "select_sum", None)
-        if (
-            scheme.transform is not None
-            or select_sum is None
-            or residual is None
-            or room is None
-            or self._feedback != ErrorFeedback()
-        ):
-            return None
-        if not flat.data.dtype == residual.dtype == room.dtype or getattr(scheme.index, "lossy", False):
-            return None
-        selection = select_sum(flat.data, residual, room)
-        if selection is None:
-            return None
-        support = Support(selection.indices, selection.values, flat.data.size, flat.shape)
-        return _Taken(scheme, support, None, room, flat.data, taken_out=True)
-
-    def _room(self, name: str, dtype: np.dtype[Any], size: int) -> Array:
-        """Memory for a tensor's next residual: that of the one before the present one, if it fits."""
-        spare = self._spare.pop(name, None)
-        if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
-            return aligned(size, dtype)
-        return spare
 
     def _reuse(self, old: _State, kept: _State) -> None:
         """The residuals of one state that another one does not hold are memory for steps to come."""
@@ -296,31 +221,11 @@ class Compressor:
             raise EncodeError(f"the schedule gives density {density!r} at step {step}")
         return dataclasses.replace(scheme, select=dataclasses.replace(selector, ratio=density))
 
-    def _residuals(
-        self, taken: Mapping[str, _Taken], sent: Mapping[str, SparseTensor], state: _State
-    ) -> dict[str, Array]:
-        if self._feedback is None:
-            return {}
-        return {
-            name: self._residual(t, _here(state.residuals.get(name)), sent[name])
-            for name, t in taken.items()
-            if self._keeps(name, t.scheme, state)
-        }
-
     def _keeps(self, name: str, scheme: Scheme, state: _State) -> bool:
         """Whether something of a tensor may be left behind."""
         if self._feedback is None:
             return False
         return name in state.residuals or bool(scheme.transform) or not _sends_all(scheme)
-
-    def _residual(self, taken: _Taken, residual: Array | None, sent: SparseTensor) -> Array:
-        assert self._feedback is not None
-        if taken.taken_out:
-            assert taken.support.indices is not None
-            return self._feedback.remainder_of_rest(
-                taken.x, taken.support.indices, taken.support.values, sent
-            )
-        return self._feedback.remainder(taken.x, taken.gradient, residual, sent)
 
     def state_dict(self) -> dict[str, Array]:
         """This rank's state as flat {str: ndarray}, copied, on the host.
@@ -360,6 +265,13 @@ def _sends_all(scheme: Scheme) -> bool:
     return isinstance(scheme.select, All) and scheme.value == Raw()
 
 
+def _step_on_gpu(tensors: Mapping[str, Any], wanted: Step) -> Done:
+    """``host_step.step`` of tensors on a GPU, all of them on one; residuals may lie anywhere."""
+    from wirecodec.gpu import door
+
+    return door.step(tensors, wanted, parts_of)
+
+
 def _here(x: Any) -> Any:
     """An array, copied where it lies on a GPU; None for None."""
     if x is None or not on_gpu(x):
@@ -375,19 +287,3 @@ def _floats(key: str, x: Any) -> Array:
     if found.dtype not in (np.float32, np.float64):
         raise ValueError(f"{key} is {found.dtype}; a residual is float32 or float64")
     return found
-
-
-@dataclass(frozen=True, eq=False)
-class _Taken:
-    """One tensor of a step.
-
-    Its scheme, what is sent, the selector's next state, x = gradient + residual, the gradient, and whether
-    what is sent has been taken out of x.
-    """
-
-    scheme: Scheme
-    support: Support
-    selector: Array | None
-    x: Array
-    gradient: Array
-    taken_out: bool = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,20 +22,15 @@ from wirecodec.gpu import dense
 from wirecodec.gpu import encode as encoding
 from wirecodec.gpu import step as steps
 from wirecodec.gpu.fuse import parted
-from wirecodec.gpu.step import Asked
-from wirecodec.gpu.warm import LastTop
 from wirecodec.head import Head, open_head
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.outline import Outlines, dtypes_of
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
+from wirecodec.step import Done, Step
 
 __all__ = [
-    "Asked",
-    "Done",
-    "LastTop",
-    "Step",
     "add",
     "can_add",
     "count_nonzero",
@@ -102,44 +97,11 @@ def _flats(tensors: Mapping[str, Any]) -> dict[str, DeviceFlat]:
     return flats
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
-    """What a Compressor asks of tensors on a GPU.
-
-    Attributes:
-        asked: {name: what is to be done with it}, in the order of their keys; residuals wherever they lie.
-        seed: of what is drawn.
-        names: whether the names are written.
-        fuse: tensors of at most this many elements share entries.
-    """
-
-    asked: Mapping[str, Asked]
-    seed: int
-    names: bool
-    fuse: int
-
-
-@dataclass(frozen=True, eq=False)
-class Done:
-    """A Compressor's step.
-
-    Attributes:
-        blob: the container, u8 on the device.
-        octets: the same on the host.
-        sent: {name: what receivers decode from it}; bfloat16, which CuPy has not, on the host.
-        residuals: {name: (size,)} on the device, of those that keep one.
-        selectors: {name: state} of those that have one.
-    """
-
-    blob: Any
-    octets: Bytes
-    sent: Mapping[str, SparseTensor]
-    residuals: Mapping[str, Any]
-    selectors: Mapping[str, Array]
-
-
 def step(tensors: Mapping[str, Any], wanted: Step, decoder: Decoder) -> Done:
-    """A Compressor's step of named tensors that lie on one GPU. EncodeError names the tensor."""
+    """A Compressor's step of named tensors that lie on one GPU; residuals may lie anywhere.
+
+    EncodeError names the tensor.
+    """
     flats = _flats(tensors)
     with device_of(next(iter(flats.values())).words) as device:
         taken = {}

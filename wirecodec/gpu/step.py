@@ -8,7 +8,7 @@ alone, where their scheme has kernels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,36 +23,14 @@ from wirecodec.gpu import feedback as sums
 from wirecodec.gpu.encode import chosen, encoded_supports, on_host
 from wirecodec.gpu.select import select_sum
 from wirecodec.gpu.support import Context, DeviceSupport, Refused
-from wirecodec.gpu.warm import LastTop
 from wirecodec.kernels.cuda.device import Device
-from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
+from wirecodec.step import Asked
 
-__all__ = ["Asked", "Taken", "encode", "left", "take"]
+__all__ = ["Taken", "encode", "left", "take"]
 
 MOST = 2**31
 """Elements of a tensor."""
-
-
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """What is to be done with one tensor.
-
-    Attributes:
-        scheme: how it is encoded.
-        feedback: how what was not sent is kept; None where nothing is.
-        residual: (size,) on the device, or None.
-        state: the selector's, or None.
-        seed: of the selection.
-        last: where the last step's search ended.
-    """
-
-    scheme: Scheme
-    feedback: ErrorFeedback | None
-    residual: Any
-    state: Any
-    seed: int
-    last: LastTop = field(default_factory=LastTop)
 
 
 @dataclass(frozen=True, eq=False)
