@@ -31,6 +31,10 @@ INLINE u32 to_odd(u64 u) {
   return sign | (u32)larger(exponent, 0) << 23 | (u32)kept | odd;
 }
 
+INLINE u32 half_of_double(u64 u) { return half_of(to_odd(u)); }
+
+INLINE u32 bfloat16_of_double(u64 u) { return bfloat16_of(to_odd(u)); }
+
 INLINE u32 from_half(u32 u) {
   const u32 h = u & 0x7FFFu, sign = (u & 0x8000u) << 16;
   if (h >= 0x7C00u) return sign | ((h << 13) + 0x70000000u);
@@ -40,41 +44,20 @@ INLINE u32 from_half(u32 u) {
 
 #define AT (blockIdx.x * THREADS + threadIdx.x)
 
-INLINE void note(bool finite, u32 narrow, u32 infinity, u32 i, u32* over) {
-  if (finite && (narrow & 0x7FFFu) == infinity) atomicMin(&over[0], i);
-}
-
-KERNEL half_from_f32(const u32* bits, u32 size, const u32* count, u16* out, u32* over) {
-  const u32 i = AT;
-  if (i >= counted(size, count)) return;
-  const u32 h = half_of(bits[i]);
-  out[i] = (u16)h;
-  note((bits[i] & 0x7FFFFFFFu) < 0x7F800000u, h, 0x7C00u, i, over);
-}
-
-KERNEL bfloat16_from_f32(const u32* bits, u32 size, const u32* count, u16* out, u32* over) {
-  const u32 i = AT;
-  if (i >= counted(size, count)) return;
-  const u32 h = bfloat16_of(bits[i]);
-  out[i] = (u16)h;
-  note((bits[i] & 0x7FFFFFFFu) < 0x7F800000u, h, 0x7F80u, i, over);
-}
-
-KERNEL half_from_f64(const u64* bits, u32 size, const u32* count, u16* out, u32* over) {
-  const u32 i = AT;
-  if (i >= counted(size, count)) return;
-  const u32 h = half_of(to_odd(bits[i]));
-  out[i] = (u16)h;
-  note((bits[i] & ~(1ull << 63)) < 0x7FF0000000000000ull, h, 0x7C00u, i, over);
-}
-
-KERNEL bfloat16_from_f64(const u64* bits, u32 size, const u32* count, u16* out, u32* over) {
-  const u32 i = AT;
-  if (i >= counted(size, count)) return;
-  const u32 h = bfloat16_of(to_odd(bits[i]));
-  out[i] = (u16)h;
-  note((bits[i] & ~(1ull << 63)) < 0x7FF0000000000000ull, h, 0x7F80u, i, over);
-}
+// out[i] = bits[i] in 16 bits. A magnitude below INFINITE is a finite one; NARROW is infinity in 16 bits.
+#define NARROWED(name, W, INFINITE, NARROW, narrow)                                     \
+  KERNEL name(const W* bits, u32 size, const u32* count, u16* out, u32* over) {         \
+    const u32 i = AT;                                                                   \
+    if (i >= counted(size, count)) return;                                              \
+    const u32 h = narrow(bits[i]);                                                      \
+    const bool finite = (bits[i] & ~(W)0 >> 1) < INFINITE;                              \
+    out[i] = (u16)h;                                                                    \
+    if (finite && (h & 0x7FFFu) == NARROW) atomicMin(&over[0], i);                      \
+  }
+NARROWED(half_from_f32, u32, 0x7F800000u, 0x7C00u, half_of)
+NARROWED(bfloat16_from_f32, u32, 0x7F800000u, 0x7F80u, bfloat16_of)
+NARROWED(half_from_f64, u64, 0x7FF0000000000000ull, 0x7C00u, half_of_double)
+NARROWED(bfloat16_from_f64, u64, 0x7FF0000000000000ull, 0x7F80u, bfloat16_of_double)
 
 // binary64 to binary32; a NaN stays one.
 KERNEL single_from_f64(const double* values, u32 size, const u32* count, float* out, u32* over) {
