@@ -189,11 +189,11 @@ def test_a_kernel_is_compiled_once_for_a_type(tmp_path: Path) -> None:
 RACE = """
 import sys, numpy as np, wirecodec as wc
 x = np.random.default_rng(int(sys.argv[1])).normal(size=5000).astype(sys.argv[2])
-for scheme in ("topk(0.1) | rice | qsgd", "topk(0.3) | bitmap | raw(float16)", None):
-    t = wc.decode(wc.encode(x, scheme))
-    k = np.sort(np.argsort(-np.abs(x), kind="stable")[: t.nnz])
-    assert np.array_equal(t.indices, k)
-    assert np.abs(t.values - x[k]).max() <= np.abs(x).max() / 7
+x[::3] = 0
+t = wc.decode(wc.encode(x, "nonzero | rice | qsgd"))
+k = np.flatnonzero(x)
+assert np.array_equal(t.indices, k)
+assert np.abs(t.values - x[k]).max() <= np.abs(x).max() / 7
 """
 
 
