@@ -77,7 +77,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--quick", action="store_true", help="26M elements in one place alone; 10 minutes instead of 25")
+    add("--quick", action="store_true", help="26M elements in one place alone; 10 minutes instead of 35")
     add("--full", action="store_true", help="whole calls everywhere, too, and steady medians; hours")
     add("--rates", type=_words, help=f"of {', '.join(RATES)}")
     add("--ranks", type=_numbers, help="2,4,8")
