@@ -41,8 +41,11 @@ def test_moments_of_an_interval(emulator: Emulator, kind: Any, size: int) -> Non
 def test_the_sample_of_dgc(emulator: Emulator, size: int, dtype: Any) -> None:
     words = bits_of(np.random.default_rng(size).standard_normal(size).astype(dtype))
     stream = 0xFEDCBA9876543210
-    made = moments.sample(emulator, emulator.put(words), size // 10, stream)
-    assert made.tobytes() == words[_positions(size // 10, size, stream)].tobytes()
+    made, there = emulator.empty(size // 10, words.dtype), emulator.put(np.array([stream], np.uint64))
+    for each in (stream, there):
+        emulator.clear(made)
+        moments.sample(emulator, emulator.put(words), each, made)
+        assert made.tobytes() == words[_positions(size // 10, size, stream)].tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,7 +11,7 @@ import wirecodec as wc
 from tests.cuda.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import bits_of, read_only
-from wirecodec.kernels.cuda.select import infinity_of
+from wirecodec.kernels.cuda.select import infinity_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.select.exact import top_k
 
@@ -75,6 +75,26 @@ def test_warm_reads_once(emulator: Emulator) -> None:
     assert 200 <= int(search._search[9]) < 1000
     check(emulator, search, x * np.float32(64), 200, warm=True)
     assert int(search._search[8]) == 1, "what was taken did not fit, and yet no second sweep"
+
+
+@pytest.mark.parametrize(
+    ("k", "kind"), [(1, np.float32), (200, np.float16), (200, np.float64), (5000, np.float32)]
+)
+def test_what_reaches_a_threshold(emulator: Emulator, k: int, kind: Any) -> None:
+    """All of it where it is k at most, none of it where that is none, else the top k; zeros never."""
+    search = Search(emulator, 9001, bits_of(np.zeros(0, kind)).dtype, k)
+    for x in vectors(kind).values():
+        words = bits_of(x[:9001])
+        there, keys = emulator.put(words), words << 1 >> 1
+        ordered = np.sort(keys)[::-1].tolist()
+        for least in (ordered[k // 2], ordered[k], ordered[2 * k % 9001], ordered[0] + 1):
+            made = search.reaching(there, emulator.put(rule_of(least, 7)), infinity_of(kind))
+            reach = np.flatnonzero(keys >= max(least, 1))
+            if reach.size > k:
+                reach = top_k(read_only(words), k)[0]
+            assert made.count(emulator) == (reach.size, None)
+            assert (made.indices[: reach.size] == reach).all()
+            assert made.values[: reach.size].tobytes() == words[reach].tobytes()
 
 
 @pytest.mark.parametrize("width", [np.uint16, np.uint64])

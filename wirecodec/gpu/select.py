@@ -12,10 +12,10 @@ from typing import Any
 from wirecodec.arrays import DeviceFlat
 from wirecodec.counter import mix
 from wirecodec.gpu.adacomp import adacomp, adacomp_of_sum
+from wirecodec.gpu.dgc import Sampled
 from wirecodec.gpu.sidco import sidco
-from wirecodec.gpu.support import Context, DeviceSupport, passed, reaching, top, whole
+from wirecodec.gpu.support import Context, DeviceSupport, passed, reaching, whole
 from wirecodec.gpu.warm import LastTop
-from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
 from wirecodec.select.above import threshold_bits
@@ -109,19 +109,10 @@ def _topk_of_sum(
 
 def _dgc(device: Device, flat: DeviceFlat, selector: DGC, context: Context) -> DeviceSupport:
     words, infinity = flat.words, infinity_of(flat.dtype)
-    k = share_of(selector.ratio, words.size)
-    if k == words.size:
+    if share_of(selector.ratio, words.size) == words.size:
         return whole(device, flat)
-    sample = moments.sample(device, words, share_of(selector.sample, words.size), mix(context.seed))
-    _, least = top(device, sample, infinity, share_of(selector.ratio, sample.size))
-    found = passed(device, flat, reaching(device, words, max(least, 1), infinity))
-    if found.words.size <= k:
-        return found
-    made, _ = top(device, found.words, infinity, k)
-    indices = made.indices
-    if found.indices is not None:
-        indices = elements.gathered(device, found.indices, indices)
-    return DeviceSupport(indices, made.values, flat)
+    made = Sampled(device, words.size, words.dtype, selector).select(words, infinity, mix(context.seed))
+    return passed(device, flat, made)
 
 
 _SELECTORS: dict[type, Callable[[Device, DeviceFlat, Any, Context], DeviceSupport]] = {

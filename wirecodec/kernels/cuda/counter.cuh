@@ -28,6 +28,9 @@ INLINE u64 finish(u64 z) {
   return z ^ (z >> 31);
 }
 
+// ``mix`` of some words and one more, `h` being that of those before; 0 of none.
+INLINE u64 mixed(u64 h, u64 word) { return finish(h + 0x9E3779B97F4A7C15ull + word); }
+
 // The two values of block `block` of 512 that a thread of 256 has, which share a draw: the first gets its upper
 // half, the second its lower one.
 INLINE u32 first_of_pair() { return threadIdx.x / 16 * 32 + threadIdx.x % 16; }

@@ -78,19 +78,19 @@ KERNEL fold_sums(const double* sums, u32 rows, double* out) {
 }
 
 // The sample of dgc: the word at one position from each of n stretches of equal length.
-template <class W> INLINE void sample_words(const W* words, u64 size, u32 n, u32 low, u32 high, W* out) {
+template <class W>
+INLINE void sample_words(const W* words, u64 size, u32 n, u32 low, u32 high, const u64* stream, W* out) {
   const u64 q = blockIdx.x * THREADS + threadIdx.x;
   if (q >= n) return;
+  const Stream from = stream_of(low, high, stream);
   const u64 start = q * size / n, length = (q + 1) * size / n - start;
-  out[q] = words[start + ((u64)draw32(low, high, (u32)q) * length >> 32)];
+  out[q] = words[start + ((u64)draw32(from.low, from.high, (u32)q) * length >> 32)];
 }
 
-KERNEL sample_u16(const u16* words, u64 size, u32 n, u32 low, u32 high, u16* out) {
-  sample_words<u16>(words, size, n, low, high, out);
-}
-KERNEL sample_u32(const u32* words, u64 size, u32 n, u32 low, u32 high, u32* out) {
-  sample_words<u32>(words, size, n, low, high, out);
-}
-KERNEL sample_u64(const u64* words, u64 size, u32 n, u32 low, u32 high, u64* out) {
-  sample_words<u64>(words, size, n, low, high, out);
-}
+#define SAMPLE(name, W)                                                                                      \
+  KERNEL name(const W* words, u64 size, u32 n, u32 low, u32 high, const u64* stream, W* out) {              \
+    sample_words<W>(words, size, n, low, high, stream, out);                                                \
+  }
+SAMPLE(sample_u16, u16)
+SAMPLE(sample_u32, u32)
+SAMPLE(sample_u64, u64)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from wirecodec.kernels.cuda.counter import stream_words
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
 __all__ = ["bins", "sample", "sums"]
@@ -54,14 +55,15 @@ def sums(device: Device, words: Any, low: int, high: int, origin: float, scale: 
     return out, top
 
 
-def sample(device: Device, words: Any, n: int, stream: int) -> Any:
-    """(n,) of the words, one drawn from each of n stretches of equal length."""
-    out = device.empty(n, words.dtype)
+def sample(device: Device, words: Any, stream: Any, out: Any) -> None:
+    """Into (n,) ``out`` of the words, one drawn from each of n stretches of equal length.
+
+    ``stream`` seeds the draws, a u64 or (1,) u64 on the device.
+    """
     name = f"sample_u{8 * words.dtype.itemsize}"
-    halves = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
-    size = np.uint64(words.size), np.uint32(n)
-    device.launch("moments", name, blocks_for(n, THREADS), words, *size, *halves, out)
-    return out
+    size = np.uint64(words.size), np.uint32(out.size)
+    blocks = blocks_for(out.size, THREADS)
+    device.launch("moments", name, blocks, words, *size, *stream_words(stream), out)
 
 
 def bins(

@@ -113,11 +113,20 @@ KERNEL begin_warm(Search* search, u64 margin) {
   search->ties = ALL;
 }
 
+// One block. A rule that takes what reaches that of another search, and is not 0.
+KERNEL begin_at(Search* search, const u64* rule) {
+  if (threadIdx.x) return;
+  search->least = larger(rule[0], 1ull);
+  search->ties = ALL;
+}
+
 // One block. Whether what that rule took holds the top k: then the search goes on among it, else from the
-// beginning. `found`: how many were taken; `room`: how many of them could be kept.
-KERNEL judge_warm(Search* search, const u32* found, u64 k, u64 size, u32 width, u32 room) {
+// beginning. `found`: how many were taken; `room`: how many of them could be kept. Where `fewer` will do, it has
+// ended if no more than k were taken: the rule stays.
+KERNEL judge_warm(Search* search, const u32* found, u64 k, u64 size, u32 width, u32 room, u32 fewer) {
   if (threadIdx.x) return;
   const u64 taken = found[0];
-  const bool holds = k <= taken && taken <= room;
-  *search = Search{search->least, ALL, 0, width, k, holds ? taken : size, 0, !holds, !holds, taken};
+  const bool ended = fewer && taken <= k;
+  const bool holds = ended || (k <= taken && taken <= room);
+  *search = Search{search->least, ALL, 0, ended ? 0 : width, k, holds ? taken : size, 0, !holds, !holds, taken};
 }

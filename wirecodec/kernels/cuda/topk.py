@@ -5,6 +5,8 @@
            the k
     warm   take what is a little below the last step's threshold, in one read; where that holds the top k
            and fits, go on as above. Else all of cold follows; its kernels find out by themselves
+    reaching   the same from a threshold that another search has found, of a sample perhaps; what reaches it
+           may be fewer than k, and then that is all
     of a sum   warm, while gradient and residual are added and their sum is written
 
 The host launches the same sequence whatever the data, and waits for nothing.
@@ -98,15 +100,25 @@ class Search:
         feedback.add(self._device, gradient, residual, total.view(gradient.dtype), gate=self._search[_SWEEP:])
         return self._or_cold(total, infinity)
 
+    def reaching(self, words: Any, rule: Any, infinity: int) -> Selected:
+        """Those of the top k of (size,) ``words`` whose key is at least ``rule[0]``, and not 0.
+
+        ``rule``: (2,) u64, that of another search.
+        """
+        self._device.launch("topk", "begin_at", 1, self._search, rule)
+        taken = self._sweep.select(words, self._search[:2], mask=magnitude_of(words))
+        self._judge(taken, fewer=True)
+        return self._or_cold(words, infinity)
+
     def _begin_warm(self) -> None:
         """A rule that takes what is at least a little below the last threshold."""
         margin = np.uint64(1 << _FRACTION[self._width + 1])
         self._device.launch("topk", "begin_warm", 1, self._search, margin)
 
-    def _judge(self, taken: Selected) -> None:
-        """Whether that holds the top k."""
+    def _judge(self, taken: Selected, *, fewer: bool = False) -> None:
+        """Whether that holds the top k, or what will do if that is ``fewer``."""
         one = np.uint64(self._k), np.uint64(self._size), np.uint32(self._width), np.uint32(self._room)
-        self._device.launch("topk", "judge_warm", 1, self._search, taken.found, *one)
+        self._device.launch("topk", "judge_warm", 1, self._search, taken.found, *one, np.uint32(fewer))
 
     def _or_cold(self, words: Any, infinity: int) -> Selected:
         """The top k of what was taken; or, where that does not hold it, of all words."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wirecodec.kernels.cuda.counter import stream_words
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.cuda.packing import packed_words
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
@@ -31,13 +32,6 @@ _QSGD_HEAD, _OFFSET_HEAD = 2, 3
 """Words before the scales, and before the codes."""
 _MOST = 2048
 """Blocks from where on each does more."""
-
-
-def _stream(stream: Any) -> tuple[Any, Any, Any]:
-    """A stream as kernels take it: halves of a number, or where it lies on the device."""
-    if isinstance(stream, int):
-        return np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32), None
-    return np.uint32(0), np.uint32(0), stream
 
 
 def qsgd(
@@ -84,7 +78,7 @@ def qsgd(
         r,
         count,
         *(np.uint32(each) for each in (bucket, n, norm)),
-        *_stream(stream),
+        *stream_words(stream),
         known,
         section,
     )
@@ -165,7 +159,7 @@ def offset_float(device: Device, bits: Any, asked: OffsetFormat, stream: Any, co
         count,
         np.uint32(asked.bits),
         np.uint32(asked.stochastic),
-        *_stream(stream),
+        *stream_words(stream),
         made,
         section[_OFFSET_HEAD:],
     )
