@@ -31,11 +31,12 @@ class Plan:
     Args:
         shape: of the tensors; a number for one dimension. 1 to 2^31 - 1 elements.
         dtype: float32, float16, bfloat16 or float64.
-        scheme: of the selectors all, nonzero, threshold and topk; the index codecs raw-index, bitmap, rice
-            and elias-fano; the value codecs raw (of every type), qsgd, offset-float and sign-scale.
+        scheme: of the selectors all, nonzero, threshold, topk, dgc and adacomp; the index codecs raw-index,
+            bitmap, rice and elias-fano; the value codecs raw (of every type), qsgd, offset-float and
+            sign-scale.
         tag: bytes of the application's own.
-        most: under nonzero and threshold, how many elements there is memory for; None for all. Where more are
-            selected, ``Pending.get`` encodes anew, in new memory.
+        most: under nonzero, threshold and adacomp, how many elements there is memory for; None for all. Where
+            more are selected, ``Pending.get`` encodes anew, in new memory.
 
     Raises EncodeError where there can be no such plan, DeviceError where there is no GPU.
     """

@@ -17,9 +17,12 @@ from wirecodec.arrays import DTYPES, bits_of
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import encode, plan
 from wirecodec.gpu.plan import DevicePlan, check
+from wirecodec.gpu.planned import _Sampled, _Top
+from wirecodec.kernels.cuda.topk import Search
 from wirecodec.scheme import as_scheme
 
 SELECTORS = ["all", "nonzero", "topk(0.01)", "topk(k=700)", "topk(1.0)", "threshold(1.5)"]
+SAMPLES_AND_BINS = ["dgc(0.05)", "dgc(0.9, sample=1)", "adacomp", "adacomp(bin=5000)"]
 CODED = [each for each in INDEXES if not each.startswith("bloom")]
 
 
@@ -105,6 +108,14 @@ def test_sizes_beside_those_of_blocks(select: str, size: int) -> None:
             planned.check(x)
 
 
+@pytest.mark.parametrize("select", SAMPLES_AND_BINS)
+def test_samples_and_bins(select: str, dtype: Any) -> None:
+    for size, rest in ((1, "rice | raw"), (33, "bitmap | raw"), (4097, "rice | sign-scale")):
+        planned = Planned(tensor(dtype, size), f"{select} | {rest}")
+        for seed, x in enumerate(inputs(size, dtype)):
+            planned.check(x, seed)
+
+
 def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are shorter here; some are empty, some full, and the last is a short one."""
     for module in (head, encode, plan, chunk):
@@ -113,7 +124,16 @@ def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     some = tensor(np.float32, 10_000)
     late, early, one = np.zeros(10_000), np.zeros(10_000), some.copy()
     late[8192:], early[:4096], one[4096:8192] = 1, rng.standard_normal(4096), 0
-    for select in ("nonzero", "topk(0.2)", "topk(k=3)", "all", "topk(1.0)", "threshold(0.5)"):
+    for select in (
+        "nonzero",
+        "topk(0.2)",
+        "topk(k=3)",
+        "all",
+        "topk(1.0)",
+        "threshold(0.5)",
+        "dgc(0.2)",
+        "adacomp",
+    ):
         for rest in ("rice | qsgd", "raw-index | raw", "bitmap | sign-scale", "elias-fano | raw(float16)"):
             planned = Planned(some, f"{select} | {rest}")
             for seed, x in enumerate((some, late, early, one, some)):
@@ -145,6 +165,48 @@ def test_seeds(seed: int) -> None:
         assert made.tobytes() == wc.encode(tensor(np.float32), planned.scheme).tobytes()
 
 
+def test_what_reaches_the_threshold_of_a_sample() -> None:
+    """The sample is that of the seed; fewer than k reach its threshold, or more, or too many to be kept."""
+    x = tensor(np.float32)
+    for ratio, given, ways in (
+        (0.01, x, {"fewer", "more"}),
+        (0.3, np.abs(x) > 0.5, {"more"}),
+        (0.01, x != 0, {"too many"}),
+        (0.1, 0 * x, {"none"}),
+    ):
+        planned, found = Planned(x, f"dgc({ratio}) | rice | raw"), set()
+        assert isinstance(planned.plan._planned, _Sampled)
+        for seed in (0, 1, 2, 3, 2**64 - 1):
+            planned.check(given.astype(np.float32), seed)
+            search = planned.plan._planned.sampled.search
+            swept, taken = search._search[8:].tolist()
+            more = "more" if taken > search._k else "fewer" if taken else "none"
+            found.add("too many" if swept else more)
+        assert found == ways
+    blobs = {wc.encode(x, "dgc(0.01) | rice | raw", seed=seed).tobytes() for seed in range(4)}
+    assert len(blobs) > 1, "the seed changes nothing"
+
+
+def test_a_mean_is_rounded_as_the_cpu_does_it(dtype: Any) -> None:
+    """It is above a tie by so little that a binary32 is none the wiser, which counts for bfloat16 alone."""
+    above = {"float16": 2**-10, "bfloat16": 0, "float32": 2**-23, "float64": 2**-53 + 2**-36}
+    half = {"float16": 2**-11, "bfloat16": 2**-8, "float32": 2**-24, "float64": 2**-53}[dtype.name]
+    x = np.ones(4096)
+    x[:2] = 2 + 4096 * half, 2**-24
+    x[::3] *= -1
+    planned = Planned(x.astype(dtype), "adacomp(bin=1) | rice | raw")
+    planned.check(x.astype(dtype))
+    values = wc.decode(planned.encode(x.astype(dtype), 0)).values.astype(np.float64)
+    assert set(np.abs(values).tolist()) == {1 + above[dtype.name]}
+
+
+def test_a_mean_that_is_too_large() -> None:
+    planned = Planned(np.full(100, 1e308), "adacomp(bin=5) | rice | raw")
+    planned.check(np.full(100, 1e306))
+    planned.refuses(np.full(100, 1e308))
+    planned.check(np.full(100, 1e306))
+
+
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
 @pytest.mark.parametrize(
     "scheme",
@@ -157,6 +219,11 @@ def test_seeds(seed: int) -> None:
         "topk(0.1) | rice | offset-float(bits=6, rounding=stochastic)",
         "threshold(0.1) | rice | qsgd(bits=7, bucket=48, norm=l2)",
         "nonzero | bitmap | sign-scale",
+        "dgc(0.01) | rice | raw",
+        "dgc(0.7, sample=1) | rice | raw",
+        "dgc(1.0) | rice | raw",
+        "adacomp | rice | raw",
+        "adacomp(bin=9001) | bitmap | sign-scale",
     ],
 )
 def test_errors_are_those_of_the_cpu(scheme: str, bad: float) -> None:
@@ -167,6 +234,9 @@ def test_errors_are_those_of_the_cpu(scheme: str, bad: float) -> None:
     x[[4000, 8000]] = bad
     planned.refuses(x)
     planned.check(tensor(np.float32))
+    if "all" not in scheme and "nonzero" not in scheme:
+        planned.refuses(np.full_like(x, bad))
+        planned.check(tensor(np.float32))
 
 
 @pytest.mark.parametrize("value", ["qsgd", "raw(float16)", "raw(bfloat16)", "offset-float"])
@@ -189,7 +259,7 @@ def test_nan_is_carried_by_raw() -> None:
 def test_more_than_there_is_memory_for() -> None:
     """It is encoded anew, in the ordinary way, drawing from the same seed."""
     x = tensor(np.float32)
-    for select in ("nonzero", "threshold(0.5)"):
+    for select in ("nonzero", "threshold(0.5)", "adacomp"):
         scheme = f"{select} | rice | qsgd"
         planned = Planned(x, scheme, most=1000)
         assert planned.plan._blob.nbytes < 8000
@@ -197,6 +267,12 @@ def test_more_than_there_is_memory_for() -> None:
         assert made.tobytes() == wc.encode(x, scheme, seed=7).tobytes()
         assert not np.shares_memory(made, planned.plan._blob)
         planned.check(np.where(np.arange(9001) < 900, x, 0).astype(np.float32))
+
+
+def searched(planned: Planned) -> Search:
+    """A plan's own."""
+    assert isinstance(planned.plan._planned, _Top)
+    return planned.plan._planned.search
 
 
 def test_the_last_threshold_serves() -> None:
@@ -207,22 +283,23 @@ def test_the_last_threshold_serves() -> None:
     swept = []
     for factor in (1, 1.01, 1, 30, 1, 0.01):
         planned.check((x * np.float32(factor)).astype(np.float32))
-        assert planned.plan._search is not None
-        swept.append(bool(planned.plan._search._search[8]))
+        swept.append(bool(searched(planned)._search[8]))
     assert swept == [True, False, False, True, True, True]
 
 
 def test_a_new_plan_has_no_threshold() -> None:
     """Nothing reaches what it begins with, so that the first sweep writes nothing."""
     planned = Planned(tensor(np.float32), "topk(0.01) | rice | raw")
-    assert planned.plan._search is not None
-    assert int(planned.plan._search.rule[0]) == 2**64 - 1
+    assert int(searched(planned).rule[0]) == 2**64 - 1
 
 
 @pytest.mark.parametrize(
     ("scheme", "said"),
     [
-        ("dgc(0.1) | rice | raw", "no dgc; it has all, nonzero, threshold, topk; raw-index, bitmap, rice"),
+        (
+            "randomk(0.1) | rice | raw",
+            "no randomk; it has all, nonzero, threshold, topk, dgc, adacomp; raw-index",
+        ),
         ("topk(0.1) | auto-index | deflate", "no auto-index, deflate"),
         ("topk(0.1) | bloom(p0, 0.1) | raw", "no bloom"),
         ("dct | topk(0.1) | rice | raw", "no dct"),
@@ -245,7 +322,9 @@ def test_anything(seed: int) -> None:
     rng = np.random.default_rng(seed)
     size = int(np.exp(rng.uniform(0, 10)))
     k, ratio, t = rng.integers(1, size + 2), rng.uniform(1e-4, 1), rng.exponential()
-    select = rng.choice(["all", "nonzero", f"topk(k={k})", f"topk({ratio})", f"threshold({t})"])
+    several = ["all", "nonzero", f"topk(k={k})", f"topk({ratio})", f"threshold({t})"]
+    several += [f"dgc({ratio})", f"dgc({ratio}, sample={rng.uniform(0.01, 1)})", f"adacomp({k}, {1 + t})"]
+    select = rng.choice(several)
     dtype = DTYPES[rng.integers(4)]
     planned = Planned(np.ones(size, dtype), f"{select} | {rng.choice(CODED)} | {rng.choice(VALUES)}")
     for step in range(6):

@@ -92,7 +92,7 @@ def test_other_tensors(standin: StandInDevice) -> None:
     ("given", "said"),
     [
         ((9, np.int32, SCHEME), "int32"),
-        ((9, np.float32, "dgc(0.1) | rice | raw"), "a plan has no dgc"),
+        ((9, np.float32, "redsync(0.1) | rice | raw"), "a plan has no redsync"),
         ((9, np.float32, None), "a plan has no auto-index"),
         ((0, np.float32, SCHEME), "1 to 2.31 - 1 elements"),
         (((2**16, 2**15), np.float32, SCHEME), "1 to 2.31 - 1 elements"),

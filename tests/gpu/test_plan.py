@@ -9,7 +9,7 @@ import pytest
 
 import wirecodec as wc
 from tests.cuda.test_gpu_encode import VALUES, tensor
-from tests.cuda.test_plan import CODED, SELECTORS, inputs
+from tests.cuda.test_plan import CODED, SAMPLES_AND_BINS, SELECTORS, inputs
 from tests.gpu.test_bytes import KINDS
 from tests.inputs import Array
 
@@ -22,7 +22,7 @@ def check(cupy: Any, blob: Any, x: Array, scheme: str, seed: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", VALUES)
-@pytest.mark.parametrize("select", SELECTORS)
+@pytest.mark.parametrize("select", [*SELECTORS, *SAMPLES_AND_BINS])
 def test_the_battery(cupy: Any, select: str, value: str, kind: Any) -> None:
     for index in CODED:
         scheme = f"{select} | {index} | {value}"
@@ -32,7 +32,15 @@ def test_the_battery(cupy: Any, select: str, value: str, kind: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 257, 4097, 3_000_017])
-@pytest.mark.parametrize("scheme", ["topk(0.01) | rice | qsgd(bits=4)", "threshold(1.5) | bitmap | raw"])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        "topk(0.01) | rice | qsgd(bits=4)",
+        "threshold(1.5) | bitmap | raw",
+        "dgc(0.01) | rice | raw",
+        "adacomp | rice | sign-scale",
+    ],
+)
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_graph(cupy: Any, scheme: str, size: int, strict: bool) -> None:
     """Captured once; tensor and seed change beneath it. In a strict capture CUDA refuses what allocates."""
@@ -53,9 +61,10 @@ def test_a_graph(cupy: Any, scheme: str, size: int, strict: bool) -> None:
             pending.get()
 
 
-def test_a_graph_that_counts_its_seed(cupy: Any) -> None:
+@pytest.mark.parametrize("scheme", ["topk(0.1) | rice | qsgd(bits=3)", "dgc(0.01) | rice | raw"])
+def test_a_graph_that_counts_its_seed(cupy: Any, scheme: str) -> None:
     """The seed is an array like any other, so that a graph may change it itself."""
-    x, scheme = tensor(np.float32), "topk(0.1) | rice | qsgd(bits=3)"
+    x = tensor(np.float32)
     with cupy.cuda.Stream(non_blocking=True) as stream:
         plan, given = wc.Plan(x.size, np.float32, scheme), cupy.asarray(x)
         cupy.add(plan.seed, np.uint64(1), out=plan.seed)  # compiles CuPy's own kernel
@@ -69,9 +78,10 @@ def test_a_graph_that_counts_its_seed(cupy: Any) -> None:
             check(cupy, pending.get(), x, scheme, step)
 
 
-def test_no_memory_is_asked_for(cupy: Any) -> None:
+@pytest.mark.parametrize("select", ["topk(0.01)", "dgc(0.01)", "adacomp"])
+def test_no_memory_is_asked_for(cupy: Any, select: str) -> None:
     x = cupy.asarray(tensor(np.float32, 1_000_001))
-    plan = wc.Plan(x.size, np.float32, "topk(0.01) | rice | qsgd")
+    plan = wc.Plan(x.size, np.float32, f"{select} | rice | qsgd")
     pool = cupy.get_default_memory_pool()
     held = pool.used_bytes(), pool.total_bytes()
     asked = []
@@ -92,7 +102,8 @@ def test_no_memory_is_asked_for(cupy: Any) -> None:
 def test_several_chunks(cupy: Any) -> None:
     rng = np.random.default_rng(0)
     size = 2**25 + 12_345
-    for scheme in ("topk(0.01) | rice | qsgd", "threshold(2.5) | bitmap | sign-scale"):
+    several = "topk(0.01) | rice | qsgd", "threshold(2.5) | bitmap | sign-scale"
+    for scheme in (*several, "dgc(0.001) | rice | raw", "adacomp(bin=500) | rice | raw"):
         plan = wc.Plan(size, np.float32, scheme, most=size // 10)
         for seed in range(2):
             x = rng.standard_normal(size).astype(np.float32)

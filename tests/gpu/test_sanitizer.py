@@ -19,7 +19,7 @@ rng = np.random.default_rng(0)
 for size in (1, 5_000, 40_001):
     for kind in (np.float32, np.float16, np.float64):
         x = cupy.asarray(rng.standard_normal(size).astype(kind))
-        for select in ("topk(0.05)", "threshold(1.0)", "nonzero"):
+        for select in ("topk(0.05)", "threshold(1.0)", "nonzero", "dgc(0.05)", "adacomp"):
             codecs = "rice | qsgd", "elias-fano | offset-float", "bitmap | sign-scale", "raw-index | raw"
             for rest in codecs:
                 plan = wc.Plan(size, kind, f"{select} | {rest}")

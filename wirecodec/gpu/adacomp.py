@@ -14,7 +14,7 @@ from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.select.adacomp import AdaComp
 
-__all__ = ["adacomp", "adacomp_of_sum", "signed"]
+__all__ = ["adacomp", "adacomp_of_sum", "asked", "signed"]
 
 
 def adacomp(device: Device, flat: DeviceFlat, selector: AdaComp, context: Context) -> DeviceSupport:
@@ -23,11 +23,10 @@ def adacomp(device: Device, flat: DeviceFlat, selector: AdaComp, context: Contex
     Refused where an element is not finite; EncodeError where its type does not hold the scale.
     """
     x = elements.widened(device, flat.words, flat.dtype)
-    if context.gradient is None:
-        found = moments.bins(device, x, None, *_asked(selector, x), device.empty(x.size, x.dtype))
-    else:
-        steps = elements.widened(device, context.gradient.words, flat.dtype)
-        found = moments.bins(device, steps, None, *_asked(selector, x), x, summed=True)
+    step = x
+    if context.gradient is not None:
+        step = elements.widened(device, context.gradient.words, flat.dtype)
+    found = moments.bins(device, step, None, *asked(selector, x), x, summed=True)
     support = _sent(device, flat, *found)
     if support is None:
         raise Refused
@@ -40,17 +39,21 @@ def adacomp_of_sum(
     """The same of a tensor and its residual, which are added meanwhile; None where a sum is not finite."""
     gradient = flat.words.view(flat.dtype)
     total = device.empty(gradient.size, flat.dtype)
-    found = moments.bins(device, gradient, residual, *_asked(selector, gradient), total)
+    found = moments.bins(device, gradient, residual, *asked(selector, gradient), total)
     return _sent(device, replace(flat, words=total.view(flat.words.dtype)), *found)
 
 
-def signed(device: Device, words: Any, dtype: np.dtype[Any], scale: float) -> Any:
-    """Words of an element type, signs kept, with the magnitude ``scale``; EncodeError where it has none."""
+def signed(device: Device, words: Any, dtype: np.dtype[Any], scale: float, numbers: Any = None) -> Any:
+    """Words of an element type, signs kept, with the magnitude ``scale``; EncodeError where it has none.
+
+    Of those at (n,) u32 ``numbers`` where given.
+    """
     magnitude = bits_of(magnitude_in(dtype, scale).reshape(1))[0]
-    return elements.with_magnitude(device, words, int(magnitude))
+    return elements.with_magnitude(device, words, int(magnitude), numbers)
 
 
-def _asked(selector: AdaComp, x: Any) -> tuple[int, float]:
+def asked(selector: AdaComp, x: Any) -> tuple[int, float]:
+    """Elements of a bin, and how far ahead of G lies H, of (n,) ``x``, n > 0."""
     return min(selector.bin, x.size), selector.factor - 1
 
 
@@ -62,5 +65,4 @@ def _sent(device: Device, flat: DeviceFlat, keys: Any, mean: Any, bad: Any) -> D
     count, _ = made.count(device)
     scale = float(device.get(mean)[0])
     indices = None if count == keys.size else made.indices[:count]
-    words = flat.words if indices is None else elements.gathered(device, flat.words, indices)
-    return DeviceSupport(indices, signed(device, words, flat.dtype, scale), flat, scale)
+    return DeviceSupport(indices, signed(device, flat.words, flat.dtype, scale, indices), flat, scale)

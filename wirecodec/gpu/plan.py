@@ -3,9 +3,8 @@
     select -> for each chunk: open, code indices, code values, close -> finish
 
 Every count stays on the device; kernels are launched for the greatest that it can be, and those that have
-nothing to do leave at once. ``topk`` begins where the last call's threshold was, and finds out on the device
-whether that served. The host looks once: at the container's length, and whether something is wrong. Then the
-tensor is encoded in the ordinary way, which raises what there is to be raised.
+nothing to do leave at once. The host looks once: at the container's length, and whether something is wrong.
+Then the tensor is encoded in the ordinary way, which raises what there is to be raised.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from wirecodec.container import CHUNK, Entry
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import sections
 from wirecodec.gpu.encode import encoded
+from wirecodec.gpu.planned import SELECTORS, planned
 from wirecodec.gpu.workspace import Kernels, Workspace
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
 from wirecodec.index.elias_fano import EliasFano
@@ -32,14 +32,8 @@ from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda import container as making
 from wirecodec.kernels.cuda.container import Chunk, Lengths
 from wirecodec.kernels.cuda.device import Device
-from wirecodec.kernels.cuda.select import Selected, Selector, infinity_of, magnitude_of, rule_of
-from wirecodec.kernels.cuda.topk import Search
+from wirecodec.kernels.cuda.select import Selected, infinity_of
 from wirecodec.scheme import Scheme
-from wirecodec.select.above import threshold_bits
-from wirecodec.select.every import All
-from wirecodec.select.nonzero import NonZero
-from wirecodec.select.threshold import Threshold
-from wirecodec.select.topk import TopK
 from wirecodec.value.offset_float import OffsetFloat
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw
@@ -47,7 +41,6 @@ from wirecodec.value.sign_scale import SignScale
 
 __all__ = ["DevicePlan", "check"]
 
-_SELECT = (All, NonZero, Threshold, TopK)
 _INDEX = (RawIndex, Bitmap, Rice, EliasFano)
 _VALUE = (Raw, QSGD, OffsetFloat, SignScale)
 _MOST = 2**31
@@ -56,7 +49,7 @@ _MOST = 2**31
 
 def check(size: int, scheme: Scheme) -> None:
     """EncodeError where there can be no plan for so many elements, or for the scheme."""
-    parts = (scheme.select, _SELECT), (scheme.index, _INDEX), (scheme.value, _VALUE)
+    parts = (scheme.select, SELECTORS), (scheme.index, _INDEX), (scheme.value, _VALUE)
     wrong = [part.name for part, kinds in parts if type(part) not in kinds]
     if scheme.transform is not None:
         wrong = [scheme.transform.name, *wrong]
@@ -94,39 +87,23 @@ class DevicePlan:
         self._shape, self._dtype, self._scheme, self._tag = shape, dtype, scheme, tag
         self._ordinary, self._device = device, Kernels(device)
         self._size = math.prod(shape)
-        self._words = np.dtype(f"u{dtype.itemsize}")
         self._bases = range(0, self._size, CHUNK)
-        self._prepare_selection(most)
+        self._planned = planned(self._device, scheme.select, self._size, dtype, most)
         self._chunks = making.chunks(device, len(self._bases))
         self._outcome = device.empty(making.OUTCOME, np.uint64)
         self.seed = device.put(np.zeros(1, np.uint64))
-        blank = device.empty(self._size, self._words)
+        blank = device.empty(self._size, np.dtype(f"u{dtype.itemsize}"))
         device.clear(blank)
         self._memory = Workspace(device)
         self._known = device.put(np.frombuffer(self._head(), np.uint8))
         making.begin(device, self.seed, self._known.size, self._outcome)
-        room = self._coded(0, blank, self._selected(blank)).room  # later chunks are no longer than the first
+        selected = self._planned.select(blank, self._outcome)
+        room = self._coded(0, blank, selected).room  # later chunks are no longer than the first
         self._blob = device.empty(self._known.size + len(self._bases) * room, np.uint8)
         self.run(blank)  # all kernels are loaded, and all memory is there
         self._memory.close()
-        if self._search is not None:
-            self._search.forget()
+        self._planned.settle()
         device.get(self._outcome)
-
-    def _prepare_selection(self, most: int) -> None:
-        """Memory for selecting."""
-        selector, device, size = self._scheme.select, self._device, self._size
-        self._search: Search | None = None
-        self._selector: Selector | None = None
-        self._room = size
-        if isinstance(selector, TopK) and (k := selector.count(size)) < size:
-            self._room = k
-            self._search = Search(device, size, self._words, k)
-        elif not isinstance(selector, All | TopK):
-            self._room = min(most, size)
-            self._selector = Selector(device, size, self._words, self._room)
-            least = threshold_bits(selector.t, self._dtype) if isinstance(selector, Threshold) else 1
-            self._rule = device.put(rule_of(int(least)))
 
     def _head(self) -> bytes:
         """Prefix, table and extension block of a container with no elements in its chunks."""
@@ -148,7 +125,7 @@ class DevicePlan:
         """Launch everything for (size,) ``words`` that lie on the device; nothing is waited for."""
         device, payload = self._device, self._known.size
         making.begin(device, self.seed, payload, self._outcome)
-        selected = self._selected(words)
+        selected = self._planned.select(words, self._outcome)
         for number, chunk in enumerate(self._chunks):
             self._coded(number, words, selected).close(device, self._outcome, chunk, self._blob)
         making.finish(device, self._known, self._chunks, self._outcome, self._blob)
@@ -165,19 +142,6 @@ class DevicePlan:
         flat = DeviceFlat(words, self._dtype, self._shape)
         return encoded(self._ordinary, flat, self._scheme, seed, self._tag)
 
-    def _selected(self, words: Any) -> Selected | None:
-        """None for all elements."""
-        infinity = infinity_of(self._dtype)
-        if self._search is not None:
-            return self._search.warm(words, infinity)
-        if self._selector is None:
-            return None
-        if isinstance(self._scheme.select, NonZero):
-            every = int(2 ** (8 * words.dtype.itemsize)) - 1
-            return self._selector.select(words, self._rule, mask=every)
-        mask = magnitude_of(words)
-        return self._selector.select(words, self._rule, mask=mask, infinity=infinity)
-
     def _coded(self, number: int, words: Any, selected: Selected | None) -> _Coded:
         """A chunk's sections, in memory that the next chunk will use, too."""
         memory, scheme, chunk = self._memory, self._scheme, self._chunks[number]
@@ -192,11 +156,12 @@ class DevicePlan:
         if selected is not None:
             count = chunk.r
             if len(self._bases) > 1:
-                indices, values = making.taken(memory, indices, values, base, chunk, min(self._room, CHUNK))
+                most = min(self._planned.room, CHUNK)
+                indices, values = making.taken(memory, indices, values, base, chunk, most)
             index, taken = sections.coded_index(memory, scheme.index, indices, 0, d, chunk.coded)
         coded = sections.coded_values(memory, scheme.value, values, self._dtype, chunk.stream, count)
         flags = coded.flags
-        if isinstance(scheme.value, Raw) and isinstance(scheme.select, TopK) and selected is None:
+        if isinstance(scheme.value, Raw) and self._planned.ordered:
             flags = (*flags, bits.nonfinite(memory, values, infinity_of(self._dtype)))
         return _Coded(index, taken, coded.section, _lengths(scheme, self._dtype, d), flags)
 

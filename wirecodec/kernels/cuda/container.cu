@@ -42,6 +42,13 @@ KERNEL begin_container(const u64* seed, u64 payload, Outcome* outcome) {
   if (threadIdx.x == 0) *outcome = Outcome{payload, 0, *seed};
 }
 
+INLINE u64 keyed(u64 seed) { return mixed(mixed(0, seed), 0); }  // of key 0
+
+// The stream that a selector draws from.
+KERNEL selection_stream(const Outcome* outcome, u64* stream) {
+  if (threadIdx.x == 0) *stream = mixed(0, keyed(outcome->seed));
+}
+
 // One block. Which of the ascending indices lie in a chunk of d elements from `base` on; chunks come in their order.
 // `found`: how many indices there are, and a position where something is wrong or NONE; null where all elements
 // are taken. More than there is `room` for is wrong, too.
@@ -60,8 +67,7 @@ KERNEL open_chunk(const u32* indices, const u32* found, u32 room, u32 base, u32 
     }
   }
   const u32 r = stop - start;
-  const u64 gamma = 0x9E3779B97F4A7C15ull, keyed = finish(finish(gamma + outcome->seed) + gamma);  // of key 0
-  *chunk = Chunk{start, r, r < d ? r : 0, 0, 0, 0, finish(keyed + gamma + base), 0, 0, 0};
+  *chunk = Chunk{start, r, r < d ? r : 0, 0, 0, 0, mixed(keyed(outcome->seed), base), 0, 0, 0};
 }
 
 // A chunk's indices, counted from its base, and its values.

@@ -23,6 +23,7 @@ __all__ = [
     "close_chunk",
     "finish",
     "open_chunk",
+    "selection_stream",
     "set_seed",
     "taken",
 ]
@@ -94,6 +95,11 @@ def set_seed(device: Device, seed: int, there: Any) -> None:
 def begin(device: Device, seed: Any, payload: int, outcome: Any) -> None:
     """A container whose sections begin at ``payload``, drawn from (1,) u64 ``seed``."""
     device.launch("container", "begin_container", 1, seed, np.uint64(payload), outcome)
+
+
+def selection_stream(device: Device, outcome: Any, stream: Any) -> None:
+    """What a selector draws from, into (1,) u64 ``stream``; of a container that has begun."""
+    device.launch("container", "selection_stream", 1, outcome, stream)
 
 
 def open_chunk(

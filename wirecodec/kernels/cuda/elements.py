@@ -20,6 +20,7 @@ __all__ = [
     "from_single",
     "gathered",
     "narrowed",
+    "rounded",
     "scattered",
     "widened",
     "with_magnitude",
@@ -101,10 +102,30 @@ def scattered(device: Device, words: Any, numbers: Any, size: int) -> Any:
     return out
 
 
-def with_magnitude(device: Device, words: Any, magnitude: int) -> Any:
-    """(n,) words, the signs kept, all else the bits of ``magnitude``."""
-    out = device.empty(words.size, words.dtype)
-    name, size = f"signed_u{8 * words.dtype.itemsize}", np.uint32(words.size)
-    blocks = blocks_for(words.size, THREADS)
-    device.launch("narrow", name, blocks, words, size, np.uint64(magnitude), out)
+def with_magnitude(device: Device, words: Any, magnitude: Any, numbers: Any = None, count: Any = None) -> Any:
+    """Words with their signs, all else the bits of one magnitude.
+
+    Args:
+        device: where.
+        words: (n,).
+        magnitude: an integer, or (1,) word on the device.
+        numbers: (m,) u32, whose words; None for all of them.
+        count: see above.
+    """
+    size = (words if numbers is None else numbers).size
+    out = device.empty(size, words.dtype)
+    given = (np.uint64(magnitude), None) if isinstance(magnitude, int) else (np.uint64(0), magnitude)
+    name = f"signed_u{8 * words.dtype.itemsize}"
+    blocks = blocks_for(size, THREADS)
+    device.launch("narrow", name, blocks, words, numbers, np.uint32(size), count, *given, out)
     return out
+
+
+def rounded(device: Device, number: Any, kind: Any) -> Any:
+    """(1,) float64 as a word of the element type ``kind``, as NumPy has it: bfloat16 from binary32."""
+    words = number.view(np.uint64)
+    if np.dtype(kind).name == "float64":
+        return words
+    if np.dtype(kind).name == "float16":
+        return narrowed(device, words, kind)[0]
+    return from_single(device, as_single(device, words, np.float64)[0], kind)

@@ -108,12 +108,16 @@ SCATTER(scatter_u16, u16)
 SCATTER(scatter_u32, u32)
 SCATTER(scatter_u64, u64)
 
-// values[i] = words[i] with its own sign and another magnitude
+// values[i] = words[numbers[i]], or words[i] where there are no numbers, with its own sign and another magnitude;
+// with that which lies `there`, in the device's memory, if one does.
 #define SIGNED(name, W)                                                                \
-  KERNEL name(const W* words, u32 size, u64 magnitude, W* out) {                       \
+  KERNEL name(const W* words, const u32* numbers, u32 size, const u32* count,          \
+              u64 magnitude, const W* there, W* out) {                                 \
     const u32 i = AT;                                                                  \
     const W rest = (W)((W)~(W)0 >> 1);                                                 \
-    if (i < size) out[i] = (W)((words[i] & (W)~rest) | (W)magnitude);                  \
+    if (i >= counted(size, count)) return;                                             \
+    const W sign = (W)(words[numbers ? numbers[i] : i] & (W)~rest);                    \
+    out[i] = (W)(sign | (there ? *there : (W)magnitude));                              \
   }
 SIGNED(signed_u16, u16)
 SIGNED(signed_u32, u32)
