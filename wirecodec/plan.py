@@ -32,11 +32,11 @@ class Plan:
         shape: of the tensors; a number for one dimension. 1 to 2^31 - 1 elements.
         dtype: float32, float16, bfloat16 or float64.
         scheme: of the selectors all, nonzero, threshold, topk, dgc and adacomp; the index codecs raw-index,
-            bitmap, rice and elias-fano; the value codecs raw (of every type), qsgd, offset-float and
-            sign-scale.
+            bitmap, rice and elias-fano, and, after topk and of 2^24 elements at most, bloom of policy p0 or
+            p1; the value codecs raw (of every type), qsgd, offset-float and sign-scale.
         tag: bytes of the application's own.
-        most: under nonzero, threshold and adacomp, how many elements there is memory for; None for all. Where
-            more are selected, ``Pending.get`` encodes anew, in new memory.
+        most: under nonzero, threshold and adacomp, and in a bloom filter, how many elements there is memory
+            for; None for all. Where there are more, ``Pending.get`` encodes anew, in new memory.
 
     Raises EncodeError where there can be no such plan, DeviceError where there is no GPU.
     """

@@ -116,6 +116,34 @@ def test_samples_and_bins(select: str, dtype: Any) -> None:
             planned.check(x, seed)
 
 
+@pytest.mark.parametrize("value", VALUES[::3])
+def test_filters_of_the_top_k(value: str) -> None:
+    """What readers find the device counts, all elements perhaps; p1 draws from the seed there."""
+    for select in ("topk(0.01)", "topk(k=1500)", "topk(1.0)"):
+        for index in ("bloom(p0, 0.01)", "bloom(p1, 0.3)"):
+            planned = Planned(tensor(np.float32, 3001), f"{select} | {index} | {value}")
+            for seed, x in enumerate(inputs(3001, np.float32)):
+                planned.check(x, seed)
+
+
+@pytest.mark.parametrize("index", ["bloom(p0, 0.9)", "bloom(p1, 0.9)"])
+def test_filters_of_few(index: str, dtype: Any) -> None:
+    for size, k in ((2, 1), (64, 60), (65, 3), (1000, 999)):
+        planned = Planned(tensor(dtype, size), f"topk(k={k}) | {index} | raw")
+        for seed, x in enumerate(inputs(size, dtype)):
+            planned.check(x, seed)
+
+
+@pytest.mark.parametrize("index", ["bloom(p0, 0.3)", "bloom(p1, 0.3)"])
+def test_a_filter_that_holds_more_than_there_is_memory_for(index: str) -> None:
+    x = tensor(np.float32)
+    planned = Planned(x, f"topk(k=20) | {index} | raw", most=100)
+    assert planned.plan._blob.nbytes < 2000
+    made = planned.encode(x, 7)
+    assert made.tobytes() == wc.encode(x, planned.scheme, seed=7).tobytes()
+    assert not np.shares_memory(made, planned.plan._blob)
+
+
 def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are shorter here; some are empty, some full, and the last is a short one."""
     for module in (head, encode, plan, chunk):
@@ -219,6 +247,7 @@ def test_a_mean_that_is_too_large() -> None:
         "topk(0.1) | rice | offset-float(bits=6, rounding=stochastic)",
         "threshold(0.1) | rice | qsgd(bits=7, bucket=48, norm=l2)",
         "nonzero | bitmap | sign-scale",
+        "topk(0.01) | bloom(p0, 0.1) | raw",
         "dgc(0.01) | rice | raw",
         "dgc(0.7, sample=1) | rice | raw",
         "dgc(1.0) | rice | raw",
@@ -301,7 +330,9 @@ def test_a_new_plan_has_no_threshold() -> None:
             "no randomk; it has all, nonzero, threshold, topk, dgc, adacomp; raw-index",
         ),
         ("topk(0.1) | auto-index | deflate", "no auto-index, deflate"),
-        ("topk(0.1) | bloom(p0, 0.1) | raw", "no bloom"),
+        ("topk(0.1) | bloom(p2, 0.1) | raw", "bloom of policy p0 or p1, after topk, of 16777216 elements at"),
+        ("dgc(0.1) | bloom(p0, 0.1) | raw", "after topk"),
+        ("all | bloom(p1, 0.1) | raw", "after topk"),
         ("dct | topk(0.1) | rice | raw", "no dct"),
     ],
 )
@@ -314,6 +345,13 @@ def test_schemes_without_a_plan(scheme: str, said: str) -> None:
 def test_sizes_without_a_plan(size: int) -> None:
     with pytest.raises(EncodeError, match=f"1 to 2.31 - 1 elements, not {size}"):
         check(size, as_scheme("topk(0.1) | rice | raw"))
+
+
+def test_a_filter_is_of_one_chunk() -> None:
+    scheme = as_scheme("topk(k=9) | bloom(p0, 0.1) | raw")
+    check(2**24, scheme)
+    with pytest.raises(EncodeError, match="of 16777216 elements at most"):
+        check(2**24 + 1, scheme)
 
 
 @pytest.mark.parametrize("seed", range(25))

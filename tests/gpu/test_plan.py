@@ -31,6 +31,15 @@ def test_the_battery(cupy: Any, select: str, value: str, kind: Any) -> None:
             check(cupy, plan.encode(cupy.asarray(x), seed=seed).get(), x, scheme, seed)
 
 
+@pytest.mark.parametrize("value", VALUES)
+def test_filters(cupy: Any, value: str) -> None:
+    for index in ("bloom(p0, 0.01)", "bloom(p1, 0.3)"):
+        scheme = f"topk(0.02) | {index} | {value}"
+        plan = wc.Plan(9001, np.float32, scheme)
+        for seed, x in enumerate(inputs(9001, np.float32)):
+            check(cupy, plan.encode(cupy.asarray(x), seed=seed).get(), x, scheme, seed)
+
+
 @pytest.mark.parametrize("size", [1, 257, 4097, 3_000_017])
 @pytest.mark.parametrize(
     "scheme",
@@ -39,6 +48,7 @@ def test_the_battery(cupy: Any, select: str, value: str, kind: Any) -> None:
         "threshold(1.5) | bitmap | raw",
         "dgc(0.01) | rice | raw",
         "adacomp | rice | sign-scale",
+        "topk(0.001) | bloom(p1, 0.01) | raw",
     ],
 )
 @pytest.mark.parametrize("strict", [False, True])

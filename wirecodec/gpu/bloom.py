@@ -14,7 +14,7 @@ from wirecodec.index.bloom import HEAD_BYTES, P0, P1, POLICIES, Bloom, Head, fil
 from wirecodec.kernels.cuda import bloom
 from wirecodec.kernels.cuda.device import Device
 
-__all__ = ["approximated", "has_kernels", "indices_of"]
+__all__ = ["approximated", "approximated_unseen", "has_kernels", "indices_of"]
 
 
 def has_kernels(codec: Bloom) -> bool:
@@ -24,14 +24,37 @@ def has_kernels(codec: Bloom) -> bool:
 
 def approximated(device: Device, codec: Bloom, indices: Any, d: int, stream: int) -> tuple[Any, Any]:
     """The section, u8, of (r,) u32 ``indices`` below d, 0 < r < d; and what readers find, u32."""
+    section, head = _written(device, codec, indices, stream)
+    total = None if head.policy == P0 else indices.size
+    return section, _read(device, section[HEAD_BYTES:].view(np.uint64), head, d, total)
+
+
+def approximated_unseen(
+    device: Device, codec: Bloom, indices: Any, d: int, stream: Any, room: int
+) -> tuple[Any, Any, Any]:
+    """The same without waiting, and (1,) u32, how many elements the filter holds.
+
+    ``stream`` is (1,) u64 on the device. Where the filter holds more than ``room`` >= r, what readers find is
+    not what is given.
+    """
+    section, head = _written(device, codec, indices, 0)
+    bitmap, held = bloom.query(device, section[HEAD_BYTES:].view(np.uint64), head.k, d)
+    found = bloom.held(device, bitmap, d, room)
+    if head.policy == P1:
+        device.copy(stream.view(np.uint8), section[:8])
+        found = bloom.sampled(device, found, indices.size, stream, held)
+    return section, found, held
+
+
+def _written(device: Device, codec: Bloom, indices: Any, stream: int) -> tuple[Any, Head]:
+    """The section of (r,) u32 ``indices``, and its header."""
     policy, k = POLICIES.index(codec.policy), windows(codec.fpr)
     head = Head(stream if policy == P1 else 0, indices.size, k, policy)
     words = bloom.inserted(device, indices, k, filter_bytes(indices.size, codec.fpr))
     section = device.empty(HEAD_BYTES + words.nbytes, np.uint8)
     device.copy(device.put(np.frombuffer(head.to_bytes(), np.uint8)), section[:HEAD_BYTES])
     device.copy(words, section[HEAD_BYTES:])
-    total = None if policy == P0 else indices.size
-    return section, _read(device, words, head, d, total)
+    return section, head
 
 
 def indices_of(device: Device, section: Bytes, d: int, r: int) -> Any:

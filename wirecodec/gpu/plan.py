@@ -20,20 +20,22 @@ from wirecodec import extension as ext
 from wirecodec.arrays import DeviceFlat
 from wirecodec.container import CHUNK, Entry
 from wirecodec.errors import EncodeError
-from wirecodec.gpu import sections
+from wirecodec.gpu import bloom, sections
 from wirecodec.gpu.encode import encoded
 from wirecodec.gpu.planned import SELECTORS, planned
 from wirecodec.gpu.workspace import Kernels, Workspace
-from wirecodec.index.bitmap import Bitmap, bitmap_bytes
+from wirecodec.index.bitmap import Bitmap
+from wirecodec.index.bloom import Bloom
 from wirecodec.index.elias_fano import EliasFano
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
-from wirecodec.kernels.cuda import bits
+from wirecodec.kernels.cuda import bits, elements
 from wirecodec.kernels.cuda import container as making
 from wirecodec.kernels.cuda.container import Chunk, Lengths
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected, infinity_of
 from wirecodec.scheme import Scheme
+from wirecodec.select.topk import TopK
 from wirecodec.value.offset_float import OffsetFloat
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw
@@ -41,7 +43,7 @@ from wirecodec.value.sign_scale import SignScale
 
 __all__ = ["DevicePlan", "check"]
 
-_INDEX = (RawIndex, Bitmap, Rice, EliasFano)
+_INDEX = (RawIndex, Bitmap, Rice, EliasFano, Bloom)
 _VALUE = (Raw, QSGD, OffsetFloat, SignScale)
 _MOST = 2**31
 """Elements from where on positions are too large for the kernels."""
@@ -56,6 +58,11 @@ def check(size: int, scheme: Scheme) -> None:
     if wrong:
         known = "; ".join(", ".join(kind.name for kind in kinds) for _, kinds in parts)
         raise EncodeError(f"a plan has no {', '.join(wrong)}; it has {known}, without a transform")
+    index = scheme.index
+    if isinstance(index, Bloom):
+        one = isinstance(scheme.select, TopK) and size <= CHUNK
+        if not (one and bloom.has_kernels(index)):
+            raise EncodeError(f"a plan has bloom of policy p0 or p1, after topk, of {CHUNK} elements at most")
     if not 0 < size < _MOST:
         raise EncodeError(f"a plan is for 1 to 2^31 - 1 elements, not {size}")
 
@@ -85,6 +92,7 @@ class DevicePlan:
         most: int,
     ) -> None:
         self._shape, self._dtype, self._scheme, self._tag = shape, dtype, scheme, tag
+        self._most = most
         self._ordinary, self._device = device, Kernels(device)
         self._size = math.prod(shape)
         self._bases = range(0, self._size, CHUNK)
@@ -158,12 +166,24 @@ class DevicePlan:
             if len(self._bases) > 1:
                 most = min(self._planned.room, CHUNK)
                 indices, values = making.taken(memory, indices, values, base, chunk, most)
-            index, taken = sections.coded_index(memory, scheme.index, indices, 0, d, chunk.coded)
+            if isinstance(scheme.index, Bloom):
+                index, values = self._approximated(scheme.index, words, indices, chunk)
+            else:
+                index, taken = sections.coded_index(memory, scheme.index, indices, 0, d, chunk.coded)
         coded = sections.coded_values(memory, scheme.value, values, self._dtype, chunk.stream, count)
         flags = coded.flags
         if isinstance(scheme.value, Raw) and self._planned.ordered:
             flags = (*flags, bits.nonfinite(memory, values, infinity_of(self._dtype)))
-        return _Coded(index, taken, coded.section, _lengths(scheme, self._dtype, d), flags)
+        return _Coded(index, taken, coded.section, _lengths(scheme, self._dtype, d, index), flags)
+
+    def _approximated(self, codec: Bloom, words: Any, indices: Any, chunk: Chunk) -> tuple[Any, Any]:
+        """The section of all the indices of the only chunk, and the values that its readers will find."""
+        memory, d = self._memory, self._size
+        room = max(indices.size, min(self._most, d))
+        section, found, held = bloom.approximated_unseen(memory, codec, indices, d, chunk.stream, room)
+        kept = codec.policy != "p0"
+        making.reread_chunk(memory, held, room, d, self._outcome, chunk, kept=kept)
+        return section, elements.gathered(memory, words, found, chunk.r)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,10 +210,10 @@ class _Coded:
         making.close_chunk(device, both, self.taken, self.lengths, self.flags, outcome, chunk, blob)
 
 
-def _lengths(scheme: Scheme, dtype: np.dtype[Any], d: int) -> Lengths:
-    """How the lengths of a chunk's sections follow from its counts."""
+def _lengths(scheme: Scheme, dtype: np.dtype[Any], d: int, section: Any) -> Lengths:
+    """How the lengths of a chunk's sections follow from its counts; ``section``: of indices, or None."""
     index, value = scheme.index, scheme.value
-    fixed = bitmap_bytes(d) if isinstance(index, Bitmap) else 0
+    fixed = section.size if section is not None and isinstance(index, Bitmap | Bloom) else 0
     each = (2 if d <= 2**16 else 4) if isinstance(index, RawIndex) else 0
     if isinstance(value, QSGD):
         return Lengths(fixed, each, head=8, bucket=value.bucket, bits=value.bits)

@@ -55,17 +55,20 @@ KERNEL bloom_query(const u64* filter, u64 words, u32 k, u32 d, u64* bitmap, u32*
   if (lane_of() == 0 && ones) atomicAdd(found, ones);
 }
 
-// Policy p1 takes r of `total` positives by selection sampling, which goes from one to the next: a draw says
+// Policy p1 takes r of `most` positives, or of count[0] of them, by selection sampling, which goes from one to the next: a draw says
 // whether the i-th is taken, given how many were taken before. One thread walks; the draws' high products are made
 // by all, 256 at a time.
-KERNEL bloom_sample(const u32* positives, u32 total, u32 r, u32 low, u32 high, u32* out) {
+KERNEL bloom_sample(const u32* positives, u32 most, const u32* count, u32 r, u32 low, u32 high, const u64* stream,
+                    u32* out) {
   __shared__ u32 ranks[THREADS];
   __shared__ u32 elements[THREADS];
+  const u32 total = counted(most, count);
+  const Stream from = stream_of(low, high, stream);
   u32 taken = 0;
   for (u32 first = 0; first < total; first += THREADS) {
     const u32 i = first + threadIdx.x;
     if (i < total) {
-      ranks[threadIdx.x] = (u32)((u64)draw32(low, high, i) * (total - i) >> 32);
+      ranks[threadIdx.x] = (u32)((u64)draw32(from.low, from.high, i) * (total - i) >> 32);
       elements[threadIdx.x] = positives[i];
     }
     __syncthreads();

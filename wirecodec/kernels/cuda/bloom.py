@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.kernels.cuda.bits import positions
+from wirecodec.kernels.cuda.counter import stream_words
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
 __all__ = ["held", "inserted", "query", "sampled"]
@@ -40,10 +41,12 @@ def held(device: Device, bitmap: Any, d: int, total: int) -> Any:
     return positions(device, bitmap.view(np.uint32), d, total)[0]
 
 
-def sampled(device: Device, elements: Any, r: int, stream: int) -> Any:
-    """(r,) of (n,) u32 ``elements``, n >= r, by selection sampling."""
+def sampled(device: Device, elements: Any, r: int, stream: Any, count: Any = None) -> Any:
+    """(r,) of (n,) u32 ``elements``, or of the first ``count[0]`` >= r, by selection sampling.
+
+    ``stream`` seeds the draws, a u64 or (1,) u64 on the device.
+    """
     out = device.empty(r, np.uint32)
-    halves = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
-    size = np.uint32(elements.size), np.uint32(r)
-    device.launch("bloom", "bloom_sample", 1, elements, *size, *halves, out)
+    size = np.uint32(elements.size), count, np.uint32(r)
+    device.launch("bloom", "bloom_sample", 1, elements, *size, *stream_words(stream), out)
     return out

@@ -70,6 +70,16 @@ KERNEL open_chunk(const u32* indices, const u32* found, u32 room, u32 base, u32 
   *chunk = Chunk{start, r, r < d ? r : 0, 0, 0, 0, mixed(keyed(outcome->seed), base), 0, 0, 0};
 }
 
+// One block. What readers of a lossy index section find: found[0] elements, for `room` of which there is a place;
+// a chunk has these, or, where that is said to be `kept`, as many as before.
+KERNEL reread_chunk(const u32* found, u32 room, u32 kept, u32 d, Outcome* outcome, Chunk* chunk) {
+  if (threadIdx.x) return;
+  if (found[0] > room) outcome->bad = 1;
+  const u32 r = kept ? chunk->r : smaller(found[0], room);
+  chunk->r = r;
+  chunk->coded = r < d ? r : 0;
+}
+
 // A chunk's indices, counted from its base, and its values.
 #define TAKE_CHUNK(name, W)                                                                                     \
   KERNEL name(const u32* indices, const W* words, u32 base, const Chunk* chunk, u32* local, W* values) {        \

@@ -23,6 +23,7 @@ __all__ = [
     "close_chunk",
     "finish",
     "open_chunk",
+    "reread_chunk",
     "selection_stream",
     "set_seed",
     "taken",
@@ -120,6 +121,24 @@ def open_chunk(
     room = 0 if indices is None else indices.size
     numbers = (np.uint32(each) for each in (room, base, d, size))
     device.launch("container", "open_chunk", 1, indices, found, *numbers, outcome, chunk.words)
+
+
+def reread_chunk(
+    device: Device, found: Any, room: int, d: int, outcome: Any, chunk: Chunk, *, kept: bool
+) -> None:
+    """Count anew the elements of an open chunk, whose readers will find others.
+
+    Args:
+        device: where.
+        found: (1,) u32, how many the filter holds.
+        room: more are wrong.
+        d: the chunk's elements.
+        outcome: of the container.
+        chunk: with the number of those that were selected.
+        kept: whether the number stays.
+    """
+    numbers = np.uint32(room), np.uint32(kept), np.uint32(d)
+    device.launch("container", "reread_chunk", 1, found, *numbers, outcome, chunk.words)
 
 
 def taken(device: Device, indices: Any, words: Any, base: int, chunk: Chunk, most: int) -> tuple[Any, Any]:

@@ -83,12 +83,12 @@ def converted(device: Device, words: Any, kind: Any, wanted: Any) -> Any:
     return words.view(wanted)
 
 
-def gathered(device: Device, words: Any, numbers: Any) -> Any:
+def gathered(device: Device, words: Any, numbers: Any, count: Any = None) -> Any:
     """The words at (n,) u32 ``numbers``."""
     out = device.empty(numbers.size, words.dtype)
     name = f"gather_u{8 * words.dtype.itemsize}"
     blocks, size = blocks_for(numbers.size, THREADS), np.uint32(numbers.size)
-    device.launch("narrow", name, blocks, words, numbers, size, out)
+    device.launch("narrow", name, blocks, words, numbers, size, count, out)
     return out
 
 

@@ -90,9 +90,9 @@ KERNEL double_from_single(const u32* bits, u32 size, u64* out) {
 
 // values[i] = words[numbers[i]]
 #define GATHER(name, W)                                                                \
-  KERNEL name(const W* words, const u32* numbers, u32 size, W* out) {                  \
+  KERNEL name(const W* words, const u32* numbers, u32 size, const u32* count, W* out) { \
     const u32 i = AT;                                                                  \
-    if (i < size) out[i] = words[numbers[i]];                                          \
+    if (i < counted(size, count)) out[i] = words[numbers[i]];                          \
   }
 GATHER(gather_u16, u16)
 GATHER(gather_u32, u32)
