@@ -55,9 +55,9 @@ KERNEL bloom_query(const u64* filter, u64 words, u32 k, u32 d, u64* bitmap, u32*
   if (lane_of() == 0 && ones) atomicAdd(found, ones);
 }
 
-// Policy p1 takes r of `most` positives, or of count[0] of them, by selection sampling, which goes from one to the next: a draw says
-// whether the i-th is taken, given how many were taken before. One thread walks; the draws' high products are made
-// by all, 256 at a time.
+// Policy p1 takes r of `most` positives, or of count[0] of them, by selection sampling, which goes from one to the
+// next: a draw says whether the i-th is taken, given how many were taken before. One thread walks; the draws' high
+// products are made by all, 256 at a time.
 KERNEL bloom_sample(const u32* positives, u32 most, const u32* count, u32 r, u32 low, u32 high, const u64* stream,
                     u32* out) {
   __shared__ u32 ranks[THREADS];
