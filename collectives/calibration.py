@@ -1,8 +1,10 @@
 """How fast this network and these processors are: measured once a channel, in some tens of milliseconds.
 
 Every rank passes messages to its right neighbour, as the collectives do: short ones for the latency, then
-blocks that grow until one takes long enough to time. The ranks exchange what they measured and all go on with
-the slowest, so that all of them compute with the same numbers. Under a simulated communicator, time is its
+blocks that grow until one takes long enough to time. Then all of them compute at once, as they do in a
+collective, long enough for each to have its turns where they share cores: a dense sum, and a container's
+elements, decoded and added. The ranks exchange what they measured and all go on with the same numbers, the
+slowest of the network, and the usual ones of the processors. Under a simulated communicator, time is its
 clock.
 """
 
@@ -14,7 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+import wirecodec as wc
 from collectives.channel import Channel
 from collectives.communicator import Request
 from collectives.rates import Rates
@@ -26,7 +30,10 @@ _MESSAGES = 8  # short ones
 _FIRST_BLOCK = SEGMENT
 _LARGEST_BLOCK = 64 * SEGMENT
 _ENOUGH = 4e-3  # seconds that a block must take to be timed
-_TOUCHED = 2**18  # elements
+_ELEMENTS = 2**21  # of an array too large for the inner caches
+_SPACING = 8  # of those of them that are stored
+_LONG = 8e-3  # seconds of a computation
+_OFTEN = 200  # times that it is made, at most
 
 
 def rates_of(channel: Channel) -> Rates:
@@ -40,7 +47,7 @@ def calibrate(channel: Channel) -> Rates:
     """The rates of the slowest rank, alike on all ranks, which call this together. Raises Timeout."""
     now = _clock(channel.comm)
     if channel.size == 1:
-        return Rates(0.0, 0.0, _seconds_an_element(now))
+        return Rates(0.0, 0.0, _pace(now, *_dense_sum()), _pace(now, *_sparse_sum()))
     _pass_on(channel, 1)  # the connection is made with the first message
     begin = now()
     for _ in range(_MESSAGES):
@@ -55,7 +62,8 @@ def calibrate(channel: Channel) -> Rates:
             break
         size *= 4
     beta = max(taken - alpha, taken / 2) / size
-    return Rates(alpha, beta, _slowest(channel, _seconds_an_element(now)))
+    gamma, delta = (_usual(channel, _pace(now, *work)) for work in (_dense_sum(), _sparse_sum()))
+    return Rates(alpha, beta, gamma, delta)
 
 
 def _clock(comm: Any) -> Callable[[], float]:
@@ -77,6 +85,16 @@ def _pass_on(channel: Channel, nbytes: int) -> None:
 
 
 def _slowest(channel: Channel, seconds: float) -> float:
+    return float(_told(channel, seconds).max())
+
+
+def _usual(channel: Channel, seconds: float) -> float:
+    """A rank that was held up for a moment does not count."""
+    return float(np.median(_told(channel, seconds)))
+
+
+def _told(channel: Channel, seconds: float) -> npt.NDArray[np.float64]:
+    """What every rank measured."""
     mine = np.frombuffer(struct.pack("<d", seconds), np.uint8)
     table = np.empty(8 * channel.size, np.uint8)
     requests: list[Request] = []
@@ -84,16 +102,30 @@ def _slowest(channel: Channel, seconds: float) -> float:
         requests.append(channel.comm.Iallgather(mine, table))
         channel.wait(requests, "telling what was measured")
     channel.bytes_sent += 8 * (channel.size - 1)
-    return float(table.view("<f8").max())
+    return table.view("<f8")
 
 
-def _seconds_an_element(now: Callable[[], float]) -> float:
-    """A few passes over an array too large for the innermost cache."""
-    x = np.ones(_TOUCHED, np.float32)
+def _dense_sum() -> tuple[Callable[[], object], int]:
+    """A sum, and how many elements it has."""
+    x = np.ones(_ELEMENTS, np.float32)
     y = np.zeros_like(x)
-    best = np.inf
-    for _ in range(3):
-        begin = now()
-        np.add(x, y, out=y)
-        best = min(best, now() - begin)
-    return float(best) / _TOUCHED
+    return lambda: np.add(x, y, out=y), _ELEMENTS
+
+
+def _sparse_sum() -> tuple[Callable[[], object], int]:
+    """A container that is decoded and added, and how many elements it stores."""
+    where = np.arange(0, _ELEMENTS, _SPACING)
+    stored = wc.SparseTensor(where, np.ones(where.size, np.float32), (_ELEMENTS,))
+    blob, out = wc.encode(stored, "all | raw-index | raw"), np.zeros(_ELEMENTS, np.float32)
+    return lambda: wc.decode_add(blob, out), where.size
+
+
+def _pace(now: Callable[[], float], work: Callable[[], object], elements: int) -> float:
+    """Seconds an element; 0 where no time passes."""
+    work()  # it may be compiled first
+    begin, taken, times = now(), 0.0, 0
+    while times == 0 or (0 < taken < _LONG and times < _OFTEN):
+        work()
+        times += 1
+        taken = now() - begin
+    return taken / times / elements

@@ -1,8 +1,8 @@
 """Which all-reduce takes the least time: bytes, messages and touched elements, at this network's rates.
 
-    time = alpha · rounds + beta · bytes a rank sends + gamma · elements a rank touches
+    time = alpha · rounds + beta · bytes a rank sends + gamma · dense elements + delta · stored elements
 
-alpha, beta and gamma are measured once a channel (``calibration``). The rest comes from the table of headers,
+alpha to delta are measured once a channel (``calibration``). The rest comes from the table of headers,
 so that every rank computes the same numbers and makes the same choice. How much the ranks' choices overlap
 is what the last exchange of the same tensors showed, and at first what chance would have it.
 
@@ -63,15 +63,24 @@ class Workload:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the busiest rank has to do: messages one after another, bytes sent, elements touched."""
+    """What the busiest rank has to do.
+
+    Attributes:
+        rounds: messages one after another.
+        nbytes: sent.
+        dense: elements of arrays that it goes through.
+        stored: elements that it encodes, or decodes and adds.
+    """
 
     rounds: float
     nbytes: float
-    touched: float
+    dense: float
+    stored: float
 
     def seconds(self, rates: Rates) -> float:
         """At these rates."""
-        return rates.alpha * self.rounds + rates.beta * self.nbytes + rates.gamma * self.touched
+        moved = rates.alpha * self.rounds + rates.beta * self.nbytes
+        return moved + rates.gamma * self.dense + rates.delta * self.stored
 
 
 def choose(channel: Channel, work: Workload) -> Algorithm:
@@ -96,20 +105,19 @@ def costs(work: Workload) -> dict[Algorithm, Cost]:
     stored = max(work.stored)
     pieces = share * stored * (width + index_bytes(stored, d))
     received = share * sum(work.stored) / n
-    first = Cost(2 * (n - 1), pieces, 2 * stored + 2 * received)
+    first = Cost(2 * (n - 1), pieces, 0, 2 * stored + received)
     gathered = sum(work.blobs) - min(work.blobs)
 
-    def split(second: float, touched: float) -> Cost:
-        return Cost(2 * first.rounds, first.nbytes + share * second, first.touched + touched)
+    def split(second: float, sums: float) -> Cost:
+        stored = first.stored + sums * (1 + 1 / n)
+        return Cost(2 * first.rounds, first.nbytes + share * second, 3 * d, stored)
 
     return {
-        Algorithm.ALLGATHER: Cost(n - 1, gathered, 2 * sum(work.stored) + d),
-        Algorithm.DENSE: Cost(2 * (n - 1), 2 * share * work.nbytes, 3 * d),
-        Algorithm.SPLIT_PAIRS: split(
-            work.union * (width + index_bytes(work.union, d)), 2 * work.union + 2 * d
-        ),
-        Algorithm.SPLIT_BITMAP: split(work.union * width + d / 8, work.union + 2 * d),
-        Algorithm.SPLIT_DENSE: split(work.nbytes, 2 * d),
+        Algorithm.ALLGATHER: Cost(n - 1, gathered, 3 * d, sum(work.stored)),
+        Algorithm.DENSE: Cost(2 * (n - 1), 2 * share * work.nbytes, 4 * d, stored),
+        Algorithm.SPLIT_PAIRS: split(work.union * (width + index_bytes(work.union, d)), work.union),
+        Algorithm.SPLIT_BITMAP: split(work.union * width + d / 8, work.union),
+        Algorithm.SPLIT_DENSE: split(work.nbytes, d),
     }
 
 

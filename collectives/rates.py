@@ -1,4 +1,4 @@
-"""What communication and computation cost: three numbers that the ranks of a channel share."""
+"""What communication and computation cost: four numbers that the ranks of a channel share."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ __all__ = ["Rates"]
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds a message (alpha), a byte (beta) and a touched element (gamma)."""
+    """Seconds: a message (alpha), a byte (beta), an element of a dense sum (gamma), a stored one (delta)."""
 
     alpha: float
     beta: float
     gamma: float
+    delta: float
