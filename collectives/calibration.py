@@ -62,7 +62,8 @@ def calibrate(channel: Channel) -> Rates:
             break
         size *= 4
     beta = max(taken - alpha, taken / 2) / size
-    gamma, delta = (_usual(channel, _pace(now, *work)) for work in (_dense_sum(), _sparse_sum()))
+    with channel.guard():  # a rank that has no room for this leaves the others waiting
+        gamma, delta = (_usual(channel, _pace(now, *work())) for work in (_dense_sum, _sparse_sum))
     return Rates(alpha, beta, gamma, delta)
 
 
