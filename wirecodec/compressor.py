@@ -51,18 +51,22 @@ class Prepared:
 
     Attributes:
         blob: the container to send, a uint8 array; CuPy's where the gradients lie on a GPU.
-        octets: the same on the host: a copy of one that lies on a GPU was made when it was decoded.
         sent: {name: SparseTensor}, what every receiver will decode from it. Of gradients on a GPU they lie
             there, too, but for bfloat16, which CuPy has not.
     """
 
     def __init__(self, done: Done, compressor: Compressor, before: _State, after: _State) -> None:
         self.blob = done.blob
-        self.octets = done.octets
+        self._octets = None if done.octets is done.blob else done.octets
         self.sent = done.sent
         self._compressor = compressor
         self._before = before
         self._after: _State | None = after
+
+    @property
+    def octets(self) -> Bytes:
+        """The container on the host: a copy of one that lies on a GPU was made when it was decoded."""
+        return self.blob if self._octets is None else self._octets
 
     def __repr__(self) -> str:
         """Bytes, tensors, and whether it is settled."""
