@@ -81,11 +81,17 @@ def allgather(
     Raises CollectiveError on all ranks where one of them cannot encode, ranks differ, or a rank's bytes
     cannot be decoded; a Compressor's state is then as it was. Timeout where a rank does not take part.
 
-    Any other exception (an interrupt, a MemoryError) is raised on this rank alone. Before the headers it counts as
-    a call left out: the next call is the same CollectiveError on all ranks. Before the last payload is complete,
-    this rank's channel is closed and the others raise Timeout. No rank takes the step in either case. A transfer of
-    payloads is completed before the exception is raised. After the last one the Compressor has taken the step, as
-    the others' have, and the channel is usable.
+    Any other exception (an interrupt, a MemoryError) is raised on this rank alone:
+
+    - Before anything was sent, the call counts as left out. The next call raises the same CollectiveError on
+      all ranks, of reason "sequence".
+    - Before the last payload, this rank's channel is closed, and the others raise Timeout. No rank takes the
+      step.
+    - While payloads are under way, they arrive first. A second interrupt is raised at once.
+    - After the last payload, the Compressor has taken the step, as the others' have. The channel is usable.
+
+    If a Timeout ends the last exchange, some ranks may have taken the step. A Compressor's step is part of
+    its scheme, so the next exchange then raises the same CollectiveError on all ranks, of reason "scheme".
     """
     with encoded(comm, tensor, scheme, seed, Header(operation=Operation.ALLGATHER)) as (channel, local):
         blobs = local.gather(channel)

@@ -83,8 +83,9 @@ def allreduce(
     and added there as well, under the other algorithms on the host, from the bytes that left the GPU.
 
     Raises what allgather raises. Another algorithm or op, on one rank or on all, is a CollectiveError on all.
-    Under "auto", the first call and every 64th also count the elements of the sum, from which all ranks choose the
-    next algorithm. An error on one rank before it has counted closes its channel, although the step is taken.
+    Under "auto", the first exchange and every 64th also count the elements of the sum, by which all ranks
+    choose the next algorithm. An error on one rank before it has counted closes its channel. The step is then
+    taken.
     """
     proposal = Header(operation=Operation.ALLREDUCE)
     failure = None

@@ -1,14 +1,14 @@
-"""One collective call on one rank: how far it has come, and what that means for an exception.
+"""One collective call on one rank: its progress, and the effect of an exception.
 
-``Channel.collective`` is the only guard of this package. Every operation runs inside it, from its first header to
-its last payload:
+``Channel.collective`` is the only guard of this package. Every operation runs inside it, from its first
+header to its last payload:
 
-    when the exception is raised              this rank                              the other ranks
-    before anything was sent                  counts the call as left out            one verdict at its next call
-    as a verdict of all ranks                 usable                                 the same verdict
-    before the last payload is complete       channel closed, step rolled back       Timeout, step rolled back
-    while payloads are under way              ends the transfer first, then raises   as if nothing had happened
-    after the last payload                    usable, step committed                 step committed
+    the exception is raised         this rank                           the other ranks
+    before anything was sent        the call counts as left out         one verdict at its next call
+    as a verdict of all ranks       channel usable, step rolled back    the same verdict
+    before the last payload         channel closed, step rolled back    Timeout, step rolled back
+    while payloads are under way    the transfer is completed first     complete the transfer
+    after the last payload          channel usable, step committed      step committed
 """
 
 from __future__ import annotations

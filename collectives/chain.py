@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collectives.channel import TAG, Channel
+from collectives.channel import Channel
 from collectives.ring import allgather_joined
 from collectives.transfer import NATIVE_BELOW, SEGMENT, Octets, Side, transfer
 

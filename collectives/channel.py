@@ -45,8 +45,8 @@ class Channel:
             collective at different times: allow for the longest computation between two of them.
         meanwhile: what to do while nothing arrives: a piece of the caller's own computation, of a millisecond
             or so, called again and again until the collective is done; False once there is nothing left.
-            Communication proceeds between the calls. An exception that it raises closes the channel if it is
-            raised before the last payload is complete. Payloads under way arrive first.
+            Communication proceeds between the calls. If it raises before the last payload is complete, the
+            channel is closed; payloads under way arrive first.
         device: whether MPI may be handed memory of a GPU: "mpi", "staged", or "auto", which asks MPI. All
             ranks say "auto", or none does.
 
@@ -61,9 +61,9 @@ class Channel:
         closed: why the channel can no longer be used, or None.
         call: progress of the latest collective call.
 
-    Raises TypeError if comm is an intercommunicator or no communicator, ValueError if it is MPI.COMM_NULL (as a
-    communicator is after ``comm.Free()``) or another argument is out of range. A collective on a channel whose
-    communicator was freed meanwhile raises the same ValueError.
+    Raises TypeError if comm is an intercommunicator or no communicator. Raises ValueError if comm is
+    MPI.COMM_NULL, as a communicator is after ``comm.Free()``, or if another argument is out of range. A
+    collective on a channel whose communicator was freed meanwhile raises the same ValueError.
     """
 
     def __init__(
@@ -106,8 +106,8 @@ class Channel:
         """The channel itself, or the one kept with a communicator, made on first use."""
         if isinstance(comm, Channel):
             return comm
-        if _is_mpi(comm):
-            _check_mpi(comm)
+        if _is_mpi(comm) and not comm:
+            raise ValueError(_NULL)
         channel = _kept(comm)
         if channel is None:
             channel = cls(comm)
@@ -230,16 +230,16 @@ class Channel:
     def drive(self, run: Callable[[], None], held: object, *, finish: bool = True) -> None:
         """Run a transfer to its end.
 
-        The other ranks take an exception of this rank for its absence, and some of them may complete the transfer
-        all the same. So an exception that is not the transport's own (an interrupt, a MemoryError) is raised
-        only after ``run`` was called once more and has completed the transfer. A second one is raised at once.
+        If one rank breaks off a transfer, some ranks complete it and others do not. So an exception that is
+        not the transport's own (an interrupt, a MemoryError) is raised only after ``run`` was called once
+        more and has completed the transfer. A second exception on the way is raised at once.
 
         Args:
             run: the transfer; if it is called again, it goes on where it was left.
             held: requests and buffers. MPI may still write into these if the transfer does not complete, so a
                 closed channel keeps them, and its communicator keeps the channel.
-            finish: whether an exception waits for the transfer at all. That of headers may take as long as the
-                slowest rank's computation, and no rank goes on without the payload of this one.
+            finish: whether an exception waits for the transfer. Headers may take as long as the slowest
+                rank's computation, and no other rank can complete the call without this rank's payload.
         """
         call = self.call
         call.begun = True
@@ -295,13 +295,13 @@ def _check_mpi(comm: Any) -> None:
         raise ValueError(_NULL)
     if comm.Is_inter():
         raise TypeError(
-            f"{type(comm).__name__} is an intercommunicator, on which MPI gathers from the remote group alone;"
+            f"{type(comm).__name__} is an intercommunicator, on which MPI gathers from the remote group only;"
             " use the intracommunicator that comm.Merge() returns"
         )
 
 
 def _is_mpi(comm: Any) -> bool:
-    return all(hasattr(comm, name) for name in ("Get_attr", "Set_attr", "Create_keyval"))
+    return hasattr(comm, "Get_attr") and hasattr(comm, "Set_attr") and hasattr(comm, "Create_keyval")
 
 
 @cache

@@ -127,9 +127,7 @@ class CLTk:
             try:
                 means = sum_named(channel, values, channel.size)
             finally:
-                if (
-                    call.delivered
-                ):  # also if an exception is raised here alone: the others have taken the step
+                if call.delivered:  # even if this rank raises: the others have taken the step
                     self._residuals, self._step = after
         dense = {name: each.dense(means[name]).reshape(turn.forms[name][0]) for name, each in picked.items()}
         found: Dense | dict[str, Dense] = like(grad, dense[ONLY] if turn.bare else dense)

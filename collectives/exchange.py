@@ -3,8 +3,8 @@
 Encoding happens in here, on the host or on the GPU where the tensors lie, between the ranks' arrival and
 the agreement, so that a rank that cannot encode still takes part and all ranks hear of it. A Compressor is
 committed where all ranks have one another's bytes and none of these is refused; ranks decide that alike, for
-they hold the same bytes, or have told each other. An error on one rank after that point does not roll back its
-Compressor, because the other ranks already hold its contribution.
+they hold the same bytes, or have told each other. An error on one rank after that point does not roll back
+its Compressor, because the other ranks already hold its contribution.
 """
 
 from __future__ import annotations
@@ -137,8 +137,9 @@ def encoded(
         proposal: operation, reduction and algorithm.
         failure: why this rank has nothing to contribute, where that is known already.
 
-    All of it is one ``Channel.collective``. A Compressor is committed if the call is ``delivered``, and rolled back
-    otherwise, or if the caller's block raises CollectiveError, which all ranks then do. Raises as ``agree`` does.
+    All of it is one ``Channel.collective``. A Compressor is committed if the call is ``delivered``. It is
+    rolled back otherwise, and if the caller's block raises CollectiveError, which it must do on all ranks or
+    none. Raises as ``agree`` does.
     """
     channel = Channel.of(comm)
     local = Encoding()
@@ -159,20 +160,15 @@ def encoded(
             raise
         finally:
             if local.prepared is not None:
-                _settle(local.prepared, commit=call.delivered)
-
-
-def _settle(prepared: wc.Prepared, *, commit: bool) -> None:
-    """Commit or roll back a step, also if an interrupt comes in between."""
-    settle = prepared.commit if commit else prepared.rollback
-    try:
-        settle()
-    except RuntimeError:  # it cannot be settled
-        raise
-    except BaseException:
-        with suppress(RuntimeError):  # it was settled before the interrupt
-            settle()
-        raise
+                settle = local.prepared.commit if call.delivered else local.prepared.rollback
+                try:
+                    settle()
+                except RuntimeError:  # it cannot be settled
+                    raise
+                except BaseException:  # an interrupt must not undo what the other ranks have done
+                    with suppress(RuntimeError):  # it was settled before the interrupt
+                        settle()
+                    raise
 
 
 def refusal(rank: int, error: wc.WireError) -> CollectiveError:

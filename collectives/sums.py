@@ -77,7 +77,9 @@ def sum_dense(channel: Channel, vector: Dense, divisor: int, out: Dense | None =
 
 
 def sum_named(channel: Channel, vectors: Mapping[str, Dense], divisor: int) -> dict[str, Dense]:
-    """Sum every rank's vectors by name, as the last exchange of a call; those of one type travel as one vector.
+    """Sum every rank's vectors by name, as the last exchange of a call.
+
+    Vectors of one type travel as one.
 
     Args:
         channel: open; all ranks call this together.

@@ -39,8 +39,8 @@ class Side:
     """One direction of a transfer.
 
     Attributes:
-        segments: views in the order in which they travel, each with the rank that it comes from or goes to. They
-            are listed before the first one travels, so that nothing can fail in between.
+        segments: views in the order in which they travel, each with the rank that it comes from or goes to.
+            They are listed before the first one travels, so that a transfer can be taken up again.
     """
 
     segments: Sequence[tuple[int, Octets]]
