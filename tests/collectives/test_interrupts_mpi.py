@@ -74,7 +74,7 @@ def test_an_intercommunicator_is_refused() -> None:
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
-    half = world.Split(world.rank // 2, world.rank)
+    half: Any = world.Split(world.rank // 2, world.rank)
     inter = half.Create_intercomm(0, world, 2 if world.rank < 2 else 0, 77)
     for use in (co.Channel, lambda comm: co.allreduce(comm, np.ones(40, np.float32))):
         with pytest.raises(TypeError, match=r"intercommunicator.*comm\.Merge\(\)"):
