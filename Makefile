@@ -37,7 +37,7 @@ demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: 
 	$(MPI_ENV) $$mpirun -n $(RANKS) --oversubscribe --bind-to none $(BIN)/python -m benchmarks.demo $(ARGS)
 
 test: lint  ## lint, then all tests: on all cores, and then those that start MPI ranks
-	$(BIN)/python -m pytest -q -m "not mpi" --numprocesses auto --maxprocesses 8 --dist worksteal
+	$(BIN)/python -m pytest -q -m "not mpi and not sweep" --numprocesses auto --maxprocesses 8 --dist worksteal
 	$(BIN)/python -m pytest -q -m mpi
 
 test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has an environment of its own
