@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import wirecodec as wc
-from collectives.channel import Channel
+from collectives.channel import Channel, gathered_bytes
 from collectives.rates import Rates
 from collectives.transfer import AHEAD, SEGMENT, Side, transfer
 
@@ -96,6 +96,7 @@ def _told(channel: Channel, seconds: float) -> npt.NDArray[np.float64]:
     """What every rank measured."""
     mine = np.frombuffer(struct.pack("<d", seconds), np.uint8)
     table = np.empty(8 * channel.size, np.uint8)
+    channel.bytes_sent += gathered_bytes(len(mine), channel.size)
     channel.gather(mine, table, "telling what was measured")
     return table.view("<f8")
 

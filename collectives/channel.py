@@ -209,10 +209,6 @@ class Channel:
 
         Raises Timeout after the channel's timeout without progress; the channel is then closed.
         """
-        if places is None:
-            self.bytes_sent += gathered_bytes(len(block), self.size)
-        else:
-            self.bytes_sent += ring_bytes(places[0], self.rank)
         patience = self.patience(what)
         requests: list[Request] = []
 

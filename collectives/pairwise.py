@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from collectives.channel import Channel
+from collectives.channel import Channel, gathered_bytes
 from collectives.transfer import Octets, Side, in_step, transfer
 
 __all__ = ["alltoall_ragged", "exchange_counts"]
@@ -24,6 +24,7 @@ def exchange_counts(channel: Channel, counts: Sequence[int]) -> list[list[int]]:
     """
     mine = np.array(counts, "<u8").view(np.uint8)
     table: Octets = np.empty(len(mine) * channel.size, np.uint8)
+    channel.bytes_sent += gathered_bytes(len(mine), channel.size)
     channel.gather(mine, table, "telling what is to come")
     rows: list[list[int]] = table.view("<u8").reshape(channel.size, -1).tolist()
     return rows

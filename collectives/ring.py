@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from collectives.channel import Channel
+from collectives.channel import Channel, ring_bytes
 from collectives.transfer import NATIVE_BELOW, Octets, Side, evenly, in_step, segments_of, transfer
 
 __all__ = ["allgather_joined", "allgather_ragged"]
@@ -53,6 +53,7 @@ def allgather_joined(
     if channel.size == 1 or not len(out):
         out[:] = block
     elif len(out) < NATIVE_BELOW:
+        channel.bytes_sent += ring_bytes(counts, channel.rank)
         channel.gather(block, out, "gathering the payloads", (list(counts), starts))
     else:
         _ring(channel, block, [out[start:end] for start, end in zip(starts, ends, strict=True)])
