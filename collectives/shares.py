@@ -103,7 +103,7 @@ class HostPicked:
         share, where = self.share, self.where
         x, gradient, residual = share.x, share.gradient, share.residual
         beta = x.dtype.type(share.rule.beta)
-        rest = _at(x, where) - self.values.astype(x.dtype, copy=False)
+        rest: Dense = _at(x, where) - self.values.astype(x.dtype, copy=False)
         if beta < 1:
             rest *= beta
             if residual is not None:
