@@ -30,7 +30,7 @@ def _walk(block: memoryview, start: int, at: int, count: int) -> Iterator[tuple[
             raise Malformed("extension-record", "a record runs past the block", offset=start + at)
         if flags & ~1 or flags != FLAGS.get(kind, flags):
             raise Malformed("extension-record", f"record type {kind} has flags {flags:#x}", offset=start + at)
-        if any(block[body + length : stop]):
+        if length & 7 and any(block[body + length : stop]):
             raise Malformed(
                 "extension-record", "a record's padding is not zero", offset=start + body + length
             )
