@@ -90,7 +90,8 @@ class _Directory:
             raise Malformed("rice-parameter", f"a block's parameter is {found}; at most {_MAX_PARAMETER}")
         if code:
             raise Malformed("rice-length", f"{section.size - head} bytes do not hold the spans")
-        return cls(words, read_only(words[: starts.size - 2].copy()), parameters, starts)
+        bases = words[: starts.size - 2]
+        return cls(words, read_only(bases.copy()) if bases.size else bases, parameters, starts)
 
     def read(self, first: int, last: int, d: int, out: Array) -> None:
         """The indices of spans first … last - 1 into ``out``; a WireError where a check fails."""
