@@ -251,7 +251,7 @@ def decode_chunk(row: Any, sections: Sequence[Bytes], limits: DecodeLimits) -> P
                 raise LimitExceeded("max-work", f"{work} steps; the limit leaves {limits.max_work}")
         indices = _decoded(index, lambda: index.decode(index_section, d, r, limits), r, np.dtype(np.uint32))
         if index.wire_id >= EXPERIMENTAL:
-            ascending_below(indices, d)
+            indices = ascending_below(indices.copy(), d)  # the codec's own may be a view of the buffer
     if r:
         value = value_codec(int(row["value"]))
         n = r * width

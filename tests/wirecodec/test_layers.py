@@ -20,6 +20,7 @@ LAYERS = {
         {"select", "index", "value", "transform"},
         {"registry"},
         {"scheme", "extension"},
+        {"records"},
         {"block", "container", "presets", "schedule"},
         {"head"},
         {"chunk", "outline", "stream", "feedback", "stats"},
