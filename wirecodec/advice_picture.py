@@ -12,6 +12,7 @@ import numpy as np
 from wirecodec.advice import Advice, Verdict
 from wirecodec.arrays import Array
 from wirecodec.cost import Network, fastest
+from wirecodec.output import open_output
 from wirecodec.picture import blank
 from wirecodec.units import bandwidth_text
 
@@ -49,7 +50,8 @@ def draw(advice: Advice, name: str, path: Path) -> None:
     )
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside right center", frameon=False, fontsize=8)
-    figure.savefig(path, format="png")
+    with open_output(path) as file:
+        figure.savefig(file, format="png")
 
 
 def _bandwidths(advice: Advice) -> Array:

@@ -11,73 +11,142 @@
     wirecodec advise GRAD.npy --bandwidth 10Gbit [--ranks N] [--scheme SCHEME ...] [--error] [--png FILE]
 
 An .npz of named arrays becomes a container of named tensors, and back where OUT ends in .npz. What goes wrong
-is one line on stderr and exit code 2; ``verify`` says 1 where a file is not valid.
+is one line on stderr and exit code 2; ``verify`` says 1 where a file is not valid. An output that cannot be
+written completely is left as it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import json
+import os
 import sys
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from wirecodec.array_files import MAX_NAME_BYTES, check_names, load_arrays, save_npz
 from wirecodec.arrays import as_flat
 from wirecodec.cost import Network
-from wirecodec.errors import EncodeError, Truncated, WireError
+from wirecodec.errors import EncodeError, LimitExceeded, Truncated, WireError
 from wirecodec.info import ContainerInfo, inspect
-from wirecodec.limits import UNLIMITED, DecodeLimits
+from wirecodec.limits import DEFAULT_LIMITS, UNLIMITED, DecodeLimits
+from wirecodec.output import open_output
 from wirecodec.pipeline import decode_many, encode, encode_many
 from wirecodec.presets import PRESETS, parse_preset
 from wirecodec.scheme import Scheme, as_scheme
 from wirecodec.stream import iter_blobs
 from wirecodec.units import bandwidth_of, seconds_of
 from wirecodec.version import __version__
-from wirecodec.words import counted, printable
+from wirecodec.words import counted, printable, shortened, shown
 
 __all__ = ["main"]
 
+_NONE = UNLIMITED.max_dense
+_LIMITS = {
+    "max_bytes": "bytes of a container",
+    "max_entries": "tensors and chunks of a container",
+    "max_elements": "stored elements",
+    "max_dense": "elements of all tensors, stored or not",
+    "max_work": "steps of index codecs",
+    "max_expansion": "stored elements per byte of the container",
+}
+_NAMES = (
+    "The arrays of an .npz have the names of the tensors. Such a name is a relative path without '..', "
+    f"backslash or NUL, has at most {MAX_NAME_BYTES:,} bytes, and is no other name followed by '.npy'; "
+    "other names are refused."
+)
 _SOME_RANKS = 8
 _RANKS = (2, 4, 8, 16, 32, 64, 128)
 """What ``advise`` tells of where nobody says how many there are."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code: 0, 2 where its input or its words are at fault, or what it says."""
+    """Run one command.
+
+    Args:
+        arguments: the words after ``wirecodec``; None for those of this process.
+
+    Returns:
+        The exit code: 0; 1 if ``verify`` found a file that is not valid; 2 for a mistake; 130 after Ctrl-C;
+        141 if whatever reads standard output has closed it.
+
+    Raises:
+        SystemExit: after ``--help`` and ``--version``, and with code 2 for options that cannot be parsed.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without "×" shows \xd7
     options = _parser().parse_args(arguments)
     try:
         status: int | None = options.run(options)
-    except (ValueError, OSError, MemoryError) as error:
-        print(f"wirecodec: {error}", file=sys.stderr)
-        return 2
-    return status or 0
+        sys.stdout.flush()
+        return status or 0
+    except BrokenPipeError:
+        return 141
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except LimitExceeded as error:
+        return _fail(f"{error}; --{error.code} sets this limit" if hasattr(options, "limits") else str(error))
+    except MemoryError as error:
+        hint = "; --max-dense limits what is allocated" if hasattr(options, "limits") else ""
+        return _fail(f"not enough memory{f': {error}' if str(error) else ''}{hint}")
+    except (ValueError, OSError, RecursionError) as error:
+        return _fail(str(error))
+    finally:
+        _discard_unwritable()
+
+
+def _fail(message: str, status: int = 2) -> int:
+    """Print a message as one line, and return the exit code."""
+    print(f"wirecodec: {shortened(printable(message), 2000)}", file=sys.stderr)
+    return status
+
+
+def _discard_unwritable() -> None:
+    """Send standard output to the null device if it cannot be written: the interpreter flushes it again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError), open(os.devnull, "wb") as null:
+            os.dup2(null.fileno(), sys.stdout.fileno())
+
+
+class _Parser(argparse.ArgumentParser):
+    """Parser of options whose errors are one line, like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the mistake, and exit with code 2."""
+        self.exit(_fail(f"{message} (see {self.prog} --help)"))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="wirecodec", description="Sparse gradients as compact bytes.")
+    parser = _Parser(prog="wirecodec", description="Sparse gradients as compact bytes.")
     parser.add_argument("--version", action="version", version=f"wirecodec {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, run: Callable[[argparse.Namespace], int | None], about: str) -> Any:
-        added = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+    def command(
+        name: str, run: Callable[[argparse.Namespace], int | None], about: str, more: str = ""
+    ) -> Any:
+        description = f"{about[0].upper()}{about[1:]}.{f' {more}' if more else ''}"
+        added = commands.add_parser(name, help=about, description=description)
         added.set_defaults(run=run)
         return added
 
-    write = command("encode", _encode, "a .npy or .npz as a container")
+    write = command("encode", _encode, "a .npy or .npz as a container", _NAMES)
     write.add_argument("file", type=Path, help=".npy, or .npz, whose arrays all take the one scheme")
     _add_scheme(write)
     write.add_argument("--seed", type=int, default=0, help="for codecs that draw at random (default: 0)")
     write.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help="the container")
 
-    read = command("decode", _decode, "a container as a .npy, or as an .npz of all its tensors")
+    read = command("decode", _decode, "a container as a .npy, or as an .npz of all its tensors", _NAMES)
     read.add_argument("file", type=Path, help="one container")
     read.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help=".npy or .npz")
+    _add_limits(read, dataclasses.replace(DEFAULT_LIMITS, max_dense=2**30, max_expansion=_NONE))
 
     look = command("inspect", _inspect, "what a file of containers holds")
     look.add_argument("file", type=Path, help="one container, or several one after the other")
@@ -86,6 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     check = command("verify", _verify, "whether files are valid, and if not, why and where")
     check.add_argument("files", type=Path, nargs="+", metavar="file", help="containers one after the other")
     check.add_argument("--json", action="store_true", help="for programs: one line a file")
+    _add_limits(check, DEFAULT_LIMITS)
 
     command("presets", _presets, "the schemes of published systems, and where they are from")
 
@@ -120,6 +190,31 @@ def _add_scheme(command: argparse.ArgumentParser) -> None:
     how.add_argument("--preset", help="a published system, as 'skcompress' or 'dgc(ratio=0.01, index=rice)'")
 
 
+def _add_limits(command: argparse.ArgumentParser, default: DecodeLimits) -> None:
+    about = "Files above a limit are refused. N is an integer, or none for no limit."
+    limits = command.add_argument_group("limits", about)
+    for name, meaning in _LIMITS.items():
+        value = getattr(default, name)
+        written = "none" if value == _NONE else f"{value:,}"
+        option = f"--{name.replace('_', '-')}"
+        limits.add_argument(option, metavar="N", type=_limit, default=value, help=f"{meaning} ({written})")
+    command.set_defaults(limits=True)
+
+
+def _limit(text: str) -> int:
+    """Parse a limit: an integer, 0 or more, or "none"."""
+    if text == "none":
+        return _NONE
+    value = int(text)
+    if value < 0:
+        raise ValueError
+    return value
+
+
+def _limits(options: argparse.Namespace) -> DecodeLimits:
+    return DecodeLimits(**{name: getattr(options, name) for name in _LIMITS})
+
+
 def _scheme(options: argparse.Namespace) -> Scheme:
     """What ``_add_scheme`` was told; the name of a preset serves as a scheme, too."""
     from wirecodec.advice import scheme_named
@@ -145,13 +240,14 @@ def _inspect(options: argparse.Namespace) -> None:
 
 def _verify(options: argparse.Namespace) -> int:
     """0 where every file is containers that decode under the default limits, 1 otherwise."""
-    verdicts = [_verdict(path) for path in options.files]
+    limits = _limits(options)
+    verdicts = [_verdict(path, limits) for path in options.files]
     for verdict in verdicts:
         print(json.dumps(verdict) if options.json else _line(verdict))
     return int(any("code" in verdict for verdict in verdicts))
 
 
-def _verdict(path: Path) -> dict[str, Any]:
+def _verdict(path: Path, limits: DecodeLimits) -> dict[str, Any]:
     """What is said of a file: its containers and bytes; and where it is not valid, kind, code and place.
 
     ``offset`` is counted in the file, ``entry`` in the table of its ``container``-th container, from 0.
@@ -159,8 +255,8 @@ def _verdict(path: Path) -> dict[str, Any]:
     said: dict[str, Any] = {"file": str(path), "containers": 0, "bytes": 0}
     try:
         with path.open("rb") as file:
-            for blob in iter_blobs(file):
-                decode_many(blob)
+            for blob in iter_blobs(file, limits=limits):
+                decode_many(blob, limits=limits)
                 said["containers"] += 1
                 said["bytes"] += blob.size
         if not said["containers"]:
@@ -202,8 +298,8 @@ def _stats(options: argparse.Namespace) -> None:
         if options.png is not None:
             from wirecodec.stats_picture import draw
 
-            draw(stats, printable(name), options.png)
-        print(text(stats, printable(name)))
+            draw(stats, shown(name), options.png)
+        print(text(stats, shown(name)))
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -254,25 +350,8 @@ def _progress(what: str) -> Iterator[Callable[[float], object]]:
 
 def _tensors(path: Path) -> dict[str, Any]:
     """The arrays of an .npz by their names; the one of a .npy by that of its file."""
-    loaded = _loaded(path)
+    loaded = load_arrays(path)
     return {path.name: loaded} if isinstance(loaded, np.ndarray) else loaded
-
-
-def _loaded(path: Path) -> Any:
-    """The array of a .npy, or {name: array} of an .npz; ValueError, OSError or MemoryError otherwise."""
-    with path.open("rb") as file:
-        if not file.read(6).startswith((b"\x93NUMPY", b"PK")):
-            raise ValueError(f"{path} is neither a .npy nor an .npz")
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return dict(loaded)
-    except (ValueError, OSError, MemoryError):
-        raise
-    except Exception as error:  # of files that are damaged the readers of NumPy and of zips let through any
-        raise ValueError(f"{path} cannot be read: {error}") from None
 
 
 def _gradient(path: Path) -> dict[str, Any]:
@@ -294,13 +373,18 @@ def _presets(options: argparse.Namespace) -> None:
 
 
 def _encode(options: argparse.Namespace) -> None:
-    loaded = _loaded(options.file)
-    how = encode if isinstance(loaded, np.ndarray) else encode_many
-    options.output.write_bytes(how(loaded, _scheme(options), seed=options.seed).data)
+    loaded = load_arrays(options.file)
+    scheme, seed = _scheme(options), options.seed
+    if isinstance(loaded, np.ndarray):
+        blob = encode(loaded, scheme, seed=seed)
+    else:
+        blob = encode_many(loaded, scheme, seed=seed)
+    with open_output(options.output) as file:
+        file.write(blob.data)
 
 
 def _decode(options: argparse.Namespace) -> None:
-    limits = DecodeLimits(max_expansion=UNLIMITED.max_expansion)  # the file is the user's own choice
+    limits = _limits(options)
     with options.file.open("rb") as file:
         blobs = list(iter_blobs(file, limits=limits))
     if len(blobs) != 1:
@@ -309,22 +393,16 @@ def _decode(options: argparse.Namespace) -> None:
         )
     tensors = decode_many(blobs[0], limits=limits)
     several = options.output.suffix == ".npz"
-    if not several and len(tensors) != 1:
-        raise ValueError(f"{options.file} holds {len(tensors)} tensors; give an output that ends in .npz")
-    dense = {name: _storable(tensor.to_dense()) for name, tensor in tensors.items()}
     if several:
-        _save_npz(options.output, dense)
-    else:
-        with options.output.open("wb") as file:
-            np.save(file, next(iter(dense.values())))
-
-
-def _save_npz(path: Path, arrays: Mapping[str, Any]) -> None:
-    """What ``numpy.savez`` writes, for any names: its own parameters are no names to it."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, x in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asarray(x), allow_pickle=False)
+        check_names(tensors)
+    elif len(tensors) != 1:
+        raise ValueError(f"{options.file} holds {len(tensors)} tensors; give an output that ends in .npz")
+    dense = ((name, _storable(tensor.to_dense())) for name, tensor in tensors.items())
+    with open_output(options.output) as file:
+        if several:
+            save_npz(file, dense)
+        else:
+            np.save(file, next(dense)[1])
 
 
 def _storable(x: Any) -> Any:

@@ -51,6 +51,8 @@ class Network:
     def __post_init__(self) -> None:
         if self.ranks < 2:
             raise ValueError(f"an exchange needs 2 ranks or more, not {self.ranks}")
+        if self.ranks >= 2**31:  # MPI counts ranks in a C int, and floats count them exactly
+            raise ValueError("an exchange has fewer than 2^31 ranks")
         if not 0 < self.bandwidth < math.inf:
             raise ValueError(f"a bandwidth is above 0 and finite, not {self.bandwidth!r}")
         if not 0 <= self.latency < math.inf:

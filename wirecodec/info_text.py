@@ -5,7 +5,7 @@ from __future__ import annotations
 from wirecodec.arrays import dtype_named
 from wirecodec.info import ContainerInfo
 from wirecodec.table import table
-from wirecodec.words import counted, printable
+from wirecodec.words import counted, shortened, shown
 
 __all__ = ["text"]
 
@@ -15,7 +15,7 @@ _LEFT = ("name", "shape", "dtype", "transform", "index", "value")
 
 def text(info: ContainerInfo) -> str:
     """One line on the container, then a line an entry; bits are those of one stored element."""
-    tag = f", tag {info.tag!r}" if info.tag else ""
+    tag = f", tag {shortened(repr(info.tag), 256)}" if info.tag else ""
     count = counted(len(info.entries), "entry", "entries")
     lengths = ["index", "value", "map"] if any(e.map_bytes for e in info.entries) else ["index", "value"]
     header = [*_LEFT[:4], "stored", "density", *_LEFT[4:], *(f"{n} bits" for n in lengths)]
@@ -25,7 +25,9 @@ def text(info: ContainerInfo) -> str:
         density = f"{100 * e.nnz / e.size:.3g} %" if e.size else "-"
         shape = "×".join(map(str, e.shape)) or "scalar"
         form = e.transform or "-"
-        rows.append([printable(e.name), shape, e.dtype, form, f"{e.nnz:,}", density, e.index, e.value, *each])
+        rows.append(
+            [shown(e.name), shown(shape), e.dtype, form, f"{e.nnz:,}", density, e.index, e.value, *each]
+        )
     if not any(e.transform for e in info.entries):
         header, *rows = [row[:3] + row[4:] for row in (header, *rows)]
     left = [i for i, title in enumerate(header) if title in _LEFT]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from wirecodec.output import open_output
 from wirecodec.picture import blank
 from wirecodec.stats import DENSITIES, STAGES, GradientStats
 
@@ -24,7 +25,8 @@ def draw(stats: GradientStats, name: str, path: Path) -> None:
         panel(axes, stats)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
-    figure.savefig(path, format="png")
+    with open_output(path) as file:
+        figure.savefig(file, format="png")
 
 
 def _decay(axes: Any, stats: GradientStats) -> None:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-__all__ = ["counted", "printable"]
+__all__ = ["counted", "printable", "shortened", "shown"]
+
+_WIDTH = 64
+"""Characters of a tensor's name that a table or a line shows."""
 
 
 def printable(name: str) -> str:
     """A name from a stranger, fit for a terminal: control characters as Python writes them in a string."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
+
+
+def shortened(text: str, width: int) -> str:
+    """Cut the middle of a text: "model.enc…weight", at most ``width`` characters."""
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[-tail:]}"
+
+
+def shown(name: str) -> str:
+    """Return a tensor's name for the terminal: printable, and 64 characters at most."""
+    return shortened(printable(shortened(name, _WIDTH)), _WIDTH)
 
 
 def counted(n: int, one: str, several: str) -> str:

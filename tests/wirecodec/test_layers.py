@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[2]
 LAYERS = {
     "wirecodec": [
         {"errors", "version"},
-        {"limits", "arrays", "cost", "counter", "parameters", "picture", "table", "units", "words"},
+        {"limits", "arrays", "cost", "counter", "output", "parameters", "picture", "table", "units", "words"},
         {"kernels"},
-        {"prefix", "sparse"},
+        {"array_files", "prefix", "sparse"},
         {"select", "index", "value", "transform"},
         {"registry"},
         {"scheme", "extension"},
