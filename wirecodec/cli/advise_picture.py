@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.advice import Advice, Verdict
 from wirecodec.arrays import Array
-from wirecodec.cost import Network, fastest
-from wirecodec.output import open_output
-from wirecodec.picture import blank
-from wirecodec.units import bandwidth_text
+from wirecodec.cli.advise import Advice, Verdict
+from wirecodec.cli.cost_model import Network, fastest
+from wirecodec.cli.output import open_output
+from wirecodec.cli.picture import blank
+from wirecodec.cli.units import bandwidth_text
 
 __all__ = ["draw"]
 

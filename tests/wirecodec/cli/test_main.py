@@ -15,7 +15,7 @@ import wirecodec as wc
 from formats import conformance
 from wirecodec.cli import main
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 X = np.where(np.arange(1000) % 9 == 0, np.arange(1000) - 500.0, 0).astype(np.float32).reshape(10, 100)
 
 AT_1_GBIT = ("--bandwidth", "1Gbit", "--ranks", "4")
@@ -288,7 +288,7 @@ def test_advise_knows_of_other_numbers_of_ranks(grad: Path, capsys: pytest.Captu
 def test_advise_tries_schemes_of_its_own(
     grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("wirecodec.advice.DEFAULTS", ("topk(0.1) | bitmap | raw", "dgc(index=rice)"))
+    monkeypatch.setattr("wirecodec.cli.advise.DEFAULTS", ("topk(0.1) | bitmap | raw", "dgc(index=rice)"))
     assert main(["advise", str(grad), *AT_1_GBIT]) == 0
     page = capsys.readouterr().out
     assert "topk(0.1) | bitmap | raw" in page

@@ -6,10 +6,10 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from wirecodec.advice import Advice, Verdict
-from wirecodec.cost import Network
-from wirecodec.table import table
-from wirecodec.units import bandwidth_text, seconds_text
+from wirecodec.cli.advise import Advice, Verdict
+from wirecodec.cli.cost_model import Network
+from wirecodec.cli.formatting import table
+from wirecodec.cli.units import bandwidth_text, seconds_text
 
 __all__ = ["text"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from wirecodec.output import open_output
-from wirecodec.picture import blank
-from wirecodec.stats import DENSITIES, STAGES, GradientStats
+from wirecodec.cli.output import open_output
+from wirecodec.cli.picture import blank
+from wirecodec.cli.stats import DENSITIES, STAGES, GradientStats
 
 __all__ = ["draw"]
 

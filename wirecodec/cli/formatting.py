@@ -1,8 +1,10 @@
-"""Words of the command line: names from strangers, and numbers of things."""
+"""Text for the terminal: tables, names from strangers, and numbers of things."""
 
 from __future__ import annotations
 
-__all__ = ["counted", "printable", "shortened", "shown"]
+from collections.abc import Collection, Sequence
+
+__all__ = ["counted", "printable", "shortened", "shown", "table"]
 
 _WIDTH = 64
 """Characters of a tensor's name that a table or a line shows."""
@@ -29,3 +31,13 @@ def shown(name: str) -> str:
 def counted(n: int, one: str, several: str) -> str:
     """A number, and what it counts: "1 entry", "2 entries"."""
     return f"{n} {one if n == 1 else several}"
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = frozenset({0})
+) -> list[str]:
+    """Lines: the columns ``left`` to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    placed = [str.ljust if i in left else str.rjust for i in range(len(widths))]
+    lines = (zip(placed, row, widths, strict=True) for row in (header, *rows))
+    return ["  ".join(place(c, w) for place, c, w in line).rstrip() for line in lines]

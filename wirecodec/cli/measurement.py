@@ -19,13 +19,13 @@ from typing import TypeAlias
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.cost import Gradient, Stages
+from wirecodec.cli.cost_model import Gradient, Stages
+from wirecodec.cli.formatting import table
+from wirecodec.cli.units import seconds_text
 from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import decode_add, decode_many, encode_supports, select_many
 from wirecodec.scheme import Scheme
 from wirecodec.select.every import All
-from wirecodec.table import table
-from wirecodec.units import seconds_text
 from wirecodec.value.raw import Raw
 
 __all__ = [

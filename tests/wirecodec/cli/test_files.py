@@ -20,7 +20,7 @@ import pytest
 import wirecodec as wc
 from formats.reference import Row, assemble
 from wirecodec.cli import main
-from wirecodec.output import open_output
+from wirecodec.cli.output import open_output
 
 X = np.arange(1, 5, dtype=np.float32)
 OLD = b"the result of yesterday"
@@ -221,7 +221,7 @@ def test_too_little_memory_is_one_line(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("wirecodec.cli.decode_many", fail)
+    monkeypatch.setattr(sys.modules["wirecodec.cli.main"], "decode_many", fail)
     assert main(["decode", str(container(tmp_path / "m.wc", "a")), "-o", str(tmp_path / "x.npy")]) == 2
     printed = capsys.readouterr().err
     assert printed.startswith("wirecodec: not enough memory")
@@ -256,7 +256,7 @@ def test_ctrl_c_is_one_line(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wirecodec.cli.inspect", interrupt)
+    monkeypatch.setattr(sys.modules["wirecodec.cli.main"], "inspect", interrupt)
     assert main(["inspect", str(container(tmp_path / "m.wc", "a"))]) == 130
     assert capsys.readouterr().err == "wirecodec: interrupted\n"
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from wirecodec.arrays import dtype_named
+from wirecodec.cli.formatting import counted, shortened, shown, table
 from wirecodec.info import ContainerInfo
-from wirecodec.table import table
-from wirecodec.words import counted, shortened, shown
 
 __all__ = ["text"]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from wirecodec.cost import (
+from wirecodec.cli.cost_model import (
     Gradient,
     Network,
     Stages,

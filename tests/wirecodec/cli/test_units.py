@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirecodec.units import bandwidth_of, bandwidth_text, seconds_of, seconds_text
+from wirecodec.cli.units import bandwidth_of, bandwidth_text, seconds_of, seconds_text
 
 
 @pytest.mark.parametrize(

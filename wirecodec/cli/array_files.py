@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.words import shown
+from wirecodec.cli.formatting import shown
 
 __all__ = ["MAX_NAME_BYTES", "check_names", "load_arrays", "save_npz"]
 

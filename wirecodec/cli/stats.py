@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, as_flat
+from wirecodec.cli.formatting import table
 from wirecodec.errors import EncodeError
 from wirecodec.select import fits
 from wirecodec.select.fits import Fit
@@ -22,7 +23,6 @@ from wirecodec.select.magnitudes import Magnitudes
 from wirecodec.select.sidco import SIDCo
 from wirecodec.select.stages import SIDS
 from wirecodec.select.topk import share_of
-from wirecodec.table import table
 
 __all__ = ["DENSITIES", "STAGES", "FitQuality", "GradientStats", "Outcome", "gradient_stats", "text"]
 

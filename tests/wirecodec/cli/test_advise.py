@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from wirecodec import rates
-from wirecodec.advice import DEFAULTS, Advice, Verdict, advise, scheme_named
-from wirecodec.advice_picture import draw
-from wirecodec.advice_text import text
 from wirecodec.arrays import BFLOAT16
-from wirecodec.cost import Gradient, Network, Stages
-from wirecodec.rates import Machine, Measured, Trial, bench_text, measure, median_seconds, zeros_for
+from wirecodec.cli import measurement as rates
+from wirecodec.cli.advise import DEFAULTS, Advice, Verdict, advise, scheme_named
+from wirecodec.cli.advise_page import text
+from wirecodec.cli.advise_picture import draw
+from wirecodec.cli.cost_model import Gradient, Network, Stages
+from wirecodec.cli.measurement import Machine, Measured, Trial, bench_text, measure, median_seconds, zeros_for
 
 M = 1_000_000
 X = np.random.default_rng(3).laplace(size=5000).astype(np.float32)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from wirecodec import presets
 from wirecodec.arrays import Array
-from wirecodec.cost import (
+from wirecodec.cli.cost_model import (
     Gradient,
     Network,
     Way,
@@ -23,8 +23,8 @@ from wirecodec.cost import (
     paying,
     ways,
 )
+from wirecodec.cli.measurement import Done, Measured, Trial, measure, unwatched, zeros_for
 from wirecodec.errors import EncodeError
-from wirecodec.rates import Done, Measured, Trial, measure, unwatched, zeros_for
 from wirecodec.scheme import Scheme
 
 __all__ = ["DEFAULTS", "Advice", "Verdict", "advise", "scheme_named"]

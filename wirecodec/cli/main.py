@@ -30,20 +30,20 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from wirecodec.array_files import MAX_NAME_BYTES, check_names, load_arrays, save_npz
 from wirecodec.arrays import as_flat
-from wirecodec.cost import Network
+from wirecodec.cli.array_files import MAX_NAME_BYTES, check_names, load_arrays, save_npz
+from wirecodec.cli.cost_model import Network
+from wirecodec.cli.formatting import counted, printable, shortened, shown
+from wirecodec.cli.output import open_output
+from wirecodec.cli.units import bandwidth_of, seconds_of
 from wirecodec.errors import EncodeError, LimitExceeded, Truncated, WireError
 from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import DEFAULT_LIMITS, UNLIMITED, DecodeLimits
-from wirecodec.output import open_output
 from wirecodec.pipeline import decode_many, encode, encode_many
 from wirecodec.presets import PRESETS, parse_preset
 from wirecodec.scheme import Scheme, as_scheme
 from wirecodec.stream import iter_blobs
-from wirecodec.units import bandwidth_of, seconds_of
 from wirecodec.version import __version__
-from wirecodec.words import counted, printable, shortened, shown
 
 __all__ = ["main"]
 
@@ -217,7 +217,7 @@ def _limits(options: argparse.Namespace) -> DecodeLimits:
 
 def _scheme(options: argparse.Namespace) -> Scheme:
     """What ``_add_scheme`` was told; the name of a preset serves as a scheme, too."""
-    from wirecodec.advice import scheme_named
+    from wirecodec.cli.advise import scheme_named
 
     if options.preset is not None:
         return parse_preset(options.preset)
@@ -225,7 +225,7 @@ def _scheme(options: argparse.Namespace) -> Scheme:
 
 
 def _inspect(options: argparse.Namespace) -> None:
-    from wirecodec.info_text import text
+    from wirecodec.cli.inspect_page import text
 
     with options.file.open("rb") as file:
         infos = [inspect(blob) for blob in iter_blobs(file, limits=UNLIMITED)]
@@ -285,7 +285,7 @@ def _plain(info: ContainerInfo) -> dict[str, Any]:
 
 
 def _stats(options: argparse.Namespace) -> None:
-    from wirecodec.stats import gradient_stats, text
+    from wirecodec.cli.stats import gradient_stats, text
 
     tensors = _tensors(options.file)
     if options.png is not None and len(tensors) != 1:
@@ -296,14 +296,14 @@ def _stats(options: argparse.Namespace) -> None:
         except EncodeError as error:
             raise error.of(name) from None
         if options.png is not None:
-            from wirecodec.stats_picture import draw
+            from wirecodec.cli.stats_picture import draw
 
             draw(stats, shown(name), options.png)
         print(text(stats, shown(name)))
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from wirecodec.rates import Trial, bench_text, measure, zeros_for
+    from wirecodec.cli.measurement import Trial, bench_text, measure, zeros_for
 
     scheme = _scheme(options)
     tensors = _gradient(options.file)
@@ -313,8 +313,8 @@ def _bench(options: argparse.Namespace) -> None:
 
 
 def _advise(options: argparse.Namespace) -> None:
-    from wirecodec.advice import advise, scheme_named
-    from wirecodec.advice_text import text
+    from wirecodec.cli.advise import advise, scheme_named
+    from wirecodec.cli.advise_page import text
 
     ranks = _SOME_RANKS if options.ranks is None else options.ranks
     network = Network(ranks, bandwidth_of(options.bandwidth), seconds_of(options.latency))
@@ -324,7 +324,7 @@ def _advise(options: argparse.Namespace) -> None:
         advice = advise(gradient, network, schemes, done=done)
     name = printable(options.file.name)
     if options.png is not None:
-        from wirecodec.advice_picture import draw
+        from wirecodec.cli.advise_picture import draw
 
         draw(advice, name, options.png)
     print(text(advice, name, error=options.error, others=_RANKS if options.ranks is None else ()))
