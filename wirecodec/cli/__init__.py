@@ -1,4 +1,8 @@
-"""The command ``wirecodec``, and all that only it uses."""
+"""The command ``wirecodec``: encode, decode, inspect, measure and compare, from a shell.
+
+Each subcommand is one module, which defines its options, its work and its exit code; ``main`` runs them. The
+library does not import this package. README.md describes the command for its users.
+"""
 
 from wirecodec.cli.main import main
 

@@ -1,4 +1,4 @@
-"""The page of ``wirecodec advise``."""
+"""Page of ``wirecodec advise``."""
 
 from __future__ import annotations
 
@@ -6,142 +6,138 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from wirecodec.cli.advise import Advice, Verdict
+from wirecodec.cli.advice import Advice, Prediction
 from wirecodec.cli.cost_model import Network
-from wirecodec.cli.formatting import table
-from wirecodec.cli.units import bandwidth_text, seconds_text
+from wirecodec.cli.formatting import format_table
+from wirecodec.cli.units import format_bandwidth, format_seconds
 
-__all__ = ["text"]
+__all__ = ["format_advice"]
+
+_ALGORITHMS = {
+    "allgather": "all-gather of the encodings; every rank decodes and sums them",
+    "narrow": "all-reduce of the values in their shorter type",
+    "decoded": "encode and decode, then a dense all-reduce",
+}
 
 
-def text(advice: Advice, name: str, *, error: bool = False, others: Sequence[int] = ()) -> str:
-    """The page as plain text.
+def format_advice(advice: Advice, name: str, *, error: bool = False, other_ranks: Sequence[int] = ()) -> str:
+    """Format a comparison as plain text.
 
     Args:
-        advice: what to tell.
+        advice: the comparison.
         name: of the gradient.
-        error: whether to tell each scheme's error, too.
-        others: numbers of ranks of which to tell the outcome, too.
+        error: whether to show each scheme's error.
+        other_ranks: numbers of ranks for which to show the fastest scheme.
+
+    Returns:
+        Lines without a newline at the end.
     """
-    network, ranks = advice.network, advice.network.ranks
-    dense = advice.dense
-    elements = advice.verdicts[0].measured.elements
-    outcome = ["scheme", "ratio", "exchange", "speed-up", "way", "pays", *(["error"] if error else [])]
+    network, dense, predictions = advice.network, advice.dense, advice.predictions
+    columns = ["scheme", "ratio", "exchange", "speed-up", "algorithm", "pays", *(["error"] if error else [])]
     parts = ["scheme", "bytes", "select", "encode", "decode", "rest", "sending", "least ratio"]
     lines = [
-        f"{name}: {elements:,} elements; {ranks} ranks at {bandwidth_text(network.bandwidth)}, "
-        f"{seconds_text(network.latency)} a message",
-        *table(outcome, [_outcome(verdict, error=error) for verdict in advice.verdicts]),
+        f"{name}: {predictions[0].measurement.elements:,} elements; {network.ranks} ranks at "
+        f"{format_bandwidth(network.bandwidth)}, {format_seconds(network.latency)} per message",
+        *format_table(columns, [_outcome(prediction, error=error) for prediction in predictions]),
         "",
-        *table(parts, [_parts(verdict, network) for verdict in advice.verdicts]),
+        *format_table(parts, [_parts(prediction, network) for prediction in predictions]),
         "",
-        f"dense all-reduce of {advice.gradient.nbytes:,} bytes: {seconds_text(dense.seconds(network))}, "
-        f"{seconds_text(dense.nbytes / network.bandwidth)} of it sending",
+        f"dense all-reduce of {advice.gradient.nbytes:,} bytes: {format_seconds(dense.seconds(network))}, "
+        f"{format_seconds(dense.nbytes / network.bandwidth)} of it sending",
         *_conclusion(advice),
-        *_by_ranks(advice, others),
-        *(f"left out: {scheme}: {why}" for scheme, why in advice.refused),
-        *_ways({v.way.name for v in advice.verdicts}),
-        f"Every rank is taken to be this machine, with {_threads()} and nothing else to do. It sends and",
-        f"receives at once; where encodings are gathered, it decodes all {ranks}. The rest is the vector of",
-        "sums, and latencies. This is about time alone, not about accuracy, and without error feedback.",
+        *_ranks_table(advice, other_ranks),
+        *(f"excluded: {scheme}: {reason}" for scheme, reason in advice.excluded),
+        *_legend({prediction.cost.algorithm for prediction in predictions}),
+        f"Assumes that every rank is a machine like this one, with {_threads()} and no other load, and",
+        "that it sends and receives at once. 'decode' covers all encodings that a rank decodes, 'rest' the",
+        "vector of sums and the latencies. The comparison is about time; it does not consider accuracy.",
     ]
     return "\n".join(lines)
 
 
-def _by_ranks(advice: Advice, ranks: Sequence[int]) -> list[str]:
-    """What comes out where there are more ranks, or fewer."""
-    if not ranks:
-        return []
-    rows = []
-    for n in ranks:
-        there = advice.at(n)
-        best = there.verdicts[0]
-        pay = sum(verdict.pays for verdict in there.verdicts)
-        rows.append([str(n), str(pay), f"{best.speed_up:.2f}", best.measured.scheme])
-    return ["", *table(["ranks", "schemes that pay", "speed-up", "fastest"], rows, {3}), ""]
-
-
-def _outcome(verdict: Verdict, *, error: bool) -> list[str]:
-    """What an exchange comes to."""
-    measured = verdict.measured
+def _outcome(prediction: Prediction, *, error: bool) -> list[str]:
+    """Format the row of a scheme: the exchange as a whole."""
+    measurement = prediction.measurement
     return [
-        measured.scheme,
-        f"{measured.ratio:.1f}",
-        seconds_text(verdict.seconds),
-        f"{verdict.speed_up:.2f}",
-        verdict.way.name,
-        " and ".join(map(_span_text, verdict.spans)) or "nowhere",
-        *([f"{measured.error:.3g}"] if error else []),
+        measurement.scheme,
+        f"{measurement.ratio:.1f}",
+        format_seconds(prediction.seconds),
+        f"{prediction.speed_up:.2f}",
+        prediction.cost.algorithm,
+        " and ".join(map(_format_interval, prediction.intervals)) or "nowhere",
+        *([f"{measurement.error:.3g}"] if error else []),
     ]
 
 
-def _parts(verdict: Verdict, network: Network) -> list[str]:
-    """What it is made of, and the ratio that a scheme of these times would need."""
-    stages = verdict.measured.stages
-    decode = stages.decode * (network.ranks if verdict.way.name == "allgather" else 1)
-    rest = verdict.way.waiting(network.latency) - stages.select - stages.encode - decode
+def _parts(prediction: Prediction, network: Network) -> list[str]:
+    """Format the row of a scheme: the parts of the exchange."""
+    stages, cost = prediction.measurement.stages, prediction.cost
+    decode = stages.decode * (network.ranks if cost.algorithm == "allgather" else 1)
+    rest = cost.fixed_seconds(network.latency) - stages.select - stages.encode - decode
     return [
-        verdict.measured.scheme,
+        prediction.measurement.scheme,
         f"{stages.nbytes:,}",
-        seconds_text(stages.select),
-        seconds_text(stages.encode),
-        seconds_text(decode),
-        seconds_text(max(rest, 0.0)),
-        seconds_text(verdict.way.nbytes / network.bandwidth),
-        "none" if verdict.least_ratio == math.inf else f"{verdict.least_ratio:.2f}",
+        format_seconds(stages.select),
+        format_seconds(stages.encode),
+        format_seconds(decode),
+        format_seconds(max(rest, 0.0)),
+        format_seconds(cost.nbytes / network.bandwidth),
+        "none" if prediction.min_ratio == math.inf else f"{prediction.min_ratio:.2f}",
     ]
 
 
-def _span_text(span: tuple[float, float]) -> str:
-    low, high = span
-    ends = ([f"above {bandwidth_text(low)}"] if low else []) + (
-        [f"below {bandwidth_text(high)}"] if high < math.inf else []
-    )
+def _format_interval(interval: tuple[float, float]) -> str:
+    low, high = interval
+    ends = [f"above {format_bandwidth(low)}"] if low else []
+    ends += [f"below {format_bandwidth(high)}"] if high < math.inf else []
     return ", ".join(ends) or "everywhere"
 
 
 def _conclusion(advice: Advice) -> list[str]:
-    best, tried = advice.verdicts[0], len(advice.verdicts)
-    n = sum(verdict.pays for verdict in advice.verdicts)
+    """Say how many schemes pay, which is the fastest, and up to which bandwidth any pays."""
+    best, tried = advice.predictions[0], len(advice.predictions)
+    n = sum(prediction.pays for prediction in advice.predictions)
     if n:
-        lines = [
-            f"{n} of {tried} schemes {'pays' if n == 1 else 'pay'}; fastest: {best.measured.scheme}, "
+        first = (
+            f"{n} of {tried} schemes {'pays' if n == 1 else 'pay'}; fastest: {best.measurement.scheme}, "
             f"{best.speed_up:.2f} times as fast as the dense all-reduce."
-        ]
+        )
     else:
-        lines = [
-            f"{'It does not pay' if tried == 1 else f'None of {tried} schemes pays'}. {_why_not(advice)}"
-        ]
-    if advice.ceiling == math.inf:
-        lines.append("However fast the network, one pays: it takes less time even without what is sent.")
-    elif advice.ceiling:
-        lines.append(f"From {bandwidth_text(advice.ceiling)} on none pays.")
-    else:
-        lines.append("At no bandwidth would one pay.")
-    return lines
+        first = f"{'The scheme does not pay' if tried == 1 else f'None of {tried} schemes pays'}. "
+        first += _explain_nearest(advice)
+    if advice.max_bandwidth == math.inf:
+        return [first, "One pays at any bandwidth: it computes less than the dense all-reduce."]
+    if advice.max_bandwidth:
+        return [first, f"From {format_bandwidth(advice.max_bandwidth)} on none pays."]
+    return [first, "None pays at any bandwidth."]
 
 
-def _why_not(advice: Advice) -> str:
-    """What the scheme that comes nearest would need."""
-    near = min(advice.verdicts, key=lambda v: (v.least_ratio / v.measured.ratio, v.seconds))
-    if near.least_ratio == math.inf:
+def _explain_nearest(advice: Advice) -> str:
+    """Say which ratio the scheme needs that is nearest to paying."""
+    near = min(advice.predictions, key=lambda p: (p.min_ratio / p.measurement.ratio, p.seconds))
+    if near.min_ratio == math.inf:
         return "None would at any ratio: computing alone takes longer than the dense all-reduce."
     return (
-        f"Nearest is {near.measured.scheme}: at its times a ratio above {near.least_ratio:.1f} would pay, "
-        f"and it has {near.measured.ratio:.1f}."
+        f"The nearest is {near.measurement.scheme}: with its times a ratio above {near.min_ratio:.1f} would "
+        f"pay, and its ratio is {near.measurement.ratio:.1f}."
     )
 
 
-_WAYS = {
-    "allgather": "every rank's encoding goes to every rank",
-    "narrow": "an all-reduce of the values in their fewer bits",
-    "decoded": "encoded and decoded, then a dense all-reduce",
-}
+def _ranks_table(advice: Advice, other_ranks: Sequence[int]) -> list[str]:
+    """Format the fastest scheme per number of ranks."""
+    if not other_ranks:
+        return []
+    rows = []
+    for ranks in other_ranks:
+        predictions = advice.with_ranks(ranks).predictions
+        n = sum(prediction.pays for prediction in predictions)
+        rows.append([str(ranks), str(n), f"{predictions[0].speed_up:.2f}", predictions[0].measurement.scheme])
+    return ["", *format_table(["ranks", "schemes that pay", "speed-up", "fastest"], rows, {3}), ""]
 
 
-def _ways(used: Collection[str]) -> list[str]:
-    """What the names in the column ``way`` mean, a line each."""
-    return [f"{name}: {meaning}" for name, meaning in _WAYS.items() if name in used]
+def _legend(algorithms: Collection[str]) -> list[str]:
+    """Explain the algorithms of the table, one line each."""
+    return [f"{name}: {meaning}" for name, meaning in _ALGORITHMS.items() if name in algorithms]
 
 
 def _threads() -> str:

@@ -1,7 +1,8 @@
-"""The picture of ``wirecodec advise --png``: each scheme's speed-up over bandwidth. Needs Matplotlib."""
+"""Picture of ``wirecodec advise --png``: each scheme's speed-up over bandwidth."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,75 +11,84 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.cli.advise import Advice, Verdict
-from wirecodec.cli.cost_model import Network, fastest
-from wirecodec.cli.output import open_output
-from wirecodec.cli.picture import blank
-from wirecodec.cli.units import bandwidth_text
+from wirecodec.cli.advice import Advice, Prediction
+from wirecodec.cli.cost_model import find_fastest
+from wirecodec.cli.picture import new_figure, save_png
+from wirecodec.cli.units import format_bandwidth
 
-__all__ = ["draw"]
+__all__ = ["draw_advice"]
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":")
-_NEAR, _FAR = 30, 3000  # times the given bandwidth
+_MARGIN = 30  # the axis extends to this many times the outermost bandwidth of interest
+_MAX_DISTANCE = 3000  # a break-even point more than this factor away is not of interest
 _POINTS = 300
 
 
-def draw(advice: Advice, name: str, path: Path) -> None:
-    """Write a PNG; EncodeError where Matplotlib is not installed."""
+def draw_advice(advice: Advice, name: str, path: Path) -> None:
+    """Draw the speed-up of all schemes over bandwidth as a PNG file.
+
+    Args:
+        advice: the comparison.
+        name: of the gradient.
+        path: the file to write.
+
+    Raises:
+        ValueError: Matplotlib is not installed.
+    """
     network = advice.network
-    bandwidths = _bandwidths(advice)
-    figure = blank(12, 6)
+    bandwidths = _choose_bandwidths(advice)
+    figure = new_figure(12, 6)
     axes = figure.subplots()
     axes.axhline(1, color="#333333", linewidth=1)
     axes.axvline(8 * network.bandwidth, color="#BBBBBB", linewidth=1)
-    for number, verdict in enumerate(advice.verdicts):
-        _line(axes, verdict, advice, bandwidths, number)
+    for number, prediction in enumerate(advice.predictions):
+        _draw_scheme(axes, prediction, advice, bandwidths, number)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(8 * bandwidths[0], 8 * bandwidths[-1])
-    axes.xaxis.set_major_formatter(lambda bits, _: bandwidth_text(bits / 8) if bits > 0 else "")
+    axes.xaxis.set_major_formatter(lambda bits, _: format_bandwidth(bits / 8) if bits > 0 else "")
     axes.xaxis.set_minor_formatter(lambda bits, _: "")
     axes.yaxis.set_major_formatter(lambda speed_up, _: f"{speed_up:g}")
     axes.set_xlabel("bandwidth of a rank")
-    axes.set_ylabel("times as fast as the dense all-reduce")
+    axes.set_ylabel("speed-up over the dense all-reduce")
     axes.set_title(
-        f"{name}: {advice.verdicts[0].measured.elements:,} elements, {network.ranks} ranks; "
-        f"at {bandwidth_text(network.bandwidth)}:",
+        f"{name}: {advice.predictions[0].measurement.elements:,} elements, {network.ranks} ranks; "
+        f"at {format_bandwidth(network.bandwidth)}:",
         loc="left",
         fontsize=11,
     )
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside right center", frameon=False, fontsize=8)
-    with open_output(path) as file:
-        figure.savefig(file, format="png")
+    save_png(figure, path)
 
 
-def _bandwidths(advice: Advice) -> Array:
-    """Around the given one, and around those at which schemes break even, unless they are very far."""
+def _choose_bandwidths(advice: Advice) -> Array:
+    """Choose bandwidths around the given one and around the break-even points, unless these are far away."""
     given = advice.network.bandwidth
-    shown = [bound for bound in _bounds(advice.verdicts) if given / _FAR < bound < given * _FAR]
-    found: Array = np.geomspace(min([given, *shown]) / _NEAR, max([given, *shown]) * _NEAR, _POINTS)
-    return found
+    low, high = given / _MAX_DISTANCE, given * _MAX_DISTANCE
+    marks = [given, *(bandwidth for bandwidth in _break_even(advice.predictions) if low < bandwidth < high)]
+    bandwidths: Array = np.geomspace(min(marks) / _MARGIN, max(marks) * _MARGIN, _POINTS)
+    return bandwidths
 
 
-def _bounds(verdicts: Iterable[Verdict]) -> list[float]:
-    """Where schemes break even."""
-    ends = [end for verdict in verdicts for span in verdict.spans for end in span]
+def _break_even(predictions: Iterable[Prediction]) -> list[float]:
+    """List the bandwidths at which schemes break even."""
+    ends = [end for prediction in predictions for interval in prediction.intervals for end in interval]
     return [end for end in ends if 0 < end < math.inf]
 
 
-def _line(axes: Any, verdict: Verdict, advice: Advice, bandwidths: Array, number: int) -> None:
-    """A scheme's curve, with dots where it breaks even."""
+def _draw_scheme(axes: Any, prediction: Prediction, advice: Advice, bandwidths: Array, number: int) -> None:
+    """Draw the curve of one scheme, with a dot at each break-even point."""
     colour = _COLOURS[number % len(_COLOURS)]
     dash = _DASHES[number // len(_COLOURS) % len(_DASHES)]
-    network = advice.network
     speed_ups = []
     for bandwidth in bandwidths:
-        there = Network(network.ranks, float(bandwidth), network.latency)
-        speed_ups.append(advice.dense.seconds(there) / fastest(verdict.ways, there).seconds(there))
-    label = f"{verdict.speed_up:.2f}×  {verdict.measured.scheme}"
+        network = dataclasses.replace(advice.network, bandwidth=float(bandwidth))
+        fastest = find_fastest(prediction.costs, network)
+        speed_ups.append(advice.dense.seconds(network) / fastest.seconds(network))
+    label = f"{prediction.speed_up:.2f}×  {prediction.measurement.scheme}"
     axes.plot(8 * bandwidths, speed_ups, color=colour, linestyle=dash, linewidth=1.6, label=label)
-    for bound in _bounds([verdict]):
-        if bandwidths[0] < bound < bandwidths[-1]:
-            axes.plot([8 * bound], [1], color=colour, marker="o", markersize=6)
+    for bandwidth in _break_even([prediction]):
+        if bandwidths[0] < bandwidth < bandwidths[-1]:
+            axes.plot([8 * bandwidth], [1], color=colour, marker="o", markersize=6)

@@ -15,13 +15,21 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from wirecodec.arrays import Array
-from wirecodec.cli.formatting import shown
+from wirecodec.arrays import Array, as_flat
+from wirecodec.cli.formatting import format_name
+from wirecodec.errors import EncodeError
 
-__all__ = ["MAX_NAME_BYTES", "check_names", "load_arrays", "save_npz"]
+__all__ = ["NAME_RULE", "check_names", "load_arrays", "load_gradient", "load_tensors", "save_npz"]
 
 MAX_NAME_BYTES = 65_531
 """UTF-8 bytes of a name: a zip archive gives a member's name 65,535, of which ``.npy`` takes 4."""
+
+NAME_RULE = (
+    "The arrays of an .npz have the names of the tensors. A name is a relative path without '..', backslash "
+    f"and NUL, of at most {MAX_NAME_BYTES:,} bytes. It must not equal another name followed by '.npy'. "
+    "Other names are refused."
+)
+"""The rule of ``check_names``, for ``--help``."""
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
 
@@ -30,13 +38,13 @@ def load_arrays(path: Path) -> dict[str, Any] | Array:
     """Read the array of a .npy, or the arrays of an .npz by name.
 
     Args:
-        path: the file, whose first bytes tell which of the two it is.
+        path: the file; its first bytes determine which of the two it is.
 
     Returns:
         The array of a .npy, or {name: array}.
 
     Raises:
-        ValueError: the file is neither of the two, is damaged, or has two arrays of one name.
+        ValueError: the file is neither of the two, is damaged, or has a name that is not allowed.
         OSError: it cannot be read.
         MemoryError: its arrays do not fit into memory.
     """
@@ -55,8 +63,40 @@ def load_arrays(path: Path) -> dict[str, Any] | Array:
         raise ValueError(f"{path}: {error}") from None
 
 
+def load_tensors(path: Path) -> dict[str, Any]:
+    """Read the arrays of an .npz by name, or the array of a .npy by the name of its file.
+
+    Raises:
+        ValueError, OSError, MemoryError: as ``load_arrays``.
+    """
+    arrays = load_arrays(path)
+    return {path.name: arrays} if isinstance(arrays, np.ndarray) else arrays
+
+
+def load_gradient(path: Path) -> dict[str, Any]:
+    """Read tensors as ``load_tensors``, and check that they can be measured.
+
+    Raises:
+        EncodeError: an array has a type that containers cannot hold.
+        ValueError: the file has no elements, or cannot be read.
+        OSError, MemoryError: as ``load_arrays``.
+    """
+    tensors = load_tensors(path)
+    for name, tensor in tensors.items():
+        try:
+            as_flat(tensor)
+        except EncodeError as error:
+            raise error.of(name) from None
+    if not any(tensor.size for tensor in tensors.values()):
+        raise ValueError(f"{path} holds no elements; there is nothing to measure")
+    return tensors
+
+
 def _load_npz(path: Path) -> dict[str, Any]:
-    """Read the members one by one: ``numpy.load`` returns one array for two members of one name."""
+    """Read all members of an .npz.
+
+    ``numpy.load`` is not used: for two members of one name it returns one array, without an error.
+    """
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         names = [member.orig_filename.removesuffix(".npy") for member in members]
@@ -69,10 +109,12 @@ def _load_npz(path: Path) -> dict[str, Any]:
 
 
 def save_npz(file: BinaryIO, arrays: Iterable[tuple[str, Array]]) -> None:
-    """Write arrays as an .npz, like ``numpy.savez``, which takes no name such as "file".
+    """Write arrays as an .npz.
+
+    ``numpy.savez`` is not used: names such as "file" are its own parameters.
 
     Args:
-        file: where to write.
+        file: a binary file, open for writing.
         arrays: (name, array), with names that passed ``check_names``.
     """
     with zipfile.ZipFile(file, "w") as archive:
@@ -85,30 +127,33 @@ def check_names(names: Collection[str]) -> None:
     """Check that names can be members of an .npz.
 
     A name is a relative path with "/" between its parts. No part is "..", and no character is NUL or a
-    backslash. It has at most 65,531 bytes of UTF-8. All names are different, with and without ".npy" at
-    their end: ``numpy.load`` takes ``a`` and ``a.npy`` for the same array.
+    backslash. It has at most 65,531 bytes of UTF-8. No name equals another one, or another one followed by
+    ".npy": ``numpy.load`` confuses ``a`` and ``a.npy``.
 
     Args:
         names: of all arrays of one file.
 
     Raises:
         ValueError: a name is not allowed; the message shows it.
+
+    Example:
+        >>> check_names(["layer/weight", "layer/bias"])
     """
     found: set[str] = set()
     for name in names:
         if reason := _reason(name):
-            raise ValueError(f"tensor '{shown(name)}' cannot be a member of an .npz: its name {reason}")
+            raise ValueError(f"tensor '{format_name(name)}' cannot be a member of an .npz: its name {reason}")
         if name in found:
-            raise ValueError(f"two arrays of the .npz are called '{shown(name)}'")
+            raise ValueError(f"two arrays of the .npz are called '{format_name(name)}'")
         found.add(name)
     for name in found:
         if f"{name}.npy" in found:
-            both = f"'{shown(name)}' and '{shown(f'{name}.npy')}'"
-            raise ValueError(f"{both} cannot be in one .npz: numpy.load takes them for the same array")
+            both = f"'{format_name(name)}' and '{format_name(f'{name}.npy')}'"
+            raise ValueError(f"{both} cannot be in one .npz: numpy.load confuses them")
 
 
 def _reason(name: str) -> str:
-    """Say why a name is not allowed; "" if it is."""
+    """Return the reason why a name is not allowed; "" if it is allowed."""
     if "\0" in name:
         return "contains NUL"
     if "\\" in name:

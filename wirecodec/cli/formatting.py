@@ -1,43 +1,55 @@
-"""Text for the terminal: tables, names from strangers, and numbers of things."""
+"""Text for the terminal: tables, names, and counts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-__all__ = ["counted", "printable", "shortened", "shown", "table"]
+__all__ = ["escape", "format_count", "format_name", "format_table", "shorten"]
 
-_WIDTH = 64
-"""Characters of a tensor's name that a table or a line shows."""
-
-
-def printable(name: str) -> str:
-    """A name from a stranger, fit for a terminal: control characters as Python writes them in a string."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
+MAX_NAME_WIDTH = 64
+"""Characters of a tensor's name that a table or a message shows."""
 
 
-def shortened(text: str, width: int) -> str:
-    """Cut the middle of a text: "model.enc…weight", at most ``width`` characters."""
+def escape(text: str) -> str:
+    """Escape the characters that are not printable, as Python does in a string literal.
+
+    Names in a container come from whoever wrote it. Escaped, they cannot control the terminal.
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def shorten(text: str, width: int) -> str:
+    """Replace the middle of a text by "…" if it has more than ``width`` characters."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 2
     return f"{text[: width - 1 - tail]}…{text[-tail:]}"
 
 
-def shown(name: str) -> str:
-    """Return a tensor's name for the terminal: printable, and 64 characters at most."""
-    return shortened(printable(shortened(name, _WIDTH)), _WIDTH)
+def format_name(name: str) -> str:
+    """Format a tensor's name for the terminal: escaped, and 64 characters at most."""
+    return shorten(escape(shorten(name, MAX_NAME_WIDTH)), MAX_NAME_WIDTH)
 
 
-def counted(n: int, one: str, several: str) -> str:
-    """A number, and what it counts: "1 entry", "2 entries"."""
+def format_count(n: int, one: str, several: str) -> str:
+    """Format a number and its noun: "1 entry", "2 entries"."""
     return f"{n} {one if n == 1 else several}"
 
 
-def table(
+def format_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = frozenset({0})
 ) -> list[str]:
-    """Lines: the columns ``left`` to the left, the others to the right."""
+    """Format a table as lines.
+
+    Args:
+        header: titles of the columns.
+        rows: cells, as many per row as there are titles.
+        left: numbers of the columns that are aligned to the left; the others are aligned to the right.
+
+    Returns:
+        One line per row, after the header.
+    """
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    placed = [str.ljust if i in left else str.rjust for i in range(len(widths))]
-    lines = (zip(placed, row, widths, strict=True) for row in (header, *rows))
-    return ["  ".join(place(c, w) for place, c, w in line).rstrip() for line in lines]
+    align = [str.ljust if i in left else str.rjust for i in range(len(widths))]
+    lines = (zip(align, row, widths, strict=True) for row in (header, *rows))
+    return ["  ".join(place(cell, width) for place, cell, width in line).rstrip() for line in lines]

@@ -1,4 +1,4 @@
-"""Files that the command line writes: complete, or as they were before."""
+"""Output files: written completely, or left unchanged."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
         OSError: ``path`` cannot be written; the message names it.
 
     Example:
-        >>> with open_output(Path("grad.wc")) as file:  # doctest: +SKIP
-        ...     file.write(blob)
+        >>> with open_output(Path("/dev/null")) as file:
+        ...     n = file.write(b"bytes")
     """
     try:
         old = path.stat() if path.exists() else None
@@ -47,7 +47,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
         with _replacement(Path(os.path.realpath(path)), old) as file:
             yield file
     except OSError as error:
-        if error.errno is None:  # NumPy reports a short write without a number
+        if error.errno is None:  # NumPy reports a short write without an error number
             raise OSError(f"cannot write {str(path)!r}: {error}") from None
         raise OSError(error.errno, error.strerror, str(path)) from None
 
@@ -70,7 +70,7 @@ def _replacement(target: Path, old: os.stat_result | None) -> Iterator[BinaryIO]
 
 
 def _is_stdout(old: os.stat_result) -> bool:
-    """Whether a file is the one that standard output is redirected to, as in ``-o /dev/stdout > FILE``."""
+    """Return whether standard output is redirected to this file, as in ``-o /dev/stdout > FILE``."""
     try:
         return os.path.samestat(old, os.fstat(1))
     except OSError:
@@ -78,7 +78,7 @@ def _is_stdout(old: os.stat_result) -> bool:
 
 
 class _Sequential(io.RawIOBase):
-    """A file without a descriptor and without seeking: NumPy and zipfile then write it from front to back."""
+    """File without a descriptor and without seeking, which NumPy and zipfile write from front to back."""
 
     def __init__(self, file: io.FileIO) -> None:
         self._file = file

@@ -1,36 +1,44 @@
-"""The picture of ``wirecodec stats --png``: decay, fitted tails, k̂/k. Needs Matplotlib."""
+"""Picture of ``wirecodec stats --png``: decay, fitted distributions, and k̂/k."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from wirecodec.cli.output import open_output
-from wirecodec.cli.picture import blank
-from wirecodec.cli.stats import DENSITIES, STAGES, GradientStats
+from wirecodec.cli.gradient_stats import DENSITIES, STAGES, GradientStats
+from wirecodec.cli.picture import new_figure, save_png
 
-__all__ = ["draw"]
+__all__ = ["draw_stats"]
 
-_COLOURS = {"exponential": "#D55E00", "gamma": "#009E73", "generalised Pareto": "#0072B2"}
-_SIDS = {"exponential": "#D55E00", "gamma-gp": "#009E73", "gp": "#0072B2"}
+_FIT_COLOURS = {"exponential": "#D55E00", "gamma": "#009E73", "generalised Pareto": "#0072B2"}
+_SID_COLOURS = {"exponential": "#D55E00", "gamma-gp": "#009E73", "gp": "#0072B2"}
 _DASHES = ("-", "--", ":")
+_MIN_SHOWN = 1e-3  # k̂/k is drawn on a logarithmic axis, which has no 0
 
 
-def draw(stats: GradientStats, name: str, path: Path) -> None:
-    """Write a PNG; EncodeError where Matplotlib is not installed."""
-    figure = blank(13, 4.4)
+def draw_stats(stats: GradientStats, name: str, path: Path) -> None:
+    """Draw the statistics of a gradient as a PNG file.
+
+    Args:
+        stats: the statistics.
+        name: of the gradient.
+        path: the file to write.
+
+    Raises:
+        ValueError: Matplotlib is not installed.
+    """
+    figure = new_figure(13, 4.4)
     figure.suptitle(f"{name}: {stats.size:,} elements, {stats.nonzero / stats.size:.0%} not 0")
     panels = figure.subplots(1, 3)
-    for panel, axes in zip((_decay, _tails, _stages), panels, strict=True):
-        panel(axes, stats)
+    for draw, axes in zip((_draw_decay, _draw_fits, _draw_stages), panels, strict=True):
+        draw(axes, stats)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
-    with open_output(path) as file:
-        figure.savefig(file, format="png")
+    save_png(figure, path)
 
 
-def _decay(axes: Any, stats: GradientStats) -> None:
-    """Sorted magnitudes over their ranks, and the power law whose exponent is reported."""
+def _draw_decay(axes: Any, stats: GradientStats) -> None:
+    """Draw the sorted magnitudes over their ranks, and the power law of the measured exponent."""
     ranks, magnitudes = stats.curve
     middle = len(ranks) // 2
     law = magnitudes[middle] * (ranks / ranks[middle]) ** -stats.decay
@@ -41,27 +49,28 @@ def _decay(axes: Any, stats: GradientStats) -> None:
     axes.set_ylim(bottom=max(magnitudes[0] * 1e-9, magnitudes[-1]))
 
 
-def _tails(axes: Any, stats: GradientStats) -> None:
-    """The share that exceeds a magnitude, and what the fits say of it."""
+def _draw_fits(axes: Any, stats: GradientStats) -> None:
+    """Draw the fraction of elements that exceed a magnitude, measured and fitted."""
     ranks, magnitudes = stats.curve
     axes.loglog(magnitudes, ranks / stats.nonzero, color="#333333", linewidth=2, label="not 0, exceeding")
     for quality in stats.quality:
         label = f"{quality.name}, KS {quality.distance:.2f}"
-        axes.loglog(magnitudes, quality.survival, color=_COLOURS[quality.name], label=label)
+        axes.loglog(magnitudes, quality.survival, color=_FIT_COLOURS[quality.name], label=label)
     axes.set_ylim(0.3 / stats.nonzero, 2)
     axes.set_xlim(left=max(magnitudes[0] * 1e-6, magnitudes[-1]))
     axes.set_xlabel("magnitude")
-    axes.set_ylabel("share")
+    axes.set_ylabel("fraction")
 
 
-def _stages(axes: Any, stats: GradientStats) -> None:
-    """k̂/k by the number of the paper's stages; beside it, at "default", what the default mode keeps."""
+def _draw_stages(axes: Any, stats: GradientStats) -> None:
+    """Draw k̂/k over the number of the paper's stages, and of the default mode at the right."""
     default = len(STAGES) + 1
-    for sid, colour in _SIDS.items():
-        for dash, kept, outcome in zip(_DASHES, stats.staged[sid], stats.default[sid], strict=True):
-            shown = [max(share, 1e-3) for share in kept]
+    for sid, colour in _SID_COLOURS.items():
+        for dash, selected, outcome in zip(_DASHES, stats.staged[sid], stats.default[sid], strict=True):
+            shown = [max(fraction, _MIN_SHOWN) for fraction in selected]
             axes.semilogy(STAGES, shown, color=colour, linestyle=dash, marker="o", markersize=3)
-            axes.semilogy([default], [max(outcome.kept, 1e-3)], color=colour, marker="s", markersize=4)
+            last = max(outcome.selected, _MIN_SHOWN)
+            axes.semilogy([default], [last], color=colour, marker="s", markersize=4)
         axes.plot([], [], color=colour, label=sid)
     for density, dash in zip(DENSITIES, _DASHES, strict=True):
         axes.plot([], [], color="#333333", linestyle=dash, label=f"density {density:g}")
