@@ -1,5 +1,5 @@
-"""Documents run: every Python and shell block of the README, with the outputs printed there; every link leads
-somewhere.
+"""Documents run: every Python and shell block of the pages in ``RUNNABLE``, with the outputs printed
+there; every link leads somewhere.
 
 In a Python block, a comment `# -> text` after a `print` is what it prints; blocks of a document share their
 names. In a `console` block, lines after `$ ` are run, and what follows them is their output, where `…` stands
@@ -24,8 +24,8 @@ import pytest
 from wirecodec import registry
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted(str(p.relative_to(ROOT)) for p in (*ROOT.glob("*.md"), *ROOT.glob("[bft]*/**/*.md")))
-RUNNABLE = ["CONTRIBUTING.md", "README.md", "SECURITY.md"]
+DOCUMENTS = sorted(str(p.relative_to(ROOT)) for p in (*ROOT.glob("*.md"), *ROOT.glob("[bftw]*/**/*.md")))
+RUNNABLE = ["CONTRIBUTING.md", "README.md", "SECURITY.md", "wirecodec/cli/README.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
