@@ -134,7 +134,8 @@ class CLTk:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up where ``state_dict`` left off, on the host or on a GPU.
 
-        ValueError names the key that is wrong; nothing changes then. The next exchange fails on all ranks where these do not agree on the step.
+        ValueError names the key that is wrong; nothing changes then. The next exchange fails on all ranks if
+        these do not agree on the step.
         """
         odd = [key for key in state if key != "step" and not key.startswith("residual/")]
         if odd or "step" not in state:

@@ -82,7 +82,7 @@ class Prepared:
         after, compressor = self._after, self._compressor
         if after is None or (compressor._state is not self._before and compressor._state is not after):
             raise RuntimeError("this step was settled before, or another one was committed since")
-        # An interrupt may come between any two statements. Until ``_after`` is None, ``rollback`` undoes this.
+        # An interrupt may come between any two lines. Until ``_after`` is None, ``rollback`` undoes this.
         compressor._state = after
         self._after = None
         compressor._reuse(self._before, after)
@@ -271,7 +271,7 @@ class Compressor:
         the state names no schedule, its own stays.
 
         Args:
-            state: from ``state_dict``; 0 <= step <= 2^62, residuals finite float32 or float64, nothing masked.
+            state: from ``state_dict``; step from 0 to 2^62, residuals finite float32 or float64, none masked.
 
         Raises:
             ValueError: names the key that is wrong. The Compressor is unchanged then.
@@ -282,8 +282,8 @@ class Compressor:
             raise ValueError(f"not the state of a Compressor: {odd or sorted(known - state.keys())}")
         seed, step = as_seed(state["seed"]), saved_step(state)
         schedule = saved_schedule(state) or self._schedule
-        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key.startswith("residual/")}
-        selectors = {key[9:]: unmasked(key, x) for key, x in state.items() if key.startswith("selector/")}
+        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
+        selectors = {key[9:]: unmasked(key, x) for key, x in state.items() if key[:9] == "selector/"}
         loaded = _State(step, residuals, selectors)
         self._schedule, self._seed, self._state = schedule, seed, loaded
 

@@ -13,6 +13,7 @@ import importlib
 import os
 import pkgutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -35,7 +36,8 @@ SIZES = (1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 511, 512, 513, 1024, 4095,
 """Elements, around the multiples of 8 to 4096 that kernels work in."""
 SELECTORS = (
     *("all", "nonzero", "topk(0.1)", "topk(k=1)", "randomk(0.1)", "threshold(0.5)"),
-    *("dgc(0.02)", "redsync(0.02)", "gaussiank(0.02)", "chunk-topk(0.05, 100)", "chunk-topk(0.02, 1000)", "adacomp"),
+    *("dgc(0.02)", "redsync(0.02)", "gaussiank(0.02)", "adacomp"),
+    *("chunk-topk(0.05, 100)", "chunk-topk(0.02, 1000)"),
     *(f"sidco(0.02, sid={sid})" for sid in ("exponential", "gamma-gp", "gp")),
 )
 
@@ -79,12 +81,16 @@ def put_corrupted(sink: Sink, rng: np.random.Generator, section: bytes, decode: 
             sink(error.code)
 
 
+def decoded(codec: Any, d: int, r: int, section: Any) -> Any:
+    """Decode a section of indices."""
+    return codec.decode(section, d, r, UNLIMITED)
+
+
 def run_index_codecs(sink: Sink) -> None:
     """Encode and decode every support by every index codec and variant."""
     rng = np.random.default_rng(1)
     for d, indices in supports(rng):
-        auto, section = wc.AutoIndex().choose(read_only(indices), d, 1)
-        sink(section)
+        sink(wc.AutoIndex().choose(read_only(indices), d, 1)[1])
         for codec in (one for cls in INDEX for one in variants(cls)):
             try:
                 section = bytes(codec.encode(read_only(indices), d, 7))
@@ -100,7 +106,7 @@ def run_index_codecs(sink: Sink) -> None:
             data = read_only(np.frombuffer(section, np.uint8).copy())
             sink(type(codec).decode(data, d, r, UNLIMITED))
             if r in (64, 129, 4097):
-                put_corrupted(sink, rng, section, lambda x, c=codec, n=r: type(c).decode(x, d, n, UNLIMITED))
+                put_corrupted(sink, rng, section, partial(decoded, type(codec), d, r))
 
 
 def values_of(rng: np.random.Generator, size: int, dtype: np.dtype[Any]) -> Iterator[Any]:
@@ -169,7 +175,8 @@ def run_selectors(sink: Sink) -> None:
             for selector in SELECTORS:
                 sink(wc.encode(gradient, f"{selector} | auto-index | raw", seed=1))
             if gradient.size > 1:  # top_k counts only if two samples were misleading, by bad luck
-                sink(np.array(radix.count_threshold(read_only(bits_of(gradient)), gradient.size // 2)))
+                bits = read_only(bits_of(gradient).reshape(-1))
+                sink(np.array(radix.count_threshold(bits, gradient.size // 2)))
 
 
 def run_transforms(sink: Sink) -> None:
@@ -216,7 +223,7 @@ def run() -> str:
     digest = hashlib.sha256()
 
     def sink(found: Any) -> None:
-        digest.update(found.encode() if isinstance(found, str) else np.ascontiguousarray(found).view(np.uint8))
+        digest.update(found.encode() if isinstance(found, str) else np.ascontiguousarray(found).tobytes())
 
     parts = (run_index_codecs, run_value_codecs, run_refusals, run_selectors, run_transforms, run_steps)
     for part in parts:
@@ -247,8 +254,8 @@ def unused_kernels() -> list[str]:
 def main() -> None:
     """Run the corpus, then once more with guard pages if ``guard.c`` is loaded, and print the digest."""
     plain = run()
-    # Only a cold cache says so: a cached kernel brings along those that it calls.
-    assert not (numba.config.BOUNDSCHECK and unused_kernels()), f"the corpus does not reach {unused_kernels()}"
+    if numba.config.BOUNDSCHECK:  # the cache was cold: a cached kernel brings along those that it calls
+        assert not unused_kernels(), f"the corpus does not reach {unused_kernels()}"
     if "guard.so" in os.environ.get("LD_PRELOAD", ""):
         allocator = ctypes.CDLL(None)
         allocator.guard_on(1)  # kernels are loaded by now

@@ -352,7 +352,7 @@ def test_an_interrupt_at_any_line_loses_no_mass(first: str, second: str) -> None
         c = wc.Compressor("topk(0.1) | rice | raw")
         given, got = np.zeros(500), np.zeros(500)
 
-        def take(end: str, c: Any = c, given: Any = given, got: Any = got) -> Any:
+        def take(end: str, c: Any = c, given: Any = given, got: Any = got, line: int = line) -> bool:
             g = rng.normal(size=500).astype(np.float32)
             prepared = c.prepare({"w": g})
             step = c.step

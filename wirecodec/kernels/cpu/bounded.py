@@ -36,7 +36,17 @@ from wirecodec.kernels.cpu.vector import (
 )
 from wirecodec.kernels.cpu.words import low_ones, popcount
 
-__all__ = ["SUMS", "codes_of", "difference", "expect", "measure", "numbers_of", "restore", "squares", "survey"]
+__all__ = [
+    "SUMS",
+    "codes_of",
+    "difference",
+    "expect",
+    "measure",
+    "numbers_of",
+    "restore",
+    "squares",
+    "survey",
+]
 
 U32 = np.uint32
 U64 = np.uint64

@@ -2,10 +2,11 @@
 
 Numba numbers the data files of a function, and its index says which number belongs to which signature. While
 one process rewrites index and data, another can read a number of the new index and load the code of the old
-one: that of another signature, or of an older source file. With names that are a hash of source stamp, Numba's
-version and key (signature, processor, byte code), a name has one meaning for ever: its file is either absent,
-and the kernel is compiled, or right. Processes that write the index at once can lose entries, which costs a
-compilation later and nothing else.
+one: that of another signature, or of an older source file.
+
+A name that is a hash of the source stamp, Numba's version and the key (signature, processor, byte code) has
+one meaning for ever. Its file is either absent, and the kernel is compiled, or right. Processes that write an
+index at the same time can lose entries, which costs a compilation later and nothing else.
 """
 
 from __future__ import annotations

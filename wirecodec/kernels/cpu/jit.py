@@ -90,7 +90,7 @@ class _CompileLock:
         return file if locked else None
 
     def _locked(self, file: int, cached: Callable[[], bool]) -> bool:
-        """Poll for the lock; return False if the kernel is ``cached`` by now, or nothing happened for a minute.
+        """Poll for the lock; return False if the kernel is ``cached`` by now, or patience ends.
 
         Once a process has waited in vain, it does not wait again before it has got the lock.
         """
