@@ -43,8 +43,8 @@ test: lint  ## lint, then all tests: on all cores, and then those that start MPI
 test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has an environment of its own
 	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)
 
-test-bounds: $(INSTALLED)  ## a corpus that reaches every kernel, compiled with bounds checks; minutes
-	$(BIN)/python -m pytest -q -m bounds --timeout 900
+test-bounds: $(INSTALLED)  ## a corpus that reaches every kernel, with bounds checks and with guard pages; minutes
+	$(BIN)/python -m pytest -q -m bounds
 
 test-gpu: $(CUPY)  ## the tests that need a GPU, in an environment with CuPy (CUDA=13: for drivers of CUDA 13)
 	REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu $(ARGS)

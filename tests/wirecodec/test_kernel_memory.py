@@ -1,6 +1,6 @@
 """Kernels stay inside their arrays: the corpus under bounds checks, and with a guard page behind each array.
 
-Under bounds checks all kernels are compiled again, which takes minutes: `make test-bounds` runs that test.
+Under bounds checks all kernels are compiled again, which takes minutes: `make test-bounds` runs these tests.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.bounds, pytest.mark.timeout(900)]
 
 
 def run_corpus(**env: str) -> None:
@@ -30,7 +31,6 @@ def run_corpus(**env: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.bounds
 def test_no_kernel_leaves_its_arrays_under_bounds_checks(tmp_path: Path) -> None:
     run_corpus(NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
 
