@@ -5,6 +5,9 @@
  * and the rest of the first page, hold a pattern that free() compares. So do new blocks of at most 1 MiB: a result
  * that depends on memory which was never written differs from one without the guard. A freed block cannot be used.
  *
+ * NumPy keeps freed blocks of less than 1 KiB for later arrays. guard_handler takes that from it: a handler for
+ * PyDataMem_SetHandler, which calls the functions here each time.
+ *
  * A block is one page with its size, its pages, and the guard page, in one region that is used once.
  */
 #define _GNU_SOURCE
@@ -209,3 +212,39 @@ void free(void *p)
     else
         real_free(p);
 }
+
+static void *data_malloc(void *context, size_t size)
+{
+    (void)context;
+    return malloc(size);
+}
+
+static void *data_calloc(void *context, size_t count, size_t size)
+{
+    (void)context;
+    return calloc(count, size);
+}
+
+static void *data_realloc(void *context, void *p, size_t size)
+{
+    (void)context;
+    return realloc(p, size);
+}
+
+static void data_free(void *context, void *p, size_t size)
+{
+    (void)context;
+    (void)size;
+    free(p);
+}
+
+/* PyDataMem_Handler of numpy/ndarraytypes.h. */
+struct {
+    char name[127];
+    uint8_t version;
+    void *context;
+    void *(*malloc)(void *, size_t);
+    void *(*calloc)(void *, size_t, size_t);
+    void *(*realloc)(void *, void *, size_t);
+    void (*free)(void *, void *, size_t);
+} guard_handler = {"guard", 1, NULL, data_malloc, data_calloc, data_realloc, data_free};

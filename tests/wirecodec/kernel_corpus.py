@@ -251,14 +251,35 @@ def unused_kernels() -> list[str]:
     return [name for name, each in kernels().items() if not each.signatures]
 
 
+_HANDLER = b"mem_handler"
+_SET_HANDLER = 304
+"""The number of PyDataMem_SetHandler in NumPy's C API (numpy/__multiarray_api.h)."""
+
+
+def guard_memory() -> ctypes.CDLL:
+    """Switch on the allocator of ``guard.c``, for NumPy's small arrays, too; return its library."""
+    library, python = ctypes.CDLL(None), ctypes.pythonapi
+    python.PyCapsule_New.restype = ctypes.py_object
+    python.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    python.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    handler = ctypes.addressof(ctypes.c_char.in_dll(library, "guard_handler"))
+    functions = python.PyCapsule_GetPointer(np._core.multiarray._ARRAY_API, None)  # type: ignore[attr-defined]
+    address = ctypes.cast(functions, ctypes.POINTER(ctypes.c_void_p))[_SET_HANDLER]
+    ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(address)(
+        python.PyCapsule_New(handler, _HANDLER, None)
+    )
+    library.guard_on(1)
+    return library
+
+
 def main() -> None:
     """Run the corpus, then once more with guard pages if ``guard.c`` is loaded, and print the digest."""
     plain = run()
     if numba.config.BOUNDSCHECK:  # the cache was cold: a cached kernel brings along those that it calls
         assert not unused_kernels(), f"the corpus does not reach {unused_kernels()}"
     if "guard.so" in os.environ.get("LD_PRELOAD", ""):
-        allocator = ctypes.CDLL(None)
-        allocator.guard_on(1)  # kernels are loaded by now
+        allocator = guard_memory()  # kernels are loaded by now
         guarded = run()
         allocator.guard_on(0)
         assert guarded == plain
