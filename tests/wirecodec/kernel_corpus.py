@@ -210,12 +210,12 @@ def run_steps(sink: Sink) -> None:
 def shared_out(count: int) -> Iterator[None]:
     """Share small arrays out among ``count`` threads."""
     before = threads.thread_count, exact.WORTHWHILE, exact.ALONE
-    threads.thread_count = lambda: count  # type: ignore[assignment]
-    exact.WORTHWHILE = exact.ALONE = 1  # type: ignore[misc]
+    threads.thread_count = lambda: count
+    exact.WORTHWHILE = exact.ALONE = 1
     try:
         yield
     finally:
-        threads.thread_count, exact.WORTHWHILE, exact.ALONE = before  # type: ignore[misc]
+        threads.thread_count, exact.WORTHWHILE, exact.ALONE = before
 
 
 def run() -> str:
@@ -264,7 +264,7 @@ def guard_memory() -> ctypes.CDLL:
     python.PyCapsule_GetPointer.restype = ctypes.c_void_p
     python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     handler = ctypes.addressof(ctypes.c_char.in_dll(library, "guard_handler"))
-    functions = python.PyCapsule_GetPointer(np._core.multiarray._ARRAY_API, None)  # type: ignore[attr-defined]
+    functions = python.PyCapsule_GetPointer(np._core.multiarray._ARRAY_API, None)
     address = ctypes.cast(functions, ctypes.POINTER(ctypes.c_void_p))[_SET_HANDLER]
     ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(address)(
         python.PyCapsule_New(handler, _HANDLER, None)
