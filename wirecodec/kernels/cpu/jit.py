@@ -33,7 +33,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PATIENCE = 60.0
 """Seconds to wait for another process, which may compile for 20 s, or be stopped for ever."""
-_POLL = 0.02
+_FIRST_POLL, _LAST_POLL = 0.01, 0.25
+"""Seconds between two looks at the lock, doubled from one to the next."""
 
 
 class _CompileLock:
@@ -94,7 +95,7 @@ class _CompileLock:
 
         Once a process has waited in vain, it does not wait again before it has got the lock.
         """
-        end = time.monotonic() + self._patience
+        end, pause = time.monotonic() + self._patience, _FIRST_POLL
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,7 +109,8 @@ class _CompileLock:
             if time.monotonic() >= end:
                 self._patience = 0.0
                 return False
-            time.sleep(_POLL)
+            time.sleep(pause)
+            pause = min(2 * pause, _LAST_POLL)
             if cached():
                 return False
 
@@ -131,9 +133,8 @@ def kernel(fn: F) -> F:
         def cached() -> bool:
             return is_cached(dispatcher, signature)
 
-        if cached():
-            return compile_plainly(signature)
-        with _compiling(folder, cached):
+        # Also to load: a kernel that is compiled after all would take this thread lock under Numba's own.
+        with _compiling(None if cached() else folder, cached):
             return compile_plainly(signature)
 
     dispatcher.compile = compile_locked
