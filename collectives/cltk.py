@@ -37,6 +37,7 @@ from collectives.sums import Dense, sum_named
 from collectives.transfer import Octets
 from wirecodec.arrays import as_bytes
 from wirecodec.parameters import as_integer
+from wirecodec.saved_state import saved_residual, saved_step
 
 __all__ = ["CLTk", "ratios_by_flops"]
 
@@ -139,18 +140,17 @@ class CLTk:
         return {"step": np.array(self._step, np.int64), **residuals}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up where ``state_dict`` left off, on the host or on a GPU; ValueError for other dictionaries.
+        """Take up where ``state_dict`` left off, on the host or on a GPU.
 
-        The next exchange fails on all ranks where these do not agree on the step.
+        ValueError names the key that is wrong; nothing changes then. The next exchange fails on all ranks if
+        these do not agree on the step.
         """
         odd = [key for key in state if key != "step" and not key.startswith("residual/")]
         if odd or "step" not in state:
             raise ValueError(f"not the state of a CLTk: {odd or ['step']}")
-        residuals = {key[9:]: np.array(x).reshape(-1) for key, x in state.items() if key != "step"}
-        wrong = [name for name, x in residuals.items() if x.dtype not in (np.float32, np.float64)]
-        if wrong:
-            raise ValueError(f"a residual is float32 or float64, unlike that of {wrong[0]!r}")
-        self._step, self._residuals = as_integer(state["step"], "step"), residuals
+        step = saved_step(state)
+        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key != "step"}
+        self._step, self._residuals = step, residuals
 
     @property
     def signature(self) -> str:
