@@ -13,7 +13,7 @@ from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.layout import BOUNDED_ROWS
 from wirecodec.value.bounded_cells import CENTRED, LAST_START, Cells, blocks_of
 from wirecodec.value.bounded_levels import usual_levels
-from wirecodec.value.single import LARGEST, from_single
+from wirecodec.value.single import from_single, largest_single
 
 __all__ = ["Section", "coded", "decoded"]
 
@@ -94,11 +94,10 @@ class Section:
         if self.form > CENTRED:
             raise Malformed("error-bounded-form", f"form {self.form}")
         _, first, step, place, mask = _HEAD.unpack(self._take(_HEAD.size).tobytes())
-        numbers = np.array([first, step, place], np.float32)
-        self.cells = Cells(self.form, numbers[0], numbers[1], numbers[2], [])
-        bits = bits_of(numbers)
-        most = LARGEST[dtype.name]
-        if (bits >> 31).any() or not (first <= most and 2.0**-126 <= step < math.inf and place <= 1):
+        self.cells = Cells(self.form, np.float32(first), np.float32(step), np.float32(place), [])
+        most = largest_single(dtype)
+        negative = any(math.copysign(1, x) < 0 for x in (first, step, place))
+        if negative or not (first <= most and 2.0**-126 <= step < math.inf and place <= 1):
             raise Invalid("error-bounded-number", f"cells begin at {first}, step {step}, place {place}")
         if mask >> BOUNDED_ROWS:
             raise Malformed("error-bounded-rows", f"mask {mask:#x}")
