@@ -149,7 +149,7 @@ def _other_ways(data: bytes, tensors: list[Any] | None) -> None:
 
 
 ROOM = wc.DecodeLimits(max_work=2**22)
-"""The default limits, but for the steps of index codecs, of which the default allows a second."""
+"""The default limits, but for the steps of index codecs, of which the default allows some seconds."""
 
 
 def _default_limits(data: bytes, slower: float) -> None:

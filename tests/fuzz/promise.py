@@ -15,7 +15,7 @@ PER_ENTRY = 50e-6
 """Seconds per entry of the table."""
 PER_BYTE = 5e-9
 """Seconds per byte of the container and per stored byte."""
-PER_STEP = 5e-9
+PER_STEP = 20e-9
 """Seconds per step of ``DecodeLimits.max_work``."""
 NOISE = 3
 """Factor that is allowed where other processes share the machine."""

@@ -25,6 +25,7 @@ _HEAD = struct.Struct("<BBB")
 _KEYS = 4  # the form; those below it are the bits of a gap's class after its first one bit
 _SYMBOLS = (25, 48, 92, 176, 256)
 _SLACK = 8
+_BITS_PER_BYTE = np.uint64(8)
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class Huffman:
         plan.read(0, d, indices)
         if plan.form == _KEYS:
             return ascending_below(indices, d)
+        if r <= HUFFMAN_SPAN:
+            return indices
         joints = indices[HUFFMAN_SPAN - 1 : r - 1 : HUFFMAN_SPAN].astype(np.int64) + 1
         if (wrong := np.flatnonzero(plan.bases[1:] != joints)).size:
             raise Invalid("huffman-base", f"span {wrong[0] + 1} does not begin where span {wrong[0]} ends")
@@ -130,8 +133,8 @@ class _Plan:
         from wirecodec.kernels.cpu import huffman_read
 
         stop = span + -(-out.size // HUFFMAN_SPAN)
-        ends = self.starts[span:stop].astype(np.uint64) * np.uint64(8)
-        lasts = (self.bases[span:stop] - 1).astype(np.uint64)
+        ends = self.starts[span:stop].view(np.uint64) * _BITS_PER_BYTE
+        lasts = (self.bases[span:stop] - 1).view(np.uint64)
         if self.form == _KEYS:
             huffman_read.read_keys(self.framed, self.table, _width(d), ends, out)
         else:

@@ -156,7 +156,7 @@ def _read_huffman(body: Bytes, r: int, buckets: int) -> Array:
     starts = span_starts(body[at_sizes:at_spans], body.size - at_spans, "sketchml")
     framed = framed_spans(body[at_spans:], 2 * min(r, HUFFMAN_SPAN))
     codes = np.empty(r, np.uint8)
-    ends = starts[:-1].astype(np.uint64) * np.uint64(8)
+    ends = starts[:-1].view(np.uint64) * np.uint64(8)
     prefix_read.read_bytes(framed, table, ends, codes)
     check_spans(framed, starts, ends, "sketchml")
     return codes
