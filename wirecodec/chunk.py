@@ -250,24 +250,24 @@ def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> P
     values = nothing(dtype)
     work = 0
     if 0 < r < d:
-        index: Any = index_codec(row.index)
+        index: Any = index_codec(row.index_codec)
         if hasattr(index, "work"):
             work = _guarded(index, lambda: int(index.work(sections[0], d, r)))
             if work > limits.max_work:
                 raise LimitExceeded("max-work", f"{work} steps; the limit leaves {limits.max_work}")
-        if row.index < EXPERIMENTAL:
+        if row.index_codec < EXPERIMENTAL:
             indices = index.decode(sections[0], d, r, limits)
         else:
             indices = _checked(index, lambda: index.decode(sections[0], d, r, limits), r, _INDEX_TYPE)
             ascending_below(indices, d)
     if r:
-        value: Any = value_codec(row.value)
+        value: Any = value_codec(row.value_codec)
         n = r * width
-        if row.value < EXPERIMENTAL:
+        if row.value_codec < EXPERIMENTAL:
             values = value.decode(sections[1], n, dtype, limits)
         else:
             values = _checked(value, lambda: value.decode(sections[1], n, dtype, limits), n, dtype)
-        if row.map:
+        if row.map_codec:
             values = restored(values, positions_of(sections[2], n))
         if row.dtype >> 4 and not in_range(values):
             raise Invalid("transform-value", "a coefficient is not finite, or above 2^1000")

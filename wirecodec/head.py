@@ -75,7 +75,7 @@ def blob_size(data: Bytes, limits: DecodeLimits = UNLIMITED) -> int:
 
 
 class Row(NamedTuple):
-    """A row of the table; its fields are those of ``container.TABLE``, in their order."""
+    """A row of the table; the fields of ``container.TABLE`` in their order."""
 
     key: int
     crc: int
@@ -86,9 +86,9 @@ class Row(NamedTuple):
     value_len: int
     map_len: int
     dtype: int
-    index: int
-    value: int
-    map: int
+    index_codec: int
+    value_codec: int
+    map_codec: int
 
 
 class _Prefix(NamedTuple):

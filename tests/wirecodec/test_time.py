@@ -74,7 +74,7 @@ def test_many_small_entries(scheme: str, r: int) -> None:
 
 def test_the_passes_of_bloom_p2() -> None:
     """Filters of 1 KB that hold four of five elements: p2's passes cost 100 ns and more per element."""
-    d, k, n = 2**22, 2, 12
+    d, k, n = 2**22, 2, 14
     filter_ = np.packbits(np.random.default_rng(1).random(8 * 1304) < 0.9).tobytes()
     held = bloom.count(np.frombuffer(filter_ + filter_[:BLOOM_PAD], np.uint8), k, d)
     r = -(-(2 * held - 128) // 5)
@@ -82,7 +82,7 @@ def test_the_passes_of_bloom_p2() -> None:
     row = Row(0, 0, d, r, 1, 9, 15, section, np.float32(1).tobytes())
     one = wc.DecodeLimits(max_expansion=2**40)
     wc.decode(repeated(row, 1), limits=one)
-    within(repeated(row, n, SHORT), wc.DecodeLimits(max_work=2**20, max_expansion=2**40))
+    within(repeated(row, n, SHORT), wc.DecodeLimits(max_work=2**24, max_expansion=2**40))
 
 
 def test_the_page_gives_these_numbers() -> None:

@@ -55,15 +55,15 @@ def on_device(device: Device, part: Part) -> Part:
 def _by_kernels(device: Device, row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> Part | None:
     """None where a codec has no kernels, or a kernel refuses."""
     d, r = row.d, row.r
-    value = _VALUE.get(row.value)
+    value = _VALUE.get(row.value_codec)
     if value is None or row.dtype >> 4:
         return None
     indices = None if r == d else device.empty(0, np.uint32)
     work = 0
     if 0 < r < d:
-        if row.index == Bloom.wire_id and (work := Bloom.work(sections[0], d, r)) > limits.max_work:
+        if row.index_codec == Bloom.wire_id and (work := Bloom.work(sections[0], d, r)) > limits.max_work:
             return None
-        index = _INDEX.get(row.index)
+        index = _INDEX.get(row.index_codec)
         indices = None if index is None else index(device, sections[0], d, r)
         if indices is None:
             return None
