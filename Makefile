@@ -61,7 +61,7 @@ fuzz: fuzz-decode fuzz-round_trip  ## break containers, and judge what decoders 
 
 fuzz-decode fuzz-round_trip: fuzz-%: $(FUZZ)
 	@if $(BIN)/python -c 'import atheris' 2>/dev/null; \
-	then $(BIN)/python -m tests.fuzz.atheris_target $* -seed=$(SEED) -max_total_time=$(SECONDS) -max_len=4096 -print_final_stats=1 $(ARGS); \
+	then $(BIN)/python -m tests.fuzz.atheris_target $* -seed=$(SEED) -max_total_time=$(SECONDS) -max_len=69632 -print_final_stats=1 $(ARGS); \
 	else $(BIN)/python -m tests.fuzz.loop $* $(SECONDS) --seed $(SEED) $(ARGS); fi
 
 mutants: $(INSTALLED)  ## change the decoder in 200 places, and see what no vector notices; ARGS="--sample 0 --write" for all

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from wirecodec.arrays import DTYPES, Array, Bytes, as_bytes, nothing, read_only
 from wirecodec.container import CHUNK, Entry
 from wirecodec.counter import mix
 from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
+from wirecodec.head import Row
 from wirecodec.index.base import IndexChoice, IndexCodec, is_lossy
 from wirecodec.index.raw import ascending_below
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
@@ -37,6 +39,7 @@ from wirecodec.value.order import ascending, map_of, positions_of, restored
 __all__ = ["Part", "Support", "chunks_of", "decode_chunk", "element_type", "stored_type"]
 
 T = TypeVar("T")
+_INDEX_TYPE = np.dtype(np.uint32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,57 +224,63 @@ def _at_element(
     return EncodeError(error.reason, tensor=error.tensor, position=position)
 
 
-def element_type(row: Any) -> np.dtype[Any]:
+def element_type(row: Row) -> np.dtype[Any]:
     """The element type that a row of the table names."""
-    return DTYPES[(int(row["dtype"]) & 15) - 1]
+    return DTYPES[(row.dtype & 15) - 1]
 
 
-def stored_type(row: Any) -> np.dtype[Any]:
+def stored_type(row: Row) -> np.dtype[Any]:
     """The type of the values that a row of the table stores: of elements, or of coefficients."""
-    domain, dtype = int(row["dtype"]) >> 4, element_type(row)
+    return _types(row.dtype)[0]
+
+
+@cache
+def _types(field: int) -> tuple[np.dtype[Any], np.dtype[Any], int]:
+    """The stored type that a row's dtype field means, the type of its numbers, and numbers per value."""
+    domain, dtype = field >> 4, DTYPES[(field & 15) - 1]
     if not domain:
-        return dtype
-    numbers = coefficient_type(dtype)
-    return numbers if transform(domain).width == 1 else np.dtype(f"c{2 * numbers.itemsize}")
+        return dtype, dtype, 1
+    numbers, width = coefficient_type(dtype), transform(domain).width
+    return (numbers if width == 1 else np.dtype(f"c{2 * numbers.itemsize}")), numbers, width
 
 
-def decode_chunk(row: Any, sections: Sequence[Bytes], limits: DecodeLimits) -> Part:
+def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> Part:
     """One chunk: indices, then values, then their map, each by its codec's own checks."""
-    index_section, value_section, map_section = sections
-    d, r, base = int(row["d"]), int(row["r"]), int(row["base"])
-    stored = stored_type(row)
-    width = 2 if stored.kind == "c" else 1
-    dtype = np.dtype(f"f{stored.itemsize // 2}") if width == 2 else stored
-    indices: Array | None = None if r == d else nothing(np.dtype(np.uint32))
+    d, r = row.d, row.r
+    stored, dtype, width = _types(row.dtype)
+    indices: Array | None = None if r == d else nothing(_INDEX_TYPE)
     values = nothing(dtype)
     work = 0
     if 0 < r < d:
-        index: Any = index_codec(int(row["index"]))
+        index: Any = index_codec(row.index_codec)
         if hasattr(index, "work"):
-            work = _guarded(index, lambda: int(index.work(index_section, d, r)))
+            work = _guarded(index, lambda: int(index.work(sections[0], d, r)))
             if work > limits.max_work:
                 raise LimitExceeded("max-work", f"{work} steps; the limit leaves {limits.max_work}")
-        indices = _decoded(index, lambda: index.decode(index_section, d, r, limits), r, np.dtype(np.uint32))
-        if index.wire_id >= EXPERIMENTAL:
-            indices = ascending_below(indices.copy(), d)  # the codec's own may be a view of the buffer
+        if row.index_codec < EXPERIMENTAL:
+            indices = index.decode(sections[0], d, r, limits)
+        else:
+            found = _checked(index, lambda: index.decode(sections[0], d, r, limits), r, _INDEX_TYPE)
+            indices = ascending_below(found.copy(), d)  # the codec's own may be a view of the buffer
     if r:
-        value = value_codec(int(row["value"]))
+        value: Any = value_codec(row.value_codec)
         n = r * width
-        values = _decoded(value, lambda: value.decode(value_section, n, dtype, limits), n, dtype)
-        if is_ordered(value):
-            values = restored(values, positions_of(map_section, n))
-        if row["dtype"] >> 4 and not in_range(values):
+        if row.value_codec < EXPERIMENTAL:
+            values = value.decode(sections[1], n, dtype, limits)
+        else:
+            values = _checked(value, lambda: value.decode(sections[1], n, dtype, limits), n, dtype)
+        if row.map_codec:
+            values = restored(values, positions_of(sections[2], n))
+        if row.dtype >> 4 and not in_range(values):
             raise Invalid("transform-value", "a coefficient is not finite, or above 2^1000")
     if width == 2:
         values = np.ascontiguousarray(values).view(stored)
-    return Part(base, d, indices, values, work)
+    return Part(row.base, d, indices, values, work)
 
 
-def _decoded(codec: Any, decoding: Callable[[], Array], r: int, dtype: np.dtype[Any]) -> Array:
-    """A codec's (r,) result; that of a registered one is looked at."""
+def _checked(codec: Any, decoding: Callable[[], Array], r: int, dtype: np.dtype[Any]) -> Array:
+    """The (r,) result of a registered codec, or Invalid if it has another form."""
     found = _guarded(codec, decoding)
-    if codec.wire_id < EXPERIMENTAL:
-        return found
     if not isinstance(found, np.ndarray) or found.dtype != dtype or found.shape != (r,):
         raise Invalid("codec-failed", f"codec {codec.name!r} did not give {r} elements of {dtype}")
     return found

@@ -16,7 +16,7 @@ from wirecodec.arrays import Array, Bytes, integers, nothing, read_only
 from wirecodec.chunk import Part, decode_chunk, element_type, stored_type
 from wirecodec.errors import WireError
 from wirecodec.fuse import parted
-from wirecodec.head import Head, sections
+from wirecodec.head import Head, Row, sections
 from wirecodec.limits import DecodeLimits
 from wirecodec.outline import Outline
 from wirecodec.registry import transform
@@ -38,7 +38,7 @@ def parts_of(
     data: Bytes,
     head: Head,
     limits: DecodeLimits,
-    read: Callable[[Any, list[Bytes], DecodeLimits], Part] = decode_chunk,
+    read: Callable[[Row, list[Bytes], DecodeLimits], Part] = decode_chunk,
     cut: Callable[[Part, Array], dict[int, list[Part]]] = parted,
 ) -> dict[int, list[Part]]:
     """Every tensor's chunks, by key; fused entries cut into their members, coefficients transformed back.
@@ -60,15 +60,15 @@ def parts_of(
     runs = zip(integers(spans.keys), integers(spans.starts), integers(spans.chunks), strict=True)
     found = {key: [kept[entry] for entry in range(start, start + n)] for key, start, n in runs}
     for row, (key, size) in zip(
-        head.table[spans.starts[spans.domains > 0]], head.block.lengths(), strict=True
+        head.table[spans.starts[spans.domains > 0]].tolist(), head.block.lengths(), strict=True
     ):
-        found[key] = [_restored(found[key], row, size)]
+        found[key] = [_restored(found[key], Row(*row), size)]
     for group in head.block.groups():
         found.update(cut(found[int(group[0, 0])][0], group))
     return found
 
 
-def _restored(parts: list[Part], row: Any, size: int) -> Part:
+def _restored(parts: list[Part], row: Row, size: int) -> Part:
     """A tensor of its coefficients: all of it is present, or nothing where no coefficient is."""
     count, dtype = sum(part.d for part in parts), element_type(row)
     if count and not any(part.values.size for part in parts):
@@ -77,7 +77,7 @@ def _restored(parts: list[Part], row: Any, size: int) -> Part:
     for part in parts:
         where = slice(None) if part.indices is None else part.indices
         coefficients[part.base : part.base + part.d][where] = part.values
-    return Part(0, size, None, transform(int(row["dtype"]) >> 4).inverse(coefficients, size, dtype))
+    return Part(0, size, None, transform(row.dtype >> 4).inverse(coefficients, size, dtype))
 
 
 def sparse_of(outline: Outline, parts: list[Part], limits: DecodeLimits) -> SparseTensor:
@@ -147,8 +147,8 @@ class _Kept:
         """What an entry decoded to, once it is kept."""
         if entry in self._whole:
             return self._whole[entry]
-        row = self._table[entry]
-        base, d, r = int(row["base"]), int(row["d"]), int(row["r"])
+        row = Row(*self._table[entry].tolist())
+        base, d, r = row.base, row.d, row.r
         dtype = stored_type(row)
         start = int(self._stops[entry]) - r
         if r == d:

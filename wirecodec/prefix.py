@@ -11,7 +11,7 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Malformed
 from wirecodec.kernels.layout import HUFFMAN_BITS
 
-__all__ = ["code_lengths", "framed_spans", "packed_lengths", "span_faults", "span_starts"]
+__all__ = ["check_spans", "framed_spans", "packed_lengths", "reader_table", "span_starts"]
 
 _SLACK = 8
 
@@ -23,27 +23,44 @@ def packed_lengths(lengths: Array) -> bytes:
     return packed
 
 
-def code_lengths(packed: Bytes, n: int, codec: str) -> Array:
-    """The lengths of a code of ``n`` > 1 symbols, checked to be a complete code."""
-    nibbles = np.stack([packed & 15, packed >> 4], axis=1).reshape(-1)
-    if nibbles[n:].any():
+def reader_table(
+    packed: Bytes, n: int, first: int, extras: Array, values: Array, codec: str
+) -> tuple[Array, int]:
+    """Make the table of a code from its packed lengths, which must be those of a complete code.
+
+    Args:
+        packed: (⌈n/2⌉,) u8, a half byte per length; of a single symbol nothing.
+        n: symbols, 1 to 256.
+        first: the symbol of the first of them.
+        extras: (symbols,) i64, the raw bits that follow each symbol's code.
+        values: (symbols,) i64, what each symbol means above those bits.
+        codec: named in the errors.
+
+    Returns the table for ``prefix_read`` and ``huffman_read``, and the most bits that a symbol takes. Raises
+    Malformed.
+    """
+    from wirecodec.kernels.cpu import prefix
+
+    room = np.empty(1 << HUFFMAN_BITS, np.uint32)
+    fault, number, most = prefix.read_table(packed, n, first, extras, values, room)
+    if fault == prefix.BAD_PADDING:
         raise Malformed(f"{codec}-padding", "a bit after the lengths is set")
-    lengths: Array = nibbles[:n]
-    if lengths.max() > HUFFMAN_BITS:
-        raise Malformed(f"{codec}-code-length", f"a code of {lengths.max()} bits; at most {HUFFMAN_BITS}")
-    if lengths[0] == 0 or lengths[-1] == 0:
+    if fault == prefix.BAD_LENGTH:
+        raise Malformed(f"{codec}-code-length", f"a code of {number} bits; at most {HUFFMAN_BITS}")
+    if fault == prefix.BAD_WINDOW:
         raise Malformed(f"{codec}-window", "the first or the last symbol has no code")
-    taken = int(((1 << HUFFMAN_BITS) >> lengths[lengths > 0].astype(np.int64)).sum())
-    if taken != 1 << HUFFMAN_BITS:
-        raise Malformed(f"{codec}-code", f"{taken} of {1 << HUFFMAN_BITS} code words are taken")
-    return lengths
+    if fault == prefix.BAD_CODE:
+        raise Malformed(f"{codec}-code", f"{number} of {1 << HUFFMAN_BITS} code words are taken")
+    return room[: 1 << number], most
 
 
 def span_starts(sizes: Bytes, total: int, codec: str) -> Array:
     """Where each span begins and the last one ends, from the u16 lengths of all but the last."""
     starts = np.zeros(sizes.size // 2 + 2, np.int64)
-    np.cumsum(np.frombuffer(sizes.tobytes(), "<u2"), out=starts[1:-1])
     starts[-1] = total
+    if sizes.size == 0:
+        return starts
+    np.cumsum(np.frombuffer(sizes.tobytes(), "<u2"), out=starts[1:-1])
     if starts[-2] > total:
         raise Malformed(f"{codec}-length", f"the spans take {starts[-2]} bytes; {total} are there")
     return starts
@@ -56,13 +73,20 @@ def framed_spans(spans: Bytes, room: int) -> Array:
     return framed
 
 
-def span_faults(framed: Array, starts: Array, ends: Array) -> tuple[Array, Array]:
-    """Which spans do not end in their last byte, and which have a bit set behind their last.
+def check_spans(framed: Array, starts: Array, ends: Array, codec: str, first: int = 0) -> None:
+    """Raise Malformed if a span does not end in its last byte, or a bit after its last code is set.
 
     Args:
         framed: of ``framed_spans``.
-        starts: (n + 1,), where each span begins and the last one ends.
-        ends: (n,) i64, the bit at which the last code of each ends.
+        starts: (n + 1,) i64, the byte at which each span begins and the last one ends.
+        ends: (n,) u64, the bit at which the last code of each ends.
+        codec: named in the errors.
+        first: number of the first span.
     """
-    at, bit = np.divmod(ends, 8)
-    return at + (bit > 0) != starts[1:], (bit > 0) & (framed[at] >> bit > 0)
+    from wirecodec.kernels.cpu import prefix_read
+
+    span, fault = prefix_read.first_fault(framed, starts, ends)
+    if fault == prefix_read.BAD_END:
+        raise Malformed(f"{codec}-span", f"the codes of span {first + span} do not end in its last byte")
+    if fault == prefix_read.BAD_PADDING:
+        raise Malformed(f"{codec}-padding", f"span {first + span}: a bit after its codes is set")

@@ -47,7 +47,12 @@ def read_head(section: bytes, r: int) -> tuple[int, int, int, int]:
 def bloom_work(section: bytes, r: int, d: int) -> int:
     """The steps that the section takes; makes the header's checks first."""
     _, _, k, policy = read_head(section, r)
-    return (d + 7) // 8 * k + (d if policy == P1 else 0)
+    steps = (d + 7) // 8 * k
+    if policy == P1:
+        steps += d
+    if policy == P2:
+        steps += 5 * k * min(d, (5 * r + 128) // 2)
+    return steps
 
 
 def decode_bloom(section: bytes, r: int, d: int) -> list[int]:

@@ -136,6 +136,6 @@ def test_a_crowd_is_refused_within_the_budget(made: Callable[[], Crowd]) -> None
     finally:
         tracemalloc.stop()
     assert peak <= 65_536 + 4 * (len(crowd.blob) + 12 * crowd.stored)
-    start = time.perf_counter()
+    start = time.process_time()
     refuse(crowd)
-    assert time.perf_counter() - start < 0.2  # 50 ms, on a machine that does nothing else
+    assert time.process_time() - start < 0.2  # 50 ms and 50 µs per entry, and noise

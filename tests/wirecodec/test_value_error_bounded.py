@@ -204,7 +204,7 @@ def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
     levels[1] = 0
     levels[2] = 254
     table = np.empty((200, 49), np.uint32)
-    bounded_tables.fill(levels, table)
+    bounded_tables.fill(levels, -1, table)
     for row, op in zip(levels.tolist(), table.tolist(), strict=True):
         f = page.frequencies(row)
         assert sum(f) == 4096

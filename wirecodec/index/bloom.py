@@ -18,7 +18,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed, Unsupported
 from wirecodec.index.base import Approximation
-from wirecodec.index.bloom_p2 import chosen
+from wirecodec.index.bloom_p2 import P2_PASSES, chosen, most_items
 from wirecodec.kernels.layout import BLOOM_PAD
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_real, settle
@@ -85,9 +85,14 @@ class Bloom:
 
     @classmethod
     def work(cls, section: Bytes, d: int, r: int) -> int:
-        """The header's checks; then the windows to look at, and under p1 the draws."""
+        """Check the header and count the steps: windows of the filter, p1's draws, p2's passes."""
         head = Head.of(section, r)
-        return -(-d // 8) * head.k + (d if head.policy == P1 else 0)
+        steps = -(-d // 8) * head.k
+        if head.policy == P1:
+            steps += d
+        elif head.policy == P2:
+            steps += P2_PASSES * head.k * min(d, most_items(r))
+        return steps
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:

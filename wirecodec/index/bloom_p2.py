@@ -13,9 +13,17 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid
 from wirecodec.kernels.layout import BLOOM_PAD
 
-__all__ = ["chosen"]
+__all__ = ["P2_PASSES", "chosen", "most_items"]
+
+P2_PASSES = 5
+"""Passes over the windows of all items, which ``DecodeLimits.max_work`` counts."""
 
 _SOME_ITEMS, _SOME_PAIRS = 128, 4096
+
+
+def most_items(count: int) -> int:
+    """Return how many positives p2 accepts if ``count`` elements were inserted."""
+    return (5 * count + _SOME_ITEMS) // 2
 
 
 def chosen(filter_: Bytes, k: int, d: int, total: int, count: int, stream: int) -> Array:
@@ -34,7 +42,7 @@ def chosen(filter_: Bytes, k: int, d: int, total: int, count: int, stream: int) 
     """
     from wirecodec.kernels.cpu import bloom, conflicts
 
-    if 2 * total > 5 * count + _SOME_ITEMS:
+    if total > most_items(count):
         raise Invalid("bloom-conflicts", f"{total} positives for {count} elements")
     halves = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
     items = np.empty(total, np.uint32)

@@ -16,7 +16,7 @@ import numpy as np
 from wirecodec.arrays import Array, bits_of
 from wirecodec.kernels.layout import BOUNDED_BLOCK
 from wirecodec.value.raw import widened
-from wirecodec.value.single import LARGEST, from_single
+from wirecodec.value.single import from_single, largest_single
 
 __all__ = ["CENTRED", "LAST_START", "OFFSET", "Cells", "Values", "blocks_of"]
 
@@ -54,7 +54,7 @@ class Cells:
 
     def numbers(self, dtype: np.dtype[Any]) -> tuple[int, Any, Any, Any, Any]:
         """As kernels take it."""
-        return self.form - 1, self.first, self.step, self.place, np.float32(LARGEST[dtype.name])
+        return self.form - 1, self.first, self.step, self.place, np.float32(largest_single(dtype))
 
     def inverse(self) -> tuple[int, Any, Any]:
         """What is needed to find cells, as kernels take it."""

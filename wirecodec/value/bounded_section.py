@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.layout import BOUNDED_ROWS
 from wirecodec.value.bounded_cells import CENTRED, LAST_START, OFFSET, Cells, blocks_of
 from wirecodec.value.bounded_levels import usual_levels
-from wirecodec.value.single import LARGEST, from_single
+from wirecodec.value.single import from_single, largest_single
 
 __all__ = ["Section", "coded", "decoded"]
 
 _HEAD = struct.Struct("<BfffI")
 _BLOCK = struct.Struct("<BI")
+_ALL_ROWS = (1 << BOUNDED_ROWS) - 1
 _ALL, _STRIDE = 4, 4
 """Most blocks that are all counted, and whose contexts are kept for their words; of more, one of how many."""
 _LEAST = 2**12
@@ -57,7 +59,7 @@ def coded(bits: Array, cells: Cells) -> Bytes:
     levels = usual_levels(cells.form).copy()
     mask = bounded_tables.fit(counts.sum((0, 1), np.uint32)[:BOUNDED_ROWS], 1 if few else _LEAST, levels)
     table = np.empty((BOUNDED_ROWS, bounded_lanes.WIDTH), np.uint32)
-    bounded_tables.fill(levels, table)
+    bounded_tables.fill(levels, _ALL_ROWS, table)
 
     def write(first: int, last: int) -> list[bytes]:
         found = []
@@ -94,15 +96,15 @@ class Section:
         if not OFFSET <= self.form <= CENTRED:  # the caller read another form if the buffer has changed
             raise Malformed("error-bounded-form", f"form {self.form}")
         _, first, step, place, mask = _HEAD.unpack(self._take(_HEAD.size).tobytes())
-        numbers = np.array([first, step, place], np.float32)
-        self.cells = Cells(self.form, numbers[0], numbers[1], numbers[2], [])
-        bits = bits_of(numbers)
-        most = LARGEST[dtype.name]
-        if (bits >> 31).any() or not (first <= most and 2.0**-126 <= step < math.inf and place <= 1):
+        self.cells = Cells(self.form, np.float32(first), np.float32(step), np.float32(place), [])
+        most = largest_single(dtype)
+        negative = any(math.copysign(1, x) < 0 for x in (first, step, place))
+        if negative or not (first <= most and 2.0**-126 <= step < math.inf and place <= 1):
             raise Invalid("error-bounded-number", f"cells begin at {first}, step {step}, place {place}")
         if mask >> BOUNDED_ROWS:
             raise Malformed("error-bounded-rows", f"mask {mask:#x}")
-        self.levels = usual_levels(self.form).copy()
+        self.mask = mask
+        self.levels = usual_levels(self.form).copy() if mask else usual_levels(self.form)
         for row in range(BOUNDED_ROWS):
             if mask >> row & 1:
                 self._row(self.levels[row])
@@ -143,13 +145,25 @@ class Section:
         return part, lanes, start, states, words
 
 
+@cache
+def _usual_table(form: int) -> Array:
+    """The table of a section without rows of its own."""
+    from wirecodec.kernels.cpu import bounded_lanes, bounded_tables
+
+    table = np.empty((BOUNDED_ROWS, bounded_lanes.WIDTH), np.uint32)
+    bounded_tables.fill(usual_levels(form).copy(), _ALL_ROWS, table)
+    return table
+
+
 def decoded(s: Section) -> Array:
     """The section's values; Invalid where the words do not end with them."""
     from wirecodec.kernels.cpu import bounded_lanes, bounded_read, bounded_tables
     from wirecodec.kernels.cpu.threads import in_ranges
 
-    table = np.empty((BOUNDED_ROWS, bounded_lanes.WIDTH), np.uint32)
-    bounded_tables.fill(s.levels, table)
+    table = _usual_table(s.form)
+    if s.mask:
+        table = table.copy()
+        bounded_tables.fill(s.levels, s.mask, table)
     numbers = s.cells.numbers(s.dtype)
     out = np.empty(s.blocks[-1][0].stop, np.float32)
     bits = bits_of(out)

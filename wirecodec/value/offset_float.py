@@ -18,7 +18,7 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_integer, as_real, settle
 from wirecodec.value.packed import packed_size, stray_bits
-from wirecodec.value.single import LARGEST, as_single, from_single
+from wirecodec.value.single import LARGEST, as_single, from_single, largest_single
 
 __all__ = ["OffsetFloat"]
 
@@ -146,7 +146,7 @@ class OffsetFloat:
         if section.size != _HEAD.size + packed_size(r, bits):
             raise Malformed("offset-float-length", f"{section.size} bytes for {r} values of {bits} bits")
         most = base + max(positive, negative, 1) - 1 << 23 - m
-        if base == 0 or positive + negative >= 1 << bits or most > _magnitude(LARGEST[dtype.name]):
+        if base == 0 or positive + negative >= 1 << bits or most > _magnitude(largest_single(dtype)):
             raise Invalid(
                 "offset-float-range", f"base {base}, {positive} positive and {negative} negative codes"
             )

@@ -17,7 +17,7 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_integer, settle
 from wirecodec.value.packed import packed_size, stray_bits
-from wirecodec.value.single import LARGEST, as_single, from_single
+from wirecodec.value.single import LARGEST, as_single, from_single, largest_single
 
 __all__ = ["QSGD"]
 
@@ -107,6 +107,8 @@ class QSGD:
     @classmethod
     def opened(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, Array]:
         """The bits of a code, the bucket and the scales, after every check but that of the codes."""
+        from wirecodec.kernels.cpu import qsgd
+
         if section.size < _HEAD.size:
             raise Malformed("qsgd-length", f"{section.size} bytes; the parameters take {_HEAD.size}")
         bits, norm, reserved, bucket = _HEAD.unpack(section[: _HEAD.size].tobytes())
@@ -124,8 +126,7 @@ class QSGD:
         if section.size != body + packed_size(r, bits):
             raise Malformed("qsgd-length", f"{section.size} bytes for {r} values of {bits} bits")
         scales = section[_HEAD.size : body].copy().view("<f4")
-        below = (scales < _SMALLEST_SCALE) & (bits_of(scales) != 0)
-        if not (scales <= LARGEST[dtype.name]).all() or np.signbit(scales).any() or below.any():
+        if not qsgd.are_scales(bits_of(scales), _SMALLEST_SCALE, np.float32(largest_single(dtype))):
             raise Invalid(
                 "qsgd-scale", "a scale is not a normal, positive, finite number of the element type, nor 0"
             )

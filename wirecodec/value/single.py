@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
 from wirecodec.value.raw import narrowed, widened
 
-__all__ = ["LARGEST", "as_single", "from_single"]
+__all__ = ["LARGEST", "as_single", "from_single", "largest_single"]
 
 LARGEST = {
     "float32": float(np.finfo(np.float32).max),
@@ -19,6 +20,12 @@ LARGEST = {
     "float64": float(np.finfo(np.float32).max),
 }
 """The greatest binary32 number that an element type holds, by its name."""
+
+
+@cache
+def largest_single(dtype: np.dtype[Any]) -> float:
+    """Return the greatest binary32 number that an element type holds; ``dtype.name`` takes microseconds."""
+    return LARGEST[dtype.name]
 
 
 def as_single(values: Array, codec: str) -> Array:

@@ -17,7 +17,7 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.kernels.layout import TERNARY_DIGITS
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_real, settle
-from wirecodec.value.single import LARGEST, as_single, from_single
+from wirecodec.value.single import as_single, from_single, largest_single
 
 __all__ = ["TernGrad"]
 
@@ -77,7 +77,7 @@ class TernGrad:
         if section.size != _HEAD + -(-r // TERNARY_DIGITS):
             raise Malformed("terngrad-length", f"{section.size} bytes for {r} values")
         scale = section[:_HEAD].view("<f4")
-        if not scale[0] <= LARGEST[dtype.name] or np.signbit(scale[0]):
+        if not scale[0] <= largest_single(dtype) or np.signbit(scale[0]):
             raise Invalid("terngrad-scale", f"the scale is {scale[0]}")
         plus = bits_of(from_single(scale, dtype))[0]
         minus = plus | plus.dtype.type(1 << (8 * plus.itemsize - 1))

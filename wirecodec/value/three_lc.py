@@ -15,7 +15,7 @@ from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_real, settle
-from wirecodec.value.single import LARGEST, as_single, from_single
+from wirecodec.value.single import LARGEST, as_single, from_single, largest_single
 
 __all__ = ["ThreeLC"]
 
@@ -63,7 +63,7 @@ class ThreeLC:
         if section.size < _HEAD:
             raise Malformed("3lc-length", f"{section.size} bytes; the scale takes {_HEAD}")
         scale = section[:_HEAD].view("<f4")
-        if not scale[0] <= LARGEST[dtype.name] or np.signbit(scale[0]):
+        if not scale[0] <= largest_single(dtype) or np.signbit(scale[0]):
             raise Invalid("3lc-scale", f"the scale is {scale[0]}")
         count = -(-r // three_lc.DIGITS)
         codes = np.empty(count + three_lc.SLACK, np.uint8)

@@ -88,9 +88,14 @@ def _cost(counts: Array, frequencies: Array) -> np.int64:
 
 
 @kernel
-def fill(levels: Array, table: Array) -> None:
-    """Levels, (rows, 33) u8, to ``table``, (rows, 49) u32: frequency · 4096 + start, 0 of what has none."""
+def fill(levels: Array, mask: int, table: Array) -> None:
+    """Fill rows of ``table``, (rows, 49) u32, from ``levels``, (rows, 33) u8: frequency · 4096 + start, or 0.
+
+    ``mask`` has a bit set for each row to fill.
+    """
     for row in range(levels.shape[0]):
+        if not (mask >> row) & 1:
+            continue
         _frequencies(levels[row], table[row])
         start = U32(0)
         for symbol in range(ESCAPE + 1):

@@ -12,7 +12,7 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.words import float_of_bits
 
-__all__ = ["evaluate", "fit", "means"]
+__all__ = ["BAD_HEAD", "BAD_PARAMETER", "BAD_SUM", "check", "evaluate", "fit", "means"]
 
 U64 = np.uint64
 INVERSE_LN2 = float.fromhex("0x1.71547652b82fep+0")
@@ -22,6 +22,8 @@ LEAST = -340.0
 MOST_RATE = 64.0
 STEPS, TRIES = 10, 6
 BLOCK = 64
+BAD_HEAD, BAD_SUM, BAD_PARAMETER = 1, 2, 3
+"""Faults of a section."""
 
 C2, C3, C4, C5, C6 = 1 / 2, 1 / 6, 1 / 24, 1 / 120, 1 / 720
 C7, C8, C9, C10, C11 = 1 / 5040, 1 / 40320, 1 / 362880, 1 / 3628800, 1 / 39916800
@@ -245,3 +247,48 @@ def fit(x: Array, y: Array, w: Array) -> Array:
     if _descend(x, y, w, (-40.0, -1.5), held, second) < cost:
         return second
     return first
+
+
+@kernel
+def check(
+    heads: Array,
+    parameters: Array,
+    r: int,
+    flag: int,
+    most_factor: float,
+    most_rate: float,
+    lengths: Array,
+    backwards: Array,
+) -> tuple[int, int]:
+    """Take the heads of curves apart and check them, their sum, and then all parameters.
+
+    Args:
+        heads: (n,) u32.
+        parameters: (n, 4) float64.
+        r: points of all curves.
+        flag: bit of a head that is set if its curve runs backwards; the length less 1 is below it.
+        most_factor: greatest magnitude of a factor.
+        most_rate: greatest rate.
+        lengths: (n,) i64, written.
+        backwards: (n,) bool, written.
+
+    Returns (0 or the first fault, the sum of the lengths).
+    """
+    total = np.int64(0)
+    beyond = False
+    for curve in range(heads.size):
+        head = np.int64(heads[curve])
+        beyond |= head >= 2 * flag
+        backwards[curve] = head & flag != 0
+        lengths[curve] = (head & (flag - 1)) + 1
+        total += lengths[curve]
+    if beyond:
+        return BAD_HEAD, total
+    if total != r:
+        return BAD_SUM, total
+    for curve in range(heads.size):
+        for k in range(0, 4, 2):
+            factor, rate = parameters[curve, k], parameters[curve, k + 1]
+            if not (abs(factor) <= most_factor and -np.inf < rate <= most_rate):
+                return BAD_PARAMETER, total
+    return 0, total

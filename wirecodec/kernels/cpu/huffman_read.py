@@ -23,9 +23,9 @@ _LENGTH, _EXTRA, _VALUE = U64(prefix.ENTRY_LENGTH), U64(prefix.ENTRY_EXTRA), U64
 
 
 @inline
-def _symbol(window: np.uint64, table: Array) -> tuple[np.uint64, np.uint64]:
+def _symbol(window: np.uint64, table: Array, mask: np.uint64) -> tuple[np.uint64, np.uint64]:
     """The number that the window begins with, and how many bits it takes."""
-    entry = U64(table[window & prefix.LOOKUP])
+    entry = U64(table[window & mask])
     extra = entry >> _EXTRA & U64(63)
     low = window >> (entry >> _LENGTH & U64(63))
     return (entry >> _VALUE << extra) + (low & ((U64(1) << extra) - U64(1))), entry & U64(63)
@@ -41,8 +41,9 @@ def _one(
     framed: Array, bit: np.uint64, index: np.uint64, table: Array, out: Array
 ) -> tuple[np.uint64, np.uint64]:
     """One span from its first bit and the index before it; where it ends, and its last index."""
+    mask = prefix.mask_of(table)
     for i in range(out.size):
-        gap, taken = _symbol(prefix.window(framed, bit), table)
+        gap, taken = _symbol(prefix.window(framed, bit), table, mask)
         bit += taken
         index += gap + U64(1)
         out[i] = _low(index)
@@ -52,6 +53,7 @@ def _one(
 @inline
 def _four(framed: Array, table: Array, out: Array, ends: Array, lasts: Array, steps: np.int64) -> None:
     """Four full spans, ``steps`` symbols a load; ``ends`` and ``lasts`` as ``read_gaps`` has them."""
+    mask = prefix.mask_of(table)
     bit0, bit1, bit2, bit3 = U64(ends[0]), U64(ends[1]), U64(ends[2]), U64(ends[3])
     index0, index1, index2, index3 = U64(lasts[0]), U64(lasts[1]), U64(lasts[2]), U64(lasts[3])
     out0, out1 = out[:HUFFMAN_SPAN], out[HUFFMAN_SPAN : 2 * HUFFMAN_SPAN]
@@ -61,22 +63,22 @@ def _four(framed: Array, table: Array, out: Array, ends: Array, lasts: Array, st
         window0, window1 = prefix.window(framed, bit0), prefix.window(framed, bit1)
         window2, window3 = prefix.window(framed, bit2), prefix.window(framed, bit3)
         for k in range(steps):
-            gap, taken = _symbol(window0, table)
+            gap, taken = _symbol(window0, table, mask)
             window0 >>= taken
             bit0 += taken
             index0 += gap + U64(1)
             out0[i + k] = _low(index0)
-            gap, taken = _symbol(window1, table)
+            gap, taken = _symbol(window1, table, mask)
             window1 >>= taken
             bit1 += taken
             index1 += gap + U64(1)
             out1[i + k] = _low(index1)
-            gap, taken = _symbol(window2, table)
+            gap, taken = _symbol(window2, table, mask)
             window2 >>= taken
             bit2 += taken
             index2 += gap + U64(1)
             out2[i + k] = _low(index2)
-            gap, taken = _symbol(window3, table)
+            gap, taken = _symbol(window3, table, mask)
             window3 >>= taken
             bit3 += taken
             index3 += gap + U64(1)
@@ -120,6 +122,7 @@ def read_gaps(framed: Array, table: Array, most: int, ends: Array, lasts: Array,
 @kernel
 def read_keys(framed: Array, table: Array, width: int, ends: Array, out: Array) -> None:
     """The indices of some spans from the codes of their bytes; arguments as ``read_gaps``."""
+    mask = prefix.mask_of(table)
     for span in range(ends.size):
         bit = ends[span]
         block = out[span * HUFFMAN_SPAN : (span + 1) * HUFFMAN_SPAN]
@@ -127,7 +130,7 @@ def read_keys(framed: Array, table: Array, width: int, ends: Array, out: Array) 
             window = prefix.window(framed, bit)
             key = U64(0)
             for k in range(width):
-                byte, taken = _symbol(window, table)
+                byte, taken = _symbol(window, table, mask)
                 window >>= taken
                 bit += taken
                 key |= byte << U64(8 * k)

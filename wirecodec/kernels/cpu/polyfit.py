@@ -12,7 +12,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 
-__all__ = ["MAX_DEGREE", "evaluate", "fit", "segment"]
+__all__ = ["MAX_DEGREE", "check", "evaluate", "fit", "segment"]
 
 MAX_DEGREE = 8
 BLOCK = 64
@@ -220,3 +220,26 @@ def segment(y: Array, edges: Array, pieces: int, least: int) -> Array:
         n += 1
     order = np.argsort(starts[:n])
     return (stops[:n] - starts[:n])[order]
+
+
+@kernel
+def check(heads: Array, lengths: Array, degrees: Array) -> tuple[bool, int, int]:
+    """Take the heads of pieces apart.
+
+    Args:
+        heads: (n,) u32: the length less 1 in 24 bits, and the degree.
+        lengths: (n,) i64, written.
+        degrees: (n,) i64, written.
+
+    Returns whether each degree is at most MAX_DEGREE and below its length; the sum of the lengths; the number
+    of coefficients.
+    """
+    fits = True
+    total = count = np.int64(0)
+    for piece in range(heads.size):
+        lengths[piece] = (np.int64(heads[piece]) & 0xFFFFFF) + 1
+        degrees[piece] = np.int64(heads[piece]) >> 24
+        fits &= degrees[piece] <= MAX_DEGREE and degrees[piece] < lengths[piece]
+        total += lengths[piece]
+        count += degrees[piece] + 1
+    return fits, total, count

@@ -12,15 +12,35 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.words import load64
 from wirecodec.kernels.layout import HUFFMAN_BITS
 
-__all__ = ["ENTRY_EXTRA", "ENTRY_LENGTH", "ENTRY_VALUE", "LOOKUP", "codes", "lengths", "table", "window"]
+__all__ = [
+    "BAD_CODE",
+    "BAD_LENGTH",
+    "BAD_PADDING",
+    "BAD_WINDOW",
+    "ENTRY_EXTRA",
+    "ENTRY_LENGTH",
+    "ENTRY_VALUE",
+    "codes",
+    "lengths",
+    "mask_of",
+    "read_table",
+    "table",
+    "window",
+]
 
 U32 = np.uint32
 U64 = np.uint64
 
 ENTRY_LENGTH, ENTRY_EXTRA, ENTRY_VALUE = 8, 16, 24
 """Where the fields of a table's entry begin; all the bits that a symbol takes are the lowest field."""
-LOOKUP = U64((1 << HUFFMAN_BITS) - 1)
-"""The bits of a window that find its entry."""
+BAD_PADDING, BAD_LENGTH, BAD_WINDOW, BAD_CODE = 1, 2, 3, 4
+"""Faults of code lengths."""
+
+
+@inline
+def mask_of(table: Array) -> np.uint64:
+    """The bits of a window that find its entry in a table of 2**depth."""
+    return U64(table.size - 1)
 
 
 @inline
@@ -85,29 +105,37 @@ def codes(lengths: Array, found: Array) -> None:
         lengths: (n,) u8, of a complete code or of a single symbol.
         found: (n,) u32, written; 0 where there is no code.
     """
-    found[:] = 0
-    code = U64(0)
+    counts = np.zeros(HUFFMAN_BITS + 2, np.uint64)
+    for symbol in range(lengths.size):
+        counts[np.int64(lengths[symbol]) + 1] += U64(1)
+    counts[1] = U64(0)  # symbols without a code
+    first = U64(0)
     for length in range(1, HUFFMAN_BITS + 1):
-        code <<= U64(1)
-        for symbol in range(lengths.size):
-            if lengths[symbol] == length:
-                reversed_code = U64(0)
-                for bit in range(length):
-                    reversed_code |= (code >> U64(bit) & U64(1)) << U64(length - 1 - bit)
-                found[symbol] = U32(reversed_code << U64(4) | U64(length))
-                code += U64(1)
+        first = (first + counts[length]) << U64(1)
+        counts[length] = first
+    for symbol in range(lengths.size):
+        length = np.int64(lengths[symbol])
+        found[symbol] = 0
+        if length > 0:
+            code = counts[length]
+            counts[length] += U64(1)
+            reversed_code = U64(0)
+            for bit in range(length):
+                reversed_code |= (code >> U64(bit) & U64(1)) << U64(length - 1 - bit)
+            found[symbol] = U32(reversed_code << U64(4) | U64(length))
 
 
 @kernel
 def table(codes: Array, first: int, extras: Array, values: Array, found: Array) -> int:
-    """What the next HUFFMAN_BITS bits begin with; the most bits that a symbol takes.
+    """Fill the reader's table: what the next bits begin with. Returns the most bits that a symbol takes.
 
     Args:
         codes: (n,) u32 of ``codes``, of a complete code; n = 1 is a single symbol without bits.
         first: the symbol of the first of them.
         extras: (symbols,) i64, how many raw bits follow each symbol's code.
         values: (symbols,) i64, below 256: what stands above those bits.
-        found: (2**HUFFMAN_BITS,) u32, written: all bits taken, ENTRY_LENGTH, ENTRY_EXTRA and ENTRY_VALUE.
+        found: (2**n,) u32 for codes of at most n bits, written: all bits taken, ENTRY_LENGTH, ENTRY_EXTRA
+            and ENTRY_VALUE.
     """
     most = np.int64(0)
     for i in range(codes.size):
@@ -121,3 +149,44 @@ def table(codes: Array, first: int, extras: Array, values: Array, found: Array) 
             found[at] = U32(entry)
         most = max(most, length + extra)
     return most
+
+
+@kernel
+def read_table(
+    packed: Array, n: int, first: int, extras: Array, values: Array, found: Array
+) -> tuple[int, int, int]:
+    """Check the code lengths of ``n`` symbols and fill the start of ``found`` for them.
+
+    The table is as deep as the longest code, so a code of two symbols fills two entries.
+
+    Args:
+        packed: (⌈n/2⌉,) u8, a half byte per length, the lower half first; of a single symbol nothing.
+        n: symbols, 1 to 256.
+        first: the symbol of the first of them.
+        extras: as for ``table``.
+        values: as for ``table``.
+        found: (2**HUFFMAN_BITS,) u32; the table is its first 2**depth entries.
+
+    Returns (0, depth, the most bits that a symbol takes), or (a fault, its number, 0).
+    """
+    lengths = np.zeros(n, np.uint8)
+    depth = np.int64(0)
+    words = np.int64(0)
+    if n > 1:
+        for symbol in range(n):
+            length = np.int64(packed[symbol >> 1] >> np.uint8(4 * (symbol & 1))) & 15
+            lengths[symbol] = length
+            depth = max(depth, length)
+            if 0 < length <= HUFFMAN_BITS:
+                words += np.int64(1) << (HUFFMAN_BITS - length)
+        if n & 1 and packed[n >> 1] >> np.uint8(4):
+            return BAD_PADDING, 0, 0
+        if depth > HUFFMAN_BITS:
+            return BAD_LENGTH, depth, 0
+        if lengths[0] == 0 or lengths[n - 1] == 0:
+            return BAD_WINDOW, 0, 0
+        if words != 1 << HUFFMAN_BITS:
+            return BAD_CODE, words, 0
+    symbols = np.empty(n, np.uint32)
+    codes(lengths, symbols)
+    return 0, depth, table(symbols, first, extras, values, found[: 1 << depth])

@@ -39,7 +39,7 @@ from wirecodec.kernels.cpu.vector import (
 from wirecodec.kernels.cpu.words import bits_of_f32, f32_of_bits
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
-__all__ = ["LEAST_UNITS", "UNIT", "dequantise", "l2_scales", "max_scales", "quantise"]
+__all__ = ["LEAST_UNITS", "UNIT", "are_scales", "dequantise", "l2_scales", "max_scales", "quantise"]
 
 U8 = np.uint8
 U16 = np.uint16
@@ -252,3 +252,19 @@ def _larger64(codes: Array, i: int, j: int) -> Any:
     """The larger ones of codes i … i + 63, j … j + 63, and those 128 further on."""
     here = _larger(load(codes, i, 64), load(codes, j, 64))
     return _larger(here, _larger(load(codes, i + 128, 64), load(codes, j + 128, 64)))
+
+
+@kernel
+def are_scales(bits: Array, smallest: np.float32, largest: np.float32) -> bool:
+    """Whether each of some binary32 numbers is +0, or from ``smallest`` to ``largest``.
+
+    Args:
+        bits: (n,) u32.
+        smallest: above 0.
+        largest: finite.
+    """
+    for i in range(bits.size):
+        inside = smallest <= f32_of_bits(bits[i]) <= largest
+        if bits[i] != U32(0) and not inside:
+            return False
+    return True

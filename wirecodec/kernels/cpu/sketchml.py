@@ -18,7 +18,7 @@ from wirecodec.kernels.cpu.vector import greatest, load, select, store
 from wirecodec.kernels.cpu.words import f32_of_bits
 from wirecodec.kernels.layout import SKETCH_CELLS, SKETCH_SUMS
 
-__all__ = ["assign", "count_cells", "extremes", "look_up", "number_cells"]
+__all__ = ["ascend", "assign", "count_cells", "extremes", "look_up", "number_cells"]
 
 U8 = np.uint8
 U32 = np.uint32
@@ -165,3 +165,23 @@ def look_up(codes: Array, words: Array, out: Array) -> int:
         top = max(top, code)
         out[i] = words[code]
     return np.int64(top)
+
+
+@kernel
+def ascend(bits: Array, largest: np.float32) -> bool:
+    """Whether binary32 numbers ascend, -0 below +0, and none is beyond ``largest`` in magnitude or NaN.
+
+    Args:
+        bits: (n,) u32.
+        largest: finite.
+    """
+    last = np.int64(-1) << 32
+    for i in range(bits.size):
+        magnitude = bits[i] & U32(0x7FFFFFFF)
+        rank = np.int64(magnitude)
+        if bits[i] != magnitude:
+            rank = -1 - rank
+        if not f32_of_bits(magnitude) <= largest or rank <= last:
+            return False
+        last = rank
+    return True
