@@ -22,12 +22,12 @@ import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, Bytes, as_bytes, nothing, read_only
 from wirecodec.container import CHUNK, Entry
-from wirecodec.counter import mix
 from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
 from wirecodec.head import Row
 from wirecodec.index.base import IndexChoice, IndexCodec, is_lossy
 from wirecodec.index.raw import ascending_below
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
+from wirecodec.prng import mix
 from wirecodec.registry import EXPERIMENTAL, index_codec, transform, value_codec
 from wirecodec.scheme import Scheme, call_string
 from wirecodec.select.base import finite_or_raise

@@ -16,13 +16,13 @@ import numpy as np
 
 from wirecodec import host_step
 from wirecodec.arrays import Array, Bytes, on_gpu
-from wirecodec.counter import mix
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import DecodeLimits, Schema
 from wirecodec.parameters import as_integer, as_seed
 from wirecodec.parts import parts_of
 from wirecodec.pipeline import decode_many, in_order
+from wirecodec.prng import mix
 from wirecodec.saved_state import saved_residual, saved_schedule, saved_step, unmasked
 from wirecodec.schedule import Schedule, schedule_string
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for

@@ -42,7 +42,7 @@ class ErrorFeedback:
             residual: as many; without one, the gradient itself is returned where its type is wide enough.
             out: where to put the sum; a new array without it.
         """
-        from wirecodec.kernels.cpu import feedback
+        from wirecodec.kernels.cpu.select import feedback
 
         wide = self.wide(gradient.dtype, None if residual is None else residual.dtype)
         x: Array = gradient.astype(wide, copy=False)
@@ -109,7 +109,7 @@ class ErrorFeedback:
             values: which they were.
             sent: what receivers decode; at the same indices.
         """
-        from wirecodec.kernels.cpu import feedback
+        from wirecodec.kernels.cpu.select import feedback
 
         if not np.array_equal(bits_of(values), bits_of(sent.values)):
             feedback.put_differences(read_only(values), read_only(sent.values), _unsigned(indices), rest)

@@ -23,7 +23,6 @@ from wirecodec import extension as ext
 from wirecodec.arrays import Array, Bytes, as_bytes, on_gpu
 from wirecodec.choice import dense, gather, select
 from wirecodec.chunk import Support, chunks_of
-from wirecodec.counter import mix
 from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.fuse import joined, tabled
 from wirecodec.head import Head, open_head
@@ -31,6 +30,7 @@ from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
 from wirecodec.outline import Outlines, check_all, check_count, check_names, check_only
 from wirecodec.parameters import as_seed
 from wirecodec.parts import add_parts, parts_of, sparse_of
+from wirecodec.prng import mix
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.sparse import SparseTensor
 

@@ -60,7 +60,7 @@ def _bitmaps(d: int, budget: float) -> Found:
 
 
 def _dense_to_bitmap(x: Any) -> Any:
-    from wirecodec.kernels.cpu import bitmap
+    from wirecodec.kernels.cpu.index import bitmap
 
     return bitmap.nonzero_bits(bits_of(x))
 

@@ -17,7 +17,7 @@ import wirecodec as wc
 from benchmarks.measure import on_threads
 from benchmarks.selecting.rivals import DENSITIES
 from benchmarks.selecting.timing import reads
-from wirecodec.kernels.cpu import sample
+from wirecodec.kernels.cpu.select import sample
 from wirecodec.select import exact
 
 __all__ = ["Corner", "measured"]

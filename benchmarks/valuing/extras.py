@@ -61,7 +61,7 @@ def _packing(elements: int, budget: float) -> Found:
 
 def _packers(codes: Any, bits: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """The kernels into and out of memory that is there."""
-    from wirecodec.kernels.cpu import packing
+    from wirecodec.kernels.cpu.coding import packing
 
     words = np.empty(packed_size(codes.size, bits) // 4, np.uint32)
     back = np.empty_like(codes)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.cuda.emulator import Emulator
 from tests.inputs import supports
-from wirecodec.kernels.cpu import packing as cpu_packing
 from wirecodec.kernels.cpu import support as cpu_support
+from wirecodec.kernels.cpu.coding import packing as cpu_packing
 from wirecodec.kernels.cuda import bits, packing
 from wirecodec.value.packed import packed_size
 

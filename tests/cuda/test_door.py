@@ -18,7 +18,7 @@ from wirecodec import extension as ext
 from wirecodec.arrays import BFLOAT16, as_device_flat, bits_of, on_gpu
 from wirecodec.choice import select
 from wirecodec.chunk import chunks_of
-from wirecodec.counter import mix
+from wirecodec.prng import mix
 from wirecodec.scheme import as_scheme
 
 __all__ = ["standin"]

@@ -10,7 +10,7 @@ import pytest
 from tests.cuda.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import bits_of
-from wirecodec.kernels.cpu.bitmap import nonzero_bits
+from wirecodec.kernels.cpu.index.bitmap import nonzero_bits
 from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
 from wirecodec.select.above import collected, threshold_bits
 

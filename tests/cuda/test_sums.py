@@ -11,7 +11,7 @@ import pytest
 import wirecodec as wc
 from tests.cuda.emulator import Emulator
 from wirecodec.arrays import bits_of, read_only
-from wirecodec.kernels.cpu import moments as cpu_moments
+from wirecodec.kernels.cpu.select import moments as cpu_moments
 from wirecodec.kernels.cuda import checksum, moments
 from wirecodec.kernels.cuda.select import Selector, rule_of
 from wirecodec.select.dgc import _positions

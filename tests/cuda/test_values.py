@@ -12,7 +12,7 @@ import wirecodec as wc
 from tests.cuda.emulator import Emulator
 from tests.inputs import Array, value_vectors
 from wirecodec.arrays import BFLOAT16, bits_of
-from wirecodec.kernels.cpu import narrow
+from wirecodec.kernels.cpu.coding import narrow
 from wirecodec.kernels.cuda import elements, values
 from wirecodec.limits import DEFAULT_LIMITS
 from wirecodec.value.single import LARGEST, as_single

@@ -25,7 +25,8 @@ import wirecodec.kernels.cpu
 from tests.wirecodec.test_battery import INDEX, VALUE, variants
 from wirecodec.arrays import bits_of, read_only
 from wirecodec.index.base import is_lossy
-from wirecodec.kernels.cpu import radix, threads
+from wirecodec.kernels.cpu import threads
+from wirecodec.kernels.cpu.select import radix
 from wirecodec.limits import UNLIMITED
 from wirecodec.select import exact
 

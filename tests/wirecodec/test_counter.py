@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wirecodec.counter import draw16, draw32, mix
-from wirecodec.kernels.cpu import counter as compiled
+from wirecodec.kernels.cpu import prng as compiled
 from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.prng import draw16, draw32, mix
 
 SPEC = Path(__file__).parents[2] / "formats" / "SPEC.md"
 VECTORS = re.findall(

@@ -15,7 +15,7 @@ import wirecodec as wc
 from formats import reference
 from formats.reference.context import find_period
 from tests import inputs, oracles
-from wirecodec.kernels.cpu import context
+from wirecodec.kernels.cpu.index import context
 from wirecodec.limits import UNLIMITED
 
 SUPPORTS = inputs.supports(np.random.default_rng(1))

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 import wirecodec as wc
 from formats.reference.huffman_writer import class_of, code_lengths
 from tests import inputs, oracles
-from wirecodec.kernels.cpu import huffman, prefix
+from wirecodec.kernels.cpu.coding import canonical_huffman
+from wirecodec.kernels.cpu.index import huffman
 from wirecodec.limits import UNLIMITED
 
 
 def lengths_of(counts: list[int]) -> list[int]:
     found = np.empty(len(counts), np.uint8)
-    prefix.lengths(np.array(counts, np.int64), found)
+    canonical_huffman.lengths(np.array(counts, np.int64), found)
     return found.tolist()
 
 

@@ -19,7 +19,8 @@ from tests import inputs, oracles
 from wirecodec.index.rice import planned_bytes
 from wirecodec.index.rle import planned_bytes as rle_bytes
 from wirecodec.index.structure import Head, count_runs
-from wirecodec.kernels.cpu import gaps, probe
+from wirecodec.kernels.cpu.coding import gap_stream
+from wirecodec.kernels.cpu.index import gap_probe
 from wirecodec.limits import UNLIMITED
 
 CODES = {"smallest": None, "gaps": 0, "runs": 1, "bitmap": 2}
@@ -79,17 +80,17 @@ def test_the_grain_is_the_greatest(support: tuple[int, Any]) -> None:
 def test_gap_streams_are_as_long_as_planned(steps: list[int]) -> None:
     numbers = (np.cumsum(np.array(steps, np.int64) + 1) - 1).astype(np.uint32)
     parameters = np.empty(-(-numbers.size // 256), np.uint8)
-    bits = gaps.plan(numbers, parameters)
+    bits = gap_stream.plan(numbers, parameters)
     blocks = [steps[i : i + 256] for i in range(0, len(steps), 256)]
     assert parameters.tolist() == [oracles.best_rice_parameter(block) for block in blocks]
     words = np.zeros(-(-bits // 64), np.uint64)
-    assert gaps.write(numbers, parameters, words, 0) == bits
+    assert gap_stream.write(numbers, parameters, words, 0) == bits
     data = np.concatenate([words.view(np.uint8), np.zeros(16, np.uint8)])
     out = np.empty_like(numbers)
-    assert gaps.read(data, 0, bits, int(numbers[-1]) + 1, out) == bits
+    assert gap_stream.read(data, 0, bits, int(numbers[-1]) + 1, out) == bits
     assert np.array_equal(out, numbers)
-    assert gaps.read(data, 0, bits - 1, int(numbers[-1]) + 1, out) == gaps.BAD_LENGTH
-    assert gaps.read(data, 0, bits, int(numbers[-1]), out) == gaps.BAD_RANGE
+    assert gap_stream.read(data, 0, bits - 1, int(numbers[-1]) + 1, out) == gap_stream.BAD_LENGTH
+    assert gap_stream.read(data, 0, bits, int(numbers[-1]), out) == gap_stream.BAD_RANGE
 
 
 @pytest.mark.parametrize(("density", "bits"), [(0.1, 0.10), (0.01, 0.14), (0.001, 0.19)])
@@ -173,7 +174,7 @@ def test_a_glance_is_close_to_what_is_counted(gradient: Any) -> None:
     """The integer logarithms of the probe, against floats over all blocks of 256 gaps."""
     indices = np.argsort(-np.abs(gradient))[:7681]
     indices = np.sort(indices).astype(np.uint32)
-    classes, rice = probe.classes_and_rice(indices, 30)
+    classes, rice = gap_probe.classes_and_rice(indices, 30)
     gaps_ = np.diff(indices.astype(np.int64)) - 1
     extra = np.maximum(0, np.floor(np.log2(np.maximum(gaps_, 1))).astype(int) - 3)
     counts = np.unique(extra * 1000 + (gaps_ >> extra), return_counts=True)[1]

@@ -19,7 +19,8 @@ from formats.reference.index_writers import write_rice
 from tests import inputs, oracles
 from wirecodec.arrays import bits_of
 from wirecodec.index.rice import planned_bytes
-from wirecodec.kernels.cpu import narrow, rice
+from wirecodec.kernels.cpu.coding import narrow
+from wirecodec.kernels.cpu.index import rice
 from wirecodec.limits import UNLIMITED
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,8 @@ from tests import inputs
 from tests.child import run
 from wirecodec.arrays import bits_of, read_only
 from wirecodec.index.rice import planned_bytes
-from wirecodec.kernels.cpu import bitmap, rice, rice_read, rice_write, threads
+from wirecodec.kernels.cpu import threads
+from wirecodec.kernels.cpu.index import bitmap, rice, rice_read, rice_write
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.limits import UNLIMITED

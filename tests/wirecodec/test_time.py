@@ -20,7 +20,7 @@ from tests.fuzz.anatomy import parts_of
 from tests.fuzz.promise import promised, refusal_seconds
 from tests.fuzz.seeds import repeated
 from wirecodec import registry
-from wirecodec.kernels.cpu import bloom
+from wirecodec.kernels.cpu.index import bloom
 from wirecodec.kernels.layout import BLOOM_PAD
 
 ENTRIES = 3000

@@ -20,8 +20,9 @@ from tests import oracles
 from tests.conftest import DTYPES
 from tests.wirecodec.vectors import CUTS, FAMILIES, family, typed
 from wirecodec.arrays import bits_of, read_only
-from wirecodec.kernels.cpu import memory, radix, sample, topk
 from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.cpu.select import radix, sample, topk
+from wirecodec.kernels.cpu.simd import memory
 from wirecodec.select import exact
 
 ROOT = Path(__file__).parents[2]

@@ -17,9 +17,9 @@ from formats.reference.floats import BY_NAME
 from tests import oracles
 from tests.wirecodec.sections import section_of, sent
 from wirecodec.arrays import DTYPES
-from wirecodec.kernels.cpu.bounded_lanes import base_of, bits_after, symbols
 from wirecodec.kernels.cpu.jit import kernel
-from wirecodec.kernels.cpu.vector import load, store
+from wirecodec.kernels.cpu.simd.vector import load, store
+from wirecodec.kernels.cpu.value.error_bounded_lanes import base_of, bits_after, symbols
 from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ROWS
 from wirecodec.limits import UNLIMITED
 from wirecodec.value import bounded_cells, bounded_levels
@@ -196,7 +196,7 @@ def test_tables_are_those_of_the_page() -> None:
 
 
 def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
-    from wirecodec.kernels.cpu import bounded_tables
+    from wirecodec.kernels.cpu.value import error_bounded_tables
 
     levels = rng.choice(np.arange(256), (200, 33)).astype(np.uint8)
     levels[rng.random(levels.shape) < 0.4] = 255
@@ -204,7 +204,7 @@ def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
     levels[1] = 0
     levels[2] = 254
     table = np.empty((200, 49), np.uint32)
-    bounded_tables.fill(levels, -1, table)
+    error_bounded_tables.fill(levels, -1, table)
     for row, op in zip(levels.tolist(), table.tolist(), strict=True):
         f = page.frequencies(row)
         assert sum(f) == 4096

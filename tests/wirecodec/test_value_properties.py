@@ -17,8 +17,8 @@ import pytest
 import wirecodec as wc
 from tests.wirecodec.value_traits import CODECS, TRAITS, traits_of, wire_name
 from wirecodec.arrays import as_bytes, read_only
-from wirecodec.counter import mix
 from wirecodec.limits import UNLIMITED
+from wirecodec.prng import mix
 from wirecodec.registry import value_codecs
 
 if sys.version_info >= (3, 11):

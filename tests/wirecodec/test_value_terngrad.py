@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import wirecodec as wc
 from tests import oracles
 from tests.wirecodec.sections import sent
-from wirecodec.counter import draw16, mix
+from wirecodec.prng import draw16, mix
 
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 

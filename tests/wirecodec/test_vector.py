@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.child import run
-from wirecodec.kernels.cpu.floats import (
+from wirecodec.kernels.cpu.jit import inline
+from wirecodec.kernels.cpu.simd.floats import (
     add_floats,
     doubles,
     multiply_floats,
@@ -18,9 +19,8 @@ from wirecodec.kernels.cpu.floats import (
     subtract_floats,
     sum_floats,
 )
-from wirecodec.kernels.cpu.jit import inline
-from wirecodec.kernels.cpu.ones import store_ones
-from wirecodec.kernels.cpu.vector import (
+from wirecodec.kernels.cpu.simd.set_bits import store_ones
+from wirecodec.kernels.cpu.simd.vector import (
     evens,
     funnel_right,
     greatest,
@@ -195,8 +195,8 @@ def test_positions_of_ones(dtype: Any, rng: np.random.Generator) -> None:
 
 OUT_OF_BOUNDS = """
 import numba, numpy as np
-from wirecodec.kernels.cpu.ones import store_ones
-from wirecodec.kernels.cpu.vector import load, store
+from wirecodec.kernels.cpu.simd.set_bits import store_ones
+from wirecodec.kernels.cpu.simd.vector import load, store
 @numba.njit
 def read(x, i):
     store(x, 0, load(x, i, 8))

@@ -13,7 +13,6 @@ from wirecodec.arrays import DeviceFlat, Flat, read_only
 from wirecodec.choice import choose
 from wirecodec.chunk import Support, chunks_of
 from wirecodec.container import CHUNK, Entry
-from wirecodec.counter import mix
 from wirecodec.errors import EncodeError
 from wirecodec.fuse import tabled
 from wirecodec.gpu import sections
@@ -24,6 +23,7 @@ from wirecodec.gpu.support import Context, DeviceSupport, Refused, has_nonfinite
 from wirecodec.index.bloom import Bloom
 from wirecodec.kernels.cuda import bits, checksum, elements
 from wirecodec.kernels.cuda.device import Device
+from wirecodec.prng import mix
 from wirecodec.scheme import Scheme
 
 __all__ = ["chosen", "encoded", "encoded_many", "encoded_supports", "entries_of", "on_host", "packed"]

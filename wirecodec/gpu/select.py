@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from wirecodec.arrays import DeviceFlat
-from wirecodec.counter import mix
 from wirecodec.gpu.adacomp import adacomp, adacomp_of_sum
 from wirecodec.gpu.dgc import Sampled
 from wirecodec.gpu.sidco import sidco
@@ -18,6 +17,7 @@ from wirecodec.gpu.support import Context, DeviceSupport, passed, reaching, whol
 from wirecodec.gpu.warm import LastTop
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
+from wirecodec.prng import mix
 from wirecodec.select.above import threshold_bits
 from wirecodec.select.adacomp import AdaComp
 from wirecodec.select.dgc import DGC

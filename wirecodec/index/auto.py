@@ -89,13 +89,13 @@ class AutoIndex:
 
 def _uneven(indices: Array) -> bool:
     """Whether gaps of a few blocks promise that huffman saves 0.7 % of what rice takes."""
-    from wirecodec.kernels.cpu import probe
+    from wirecodec.kernels.cpu.index import gap_probe
 
-    blocks = indices.size // probe.BLOCK
+    blocks = indices.size // gap_probe.BLOCK
     if blocks == 0:
         return True
     blocks = min(blocks, max(_GLANCE, blocks // _EVERY))
-    classes, rice = probe.classes_and_rice(indices, blocks)
+    classes, rice = gap_probe.classes_and_rice(indices, blocks)
     return 1000 * classes < 993 * rice
 
 

@@ -28,7 +28,7 @@ class Bitmap:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """One pass over the indices."""
-        from wirecodec.kernels.cpu import bitmap
+        from wirecodec.kernels.cpu.index import bitmap
 
         words = np.zeros(-(-d // 64), np.uint64)
         bitmap.set_bits(indices, words)
@@ -37,7 +37,7 @@ class Bitmap:
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Copy the bitmap, check and count the bits of the copy, then fill."""
-        from wirecodec.kernels.cpu import bitmap
+        from wirecodec.kernels.cpu.index import bitmap
 
         if section.size != bitmap_bytes(d):
             raise Malformed("bitmap-length", f"{section.size} bytes for {d} elements")

@@ -66,7 +66,7 @@ class Bloom:
 
         EncodeError under p2 where the false positives are too many to tell from what was inserted.
         """
-        from wirecodec.kernels.cpu import bloom
+        from wirecodec.kernels.cpu.index import bloom
 
         policy, k = POLICIES.index(self.policy), windows(self.fpr)
         head = Head(stream if policy in _DRAWING else 0, indices.size, k, policy)
@@ -138,7 +138,7 @@ def _read(filter_: Bytes, head: Head, d: int, r: int | None) -> Array:
 
     Raises Invalid.
     """
-    from wirecodec.kernels.cpu import bloom
+    from wirecodec.kernels.cpu.index import bloom
 
     k = head.k
     total = -1

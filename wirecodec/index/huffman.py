@@ -15,9 +15,15 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.index.raw import ascending_below
+from wirecodec.kernels.canonical_huffman import (
+    check_spans,
+    framed_spans,
+    packed_lengths,
+    reader_table,
+    span_starts,
+)
 from wirecodec.kernels.layout import HUFFMAN_SPAN
 from wirecodec.limits import DecodeLimits
-from wirecodec.prefix import check_spans, framed_spans, packed_lengths, reader_table, span_starts
 
 __all__ = ["Huffman"]
 
@@ -46,12 +52,13 @@ class Huffman:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """Two passes over the indices: count, then write."""
-        from wirecodec.kernels.cpu import huffman, prefix
+        from wirecodec.kernels.cpu.coding import canonical_huffman
+        from wirecodec.kernels.cpu.index import huffman
 
         keys, width = self.symbols == "keys", _width(d)
         form, lengths, bits = _keys_code(indices, width) if keys else _gaps_code(indices)
         codes = np.empty(lengths.size, np.uint32)
-        prefix.codes(lengths, codes)
+        canonical_huffman.codes(lengths, codes)
         inner = -(-indices.size // HUFFMAN_SPAN) - 1
         joints = indices[HUFFMAN_SPAN - 1 :: HUFFMAN_SPAN][:inner] + np.uint32(1)
         head = _head(form, lengths, int(indices[0])) + (b"" if keys else joints.astype("<u4").tobytes())
@@ -130,7 +137,7 @@ class _Plan:
 
     def read(self, span: int, d: int, out: Array) -> None:
         """The indices from ``span`` on into ``out``, whole spans of them; a WireError where a check fails."""
-        from wirecodec.kernels.cpu import huffman_read
+        from wirecodec.kernels.cpu.index import huffman_read
 
         stop = span + -(-out.size // HUFFMAN_SPAN)
         ends = self.starts[span:stop].view(np.uint64) * _BITS_PER_BYTE
@@ -165,7 +172,7 @@ def _extras(m: int) -> Array:
 
 def _gaps_code(indices: Array) -> tuple[int, Array, int]:
     """The best form, the lengths of its classes' codes, and the bits of all codes and extra bits."""
-    from wirecodec.kernels.cpu import huffman
+    from wirecodec.kernels.cpu.index import huffman
 
     counts = np.empty(_SYMBOLS[_KEYS - 1], np.int64)
     lengths = np.empty(counts.size, np.uint8)
@@ -176,12 +183,13 @@ def _gaps_code(indices: Array) -> tuple[int, Array, int]:
 
 def _keys_code(indices: Array, width: int) -> tuple[int, Array, int]:
     """The form of keys, the lengths of their bytes' codes, and the bits of all codes."""
-    from wirecodec.kernels.cpu import huffman, prefix
+    from wirecodec.kernels.cpu.coding import canonical_huffman
+    from wirecodec.kernels.cpu.index import huffman
 
     counts = np.empty(_SYMBOLS[_KEYS], np.int64)
     lengths = np.empty(counts.size, np.uint8)
     huffman.count_keys(indices, width, counts)
-    prefix.lengths(counts, lengths)
+    canonical_huffman.lengths(counts, lengths)
     return _KEYS, lengths, int(counts @ lengths)
 
 

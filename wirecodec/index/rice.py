@@ -29,7 +29,7 @@ class Rice:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """Two passes over the indices: plan, then write in place."""
-        from wirecodec.kernels.cpu import rice_write
+        from wirecodec.kernels.cpu.index import rice_write
 
         parameters, lengths, size = _planned(indices)
         section = np.empty(size, np.uint8)
@@ -73,7 +73,7 @@ class _Directory:
 
     @classmethod
     def of(cls, section: Bytes, r: int) -> _Directory:
-        from wirecodec.kernels.cpu import rice_read
+        from wirecodec.kernels.cpu.index import rice_read
 
         if section.size % 4 or section.size < (head := _head_bytes(r)):
             raise Malformed(
@@ -95,7 +95,7 @@ class _Directory:
 
     def read(self, first: int, last: int, d: int, out: Array) -> None:
         """The indices of spans first … last - 1 into ``out``; a WireError where a check fails."""
-        from wirecodec.kernels.cpu import rice_read
+        from wirecodec.kernels.cpu.index import rice_read
 
         span, code = rice_read.read(self.words, self.bases, self.starts, self.parameters, d, first, last, out)
         if code == rice_read.BAD_RANGE:
@@ -115,7 +115,7 @@ def planned_bytes(indices: Array) -> int:
 
 def _planned(indices: Array) -> tuple[Array, Array, int]:
     """The best parameter of each block (u8), each span's length in words (i64), the section's in bytes."""
-    from wirecodec.kernels.cpu import rice
+    from wirecodec.kernels.cpu.index import rice
 
     parameters = np.empty(-(-indices.size // RICE_BLOCK), np.uint8)
     lengths = np.empty(-(-indices.size // RICE_SPAN), np.int64)

@@ -108,7 +108,8 @@ def _width(grain: int) -> int:
 
 def count_runs(indices: Array) -> int:
     """How many runs of consecutive numbers the (r,) u32 ``indices`` form, r > 0."""
-    from wirecodec.kernels.cpu import structured, threads
+    from wirecodec.kernels.cpu import threads
+    from wirecodec.kernels.cpu.index import structured
 
     def count(start: int, stop: int) -> int:
         return structured.count_breaks(indices[max(0, start - 1) : stop])
@@ -138,7 +139,8 @@ class Plan:
 
     def section(self) -> Bytes:
         """Write it."""
-        from wirecodec.kernels.cpu import bitmap, gaps
+        from wirecodec.kernels.cpu.coding import gap_stream
+        from wirecodec.kernels.cpu.index import bitmap
 
         words = np.zeros(-(-self.bits // 64), np.uint64)
         if self.bitmap is not None:
@@ -147,7 +149,7 @@ class Plan:
             number, at = self.opening
             words[0] |= np.uint64(number)
             for numbers, parameters in self.streams:
-                at = gaps.write(numbers, parameters, words, at)
+                at = gap_stream.write(numbers, parameters, words, at)
         head = np.frombuffer(self.head.to_bytes(), np.uint8)
         return np.concatenate([head, words.view(np.uint8)[: -(-self.bits // 8)]])
 
@@ -171,7 +173,7 @@ class Shape:
     @classmethod
     def of(cls, indices: Array, d: int, runs: int) -> Shape:
         """The shape of (r,) u32 ``indices`` below ``d`` that form so many ``runs``, 0 < r < d."""
-        from wirecodec.kernels.cpu import structured
+        from wirecodec.kernels.cpu.index import structured
 
         starts, stops = np.empty(runs + 1, np.uint32), np.empty(runs + 1, np.uint32)
         structured.find_runs(indices, starts, stops)
@@ -223,7 +225,7 @@ class Shape:
 
     def _numbers(self) -> Array:
         """The grains."""
-        from wirecodec.kernels.cpu import structured
+        from wirecodec.kernels.cpu.index import structured
 
         if self.grains is not None:
             return self.grains
@@ -233,7 +235,7 @@ class Shape:
 
     def _as_runs(self) -> Plan:
         """Where runs begin and end: absent grains before each, present ones before its end."""
-        from wirecodec.kernels.cpu import structured
+        from wirecodec.kernels.cpu.index import structured
 
         n = self.starts.size
         absent, present = np.empty(n, np.uint32), np.empty(n, np.uint32)
@@ -260,7 +262,7 @@ def _in_grains(starts: Array, stops: Array, grain: int, phase: int) -> tuple[Arr
 
 def _planned_stream(numbers: Array) -> tuple[Array, int]:
     """The parameters of a gap stream, and its bits."""
-    from wirecodec.kernels.cpu import gaps
+    from wirecodec.kernels.cpu.coding import gap_stream
 
     parameters = np.empty(-(-numbers.size // GAP_BLOCK), np.uint8)
-    return parameters, int(gaps.plan(numbers, parameters))
+    return parameters, int(gap_stream.plan(numbers, parameters))

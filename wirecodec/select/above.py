@@ -37,7 +37,7 @@ def threshold_bits(threshold: float, dtype: np.dtype[Any]) -> Any:
     is not 0, so zeros never reach it; a threshold beyond the type's range is infinity.
     """
     if dtype == BFLOAT16:
-        from wirecodec.kernels.cpu import narrow
+        from wirecodec.kernels.cpu.coding import narrow
 
         word = np.empty(1, np.uint16)
         narrow.bfloat16_from_f64(np.array([threshold], np.float64).view(np.uint64), word)
@@ -54,7 +54,7 @@ def _sign(bits: Array) -> Any:
 
 def counted_each(x: Array, low: Any, middle: Any, high: Any) -> tuple[int, int, int]:
     """How many elements reach each of three thresholds, given as bits of the type of ``x``: one read."""
-    from wirecodec.kernels.cpu import threshold
+    from wirecodec.kernels.cpu.select import threshold
 
     bits = bits_of(x)
     return threshold.count_each(bits, _sign(bits), low, middle, high)
@@ -66,7 +66,7 @@ def collected(x: Array, least: Any, what: str, expected: int = 0) -> Array:
     EncodeError names the first NaN or Inf, which ``what`` cannot carry. A good guess of how many there are
     saves copies.
     """
-    from wirecodec.kernels.cpu import threshold
+    from wirecodec.kernels.cpu.select import threshold
 
     bits = bits_of(x)
     found = np.empty(min(expected + expected // 8 + 1024, x.size) + threshold.ROOM, index_dtype(x.size))

@@ -72,7 +72,7 @@ class AdaComp:
 
 def _sent(x: Array, gradient: Array, width: int, ahead: float) -> tuple[Array | None, float]:
     """Indices, None where an element is not finite, and the mean of the bins' greatest magnitudes."""
-    from wirecodec.kernels.cpu import adacomp
+    from wirecodec.kernels.cpu.select import adacomp
 
     step = width * adacomp.SUMS * -(-_STRETCH // (width * adacomp.SUMS))  # whole rounds of the partial sums
     infinity = bits_of(np.array([np.inf], x.dtype))[0]

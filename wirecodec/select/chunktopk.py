@@ -48,7 +48,7 @@ class ChunkTopK:
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
         """The top of each chunk; EncodeError names the first NaN or Inf."""
-        from wirecodec.kernels.cpu import chunktopk
+        from wirecodec.kernels.cpu.select import chunk_topk
 
         chunk = min(self.chunk, max(x.size, 1))
         full, rest = divmod(x.size, chunk)
@@ -57,9 +57,9 @@ class ChunkTopK:
             return whole(x, self.name)
         bits = bits_of(x)
         total = full * each + last
-        found = np.empty(total + chunktopk.SLACK, index_dtype(x.size))
+        found = np.empty(total + chunk_topk.SLACK, index_dtype(x.size))
         infinity = int(bits_of(np.array([np.inf], x.dtype))[0])
-        count, finite = chunktopk.fill_chunks(bits, infinity, chunk, each, last, found)
+        count, finite = chunk_topk.fill_chunks(bits, infinity, chunk, each, last, found)
         if not finite:
             finite_or_raise(x, self.name)
         if count != total:

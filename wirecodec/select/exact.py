@@ -87,7 +87,7 @@ def top_k(bits: Array, k: int) -> Found:
 
     A key is a word without its sign. Positions are int32, or int64 above 2^31.
     """
-    from wirecodec.kernels.cpu import radix, sample
+    from wirecodec.kernels.cpu.select import radix, sample
 
     bits = read_only(bits)
     found = None
@@ -161,7 +161,7 @@ class Candidates:
     @classmethod
     def of(cls, start: int, found: Array, words: Array, low: int, high: int) -> Candidates:
         """Counted and collected."""
-        from wirecodec.kernels.cpu import topk
+        from wirecodec.kernels.cpu.select import topk
 
         keys = np.empty(words.size + topk.SLACK, words.dtype)
         certain, n = topk.collect(words, low, high, keys)
@@ -170,7 +170,7 @@ class Candidates:
 
 def _sparse(bits: Array, k: int, low: int, high: int, share: float) -> Found | None:
     """From what reaches ``low``; None where that is fewer than k, or much more than thought."""
-    from wirecodec.kernels.cpu import topk
+    from wirecodec.kernels.cpu.select import topk
 
     def swept(start: int, stop: int) -> tuple[int, int, Array, Array]:
         room = min(int(share * bits.size), stop - start) + topk.ROOM
@@ -196,7 +196,7 @@ def _sparse(bits: Array, k: int, low: int, high: int, share: float) -> Found | N
 
 def cut_off(parts: list[Candidates], k: int, low: int, high: int) -> tuple[int, list[int], list[int]]:
     """The k-th largest key, and of each part how many equal to it are kept, and how many altogether."""
-    from wirecodec.kernels.cpu import radix
+    from wirecodec.kernels.cpu.select import radix
 
     rank = k - sum(part.certain for part in parts)
     if rank <= 0:
@@ -220,7 +220,7 @@ def kept(
     parts: list[Candidates], threshold: int, ties: list[int], sizes: list[int], dtype: np.dtype[Any]
 ) -> Found:
     """The candidates above a threshold, and of each part the first ``ties`` equal to it."""
-    from wirecodec.kernels.cpu import topk
+    from wirecodec.kernels.cpu.select import topk
 
     stops = list(accumulate(sizes))
     alone = len(parts) == 1
@@ -245,7 +245,7 @@ def _dense(bits: Array, k: int, low: int, high: int, share: float, tied: bool) -
 
     Or where it is ``low`` at most, and nothing says, as ``tied`` would, that filling is worth a try.
     """
-    from wirecodec.kernels.cpu import radix, topk
+    from wirecodec.kernels.cpu.select import radix, topk
 
     def collected(start: int, stop: int) -> tuple[int, Array]:
         keys = np.empty(min(int(share * bits.size), stop - start) + topk.ROOM, bits.dtype)
@@ -264,7 +264,7 @@ def _dense(bits: Array, k: int, low: int, high: int, share: float, tied: bool) -
 
 def _filled(bits: Array, k: int, threshold: int, ties: int) -> Found | None:
     """The keys above ``threshold`` and the first ``ties`` equal to it; None where they are not k."""
-    from wirecodec.kernels.cpu import topk
+    from wirecodec.kernels.cpu.select import topk
 
     indices, words = np.empty(k + topk.SLACK, index_dtype(bits.size)), np.empty(k + topk.SLACK, bits.dtype)
     n = 0

@@ -68,7 +68,7 @@ class GaussianK:
 
 def _normal(x: Array) -> tuple[float, float]:
     """Mean and standard deviation; not finite where an element is not."""
-    from wirecodec.kernels.cpu import sums
+    from wirecodec.kernels.cpu.select import sums
 
     total, squares = sums.signed_sums(bits_of(x))
     mean = total / x.size

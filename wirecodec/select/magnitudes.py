@@ -62,7 +62,7 @@ class Magnitudes(Sweeps):
         Both have room behind them, the numbers at least ``SLACK``. Without ``bits`` numbers put aside are
         thinned out in place: a sweep never writes beyond what it has read.
         """
-        from wirecodec.kernels.cpu import moments
+        from wirecodec.kernels.cpu.select import moments
 
         key, numbers = np.uint64(self._key(threshold)), read_only(self._numbers[: self.size])
         where = np.empty(0, self._index) if bits else self._numbers
@@ -81,7 +81,7 @@ class Magnitudes(Sweeps):
         return where, kept, n
 
     def _sums(self, low: int, high: int, origin: float, with_logs: bool) -> tuple[Sums, int]:
-        from wirecodec.kernels.cpu import moments
+        from wirecodec.kernels.cpu.select import moments
 
         blocks = 1 + -(-(self.size & ~63) // moments.BLOCK)
         sums = np.empty((blocks, 5))

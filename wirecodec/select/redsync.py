@@ -51,7 +51,7 @@ class RedSync:
 
 def _mean_and_greatest(x: Array) -> tuple[float, float]:
     """Of the magnitudes; the greatest is NaN or infinite where one of them is."""
-    from wirecodec.kernels.cpu import sums
+    from wirecodec.kernels.cpu.select import sums
 
     bits = bits_of(x)
     total, top = sums.absolute_sum(bits)

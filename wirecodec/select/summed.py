@@ -26,7 +26,7 @@ def top_k_of_sum(a: Array, b: Array, k: int, left: Array) -> exact.Found | None:
 
     None where this is no cheaper than to add first; then ``left`` holds nothing of use.
     """
-    from wirecodec.kernels.cpu import feedback, topk
+    from wirecodec.kernels.cpu.select import feedback, topk
 
     x, y, rest = read_only(bits_of(a)), read_only(bits_of(b)), bits_of(left)
     if x.size <= exact.SMALL or exact.DENSE * k > x.size:

@@ -76,9 +76,9 @@ class Values:
 
     def cells(self) -> Cells | None:
         """The widest that keep the promise, or None where none were found."""
-        from wirecodec.kernels.cpu import bounded
+        from wirecodec.kernels.cpu.value import error_bounded
 
-        found = self._blockwise(lambda part: bounded.survey(self.bits[part], self.wide[part]))
+        found = self._blockwise(lambda part: error_bounded.survey(self.bits[part], self.wide[part]))
         ends = np.array([min(one[0] for one in found), max(one[1] for one in found)], np.uint32)
         self.least, self.most = ends.view(np.float32).tolist()
         whole = sum(one[2] for one in found)
@@ -127,12 +127,12 @@ class Values:
 
     def _expected(self, step: np.float32) -> tuple[float, float]:
         """The sum of the squares of the errors, but for rounding, and the mean fraction of a step."""
-        from wirecodec.kernels.cpu import bounded
+        from wirecodec.kernels.cpu.value import error_bounded
 
         _, first = self._first(step)
         inverse = np.float32(1) / step
         sums, seconds, lows, below = 0.0, 0.0, 0.0, 0
-        for found in self._blockwise(lambda part: bounded.expect(self.bits[part], first, inverse)):
+        for found in self._blockwise(lambda part: error_bounded.expect(self.bits[part], first, inverse)):
             sums, seconds, lows = sums + found[0], seconds + found[1], lows + found[2]
             below += found[3]
         mean = sums / max(self.bits.size - below, 1)
@@ -140,19 +140,19 @@ class Values:
 
     def _measured(self, step: np.float32, mean: float) -> tuple[Cells, float]:
         """Cells, and the error of what will be read."""
-        from wirecodec.kernels.cpu import bounded
+        from wirecodec.kernels.cpu.value import error_bounded
 
         starts: list[int] = []
         cells = Cells(*self._first(step), step, np.float32(mean), starts)
         numbers, inverse = cells.numbers(self.values.dtype), cells.inverse()
 
         def errors(part: slice) -> tuple[float, int]:
-            error, total = bounded.measure(self.bits[part], self.wide[part], inverse, numbers)
+            error, total = error_bounded.measure(self.bits[part], self.wide[part], inverse, numbers)
             if self.values.dtype.itemsize == 2:
-                out = np.empty(part.stop - part.start + bounded.SUMS, np.float32)
-                bounded.restore(self.bits[part], inverse, numbers, bits_of(out))
+                out = np.empty(part.stop - part.start + error_bounded.SUMS, np.float32)
+                error_bounded.restore(self.bits[part], inverse, numbers, bits_of(out))
                 read = from_single(out[: part.stop - part.start], self.values.dtype)
-                error = bounded.difference(self.wide[part], widened(read))
+                error = error_bounded.difference(self.wide[part], widened(read))
             return error, total
 
         found = self._blockwise(errors)

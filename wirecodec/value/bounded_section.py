@@ -33,20 +33,20 @@ def _lanes(m: int) -> int:
 
 def coded(bits: Array, cells: Cells) -> Bytes:
     """The section of forms 1 and 2."""
-    from wirecodec.kernels.cpu import bounded_lanes, bounded_tables, bounded_write
     from wirecodec.kernels.cpu.threads import in_ranges
+    from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_tables, error_bounded_write
 
     blocks = blocks_of(bits.size)
     room = max(part.stop - part.start for part in blocks) + 32
     few = len(blocks) <= _ALL
     counted = range(0, len(blocks), 1 if few else _STRIDE)
-    shape = bounded_write.TABLES, 2048 // bounded_lanes.WIDTH, bounded_lanes.WIDTH
+    shape = error_bounded_write.TABLES, 2048 // error_bounded_lanes.WIDTH, error_bounded_lanes.WIDTH
     counts = np.zeros((len(counted), *shape), np.uint32)
     kept = np.empty((len(blocks) if few else 0, 2, room), np.uint32)
 
     def walked(n: int, found: Array, counts: Array) -> None:
         x, inverse = bits[blocks[n]], cells.inverse()
-        bounded_write.walk(
+        error_bounded_write.walk(
             x, _lanes(x.size), inverse, cells.starts[n], found[0], found[1], counts.reshape(-1)
         )
 
@@ -57,13 +57,15 @@ def coded(bits: Array, cells: Cells) -> Bytes:
 
     in_ranges(walk, len(counted), 1)
     levels = usual_levels(cells.form).copy()
-    mask = bounded_tables.fit(counts.sum((0, 1), np.uint32)[:BOUNDED_ROWS], 1 if few else _LEAST, levels)
-    table = np.empty((BOUNDED_ROWS, bounded_lanes.WIDTH), np.uint32)
-    bounded_tables.fill(levels, _ALL_ROWS, table)
+    mask = error_bounded_tables.fit(
+        counts.sum((0, 1), np.uint32)[:BOUNDED_ROWS], 1 if few else _LEAST, levels
+    )
+    table = np.empty((BOUNDED_ROWS, error_bounded_lanes.WIDTH), np.uint32)
+    error_bounded_tables.fill(levels, _ALL_ROWS, table)
 
     def write(first: int, last: int) -> list[bytes]:
         found = []
-        words, states = np.empty(4 * room, np.uint16), np.empty(bounded_lanes.MANY, np.uint32)
+        words, states = np.empty(4 * room, np.uint16), np.empty(error_bounded_lanes.MANY, np.uint32)
         again = np.empty((0 if few else 2, room), np.uint32)
         for n in range(first, last):
             codes, records = kept[n] if few else again
@@ -71,7 +73,7 @@ def coded(bits: Array, cells: Cells) -> Bytes:
                 walked(n, again, counts[0, :0])
             m = blocks[n].stop - blocks[n].start
             lanes = _lanes(m)
-            count = bounded_write.write(m, lanes, codes, records, table.reshape(-1), states, words)
+            count = error_bounded_write.write(m, lanes, codes, records, table.reshape(-1), states, words)
             found += [states[:lanes].tobytes(), words[:count].tobytes()]
         return found
 
@@ -128,8 +130,8 @@ class Section:
         levels[:used] = self._take(int(used))
 
     def _block(self, part: slice) -> tuple[slice, int, int, Array, Array]:
-        from wirecodec.kernels.cpu.bounded_lanes import MANY
-        from wirecodec.kernels.cpu.bounded_read import BEHIND, PAD
+        from wirecodec.kernels.cpu.value.error_bounded_lanes import MANY
+        from wirecodec.kernels.cpu.value.error_bounded_read import BEHIND, PAD
 
         start, count = _BLOCK.unpack(self._take(_BLOCK.size).tobytes())
         if start > LAST_START:
@@ -148,33 +150,33 @@ class Section:
 @cache
 def _usual_table(form: int) -> Array:
     """The table of a section without rows of its own."""
-    from wirecodec.kernels.cpu import bounded_lanes, bounded_tables
+    from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_tables
 
-    table = np.empty((BOUNDED_ROWS, bounded_lanes.WIDTH), np.uint32)
-    bounded_tables.fill(usual_levels(form).copy(), _ALL_ROWS, table)
+    table = np.empty((BOUNDED_ROWS, error_bounded_lanes.WIDTH), np.uint32)
+    error_bounded_tables.fill(usual_levels(form).copy(), _ALL_ROWS, table)
     return table
 
 
 def decoded(s: Section) -> Array:
     """The section's values; Invalid where the words do not end with them."""
-    from wirecodec.kernels.cpu import bounded_lanes, bounded_read, bounded_tables
     from wirecodec.kernels.cpu.threads import in_ranges
+    from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_read, error_bounded_tables
 
     table = _usual_table(s.form)
     if s.mask:
         table = table.copy()
-        bounded_tables.fill(s.levels, s.mask, table)
+        error_bounded_tables.fill(s.levels, s.mask, table)
     numbers = s.cells.numbers(s.dtype)
     out = np.empty(s.blocks[-1][0].stop, np.float32)
     bits = bits_of(out)
 
     def read(first: int, last: int) -> bool:
-        many = s.blocks[first][1] == bounded_lanes.MANY
-        width = bounded_read.SLOTS if many else bounded_read.COARSE
+        many = s.blocks[first][1] == error_bounded_lanes.MANY
+        width = error_bounded_read.SLOTS if many else error_bounded_read.COARSE
         slots = np.empty(BOUNDED_ROWS * width, np.uint32)
         tables = table.reshape(-1), slots, np.zeros(1, np.uint32)
         return all(
-            bounded_read.read(words, lanes, start, states, tables, numbers, bits[part])
+            error_bounded_read.read(words, lanes, start, states, tables, numbers, bits[part])
             for part, lanes, start, states, words in s.blocks[first:last]
         )
 

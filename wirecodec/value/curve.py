@@ -64,7 +64,7 @@ def drawn(curve: Callable[[float, Array], None], r: int, dtype: np.dtype[Any]) -
         r: how many.
         dtype: the element type.
     """
-    from wirecodec.kernels.cpu import narrow
+    from wirecodec.kernels.cpu.coding import narrow
 
     out = np.empty(r, np.float32 if dtype == np.float32 else np.float64)
     curve(largest(dtype), out)
@@ -77,7 +77,7 @@ def drawn(curve: Callable[[float, Array], None], r: int, dtype: np.dtype[Any]) -
 
 def worse(y: Array, exponent: int, decoded: Array, lengths: Array) -> Array:
     """Which pieces are farther from the values (over 2^exponent) than zeros would be."""
-    from wirecodec.kernels.cpu import curve
+    from wirecodec.kernels.cpu.value import curve_fit as curve
 
     error, energy = np.empty(lengths.size), np.empty(lengths.size)
     curve.squares(y, widened(decoded), math.ldexp(1.0, -exponent), lengths, error, energy)

@@ -74,7 +74,7 @@ class DExpFit:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The curves, in float64, rounded once."""
-        from wirecodec.kernels.cpu import dexpfit
+        from wirecodec.kernels.cpu.value import dexpfit
 
         heads = heads_of(section, r, "dexpfit")
         if not heads.size:
@@ -97,7 +97,7 @@ class DExpFit:
 
 def _fitted(part: Array, backwards: bool) -> Array:
     """The parameters for values of one sign, from the greatest magnitude to the least."""
-    from wirecodec.kernels.cpu import dexpfit
+    from wirecodec.kernels.cpu.value import dexpfit
 
     n = part.size
     if n > _BINS:
@@ -113,7 +113,7 @@ def _fitted(part: Array, backwards: bool) -> Array:
 
 
 def _evaluated(lengths: Array, backwards: Array, parameters: Array, dtype: np.dtype[Any]) -> Array:
-    from wirecodec.kernels.cpu import dexpfit
+    from wirecodec.kernels.cpu.value import dexpfit
 
     wide = np.ascontiguousarray(parameters)
     return drawn(

@@ -32,7 +32,7 @@ class Mean:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """The mean: two passes over the values."""
-        from wirecodec.kernels.cpu import mean
+        from wirecodec.kernels.cpu.value import mean
 
         wide = widened(values)
         bits = bits_of(wide)

@@ -79,8 +79,8 @@ class OffsetFloat:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """The range where it is not given, the parameters from a sample, and the codes: two passes."""
-        from wirecodec.kernels.cpu import offset_float
         from wirecodec.kernels.cpu.threads import in_ranges, share
+        from wirecodec.kernels.cpu.value import offset_float
 
         bits = bits_of(as_single(values, self.name))
         up, down = (0 if x is None else _magnitude(x) for x in (self.max, self.min))
@@ -118,8 +118,8 @@ class OffsetFloat:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The numbers that the codes stand for, rounded to ``dtype``."""
-        from wirecodec.kernels.cpu import offset_float
         from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.value import offset_float
 
         bits, m, base, positive, negative = cls.opened(section, r, dtype)
         words = read_only(section)[_HEAD.size :].view("<u4")

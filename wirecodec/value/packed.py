@@ -19,7 +19,7 @@ def packed_size(count: int, bits: int) -> int:
 
 def packed(codes: Array, bits: int) -> Bytes:
     """Codes (u8, u16 or u32), each below 2^bits, packed; bits 1 to 24."""
-    from wirecodec.kernels.cpu import packing
+    from wirecodec.kernels.cpu.coding import packing
 
     words = np.empty(packed_size(codes.size, bits) // 4, np.uint32)
     packing.pack(read_only(codes), bits, words)
@@ -28,7 +28,7 @@ def packed(codes: Array, bits: int) -> Bytes:
 
 def unpacked(part: Bytes, count: int, bits: int, dtype: Any) -> Array:
     """``count`` codes as ``dtype`` (u8, u16 or u32) from a part of a section of ``packed_size`` bytes."""
-    from wirecodec.kernels.cpu import packing
+    from wirecodec.kernels.cpu.coding import packing
 
     codes = np.empty(count, dtype)
     packing.unpack(read_only(part).view("<u4"), bits, codes)

@@ -72,7 +72,7 @@ class PolyFit:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Pieces and their coefficients, or the values where those are smaller."""
-        from wirecodec.kernels.cpu import polyfit
+        from wirecodec.kernels.cpu.value import polyfit
 
         form = _form(values.dtype)
         y, exponent = scaled(values)
@@ -107,7 +107,7 @@ class PolyFit:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The pieces' polynomials, in float64, rounded once."""
-        from wirecodec.kernels.cpu import polyfit
+        from wirecodec.kernels.cpu.value import polyfit
 
         heads = heads_of(section, r, "polyfit")
         if not heads.size:
@@ -142,7 +142,7 @@ def _form(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _evaluated(lengths: Array, degrees: Array, coefficients: Array, dtype: np.dtype[Any]) -> Array:
-    from wirecodec.kernels.cpu import polyfit
+    from wirecodec.kernels.cpu.value import polyfit
 
     wide = coefficients.astype(np.float64)
     return drawn(

@@ -62,8 +62,8 @@ class QSGD:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Scales, codes and packing, in one pass where a bucket fits a thread's unit."""
-        from wirecodec.kernels.cpu import qsgd
         from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.value import qsgd
 
         x = as_single(values, self.name)
         body = _HEAD.size + 4 * -(-x.size // self.bucket)
@@ -87,8 +87,8 @@ class QSGD:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Levels times steps, rounded to ``dtype``."""
-        from wirecodec.kernels.cpu import qsgd
         from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.value import qsgd
 
         bits, bucket, scales = cls.opened(section, r, dtype)
         words = read_only(section)[_HEAD.size + scales.nbytes :].view("<u4")
@@ -107,7 +107,7 @@ class QSGD:
     @classmethod
     def opened(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, Array]:
         """The bits of a code, the bucket and the scales, after every check but that of the codes."""
-        from wirecodec.kernels.cpu import qsgd
+        from wirecodec.kernels.cpu.value import qsgd
 
         if section.size < _HEAD.size:
             raise Malformed("qsgd-length", f"{section.size} bytes; the parameters take {_HEAD.size}")

@@ -14,10 +14,16 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.kernels.canonical_huffman import (
+    check_spans,
+    framed_spans,
+    packed_lengths,
+    reader_table,
+    span_starts,
+)
 from wirecodec.kernels.layout import HUFFMAN_SPAN, SKETCH_CELLS, SKETCH_SUMS
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_integer, settle
-from wirecodec.prefix import check_spans, framed_spans, packed_lengths, reader_table, span_starts
 from wirecodec.value.packed import packed, packed_size, stray_bits, unpacked
 from wirecodec.value.single import as_single, from_single, largest_single
 
@@ -50,12 +56,12 @@ class SketchML:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Extremes, counts, buckets, codes: four passes, the last over bytes."""
-        from wirecodec.kernels.cpu import prefix
+        from wirecodec.kernels.cpu.coding import canonical_huffman
 
         means, sizes, codes = _bucketed(bits_of(as_single(values, self.name)), self.buckets)
         width = (means.size - 1).bit_length()
         lengths = np.empty(means.size, np.uint8)
-        prefix.lengths(sizes, lengths)
+        canonical_huffman.lengths(sizes, lengths)
         inner = -(-codes.size // HUFFMAN_SPAN) - 1
         coded = 4 * lengths.size + 16 * inner + int(sizes @ lengths)
         if coded < 8 * packed_size(codes.size, width):
@@ -65,7 +71,7 @@ class SketchML:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The means, rounded to ``dtype``, by bucket numbers."""
-        from wirecodec.kernels.cpu import sketchml
+        from wirecodec.kernels.cpu.value import sketchml
 
         if section.size < _HEAD.size:
             raise Malformed("sketchml-length", f"{section.size} bytes; the head alone takes {_HEAD.size}")
@@ -90,7 +96,7 @@ class SketchML:
 
 def _bucketed(bits: Array, buckets: int) -> tuple[Array, Array, Array]:
     """The mean and the size of each bucket, in the order of values, and the bucket of each value."""
-    from wirecodec.kernels.cpu import sketchml
+    from wirecodec.kernels.cpu.value import sketchml
 
     least, top = sketchml.extremes(bits)
     shift = 0
@@ -117,10 +123,11 @@ def _section(form: int, means: Array, body: Array) -> Bytes:
 
 def _coded(codes: Array, lengths: Array, inner: int) -> Bytes:
     """The lengths of the Huffman codes, those of the spans, the spans."""
-    from wirecodec.kernels.cpu import huffman, prefix
+    from wirecodec.kernels.cpu.coding import canonical_huffman
+    from wirecodec.kernels.cpu.index import huffman
 
     words = np.empty(lengths.size, np.uint32)
-    prefix.codes(lengths, words)
+    canonical_huffman.codes(lengths, words)
     head = packed_lengths(lengths)
     at = len(head) + 2 * inner
     body = np.empty(at + codes.size * int(lengths.max()) // 8 + inner + 1 + _SLACK, np.uint8)
@@ -145,7 +152,7 @@ def _read_packed(body: Bytes, r: int, buckets: int) -> Array:
 
 def _read_huffman(body: Bytes, r: int, buckets: int) -> Array:
     """Bucket numbers in Huffman code."""
-    from wirecodec.kernels.cpu import prefix_read
+    from wirecodec.kernels.cpu.coding import canonical_huffman_read
 
     inner = -(-r // HUFFMAN_SPAN) - 1
     at_sizes = -(-buckets // 2)
@@ -157,6 +164,6 @@ def _read_huffman(body: Bytes, r: int, buckets: int) -> Array:
     framed = framed_spans(body[at_spans:], 2 * min(r, HUFFMAN_SPAN))
     codes = np.empty(r, np.uint8)
     ends = starts[:-1].view(np.uint64) * np.uint64(8)
-    prefix_read.read_bytes(framed, table, ends, codes)
+    canonical_huffman_read.read_bytes(framed, table, ends, codes)
     check_spans(framed, starts, ends, "sketchml")
     return codes

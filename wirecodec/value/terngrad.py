@@ -49,7 +49,7 @@ class TernGrad:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """The scale, then five digits a byte: two passes over the values, three with ``clip``."""
-        from wirecodec.kernels.cpu import terngrad
+        from wirecodec.kernels.cpu.value import terngrad
 
         x = as_single(values, self.name)
         scale = self._scale(x)
@@ -61,7 +61,7 @@ class TernGrad:
 
     def _scale(self, x: Array) -> Array:
         """(1,) float32: 0, or 2^-100 and more."""
-        from wirecodec.kernels.cpu import terngrad
+        from wirecodec.kernels.cpu.value import terngrad
 
         scale = terngrad.largest(bits_of(x))
         if self.clip is not None:
@@ -72,7 +72,7 @@ class TernGrad:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The scale, rounded to ``dtype``, with the signs that are not 0."""
-        from wirecodec.kernels.cpu import base3
+        from wirecodec.kernels.cpu.coding import base3
 
         if section.size != _HEAD + -(-r // TERNARY_DIGITS):
             raise Malformed("terngrad-length", f"{section.size} bytes for {r} values")

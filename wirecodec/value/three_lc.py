@@ -42,7 +42,7 @@ class ThreeLC:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """The greatest magnitude, digits, runs: two passes over values, one over a fifth as many bytes."""
-        from wirecodec.kernels.cpu import three_lc
+        from wirecodec.kernels.cpu.value import three_lc
 
         bits = bits_of(as_single(values, self.name))
         top = np.array([three_lc.top_key(bits)], np.uint32).view(np.float32)[0]
@@ -58,7 +58,7 @@ class ThreeLC:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Bytes without runs, then the scale, rounded to ``dtype``, by their digits."""
-        from wirecodec.kernels.cpu import three_lc
+        from wirecodec.kernels.cpu.value import three_lc
 
         if section.size < _HEAD:
             raise Malformed("3lc-length", f"{section.size} bytes; the scale takes {_HEAD}")

@@ -61,7 +61,7 @@ class Zstd:
         """The values of a frame whose header and blocks are right."""
         import zstandard
 
-        from wirecodec.kernels.cpu.zstd import end_of_blocks
+        from wirecodec.kernels.cpu.coding.zstd_frame import end_of_blocks
 
         if section[0] > 1:
             raise Malformed("zstd-parameter", f"shuffle is {section[0]}")
