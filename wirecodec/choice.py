@@ -16,8 +16,8 @@ from wirecodec.arrays import Array, Flat, as_flat, read_only
 from wirecodec.chunk import Support
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.scheme import Scheme
+from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector, finite_or_raise
-from wirecodec.select.every import All
 from wirecodec.select.nonzero import NonZero
 from wirecodec.sparse import SparseTensor, ascending_indices, nonzero
 

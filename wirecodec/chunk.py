@@ -34,7 +34,7 @@ from wirecodec.select.base import finite_or_raise
 from wirecodec.sparse import ascending_indices
 from wirecodec.transform.base import coefficient_type, in_range
 from wirecodec.value.base import ValueChoice, is_ordered
-from wirecodec.value.order import ascending, map_of, positions_of, restored
+from wirecodec.value.sort_permutation import ascending, map_of, positions_of, restored
 
 __all__ = ["Part", "Support", "chunks_of", "decode_chunk", "element_type", "stored_type"]
 

@@ -26,7 +26,7 @@ from wirecodec.prng import mix
 from wirecodec.saved_state import saved_residual, saved_schedule, saved_step, unmasked
 from wirecodec.schedule import Schedule, schedule_string
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
-from wirecodec.select.every import All
+from wirecodec.select.all import All
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import Asked, Done, Step
 from wirecodec.value.raw import Raw

@@ -16,7 +16,7 @@ import numpy as np
 
 from wirecodec import extension as ext
 from wirecodec.arrays import DTYPES, Bytes
-from wirecodec.value.order import PACKED
+from wirecodec.value.sort_permutation import PACKED
 
 __all__ = ["CHUNK", "MAJOR", "PREFIX_BYTES", "Entry", "head_of", "layout", "pack"]
 

@@ -41,7 +41,7 @@ from wirecodec.errors import (
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.registry import index_codecs, transforms, value_codecs
 from wirecodec.value.base import is_ordered
-from wirecodec.value.order import PACKED, map_bytes
+from wirecodec.value.sort_permutation import PACKED, map_bytes
 
 __all__ = ["Head", "Row", "blob_size", "open_head", "sections"]
 

@@ -18,7 +18,7 @@ from benchmarks.measure import on_threads
 from benchmarks.selecting.rivals import DENSITIES
 from benchmarks.selecting.timing import reads
 from wirecodec.kernels.cpu.select import sample
-from wirecodec.select import exact
+from wirecodec.select import topk_exact
 
 __all__ = ["Corner", "measured"]
 
@@ -65,11 +65,11 @@ def measured(n: int, step: Callable[[str], None], *, budget: float) -> list[Corn
 def _misled(k: int, values: Any, seen: Any, samples: int, budget: float) -> float:
     """The reads of the top k where the first samples see other values than there are."""
     x = values.astype(np.float32)
-    for run, spread, seed in ((16, exact.CORRELATED, 0), (1, 1.0, 7))[:samples]:
-        where = _looked_at(x.size, run, exact.planned(x.size, k, run, spread).samples, seed)
+    for run, spread, seed in ((16, topk_exact.CORRELATED, 0), (1, 1.0, 7))[:samples]:
+        where = _looked_at(x.size, run, topk_exact.planned(x.size, k, run, spread).samples, seed)
         x[where] = seen[where]
     stopped = SimpleNamespace(perf_counter_ns=lambda: 7)
-    with mock.patch.object(exact, "time", stopped) if samples == 2 else nullcontext():
+    with mock.patch.object(topk_exact, "time", stopped) if samples == 2 else nullcontext():
         (time,) = reads(x, [partial(wc.TopK(k=k).select, x)], budget=budget).times
     return time
 

@@ -14,7 +14,7 @@ from wirecodec.limits import UNLIMITED
 from wirecodec.registry import value_codec
 from wirecodec.scheme import Scheme
 from wirecodec.value.base import ValueChoice, is_ordered
-from wirecodec.value.order import ascending, map_of, positions_of, restored
+from wirecodec.value.sort_permutation import ascending, map_of, positions_of, restored
 
 __all__ = ["CONFIGURATIONS", "Codec", "Coder", "codecs"]
 

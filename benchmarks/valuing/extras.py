@@ -16,7 +16,7 @@ from benchmarks.targets import Found, Verdict, at_most, decided
 from benchmarks.valuing.coder import Codec
 from benchmarks.valuing.laws import LAWS, Doubles, Floats
 from benchmarks.valuing.peers import relative_error
-from wirecodec.value.packed import packed_size
+from wirecodec.value.bit_packing import packed_size
 
 __all__ = ["dexp_converged", "measured", "recursive_chord"]
 

@@ -12,7 +12,7 @@ from tests.inputs import supports
 from wirecodec.kernels.cpu import support as cpu_support
 from wirecodec.kernels.cpu.coding import packing as cpu_packing
 from wirecodec.kernels.cuda import bits, packing
-from wirecodec.value.packed import packed_size
+from wirecodec.value.bit_packing import packed_size
 
 SMALL = {name: case for name, case in supports(np.random.default_rng(3)).items() if case[0] <= 2**20}
 

@@ -12,7 +12,7 @@ from tests.inputs import Array
 from wirecodec.arrays import bits_of
 from wirecodec.kernels.cpu.index.bitmap import nonzero_bits
 from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
-from wirecodec.select.above import collected, threshold_bits
+from wirecodec.select.threshold_common import collected, threshold_bits
 
 SIZES = [0, 1, 31, 32, 33, 4095, 4096, 4097, 70_003]
 

@@ -13,7 +13,7 @@ from tests.inputs import Array
 from wirecodec.arrays import bits_of, read_only
 from wirecodec.kernels.cuda.select import infinity_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
-from wirecodec.select.exact import top_k
+from wirecodec.select.topk_exact import top_k
 
 SIZE = 20_011
 

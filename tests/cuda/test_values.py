@@ -15,7 +15,7 @@ from wirecodec.arrays import BFLOAT16, bits_of
 from wirecodec.kernels.cpu.coding import narrow
 from wirecodec.kernels.cuda import elements, values
 from wirecodec.limits import DEFAULT_LIMITS
-from wirecodec.value.single import LARGEST, as_single
+from wirecodec.value.float32_convert import LARGEST, as_single
 
 STREAM = 0x0123456789ABCDEF
 SINGLE = np.dtype(np.float32)

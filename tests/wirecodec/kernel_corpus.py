@@ -28,7 +28,7 @@ from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.select import radix
 from wirecodec.limits import UNLIMITED
-from wirecodec.select import exact
+from wirecodec.select import topk_exact
 
 __all__ = ["kernels", "run", "unused_kernels"]
 
@@ -210,13 +210,13 @@ def run_steps(sink: Sink) -> None:
 @contextlib.contextmanager
 def shared_out(count: int) -> Iterator[None]:
     """Share small arrays out among ``count`` threads."""
-    before = threads.thread_count, exact.WORTHWHILE, exact.ALONE
+    before = threads.thread_count, topk_exact.WORTHWHILE, topk_exact.ALONE
     threads.thread_count = lambda: count
-    exact.WORTHWHILE = exact.ALONE = 1
+    topk_exact.WORTHWHILE = topk_exact.ALONE = 1
     try:
         yield
     finally:
-        threads.thread_count, exact.WORTHWHILE, exact.ALONE = before
+        threads.thread_count, topk_exact.WORTHWHILE, topk_exact.ALONE = before
 
 
 def run() -> str:

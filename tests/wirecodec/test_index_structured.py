@@ -18,7 +18,7 @@ from formats.reference.structured import bit_string, packed
 from tests import inputs, oracles
 from wirecodec.index.rice import planned_bytes
 from wirecodec.index.rle import planned_bytes as rle_bytes
-from wirecodec.index.structure import Head, count_runs
+from wirecodec.index.structured_plan import Head, count_runs
 from wirecodec.kernels.cpu.coding import gap_stream
 from wirecodec.kernels.cpu.index import gap_probe
 from wirecodec.limits import UNLIMITED

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from formats.reference.bits import pack_lanes, pack_stream
-from wirecodec.value.packed import packed, packed_size, stray_bits, unpacked
+from wirecodec.value.bit_packing import packed, packed_size, stray_bits, unpacked
 
 SIZES = (0, 1, 2, 31, 33, 511, 512, 513, 1024, 1500)
 WIDTHS = [(np.uint8, n) for n in range(1, 9)]

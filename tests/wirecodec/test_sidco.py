@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests import oracles
-from wirecodec.select import controller
-from wirecodec.select.magnitudes import Magnitudes
+from wirecodec.select import sidco_controller
+from wirecodec.select.sidco_magnitudes import Magnitudes
 
 SIDS = ("exponential", "gamma-gp", "gp")
 DENSITIES = (0.1, 0.01, 0.001)
@@ -72,7 +72,7 @@ def test_faithful_stages_are_the_papers(sid: str, rng: np.random.Generator, dtyp
         y = x.astype(dtype)
         for ratio in (0.3, *DENSITIES):
             for stages in (1, 2, 4):
-                if stages > controller.most_stages(ratio):
+                if stages > sidco_controller.most_stages(ratio):
                     continue
                 found = wc.SIDCo(ratio, sid, mode="faithful", stages=stages).search(y)
                 expected = oracles.sidco_threshold(y, ratio, sid, stages)
@@ -91,14 +91,14 @@ def test_faithful_stages_are_the_papers(sid: str, rng: np.random.Generator, dtyp
     st.integers(1, 12),
 )
 def test_controller_is_the_papers(ratios: list[float], ratio: float, window: int, begin: int) -> None:
-    most = controller.most_stages(ratio)
+    most = sidco_controller.most_stages(ratio)
     assert most == math.ceil(math.log2(1 / ratio))
     begin = min(begin, most)
-    control, taken = controller.restored(None, begin), []
+    control, taken = sidco_controller.restored(None, begin), []
     for kept in ratios:
         taken.append(control.stages)
-        control = controller.restored(controller.saved(control), 99)
-        control = controller.stepped(control, kept, ratio, window=window, tolerance=0.2)
+        control = sidco_controller.restored(sidco_controller.saved(control), 99)
+        control = sidco_controller.stepped(control, kept, ratio, window=window, tolerance=0.2)
     assert taken == oracles.sidco_stages(ratios, most, begin=begin, window=window)
 
 

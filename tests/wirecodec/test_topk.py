@@ -23,13 +23,13 @@ from wirecodec.arrays import bits_of, read_only
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.select import radix, sample, topk
 from wirecodec.kernels.cpu.simd import memory
-from wirecodec.select import exact
+from wirecodec.select import topk_exact
 
 ROOT = Path(__file__).parents[2]
 
 
 def assert_exact(x: Any, k: int) -> None:
-    indices, words = exact.top_k(bits_of(x), k)
+    indices, words = topk_exact.top_k(bits_of(x), k)
     expected = oracles.top_k_sorted(x, k)
     assert indices.dtype == np.int32
     assert np.array_equal(indices, expected)
@@ -72,7 +72,7 @@ def _sampled(bits: Any, run: int, samples: int, seed: int, out: Any) -> None:
 def sampled(x: Any, k: int) -> Any:
     """Where a first sample of x looks."""
     run = 64 // x.itemsize
-    plan = exact.planned(x.size, k, run)
+    plan = topk_exact.planned(x.size, k, run)
     found = np.empty(plan.samples, np.int64)
     _sampled(bits_of(x), run, plan.samples, 0, found)
     return found
@@ -80,7 +80,7 @@ def sampled(x: Any, k: int) -> Any:
 
 def sampled_next(x: Any, k: int, seed: int) -> Any:
     """Where a second sample looks at such a time."""
-    plan = exact.planned(x.size, k, 1, 1.0)
+    plan = topk_exact.planned(x.size, k, 1, 1.0)
     found = np.empty(plan.samples, np.int64)
     _sampled(bits_of(x), 1, plan.samples, seed, found)
     return found
@@ -116,7 +116,7 @@ def test_an_adversary_who_knows_the_time(k: int, monkeypatch: pytest.MonkeyPatch
         return count(bits, k)
 
     monkeypatch.setattr(radix, "count_threshold", noted)
-    monkeypatch.setattr(exact, "time", SimpleNamespace(perf_counter_ns=lambda: 7))
+    monkeypatch.setattr(topk_exact, "time", SimpleNamespace(perf_counter_ns=lambda: 7))
     rng = np.random.default_rng(3)
     for seen, unseen in ((1e-3, 1.0), (1.0, 1e-3), (0.0, 1.0)):
         x = (rng.laplace(size=200_000) * unseen).astype(np.float32)
@@ -138,7 +138,7 @@ def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         return call
 
     for name in ("_sparse", "_dense", "_filled"):
-        monkeypatch.setattr(exact, name, noted(name, getattr(exact, name)))
+        monkeypatch.setattr(topk_exact, name, noted(name, getattr(topk_exact, name)))
     x = family("heavy tails", 100_000, 1).astype(np.float32)
     for k, ways in ((1000, ["_sparse"]), (50_000, ["_dense", "_filled"])):
         taken.clear()
@@ -275,5 +275,5 @@ def test_elsewhere(types: str, settings: dict[str, str], tmp_path: Path) -> None
 
 def test_bfloat16_orders_as_float32_does() -> None:
     x = family("heavy tails", 50_000, 8).astype(ml_dtypes.bfloat16)
-    indices, _ = exact.top_k(bits_of(x), 700)
-    assert np.array_equal(indices, exact.top_k(bits_of(x.astype(np.float32)), 700)[0])
+    indices, _ = topk_exact.top_k(bits_of(x), 700)
+    assert np.array_equal(indices, topk_exact.top_k(bits_of(x.astype(np.float32)), 700)[0])

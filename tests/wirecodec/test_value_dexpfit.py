@@ -14,7 +14,7 @@ import wirecodec as wc
 from formats.reference.dexpfit import exponential
 from tests import oracles
 from wirecodec.limits import UNLIMITED
-from wirecodec.value.curve import parts_of
+from wirecodec.value.curve_fit import parts_of
 
 
 def sent(values: Any) -> tuple[Any, Any]:

@@ -22,7 +22,7 @@ from wirecodec.kernels.cpu.simd.vector import load, store
 from wirecodec.kernels.cpu.value.error_bounded_lanes import base_of, bits_after, symbols
 from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ROWS
 from wirecodec.limits import UNLIMITED
-from wirecodec.value import bounded_cells, bounded_levels
+from wirecodec.value import error_bounded_cells, error_bounded_levels
 
 MOST = {"float32": 3.4028234e38, "float16": 65504.0, "bfloat16": 3.3895313e38, "float64": 1.797e308}
 
@@ -188,11 +188,11 @@ def test_tables_are_those_of_the_page() -> None:
         rows = [line.split("|") for line in file if line.startswith("| ") and line[2].isdigit()]
     rows = [[cell.strip() for cell in row[1:4]] for row in rows if len(row) == 5 and len(row[2]) > 5]
     listed = {int(number): (one, other) for number, one, other in rows if number.isdigit()}
-    assert [listed[row][0] for row in range(24)] == list(bounded_levels.OFFSET)
-    assert [listed[row][1] for row in range(24)] == list(bounded_levels.CENTRED)
-    assert [listed[row][0] for row in (24, 25)] == list(bounded_levels.SHIFTED)
+    assert [listed[row][0] for row in range(24)] == list(error_bounded_levels.OFFSET)
+    assert [listed[row][1] for row in range(24)] == list(error_bounded_levels.CENTRED)
+    assert [listed[row][0] for row in (24, 25)] == list(error_bounded_levels.SHIFTED)
     for form in (1, 2):
-        assert bounded_levels.usual_levels(form).tolist() == page.usual_levels(form)
+        assert error_bounded_levels.usual_levels(form).tolist() == page.usual_levels(form)
 
 
 def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
@@ -265,7 +265,7 @@ def test_error_feedback_converges_with_it(rng: np.random.Generator) -> None:
 def test_constants_agree() -> None:
     assert (page.BLOCK, page.ROWS) == (BOUNDED_BLOCK, BOUNDED_ROWS)
     assert page.blocks(2**18 + 7) == [
-        range(part.start, part.stop) for part in bounded_cells.blocks_of(2**18 + 7)
+        range(part.start, part.stop) for part in error_bounded_cells.blocks_of(2**18 + 7)
     ]
 
 
@@ -274,7 +274,7 @@ def test_many_blocks_are_written_as_the_page_says(
     count: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of more than four, every fourth is counted; blocks are shorter here, as the reference is slow."""
-    monkeypatch.setattr(bounded_cells, "BOUNDED_BLOCK", 3000)
+    monkeypatch.setattr(error_bounded_cells, "BOUNDED_BLOCK", 3000)
     monkeypatch.setattr(page, "BLOCK", 3000)
     values = rng.laplace(size=3000 * count - 7).astype(np.float32)
     values[3000:6000] *= 40  # not counted where there are five

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests.wirecodec.sections import sent
-from wirecodec.value.packed import unpacked
+from wirecodec.value.bit_packing import unpacked
 
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 SMALL = st.floats(-4, 4, width=32)

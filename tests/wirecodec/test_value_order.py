@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import wirecodec as wc
 from formats import reference
 from wirecodec import registry
-from wirecodec.value import order
+from wirecodec.value import sort_permutation
 
 CURVES = [wc.PolyFit(), wc.DExpFit()]
 
@@ -28,17 +28,17 @@ def key(x: float) -> tuple[float, bool]:
 def test_ascending_is_a_stable_sort(rng: np.random.Generator, dtype: np.dtype[Any], r: int) -> None:
     corners = np.array([0.0, -0.0, 1.0, -1.0, 5e-8, -5e-8, 60_000, -60_000, 3.5]).astype(dtype)
     for v in (rng.choice(corners, r), rng.normal(size=r).astype(dtype), np.zeros(r, dtype)):
-        found, positions = order.ascending(v)
+        found, positions = sort_permutation.ascending(v)
         expected = sorted(range(r), key=lambda i: key(float(v[i])))
         assert positions.tolist() == expected
         assert found.tobytes() == v[expected].tobytes()
-        assert order.restored(found, positions).tobytes() == v.tobytes()
+        assert sort_permutation.restored(found, positions).tobytes() == v.tobytes()
 
 
 def test_every_finite_float16_has_its_place() -> None:
     v = np.arange(2**16, dtype=np.uint16).view(np.float16)
     v = np.random.default_rng(0).permutation(v[np.isfinite(v)])
-    found, _ = order.ascending(v)
+    found, _ = sort_permutation.ascending(v)
     assert (np.diff(found.astype(float)) >= 0).all()
     assert np.signbit(found[found == 0]).tolist() == [True, False]
 
@@ -47,12 +47,12 @@ def test_every_finite_float16_has_its_place() -> None:
 @given(st.integers(0, 600), st.integers(0, 2**32))
 def test_a_map_is_its_definition(r: int, seed: int) -> None:
     positions = np.random.default_rng(seed).permutation(r).astype(np.uint32)
-    section = order.map_of(positions)
+    section = sort_permutation.map_of(positions)
     width = max(r - 1, 0).bit_length()
     stream = sum(int(p) << (i * width) for i, p in enumerate(positions))
-    assert section.tobytes() == stream.to_bytes(order.map_bytes(r), "little")
-    assert order.map_bytes(r) == -(-r * width // 8)
-    assert np.array_equal(order.positions_of(section, r), positions)
+    assert section.tobytes() == stream.to_bytes(sort_permutation.map_bytes(r), "little")
+    assert sort_permutation.map_bytes(r) == -(-r * width // 8)
+    assert np.array_equal(sort_permutation.positions_of(section, r), positions)
 
 
 @settings(max_examples=300, deadline=None)
@@ -63,12 +63,12 @@ def test_what_is_no_permutation_is_refused(r: int, seed: int, wrong: int) -> Non
     width = (r - 1).bit_length()
     for _ in range(wrong):
         numbers[rng.integers(r)] = rng.integers(1 << width)
-    section = order.map_of(numbers)
+    section = sort_permutation.map_of(numbers)
     if sorted(numbers.tolist()) == list(range(r)):
-        assert np.array_equal(order.positions_of(section, r), numbers)
+        assert np.array_equal(sort_permutation.positions_of(section, r), numbers)
         return
     with pytest.raises(wc.Invalid) as caught:
-        order.positions_of(section, r)
+        sort_permutation.positions_of(section, r)
     assert caught.value.code == "map-permutation"
 
 
@@ -103,7 +103,7 @@ def test_fused_tensors_share_a_map(codec: Any, rng: np.random.Generator) -> None
     scheme = wc.Scheme(wc.TopK(0.5), wc.Rice(), codec)
     blob = wc.encode_many(tensors, scheme, fuse=1000)
     (entry,) = wc.inspect(blob).entries
-    assert entry.map_bytes == order.map_bytes(entry.nnz)
+    assert entry.map_bytes == sort_permutation.map_bytes(entry.nnz)
     for name, y in wc.decode_many(blob).items():
         assert np.linalg.norm(y.values - tensors[name][y.indices]) < 0.2 * np.linalg.norm(y.values)
 
@@ -115,7 +115,10 @@ def test_each_chunk_has_its_own_map(rng: np.random.Generator) -> None:
     values = rng.laplace(size=indices.size).astype(np.float32)
     blob = wc.encode(wc.SparseTensor(indices, values, (size,)), wc.Scheme(wc.All(), wc.Rice(), wc.PolyFit()))
     (entry,) = wc.inspect(blob).entries
-    assert (entry.chunks, entry.map_bytes) == (2, order.map_bytes(2000) + order.map_bytes(1000))
+    assert (entry.chunks, entry.map_bytes) == (
+        2,
+        sort_permutation.map_bytes(2000) + sort_permutation.map_bytes(1000),
+    )
     y = wc.decode(blob)
     assert np.array_equal(y.indices, indices)
     assert np.linalg.norm(y.values - values) < 0.05 * np.linalg.norm(values)
@@ -124,7 +127,7 @@ def test_each_chunk_has_its_own_map(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("codec", CURVES, ids=repr)
 def test_without_values_there_is_a_map_without_bytes(codec: Any) -> None:
     blob = wc.encode(np.zeros(9, np.float32), wc.Scheme(wc.NonZero(), wc.Rice(), codec))
-    assert blob[24 + 39] == order.PACKED
+    assert blob[24 + 39] == sort_permutation.PACKED
     assert wc.inspect(blob).entries[0].map_bytes == 0
     assert wc.decode(blob).indices.size == 0
 

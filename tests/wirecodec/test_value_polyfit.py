@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import wirecodec as wc
 from tests import oracles
 from wirecodec.limits import UNLIMITED
-from wirecodec.value.curve import parts_of
+from wirecodec.value.curve_fit import parts_of
 
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from wirecodec.arrays import Array, as_flat
 from wirecodec.errors import EncodeError
-from wirecodec.select import fits
-from wirecodec.select.fits import Fit
-from wirecodec.select.magnitudes import Magnitudes
+from wirecodec.select import sidco_fits as fits
 from wirecodec.select.sidco import SIDCo
-from wirecodec.select.stages import SIDS
+from wirecodec.select.sidco_fits import Fit
+from wirecodec.select.sidco_magnitudes import Magnitudes
+from wirecodec.select.sidco_search import SIDS
 from wirecodec.select.topk import share_of
 
 __all__ = [

@@ -23,7 +23,7 @@ from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import decode_add, decode_many, encode_supports, select_many
 from wirecodec.scheme import Scheme
-from wirecodec.select.every import All
+from wirecodec.select.all import All
 from wirecodec.value.raw import Raw
 
 __all__ = [

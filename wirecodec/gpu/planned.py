@@ -20,12 +20,12 @@ from wirecodec.kernels.cuda import bits, elements, moments
 from wirecodec.kernels.cuda import container as making
 from wirecodec.kernels.cuda.select import Selected, Selector, infinity_of, magnitude_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
-from wirecodec.select.above import threshold_bits
 from wirecodec.select.adacomp import AdaComp
+from wirecodec.select.all import All
 from wirecodec.select.dgc import DGC
-from wirecodec.select.every import All
 from wirecodec.select.nonzero import NonZero
 from wirecodec.select.threshold import Threshold
+from wirecodec.select.threshold_common import threshold_bits
 from wirecodec.select.topk import TopK, share_of
 
 __all__ = ["SELECTORS", "Planned", "planned"]

@@ -25,11 +25,11 @@ from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import bits, elements, spans, values
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import infinity_of
+from wirecodec.value.float32_convert import LARGEST
 from wirecodec.value.offset_float import OffsetFloat
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16
 from wirecodec.value.sign_scale import SignScale
-from wirecodec.value.single import LARGEST
 
 __all__ = [
     "Coded",

@@ -18,13 +18,13 @@ from wirecodec.gpu.warm import LastTop
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
 from wirecodec.prng import mix
-from wirecodec.select.above import threshold_bits
 from wirecodec.select.adacomp import AdaComp
+from wirecodec.select.all import All
 from wirecodec.select.dgc import DGC
-from wirecodec.select.every import All
 from wirecodec.select.nonzero import NonZero
 from wirecodec.select.sidco import SIDCo
 from wirecodec.select.threshold import Threshold
+from wirecodec.select.threshold_common import threshold_bits
 from wirecodec.select.topk import TopK, share_of
 
 __all__ = ["has_kernels", "select", "select_sum"]

@@ -12,7 +12,7 @@ from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected
 from wirecodec.select.sidco import SIDCo
-from wirecodec.select.sweeps import Sums, Sweeps
+from wirecodec.select.sidco_sweeps import Sums, Sweeps
 
 __all__ = ["DeviceMagnitudes", "sidco"]
 

@@ -19,8 +19,8 @@ from wirecodec.index.huffman import Huffman
 from wirecodec.index.rice import Rice, planned_bytes
 from wirecodec.index.rle import RLE
 from wirecodec.index.rle import planned_bytes as rle_bytes
-from wirecodec.index.structure import FORMS, Plan, Shape, count_runs
 from wirecodec.index.structured import Structured
+from wirecodec.index.structured_plan import FORMS, Plan, Shape, count_runs
 from wirecodec.parameters import as_flag
 
 __all__ = ["AutoIndex"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
-from wirecodec.index.structure import FORMS, Head, Shape, count_runs
+from wirecodec.index.structured_plan import FORMS, Head, Shape, count_runs
 from wirecodec.limits import DecodeLimits
 
 __all__ = ["Structured"]

@@ -16,8 +16,8 @@ import numpy as np
 from wirecodec.arrays import Array, bits_of
 from wirecodec.parameters import as_ratio, settle
 from wirecodec.prng import mix
-from wirecodec.select.above import collected, whole
 from wirecodec.select.base import Selection, all_finite, finite_or_raise
+from wirecodec.select.threshold_common import collected, whole
 from wirecodec.select.topk import TopK, share_of
 
 __all__ = ["DGC"]

@@ -18,11 +18,11 @@ from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
 from wirecodec.parameters import as_real, settle
 from wirecodec.value.base import ValueCodec
+from wirecodec.value.bit_packing import packed_size
 from wirecodec.value.deflate import Deflate
 from wirecodec.value.error_bounded import ErrorBounded
 from wirecodec.value.mean import Mean
 from wirecodec.value.offset_float import OffsetFloat
-from wirecodec.value.packed import packed_size
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16, widened
 from wirecodec.value.sign_scale import SignScale

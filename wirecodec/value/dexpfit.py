@@ -16,7 +16,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.value.curve import (
+from wirecodec.value.curve_fit import (
     drawn,
     heads_of,
     means,

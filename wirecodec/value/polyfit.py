@@ -18,7 +18,7 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_integer, as_real, settle
-from wirecodec.value.curve import (
+from wirecodec.value.curve_fit import (
     LENGTH,
     drawn,
     heads_of,

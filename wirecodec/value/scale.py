@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of
+from wirecodec.value.float32_convert import LARGEST as _SINGLE
 from wirecodec.value.raw import narrowed
-from wirecodec.value.single import LARGEST as _SINGLE
 
 __all__ = ["LARGEST", "largest_scale", "rounded", "scale_type"]
 

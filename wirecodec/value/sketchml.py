@@ -24,8 +24,8 @@ from wirecodec.kernels.canonical_huffman import (
 from wirecodec.kernels.layout import HUFFMAN_SPAN, SKETCH_CELLS, SKETCH_SUMS
 from wirecodec.limits import DecodeLimits
 from wirecodec.parameters import as_integer, settle
-from wirecodec.value.packed import packed, packed_size, stray_bits, unpacked
-from wirecodec.value.single import as_single, from_single, largest_single
+from wirecodec.value.bit_packing import packed, packed_size, stray_bits, unpacked
+from wirecodec.value.float32_convert import as_single, from_single, largest_single
 
 __all__ = ["SketchML"]
 

@@ -10,16 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wirecodec.arrays import Array
-from wirecodec.select import fits
-from wirecodec.select.fits import Fit, Moments
-from wirecodec.select.sweeps import Sweeps
+from wirecodec.select import sidco_fits
+from wirecodec.select.sidco_fits import Fit, Moments
+from wirecodec.select.sidco_sweeps import Sweeps
 
 __all__ = ["SIDS", "Stages", "Trial"]
 
 SIDS: dict[str, tuple[Callable[[Moments], Fit], Callable[[Moments], Fit]]] = {
-    "exponential": (fits.exponential, fits.exponential),
-    "gamma-gp": (fits.gamma, fits.pareto),
-    "gp": (fits.pareto, fits.pareto),
+    "exponential": (sidco_fits.exponential, sidco_fits.exponential),
+    "gamma-gp": (sidco_fits.gamma, sidco_fits.pareto),
+    "gp": (sidco_fits.pareto, sidco_fits.pareto),
 }
 """By name, how stage 1 fits, and how the stages after it do."""
 
@@ -159,7 +159,7 @@ class Stages:
         if high.threshold > _FAR * low.threshold:
             rest = self._magnitudes.between(low.threshold, high.threshold)
             share = (aim - high.count) / max(rest.count, 1)
-            threshold = low.threshold + fits.exponential(rest).threshold(share)
+            threshold = low.threshold + sidco_fits.exponential(rest).threshold(share)
             self.fitted += 1
             if low.threshold < threshold < high.threshold:
                 return "refit", threshold

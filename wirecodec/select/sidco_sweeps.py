@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import bits_of
-from wirecodec.select.fits import Moments
+from wirecodec.select.sidco_fits import Moments
 
 __all__ = ["Sums", "Sweeps"]
 

@@ -12,9 +12,9 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.layout import BOUNDED_ROWS
-from wirecodec.value.bounded_cells import CENTRED, LAST_START, OFFSET, Cells, blocks_of
-from wirecodec.value.bounded_levels import usual_levels
-from wirecodec.value.single import from_single, largest_single
+from wirecodec.value.error_bounded_cells import CENTRED, LAST_START, OFFSET, Cells, blocks_of
+from wirecodec.value.error_bounded_levels import usual_levels
+from wirecodec.value.float32_convert import from_single, largest_single
 
 __all__ = ["Section", "coded", "decoded"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
-from wirecodec.select.above import with_room
 from wirecodec.select.base import finite_or_raise
-from wirecodec.select.sweeps import Sums, Sweeps
+from wirecodec.select.sidco_sweeps import Sums, Sweeps
+from wirecodec.select.threshold_common import with_room
 from wirecodec.sparse import index_dtype
 
 __all__ = ["Magnitudes"]

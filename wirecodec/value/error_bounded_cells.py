@@ -15,8 +15,8 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.kernels.layout import BOUNDED_BLOCK
+from wirecodec.value.float32_convert import from_single, largest_single
 from wirecodec.value.raw import widened
-from wirecodec.value.single import from_single, largest_single
 
 __all__ = ["CENTRED", "LAST_START", "OFFSET", "Cells", "Values", "blocks_of"]
 
