@@ -36,8 +36,8 @@ from collectives.shares import HostShare, Share, device_share, here
 from collectives.sums import Dense, sum_named
 from collectives.transfer import Octets
 from wirecodec.arrays import as_bytes
-from wirecodec.parameters import as_integer
 from wirecodec.saved_state import saved_residual, saved_step
+from wirecodec.validation import as_integer
 
 __all__ = ["CLTk", "ratios_by_flops"]
 

@@ -27,7 +27,7 @@ from collectives.header import NO_DETAIL, Algorithm, Header, Operand, Status
 from collectives.ring import allgather_ragged
 from collectives.transfer import Octets
 from wirecodec.arrays import as_bytes, as_flat, dtype_named
-from wirecodec.container import CHUNK
+from wirecodec.container.layout import CHUNK
 from wirecodec.scheme import SchemeLike, as_scheme
 
 __all__ = [

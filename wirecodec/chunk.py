@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, Bytes, as_bytes, nothing, read_only
-from wirecodec.container import CHUNK, Entry
+from wirecodec.container.header import Row
+from wirecodec.container.layout import CHUNK, Entry
 from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
-from wirecodec.head import Row
 from wirecodec.index.base import IndexChoice, IndexCodec, is_lossy
 from wirecodec.index.raw import ascending_below
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits

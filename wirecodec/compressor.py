@@ -19,7 +19,6 @@ from wirecodec.arrays import Array, Bytes, on_gpu
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import DecodeLimits, Schema
-from wirecodec.parameters import as_integer, as_seed
 from wirecodec.parts import parts_of
 from wirecodec.pipeline import decode_many, in_order
 from wirecodec.prng import mix
@@ -29,6 +28,7 @@ from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.select.all import All
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import Asked, Done, Step
+from wirecodec.validation import as_integer, as_seed
 from wirecodec.value.raw import Raw
 
 __all__ = ["Compressor", "Prepared"]

@@ -16,9 +16,9 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_real, settle
 from wirecodec.select.base import all_finite
 from wirecodec.sparse import SparseTensor
+from wirecodec.validation import as_real, settle
 
 __all__ = ["ErrorFeedback"]
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, integers, nothing, read_only
 from wirecodec.chunk import Part, decode_chunk, element_type, stored_type
+from wirecodec.container.header import Head, Row, sections
+from wirecodec.container.schema import Outline
 from wirecodec.errors import WireError
 from wirecodec.fuse import parted
-from wirecodec.head import Head, Row, sections
 from wirecodec.limits import DecodeLimits
-from wirecodec.outline import Outline
 from wirecodec.registry import transform
 from wirecodec.sparse import SparseTensor, index_dtype
 

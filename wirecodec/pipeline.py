@@ -18,21 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec import container
-from wirecodec import extension as ext
 from wirecodec.arrays import Array, Bytes, as_bytes, on_gpu
 from wirecodec.choice import dense, gather, select
 from wirecodec.chunk import Support, chunks_of
+from wirecodec.container import extension as ext
+from wirecodec.container import layout
+from wirecodec.container.header import Head, open_head
+from wirecodec.container.schema import Outlines, check_all, check_count, check_names, check_only
 from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.fuse import joined, tabled
-from wirecodec.head import Head, open_head
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
-from wirecodec.outline import Outlines, check_all, check_count, check_names, check_only
-from wirecodec.parameters import as_seed
 from wirecodec.parts import add_parts, parts_of, sparse_of
 from wirecodec.prng import mix
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.sparse import SparseTensor
+from wirecodec.validation import as_seed
 
 __all__ = [
     "decode",
@@ -75,7 +75,7 @@ def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes 
         lengths={0: math.prod(support.shape)} if support.domain else {},
         tag=bytes(memoryview(tag)),
     )
-    return container.pack(list(chunks_of(0, support, one, seed)), extension)
+    return layout.pack(list(chunks_of(0, support, one, seed)), extension)
 
 
 def encode_many(
@@ -150,12 +150,12 @@ def encode_supports(
 ) -> Bytes:
     """What was selected of named tensors, given in the order of their keys, as one container."""
 
-    def coded(key: int, members: Sequence[Support], scheme: Scheme) -> Iterator[container.Entry]:
+    def coded(key: int, members: Sequence[Support], scheme: Scheme) -> Iterator[layout.Entry]:
         return chunks_of(key, joined(members) if len(members) > 1 else members[0], scheme, seed)
 
     tag = bytes(memoryview(tag))
     entries, extension = tabled(supports, schemes, coded, tag=tag, names=names, fuse=fuse)
-    return container.pack(entries, extension)
+    return layout.pack(entries, extension)
 
 
 def decode(

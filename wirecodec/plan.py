@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec import extension as ext
 from wirecodec.arrays import Bytes, dtype_named
+from wirecodec.container import extension as ext
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_integer, as_seed
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme
+from wirecodec.validation import as_integer, as_seed
 
 __all__ = ["Pending", "Plan"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, read_only
-from wirecodec.parameters import as_integer
 from wirecodec.schedule import Schedule, parse_schedule
 from wirecodec.select.base import first_nonfinite
+from wirecodec.validation import as_integer
 
 __all__ = ["saved_residual", "saved_schedule", "saved_step", "unmasked"]
 

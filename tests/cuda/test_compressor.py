@@ -13,8 +13,9 @@ import pytest
 import wirecodec as wc
 from tests.cuda.standin import OnGPU, StandInDevice, marked, standin
 from tests.inputs import Array
-from wirecodec import chunk, head
+from wirecodec import chunk
 from wirecodec.arrays import BFLOAT16, bits_of
+from wirecodec.container import header
 from wirecodec.gpu import encode
 
 __all__ = ["standin"]
@@ -190,7 +191,7 @@ def test_several_chunks(
     standin: StandInDevice, scheme: str, beta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chunks are shorter here, so that three of them take no minute."""
-    for module in (head, encode, chunk):
+    for module in (header, encode, chunk):
         monkeypatch.setattr(module, "CHUNK", 4096)
     rng = np.random.default_rng(15)
     there, here = pair(scheme, feedback=wc.ErrorFeedback(beta))

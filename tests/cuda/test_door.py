@@ -13,11 +13,12 @@ import wirecodec as wc
 from tests.cuda.standin import OnGPU, StandInDevice, marked, standin
 from tests.cuda.test_gpu_encode import STAGED, tensor
 from tests.inputs import Array
-from wirecodec import chunk, container, head
-from wirecodec import extension as ext
+from wirecodec import chunk
 from wirecodec.arrays import BFLOAT16, as_device_flat, bits_of, on_gpu
 from wirecodec.choice import select
 from wirecodec.chunk import chunks_of
+from wirecodec.container import extension as ext
+from wirecodec.container import header, layout
 from wirecodec.prng import mix
 from wirecodec.scheme import as_scheme
 
@@ -86,7 +87,7 @@ def test_several_tensors(standin: StandInDevice) -> None:
 
 
 def test_chunks_are_joined(standin: StandInDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (chunk, head):
+    for module in (chunk, header):
         monkeypatch.setattr(module, "CHUNK", 4096)
     x = tensor(np.float32, 10_000)
     x[4096:8192] = 1
@@ -136,7 +137,7 @@ def resealed(rng: np.random.Generator, entries: Any) -> Array:
     field = "index_section" if entry.index_section.size and rng.random() < 0.5 else "value_section"
     section = getattr(entry, field).copy()
     section[rng.integers(min(section.size, rng.choice([12, section.size])))] ^= np.uint8(1 << rng.integers(8))
-    return container.pack([dataclasses.replace(entry, **{field: section})], ext.Extension())
+    return layout.pack([dataclasses.replace(entry, **{field: section})], ext.Extension())
 
 
 def test_named_tensors(standin: StandInDevice) -> None:

@@ -10,8 +10,8 @@ import pytest
 import wirecodec as wc
 from tests.cuda.emulator import Emulator
 from tests.inputs import Array
-from wirecodec import head
 from wirecodec.arrays import DeviceFlat, bits_of
+from wirecodec.container import header
 from wirecodec.gpu import encode
 from wirecodec.gpu.sections import has_kernels
 from wirecodec.scheme import as_scheme
@@ -132,7 +132,7 @@ def test_few_elements(select: str, size: int) -> None:
 
 def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are shorter here, so that three of them take no minute."""
-    for module in (head, encode, __import__("wirecodec.chunk", fromlist=["CHUNK"])):
+    for module in (header, encode, __import__("wirecodec.chunk", fromlist=["CHUNK"])):
         monkeypatch.setattr(module, "CHUNK", 4096)
     x = tensor(np.float32, 10_000)
     x[4096:8192] = 0

@@ -12,8 +12,9 @@ import wirecodec as wc
 from tests.cuda.recorder import Recorder
 from tests.cuda.test_gpu_encode import INDEXES, VALUES, tensor
 from tests.inputs import Array
-from wirecodec import chunk, head
+from wirecodec import chunk
 from wirecodec.arrays import DTYPES, bits_of
+from wirecodec.container import header
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import encode, plan
 from wirecodec.gpu.plan import DevicePlan, check
@@ -147,7 +148,7 @@ def test_a_filter_that_holds_more_than_there_is_memory_for(index: str) -> None:
 
 def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are shorter here; some are empty, some full, and the last is a short one."""
-    for module in (head, encode, plan, chunk):
+    for module in (header, encode, plan, chunk):
         monkeypatch.setattr(module, "CHUNK", 4096)
     rng = np.random.default_rng(1)
     some = tensor(np.float32, 10_000)

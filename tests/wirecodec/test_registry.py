@@ -17,8 +17,9 @@ from formats.reference.index_codecs import INDEX_CODECS
 from formats.reference.packed import PACKED
 from formats.reference.transforms import NUMBERS, PLAIN
 from formats.reference.value_codecs import ORDERED, VALUE_CODECS
-from wirecodec import extension, registry
+from wirecodec import registry
 from wirecodec.arrays import DTYPES
+from wirecodec.container import extension
 from wirecodec.value import sort_permutation
 from wirecodec.value.base import is_ordered
 

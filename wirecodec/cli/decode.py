@@ -12,10 +12,10 @@ import numpy as np
 from wirecodec.cli.array_files import NAME_RULE, check_names, save_npz
 from wirecodec.cli.options import NO_LIMIT, add_command, add_limit_options, get_limits
 from wirecodec.cli.output import open_output
+from wirecodec.container.stream import iter_blobs
 from wirecodec.limits import DEFAULT_LIMITS
 from wirecodec.pipeline import decode_many
 from wirecodec.sparse import SparseTensor
-from wirecodec.stream import iter_blobs
 
 __all__ = ["add_to"]
 

@@ -11,9 +11,9 @@ from typing import Any
 from wirecodec.arrays import dtype_named
 from wirecodec.cli.formatting import format_count, format_name, format_table, shorten
 from wirecodec.cli.options import add_command
-from wirecodec.info import ContainerInfo, inspect
+from wirecodec.container.inspect import ContainerInfo, inspect
+from wirecodec.container.stream import iter_blobs
 from wirecodec.limits import UNLIMITED
-from wirecodec.stream import iter_blobs
 
 __all__ = ["add_to", "format_container"]
 

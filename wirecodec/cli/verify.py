@@ -10,10 +10,10 @@ from typing import Any
 
 from wirecodec.cli.formatting import escape, format_count
 from wirecodec.cli.options import add_command, add_limit_options, get_limits
+from wirecodec.container.stream import iter_blobs
 from wirecodec.errors import Truncated, WireError
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.pipeline import decode_many
-from wirecodec.stream import iter_blobs
 
 __all__ = ["add_to"]
 

@@ -14,9 +14,9 @@ import numpy as np
 from wirecodec import chunk
 from wirecodec.arrays import BFLOAT16, Bytes, bits_of
 from wirecodec.chunk import Part, element_type
+from wirecodec.container.header import Row
 from wirecodec.gpu.bloom import indices_of
 from wirecodec.gpu.support import concatenated
-from wirecodec.head import Row
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
 from wirecodec.index.bloom import Bloom
 from wirecodec.index.elias_fano import EliasFano

@@ -16,16 +16,16 @@ import numpy as np
 
 from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
 from wirecodec.chunk import Part
+from wirecodec.container.header import Head, open_head
+from wirecodec.container.schema import Outlines, dtypes_of
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import dense
 from wirecodec.gpu import encode as encoding
 from wirecodec.gpu import step as steps
 from wirecodec.gpu.fuse import parted
-from wirecodec.head import Head, open_head
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device
 from wirecodec.limits import UNLIMITED, DecodeLimits
-from wirecodec.outline import Outlines, dtypes_of
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import Done, Step

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec import container
-from wirecodec import extension as ext
 from wirecodec.arrays import DeviceFlat, Flat, read_only
 from wirecodec.choice import choose
 from wirecodec.chunk import Support, chunks_of
-from wirecodec.container import CHUNK, Entry
+from wirecodec.container import extension as ext
+from wirecodec.container import layout
+from wirecodec.container.layout import CHUNK, Entry
 from wirecodec.errors import EncodeError
 from wirecodec.fuse import tabled
 from wirecodec.gpu import sections
@@ -162,7 +162,7 @@ def packed(device: Device, entries: Sequence[Entry], extension: ext.Extension) -
     What comes to the host is the entries' checksums, to be put into the head.
     """
     block = ext.write(extension)
-    payload, places, total = container.layout(entries, block)
+    payload, places, total = layout.layout(entries, block)
     blob = device.empty(total, np.uint8)
     device.clear(blob)
     crcs = device.empty(len(entries), np.uint32)
@@ -173,6 +173,6 @@ def packed(device: Device, entries: Sequence[Entry], extension: ext.Extension) -
             device.copy(there, blob[at : at + part.size])
             at += part.size + ext.pad8(part.size)
         device.copy(checksum.crc32(device, blob[start:stop]), crcs[number : number + 1])
-    head = container.head_of(entries, device.get(crcs).tolist(), block, total)
+    head = layout.head_of(entries, device.get(crcs).tolist(), block, total)
     device.copy(device.put(np.frombuffer(head, np.uint8)), blob[:payload])
     return blob

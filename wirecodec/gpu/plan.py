@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec import container
-from wirecodec import extension as ext
 from wirecodec.arrays import DeviceFlat
-from wirecodec.container import CHUNK, Entry
+from wirecodec.container import extension as ext
+from wirecodec.container import layout
+from wirecodec.container.layout import CHUNK, Entry
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import bloom, sections
 from wirecodec.gpu.encode import encoded
@@ -124,7 +124,7 @@ class DevicePlan:
             Entry(0, base, self._d(base), 0, self._dtype, 0, index.wire_id, value, nothing, nothing)
             for base in self._bases
         ]
-        return container.head_of(entries, [0] * len(entries), block, 0)
+        return layout.head_of(entries, [0] * len(entries), block, 0)
 
     def _d(self, base: int) -> int:
         return min(CHUNK, self._size - base)

@@ -21,7 +21,7 @@ from wirecodec.index.rle import RLE
 from wirecodec.index.rle import planned_bytes as rle_bytes
 from wirecodec.index.structured import Structured
 from wirecodec.index.structured_plan import FORMS, Plan, Shape, count_runs
-from wirecodec.parameters import as_flag
+from wirecodec.validation import as_flag
 
 __all__ = ["AutoIndex"]
 

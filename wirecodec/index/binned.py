@@ -13,7 +13,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_integer, settle
+from wirecodec.validation import as_integer, settle
 
 __all__ = ["Binned"]
 

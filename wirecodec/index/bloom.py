@@ -21,7 +21,7 @@ from wirecodec.index.base import Approximation
 from wirecodec.index.bloom_p2 import P2_PASSES, chosen, most_items
 from wirecodec.kernels.layout import BLOOM_PAD
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_real, settle
+from wirecodec.validation import as_real, settle
 
 __all__ = ["HEAD_BYTES", "P0", "P1", "POLICIES", "Bloom", "Head", "filter_bytes", "windows"]
 

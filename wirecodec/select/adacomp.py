@@ -19,10 +19,10 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_integer, as_real, settle
 from wirecodec.select.base import Selection, finite_or_raise
 from wirecodec.select.threshold_common import widened
 from wirecodec.sparse import index_dtype
+from wirecodec.validation import as_integer, as_real, settle
 
 __all__ = ["AdaComp"]
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_integer, as_ratio, settle
 from wirecodec.select.base import Selection, finite_or_raise
 from wirecodec.select.threshold_common import whole
 from wirecodec.select.topk import share_of
 from wirecodec.sparse import index_dtype
+from wirecodec.validation import as_integer, as_ratio, settle
 
 __all__ = ["ChunkTopK"]
 

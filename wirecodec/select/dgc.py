@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of
-from wirecodec.parameters import as_ratio, settle
 from wirecodec.prng import mix
 from wirecodec.select.base import Selection, all_finite, finite_or_raise
 from wirecodec.select.threshold_common import collected, whole
 from wirecodec.select.topk import TopK, share_of
+from wirecodec.validation import as_ratio, settle
 
 __all__ = ["DGC"]
 

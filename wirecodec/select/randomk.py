@@ -15,11 +15,11 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_ratio, settle
 from wirecodec.prng import mix
 from wirecodec.select.base import Selection, finite_or_raise
 from wirecodec.select.topk import share_of
 from wirecodec.sparse import index_dtype
+from wirecodec.validation import as_ratio, settle
 
 __all__ = ["RandomK"]
 

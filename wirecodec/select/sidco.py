@@ -20,13 +20,13 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_integer, as_ratio, as_real, settle
 from wirecodec.select import sidco_controller
 from wirecodec.select.base import Selection
 from wirecodec.select.sidco_magnitudes import Magnitudes
 from wirecodec.select.sidco_search import SIDS, Stages, Trial
 from wirecodec.select.sidco_sweeps import Sweeps
 from wirecodec.select.topk import share_of
+from wirecodec.validation import as_integer, as_ratio, as_real, settle
 
 __all__ = ["SIDCo", "Search"]
 

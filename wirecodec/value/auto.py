@@ -16,7 +16,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, as_bytes, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
-from wirecodec.parameters import as_real, settle
+from wirecodec.validation import as_real, settle
 from wirecodec.value.base import ValueCodec
 from wirecodec.value.bit_packing import packed_size
 from wirecodec.value.deflate import Deflate

@@ -16,7 +16,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_integer, as_real, settle
+from wirecodec.validation import as_integer, as_real, settle
 from wirecodec.value.bit_packing import packed_size, stray_bits
 from wirecodec.value.float32_convert import LARGEST, as_single, from_single, largest_single
 

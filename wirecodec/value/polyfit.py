@@ -17,7 +17,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_integer, as_real, settle
+from wirecodec.validation import as_integer, as_real, settle
 from wirecodec.value.curve_fit import (
     LENGTH,
     drawn,

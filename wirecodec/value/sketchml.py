@@ -23,7 +23,7 @@ from wirecodec.kernels.canonical_huffman import (
 )
 from wirecodec.kernels.layout import HUFFMAN_SPAN, SKETCH_CELLS, SKETCH_SUMS
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_integer, settle
+from wirecodec.validation import as_integer, settle
 from wirecodec.value.bit_packing import packed, packed_size, stray_bits, unpacked
 from wirecodec.value.float32_convert import as_single, from_single, largest_single
 

@@ -16,7 +16,7 @@ from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.kernels.layout import TERNARY_DIGITS
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_real, settle
+from wirecodec.validation import as_real, settle
 from wirecodec.value.float32_convert import as_single, from_single, largest_single
 
 __all__ = ["TernGrad"]

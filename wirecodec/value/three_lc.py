@@ -14,7 +14,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_real, settle
+from wirecodec.validation import as_real, settle
 from wirecodec.value.float32_convert import LARGEST, as_single, from_single, largest_single
 
 __all__ = ["ThreeLC"]

@@ -7,9 +7,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from wirecodec import head
 from wirecodec.arrays import Bytes, as_bytes
-from wirecodec.container import PREFIX_BYTES
+from wirecodec.container import header
+from wirecodec.container.layout import PREFIX_BYTES
 from wirecodec.errors import Truncated
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 
@@ -21,7 +21,7 @@ def blob_size(prefix: Any) -> int:
 
     A WireError where it is none.
     """
-    return head.blob_size(as_bytes(prefix))
+    return header.blob_size(as_bytes(prefix))
 
 
 def iter_blobs(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) -> Iterator[Bytes]:
@@ -37,14 +37,14 @@ def iter_blobs(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) ->
     if not hasattr(source, "read"):
         data = as_bytes(source)
         while data.size:
-            total = head.blob_size(data, limits)
+            total = header.blob_size(data, limits)
             if data.size < total:
                 raise Truncated("container", f"{data.size} bytes of {total}")
             yield data[:total]
             data = data[total:]
         return
     while prefix := _read_fully(source, PREFIX_BYTES):
-        total = head.blob_size(as_bytes(prefix), limits)
+        total = header.blob_size(as_bytes(prefix), limits)
         rest = _read_fully(source, total - len(prefix))
         if len(prefix) + len(rest) < total:
             raise Truncated("container", f"{len(prefix) + len(rest)} bytes of {total}")

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, dtype_named, integers
+from wirecodec.container.extension import digits
+from wirecodec.container.header import Head
 from wirecodec.errors import EncodeError, SchemaMismatch
-from wirecodec.extension import digits
-from wirecodec.head import Head
 from wirecodec.limits import Schema, TensorSchema
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from wirecodec.container.extension import FLAGS, HEAD, RECORD, pad8
 from wirecodec.errors import Invalid, Malformed, Unsupported
-from wirecodec.extension import FLAGS, HEAD, RECORD, pad8
 
 __all__ = ["find_bodies"]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec import extension as ext
 from wirecodec.arrays import DTYPES, Bytes
+from wirecodec.container import extension as ext
 from wirecodec.value.sort_permutation import PACKED
 
 __all__ = ["CHUNK", "MAJOR", "PREFIX_BYTES", "Entry", "head_of", "layout", "pack"]

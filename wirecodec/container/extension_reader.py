@@ -15,8 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from wirecodec.arrays import Array, integers
-from wirecodec.errors import Invalid, LimitExceeded, Malformed
-from wirecodec.extension import (
+from wirecodec.container.extension import (
     FUSED,
     HEAD,
     LENGTH,
@@ -29,7 +28,8 @@ from wirecodec.extension import (
     TRANSFORM,
     least_width,
 )
-from wirecodec.records import find_bodies
+from wirecodec.container.records import find_bodies
+from wirecodec.errors import Invalid, LimitExceeded, Malformed
 from wirecodec.registry import transform
 
 __all__ = ["Block", "Spans", "read"]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import as_bytes
-from wirecodec.container import MAJOR
-from wirecodec.head import open_head
+from wirecodec.container.header import open_head
+from wirecodec.container.layout import MAJOR
+from wirecodec.container.schema import Outlines
 from wirecodec.limits import UNLIMITED
-from wirecodec.outline import Outlines
 from wirecodec.registry import index_codec, transform, value_codec
 
 __all__ = ["ContainerInfo", "EntryInfo", "inspect"]

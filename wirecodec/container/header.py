@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, Bytes
-from wirecodec.block import Block, Spans, read
-from wirecodec.container import (
+from wirecodec.container.extension_reader import Block, Spans, read
+from wirecodec.container.layout import (
     CHUNK,
     HAS_EXTENSION,
     LENGTHS,
