@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec import host_step
 from wirecodec.arrays import Array, Bytes, on_gpu
+from wirecodec.cpu import step as host_step
+from wirecodec.cpu.decode import parts_of
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import DecodeLimits, Schema
-from wirecodec.parts import parts_of
 from wirecodec.pipeline import decode_many, in_order
 from wirecodec.prng import mix
 from wirecodec.saved_state import saved_residual, saved_schedule, saved_step, unmasked

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, as_bytes, on_gpu
-from wirecodec.choice import dense, gather, select
-from wirecodec.chunk import Support, chunks_of
 from wirecodec.container import extension as ext
 from wirecodec.container import layout
 from wirecodec.container.header import Head, open_head
 from wirecodec.container.schema import Outlines, check_all, check_count, check_names, check_only
+from wirecodec.cpu.chunk import Support, chunks_of
+from wirecodec.cpu.decode import add_parts, parts_of, sparse_of
+from wirecodec.cpu.fuse import joined, tabled
+from wirecodec.cpu.select import dense, gather, select
 from wirecodec.errors import EncodeError, SchemaMismatch
-from wirecodec.fuse import joined, tabled
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
-from wirecodec.parts import add_parts, parts_of, sparse_of
 from wirecodec.prng import mix
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.sparse import SparseTensor

@@ -13,9 +13,9 @@ import pytest
 import wirecodec as wc
 from tests.cuda.standin import OnGPU, StandInDevice, marked, standin
 from tests.inputs import Array
-from wirecodec import chunk
 from wirecodec.arrays import BFLOAT16, bits_of
 from wirecodec.container import header
+from wirecodec.cpu import chunk
 from wirecodec.gpu import encode
 
 __all__ = ["standin"]

@@ -13,12 +13,12 @@ import wirecodec as wc
 from tests.cuda.standin import OnGPU, StandInDevice, marked, standin
 from tests.cuda.test_gpu_encode import STAGED, tensor
 from tests.inputs import Array
-from wirecodec import chunk
 from wirecodec.arrays import BFLOAT16, as_device_flat, bits_of, on_gpu
-from wirecodec.choice import select
-from wirecodec.chunk import chunks_of
 from wirecodec.container import extension as ext
 from wirecodec.container import header, layout
+from wirecodec.cpu import chunk
+from wirecodec.cpu.chunk import chunks_of
+from wirecodec.cpu.select import select
 from wirecodec.prng import mix
 from wirecodec.scheme import as_scheme
 

@@ -132,7 +132,7 @@ def test_few_elements(select: str, size: int) -> None:
 
 def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are shorter here, so that three of them take no minute."""
-    for module in (header, encode, __import__("wirecodec.chunk", fromlist=["CHUNK"])):
+    for module in (header, encode, __import__("wirecodec.cpu.chunk", fromlist=["CHUNK"])):
         monkeypatch.setattr(module, "CHUNK", 4096)
     x = tensor(np.float32, 10_000)
     x[4096:8192] = 0

@@ -12,9 +12,9 @@ import wirecodec as wc
 from tests.cuda.recorder import Recorder
 from tests.cuda.test_gpu_encode import INDEXES, VALUES, tensor
 from tests.inputs import Array
-from wirecodec import chunk
 from wirecodec.arrays import DTYPES, bits_of
 from wirecodec.container import header
+from wirecodec.cpu import chunk
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import encode, plan
 from wirecodec.gpu.plan import DevicePlan, check

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DeviceFlat, bits_of
-from wirecodec.choice import magnitude_in
+from wirecodec.cpu.select import magnitude_in
 from wirecodec.gpu.support import Context, DeviceSupport, Refused, reaching
 from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec import chunk
 from wirecodec.arrays import BFLOAT16, Bytes, bits_of
-from wirecodec.chunk import Part, element_type
 from wirecodec.container.header import Row
+from wirecodec.cpu import chunk
+from wirecodec.cpu.chunk import Part, element_type
 from wirecodec.gpu.bloom import indices_of
 from wirecodec.gpu.support import concatenated
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes

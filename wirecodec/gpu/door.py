@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
-from wirecodec.chunk import Part
 from wirecodec.container.header import Head, open_head
 from wirecodec.container.schema import Outlines, dtypes_of
+from wirecodec.cpu.chunk import Part
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import dense

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DeviceFlat, Flat, read_only
-from wirecodec.choice import choose
-from wirecodec.chunk import Support, chunks_of
 from wirecodec.container import extension as ext
 from wirecodec.container import layout
 from wirecodec.container.layout import CHUNK, Entry
+from wirecodec.cpu.chunk import Support, chunks_of
+from wirecodec.cpu.fuse import tabled
+from wirecodec.cpu.select import choose
 from wirecodec.errors import EncodeError
-from wirecodec.fuse import tabled
 from wirecodec.gpu import sections
 from wirecodec.gpu.adacomp import signed
 from wirecodec.gpu.fuse import joined

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from wirecodec.arrays import DeviceFlat
-from wirecodec.chunk import Part
+from wirecodec.cpu.chunk import Part
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.gpu.support import Refused, has_nonfinite
 from wirecodec.kernels.cuda import elements, feedback

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, DeviceFlat, Flat, read_only
-from wirecodec.choice import choose
-from wirecodec.chunk import Part, Support
+from wirecodec.cpu.chunk import Part, Support
+from wirecodec.cpu.select import choose
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.gpu import decode as decoding

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array, DeviceFlat, read_only
-from wirecodec.choice import scaled
-from wirecodec.chunk import Support
+from wirecodec.cpu.chunk import Support
+from wirecodec.cpu.select import scaled
 from wirecodec.gpu.warm import LastTop
 from wirecodec.kernels.cuda import bits, elements
 from wirecodec.kernels.cuda.device import Device

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, integers, nothing, read_only
-from wirecodec.chunk import Part, decode_chunk, element_type, stored_type
 from wirecodec.container.header import Head, Row, sections
 from wirecodec.container.schema import Outline
+from wirecodec.cpu.chunk import Part, decode_chunk, element_type, stored_type
+from wirecodec.cpu.fuse import parted
 from wirecodec.errors import WireError
-from wirecodec.fuse import parted
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import transform
 from wirecodec.sparse import SparseTensor, index_dtype

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Flat, as_flat, read_only
-from wirecodec.chunk import Support
+from wirecodec.cpu.chunk import Support
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.scheme import Scheme
 from wirecodec.select.all import All

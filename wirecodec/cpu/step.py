@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Flat, aligned, read_only
-from wirecodec.choice import choose, dense
-from wirecodec.chunk import Support
+from wirecodec.cpu.chunk import Support
+from wirecodec.cpu.select import choose, dense
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import UNLIMITED

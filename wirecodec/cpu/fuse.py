@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.chunk import Part, Support
 from wirecodec.container import extension as ext
 from wirecodec.container.layout import CHUNK, Entry
+from wirecodec.cpu.chunk import Part, Support
 from wirecodec.errors import EncodeError
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import index_dtype
