@@ -18,9 +18,9 @@ import numpy as np
 import wirecodec as wc
 from benchmarks.measure import markdown
 from wirecodec.arrays import DeviceFlat
-from wirecodec.gpu.select import select
+from wirecodec.gpu.select.dispatch import select
+from wirecodec.gpu.select.warm_topk import LastTop
 from wirecodec.gpu.support import Context
-from wirecodec.gpu.warm import LastTop
 from wirecodec.kernels.cuda.device import CupyDevice
 
 __all__ = ["DENSITIES", "SIZES", "Time", "draw", "report", "times"]

@@ -134,9 +134,9 @@ def _nonzeros(vector: Any) -> int:
     """How many elements are not 0; of words on a GPU, but for their sign."""
     if not is_on_device(vector):
         return int(np.count_nonzero(vector))
-    from wirecodec.gpu import door
+    from wirecodec.gpu import entry
 
-    return door.count_nonzero(vector)
+    return entry.count_nonzero(vector)
 
 
 def _by_gathering(channel: Channel, local: Encoding, divisor: int) -> dict[str, Any]:
@@ -148,11 +148,11 @@ def _by_gathering(channel: Channel, local: Encoding, divisor: int) -> dict[str, 
     if local.place is None:
         sums = _added(local, blobs, np.zeros)
         return {name: finish(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
-    from wirecodec.gpu import door
+    from wirecodec.gpu import entry
 
     with local.place.current():
-        sums = _added(local, blobs, door.zeros)
-        return {name: door.mean(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
+        sums = _added(local, blobs, entry.zeros)
+        return {name: entry.mean(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
 
 
 def _added(

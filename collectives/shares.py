@@ -1,7 +1,7 @@
 """A rank's share of a CLT-k step, of one tensor: x = residual + gradient, and what becomes of it.
 
 A share is kept where the gradient lies. The host's is here, and defines the bits; that on a GPU
-(``wirecodec.gpu.shares``) has the same. ``cltk`` does not ask which it has.
+(``wirecodec.gpu.contribution``) has the same. ``cltk`` does not ask which it has.
 """
 
 from __future__ import annotations
@@ -139,10 +139,10 @@ def device_share(
         last: where the searches for each tensor's top k ended; filled in.
         name: the tensor's.
     """
-    from wirecodec.gpu import shares
-    from wirecodec.gpu.warm import LastTop
+    from wirecodec.gpu import contribution
+    from wirecodec.gpu.select.warm_topk import LastTop
 
-    return shares.share(rule, gradient, residual, last.setdefault(name, LastTop()))
+    return contribution.share(rule, gradient, residual, last.setdefault(name, LastTop()))
 
 
 def here(residual: Any) -> Any:
@@ -150,10 +150,10 @@ def here(residual: Any) -> Any:
     place = None if residual is None else place_of(residual)
     if place is None:
         return residual
-    from wirecodec.gpu import door
+    from wirecodec.gpu import entry
 
     place.settle()
-    return door.on_host(residual)
+    return entry.on_host(residual)
 
 
 def _at(x: Dense, where: Dense | None) -> Dense:

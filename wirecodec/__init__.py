@@ -21,6 +21,7 @@ from wirecodec.errors import (
     WireError,
 )
 from wirecodec.feedback import ErrorFeedback
+from wirecodec.gpu.plan.plan import Pending, Plan
 from wirecodec.index import (
     RLE,
     AutoIndex,
@@ -38,7 +39,6 @@ from wirecodec.index import (
 )
 from wirecodec.limits import DecodeLimits
 from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_many
-from wirecodec.plan import Pending, Plan
 from wirecodec.presets import PRESETS, Preset, preset
 from wirecodec.registry import register
 from wirecodec.schedule import Diminishing, WarmUp

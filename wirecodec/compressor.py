@@ -213,7 +213,7 @@ class Compressor:
         scheme, residual = self._scheme(name, state.step), state.residuals.get(name)
         spare, last = None, None
         if there:
-            from wirecodec.gpu.warm import LastTop
+            from wirecodec.gpu.select.warm_topk import LastTop
 
             last = self._last.setdefault(name, LastTop())
         else:
@@ -295,15 +295,15 @@ def _sends_all(scheme: Scheme) -> bool:
 
 def _step_on_gpu(tensors: Mapping[str, Any], wanted: Step) -> Done:
     """``host_step.step`` of tensors on a GPU, all of them on one; residuals may lie anywhere."""
-    from wirecodec.gpu import door
+    from wirecodec.gpu import entry
 
-    return door.step(tensors, wanted, parts_of)
+    return entry.step(tensors, wanted, parts_of)
 
 
 def _here(x: Any) -> Any:
     """An array, copied where it lies on a GPU; None for None."""
     if x is None or not on_gpu(x):
         return x
-    from wirecodec.gpu import door
+    from wirecodec.gpu import entry
 
-    return door.on_host(x)
+    return entry.on_host(x)

@@ -15,7 +15,8 @@ import pytest
 
 from tests.cuda.recorder import Recorder
 from tests.inputs import Array
-from wirecodec.gpu import door, plans, shares
+from wirecodec.gpu import contribution, entry
+from wirecodec.gpu.plan import entry
 
 
 class OnGPU(np.ndarray[Any, Any]):
@@ -86,7 +87,7 @@ def marked(x: Array) -> Array:
 def standin(monkeypatch: pytest.MonkeyPatch) -> StandInDevice:
     """The door, leading to the stand-in; ``import cupy`` finds it, too."""
     device = StandInDevice(3, 3)
-    for module in (door, plans, shares):
+    for module in (entry, entry, contribution):
         monkeypatch.setattr(module, "cupy_device", lambda: device)
     monkeypatch.setitem(sys.modules, "cupy", device.cupy)
     return device

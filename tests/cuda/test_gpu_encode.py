@@ -13,7 +13,7 @@ from tests.inputs import Array
 from wirecodec.arrays import DeviceFlat, bits_of
 from wirecodec.container import header
 from wirecodec.gpu import encode
-from wirecodec.gpu.sections import has_kernels
+from wirecodec.gpu.chunk import has_kernels
 from wirecodec.scheme import as_scheme
 
 SELECTORS = ["all", "nonzero", "topk(0.01)", "topk(k=700)", "threshold(1.5)", "topk(1.0)"]

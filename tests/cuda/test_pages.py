@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wirecodec.gpu import decode, sections
+from wirecodec.gpu import chunk, decode
 from wirecodec.registry import index_codecs, value_codecs
 
 ROOT = Path(__file__).parents[2] / "formats" / "spec"
@@ -19,7 +19,7 @@ PAGES += [("value", codec) for codec in value_codecs().values()]
 @pytest.mark.parametrize(("kind", "codec"), PAGES, ids=lambda each: getattr(each, "name", each))
 def test_pages(kind: str, codec: Any) -> None:
     name = str(codec.name).removesuffix("-float16").removesuffix("-bfloat16")
-    coded = name == "raw" or codec in (sections._INDEX if kind == "index" else sections._VALUE)
+    coded = name == "raw" or codec in (chunk._INDEX if kind == "index" else chunk._VALUE)
     page = (ROOT / kind / f"{name}.md").read_text()
     assert (SENTENCE not in page) == coded
     read = decode._INDEX if kind == "index" else decode._VALUE

@@ -16,9 +16,10 @@ from wirecodec.arrays import DTYPES, bits_of
 from wirecodec.container import header
 from wirecodec.cpu import chunk
 from wirecodec.errors import EncodeError
-from wirecodec.gpu import encode, plan
-from wirecodec.gpu.plan import DevicePlan, check
-from wirecodec.gpu.planned import _Sampled, _Top
+from wirecodec.gpu import encode
+from wirecodec.gpu.plan import encoder
+from wirecodec.gpu.plan.encoder import DevicePlan, check
+from wirecodec.gpu.plan.selectors import _Sampled, _Top
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.scheme import as_scheme
 
@@ -148,7 +149,7 @@ def test_a_filter_that_holds_more_than_there_is_memory_for(index: str) -> None:
 
 def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are shorter here; some are empty, some full, and the last is a short one."""
-    for module in (header, encode, plan, chunk):
+    for module in (header, encode, encoder, chunk):
         monkeypatch.setattr(module, "CHUNK", 4096)
     rng = np.random.default_rng(1)
     some = tensor(np.float32, 10_000)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.cuda.emulator import Emulator
-from wirecodec.gpu.workspace import Kernels, Workspace
+from wirecodec.gpu.plan.workspace import Kernels, Workspace
 
 
 def recorded(device: Emulator) -> Workspace:

@@ -15,10 +15,10 @@ from wirecodec.cpu.chunk import Support, chunks_of
 from wirecodec.cpu.fuse import tabled
 from wirecodec.cpu.select import choose
 from wirecodec.errors import EncodeError
-from wirecodec.gpu import sections
-from wirecodec.gpu.adacomp import signed
+from wirecodec.gpu import chunk
 from wirecodec.gpu.fuse import joined
-from wirecodec.gpu.select import has_kernels, select
+from wirecodec.gpu.select.adacomp import signed
+from wirecodec.gpu.select.dispatch import has_kernels, select
 from wirecodec.gpu.support import Context, DeviceSupport, Refused, has_nonfinite, staged
 from wirecodec.index.bloom import Bloom
 from wirecodec.kernels.cuda import bits, checksum, elements
@@ -114,7 +114,7 @@ def entries_of(
     Sections are arrays of the device, or of the host where a codec has no kernels. Raises EncodeError.
     """
     if isinstance(support, DeviceSupport):
-        if sections.has_kernels(scheme.index, scheme.value):
+        if chunk.has_kernels(scheme.index, scheme.value):
             try:
                 return _coded(device, key, support, scheme, seed)
             except Refused:
@@ -143,14 +143,14 @@ def _coded(device: Device, key: int, support: DeviceSupport, scheme: Scheme, see
             if isinstance(scheme.index, Bloom):
                 if scheme.index.policy != "p0" and has_nonfinite(device, words, dtype):
                     raise Refused  # readers may not find that element
-                section, found = sections.approximated(device, scheme.index, there, base, d, stream)
+                section, found = chunk.approximated(device, scheme.index, there, base, d, stream)
                 words = elements.gathered(device, support.flat.words, found)
                 if support.scale is not None:
                     words = signed(device, words, dtype, support.scale)
                 index = section if words.size < d else index
             else:
-                index = sections.index_section(device, scheme.index, there, base, d)
-        wire_id, value = sections.value_section(device, scheme.value, words, dtype, stream)
+                index = chunk.index_section(device, scheme.index, there, base, d)
+        wire_id, value = chunk.value_section(device, scheme.value, words, dtype, stream)
         codec: Any = scheme.index
         entries.append(Entry(key, base, d, words.size, dtype, 0, codec.wire_id, wire_id, index, value))
     return entries

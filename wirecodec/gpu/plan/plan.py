@@ -50,7 +50,7 @@ class Plan:
         tag: bytes = b"",
         most: int | None = None,
     ) -> None:
-        from wirecodec.gpu import plans
+        from wirecodec.gpu.plan import entry
 
         self._shape = _as_shape(shape)
         self._dtype, self._scheme = dtype_named(dtype), as_scheme(scheme)
@@ -58,7 +58,7 @@ class Plan:
         if room < 1:
             raise EncodeError(f"a plan: most is {room}; it must be 1 or more")
         tag = bytes(memoryview(tag))
-        self._plan = plans.planned(self._shape, self._dtype, self._scheme, tag, room)
+        self._plan = entry.planned(self._shape, self._dtype, self._scheme, tag, room)
         self._runs = 0
 
     def __repr__(self) -> str:
@@ -90,9 +90,9 @@ class Plan:
 
     def reseed(self, seed: int) -> None:
         """Launch a kernel that sets ``seed``. A graph that captures it sets the same at each launch."""
-        from wirecodec.gpu import plans
+        from wirecodec.gpu.plan import entry
 
-        plans.reseed(self._plan, as_seed(seed))
+        entry.reseed(self._plan, as_seed(seed))
 
     def encode(self, tensor: Any, *, seed: int | None = None) -> Pending:
         """Launch everything on the current stream, and wait for nothing.
@@ -104,14 +104,14 @@ class Plan:
 
         Raises EncodeError for another tensor. What is wrong with its elements ``Pending.get`` says.
         """
-        from wirecodec.gpu import plans
+        from wirecodec.gpu.plan import entry
 
         seed = None if seed is None else as_seed(seed)
-        flat = plans.in_place(tensor)
+        flat = entry.in_place(tensor)
         if (flat.shape, flat.dtype) != (self._shape, self._dtype):
             wanted, given = f"{self._dtype} of {self._shape}", f"{flat.dtype} of {flat.shape}"
             raise EncodeError(f"the plan is for {wanted}, the tensor is {given}")
-        plans.run(self._plan, flat.words, seed)
+        entry.run(self._plan, flat.words, seed)
         self._runs += 1
         return Pending(self, flat.words, self._runs)
 
@@ -129,11 +129,11 @@ class Pending:
         copies the container's length. The tensor must hold what it held. Raises EncodeError as
         ``wirecodec.encode`` does; ValueError where the plan has begun another container since.
         """
-        from wirecodec.gpu import plans
+        from wirecodec.gpu.plan import entry
 
         if self._run != self._plan._runs:
             raise ValueError("the plan has begun another container since")
-        return plans.written(self._plan._plan, self._words)
+        return entry.written(self._plan._plan, self._words)
 
 
 def _as_shape(shape: int | Iterable[int]) -> tuple[int, ...]:

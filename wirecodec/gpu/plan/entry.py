@@ -10,7 +10,7 @@ import numpy as np
 
 from wirecodec.arrays import Bytes, DeviceFlat, as_device_flat, on_gpu
 from wirecodec.errors import EncodeError
-from wirecodec.gpu.plan import DevicePlan, check
+from wirecodec.gpu.plan.encoder import DevicePlan, check
 from wirecodec.kernels.cuda.device import cupy_device
 from wirecodec.scheme import Scheme
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from wirecodec.arrays import DeviceFlat
-from wirecodec.gpu.adacomp import adacomp, adacomp_of_sum
-from wirecodec.gpu.dgc import Sampled
-from wirecodec.gpu.sidco import sidco
+from wirecodec.gpu.select.adacomp import adacomp, adacomp_of_sum
+from wirecodec.gpu.select.dgc import Sampled
+from wirecodec.gpu.select.sidco import sidco
+from wirecodec.gpu.select.warm_topk import LastTop
 from wirecodec.gpu.support import Context, DeviceSupport, passed, reaching, whole
-from wirecodec.gpu.warm import LastTop
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
 from wirecodec.prng import mix

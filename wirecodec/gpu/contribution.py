@@ -14,11 +14,11 @@ import numpy as np
 
 from wirecodec.arrays import Array, DeviceFlat, as_device_flat, bits_of, on_gpu
 from wirecodec.feedback import ErrorFeedback
-from wirecodec.gpu import feedback as sums
-from wirecodec.gpu.door import device_of
-from wirecodec.gpu.select import has_kernels, select
+from wirecodec.gpu import accumulate as sums
+from wirecodec.gpu.entry import device_of
+from wirecodec.gpu.select.dispatch import has_kernels, select
+from wirecodec.gpu.select.warm_topk import LastTop
 from wirecodec.gpu.support import Context, Refused
-from wirecodec.gpu.warm import LastTop
 from wirecodec.kernels.cuda import elements, feedback
 from wirecodec.kernels.cuda.device import cupy_device
 from wirecodec.select.topk import TopK

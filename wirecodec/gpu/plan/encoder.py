@@ -20,10 +20,11 @@ from wirecodec.container import extension as ext
 from wirecodec.container import layout
 from wirecodec.container.layout import CHUNK, Entry
 from wirecodec.errors import EncodeError
-from wirecodec.gpu import bloom, sections
+from wirecodec.gpu import bloom
+from wirecodec.gpu import chunk as sections
 from wirecodec.gpu.encode import encoded
-from wirecodec.gpu.planned import SELECTORS, planned
-from wirecodec.gpu.workspace import Kernels, Workspace
+from wirecodec.gpu.plan.selectors import SELECTORS, planned
+from wirecodec.gpu.plan.workspace import Kernels, Workspace
 from wirecodec.index.bitmap import Bitmap
 from wirecodec.index.bloom import Bloom
 from wirecodec.index.elias_fano import EliasFano

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wirecodec.gpu.adacomp import asked
-from wirecodec.gpu.dgc import Sampled
-from wirecodec.gpu.workspace import Kernels, Workspace
+from wirecodec.gpu.plan.workspace import Kernels, Workspace
+from wirecodec.gpu.select.adacomp import asked
+from wirecodec.gpu.select.dgc import Sampled
 from wirecodec.kernels.cuda import bits, elements, moments
 from wirecodec.kernels.cuda import container as making
 from wirecodec.kernels.cuda.select import Selected, Selector, infinity_of, magnitude_of, rule_of
