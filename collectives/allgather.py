@@ -9,14 +9,14 @@ from typing import Any, overload
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement import Failure, agree
+from collectives.agreement.agree import Failure, agree
+from collectives.agreement.header import Header, Operand, Operation, Status
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import staged
 from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, refusal
-from collectives.header import Header, Operand, Operation, Status
-from collectives.ring import allgather_ragged
-from collectives.transfer import Octets
+from collectives.transport.allgather import allgather_ragged
+from collectives.transport.segments import Octets
 from wirecodec.arrays import BFLOAT16
 from wirecodec.pipeline import decode_many_to, decode_to
 

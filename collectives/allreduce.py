@@ -19,16 +19,16 @@ from typing import Any, Literal, overload
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement import Failure, agree
+from collectives.agreement.agree import Failure, agree
+from collectives.agreement.header import Algorithm, Header, Operation, Reduction, Status
 from collectives.channel import Channel
-from collectives.choice import Workload, choose
 from collectives.communicator import Communicator
 from collectives.device import is_on_device, like
 from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, failed_decoding, refusal
-from collectives.header import Algorithm, Header, Operation, Reduction, Status
 from collectives.split import split
-from collectives.sums import Dense, accumulator, finish, sum_named
-from collectives.transfer import Octets
+from collectives.transport.reduce import Dense, accumulator, finish, sum_named
+from collectives.transport.segments import Octets
+from collectives.tuning.cost_model import Workload, choose
 
 __all__ = ["allreduce"]
 

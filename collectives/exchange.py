@@ -18,14 +18,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement import Failure, agree
+from collectives.agreement.agree import Failure, agree
+from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Operand, Status
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import Place, place_of, staged
 from collectives.errors import CollectiveError
-from collectives.header import NO_DETAIL, Algorithm, Header, Operand, Status
-from collectives.ring import allgather_ragged
-from collectives.transfer import Octets
+from collectives.transport.allgather import allgather_ragged
+from collectives.transport.segments import Octets
 from wirecodec.arrays import as_bytes, as_flat, dtype_named
 from wirecodec.container.layout import CHUNK
 from wirecodec.scheme import SchemeLike, as_scheme

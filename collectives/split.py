@@ -17,7 +17,8 @@ from typing import TypeAlias
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement import Failure, agree
+from collectives.agreement.agree import Failure, agree
+from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Status
 from collectives.channel import Channel
 from collectives.exchange import (
     Encoding,
@@ -28,11 +29,10 @@ from collectives.exchange import (
     refusal,
     stored_in,
 )
-from collectives.header import NO_DETAIL, Algorithm, Header, Status
-from collectives.pairwise import alltoall_ragged, exchange_counts
-from collectives.ring import allgather_ragged
-from collectives.sums import Dense, accumulator, bounds_of, finish
-from collectives.transfer import Octets
+from collectives.transport.allgather import allgather_ragged
+from collectives.transport.alltoall import alltoall_ragged, exchange_counts
+from collectives.transport.reduce import Dense, accumulator, bounds_of, finish
+from collectives.transport.segments import Octets
 from wirecodec.arrays import as_bytes
 
 __all__ = ["SECOND_PHASE", "ranges_of", "split"]

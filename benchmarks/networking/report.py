@@ -29,7 +29,7 @@ WHOLE = """Whole calls: choose by top-k, encode (`rice | raw`), communicate, dec
 *regret* is the time of `auto` over that of the best algorithm. All ranks choose, encode and sum on one
 machine's cores.
 """
-SIMULATED = f"""Bytes that a rank sends, of {CASE.words}; from `collectives.simulate`,
+SIMULATED = f"""Bytes that a rank sends, of {CASE.words}; from `collectives.simulation.communicator`,
 which counts them, and the time at {ALPHA * 1e6:g} µs a message and {8e-9 / BETA:g} Gbit/s, computing
 nothing. The picture shows, besides, what was measured on 2, 4 and 8 hosts. ScaleCom's figures 1(b) and
 6(b) show the same: what is gathered grows with the ranks, CLT-k does not.

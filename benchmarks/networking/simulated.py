@@ -10,10 +10,10 @@ import numpy as np
 import collectives as co
 import wirecodec as wc
 from benchmarks.networking.cases import Case
-from collectives.chain import broadcast
-from collectives.ring import allgather_joined
-from collectives.simulate import SimulatedComm
-from collectives.sums import sum_dense
+from collectives.simulation.communicator import SimulatedComm
+from collectives.transport.allgather import allgather_joined
+from collectives.transport.broadcast import broadcast
+from collectives.transport.reduce import sum_dense
 from wirecodec.arrays import as_bytes
 
 __all__ = ["ALPHA", "BETA", "CASE", "METHODS", "RANKS", "Point", "simulated"]

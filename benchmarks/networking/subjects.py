@@ -17,15 +17,15 @@ import numpy as np
 import collectives as co
 import wirecodec as wc
 from benchmarks.networking.cases import Case
-from collectives.agreement import agree
-from collectives.chain import broadcast
+from collectives.agreement.agree import agree
+from collectives.agreement.header import Algorithm, Header, Operand, Operation
 from collectives.channel import ring_bytes
-from collectives.choice import Workload, choose, union_by_chance
-from collectives.header import Algorithm, Header, Operand, Operation
-from collectives.pairwise import alltoall_ragged, exchange_counts
-from collectives.ring import allgather_joined
 from collectives.split import SECOND_PHASE
-from collectives.sums import bounds_of, sum_dense
+from collectives.transport.allgather import allgather_joined
+from collectives.transport.alltoall import alltoall_ragged, exchange_counts
+from collectives.transport.broadcast import broadcast
+from collectives.transport.reduce import bounds_of, sum_dense
+from collectives.tuning.cost_model import Workload, choose, union_by_chance
 from wirecodec.arrays import as_bytes
 
 __all__ = ["ALGORITHMS", "AUTO", "Subject", "exchanges", "whole_calls"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import collectives as co
-from collectives.simulate import SimulatedComm
+from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.inputs import bits, gradient
 from tests.cuda.standin import OnGPU, StandInDevice, marked, standin
 from tests.oracles import Array
@@ -272,7 +272,7 @@ def test_similarity_of_residuals_on_the_device(standin: StandInDevice) -> None:
 
 def test_bfloat16_comes_back_as_words(standin: StandInDevice) -> None:
     """CuPy has not this type; torch takes the words."""
-    from collectives.shares import device_share
+    from collectives.cltk.shares import device_share
     from wirecodec.feedback import ErrorFeedback
     from wirecodec.select.topk import TopK
 

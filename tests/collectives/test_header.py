@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from collectives.agreement import _text
-from collectives.header import (
+from collectives.agreement.agree import _text
+from collectives.agreement.errors_from_headers import agreed, decide, unreadable
+from collectives.agreement.header import (
     MAGIC,
     Algorithm,
     Header,
@@ -19,7 +20,6 @@ from collectives.header import (
     Status,
     short_hash,
 )
-from collectives.verdict import agreed, decide, unreadable
 
 PAGE = Path(__file__).parents[2] / "formats" / "spec" / "agreement.md"
 

@@ -19,7 +19,7 @@ import pytest
 
 import collectives as co
 import wirecodec as wc
-from collectives.simulate import SimulatedComm
+from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.inputs import bits, gradient
 
 ROOT = os.fspath(Path(__file__).parents[2]) + os.sep

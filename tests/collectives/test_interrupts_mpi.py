@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import collectives as co
-from collectives import agreement, exchange
-from collectives.header import Header
+from collectives import exchange
+from collectives.agreement import agree
+from collectives.agreement.header import Header
 
 INTERRUPTED = 3  # the step in which rank 1 is interrupted
 TIMEOUT = 1.0
@@ -33,7 +34,7 @@ def test_an_interrupt_after_the_headers_gives_nobody_wrong_bytes(monkeypatch: py
     for step in range(6):
         with monkeypatch.context() as patch:
             if (world.rank, step) == (1, INTERRUPTED):
-                patch.setattr(agreement, "Header", Interrupting)
+                patch.setattr(agree, "Header", Interrupting)
             try:
                 found = co.allgather_bytes(channel, bytes([65 + world.rank]) * 64)
                 right = [x.tobytes() for x in found] == [bytes([65 + rank]) * 64 for rank in range(3)]

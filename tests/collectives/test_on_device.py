@@ -14,7 +14,7 @@ import collectives as co
 import wirecodec as wc
 from collectives import device
 from collectives.communicator import Communicator
-from collectives.simulate import SimulatedComm
+from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World, worlds
 from tests.collectives.inputs import SCHEMES, bits, gradient
 from tests.cuda.standin import OnGPU, StandInDevice, marked, standin

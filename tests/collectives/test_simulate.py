@@ -9,7 +9,7 @@ import pytest
 
 import collectives as co
 from collectives.communicator import Request
-from collectives.simulate import SimulatedComm
+from collectives.simulation.communicator import SimulatedComm
 
 
 def test_results_are_in_rank_order() -> None:

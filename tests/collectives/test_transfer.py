@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import collectives as co
-from collectives.chain import broadcast
 from collectives.communicator import Communicator
-from collectives.pairwise import alltoall_ragged
-from collectives.ring import allgather_ragged
-from collectives.simulate import SimulatedComm
-from collectives.sums import sum_dense
-from collectives.transfer import AHEAD, SEGMENT, Side, evenly, in_step, segments_of, transfer
+from collectives.simulation.communicator import SimulatedComm
+from collectives.transport.allgather import allgather_ragged
+from collectives.transport.alltoall import alltoall_ragged
+from collectives.transport.broadcast import broadcast
+from collectives.transport.reduce import sum_dense
+from collectives.transport.segments import AHEAD, SEGMENT, Side, evenly, in_step, segments_of, transfer
 from tests.collectives.conftest import World
 from tests.collectives.inputs import bits
 

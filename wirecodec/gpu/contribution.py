@@ -2,7 +2,7 @@
 
 x = residual + gradient stays there. What leaves are the indices that a leader chooses, 4 bytes each, and the
 chosen values in the gradient's type; what comes are indices and means. Bits are those of the host's shares
-(``collectives.shares``).
+(``collectives.cltk.shares``).
 """
 
 from __future__ import annotations

@@ -25,16 +25,16 @@ from typing import Any, overload
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement import Failure, agree
-from collectives.chain import broadcast
+from collectives.agreement.agree import Failure, agree
+from collectives.agreement.header import NO_DETAIL, Header, Operand, Operation, Reduction
 from collectives.channel import Channel
+from collectives.cltk.shares import HostShare, Share, device_share, here
 from collectives.communicator import Communicator
 from collectives.device import like, place_of, staged
 from collectives.exchange import ONLY, Form, failed_encoding, form_of, limits_of, refusal
-from collectives.header import NO_DETAIL, Header, Operand, Operation, Reduction
-from collectives.shares import HostShare, Share, device_share, here
-from collectives.sums import Dense, sum_named
-from collectives.transfer import Octets
+from collectives.transport.broadcast import broadcast
+from collectives.transport.reduce import Dense, sum_named
+from collectives.transport.segments import Octets
 from wirecodec.arrays import as_bytes
 from wirecodec.saved_state import saved_residual, saved_step
 from wirecodec.validation import as_integer

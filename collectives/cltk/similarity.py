@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from collectives.channel import Channel
-from collectives.cltk import CLTk
+from collectives.cltk.allreduce import CLTk
+from collectives.cltk.shares import here
 from collectives.communicator import Communicator
 from collectives.exchange import ONLY
-from collectives.pairwise import exchange_counts
-from collectives.shares import here
-from collectives.sums import Dense, sum_dense
+from collectives.transport.alltoall import exchange_counts
+from collectives.transport.reduce import Dense, sum_dense
 
 __all__ = ["Similarity", "similarity"]
 

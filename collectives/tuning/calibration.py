@@ -21,7 +21,7 @@ import numpy.typing as npt
 import wirecodec as wc
 from collectives.channel import Channel, gathered_bytes
 from collectives.rates import Rates
-from collectives.transfer import AHEAD, SEGMENT, Side, transfer
+from collectives.transport.segments import AHEAD, SEGMENT, Side, transfer
 
 __all__ = ["calibrate", "rates_of"]
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import wirecodec as wc
 from collectives.allreduce import allreduce
 from collectives.channel import Channel
-from collectives.cltk import CLTk
+from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator, Request
 
 __all__ = ["TorchComm", "torch_hook"]

@@ -13,7 +13,7 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.device import place_of
-from collectives.sums import Dense
+from collectives.transport.reduce import Dense
 from wirecodec.arrays import as_flat
 from wirecodec.select.base import finite_or_raise
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from operator import attrgetter
 
-from collectives.errors import CollectiveError, name_ranks
-from collectives.header import (
+from collectives.agreement.header import (
     DTYPE_CODES,
     MAGIC,
     MAX_TEXT,
@@ -22,6 +21,7 @@ from collectives.header import (
     Reduction,
     Status,
 )
+from collectives.errors import CollectiveError, name_ranks
 
 __all__ = ["agreed", "decide", "unreadable"]
 

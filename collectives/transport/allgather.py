@@ -13,7 +13,7 @@ from itertools import accumulate
 import numpy as np
 
 from collectives.channel import Channel, ring_bytes
-from collectives.transfer import NATIVE_BELOW, Octets, Side, evenly, in_step, segments_of, transfer
+from collectives.transport.segments import NATIVE_BELOW, Octets, Side, evenly, in_step, segments_of, transfer
 
 __all__ = ["allgather_joined", "allgather_ragged"]
 

@@ -1,6 +1,6 @@
 """n ranks in one process: for tests, and for studies at sizes one has no machines for.
 
-The ranks take turns in the order of their clocks (``collectives.turns``), so a simulation gives the same
+The ranks take turns in the order of their clocks (``collectives.simulation.scheduler``), so a simulation gives the same
 result, the same counts and the same clock every time. When every rank waits, each of them gets a Timeout at
 once. When a rank raises, the others are ended where they are.
 
@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.errors import Timeout
-from collectives.turns import Turns
-from collectives.wire import Gathering, Port, Wire
+from collectives.simulation.network import Gathering, Port, Wire
+from collectives.simulation.scheduler import Turns
 
 __all__ = ["SimulatedComm", "simulate"]
 

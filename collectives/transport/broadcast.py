@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from collectives.channel import Channel
-from collectives.ring import allgather_joined
-from collectives.transfer import NATIVE_BELOW, SEGMENT, Octets, Side, transfer
+from collectives.transport.allgather import allgather_joined
+from collectives.transport.segments import NATIVE_BELOW, SEGMENT, Octets, Side, transfer
 
 __all__ = ["broadcast"]
 

@@ -18,8 +18,17 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.channel import Channel
-from collectives.ring import allgather_ragged
-from collectives.transfer import AHEAD, NATIVE_BELOW, Octets, Side, evenly, in_step, segments_of, transfer
+from collectives.transport.allgather import allgather_ragged
+from collectives.transport.segments import (
+    AHEAD,
+    NATIVE_BELOW,
+    Octets,
+    Side,
+    evenly,
+    in_step,
+    segments_of,
+    transfer,
+)
 
 __all__ = ["Dense", "accumulator", "bounds_of", "finish", "sum_dense", "sum_named"]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from collectives.channel import Channel, gathered_bytes
-from collectives.transfer import Octets, Side, in_step, transfer
+from collectives.transport.segments import Octets, Side, in_step, transfer
 
 __all__ = ["alltoall_ragged", "exchange_counts"]
 

@@ -20,11 +20,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from collectives.calibration import rates_of
+from collectives.agreement.header import NO_DETAIL, Algorithm, Header
 from collectives.channel import Channel
 from collectives.exchange import Form
-from collectives.header import NO_DETAIL, Algorithm, Header
 from collectives.rates import Rates
+from collectives.tuning.calibration import rates_of
 
 __all__ = ["Cost", "Workload", "choose", "costs", "index_bytes", "union_by_chance"]
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collectives.agreement.errors_from_headers import agreed, decide, unreadable
+from collectives.agreement.header import HEADER_SIZE, MAX_TEXT, NO_DETAIL, Header, Operand, Status
 from collectives.channel import Channel, gathered_bytes
-from collectives.header import HEADER_SIZE, MAX_TEXT, NO_DETAIL, Header, Operand, Status
-from collectives.ring import allgather_ragged
-from collectives.transfer import Octets
-from collectives.verdict import agreed, decide, unreadable
+from collectives.transport.allgather import allgather_ragged
+from collectives.transport.segments import Octets
 
 __all__ = ["Failure", "agree"]
 
