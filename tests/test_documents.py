@@ -3,7 +3,7 @@ there; every link leads somewhere.
 
 In a Python block, a comment `# -> text` after a `print` is what it prints; blocks of a document share their
 names. In a `console` block, lines after `$ ` are run, and what follows them is their output, where `…` stands
-for anything. A `py` block needs a GPU; tests/cuda/test_plan_door.py runs it without one.
+for anything. A `py` block needs a GPU; tests/gpu_emulated/test_plan_door.py runs it without one.
 """
 
 from __future__ import annotations

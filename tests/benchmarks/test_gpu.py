@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks import figure16, gpu
-from tests.cuda.standin import StandInDevice, standin
+from tests.gpu_emulated.standin import StandInDevice, standin
 from tests.gpu_required import skip_or_fail
 from wirecodec.errors import DeviceError
 from wirecodec.kernels.cuda.device import cupy_device
