@@ -21,7 +21,7 @@ import numpy as np
 from rich.progress import track
 
 import wirecodec as wc
-from benchmarks.measure import keep, markdown
+from benchmarks.common.timing import keep, markdown
 
 try:
     import torch

@@ -22,7 +22,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.measure import RESULTS, keep, machine
+from benchmarks.common.timing import RESULTS, keep, machine
 from benchmarks.networking import plot, report
 from benchmarks.networking.cases import Case
 from benchmarks.networking.figure import Figure

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import wirecodec as wc
-from benchmarks.measure import markdown
+from benchmarks.common.timing import markdown
 from wirecodec.arrays import DeviceFlat
 from wirecodec.gpu.select import select
 from wirecodec.gpu.support import Context

@@ -17,13 +17,13 @@ from typing import TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks.common.targets import Verdict
+from benchmarks.common.timing import RESULTS, keep, machine
 from benchmarks.indexing import extras, peers, plot, report
 from benchmarks.indexing.cases import SIZES, TESTED, TRAINED, Case, cases, gradient_files
 from benchmarks.indexing.coder import Coder, codecs
 from benchmarks.indexing.figure import LARGE, Figure, measured
 from benchmarks.indexing.targets import verdicts
-from benchmarks.measure import RESULTS, keep, machine
-from benchmarks.targets import Verdict
 from wirecodec.errors import EncodeError
 
 T = TypeVar("T")

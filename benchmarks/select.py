@@ -16,8 +16,8 @@ from pathlib import Path
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from benchmarks.common.timing import RESULTS, keep, machine
 from benchmarks.indexing.cases import TESTED, TRAINED
-from benchmarks.measure import RESULTS, keep, machine
 from benchmarks.selecting import corners, plot, quality, report, speeds
 from benchmarks.selecting.targets import verdicts
 

@@ -18,9 +18,9 @@ from typing import TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks.common.targets import Verdict
+from benchmarks.common.timing import RESULTS, keep, machine
 from benchmarks.indexing.cases import TESTED, gradient_files
-from benchmarks.measure import RESULTS, keep, machine
-from benchmarks.targets import Verdict
 from benchmarks.valuing import extras, papers, papers_plot, peers, plot, report
 from benchmarks.valuing.bound import Curve
 from benchmarks.valuing.cases import CACHE, ELEMENTS, Case, cases, clock_cases

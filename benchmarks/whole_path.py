@@ -17,7 +17,7 @@ import numpy as np
 from rich.progress import track
 
 import wirecodec as wc
-from benchmarks.measure import copy_time, keep, markdown, median_time
+from benchmarks.common.timing import copy_time, keep, markdown, median_time
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
 SCHEMES = [

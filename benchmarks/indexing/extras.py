@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import copy_time, median_time, on_threads
+from benchmarks.common.targets import Found, Measures, Verdict, at_least, at_most, decided
+from benchmarks.common.timing import copy_time, median_time, on_threads
 from benchmarks.supports import CHUNK, Support, rows, runs, uniform
-from benchmarks.targets import Found, Measures, Verdict, at_least, at_most, decided
 from wirecodec.arrays import as_bytes, bits_of
 from wirecodec.index import Bitmap
 from wirecodec.limits import UNLIMITED

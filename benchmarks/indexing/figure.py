@@ -10,9 +10,9 @@ from typing import Any
 import numba
 import numpy as np
 
+from benchmarks.common.timing import copy_time, median_time, on_threads
 from benchmarks.indexing.cases import Case
 from benchmarks.indexing.coder import Coder
-from benchmarks.measure import copy_time, median_time, on_threads
 from benchmarks.supports import Support
 
 __all__ = ["LARGE", "Figure", "measured"]

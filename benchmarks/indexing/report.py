@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
+from benchmarks.common.targets import Verdict, summary
+from benchmarks.common.timing import markdown
 from benchmarks.indexing.figure import Figure
-from benchmarks.measure import markdown
-from benchmarks.targets import Verdict, summary
 
 __all__ = ["document"]
 

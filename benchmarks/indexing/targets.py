@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from benchmarks.common.targets import Measures, Verdict, at_least, at_most
 from benchmarks.indexing.cases import DENSITIES
 from benchmarks.indexing.figure import LARGE, Figure
-from benchmarks.targets import Measures, Verdict, at_least, at_most
 
 __all__ = ["verdicts"]
 

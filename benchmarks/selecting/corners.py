@@ -14,7 +14,7 @@ import numba
 import numpy as np
 
 import wirecodec as wc
-from benchmarks.measure import on_threads
+from benchmarks.common.timing import on_threads
 from benchmarks.selecting.rivals import DENSITIES
 from benchmarks.selecting.timing import reads
 from wirecodec.kernels.cpu import sample

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.measure import markdown
+from benchmarks.common.targets import Verdict, summary
+from benchmarks.common.timing import markdown
 from benchmarks.selecting.corners import Corner
 from benchmarks.selecting.quality import Quality
 from benchmarks.selecting.rivals import DENSITIES
 from benchmarks.selecting.speeds import FUSED, Path, Speed
-from benchmarks.targets import Verdict, summary
 
 __all__ = ["base_of", "document", "speed_up"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import wirecodec as wc
-from benchmarks.measure import on_threads
+from benchmarks.common.timing import on_threads
 from benchmarks.selecting.rivals import DENSITIES, rivals
 from benchmarks.selecting.timing import reads
 from wirecodec.arrays import aligned

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.common.targets import Measures, Verdict, at_least, at_most
 from benchmarks.selecting.corners import Corner
 from benchmarks.selecting.quality import Quality
 from benchmarks.selecting.rivals import DENSITIES
 from benchmarks.selecting.speeds import FUSED, TOPK, Path, Speed
-from benchmarks.targets import Measures, Verdict, at_least, at_most
 
 __all__ = ["LARGE", "verdicts"]
 

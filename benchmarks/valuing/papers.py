@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import wirecodec as wc
-from benchmarks.measure import least_time, markdown
+from benchmarks.common.timing import least_time, markdown
 from benchmarks.valuing.laws import Floats
 from benchmarks.valuing.peers import relative_error, rms
 

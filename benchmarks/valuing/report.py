@@ -6,8 +6,8 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.measure import markdown
-from benchmarks.targets import Verdict, summary
+from benchmarks.common.targets import Verdict, summary
+from benchmarks.common.timing import markdown
 from benchmarks.valuing.bound import Curve
 from benchmarks.valuing.cases import CLOCK
 from benchmarks.valuing.figure import SEEDS, Figure

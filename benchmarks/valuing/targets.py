@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from math import log2
 
-from benchmarks.targets import Measures, Verdict, at_most
+from benchmarks.common.targets import Measures, Verdict, at_most
 from benchmarks.valuing.cases import CACHE, CLOCK
 from benchmarks.valuing.figure import Figure
 

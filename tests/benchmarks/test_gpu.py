@@ -24,7 +24,7 @@ def test_without_a_gpu_it_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         raise DeviceError("no GPU can be used: the driver's reason")
 
     monkeypatch.setattr(gpu, "cupy_device", refuse)
-    monkeypatch.setattr("benchmarks.measure.RESULTS", tmp_path)
+    monkeypatch.setattr("benchmarks.common.timing.RESULTS", tmp_path)
     monkeypatch.setattr(sys, "argv", ["gpu"])
     with pytest.raises(SystemExit, match="nothing was measured: no GPU can be used: the driver's reason"):
         gpu.main()
@@ -59,7 +59,7 @@ def test_the_whole_of_it_on_a_stand_in(
     clocked: StandInDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Every case runs, the table and the picture are written; only the times are made up."""
-    monkeypatch.setattr("benchmarks.measure.RESULTS", tmp_path)
+    monkeypatch.setattr("benchmarks.common.timing.RESULTS", tmp_path)
     monkeypatch.setattr(sys, "argv", ["gpu", "--elements", "20000", "--figure", "3000", "9000"])
     gpu.main()
     text = (tmp_path / "gpu.md").read_text()

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
+from benchmarks.common.targets import at_least, at_most
 from benchmarks.index import main, measure
 from benchmarks.indexing import extras, peers, plot, report
 from benchmarks.indexing.cases import DENSITIES, Case, cases, gradient_files
@@ -20,7 +21,6 @@ from benchmarks.indexing.coder import Codec, codecs
 from benchmarks.indexing.figure import Figure, measured
 from benchmarks.indexing.targets import verdicts
 from benchmarks.supports import layered, rows, runs, uniform
-from benchmarks.targets import at_least, at_most
 from tests.inputs import supports
 from wirecodec.index import RawIndex
 from wirecodec.registry import index_codecs

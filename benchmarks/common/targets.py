@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.measure import markdown
+from benchmarks.common.timing import markdown
 
 __all__ = ["Found", "Measures", "Verdict", "at_least", "at_most", "decided", "summary"]
 
