@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.common.timing import RESULTS, keep, machine
-from benchmarks.indexing.cases import TESTED, TRAINED
+from benchmarks.index.cases import TESTED, TRAINED
 from benchmarks.selecting import corners, plot, quality, report, speeds
 from benchmarks.selecting.targets import verdicts
 

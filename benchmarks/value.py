@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.common.targets import Verdict
 from benchmarks.common.timing import RESULTS, keep, machine
-from benchmarks.indexing.cases import TESTED, gradient_files
+from benchmarks.index.cases import TESTED, gradient_files
 from benchmarks.valuing import extras, papers, papers_plot, peers, plot, report
 from benchmarks.valuing.bound import Curve
 from benchmarks.valuing.cases import CACHE, ELEMENTS, Case, cases, clock_cases

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.indexing.cases import DENSITIES
+from benchmarks.index.cases import DENSITIES
 from benchmarks.valuing.bound import Curve, curve, density_of, tail_density
 from benchmarks.valuing.laws import LAWS, Floats, Law, top_of
 

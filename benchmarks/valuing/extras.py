@@ -12,7 +12,7 @@ from scipy.optimize import least_squares
 
 from benchmarks.common.targets import Found, Verdict, at_most, decided
 from benchmarks.common.timing import least_time, on_threads
-from benchmarks.supports import CHUNK
+from benchmarks.index.supports import CHUNK
 from benchmarks.valuing.coder import Codec
 from benchmarks.valuing.laws import LAWS, Doubles, Floats
 from benchmarks.valuing.peers import relative_error

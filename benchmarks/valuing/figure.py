@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.timing import least_time, on_threads
-from benchmarks.supports import CHUNK
+from benchmarks.index.supports import CHUNK
 from benchmarks.valuing.bound import Curve
 from benchmarks.valuing.cases import Case
 from benchmarks.valuing.coder import Coder

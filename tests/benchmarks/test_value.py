@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
-from benchmarks.indexing.cases import gradient_files
+from benchmarks.index.cases import gradient_files
 from benchmarks.value import main, measure
 from benchmarks.valuing import extras, papers, papers_plot, peers, plot, report
 from benchmarks.valuing.bound import Curve, Density, curve, density_of, rate, shannon, tail_density

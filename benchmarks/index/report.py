@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.common.targets import Verdict, summary
 from benchmarks.common.timing import markdown
-from benchmarks.indexing.figure import Figure
+from benchmarks.index.measurement import Figure
 
 __all__ = ["document"]
 

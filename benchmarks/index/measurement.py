@@ -11,9 +11,9 @@ import numba
 import numpy as np
 
 from benchmarks.common.timing import copy_time, median_time, on_threads
-from benchmarks.indexing.cases import Case
-from benchmarks.indexing.coder import Coder
-from benchmarks.supports import Support
+from benchmarks.index.cases import Case
+from benchmarks.index.coders import Coder
+from benchmarks.index.supports import Support
 
 __all__ = ["LARGE", "Figure", "measured"]
 

@@ -14,13 +14,14 @@ pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
 from benchmarks.common.targets import at_least, at_most
-from benchmarks.index import main, measure
-from benchmarks.indexing import extras, peers, plot, report
-from benchmarks.indexing.cases import DENSITIES, Case, cases, gradient_files
-from benchmarks.indexing.coder import Codec, codecs
-from benchmarks.indexing.figure import Figure, measured
-from benchmarks.indexing.targets import verdicts
-from benchmarks.supports import layered, rows, runs, uniform
+from benchmarks.index import peers, plot, report
+from benchmarks.index import supplement as extras
+from benchmarks.index.__main__ import main, measure
+from benchmarks.index.cases import DENSITIES, Case, cases, gradient_files
+from benchmarks.index.coders import Codec, codecs
+from benchmarks.index.measurement import Figure, measured
+from benchmarks.index.supports import layered, rows, runs, uniform
+from benchmarks.index.targets import verdicts
 from tests.inputs import supports
 from wirecodec.index import RawIndex
 from wirecodec.registry import index_codecs
@@ -188,7 +189,7 @@ def test_a_part_is_printed_and_not_kept(
     def refuse(*_: object) -> Path:
         raise AssertionError("kept")
 
-    monkeypatch.setattr("benchmarks.index.keep", refuse)
+    monkeypatch.setattr("benchmarks.index.__main__.keep", refuse)
     main(["--quick", "--only", "rice,runs"])
     out = capsys.readouterr().out
     assert "`rice`" in out

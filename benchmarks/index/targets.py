@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from benchmarks.common.targets import Measures, Verdict, at_least, at_most
-from benchmarks.indexing.cases import DENSITIES
-from benchmarks.indexing.figure import LARGE, Figure
+from benchmarks.index.cases import DENSITIES
+from benchmarks.index.measurement import LARGE, Figure
 
 __all__ = ["verdicts"]
 

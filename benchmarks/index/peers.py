@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.indexing.coder import Coder, Indices
+from benchmarks.index.coders import Coder, Indices
 
 __all__ = ["PACKAGES", "installed"]
 

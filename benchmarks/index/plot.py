@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 
-from benchmarks.indexing.figure import Figure
+from benchmarks.index.measurement import Figure
 
 __all__ = ["draw"]
 

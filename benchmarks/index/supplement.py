@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.common.targets import Found, Measures, Verdict, at_least, at_most, decided
 from benchmarks.common.timing import copy_time, median_time, on_threads
-from benchmarks.supports import CHUNK, Support, rows, runs, uniform
+from benchmarks.index.supports import CHUNK, Support, rows, runs, uniform
 from wirecodec.arrays import as_bytes, bits_of
 from wirecodec.index import Bitmap
 from wirecodec.limits import UNLIMITED

@@ -19,11 +19,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.common.targets import Verdict
 from benchmarks.common.timing import RESULTS, keep, machine
-from benchmarks.indexing import extras, peers, plot, report
-from benchmarks.indexing.cases import SIZES, TESTED, TRAINED, Case, cases, gradient_files
-from benchmarks.indexing.coder import Coder, codecs
-from benchmarks.indexing.figure import LARGE, Figure, measured
-from benchmarks.indexing.targets import verdicts
+from benchmarks.index import peers, plot, report
+from benchmarks.index import supplement as extras
+from benchmarks.index.cases import SIZES, TESTED, TRAINED, Case, cases, gradient_files
+from benchmarks.index.coders import Coder, codecs
+from benchmarks.index.measurement import LARGE, Figure, measured
+from benchmarks.index.targets import verdicts
 from wirecodec.errors import EncodeError
 
 T = TypeVar("T")

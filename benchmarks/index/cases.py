@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.supports import Support, layered, nonzero_of, rows, runs, top_of, uniform
+from benchmarks.index.supports import Support, layered, nonzero_of, rows, runs, top_of, uniform
 
 __all__ = ["DENSITIES", "GENERATORS", "SIZES", "TESTED", "TRAINED", "Case", "cases", "gradient_files"]
 

@@ -9,7 +9,7 @@ from math import comb, log2
 import numpy as np
 import pytest
 
-from benchmarks.supports import (
+from benchmarks.index.supports import (
     CHUNK,
     Support,
     layered,
