@@ -15,8 +15,8 @@ import numpy as np
 
 import wirecodec as wc
 from benchmarks.common.timing import least_time, markdown
-from benchmarks.valuing.laws import Floats
-from benchmarks.valuing.peers import relative_error, rms
+from benchmarks.value.distributions import Floats
+from benchmarks.value.peers import relative_error, rms
 
 __all__ = ["PARTS", "Found", "Sent", "measured", "sections"]
 

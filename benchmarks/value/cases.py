@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.index.cases import DENSITIES
-from benchmarks.valuing.bound import Curve, curve, density_of, tail_density
-from benchmarks.valuing.laws import LAWS, Floats, Law, top_of
+from benchmarks.value.distributions import LAWS, Floats, Law, top_of
+from benchmarks.value.rate_distortion import Curve, curve, density_of, tail_density
 
 __all__ = ["CACHE", "CLOCK", "ELEMENTS", "FEW", "Case", "cases", "clock_cases"]
 

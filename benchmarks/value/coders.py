@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from benchmarks.valuing.laws import Floats
+from benchmarks.value.distributions import Floats
 from wirecodec.arrays import as_bytes
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import value_codec

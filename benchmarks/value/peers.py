@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from benchmarks.valuing.coder import Coder
-from benchmarks.valuing.laws import Floats
+from benchmarks.value.coders import Coder
+from benchmarks.value.distributions import Floats
 
 __all__ = ["ERRORS", "PACKAGES", "installed"]
 

@@ -13,14 +13,15 @@ pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
 from benchmarks.index.cases import gradient_files
-from benchmarks.value import main, measure
-from benchmarks.valuing import extras, papers, papers_plot, peers, plot, report
-from benchmarks.valuing.bound import Curve, Density, curve, density_of, rate, shannon, tail_density
-from benchmarks.valuing.cases import Case, cases, clock_cases
-from benchmarks.valuing.coder import Codec, codecs
-from benchmarks.valuing.figure import Figure, measured
-from benchmarks.valuing.laws import LAWS, top_of
-from benchmarks.valuing.targets import verdicts
+from benchmarks.value import papers, papers_plot, peers, plot, report
+from benchmarks.value import supplement as extras
+from benchmarks.value.__main__ import main, measure
+from benchmarks.value.cases import Case, cases, clock_cases
+from benchmarks.value.coders import Codec, codecs
+from benchmarks.value.distributions import LAWS, top_of
+from benchmarks.value.measurement import Figure, measured
+from benchmarks.value.rate_distortion import Curve, Density, curve, density_of, rate, shannon, tail_density
+from benchmarks.value.targets import verdicts
 from tests.conftest import DATA
 from wirecodec.registry import value_codecs
 
@@ -244,7 +245,7 @@ def test_a_part_is_printed_and_not_kept(
     def refuse(*_: object) -> Path:
         raise AssertionError("kept")
 
-    monkeypatch.setattr("benchmarks.value.keep", refuse)
+    monkeypatch.setattr("benchmarks.value.__main__.keep", refuse)
     main(["--quick", "--only", "sign-scale,pareto"])
     out = capsys.readouterr().out
     assert "`sign-scale`" in out

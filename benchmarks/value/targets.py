@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from math import log2
 
 from benchmarks.common.targets import Measures, Verdict, at_most
-from benchmarks.valuing.cases import CACHE, CLOCK
-from benchmarks.valuing.figure import Figure
+from benchmarks.value.cases import CACHE, CLOCK
+from benchmarks.value.measurement import Figure
 
 __all__ = ["verdicts"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from benchmarks.valuing.papers import Found, Sent
+from benchmarks.value.papers import Found, Sent
 
 __all__ = ["draw"]
 

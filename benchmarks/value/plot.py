@@ -10,8 +10,8 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from benchmarks.valuing.bound import ERRORS, Curve
-from benchmarks.valuing.figure import Figure
+from benchmarks.value.measurement import Figure
+from benchmarks.value.rate_distortion import ERRORS, Curve
 
 __all__ = ["draw"]
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.ndimage import convolve1d
 
-from benchmarks.valuing.laws import Doubles, Floats, Law
+from benchmarks.value.distributions import Doubles, Floats, Law
 
 __all__ = ["ERRORS", "Curve", "Density", "curve", "density_of", "rate", "shannon", "tail_density"]
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from benchmarks.common.timing import least_time, on_threads
 from benchmarks.index.supports import CHUNK
-from benchmarks.valuing.bound import Curve
-from benchmarks.valuing.cases import Case
-from benchmarks.valuing.coder import Coder
-from benchmarks.valuing.laws import Floats
-from benchmarks.valuing.peers import relative_error, rms
+from benchmarks.value.cases import Case
+from benchmarks.value.coders import Coder
+from benchmarks.value.distributions import Floats
+from benchmarks.value.peers import relative_error, rms
+from benchmarks.value.rate_distortion import Curve
 
 __all__ = ["SEEDS", "Figure", "measured"]
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.common.targets import Verdict, summary
 from benchmarks.common.timing import markdown
-from benchmarks.valuing.bound import Curve
-from benchmarks.valuing.cases import CLOCK
-from benchmarks.valuing.figure import SEEDS, Figure
+from benchmarks.value.cases import CLOCK
+from benchmarks.value.measurement import SEEDS, Figure
+from benchmarks.value.rate_distortion import Curve
 
 __all__ = ["document"]
 

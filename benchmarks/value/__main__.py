@@ -21,12 +21,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.common.targets import Verdict
 from benchmarks.common.timing import RESULTS, keep, machine
 from benchmarks.index.cases import TESTED, gradient_files
-from benchmarks.valuing import extras, papers, papers_plot, peers, plot, report
-from benchmarks.valuing.bound import Curve
-from benchmarks.valuing.cases import CACHE, ELEMENTS, Case, cases, clock_cases
-from benchmarks.valuing.coder import Coder, codecs
-from benchmarks.valuing.figure import Figure, measured
-from benchmarks.valuing.targets import verdicts
+from benchmarks.value import papers, papers_plot, peers, plot, report
+from benchmarks.value import supplement as extras
+from benchmarks.value.cases import CACHE, ELEMENTS, Case, cases, clock_cases
+from benchmarks.value.coders import Coder, codecs
+from benchmarks.value.measurement import Figure, measured
+from benchmarks.value.rate_distortion import Curve
+from benchmarks.value.targets import verdicts
 from wirecodec.errors import EncodeError
 
 T = TypeVar("T")

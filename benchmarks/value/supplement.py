@@ -13,9 +13,9 @@ from scipy.optimize import least_squares
 from benchmarks.common.targets import Found, Verdict, at_most, decided
 from benchmarks.common.timing import least_time, on_threads
 from benchmarks.index.supports import CHUNK
-from benchmarks.valuing.coder import Codec
-from benchmarks.valuing.laws import LAWS, Doubles, Floats
-from benchmarks.valuing.peers import relative_error
+from benchmarks.value.coders import Codec
+from benchmarks.value.distributions import LAWS, Doubles, Floats
+from benchmarks.value.peers import relative_error
 from wirecodec.value.packed import packed_size
 
 __all__ = ["dexp_converged", "measured", "recursive_chord"]
