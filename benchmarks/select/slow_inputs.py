@@ -15,8 +15,8 @@ import numpy as np
 
 import wirecodec as wc
 from benchmarks.common.timing import on_threads
-from benchmarks.selecting.rivals import DENSITIES
-from benchmarks.selecting.timing import reads
+from benchmarks.select.contenders import DENSITIES
+from benchmarks.select.reads import reads
 from wirecodec.kernels.cpu import sample
 from wirecodec.select import exact
 

@@ -12,10 +12,13 @@ pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
 import wirecodec as wc
-from benchmarks.select import main, measure
-from benchmarks.selecting import corners, plot, quality, report, rivals, speeds
-from benchmarks.selecting.targets import verdicts
-from benchmarks.selecting.timing import absolute_sum, reads
+from benchmarks.select import contenders as rivals
+from benchmarks.select import count_accuracy as quality
+from benchmarks.select import plot, report, speeds
+from benchmarks.select import slow_inputs as corners
+from benchmarks.select.__main__ import main, measure
+from benchmarks.select.reads import absolute_sum, reads
+from benchmarks.select.targets import verdicts
 from wirecodec import registry
 from wirecodec.arrays import aligned
 from wirecodec.select.topk import share_of
@@ -157,8 +160,8 @@ def test_a_part_is_printed_and_not_kept(
     def refuse(*_: object) -> Path:
         raise AssertionError("kept")
 
-    monkeypatch.setattr("benchmarks.select.keep", refuse)
-    monkeypatch.setattr("benchmarks.select.TESTED", tmp_path)
+    monkeypatch.setattr("benchmarks.select.__main__.keep", refuse)
+    monkeypatch.setattr("benchmarks.select.__main__.TESTED", tmp_path)
     main(["--quick", "--sizes", "0.01,0.02"])
     out = capsys.readouterr().out
     assert "10,000; a read" in out

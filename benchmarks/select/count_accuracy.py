@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.selecting.rivals import DENSITIES, judged
+from benchmarks.select.contenders import DENSITIES, judged
 from wirecodec.select.topk import share_of
 
 try:

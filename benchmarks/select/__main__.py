@@ -18,8 +18,10 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.common.timing import RESULTS, keep, machine
 from benchmarks.index.cases import TESTED, TRAINED
-from benchmarks.selecting import corners, plot, quality, report, speeds
-from benchmarks.selecting.targets import verdicts
+from benchmarks.select import count_accuracy as quality
+from benchmarks.select import plot, report, speeds
+from benchmarks.select import slow_inputs as corners
+from benchmarks.select.targets import verdicts
 
 SIZES = "0.26,2.6,26"
 

@@ -12,8 +12,8 @@ import numpy as np
 
 import wirecodec as wc
 from benchmarks.common.timing import on_threads
-from benchmarks.selecting.rivals import DENSITIES, rivals
-from benchmarks.selecting.timing import reads
+from benchmarks.select.contenders import DENSITIES, rivals
+from benchmarks.select.reads import reads
 from wirecodec.arrays import aligned
 
 __all__ = ["FUSED", "TOPK", "Path", "Speed", "gradients", "measured", "of_gradient", "whole_path"]

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.common.targets import Verdict, summary
 from benchmarks.common.timing import markdown
-from benchmarks.selecting.corners import Corner
-from benchmarks.selecting.quality import Quality
-from benchmarks.selecting.rivals import DENSITIES
-from benchmarks.selecting.speeds import FUSED, Path, Speed
+from benchmarks.select.contenders import DENSITIES
+from benchmarks.select.count_accuracy import Quality
+from benchmarks.select.slow_inputs import Corner
+from benchmarks.select.speeds import FUSED, Path, Speed
 
 __all__ = ["base_of", "document", "speed_up"]
 

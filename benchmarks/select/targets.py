@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.common.targets import Measures, Verdict, at_least, at_most
-from benchmarks.selecting.corners import Corner
-from benchmarks.selecting.quality import Quality
-from benchmarks.selecting.rivals import DENSITIES
-from benchmarks.selecting.speeds import FUSED, TOPK, Path, Speed
+from benchmarks.select.contenders import DENSITIES
+from benchmarks.select.count_accuracy import Quality
+from benchmarks.select.slow_inputs import Corner
+from benchmarks.select.speeds import FUSED, TOPK, Path, Speed
 
 __all__ = ["LARGE", "verdicts"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.ticker import LogFormatter
 
-from benchmarks.selecting.quality import Quality
-from benchmarks.selecting.report import base_of, speed_up
-from benchmarks.selecting.rivals import DENSITIES
-from benchmarks.selecting.speeds import Speed
+from benchmarks.select.contenders import DENSITIES
+from benchmarks.select.count_accuracy import Quality
+from benchmarks.select.report import base_of, speed_up
+from benchmarks.select.speeds import Speed
 
 __all__ = ["draw"]
 
