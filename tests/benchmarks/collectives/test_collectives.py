@@ -12,12 +12,12 @@ import pytest
 pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
-from benchmarks.collectives import main
-from benchmarks.networking import hosts, plot, report
-from benchmarks.networking.cases import Case
-from benchmarks.networking.figure import Figure, regrets, verdicts
-from benchmarks.networking.plan import by_default, everything
-from benchmarks.networking.simulated import simulated
+from benchmarks.collectives import hosts, plot, report
+from benchmarks.collectives.__main__ import main
+from benchmarks.collectives.measurement import Figure, regrets, verdicts
+from benchmarks.collectives.plan import by_default, everything
+from benchmarks.collectives.simulation import simulated
+from benchmarks.collectives.workload import Case
 
 CASE = Case(100_000, 0.05, 0.5)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import collectives as co
 import wirecodec as wc
-from benchmarks.networking.cases import Case
+from benchmarks.collectives.workload import Case
 from collectives.chain import broadcast
 from collectives.ring import allgather_joined
 from collectives.simulate import SimulatedComm

@@ -22,14 +22,14 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks.collectives import plot, report
+from benchmarks.collectives.hosts import RATES, Hosts, missing
+from benchmarks.collectives.launch import measured, mpi_of
+from benchmarks.collectives.measurement import Figure
+from benchmarks.collectives.plan import DENSITIES, Job, by_default, everything
+from benchmarks.collectives.simulation import METHODS, RANKS, simulated
+from benchmarks.collectives.workload import Case
 from benchmarks.common.timing import RESULTS, keep, machine
-from benchmarks.networking import plot, report
-from benchmarks.networking.cases import Case
-from benchmarks.networking.figure import Figure
-from benchmarks.networking.hosts import RATES, Hosts, missing
-from benchmarks.networking.launch import measured, mpi_of
-from benchmarks.networking.plan import DENSITIES, Job, by_default, everything
-from benchmarks.networking.simulated import METHODS, RANKS, simulated
 
 __all__ = ["main"]
 

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from benchmarks.collectives.methods import ALGORITHMS, AUTO
+from benchmarks.collectives.workload import Case
 from benchmarks.common.targets import Measures, Verdict, at_least, at_most
-from benchmarks.networking.cases import Case
-from benchmarks.networking.subjects import ALGORITHMS, AUTO
 
 __all__ = ["Figure", "Key", "regrets", "verdicts"]
 

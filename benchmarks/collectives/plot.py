@@ -7,8 +7,8 @@ from pathlib import Path
 
 import matplotlib as mpl
 
-from benchmarks.networking.figure import Figure
-from benchmarks.networking.simulated import CASE, METHODS, Point
+from benchmarks.collectives.measurement import Figure
+from benchmarks.collectives.simulation import CASE, METHODS, Point
 
 __all__ = ["draw"]
 

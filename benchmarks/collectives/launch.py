@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.networking.hosts import Hosts
+from benchmarks.collectives.hosts import Hosts
 
 __all__ = ["measured", "mpi_of"]
 
@@ -33,11 +33,11 @@ def measured(hosts: Hosts, python: str, plan: Mapping[str, Any], timeout: float)
     Args:
         hosts: a rank runs on each.
         python: of the environment that has the MPI.
-        plan: as ``benchmarks.networking.rank`` takes it.
+        plan: as ``benchmarks.collectives.rank`` takes it.
         timeout: seconds for all of it.
     """
     launcher = _mpich(hosts, python) if mpi_of(python) == "MPICH" else _open_mpi(hosts, python)
-    command = [*launcher, python, "-m", "benchmarks.networking.rank", json.dumps(dict(plan))]
+    command = [*launcher, python, "-m", "benchmarks.collectives.rank", json.dumps(dict(plan))]
     environment = os.environ | _ONE_THREAD | _KEEPS_MEMORY | {"PYTHONPATH": str(_ROOT)}
     environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     for line in hosts.lines(command, environment, timeout):

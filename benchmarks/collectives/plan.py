@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.networking.cases import Case
-from benchmarks.networking.hosts import RATES
-from benchmarks.networking.simulated import CASE
+from benchmarks.collectives.hosts import RATES
+from benchmarks.collectives.simulation import CASE
+from benchmarks.collectives.workload import Case
 
 __all__ = ["DENSITIES", "Job", "by_default", "everything"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from benchmarks.collectives.hosts import RATES
+from benchmarks.collectives.measurement import Figure, by, regrets, verdicts
+from benchmarks.collectives.simulation import ALPHA, BETA, CASE, METHODS, Point
 from benchmarks.common.targets import summary
 from benchmarks.common.timing import markdown
-from benchmarks.networking.figure import Figure, by, regrets, verdicts
-from benchmarks.networking.hosts import RATES
-from benchmarks.networking.simulated import ALPHA, BETA, CASE, METHODS, Point
 
 __all__ = ["document"]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import collectives as co
 import wirecodec as wc
-from benchmarks.networking.cases import Case
+from benchmarks.collectives.workload import Case
 from collectives.agreement import agree
 from collectives.chain import broadcast
 from collectives.channel import ring_bytes

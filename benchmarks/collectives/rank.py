@@ -1,6 +1,6 @@
 """What each rank runs: times of collectives, and bytes on its link; rank 0 prints them as lines of JSON.
 
-    mpirun … python -m benchmarks.networking.rank '{"cases": […], "seconds": …, "least": …, …}'
+    mpirun … python -m benchmarks.collectives.rank '{"cases": […], "seconds": …, "least": …, …}'
 
 A time is that of the slowest rank. What is compared with each other takes turns, so that all of it sees the
 same disturbances, and in another order each time: what went before leaves its traces in caches and memory.
@@ -22,8 +22,8 @@ from typing import Any
 
 from mpi4py import MPI
 
-from benchmarks.networking.cases import Case
-from benchmarks.networking.subjects import exchanges, whole_calls
+from benchmarks.collectives.methods import exchanges, whole_calls
+from benchmarks.collectives.workload import Case
 
 __all__ = ["main"]
 
