@@ -23,7 +23,7 @@ GENERATORS: dict[str, Callable[[int, int], Support]] = {
 }
 
 TESTED = Path(__file__).parents[2] / "tests" / "data"
-TRAINED = Path(__file__).parents[1] / "gradients"
+TRAINED = Path(__file__).parents[1] / "gradients" / "data"
 """Of ``make gradients``; may be missing."""
 
 

@@ -17,7 +17,7 @@ from wirecodec.select.topk import share_of
 try:
     import torch
 
-    from benchmarks.training.descent import RECIPES
+    from benchmarks.training.recipes import RECIPES
 except ImportError:  # then only what is synthetic or saved is judged
     torch = None
 

@@ -5,7 +5,7 @@ model's matrices with bins of 500, the paper's. Each layer goes by itself, with 
 go as they are and do not count. Rates without 50 steps of feedback mean nothing: a first gradient has no
 residual, and AdaComp sends a large part of it.
 
-    python -m benchmarks.adacomp [--steps N]
+    python -m benchmarks.training [--steps N]
 
 needs torch and scikit-learn: ``pip install torch scikit-learn``.
 """
@@ -26,7 +26,7 @@ from benchmarks.common.timing import keep, markdown
 try:
     import torch
 
-    from benchmarks.training.descent import RECIPES
+    from benchmarks.training.recipes import RECIPES
 except ImportError:
     sys.exit("this benchmark trains models: pip install torch scikit-learn")
 

@@ -24,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 __all__ = ["main"]
 
-FOLDER = Path(__file__).parent / "gradients"
+FOLDER = Path(__file__).parent / "data"
 DENSITY = 0.001
 DEFAULT = "resnet20,lstm"
 MISSING = """torch is missing. A build for the CPU is enough:
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=FOLDER, metavar="FOLDER", help="where to")
     options = parser.parse_args(arguments)
     try:
-        from benchmarks.training.descent import RECIPES, train
+        from benchmarks.training.recipes import RECIPES, train
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from benchmarks.training.batches import digits, sources
-from benchmarks.training.nets import Net, language_model, residual_network
+from benchmarks.training.models import Net, language_model, residual_network
 
 __all__ = ["RECIPES", "Recipe", "train"]
 

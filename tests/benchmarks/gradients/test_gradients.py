@@ -11,12 +11,12 @@ import pytest
 
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
-from benchmarks import gradients
+from benchmarks.gradients import __main__ as gradients
 
 
 def test_missing_torch_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    for name in ("descent", "nets", "batches"):
+    for name in ("recipes", "models", "batches"):
         monkeypatch.delitem(sys.modules, f"benchmarks.training.{name}", raising=False)
     with pytest.raises(SystemExit, match="pip install torch"):
         gradients.main(["--output", str(tmp_path)])
@@ -41,8 +41,8 @@ def test_two_steps(tmp_path: Path) -> None:
 def test_feedback_keeps_what_was_not_applied() -> None:
     """Two steps of a linear loss, of constant gradient: what was applied is there once, the rest twice."""
     torch = pytest.importorskip("torch", reason="training needs the extra [gradients]")
-    from benchmarks.training.descent import Recipe, train
-    from benchmarks.training.nets import Net
+    from benchmarks.training.models import Net
+    from benchmarks.training.recipes import Recipe, train
 
     slopes = torch.tensor([1.0, -8.0, 3.0, 0.5])
 

@@ -1,0 +1,1 @@
+"""Gradients of small trained models, for the other benchmarks."""
