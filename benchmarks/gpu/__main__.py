@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 import wirecodec as wc
-from benchmarks import figure16
 from benchmarks.common import timing as measure
 from benchmarks.common.timing import keep, markdown
+from benchmarks.gpu import figure16
 from wirecodec.errors import DeviceError
 from wirecodec.kernels.cuda import moments, packing, spans, values
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device

@@ -19,7 +19,7 @@ from benchmarks.demo import data, exchange, model, plot, report
 from benchmarks.demo.train import Run, Settings, digest, momentum_step, train
 from tests.mpi_processes import needed_mpirun, rank_environment
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_gradients_are_finite_differences() -> None:

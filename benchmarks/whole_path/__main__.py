@@ -19,7 +19,7 @@ from rich.progress import track
 import wirecodec as wc
 from benchmarks.common.timing import copy_time, keep, markdown, median_time
 
-DATA = Path(__file__).parents[1] / "tests" / "data"
+DATA = Path(__file__).parents[2] / "tests" / "data"
 SCHEMES = [
     "topk(0.1) | rice | qsgd",
     "topk(0.01) | rice | qsgd",

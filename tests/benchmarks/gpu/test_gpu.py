@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import figure16, gpu
+from benchmarks.gpu import __main__ as gpu
+from benchmarks.gpu import figure16
 from tests.cuda.standin import StandInDevice, standin
 from tests.gpu_required import skip_or_fail
 from wirecodec.errors import DeviceError

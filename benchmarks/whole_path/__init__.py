@@ -1,0 +1,1 @@
+"""Times of whole encode and decode calls, relative to a copy."""
