@@ -1,1 +1,1 @@
-"""Shared parts of the benchmarks: timing, result pages, targets."""
+"""Shared parts of the benchmarks: timing, inputs, peers, targets, result pages."""

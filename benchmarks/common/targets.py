@@ -1,6 +1,6 @@
-"""What the benchmarks' targets share: verdicts at the worst figure, their table, sections that decide some.
+"""Performance targets: each is checked against its worst measurement.
 
-A figure that is no number, as a ratio to a bound that is not known, reaches nothing.
+A measurement that is NaN, such as a ratio to an unknown bound, misses its target.
 """
 
 from __future__ import annotations
@@ -9,93 +9,110 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.common.timing import markdown
+from benchmarks.common.results import markdown_table
 
-__all__ = ["Found", "Measures", "Verdict", "at_least", "at_most", "decided", "summary"]
+__all__ = [
+    "LabelledValues",
+    "SectionResult",
+    "TargetResult",
+    "check_at_least",
+    "check_at_most",
+    "format_targets",
+    "measure_sections",
+]
 
-Measures = Iterable[tuple[str, float]]
-"""(where, figure)."""
+LabelledValues = Iterable[tuple[str, float]]
+"""(case, measurement)."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TargetResult:
     """One row of the table of targets.
 
-    Args:
-        target: in words, with its limit.
-        worst: the figure that is furthest on the wrong side, or least on the right one.
-        where: it was measured, and how many miss the limit.
-        reached: None where nothing was measured.
+    Attributes:
+        target: its description, with the limit.
+        worst: the measurement that misses the limit by most, or meets it by least.
+        case: of that measurement, and how many cases miss the limit.
+        met: None if nothing was measured.
     """
 
     target: str
     worst: str = ""
-    where: str = ""
-    reached: bool | None = None
+    case: str = ""
+    met: bool | None = None
 
 
-Found = tuple[list[Verdict], list[list[str]]]
-"""Verdicts, and rows of (what, figure)."""
+SectionResult = tuple[list[TargetResult], list[list[str]]]
+"""Results of targets, and table rows of (quantity, measurement)."""
 
 
-def at_most(target: str, limit: float, measures: Measures, form: str = "{:.3f}") -> Verdict:
-    """Whether the greatest of the figures is ``limit`` or less.
-
-    Args:
-        target: in words.
-        limit: inclusive.
-        measures: where, and what.
-        form: how to write a figure.
-    """
-    return _judged(target, measures, form, lambda figure: figure - limit)
-
-
-def at_least(target: str, limit: float, measures: Measures, form: str = "{:.3f}×") -> Verdict:
-    """Whether the least of the figures is ``limit`` or more.
+def check_at_most(
+    target: str, limit: float, values: LabelledValues, template: str = "{:.3f}"
+) -> TargetResult:
+    """Check that no value exceeds a limit.
 
     Args:
-        target: in words.
-        limit: inclusive.
-        measures: where, and what.
-        form: how to write a figure.
+        target: description of the target.
+        limit: the largest value allowed.
+        values: the measurements with their cases.
+        template: format of a value.
     """
-    return _judged(target, measures, form, lambda figure: limit - figure)
+    return _check(target, values, template, lambda value: value - limit)
 
 
-def _judged(target: str, measures: Measures, form: str, beyond: Callable[[float], float]) -> Verdict:
-    """At the figure that is furthest ``beyond`` its limit; on the right side that is 0 or less."""
-    found = [(math.inf if math.isnan(x) else beyond(x), x, where) for where, x in measures]
-    if not found:
-        return Verdict(target)
-    _, worst, where = max(found, key=lambda one: one[0])
-    missed = sum(off > 0 for off, _, _ in found)
+def check_at_least(
+    target: str, limit: float, values: LabelledValues, template: str = "{:.3f}×"
+) -> TargetResult:
+    """Check that no value is below a limit.
+
+    Args:
+        target: description of the target.
+        limit: the smallest value allowed.
+        values: the measurements with their cases.
+        template: format of a value.
+    """
+    return _check(target, values, template, lambda value: limit - value)
+
+
+def _check(
+    target: str, values: LabelledValues, template: str, excess: Callable[[float], float]
+) -> TargetResult:
+    """Check the value with the largest ``excess``; an excess of 0 or less meets the target."""
+    checked = [(math.inf if math.isnan(x) else excess(x), x, case) for case, x in values]
+    if not checked:
+        return TargetResult(target)
+    _, worst, case = max(checked, key=lambda entry: entry[0])
+    missed = sum(over > 0 for over, _, _ in checked)
     if missed:
-        where += f"; missed on {missed} of {len(found)}"
-    return Verdict(target, form.format(worst), where, not missed)
+        case += f"; missed in {missed} of {len(checked)}"
+    return TargetResult(target, template.format(worst), case, not missed)
 
 
-def summary(verdicts: Sequence[Verdict]) -> str:
-    """One row a target: what was asked, what was measured at worst and where, and whether that is enough."""
-    words = {True: "**yes**", False: "NO", None: "not measured"}
-    rows = [[v.target, v.worst, v.where, words[v.reached]] for v in verdicts]
-    return markdown(["target", "at worst", "where", "reached"], rows)
+def format_targets(results: Sequence[TargetResult]) -> str:
+    """Format a table with one row per target."""
+    words = {True: "yes", False: "**no**", None: "not measured"}
+    rows = [[result.target, result.worst, result.case, words[result.met]] for result in results]
+    return markdown_table(["target", "worst measurement", "case", "met"], rows)
 
 
-def decided(
-    title: str, parts: Mapping[str, Callable[[], Found]], step: Callable[[str], None]
-) -> tuple[list[Verdict], str]:
-    """Verdicts on targets that need more than the tables' figures, and a section with what they rest on.
+def measure_sections(
+    title: str, sections: Mapping[str, Callable[[], SectionResult]], step: Callable[[str], None]
+) -> tuple[list[TargetResult], str]:
+    """Run measurements that have no place in the main tables.
 
     Args:
-        title: of the section.
-        parts: by name, what is measured.
-        step: called with the name of what is measured next.
+        title: heading of the section.
+        sections: the measurements by name.
+        step: called with the name of each measurement before it starts.
+
+    Returns:
+        The results of their targets, and a Markdown section with all measurements.
     """
-    verdicts: list[Verdict] = []
+    results: list[TargetResult] = []
     rows: list[list[str]] = []
-    for name, part in parts.items():
+    for name, measure in sections.items():
         step(name)
-        more, lines = part()
-        verdicts += more
-        rows += lines
-    return verdicts, f"## {title}\n\n" + markdown(["what", "measured"], rows)
+        section_results, section_rows = measure()
+        results += section_results
+        rows += section_rows
+    return results, f"## {title}\n\n" + markdown_table(["quantity", "measurement"], rows)

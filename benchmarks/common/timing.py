@@ -1,63 +1,73 @@
-"""What every benchmark needs: medians, least times, a copy of the same run to hold them against, numbers of
-threads, the machine's name, tables that are kept.
+"""Timing of calls, and the copy that every time is compared with.
 
-Absolute times drift from machine to machine and hour to hour; ratios to ``np.copyto`` of the same array,
-measured in the same run, do not.
+Absolute times drift from machine to machine and from hour to hour. Ratios to ``np.copyto`` of the same array,
+measured in the same run, are stable.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-RESULTS = Path(__file__).parents[1] / "results"
+__all__ = ["copy_time", "median_time", "minimum_time", "numba_threads"]
 
 
-def median_time(call: Callable[[], Any], *, budget: float = 0.5, least: int = 5) -> float:
-    """Median seconds of a call, warmed up, over at least ``least`` calls and about ``budget`` seconds."""
+def median_time(call: Callable[[], Any], *, budget: float = 0.5, min_calls: int = 5) -> float:
+    """Measure the median time of a call in seconds, after one warm-up call.
+
+    Args:
+        call: the function to time.
+        budget: approximate seconds to spend.
+        min_calls: calls to make even if the budget is exceeded.
+    """
     call()
     times: list[float] = []
     stop = time.perf_counter() + budget
-    while len(times) < least or time.perf_counter() < stop:
+    while len(times) < min_calls or time.perf_counter() < stop:
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
     return statistics.median(times)
 
 
-def least_time(call: Callable[[], Any], *, budget: float = 0.5, least: int = 5) -> float:
-    """Least seconds of a call, warmed up: what it takes while nobody else works, in the long run."""
+def minimum_time(call: Callable[[], Any], *, budget: float = 0.5, min_calls: int = 5) -> float:
+    """Measure the shortest time of a call in seconds, after one warm-up call.
+
+    The minimum excludes interference from other programs.
+
+    Args:
+        call: the function to time.
+        budget: approximate seconds to spend.
+        min_calls: calls to make even if the budget is exceeded.
+    """
     call()
     best = math.inf
     stop = time.perf_counter() + budget
-    while least > 0 or time.perf_counter() < stop:
+    while min_calls > 0 or time.perf_counter() < stop:
         start = time.perf_counter()
         call()
         best = min(best, time.perf_counter() - start)
-        least -= 1
+        min_calls -= 1
     return best
 
 
 def copy_time(x: npt.NDArray[Any], *, budget: float = 0.2) -> float:
-    """Median seconds of ``np.copyto`` of ``x`` into memory that is there already: one read and one write."""
+    """Measure the median time of ``np.copyto`` of ``x`` into allocated memory: one read and one write."""
     target = np.empty_like(x)
     target[...] = x
     return median_time(lambda: np.copyto(target, x), budget=budget)
 
 
 @contextmanager
-def on_threads(count: int) -> Iterator[None]:
-    """Numba's kernels on ``count`` threads."""
+def numba_threads(count: int) -> Iterator[None]:
+    """Run Numba's parallel kernels on ``count`` threads inside the ``with`` block."""
     import numba
 
     before = numba.get_num_threads()
@@ -66,29 +76,3 @@ def on_threads(count: int) -> Iterator[None]:
         yield
     finally:
         numba.set_num_threads(before)
-
-
-def machine() -> str:
-    """The processor, the cores this process may use, and the versions that matter."""
-    import numba
-
-    name = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    versions = f"Python {platform.python_version()}, NumPy {np.__version__}, Numba {numba.__version__}"
-    return f"{name}, {cores} cores; {versions}"
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, the first column to the left and the others to the right."""
-    lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
-
-
-def keep(name: str, title: str, text: str) -> Path:
-    """Write results/NAME.md: the title, the machine, the text."""
-    path = RESULTS / f"{name}.md"
-    path.write_text(f"# {title}\n\n{machine()}\n\n{text}")
-    return path

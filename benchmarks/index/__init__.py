@@ -1,1 +1,1 @@
-"""The parts of ``benchmarks.index``: cases, coders and peers, figures, targets, report, picture."""
+"""Size and speed of index codecs, compared with other compressors."""

@@ -1,98 +1,98 @@
-"""What does an index cost, in bits and in time, and what would others' compressors cost?
+"""Size and speed of index codecs, compared with other compressors.
 
-Every index codec of the registry, and every peer that is installed, on the same supports. Sizes stand beside
-the entropy bound of each kind of support; times are speeds relative to ``np.copyto`` of the same u32 indices
-in the same run, so that 0.20× means that the copy takes a fifth of the time.
+Measures every registered index codec, and every installed peer, on the same supports. Sizes are compared with
+the entropy bound of each kind of support. Speeds are relative to ``np.copyto`` of the same uint32 indices in
+the
+same run: 0.20× means that the copy takes a fifth of the time.
 
     python -m benchmarks.index [--quick] [--data FOLDER] [--only WORD,WORD]
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+import wirecodec as wc
+from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress, filter_by_name
+from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS, gradient_files
+from benchmarks.common.peers import load_peers
+from benchmarks.common.results import RESULTS, machine_name, write_result
+from benchmarks.common.targets import TargetResult
+from benchmarks.index import peers, plot, report, supplement
+from benchmarks.index.cases import SIZES, Case, generate_cases
+from benchmarks.index.coders import Coder, build_codecs
+from benchmarks.index.measurement import LARGE, Measurement, measure_coder
+from benchmarks.index.targets import check_targets
 
-from benchmarks.common.targets import Verdict
-from benchmarks.common.timing import RESULTS, keep, machine
-from benchmarks.index import peers, plot, report
-from benchmarks.index import supplement as extras
-from benchmarks.index.cases import SIZES, TESTED, TRAINED, Case, cases, gradient_files
-from benchmarks.index.coders import Coder, codecs
-from benchmarks.index.measurement import LARGE, Figure, measured
-from benchmarks.index.targets import verdicts
-from wirecodec.errors import EncodeError
-
-T = TypeVar("T")
+__all__ = ["main", "measure"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print; keep what all of it gave."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="without 26M, zstd-19 and `make gradients`")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="gradients (*.npy) to measure as well")
+    """Run the benchmark, print the page, and write it if the run is complete."""
+    parser = create_parser(__doc__)
     parser.add_argument(
-        "--only", default="", metavar="WORDS", help="coders and supports whose names hold one: rice,zstd,runs"
+        "--quick", action="store_true", help="skip 26M elements, zstd-19 and the output of `make gradients`"
+    )
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of more gradients (*.npy)")
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="WORDS",
+        help="measure coders and supports whose name contains one of these words: rice,zstd,runs",
     )
     options = parser.parse_args(arguments)
-    others, missing = peers.installed()
-    coders = _named([*codecs(), *others], options.only, lambda coder: coder.name)
+    installed, missing = load_peers(peers.PACKAGES)
+    coders = filter_by_name([*build_codecs(), *installed], options.only, lambda coder: coder.name)
     if options.quick:
         coders = [coder for coder in coders if not coder.name.startswith("zstd-19")]
     sizes = SIZES[:2] if options.quick else SIZES
-    folders = [TESTED, *([] if options.quick else [TRAINED]), *([options.data] if options.data else [])]
-    chosen = _named(list(cases(sizes, gradient_files(*folders))), options.only, lambda case: case.group)
-    figures, (decided, notes) = measure(
-        coders, chosen, 0.015 if options.quick else 0.06, 0 if options.only else sizes[-1]
+    folders = [TEST_GRADIENTS]
+    folders += [] if options.quick else [TRAINED_GRADIENTS]
+    folders += [options.data] if options.data else []
+    every_case = list(generate_cases(sizes, gradient_files(*folders)))
+    cases = filter_by_name(every_case, options.only, lambda case: case.group)
+    measurements, (results, notes) = measure(
+        coders, cases, 0.015 if options.quick else 0.06, 0 if options.only else sizes[-1]
     )
-    text = report.document([*verdicts(figures), *decided], figures, missing, notes)
+    text = report.format_page([*check_targets(measurements), *results], measurements, missing, notes)
     print(text)
     if options.quick or options.data or options.only:
-        print("A part is printed only; the whole, without options, is kept in benchmarks/results.")
+        print(PARTIAL_RUN)
         return
-    print(keep("index", "What an index costs", text))
-    plot.draw(RESULTS / "index.png", figures, machine())
-
-
-def _named(found: list[T], only: str, name: Callable[[T], str]) -> list[T]:
-    """Those whose name holds one of the words; all where no name does."""
-    words = [word.strip() for word in only.split(",") if word.strip()]
-    return [one for one in found if any(word in name(one) for word in words)] or found
+    print(write_result("index", "Size and speed of index codecs", text))
+    plot.draw(RESULTS / "index.png", measurements, machine_name())
 
 
 def measure(
-    coders: Sequence[Coder], chosen: Sequence[Case], budget: float, extras_at: int
-) -> tuple[list[Figure], tuple[list[Verdict], str]]:
-    """Every coder on every support, with a bar; two threads where there are indices enough; then the extras.
+    coders: Sequence[Coder], cases: Sequence[Case], budget: float, supplement_size: int
+) -> tuple[list[Measurement], tuple[list[TargetResult], str]]:
+    """Measure every coder on every support with a progress bar, then the supplement.
 
     Args:
         coders: codecs and peers.
-        chosen: what to measure them on.
-        budget: seconds for each time.
-        extras_at: elements of the supports of what ``extras`` measures; 0 for none of it.
+        cases: the supports.
+        budget: seconds per time.
+        supplement_size: elements of the supplement's supports, or 0 to skip it.
     """
-    figures: list[Figure] = []
-    columns = (TextColumn("{task.description:<52}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns) as progress:
-        task = progress.add_task("", total=len(coders) * len(chosen) + (3 if extras_at else 0))
+    measurements: list[Measurement] = []
+    with create_progress() as progress:
+        task = progress.add_task("", total=len(coders) * len(cases) + (3 if supplement_size else 0))
 
         def step(name: str) -> None:
-            progress.update(task, description=name[:52], advance=1)
+            progress.update(task, description=name, advance=1)
 
-        for case in chosen:
+        for case in cases:
             support = case.make()
             for coder in coders:
                 step(f"{case.group}, {case.column}: {coder.name}")
                 large = support.r >= LARGE
-                with suppress(EncodeError):  # the tables say where a codec refuses
-                    figures.append(measured(coder, case, support, budget=budget, two_threads=large))
-        return figures, extras.measured(extras_at, step, budget=5 * budget) if extras_at else ([], "")
+                with suppress(wc.EncodeError):  # the tables show "unsupported"
+                    measurements.append(measure_coder(coder, case, support, budget=budget, two_threads=large))
+        if not supplement_size:
+            return measurements, ([], "")
+        return measurements, supplement.measure(supplement_size, step, budget=5 * budget)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The supports that are measured: synthetic ones of three sizes and densities, and those of gradients."""
+"""Supports to measure: synthetic ones of three sizes and densities, and those of gradients."""
 
 from __future__ import annotations
 
@@ -9,33 +9,37 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.index.supports import Support, layered, nonzero_of, rows, runs, top_of, uniform
+from benchmarks.common.inputs import DENSITIES
+from benchmarks.index.supports import (
+    Support,
+    draw_layered,
+    draw_rows,
+    draw_runs,
+    draw_uniform,
+    select_nonzero,
+    select_top,
+)
 
-__all__ = ["DENSITIES", "GENERATORS", "SIZES", "TESTED", "TRAINED", "Case", "cases", "gradient_files"]
+__all__ = ["GENERATORS", "SIZES", "Case", "generate_cases"]
 
-DENSITIES = (0.1, 0.01, 0.001)
 SIZES = (2**18, 2_600_000, 26_000_000)
 GENERATORS: dict[str, Callable[[int, int], Support]] = {
-    "uniform": uniform,
-    "rows": rows,
-    "runs": runs,
-    "layered": layered,
+    "uniform": draw_uniform,
+    "rows": draw_rows,
+    "runs": draw_runs,
+    "layered": draw_layered,
 }
-
-TESTED = Path(__file__).parents[2] / "tests" / "data"
-TRAINED = Path(__file__).parents[1] / "gradients" / "data"
-"""Of ``make gradients``; may be missing."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A support that is yet to be made.
+    """Recipe for one support.
 
-    Args:
-        group: the table it belongs to: a kind, or a gradient's file.
-        column: its place in that table.
-        density: r/d, None for the non-zeros of a gradient.
-        make: the support.
+    Attributes:
+        group: the table of its results: a kind of support or a gradient's file.
+        column: its column in that table.
+        density: r/d, or None for the nonzero elements of a gradient.
+        make: builds the support.
     """
 
     group: str
@@ -44,30 +48,28 @@ class Case:
     make: Callable[[], Support]
 
 
-def cases(sizes: Sequence[int] = SIZES, files: Sequence[Path] = ()) -> Iterator[Case]:
-    """All of them, kind by kind, then gradient by gradient; a support that needs no index is none."""
+def generate_cases(sizes: Sequence[int] = SIZES, files: Sequence[Path] = ()) -> Iterator[Case]:
+    """Yield the cases by kind of support, then by gradient.
+
+    Supports that need no index bytes, empty or full, are skipped.
+    """
     for kind, make in GENERATORS.items():
         for d in sizes:
             for density in DENSITIES:
-                yield Case(
-                    kind, f"{_count(d)}, {_percent(density)}", density, partial(make, d, int(d * density))
-                )
+                column = f"{_format_size(d)}, {_format_density(density)}"
+                yield Case(kind, column, density, partial(make, d, int(d * density)))
     for path in files:
         values = np.load(path).reshape(-1).astype(np.float32)
         for density in DENSITIES:
-            yield Case(path.stem, f"top {_percent(density)}", density, partial(top_of, values, density))
+            make_top = partial(select_top, values, density)
+            yield Case(path.stem, f"top {_format_density(density)}", density, make_top)
         if 0 < np.count_nonzero(values) < values.size:
-            yield Case(path.stem, "non-zeros", None, partial(nonzero_of, values))
+            yield Case(path.stem, "nonzeros", None, partial(select_nonzero, values))
 
 
-def gradient_files(*folders: Path) -> list[Path]:
-    """The gradients of these folders, in their order."""
-    return [path for folder in folders for path in sorted(folder.glob("*.npy"))]
-
-
-def _count(d: int) -> str:
+def _format_size(d: int) -> str:
     return f"2^{d.bit_length() - 1}" if d & (d - 1) == 0 else f"{d / 1e6:g}M"
 
 
-def _percent(density: float) -> str:
+def _format_density(density: float) -> str:
     return f"{100 * density:g} %"

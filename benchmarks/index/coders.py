@@ -1,4 +1,4 @@
-"""One face for the library's codecs and for peers: indices to a code that has a size, and back."""
+"""Common interface of the library's index codecs and their peers: indices to a code and back."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+import wirecodec as wc
 from wirecodec.arrays import as_bytes
-from wirecodec.index import AutoIndex
-from wirecodec.index.base import IndexChoice, IndexCodec
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs
-from wirecodec.scheme import call_string
 
-__all__ = ["Codec", "Coder", "codecs"]
+__all__ = ["Codec", "Coder", "build_codecs"]
 
 Indices = npt.NDArray[np.uint32]
 
@@ -23,17 +21,17 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "binned": [{"bin": 50}, {"bin": 500}],
     "bloom": [{"policy": "p0", "fpr": 1e-3}, {"policy": "p1", "fpr": 1e-3}, {"policy": "p2", "fpr": 1e-3}],
 }
-"""Parameters to measure a codec with, where its defaults are not all of it."""
+"""Parameter sets of codecs that are measured with more than their defaults."""
 
 
 class Coder(Protocol):
-    """A codec or a peer.
+    """Index codec or peer.
 
     Attributes:
-        name: what the tables call it.
-        peer: whether it is another's work.
-        threads: whether it may use two threads.
-        exact: whether it decodes to what was encoded.
+        name: its name in the tables.
+        peer: True for third-party software.
+        threads: True if it may run on two threads.
+        exact: True if it decodes to its input.
     """
 
     @property
@@ -49,60 +47,61 @@ class Coder(Protocol):
     def exact(self) -> bool: ...  # noqa: D102
 
     def encode(self, indices: Indices, d: int) -> Any:
-        """The code of u32 ``indices`` below ``d``."""
+        """Encode uint32 ``indices`` below ``d``."""
         ...
 
     def nbytes(self, code: Any) -> int:
-        """What one would send of a code, where d and r are known."""
+        """Return the bytes to send for a code if the receiver knows d and r."""
         ...
 
     def decode(self, code: Any, d: int, r: int) -> Indices:
-        """The u32 indices of a code."""
+        """Decode a code to uint32 indices."""
         ...
 
 
 @dataclass(frozen=True)
 class Codec:
-    """An index codec of the library, or a choice among them; a code is (codec, section, its indices)."""
+    """Index codec of the library, or ``auto-index``; a code is (codec, section, number of indices)."""
 
-    codec: IndexCodec | IndexChoice
+    codec: Any
     peer = False
     threads = True
 
     @property
     def name(self) -> str:
-        """As a scheme spells it."""
-        return call_string(self.codec)
+        """Return the codec as schemes spell it."""
+        return str(wc.Scheme(wc.All(), self.codec, wc.Raw())).split(" | ")[1]
 
     @property
     def exact(self) -> bool:
-        """Unless the codec says otherwise."""
+        """Return True unless the codec is lossy."""
         return not getattr(self.codec, "lossy", False)
 
     def encode(self, indices: Indices, d: int) -> Any:
-        """The choice, where it is one, then its section; a lossy codec also finds what it will decode to."""
-        codec: Any = self.codec
-        if isinstance(codec, IndexChoice):
+        """Encode indices; the code of a lossy codec includes the number of indices it decodes to."""
+        codec = self.codec
+        if hasattr(codec, "choose"):
             codec, section = codec.choose(indices, d, 0)
             return codec, as_bytes(section), indices.size
         if self.exact:
             return codec, as_bytes(codec.encode(indices, d, 0)), indices.size
-        made = codec.approximate(indices, d, 0)
-        return codec, as_bytes(made.section), indices.size if made.found is None else made.found.size
+        approximation = codec.approximate(indices, d, 0)
+        decoded = indices if approximation.found is None else approximation.found
+        return codec, as_bytes(approximation.section), decoded.size
 
     def nbytes(self, code: Any) -> int:
-        """The section's length."""
+        """Return the length of the section."""
         return int(code[1].size)
 
     def decode(self, code: Any, d: int, r: int) -> Indices:
-        """With every check of the codec's page."""
+        """Decode a section with all checks of the codec's specification."""
         codec, section, count = code
         return np.asarray(codec.decode(section, d, count, UNLIMITED))
 
 
-def codecs() -> list[Coder]:
-    """Every index codec of the registry by id, in its variants, then ``auto-index``, fast and smallest."""
-    made: list[Coder] = []
+def build_codecs() -> list[Coder]:
+    """Build every registered index codec in its variants by id, then both forms of ``auto-index``."""
+    codecs: list[Coder] = []
     for _, cls in sorted(index_codecs().items()):
-        made += [Codec(cls(**given)) for given in VARIANTS.get(cls.name, [{}])]
-    return [*made, Codec(AutoIndex()), Codec(AutoIndex(smallest=True))]
+        codecs += [Codec(cls(**parameters)) for parameters in VARIANTS.get(cls.name, [{}])]
+    return [*codecs, Codec(wc.AutoIndex()), Codec(wc.AutoIndex(smallest=True))]

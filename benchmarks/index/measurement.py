@@ -1,4 +1,4 @@
-"""One coder on one support: its size, the share of the support that comes back, and its speeds."""
+"""Measurement of one coder on one support: size, recall and speed."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import Any
 import numba
 import numpy as np
 
-from benchmarks.common.timing import copy_time, median_time, on_threads
+from benchmarks.common.timing import copy_time, median_time, numba_threads
 from benchmarks.index.cases import Case
 from benchmarks.index.coders import Coder
 from benchmarks.index.supports import Support
 
-__all__ = ["LARGE", "Figure", "measured"]
+__all__ = ["LARGE", "Measurement", "measure_coder"]
 
 LARGE = 260_000
-"""Indices from which on times say something about a codec, and two threads may pay."""
+"""Number of indices above which times characterise the codec, and two threads can pay."""
 
 
 @dataclass(frozen=True)
-class Figure:
-    """What was measured.
+class Measurement:
+    """Size and speed of one coder on one support.
 
-    Args:
-        case: where.
-        kind: of support.
-        d: all elements.
-        r: those present.
-        bound: of the kind of support, in bits an index.
-        coder: by name.
-        peer: whether it is another's work.
-        bits: an index.
-        kept: share of the support that comes back.
-        found: indices that come back, relative to r.
-        copied: GB/s of that copy.
+    Attributes:
+        case: the case that built the support.
+        kind: kind of the support.
+        d: number of elements.
+        r: number of present elements.
+        bound: entropy bound of the kind of support, in bits per index.
+        coder: name of the coder.
+        peer: True for third-party software.
+        bits: bits per index.
+        recall: fraction of the support that is decoded.
+        decoded: number of decoded indices relative to r.
+        copy_rate: GB/s of the copy.
         speeds: of encode and decode relative to a copy of the indices, on one thread.
-        two_threads: the same on two, where that was measured.
+        two_threads: the same on two threads, or None if not measured.
     """
 
     case: Case
@@ -49,62 +49,63 @@ class Figure:
     coder: str
     peer: bool
     bits: float
-    kept: float
-    found: float
-    copied: float
+    recall: float
+    decoded: float
+    copy_rate: float
     speeds: tuple[float, float]
     two_threads: tuple[float, float] | None
 
     @property
     def exact(self) -> bool:
-        """Whether the support comes back, and nothing else."""
-        return self.kept == self.found == 1
+        """Return True if exactly the support is decoded."""
+        return self.recall == self.decoded == 1
 
     @property
     def ratio(self) -> float:
-        """Bits relative to the bound."""
+        """Return the bits relative to the bound."""
         return self.bits / self.bound
 
 
-def measured(
+def measure_coder(
     coder: Coder, case: Case, support: Support, *, budget: float = 0.06, two_threads: bool = False
-) -> Figure:
-    """Encode and decode chunk by chunk, as the library does.
-
-    AssertionError where an exact coder does not give back its input; EncodeError where one refuses it.
+) -> Measurement:
+    """Encode and decode a support chunk by chunk, as the library does.
 
     Args:
-        coder: what is measured.
-        case: where the support stands in the tables.
-        support: on what.
-        budget: seconds for each of its times, about.
-        two_threads: whether to measure also that, if the coder can.
+        coder: the coder to measure.
+        case: position of the support in the tables.
+        support: the input.
+        budget: approximate seconds per time.
+        two_threads: True to measure on two threads also, if the coder supports it.
+
+    Raises:
+        AssertionError: if an exact coder does not decode to its input.
+        EncodeError: if the coder does not support the input.
     """
     chunks = list(support.chunks())
     codes = [coder.encode(indices, d) for indices, d in chunks]
     jobs = [(code, d, indices.size) for code, (indices, d) in zip(codes, chunks, strict=True)]
-    same = count = 0
+    common = count = 0
     for job, (indices, _) in zip(jobs, chunks, strict=True):
-        found = coder.decode(*job)
-        if coder.exact and not np.array_equal(found, indices):
-            raise AssertionError(f"{coder.name} does not give back {case.group}, {case.column}")
-        count += found.size
-        same += indices.size if coder.exact else np.intersect1d(found, indices, assume_unique=True).size
+        decoded = coder.decode(*job)
+        if coder.exact and not np.array_equal(decoded, indices):
+            raise AssertionError(f"{coder.name} does not decode to its input: {case.group}, {case.column}")
+        count += decoded.size
+        common += indices.size if coder.exact else np.intersect1d(decoded, indices, assume_unique=True).size
 
-    def both() -> tuple[tuple[float, float], float]:
+    def measure_speeds() -> tuple[tuple[float, float], float]:
         copy = copy_time(support.indices, budget=budget / 3)
-        encode = _seconds(lambda: [coder.encode(*chunk) for chunk in chunks], budget)
-        decode = _seconds(lambda: [coder.decode(*job) for job in jobs], budget)
+        encode = _time(lambda: [coder.encode(*chunk) for chunk in chunks], budget)
+        decode = _time(lambda: [coder.decode(*job) for job in jobs], budget)
         return (copy / encode, copy / decode), support.indices.nbytes / copy / 1e9
 
-    with on_threads(1):
-        one, copied = both()
+    with numba_threads(1):
+        one, copy_rate = measure_speeds()
     two = None
     if two_threads and coder.threads and numba.config.NUMBA_NUM_THREADS > 1:
-        with on_threads(2):
-            two, _ = both()
-    bits = 8 * sum(coder.nbytes(code) for code in codes) / support.r
-    return Figure(
+        with numba_threads(2):
+            two, _ = measure_speeds()
+    return Measurement(
         case=case,
         kind=support.kind,
         d=support.d,
@@ -112,21 +113,21 @@ def measured(
         bound=support.bound,
         coder=coder.name,
         peer=coder.peer,
-        bits=bits,
-        kept=same / support.r,
-        found=count / support.r,
-        copied=copied,
+        bits=8 * sum(coder.nbytes(code) for code in codes) / support.r,
+        recall=common / support.r,
+        decoded=count / support.r,
+        copy_rate=copy_rate,
         speeds=one,
         two_threads=two,
     )
 
 
-def _seconds(call: Callable[[], Any], budget: float) -> float:
-    """The median; where one call takes long, a second alone."""
+def _time(call: Callable[[], Any], budget: float) -> float:
+    """Measure the median time of a call, or the time of its second run if the first takes long."""
     start = time.perf_counter()
     call()
     if time.perf_counter() - start < 5 * budget:
-        return median_time(call, budget=budget, least=3)
+        return median_time(call, budget=budget, min_calls=3)
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""What the tables of supports do not show: bitmaps, one span alone, how true a Bloom filter is."""
+"""Measurements outside the main tables: bitmaps, single spans, false positives of Bloom filters."""
 
 from __future__ import annotations
 
@@ -8,58 +8,73 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.targets import Found, Measures, Verdict, at_least, at_most, decided
-from benchmarks.common.timing import copy_time, median_time, on_threads
-from benchmarks.index.supports import CHUNK, Support, rows, runs, uniform
+import wirecodec as wc
+from benchmarks.common.inputs import CHUNK
+from benchmarks.common.targets import (
+    LabelledValues,
+    SectionResult,
+    TargetResult,
+    check_at_least,
+    check_at_most,
+    measure_sections,
+)
+from benchmarks.common.timing import copy_time, median_time, numba_threads
+from benchmarks.index.supports import Support, draw_rows, draw_runs, draw_uniform
 from wirecodec.arrays import as_bytes, bits_of
-from wirecodec.index import Bitmap
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs
 
-__all__ = ["measured"]
+__all__ = ["measure"]
+
+BLOOM_QUERY = "membership query ≤ 0.3 ns per element, ε = 0.001, r ≤ d/100"
+BLOOM_RANDOM = "false positives within 10 % of ε, random supports"
+BLOOM_CLUSTERED = "false positives ≤ 2 ε, clustered supports"
 
 
-def measured(d: int, step: Callable[[str], None], *, budget: float = 0.3) -> tuple[list[Verdict], str]:
-    """Verdicts on the targets, and a section with all figures; on one thread.
+def measure(d: int, step: Callable[[str], None], *, budget: float = 0.3) -> tuple[list[TargetResult], str]:
+    """Run the supplementary measurements on one thread.
 
     Args:
         d: elements of the largest supports.
-        step: called with the name of what is measured next.
-        budget: seconds for each time, about.
+        step: called with the name of each measurement before it starts.
+        budget: approximate seconds per time.
+
+    Returns:
+        The results of their targets, and a Markdown section with all measurements.
     """
-    parts = {"bitmaps": _bitmaps, "spans": _spans, "Bloom filters": _bloom}
-    with on_threads(1):
+    parts = {"bitmaps": _measure_bitmaps, "spans": _measure_spans, "Bloom filters": _measure_bloom}
+    with numba_threads(1):
         calls = {name: partial(part, d, budget) for name, part in parts.items()}
-        return decided("Bitmaps, spans, Bloom filters", calls, step)
+        return measure_sections("Bitmaps, spans, Bloom filters", calls, step)
 
 
-def _bitmaps(d: int, budget: float) -> Found:
-    """Dense vector to bitmap beside a copy of the vector; bitmap to indices beside one of the indices."""
+def _measure_bitmaps(d: int, budget: float) -> SectionResult:
+    """Measure vector to bitmap and bitmap to indices, relative to copies of the vector and the indices."""
     d = min(d, CHUNK)
     to_bitmap: list[tuple[str, float]] = []
     to_indices: list[tuple[str, float]] = []
     table: list[list[str]] = []
     for density in (0.1, 0.3, 0.5):
-        support = uniform(d, int(d * density))
+        support = draw_uniform(d, int(d * density))
         x = np.zeros(d, np.float32)
         x[support.indices] = 1
         copy, where = copy_time(x, budget=budget), f"uniform, {100 * density:g} % of {d:,}"
-        ours = copy / median_time(partial(_dense_to_bitmap, x), budget=budget)
+        ours = copy / median_time(partial(_make_bitmap, x), budget=budget)
         numpy = copy / median_time(partial(_packbits, x), budget=budget)
         table.append([f"dense to bitmap, {where}", f"{ours:.2f}× copy (np.packbits: {numpy:.2f}×)"])
         to_bitmap.append((where, ours))
-        section = as_bytes(Bitmap().encode(support.indices, d, 0))
+        section = as_bytes(wc.Bitmap().encode(support.indices, d, 0))
         copy = copy_time(support.indices, budget=budget)
-        time = median_time(partial(Bitmap.decode, section, d, support.r, UNLIMITED), budget=budget)
+        time = median_time(partial(wc.Bitmap.decode, section, d, support.r, UNLIMITED), budget=budget)
         table.append([f"bitmap to indices, {where}", f"{copy / time:.2f}× copy"])
         to_indices.append((where, copy / time))
     return [
-        at_least("dense float32 vector to bitmap ≥ 1.5× copy", 1.5, to_bitmap),
-        at_least("bitmap to indices ≥ 0.12× copy", 0.12, to_indices),
+        check_at_least("dense float32 vector to bitmap ≥ 1.5× copy", 1.5, to_bitmap),
+        check_at_least("bitmap to indices ≥ 0.12× copy", 0.12, to_indices),
     ], table
 
 
-def _dense_to_bitmap(x: Any) -> Any:
+def _make_bitmap(x: Any) -> Any:
     from wirecodec.kernels.cpu import bitmap
 
     return bitmap.nonzero_bits(bits_of(x))
@@ -69,10 +84,10 @@ def _packbits(x: Any) -> Any:
     return np.packbits(x != 0, bitorder="little")
 
 
-def _spans(d: int, budget: float) -> Found:
-    """One span of each codec that decodes spans alone, beside its whole section."""
+def _measure_spans(d: int, budget: float) -> SectionResult:
+    """Measure the decoding of one span and of the whole section, for codecs that decode single spans."""
     d = min(d, CHUNK)
-    support = uniform(d, d // 10)
+    support = draw_uniform(d, d // 10)
     table = []
     for cls in index_codecs().values():
         decode_span = getattr(cls, "decode_span", None)
@@ -86,71 +101,70 @@ def _spans(d: int, budget: float) -> Found:
         whole = median_time(partial(cls.decode, section, d, support.r, UNLIMITED), budget=budget)
         table.append(
             [
-                f"{cls.name}: a span of 4096 of {support.r:,}",
-                f"{1e6 * one:.0f} µs; all of it {1e3 * whole:.2f} ms",
+                f"{cls.name}: one span of 4096 of {support.r:,}",
+                f"{1e6 * one:.0f} µs; whole section {1e3 * whole:.2f} ms",
             ]
         )
     return [], table
 
 
-def _bloom(d: int, budget: float) -> Found:
-    """False positives over what was asked for, and the time of asking for every element."""
+def _measure_bloom(d: int, budget: float) -> SectionResult:
+    """Measure the rate of false positives relative to the requested rate, and the time of a query."""
     bloom: Any = next((cls for cls in index_codecs().values() if cls.name == "bloom"), None)
     if bloom is None:
-        return [Verdict(f"bloom: {what}") for what in (QUERY, RANDOM, CLUSTERED)], []
+        return [TargetResult(f"bloom: {what}") for what in (BLOOM_QUERY, BLOOM_RANDOM, BLOOM_CLUSTERED)], []
     table = []
-    found: dict[str, list[tuple[str, float]]] = {"random": [], "clustered": []}
+    ratios: dict[str, list[tuple[str, float]]] = {"random": [], "clustered": []}
     small = min(d, 2_600_000)
     for fpr in (0.6, 0.01, 0.001):
-        for kind, support in _queried(small):
+        for kind, support in _make_bloom_inputs(small):
             indices = bloom("p0", fpr).approximate(support.indices, small, 0).found
             rate = (indices.size - support.r) / (small - support.r)
             group = "random" if support.kind == "uniform" else "clustered"
-            found[group].append((f"{kind}, ε = {fpr:g}", rate / fpr))
+            ratios[group].append((f"{kind}, ε = {fpr:g}", rate / fpr))
             table.append(
                 [f"bloom: false positives at ε = {fpr:g}, {kind}", f"{rate:.5f}, {rate / fpr:.3f} ε"]
             )
-    times = _queries(bloom, d, table, budget)
+    times = _measure_queries(bloom, d, table, budget)
+    deviations = [(case, abs(ratio - 1)) for case, ratio in ratios["random"]]
     return [
-        at_most(f"bloom: {QUERY}", 0.3, times, "{:.3f} ns"),
-        at_most(f"bloom: {RANDOM}", 0.1, [(w, abs(v - 1)) for w, v in found["random"]], "off by {:.3f}"),
-        at_most(f"bloom: {CLUSTERED}", 2, found["clustered"], "{:.3f} ε"),
+        check_at_most(f"bloom: {BLOOM_QUERY}", 0.3, times, "{:.3f} ns"),
+        check_at_most(f"bloom: {BLOOM_RANDOM}", 0.1, deviations, "deviation {:.3f}"),
+        check_at_most(f"bloom: {BLOOM_CLUSTERED}", 2, ratios["clustered"], "{:.3f} ε"),
     ], table
 
 
-QUERY = "every element asked for in ≤ 0.3 ns each, ε = 0.001, r ≤ d/100"
-RANDOM = "false positives within 10 % of ε, random supports"
-CLUSTERED = "false positives ≤ 2 ε, clustered supports"
-
-
-def _queried(d: int) -> list[tuple[str, Support]]:
+def _make_bloom_inputs(d: int) -> list[tuple[str, Support]]:
     r = d // 100
     stride = Support("every", d, np.arange(0, d, 100, dtype=np.uint32), 0.0)
     prefix = Support("prefix", d, np.arange(r, dtype=np.uint32), 0.0)
     return [
-        ("uniform", uniform(d, r)),
-        ("uniform, few", uniform(d, max(r // 10, 1))),
-        ("rows of 64", rows(d, r)),
-        ("runs of 8", runs(d, r)),
+        ("uniform", draw_uniform(d, r)),
+        ("uniform, few", draw_uniform(d, max(r // 10, 1))),
+        ("rows of 64", draw_rows(d, r)),
+        ("runs of 8", draw_runs(d, r)),
         ("every 100th", stride),
         ("the first 1 %", prefix),
     ]
 
 
-def _queries(bloom: Any, d: int, table: list[list[str]], budget: float) -> Measures:
-    """Of decoding under ``leftmost``, which asks once; ``p0`` asks twice, to count and to fill."""
+def _measure_queries(bloom: Any, d: int, table: list[list[str]], budget: float) -> LabelledValues:
+    """Measure the time of a query: decoding under ``leftmost`` queries every element once.
+
+    Policy ``p0`` queries every element twice, to count and to fill.
+    """
     measures = []
     for density in (0.1, 0.01, 0.001):
-        chunks = list(uniform(d, int(d * density)).chunks())
+        chunks = list(draw_uniform(d, int(d * density)).chunks())
         times = []
         for policy in ("leftmost", "p0"):
             codec = bloom(policy, 1e-3)
-            made = [(codec.approximate(indices, n, 0), n) for indices, n in chunks]
-            jobs = [(as_bytes(one.section), n, one.found.size, UNLIMITED) for one, n in made]
+            approximations = [(codec.approximate(indices, n, 0), n) for indices, n in chunks]
+            jobs = [(as_bytes(one.section), n, one.found.size, UNLIMITED) for one, n in approximations]
             times.append(1e9 * median_time(partial(_decode_all, codec, jobs), budget=budget) / d)
         where = f"uniform, {100 * density:g} % of {d:,}"
-        table.append([f"bloom: every element asked for, ε = 0.001, {where}", f"{times[0]:.3f} ns an element"])
-        table.append([f"bloom: p0 decoded, ε = 0.001, {where}", f"{times[1]:.3f} ns an element"])
+        table.append([f"bloom: membership query, ε = 0.001, {where}", f"{times[0]:.3f} ns per element"])
+        table.append([f"bloom: decoding with p0, ε = 0.001, {where}", f"{times[1]:.3f} ns per element"])
         if density <= 0.01:
             measures.append((where, times[0]))
     return measures

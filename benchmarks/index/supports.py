@@ -1,8 +1,8 @@
-"""Supports to measure index codecs on, each with the bits that nothing can beat on average over its kind.
+"""Synthetic supports for index codecs, each with an entropy bound for its kind.
 
-Five kinds: ``uniform``; ``rows`` of an embedding, of which a batch touches a few; ``runs``, as a Markov chain
-makes them; ``layered``, the largest elements of layers that differ in scale; and ``gradient``, of given
-values. All are seeded, ascend and are unique.
+There are five kinds. ``uniform`` draws every support with equal probability. ``rows`` selects whole rows of
+an embedding. ``runs`` is a two-state Markov chain. ``layered`` selects the largest elements of layers of
+different scale. ``gradient`` comes from given values. All supports are seeded, ascending and unique.
 """
 
 from __future__ import annotations
@@ -14,34 +14,32 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.common.inputs import CHUNK
+
 __all__ = [
-    "CHUNK",
     "Support",
-    "layered",
+    "draw_layered",
+    "draw_rows",
+    "draw_runs",
+    "draw_uniform",
     "log2_binomial",
-    "nonzero_of",
-    "rows",
-    "runs",
-    "top_of",
-    "uniform",
+    "select_nonzero",
+    "select_top",
 ]
 
 Indices = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float32]
 
-CHUNK = 2**24
-"""Elements that the library codes at a time."""
-
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """Which of ``d`` elements are present.
+    """Set of present elements of a tensor of ``d`` elements.
 
-    Args:
-        kind: what made it.
-        d: all elements.
-        indices: (r,) u32, ascending.
-        bound: bits an index that supports of this kind take at the least, on average.
+    Attributes:
+        kind: name of the generator.
+        d: number of elements.
+        indices: (r,) uint32, ascending.
+        bound: smallest average number of bits per index for supports of this kind.
     """
 
     kind: str
@@ -51,11 +49,14 @@ class Support:
 
     @property
     def r(self) -> int:
-        """Elements that are present."""
+        """Return the number of present elements."""
         return int(self.indices.size)
 
     def chunks(self) -> Iterator[tuple[Indices, int]]:
-        """Indices within each chunk, and its elements; chunks that are empty or full take no bytes."""
+        """Yield the indices relative to each chunk, and the chunk's number of elements.
+
+        Empty and full chunks are skipped, because they need no index bytes.
+        """
         bases = np.arange(0, self.d, CHUNK)
         cuts = np.searchsorted(self.indices, [*bases, self.d])
         for base, start, stop in zip(bases.tolist(), cuts, cuts[1:], strict=False):
@@ -65,20 +66,20 @@ class Support:
 
 
 def log2_binomial(n: int, k: int) -> float:
-    """log2 of the ways to choose ``k`` of ``n``."""
+    """Return log2 of the binomial coefficient of ``n`` and ``k``."""
     return (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(2)
 
 
-def uniform(d: int, r: int, *, seed: int = 0) -> Support:
-    """``r`` of ``d``, every choice equally likely."""
+def draw_uniform(d: int, r: int, *, seed: int = 0) -> Support:
+    """Draw ``r`` of ``d`` elements, every support with equal probability."""
     indices = np.random.default_rng(seed).choice(d, r, replace=False, shuffle=False)
     return Support("uniform", d, np.sort(indices.astype(np.uint32)), log2_binomial(d, r) / r)
 
 
-def rows(d: int, r: int, *, width: int = 64, seed: int = 0) -> Support:
-    """Whole rows of ``width``, ⌊r/width⌋ but at least one, the first ones likelier as in a vocabulary.
+def draw_rows(d: int, r: int, *, width: int = 64, seed: int = 0) -> Support:
+    """Draw ⌊r/width⌋ whole rows, at least one, with Zipf-like frequencies as in a vocabulary.
 
-    Row i is drawn with weight (i + 1)^-0.9; the bound is that of rows drawn alike, so a codec may pass it.
+    Row i has weight (i + 1)^-0.9. The bound assumes equal weights, so a codec may be below it.
     """
     rng = np.random.default_rng(seed)
     height, count = d // width, max(1, r // width)
@@ -88,24 +89,25 @@ def rows(d: int, r: int, *, width: int = 64, seed: int = 0) -> Support:
     return Support("rows", d, indices, log2_binomial(height, count) / indices.size)
 
 
-def runs(d: int, r: int, *, mean: int = 8, seed: int = 0) -> Support:
-    """``r`` of ``d`` in ⌈r/mean⌉ runs, every such support equally likely.
+def draw_runs(d: int, r: int, *, mean: int = 8, seed: int = 0) -> Support:
+    """Draw ``r`` of ``d`` elements in ⌈r/mean⌉ runs, every such support with equal probability.
 
-    It is a two-state Markov chain, given how many elements and how many runs it yields.
+    This is a two-state Markov chain, conditioned on its numbers of elements and runs.
     """
     rng = np.random.default_rng(seed)
     count = -(-r // mean)
     ends = np.append(np.sort(rng.choice(r - 1, count - 1, replace=False)) + 1, r)
-    slots = np.sort(rng.choice(d - r + 1, count, replace=False))  # absent elements before each run
+    slots = np.sort(rng.choice(d - r + 1, count, replace=False))  # number of absent elements before each run
     indices = np.arange(r) + np.repeat(slots, np.diff(ends, prepend=0))
     bound = log2_binomial(r - 1, count - 1) + log2_binomial(d - r + 1, count)
     return Support("runs", d, indices.astype(np.uint32), bound / r)
 
 
-def layered(d: int, r: int, *, layers: int = 160, seed: int = 0) -> Support:
-    """The ``r`` largest of Laplace values in layers of log-uniform sizes (1 : 400) and log-normal scales.
+def draw_layered(d: int, r: int, *, layers: int = 160, seed: int = 0) -> Support:
+    """Select the ``r`` largest of Laplace values in layers of different scale.
 
-    The bound knows the layers and how many elements of each are present.
+    Layer sizes are log-uniform (1 : 400) and scales are log-normal. The bound is for a code that knows the
+    layers and the number of present elements of each.
     """
     rng = np.random.default_rng(seed)
     weights = np.exp(rng.uniform(0, 6, layers))
@@ -119,14 +121,17 @@ def layered(d: int, r: int, *, layers: int = 160, seed: int = 0) -> Support:
     return Support("layered", d, indices, bits / r)
 
 
-def top_of(values: Floats, ratio: float) -> Support:
-    """The ⌊ratio·d⌋ elements of greatest magnitude; the bound is the uniform one, which a codec may pass."""
+def select_top(values: Floats, ratio: float) -> Support:
+    """Select the ⌊ratio·d⌋ elements of largest magnitude.
+
+    The bound is the uniform one, so a codec may be below it.
+    """
     indices = _largest(values, max(1, int(ratio * values.size)))
     return Support("gradient", values.size, indices, log2_binomial(values.size, indices.size) / indices.size)
 
 
-def nonzero_of(values: Floats) -> Support:
-    """The elements that are not zero, if any; the bound is the uniform one."""
+def select_nonzero(values: Floats) -> Support:
+    """Select the nonzero elements; the bound is the uniform one."""
     indices = np.flatnonzero(values).astype(np.uint32)
     return Support(
         "gradient", values.size, indices, log2_binomial(values.size, indices.size) / max(indices.size, 1)
@@ -134,4 +139,5 @@ def nonzero_of(values: Floats) -> Support:
 
 
 def _largest(values: Floats, r: int) -> Indices:
+    """Return the ascending indices of the ``r`` largest magnitudes."""
     return np.sort(np.argpartition(-np.abs(values), r - 1)[:r].astype(np.uint32))

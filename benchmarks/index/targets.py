@@ -1,97 +1,94 @@
-"""What the index codecs should reach, held against what was measured: each target at its worst figure."""
+"""Targets of the index codecs, checked against the measurements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks.common.targets import Measures, Verdict, at_least, at_most
-from benchmarks.index.cases import DENSITIES
-from benchmarks.index.measurement import LARGE, Figure
+from benchmarks.common.inputs import DENSITIES
+from benchmarks.common.targets import LabelledValues, TargetResult, check_at_least, check_at_most
+from benchmarks.index.measurement import LARGE, Measurement
 
-__all__ = ["verdicts"]
-
-
-def verdicts(figures: Sequence[Figure]) -> list[Verdict]:
-    """On the targets that the tables' figures decide."""
-    return [*_rice(figures), *_auto_index(figures), *_bloom(figures)]
-
-
-def _rice(figures: Sequence[Figure]) -> list[Verdict]:
-    rice = [f for f in figures if f.coder == "rice"]
-    uniform = [f for f in rice if f.kind == "uniform"]
-    large = [f for f in rice if f.r >= LARGE]
-    found = [
-        at_most(
-            f"rice ≤ {limit:.3f} of the bound: uniform, {100 * density:g} %, r ≥ 2,600",
-            limit,
-            _at([f for f in uniform if f.case.density == density and f.r >= 2600], lambda f: f.ratio),
-            "{:.4f}",
-        )
-        for density, limit in zip(DENSITIES, (1.025, 1.010, 1.015), strict=True)
-    ]
-    found.append(
-        at_most(
-            "rice ≤ 1.1 × bound + 16 bytes: uniform, r ≤ 500",
-            16,
-            _at([f for f in uniform if f.r <= 500], lambda f: (f.bits - 1.1 * f.bound) * f.r / 8),
-            "1.1 × bound {:+.1f} bytes",
-        )
-    )
-    for way, least, part in (("encode", 0.13, 0), ("decode", 0.20, 1)):
-        one = [(_place(f), f.speeds[part]) for f in large]
-        gain = [(_place(f), f.two_threads[part] / f.speeds[part]) for f in large if f.two_threads]
-        found.append(at_least(f"rice: {way} ≥ {least:.2f}× copy, one thread, r ≥ {LARGE:,}", least, one))
-        found.append(at_least(f"rice: {way} on two threads ≥ 1.8× one thread, r ≥ {LARGE:,}", 1.8, gain))
-    return found
-
-
-def _auto_index(figures: Sequence[Figure]) -> list[Verdict]:
-    auto = [f for f in figures if f.coder == "auto-index"]
-    found = [
-        at_most("auto-index ≤ 1.01 × the least of rice, bitmap, rle", 1.01, _beside(figures, auto, SIMPLE))
-    ]
-    for density, limit in zip(DENSITIES, (0.10, 0.14, 0.19), strict=True):
-        rows = [f for f in auto if f.kind == "rows" and f.case.density == density and f.r >= 25_000]
-        found.append(
-            at_most(
-                f"auto-index ≤ {limit:.2f} bit an index: rows of 64, {100 * density:g} %, r ≥ 25,000",
-                limit,
-                _at(rows, lambda f: f.bits),
-            )
-        )
-    for name in ("auto-index", SMALLEST):
-        those = [f for f in figures if f.coder == name]
-        target = f"{name} smaller than zstd-19 on gaps"
-        found.append(at_most(target, 1, _beside(figures, those, {"zstd-19, gaps"})))
-    return found
-
-
-def _bloom(figures: Sequence[Figure]) -> list[Verdict]:
-    """Where r is as small as ε·d, half of the positives are false: that is said apart."""
-    p2 = [f for f in figures if f.coder.startswith("bloom") and "p2" in f.coder]
-    found = []
-    for where, dense in (("r ≥ d/101", True), ("fewer", False)):
-        chosen = [f for f in p2 if (f.r * 101 >= f.d) == dense]
-        target = f"bloom: p2 keeps ≥ 0.995 of the indices, ε = 0.001, {where}"
-        found.append(at_least(target, 0.995, _at(chosen, lambda f: f.kept), "{:.4f}"))
-    return found
-
+__all__ = ["check_targets"]
 
 SIMPLE = {"rice", "bitmap", "rle"}
 SMALLEST = "auto-index(smallest=True)"
 
 
-def _beside(figures: Sequence[Figure], auto: Sequence[Figure], others: set[str]) -> Measures:
-    """Bits of ``auto`` relative to the least of ``others`` on the same support."""
-    for one in auto:
-        least = [f.bits for f in figures if f.case == one.case and f.coder in others]
-        if least:
-            yield _place(one), one.bits / min(least)
+def check_targets(measurements: Sequence[Measurement]) -> list[TargetResult]:
+    """Check the targets that depend on the main tables only."""
+    return [*_check_rice(measurements), *_check_auto_index(measurements), *_check_bloom(measurements)]
 
 
-def _at(figures: Sequence[Figure], value: Callable[[Figure], float]) -> Measures:
-    return [(_place(f), value(f)) for f in figures]
+def _check_rice(measurements: Sequence[Measurement]) -> list[TargetResult]:
+    rice = [m for m in measurements if m.coder == "rice"]
+    uniform = [m for m in rice if m.kind == "uniform"]
+    large = [m for m in rice if m.r >= LARGE]
+    results = [
+        check_at_most(
+            f"rice ≤ {limit:.3f} × the bound: uniform, {100 * density:g} %, r ≥ 2,600",
+            limit,
+            _label([m for m in uniform if m.case.density == density and m.r >= 2600], lambda m: m.ratio),
+            "{:.4f}",
+        )
+        for density, limit in zip(DENSITIES, (1.025, 1.010, 1.015), strict=True)
+    ]
+    results.append(
+        check_at_most(
+            "rice ≤ 1.1 × bound + 16 bytes: uniform, r ≤ 500",
+            16,
+            _label([m for m in uniform if m.r <= 500], lambda m: (m.bits - 1.1 * m.bound) * m.r / 8),
+            "1.1 × bound {:+.1f} bytes",
+        )
+    )
+    for operation, limit, i in (("encode", 0.13, 0), ("decode", 0.20, 1)):
+        one = [(_case_name(m), m.speeds[i]) for m in large]
+        gain = [(_case_name(m), m.two_threads[i] / m.speeds[i]) for m in large if m.two_threads]
+        target = f"rice: {operation} ≥ {limit:.2f}× copy, one thread, r ≥ {LARGE:,}"
+        results.append(check_at_least(target, limit, one))
+        target = f"rice: {operation} on two threads ≥ 1.8× one thread, r ≥ {LARGE:,}"
+        results.append(check_at_least(target, 1.8, gain))
+    return results
 
 
-def _place(f: Figure) -> str:
-    return f"{f.case.group}, {f.case.column}"
+def _check_auto_index(measurements: Sequence[Measurement]) -> list[TargetResult]:
+    auto = [m for m in measurements if m.coder == "auto-index"]
+    target = "auto-index ≤ 1.01 × the smallest of rice, bitmap, rle"
+    results = [check_at_most(target, 1.01, _relative_bits(measurements, auto, SIMPLE))]
+    for density, limit in zip(DENSITIES, (0.10, 0.14, 0.19), strict=True):
+        rows = [m for m in auto if m.kind == "rows" and m.case.density == density and m.r >= 25_000]
+        target = f"auto-index ≤ {limit:.2f} bits per index: rows of 64, {100 * density:g} %, r ≥ 25,000"
+        results.append(check_at_most(target, limit, _label(rows, lambda m: m.bits)))
+    for name in ("auto-index", SMALLEST):
+        chosen = [m for m in measurements if m.coder == name]
+        values = _relative_bits(measurements, chosen, {"zstd-19, gaps"})
+        results.append(check_at_most(f"{name} ≤ zstd-19 on gaps", 1, values))
+    return results
+
+
+def _check_bloom(measurements: Sequence[Measurement]) -> list[TargetResult]:
+    """Check the recall of policy p2, apart for small r, where half of the positives are false."""
+    p2 = [m for m in measurements if m.coder.startswith("bloom") and "p2" in m.coder]
+    results = []
+    for condition, dense in (("r ≥ d/101", True), ("r < d/101", False)):
+        chosen = [m for m in p2 if (m.r * 101 >= m.d) == dense]
+        target = f"bloom: recall of p2 ≥ 0.995, ε = 0.001, {condition}"
+        results.append(check_at_least(target, 0.995, _label(chosen, lambda m: m.recall), "{:.4f}"))
+    return results
+
+
+def _relative_bits(
+    measurements: Sequence[Measurement], chosen: Sequence[Measurement], others: set[str]
+) -> LabelledValues:
+    """Yield the bits of ``chosen`` relative to the smallest of ``others`` on the same support."""
+    for m in chosen:
+        bits = [other.bits for other in measurements if other.case == m.case and other.coder in others]
+        if bits:
+            yield _case_name(m), m.bits / min(bits)
+
+
+def _label(measurements: Sequence[Measurement], value: Callable[[Measurement], float]) -> LabelledValues:
+    return [(_case_name(m), value(m)) for m in measurements]
+
+
+def _case_name(m: Measurement) -> str:
+    return f"{m.case.group}, {m.case.column}"

@@ -1,1 +1,1 @@
-"""The parts of ``benchmarks.select``: times in reads, how near to k, corners, targets, report, picture."""
+"""Time and accuracy of selectors, compared with other top-k implementations."""

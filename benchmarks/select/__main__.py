@@ -1,42 +1,42 @@
-"""What does a selector cost in reads of the array, and how near does it come to the k that was asked for?
+"""Time of selectors in reads of the array, and the accuracy of their count.
 
-Every selector, ``np.argpartition`` and, where it is installed, ``torch.topk``, on synthetic arrays of several
-sizes and on real gradients; thresholds that need not meet k, iteration after iteration, with and without
-error feedback; inputs that are meant to be slow; encoding and decoding as a whole. The SIDCo paper's figures
-1, 9 and 16 in our numbers.
+Measures every selector, ``np.argpartition`` and, if installed, ``torch.topk``, on synthetic arrays and on
+real gradients. Selectors that estimate a threshold are run over many iterations, with and without error
+feedback, to compare their count with k. Adversarial inputs, and whole calls to encode and decode, follow. The
+page corresponds to figures 1, 9 and 16 of the SIDCo paper.
 
     python -m benchmarks.select [--sizes 0.26,2.6,26,260] [--data FOLDER] [--quick]
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks.common.timing import RESULTS, keep, machine
-from benchmarks.index.cases import TESTED, TRAINED
-from benchmarks.select import count_accuracy as quality
-from benchmarks.select import plot, report, speeds
-from benchmarks.select import slow_inputs as corners
-from benchmarks.select.targets import verdicts
+from benchmarks.common.command import PARTIAL_RUN, create_parser
+from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS
+from benchmarks.common.results import RESULTS, machine_name, write_result
+from benchmarks.select import count_accuracy, plot, report, slow_inputs, speeds
+from benchmarks.select.targets import check_targets
+
+__all__ = ["main", "measure"]
 
 SIZES = "0.26,2.6,26"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print; keep what all of it gave."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    """Run the benchmark, print the page, and write it if the run is complete."""
+    parser = create_parser(__doc__)
+    parser.add_argument(
+        "--sizes", default=SIZES, metavar="MILLIONS", help="millions of elements (default: %(default)s)"
     )
-    parser.add_argument("--sizes", default=SIZES, metavar="MILLIONS", help=f"of elements; {SIZES}")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="gradients (*.npy) to measure as well")
-    parser.add_argument("--quick", action="store_true", help="the first size, a few iterations, no training")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of more gradients (*.npy)")
+    parser.add_argument("--quick", action="store_true", help="first size, few iterations, no training")
     options = parser.parse_args(arguments)
     sizes = [round(1e6 * float(size)) for size in options.sizes.split(",")]
-    folders = [TESTED, TRAINED, *([options.data] if options.data else [])]
+    folders = [TEST_GRADIENTS, TRAINED_GRADIENTS, *([options.data] if options.data else [])]
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns) as progress:
         task = progress.add_task("", total=None)
@@ -45,19 +45,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
             progress.update(task, description=name)
 
         if options.quick:
-            found = measure(sizes[:1], folders[:1], {}, 3, step, 0.005)
+            measurements = measure(sizes[:1], folders[:1], {}, 3, step, 0.005)
         else:
-            found = measure(sizes, folders, quality.MODELS, 40, step, 0.25)
-    text = report.document(verdicts(*found), *found)
+            measurements = measure(sizes, folders, count_accuracy.MODELS, 40, step, 0.25)
+    text = report.format_page(check_targets(*measurements), *measurements)
     print(text)
     if options.quick or options.data or options.sizes != SIZES:
-        print("A part is printed only; the whole, without options, is kept in benchmarks/results.")
+        print(PARTIAL_RUN)
         return
-    print(keep("select", "What a selector costs, and what it keeps", text))
-    plot.draw(RESULTS / "select.png", found[0], found[1], machine())
+    print(write_result("select", "Time and accuracy of selectors", text))
+    plot.draw(RESULTS / "select.png", measurements[0], measurements[1], machine_name())
 
 
-Found = tuple[list[speeds.Speed], list[quality.Quality], list[corners.Corner], list[speeds.Path]]
+Measurements = tuple[
+    list[speeds.Speed],
+    list[count_accuracy.CountAccuracy],
+    list[slow_inputs.SlowInput],
+    list[speeds.SchemeSpeed],
+]
 
 
 def measure(
@@ -67,31 +72,33 @@ def measure(
     iterations: int,
     step: Callable[[str], None],
     budget: float,
-) -> Found:
-    """Everything.
+) -> Measurements:
+    """Run all measurements.
 
     Args:
-        sizes: of the synthetic arrays; the last one is that of slow inputs and of the whole path.
-        folders: of saved gradients.
-        models: to train, and for how many iterations.
+        sizes: of the synthetic arrays; slow inputs and whole schemes use the last one.
+        folders: folders of saved gradients.
+        models: models to train, with their number of iterations.
         iterations: of the synthetic streams.
-        step: called with the name of what is measured next.
-        budget: seconds for each time, about.
+        step: called with the name of each measurement before it starts.
+        budget: approximate seconds per time.
     """
-    saved = speeds.gradients(folders)
-    taken = [speed for n in sizes for speed in speeds.measured(n, step, budget=budget)]
+    saved = speeds.load_gradients(folders)
+    times = [speed for n in sizes for speed in speeds.measure_synthetic(n, step, budget=budget)]
     for name, x in saved.items():
-        taken += speeds.of_gradient(name, x, step, budget=budget / 5)
-    slow = corners.measured(sizes[-1], step, budget=budget / 2)
-    paths = speeds.whole_path(sizes[-1], step, budget=budget)
-    near: list[quality.Quality] = []
-    for name, stream in quality.synthetic(sizes[0], iterations).items():
-        near += quality.judge(name, stream, False, step)
+        times += speeds.measure_array(name, x, step, budget=budget / 5)
+    slow = slow_inputs.measure_slow_inputs(sizes[-1], step, budget=budget / 2)
+    schemes = speeds.measure_schemes(sizes[-1], step, budget=budget)
+    accuracies: list[count_accuracy.CountAccuracy] = []
+    for name, stream in count_accuracy.generate_streams(sizes[0], iterations).items():
+        accuracies += count_accuracy.measure_stream(name, stream, False, step)
     for model, steps in models.items():
-        near += quality.judge(f"{model} in training", quality.trained(model, steps), True, step)
+        stream = count_accuracy.train_stream(model, steps)
+        accuracies += count_accuracy.measure_stream(f"{model} in training", stream, True, step)
     for name, x in saved.items():
-        near += [q for q in quality.judge(name, iter([x]), True, step) if not q.feedback]
-    return taken, near, slow, paths
+        single = count_accuracy.measure_stream(name, iter([x]), True, step)
+        accuracies += [accuracy for accuracy in single if not accuracy.feedback]
+    return times, accuracies, slow, schemes
 
 
 if __name__ == "__main__":

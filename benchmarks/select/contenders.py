@@ -1,4 +1,4 @@
-"""The selectors that are measured, and what NumPy and torch, where it is installed, do in their place."""
+"""The selectors to measure, and the top-k of NumPy and torch."""
 
 from __future__ import annotations
 
@@ -10,28 +10,23 @@ from typing import Any
 import numpy as np
 
 import wirecodec as wc
-from wirecodec.scheme import call_string
-from wirecodec.select.base import Selector
-from wirecodec.select.topk import share_of
 
 try:
     import torch
-except ImportError:  # the tables do without it
+except ImportError:  # the tables omit torch.topk
     torch = None
 
-__all__ = ["DENSITIES", "Rival", "judged", "named", "rivals"]
-
-DENSITIES = (0.1, 0.01, 0.001)
+__all__ = ["Contender", "build_contenders", "build_thresholds", "format_selector", "target_count"]
 
 
 @dataclass(frozen=True)
-class Rival:
+class Contender:
     """One way to select.
 
-    Args:
-        name: in the tables, the density left out.
+    Attributes:
+        name: its name in the tables, with δ for the density.
         call: selects from a flat float32 array.
-        peer: whether it is another's work.
+        peer: True for third-party software.
     """
 
     name: str
@@ -39,15 +34,21 @@ class Rival:
     peer: bool = False
 
 
-def named(selector: Selector, density: float) -> str:
-    """A selector as a scheme writes it, with "δ" for the density."""
-    return call_string(selector).replace(f"({density:g}", "(δ", 1)
+def format_selector(selector: wc.Selector, density: float) -> str:
+    """Return a selector as schemes spell it, with δ for the density."""
+    text = str(wc.Scheme(selector, wc.RawIndex(), wc.Raw())).split(" | ")[0]
+    return text.replace(f"({density:g}", "(δ", 1)
 
 
-def rivals(density: float) -> list[Rival]:
-    """Everything, for one density."""
+def target_count(density: float, size: int) -> int:
+    """Return k, the number of elements that top-k selects at a density."""
+    return wc.TopK(density).count(size)
+
+
+def build_contenders(density: float) -> list[Contender]:
+    """Build every contender for one density."""
     chunk = round(1 / density)
-    selectors: Sequence[Selector] = (
+    selectors: Sequence[wc.Selector] = (
         wc.TopK(density),
         wc.SIDCo(density),
         wc.SIDCo(density, mode="faithful"),
@@ -56,19 +57,25 @@ def rivals(density: float) -> list[Rival]:
         wc.GaussianK(density),
         wc.RandomK(density),
     )
-    found = [Rival(named(one, density), one.select) for one in selectors]
+    contenders = [Contender(format_selector(selector, density), selector.select) for selector in selectors]
     for name, size in (("1/δ", chunk), ("32/δ", 32 * chunk)):
-        found.append(Rival(f"chunk-topk(δ, {name})", wc.ChunkTopK(density, size).select))
-    found.append(Rival("threshold", wc.Threshold(round(-math.log(density), 2)).select))
-    found.append(Rival("adacomp(50)", lambda x: wc.AdaComp(50).select(x, gradient=x)))
-    found.append(Rival("np.argpartition", lambda x: _argpartition(x, share_of(density, x.size)), peer=True))
+        contenders.append(Contender(f"chunk-topk(δ, {name})", wc.ChunkTopK(density, size).select))
+    contenders += [
+        Contender("threshold", wc.Threshold(round(-math.log(density), 2)).select),
+        Contender("adacomp(50)", lambda x: wc.AdaComp(50).select(x, gradient=x)),
+        Contender(
+            "np.argpartition", lambda x: _run_argpartition(x, target_count(density, x.size)), peer=True
+        ),
+    ]
     if torch is not None:
-        found.append(Rival("torch.topk", lambda x: _torch_topk(x, share_of(density, x.size)), peer=True))
-    return found
+        contenders.append(
+            Contender("torch.topk", lambda x: _run_torch_topk(x, target_count(density, x.size)), peer=True)
+        )
+    return contenders
 
 
-def judged(density: float) -> dict[str, Selector]:
-    """Those that need not meet k: the default, the paper's three, and what it compares with."""
+def build_thresholds(density: float) -> dict[str, wc.Selector]:
+    """Build the selectors whose count may differ from k: the default, the paper's three and its baselines."""
     return {
         "sidco": wc.SIDCo(density),
         "SIDCo-E": wc.SIDCo(density, mode="faithful"),
@@ -80,11 +87,11 @@ def judged(density: float) -> dict[str, Selector]:
     }
 
 
-def _argpartition(x: Any, k: int) -> Any:
+def _run_argpartition(x: Any, k: int) -> Any:
     return np.argpartition(np.abs(x), x.size - k)[x.size - k :]
 
 
-def _torch_topk(x: Any, k: int) -> Any:
+def _run_torch_topk(x: Any, k: int) -> Any:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

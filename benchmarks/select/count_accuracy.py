@@ -1,6 +1,7 @@
-"""How near to k selectors come, iteration after iteration, with and without error feedback.
+"""Accuracy of the count: selected elements relative to k, over iterations, with and without error feedback.
 
-All see the same gradients, those of one training that applies them whole; each has a residual of its own.
+All selectors receive the same gradients, those of a training run with dense gradients. Each has its own
+residual.
 """
 
 from __future__ import annotations
@@ -11,35 +12,35 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.select.contenders import DENSITIES, judged
-from wirecodec.select.topk import share_of
+from benchmarks.common.inputs import DENSITIES
+from benchmarks.select.contenders import build_thresholds, target_count
 
 try:
     import torch
 
     from benchmarks.training.recipes import RECIPES
-except ImportError:  # then only what is synthetic or saved is judged
+except ImportError:  # training is skipped
     torch = None
 
-__all__ = ["MODELS", "Quality", "judge", "synthetic", "trained"]
+__all__ = ["MODELS", "CountAccuracy", "generate_streams", "measure_stream", "train_stream"]
 
 MODELS = {"resnet20": 60, "lstm": 20}
-"""What is trained, and how many steps of it are judged."""
+"""Models to train, with their number of steps."""
 
 Stream = Iterator[Any]
-"""Flat float32 gradients, one an iteration."""
+"""Flat float32 gradients, one per iteration."""
 
 
 @dataclass(frozen=True)
-class Quality:
-    """One selector on one stream of gradients.
+class CountAccuracy:
+    """Count of one selector on one stream of gradients.
 
-    Args:
-        stream: by name.
-        real: whether its gradients are those of a model.
-        feedback: whether what was not sent is added to the next gradient.
-        density: that was asked for.
-        name: of the selector.
+    Attributes:
+        stream: name of the stream.
+        real: True for the gradients of a model.
+        feedback: True if the unsent elements are added to the next gradient.
+        density: the requested density.
+        name: name of the selector.
         ratios: k̂/k of each iteration.
     """
 
@@ -51,8 +52,8 @@ class Quality:
     ratios: tuple[float, ...]
 
 
-def synthetic(n: int, iterations: int) -> dict[str, Stream]:
-    """New elements at each iteration, of one scale or of one for each of 64 layers."""
+def generate_streams(n: int, iterations: int) -> dict[str, Stream]:
+    """Generate streams of new elements per iteration, of one scale or of one scale per layer (64 layers)."""
 
     def laplace() -> Stream:
         rng = np.random.default_rng(1)
@@ -68,8 +69,8 @@ def synthetic(n: int, iterations: int) -> dict[str, Stream]:
     return {"Laplace": laplace(), "64 layers, Student's t": layers()}
 
 
-def trained(model: str, iterations: int) -> Stream:
-    """Gradients of a training from its first step on; none without torch."""
+def train_stream(model: str, iterations: int) -> Stream:
+    """Yield the gradients of a training run from its first step; nothing if torch is missing."""
     if torch is None:
         return
     recipe = RECIPES[model]
@@ -91,23 +92,23 @@ def trained(model: str, iterations: int) -> Stream:
         torch.set_num_threads(threads)
 
 
-def judge(
+def measure_stream(
     name: str,
     stream: Stream,
     real: bool,
     step: Callable[[str], None],
     densities: Sequence[float] = DENSITIES,
-) -> list[Quality]:
-    """Every selector that need not meet k, at every density, with and without feedback.
+) -> list[CountAccuracy]:
+    """Measure every threshold selector at every density, with and without feedback.
 
     Args:
-        name: of the stream.
-        stream: gradients.
-        real: whether they are those of a model.
-        step: called at each iteration.
-        densities: to ask for.
+        name: name of the stream.
+        stream: the gradients.
+        real: True for the gradients of a model.
+        step: called with the name of each iteration before it starts.
+        densities: the densities to request.
     """
-    selectors = {(d, key): one for d in densities for key, one in judged(d).items()}
+    selectors = {(d, key): one for d in densities for key, one in build_thresholds(d).items()}
     runs = [(feedback, *key) for feedback in (False, True) for key in selectors]
     ratios: dict[Any, list[float]] = {run: [] for run in runs}
     states = dict.fromkeys(runs)
@@ -117,11 +118,11 @@ def judge(
         for run in runs:
             feedback, density, key = run
             x = gradient + residuals[run] if run in residuals else gradient
-            chosen = selectors[density, key].select(x, gradient=gradient, state=states[run], seed=t)
-            states[run] = chosen.state
-            kept = x.size if chosen.indices is None else chosen.indices.size
-            ratios[run].append(kept / share_of(density, x.size))
+            selection = selectors[density, key].select(x, gradient=gradient, state=states[run], seed=t)
+            states[run] = selection.state
+            count = x.size if selection.indices is None else selection.indices.size
+            ratios[run].append(count / target_count(density, x.size))
             if feedback:
                 residuals[run] = x.copy()
-                residuals[run][slice(None) if chosen.indices is None else chosen.indices] = 0
-    return [Quality(name, real, f, d, key, tuple(found)) for (f, d, key), found in ratios.items() if found]
+                residuals[run][slice(None) if selection.indices is None else selection.indices] = 0
+    return [CountAccuracy(name, real, f, d, key, tuple(r)) for (f, d, key), r in ratios.items() if r]

@@ -1,4 +1,8 @@
-"""Times in *reads*: one sum of magnitudes over as many bytes of float32 takes turns with what is measured."""
+"""Times in reads of the array.
+
+One *read* is the time to sum the magnitudes of as many bytes of float32. It is measured in turns with the
+calls.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,12 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["Reads", "absolute_sum", "reads"]
+__all__ = ["Reads", "measure_reads", "sum_magnitudes"]
 
 
 @numba.njit(fastmath=True, nogil=True)  # type: ignore[untyped-decorator]
-def absolute_sum(x: Any) -> Any:
-    """One read."""
+def sum_magnitudes(x: Any) -> Any:
+    """Sum the magnitudes of an array: one read."""
     total = x.dtype.type(0)
     for i in range(x.size):
         total += abs(x[i])
@@ -25,36 +29,38 @@ def absolute_sum(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Reads:
-    """What some calls took.
+    """Times of some calls.
 
     Attributes:
         times: of each call, in reads.
-        read: seconds of one.
+        seconds: of one read.
     """
 
     times: list[float]
-    read: float
+    seconds: float
 
 
-def reads(x: Any, calls: Sequence[Callable[[], Any]], *, budget: float = 0.3, least: int = 3) -> Reads:
-    """The median time of each call in reads of ``x``, which take turns with them, medians as well.
+def measure_reads(
+    x: Any, calls: Sequence[Callable[[], Any]], *, budget: float = 0.3, min_calls: int = 3
+) -> Reads:
+    """Measure the median time of each call in reads of ``x``.
 
     Args:
-        x: the array that is read.
-        calls: that take turns.
-        budget: seconds for each of them, about.
-        least: how often each is called at least.
+        x: the array that defines a read.
+        calls: run in turns with each other and with the read.
+        budget: approximate seconds per call.
+        min_calls: runs of each call even if the budget is exceeded.
     """
     y = x if x.dtype == np.float32 else np.ones(x.nbytes // 4, np.float32)
-    every = (lambda: absolute_sum(y), *calls)
-    times: list[list[float]] = [[] for _ in every]
-    for call in every:
-        call()  # compiled now, if not before
+    turns = (lambda: sum_magnitudes(y), *calls)
+    times: list[list[float]] = [[] for _ in turns]
+    for call in turns:
+        call()  # compile kernels outside the measured time
     stop = time.perf_counter() + budget * len(calls)
-    while len(times[0]) < least or time.perf_counter() < stop:
-        for call, taken in zip(every, times, strict=True):
+    while len(times[0]) < min_calls or time.perf_counter() < stop:
+        for call, seconds in zip(turns, times, strict=True):
             start = time.perf_counter()
             call()
-            taken.append(time.perf_counter() - start)
-    unit, *others = map(statistics.median, times)
-    return Reads([other / unit for other in others], unit)
+            seconds.append(time.perf_counter() - start)
+    read, *medians = map(statistics.median, times)
+    return Reads([median / read for median in medians], read)

@@ -1,130 +1,135 @@
-"""Tables: the targets at the top, then reads, speed-ups, how near to k, corners, the whole path."""
+"""Result page of selectors: targets, reads, speed-ups, accuracy of the count, slow inputs, whole schemes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from benchmarks.common.targets import Verdict, summary
-from benchmarks.common.timing import markdown
-from benchmarks.select.contenders import DENSITIES
-from benchmarks.select.count_accuracy import Quality
-from benchmarks.select.slow_inputs import Corner
-from benchmarks.select.speeds import FUSED, Path, Speed
+from benchmarks.common.inputs import DENSITIES
+from benchmarks.common.results import markdown_table, pivot_rows
+from benchmarks.common.targets import TargetResult, format_targets
+from benchmarks.select.count_accuracy import CountAccuracy
+from benchmarks.select.slow_inputs import SlowInput
+from benchmarks.select.speeds import FUSED, SchemeSpeed, Speed
 
-__all__ = ["base_of", "document", "speed_up"]
+__all__ = ["baseline_name", "format_page", "speed_up"]
 
-READS = """A read is one sum of magnitudes over the same array, compiled by Numba with fastmath, in turns with
-what is measured; medians of both. δ is the density. `sidco(δ, mode=faithful)` makes one stage, as the
-paper's does at its first step; beside `sidco(δ)` stand its fits and the reads that it counts itself.
-`threshold` is told the threshold that keeps δ of Laplace numbers, and `adacomp(50)` reads two arrays. What is
-not of this library stands in italics.
+READS = """A read is one sum of magnitudes over the same array, compiled by Numba with fastmath. It is
+measured in turns with the selectors; all times are medians. δ is the density. `sidco(δ, mode=faithful)` has
+one stage, as the paper's selector has in its first step. The numbers in parentheses after `sidco(δ)` are its
+fits and the reads that it counts itself. `threshold` uses the threshold that keeps a fraction δ of Laplace
+values. `adacomp(50)` reads two arrays. Third-party software is in italics.
 """
-SPEEDS = """What the SIDCo paper's figures 1a, 1b and 16 show: how many times as fast as a top-k that sorts or
-partitions. Each cell is the speed-up over *{base}*, then, in parentheses, that over `topk`. All on one thread
-of the CPU.
+SPEEDS = """This section corresponds to figures 1a, 1b and 16 of the SIDCo paper: the speed-up over a top-k
+that sorts or partitions. Each cell is the speed-up over *{baseline}*, then, in parentheses, over `topk`. All
+measurements use one CPU thread.
 """
-QUALITY = """What its figures 1c and 9 show: k̂/k, the mean over the iterations and, in parentheses, the least
-and the greatest. Every selector sees the same gradients, those of a training that applies them whole, from
-its first step on; with feedback, each has a residual of its own. Saved gradients are one iteration. SIDCo-E,
--GP and -P are `sidco(δ, mode=faithful)` with the paper's three distributions, beginning with one stage.
+ACCURACY = """This section corresponds to figures 1c and 9 of the SIDCo paper: k̂/k, its mean over the
+iterations and, in parentheses, its minimum and maximum. Every selector receives the same gradients, those of
+a training run with dense gradients, from its first step. With feedback, each selector has its own residual. A
+saved gradient is one iteration. SIDCo-E, -GP and -P are `sidco(δ, mode=faithful)` with the paper's three
+distributions, starting with one stage.
 """
-CORNERS = """Reads that `topk` takes on one thread. Who knows the code can mislead its first sample; where the
-second one looks depends on the clock, so that it is misled only here, where the clock is stopped.
+SLOW_INPUTS = """Reads of `topk` on one thread. An adversary who knows the code can mislead its first sample.
+The positions of the second sample depend on the clock. It is misled only in this test, which fixes the clock.
 """
-PATHS = """Reads of the dense array on one thread; `prepare` is a Compressor's step. More in `whole_path.md`.
+SCHEMES = """Reads of the dense array on one thread; `prepare` is a Compressor's step. See also
+`whole_path.md`.
 """
 
 
-def document(
-    verdicts: Sequence[Verdict],
+def format_page(
+    results: Sequence[TargetResult],
     speeds: Sequence[Speed],
-    qualities: Sequence[Quality],
-    corners: Sequence[Corner],
-    paths: Sequence[Path],
+    accuracies: Sequence[CountAccuracy],
+    inputs: Sequence[SlowInput],
+    schemes: Sequence[SchemeSpeed],
 ) -> str:
-    """All of it in Markdown."""
-    parts = ["## Targets\n", summary(verdicts), "## Reads\n", READS]
-    for array in _unique(s.array for s in speeds):
-        parts.append(_reads(array, [s for s in speeds if s.array == array]))
-    parts += ["## Speed-up over top-k\n", SPEEDS.format(base=base_of(speeds))]
-    parts += [_speed_ups([s for s in speeds if s.density == density]) for density in DENSITIES]
-    parts += ["## How near to k\n", QUALITY]
-    for stream, feedback in _unique((q.stream, q.feedback) for q in qualities):
-        parts.append(_near([q for q in qualities if (q.stream, q.feedback) == (stream, feedback)]))
+    """Format the result page as Markdown."""
+    parts = ["## Targets\n", format_targets(results), "## Reads\n", READS]
+    for array in dict.fromkeys(s.array for s in speeds):
+        parts.append(_format_reads(array, [s for s in speeds if s.array == array]))
+    parts += ["## Speed-up over top-k\n", SPEEDS.format(baseline=baseline_name(speeds))]
+    parts += [_format_speed_ups([s for s in speeds if s.density == density]) for density in DENSITIES]
+    parts += ["## Accuracy of the count\n", ACCURACY]
+    for stream, feedback in dict.fromkeys((a.stream, a.feedback) for a in accuracies):
+        parts.append(
+            _format_accuracy([a for a in accuracies if (a.stream, a.feedback) == (stream, feedback)])
+        )
     densities = [f"{density:g}" for density in DENSITIES]
-    misled = ("", "; one sample misled", "; both samples misled")
-    rows = [[c.name + misled[c.samples], *(f"{r:.2f}" for r in c.reads)] for c in corners]
-    parts += ["## Inputs that are meant to be slow\n", CORNERS, markdown(["reads", *densities], rows)]
-    lines = [[f"`{p.scheme}`".replace("|", "·"), *(f"{t:.2f}" for t in p.reads)] for p in paths]
-    parts += ["## The whole path\n", PATHS, markdown(["reads", "encode", "decode_add", "prepare"], lines)]
-    return "\n".join(parts)
+    suffixes = ("", "; first sample misled", "; both samples misled")
+    rows = [[i.name + suffixes[i.misled_samples], *(f"{r:.2f}" for r in i.reads)] for i in inputs]
+    parts += ["## Slow inputs\n", SLOW_INPUTS, markdown_table(["reads", *densities], rows)]
+    rows = [
+        [f"`{s.scheme}`".replace("|", "·"), *(f"{t:.2f}" for t in (s.encode, s.decode_add, s.prepare))]
+        for s in schemes
+    ]
+    table = markdown_table(["reads", "encode", "decode_add", "prepare"], rows)
+    return "\n".join([*parts, "## Whole schemes\n", SCHEMES, table])
 
 
-def base_of(speeds: Sequence[Speed]) -> str:
-    """What speed-ups are held against."""
+def baseline_name(speeds: Sequence[Speed]) -> str:
+    """Return the name of the top-k that speed-ups refer to."""
     names = {s.name for s in speeds}
     return "torch.topk" if "torch.topk" in names else "np.argpartition"
 
 
-def speed_up(speeds: Sequence[Speed], one: Speed, base: str) -> float:
-    """How many times as fast as ``base`` on the same array."""
+def speed_up(speeds: Sequence[Speed], speed: Speed, baseline: str) -> float:
+    """Return the speed-up of one selector over a baseline on the same array."""
     (other,) = [
-        s for s in speeds if (s.array, s.density, s.name, s.threads) == (one.array, one.density, base, 1)
+        s
+        for s in speeds
+        if (s.array, s.density, s.name, s.threads) == (speed.array, speed.density, baseline, 1)
     ]
-    return other.reads / one.reads
+    return other.reads / speed.reads
 
 
-def _reads(array: str, speeds: Sequence[Speed]) -> str:
-    def cell(s: Speed) -> str:
-        return f"{s.reads:.2f}" + (f" ({s.fits} fits, {s.counted:.2f})" if s.fits is not None else "")
+def _format_reads(array: str, speeds: Sequence[Speed]) -> str:
+    def format_cell(s: Speed) -> str:
+        return f"{s.reads:.2f}" + (f" ({s.fits} fits, {s.counted_reads:.2f})" if s.fits is not None else "")
 
     first = speeds[0]
-    rate = 4e-9 * first.elements / first.read
-    head = f"{array}; a read takes {1e3 * first.read:.3g} ms, {rate:.1f} GB/s"
-    return _table(head, speeds, lambda s: f"{s.density:g}", cell)
+    rate = 4e-9 * first.elements / first.read_seconds
+    title = f"{array}; one read is {1e3 * first.read_seconds:.3g} ms, {rate:.1f} GB/s"
+    return _format_table(title, speeds, lambda s: f"{s.density:g}", format_cell)
 
 
-def _speed_ups(speeds: Sequence[Speed]) -> str:
-    base = base_of(speeds)
-    some = [s for s in speeds if s.threads == 1 and s.name != FUSED]
+def _format_speed_ups(speeds: Sequence[Speed]) -> str:
+    baseline = baseline_name(speeds)
+    chosen = [s for s in speeds if s.threads == 1 and s.name != FUSED]
 
-    def cell(s: Speed) -> str:
-        over, ours = speed_up(speeds, s, base), speed_up(speeds, s, "topk(δ)")
-        return f"{_three(over)}× ({_three(ours)}×)"
+    def format_cell(s: Speed) -> str:
+        over, ours = speed_up(speeds, s, baseline), speed_up(speeds, s, "topk(δ)")
+        return f"{_format_number(over)}× ({_format_number(ours)}×)"
 
-    return _table(f"δ = {speeds[0].density:g}", some, lambda s: s.array, cell)
+    return _format_table(f"δ = {speeds[0].density:g}", chosen, lambda s: s.array, format_cell)
 
 
-def _table(
-    head: str, speeds: Sequence[Speed], column: Callable[[Speed], str], cell: Callable[[Speed], str]
+def _format_table(
+    title: str, speeds: Sequence[Speed], column: Callable[[Speed], str], cell: Callable[[Speed], str]
 ) -> str:
-    columns = _unique(column(s) for s in speeds)
-    rows: dict[str, dict[str, str]] = {}
-    for s in speeds:
-        name = f"*{s.name}*" if s.peer else f"`{s.name}`"
-        name += "" if s.threads == 1 else f", {s.threads} threads"
-        rows.setdefault(name, {})[column(s)] = cell(s)
-    return markdown(
-        [head, *columns], [[n, *(cells.get(c, "") for c in columns)] for n, cells in rows.items()]
+    columns = list(dict.fromkeys(column(s) for s in speeds))
+    cells = ((_format_name(s), column(s), cell(s)) for s in speeds)
+    return markdown_table([title, *columns], pivot_rows(cells, columns))
+
+
+def _format_name(s: Speed) -> str:
+    name = f"*{s.name}*" if s.peer else f"`{s.name}`"
+    return name if s.threads == 1 else f"{name}, {s.threads} threads"
+
+
+def _format_accuracy(accuracies: Sequence[CountAccuracy]) -> str:
+    first = accuracies[0]
+    count = len(first.ratios)
+    title = f"{first.stream}, {'with' if first.feedback else 'without'} feedback, "
+    title += "1 iteration" if count == 1 else f"{count} iterations"
+    rows: dict[str, list[str]] = {}
+    for a in accuracies:
+        mean, low, high = map(_format_number, (sum(a.ratios) / count, min(a.ratios), max(a.ratios)))
+        rows.setdefault(f"`{a.name}`", []).append(mean if count == 1 else f"{mean} ({low}–{high})")
+    return markdown_table(
+        [title, *(f"{d:g}" for d in DENSITIES)], [[name, *cells] for name, cells in rows.items()]
     )
 
 
-def _near(qualities: Sequence[Quality]) -> str:
-    first = qualities[0]
-    count = len(first.ratios)
-    head = f"{first.stream}, {'with' if first.feedback else 'without'} feedback, "
-    head += "1 iteration" if count == 1 else f"{count} iterations"
-    rows: dict[str, list[str]] = {}
-    for q in qualities:
-        mean, span = sum(q.ratios) / len(q.ratios), (min(q.ratios), max(q.ratios))
-        text = _three(mean) if count == 1 else f"{_three(mean)} ({_three(span[0])}–{_three(span[1])})"
-        rows.setdefault(f"`{q.name}`", []).append(text)
-    return markdown([head, *(f"{d:g}" for d in DENSITIES)], [[name, *cells] for name, cells in rows.items()])
-
-
-def _three(number: float) -> str:
+def _format_number(number: float) -> str:
     return f"{number:.2f}" if number < 10 else f"{number:.1f}" if number < 100 else f"{number:.0f}"
-
-
-def _unique(found: Iterable[object]) -> list:  # type: ignore[type-arg]
-    return list(dict.fromkeys(found))

@@ -1,72 +1,99 @@
-"""What the selectors should reach, held against what was measured: each target at its worst figure."""
+"""Targets of the selectors, checked against the measurements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.common.targets import Measures, Verdict, at_least, at_most
-from benchmarks.select.contenders import DENSITIES
-from benchmarks.select.count_accuracy import Quality
-from benchmarks.select.slow_inputs import Corner
-from benchmarks.select.speeds import FUSED, TOPK, Path, Speed
+from benchmarks.common.inputs import DENSITIES
+from benchmarks.common.targets import LabelledValues, TargetResult, check_at_least, check_at_most
+from benchmarks.select.count_accuracy import CountAccuracy
+from benchmarks.select.slow_inputs import SlowInput
+from benchmarks.select.speeds import FUSED, TOPK, SchemeSpeed, Speed
 
-__all__ = ["LARGE", "verdicts"]
+__all__ = ["LARGE", "check_targets"]
 
 LARGE = 26_000_000
-"""Elements from which on an array is in memory and not in a cache."""
-FORM = "{:.2f} reads"
+"""Number of elements above which an array exceeds the caches."""
+READS = "{:.2f} reads"
 
 
-def verdicts(
-    speeds: Sequence[Speed], qualities: Sequence[Quality], corners: Sequence[Corner], paths: Sequence[Path]
-) -> list[Verdict]:
-    """On every target."""
-    found = []
-    for what, name, threads, memory, limits in (
+def check_targets(
+    speeds: Sequence[Speed],
+    accuracies: Sequence[CountAccuracy],
+    inputs: Sequence[SlowInput],
+    schemes: Sequence[SchemeSpeed],
+) -> list[TargetResult]:
+    """Check every target."""
+    return [
+        *_check_speeds(speeds),
+        *_check_slow_inputs(inputs),
+        *_check_accuracy(accuracies),
+        *_check_schemes(schemes),
+    ]
+
+
+def _check_speeds(speeds: Sequence[Speed]) -> list[TargetResult]:
+    results = []
+    for label, name, threads, large, limits in (
         ("topk", TOPK, 1, True, (2.7, 2.0, 1.3)),
         ("topk", TOPK, 2, True, (2.2, 1.4, 1.0)),
         ("topk", TOPK, 1, False, (7, 5, 3.5)),
         ("topk of gradient + residual", FUSED, 1, True, (4.3, 3.6, 2.6)),
         ("sidco", "sidco(δ)", 1, True, (5, 5, 5)),
     ):
-        where = f"from {LARGE:,} elements on" if memory else "below that"
         for density, limit in zip(DENSITIES, limits, strict=True):
-            some = [s for s in speeds if (s.name, s.threads, s.density) == (name, threads, density)]
-            some = [s for s in some if s.synthetic and (s.elements >= LARGE) == memory]
-            target = f"{what} ≤ {limit} reads: {density:g}, {_threads(threads)}, {where}"
-            found.append(at_most(target, limit, _of(some), FORM))
+            chosen = [s for s in speeds if (s.name, s.threads, s.density) == (name, threads, density)]
+            chosen = [s for s in chosen if s.synthetic and (s.elements >= LARGE) == large]
+            condition = f"{_format_threads(threads)}, {'≥' if large else '<'} {LARGE:,} elements"
+            target = f"{label} ≤ {limit} reads: {density:g}, {condition}"
+            results.append(check_at_most(target, limit, _label(chosen), READS))
     for threads in (1, 2):
-        target = (
-            f"topk ≥ 40 × np.argpartition: 0.01 and 0.001, {_threads(threads)}, from {LARGE:,} elements on"
-        )
-        found.append(at_least(target, 40, _faster(speeds, threads), "{:.1f}×"))
-    large = [s for s in speeds if s.name == "adacomp(50)" and s.elements >= LARGE]
-    found.append(at_most("adacomp ≤ 4 reads", 4, _of(large), FORM))
-    for what, misled in (("input", (0, 1)), ("input, also with the clock stopped,", (2,))):
-        worst = [(c.name, max(c.reads)) for c in corners if c.samples in misled]
-        found.append(at_most(f"topk: no {what} takes more than 12 reads", 12, worst, FORM))
+        condition = f"0.01 and 0.001, {_format_threads(threads)}, ≥ {LARGE:,} elements"
+        target = f"topk ≥ 40 × as fast as np.argpartition: {condition}"
+        results.append(check_at_least(target, 40, _speed_ups(speeds, threads), "{:.1f}×"))
+    adacomp = [s for s in speeds if s.name == "adacomp(50)" and s.elements >= LARGE]
+    return [*results, check_at_most("adacomp ≤ 4 reads", 4, _label(adacomp), READS)]
+
+
+def _check_slow_inputs(inputs: Sequence[SlowInput]) -> list[TargetResult]:
+    results = []
+    for condition, misled in (("every slow input", (0, 1)), ("both samples misled", (2,))):
+        worst = [(each.name, max(each.reads)) for each in inputs if each.misled_samples in misled]
+        results.append(check_at_most(f"topk ≤ 12 reads: {condition}", 12, worst, READS))
+    return results
+
+
+def _check_accuracy(accuracies: Sequence[CountAccuracy]) -> list[TargetResult]:
+    results = []
     for feedback in (False, True):
-        name = f"sidco within 12 % of k at every iteration, {'with' if feedback else 'without'} feedback"
-        some_ = [q for q in qualities if q.real and q.name == "sidco" and q.feedback == feedback]
-        off = [(f"{q.stream}, {q.density:g}", 100 * max(abs(r - 1) for r in q.ratios)) for q in some_]
-        found.append(at_most(name, 12, off, "{:.1f} %"))
-    one = [p for p in paths if p.scheme == "topk(0.01) | rice | raw(bfloat16)"]
-    found.append(at_most("encode at 1 % ≤ 3 reads", 3, [(_plain(p.scheme), p.encode) for p in one], FORM))
-    found.append(
-        at_most("decode_add at 1 % ≤ 1.5 reads", 1.5, [(_plain(p.scheme), p.add) for p in one], FORM)
-    )
-    return found
+        chosen = [a for a in accuracies if a.real and a.name == "sidco" and a.feedback == feedback]
+        deviations = [
+            (f"{a.stream}, {a.density:g}", 100 * max(abs(ratio - 1) for ratio in a.ratios)) for a in chosen
+        ]
+        target = f"sidco within 12 % of k in every iteration, {'with' if feedback else 'without'} feedback"
+        results.append(check_at_most(target, 12, deviations, "{:.1f} %"))
+    return results
 
 
-def _of(speeds: Sequence[Speed]) -> Measures:
+def _check_schemes(schemes: Sequence[SchemeSpeed]) -> list[TargetResult]:
+    chosen = [s for s in schemes if s.scheme == "topk(0.01) | rice | raw(bfloat16)"]
+    encode = [(s.scheme.replace("|", "·"), s.encode) for s in chosen]
+    decode_add = [(s.scheme.replace("|", "·"), s.decode_add) for s in chosen]
+    return [
+        check_at_most("encode at 1 % ≤ 3 reads", 3, encode, READS),
+        check_at_most("decode_add at 1 % ≤ 1.5 reads", 1.5, decode_add, READS),
+    ]
+
+
+def _label(speeds: Sequence[Speed]) -> LabelledValues:
     return [(s.array, s.reads) for s in speeds]
 
 
-def _faster(speeds: Sequence[Speed], threads: int) -> Measures:
-    """How many times ``np.argpartition``, which knows one thread, takes the time of exact top-k."""
-    some = [s for s in speeds if s.synthetic and s.elements >= LARGE and s.density <= 0.01]
-    theirs = {(s.array, s.density): s.reads for s in some if s.name == "np.argpartition"}
-    ours = [s for s in some if (s.name, s.threads) == (TOPK, threads)]
+def _speed_ups(speeds: Sequence[Speed], threads: int) -> LabelledValues:
+    """Return the speed-ups of exact top-k over ``np.argpartition``, which uses one thread."""
+    chosen = [s for s in speeds if s.synthetic and s.elements >= LARGE and s.density <= 0.01]
+    theirs = {(s.array, s.density): s.reads for s in chosen if s.name == "np.argpartition"}
+    ours = [s for s in chosen if (s.name, s.threads) == (TOPK, threads)]
     return [
         (f"{s.array}, {s.density:g}", theirs[s.array, s.density] / s.reads)
         for s in ours
@@ -74,9 +101,5 @@ def _faster(speeds: Sequence[Speed], threads: int) -> Measures:
     ]
 
 
-def _threads(count: int) -> str:
+def _format_threads(count: int) -> str:
     return "one thread" if count == 1 else f"{count} threads"
-
-
-def _plain(scheme: str) -> str:
-    return scheme.replace("|", "·")

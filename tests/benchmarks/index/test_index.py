@@ -1,8 +1,7 @@
-"""The index benchmark: coders come back, sizes are sizes, verdicts are right, tables and picture come out."""
+"""Index benchmark: round trips of coders, sizes, targets, result page and picture."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,23 +12,23 @@ import pytest
 pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
-from benchmarks.common.targets import at_least, at_most
-from benchmarks.index import peers, plot, report
-from benchmarks.index import supplement as extras
+import wirecodec as wc
+from benchmarks.common.inputs import DENSITIES, gradient_files
+from benchmarks.common.peers import load_peers
+from benchmarks.index import peers, plot, report, supplement
 from benchmarks.index.__main__ import main, measure
-from benchmarks.index.cases import DENSITIES, Case, cases, gradient_files
-from benchmarks.index.coders import Codec, codecs
-from benchmarks.index.measurement import Figure, measured
-from benchmarks.index.supports import layered, rows, runs, uniform
-from benchmarks.index.targets import verdicts
+from benchmarks.index.cases import Case, generate_cases
+from benchmarks.index.coders import Codec, build_codecs
+from benchmarks.index.measurement import Measurement, measure_coder
+from benchmarks.index.supports import draw_layered, draw_rows, draw_runs, draw_uniform
+from benchmarks.index.targets import check_targets
 from tests.inputs import supports
-from wirecodec.index import RawIndex
 from wirecodec.registry import index_codecs
 
 
 @pytest.mark.parametrize("module", sorted(peers.PACKAGES))
-def test_peers_come_back(module: str) -> None:
-    """On every corner of the library's own tests."""
+def test_peers_round_trip(module: str) -> None:
+    """Edge cases of the library's own tests."""
     package = pytest.importorskip(module, reason="a peer of the extra [peers]")
     for peer in peers.PACKAGES[module](package):
         for name, (d, indices) in supports(np.random.default_rng(0)).items():
@@ -40,13 +39,8 @@ def test_peers_come_back(module: str) -> None:
             assert 0 <= peer.nbytes(code) <= 8 * indices.size + 1000, (peer.name, name)
 
 
-def test_missing_peers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "PACKAGES", {"no_such_package.part": lambda package: [package]})
-    assert peers.installed() == ([], ["no_such_package"])
-
-
 def test_every_codec_is_measured() -> None:
-    names = [coder.name for coder in codecs()]
+    names = [coder.name for coder in build_codecs()]
     assert len(set(names)) == len(names)
     assert {name.partition("(")[0] for name in names} == {
         *(cls.name for cls in index_codecs().values()),
@@ -54,28 +48,28 @@ def test_every_codec_is_measured() -> None:
     }
 
 
-CASE = Case("uniform", "20,000, 1 %", 0.01, partial(uniform, 20_000, 200))
+CASE = Case("uniform", "20,000, 1 %", 0.01, partial(draw_uniform, 20_000, 200))
 
 
-def test_a_figure_is_what_the_codec_gives() -> None:
-    found = measured(Codec(RawIndex()), CASE, CASE.make(), budget=0.001)
+def test_measurement_of_a_codec() -> None:
+    found = measure_coder(Codec(wc.RawIndex()), CASE, CASE.make(), budget=0.001)
     assert (found.coder, found.peer, found.r, found.bits) == ("raw-index", False, 200, 16)
     assert found.exact
     assert found.ratio == pytest.approx(16 / 8.06, rel=0.01)
     assert min(found.speeds) > 0
 
 
-def test_a_coder_that_does_not_come_back_is_not_measured() -> None:
+def test_wrong_decoding_is_an_error() -> None:
     class Wrong(Codec):
         def decode(self, code: object, d: int, r: int) -> np.ndarray:
             return np.arange(r, dtype=np.uint32)
 
-    with pytest.raises(AssertionError, match="raw-index does not give back uniform"):
-        measured(Wrong(RawIndex()), CASE, CASE.make(), budget=0.001)
+    with pytest.raises(AssertionError, match="raw-index does not decode to its input: uniform"):
+        measure_coder(Wrong(wc.RawIndex()), CASE, CASE.make(), budget=0.001)
 
 
-def _figure(coder: str, bits: float, **given: object) -> Figure:
-    plain = Figure(
+def _measurement(coder: str, bits: float, **given: object) -> Measurement:
+    plain = Measurement(
         case=Case("uniform", "26M, 10 %", 0.1, CASE.make),
         kind="uniform",
         d=26_000_000,
@@ -84,70 +78,60 @@ def _figure(coder: str, bits: float, **given: object) -> Figure:
         coder=coder,
         peer=False,
         bits=bits,
-        kept=1,
-        found=1,
-        copied=10,
+        recall=1,
+        decoded=1,
+        copy_rate=10,
         speeds=(0.14, 0.21),
         two_threads=(0.27, 0.36),
     )
     return replace(plain, **given)  # type: ignore[arg-type]
 
 
-def test_verdicts_judge_the_worst_figure() -> None:
+def test_targets_use_the_worst_measurement() -> None:
     worse = Case("uniform", "2.6M, 10 %", 0.1, CASE.make)
-    found = verdicts(
+    found = check_targets(
         [
-            _figure("rice", 4.8),
-            _figure("rice", 4.85, case=worse, speeds=(0.12, 0.3)),
-            _figure("auto-index", 4.8),
-            _figure("auto-index", 4.86, case=worse),
-            _figure("zstd-19, gaps", 4.75),
+            _measurement("rice", 4.8),
+            _measurement("rice", 4.85, case=worse, speeds=(0.12, 0.3)),
+            _measurement("auto-index", 4.8),
+            _measurement("auto-index", 4.86, case=worse),
+            _measurement("zstd-19, gaps", 4.75),
         ]
     )
-    reached = {verdict.target: (verdict.worst, verdict.where, verdict.reached) for verdict in found}
-    assert reached["rice ≤ 1.025 of the bound: uniform, 10 %, r ≥ 2,600"] == (
+    results = {result.target: (result.worst, result.case, result.met) for result in found}
+    assert results["rice ≤ 1.025 × the bound: uniform, 10 %, r ≥ 2,600"] == (
         "1.0341",
-        "uniform, 2.6M, 10 %; missed on 1 of 2",
+        "uniform, 2.6M, 10 %; missed in 1 of 2",
         False,
     )
-    assert reached["rice ≤ 1.010 of the bound: uniform, 1 %, r ≥ 2,600"] == ("", "", None)
-    assert reached["rice: encode ≥ 0.13× copy, one thread, r ≥ 260,000"][2] is False
-    assert reached["rice: decode ≥ 0.20× copy, one thread, r ≥ 260,000"] == (
+    assert results["rice ≤ 1.010 × the bound: uniform, 1 %, r ≥ 2,600"] == ("", "", None)
+    assert results["rice: encode ≥ 0.13× copy, one thread, r ≥ 260,000"][2] is False
+    assert results["rice: decode ≥ 0.20× copy, one thread, r ≥ 260,000"] == (
         "0.210×",
         "uniform, 26M, 10 %",
         True,
     )
-    assert reached["rice: encode on two threads ≥ 1.8× one thread, r ≥ 260,000"][2] is True
-    assert reached["rice: decode on two threads ≥ 1.8× one thread, r ≥ 260,000"][2] is False
-    assert reached["auto-index ≤ 1.01 × the least of rice, bitmap, rle"][2] is True
-    assert reached["auto-index smaller than zstd-19 on gaps"][2] is False
+    assert results["rice: encode on two threads ≥ 1.8× one thread, r ≥ 260,000"][2] is True
+    assert results["rice: decode on two threads ≥ 1.8× one thread, r ≥ 260,000"][2] is False
+    assert results["auto-index ≤ 1.01 × the smallest of rice, bitmap, rle"][2] is True
+    assert results["auto-index ≤ zstd-19 on gaps"][2] is False
 
 
-def test_limits_are_inclusive() -> None:
-    assert at_most("x", 2, [("a", 1), ("b", 2)]).reached
-    assert not at_most("x", 2, [("a", 1), ("b", 2.1)]).reached
-    assert at_least("x", 2, [("a", 2), ("b", 3)]).where == "a"
-    assert at_least("x", 2, []).reached is None
-    assert at_most("x", 2, [("a", 3), ("b", 1), ("c", 4)]).where == "c; missed on 2 of 3"
-    assert at_least("x", 2, [("a", 1), ("b", 9)], "{:.1f}").worst == "1.0"
-
-
-def test_what_is_no_number_reaches_no_target() -> None:
-    for judge in (at_most, at_least):
-        found = judge("x", 2, [("a", 2), ("b", math.nan), ("c", 2)])
-        assert (found.worst.rstrip("×"), found.where, found.reached) == ("nan", "b; missed on 1 of 3", False)
-
-
-def test_document_and_picture(tmp_path: Path) -> None:
-    """Every kind of support, small; whatever coders there are."""
+def test_page_and_picture(tmp_path: Path) -> None:
+    """Every kind of support at a small size, with every installed coder."""
     chosen = [
         Case(kind, f"30k, {100 * density:g} %", density, partial(make, 30_000, int(30_000 * density)))
-        for kind, make in (("uniform", uniform), ("rows", rows), ("runs", runs), ("layered", layered))
+        for kind, make in (
+            ("uniform", draw_uniform),
+            ("rows", draw_rows),
+            ("runs", draw_runs),
+            ("layered", draw_layered),
+        )
         for density in DENSITIES[:2]
     ]
-    coders = [*codecs(), *peers.installed()[0]]
-    figures, (decided, notes) = measure(coders, chosen, 0.0005, 30_000)
-    text = report.document([*verdicts(figures), *decided], figures, ["absent"], notes)
+    coders = [*build_codecs(), *load_peers(peers.PACKAGES)[0]]
+    figures, (extra_results, notes) = measure(coders, chosen, 0.0005, 30_000)
+    text = report.format_page([*check_targets(figures), *extra_results], figures, ["absent"], notes)
     for expected in (
         "## Targets",
         "## Bitmaps, spans, Bloom",
@@ -162,34 +146,36 @@ def test_document_and_picture(tmp_path: Path) -> None:
     assert (tmp_path / "index.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_extras_on_little() -> None:
+def test_supplement_on_small_inputs() -> None:
     steps: list[str] = []
-    decided, notes = extras.measured(50_000, steps.append, budget=0.001)
+    extra_results, notes = supplement.measure(50_000, steps.append, budget=0.001)
     assert len(steps) == 3
-    assert any("bitmap to indices" in verdict.target for verdict in decided)
-    assert "rice: a span of 4096" in notes
+    assert any("bitmap to indices" in result.target for result in extra_results)
+    assert "rice: one span of 4096" in notes
 
 
 def test_cases_of_gradients(tmp_path: Path) -> None:
     np.save(tmp_path / "sparse.npy", np.array([0, 1, 0, 2, 3, 0, 0, 4, 0, 0], np.float32))
     np.save(tmp_path / "dense.npy", np.arange(1, 21, dtype=np.float32))
-    found = [(case.group, case.column, case.make().r) for case in cases((), gradient_files(tmp_path))]
+    found = [
+        (case.group, case.column, case.make().r) for case in generate_cases((), gradient_files(tmp_path))
+    ]
     assert found[3:] == [
         ("sparse", "top 10 %", 1),
         ("sparse", "top 1 %", 1),
         ("sparse", "top 0.1 %", 1),
-        ("sparse", "non-zeros", 4),
+        ("sparse", "nonzeros", 4),
     ]
     assert found[0] == ("dense", "top 10 %", 2)
 
 
-def test_a_part_is_printed_and_not_kept(
+def test_partial_run_is_only_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> Path:
-        raise AssertionError("kept")
+        raise AssertionError("written")
 
-    monkeypatch.setattr("benchmarks.index.__main__.keep", refuse)
+    monkeypatch.setattr("benchmarks.index.__main__.write_result", refuse)
     main(["--quick", "--only", "rice,runs"])
     out = capsys.readouterr().out
     assert "`rice`" in out

@@ -1,4 +1,4 @@
-"""Supports of the benchmarks are what they say: ascending, as many as asked for; their bounds are counts."""
+"""Supports of the index benchmark: order, size, seed and entropy bound."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from math import comb, log2
 import numpy as np
 import pytest
 
+from benchmarks.common.inputs import CHUNK
 from benchmarks.index.supports import (
-    CHUNK,
     Support,
-    layered,
+    draw_layered,
+    draw_rows,
+    draw_runs,
+    draw_uniform,
     log2_binomial,
-    nonzero_of,
-    rows,
-    runs,
-    top_of,
-    uniform,
+    select_nonzero,
+    select_top,
 )
 
-GENERATORS = [uniform, rows, runs, layered]
+GENERATORS = [draw_uniform, draw_rows, draw_runs, draw_layered]
 
 
 @pytest.mark.parametrize("make", GENERATORS)
@@ -48,10 +48,10 @@ def test_log2_binomial_counts() -> None:
 
 
 def test_rows_are_whole_and_the_first_are_likelier() -> None:
-    found = rows(64_000, 6_400).indices.reshape(-1, 64)
+    found = draw_rows(64_000, 6_400).indices.reshape(-1, 64)
     assert (found % 64 == np.arange(64)).all()
-    assert rows(64_000, 10).r == 64  # one at the least
-    drawn = np.concatenate([rows(64_000, 640, seed=seed).indices[::64] // 64 for seed in range(40)])
+    assert draw_rows(64_000, 10).r == 64  # one at the least
+    drawn = np.concatenate([draw_rows(64_000, 640, seed=seed).indices[::64] // 64 for seed in range(40)])
     assert (drawn < 500).mean() > 0.6
 
 
@@ -62,26 +62,26 @@ def test_bound_of_runs_is_the_number_of_supports_with_so_many_runs() -> None:
         breaks = 1 + sum(b - a > 1 for a, b in pairwise(chosen))
         having[breaks] = having.get(breaks, 0) + 1
     for mean, count in ((5, 1), (2, 3), (1, 5)):
-        assert runs(d, r, mean=mean).bound * r == pytest.approx(log2(having[count]), abs=1e-9)
+        assert draw_runs(d, r, mean=mean).bound * r == pytest.approx(log2(having[count]), abs=1e-9)
 
 
 def test_runs_have_the_mean_length() -> None:
-    indices = runs(200_000, 20_000).indices
+    indices = draw_runs(200_000, 20_000).indices
     assert 1 + np.count_nonzero(np.diff(indices) > 1) == pytest.approx(20_000 / 8, rel=0.02)
 
 
 def test_bound_of_layers_is_that_of_their_counts() -> None:
-    one = layered(10_000, 300, layers=1)
+    one = draw_layered(10_000, 300, layers=1)
     assert one.bound == pytest.approx(log2_binomial(10_000, 300) / 300)
-    assert layered(10_000, 300, layers=160).bound < one.bound - 0.5
+    assert draw_layered(10_000, 300, layers=160).bound < one.bound - 0.5
 
 
 def test_supports_of_values() -> None:
     values = np.array([0, -3, 0.5, 0, 2, -0.25], np.float32)
-    assert top_of(values, 1 / 3).indices.tolist() == [1, 4]
-    assert top_of(values, 0.01).indices.tolist() == [1]
-    assert nonzero_of(values).indices.tolist() == [1, 2, 4, 5]
-    assert nonzero_of(np.zeros(3, np.float32)).r == 0
+    assert select_top(values, 1 / 3).indices.tolist() == [1, 4]
+    assert select_top(values, 0.01).indices.tolist() == [1]
+    assert select_nonzero(values).indices.tolist() == [1, 2, 4, 5]
+    assert select_nonzero(np.zeros(3, np.float32)).r == 0
 
 
 def test_chunks_cover_what_needs_bytes() -> None:
