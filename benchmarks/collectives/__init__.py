@@ -1,1 +1,1 @@
-"""Hosts on one machine, and what collectives take between them: the parts of ``benchmarks.collectives``."""
+"""Times of collectives between emulated hosts, relative to the byte limit and to MPI's own collectives."""

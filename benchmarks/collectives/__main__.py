@@ -1,9 +1,9 @@
-"""What do collectives take between hosts, beside the byte limit and beside MPI's own?
+"""Times of collectives between hosts, compared with the byte limit and with MPI's own collectives.
 
-Builds hosts on this machine, as network namespaces with links shaped to 100 Mbit/s, 1 Gbit/s and 10 Gbit/s
-(Linux, root, ip and tc; without them only the simulated part runs), and measures on one rank a host: times of
-communication alone and of whole calls, bytes on each link, and the regret of the automatic choice of an
-all-reduce. Beyond 8 ranks, bytes and times are simulated.
+Emulates hosts on this machine: network namespaces whose links are shaped to 100 Mbit/s, 1 Gbit/s and 10
+Gbit/s. This needs Linux, root, ip and tc; without them only the simulation runs. With one rank per host, it
+measures times of exchanges and of whole calls, bytes on each link, and the regret of the automatic choice of
+an all-reduce. Beyond 8 ranks, bytes and times are simulated.
 
     python -m benchmarks.collectives [--quick | --full] [--rates 1Gbit,…] [--ranks 2,4] [--sizes 2.6e6] …
 """
@@ -20,16 +20,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from benchmarks.collectives import plot, report
-from benchmarks.collectives.hosts import RATES, Hosts, missing
-from benchmarks.collectives.launch import measured, mpi_of
-from benchmarks.collectives.measurement import Figure
-from benchmarks.collectives.plan import DENSITIES, Job, by_default, everything
-from benchmarks.collectives.simulation import METHODS, RANKS, simulated
-from benchmarks.collectives.workload import Case
-from benchmarks.common.timing import RESULTS, keep, machine
+from benchmarks.collectives.cases import Case
+from benchmarks.collectives.hosts import RATES, Hosts, missing_tools
+from benchmarks.collectives.launch import find_mpi, launch_ranks
+from benchmarks.collectives.measurement import Measurement
+from benchmarks.collectives.plan import Job, all_jobs, default_jobs
+from benchmarks.collectives.simulation import METHODS, RANKS, simulate_methods
+from benchmarks.common.command import create_parser, create_progress
+from benchmarks.common.inputs import DENSITIES
+from benchmarks.common.results import RESULTS, machine_name, write_result
 
 __all__ = ["main"]
 
@@ -37,67 +37,70 @@ _MPICH = Path(".venv-mpich/bin/python")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, and keep it."""
-    options = _options(arguments)
+    """Run the benchmark, print the page, and write it."""
+    options = _parse(arguments)
     skipped = []
-    figures: list[Figure] = []
-    columns = (TextColumn("{task.description:<56}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    jobs = [] if options.simulated else list(_jobs(options))
-    reason = "" if not jobs else missing()
+    measurements: list[Measurement] = []
+    jobs = [] if options.simulated else list(_plan_jobs(options))
+    reason = missing_tools() if jobs else ""
     if options.simulated or reason:
-        skipped.append(f"everything between hosts: {reason or 'only the simulated part was asked for'}")
+        skipped.append(f"all measurements between hosts: {reason or 'only the simulation was requested'}")
         jobs = []
     elif options.nice and os.geteuid() == 0:
-        os.nice(options.nice)  # and with it the ranks
-    with Progress(*columns) as progress:
+        os.nice(options.nice)  # the ranks inherit the priority
+    with create_progress() as progress:
         task = progress.add_task("", total=len(jobs) + len(options.simulate) * len(METHODS))
 
         def step(name: str, advance: int = 1) -> None:
-            progress.update(task, description=name[:56], advance=advance)
+            progress.update(task, description=name, advance=advance)
 
-        points = simulated(options.simulate, step=step)
+        points = simulate_methods(options.simulate, step=step)
         for python, job in jobs:
-            where = f"{mpi_of(python)}, {job.rate}, n = {job.ranks}"
-            step(where)
+            title = f"{find_mpi(python)}, {job.rate}, n = {job.ranks}"
+            step(title)
             try:
-                figures += _measure(python, job, partial(step, advance=0))
+                measurements += _measure(python, job, partial(step, advance=0))
             except RuntimeError as error:
-                skipped.append(f"{where}, which failed: {str(error)[-300:]}")
-    if figures and not any(f.mpi == "MPICH" for f in figures):
-        skipped.append(f"MPICH: there is no {_MPICH} (`make test-mpich` makes it)")
-    text = report.document(figures, points, skipped)
+                skipped.append(f"{title}, which failed: {str(error)[-300:]}")
+    if measurements and not any(m.mpi == "MPICH" for m in measurements):
+        skipped.append(f"MPICH: {_MPICH} does not exist (`make test-mpich` creates it)")
+    text = report.format_page(measurements, points, skipped)
     print(text)
     if options.keep:
-        print(keep("collectives", "What collectives take between hosts", text))
-        plot.draw(RESULTS / "collectives.png", figures, points, machine())
+        print(write_result("collectives", "Times of collectives between hosts", text))
+        plot.draw(RESULTS / "collectives.png", measurements, points, machine_name())
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = create_parser(__doc__)
     add = parser.add_argument
-    add("--quick", action="store_true", help="26M elements in one place alone; 10 minutes instead of 35")
-    add("--full", action="store_true", help="whole calls everywhere, too, and steady medians; hours")
-    add("--rates", type=_words, help=f"of {', '.join(RATES)}")
-    add("--ranks", type=_numbers, help="2,4,8")
-    add("--sizes", type=_numbers, help="elements: 2.6e6,26e6")
-    add("--densities", type=_floats, help="0.1,0.01,0.001")
-    add("--alike", type=_floats, help="shares of the elements that all ranks choose alike: 0,0.9")
-    add("--simulated", action="store_true", help="only what needs no hosts")
-    add("--simulate", type=_numbers, default=list(RANKS), metavar="RANKS")
-    add("--nice", type=int, default=-15, help="of the ranks, where root may: other programs disturb less")
-    add("--no-keep", dest="keep", action="store_false", help="print only; benchmarks/results stays as it is")
+    add("--quick", action="store_true", help="26M elements at one rate only; 10 minutes instead of 35")
+    add("--full", action="store_true", help="whole calls at all rates, and stable medians; hours")
+    add("--rates", type=_parse_rates, help=f"of {', '.join(RATES)}")
+    add("--ranks", type=_parse_integers, help="numbers of ranks: 2,4,8")
+    add("--sizes", type=_parse_integers, help="elements: 2.6e6,26e6")
+    add("--densities", type=_parse_floats, help="fractions of elements to send: 0.1,0.01,0.001")
+    add("--alike", type=_parse_floats, help="fractions of those that all ranks select: 0,0.9")
+    add("--simulated", action="store_true", help="run only the simulation, which needs no hosts")
+    add(
+        "--simulate",
+        type=_parse_integers,
+        default=list(RANKS),
+        metavar="RANKS",
+        help="numbers of simulated ranks",
+    )
+    add("--nice", type=int, default=-15, help="priority of the ranks if root (default: %(default)s)")
+    add("--no-keep", dest="keep", action="store_false", help="print the page and do not write it")
     return parser.parse_args(arguments)
 
 
-def _jobs(options: argparse.Namespace) -> Iterator[tuple[str, Job]]:
-    """Launches of ranks, each with the Python that has the MPI."""
+def _plan_jobs(options: argparse.Namespace) -> Iterator[tuple[str, Job]]:
+    """Yield each launch of ranks with the Python interpreter that has its MPI."""
     for python in (sys.executable, str(_MPICH)):
-        mpi = mpi_of(python)
-        parts = (options.rates, options.ranks, options.sizes, options.densities, options.alike)
-        if mpi and (options.full or any(parts)):
-            jobs = everything(
+        mpi = find_mpi(python)
+        chosen = (options.rates, options.ranks, options.sizes, options.densities, options.alike)
+        if mpi and (options.full or any(chosen)):
+            jobs = all_jobs(
                 options.rates or list(RATES),
                 options.ranks or ([2, 4, 8] if options.full else [4]),
                 options.sizes or ([2_600_000, 26_000_000] if options.full else [2_600_000]),
@@ -107,67 +110,67 @@ def _jobs(options: argparse.Namespace) -> Iterator[tuple[str, Job]]:
             )
             yield from ((python, job) for job in jobs)
         elif mpi:
-            yield from ((python, job) for job in by_default(mpi, quick=options.quick))
+            yield from ((python, job) for job in default_jobs(mpi, quick=options.quick))
 
 
-def _measure(python: str, job: Job, step: Callable[[str], None]) -> list[Figure]:
-    """One launch.
+def _measure(python: str, job: Job, step: Callable[[str], None]) -> list[Measurement]:
+    """Run one launch.
 
     Args:
-        python: of the environment.
-        job: what to measure.
-        step: told what is measured.
+        python: interpreter of the environment.
+        job: the measurements.
+        step: called with the name of each measurement.
     """
-    where = f"{mpi_of(python)}, {job.rate}, n = {job.ranks}"
-    found: list[Figure] = []
+    mpi = find_mpi(python)
+    measurements: list[Measurement] = []
     waiting: list[dict[str, Any]] = []
     with Hosts(job.ranks) as hosts:
         hosts.shape(RATES[job.rate])
-        for said in measured(hosts, python, job.plan, timeout=3600 * 4):
-            if said["kind"] == "goodput":
-                found += [_figure(mpi_of(python), job, one, said["alone"]) for one in waiting]
+        for record in launch_ranks(hosts, python, job.plan, timeout=3600 * 4):
+            if record["kind"] == "goodput":
+                measurements += [_read_measurement(mpi, job, each, record["alone"]) for each in waiting]
                 waiting = []
-            elif said["kind"] == "tick":
-                step(f"{where}: {said['name']}")
+            elif record["kind"] == "tick":
+                step(f"{mpi}, {job.rate}, n = {job.ranks}: {record['name']}")
             else:
-                waiting.append(said)
-    return found
+                waiting.append(record)
+    return measurements
 
 
-def _figure(mpi: str, job: Job, said: dict[str, Any], goodput: float) -> Figure:
-    return Figure(
+def _read_measurement(mpi: str, job: Job, record: dict[str, Any], goodput: float) -> Measurement:
+    return Measurement(
         mpi=mpi,
         rate=job.rate,
         ranks=job.ranks,
-        case=Case(**said["case"]),
-        kind=said["kind"],
-        name=said["name"],
-        seconds=statistics.median(said["times"]),
-        nbytes=said["nbytes"],
-        link=said["link"][1],
-        links=said["link"][0],
+        case=Case(**record["case"]),
+        kind=record["kind"],
+        name=record["name"],
+        seconds=statistics.median(record["times"]),
+        nbytes=record["nbytes"],
+        link=record["link"][1],
+        links=record["link"][0],
         goodput=goodput,
-        note=said["note"],
+        note=record["note"],
     )
 
 
-def _words(text: str) -> list[str]:
+def _parse_rates(text: str) -> list[str]:
     known = {rate.replace(" ", "").lower(): rate for rate in RATES}
-    given = [word.strip().replace(" ", "").lower() for word in text.split(",")]
-    wrong = [word for word in given if word not in known]
-    if wrong:
-        raise argparse.ArgumentTypeError(f"{wrong[0]} is none of {', '.join(RATES)}")
-    return [known[word] for word in given]
+    words = [word.strip().replace(" ", "").lower() for word in text.split(",")]
+    for word in words:
+        if word not in known:
+            raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(RATES)}")
+    return [known[word] for word in words]
 
 
-def _numbers(text: str) -> list[int]:
+def _parse_integers(text: str) -> list[int]:
     return [int(float(word)) for word in text.split(",")]
 
 
-def _floats(text: str) -> list[float]:
+def _parse_floats(text: str) -> list[float]:
     return [float(word) for word in text.split(",")]
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # or the hosts would stay
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the hosts are removed
     main()

@@ -1,11 +1,11 @@
-"""Several hosts on one machine: network namespaces on one bridge, every link shaped to a rate, both ways.
+"""Emulated hosts on one machine: network namespaces on one bridge, with every link shaped in both directions.
 
-    host 0    host 1    …    host n-1        each a namespace with its own name and address
+    host 0    host 1    …    host n-1        one namespace each, with its own name and address
       │ tbf     │ tbf          │ tbf
-      └─────────┴── bridge ────┘             in a namespace of its own, with the launcher's
+      └─────────┴── bridge ────┘             in its own namespace, with the launcher
 
-Nothing is changed in the namespace that the caller runs in. Every name begins with one prefix, which holds
-the process id, so that two runs never meet, and all of it goes away with the ``with`` block.
+The caller's namespace is not changed. Every name has a prefix with the process id, so that concurrent runs do
+not collide. The ``with`` block removes everything at its end.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["RATES", "Hosts", "Shape", "missing"]
+__all__ = ["RATES", "Hosts", "Shape", "missing_tools"]
 
 _NET = "10.77.0"
-_LAUNCHER = 254  # last number of the launcher's address
-_ETC = Path("/etc/netns")  # `ip netns exec` lays what is here over /etc
+_LAUNCHER = 254  # last byte of the launcher's address
+_ETC = Path("/etc/netns")  # `ip netns exec` mounts these files over /etc
 _AGENT = """\
 #!/bin/sh
-# As ssh is called: options, host, command.
+# Arguments as for ssh: options, host, command.
 while [ "${1#-}" != "$1" ]; do shift; done
 host=$1; shift
 exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$1"' "$host" "$*"
@@ -44,14 +44,14 @@ _SETTINGS = (
 
 @dataclass(frozen=True)
 class Shape:
-    """How a link is held to a rate.
+    """Rate limit of a link.
 
     Attributes:
-        rate: as ``tc`` writes it.
-        bits: a second.
-        burst: bytes that may leave at once.
-        packet: largest the kernel may hand over at once: one above the burst would be cut up and counted
-            against a queue that drops.
+        rate: the rate in the syntax of ``tc``.
+        bits: bits per second.
+        burst: bytes that may be sent at once.
+        packet: largest packet of the kernel; packets above the burst are split and can be dropped by the
+            queue.
     """
 
     rate: str
@@ -67,31 +67,31 @@ RATES = {
 }
 
 
-def missing() -> str:
-    """Why there can be no hosts on this machine, or an empty string."""
+def missing_tools() -> str:
+    """Return the reason why hosts cannot be emulated on this machine, or an empty string."""
     absent = [tool for tool in ("ip", "tc", "unshare") if shutil.which(tool) is None]
     if absent:
         return f"{', '.join(absent)} not found"
     if os.geteuid() != 0:
         return "network namespaces need root"
     name = f"wct{os.getpid()}"
-    made = _try("ip", "netns", "add", name)
-    if made:
-        return f"no network namespaces: {made}"
+    failure = _try("ip", "netns", "add", name)
+    if failure:
+        return f"no network namespaces: {failure}"
     try:
-        shaped = _try(
+        failure = _try(
             "ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", "eth1"
-        ) or _try("tc", "-n", name, "qdisc", "add", "dev", "eth0", *_tbf(RATES["1 Gbit"]))
-        return f"no shaped links: {shaped}" if shaped else ""
+        ) or _try("tc", "-n", name, "qdisc", "add", "dev", "eth0", *_tbf_arguments(RATES["1 Gbit"]))
+        return f"no shaped links: {failure}" if failure else ""
     finally:
         _try("ip", "netns", "del", name)
 
 
 class Hosts:
-    """``count`` hosts, for as long as the ``with`` block lasts.
+    """Emulated hosts for the duration of a ``with`` block.
 
     Args:
-        count: hosts.
+        count: number of hosts.
     """
 
     def __init__(self, count: int) -> None:
@@ -104,17 +104,17 @@ class Hosts:
 
     @property
     def names(self) -> list[str]:
-        """The hosts' names, which are also those of their namespaces."""
+        """Return the names of the hosts, which are also those of their namespaces."""
         return [f"{self._prefix}h{number}" for number in range(self.count)]
 
     @property
     def network(self) -> str:
-        """Of all their addresses."""
+        """Return the network of all addresses."""
         return f"{_NET}.0/24"
 
     def __enter__(self) -> Hosts:
         try:
-            self._up()
+            self._create()
         except BaseException:
             self.close()
             raise
@@ -126,29 +126,30 @@ class Hosts:
         self.close()
 
     def shape(self, shape: Shape) -> None:
-        """Hold every host's link to a rate, both ways."""
+        """Limit every host's link to a rate in both directions."""
         for name in self.names:
             for space, device in ((name, "eth0"), (self._switch, name)):
                 _try("tc", "-n", space, "qdisc", "del", "dev", device, "root")
                 _run("ip", "-n", space, "link", "set", device, "gso_max_size", str(shape.packet))
-                _run("tc", "-n", space, "qdisc", "add", "dev", device, *_tbf(shape))
+                _run("tc", "-n", space, "qdisc", "add", "dev", device, *_tbf_arguments(shape))
 
-    def agent(self) -> Path:
-        """A program to be called as ssh is, which runs a command on a host."""
+    def write_agent(self) -> Path:
+        """Write a program with the interface of ssh that runs a command on a host."""
         path = self._folder / "agent"
         path.write_text(_AGENT)
         path.chmod(0o755)
         return path
 
-    def lines(self, command: Sequence[str], environment: Mapping[str, str], timeout: float) -> Iterator[str]:
-        """Run a command where it sees all hosts, and yield what it prints, line by line.
+    def run(self, command: Sequence[str], environment: Mapping[str, str], timeout: float) -> Iterator[str]:
+        """Run a command in the launcher's namespace and yield its output line by line.
 
         Args:
             command: the launcher of ranks.
-            environment: all of its variables.
-            timeout: seconds it may take in all.
+            environment: all environment variables.
+            timeout: seconds for the whole run.
 
-        RuntimeError, with the end of what it wrote to stderr, where it fails or takes longer.
+        Raises:
+            RuntimeError: with the end of stderr, if the command fails or exceeds the timeout.
         """
         inside = ["ip", "netns", "exec", self._launcher, "unshare", "--uts", "sh", "-c"]
         inside += ['hostname "$0"; exec "$@"', self._launcher, *command]
@@ -165,7 +166,7 @@ class Hosts:
                 start_new_session=True,
             )
         try:
-            with _alarm(self._running, timeout):
+            with _terminate_after(self._running, timeout):
                 assert self._running.stdout is not None
                 yield from (line.rstrip("\n") for line in self._running.stdout)
                 status = self._running.wait()
@@ -177,17 +178,17 @@ class Hosts:
             raise RuntimeError(f"{command[0]} ended with status {status}{late}\n{text}")
 
     def close(self) -> None:
-        """End what still runs on the hosts and remove them."""
+        """Terminate all processes on the hosts and remove the namespaces."""
         self._stop()
         for name in (*self.names, self._launcher, self._switch):
-            for pid in _out("ip", "netns", "pids", name).split():
+            for pid in _output_of("ip", "netns", "pids", name).split():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
             _try("ip", "netns", "del", name)
             shutil.rmtree(_ETC / name, ignore_errors=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _up(self) -> None:
+    def _create(self) -> None:
         _run("ip", "netns", "add", self._switch)
         _run("ip", "-n", self._switch, "link", "set", "lo", "up")
         _run("ip", "-n", self._switch, "link", "add", "br0", "type", "bridge", "forward_delay", "0")
@@ -195,12 +196,12 @@ class Hosts:
         numbered = [*zip(self.names, range(1, self.count + 1), strict=True), (self._launcher, _LAUNCHER)]
         table = ["127.0.0.1 localhost", *(f"{_NET}.{number} {name}" for name, number in numbered)]
         for name, number in numbered:
-            self._add(name, number)
+            self._add_host(name, number)
             (_ETC / name).mkdir(parents=True)
             (_ETC / name / "hosts").write_text("\n".join(table) + "\n")
 
-    def _add(self, name: str, number: int) -> None:
-        """One host, joined to the bridge."""
+    def _add_host(self, name: str, number: int) -> None:
+        """Add one host and connect it to the bridge."""
         _run("ip", "netns", "add", name)
         _run("ip", "-n", name, "link", "set", "lo", "up")
         ends = ["link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", name]
@@ -223,8 +224,8 @@ class Hosts:
 
 
 @contextlib.contextmanager
-def _alarm(running: subprocess.Popen[str], timeout: float) -> Iterator[None]:
-    """End a process that takes too long, while its output is being read."""
+def _terminate_after(running: subprocess.Popen[str], timeout: float) -> Iterator[None]:
+    """Terminate a process after a timeout while its output is read."""
     timer = threading.Timer(timeout, running.terminate)
     timer.daemon = True
     timer.start()
@@ -234,22 +235,22 @@ def _alarm(running: subprocess.Popen[str], timeout: float) -> Iterator[None]:
         timer.cancel()
 
 
-def _tbf(shape: Shape) -> list[str]:
+def _tbf_arguments(shape: Shape) -> list[str]:
     return ["root", "tbf", "rate", shape.rate, "burst", str(shape.burst), "limit", str(32 << 20)]
 
 
 def _run(*command: str) -> None:
-    """Do it; RuntimeError, with what it said, where it fails."""
+    """Run a command; RuntimeError with its stderr if it fails."""
     failed = _try(*command)
     if failed:
         raise RuntimeError(f"{' '.join(command)}: {failed}")
 
 
 def _try(*command: str) -> str:
-    """Do it; what it said where it failed."""
+    """Run a command; return its stderr if it fails, or an empty string."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stderr.strip() or f"status {done.returncode}"
 
 
-def _out(*command: str) -> str:
+def _output_of(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -1,4 +1,4 @@
-"""What is measured, and where: each thing a few times, or as often as steady medians take."""
+"""Plan of the measurements: rates, rank counts and cases, each with a number of repetitions."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.collectives.cases import Case
 from benchmarks.collectives.hosts import RATES
 from benchmarks.collectives.simulation import CASE
-from benchmarks.collectives.workload import Case
+from benchmarks.common.inputs import DENSITIES
 
-__all__ = ["DENSITIES", "Job", "by_default", "everything"]
+__all__ = ["Job", "all_jobs", "default_jobs"]
 
-DENSITIES = (0.1, 0.01, 0.001)
-ALONE, BOTH = ("exchange",), ("exchange", "whole")
-_NORMAL = {"seconds": 0.3, "least": {"exchange": 9, "whole": 9}, "most": 15, "budget": 1.0}
-_SLOW = {"seconds": 0.3, "least": {"exchange": 1, "whole": 3}, "most": 15, "budget": 1.0}
-_HEAVY = {"seconds": 0.3, "least": {"exchange": 5, "whole": 5}, "most": 15, "budget": 1.0}
-_LONG = {"seconds": 1.0, "least": {"exchange": 5, "whole": 15}, "most": 30, "budget": 5.0}
+EXCHANGE, BOTH = ("exchange",), ("exchange", "whole")
+_NORMAL = {"seconds": 0.3, "min_turns": {"exchange": 9, "whole": 9}, "max_turns": 15, "budget": 1.0}
+_SLOW = {"seconds": 0.3, "min_turns": {"exchange": 1, "whole": 3}, "max_turns": 15, "budget": 1.0}
+_HEAVY = {"seconds": 0.3, "min_turns": {"exchange": 5, "whole": 5}, "max_turns": 15, "budget": 1.0}
+_LONG = {"seconds": 1.0, "min_turns": {"exchange": 5, "whole": 15}, "max_turns": 30, "budget": 5.0}
 _SMALL, _LARGE = 2_600_000, 26_000_000
 _SLOWEST = "100 Mbit"
 
@@ -27,9 +27,9 @@ class Job:
     """One launch of ranks: cases at one rate and rank count.
 
     Attributes:
-        rate, ranks: where.
-        times: how often each thing is measured, as ``rank`` takes it.
-        cases: each with its kinds of measurements, and whether dense vectors are among them.
+        rate, ranks: of the launch.
+        times: number of repetitions and time limits, as ``rank`` takes them.
+        cases: each with their kinds of measurements, and whether dense vectors are included.
     """
 
     rate: str
@@ -38,27 +38,29 @@ class Job:
     cases: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, case: Case, kinds: Sequence[str]) -> None:
-        """Measure this case, too; what moves dense vectors alone is measured once for each size."""
+        """Add a case; exchanges that move dense vectors only are measured once per size."""
         dense = all(other["case"]["elements"] != case.elements for other in self.cases)
         self.cases.append({"case": dict(case.__dict__), "kinds": list(kinds), "dense": dense})
 
     @property
     def plan(self) -> dict[str, Any]:
-        """For the ranks."""
+        """Return the plan for the ranks."""
         return {"cases": self.cases, **self.times}
 
 
-def by_default(mpi: str, *, quick: bool) -> Iterator[Job]:
-    """Of each MPI in turn; of MPICH its own collectives and ours on it, in one place.
+def default_jobs(mpi: str, *, quick: bool) -> Iterator[Job]:
+    """Yield the default jobs of an MPI.
+
+    MPICH's own collectives, and ours on MPICH, are measured at one rate and rank count only.
 
     Args:
-        mpi: its name.
-        quick: large vectors in one place, too.
+        mpi: name of the MPI.
+        quick: True to measure large vectors at one rate and rank count only.
     """
     if mpi == "MPICH":
         job = Job("1 Gbit", 4, _NORMAL)
         for density in DENSITIES:
-            job.add(Case(_SMALL, density), ALONE)
+            job.add(Case(_SMALL, density), EXCHANGE)
         yield job
         return
     for rate in RATES:
@@ -66,40 +68,40 @@ def by_default(mpi: str, *, quick: bool) -> Iterator[Job]:
             job = Job(rate, n, _SLOW if rate == _SLOWEST else _NORMAL)
             for density in DENSITIES:
                 slow = rate == _SLOWEST and (density, n) != (0.01, 4)
-                job.add(Case(_SMALL, density), ALONE if slow else BOTH)
+                job.add(Case(_SMALL, density), EXCHANGE if slow else BOTH)
                 if n == 4 and rate != _SLOWEST:
                     job.add(Case(_SMALL, density, 0.9), ("whole",))
             if rate == "1 Gbit":
-                job.add(CASE, ALONE)  # for the picture
+                job.add(CASE, EXCHANGE)  # shown in the picture
             yield job
     for rate, n in [("1 Gbit", 4)] if quick else [(rate, n) for rate in RATES for n in (2, 4, 8)]:
         job = Job(rate, n, _SLOW if rate == _SLOWEST else _HEAVY)
         for density in (0.01,) if quick else DENSITIES:
-            job.add(Case(_LARGE, density), ALONE)
+            job.add(Case(_LARGE, density), EXCHANGE)
         yield job
 
 
-def everything(
+def all_jobs(
     rates: Sequence[str],
     ranks: Sequence[int],
     sizes: Sequence[int],
     densities: Sequence[float],
-    alike: Sequence[float],
+    shared: Sequence[float],
     *,
     long: bool,
 ) -> Iterator[Job]:
-    """All combinations.
+    """Yield one job per rate and rank count, with all combinations of the other parameters.
 
     Args:
         rates, ranks: of the jobs.
-        sizes, densities, alike: of their cases.
-        long: whether to take the time for steady medians.
+        sizes, densities, shared: of their cases.
+        long: True for enough repetitions for stable medians.
     """
     for rate in rates:
         for n in ranks:
             job = Job(rate, n, _LONG if long else _NORMAL)
             for size in sizes:
                 for density in densities:
-                    for share in alike:
-                        job.add(Case(size, density, share), BOTH)
+                    for fraction in shared:
+                        job.add(Case(size, density, fraction), BOTH)
             yield job

@@ -1,9 +1,9 @@
-"""What each rank runs: times of collectives, and bytes on its link; rank 0 prints them as lines of JSON.
+"""Program of each rank: measures times and link bytes of collectives; rank 0 prints them as lines of JSON.
 
-    mpirun … python -m benchmarks.collectives.rank '{"cases": […], "seconds": …, "least": …, …}'
+    mpirun … python -m benchmarks.collectives.rank '{"cases": […], "seconds": …, "min_turns": …, …}'
 
-A time is that of the slowest rank. What is compared with each other takes turns, so that all of it sees the
-same disturbances, and in another order each time: what went before leaves its traces in caches and memory.
+A time is that of the slowest rank. Methods to compare are measured in turns, so that disturbances affect all
+of them. The order of each turn is random, because the previous method affects caches and memory.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from typing import Any
 
 from mpi4py import MPI
 
-from benchmarks.collectives.methods import exchanges, whole_calls
-from benchmarks.collectives.workload import Case
+from benchmarks.collectives.cases import Case
+from benchmarks.collectives.methods import build_exchanges, build_whole_calls
 
 __all__ = ["main"]
 
 _COUNTERS = Path("/sys/class/net/eth0/statistics")
-_AGREED = 2e-3  # seconds in which all ranks hear of a time
+_START_DELAY = 2e-3  # seconds for all ranks to receive the start time
 _PORT = 47000
 _BLOCK = 1 << 18
 
 
 def main() -> int:
-    """Measure what the argument says; an exception on one rank ends all."""
+    """Measure the plan in the argument; an exception on one rank aborts all ranks."""
     try:
         run(MPI.COMM_WORLD, json.loads(sys.argv[1]))
     except BaseException:
@@ -45,21 +45,22 @@ def main() -> int:
 
 
 def run(comm: Any, plan: Mapping[str, Any]) -> None:
-    """All cases of one rate and rank count; the goodput before and after each.
+    """Measure all cases of one rate and rank count, with the goodput before and after each.
 
     Args:
-        comm: of all ranks.
-        plan: ``Job.plan``: its cases; ``seconds`` of a goodput; how often things are measured: ``least``, of
-            each kind, and ``most`` turns, of which no more begins after ``budget`` seconds.
+        comm: communicator of all ranks.
+        plan: ``Job.plan``. ``seconds`` is the duration of a goodput measurement. Each method is measured in
+            ``min_turns`` turns of its kind at least and in ``max_turns`` at most, and no further turn starts
+            after ``budget`` seconds.
     """
     for given in plan["cases"]:
         case = Case(**given["case"])
-        before = goodput(comm, plan["seconds"])
-        for kind, make in (("exchange", exchanges), ("whole", whole_calls)):
+        before = measure_goodput(comm, plan["seconds"])
+        for kind, make in (("exchange", build_exchanges), ("whole", build_whole_calls)):
             if kind in given["kinds"]:
                 _measure(comm, kind, case, make(comm, case, dense=given["dense"]), plan)
-        after = goodput(comm, plan["seconds"])
-        _say(
+        after = measure_goodput(comm, plan["seconds"])
+        _print_record(
             comm,
             kind="goodput",
             case=given["case"],
@@ -68,52 +69,52 @@ def run(comm: Any, plan: Mapping[str, Any]) -> None:
         )
 
 
-def _measure(comm: Any, kind: str, case: Case, subjects: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-    times: dict[str, list[float]] = {name: [] for name in subjects}
-    sent: dict[str, list[list[float]]] = {name: [] for name in subjects}
+def _measure(comm: Any, kind: str, case: Case, methods: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+    times: dict[str, list[float]] = {name: [] for name in methods}
+    sent: dict[str, list[list[float]]] = {name: [] for name in methods}
     begin = time.perf_counter()
     turn = 0
     while True:
-        for name, subject in random.Random(turn).sample(list(subjects.items()), len(subjects)):
-            taken, moved = timed(comm, subject.call)
+        for name, method in random.Random(turn).sample(list(methods.items()), len(methods)):
+            seconds, nbytes = time_call(comm, method.call)
             if turn:
-                times[name].append(taken)
-                sent[name].append(moved)
-            _say(comm, kind="tick", name=name)
+                times[name].append(seconds)
+                sent[name].append(nbytes)
+            _print_record(comm, kind="tick", name=name)
         turn += 1
         spent = comm.bcast(time.perf_counter() - begin)
-        if turn > plan["least"][kind] and (spent > plan["budget"] or turn > plan["most"]):
+        if turn > plan["min_turns"][kind] and (spent > plan["budget"] or turn > plan["max_turns"]):
             break
-    for name, subject in subjects.items():
-        every = comm.gather(subject.nbytes)
+    for name, method in methods.items():
+        gathered = comm.gather(method.nbytes)
         if comm.rank == 0 and times[name]:
-            _say(
+            _print_record(
                 comm,
                 kind=kind,
                 case=case.__dict__,
                 name=name,
                 times=times[name],
                 link=[statistics.median(column) for column in zip(*sent[name], strict=True)],
-                nbytes=max(every),
-                note=subject.note(),
+                nbytes=max(gathered),
+                note=method.note(),
             )
 
 
-def timed(comm: Any, call: Callable[[], Any]) -> tuple[float, list[float]]:
-    """Seconds until the slowest rank has returned, and bytes on the links (mean, most) of all ranks."""
-    _meet(comm)
-    before = _counted()
+def time_call(comm: Any, call: Callable[[], Any]) -> tuple[float, list[float]]:
+    """Return the seconds until the slowest rank returns, and the mean and maximum bytes on the links."""
+    _synchronise(comm)
+    before = _read_link_bytes()
     begin = time.perf_counter()
     call()
-    taken = time.perf_counter() - begin
-    _meet(comm)
-    moved = _counted() - before
-    every = comm.allgather((taken, moved))
-    return max(t for t, _ in every), [statistics.mean(b for _, b in every), max(b for _, b in every)]
+    seconds = time.perf_counter() - begin
+    _synchronise(comm)
+    nbytes = _read_link_bytes() - before
+    gathered = comm.allgather((seconds, nbytes))
+    return max(t for t, _ in gathered), [statistics.mean(b for _, b in gathered), max(b for _, b in gathered)]
 
 
-def goodput(comm: Any, seconds: float) -> tuple[float, float]:
-    """Bytes a second of plain TCP: of one link alone, and of all links at once, around a ring."""
+def measure_goodput(comm: Any, seconds: float) -> tuple[float, float]:
+    """Measure plain TCP in bytes per second: on one link alone, and on all links at once around a ring."""
     rank, n = comm.rank, comm.size
     listener = socket.create_server(("", _PORT + rank))
     names = comm.allgather(socket.gethostname())
@@ -128,7 +129,7 @@ def goodput(comm: Any, seconds: float) -> tuple[float, float]:
 
 
 def _stream(comm: Any, out: socket.socket | None, into: socket.socket | None, seconds: float) -> float:
-    """Bytes a second that arrive at the slowest receiver, but for the first 30 % of the time."""
+    """Return the bytes per second at the slowest receiver, without the first 30 % of the time."""
     block = bytes(_BLOCK)
     comm.Barrier()
     end = time.perf_counter() + seconds
@@ -144,43 +145,43 @@ def _stream(comm: Any, out: socket.socket | None, into: socket.socket | None, se
         sender.start()
     rate = float("inf")
     if into is not None:
-        room = bytearray(4 * _BLOCK)
+        buffer = bytearray(4 * _BLOCK)
         settled = end - seconds * 0.7
         begin, counted = None, 0
         while True:
-            got = into.recv_into(room)
+            received = into.recv_into(buffer)
             now = time.perf_counter()
             if begin is None and now >= settled:
                 begin, counted = now, 0
             elif begin is not None and now <= end:
-                counted += got
+                counted += received
                 rate = counted / (now - begin)
-            if room[got - 1] == 1 or got == 0:
+            if buffer[received - 1] == 1 or received == 0:
                 break
     if out is not None:
         sender.join()
     return float(comm.allreduce(rate, MPI.MIN))
 
 
-def _meet(comm: Any) -> None:
-    """Let all ranks go on at the same moment: they share one clock, and are asleep until then."""
+def _synchronise(comm: Any) -> None:
+    """Synchronise the start of all ranks: they share one clock, and sleep until the agreed time."""
     request = comm.Ibarrier()
     while not request.Test():
         time.sleep(100e-6)
-    start = comm.bcast(time.perf_counter() + _AGREED)
+    start = comm.bcast(time.perf_counter() + _START_DELAY)
     time.sleep(max(0.0, start - time.perf_counter()))
 
 
-def _counted() -> int:
+def _read_link_bytes() -> int:
     try:
         return int((_COUNTERS / "tx_bytes").read_text())
     except OSError:
         return 0
 
 
-def _say(comm: Any, **words: Any) -> None:
+def _print_record(comm: Any, **fields: Any) -> None:
     if comm.rank == 0:
-        print(json.dumps(words), flush=True)
+        print(json.dumps(fields), flush=True)
 
 
 if __name__ == "__main__":

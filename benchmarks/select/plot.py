@@ -104,7 +104,7 @@ def _format_axis(axis: Any, title: str) -> None:
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter("{x:g}")
     axis.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.4)))
-    axis.set_format_stream(title, fontsize=10)
+    axis.set_title(title, fontsize=10)
     axis.grid(axis="y", color="0.9")
     axis.set_axisbelow(True)
     axis.legend(fontsize=8)

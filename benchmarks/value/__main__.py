@@ -1,128 +1,113 @@
-"""What do values cost, in bits, in error and in time, and what would others' compressors cost at equal error?
+"""Size, error and speed of value codecs, compared with other compressors at equal error.
 
-Every value codec of the registry, in several configurations, and every peer that is installed, on the same
-vectors: the largest values of known laws and of real gradients. Sizes stand beside the rate-distortion bound
-of each vector; times are multiples of ``np.copyto`` of the same values in the same run. Two papers' tables
-and figures follow, rebuilt with our data.
+Measures every registered value codec in several configurations, and every installed peer, on the same
+vectors: the largest values of known distributions and of real gradients. Sizes are compared with the
+rate-distortion bound of each vector. Times are multiples of ``np.copyto`` of the same values in the same run.
+Tables and figures of two papers, reproduced with our data, follow.
 
     python -m benchmarks.value [--quick] [--data FOLDER] [--only WORD,WORD]
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-from benchmarks.common.targets import Verdict
-from benchmarks.common.timing import RESULTS, keep, machine
-from benchmarks.index.cases import TESTED, gradient_files
-from benchmarks.value import papers, papers_plot, peers, plot, report
-from benchmarks.value import supplement as extras
-from benchmarks.value.cases import CACHE, ELEMENTS, Case, cases, clock_cases
-from benchmarks.value.coders import Coder, codecs
-from benchmarks.value.measurement import Figure, measured
+import wirecodec as wc
+from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress, filter_by_name
+from benchmarks.common.inputs import TEST_GRADIENTS, gradient_files
+from benchmarks.common.peers import load_peers
+from benchmarks.common.results import RESULTS, machine_name, write_result
+from benchmarks.common.targets import TargetResult
+from benchmarks.value import papers, papers_plot, peers, plot, report, supplement
+from benchmarks.value.cases import CACHE, ELEMENTS, Case, generate_cases, time_cases
+from benchmarks.value.coders import Coder, build_codecs
+from benchmarks.value.measurement import Measurement, measure_coder
 from benchmarks.value.rate_distortion import Curve
-from benchmarks.value.targets import verdicts
-from wirecodec.errors import EncodeError
+from benchmarks.value.targets import check_targets
 
-T = TypeVar("T")
+__all__ = ["main", "measure"]
 
 SLOW = 10.0
-"""Nanoseconds a value above which a codec is not measured on a vector beyond the caches."""
+"""Nanoseconds per value above which a codec is not measured on the vector that exceeds the caches."""
 
 Curves = dict[tuple[str, str], Curve]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print; keep what all of it gave."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="vectors of 2.6M elements in the place of 26M")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="gradients (*.npy) to measure as well")
+    """Run the benchmark, print the page, and write it if the run is complete."""
+    parser = create_parser(__doc__)
+    parser.add_argument("--quick", action="store_true", help="use vectors of 2.6M elements instead of 26M")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of more gradients (*.npy)")
     parser.add_argument(
         "--only",
         default="",
         metavar="WORDS",
-        help="coders and vectors whose names hold one: qsgd,SZ3,laplace",
+        help="measure coders and vectors whose name contains one of these words: qsgd,SZ3,laplace",
     )
     options = parser.parse_args(arguments)
     elements = ELEMENTS // 10 if options.quick else ELEMENTS
-    folders = [TESTED, *([options.data] if options.data else [])]
-    others, missing = peers.installed()
-    coders = _named([*codecs(), *others], options.only, lambda coder: coder.name)
-    every = [*clock_cases(elements), *cases(elements, gradient_files(*folders))]
-    chosen = _named(every, options.only, lambda case: case.group)
-    whole = not options.only
-    with _progress() as progress:
-        task = progress.add_task(
-            "", total=len(coders) * len(chosen) + (3 + len(papers.PARTS) if whole else 0)
-        )
+    folders = [TEST_GRADIENTS, *([options.data] if options.data else [])]
+    installed, missing = load_peers(peers.PACKAGES)
+    coders = filter_by_name([*build_codecs(), *installed], options.only, lambda coder: coder.name)
+    every_case = [*time_cases(elements), *generate_cases(elements, gradient_files(*folders))]
+    cases = filter_by_name(every_case, options.only, lambda case: case.group)
+    complete = not options.only
+    with create_progress() as progress:
+        extra_steps = 3 + len(papers.PARTS) if complete else 0
+        task = progress.add_task("", total=len(coders) * len(cases) + extra_steps)
 
         def step(name: str) -> None:
-            progress.update(task, description=name[:56], advance=1)
+            progress.update(task, description=name, advance=1)
 
-        figures, curves = measure(coders, chosen, step, 0.01 if options.quick else 0.03)
-        decided: list[Verdict] = []
+        measurements, curves = measure(coders, cases, step, 0.01 if options.quick else 0.03)
+        results: list[TargetResult] = []
         notes: list[str] = []
-        if whole:
-            decided, note = extras.measured(elements, step)
-            found = papers.measured(gradient_files(TESTED), step)
-            notes = [note, *papers.sections(found)]
-    text = report.document([*verdicts(figures), *decided], figures, curves, missing, notes)
+        if complete:
+            results, note = supplement.measure(elements, step)
+            reproductions = papers.reproduce(gradient_files(TEST_GRADIENTS), step)
+            notes = [note, *papers.format_sections(reproductions)]
+    text = report.format_page([*check_targets(measurements), *results], measurements, curves, missing, notes)
     print(text)
     if options.quick or options.data or options.only:
-        print("A part is printed only; the whole, without options, is kept in benchmarks/results.")
+        print(PARTIAL_RUN)
         return
-    print(keep("value", "What values cost", text))
-    plot.draw(RESULTS / "value.png", figures, curves, machine())
-    papers_plot.draw(RESULTS, found)
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description:<56}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    )
-
-
-def _named(found: list[T], only: str, name: Callable[[T], str]) -> list[T]:
-    """Those whose name holds one of the words; all where no name does."""
-    words = [word.strip() for word in only.split(",") if word.strip()]
-    return [one for one in found if any(word in name(one) for word in words)] or found
+    print(write_result("value", "Size, error and speed of value codecs", text))
+    plot.draw(RESULTS / "value.png", measurements, curves, machine_name())
+    papers_plot.draw(RESULTS, reproductions)
 
 
 def measure(
-    coders: Sequence[Coder], chosen: Sequence[Case], step: Callable[[str], None], budget: float
-) -> tuple[list[Figure], Curves]:
-    """Every coder on every vector, and the vectors' bounds by (group, column).
+    coders: Sequence[Coder], cases: Sequence[Case], step: Callable[[str], None], budget: float
+) -> tuple[list[Measurement], Curves]:
+    """Measure every coder on every vector.
 
     Args:
         coders: codecs and peers.
-        chosen: what to measure them on.
-        step: called with the name of what is measured next.
-        budget: seconds for each time.
+        cases: the vectors.
+        step: called with the name of each measurement before it starts.
+        budget: seconds per time.
+
+    Returns:
+        The measurements, and the bounds of the vectors by (group, column).
     """
-    figures: list[Figure] = []
+    measurements: list[Measurement] = []
     curves: Curves = {}
-    clocked: dict[str, float] = {}
-    for case in chosen:
+    slowest: dict[str, float] = {}
+    for case in cases:
         values = case.make()
         curve = case.bound(values)
         if curve is not None:
             curves[case.group, case.column] = curve
         for coder in coders:
             step(f"{case.group}, {case.column}: {coder.name}")
-            if values.size > 10 * CACHE and (coder.peer or clocked.get(coder.name, 0) > SLOW):
+            if values.size > 10 * CACHE and (coder.peer or slowest.get(coder.name, 0) > SLOW):
                 continue
-            with suppress(EncodeError):  # the tables say where a codec refuses
-                figures.append(measured(coder, case, values, curve, budget=budget))
-                clocked[coder.name] = max(figures[-1].encode, figures[-1].decode)
-    return figures, curves
+            with suppress(wc.EncodeError):  # the tables show "unsupported"
+                measurements.append(measure_coder(coder, case, values, curve, budget=budget))
+                slowest[coder.name] = max(measurements[-1].encode_ns, measurements[-1].decode_ns)
+    return measurements, curves
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The vectors that are measured: the largest of known laws and of gradients, and two for the clock."""
+"""Vectors to measure: the largest values of distributions and of gradients, and two vectors for times."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.index.cases import DENSITIES
-from benchmarks.value.distributions import LAWS, Floats, Law, top_of
-from benchmarks.value.rate_distortion import Curve, curve, density_of, tail_density
+from benchmarks.common.inputs import DENSITIES
+from benchmarks.value.distributions import DISTRIBUTIONS, Distribution, Floats, select_top
+from benchmarks.value.rate_distortion import Curve, compute_curve, estimate_density, tail_density
 
-__all__ = ["CACHE", "CLOCK", "ELEMENTS", "FEW", "Case", "cases", "clock_cases"]
+__all__ = ["CACHE", "CLOCK", "ELEMENTS", "Case", "generate_cases", "time_cases"]
 
 ELEMENTS = 26_000_000
-"""Of the vectors whose largest values are measured, and of the one whose values do not fit a cache."""
+"""Elements of the vectors whose largest values are measured, and of the vector that exceeds the caches."""
 
 CACHE = 260_000
-FEW = 200
-"""A sample of fewer values says nothing about its law."""
+MIN_SAMPLE = 200
+"""Samples below this size do not give a density."""
 
 CLOCK = "all values"
-"""The group of vectors that are there for their times."""
+"""Group of the vectors that are measured for their times."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Values that are yet to be made.
+    """Recipe for one vector.
 
-    Args:
-        group: the table it belongs to: a law, or a gradient's file.
-        column: its place in that table.
-        make: the (r,) float32 values.
-        bound: of those values; None where there is none.
-        synthetic: whether a law is known, and no gradient's.
+    Attributes:
+        group: the table of its results: a distribution or a gradient's file.
+        column: its column in that table.
+        make: builds the (r,) float32 values.
+        bound: computes the bound of those values, or None.
+        synthetic: True for a known distribution.
     """
 
     group: str
@@ -45,40 +45,55 @@ class Case:
     synthetic: bool = True
 
 
-def cases(elements: int = ELEMENTS, files: Sequence[Path] = ()) -> Iterator[Case]:
-    """Law by law, then gradient by gradient.
+def generate_cases(elements: int = ELEMENTS, files: Sequence[Path] = ()) -> Iterator[Case]:
+    """Yield the cases by distribution, then by gradient.
 
     Args:
-        elements: of the synthetic vectors.
+        elements: size of the synthetic vectors.
         files: float arrays, each a gradient.
     """
-    for name, law in LAWS.items():
+    for name, distribution in DISTRIBUTIONS.items():
         for density in DENSITIES:
             r = int(elements * density)
-            yield Case(name, _column(density), partial(law.top, elements, r), partial(_known, law, density))
+            yield Case(
+                name,
+                _format_density(density),
+                partial(distribution.draw_top, elements, r),
+                partial(_bound_of_distribution, distribution, density),
+            )
     for path in files:
         for density in DENSITIES:
-            yield Case(path.stem, _column(density), partial(_top, path, density), _sampled, synthetic=False)
+            yield Case(
+                path.stem,
+                _format_density(density),
+                partial(_load_top, path, density),
+                _bound_of_sample,
+                synthetic=False,
+            )
 
 
-def clock_cases(elements: int = ELEMENTS) -> list[Case]:
-    """All of a Laplace vector, in a cache and beyond every cache."""
-    law = LAWS["laplace"]
+def time_cases(elements: int = ELEMENTS) -> list[Case]:
+    """Return all of a Laplace vector, at a size that fits a cache and at one that exceeds all caches."""
+    distribution = DISTRIBUTIONS["laplace"]
     sizes = (min(CACHE, elements), elements)
-    return [Case(CLOCK, f"{r:,}", partial(law.top, r, r), lambda values: None) for r in sizes]
+    return [Case(CLOCK, f"{r:,}", partial(distribution.draw_top, r, r), lambda values: None) for r in sizes]
 
 
-def _top(path: Path, density: float) -> Floats:
-    return top_of(np.load(path), density)
+def _load_top(path: Path, density: float) -> Floats:
+    return select_top(np.load(path), density)
 
 
-def _known(law: Law, density: float, values: Floats) -> Curve:
-    return curve(tail_density(law, density, values.size), values)
+def _bound_of_distribution(distribution: Distribution, density: float, values: Floats) -> Curve:
+    return compute_curve(tail_density(distribution, density, values.size), values)
 
 
-def _sampled(values: Floats) -> Curve | None:
-    return curve(density_of(values), values) if values.size >= FEW and np.ptp(np.abs(values)) > 0 else None
+def _bound_of_sample(values: Floats) -> Curve | None:
+    return (
+        compute_curve(estimate_density(values), values)
+        if values.size >= MIN_SAMPLE and np.ptp(np.abs(values)) > 0
+        else None
+    )
 
 
-def _column(density: float) -> str:
+def _format_density(density: float) -> str:
     return f"top {100 * density:g} %"

@@ -1,4 +1,4 @@
-"""One face for the library's value codecs and for peers: values to a code that has a size, and back."""
+"""Common interface of the library's value codecs and their peers: values to a code and back."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+import wirecodec as wc
 from benchmarks.value.distributions import Floats
 from wirecodec.arrays import as_bytes
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import value_codec
-from wirecodec.scheme import Scheme
-from wirecodec.value.base import ValueChoice, is_ordered
+from wirecodec.value.base import is_ordered
 from wirecodec.value.order import ascending, map_of, positions_of, restored
 
-__all__ = ["CONFIGURATIONS", "Codec", "Coder", "codecs"]
+__all__ = ["CONFIGURATIONS", "Codec", "Coder", "build_codecs"]
 
 CONFIGURATIONS = (
     *("raw", "raw(float16)", "raw(bfloat16)"),
@@ -33,16 +33,16 @@ CONFIGURATIONS = (
     *(f"error-bounded(error={error})" for error in (0.2, 0.1, 0.05, 0.02, 0.01, 0.001)),
     *(f"auto-value(error={error})" for error in (0.1, 0.05, 0.01, 0.001)),
 )
-"""The value stage of schemes: every codec of the registry with the parameters that matter."""
+"""Value stages of schemes: every registered codec with its relevant parameters."""
 
 
 class Coder(Protocol):
-    """A codec or a peer.
+    """Codec or peer.
 
     Attributes:
-        name: what the tables call it.
-        family: what the picture joins by a line.
-        peer: whether it is another's work.
+        name: its name in the tables.
+        family: coders that the picture connects by a line.
+        peer: True for third-party software.
     """
 
     @property
@@ -54,55 +54,55 @@ class Coder(Protocol):
     @property
     def peer(self) -> bool: ...  # noqa: D102
 
-    def fitted(self, values: Floats) -> Coder:
-        """With parameters for these values, where they have to be found for an error; not timed."""
+    def fit(self, values: Floats) -> Coder:
+        """Return the coder with parameters for these values, if it needs them for an error; not timed."""
         ...
 
     def encode(self, values: Floats, stream: int) -> Any:
-        """The code of float32 ``values``."""
+        """Encode float32 ``values``."""
         ...
 
     def nbytes(self, code: Any) -> int:
-        """What one would send of a code, where r is known: a mapping and all side information included."""
+        """Return the bytes to send for a code if the receiver knows r, with all side information."""
         ...
 
     def decode(self, code: Any, r: int) -> Floats:
-        """The float32 values of a code, in the order that they had."""
+        """Decode a code to float32 values in their original order."""
         ...
 
 
 @dataclass(frozen=True)
 class Codec:
-    """A value codec of the library, or a choice, as schemes spell it; a code is (codec, section, map)."""
+    """Value codec of the library, or ``auto-value``, as schemes spell it; a code is (codec, section, map)."""
 
     name: str
     peer = False
 
     @property
     def family(self) -> str:
-        """The name without its parameters, but with a norm that is not the default, and a type."""
+        """Return the name without parameters, except for a type or a norm that is not the default."""
         name = self.name.partition("(")[0]
         return self.name if name == "raw" else f"{name} l2" if "norm=l2" in self.name else name
 
     @cached_property
     def codec(self) -> Any:
-        """The frozen dataclass."""
-        return Scheme.parse(f"all | raw-index | {self.name}").value
+        """Parse the codec's frozen dataclass."""
+        return wc.Scheme.parse(f"all | raw-index | {self.name}").value
 
     @cached_property
     def _chooses(self) -> bool:
-        return isinstance(self.codec, ValueChoice)
+        return hasattr(self.codec, "choose")
 
     @cached_property
     def _ordered(self) -> bool:
         return is_ordered(self.codec)
 
-    def fitted(self, values: Floats) -> Coder:
-        """As it is: codecs that take an error find their own way to it, and are timed with that."""
+    def fit(self, values: Floats) -> Coder:
+        """Return the codec unchanged: its search for parameters is part of ``encode`` and its time."""
         return self
 
     def encode(self, values: Floats, stream: int) -> Any:
-        """The choice, where it is one, then its section; and the map, where it wants its values in order."""
+        """Encode values; ``auto-value`` chooses its codec, and codecs of ordered values add a map."""
         codec = self.codec
         if self._chooses:
             codec, section = codec.choose(values, stream)
@@ -113,11 +113,11 @@ class Codec:
         return codec, as_bytes(codec.encode(values, stream)), as_bytes(map_of(positions))
 
     def nbytes(self, code: Any) -> int:
-        """The lengths of section and map."""
+        """Return the lengths of section and map."""
         return int(code[1].size + code[2].size)
 
     def decode(self, code: Any, r: int) -> Floats:
-        """With every check of the codec's page."""
+        """Decode a section with all checks of the codec's specification."""
         codec, section, mapping = code
         values = value_codec(codec.wire_id).decode(section, r, np.dtype(np.float32), UNLIMITED)
         if mapping.size:
@@ -128,6 +128,6 @@ class Codec:
 NO_MAP = np.empty(0, np.uint8)
 
 
-def codecs() -> list[Coder]:
-    """Every configuration."""
+def build_codecs() -> list[Coder]:
+    """Build every configuration."""
     return [Codec(text) for text in CONFIGURATIONS]

@@ -1,4 +1,4 @@
-"""One coder on one vector: its size, its errors, its times."""
+"""Measurement of one coder on one vector: size, errors and times."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.timing import least_time, on_threads
-from benchmarks.index.supports import CHUNK
+from benchmarks.common.inputs import CHUNK
+from benchmarks.common.timing import minimum_time, numba_threads
 from benchmarks.value.cases import Case
 from benchmarks.value.coders import Coder
 from benchmarks.value.distributions import Floats
 from benchmarks.value.peers import relative_error, rms
 from benchmarks.value.rate_distortion import Curve
 
-__all__ = ["SEEDS", "Figure", "measured"]
+__all__ = ["SEEDS", "Measurement", "measure_coder"]
 
 SEEDS = 4
-"""Over which the bias of a codec that draws is averaged, where one chunk holds the values."""
+"""Number of seeds for the bias of a random codec, if the values fit in one chunk."""
 
-_DRAWN = 4096
+_RANDOM_SAMPLE = 4096
 
 
 @dataclass(frozen=True)
-class Figure:
-    """What was measured.
+class Measurement:
+    """Size, errors and times of one coder on one vector.
 
-    Args:
-        case: where.
-        r: values.
-        coder: by name.
-        family: by name without what varies.
-        peer: whether it is another's work.
-        bits: a value, everything included.
-        error: relative L2.
-        worst: the largest error, relative to the root mean square of the values.
-        bias: mean of sign(v)·(decoded - v) relative to that; above 0 where magnitudes grow.
-        draws: whether another seed gives other values.
-        bound: bits a value at this error at the least; NaN where that is not known.
-        copied: nanoseconds a value of ``np.copyto``.
-        fresh: the same of ``values.copy()``, into memory that the system has to provide, as decoders' is.
-        encode, decode: nanoseconds a value.
+    Attributes:
+        case: the case that built the vector.
+        r: number of values.
+        coder: name of the coder.
+        family: its name without the parameters that vary.
+        peer: True for third-party software.
+        bits: bits per value, with all side information.
+        error: relative L2 error.
+        max_error: largest error relative to the root mean square of the values.
+        bias: mean of sign(v)·(decoded - v) relative to the same; positive if magnitudes grow.
+        random: True if the seed changes the decoded values.
+        bound: smallest bits per value at this error; NaN if unknown.
+        copy_ns: nanoseconds per value of ``np.copyto``.
+        fresh_copy_ns: nanoseconds per value of ``values.copy()``, into new memory as in decoders.
+        encode_ns, decode_ns: nanoseconds per value.
     """
 
     case: Case
@@ -53,66 +53,67 @@ class Figure:
     peer: bool
     bits: float
     error: float
-    worst: float
+    max_error: float
     bias: float
-    draws: bool
+    random: bool
     bound: float
-    copied: float
-    fresh: float
-    encode: float
-    decode: float
+    copy_ns: float
+    fresh_copy_ns: float
+    encode_ns: float
+    decode_ns: float
 
     @property
-    def place(self) -> str:
-        """Its group and column."""
+    def case_name(self) -> str:
+        """Return the group and column."""
         return f"{self.case.group}, {self.case.column}"
 
     @property
     def ratio(self) -> float:
-        """Bits relative to the bound."""
+        """Return the bits relative to the bound."""
         return self.bits / self.bound
 
     @property
     def times(self) -> tuple[float, float]:
-        """Encode and decode as multiples of a copy."""
-        return self.encode / self.copied, self.decode / self.copied
+        """Return the times of encode and decode in copies."""
+        return self.encode_ns / self.copy_ns, self.decode_ns / self.copy_ns
 
 
-def measured(
+def measure_coder(
     coder: Coder, case: Case, values: Floats, curve: Curve | None, *, budget: float = 0.03
-) -> Figure:
-    """Encode and decode chunk by chunk, as the library does, on one thread.
-
-    EncodeError where a coder refuses the values.
+) -> Measurement:
+    """Encode and decode a vector chunk by chunk, as the library does, on one thread.
 
     Args:
-        coder: what is measured.
-        case: where the vector stands in the tables.
+        coder: the coder to measure.
+        case: position of the vector in the tables.
         values: (r,) float32.
-        curve: their bound, if there is one.
-        budget: seconds for each of its times, about.
+        curve: bound of the values, or None.
+        budget: approximate seconds per time.
+
+    Raises:
+        EncodeError: if the coder does not support the values.
     """
-    coder = coder.fitted(values)
+    coder = coder.fit(values)
     chunks = [values[at : at + CHUNK] for at in range(0, values.size, CHUNK)]
-    with on_threads(1):
+    with numba_threads(1):
         codes = [coder.encode(part, 0) for part in chunks]
         jobs = [(code, part.size) for code, part in zip(codes, chunks, strict=True)]
         decoded = np.concatenate([coder.decode(*job) for job in jobs])
         target = np.zeros_like(values)
-        copied = least_time(lambda: np.copyto(target, values), budget=budget / 2)
-        fresh = least_time(values.copy, budget=budget / 2)
-        encode = _seconds(lambda: [coder.encode(part, 0) for part in chunks], budget)
-        decode = _seconds(lambda: [coder.decode(*job) for job in jobs], budget)
-        draws = _draws(coder, values[:_DRAWN])
+        copy = minimum_time(lambda: np.copyto(target, values), budget=budget / 2)
+        fresh_copy = minimum_time(values.copy, budget=budget / 2)
+        encode = _time(lambda: [coder.encode(part, 0) for part in chunks], budget)
+        decode = _time(lambda: [coder.decode(*job) for job in jobs], budget)
+        random = _is_random(coder, values[:_RANDOM_SAMPLE])
         others = (
             [coder.decode(coder.encode(values, seed), values.size) for seed in range(1, SEEDS)]
-            if draws and len(chunks) == 1
+            if random and len(chunks) == 1
             else []
         )
     size = rms(values) or 1.0
     error = relative_error(values, decoded)
     nano = 1e9 / values.size
-    return Figure(
+    return Measurement(
         case=case,
         r=values.size,
         coder=coder.name,
@@ -120,33 +121,34 @@ def measured(
         peer=coder.peer,
         bits=8 * sum(coder.nbytes(code) for code in codes) / values.size,
         error=error,
-        worst=float(np.abs(decoded - values).max()) / size,
-        bias=float(np.mean([_growth(values, found) for found in [decoded, *others]])) / size,
-        draws=draws,
+        max_error=float(np.abs(decoded - values).max()) / size,
+        bias=float(np.mean([_mean_growth(values, found) for found in [decoded, *others]])) / size,
+        random=random,
         bound=curve.at(error) if curve else float("nan"),
-        copied=copied * nano,
-        fresh=fresh * nano,
-        encode=encode * nano,
-        decode=decode * nano,
+        copy_ns=copy * nano,
+        fresh_copy_ns=fresh_copy * nano,
+        encode_ns=encode * nano,
+        decode_ns=decode * nano,
     )
 
 
-def _growth(values: Floats, decoded: Floats) -> float:
+def _mean_growth(values: Floats, decoded: Floats) -> float:
+    """Return the mean growth of the magnitudes."""
     return float(np.mean(np.sign(values) * (decoded - values), dtype=np.float64))
 
 
-def _draws(coder: Coder, values: Floats) -> bool:
-    """Whether the stream changes what is decoded."""
+def _is_random(coder: Coder, values: Floats) -> bool:
+    """Return True if the seed changes the decoded values."""
     first, second = (coder.decode(coder.encode(values, seed), values.size) for seed in (0, 1))
     return not np.array_equal(first, second)
 
 
-def _seconds(call: Callable[[], Any], budget: float) -> float:
-    """The least; where one call takes long, a second alone."""
+def _time(call: Callable[[], Any], budget: float) -> float:
+    """Measure the minimum time of a call, or of two runs if the first takes long."""
     start = time.perf_counter()
     call()
     if (first := time.perf_counter() - start) < 5 * budget:
-        return least_time(call, budget=budget, least=3)
+        return minimum_time(call, budget=budget, min_calls=3)
     start = time.perf_counter()
     call()
     return min(first, time.perf_counter() - start)

@@ -1,8 +1,8 @@
-"""Two papers' tables and figures, rebuilt with our codecs and our gradients.
+"""Tables and figures of two papers, reproduced with our codecs and gradients.
 
 DeepReduce (Xu et al., 2021): Table 2, an inherently sparse model, and Figure 10, bytes and times of its
-instantiations. The FFT paper (Wang et al., HPDC 2020): Figure 5, what top-k keeps with and without a
-transform, and Figure 15, how gradients are distributed once they are decoded.
+instantiations. The FFT paper (Wang et al., HPDC 2020): Figure 5, top-k with and without a transform, and
+Figure 15, the distribution of decoded gradients.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import ks_2samp
 
 import wirecodec as wc
-from benchmarks.common.timing import least_time, markdown
+from benchmarks.common.results import markdown_table
+from benchmarks.common.timing import minimum_time
 from benchmarks.value.distributions import Floats
 from benchmarks.value.peers import relative_error, rms
 
-__all__ = ["PARTS", "Found", "Sent", "measured", "sections"]
+__all__ = ["PARTS", "DecodedGradient", "Reproductions", "format_sections", "reproduce"]
 
 PARTS = ("DeepReduce, Table 2", "DeepReduce, Figure 10", "FFT, Figure 5", "FFT, Figure 15")
 
@@ -32,7 +34,7 @@ TABLE_2 = {
     "auto-index, QSGD": ("nonzero | auto-index | qsgd(bits=7, bucket=512)", ""),
     "auto-index, ErrorBounded": ("nonzero | auto-index | error-bounded(error=0.01)", ""),
 }
-"""{method: (scheme, the paper's relative volume)}."""
+"""For each method, (scheme, relative volume in the paper)."""
 
 FIGURE_10 = {
     "Top-r": "raw-index | raw",
@@ -69,15 +71,15 @@ FIGURE_15 = {
 
 
 @dataclass(frozen=True, eq=False)
-class Sent:
-    """A gradient through a scheme and back.
+class DecodedGradient:
+    """Gradient encoded and decoded with a scheme.
 
-    Args:
-        method: as the paper calls it, or what it is.
-        scheme: ours.
+    Attributes:
+        method: name of the method in the paper.
+        scheme: our scheme.
         gradient, decoded: (d,) float32.
-        nbytes: of the whole container.
-        index, value: bytes of the sections of indices and of values, maps of sorted values with those.
+        nbytes: bytes of the container.
+        index, value: bytes of the index and value sections; maps of sorted values count as values.
         encode, decode: seconds.
     """
 
@@ -93,59 +95,66 @@ class Sent:
 
     @property
     def volume(self) -> float:
-        """Bytes relative to the dense gradient's."""
+        """Return the bytes relative to the dense gradient."""
         return self.nbytes / self.gradient.nbytes
 
     @property
     def error(self) -> float:
-        """Relative L2, over all elements."""
+        """Return the relative L2 error over all elements."""
         return relative_error(self.gradient, self.decoded)
 
     @property
     def cosine(self) -> float:
-        """Of the angle between what was meant and what arrives."""
+        """Return the cosine similarity of the gradient and its decoded form."""
         a, b = self.gradient.astype(np.float64), self.decoded.astype(np.float64)
         return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b) or 1))
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """What the four parts gave; figure 5 by gradient."""
+class Reproductions:
+    """Results of the four parts.
 
-    table_2: list[Sent]
-    figure_10: list[Sent]
-    figure_5: dict[str, list[Sent]]
-    figure_15: list[Sent]
+    Attributes:
+        table_2, figure_10, figure_15: one entry per method.
+        figure_5: the same for each gradient.
+    """
+
+    table_2: list[DecodedGradient]
+    figure_10: list[DecodedGradient]
+    figure_5: dict[str, list[DecodedGradient]]
+    figure_15: list[DecodedGradient]
 
 
-def measured(files: Sequence[Path], step: Callable[[str], None]) -> Found:
-    """All four parts.
+def reproduce(files: Sequence[Path], step: Callable[[str], None]) -> Reproductions:
+    """Run the four parts.
 
     Args:
         files: the gradients of tests/data.
-        step: called with the name of what is measured next.
+        step: called with the name of each part before it starts.
     """
     gradients = {path.stem: np.load(path).reshape(-1).astype(np.float32) for path in files}
     step(PARTS[0])
-    table_2 = _each({name: scheme for name, (scheme, _) in TABLE_2.items()}, gradients[SPARSE])
+    table_2 = _encode_with_each({name: scheme for name, (scheme, _) in TABLE_2.items()}, gradients[SPARSE])
     step(PARTS[1])
-    figure_10 = _each({name: f"topk(0.01) | {rest}" for name, rest in FIGURE_10.items()}, gradients[FEEDBACK])
+    figure_10 = _encode_with_each(
+        {name: f"topk(0.01) | {rest}" for name, rest in FIGURE_10.items()}, gradients[FEEDBACK]
+    )
     step(PARTS[2])
-    figure_5 = {name: _each(FIGURE_5, gradient) for name, gradient in gradients.items()}
+    figure_5 = {name: _encode_with_each(FIGURE_5, gradient) for name, gradient in gradients.items()}
     step(PARTS[3])
-    return Found(table_2, figure_10, figure_5, _each(FIGURE_15, gradients[DENSE]))
+    return Reproductions(table_2, figure_10, figure_5, _encode_with_each(FIGURE_15, gradients[DENSE]))
 
 
-def _each(schemes: dict[str, str], gradient: Floats) -> list[Sent]:
-    return [_sent(name, scheme, gradient) for name, scheme in schemes.items()]
+def _encode_with_each(schemes: dict[str, str], gradient: Floats) -> list[DecodedGradient]:
+    return [_encode_and_decode(name, scheme, gradient) for name, scheme in schemes.items()]
 
 
-def _sent(method: str, scheme: str, gradient: Floats) -> Sent:
+def _encode_and_decode(method: str, scheme: str, gradient: Floats) -> DecodedGradient:
     blob = wc.encode(gradient, scheme)
     (entry,) = wc.inspect(blob).entries
     decoded = np.zeros_like(gradient)
     wc.decode_add(blob, decoded)
-    return Sent(
+    return DecodedGradient(
         method=method,
         scheme=scheme,
         gradient=gradient,
@@ -153,21 +162,26 @@ def _sent(method: str, scheme: str, gradient: Floats) -> Sent:
         nbytes=blob.nbytes,
         index=entry.index_bytes,
         value=entry.value_bytes + entry.map_bytes,
-        encode=least_time(lambda: wc.encode(gradient, scheme), budget=0.05, least=3),
-        decode=least_time(lambda: wc.decode(blob), budget=0.05, least=3),
+        encode=minimum_time(lambda: wc.encode(gradient, scheme), budget=0.05, min_calls=3),
+        decode=minimum_time(lambda: wc.decode(blob), budget=0.05, min_calls=3),
     )
 
 
-def sections(found: Found) -> list[str]:
-    """The four parts in Markdown, each with what differs from the paper."""
-    return [_table_2(found), _figure_10(found), _figure_5(found), _figure_15(found)]
+def format_sections(found: Reproductions) -> list[str]:
+    """Format the four parts as Markdown, each with its differences from the paper."""
+    return [
+        _format_table_2(found),
+        _format_figure_10(found),
+        _format_figure_5(found),
+        _format_figure_15(found),
+    ]
 
 
-def _table_2(found: Found) -> str:
+def _format_table_2(found: Reproductions) -> str:
     rows = [
         [
             sent.method,
-            _scheme(sent),
+            _format_scheme(sent),
             f"{sent.volume:.4f}",
             TABLE_2[sent.method][1] or "–",
             f"{100 * sent.error:.2f} %",
@@ -177,20 +191,20 @@ def _table_2(found: Found) -> str:
     ]
     return f"""## DeepReduce's Table 2: an inherently sparse model
 
-The paper trains NCF on ML-20m, whose gradients are 40 % zeros, and gives the best hit rate. Ours is one
-gradient, {_about(found.table_2)}: a slice of an LSTM's, whose embedding a batch touches only in part; so
-there is an error of that gradient in the place of a hit rate, and the volumes of the two columns are not
-those of one model. QSGD's scale is the largest magnitude of 512 values, SKCompress has neither grouped
-MinMaxSketch nor signs apart, as in the paper.
+The paper trains NCF on ML-20m, whose gradients are 40 % zeros, and reports the best hit rate. We use one
+gradient, {_describe(found.table_2)}: a slice of an LSTM gradient, whose embedding rows are updated in part by
+each batch. The table therefore shows the gradient's error instead of a hit rate, and the two columns of
+volumes belong to different models. The scale of QSGD is the largest magnitude of 512 values. As in the paper,
+SKCompress has no grouped MinMaxSketch and no separate signs.
 
-{markdown(["method", "scheme", "relative volume", "in the paper", "error", "cosine"], rows)}"""
+{markdown_table(["method", "scheme", "relative volume", "in the paper", "error", "cosine"], rows)}"""
 
 
-def _figure_10(found: Found) -> str:
+def _format_figure_10(found: Reproductions) -> str:
     rows = [
         [
             sent.method,
-            _scheme(sent),
+            _format_scheme(sent),
             f"{100 * sent.index / sent.gradient.nbytes:.3f}",
             f"{100 * sent.value / sent.gradient.nbytes:.3f}",
             f"{100 * sent.volume:.3f}",
@@ -201,53 +215,52 @@ def _figure_10(found: Found) -> str:
     ]
     return f"""## DeepReduce's Figure 10: indices, values, times
 
-The paper shows bytes and wall-clock times of ResNet-20 on CIFAR-10 during training, its own programs on a
-GPU or a CPU, parameters such that accuracies are alike, which it does not tell. Ours is one gradient,
-{_about(found.figure_10)}: a ResNet-20's residual + gradient, of which the largest 1 % are sent, with the
-parameters of the paper's other experiments; the last two rows are this library's own. All is on one CPU with
-this library, so that times compare the methods and not their programs. Volumes are % of the dense
-gradient, "all" with the container's head; the error is that of all elements, most of which no method sends,
-and maps of sorted values count as values. With fewer than 3,000 values, what a call costs is a large part
-of the times. The picture is deepreduce_10.png.
+The paper shows bytes and wall-clock times of ResNet-20 on CIFAR-10 during training, with its own programs
+on a GPU or a CPU. Its parameters give similar accuracies, but it does not list them. We use one gradient,
+{_describe(found.figure_10)}: residual + gradient of a ResNet-20. The largest 1 % are sent, with the
+parameters of the paper's other experiments. The last two rows are this library's own schemes. Every method
+runs on one CPU with this library, so that the times compare methods and not programs. Volumes are % of the
+dense gradient; "all" includes the container's header, and maps of sorted values count as values. The error is
+over all elements, most of which no method sends. With fewer than 3,000 values, the cost of a call is a large
+part of the times. The picture is deepreduce_10.png.
 
-{markdown(["method", "scheme", "indices", "values", "all", "encode / decode, ms", "error"], rows)}"""
+{markdown_table(["method", "scheme", "indices", "values", "all", "encode / decode, ms", "error"], rows)}"""
 
 
-def _figure_5(found: Found) -> str:
+def _format_figure_5(found: Reproductions) -> str:
     rows = [
         [
             f"{name}, {sent.method}",
-            _scheme(sent),
+            _format_scheme(sent),
             f"{sent.error * rms(sent.gradient) * sent.gradient.size**0.5:.4f}",
             f"{100 * sent.error:.2f} %",
             f"{1 / sent.volume:.1f}×",
         ]
-        for name, all_sent in found.figure_5.items()
-        for sent in all_sent
+        for name, sent_methods in found.figure_5.items()
+        for sent in sent_methods
     ]
     return f"""## The FFT paper's Figure 5: top-k with and without a transform
 
-The paper draws one gradient and what is left of it after top-k, directly (err = 0.0246) and among the
-frequencies (err = 0.0209), at the same share of elements; it does not say of which norm. Here 85 % are
-dropped, θ of its other figures, from each gradient of tests/data; a complex coefficient counts as one of
-n/2 + 1. The picture is fft_5.png.
+The paper shows one gradient after top-k, directly (err = 0.0246) and in the frequency domain (err = 0.0209),
+at the same fraction of elements. It does not name the norm. We drop 85 %, θ of its other figures, from each
+gradient of tests/data. A complex coefficient counts as one of n/2 + 1. The picture is fft_5.png.
 
-{markdown(["gradient, method", "scheme", "L2 error", "relative", "smaller"], rows)}"""
+{markdown_table(["gradient, method", "scheme", "L2 error", "relative", "smaller"], rows)}"""
 
 
-def _figure_15(found: Found) -> str:
+def _format_figure_15(found: Reproductions) -> str:
     rows = []
     for sent in found.figure_15:
-        off = np.abs(sent.decoded - sent.gradient) / rms(sent.gradient)
-        half, most, nearly = np.quantile(off, (0.5, 0.9, 0.99))
+        errors = np.abs(sent.decoded - sent.gradient) / rms(sent.gradient)
+        p50, p90, p99 = np.quantile(errors, (0.5, 0.9, 0.99))
         rows.append(
             [
                 sent.method,
-                _scheme(sent),
+                _format_scheme(sent),
                 f"{1 / sent.volume:.1f}×",
                 f"{100 * sent.error:.1f} %",
-                f"{half:.3f} / {most:.3f} / {nearly:.3f}",
-                f"{_apart(sent):.3f}",
+                f"{p50:.3f} / {p90:.3f} / {p99:.3f}",
+                f"{_ks_statistic(sent):.3f}",
                 f"{np.unique(sent.decoded).size:,}",
                 f"{100 * np.mean(sent.decoded == 0):.1f} %",
             ]
@@ -258,34 +271,31 @@ def _figure_15(found: Found) -> str:
         "smaller",
         "error",
         "errors at 50 / 90 / 99 %, rms",
-        "distributions apart",
-        "different values",
+        "KS distance",
+        "distinct values",
         "zeros",
     ]
-    return f"""## The FFT paper's Figure 15: gradients once they are decoded
+    return f"""## The FFT paper's Figure 15: distribution of decoded gradients
 
-The paper samples ResNet-32's gradients every tenth epoch and aggregates eight nodes'. Ours is one gradient
-of one node, {_about(found.figure_15)}, with θ = 85 % and 10 bits for FFT, the same θ for top-k, 3 bits for
-QSGD (seven levels of the eight the paper counts) with buckets of 512, one scale for TernGrad. "Apart" is
-the largest distance between the distribution functions of the gradient and of what is decoded (Kolmogorov
-and Smirnov). The picture is fft_15.png.
+The paper samples gradients of ResNet-32 every tenth epoch and aggregates those of eight nodes. We use one
+gradient of one node, {_describe(found.figure_15)}. FFT has θ = 85 % and 10 bits, and top-k has the same θ.
+QSGD has 3 bits (seven of the paper's eight levels) and buckets of 512. TernGrad has one scale. "KS distance"
+is the Kolmogorov-Smirnov statistic: the largest difference between the distribution functions of the gradient
+and its decoded form. The picture is fft_15.png.
 
-{markdown(header, rows)}"""
-
-
-def _apart(sent: Sent) -> float:
-    """sup |F(x) - G(x)|, on both sides of each jump."""
-    a, b = np.sort(sent.gradient), np.sort(sent.decoded)
-    at = np.unique(np.concatenate([a, b]))
-    sides = [np.searchsorted(a, at, side) - np.searchsorted(b, at, side) for side in ("left", "right")]
-    return float(max(np.abs(side).max() for side in sides) / a.size)
+{markdown_table(header, rows)}"""
 
 
-def _scheme(sent: Sent) -> str:
+def _ks_statistic(sent: DecodedGradient) -> float:
+    """Compute the Kolmogorov-Smirnov statistic of the gradient and its decoded form."""
+    return float(ks_2samp(sent.gradient, sent.decoded, method="asymp").statistic)
+
+
+def _format_scheme(sent: DecodedGradient) -> str:
     return f"`{sent.scheme}`".replace("|", "·")
 
 
-def _about(sent: Sequence[Sent]) -> str:
+def _describe(sent: Sequence[DecodedGradient]) -> str:
     gradient = sent[0].gradient
     zeros = 100 * np.mean(gradient == 0)
-    return f"{gradient.size:,} elements, {zeros:.1f} % of them zero"
+    return f"{gradient.size:,} elements, {zeros:.1f} % zeros"

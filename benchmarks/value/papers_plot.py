@@ -1,4 +1,4 @@
-"""The papers' pictures, drawn with our figures: deepreduce_10.png, fft_5.png, fft_15.png."""
+"""Pictures of the reproduced figures: deepreduce_10.png, fft_5.png, fft_15.png."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from benchmarks.value.papers import Found, Sent
+from benchmarks.value.papers import DecodedGradient, Reproductions
 
 __all__ = ["draw"]
 
@@ -16,15 +16,17 @@ SHOWN = 200
 """Elements of the gradient in fft_5.png."""
 
 
-def draw(folder: Path, found: Found) -> None:
-    """All three, into a folder."""
+def draw(folder: Path, found: Reproductions) -> None:
+    """Draw the three pictures into a folder."""
     mpl.use("Agg")
-    _bytes_and_times(folder / "deepreduce_10.png", found.figure_10)
-    _slices(folder / "fft_5.png", *max(found.figure_5.items(), key=lambda item: item[0] == "resnet20_raw"))
-    _distributions(folder / "fft_15.png", found.figure_15)
+    _draw_bytes_and_times(folder / "deepreduce_10.png", found.figure_10)
+    _draw_slices(
+        folder / "fft_5.png", *max(found.figure_5.items(), key=lambda item: item[0] == "resnet20_raw")
+    )
+    _draw_distributions(folder / "fft_15.png", found.figure_15)
 
 
-def _bytes_and_times(path: Path, sent: Sequence[Sent]) -> None:
+def _draw_bytes_and_times(path: Path, sent: Sequence[DecodedGradient]) -> None:
     import matplotlib.pyplot as plt
 
     fig, (left, right) = plt.subplots(1, 2, figsize=(15, 6), layout="constrained")
@@ -51,7 +53,7 @@ def _bytes_and_times(path: Path, sent: Sequence[Sent]) -> None:
     plt.close(fig)
 
 
-def _slices(path: Path, name: str, sent: Sequence[Sent]) -> None:
+def _draw_slices(path: Path, name: str, sent: Sequence[DecodedGradient]) -> None:
     import matplotlib.pyplot as plt
 
     fig, axes = plt.subplots(
@@ -70,7 +72,7 @@ def _slices(path: Path, name: str, sent: Sequence[Sent]) -> None:
     plt.close(fig)
 
 
-def _distributions(path: Path, sent: Sequence[Sent]) -> None:
+def _draw_distributions(path: Path, sent: Sequence[DecodedGradient]) -> None:
     import matplotlib.pyplot as plt
 
     fig, axes = plt.subplots(1, len(sent) + 1, figsize=(4 * len(sent) + 4, 4.2), layout="constrained")
@@ -84,13 +86,11 @@ def _distributions(path: Path, sent: Sequence[Sent]) -> None:
         axis.legend(frameon=False, fontsize=8)
     last = axes[-1]
     for one in sent:
-        off = np.sort(np.abs(one.decoded.astype(np.float64) - one.gradient))
-        last.plot(np.maximum(off, 1e-9), np.arange(1, off.size + 1) / off.size, label=one.method)
+        errors = np.sort(np.abs(one.decoded.astype(np.float64) - one.gradient))
+        last.plot(np.maximum(errors, 1e-9), np.arange(1, errors.size + 1) / errors.size, label=one.method)
     last.set_xscale("log")
-    last.set_title("share of elements with at most this error")
+    last.set_title("fraction of elements up to this error")
     last.legend(frameon=False, fontsize=8)
-    fig.suptitle(
-        "After the FFT paper's Figure 15: how a gradient is distributed, and the errors of its elements"
-    )
+    fig.suptitle("After the FFT paper's Figure 15: distribution of a gradient, and errors of its elements")
     fig.savefig(path, dpi=90)
     plt.close(fig)

@@ -1,14 +1,13 @@
-"""What others would do with the same values: compressors of floats and of integers, eight-bit floats, zstd.
+"""Peers of value codecs: compressors of floats and integers, eight-bit floats, zstd.
 
-Each is given its best form that a user would write, on one thread. Those that take an error bound are tuned
-to the fewest bytes that keep the relative L2 error within a given one, on the first 2^18 values;
-zfp and bit rounding, which know powers of two only, take the last one that does not exceed it. Peers whose
-package is missing are left out, and said.
+Each peer is used on one thread in the best form that a user would write. A peer with an error bound is tuned
+on the first 2^18 values: the bound with the fewest bytes that keeps the relative L2 error within a limit. zfp
+and bit rounding support powers of two only, and use the largest that keeps the limit. Peers whose package is
+missing are skipped and reported.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -20,17 +19,23 @@ import numpy as np
 from benchmarks.value.coders import Coder
 from benchmarks.value.distributions import Floats
 
-__all__ = ["ERRORS", "PACKAGES", "installed"]
+__all__ = ["ERRORS", "PACKAGES", "relative_error", "rms"]
 
 ERRORS = (0.05, 0.01)
 _TUNED_ON = 2**18
 _TOLERANCE = 1.002
-"""Of an error."""
+"""Factor by which a tuned error may exceed its limit."""
 
 
 @dataclass(frozen=True)
 class Peer(ABC):
-    """What all peers share; ``error`` is relative, 0 for lossless, ``bound`` is what it took."""
+    """Base class of peers.
+
+    Attributes:
+        package: the imported module.
+        error: limit of the relative error, or 0 if lossless.
+        bound: the tuned error bound.
+    """
 
     peer: ClassVar[bool] = True
     package: Any = field(repr=False)
@@ -41,11 +46,11 @@ class Peer(ABC):
 
     @property
     def name(self) -> str:
-        """With its error."""
+        """Return the name with its error."""
         return f"{self.family}, {100 * self.error:g} %" if self.error else self.family
 
-    def fitted(self, values: Floats) -> Coder:
-        """With the bound of fewest bytes that keeps to the error, coarsely sought and then more finely."""
+    def fit(self, values: Floats) -> Coder:
+        """Return the peer with the bound of fewest bytes within the error, by a coarse and a fine search."""
         if not self.error:
             return self
         part = values[:_TUNED_ON]
@@ -61,50 +66,54 @@ class Peer(ABC):
 
     @abstractmethod
     def encode(self, values: Floats, stream: int) -> Any:
-        """Bytes."""
+        """Encode to bytes."""
 
     @abstractmethod
     def decode(self, code: Any, r: int) -> Floats:
-        """Values."""
+        """Decode to values."""
 
     def nbytes(self, code: Any) -> int:
-        """The code's length."""
+        """Return the length of the code."""
         return len(code)
 
 
 def rms(values: Floats) -> float:
-    """Root mean square."""
+    """Return the root mean square."""
     return math.sqrt(float(np.square(values, dtype=np.float64).mean()))
 
 
 def relative_error(values: Floats, decoded: Floats) -> float:
-    """‖decoded - values‖ / ‖values‖, both in float64."""
+    """Return ‖decoded - values‖ / ‖values‖, computed in float64."""
     off = decoded.astype(np.float64) - values
     norm = float(np.linalg.norm(values.astype(np.float64)))
     return float(np.linalg.norm(off)) / norm if norm else float(np.any(off))
 
 
 class Pco(Peer):
-    """pcodec of the values themselves."""
+    """pcodec of the values."""
 
     family: ClassVar[str] = "pcodec"
 
     def encode(self, values: Floats, stream: int) -> Any:
-        """Its own choice of everything."""
+        """Encode with the default configuration."""
         return self.package.standalone.simple_compress(values, self.package.ChunkConfig())
 
     def decode(self, code: Any, r: int) -> Floats:
-        """The same values."""
+        """Decode to the same values."""
         return np.asarray(self.package.standalone.simple_decompress(code))
 
 
 class PcoInteger(Peer):
-    """pcodec of steps above the least magnitude, their lowest bit the sign; a step's centroid is sent."""
+    """pcodec of quantised magnitudes.
+
+    The integers are steps above the smallest magnitude, with the sign as their lowest bit. The centroid of a
+    step is stored also.
+    """
 
     family: ClassVar[str] = "pcodec, integers"
 
     def encode(self, values: Floats, stream: int) -> Any:
-        """(bytes, least magnitude, centroid); 12 bytes with the step."""
+        """Encode as (bytes, smallest magnitude, centroid); 12 bytes of parameters with the step."""
         magnitude = np.abs(values)
         least = magnitude.min()
         steps = (magnitude - least) * np.float32(1 / self.bound)
@@ -119,11 +128,11 @@ class PcoInteger(Peer):
         )
 
     def nbytes(self, code: Any) -> int:
-        """With step, least magnitude and centroid."""
+        """Return the length with step, smallest magnitude and centroid."""
         return 12 + len(code[0])
 
     def decode(self, code: Any, r: int) -> Floats:
-        """Steps to magnitudes, and signs."""
+        """Convert steps to magnitudes and restore the signs."""
         data, least, centroid = code
         whole = np.asarray(self.package.standalone.simple_decompress(data))
         magnitude = ((whole >> 1) + centroid).astype(np.float32) * np.float32(self.bound) + least
@@ -132,46 +141,46 @@ class PcoInteger(Peer):
 
 
 class Zfp(Peer):
-    """zfp with a fixed accuracy, in one dimension."""
+    """zfp with fixed accuracy in one dimension."""
 
     family: ClassVar[str] = "zfp"
 
-    def fitted(self, values: Floats) -> Coder:
-        """The largest power of two that does not exceed the error."""
-        return _powers(self, values)
+    def fit(self, values: Floats) -> Coder:
+        """Return the peer with the largest power of two that keeps the error."""
+        return _fit_power_of_two(self, values)
 
     def encode(self, values: Floats, stream: int) -> Any:
-        """With its header."""
+        """Encode with a header."""
         return self.package.compress_numpy(values, tolerance=self.bound)
 
     def decode(self, code: Any, r: int) -> Floats:
-        """The values."""
+        """Decode to values."""
         return np.asarray(self.package.decompress_numpy(code))
 
 
 class BloscRounded(Peer):
-    """Mantissas rounded to as few bits as the error allows, their bytes shuffled, through Zstandard."""
+    """Mantissas rounded to the fewest bits within the error, bit-shuffled, compressed with Zstandard."""
 
     family: ClassVar[str] = "blosc2, rounded"
 
-    def fitted(self, values: Floats) -> Coder:
-        """The fewest bits; -log2 of the error less two is too few."""
+    def fit(self, values: Floats) -> Coder:
+        """Return the peer with the fewest bits; the search starts below -log2 of the error minus two."""
         for bits in range(max(0, int(-math.log2(self.error)) - 3), 23):
             one = replace(self, bound=float(bits))
-            if relative_error(values, one._rounded(values)) <= self.error:
+            if relative_error(values, one._round(values)) <= self.error:
                 break
         return one
 
-    def _rounded(self, values: Floats) -> Floats:
+    def _round(self, values: Floats) -> Floats:
         drop = 23 - int(self.bound)
         bits = values.view(np.uint32)
         half = np.uint32((1 << drop >> 1) - 1) + ((bits >> np.uint32(drop)) & np.uint32(1))
         return np.asarray(((bits + half) & np.uint32(0xFFFFFFFF << drop & 0xFFFFFFFF)).view(np.float32))
 
     def encode(self, values: Floats, stream: int) -> Any:
-        """Bit shuffle, level 3."""
+        """Bit-shuffle and compress at level 3."""
         return self.package.compress2(
-            self._rounded(values),
+            self._round(values),
             codec=self.package.Codec.ZSTD,
             clevel=3,
             typesize=4,
@@ -181,17 +190,17 @@ class BloscRounded(Peer):
         )
 
     def decode(self, code: Any, r: int) -> Floats:
-        """Bytes as values."""
+        """Decompress to values."""
         return np.frombuffer(self.package.decompress2(code, nthreads=1), np.float32)
 
 
 class SZ3(Peer):
-    """SZ3 with an absolute bound and no predictor: its best algorithm on values without neighbours."""
+    """SZ3 with an absolute bound and no predictor, its best algorithm for values without correlation."""
 
     family: ClassVar[str] = "SZ3"
 
     def encode(self, values: Floats, stream: int) -> Any:
-        """One-dimensional."""
+        """Encode in one dimension."""
         config = self.package.szConfig()
         config.errorBoundMode = self.package.szErrorBoundMode.ABS
         config.absErrorBound = self.bound / 2
@@ -199,60 +208,61 @@ class SZ3(Peer):
         return self.package.sz.compress(values, config)[0]
 
     def decode(self, code: Any, r: int) -> Floats:
-        """The values."""
+        """Decode to values."""
         return np.asarray(self.package.sz.decompress(code, np.float32, (r,))[0])
 
 
 @dataclass(frozen=True)
 class Float8(Peer):
-    """An eight-bit float, the largest magnitude scaled to the largest number it has."""
+    """Eight-bit floats, scaled so that the largest magnitude maps to the largest number."""
 
     kind: str = "float8_e4m3fn"
 
     @property
     def family(self) -> str:  # type: ignore[override]
-        """As hardware calls it."""
+        """Return the usual hardware name."""
         return {"float8_e4m3fn": "fp8 e4m3", "float8_e5m2": "fp8 e5m2"}[self.kind]
 
     def encode(self, values: Floats, stream: int) -> Any:
-        """(eight-bit floats, scale)."""
+        """Encode as (eight-bit floats, scale)."""
         kind = getattr(self.package, self.kind)
         largest = np.float32(self.package.finfo(kind).max)
         scale = np.abs(values).max() / largest or np.float32(1)
         return (values / scale).astype(kind), scale
 
     def nbytes(self, code: Any) -> int:
-        """With the scale."""
+        """Return the length with the scale."""
         return 4 + int(code[0].nbytes)
 
     def decode(self, code: Any, r: int) -> Floats:
-        """Widened and scaled."""
+        """Widen and scale."""
         return np.asarray(code[0].astype(np.float32) * code[1])
 
 
 @dataclass(frozen=True)
 class Zstd(Peer):
-    """The bytes of the values through Zstandard."""
+    """Bytes of the values, compressed with Zstandard."""
 
     level: int = 3
 
     @property
     def family(self) -> str:  # type: ignore[override]
-        """With its level."""
+        """Return the name with its level."""
         return f"zstd-{self.level}"
 
     def encode(self, values: Floats, stream: int) -> Any:
-        """As they are."""
+        """Compress the bytes."""
         return self.package.ZstdCompressor(level=self.level).compress(values)
 
     def decode(self, code: Any, r: int) -> Floats:
-        """The same values."""
+        """Decompress to the same values."""
         return np.frombuffer(self.package.ZstdDecompressor().decompress(code), np.float32)
 
 
-def _powers(peer: Peer, values: Floats) -> Coder:
+def _fit_power_of_two(peer: Peer, values: Floats) -> Coder:
+    """Find the largest power of two that keeps the error."""
     part = values[:_TUNED_ON]
-    power = math.ceil(math.log2(self_bound)) if (self_bound := 64 * peer.error * rms(part)) else 0
+    power = math.ceil(math.log2(largest)) if (largest := 64 * peer.error * rms(part)) else 0
     while True:
         one = replace(peer, bound=2.0**power)
         if power < -120 or relative_error(part, one.decode(one.encode(part, 0), part.size)) <= peer.error:
@@ -260,28 +270,16 @@ def _powers(peer: Peer, values: Floats) -> Coder:
         power -= 1
 
 
-def _each(kind: Callable[..., Any], package: Any) -> list[Coder]:
+def _build_for_errors(kind: Callable[..., Any], package: Any) -> list[Coder]:
     return [kind(package, error) for error in ERRORS]
 
 
 PACKAGES: dict[str, Callable[[Any], list[Coder]]] = {
-    "pcodec": lambda package: [*_each(PcoInteger, package), Pco(package)],
-    "pysz": lambda package: _each(SZ3, package),
-    "zfpy": lambda package: _each(Zfp, package),
-    "blosc2": lambda package: _each(BloscRounded, package),
+    "pcodec": lambda package: [*_build_for_errors(PcoInteger, package), Pco(package)],
+    "pysz": lambda package: _build_for_errors(SZ3, package),
+    "zfpy": lambda package: _build_for_errors(Zfp, package),
+    "blosc2": lambda package: _build_for_errors(BloscRounded, package),
     "ml_dtypes": lambda package: [Float8(package), Float8(package, kind="float8_e5m2")],
     "zstandard": lambda package: [Zstd(package)],
 }
-"""{module: the peers that it makes possible}."""
-
-
-def installed() -> tuple[list[Coder], list[str]]:
-    """The peers whose packages are here, and the names of the packages that are not."""
-    peers: list[Coder] = []
-    missing: list[str] = []
-    for module, make in PACKAGES.items():
-        try:
-            peers += make(importlib.import_module(module))
-        except ImportError:
-            missing.append(module)
-    return peers, missing
+"""For each module, a function that builds its peers."""

@@ -1,137 +1,150 @@
-"""Tables of figures: the targets, then sizes, errors and times, one group of vectors after the other."""
+"""Result page of value codecs: targets, then sizes, errors and times by group of vectors."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from benchmarks.common.targets import Verdict, summary
-from benchmarks.common.timing import markdown
+from benchmarks.common.results import markdown_table, pivot_rows
+from benchmarks.common.targets import TargetResult, format_targets
 from benchmarks.value.cases import CLOCK
-from benchmarks.value.measurement import SEEDS, Figure
+from benchmarks.value.measurement import SEEDS, Measurement
 from benchmarks.value.rate_distortion import Curve
 
-__all__ = ["document"]
+__all__ = ["format_page"]
 
-CAPTION = f"""Sizes are bits a value, with everything that a reader needs beside the number of values
-(parameters, scales, maps of sorted values), and, in parentheses, their ratio to the rate-distortion bound
-at the error that was met. "Error" is ‖decoded - v‖ / ‖v‖; "worst" the largest single error, and "bias" the
-mean of sign(v)·(decoded - v), both relative to the root mean square of v: a bias above 0 says that
-magnitudes grow. Of codecs that draw at random, marked ~, the bias is a mean over {SEEDS} seeds, or over the
-many chunks of one. Times are the least of many calls, as multiples of `np.copyto` of the same float32 values
-in the same run, encode / decode, on one thread: 2.0 means twice the time of the copy; beneath, in nanoseconds
-a value. Decoding ends in float32 values in their order, for others as well, in memory that is new, for which
-the system takes its time where it is much: a copy into such memory stands above. `raw` copies nothing: it
-shows what a call costs.
-What is not of this library stands in italics, tuned to the error that stands with its name; "refused"
-stands where a codec cannot carry a vector. All values are in the order of their indices.
+CAPTION = f"""Sizes are in bits per value. They include everything that a receiver needs except the number of
+values: parameters, scales, maps of sorted values. The number in parentheses is the ratio to the
+rate-distortion bound at the actual error.
+
+"Error" is ‖decoded - v‖ / ‖v‖, "max" is the largest single error, and "bias" is the mean of
+sign(v)·(decoded - v). The last two are relative to the root mean square of v. A positive bias means that
+magnitudes grow. For random codecs, marked ~, the bias is the mean over {SEEDS} seeds, or over the chunks of
+one seed if there are several.
+
+Times are minima over many calls on one thread, encode / decode. They are given in multiples of `np.copyto` of
+the same float32 values in the same run (2.0 means twice the time of the copy), and in nanoseconds per value.
+All coders, peers included, decode to float32 values in their original order and in new memory. The system
+needs time to provide such memory; the row "copy into new memory" shows it. `raw` copies nothing, so its time
+is the cost of a call.
+
+Third-party software is in italics, tuned to the error in its name. "unsupported" means that a codec cannot
+encode the vector. All values are in the order of their indices.
 """
-BOUND = """The bound is that of Shannon's rate-distortion theory for independent values, mean squared error
-and a known law, computed by the algorithm of Blahut and Arimoto, with a bit for the sign. For the three
-laws the density is exact; of a gradient it is that of the sample's quantiles, about √r of them, so a codec
-that follows a gradient's layers may pass it. Above an error of 30 %, where a sign is not worth a bit, none
-is given.
+BOUND = """The bound is Shannon's rate-distortion bound for independent values of a known distribution at a
+mean squared error. It is computed by the algorithm of Blahut and Arimoto, plus one bit for the sign. The
+density is exact for the three distributions. For a gradient it is estimated from about √r quantiles of the
+sample, so that a codec that follows the gradient's layers can be below the bound. There is no bound above an
+error of 30 %, because there a sign is worth less than one bit.
 """
 KINDS = {
-    "laplace": "The largest of a Laplace vector.",
-    "student": "The largest of a vector of Student's t with four degrees of freedom.",
-    "pareto": "The largest of a vector whose magnitudes are generalised Pareto of shape 1/3.",
-    CLOCK: "All of a Laplace vector, in a cache and beyond all caches: the targets of times are held against "
-    "them. Codecs of more than 10 ns a value, and what is not of this library, are measured on the smaller.",
+    "laplace": "The largest values of a Laplace vector.",
+    "student": "The largest values of a vector of Student's t with four degrees of freedom.",
+    "pareto": "The largest values of a vector whose magnitudes are generalised Pareto of shape 1/3.",
+    CLOCK: "All of a Laplace vector, in a cache and beyond all caches; the targets of times refer to these. "
+    "Codecs above 10 ns per value, and third-party software, are measured on the smaller vector only.",
 }
-GRADIENT = "The largest of a real gradient."
-SHOWN = (0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001)
-"""Errors of which the bound is printed."""
+GRADIENT = "The largest values of a real gradient."
+SHOWN_ERRORS = (0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001)
+"""Errors in the table of bounds."""
 
 
-def document(
-    verdicts: Sequence[Verdict],
-    figures: Sequence[Figure],
+def format_page(
+    results: Sequence[TargetResult],
+    measurements: Sequence[Measurement],
     curves: dict[tuple[str, str], Curve],
     missing: Sequence[str],
     notes: Sequence[str] = (),
 ) -> str:
-    """All of it in Markdown.
+    """Format the result page as Markdown.
 
     Args:
-        verdicts: on the targets.
-        figures: in the order of their cases and coders.
+        results: of the targets.
+        measurements: in the order of their cases and coders.
         curves: the bound of each (group, column).
         missing: packages of peers that are not installed.
         notes: sections between the targets and the tables.
     """
-    parts = ["## Targets\n", summary(verdicts), *notes, "## How to read the tables\n", CAPTION]
+    parts = ["## Targets\n", format_targets(results), *notes, "## How to read the tables\n", CAPTION]
     if missing:
-        parts.append(f"Left out, because the package is not installed: {', '.join(missing)}.\n")
-    parts += ["## The bound\n", BOUND, _bounds(curves)]
-    for group in _unique(f.case.group for f in figures):
-        parts += _section(group, [f for f in figures if f.case.group == group])
+        parts.append(f"Skipped because the package is not installed: {', '.join(missing)}.\n")
+    parts += ["## Rate-distortion bound\n", BOUND, _format_bounds(curves)]
+    for group in dict.fromkeys(m.case.group for m in measurements):
+        parts += _format_group(group, [m for m in measurements if m.case.group == group])
     return "\n".join(part for part in parts if part)
 
 
-def _bounds(curves: dict[tuple[str, str], Curve]) -> str:
-    rows = [[", ".join(place), *(f"{curve.at(e):.2f}" for e in SHOWN)] for place, curve in curves.items()]
-    return markdown(["bits a value at an error of", *(f"{100 * e:g} %" for e in SHOWN)], rows)
+def _format_bounds(curves: dict[tuple[str, str], Curve]) -> str:
+    rows = [
+        [", ".join(key), *(f"{curve.at(error):.2f}" for error in SHOWN_ERRORS)]
+        for key, curve in curves.items()
+    ]
+    return markdown_table(["bits per value at an error of", *(f"{100 * e:g} %" for e in SHOWN_ERRORS)], rows)
 
 
-def _section(group: str, figures: Sequence[Figure]) -> list[str]:
-    columns = _unique(f.case.column for f in figures)
-    counts = {f.case.column: f.r for f in figures}
-    heads = [f"{column}: {counts[column]:,}" if group != CLOCK else column for column in columns]
-    parts = [f"## {group}\n", KINDS.get(group, GRADIENT) + "\n"]
+def _format_group(group: str, measurements: Sequence[Measurement]) -> list[str]:
+    counts = {m.case.column: m.r for m in measurements}
+    headings = [f"{column}: {r:,}" if group != CLOCK else column for column, r in counts.items()]
+    by_column = {column: [m for m in measurements if m.case.column == column] for column in counts}
+    copies = [statistics.median(m.copy_ns for m in found) for found in by_column.values()]
+    fresh = [statistics.median(m.fresh_copy_ns / m.copy_ns for m in found) for found in by_column.values()]
 
-    def table(title: str, cell: Callable[[Figure], str], first: Sequence[Sequence[str]] = ()) -> str:
-        return markdown([title, *heads], [*first, *_rows(figures, columns, cell)])
+    def format_table(
+        title: str, cell: Callable[[Measurement], str], first_rows: Sequence[Sequence[str]] = ()
+    ) -> str:
+        return markdown_table([title, *headings], [*first_rows, *_format_rows(measurements, counts, cell)])
 
-    parts.append(table("bits a value", lambda f: f"{_bits(f.bits)}{_ratio(f.ratio)}"))
-    parts.append(
-        table("error / worst / bias, %", lambda f: " / ".join(map(_percent, (f.error, f.worst, f.bias))))
-    )
-    here = {c: [f for f in figures if f.case.column == c] for c in columns}
-    copies = {c: statistics.median(f.copied for f in some) for c, some in here.items()}
-    fresh = {c: statistics.median(f.fresh / f.copied for f in some) for c, some in here.items()}
-    parts.append(
-        table(
+    return [
+        f"## {group}\n",
+        KINDS.get(group, GRADIENT) + "\n",
+        format_table("bits per value", lambda m: f"{_format_bits(m.bits)}{_format_ratio(m.ratio)}"),
+        format_table(
+            "error / max / bias, %",
+            lambda m: " / ".join(map(_format_percent, (m.error, m.max_error, m.bias))),
+        ),
+        format_table(
             "encode / decode, copies",
-            lambda f: " / ".join(map(_time, f.times)),
+            lambda m: " / ".join(map(_format_time, m.times)),
             [
-                ["copy, ns a value", *(f"{copies[column]:.3f}" for column in columns)],
-                ["copy into fresh memory", *(f"{fresh[column]:.2f}" for column in columns)],
+                ["copy, ns per value", *(f"{time:.3f}" for time in copies)],
+                ["copy into new memory", *(f"{time:.2f}" for time in fresh)],
             ],
-        )
-    )
-    parts.append(table("encode / decode, ns a value", lambda f: f"{_time(f.encode)} / {_time(f.decode)}"))
-    return parts
+        ),
+        format_table(
+            "encode / decode, ns per value",
+            lambda m: f"{_format_time(m.encode_ns)} / {_format_time(m.decode_ns)}",
+        ),
+    ]
 
 
-def _rows(
-    figures: Sequence[Figure], columns: Sequence[str], cell: Callable[[Figure], str]
+def _format_rows(
+    measurements: Sequence[Measurement], columns: dict[str, int], cell: Callable[[Measurement], str]
 ) -> list[list[str]]:
-    rows: dict[str, dict[str, str]] = {}
-    draws = {f.coder for f in figures if f.draws}
-    for f in figures:
-        name = (f"*{f.coder}*" if f.peer else f"`{f.coder}`") + (" ~" if f.coder in draws else "")
-        rows.setdefault(name, {})[f.case.column] = cell(f)
-    without = "not measured" if figures[0].case.group == CLOCK else "refused"
-    return [[name, *(cells.get(column, without) for column in columns)] for name, cells in rows.items()]
+    random = {m.coder for m in measurements if m.random}
+    cells = (
+        (
+            (f"*{m.coder}*" if m.peer else f"`{m.coder}`") + (" ~" if m.coder in random else ""),
+            m.case.column,
+            cell(m),
+        )
+        for m in measurements
+    )
+    missing = "not measured" if measurements[0].case.group == CLOCK else "unsupported"
+    return pivot_rows(cells, list(columns), missing)
 
 
-def _unique(words: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(words))
-
-
-def _bits(bits: float) -> str:
+def _format_bits(bits: float) -> str:
     return f"{bits:.2f}" if bits < 100 else f"{bits:.0f}"
 
 
-def _ratio(ratio: float) -> str:
+def _format_ratio(ratio: float) -> str:
     return "" if math.isnan(ratio) else f" ({ratio:.3f})"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g}" if share else "0"
+def _format_percent(fraction: float) -> str:
+    return f"{100 * fraction:.3g}" if fraction else "0"
 
 
-def _time(time: float) -> str:
+def _format_time(time: float) -> str:
     return f"{time:.0f}" if time >= 100 else f"{time:.3g}" if time >= 0.01 else "<.01"

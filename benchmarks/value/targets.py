@@ -1,115 +1,130 @@
-"""What the value codecs should reach, held against what was measured: each target at its worst figure."""
+"""Targets of the value codecs, checked against the measurements."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import log2
 
-from benchmarks.common.targets import Measures, Verdict, at_most
+from benchmarks.common.targets import LabelledValues, TargetResult, check_at_most
 from benchmarks.value.cases import CACHE, CLOCK
-from benchmarks.value.measurement import Figure
+from benchmarks.value.measurement import Measurement
 
-__all__ = ["verdicts"]
+__all__ = ["check_targets"]
 
 _ERROR = re.compile(r"error=([\d.e-]+)")
-SLACK = 1e-6
-"""Of an error that is held against a limit: float32 sums are that sharp."""
+ERROR_TOLERANCE = 1e-6
+"""Relative tolerance of an error that is compared with its limit: the precision of float32 sums."""
 
 
-def verdicts(figures: Sequence[Figure]) -> list[Verdict]:
-    """On the targets that the tables' figures decide."""
-    return [*_times(figures), *_error_bounded(figures), *_auto_value(figures)]
+def check_targets(measurements: Sequence[Measurement]) -> list[TargetResult]:
+    """Check the targets that depend on the main tables only."""
+    return [
+        *_check_times(measurements),
+        *_check_error_bounded(measurements),
+        *_check_auto_value(measurements),
+    ]
 
 
-def _times(figures: Sequence[Figure]) -> list[Verdict]:
-    clock = [f for f in figures if f.case.group == CLOCK]
-    memory, cache = ([f for f in clock if (f.r > CACHE) == large] for large in (True, False))
-    found = []
-    for family, part, way, most, where, chosen in (
-        ("qsgd", 0, "encode", 1.5, "from memory", memory),
-        ("qsgd", 0, "encode", 2.5, "in cache", cache),
-        ("qsgd", 1, "decode", 1.5, "", clock),
-        ("raw(bfloat16)", 0, "encode", 1.0, "", clock),
-        ("raw(bfloat16)", 1, "decode", 1.0, "", clock),
-        ("raw(float16)", 0, "encode", 2.0, "", clock),
-        ("raw(float16)", 1, "decode", 2.0, "", clock),
-        ("offset-float", 0, "encode", 2.0, "", clock),
-        ("offset-float", 1, "decode", 1.0, "", clock),
+def _check_times(measurements: Sequence[Measurement]) -> list[TargetResult]:
+    timed = [m for m in measurements if m.case.group == CLOCK]
+    memory = [m for m in timed if m.r > CACHE]
+    cache = [m for m in timed if m.r <= CACHE]
+    results = []
+    for family, operation, limit, condition, chosen in (
+        ("qsgd", "encode", 1.5, ", from memory", memory),
+        ("qsgd", "encode", 2.5, ", in cache", cache),
+        ("qsgd", "decode", 1.5, "", timed),
+        ("raw(bfloat16)", "encode", 1.0, "", timed),
+        ("raw(bfloat16)", "decode", 1.0, "", timed),
+        ("raw(float16)", "encode", 2.0, "", timed),
+        ("raw(float16)", "decode", 2.0, "", timed),
+        ("offset-float", "encode", 2.0, "", timed),
+        ("offset-float", "decode", 1.0, "", timed),
     ):
-        those = [f for f in chosen if family in (f.family, f.coder)]
-        target = f"{family}: {way} ≤ {most:g}× copy{', ' if where else ''}{where}"
-        found.append(at_most(target, most, [(_name(f), f.times[part]) for f in those], "{:.2f}×"))
-    for way, most, value in (("encode", 5.0, "encode"), ("decode", 3.0, "decode")):
-        those = [f for f in figures if f.family == "error-bounded" and f.r >= CACHE]
-        target = f"error-bounded: {way} ≤ {most:g} ns a value, r ≥ {CACHE:,}"
-        found.append(at_most(target, most, [(_name(f), getattr(f, value)) for f in those], "{:.2f} ns"))
-    return found
+        i = ("encode", "decode").index(operation)
+        values = [(_full_name(m), m.times[i]) for m in chosen if family in (m.family, m.coder)]
+        target = f"{family}: {operation} ≤ {limit:g}× copy{condition}"
+        results.append(check_at_most(target, limit, values, "{:.2f}×"))
+    large = [m for m in measurements if m.family == "error-bounded" and m.r >= CACHE]
+    for operation, limit, times in (
+        ("encode", 5.0, [(_full_name(m), m.encode_ns) for m in large]),
+        ("decode", 3.0, [(_full_name(m), m.decode_ns) for m in large]),
+    ):
+        target = f"error-bounded: {operation} ≤ {limit:g} ns per value, r ≥ {CACHE:,}"
+        results.append(check_at_most(target, limit, times, "{:.2f} ns"))
+    return results
 
 
-def _error_bounded(figures: Sequence[Figure]) -> list[Verdict]:
-    """Above the bound at the error that was met; at equal errors, where a halved error counts as a bit."""
-    ours = [f for f in figures if f.coder in ("error-bounded(error=0.05)", "error-bounded(error=0.01)")]
-    laplace = [f for f in ours if f.case.group == "laplace" and _asked(f) == 0.01]
-    found = [
-        at_most(
+def _check_error_bounded(measurements: Sequence[Measurement]) -> list[TargetResult]:
+    """Compare ``error-bounded`` with the bound at its actual error, and with peers at equal errors."""
+    coders = ("error-bounded(error=0.05)", "error-bounded(error=0.01)")
+    ours = [m for m in measurements if m.coder in coders]
+    laplace = [m for m in ours if m.case.group == "laplace" and _error_limit(m) == 0.01]
+    bounded = [m for m in measurements if m.family == "error-bounded"]
+    results = [
+        check_at_most(
             "error-bounded ≤ 1.06 × the bound at 1 %: laplace, top 1 %",
             1.06,
-            [(f.place, f.ratio) for f in laplace if f.case.column == "top 1 %"],
+            [(m.case_name, m.ratio) for m in laplace if m.case.column == "top 1 %"],
         ),
-        at_most(
-            "error-bounded ≤ its error", 1 + SLACK, _over([f for f in figures if f.family == "error-bounded"])
-        ),
+        check_at_most("error-bounded ≤ its error limit", 1 + ERROR_TOLERANCE, _relative_errors(bounded)),
     ]
     for family in ("SZ3", "pcodec, integers"):
-        peers = [f for f in figures if f.family == family]
+        peers = [m for m in measurements if m.family == family]
         target = f"error-bounded ≤ {family} at equal error, every gradient"
-        found.append(at_most(target, 1, _beside(ours, peers)))
-    return found
+        results.append(check_at_most(target, 1, _compare_at_equal_error(ours, peers)))
+    return results
 
 
-def _beside(ours: Sequence[Figure], peers: Sequence[Figure]) -> Iterator[tuple[str, float]]:
-    for one in ours:
-        for other in peers:
-            asked = f"{100 * (_asked(one) or 0):g} %"
-            if one.case == other.case and other.coder.endswith(f", {asked}") and not one.case.synthetic:
-                yield f"{one.place}, {asked}", one.bits / at_error(other, one.error)
+def _compare_at_equal_error(ours: Sequence[Measurement], peers: Sequence[Measurement]) -> LabelledValues:
+    for m in ours:
+        for peer in peers:
+            limit = f"{100 * (_error_limit(m) or 0):g} %"
+            if m.case == peer.case and peer.coder.endswith(f", {limit}") and not m.case.synthetic:
+                yield f"{m.case_name}, {limit}", m.bits / _bits_at_error(peer, m.error)
 
 
-def at_error(figure: Figure, error: float) -> float:
-    """Bits that a coder would take at an error close to its own: a halved error is a bit."""
-    return figure.bits + log2(figure.error / error) if error and figure.error else figure.bits
+def _bits_at_error(m: Measurement, error: float) -> float:
+    """Extrapolate the bits of a coder to a similar error: halving the error costs one bit."""
+    return m.bits + log2(m.error / error) if error and m.error else m.bits
 
 
-def _auto_value(figures: Sequence[Figure]) -> list[Verdict]:
-    auto = [f for f in figures if f.family == "auto-value"]
+def _check_auto_value(measurements: Sequence[Measurement]) -> list[TargetResult]:
+    auto = [m for m in measurements if m.family == "auto-value"]
+    target = "auto-value ≤ 1.02 × the smallest eligible codec"
     return [
-        at_most("auto-value ≤ its error", 1 + SLACK, _over(auto)),
-        at_most("auto-value ≤ 1.02 × the smallest that is eligible", 1.02, _eligible(figures, auto)),
+        check_at_most("auto-value ≤ its error limit", 1 + ERROR_TOLERANCE, _relative_errors(auto)),
+        check_at_most(target, 1.02, _compare_with_eligible(measurements, auto)),
     ]
 
 
-def _eligible(figures: Sequence[Figure], auto: Sequence[Figure]) -> Measures:
-    """Beside all other configurations that were measured on the same values and keep within the error."""
-    for one in auto:
-        limit = (_asked(one) or 0) * (1 + SLACK)
-        least = [
-            f.bits
-            for f in figures
-            if f.case == one.case and not f.peer and f.family != "auto-value" and f.error <= limit
+def _compare_with_eligible(
+    measurements: Sequence[Measurement], auto: Sequence[Measurement]
+) -> LabelledValues:
+    """Yield the bits of ``auto-value`` relative to the smallest codec within its error."""
+    for m in auto:
+        limit = (_error_limit(m) or 0) * (1 + ERROR_TOLERANCE)
+        bits = [
+            other.bits
+            for other in measurements
+            if other.case == m.case
+            and not other.peer
+            and other.family != "auto-value"
+            and other.error <= limit
         ]
-        if least:
-            yield _name(one), one.bits / min(least)
+        if bits:
+            yield _full_name(m), m.bits / min(bits)
 
 
-def _over(figures: Sequence[Figure]) -> Measures:
-    return [(_name(f), f.error / (_asked(f) or 1)) for f in figures]
+def _relative_errors(measurements: Sequence[Measurement]) -> LabelledValues:
+    return [(_full_name(m), m.error / (_error_limit(m) or 1)) for m in measurements]
 
 
-def _asked(figure: Figure) -> float | None:
-    found = _ERROR.search(figure.coder)
-    return float(found[1]) if found else None
+def _error_limit(m: Measurement) -> float | None:
+    match = _ERROR.search(m.coder)
+    return float(match[1]) if match else None
 
 
-def _name(figure: Figure) -> str:
-    return f"`{figure.coder}`, {figure.place}"
+def _full_name(m: Measurement) -> str:
+    return f"`{m.coder}`, {m.case_name}"

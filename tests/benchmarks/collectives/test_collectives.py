@@ -1,4 +1,4 @@
-"""The benchmark of collectives: what is simulated, what figures say, and what is left out without hosts."""
+"""Benchmark of collectives: simulation, targets, plan, result page, and runs without hosts."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
 from benchmarks.collectives import hosts, plot, report
 from benchmarks.collectives.__main__ import main
-from benchmarks.collectives.measurement import Figure, regrets, verdicts
-from benchmarks.collectives.plan import by_default, everything
-from benchmarks.collectives.simulation import simulated
-from benchmarks.collectives.workload import Case
+from benchmarks.collectives.cases import Case
+from benchmarks.collectives.measurement import Measurement, check_targets, compute_regrets
+from benchmarks.collectives.plan import all_jobs, default_jobs
+from benchmarks.collectives.simulation import simulate_methods
 
 CASE = Case(100_000, 0.05, 0.5)
 
 
-def test_ranks_choose_alike_as_far_as_said() -> None:
+def test_ranks_share_the_requested_fraction() -> None:
     one, other = (set(CASE.support(rank).tolist()) for rank in (0, 1))
-    assert len(one) == pytest.approx(CASE.kept, rel=0.05)
-    assert len(one & other) == pytest.approx(CASE.kept / 2, rel=0.15)
+    assert len(one) == pytest.approx(CASE.count, rel=0.05)
+    assert len(one & other) == pytest.approx(CASE.count / 2, rel=0.15)
     x = CASE.gradient(1)
     assert set(np.flatnonzero(x >= 2).tolist()) == other
 
 
-def test_simulated_bytes_are_those_of_the_formulas() -> None:
-    """CLT-k sends much the same however many ranks there are, an all-gather n-1 blocks."""
-    found = {(p.method, p.ranks): p for p in simulated((2, 4, 8), CASE)}
+def test_simulated_bytes_agree_with_the_formulas() -> None:
+    """An all-gather sends n-1 blocks; the bytes of CLT-k hardly grow with n."""
+    found = {(p.method, p.ranks): p for p in simulate_methods((2, 4, 8), CASE)}
     block = found["allgather", 2].nbytes
     for n in (4, 8):
         assert found["allgather", n].nbytes == pytest.approx((n - 1) * block)
@@ -41,36 +41,38 @@ def test_simulated_bytes_are_those_of_the_formulas() -> None:
     assert all(p.seconds > 0 for p in found.values())
 
 
-def _figure(name: str, seconds: float, kind: str = "exchange", nbytes: float = 3e6) -> Figure:
-    return Figure("Open MPI", "1 Gbit", 4, CASE, kind, name, seconds, nbytes, 1.01 * nbytes, 1e8, "", nbytes)
+def _measurement(name: str, seconds: float, kind: str = "exchange", nbytes: float = 3e6) -> Measurement:
+    return Measurement(
+        "Open MPI", "1 Gbit", 4, CASE, kind, name, seconds, nbytes, 1.01 * nbytes, 1e8, "", nbytes
+    )
 
 
-FIGURES = [
-    _figure("allgather", 0.0327),
-    _figure("native allgather, pairs", 0.1),
-    _figure("agreement", 0.001, nbytes=0),
-    _figure("allreduce allgather", 0.2, "whole", 0),
-    _figure("allreduce dense", 0.1, "whole", 0),
-    _figure("allreduce auto", 0.11, "whole", 0),
+MEASUREMENTS = [
+    _measurement("allgather", 0.0327),
+    _measurement("native allgather, pairs", 0.1),
+    _measurement("agreement", 0.001, nbytes=0),
+    _measurement("allreduce allgather", 0.2, "whole", 0),
+    _measurement("allreduce dense", 0.1, "whole", 0),
+    _measurement("allreduce auto", 0.11, "whole", 0),
 ]
 
 
-def test_regret_is_the_time_over_the_best() -> None:
-    [(figure, regret)] = regrets(FIGURES)
+def test_regret_is_relative_to_the_best_algorithm() -> None:
+    [(figure, regret)] = compute_regrets(MEASUREMENTS)
     assert figure.name == "allreduce auto"
     assert regret == pytest.approx(1.1)
 
 
-def test_verdicts() -> None:
-    found = {v.target: v for v in verdicts(FIGURES)}
+def test_targets() -> None:
+    found = {r.target: r for r in check_targets(MEASUREMENTS)}
     assert found["all-gather of encodings ≤ 1.10× the byte limit, 1 Gbit"].worst == "1.09×"
-    assert found["allgather ≥ 1.5 times as fast as native allgather, pairs"].reached
-    assert found["… at worst ≤ 1.25"].reached
-    assert not found["regret of the automatic choice, median ≤ 1.02"].reached
+    assert found["allgather ≥ 1.5 × as fast as native allgather, pairs"].met
+    assert found["regret of the automatic choice, maximum ≤ 1.25"].met
+    assert not found["regret of the automatic choice, median ≤ 1.02"].met
 
 
-def test_by_default_everything_is_measured_somewhere() -> None:
-    jobs = list(by_default("Open MPI", quick=False))
+def test_default_jobs_cover_every_case() -> None:
+    jobs = list(default_jobs("Open MPI", quick=False))
     alone = {
         (job.rate, job.ranks, one["case"]["elements"], one["case"]["density"])
         for job in jobs
@@ -81,43 +83,43 @@ def test_by_default_everything_is_measured_somewhere() -> None:
     for job in jobs:
         sizes = {one["case"]["elements"] for one in job.cases}
         assert [one["dense"] for one in job.cases].count(True) == len(sizes)
-    assert [(job.rate, job.ranks) for job in by_default("MPICH", quick=False)] == [("1 Gbit", 4)]
+    assert [(job.rate, job.ranks) for job in default_jobs("MPICH", quick=False)] == [("1 Gbit", 4)]
 
 
-def test_quickly_a_part_of_it() -> None:
-    jobs = by_default("Open MPI", quick=True)
+def test_quick_jobs_have_large_vectors_at_one_rate() -> None:
+    jobs = default_jobs("Open MPI", quick=True)
     large = [job for job in jobs if any(one["case"]["elements"] == 26_000_000 for one in job.cases)]
     assert [(job.rate, job.ranks) for job in large] == [("1 Gbit", 4)]
 
 
-def test_whatever_is_asked_for_is_measured() -> None:
-    jobs = list(everything(["1 Gbit"], [2, 4], [1000], [0.1, 0.01], [0.0], long=False))
+def test_all_jobs_cover_the_requested_cases() -> None:
+    jobs = list(all_jobs(["1 Gbit"], [2, 4], [1000], [0.1, 0.01], [0.0], long=False))
     assert [job.ranks for job in jobs] == [2, 4]
     assert [(one["case"]["density"], one["dense"]) for one in jobs[0].cases] == [(0.1, True), (0.01, False)]
 
 
-def test_tables_and_picture(tmp_path: Path) -> None:
-    points = simulated((2, 4), CASE)
-    text = report.document(FIGURES, points, ["MPICH: not installed"])
+def test_page_and_picture(tmp_path: Path) -> None:
+    points = simulate_methods((2, 4), CASE)
+    text = report.format_page(MEASUREMENTS, points, ["MPICH: not installed"])
     assert "32.7 (1.09)" in text
     assert "| allgather | 3.03 (1.010) / 3 |" in text
     assert "Skipped: MPICH" in text
-    plot.draw(tmp_path / "x.png", FIGURES, points, "a machine")
+    plot.draw(tmp_path / "x.png", MEASUREMENTS, points, "a machine")
     assert (tmp_path / "x.png").stat().st_size > 10_000
 
 
-def test_without_tools_the_simulated_part_remains(
+def test_simulation_runs_without_tools(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda tool: None)
-    assert hosts.missing() == "ip, tc, unshare not found"
+    assert hosts.missing_tools() == "ip, tc, unshare not found"
     main(["--no-keep", "--simulate", "2", "--rates", "1Gbit"])
-    said = capsys.readouterr().out
-    assert "Skipped: everything between hosts: ip, tc, unshare not found" in said
-    assert "CLT-k, bytes" in said
+    printed = capsys.readouterr().out
+    assert "Skipped: all measurements between hosts: ip, tc, unshare not found" in printed
+    assert "CLT-k, bytes" in printed
 
 
-def test_a_rate_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_rate(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--rates", "3bit"])
-    assert "3bit is none of 100 Mbit" in capsys.readouterr().err
+    assert "'3bit' is not one of 100 Mbit" in capsys.readouterr().err
