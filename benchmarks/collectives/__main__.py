@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = create_parser(__doc__)
+    parser = create_parser(__doc__, __package__)
     add = parser.add_argument
     add("--quick", action="store_true", help="26M elements at one rate only; 10 minutes instead of 35")
     add("--full", action="store_true", help="whole calls at all rates, and stable medians; hours")

@@ -15,10 +15,12 @@ T = TypeVar("T")
 PARTIAL_RUN = "A partial run is only printed. A run without options is written to benchmarks/results."
 
 
-def create_parser(description: str | None) -> argparse.ArgumentParser:
-    """Create a parser that prints a module's docstring unchanged as its help."""
+def create_parser(description: str | None, package: str | None) -> argparse.ArgumentParser:
+    """Create a parser whose help is a module's docstring, for ``python -m PACKAGE``."""
     return argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"python -m {package}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
 

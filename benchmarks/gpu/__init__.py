@@ -1,1 +1,1 @@
-"""Times of kernels and selectors on a GPU."""
+"""Bandwidth of the kernels and times of the selectors on a GPU."""

@@ -1,1 +1,1 @@
-"""Gradients of small trained models, for the other benchmarks."""
+"""Gradients of small trained models, as input for the other benchmarks; needs torch."""

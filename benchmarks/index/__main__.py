@@ -31,7 +31,7 @@ __all__ = ["main", "measure"]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, print the page, and write it if the run is complete."""
-    parser = create_parser(__doc__)
+    parser = create_parser(__doc__, __package__)
     parser.add_argument(
         "--quick", action="store_true", help="skip 26M elements, zstd-19 and the output of `make gradients`"
     )

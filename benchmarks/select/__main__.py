@@ -28,7 +28,7 @@ SIZES = "0.26,2.6,26"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, print the page, and write it if the run is complete."""
-    parser = create_parser(__doc__)
+    parser = create_parser(__doc__, __package__)
     parser.add_argument(
         "--sizes", default=SIZES, metavar="MILLIONS", help="millions of elements (default: %(default)s)"
     )

@@ -1,7 +1,7 @@
 """Two models as named parameters and a loss: a residual network for images, and a language model.
 
-The first is the 20-layer one for images of 32×32 (He et al. 2015, 4.2), whose shortcuts have no parameters;
-the second has an embedding, two LSTM layers and a linear layer.
+The residual network has 20 layers, for images of 32×32 (He et al. 2015, 4.2), with shortcuts without
+parameters. The language model has an embedding, two LSTM layers and a linear layer.
 """
 
 from __future__ import annotations
@@ -14,50 +14,54 @@ from typing import Any
 import torch
 from torch.nn import LSTM, Embedding, Linear, ModuleDict, functional
 
-__all__ = ["Net", "language_model", "residual_network"]
+__all__ = ["Net", "build_language_model", "build_residual_network"]
 
 Tensor = Any
-"""A torch tensor."""
+"""Torch tensor."""
 
 CLASSES = 10
 BLOCKS = 3
-"""Of two convolutions each, at every width."""
+"""Blocks of two convolutions each, per width."""
 
 
 @dataclass(frozen=True, eq=False)
 class Net:
-    """What is trained.
+    """Trainable model.
 
-    ``parameters`` by name, in the order in which their gradients are laid out; ``loss`` of inputs and
-    targets.
+    Attributes:
+        parameters: by name, in the order of their gradients in a flat vector.
+        loss: computes the loss from inputs and targets.
     """
 
     parameters: dict[str, Tensor]
     loss: Callable[[Tensor, Tensor], Tensor]
 
 
-def residual_network(widths: tuple[int, ...] = (16, 32, 64)) -> Net:
-    """The residual network: 269,722 parameters at the usual widths. Each but the first halves the image."""
+def build_residual_network(widths: tuple[int, ...] = (16, 32, 64)) -> Net:
+    """Build the residual network: 269,722 parameters at the default widths.
+
+    Each width but the first halves the image.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
     before = 3
-    for name, width in _convolutions(widths):
+    for name, width in _name_convolutions(widths):
         shapes[f"{name}.weight"] = (width, before, 3, 3)
         shapes[f"{name}.scale"] = shapes[f"{name}.shift"] = (width,)
         before = width
     shapes |= {"out.weight": (CLASSES, before), "out.bias": (CLASSES,)}
-    p = {name: _initial(name, shape).requires_grad_() for name, shape in shapes.items()}
+    p = {name: _initialise(name, shape).requires_grad_() for name, shape in shapes.items()}
 
-    def convolved(x: Tensor, name: str, stride: int) -> Tensor:
+    def convolve(x: Tensor, name: str, stride: int) -> Tensor:
         x = functional.conv2d(x, p[f"{name}.weight"], stride=stride, padding=1)
         return functional.batch_norm(x, None, None, p[f"{name}.scale"], p[f"{name}.shift"], training=True)
 
     def loss(images: Tensor, labels: Tensor) -> Tensor:
-        x = functional.relu(convolved(images, "in", 1))
+        x = functional.relu(convolve(images, "in", 1))
         for level in range(len(widths)):
             for block in range(BLOCKS):
                 stride = 2 if level and not block else 1
-                y = functional.relu(convolved(x, f"{level}.{block}.a", stride))
-                y = convolved(y, f"{level}.{block}.b", 1)
+                y = functional.relu(convolve(x, f"{level}.{block}.a", stride))
+                y = convolve(y, f"{level}.{block}.b", 1)
                 missing = y.shape[1] - x.shape[1]
                 short = functional.pad(
                     x[:, :, ::stride, ::stride], (0, 0, 0, 0, missing // 2, missing - missing // 2)
@@ -70,7 +74,7 @@ def residual_network(widths: tuple[int, ...] = (16, 32, 64)) -> Net:
     return Net(p, loss)
 
 
-def _convolutions(widths: tuple[int, ...]) -> list[tuple[str, int]]:
+def _name_convolutions(widths: tuple[int, ...]) -> list[tuple[str, int]]:
     inner = [
         (f"{level}.{block}.{half}", width)
         for level, width in enumerate(widths)
@@ -80,7 +84,7 @@ def _convolutions(widths: tuple[int, ...]) -> list[tuple[str, int]]:
     return [("in", widths[0]), *inner]
 
 
-def _initial(name: str, shape: tuple[int, ...]) -> Tensor:
+def _initialise(name: str, shape: tuple[int, ...]) -> Tensor:
     if name.endswith("scale"):
         return torch.ones(shape)
     if name.endswith(("shift", "bias")):
@@ -89,8 +93,8 @@ def _initial(name: str, shape: tuple[int, ...]) -> Tensor:
     return torch.randn(shape) * sqrt(2 / inputs)
 
 
-def language_model(vocabulary: int = 4000, hidden: int = 400) -> Net:
-    """The language model, which says what follows each of its input's tokens: 5,770,400 parameters."""
+def build_language_model(vocabulary: int = 4000, hidden: int = 400) -> Net:
+    """Build the language model, which predicts the next token: 5,770,400 parameters."""
     parts = ModuleDict(
         {
             "embedding": Embedding(vocabulary, hidden),

@@ -1,4 +1,4 @@
-"""Plain gradient descent, dense or with the largest of residual + gradient; and what is trained how."""
+"""Gradient descent, dense or with top-k and error feedback, and the recipes of the models."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks.training.batches import digits, sources
-from benchmarks.training.models import Net, language_model, residual_network
+from benchmarks.training.batches import generate_digits, generate_source_tokens
+from benchmarks.training.models import Net, build_language_model, build_residual_network
 
 __all__ = ["RECIPES", "Recipe", "train"]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a model is trained.
+    """Training recipe of a model.
 
-    Args:
-        about: the model and its data, in words.
-        net: makes the model, from torch's generator.
-        batches: makes its data.
-        steps: unless another number is asked for.
-        rate: by which gradients are multiplied.
-        clip: the greatest norm of a gradient.
+    Attributes:
+        about: description of the model and its data.
+        net: builds the model from torch's generator.
+        batches: builds the data.
+        steps: default number of steps.
+        rate: learning rate.
+        clip: largest norm of a gradient.
     """
 
     about: str
@@ -40,24 +40,24 @@ class Recipe:
 
 RECIPES = {
     "resnet20": Recipe(
-        "ResNet-20 on 32×32×3 images made from the digits of scikit-learn, batches of 64, rate 0.1",
-        residual_network,
-        partial(digits, 64, 32),
+        "ResNet-20 on 32×32×3 images made from the digits of scikit-learn, batches of 64, learning rate 0.1",
+        build_residual_network,
+        partial(generate_digits, 64, 32),
         steps=300,
         rate=0.1,
     ),
     "wide20": Recipe(
-        "the same, widths 51, 102, 204, 16×16×3 images, batches of 32",
-        partial(residual_network, (51, 102, 204)),
-        partial(digits, 32, 16),
+        "ResNet-20 with widths 51, 102, 204, 16×16×3 images, batches of 32",
+        partial(build_residual_network, (51, 102, 204)),
+        partial(generate_digits, 32, 16),
         steps=200,
         rate=0.1,
     ),
     "lstm": Recipe(
-        "a 2-layer LSTM language model, 400 units, 4000 tokens, on the sources of Python's standard library, "
-        "16 rows of 35 tokens, rate 5, norm at most 0.25",
-        language_model,
-        partial(sources, 16, 35, 4000),
+        "a 2-layer LSTM language model, 400 units, 4000 tokens, on the source code of Python's standard "
+        "library, 16 rows of 35 tokens, learning rate 5, gradient norm at most 0.25",
+        build_language_model,
+        partial(generate_source_tokens, 16, 35, 4000),
         steps=200,
         rate=5,
         clip=0.25,
@@ -66,17 +66,18 @@ RECIPES = {
 
 
 def train(
-    recipe: Recipe, steps: int, density: float | None, seen: Callable[[float], None]
+    recipe: Recipe, steps: int, density: float | None, on_step: Callable[[float], None]
 ) -> tuple[npt.NDArray[np.float32], Net]:
-    """The flat gradient of the last step, residual added where there is one; and the model.
-
-    The same on every run: seeded, one thread.
+    """Train a model; deterministic, on one thread.
 
     Args:
-        recipe: what, and how.
-        steps: 1 or more.
-        density: share of residual + gradient that is applied, the largest; None for the whole gradient.
-        seen: called with the loss of each step.
+        recipe: model and data.
+        steps: number of steps, 1 or more.
+        density: fraction of residual + gradient to apply, the largest elements; None for dense gradients.
+        on_step: called with the loss of each step.
+
+    Returns:
+        The flat gradient of the last step, with the residual if there is one, and the model.
     """
     torch.manual_seed(0)
     threads = torch.get_num_threads()
@@ -99,7 +100,7 @@ def train(
             with torch.no_grad():
                 for p, change in zip(parameters, applied.split(sizes), strict=True):
                     p.sub_(change.view_as(p), alpha=recipe.rate)
-            seen(loss.item())
+            on_step(loss.item())
         return np.asarray(flat.numpy()), net
     finally:
         torch.set_num_threads(threads)

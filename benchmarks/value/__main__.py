@@ -37,7 +37,7 @@ Curves = dict[tuple[str, str], Curve]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, print the page, and write it if the run is complete."""
-    parser = create_parser(__doc__)
+    parser = create_parser(__doc__, __package__)
     parser.add_argument("--quick", action="store_true", help="use vectors of 2.6M elements instead of 26M")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of more gradients (*.npy)")
     parser.add_argument(

@@ -245,7 +245,7 @@ The paper shows one gradient after top-k, directly (err = 0.0246) and in the fre
 at the same fraction of elements. It does not name the norm. We drop 85 %, θ of its other figures, from each
 gradient of tests/data. A complex coefficient counts as one of n/2 + 1. The picture is fft_5.png.
 
-{markdown_table(["gradient, method", "scheme", "L2 error", "relative", "smaller"], rows)}"""
+{markdown_table(["gradient, method", "scheme", "L2 error", "relative", "compression ratio"], rows)}"""
 
 
 def _format_figure_15(found: Reproductions) -> str:
@@ -268,7 +268,7 @@ def _format_figure_15(found: Reproductions) -> str:
     header = [
         "method",
         "scheme",
-        "smaller",
+        "compression ratio",
         "error",
         "errors at 50 / 90 / 99 %, rms",
         "KS distance",

@@ -1,1 +1,1 @@
-"""Times of whole encode and decode calls, relative to a copy."""
+"""Size and time of whole schemes on the CPU, relative to a copy of the gradient."""

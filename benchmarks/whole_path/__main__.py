@@ -1,25 +1,26 @@
-"""What does it cost to encode a gradient, and to decode it, beside copying it?
+"""Size and time of whole schemes, relative to a copy of the gradient.
 
-For each scheme, on a synthetic gradient and on the real ones of tests/data: bytes, bits an element that was
-kept, and the time of ``encode``, ``decode`` and ``decode_add`` as a ratio to ``np.copyto`` of the dense
-gradient in the same run. The floor of encode is about half a copy: one read.
+For each scheme, on a synthetic gradient and on those of tests/data, measures the bytes, the bits per kept
+element, and the times of ``encode``, ``decode`` and ``decode_add``. Times are ratios to ``np.copyto`` of the
+dense gradient in the same run. The lower limit of encode is about half a copy: one read.
 
     python -m benchmarks.whole_path [--elements N]
 """
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 from rich.progress import track
 
 import wirecodec as wc
-from benchmarks.common.timing import copy_time, keep, markdown, median_time
+from benchmarks.common.command import create_parser
+from benchmarks.common.inputs import TEST_GRADIENTS, gradient_files
+from benchmarks.common.results import markdown_table, write_result
+from benchmarks.common.timing import copy_time, median_time
 
-DATA = Path(__file__).parents[2] / "tests" / "data"
 SCHEMES = [
     "topk(0.1) | rice | qsgd",
     "topk(0.01) | rice | qsgd",
@@ -30,14 +31,13 @@ SCHEMES = [
     "nonzero | auto-index | raw",
     "all | raw-index | qsgd(bits=8)",
 ]
-CAPTION = """Times as a ratio to `np.copyto` of the dense gradient, on all cores;
-bits are per kept element.
+CAPTION = """Times are relative to `np.copyto` of the dense gradient, on all cores. Bits are per kept element.
 
 """
 HEADER = [
     "gradient and scheme",
     "bytes",
-    "smaller",
+    "compression ratio",
     "index bits",
     "value bits",
     "encode",
@@ -46,13 +46,13 @@ HEADER = [
 ]
 
 
-def row(name: str, x: Any, scheme: str) -> list[str]:
-    """One scheme on one gradient."""
+def measure_row(name: str, x: Any, scheme: str) -> list[str]:
+    """Measure one scheme on one gradient and format a table row."""
     blob = wc.encode(x, scheme)
     (entry,) = wc.inspect(blob).entries
     out = np.zeros_like(x)
     copy = copy_time(x)
-    calls = (lambda: wc.encode(x, scheme), lambda: wc.decode(blob), lambda: wc.decode_add(blob, out))
+    calls = (partial(wc.encode, x, scheme), partial(wc.decode, blob), partial(wc.decode_add, blob, out))
     times = [median_time(call) / copy for call in calls]
     bits = [8 * n / max(entry.nnz, 1) for n in (entry.index_bytes, entry.value_bytes)]
     return [
@@ -65,19 +65,22 @@ def row(name: str, x: Any, scheme: str) -> list[str]:
 
 
 def main() -> None:
-    """Measure, print, keep."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    """Run the benchmark, print the page, and write it."""
+    parser = create_parser(__doc__, __package__)
+    parser.add_argument(
+        "--elements",
+        type=int,
+        default=26_000_000,
+        help="size of the synthetic gradient (default: %(default)s)",
     )
-    parser.add_argument("--elements", type=int, default=26_000_000, help="of the synthetic gradient")
     elements = parser.parse_args().elements
     gradients = {f"Laplace, {elements:,}": np.random.default_rng(0).laplace(size=elements).astype(np.float32)}
-    gradients |= {path.stem: np.load(path) for path in sorted(DATA.glob("*.npy"))}
+    gradients |= {path.stem: np.load(path) for path in gradient_files(TEST_GRADIENTS)}
     cases = [(name, x, scheme) for name, x in gradients.items() for scheme in SCHEMES]
-    rows = [row(*case) for case in track(cases, "measuring")]
-    table = CAPTION + markdown(HEADER, rows)
-    print(table)
-    print(keep("whole_path", "Encoding and decoding beside copying", table))
+    rows = [measure_row(*case) for case in track(cases, "measuring")]
+    text = CAPTION + markdown_table(HEADER, rows)
+    print(text)
+    print(write_result("whole_path", "Size and time of whole schemes", text))
 
 
 if __name__ == "__main__":

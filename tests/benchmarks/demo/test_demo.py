@@ -1,4 +1,4 @@
-"""The demo: its gradients are gradients, its data is split fairly, it learns, and it runs from end to end."""
+"""Demo: gradients, data split, training, report, and runs from end to end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.importorskip("matplotlib", reason="the demo needs the extra [bench]")
 pytest.importorskip("rich", reason="the demo needs the extra [bench]")
 
 from benchmarks.demo import data, exchange, model, plot, report
-from benchmarks.demo.train import Run, Settings, digest, momentum_step, train
+from benchmarks.demo.train import Run, Settings, apply_momentum, compute_digest, train
 from tests.mpi_processes import needed_mpirun, rank_environment
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,12 +25,12 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_gradients_are_finite_differences() -> None:
     """Central differences in float64, at the steepest elements and at random ones of every parameter."""
     rng = np.random.default_rng(3)
-    # Biases are moved from 0, where relu of an empty background has its kink.
+    # Biases differ from 0, because relu is not differentiable at 0 for an empty background.
     params: model.Params = {
         name: value + 0.01 * rng.standard_normal(value.shape) for name, value in model.initialise(5).items()
     }
     images, labels = rng.random((6, 8, 8)), rng.integers(0, model.CLASSES, 6)
-    _, grads = model.loss_and_gradients(params, images, labels)
+    _, grads = model.compute_gradients(params, images, labels)
     assert grads.keys() == params.keys()
     step = 1e-6
     for name, grad in grads.items():
@@ -41,13 +41,17 @@ def test_gradients_are_finite_differences() -> None:
             for sign in (1, -1):
                 moved = params[name].copy()
                 moved.reshape(-1)[at] += sign * step
-                losses.append(model.loss_and_gradients({**params, name: moved}, images, labels)[0])
+                losses.append(model.compute_gradients({**params, name: moved}, images, labels)[0])
             difference = (losses[0] - losses[1]) / (2 * step)
             assert grad.reshape(-1)[at] == pytest.approx(difference, rel=1e-5, abs=1e-8), (name, at)
 
 
-def test_initial_weights_follow_from_the_seed() -> None:
-    assert digest(model.initialise(1)) == digest(model.initialise(1)) != digest(model.initialise(2))
+def test_initial_weights_depend_on_the_seed_only() -> None:
+    assert (
+        compute_digest(model.initialise(1))
+        == compute_digest(model.initialise(1))
+        != compute_digest(model.initialise(2))
+    )
     params = model.initialise(0)
     assert {value.dtype for value in params.values()} == {np.dtype(np.float32)}
     assert 50_000 <= sum(value.size for value in params.values()) <= 300_000
@@ -64,17 +68,17 @@ def test_split_is_fixed_and_disjoint() -> None:
     assert (float(np.min(training.images)), float(np.max(training.images))) == (0, 1)
 
 
-def test_shards_are_disjoint_and_leave_nothing_out() -> None:
+def test_shards_are_disjoint_and_complete() -> None:
     rows = data.Digits(np.arange(10 * 64, dtype=np.float32).reshape(10, 8, 8), np.arange(10))
     shards = [data.shard(rows, rank, 3) for rank in range(3)]
     assert sorted(label for shard in shards for label in shard.labels.tolist()) == list(range(10))
 
 
-def test_batches_follow_from_seed_and_rank() -> None:
+def test_batches_depend_on_seed_and_rank() -> None:
     rows = data.Digits(np.zeros((10, 8, 8), np.float32), np.arange(10))
 
     def labels(**given: int) -> list[list[int]]:
-        return [batch.labels.tolist() for batch in islice(data.batches(rows, 3, **given), 9)]
+        return [batch.labels.tolist() for batch in islice(data.generate_batches(rows, 3, **given), 9)]
 
     assert labels(seed=1, rank=0) == labels(seed=1, rank=0)
     assert labels(seed=1, rank=0) != labels(seed=1, rank=1)
@@ -82,8 +86,8 @@ def test_batches_follow_from_seed_and_rank() -> None:
     for epoch in range(3):
         seen = [label for batch in labels(seed=1, rank=0)[3 * epoch : 3 * epoch + 3] for label in batch]
         assert len(set(seen)) == 9
-    with pytest.raises(ValueError, match="batch of 11"):
-        next(data.batches(rows, 11, seed=0, rank=0))
+    with pytest.raises(ValueError, match="size is 11; it must be 1 to 10"):
+        next(data.generate_batches(rows, 11, seed=0, rank=0))
 
 
 def test_learns_in_a_few_steps() -> None:
@@ -91,16 +95,16 @@ def test_learns_in_a_few_steps() -> None:
     params = model.initialise(0)
     velocity = {name: np.zeros_like(value) for name, value in params.items()}
     before, _ = model.evaluate(params, test.images, test.labels)
-    for batch in islice(data.batches(training, 64, seed=0, rank=0), 40):
-        _, grads = model.loss_and_gradients(params, batch.images, batch.labels)
-        params, velocity = momentum_step(params, velocity, grads, 0.05, 0.9)
+    for batch in islice(data.generate_batches(training, 64, seed=0, rank=0), 40):
+        _, grads = model.compute_gradients(params, batch.images, batch.labels)
+        params, velocity = apply_momentum(params, velocity, grads, 0.05, 0.9)
     loss, accuracy = model.evaluate(params, test.images, test.labels)
     assert loss < before / 4
     assert accuracy > 0.85
 
 
 @pytest.mark.mpi(1, 2, 3)
-def test_both_exchanges_learn_and_ranks_stay_alike(mpi_ranks: int) -> None:
+def test_both_exchanges_learn_and_ranks_agree(mpi_ranks: int) -> None:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -136,41 +140,25 @@ def _run(sent: float, accuracy: float, digests: tuple[str, ...]) -> Run:
         (
             _run(0, 0.98, ("a",)),
             _run(0, 0.98, ("b",)),
-            "One rank sends nothing: what compression does to the loss",
+            "One rank sends nothing: effect of compression on the loss",
         ),
     ],
 )
-def test_picture_says_what_the_numbers_say(dense: Run, compressed: Run, title: str, tmp_path: Path) -> None:
-    assert plot.headline(dense, compressed) == title
+def test_headline_and_picture(dense: Run, compressed: Run, title: str, tmp_path: Path) -> None:
+    assert plot.write_headline(dense, compressed) == title
     plot.draw(tmp_path / "picture.png", dense, compressed, 1000)
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_smoothing_keeps_length_constants_and_both_ends() -> None:
-    assert plot.smooth(np.full(40, 0.5)) == pytest.approx(np.full(40, 0.5))
+    assert plot.smooth_losses(np.full(40, 0.5)) == pytest.approx(np.full(40, 0.5))
     losses = np.array([8.0, 1.0, 1.0, 4.0, 1.0])
-    assert plot.smooth(losses, 3) == pytest.approx([8, 2, 4 ** (1 / 3), 4 ** (1 / 3), 2])
+    assert plot.smooth_losses(losses, 3) == pytest.approx([8, 2, 4 ** (1 / 3), 4 ** (1 / 3), 2])
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (999.9, "1.00 kB"),
-        (1512.3, "1.51 kB"),
-        (12.34e3, "12.3 kB"),
-        (654.2e6, "654 MB"),
-        (2e12, "2000 GB"),
-    ],
-)
-def test_byte_text(count: float, text: str) -> None:
-    assert report.byte_text(count) == text
-
-
-def test_different_weights_are_said() -> None:
-    assert "same weights" in report.weights_text(_run(1, 1, ("a", "a")))
-    assert "DIFFERENT" in report.weights_text(_run(1, 1, ("a", "b")))
+def test_different_weights_are_reported() -> None:
+    assert "same weights" in report.describe_weights(_run(1, 1, ("a", "a")))
+    assert "DIFFERENT" in report.describe_weights(_run(1, 1, ("a", "b")))
 
 
 def _demo(prefix: list[str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -191,10 +179,10 @@ def test_end_to_end_on_two_ranks(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for expected in (
         "test accuracy",
-        "bytes a rank sent",
+        "bytes sent per rank",
         "dense",
         "compressed",
-        "2 ranks ended with the same",
+        "2 ranks have the same",
     ):
         assert expected in done.stdout, done.stdout
     assert str(tmp_path / "demo.png") in done.stdout
@@ -208,14 +196,14 @@ def test_end_to_end_on_two_ranks(tmp_path: Path) -> None:
 
 
 def test_alone_without_mpirun(tmp_path: Path) -> None:
-    needed_mpirun()  # the same reasons to skip
+    needed_mpirun()  # skips for the same reasons
     done = _demo([], tmp_path, "--steps", "3", "--output", "alone.png")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 rank," in done.stdout
     assert (tmp_path / "alone.png").exists()
 
 
-def test_wrong_arguments_are_said_once(tmp_path: Path) -> None:
+def test_wrong_arguments_are_reported_once(tmp_path: Path) -> None:
     done = _demo([*needed_mpirun(), "-n", "2"], tmp_path, "--output", "nowhere/demo.png")
     assert done.returncode != 0
-    assert (done.stdout + done.stderr).count("there is no folder") == 1
+    assert (done.stdout + done.stderr).count("nowhere does not exist") == 1

@@ -1,40 +1,38 @@
-"""The GPU benchmark refuses without a GPU, and its arithmetic with one."""
+"""GPU benchmark: exit without a GPU, a run on a stand-in device, speed-ups."""
 
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import wirecodec as wc
 from benchmarks.gpu import __main__ as gpu
-from benchmarks.gpu import figure16
+from benchmarks.gpu import figure16, kernels, timing
 from tests.cuda.standin import StandInDevice, standin
 from tests.gpu_required import skip_or_fail
-from wirecodec.errors import DeviceError
 from wirecodec.kernels.cuda.device import cupy_device
 
 __all__ = ["standin"]
 
 
-def test_without_a_gpu_it_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refuse() -> Any:
-        raise DeviceError("no GPU can be used: the driver's reason")
+def test_exit_without_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail() -> Any:
+        raise wc.DeviceError("no GPU can be used: the driver's reason")
 
-    monkeypatch.setattr(gpu, "cupy_device", refuse)
-    monkeypatch.setattr("benchmarks.common.timing.RESULTS", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["gpu"])
+    monkeypatch.setattr(gpu, "cupy_device", fail)
+    monkeypatch.setattr("benchmarks.common.results.RESULTS", tmp_path)
     with pytest.raises(SystemExit, match="nothing was measured: no GPU can be used: the driver's reason"):
-        gpu.main()
+        gpu.main([])
     assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
 def clocked(standin: StandInDevice, monkeypatch: pytest.MonkeyPatch) -> StandInDevice:
-    """A stand-in that has what the benchmark asks of CuPy; by its clock everything takes 2 ms."""
+    """Stand-in with the CuPy functions that the benchmark uses; every call takes 2 ms."""
     cupy = standin.cupy
     runtime = cupy.cuda.runtime
     runtime.getDeviceProperties = lambda number: {"name": b"a stand-in"}
@@ -42,30 +40,27 @@ def clocked(standin: StandInDevice, monkeypatch: pytest.MonkeyPatch) -> StandInD
     cupy.zeros_like = cupy.empty_like = lambda x: standin.put(np.zeros(x.shape, x.dtype))
     cupy.abs, cupy.sort, cupy.argpartition = np.abs, np.sort, np.argpartition
 
-    def laplace(module: Any, size: int) -> Any:
+    def draw_laplace(module: Any, size: int) -> Any:
         return standin.put(np.random.default_rng(0).laplace(size=size).astype(np.float32))
 
-    def milliseconds(module: Any, call: Any) -> float:
+    def event_time(module: Any, call: Any) -> float:
         call()
         call()
         return 2.0
 
     monkeypatch.setattr(gpu, "cupy_device", lambda: standin)
-    monkeypatch.setattr(gpu, "laplace", laplace)
-    monkeypatch.setattr(gpu, "milliseconds", milliseconds)
+    monkeypatch.setattr(timing, "draw_laplace", draw_laplace)
+    monkeypatch.setattr(timing, "event_time", event_time)
     return standin
 
 
-def test_the_whole_of_it_on_a_stand_in(
-    clocked: StandInDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Every case runs, the table and the picture are written; only the times are made up."""
-    monkeypatch.setattr("benchmarks.common.timing.RESULTS", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["gpu", "--elements", "20000", "--figure", "3000", "9000"])
-    gpu.main()
+def test_run_on_a_stand_in(clocked: StandInDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Every case runs and the page and picture are written, with artificial times."""
+    monkeypatch.setattr("benchmarks.common.results.RESULTS", tmp_path)
+    gpu.main(["--elements", "20000", "--figure", "3000", "9000"])
     text = (tmp_path / "gpu.md").read_text()
     assert "a stand-in" in text
-    for case in ("exact top k, warm", "residual + exact top k, warm + rice + qsgd", "a Compressor's step"):
+    for case in ("exact top-k, warm", "residual + exact top-k, warm + rice + qsgd", "Compressor step"):
         assert case in text
     for name in ("topk, warm", "dgc", "sidco, gp", "sidco, one stage", "cupy.argpartition"):
         assert f"| {name}, 9,000 | 1.00× (2.000 ms) |" in text
@@ -74,26 +69,26 @@ def test_the_whole_of_it_on_a_stand_in(
         assert (tmp_path / "gpu.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_speed_ups_are_over_the_same_vector_and_density() -> None:
+def test_speed_ups_use_the_same_vector_and_density() -> None:
     measured = [
-        figure16.Time(name, elements, density, ms * elements * density)
+        figure16.SelectorTime(name, elements, density, ms * elements * density)
         for name, ms in (("sidco", 0.5), ("cupy.argpartition", 3.0), ("torch.topk + gather", 1.5))
         for elements in (1000, 5000)
         for density in (0.1, 0.01)
     ]
     assert {figure16.speed_up(measured, each) for each in measured} == {3.0, 0.5, 1.0}
-    assert figure16.base_of(measured) == "torch.topk + gather"
-    assert figure16.report(measured).count("3.00×") == 4
+    assert figure16.baseline_name(measured) == "torch.topk + gather"
+    assert figure16.format_table(measured).count("3.00×") == 4
 
 
 @pytest.mark.gpu
 def test_every_kernel_is_timed() -> None:
     try:
         device = cupy_device()
-    except DeviceError as error:
+    except wc.DeviceError as error:
         skip_or_fail(str(error))
-    found = list(gpu.rows(device, 1_000_000))
-    assert {row[0] for row in found} >= {"copy", "qsgd", "exact top k, warm", "residual + select + rice"}
+    found = list(kernels.measure_rows(device, 1_000_000))
+    assert {row[0] for row in found} >= {"copy", "qsgd", "exact top-k, warm", "residual + select + rice"}
     assert any("warm + rice + qsgd" in row[0] for row in found)
     assert all(float(row[2]) > 0 for row in found)
     assert np.isfinite([float(row[2]) for row in found]).all()

@@ -1,4 +1,4 @@
-"""Gradients to measure on: the same at every run, laid out as layers.json says; what to do without torch."""
+"""Saved gradients: reproducibility, layers.json, error feedback, and the message without torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 from benchmarks.gradients import __main__ as gradients
 
 
-def test_missing_torch_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     for name in ("recipes", "models", "batches"):
         monkeypatch.delitem(sys.modules, f"benchmarks.training.{name}", raising=False)
@@ -38,8 +38,8 @@ def test_two_steps(tmp_path: Path) -> None:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_feedback_keeps_what_was_not_applied() -> None:
-    """Two steps of a linear loss, of constant gradient: what was applied is there once, the rest twice."""
+def test_feedback_keeps_the_unapplied_elements() -> None:
+    """Two steps with a constant gradient: applied elements count once, the others twice."""
     torch = pytest.importorskip("torch", reason="training needs the extra [gradients]")
     from benchmarks.training.models import Net
     from benchmarks.training.recipes import Recipe, train
@@ -61,8 +61,8 @@ def test_feedback_keeps_what_was_not_applied() -> None:
     assert trained.parameters["w"].tolist() == [-1, 8, -3, -0.5]
 
 
-def test_wrong_names_are_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_unknown_model(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="training needs the extra [gradients]")
     with pytest.raises(SystemExit):
         gradients.main(["--only", "resnet", "--output", str(tmp_path)])
-    assert "no model 'resnet'; there are resnet20, wide20, lstm" in capsys.readouterr().err
+    assert "unknown model 'resnet'; the models are resnet20, wide20, lstm" in capsys.readouterr().err
