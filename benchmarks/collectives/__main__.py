@@ -2,8 +2,8 @@
 
 Emulates hosts on this machine: network namespaces whose links are shaped to 100 Mbit/s, 1 Gbit/s and 10
 Gbit/s. This needs Linux, root, ip and tc; without them only the simulation runs. With one rank per host, it
-measures times of exchanges and of whole calls, bytes on each link, and the regret of the automatic choice of
-an all-reduce. Beyond 8 ranks, bytes and times are simulated.
+measures times of exchanges and of whole calls, and bytes on each link. It also measures the regret of the
+automatic choice of an all-reduce. Beyond 8 ranks, bytes and times are simulated.
 
     python -m benchmarks.collectives [--quick | --full] [--rates 1Gbit,…] [--ranks 2,4] [--sizes 2.6e6] …
 """
@@ -22,14 +22,14 @@ from typing import Any
 
 from benchmarks.collectives import plot, report
 from benchmarks.collectives.cases import Case
-from benchmarks.collectives.hosts import RATES, Hosts, missing_tools
+from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
 from benchmarks.collectives.launch import find_mpi, launch_ranks
 from benchmarks.collectives.measurement import Measurement
-from benchmarks.collectives.plan import Job, all_jobs, default_jobs
+from benchmarks.collectives.plan import Job, generate_all_jobs, generate_default_jobs
 from benchmarks.collectives.simulation import METHODS, RANKS, simulate_methods
 from benchmarks.common.command import create_parser, create_progress
 from benchmarks.common.inputs import DENSITIES
-from benchmarks.common.results import RESULTS, machine_name, write_result
+from benchmarks.common.results import RESULTS, describe_machine, write_result
 
 __all__ = ["main"]
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     skipped = []
     measurements: list[Measurement] = []
     jobs = [] if options.simulated else list(_plan_jobs(options))
-    reason = missing_tools() if jobs else ""
+    reason = find_missing_tools() if jobs else ""
     if options.simulated or reason:
         skipped.append(f"all measurements between hosts: {reason or 'only the simulation was requested'}")
         jobs = []
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(text)
     if options.keep:
         print(write_result("collectives", "Times of collectives between hosts", text))
-        plot.draw(RESULTS / "collectives.png", measurements, points, machine_name())
+        plot.draw(RESULTS / "collectives.png", measurements, points, describe_machine())
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -100,7 +100,7 @@ def _plan_jobs(options: argparse.Namespace) -> Iterator[tuple[str, Job]]:
         mpi = find_mpi(python)
         chosen = (options.rates, options.ranks, options.sizes, options.densities, options.alike)
         if mpi and (options.full or any(chosen)):
-            jobs = all_jobs(
+            jobs = generate_all_jobs(
                 options.rates or list(RATES),
                 options.ranks or ([2, 4, 8] if options.full else [4]),
                 options.sizes or ([2_600_000, 26_000_000] if options.full else [2_600_000]),
@@ -110,7 +110,7 @@ def _plan_jobs(options: argparse.Namespace) -> Iterator[tuple[str, Job]]:
             )
             yield from ((python, job) for job in jobs)
         elif mpi:
-            yield from ((python, job) for job in default_jobs(mpi, quick=options.quick))
+            yield from ((python, job) for job in generate_default_jobs(mpi, quick=options.quick))
 
 
 def _measure(python: str, job: Job, step: Callable[[str], None]) -> list[Measurement]:

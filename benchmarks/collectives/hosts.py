@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["RATES", "Hosts", "Shape", "missing_tools"]
+__all__ = ["RATES", "Hosts", "Shape", "find_missing_tools"]
 
 _NET = "10.77.0"
 _LAUNCHER = 254  # last byte of the launcher's address
@@ -67,7 +67,7 @@ RATES = {
 }
 
 
-def missing_tools() -> str:
+def find_missing_tools() -> str:
     """Return the reason why hosts cannot be emulated on this machine, or an empty string."""
     absent = [tool for tool in ("ip", "tc", "unshare") if shutil.which(tool) is None]
     if absent:
@@ -81,7 +81,7 @@ def missing_tools() -> str:
     try:
         failure = _try(
             "ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", "eth1"
-        ) or _try("tc", "-n", name, "qdisc", "add", "dev", "eth0", *_tbf_arguments(RATES["1 Gbit"]))
+        ) or _try("tc", "-n", name, "qdisc", "add", "dev", "eth0", *_build_tbf_arguments(RATES["1 Gbit"]))
         return f"no shaped links: {failure}" if failure else ""
     finally:
         _try("ip", "netns", "del", name)
@@ -131,7 +131,7 @@ class Hosts:
             for space, device in ((name, "eth0"), (self._switch, name)):
                 _try("tc", "-n", space, "qdisc", "del", "dev", device, "root")
                 _run("ip", "-n", space, "link", "set", device, "gso_max_size", str(shape.packet))
-                _run("tc", "-n", space, "qdisc", "add", "dev", device, *_tbf_arguments(shape))
+                _run("tc", "-n", space, "qdisc", "add", "dev", device, *_build_tbf_arguments(shape))
 
     def write_agent(self) -> Path:
         """Write a program with the interface of ssh that runs a command on a host."""
@@ -181,7 +181,7 @@ class Hosts:
         """Terminate all processes on the hosts and remove the namespaces."""
         self._stop()
         for name in (*self.names, self._launcher, self._switch):
-            for pid in _output_of("ip", "netns", "pids", name).split():
+            for pid in _read_output("ip", "netns", "pids", name).split():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
             _try("ip", "netns", "del", name)
@@ -235,7 +235,7 @@ def _terminate_after(running: subprocess.Popen[str], timeout: float) -> Iterator
         timer.cancel()
 
 
-def _tbf_arguments(shape: Shape) -> list[str]:
+def _build_tbf_arguments(shape: Shape) -> list[str]:
     return ["root", "tbf", "rate", shape.rate, "burst", str(shape.burst), "limit", str(32 << 20)]
 
 
@@ -252,5 +252,5 @@ def _try(*command: str) -> str:
     return "" if done.returncode == 0 else done.stderr.strip() or f"status {done.returncode}"
 
 
-def _output_of(*command: str) -> str:
+def _read_output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -39,7 +39,9 @@ def launch_ranks(
         timeout: seconds for the whole run.
     """
     launcher = (
-        _mpich_command(hosts, python) if find_mpi(python) == "MPICH" else _open_mpi_command(hosts, python)
+        _build_mpich_command(hosts, python)
+        if find_mpi(python) == "MPICH"
+        else _build_open_mpi_command(hosts, python)
     )
     command = [*launcher, python, "-m", "benchmarks.collectives.rank", json.dumps(dict(plan))]
     environment = os.environ | _ONE_THREAD | _KEEP_MEMORY | {"PYTHONPATH": str(_ROOT)}
@@ -49,7 +51,7 @@ def launch_ranks(
             yield json.loads(line)
 
 
-def _open_mpi_command(hosts: Hosts, python: str) -> list[str]:
+def _build_open_mpi_command(hosts: Hosts, python: str) -> list[str]:
     return [
         str(Path(python).parent / "mpirun"),
         *("--prtemca", "plm_ssh_agent", str(hosts.write_agent()), "--prtemca", "plm_ssh_no_tree_spawn", "1"),
@@ -60,7 +62,7 @@ def _open_mpi_command(hosts: Hosts, python: str) -> list[str]:
     ]
 
 
-def _mpich_command(hosts: Hosts, python: str) -> list[str]:
+def _build_mpich_command(hosts: Hosts, python: str) -> list[str]:
     return [
         str(Path(python).parent / "mpiexec.hydra"),
         *("-launcher", "ssh", "-launcher-exec", str(hosts.write_agent()), "-iface", "eth0"),

@@ -25,7 +25,7 @@ class Measurement:
     """Time and bytes of one method.
 
     Attributes:
-        mpi, rate, ranks, case: where it was measured.
+        mpi, rate, ranks, case: setup of the measurement.
         kind: "exchange", or "whole" for a whole call.
         name: name of the method.
         seconds: median time of the slowest rank.
@@ -61,7 +61,7 @@ class Measurement:
 
     @property
     def key(self) -> Key:
-        """Return where it was measured."""
+        """Return the setup of the measurement."""
         return self.mpi, self.rate, self.ranks, self.case
 
     @property

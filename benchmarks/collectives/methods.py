@@ -155,7 +155,7 @@ def _build_splits(channel: co.Channel, case: Case, sparse: wc.SparseTensor) -> d
 
         return Method(call, scattered + ring_bytes(counts, rank))
 
-    return {_name(algorithm): build(scheme) for algorithm, scheme in SECOND_PHASE.items()}
+    return {_format_algorithm(algorithm): build(scheme) for algorithm, scheme in SECOND_PHASE.items()}
 
 
 def _build_agreement(channel: co.Channel, case: Case) -> Method:
@@ -182,16 +182,16 @@ def build_whole_calls(comm: Any, case: Case, *, dense: bool = True) -> dict[str,
         )
     blobs = tuple(comm.allgather(wc.encode(x, scheme).nbytes))
 
-    def chosen_algorithm() -> str:
+    def repeat_choice() -> str:
         """Repeat the automatic choice from the same numbers."""
         signature = Operand.of({"0": (x.shape, "float32")}, bare=True, scheme=scheme).signature
         stored = (case.count,) * comm.size
         union = channel.union_of(signature) or union_by_chance(x.size, stored)
-        return _name(choose(channel, Workload(comm.size, x.size, x.nbytes, blobs, stored, union)))
+        return _format_algorithm(choose(channel, Workload(comm.size, x.size, x.nbytes, blobs, stored, union)))
 
-    methods[f"allreduce {AUTO}"].note = chosen_algorithm
+    methods[f"allreduce {AUTO}"].note = repeat_choice
     return methods
 
 
-def _name(algorithm: Algorithm) -> str:
+def _format_algorithm(algorithm: Algorithm) -> str:
     return algorithm.name.lower().replace("_", "-")

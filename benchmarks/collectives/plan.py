@@ -11,7 +11,7 @@ from benchmarks.collectives.hosts import RATES
 from benchmarks.collectives.simulation import CASE
 from benchmarks.common.inputs import DENSITIES
 
-__all__ = ["Job", "all_jobs", "default_jobs"]
+__all__ = ["Job", "generate_all_jobs", "generate_default_jobs"]
 
 EXCHANGE, BOTH = ("exchange",), ("exchange", "whole")
 _NORMAL = {"seconds": 0.3, "min_turns": {"exchange": 9, "whole": 9}, "max_turns": 15, "budget": 1.0}
@@ -48,7 +48,7 @@ class Job:
         return {"cases": self.cases, **self.times}
 
 
-def default_jobs(mpi: str, *, quick: bool) -> Iterator[Job]:
+def generate_default_jobs(mpi: str, *, quick: bool) -> Iterator[Job]:
     """Yield the default jobs of an MPI.
 
     MPICH's own collectives, and ours on MPICH, are measured at one rate and rank count only.
@@ -81,7 +81,7 @@ def default_jobs(mpi: str, *, quick: bool) -> Iterator[Job]:
         yield job
 
 
-def all_jobs(
+def generate_all_jobs(
     rates: Sequence[str],
     ranks: Sequence[int],
     sizes: Sequence[int],

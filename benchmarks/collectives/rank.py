@@ -123,12 +123,14 @@ def measure_goodput(comm: Any, seconds: float) -> tuple[float, float]:
     into, _ = listener.accept()
     listener.close()
     with out, into:
-        alone = _stream(comm, out if rank == 0 else None, into if rank == 1 % n else None, seconds)
-        together = _stream(comm, out, into, seconds)
+        alone = _measure_stream(comm, out if rank == 0 else None, into if rank == 1 % n else None, seconds)
+        together = _measure_stream(comm, out, into, seconds)
     return alone, together
 
 
-def _stream(comm: Any, out: socket.socket | None, into: socket.socket | None, seconds: float) -> float:
+def _measure_stream(
+    comm: Any, out: socket.socket | None, into: socket.socket | None, seconds: float
+) -> float:
     """Return the bytes per second at the slowest receiver, without the first 30 % of the time."""
     block = bytes(_BLOCK)
     comm.Barrier()

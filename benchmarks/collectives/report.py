@@ -9,7 +9,7 @@ from itertools import groupby
 from benchmarks.collectives.hosts import RATES
 from benchmarks.collectives.measurement import Measurement, check_targets, compute_regrets
 from benchmarks.collectives.simulation import ALPHA, BETA, CASE, METHODS, Point
-from benchmarks.common.results import markdown_table, pivot_rows
+from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import format_targets
 
 __all__ = ["format_page"]
@@ -23,8 +23,8 @@ ranks share one machine: on fast links they compete for its cores rather than fo
 memory that they free, so that the times do not include memory allocation by the system.
 """
 LINKS = """Counters of the links for the same exchanges, with the headers of Ethernet, IP and TCP. Each cell
-is the megabytes that the busiest rank sent, in parentheses their ratio to the bytes that it must send, and
-after the slash the mean over all ranks.
+is the megabytes that the busiest rank sent. Their ratio to the bytes that it must send is in parentheses, and
+the mean over all ranks is after the slash.
 """
 WHOLE_CALLS = """A whole call selects by top-k, encodes (`rice | raw`), communicates, decodes and sums. Times
 are in milliseconds. *regret* is the time of `auto` relative to the best algorithm. All ranks compute on the
@@ -43,7 +43,7 @@ def format_page(measurements: Sequence[Measurement], points: Sequence[Point], sk
     Args:
         measurements: between hosts.
         points: of the simulation.
-        skipped: what was not measured, and why.
+        skipped: measurements that were skipped, with the reasons.
     """
     parts = []
     if measurements:
@@ -79,7 +79,7 @@ def _format_times(measurements: Sequence[Measurement]) -> list[str]:
         if first.kind == "whole":
             cells = [("*regret*", m.case, f"{regrets[m.key]:.2f}") for m in group if m.key in regrets]
             rows += pivot_rows(cells, columns) or [["*regret*", *("" for _ in columns)]]
-        parts.append(markdown_table(["ms", *(case.name for case in columns)], rows))
+        parts.append(format_markdown(["ms", *(case.name for case in columns)], rows))
     return parts
 
 
@@ -97,7 +97,7 @@ def _format_links(measurements: Sequence[Measurement]) -> list[str]:
             for m in fastest
         )
         rows = pivot_rows(cells, columns)
-        parts.append(markdown_table(["MB", *(case.name for case in columns)], rows))
+        parts.append(format_markdown(["MB", *(case.name for case in columns)], rows))
     return parts
 
 
@@ -123,4 +123,4 @@ def _format_points(points: Sequence[Point]) -> str:
     ranks = sorted({p.ranks for p in points})
     rows = [[f"{m}, bytes", *(f"{by_key[m, n].nbytes:,.0f}" for n in ranks)] for m in METHODS]
     rows += [[f"{m}, ms", *(f"{by_key[m, n].seconds * 1e3:.2f}" for n in ranks)] for m in METHODS]
-    return markdown_table(["ranks", *map(str, ranks)], rows)
+    return format_markdown(["ranks", *map(str, ranks)], rows)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["RESULTS", "machine_name", "markdown_table", "pivot_rows", "write_result"]
+__all__ = ["RESULTS", "describe_machine", "format_markdown", "pivot_rows", "write_result"]
 
 RESULTS = Path(__file__).parents[1] / "results"
 
 
-def machine_name() -> str:
+def describe_machine() -> str:
     """Describe the processor, the cores available to this process, and the versions of the main libraries."""
     import numba
 
@@ -27,7 +27,7 @@ def machine_name() -> str:
     return f"{name}, {cores} cores; {versions}"
 
 
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def format_markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Format a Markdown table with a left-aligned first column and right-aligned others."""
     lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
@@ -52,5 +52,5 @@ def pivot_rows(
 def write_result(name: str, title: str, text: str) -> Path:
     """Write ``results/NAME.md`` with a title, the machine and the text; return its path."""
     path = RESULTS / f"{name}.md"
-    path.write_text(f"# {title}\n\n{machine_name()}\n\n{text}")
+    path.write_text(f"# {title}\n\n{describe_machine()}\n\n{text}")
     return path

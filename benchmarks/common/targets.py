@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.common.results import markdown_table
+from benchmarks.common.results import format_markdown
 
 __all__ = [
     "LabelledValues",
@@ -92,7 +92,7 @@ def format_targets(results: Sequence[TargetResult]) -> str:
     """Format a table with one row per target."""
     words = {True: "yes", False: "**no**", None: "not measured"}
     rows = [[result.target, result.worst, result.case, words[result.met]] for result in results]
-    return markdown_table(["target", "worst measurement", "case", "met"], rows)
+    return format_markdown(["target", "worst measurement", "case", "met"], rows)
 
 
 def measure_sections(
@@ -115,4 +115,4 @@ def measure_sections(
         section_results, section_rows = measure()
         results += section_results
         rows += section_rows
-    return results, f"## {title}\n\n" + markdown_table(["quantity", "measurement"], rows)
+    return results, f"## {title}\n\n" + format_markdown(["quantity", "measurement"], rows)

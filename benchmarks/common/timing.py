@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["copy_time", "median_time", "minimum_time", "numba_threads"]
+__all__ = ["measure_copy_time", "measure_median_time", "measure_minimum_time", "numba_threads"]
 
 
-def median_time(call: Callable[[], Any], *, budget: float = 0.5, min_calls: int = 5) -> float:
+def measure_median_time(call: Callable[[], Any], *, budget: float = 0.5, min_calls: int = 5) -> float:
     """Measure the median time of a call in seconds, after one warm-up call.
 
     Args:
@@ -37,7 +37,7 @@ def median_time(call: Callable[[], Any], *, budget: float = 0.5, min_calls: int 
     return statistics.median(times)
 
 
-def minimum_time(call: Callable[[], Any], *, budget: float = 0.5, min_calls: int = 5) -> float:
+def measure_minimum_time(call: Callable[[], Any], *, budget: float = 0.5, min_calls: int = 5) -> float:
     """Measure the shortest time of a call in seconds, after one warm-up call.
 
     The minimum excludes interference from other programs.
@@ -58,11 +58,11 @@ def minimum_time(call: Callable[[], Any], *, budget: float = 0.5, min_calls: int
     return best
 
 
-def copy_time(x: npt.NDArray[Any], *, budget: float = 0.2) -> float:
+def measure_copy_time(x: npt.NDArray[Any], *, budget: float = 0.2) -> float:
     """Measure the median time of ``np.copyto`` of ``x`` into allocated memory: one read and one write."""
     target = np.empty_like(x)
     target[...] = x
-    return median_time(lambda: np.copyto(target, x), budget=budget)
+    return measure_median_time(lambda: np.copyto(target, x), budget=budget)
 
 
 @contextmanager

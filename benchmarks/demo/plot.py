@@ -159,7 +159,7 @@ def _draw_over_bytes(axes: Axes, dense: Run, compressed: Run) -> None:
 
 
 def _annotate(axes: Axes, text: str, at: tuple[float, float], offset: tuple[int, int], **style: Any) -> None:
-    """Write text beside a point of the data.
+    """Annotate a point of the data.
 
     Args:
         axes: axes of the point.

@@ -1,7 +1,7 @@
 """Data-parallel training: every rank has its own images, and all apply the same mean gradient.
 
 Both runs use ``train``; only the exchange differs. It returns the losses and bytes of each step, the accuracy
-on test images, and whether all ranks end with the same weights, bit for bit.
+on test images, and a digest of every rank's weights.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gpu = cupy.cuda.runtime.getDeviceProperties(device.number)["name"].decode()
     rows = [row for size in options.elements for row in kernels.measure_rows(device, size)]
     text = f"{gpu}, CuPy {cupy.__version__}\n\n{kernels.CAPTION}"
-    text += results.markdown_table(kernels.HEADER, rows)
+    text += results.format_markdown(kernels.HEADER, rows)
     text += "\n## The SIDCo paper's Figure 16\n\n" + _measure_figure_16(device, gpu, options.figure)
     print(text)
     print(results.write_result("gpu", "Kernels on a GPU", text))
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _measure_figure_16(device: CupyDevice, gpu: str, sizes: Sequence[int]) -> str:
     """Measure and format the table of Figure 16, and draw its picture if Matplotlib is installed."""
-    clock = partial(timing.event_time, device.cupy)
+    clock = partial(timing.measure_event_time, device.cupy)
     times: list[figure16.SelectorTime] = []
     for size in sizes:
         x = timing.draw_laplace(device.cupy, size)

@@ -1,7 +1,7 @@
 """Speed-up of threshold selectors over top-k on a GPU: Figure 16 of the SIDCo paper with our selectors.
 
-For vectors of 0.26 to 260 million elements and densities of 0.1, 0.01 and 0.001, this measures each
-selector's time to indices and values on the device, including the host's work. Speed-ups refer to torch.topk
+A time is that to indices and values on the device, including the host's work. It is measured for vectors of
+0.26 to 260 million elements and densities of 0.1, 0.01 and 0.001. Speed-ups refer to torch.topk
 and a gather, which the paper calls Topk, or to CuPy's argpartition if torch has no CUDA. RedSync, GaussianK
 and SIDCo's gamma fit have no kernels here and are omitted.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import wirecodec as wc
-from benchmarks.common.results import markdown_table
+from benchmarks.common.results import format_markdown
 from wirecodec.arrays import DeviceFlat
 from wirecodec.gpu.select import select
 from wirecodec.gpu.support import Context
@@ -98,15 +98,15 @@ def build_peers(cupy: Any, x: Any, k: int) -> dict[str, Callable[[], object]]:
     return peers
 
 
-def baseline_name(times: Sequence[SelectorTime]) -> str:
+def find_baseline(times: Sequence[SelectorTime]) -> str:
     """Return the name of the baseline."""
     names = {each.name for each in times}
     return next(name for name in BASELINES if name in names)
 
 
-def speed_up(times: Sequence[SelectorTime], one: SelectorTime) -> float:
+def compute_speed_up(times: Sequence[SelectorTime], one: SelectorTime) -> float:
     """Return the speed-up over the baseline for the same vector and density."""
-    baseline = baseline_name(times)
+    baseline = find_baseline(times)
     over = next(
         each.ms
         for each in times
@@ -121,10 +121,14 @@ def format_table(times: Sequence[SelectorTime]) -> str:
     for elements in dict.fromkeys(each.elements for each in times):
         some = [each for each in times if each.elements == elements]
         for name in dict.fromkeys(each.name for each in some):
-            cells = [f"{speed_up(times, each):.2f}× ({each.ms:.3f} ms)" for each in some if each.name == name]
+            cells = [
+                f"{compute_speed_up(times, each):.2f}× ({each.ms:.3f} ms)"
+                for each in some
+                if each.name == name
+            ]
             rows.append([f"{name}, {elements:,}", *cells])
     header = ["", *(f"{density:g}" for density in dict.fromkeys(each.density for each in times))]
-    return CAPTION.format(baseline=baseline_name(times)) + markdown_table(header, rows)
+    return CAPTION.format(baseline=find_baseline(times)) + format_markdown(header, rows)
 
 
 def draw(path: Path, times: Sequence[SelectorTime], gpu: str) -> None:
@@ -150,13 +154,13 @@ def draw(path: Path, times: Sequence[SelectorTime], gpu: str) -> None:
             places = [
                 densities.index(each.density) + (i - len(names) / 2) / (len(names) + 1) for each in found
             ]
-            heights = [speed_up(times, each) for each in found]
+            heights = [compute_speed_up(times, each) for each in found]
             axis.bar(places, heights, 1 / (len(names) + 2), label=name, color=f"C{i}")
         axis.set_xticks(range(len(densities)), [f"δ = {density:g}" for density in densities])
         axis.set_yscale("log")
         axis.axhline(1, color="grey", linewidth=0.8)
         axis.set_title(f"{elements:,} elements", fontsize=10)
-    axes[0, 0].set_ylabel(f"speed-up over {baseline_name(times)}")
+    axes[0, 0].set_ylabel(f"speed-up over {find_baseline(times)}")
     axes[0, -1].legend(fontsize=7)
     fig.suptitle(f"Selectors on a GPU: {gpu}")
     fig.savefig(path, dpi=100)

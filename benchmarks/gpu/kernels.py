@@ -136,11 +136,11 @@ def measure_rows(device: CupyDevice, size: int) -> Iterator[list[str]]:
     """Measure every kernel at one size and yield table rows."""
     x = timing.draw_laplace(device.cupy, size)
     target = device.cupy.empty_like(x)
-    copy = timing.event_time(device.cupy, lambda: device.copy(x, target))
+    copy = timing.measure_event_time(device.cupy, lambda: device.copy(x, target))
     bandwidth = 8 * size / copy
     yield ["copy", f"{size:,}", f"{copy:.3f}", "8", f"{bandwidth / 1e6:,.0f} GB/s", ""]
     for case in generate_cases(device, x):
-        time = timing.event_time(device.cupy, case.call)
+        time = timing.measure_event_time(device.cupy, case.call)
         fraction = case.traffic * size / bandwidth / time
         limit = f"≥ {case.target:.0%}" if case.target else ""
         yield [case.name, f"{size:,}", f"{time:.3f}", f"{case.traffic:.3g}", f"{fraction:.0%}", limit]

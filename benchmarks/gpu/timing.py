@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["draw_laplace", "event_time"]
+__all__ = ["draw_laplace", "measure_event_time"]
 
 CALLS, WARM_UP_CALLS = 20, 3
 
 
-def event_time(cupy: Any, call: Callable[[], object]) -> float:
+def measure_event_time(cupy: Any, call: Callable[[], object]) -> float:
     """Measure the median time of a call in milliseconds, with CUDA events."""
     for _ in range(WARM_UP_CALLS):
         call()

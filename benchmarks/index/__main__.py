@@ -16,9 +16,9 @@ from pathlib import Path
 
 import wirecodec as wc
 from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress, filter_by_name
-from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS, gradient_files
+from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS, list_gradient_files
 from benchmarks.common.peers import load_peers
-from benchmarks.common.results import RESULTS, machine_name, write_result
+from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.targets import TargetResult
 from benchmarks.index import peers, plot, report, supplement
 from benchmarks.index.cases import SIZES, Case, generate_cases
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folders = [TEST_GRADIENTS]
     folders += [] if options.quick else [TRAINED_GRADIENTS]
     folders += [options.data] if options.data else []
-    every_case = list(generate_cases(sizes, gradient_files(*folders)))
+    every_case = list(generate_cases(sizes, list_gradient_files(*folders)))
     cases = filter_by_name(every_case, options.only, lambda case: case.group)
     measurements, (results, notes) = measure(
         coders, cases, 0.015 if options.quick else 0.06, 0 if options.only else sizes[-1]
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(PARTIAL_RUN)
         return
     print(write_result("index", "Size and speed of index codecs", text))
-    plot.draw(RESULTS / "index.png", measurements, machine_name())
+    plot.draw(RESULTS / "index.png", measurements, describe_machine())
 
 
 def measure(

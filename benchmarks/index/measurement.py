@@ -10,7 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from benchmarks.common.timing import copy_time, median_time, numba_threads
+from benchmarks.common.timing import measure_copy_time, measure_median_time, numba_threads
 from benchmarks.index.cases import Case
 from benchmarks.index.coders import Coder
 from benchmarks.index.supports import Support
@@ -94,7 +94,7 @@ def measure_coder(
         common += indices.size if coder.exact else np.intersect1d(decoded, indices, assume_unique=True).size
 
     def measure_speeds() -> tuple[tuple[float, float], float]:
-        copy = copy_time(support.indices, budget=budget / 3)
+        copy = measure_copy_time(support.indices, budget=budget / 3)
         encode = _time(lambda: [coder.encode(*chunk) for chunk in chunks], budget)
         decode = _time(lambda: [coder.decode(*job) for job in jobs], budget)
         return (copy / encode, copy / decode), support.indices.nbytes / copy / 1e9
@@ -127,7 +127,7 @@ def _time(call: Callable[[], Any], budget: float) -> float:
     start = time.perf_counter()
     call()
     if time.perf_counter() - start < 5 * budget:
-        return median_time(call, budget=budget, min_calls=3)
+        return measure_median_time(call, budget=budget, min_calls=3)
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

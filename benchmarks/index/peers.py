@@ -166,7 +166,7 @@ class Entropy(Peer):
 
     def encode(self, indices: Indices, d: int) -> Any:
         """Encode as (words of the coder, escaped gaps)."""
-        model, escape = self._model(d, indices.size)
+        model, escape = self._build_model(d, indices.size)
         gaps = np.subtract(indices, np.append(np.uint32(2**32 - 1), indices[:-1]))  # minus one, modulo 2^32
         gaps -= np.uint32(1)
         coder = self.package.stream.stack.AnsCoder()
@@ -179,13 +179,13 @@ class Entropy(Peer):
 
     def decode(self, code: Any, d: int, r: int) -> Indices:
         """Decode the gaps, restore the escapes and sum."""
-        model, escape = self._model(d, r)
+        model, escape = self._build_model(d, r)
         gaps = self.package.stream.stack.AnsCoder(code[0]).decode(model, r).astype(np.uint32)
         gaps[gaps == escape] = code[1]
         gaps += np.uint32(1)
         return np.asarray(np.cumsum(gaps, dtype=np.uint32) - np.uint32(1))
 
-    def _model(self, d: int, r: int) -> tuple[Any, int]:
+    def _build_model(self, d: int, r: int) -> tuple[Any, int]:
         escape = min(20 * d // r, 2**16)
         probabilities = r / d * (1 - r / d) ** np.arange(escape + 1)
         probabilities[-1] = max((1 - r / d) ** escape, 1e-9)

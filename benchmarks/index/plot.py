@@ -98,7 +98,7 @@ def _label_points(axis: Any) -> None:
         style = {"fontsize": 8, "color": line.get_gid(), "va": "center"}
         text = axis.text(*centre, line.get_label(), transform=None, **style)
         size = text.get_window_extent(renderer)
-        for box in _candidate_boxes(centre[0], centre[1], size.width, size.height):
+        for box in _generate_boxes(centre[0], centre[1], size.width, size.height):
             inside = (
                 axis.bbox.containsx(box.x0) and axis.bbox.containsx(box.x1) and axis.bbox.containsy(box.y0)
             )
@@ -111,7 +111,7 @@ def _label_points(axis: Any) -> None:
             axis.add_line(Line2D(*zip(centre, end, strict=True), transform=None, color="0.6", lw=0.7))
 
 
-def _candidate_boxes(x: float, y: float, width: float, height: float) -> Iterator[Bbox]:
+def _generate_boxes(x: float, y: float, width: float, height: float) -> Iterator[Bbox]:
     """Yield candidate positions for the name of a point, nearest first."""
     for drop in range(0, 160, 8):
         for sign in (1, -1):

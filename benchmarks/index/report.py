@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
-from benchmarks.common.results import markdown_table, pivot_rows
+from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import TargetResult, format_targets
 from benchmarks.index.measurement import Measurement
 
@@ -82,7 +82,7 @@ def _format_table(
     columns = list(dict.fromkeys(m.case.column for m in measurements))
     cells = ((f"*{m.coder}*" if m.peer else f"`{m.coder}`", m.case.column, cell(m)) for m in measurements)
     rows = pivot_rows(cells, columns, "unsupported")
-    return markdown_table([title, *columns], [first_row, *rows] if first_row else rows)
+    return format_markdown([title, *columns], [first_row, *rows] if first_row else rows)
 
 
 def _format_bits(bits: float) -> str:

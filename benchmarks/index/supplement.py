@@ -18,7 +18,7 @@ from benchmarks.common.targets import (
     check_at_most,
     measure_sections,
 )
-from benchmarks.common.timing import copy_time, median_time, numba_threads
+from benchmarks.common.timing import measure_copy_time, measure_median_time, numba_threads
 from benchmarks.index.supports import Support, draw_rows, draw_runs, draw_uniform
 from wirecodec.arrays import as_bytes, bits_of
 from wirecodec.limits import UNLIMITED
@@ -58,16 +58,16 @@ def _measure_bitmaps(d: int, budget: float) -> SectionResult:
         support = draw_uniform(d, int(d * density))
         x = np.zeros(d, np.float32)
         x[support.indices] = 1
-        copy, where = copy_time(x, budget=budget), f"uniform, {100 * density:g} % of {d:,}"
-        ours = copy / median_time(partial(_make_bitmap, x), budget=budget)
-        numpy = copy / median_time(partial(_packbits, x), budget=budget)
-        table.append([f"dense to bitmap, {where}", f"{ours:.2f}× copy (np.packbits: {numpy:.2f}×)"])
-        to_bitmap.append((where, ours))
+        copy, case = measure_copy_time(x, budget=budget), f"uniform, {100 * density:g} % of {d:,}"
+        ours = copy / measure_median_time(partial(_make_bitmap, x), budget=budget)
+        numpy = copy / measure_median_time(partial(_packbits, x), budget=budget)
+        table.append([f"dense to bitmap, {case}", f"{ours:.2f}× copy (np.packbits: {numpy:.2f}×)"])
+        to_bitmap.append((case, ours))
         section = as_bytes(wc.Bitmap().encode(support.indices, d, 0))
-        copy = copy_time(support.indices, budget=budget)
-        time = median_time(partial(wc.Bitmap.decode, section, d, support.r, UNLIMITED), budget=budget)
-        table.append([f"bitmap to indices, {where}", f"{copy / time:.2f}× copy"])
-        to_indices.append((where, copy / time))
+        copy = measure_copy_time(support.indices, budget=budget)
+        time = measure_median_time(partial(wc.Bitmap.decode, section, d, support.r, UNLIMITED), budget=budget)
+        table.append([f"bitmap to indices, {case}", f"{copy / time:.2f}× copy"])
+        to_indices.append((case, copy / time))
     return [
         check_at_least("dense float32 vector to bitmap ≥ 1.5× copy", 1.5, to_bitmap),
         check_at_least("bitmap to indices ≥ 0.12× copy", 0.12, to_indices),
@@ -97,8 +97,8 @@ def _measure_spans(d: int, budget: float) -> SectionResult:
         middle = support.r // 4096 // 2
         part = support.indices[4096 * middle : 4096 * (middle + 1)]
         assert np.array_equal(decode_span(section, d, support.r, middle), part)
-        one = median_time(partial(decode_span, section, d, support.r, middle), budget=budget)
-        whole = median_time(partial(cls.decode, section, d, support.r, UNLIMITED), budget=budget)
+        one = measure_median_time(partial(decode_span, section, d, support.r, middle), budget=budget)
+        whole = measure_median_time(partial(cls.decode, section, d, support.r, UNLIMITED), budget=budget)
         table.append(
             [
                 f"{cls.name}: one span of 4096 of {support.r:,}",
@@ -161,12 +161,12 @@ def _measure_queries(bloom: Any, d: int, table: list[list[str]], budget: float) 
             codec = bloom(policy, 1e-3)
             approximations = [(codec.approximate(indices, n, 0), n) for indices, n in chunks]
             jobs = [(as_bytes(one.section), n, one.found.size, UNLIMITED) for one, n in approximations]
-            times.append(1e9 * median_time(partial(_decode_all, codec, jobs), budget=budget) / d)
-        where = f"uniform, {100 * density:g} % of {d:,}"
-        table.append([f"bloom: membership query, ε = 0.001, {where}", f"{times[0]:.3f} ns per element"])
-        table.append([f"bloom: decoding with p0, ε = 0.001, {where}", f"{times[1]:.3f} ns per element"])
+            times.append(1e9 * measure_median_time(partial(_decode_all, codec, jobs), budget=budget) / d)
+        case = f"uniform, {100 * density:g} % of {d:,}"
+        table.append([f"bloom: membership query, ε = 0.001, {case}", f"{times[0]:.3f} ns per element"])
+        table.append([f"bloom: decoding with p0, ε = 0.001, {case}", f"{times[1]:.3f} ns per element"])
         if density <= 0.01:
-            measures.append((where, times[0]))
+            measures.append((case, times[0]))
     return measures
 
 

@@ -115,7 +115,7 @@ def draw_layered(d: int, r: int, *, layers: int = 160, seed: int = 0) -> Support
     sizes = np.diff(edges, prepend=0)
     values = rng.laplace(size=d).astype(np.float32)
     values *= np.repeat(np.exp(rng.normal(size=layers)).astype(np.float32), sizes)
-    indices = _largest(values, r)
+    indices = _find_largest(values, r)
     counts = np.diff(np.searchsorted(indices, edges), prepend=0)
     bits = sum(log2_binomial(n, k) for n, k in zip(sizes.tolist(), counts.tolist(), strict=True))
     return Support("layered", d, indices, bits / r)
@@ -126,7 +126,7 @@ def select_top(values: Floats, ratio: float) -> Support:
 
     The bound is the uniform one, so a codec may be below it.
     """
-    indices = _largest(values, max(1, int(ratio * values.size)))
+    indices = _find_largest(values, max(1, int(ratio * values.size)))
     return Support("gradient", values.size, indices, log2_binomial(values.size, indices.size) / indices.size)
 
 
@@ -138,6 +138,6 @@ def select_nonzero(values: Floats) -> Support:
     )
 
 
-def _largest(values: Floats, r: int) -> Indices:
+def _find_largest(values: Floats, r: int) -> Indices:
     """Return the ascending indices of the ``r`` largest magnitudes."""
     return np.sort(np.argpartition(-np.abs(values), r - 1)[:r].astype(np.uint32))

@@ -16,7 +16,7 @@ try:
 except ImportError:  # the tables omit torch.topk
     torch = None
 
-__all__ = ["Contender", "build_contenders", "build_thresholds", "format_selector", "target_count"]
+__all__ = ["Contender", "build_contenders", "build_thresholds", "compute_target_count", "format_selector"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def format_selector(selector: wc.Selector, density: float) -> str:
     return text.replace(f"({density:g}", "(δ", 1)
 
 
-def target_count(density: float, size: int) -> int:
+def compute_target_count(density: float, size: int) -> int:
     """Return k, the number of elements that top-k selects at a density."""
     return wc.TopK(density).count(size)
 
@@ -64,12 +64,16 @@ def build_contenders(density: float) -> list[Contender]:
         Contender("threshold", wc.Threshold(round(-math.log(density), 2)).select),
         Contender("adacomp(50)", lambda x: wc.AdaComp(50).select(x, gradient=x)),
         Contender(
-            "np.argpartition", lambda x: _run_argpartition(x, target_count(density, x.size)), peer=True
+            "np.argpartition",
+            lambda x: _run_argpartition(x, compute_target_count(density, x.size)),
+            peer=True,
         ),
     ]
     if torch is not None:
         contenders.append(
-            Contender("torch.topk", lambda x: _run_torch_topk(x, target_count(density, x.size)), peer=True)
+            Contender(
+                "torch.topk", lambda x: _run_torch_topk(x, compute_target_count(density, x.size)), peer=True
+            )
         )
     return contenders
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.inputs import DENSITIES
-from benchmarks.select.contenders import build_thresholds, target_count
+from benchmarks.select.contenders import build_thresholds, compute_target_count
 
 try:
     import torch
@@ -121,7 +121,7 @@ def measure_stream(
             selection = selectors[density, key].select(x, gradient=gradient, state=states[run], seed=t)
             states[run] = selection.state
             count = x.size if selection.indices is None else selection.indices.size
-            ratios[run].append(count / target_count(density, x.size))
+            ratios[run].append(count / compute_target_count(density, x.size))
             if feedback:
                 residuals[run] = x.copy()
                 residuals[run][slice(None) if selection.indices is None else selection.indices] = 0

@@ -11,7 +11,7 @@ from matplotlib.ticker import LogFormatter
 
 from benchmarks.common.inputs import DENSITIES
 from benchmarks.select.count_accuracy import CountAccuracy
-from benchmarks.select.report import baseline_name, speed_up
+from benchmarks.select.report import compute_speed_up, find_baseline
 from benchmarks.select.speeds import Speed
 
 __all__ = ["draw"]
@@ -52,21 +52,21 @@ def draw(path: Path, speeds: Sequence[Speed], accuracies: Sequence[CountAccuracy
 
 def _draw_bars(axis: Any, speeds: Sequence[Speed]) -> None:
     largest = max(s.elements for s in speeds)
-    baseline = baseline_name(speeds)
+    baseline = find_baseline(speeds)
     for i, name in enumerate(DRAWN):
         found = [s for s in speeds if (s.elements, s.name) == (largest, name)]
         places = [DENSITIES.index(s.density) + (i - len(DRAWN) / 2) / (len(DRAWN) + 1) for s in found]
-        heights = [speed_up(speeds, s, baseline) for s in found]
+        heights = [compute_speed_up(speeds, s, baseline) for s in found]
         axis.bar(places, heights, 1 / (len(DRAWN) + 2), label=name, color=f"C{i}")
     axis.set_xticks(range(len(DENSITIES)), [f"δ = {d:g}" for d in DENSITIES])
     _format_axis(axis, f"speed-up over {baseline}: {largest:,} elements, one thread")
 
 
 def _draw_sizes(axis: Any, speeds: Sequence[Speed]) -> None:
-    baseline = baseline_name(speeds)
+    baseline = find_baseline(speeds)
     for i, name in enumerate(DRAWN):
         found = [s for s in speeds if (s.density, s.name) == (0.01, name)]
-        heights = [speed_up(speeds, s, baseline) for s in found]
+        heights = [compute_speed_up(speeds, s, baseline) for s in found]
         axis.plot([s.elements for s in found], heights, marker=MARKS[i], label=name, color=f"C{i}")
     axis.set_xscale("log")
     axis.set_xlabel("elements")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from benchmarks.common.inputs import DENSITIES
-from benchmarks.common.results import markdown_table, pivot_rows
+from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import TargetResult, format_targets
 from benchmarks.select.count_accuracy import CountAccuracy
 from benchmarks.select.slow_inputs import SlowInput
 from benchmarks.select.speeds import FUSED, SchemeSpeed, Speed
 
-__all__ = ["baseline_name", "format_page", "speed_up"]
+__all__ = ["compute_speed_up", "find_baseline", "format_page"]
 
 READS = """A read is one sum of magnitudes over the same array, compiled by Numba with fastmath. It is
 measured in turns with the selectors; all times are medians. δ is the density. `sidco(δ, mode=faithful)` has
@@ -48,7 +48,7 @@ def format_page(
     parts = ["## Targets\n", format_targets(results), "## Reads\n", READS]
     for array in dict.fromkeys(s.array for s in speeds):
         parts.append(_format_reads(array, [s for s in speeds if s.array == array]))
-    parts += ["## Speed-up over top-k\n", SPEEDS.format(baseline=baseline_name(speeds))]
+    parts += ["## Speed-up over top-k\n", SPEEDS.format(baseline=find_baseline(speeds))]
     parts += [_format_speed_ups([s for s in speeds if s.density == density]) for density in DENSITIES]
     parts += ["## Accuracy of the count\n", ACCURACY]
     for stream, feedback in dict.fromkeys((a.stream, a.feedback) for a in accuracies):
@@ -58,22 +58,22 @@ def format_page(
     densities = [f"{density:g}" for density in DENSITIES]
     suffixes = ("", "; first sample misled", "; both samples misled")
     rows = [[i.name + suffixes[i.misled_samples], *(f"{r:.2f}" for r in i.reads)] for i in inputs]
-    parts += ["## Slow inputs\n", SLOW_INPUTS, markdown_table(["reads", *densities], rows)]
+    parts += ["## Slow inputs\n", SLOW_INPUTS, format_markdown(["reads", *densities], rows)]
     rows = [
         [f"`{s.scheme}`".replace("|", "·"), *(f"{t:.2f}" for t in (s.encode, s.decode_add, s.prepare))]
         for s in schemes
     ]
-    table = markdown_table(["reads", "encode", "decode_add", "prepare"], rows)
+    table = format_markdown(["reads", "encode", "decode_add", "prepare"], rows)
     return "\n".join([*parts, "## Whole schemes\n", SCHEMES, table])
 
 
-def baseline_name(speeds: Sequence[Speed]) -> str:
+def find_baseline(speeds: Sequence[Speed]) -> str:
     """Return the name of the top-k that speed-ups refer to."""
     names = {s.name for s in speeds}
     return "torch.topk" if "torch.topk" in names else "np.argpartition"
 
 
-def speed_up(speeds: Sequence[Speed], speed: Speed, baseline: str) -> float:
+def compute_speed_up(speeds: Sequence[Speed], speed: Speed, baseline: str) -> float:
     """Return the speed-up of one selector over a baseline on the same array."""
     (other,) = [
         s
@@ -94,11 +94,11 @@ def _format_reads(array: str, speeds: Sequence[Speed]) -> str:
 
 
 def _format_speed_ups(speeds: Sequence[Speed]) -> str:
-    baseline = baseline_name(speeds)
+    baseline = find_baseline(speeds)
     chosen = [s for s in speeds if s.threads == 1 and s.name != FUSED]
 
     def format_cell(s: Speed) -> str:
-        over, ours = speed_up(speeds, s, baseline), speed_up(speeds, s, "topk(δ)")
+        over, ours = compute_speed_up(speeds, s, baseline), compute_speed_up(speeds, s, "topk(δ)")
         return f"{_format_number(over)}× ({_format_number(ours)}×)"
 
     return _format_table(f"δ = {speeds[0].density:g}", chosen, lambda s: s.array, format_cell)
@@ -109,7 +109,7 @@ def _format_table(
 ) -> str:
     columns = list(dict.fromkeys(column(s) for s in speeds))
     cells = ((_format_name(s), column(s), cell(s)) for s in speeds)
-    return markdown_table([title, *columns], pivot_rows(cells, columns))
+    return format_markdown([title, *columns], pivot_rows(cells, columns))
 
 
 def _format_name(s: Speed) -> str:
@@ -126,7 +126,7 @@ def _format_accuracy(accuracies: Sequence[CountAccuracy]) -> str:
     for a in accuracies:
         mean, low, high = map(_format_number, (sum(a.ratios) / count, min(a.ratios), max(a.ratios)))
         rows.setdefault(f"`{a.name}`", []).append(mean if count == 1 else f"{mean} ({low}–{high})")
-    return markdown_table(
+    return format_markdown(
         [title, *(f"{d:g}" for d in DENSITIES)], [[name, *cells] for name, cells in rows.items()]
     )
 

@@ -68,7 +68,9 @@ def _measure_misled(k: int, values: Any, sampled: Any, samples: int, budget: flo
     """Measure the reads of top-k if its first samples contain other values than the array."""
     x = values.astype(np.float32)
     for run, spread, seed in ((16, exact.CORRELATED, 0), (1, 1.0, 7))[:samples]:
-        positions = _sample_positions(x.size, run, exact.planned(x.size, k, run, spread).samples, seed)
+        positions = _compute_sample_positions(
+            x.size, run, exact.planned(x.size, k, run, spread).samples, seed
+        )
         x[positions] = sampled[positions]
     fixed_clock = SimpleNamespace(perf_counter_ns=lambda: 7)
     with mock.patch.object(exact, "time", fixed_clock) if samples == 2 else nullcontext():
@@ -103,7 +105,7 @@ def _generate_misleading(rng: np.random.Generator, n: int) -> Iterator[tuple[str
 
 
 @numba.njit  # type: ignore[untyped-decorator]
-def _sample_positions(size: int, run: int, samples: int, seed: int) -> Any:
+def _compute_sample_positions(size: int, run: int, samples: int, seed: int) -> Any:
     """Return the positions of a sample."""
     positions = np.empty(samples, np.int64)
     for i in range(samples):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import wirecodec as wc
-from benchmarks.common.inputs import DENSITIES, gradient_files
+from benchmarks.common.inputs import DENSITIES, list_gradient_files
 from benchmarks.common.timing import numba_threads
 from benchmarks.select.contenders import build_contenders
 from benchmarks.select.reads import measure_reads
@@ -87,7 +87,7 @@ def measure_synthetic(n: int, step: Callable[[str], None], *, budget: float) -> 
         step: called with the name of each measurement before it starts.
         budget: approximate seconds per time.
     """
-    x = _laplace(n)
+    x = _draw_laplace(n)
     residual, rest = np.float32(0.3) * x[::-1], aligned(n, np.float32)
     speeds = measure_array(f"{n:,}", x, step, budget=budget, synthetic=True)
     for threads in (1, 2):
@@ -156,7 +156,7 @@ def measure_schemes(n: int, step: Callable[[str], None], *, budget: float) -> li
         step: called with the name of each measurement before it starts.
         budget: approximate seconds per time.
     """
-    x = _laplace(n)
+    x = _draw_laplace(n)
     out, speeds = np.zeros_like(x), []
     for scheme in [f"topk({d:g}) | rice | {v}" for d in DENSITIES for v in ("raw", "raw(bfloat16)")]:
         step(scheme)
@@ -175,8 +175,8 @@ def measure_schemes(n: int, step: Callable[[str], None], *, budget: float) -> li
 
 def load_gradients(folders: Sequence[Path]) -> dict[str, Any]:
     """Load the gradients of some folders as flat float32 arrays, by name."""
-    return {path.stem: np.load(path).reshape(-1).astype(np.float32) for path in gradient_files(*folders)}
+    return {path.stem: np.load(path).reshape(-1).astype(np.float32) for path in list_gradient_files(*folders)}
 
 
-def _laplace(n: int) -> Any:
+def _draw_laplace(n: int) -> Any:
     return np.random.default_rng(0).laplace(size=n).astype(np.float32)

@@ -46,13 +46,13 @@ def _check_speeds(speeds: Sequence[Speed]) -> list[TargetResult]:
             chosen = [s for s in chosen if s.synthetic and (s.elements >= LARGE) == large]
             condition = f"{_format_threads(threads)}, {'≥' if large else '<'} {LARGE:,} elements"
             target = f"{label} ≤ {limit} reads: {density:g}, {condition}"
-            results.append(check_at_most(target, limit, _label(chosen), READS))
+            results.append(check_at_most(target, limit, _label_values(chosen), READS))
     for threads in (1, 2):
         condition = f"0.01 and 0.001, {_format_threads(threads)}, ≥ {LARGE:,} elements"
         target = f"topk ≥ 40 × as fast as np.argpartition: {condition}"
-        results.append(check_at_least(target, 40, _speed_ups(speeds, threads), "{:.1f}×"))
+        results.append(check_at_least(target, 40, _compute_speed_ups(speeds, threads), "{:.1f}×"))
     adacomp = [s for s in speeds if s.name == "adacomp(50)" and s.elements >= LARGE]
-    return [*results, check_at_most("adacomp ≤ 4 reads", 4, _label(adacomp), READS)]
+    return [*results, check_at_most("adacomp ≤ 4 reads", 4, _label_values(adacomp), READS)]
 
 
 def _check_slow_inputs(inputs: Sequence[SlowInput]) -> list[TargetResult]:
@@ -85,11 +85,11 @@ def _check_schemes(schemes: Sequence[SchemeSpeed]) -> list[TargetResult]:
     ]
 
 
-def _label(speeds: Sequence[Speed]) -> LabelledValues:
+def _label_values(speeds: Sequence[Speed]) -> LabelledValues:
     return [(s.array, s.reads) for s in speeds]
 
 
-def _speed_ups(speeds: Sequence[Speed], threads: int) -> LabelledValues:
+def _compute_speed_ups(speeds: Sequence[Speed], threads: int) -> LabelledValues:
     """Return the speed-ups of exact top-k over ``np.argpartition``, which uses one thread."""
     chosen = [s for s in speeds if s.synthetic and s.elements >= LARGE and s.density <= 0.01]
     theirs = {(s.array, s.density): s.reads for s in chosen if s.name == "np.argpartition"}

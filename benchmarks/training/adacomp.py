@@ -11,7 +11,7 @@ import torch
 from rich.progress import track
 
 import wirecodec as wc
-from benchmarks.common.results import markdown_table
+from benchmarks.common.results import format_markdown
 from benchmarks.training.recipes import RECIPES
 
 __all__ = ["measure_page", "train"]
@@ -120,11 +120,12 @@ def _measure_step(
         value_bytes=sum(e.value_bytes for e in entries),
         blob_bytes=prepared.blob.nbytes,
         rice_bytes=sum(e.index_bytes + e.value_bytes for e in wc.inspect(rice).entries),
-        residual=_norm([compressor.residual(name) for name in gradients]) / _norm(gradients.values()),
+        residual=_compute_norm([compressor.residual(name) for name in gradients])
+        / _compute_norm(gradients.values()),
     )
 
 
-def _norm(arrays: Iterable[Any]) -> float:
+def _compute_norm(arrays: Iterable[Any]) -> float:
     return float(np.sqrt(sum(float(np.sum(np.square(x, dtype=np.float64))) for x in arrays)))
 
 
@@ -192,4 +193,4 @@ of the whole container, whose table takes 48 bytes per layer. *Rate with Rice co
 for bins of 64 and more.
 
 """
-    return text + markdown_table(HEADER, rows)
+    return text + format_markdown(HEADER, rows)

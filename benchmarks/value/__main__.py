@@ -16,12 +16,12 @@ from pathlib import Path
 
 import wirecodec as wc
 from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress, filter_by_name
-from benchmarks.common.inputs import TEST_GRADIENTS, gradient_files
+from benchmarks.common.inputs import TEST_GRADIENTS, list_gradient_files
 from benchmarks.common.peers import load_peers
-from benchmarks.common.results import RESULTS, machine_name, write_result
+from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.targets import TargetResult
-from benchmarks.value import papers, papers_plot, peers, plot, report, supplement
-from benchmarks.value.cases import CACHE, ELEMENTS, Case, generate_cases, time_cases
+from benchmarks.value import papers, papers_plot, papers_report, peers, plot, report, supplement
+from benchmarks.value.cases import CACHE, ELEMENTS, Case, generate_cases, generate_time_cases
 from benchmarks.value.coders import Coder, build_codecs
 from benchmarks.value.measurement import Measurement, measure_coder
 from benchmarks.value.rate_distortion import Curve
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folders = [TEST_GRADIENTS, *([options.data] if options.data else [])]
     installed, missing = load_peers(peers.PACKAGES)
     coders = filter_by_name([*build_codecs(), *installed], options.only, lambda coder: coder.name)
-    every_case = [*time_cases(elements), *generate_cases(elements, gradient_files(*folders))]
+    every_case = [*generate_time_cases(elements), *generate_cases(elements, list_gradient_files(*folders))]
     cases = filter_by_name(every_case, options.only, lambda case: case.group)
     complete = not options.only
     with create_progress() as progress:
@@ -66,15 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         notes: list[str] = []
         if complete:
             results, note = supplement.measure(elements, step)
-            reproductions = papers.reproduce(gradient_files(TEST_GRADIENTS), step)
-            notes = [note, *papers.format_sections(reproductions)]
+            reproductions = papers.reproduce(list_gradient_files(TEST_GRADIENTS), step)
+            notes = [note, *papers_report.format_sections(reproductions)]
     text = report.format_page([*check_targets(measurements), *results], measurements, curves, missing, notes)
     print(text)
     if options.quick or options.data or options.only:
         print(PARTIAL_RUN)
         return
     print(write_result("value", "Size, error and speed of value codecs", text))
-    plot.draw(RESULTS / "value.png", measurements, curves, machine_name())
+    plot.draw(RESULTS / "value.png", measurements, curves, describe_machine())
     papers_plot.draw(RESULTS, reproductions)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from benchmarks.common.inputs import DENSITIES
 from benchmarks.value.distributions import DISTRIBUTIONS, Distribution, Floats, select_top
-from benchmarks.value.rate_distortion import Curve, compute_curve, estimate_density, tail_density
+from benchmarks.value.rate_distortion import Curve, compute_curve, compute_tail_density, estimate_density
 
-__all__ = ["CACHE", "CLOCK", "ELEMENTS", "Case", "generate_cases", "time_cases"]
+__all__ = ["CACHE", "CLOCK", "ELEMENTS", "Case", "generate_cases", "generate_time_cases"]
 
 ELEMENTS = 26_000_000
 """Elements of the vectors whose largest values are measured, and of the vector that exceeds the caches."""
@@ -59,7 +59,7 @@ def generate_cases(elements: int = ELEMENTS, files: Sequence[Path] = ()) -> Iter
                 name,
                 _format_density(density),
                 partial(distribution.draw_top, elements, r),
-                partial(_bound_of_distribution, distribution, density),
+                partial(_compute_known_bound, distribution, density),
             )
     for path in files:
         for density in DENSITIES:
@@ -67,12 +67,12 @@ def generate_cases(elements: int = ELEMENTS, files: Sequence[Path] = ()) -> Iter
                 path.stem,
                 _format_density(density),
                 partial(_load_top, path, density),
-                _bound_of_sample,
+                _compute_sample_bound,
                 synthetic=False,
             )
 
 
-def time_cases(elements: int = ELEMENTS) -> list[Case]:
+def generate_time_cases(elements: int = ELEMENTS) -> list[Case]:
     """Return all of a Laplace vector, at a size that fits a cache and at one that exceeds all caches."""
     distribution = DISTRIBUTIONS["laplace"]
     sizes = (min(CACHE, elements), elements)
@@ -83,11 +83,11 @@ def _load_top(path: Path, density: float) -> Floats:
     return select_top(np.load(path), density)
 
 
-def _bound_of_distribution(distribution: Distribution, density: float, values: Floats) -> Curve:
-    return compute_curve(tail_density(distribution, density, values.size), values)
+def _compute_known_bound(distribution: Distribution, density: float, values: Floats) -> Curve:
+    return compute_curve(compute_tail_density(distribution, density, values.size), values)
 
 
-def _bound_of_sample(values: Floats) -> Curve | None:
+def _compute_sample_bound(values: Floats) -> Curve | None:
     return (
         compute_curve(estimate_density(values), values)
         if values.size >= MIN_SAMPLE and np.ptp(np.abs(values)) > 0

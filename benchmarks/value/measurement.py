@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.inputs import CHUNK
-from benchmarks.common.timing import minimum_time, numba_threads
+from benchmarks.common.timing import measure_minimum_time, numba_threads
 from benchmarks.value.cases import Case
 from benchmarks.value.coders import Coder
 from benchmarks.value.distributions import Floats
-from benchmarks.value.peers import relative_error, rms
+from benchmarks.value.peers import compute_relative_error, compute_rms
 from benchmarks.value.rate_distortion import Curve
 
 __all__ = ["SEEDS", "Measurement", "measure_coder"]
@@ -100,8 +100,8 @@ def measure_coder(
         jobs = [(code, part.size) for code, part in zip(codes, chunks, strict=True)]
         decoded = np.concatenate([coder.decode(*job) for job in jobs])
         target = np.zeros_like(values)
-        copy = minimum_time(lambda: np.copyto(target, values), budget=budget / 2)
-        fresh_copy = minimum_time(values.copy, budget=budget / 2)
+        copy = measure_minimum_time(lambda: np.copyto(target, values), budget=budget / 2)
+        fresh_copy = measure_minimum_time(values.copy, budget=budget / 2)
         encode = _time(lambda: [coder.encode(part, 0) for part in chunks], budget)
         decode = _time(lambda: [coder.decode(*job) for job in jobs], budget)
         random = _is_random(coder, values[:_RANDOM_SAMPLE])
@@ -110,8 +110,8 @@ def measure_coder(
             if random and len(chunks) == 1
             else []
         )
-    size = rms(values) or 1.0
-    error = relative_error(values, decoded)
+    size = compute_rms(values) or 1.0
+    error = compute_relative_error(values, decoded)
     nano = 1e9 / values.size
     return Measurement(
         case=case,
@@ -122,7 +122,7 @@ def measure_coder(
         bits=8 * sum(coder.nbytes(code) for code in codes) / values.size,
         error=error,
         max_error=float(np.abs(decoded - values).max()) / size,
-        bias=float(np.mean([_mean_growth(values, found) for found in [decoded, *others]])) / size,
+        bias=float(np.mean([_compute_mean_growth(values, found) for found in [decoded, *others]])) / size,
         random=random,
         bound=curve.at(error) if curve else float("nan"),
         copy_ns=copy * nano,
@@ -132,7 +132,7 @@ def measure_coder(
     )
 
 
-def _mean_growth(values: Floats, decoded: Floats) -> float:
+def _compute_mean_growth(values: Floats, decoded: Floats) -> float:
     """Return the mean growth of the magnitudes."""
     return float(np.mean(np.sign(values) * (decoded - values), dtype=np.float64))
 
@@ -148,7 +148,7 @@ def _time(call: Callable[[], Any], budget: float) -> float:
     start = time.perf_counter()
     call()
     if (first := time.perf_counter() - start) < 5 * budget:
-        return minimum_time(call, budget=budget, min_calls=3)
+        return measure_minimum_time(call, budget=budget, min_calls=3)
     start = time.perf_counter()
     call()
     return min(first, time.perf_counter() - start)

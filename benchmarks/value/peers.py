@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.value.coders import Coder
 from benchmarks.value.distributions import Floats
 
-__all__ = ["ERRORS", "PACKAGES", "relative_error", "rms"]
+__all__ = ["ERRORS", "PACKAGES", "compute_relative_error", "compute_rms"]
 
 ERRORS = (0.05, 0.01)
 _TUNED_ON = 2**18
@@ -54,13 +54,13 @@ class Peer(ABC):
         if not self.error:
             return self
         part = values[:_TUNED_ON]
-        best = (float("inf"), self.error * rms(part) / 4)
+        best = (float("inf"), self.error * compute_rms(part) / 4)
         for reach, count in ((2.5, 15), (1.1, 9)):
-            middle = best[1] if math.isfinite(best[0]) else self.error * math.sqrt(12) * rms(part)
+            middle = best[1] if math.isfinite(best[0]) else self.error * math.sqrt(12) * compute_rms(part)
             for bound in middle * np.geomspace(1 / reach, reach, count):
                 one = replace(self, bound=float(bound))
                 code = one.encode(part, 0)
-                if relative_error(part, one.decode(code, part.size)) <= self.error * _TOLERANCE:
+                if compute_relative_error(part, one.decode(code, part.size)) <= self.error * _TOLERANCE:
                     best = min(best, (one.nbytes(code), one.bound))
         return replace(self, bound=best[1])
 
@@ -77,12 +77,12 @@ class Peer(ABC):
         return len(code)
 
 
-def rms(values: Floats) -> float:
+def compute_rms(values: Floats) -> float:
     """Return the root mean square."""
     return math.sqrt(float(np.square(values, dtype=np.float64).mean()))
 
 
-def relative_error(values: Floats, decoded: Floats) -> float:
+def compute_relative_error(values: Floats, decoded: Floats) -> float:
     """Return ‖decoded - values‖ / ‖values‖, computed in float64."""
     off = decoded.astype(np.float64) - values
     norm = float(np.linalg.norm(values.astype(np.float64)))
@@ -167,7 +167,7 @@ class BloscRounded(Peer):
         """Return the peer with the fewest bits; the search starts below -log2 of the error minus two."""
         for bits in range(max(0, int(-math.log2(self.error)) - 3), 23):
             one = replace(self, bound=float(bits))
-            if relative_error(values, one._round(values)) <= self.error:
+            if compute_relative_error(values, one._round(values)) <= self.error:
                 break
         return one
 
@@ -262,10 +262,13 @@ class Zstd(Peer):
 def _fit_power_of_two(peer: Peer, values: Floats) -> Coder:
     """Find the largest power of two that keeps the error."""
     part = values[:_TUNED_ON]
-    power = math.ceil(math.log2(largest)) if (largest := 64 * peer.error * rms(part)) else 0
+    power = math.ceil(math.log2(largest)) if (largest := 64 * peer.error * compute_rms(part)) else 0
     while True:
         one = replace(peer, bound=2.0**power)
-        if power < -120 or relative_error(part, one.decode(one.encode(part, 0), part.size)) <= peer.error:
+        if (
+            power < -120
+            or compute_relative_error(part, one.decode(one.encode(part, 0), part.size)) <= peer.error
+        ):
             return one
         power -= 1
 

@@ -29,9 +29,9 @@ __all__ = [
     "Density",
     "compute_curve",
     "compute_rate",
+    "compute_shannon_bound",
+    "compute_tail_density",
     "estimate_density",
-    "shannon_bound",
-    "tail_density",
 ]
 
 ERRORS = (0.3, 0.2, 0.14, 0.1, 0.07, 0.05, 0.035, 0.02, 0.01, 0.005)
@@ -71,7 +71,7 @@ class Density:
         return np.diff(np.interp(grid, self.edges, np.append(0, np.cumsum(self.mass))))
 
 
-def tail_density(distribution: Distribution, fraction: float, r: int) -> Density:
+def compute_tail_density(distribution: Distribution, fraction: float, r: int) -> Density:
     """Compute the density of the largest magnitudes of a distribution.
 
     The range ends at the magnitude that one of ``r`` values reaches.
@@ -95,7 +95,7 @@ def estimate_density(values: Floats) -> Density:
     return Density(edges, np.diff(at[first]) / (at[first[-1]] - at[first[0]]))
 
 
-def shannon_bound(density: Density, distortion: float) -> float:
+def compute_shannon_bound(density: Density, distortion: float) -> float:
     """Compute the Shannon lower bound at a mean squared error: entropy minus that of Gaussian noise."""
     return 1 + density.entropy - 0.5 * math.log2(2 * math.pi * math.e * distortion)
 
@@ -105,11 +105,15 @@ def compute_rate(density: Density, distortion: float) -> float:
     step = math.sqrt(distortion) / _FINE
     mass = density.discretise(step)
     return 1 + max(
-        0.0, *(_rate_at_slope(mass, relative / (2 * distortion), step, distortion) for relative in _SLOPES)
+        0.0,
+        *(
+            _compute_rate_at_slope(mass, relative / (2 * distortion), step, distortion)
+            for relative in _SLOPES
+        ),
     )
 
 
-def _rate_at_slope(mass: Doubles, slope: float, step: float, distortion: float) -> float:
+def _compute_rate_at_slope(mass: Doubles, slope: float, step: float, distortion: float) -> float:
     reach = math.ceil(4.5 / (math.sqrt(2 * slope) * step))
     kernel = np.exp(-slope * (step * np.arange(-reach, reach + 1)) ** 2)
 

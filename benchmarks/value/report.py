@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
-from benchmarks.common.results import markdown_table, pivot_rows
+from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import TargetResult, format_targets
 from benchmarks.value.cases import CLOCK
 from benchmarks.value.measurement import SEEDS, Measurement
@@ -23,11 +23,11 @@ sign(v)·(decoded - v). The last two are relative to the root mean square of v. 
 magnitudes grow. For random codecs, marked ~, the bias is the mean over {SEEDS} seeds, or over the chunks of
 one seed if there are several.
 
-Times are minima over many calls on one thread, encode / decode. They are given in multiples of `np.copyto` of
-the same float32 values in the same run (2.0 means twice the time of the copy), and in nanoseconds per value.
-All coders, peers included, decode to float32 values in their original order and in new memory. The system
-needs time to provide such memory; the row "copy into new memory" shows it. `raw` copies nothing, so its time
-is the cost of a call.
+Times are minima over many calls on one thread, encode / decode. One table has multiples of `np.copyto` of the
+same float32 values in the same run: 2.0 means twice the time of the copy. The other has nanoseconds per
+value. All coders, peers included, decode to float32 values in their original order and in new memory. The
+system needs time to provide such memory; the row "copy into new memory" shows it. `raw` copies nothing, so
+its time is the cost of a call.
 
 Third-party software is in italics, tuned to the error in its name. "unsupported" means that a codec cannot
 encode the vector. All values are in the order of their indices.
@@ -80,7 +80,7 @@ def _format_bounds(curves: dict[tuple[str, str], Curve]) -> str:
         [", ".join(key), *(f"{curve.at(error):.2f}" for error in SHOWN_ERRORS)]
         for key, curve in curves.items()
     ]
-    return markdown_table(["bits per value at an error of", *(f"{100 * e:g} %" for e in SHOWN_ERRORS)], rows)
+    return format_markdown(["bits per value at an error of", *(f"{100 * e:g} %" for e in SHOWN_ERRORS)], rows)
 
 
 def _format_group(group: str, measurements: Sequence[Measurement]) -> list[str]:
@@ -93,7 +93,7 @@ def _format_group(group: str, measurements: Sequence[Measurement]) -> list[str]:
     def format_table(
         title: str, cell: Callable[[Measurement], str], first_rows: Sequence[Sequence[str]] = ()
     ) -> str:
-        return markdown_table([title, *headings], [*first_rows, *_format_rows(measurements, counts, cell)])
+        return format_markdown([title, *headings], [*first_rows, *_format_rows(measurements, counts, cell)])
 
     return [
         f"## {group}\n",

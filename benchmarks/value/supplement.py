@@ -12,10 +12,10 @@ from scipy.optimize import least_squares
 
 from benchmarks.common.inputs import CHUNK
 from benchmarks.common.targets import SectionResult, TargetResult, check_at_most, measure_sections
-from benchmarks.common.timing import minimum_time, numba_threads
+from benchmarks.common.timing import measure_minimum_time, numba_threads
 from benchmarks.value.coders import Codec
 from benchmarks.value.distributions import DISTRIBUTIONS, Doubles, Floats
-from benchmarks.value.peers import relative_error
+from benchmarks.value.peers import compute_relative_error
 from wirecodec.value.packed import packed_size
 
 __all__ = ["fit_recursive_chords", "fit_two_exponentials", "measure"]
@@ -55,12 +55,12 @@ def _measure_packing(elements: int, budget: float) -> SectionResult:
     for bits in (1, 2, 3, 4, 5, 6, 7, 8):
         codes = np.random.default_rng(bits).integers(0, 1 << bits, r).astype(np.uint8)
         pack, unpack = _build_packers(codes, bits)
-        copy = minimum_time(partial(np.copyto, np.zeros_like(values), values), budget=budget)
+        copy = measure_minimum_time(partial(np.copyto, np.zeros_like(values), values), budget=budget)
         measures += [
-            (f"pack, n = {bits}", minimum_time(pack, budget=budget) / copy),
-            (f"unpack, n = {bits}", minimum_time(unpack, budget=budget) / copy),
+            (f"pack, n = {bits}", measure_minimum_time(pack, budget=budget) / copy),
+            (f"unpack, n = {bits}", measure_minimum_time(unpack, budget=budget) / copy),
         ]
-    table = [[f"{where}, {r:,} codes", f"{time:.2f}× copy"] for where, time in measures]
+    table = [[f"{case}, {r:,} codes", f"{time:.2f}× copy"] for case, time in measures]
     return [check_at_most("packing and unpacking n ≤ 8 bits ≤ 0.7× copy", 0.7, measures, "{:.2f}×")], table
 
 
@@ -84,14 +84,14 @@ def _measure_dexpfit(elements: int, budget: float) -> SectionResult:
     for distribution in DISTRIBUTIONS.values():
         for r in (FITTED, min(elements, MILLION)):
             ordered = np.sort(distribution.draw_top(100 * r, r))
-            time = 1000 * minimum_time(partial(codec.encode, ordered, 0), budget=budget)
-            where = f"{distribution.name}, top 1 %, r = {r:,}"
-            times.append((where, time))
-            table.append([f"DExpFit without its sort, {where}", f"{time:.2f} ms"])
+            time = 1000 * measure_minimum_time(partial(codec.encode, ordered, 0), budget=budget)
+            case = f"{distribution.name}, top 1 %, r = {r:,}"
+            times.append((case, time))
+            table.append([f"DExpFit without its sort, {case}", f"{time:.2f} ms"])
         ordered = np.sort(distribution.draw_top(100 * FITTED, FITTED))
         coder = Codec("dexpfit")
-        ours = relative_error(ordered, coder.decode(coder.encode(ordered, 0), FITTED))
-        theirs = relative_error(ordered, fit_two_exponentials(ordered))
+        ours = compute_relative_error(ordered, coder.decode(coder.encode(ordered, 0), FITTED))
+        theirs = compute_relative_error(ordered, fit_two_exponentials(ordered))
         ratios.append((distribution.name, ours / theirs))
         table.append([f"DExpFit's error, {distribution.name}, top 1 %", f"{ours:.4f}; scipy {theirs:.4f}"])
     return [check_at_most(name, 5, times, "{:.2f} ms"), check_at_most(fits, 1.02, ratios)], table
@@ -139,11 +139,11 @@ def _measure_polyfit(elements: int, budget: float) -> SectionResult:
         for density in (0.1, 0.01, 0.001):
             ordered = np.sort(distribution.draw_top(int(FITTED / density), FITTED))
             coder = Codec(text)
-            ours = relative_error(ordered, coder.decode(coder.encode(ordered, 0), FITTED))
-            theirs = relative_error(ordered, fit_recursive_chords(ordered, PIECES, DEGREE))
-            where = f"{distribution.name}, top {100 * density:g} %"
-            measures.append((where, ours / theirs))
-            table.append([f"PolyFit, {PIECES} pieces, {where}", f"{ours:.5f}; recursive chords {theirs:.5f}"])
+            ours = compute_relative_error(ordered, coder.decode(coder.encode(ordered, 0), FITTED))
+            theirs = compute_relative_error(ordered, fit_recursive_chords(ordered, PIECES, DEGREE))
+            case = f"{distribution.name}, top {100 * density:g} %"
+            measures.append((case, ours / theirs))
+            table.append([f"PolyFit, {PIECES} pieces, {case}", f"{ours:.5f}; recursive chords {theirs:.5f}"])
     return [check_at_most(name, 1.0, measures)], table
 
 
@@ -165,7 +165,7 @@ def fit_recursive_chords(ordered: Floats, pieces: int, degree: int) -> Floats:
         new: list[int] = []
         for start, stop in pairwise(cuts):
             if stop - start >= 2 * (degree + 1) and len(cuts) - 1 + len(new) < pieces:
-                new.append(_furthest_from_chord(y, start, stop, degree))
+                new.append(_find_furthest_from_chord(y, start, stop, degree))
         if not new:
             break
         cuts = sorted({*cuts, *new})
@@ -177,7 +177,7 @@ def fit_recursive_chords(ordered: Floats, pieces: int, degree: int) -> Floats:
     return out.astype(np.float32)
 
 
-def _furthest_from_chord(y: Doubles, start: int, stop: int, degree: int) -> int:
+def _find_furthest_from_chord(y: Doubles, start: int, stop: int, degree: int) -> int:
     """Return the position of the largest distance from the chord, with room for a fit on either side."""
     chord = np.linspace(y[start], y[stop - 1], stop - start)
     at = start + int(np.argmax(np.abs(chord - y[start:stop])))

@@ -43,13 +43,13 @@ def _check_times(measurements: Sequence[Measurement]) -> list[TargetResult]:
         ("offset-float", "decode", 1.0, "", timed),
     ):
         i = ("encode", "decode").index(operation)
-        values = [(_full_name(m), m.times[i]) for m in chosen if family in (m.family, m.coder)]
+        values = [(_format_case(m), m.times[i]) for m in chosen if family in (m.family, m.coder)]
         target = f"{family}: {operation} ≤ {limit:g}× copy{condition}"
         results.append(check_at_most(target, limit, values, "{:.2f}×"))
     large = [m for m in measurements if m.family == "error-bounded" and m.r >= CACHE]
     for operation, limit, times in (
-        ("encode", 5.0, [(_full_name(m), m.encode_ns) for m in large]),
-        ("decode", 3.0, [(_full_name(m), m.decode_ns) for m in large]),
+        ("encode", 5.0, [(_format_case(m), m.encode_ns) for m in large]),
+        ("decode", 3.0, [(_format_case(m), m.decode_ns) for m in large]),
     ):
         target = f"error-bounded: {operation} ≤ {limit:g} ns per value, r ≥ {CACHE:,}"
         results.append(check_at_most(target, limit, times, "{:.2f} ns"))
@@ -60,7 +60,7 @@ def _check_error_bounded(measurements: Sequence[Measurement]) -> list[TargetResu
     """Compare ``error-bounded`` with the bound at its actual error, and with peers at equal errors."""
     coders = ("error-bounded(error=0.05)", "error-bounded(error=0.01)")
     ours = [m for m in measurements if m.coder in coders]
-    laplace = [m for m in ours if m.case.group == "laplace" and _error_limit(m) == 0.01]
+    laplace = [m for m in ours if m.case.group == "laplace" and _parse_error_limit(m) == 0.01]
     bounded = [m for m in measurements if m.family == "error-bounded"]
     results = [
         check_at_most(
@@ -68,7 +68,9 @@ def _check_error_bounded(measurements: Sequence[Measurement]) -> list[TargetResu
             1.06,
             [(m.case_name, m.ratio) for m in laplace if m.case.column == "top 1 %"],
         ),
-        check_at_most("error-bounded ≤ its error limit", 1 + ERROR_TOLERANCE, _relative_errors(bounded)),
+        check_at_most(
+            "error-bounded ≤ its error limit", 1 + ERROR_TOLERANCE, _compute_relative_errors(bounded)
+        ),
     ]
     for family in ("SZ3", "pcodec, integers"):
         peers = [m for m in measurements if m.family == family]
@@ -80,12 +82,12 @@ def _check_error_bounded(measurements: Sequence[Measurement]) -> list[TargetResu
 def _compare_at_equal_error(ours: Sequence[Measurement], peers: Sequence[Measurement]) -> LabelledValues:
     for m in ours:
         for peer in peers:
-            limit = f"{100 * (_error_limit(m) or 0):g} %"
+            limit = f"{100 * (_parse_error_limit(m) or 0):g} %"
             if m.case == peer.case and peer.coder.endswith(f", {limit}") and not m.case.synthetic:
-                yield f"{m.case_name}, {limit}", m.bits / _bits_at_error(peer, m.error)
+                yield f"{m.case_name}, {limit}", m.bits / _extrapolate_bits(peer, m.error)
 
 
-def _bits_at_error(m: Measurement, error: float) -> float:
+def _extrapolate_bits(m: Measurement, error: float) -> float:
     """Extrapolate the bits of a coder to a similar error: halving the error costs one bit."""
     return m.bits + log2(m.error / error) if error and m.error else m.bits
 
@@ -94,7 +96,7 @@ def _check_auto_value(measurements: Sequence[Measurement]) -> list[TargetResult]
     auto = [m for m in measurements if m.family == "auto-value"]
     target = "auto-value ≤ 1.02 × the smallest eligible codec"
     return [
-        check_at_most("auto-value ≤ its error limit", 1 + ERROR_TOLERANCE, _relative_errors(auto)),
+        check_at_most("auto-value ≤ its error limit", 1 + ERROR_TOLERANCE, _compute_relative_errors(auto)),
         check_at_most(target, 1.02, _compare_with_eligible(measurements, auto)),
     ]
 
@@ -104,7 +106,7 @@ def _compare_with_eligible(
 ) -> LabelledValues:
     """Yield the bits of ``auto-value`` relative to the smallest codec within its error."""
     for m in auto:
-        limit = (_error_limit(m) or 0) * (1 + ERROR_TOLERANCE)
+        limit = (_parse_error_limit(m) or 0) * (1 + ERROR_TOLERANCE)
         bits = [
             other.bits
             for other in measurements
@@ -114,17 +116,17 @@ def _compare_with_eligible(
             and other.error <= limit
         ]
         if bits:
-            yield _full_name(m), m.bits / min(bits)
+            yield _format_case(m), m.bits / min(bits)
 
 
-def _relative_errors(measurements: Sequence[Measurement]) -> LabelledValues:
-    return [(_full_name(m), m.error / (_error_limit(m) or 1)) for m in measurements]
+def _compute_relative_errors(measurements: Sequence[Measurement]) -> LabelledValues:
+    return [(_format_case(m), m.error / (_parse_error_limit(m) or 1)) for m in measurements]
 
 
-def _error_limit(m: Measurement) -> float | None:
+def _parse_error_limit(m: Measurement) -> float | None:
     match = _ERROR.search(m.coder)
     return float(match[1]) if match else None
 
 
-def _full_name(m: Measurement) -> str:
+def _format_case(m: Measurement) -> str:
     return f"`{m.coder}`, {m.case_name}"

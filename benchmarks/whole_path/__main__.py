@@ -1,7 +1,7 @@
 """Size and time of whole schemes, relative to a copy of the gradient.
 
-For each scheme, on a synthetic gradient and on those of tests/data, measures the bytes, the bits per kept
-element, and the times of ``encode``, ``decode`` and ``decode_add``. Times are ratios to ``np.copyto`` of the
+Measures the bytes, the bits per kept element, and the times of ``encode``, ``decode`` and ``decode_add``. The
+inputs are a synthetic gradient and those of tests/data. Times are ratios to ``np.copyto`` of the
 dense gradient in the same run. The lower limit of encode is about half a copy: one read.
 
     python -m benchmarks.whole_path [--elements N]
@@ -17,9 +17,9 @@ from rich.progress import track
 
 import wirecodec as wc
 from benchmarks.common.command import create_parser
-from benchmarks.common.inputs import TEST_GRADIENTS, gradient_files
-from benchmarks.common.results import markdown_table, write_result
-from benchmarks.common.timing import copy_time, median_time
+from benchmarks.common.inputs import TEST_GRADIENTS, list_gradient_files
+from benchmarks.common.results import format_markdown, write_result
+from benchmarks.common.timing import measure_copy_time, measure_median_time
 
 SCHEMES = [
     "topk(0.1) | rice | qsgd",
@@ -51,9 +51,9 @@ def measure_row(name: str, x: Any, scheme: str) -> list[str]:
     blob = wc.encode(x, scheme)
     (entry,) = wc.inspect(blob).entries
     out = np.zeros_like(x)
-    copy = copy_time(x)
+    copy = measure_copy_time(x)
     calls = (partial(wc.encode, x, scheme), partial(wc.decode, blob), partial(wc.decode_add, blob, out))
-    times = [median_time(call) / copy for call in calls]
+    times = [measure_median_time(call) / copy for call in calls]
     bits = [8 * n / max(entry.nnz, 1) for n in (entry.index_bytes, entry.value_bytes)]
     return [
         f"{name}: `{scheme}`".replace("|", "·"),
@@ -75,10 +75,10 @@ def main() -> None:
     )
     elements = parser.parse_args().elements
     gradients = {f"Laplace, {elements:,}": np.random.default_rng(0).laplace(size=elements).astype(np.float32)}
-    gradients |= {path.stem: np.load(path) for path in gradient_files(TEST_GRADIENTS)}
+    gradients |= {path.stem: np.load(path) for path in list_gradient_files(TEST_GRADIENTS)}
     cases = [(name, x, scheme) for name, x in gradients.items() for scheme in SCHEMES]
     rows = [measure_row(*case) for case in track(cases, "measuring")]
-    text = CAPTION + markdown_table(HEADER, rows)
+    text = CAPTION + format_markdown(HEADER, rows)
     print(text)
     print(write_result("whole_path", "Size and time of whole schemes", text))
 

@@ -16,7 +16,7 @@ from benchmarks.collectives import hosts, plot, report
 from benchmarks.collectives.__main__ import main
 from benchmarks.collectives.cases import Case
 from benchmarks.collectives.measurement import Measurement, check_targets, compute_regrets
-from benchmarks.collectives.plan import all_jobs, default_jobs
+from benchmarks.collectives.plan import generate_all_jobs, generate_default_jobs
 from benchmarks.collectives.simulation import simulate_methods
 
 CASE = Case(100_000, 0.05, 0.5)
@@ -72,7 +72,7 @@ def test_targets() -> None:
 
 
 def test_default_jobs_cover_every_case() -> None:
-    jobs = list(default_jobs("Open MPI", quick=False))
+    jobs = list(generate_default_jobs("Open MPI", quick=False))
     alone = {
         (job.rate, job.ranks, one["case"]["elements"], one["case"]["density"])
         for job in jobs
@@ -83,17 +83,17 @@ def test_default_jobs_cover_every_case() -> None:
     for job in jobs:
         sizes = {one["case"]["elements"] for one in job.cases}
         assert [one["dense"] for one in job.cases].count(True) == len(sizes)
-    assert [(job.rate, job.ranks) for job in default_jobs("MPICH", quick=False)] == [("1 Gbit", 4)]
+    assert [(job.rate, job.ranks) for job in generate_default_jobs("MPICH", quick=False)] == [("1 Gbit", 4)]
 
 
 def test_quick_jobs_have_large_vectors_at_one_rate() -> None:
-    jobs = default_jobs("Open MPI", quick=True)
+    jobs = generate_default_jobs("Open MPI", quick=True)
     large = [job for job in jobs if any(one["case"]["elements"] == 26_000_000 for one in job.cases)]
     assert [(job.rate, job.ranks) for job in large] == [("1 Gbit", 4)]
 
 
 def test_all_jobs_cover_the_requested_cases() -> None:
-    jobs = list(all_jobs(["1 Gbit"], [2, 4], [1000], [0.1, 0.01], [0.0], long=False))
+    jobs = list(generate_all_jobs(["1 Gbit"], [2, 4], [1000], [0.1, 0.01], [0.0], long=False))
     assert [job.ranks for job in jobs] == [2, 4]
     assert [(one["case"]["density"], one["dense"]) for one in jobs[0].cases] == [(0.1, True), (0.01, False)]
 
@@ -112,7 +112,7 @@ def test_simulation_runs_without_tools(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda tool: None)
-    assert hosts.missing_tools() == "ip, tc, unshare not found"
+    assert hosts.find_missing_tools() == "ip, tc, unshare not found"
     main(["--no-keep", "--simulate", "2", "--rates", "1Gbit"])
     printed = capsys.readouterr().out
     assert "Skipped: all measurements between hosts: ip, tc, unshare not found" in printed

@@ -43,14 +43,14 @@ def clocked(standin: StandInDevice, monkeypatch: pytest.MonkeyPatch) -> StandInD
     def draw_laplace(module: Any, size: int) -> Any:
         return standin.put(np.random.default_rng(0).laplace(size=size).astype(np.float32))
 
-    def event_time(module: Any, call: Any) -> float:
+    def measure_event_time(module: Any, call: Any) -> float:
         call()
         call()
         return 2.0
 
     monkeypatch.setattr(gpu, "cupy_device", lambda: standin)
     monkeypatch.setattr(timing, "draw_laplace", draw_laplace)
-    monkeypatch.setattr(timing, "event_time", event_time)
+    monkeypatch.setattr(timing, "measure_event_time", measure_event_time)
     return standin
 
 
@@ -76,8 +76,8 @@ def test_speed_ups_use_the_same_vector_and_density() -> None:
         for elements in (1000, 5000)
         for density in (0.1, 0.01)
     ]
-    assert {figure16.speed_up(measured, each) for each in measured} == {3.0, 0.5, 1.0}
-    assert figure16.baseline_name(measured) == "torch.topk + gather"
+    assert {figure16.compute_speed_up(measured, each) for each in measured} == {3.0, 0.5, 1.0}
+    assert figure16.find_baseline(measured) == "torch.topk + gather"
     assert figure16.format_table(measured).count("3.00×") == 4
 
 

@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
 import wirecodec as wc
-from benchmarks.common.inputs import DENSITIES, gradient_files
+from benchmarks.common.inputs import DENSITIES, list_gradient_files
 from benchmarks.common.peers import load_peers
 from benchmarks.index import peers, plot, report, supplement
 from benchmarks.index.__main__ import main, measure
@@ -158,7 +158,7 @@ def test_cases_of_gradients(tmp_path: Path) -> None:
     np.save(tmp_path / "sparse.npy", np.array([0, 1, 0, 2, 3, 0, 0, 4, 0, 0], np.float32))
     np.save(tmp_path / "dense.npy", np.arange(1, 21, dtype=np.float32))
     found = [
-        (case.group, case.column, case.make().r) for case in generate_cases((), gradient_files(tmp_path))
+        (case.group, case.column, case.make().r) for case in generate_cases((), list_gradient_files(tmp_path))
     ]
     assert found[3:] == [
         ("sparse", "top 10 %", 1),

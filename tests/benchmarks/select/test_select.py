@@ -76,7 +76,7 @@ def test_feedback_adds_unsent_elements() -> None:
             x = gradient + residual
             indices = selector.select(x).indices
             assert indices is not None
-            expected.append(indices.size / contenders.target_count(0.01, x.size))
+            expected.append(indices.size / contenders.compute_target_count(0.01, x.size))
             if feedback:
                 residual = x.copy()
                 residual[indices] = 0

@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
-from benchmarks.common.inputs import gradient_files
+from benchmarks.common.inputs import list_gradient_files
 from benchmarks.common.peers import load_peers
-from benchmarks.value import papers, papers_plot, peers, plot, report, supplement
+from benchmarks.value import papers, papers_plot, papers_report, peers, plot, report, supplement
 from benchmarks.value.__main__ import main, measure
-from benchmarks.value.cases import Case, generate_cases, time_cases
+from benchmarks.value.cases import Case, generate_cases, generate_time_cases
 from benchmarks.value.coders import Codec, build_codecs
 from benchmarks.value.distributions import DISTRIBUTIONS, Distribution, select_top
 from benchmarks.value.measurement import Measurement, measure_coder
@@ -25,9 +25,9 @@ from benchmarks.value.rate_distortion import (
     Density,
     compute_curve,
     compute_rate,
+    compute_shannon_bound,
+    compute_tail_density,
     estimate_density,
-    shannon_bound,
-    tail_density,
 )
 from benchmarks.value.targets import check_targets
 from tests.conftest import DATA
@@ -64,26 +64,29 @@ def test_quantiles_agree_with_scipy() -> None:
 
 def test_the_bound_of_a_laplace_tail() -> None:
     """Known values: 2.34 bits at 5 %, 4.56 at 1 %; never below Shannon's lower bound."""
-    density = tail_density(DISTRIBUTIONS["laplace"], 0.01, 260_000)
+    density = compute_tail_density(DISTRIBUTIONS["laplace"], 0.01, 260_000)
     t = math.log(100)
     square = t * t + 2 * t + 2
     assert compute_rate(density, 0.05**2 * square) == pytest.approx(2.34, abs=0.01)
     assert compute_rate(density, 0.01**2 * square) == pytest.approx(4.56, abs=0.015)
     for error in (0.1, 0.05, 0.01):
-        assert compute_rate(density, error**2 * square) >= shannon_bound(density, error**2 * square) - 0.003
+        assert (
+            compute_rate(density, error**2 * square)
+            >= compute_shannon_bound(density, error**2 * square) - 0.003
+        )
 
 
 def test_the_bound_of_an_even_density() -> None:
     """Entropy of a density of width 8 is 3 bits; the bound is close to Shannon's where errors are small."""
     density = Density(np.array([10.0, 12, 18]), np.array([0.25, 0.75]))
     assert density.entropy == pytest.approx(3)
-    assert compute_rate(density, 1e-3) == pytest.approx(shannon_bound(density, 1e-3), abs=0.03)
+    assert compute_rate(density, 1e-3) == pytest.approx(compute_shannon_bound(density, 1e-3), abs=0.03)
     assert compute_rate(density, 1e3) == 1  # the sign
 
 
 def test_a_sample_has_the_bound_of_its_distribution() -> None:
     values = DISTRIBUTIONS["student"].draw_top(2_000_000, 20_000)
-    known_law = compute_curve(tail_density(DISTRIBUTIONS["student"], 0.01, 20_000), values)
+    known_law = compute_curve(compute_tail_density(DISTRIBUTIONS["student"], 0.01, 20_000), values)
     assert compute_curve(estimate_density(values), values).bits == pytest.approx(known_law.bits, abs=0.05)
 
 
@@ -104,7 +107,7 @@ def test_peers_keep_their_error(module: str) -> None:
         code = one.encode(TOP, 0)
         decoded = one.decode(code, TOP.size)
         assert (decoded.dtype.name, decoded.shape) == ("float32", TOP.shape), peer.name
-        error = peers.relative_error(TOP, decoded)
+        error = peers.compute_relative_error(TOP, decoded)
         limit = {"5 %": 0.05, "1 %": 0.01}.get(
             peer.name.rpartition(", ")[2], 0.1 if "fp8" in peer.name else 0
         )
@@ -188,7 +191,7 @@ def test_targets_use_the_worst_measurement() -> None:
 
 def test_page_and_picture(tmp_path: Path) -> None:
     """Every distribution, two vectors for times and one gradient, with every installed coder."""
-    every = [*time_cases(3000), *generate_cases(20_000, gradient_files(DATA)[:1])]
+    every = [*generate_time_cases(3000), *generate_cases(20_000, list_gradient_files(DATA)[:1])]
     chosen = [case for case in every if case.column in ("3,000", "top 1 %")]
     coders = [*build_codecs(), *load_peers(peers.PACKAGES)[0]]
     steps: list[str] = []
@@ -211,9 +214,9 @@ def test_page_and_picture(tmp_path: Path) -> None:
 
 def test_papers(tmp_path: Path) -> None:
     steps: list[str] = []
-    found = papers.reproduce(gradient_files(DATA), steps.append)
+    found = papers.reproduce(list_gradient_files(DATA), steps.append)
     assert tuple(steps) == papers.PARTS
-    text = "\n".join(papers.format_sections(found))
+    text = "\n".join(papers_report.format_sections(found))
     for expected in ("Table 2", "Figure 10", "Figure 5", "Figure 15", "0.2063", "DR BF-P2"):
         assert expected in text
     assert all(len(row.split("|")) == 8 for row in text.splitlines() if row.startswith("| DR QSGD, BF-P0"))
@@ -237,12 +240,12 @@ def test_reference_fits() -> None:
     x = np.linspace(0, 1, 2000)
     made = (3 * np.exp(-30 * x) + 0.5 * np.exp(-2 * x)).astype(np.float32)
     made = np.sort(np.concatenate([made, -2 * made]))
-    assert peers.relative_error(made, supplement.fit_two_exponentials(made)) < 1e-4
+    assert peers.compute_relative_error(made, supplement.fit_two_exponentials(made)) < 1e-4
     cubic = np.sort(np.concatenate([(x - 2) ** 3, (x + 1) ** 3])).astype(np.float32)
-    assert peers.relative_error(cubic, supplement.fit_recursive_chords(cubic, 2, 3)) < 1e-6
+    assert peers.compute_relative_error(cubic, supplement.fit_recursive_chords(cubic, 2, 3)) < 1e-6
     ordered = np.sort(TOP)
     few, many = (
-        peers.relative_error(ordered, supplement.fit_recursive_chords(ordered, n, 5)) for n in (2, 16)
+        peers.compute_relative_error(ordered, supplement.fit_recursive_chords(ordered, n, 5)) for n in (2, 16)
     )
     assert many < few < 1
 
