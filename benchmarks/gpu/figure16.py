@@ -1,9 +1,9 @@
 """Speed-up of threshold selectors over top-k on a GPU: Figure 16 of the SIDCo paper with our selectors.
 
 A time is that to indices and values on the device, including the host's work. It is measured for vectors of
-0.26 to 260 million elements and densities of 0.1, 0.01 and 0.001. Speed-ups refer to torch.topk
-and a gather, which the paper calls Topk, or to CuPy's argpartition if torch has no CUDA. RedSync, GaussianK
-and SIDCo's gamma fit have no kernels here and are omitted.
+0.26 to 260 million elements and densities of 0.1, 0.01 and 0.001. Speed-ups refer to torch.topk and a gather,
+which the paper calls Topk, or to CuPy's argpartition if torch has no CUDA. RedSync, GaussianK and SIDCo's
+gamma fit have no kernels here and are omitted.
 """
 
 from __future__ import annotations

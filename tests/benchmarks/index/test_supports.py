@@ -36,7 +36,7 @@ def test_supports_ascend_and_have_r_elements(make: Callable[..., Support], d: in
 
 
 @pytest.mark.parametrize("make", GENERATORS)
-def test_supports_follow_from_the_seed(make: Callable[..., Support]) -> None:
+def test_supports_depend_on_the_seed_only(make: Callable[..., Support]) -> None:
     first, again, other = (make(5000, 640, seed=seed).indices for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -47,15 +47,15 @@ def test_log2_binomial_counts() -> None:
         assert log2_binomial(n, k) == pytest.approx(log2(comb(n, k)), abs=1e-9)
 
 
-def test_rows_are_whole_and_the_first_are_likelier() -> None:
+def test_rows_are_whole_and_the_first_are_more_probable() -> None:
     found = draw_rows(64_000, 6_400).indices.reshape(-1, 64)
     assert (found % 64 == np.arange(64)).all()
-    assert draw_rows(64_000, 10).r == 64  # one at the least
+    assert draw_rows(64_000, 10).r == 64  # at least one
     drawn = np.concatenate([draw_rows(64_000, 640, seed=seed).indices[::64] // 64 for seed in range(40)])
     assert (drawn < 500).mean() > 0.6
 
 
-def test_bound_of_runs_is_the_number_of_supports_with_so_many_runs() -> None:
+def test_bound_of_runs_counts_supports_with_as_many_runs() -> None:
     d, r = 11, 5
     having: dict[int, int] = {}
     for chosen in combinations(range(d), r):
@@ -70,7 +70,7 @@ def test_runs_have_the_mean_length() -> None:
     assert 1 + np.count_nonzero(np.diff(indices) > 1) == pytest.approx(20_000 / 8, rel=0.02)
 
 
-def test_bound_of_layers_is_that_of_their_counts() -> None:
+def test_bound_of_layers_uses_their_counts() -> None:
     one = draw_layered(10_000, 300, layers=1)
     assert one.bound == pytest.approx(log2_binomial(10_000, 300) / 300)
     assert draw_layered(10_000, 300, layers=160).bound < one.bound - 0.5
@@ -84,7 +84,7 @@ def test_supports_of_values() -> None:
     assert select_nonzero(np.zeros(3, np.float32)).r == 0
 
 
-def test_chunks_cover_what_needs_bytes() -> None:
+def test_chunks_skip_empty_and_full_ones() -> None:
     indices = np.array([5, CHUNK - 1, 2 * CHUNK + 7], np.uint32)
     chunks = list(Support("any", 3 * CHUNK, indices, 1.0).chunks())
     assert [(part.tolist(), d) for part, d in chunks] == [([5, CHUNK - 1], CHUNK), ([7], CHUNK)]

@@ -77,7 +77,7 @@ def test_the_bound_of_a_laplace_tail() -> None:
 
 
 def test_the_bound_of_an_even_density() -> None:
-    """Entropy of a density of width 8 is 3 bits; the bound is close to Shannon's where errors are small."""
+    """Entropy of a density of width 8 is 3 bits; the bound is close to Shannon's if errors are small."""
     density = Density(np.array([10.0, 12, 18]), np.array([0.25, 0.75]))
     assert density.entropy == pytest.approx(3)
     assert compute_rate(density, 1e-3) == pytest.approx(compute_shannon_bound(density, 1e-3), abs=0.03)
