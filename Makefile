@@ -67,26 +67,26 @@ fuzz-decode fuzz-round_trip: fuzz-%: $(FUZZ)
 mutants: $(INSTALLED)  ## change the decoder in 200 places, and see what no vector notices; ARGS="--sample 0 --write" for all
 	@$(BIN)/python -m tests.fuzz.mutants $(ARGS)
 
-bench: $(PEERS)  ## what an index costs, beside others' compressors: results/index.md, index.png; ARGS=--quick
+bench: $(PEERS)  ## size and speed of index codecs and other compressors: results/index.md, index.png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.index $(ARGS)
 
-bench-select: $(TORCH)  ## what a selector costs and keeps, beside torch.topk: results/select.md, select.png; minutes
+bench-select: $(TORCH)  ## time and accuracy of selectors and torch.topk: results/select.md, select.png; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.select $(ARGS)
 
-bench-value: $(PEERS)  ## what values cost, likewise, and two papers' figures: results/value.md, *.png; ARGS=--quick
+bench-value: $(PEERS)  ## size, error and speed of value codecs, two papers' figures: results/value.md, *.png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.value $(ARGS)
 
-bench-collectives: $(INSTALLED)  ## what collectives take between hosts: results/collectives.md, .png; root; ARGS=--quick
+bench-collectives: $(INSTALLED)  ## times of collectives between hosts: results/collectives.md, .png; root; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.collectives $(ARGS)
 
-bench-gpu: $(CUPY)  ## what kernels and selectors take on a GPU: results/gpu.md, gpu.png; minutes
+bench-gpu: $(CUPY)  ## bandwidth of kernels and times of selectors on a GPU: results/gpu.md, gpu.png; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gpu $(ARGS)
 
-gradients: $(TORCH)  ## train small models and save their gradients for the benchmarks: benchmarks/gradients; minutes
+gradients: $(TORCH)  ## train small models and save their gradients in benchmarks/gradients/data; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gradients $(ARGS)
 
-clean:  ## remove virtual environments, caches, and what `make demo` and `make gradients` wrote
-	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json fuzz-finds benchmarks/gradients
+clean:  ## remove virtual environments, caches, and the output of `make demo` and `make gradients`
+	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json fuzz-finds benchmarks/gradients/data
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): EXTRAS := mpi,test,bench
