@@ -1,4 +1,4 @@
-"""Pages of the site: which files of the repository they are, in which order, and what the API reference names.
+"""Pages of the site: the files of the repository, their order, and the names of the API reference.
 
 Every page keeps its path in the repository, so a relative link that works on a code host works on the site.
 This module reads files only; `docs.site` hands its results to MkDocs.
@@ -38,7 +38,7 @@ API_PAGES = {
     "wirecodec.transform": "Transforms",
     "wirecodec.errors": "Errors",
 }
-"""Names that a package imports from these modules have a page of their own; all others are on the package's."""
+"""Modules whose public names have a page of their own. All other names are on their package's page."""
 
 _LINK = re.compile(r"(\]\(<?|^\[[^\]]+\]: +)([^)>\s]+)", re.MULTILINE)
 

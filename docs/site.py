@@ -1,4 +1,4 @@
-"""MkDocs hooks: add the repository's pages and the API reference, and check that every public name has an entry."""
+"""MkDocs hooks: add the repository's pages and an API reference with an entry per public name."""
 
 from __future__ import annotations
 

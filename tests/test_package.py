@@ -1,4 +1,4 @@
-"""The distribution: an sdist that builds the wheel, and a wheel that imports and encodes in an empty environment."""
+"""The sdist builds the wheel; the wheel imports and encodes in an empty environment."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], Path]:
     The sources are copied first, because setuptools writes into the folder that it builds.
     """
     folder = tmp_path_factory.mktemp("dist")
-    ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "gradients", "vectors")
-    shutil.copytree(ROOT, folder / "source", ignore=ignored)
+    unused = (".*", "__pycache__", "build", "dist", "*.egg-info", "gradients", "vectors")
+    shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(*unused))
     run(sys.executable, "-c", BUILD, "build_sdist", folder, cwd=folder / "source")
     (sdist,) = folder.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -56,7 +56,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], Path]:
 def test_sdist_is_the_project(built: tuple[set[str], Path]) -> None:
     names, _ = built
     expected = {"README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "Makefile", "docs/mkdocs.yml"}
-    expected |= {"formats/SPEC.md", "formats/c/wirecodec.h", "tests/conftest.py", "benchmarks/results/demo.png"}
+    expected |= {"formats/SPEC.md", "formats/c/wirecodec.h", "tests/conftest.py"}
     assert expected <= names
     assert not [name for name in names if "__pycache__" in name]
 
@@ -84,7 +84,8 @@ def test_wheel_in_an_empty_environment(built: tuple[set[str], Path], tmp_path: P
     options = ("--no-deps", "--no-index", "--disable-pip-version-check", "--quiet")
     run(sys.executable, "-m", "pip", "--python", python, "install", *options, wheel, cwd=tmp_path)
     (site,) = (tmp_path / "venv" / "lib").glob("*/site-packages")
-    (site / "dependencies.pth").write_text(str(Path(np.__file__).parents[1]))  # after the wheel's own packages
+    # The wheel's own packages come first on the path.
+    (site / "dependencies.pth").write_text(str(Path(np.__file__).parents[1]))
     first, second, values = run(python, "-I", "-c", SCRIPT, cwd=tmp_path).splitlines()
     assert Path(first).is_relative_to(site)
     assert Path(second).is_relative_to(site)
