@@ -6,8 +6,8 @@ The blocks of a document run in its order, in one folder, which has the reposito
 - `python title="name.py"`: is written to that file.
 - `console`: lines after `$ ` run in a shell; the lines below are the output, in which `…` matches anything.
 
-Blocks that need torch, mpirun or a C compiler are left out if it is missing, and the test then reports a skip. A
-`py` block needs a GPU; tests/cuda/test_plan_door.py runs it without one.
+Blocks that need torch run by themselves. Blocks that need mpirun or a C compiler are left out if it is missing, and
+the test then reports a skip. A `py` block needs a GPU; tests/cuda/test_plan_door.py runs it without one.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import wirecodec as wc
 from docs import pages
 from tests.mpi_processes import find_mpirun, rank_environment
 from wirecodec import registry
@@ -50,10 +51,11 @@ class Block:
     title: str
     code: str
 
+    def needs_torch(self) -> bool:
+        return re.search(r"^import torch|\btorchrun\b", self.code, re.MULTILINE) is not None
+
     def missing(self) -> str | None:
         """Return the tool that this block needs and this machine lacks, or None."""
-        if re.search(r"^import torch|\btorchrun\b", self.code, re.MULTILINE):
-            return None if importlib.util.find_spec("torch") else "torch"
         if re.search(r"^\$ .*\bmpirun\b", self.code, re.MULTILINE):
             return None if find_mpirun()[0] else "mpirun"
         if re.search(r"^\$ cc\b", self.code, re.MULTILINE):
@@ -96,6 +98,8 @@ def test_blocks_run(name: str, folder: Path) -> None:
         missing = block.missing()
         if missing:
             left_out.add(missing)
+        elif block.needs_torch():
+            continue
         elif block.title:
             (folder / block.title).write_text(block.code, encoding="utf-8")
         elif block.kind == "python":
@@ -104,6 +108,16 @@ def test_blocks_run(name: str, folder: Path) -> None:
             run_console(block.code, folder)
     if left_out:
         pytest.skip(f"blocks of {name} left out, because this machine lacks {', '.join(sorted(left_out))}")
+
+
+@pytest.mark.parametrize("name", [name for name in RUNNABLE if any(b.needs_torch() for b in blocks(name))])
+def test_blocks_that_need_torch_run(name: str, folder: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    for block in blocks(name):
+        if block.needs_torch() and block.title:
+            (folder / block.title).write_text(block.code, encoding="utf-8")
+        elif block.needs_torch():
+            run_console(block.code, folder)
 
 
 def run_python(code: str, names: dict[str, Any], document: str) -> None:
@@ -121,6 +135,7 @@ def run_console(text: str, folder: Path) -> None:
         "PYTHONPATH": str(ROOT),
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
         "GLOO_SOCKET_IFNAME": "lo",
+        "TERM": "dumb",
     }
     for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
         done = subprocess.run(
@@ -149,6 +164,17 @@ def test_links_lead_somewhere(name: str) -> None:
     ]
     here = (ROOT / name).parent
     assert [path for path in paths if not (ROOT / path).exists() and not (here / path).exists()] == []
+
+
+def test_bits_in_the_readme() -> None:
+    """The table of schemes has the sizes of the first block's gradient."""
+    gradient = np.random.default_rng(0).laplace(size=1_000_000).astype(np.float32)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| .* \| `(.*)` \| ([\d.]+) \|", text, re.MULTILINE)
+    assert len(rows) >= 5
+    for scheme, bits in rows:
+        blob = wc.encode(gradient, scheme.replace("\\|", "|"))
+        assert f"{8 * blob.nbytes / gradient.size:.2f}" == bits, scheme
 
 
 def test_every_document_is_on_the_site() -> None:

@@ -18,7 +18,7 @@ from wirecodec.arrays import BFLOAT16
 
 __all__ = ["standin"]
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[2] / "wirecodec" / "gpu" / "README.md"
 SCHEME = "topk(0.05) | rice | qsgd(bits=4)"
 
 
@@ -120,9 +120,12 @@ def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
         wc.Plan(9, np.float32, SCHEME)
 
 
-def test_what_the_readme_shows(standin: StandInDevice, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_readme_shows(
+    standin: StandInDevice, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wirecodec.gpu.Plan", wc.Plan, raising=False)
     (code,) = re.findall(r"^```py\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
-    exec(compile(code, "README.md", "exec", dont_inherit=True), {"wc": wc})
+    exec(compile(code, "README.md", "exec", dont_inherit=True), {})
     x, expected = np.zeros(100_000, np.float32), []
     for step in range(3):
         x[step::7] = 1 + step
