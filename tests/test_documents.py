@@ -73,7 +73,7 @@ RUNNABLE = [name for name in DOCUMENTS if {block.kind for block in blocks(name)}
 def test_documents_that_run() -> None:
     """A fence that is spelt wrong would not run, unnoticed."""
     guides = {path for path in DOCUMENTS if path.startswith("docs/guides/")}
-    assert {"README.md", "CONTRIBUTING.md", "SECURITY.md", "collectives/README.md", *guides} <= set(RUNNABLE)
+    assert {"README.md", "SECURITY.md", "collectives/README.md", *guides} <= set(RUNNABLE)
     assert len(guides) >= 3
     assert {block.kind for name in RUNNABLE for block in blocks(name)} <= {"python", "console", "text", "py"}
 
