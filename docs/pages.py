@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +19,20 @@ HOME = "https://github.com/wirecodec/wirecodec"
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Home": ("README.md",),
-    "Guides": ("docs/guides/*.md", "wirecodec/**/README.md", "collectives/**/README.md"),
+    "Guides": (
+        "docs/guides/compress.md",
+        "docs/guides/train.md",
+        "docs/guides/*.md",
+        "wirecodec/**/README.md",
+        "collectives/**/README.md",
+    ),
     "Format": ("formats/SPEC.md", "formats/**/*.md"),
     "Results": ("benchmarks/results/*.md",),
     "Project": ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
 }
 """The site's tabs: file patterns, in order. A file goes to the first pattern that matches it."""
+
+_FOLDERS = {"index": "Index codecs", "value": "Value codecs", "map": "Maps", "transform": "Transforms"}
 
 ASSETS = ("benchmarks/results/*.png", "docs/assets/*")
 
@@ -51,15 +59,19 @@ class ApiPage:
         path: the page's path on the site.
         title: the page's heading.
         names: dotted public names, in the order in which the page has them.
+        without_members: those of the names whose methods are not shown, because an interface describes them.
     """
 
     path: str
     title: str
     names: tuple[str, ...]
+    without_members: frozenset[str] = frozenset()
 
     def markdown(self) -> str:
         """Return the page's text: a heading, and a mkdocstrings directive per name."""
-        return f"# {self.title}\n\n" + "".join(f"::: {name}\n\n" for name in self.names)
+        options = "    options:\n      members: false\n"
+        entries = (f"::: {name}\n{options * (name in self.without_members)}\n" for name in self.names)
+        return f"# {self.title}\n\n" + "".join(entries)
 
 
 def find_pages(root: Path = ROOT) -> dict[str, list[str]]:
@@ -117,14 +129,21 @@ def api_pages(root: Path = ROOT) -> list[ApiPage]:
     """Make the pages of the API reference from every `__all__` in `PACKAGES`."""
     pages = []
     for package in PACKAGES:
-        names_by_page: dict[str, list[str]] = {package: []}
-        for name, module in public_names(package, root).items():
-            page = module if module in API_PAGES else package
-            names_by_page.setdefault(page, []).append(f"{package}.{name}")
-        for page, names in names_by_page.items():
-            title = API_PAGES.get(page, page)
+        modules = public_names(package, root)
+        for page in (package, *(module for module in API_PAGES if module.startswith(f"{package}."))):
+            names = [
+                f"{package}.{name}" for name, module in modules.items() if _page_of(module, package) == page
+            ]
+            implementations = frozenset(_implementations(page, root)) if page in API_PAGES else frozenset()
             path = f"api/{page.replace('.', '-')}.md"
-            pages.append(ApiPage(path, title, tuple(sorted(names, key=_functions_first))))
+            pages.append(
+                ApiPage(
+                    path,
+                    API_PAGES.get(page, page),
+                    tuple(sorted(names, key=_functions_first)),
+                    implementations & frozenset(names),
+                )
+            )
     return pages
 
 
@@ -165,10 +184,28 @@ def repository_links(text: str, page: str, is_on_site: Callable[[str], bool], ro
     return _LINK.sub(replace, text)
 
 
+def unescape_bars(html: str) -> str:
+    r"""Replace `\|` by `|` in the code of table cells, as code hosts do."""
+    return re.sub(r"<td.*?</td>", lambda cell: cell[0].replace("\\|", "|"), html, flags=re.DOTALL)
+
+
 def missing_names(anchors: Iterable[str], root: Path = ROOT) -> list[str]:
     """Return the public names without an entry among the anchors of the API reference."""
     present = set(anchors)
     return [name for page in api_pages(root) for name in page.names if name not in present]
+
+
+def _page_of(module: str, package: str) -> str:
+    return module if module in API_PAGES else package
+
+
+def _implementations(module: str, root: Path) -> Iterator[str]:
+    """Yield the public names of a stage's package that are not its interfaces, which `base` defines."""
+    package = module.partition(".")[0]
+    if (root.joinpath(*module.split(".")) / "base.py").exists():
+        for name, source in public_names(module, root).items():
+            if not source.endswith(".base"):
+                yield f"{package}.{name}"
 
 
 def _functions_first(name: str) -> tuple[bool, str]:
@@ -188,5 +225,5 @@ def _tree(paths: Iterable[str]) -> list[object]:
             folders[folder[1]].append(path)
         else:
             folders[folder[1]] = [path]
-            menu.append({folder[1]: folders[folder[1]]})
+            menu.append({_FOLDERS.get(folder[1], folder[1]): folders[folder[1]]})
     return menu

@@ -41,10 +41,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     )
 
 
-def on_page_content(html: str, page: Any, config: Any, files: Any) -> None:
-    """Collect the anchors of the API reference."""
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Collect the anchors of the API reference, and unescape bars in tables."""
     if page.file.src_uri.startswith("api/"):
         _anchors.update(re.findall(r'\bid="([\w.]+)"', html))
+    return pages.unescape_bars(html)
 
 
 def on_post_build(config: Any) -> None:

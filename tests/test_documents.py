@@ -2,12 +2,12 @@
 
 The blocks of a document run in its order, in one folder, which has the repository's `formats` in it:
 
-- `python`: runs in this process; all blocks of a document share their names. `# -> text` is the printed output.
+- `python`: runs in this process; the blocks of a document share their names. `# -> text` is printed output.
 - `python title="name.py"`: is written to that file.
-- `console`: lines after `$ ` run in a shell; the lines below are the output, in which `…` matches anything.
+- `console`: lines after `$ ` run in a shell; the lines below are their output. There, `…` matches anything.
 
-Blocks that need torch run by themselves. Blocks that need mpirun or a C compiler are left out if it is missing, and
-the test then reports a skip. A `py` block needs a GPU; tests/cuda/test_plan_door.py runs it without one.
+Blocks that need torch run by themselves. Blocks that need mpirun or a C compiler are left out if it is missing,
+and the test then reports a skip. A `py` block needs a GPU; the emulated tests run it without one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,7 @@ def test_documents_that_run() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to run a document in; the codecs that the document registers are removed afterwards."""
     monkeypatch.chdir(tmp_path)
     for state in ("_index", "_value", "_stages"):
@@ -87,7 +86,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "formats").symlink_to(ROOT / "formats")
     x = np.random.default_rng(0).laplace(size=1_000_000).astype(np.float32)
     np.save(tmp_path / "grad.npy", x)
-    yield tmp_path
+    return tmp_path
 
 
 @pytest.mark.parametrize("name", RUNNABLE)
@@ -158,9 +157,7 @@ def test_links_lead_somewhere(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     paths = re.findall(r"\]\(([^)#:]+)[)#]", text)
     paths += [
-        path
-        for path in re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)`", text)
-        if "mine" not in path
+        path for path in re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)`", text) if "mine" not in path
     ]
     here = (ROOT / name).parent
     assert [path for path in paths if not (ROOT / path).exists() and not (here / path).exists()] == []
@@ -183,7 +180,9 @@ def test_every_document_is_on_the_site() -> None:
 
 
 def test_links_to_other_files_lead_to_the_projects_home() -> None:
-    text = "[a](../README.md) [b](../wirecodec/errors.py#L3) [c](../formats) [d](https://e.org) [f](missing.md)"
+    text = (
+        "[a](../README.md) [b](../wirecodec/errors.py#L3) [c](../formats) [d](https://e.org) [f](missing.md)"
+    )
     assert pages.repository_links(text, "docs/x.md", {"README.md"}.__contains__) == (
         f"[a](../README.md) [b]({pages.HOME}/blob/main/wirecodec/errors.py#L3) "
         f"[c]({pages.HOME}/tree/main/formats) [d](https://e.org) [f](missing.md)"
@@ -195,7 +194,7 @@ def test_every_public_name_has_an_entry(package: str) -> None:
     module = importlib.import_module(package)
     entries = [name for page in pages.api_pages() for name in page.names]
     assert sorted(module.__all__) == sorted(
-        name.removeprefix(f"{package}.") for name in entries if name.startswith(f"{package}.")
+        name.rpartition(".")[2] for name in entries if name.rpartition(".")[0] == package
     )
     assert pages.missing_names(set(entries) - {f"{package}.{module.__all__[0]}"}) == [
         f"{package}.{module.__all__[0]}"
