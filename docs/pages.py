@@ -1,7 +1,7 @@
 """Pages of the site: the files of the repository, their order, and the names of the API reference.
 
 Every page keeps its path in the repository, so a relative link that works on a code host works on the site.
-This module reads files only; `docs.site` hands its results to MkDocs.
+This module reads files only; `docs.hooks` hands its results to MkDocs.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ The blocks of a document run in its order, in one folder, which has the reposito
 
 - `python`: runs in this process; the blocks of a document share their names. `# -> text` is printed output.
 - `python title="name.py"`: is written to that file.
-- `console`: lines after `$ ` run in a shell; the lines below are their output. There, `…` matches anything.
+- `console`: lines after `$ ` run in a shell; their output follows, in which `…` matches any text.
 
-Blocks that need torch run by themselves. Blocks that need mpirun or a C compiler are left out if it is missing,
-and the test then reports a skip. A `py` block needs a GPU; the emulated tests run it without one.
+Blocks that need torch run by themselves. Blocks that need mpirun or a C compiler are left out if it is missing.
+The test then reports a skip. A `py` block needs a GPU; the emulated tests run it without one.
 """
 
 from __future__ import annotations
