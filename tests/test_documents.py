@@ -4,10 +4,10 @@ The blocks of a document run in its order, in one folder, which has the reposito
 
 - `python`: runs in this process; the blocks of a document share their names. `# -> text` is printed output.
 - `python title="name.py"`: is written to that file.
-- `console`: lines after `$ ` run in a shell; their output follows, in which `…` matches any text.
+- `console`: lines after `$ ` run in a shell, and their output follows; `…` in it matches any text.
 
-Blocks that need torch run by themselves. Blocks that need mpirun or a C compiler are left out if it is missing.
-The test then reports a skip. A `py` block needs a GPU; the emulated tests run it without one.
+Blocks that need torch run by themselves. Blocks that need mpirun or a C compiler are left out if it is
+missing, and the test then reports a skip. A `py` block needs a GPU; the emulated tests run it without one.
 """
 
 from __future__ import annotations
@@ -172,6 +172,22 @@ def test_bits_in_the_readme() -> None:
     for scheme, bits in rows:
         blob = wc.encode(gradient, scheme.replace("\\|", "|"))
         assert f"{8 * blob.nbytes / gradient.size:.2f}" == bits, scheme
+
+
+def test_times_in_the_readme() -> None:
+    """The comparison has the times of the benchmark: communication alone, and the whole call."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    results = (ROOT / "benchmarks/results/collectives.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^### Open MPI, 100 Mbit, n = 4;.*?(?=^##)", results, re.MULTILINE | re.DOTALL)
+    rows = [[line.strip("| ").split(" | ") for line in text.splitlines()] for text in sections]
+    alone, whole = ({cells[0]: cells[1:] for cells in section} for section in rows)
+    for times, row, column in (
+        (alone, "native dense", 0),
+        (alone, "native allgather, pairs", 1),
+        (alone, "allgather", 1),
+        (whole, "allreduce allgather", 0),
+    ):
+        assert f"{float(times[row][column].split()[0]):,g} ms" in readme, row
 
 
 def test_every_document_is_on_the_site() -> None:
