@@ -147,7 +147,8 @@ def run_console(text: str, folder: Path) -> None:
             timeout=240,
             check=False,
         )
-        printed = (done.stdout + done.stderr if done.returncode else done.stdout).strip()
+        printed = done.stdout + done.stderr if done.returncode else done.stdout
+        printed = re.sub(r"\x1b\[[\d;]*m", "", printed).strip()  # some versions of mpirun reset colours
         pattern = ".*".join(map(re.escape, output.strip().split("…")))
         assert re.fullmatch(pattern, printed, re.DOTALL), f"$ {command}\n{done.stdout}{done.stderr}"
 
