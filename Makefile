@@ -27,7 +27,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-mpich test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-collectives gradients docs dist clean
+.PHONY: help demo test test-bounds test-mpich test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-collectives gradients docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,11 +38,14 @@ demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: 
 	$(MPI_ENV) $$mpirun -n $(RANKS) --oversubscribe --bind-to none $(BIN)/python -m benchmarks.demo $(ARGS)
 
 test: lint  ## lint, then all tests: on all cores, and then those that start MPI ranks
-	$(BIN)/python -m pytest -q -m "not mpi" --numprocesses auto --maxprocesses 8 --dist worksteal
+	$(BIN)/python -m pytest -q -m "not mpi and not sweep and not bounds" --numprocesses auto --maxprocesses 8 --dist worksteal
 	$(BIN)/python -m pytest -q -m mpi
 
 test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has an environment of its own
 	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)
+
+test-bounds: $(INSTALLED)  ## a corpus that reaches every kernel, with bounds checks and with guard pages; minutes
+	$(BIN)/python -m pytest -q -m bounds
 
 test-gpu: $(CUPY)  ## the tests that need a GPU, in an environment with CuPy (CUDA=13: for drivers of CUDA 13)
 	REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu $(ARGS)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from collectives.channel import Channel, gathered_bytes
-from collectives.communicator import Request
 from collectives.header import HEADER_SIZE, MAX_TEXT, NO_DETAIL, Header, Operand, Status
 from collectives.ring import allgather_ragged
 from collectives.transfer import Octets
@@ -86,11 +85,8 @@ def _exchange(channel: Channel, mine: Header) -> list[Header]:
     size = HEADER_SIZE
     sent = np.frombuffer(mine.pack(), np.uint8)
     table: Octets = np.empty(size * channel.size, np.uint8)
-    requests: list[Request] = []
-    with channel.guard(requests):
-        requests.append(channel.comm.Iallgather(sent, table))
-        channel.wait(requests, f"exchange {mine.sequence} of headers")
     channel.bytes_sent += gathered_bytes(size, channel.size)
+    channel.gather(sent, table, f"exchange {mine.sequence} of headers", finish=False)
     data = table.tobytes()
     return [Header.unpack(data[at : at + size]) for at in range(0, len(data), size)]
 

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import wirecodec as wc
-from collectives.channel import Channel
-from collectives.communicator import Request
+from collectives.channel import Channel, gathered_bytes
 from collectives.rates import Rates
 from collectives.transfer import AHEAD, SEGMENT, Side, transfer
 
@@ -62,8 +61,7 @@ def calibrate(channel: Channel) -> Rates:
             break
         size *= 4
     beta = max(taken - alpha, taken / 2) / size
-    with channel.guard():  # a rank that has no room for this leaves the others waiting
-        gamma, delta = (_usual(channel, _pace(now, *work())) for work in (_dense_sum, _sparse_sum))
+    gamma, delta = (_usual(channel, _pace(now, *work())) for work in (_dense_sum, _sparse_sum))
     return Rates(alpha, beta, gamma, delta)
 
 
@@ -75,6 +73,7 @@ def _pass_on(channel: Channel, nbytes: int) -> None:
     n, rank = channel.size, channel.rank
     block, room = np.zeros(nbytes, np.uint8), np.empty(nbytes, np.uint8)
     left, right = (rank - 1) % n, (rank + 1) % n
+    channel.bytes_sent += nbytes
     transfer(
         channel,
         Side.of([(left, room)]),
@@ -82,7 +81,6 @@ def _pass_on(channel: Channel, nbytes: int) -> None:
         lambda received: received + AHEAD,
         "measuring the network",
     )
-    channel.bytes_sent += nbytes
 
 
 def _slowest(channel: Channel, seconds: float) -> float:
@@ -98,11 +96,8 @@ def _told(channel: Channel, seconds: float) -> npt.NDArray[np.float64]:
     """What every rank measured."""
     mine = np.frombuffer(struct.pack("<d", seconds), np.uint8)
     table = np.empty(8 * channel.size, np.uint8)
-    requests: list[Request] = []
-    with channel.guard(requests):
-        requests.append(channel.comm.Iallgather(mine, table))
-        channel.wait(requests, "telling what was measured")
-    channel.bytes_sent += 8 * (channel.size - 1)
+    channel.bytes_sent += gathered_bytes(len(mine), channel.size)
+    channel.gather(mine, table, "telling what was measured")
     return table.view("<f8")
 
 

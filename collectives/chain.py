@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collectives.channel import TAG, Channel
-from collectives.communicator import Request
+from collectives.channel import Channel
 from collectives.ring import allgather_joined
 from collectives.transfer import NATIVE_BELOW, SEGMENT, Octets, Side, transfer
 
@@ -38,10 +37,10 @@ def broadcast(channel: Channel, block: Octets, nbytes: int, root: int) -> Octets
         counts = [nbytes if other == root else 0 for other in range(n)]
         return allgather_joined(channel, block[: counts[rank]], counts)
     here = (rank - root) % n
-    with channel.guard():
-        out = block if here == 0 else np.empty(nbytes, np.uint8)
+    out = block if here == 0 else np.empty(nbytes, np.uint8)
     segment = max(_SHORTEST, min(SEGMENT, nbytes // _SEGMENTS))
     left, right = (rank - 1) % n, (rank + 1) % n
+    channel.bytes_sent += nbytes if here < n - 1 else 0
     transfer(
         channel,
         Side.of([(left, out)] if here else [], segment),
@@ -49,7 +48,6 @@ def broadcast(channel: Channel, block: Octets, nbytes: int, root: int) -> Octets
         lambda received: received,
         f"passing a block on from rank {root}",
     )
-    channel.bytes_sent += nbytes if here < n - 1 else 0
     if n > 2:  # with one neighbour alone, all takes the same way in order
         _acknowledge(channel, root, (root + 1) % n)
     return out
@@ -57,11 +55,14 @@ def broadcast(channel: Channel, block: Octets, nbytes: int, root: int) -> Octets
 
 def _acknowledge(channel: Channel, root: int, neighbour: int) -> None:
     """One byte from the neighbour to the root, who waits for it."""
-    token, requests = np.zeros(1, np.uint8), list[Request]()
-    with channel.guard(requests):
-        if channel.rank == neighbour:
-            requests.append(channel.comm.Isend(token, root, TAG))
-            channel.bytes_sent += 1
-        elif channel.rank == root:
-            requests.append(channel.comm.Irecv(token, neighbour, TAG))
-        channel.wait(requests, f"passing a block on from rank {root}")
+    token = np.zeros(1, np.uint8)
+    arriving = [(neighbour, token)] if channel.rank == root else []
+    leaving = [(root, token)] if channel.rank == neighbour else []
+    channel.bytes_sent += len(leaving)
+    transfer(
+        channel,
+        Side.of(arriving),
+        Side.of(leaving),
+        lambda received: 1,
+        f"passing a block on from rank {root}",
+    )

@@ -33,10 +33,11 @@ from collectives.device import like, place_of, staged
 from collectives.exchange import ONLY, Form, failed_encoding, form_of, limits_of, refusal
 from collectives.header import NO_DETAIL, Header, Operand, Operation, Reduction
 from collectives.shares import HostShare, Share, device_share, here
-from collectives.sums import Dense, sum_dense
+from collectives.sums import Dense, sum_named
 from collectives.transfer import Octets
 from wirecodec.arrays import as_bytes
 from wirecodec.parameters import as_integer
+from wirecodec.saved_state import saved_residual, saved_step
 
 __all__ = ["CLTk", "ratios_by_flops"]
 
@@ -104,23 +105,31 @@ class CLTk:
         bits on every rank. Ranks on the host and on GPUs may mix.
 
         Raises CollectiveError on all ranks where one of them fails or ranks differ, also in their step, and
-        Timeout where a rank does not take part; the residuals are then as they were.
+        Timeout where a rank does not take part; the residuals are then as they were. Any other exception is
+        raised on this rank alone, as ``allgather`` says; after the last payload the step is taken.
         """
-        channel = Channel.of(comm).open()
-        leader = self._step % channel.size
-        turn = _Turn()
-        failure = self._prepare(turn, grad, leads=channel.rank == leader)
-        proposal = Header(
-            operation=Operation.CLTK, reduction=Reduction.MEAN, payload_len=len(turn.blob), detail=turn.stored
-        )
-        table = agree(channel, proposal, turn.operand, failure)
-        blob = broadcast(channel, turn.blob, table[leader].payload_len, leader)
-        supports = turn.supports(blob, leader)
-        with channel.guard():  # a rank that has no room for its values leaves the others waiting
+        channel = Channel.of(comm)
+        with channel.collective() as call:
+            leader = self._step % channel.size
+            turn = _Turn()
+            failure = self._prepare(turn, grad, leads=channel.rank == leader)
+            proposal = Header(
+                operation=Operation.CLTK,
+                reduction=Reduction.MEAN,
+                payload_len=len(turn.blob),
+                detail=turn.stored,
+            )
+            table = agree(channel, proposal, turn.operand, failure)
+            blob = broadcast(channel, turn.blob, table[leader].payload_len, leader)
+            supports = turn.supports(blob, leader)
             picked = {name: share.picked(supports[name]) for name, share in turn.shares.items()}
-        means = _mean_of(channel, {name: each.values for name, each in picked.items()})
-        self._residuals = {name: each.remainder() for name, each in picked.items()}
-        self._step += 1
+            values = {name: each.values for name, each in picked.items()}
+            after = {name: each.remainder() for name, each in picked.items()}, self._step + 1
+            try:
+                means = sum_named(channel, values, channel.size)
+            finally:
+                if call.delivered:  # even if this rank raises: the others have taken the step
+                    self._residuals, self._step = after
         dense = {name: each.dense(means[name]).reshape(turn.forms[name][0]) for name, each in picked.items()}
         found: Dense | dict[str, Dense] = like(grad, dense[ONLY] if turn.bare else dense)
         return found
@@ -131,18 +140,17 @@ class CLTk:
         return {"step": np.array(self._step, np.int64), **residuals}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up where ``state_dict`` left off, on the host or on a GPU; ValueError for other dictionaries.
+        """Take up where ``state_dict`` left off, on the host or on a GPU.
 
-        The next exchange fails on all ranks where these do not agree on the step.
+        ValueError names the key that is wrong; nothing changes then. The next exchange fails on all ranks if
+        these do not agree on the step.
         """
         odd = [key for key in state if key != "step" and not key.startswith("residual/")]
         if odd or "step" not in state:
             raise ValueError(f"not the state of a CLTk: {odd or ['step']}")
-        residuals = {key[9:]: np.array(x).reshape(-1) for key, x in state.items() if key != "step"}
-        wrong = [name for name, x in residuals.items() if x.dtype not in (np.float32, np.float64)]
-        if wrong:
-            raise ValueError(f"a residual is float32 or float64, unlike that of {wrong[0]!r}")
-        self._step, self._residuals = as_integer(state["step"], "step"), residuals
+        step = saved_step(state)
+        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key != "step"}
+        self._step, self._residuals = step, residuals
 
     @property
     def signature(self) -> str:
@@ -246,16 +254,3 @@ class _Turn:
         except wc.WireError as error:
             raise refusal(leader, error) from error
         return found | {name: None if t.is_full else t.indices for name, t in tensors.items()}
-
-
-def _mean_of(channel: Channel, sent: Mapping[str, Dense]) -> dict[str, Dense]:
-    """The mean of the ranks' values, by name; those of one type are summed as one vector."""
-    means: dict[str, Dense] = {}
-    for dtype in sorted({values.dtype for values in sent.values()}, key=str):
-        names = [name for name, values in sent.items() if values.dtype == dtype]
-        with channel.guard():
-            vector = sent[names[0]] if len(names) == 1 else np.concatenate([sent[name] for name in names])
-        total = sum_dense(channel, vector, channel.size)
-        edges = np.cumsum([sent[name].size for name in names])[:-1]
-        means |= zip(names, np.split(total, edges), strict=True)
-    return means

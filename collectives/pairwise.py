@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from collectives.channel import Channel, gathered_bytes
-from collectives.communicator import Request
 from collectives.transfer import Octets, Side, in_step, transfer
 
 __all__ = ["alltoall_ragged", "exchange_counts"]
@@ -25,11 +24,8 @@ def exchange_counts(channel: Channel, counts: Sequence[int]) -> list[list[int]]:
     """
     mine = np.array(counts, "<u8").view(np.uint8)
     table: Octets = np.empty(len(mine) * channel.size, np.uint8)
-    requests: list[Request] = []
-    with channel.guard(requests):
-        requests.append(channel.comm.Iallgather(mine, table))
-        channel.wait(requests, "telling what is to come")
     channel.bytes_sent += gathered_bytes(len(mine), channel.size)
+    channel.gather(mine, table, "telling what is to come")
     rows: list[list[int]] = table.view("<u8").reshape(channel.size, -1).tolist()
     return rows
 
@@ -45,10 +41,10 @@ def alltoall_ragged(channel: Channel, blocks: Sequence[Octets], counts: Sequence
     Raises Timeout after the channel's timeout without progress; the channel is then closed.
     """
     n, rank = channel.size, channel.rank
-    with channel.guard():
-        found = [blocks[rank] if other == rank else np.empty(counts[other], np.uint8) for other in range(n)]
+    found = [blocks[rank] if other == rank else np.empty(counts[other], np.uint8) for other in range(n)]
     arriving = [((rank - step) % n, found[(rank - step) % n]) for step in range(1, n)]
     leaving = [((rank + step) % n, blocks[(rank + step) % n]) for step in range(1, n)]
+    channel.bytes_sent += sum(len(block) for _, block in leaving)
     transfer(
         channel,
         Side.of(arriving),
@@ -56,5 +52,4 @@ def alltoall_ragged(channel: Channel, blocks: Sequence[Octets], counts: Sequence
         in_step([room for _, room in arriving], [block for _, block in leaving]),
         "exchanging pieces",
     )
-    channel.bytes_sent += sum(len(block) for _, block in leaving)
     return found

@@ -13,7 +13,6 @@ from itertools import accumulate
 import numpy as np
 
 from collectives.channel import Channel, ring_bytes
-from collectives.communicator import Request
 from collectives.transfer import NATIVE_BELOW, Octets, Side, evenly, in_step, segments_of, transfer
 
 __all__ = ["allgather_joined", "allgather_ragged"]
@@ -50,25 +49,15 @@ def allgather_joined(
     """
     ends = list(accumulate(counts))
     starts = [end - count for end, count in zip(ends, counts, strict=True)]
-    with channel.guard():  # a rank that has no room for the payloads leaves the others waiting
-        out: Octets = memory(ends[-1]) if memory else np.empty(ends[-1], np.uint8)
+    out: Octets = memory(ends[-1]) if memory else np.empty(ends[-1], np.uint8)
     if channel.size == 1 or not len(out):
         out[:] = block
     elif len(out) < NATIVE_BELOW:
-        _native(channel, block, out, counts, starts)
+        channel.bytes_sent += ring_bytes(counts, channel.rank)
+        channel.gather(block, out, "gathering the payloads", (list(counts), starts))
     else:
         _ring(channel, block, [out[start:end] for start, end in zip(starts, ends, strict=True)])
-    channel.bytes_sent += ring_bytes(counts, channel.rank) if channel.size > 1 else 0
     return out
-
-
-def _native(
-    channel: Channel, block: Octets, out: Octets, counts: Sequence[int], starts: Sequence[int]
-) -> None:
-    requests: list[Request] = []
-    with channel.guard(requests):
-        requests.append(channel.comm.Iallgatherv(block, [out, (list(counts), list(starts))]))
-        channel.wait(requests, "gathering the payloads")
 
 
 def _ring(channel: Channel, block: Octets, blocks: Sequence[Octets]) -> None:
@@ -91,6 +80,7 @@ def _ring(channel: Channel, block: Octets, blocks: Sequence[Octets]) -> None:
         start = number * segment
         own[start : start + segment] = block[start : start + segment]
 
+    channel.bytes_sent += sum(map(len, leaving))
     transfer(
         channel,
         Side.of([(left, room) for room in arriving], segment),

@@ -29,7 +29,10 @@ class Picked(Protocol):
         ...
 
     def remainder(self) -> Any:
-        """The next residual (size,), as ``cltk``'s formula has it, where the gradient lies; x is used up."""
+        """The next residual (size,), as ``cltk``'s formula has it, where the gradient lies.
+
+        x is used up; ``values``, which are sent afterwards, are not changed.
+        """
         ...
 
     def dense(self, means: Dense) -> Any:
@@ -100,15 +103,19 @@ class HostPicked:
         share, where = self.share, self.where
         x, gradient, residual = share.x, share.gradient, share.residual
         beta = x.dtype.type(share.rule.beta)
-        left = x.copy() if residual is None else x  # or x may be the caller's own gradient
-        rest = _at(x, where) - self.values.astype(x.dtype, copy=False)
+        rest: Dense = _at(x, where) - self.values.astype(x.dtype, copy=False)
         if beta < 1:
-            np.multiply(gradient, beta, out=left, casting="same_kind")
             rest *= beta
             if residual is not None:
-                left += residual
                 rest += (1 - beta) * _at(residual, where)
-        left[slice(None) if where is None else where] = rest
+        if where is None:  # the values may be x itself, which is sent only now
+            return rest
+        left = x.copy() if residual is None else x  # or x may be the caller's own gradient
+        if beta < 1:
+            np.multiply(gradient, beta, out=left, casting="same_kind")
+            if residual is not None:
+                left += residual
+        left[where] = rest
         return left
 
     def dense(self, means: Dense) -> Dense:

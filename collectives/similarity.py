@@ -45,11 +45,16 @@ def similarity(comm: Communicator | Channel, cltk: CLTk, grad: Any) -> Similarit
             shapes and types, all finite.
         cltk: whose residuals and ratios count.
         grad: as for ``CLTk.allreduce``; what lies on a GPU is copied to the host.
+
+    The ranks exchange no headers first. So any error closes this rank's channel, an EncodeError for its own
+    gradient included, and the others raise Timeout.
     """
-    channel = Channel.of(comm).open()
-    if not isinstance(grad, Mapping):
-        return _of_one(channel, cltk, ONLY, grad)
-    return {name: _of_one(channel, cltk, name, grad[name]) for name in sorted(grad, key=str.encode)}
+    channel = Channel.of(comm)
+    with channel.collective(begun=True) as call:
+        named = grad if isinstance(grad, Mapping) else {ONLY: grad}
+        found = {name: _of_one(channel, cltk, name, named[name]) for name in sorted(named, key=str.encode)}
+        call.delivered = True
+    return found if isinstance(grad, Mapping) else found[ONLY]
 
 
 def _of_one(channel: Channel, cltk: CLTk, name: str, grad: Any) -> Similarity:

@@ -10,8 +10,8 @@ others, so that 2(n-1)/n of the vector leave every rank.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain, pairwise
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ from collectives.channel import Channel
 from collectives.ring import allgather_ragged
 from collectives.transfer import AHEAD, NATIVE_BELOW, Octets, Side, evenly, in_step, segments_of, transfer
 
-__all__ = ["Dense", "accumulator", "bounds_of", "finish", "sum_dense"]
+__all__ = ["Dense", "accumulator", "bounds_of", "finish", "sum_dense", "sum_named"]
 
 Dense: TypeAlias = npt.NDArray[Any]
 
@@ -70,11 +70,40 @@ def sum_dense(channel: Channel, vector: Dense, divisor: int, out: Dense | None =
             out = np.empty(vector.size, dtype)
         _sum_into(out, [block.view(dtype) for block in blocks], divisor)
         return out
-    with channel.guard():  # a rank that has no room for the sums leaves the others waiting
-        if out is None:
-            out = np.empty(vector.size, dtype)
-        _reduce(channel, _cut(np.ascontiguousarray(vector), n), _cut(out, n), divisor)
+    if out is None:
+        out = np.empty(vector.size, dtype)
+    _reduce(channel, _cut(np.ascontiguousarray(vector), n), _cut(out, n), divisor)
     return out
+
+
+def sum_named(channel: Channel, vectors: Mapping[str, Dense], divisor: int) -> dict[str, Dense]:
+    """Sum every rank's vectors by name, as the last exchange of a call.
+
+    Vectors of one type travel as one.
+
+    Args:
+        channel: open; all ranks call this together.
+        vectors: {name: (d,)}; the same names, types and sizes on all ranks, in the same order.
+        divisor: 1, or the number of ranks.
+
+    Returns {name: (d,)}, the same bits on every rank. Raises Timeout.
+    """
+    work: list[tuple[Dense, Dense]] = []  # all memory is allocated before the first byte is sent
+    sums: dict[str, Dense] = {}
+    for dtype in sorted({vector.dtype for vector in vectors.values()}, key=str):
+        same = {name: vector for name, vector in vectors.items() if vector.dtype == dtype}
+        whole = next(iter(same.values())) if len(same) == 1 else np.concatenate(list(same.values()))
+        out = np.empty(whole.size, dtype)
+        start = 0
+        for name, vector in same.items():
+            sums[name] = out[start : start + vector.size]
+            start += vector.size
+        work.append((whole, out))
+    for number, (whole, out) in enumerate(work, 1):
+        channel.call.last = number == len(work)
+        sum_dense(channel, whole, divisor, out)
+    channel.call.delivered = True
+    return sums
 
 
 def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], divisor: int) -> None:
@@ -121,7 +150,7 @@ def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], di
     sending = Side.in_turn(outgoing, segment)
     passing = Side.of([(right, block) for block in leaving], segment)
     coming = Side.of([(left, block) for block in arriving], segment)
-    rooms = ((sender, _octets(spot(group, sender))) for group in range(groups) for sender in senders)
+    rooms = [(sender, _octets(spot(group, sender))) for group in range(groups) for sender in senders]
     pieces_due = (n - 1) * groups
     passed_on = in_step(arriving, leaving, passed_from=1, segment=segment)
 
@@ -131,15 +160,15 @@ def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], di
             return min(received + AHEAD, sending.count + received // (n - 1))
         return sending.count + passed_on(received - pieces_due)
 
+    channel.bytes_sent += sum(len(block) for _, block in outgoing) + sum(len(block) for block in leaving)
     transfer(
         channel,
-        Side(chain(rooms, coming.segments), pieces_due + coming.count),
-        Side(chain(sending.segments, passing.segments), sending.count + passing.count),
+        Side([*rooms, *coming.segments]),
+        Side([*sending.segments, *passing.segments]),
         ready,
         "summing",
         add,
     )
-    channel.bytes_sent += sum(len(block) for _, block in outgoing) + sum(len(block) for block in leaving)
 
 
 def _sum_into(out: Dense, vectors: Sequence[Dense], divisor: int) -> None:

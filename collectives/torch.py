@@ -123,6 +123,8 @@ def torch_hook(
 
     def hook(state: object, bucket: Any) -> Any:
         future: Any = torch.futures.Future()
+        if bucket.index() == 0:  # a backward pass that was interrupted has left its buckets
+            pending.clear()
         pending.append((bucket, future))
         if not bucket.is_last():
             return future

@@ -9,10 +9,9 @@ half-duplex: 1.5 to 3 times as long. Segments also keep every MPI count far belo
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate
 
 from collectives.channel import TAG, Channel, Octets
 from collectives.communicator import Request
@@ -40,12 +39,11 @@ class Side:
     """One direction of a transfer.
 
     Attributes:
-        segments: in the order in which they travel, with the rank that each comes from or goes to.
-        count: how many there are.
+        segments: views in the order in which they travel, each with the rank that it comes from or goes to.
+            They are listed before the first one travels, so that a transfer can be taken up again.
     """
 
-    segments: Iterable[tuple[int, Octets]]
-    count: int
+    segments: Sequence[tuple[int, Octets]]
 
     @classmethod
     def of(cls, blocks: Sequence[tuple[int, Octets]], segment: int = SEGMENT) -> Side:
@@ -55,8 +53,7 @@ class Side:
             blocks: contiguous, each with the rank that it comes from or goes to.
             segment: bytes of a message.
         """
-        count = sum(segments_of(len(block), segment) for _, block in blocks)
-        return cls(chain.from_iterable(cut(rank, block, segment) for rank, block in blocks), count)
+        return cls([each for rank, block in blocks for each in cut(rank, block, segment)])
 
     @classmethod
     def in_turn(cls, blocks: Sequence[tuple[int, Octets]], segment: int = SEGMENT) -> Side:
@@ -65,17 +62,20 @@ class Side:
         Args:
             blocks, segment: as for ``of``.
         """
-        count = sum(segments_of(len(block), segment) for _, block in blocks)
         longest = max((len(block) for _, block in blocks), default=0)
         return cls(
-            (
+            [
                 (rank, block[start : start + segment])
                 for start in range(0, longest, segment)
                 for rank, block in blocks
                 if start < len(block)
-            ),
-            count,
+            ]
         )
+
+    @property
+    def count(self) -> int:
+        """How many segments there are."""
+        return len(self.segments)
 
 
 def segments_of(nbytes: int, segment: int = SEGMENT) -> int:
@@ -93,9 +93,9 @@ def evenly(nbytes: int, least: int = 1) -> int:
     return -(-nbytes // max(least, segments_of(nbytes)))
 
 
-def cut(rank: int, block: Octets, segment: int = SEGMENT) -> Iterator[tuple[int, Octets]]:
+def cut(rank: int, block: Octets, segment: int = SEGMENT) -> list[tuple[int, Octets]]:
     """A block's segments, as views, each with the rank."""
-    return ((rank, block[start : start + segment]) for start in range(0, len(block), segment))
+    return [(rank, block[start : start + segment]) for start in range(0, len(block), segment)]
 
 
 def in_step(
@@ -146,37 +146,38 @@ def transfer(
         ready: how many segments may leave, once so many came in; not asked any more once all are in.
         what: this is, named in a Timeout.
         arrived: called with the number of each segment that came in, from 0, before any is sent that waits
-            for it.
+            for it. It may be called twice with one number, if an exception broke off the first call.
 
     Raises Timeout after the channel's timeout without progress; the channel is then closed.
     """
     comm = channel.comm
-    to_receive, to_send = arriving.count, leaving.count
-    incoming, outgoing = iter(arriving.segments), iter(leaving.segments)
-    receives: deque[Request] = deque()
-    sends: deque[Request] = deque()
-    posted = received = sent = 0
+    incoming, outgoing = arriving.segments, leaving.segments
+    to_receive, to_send = len(incoming), len(outgoing)
+    receives: list[Request] = []  # all that were posted, so that their number is never out of date
+    sends: list[Request] = []
+    received = sent = 0  # how many of them are complete
     patience = channel.patience(what)
-    with channel.guard(receives, sends):
-        while received < to_receive or sent < to_send or sends:
+
+    def run() -> None:
+        nonlocal received, sent
+        while received < to_receive or sent < to_send:
             before = received, sent, len(sends)  # one each way a turn: a burst keeps others waiting
             limit = to_send if received == to_receive else min(to_send, ready(received))
-            if sent < limit and len(sends) < AHEAD:
-                to, segment = next(outgoing)
+            if len(sends) < limit and len(sends) - sent < AHEAD:
+                to, segment = outgoing[len(sends)]
                 sends.append(comm.Isend(segment, to, TAG))
-                sent += 1
-            while posted < to_receive and len(receives) < AHEAD:
-                source, room = next(incoming)
+            while len(receives) < to_receive and len(receives) - received < AHEAD:
+                source, room = incoming[len(receives)]
                 receives.append(comm.Irecv(room, source, TAG))
-                posted += 1
-            if receives and receives[0].Test():
-                receives.popleft()
+            if received < to_receive and receives[received].Test():
                 if arrived is not None:
                     arrived(received)
                 received += 1
-            while sends and sends[0].Test():
-                sends.popleft()
+            while sent < len(sends) and sends[sent].Test():
+                sent += 1
             if (received, sent, len(sends)) != before:
                 patience.progress()
-            elif receives or sends:
-                patience.pause([queue[0] for queue in (receives, sends) if queue])  # later ones may be done
+            elif received < to_receive or sent < len(sends):  # later requests may be complete already
+                patience.pause([*receives[received : received + 1], *sends[sent : sent + 1]])
+
+    channel.drive(run, (incoming, outgoing, receives, sends))

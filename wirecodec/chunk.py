@@ -27,7 +27,7 @@ from wirecodec.index.base import IndexChoice, IndexCodec, is_lossy
 from wirecodec.index.raw import ascending_below
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.registry import EXPERIMENTAL, index_codec, transform, value_codec
-from wirecodec.scheme import Scheme
+from wirecodec.scheme import Scheme, call_string
 from wirecodec.select.base import finite_or_raise
 from wirecodec.sparse import ascending_indices
 from wirecodec.transform.base import coefficient_type, in_range
@@ -152,6 +152,8 @@ def _entry(
             index, index_section = index.choose(some, d, stream)
         elif some is not None and is_lossy(index):
             made = index.approximate(some, d, stream)
+            if not made.complete:
+                finite_or_raise(read_only(_numbers(values)), call_string(index))
             if made.found is not None:
                 indices = _local_found(index, made.found, d)
                 values = support.at(indices.astype(np.int64) + base)
@@ -251,7 +253,7 @@ def decode_chunk(row: Any, sections: Sequence[Bytes], limits: DecodeLimits) -> P
                 raise LimitExceeded("max-work", f"{work} steps; the limit leaves {limits.max_work}")
         indices = _decoded(index, lambda: index.decode(index_section, d, r, limits), r, np.dtype(np.uint32))
         if index.wire_id >= EXPERIMENTAL:
-            ascending_below(indices, d)
+            indices = ascending_below(indices.copy(), d)  # the codec's own may be a view of the buffer
     if r:
         value = value_codec(int(row["value"]))
         n = r * width

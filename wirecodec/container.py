@@ -114,9 +114,9 @@ def head_of(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: 
         row["index"], row["value"] = e.index, e.value
         row["crc"] = payload_crc
     prefix = PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, len(entries), 0, total)
-    head = table.tobytes() + block
-    crc = head_crc(prefix, head)
-    return prefix[:12] + struct.pack("<I", crc) + prefix[16:] + head
+    fields = table.tobytes()
+    crc = head_crc(prefix, fields, block)
+    return prefix[:12] + struct.pack("<I", crc) + prefix[16:] + fields + block
 
 
 def padded(n: int) -> int:
@@ -124,6 +124,6 @@ def padded(n: int) -> int:
     return n + ext.pad8(n)
 
 
-def head_crc(prefix: bytes, rest: Any) -> int:
-    """The checksum over all of the head but itself."""
-    return zlib.crc32(rest, zlib.crc32(prefix[:12] + prefix[16:24]))
+def head_crc(prefix: bytes, table: bytes, block: bytes) -> int:
+    """Compute the checksum of the whole head except the checksum's own four bytes."""
+    return zlib.crc32(block, zlib.crc32(table, zlib.crc32(prefix[:12] + prefix[16:24])))

@@ -1,7 +1,10 @@
 """Reading a container's head, and cutting its payload: the checks of formats/SPEC.md, section 7.
 
-``open_head`` makes every check up to row 41 and hands over a ``Head``; ``sections`` checks each entry's
+``open_head`` makes every check up to row 41 and returns a ``Head``; ``sections`` checks each entry's
 payload and cuts it. Nothing is allocated or looped over on a number that has not been checked by then.
+
+The caller's buffer may change at any time. So each byte of the head is read once, into a copy; the checksum,
+all checks and all later steps use that copy.
 """
 
 from __future__ import annotations
@@ -47,12 +50,12 @@ __all__ = ["Head", "blob_size", "open_head", "sections"]
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """A container's checked prefix, table and extension block.
+    """A container's checked prefix, table and extension block, copied from the buffer.
 
     Attributes:
         minor: the minor version.
         nbytes: length of the whole container.
-        table: (n_entries,) the entries' fields.
+        table: (n_entries,) the entries' fields, read-only.
         spans: what the table says of each key.
         block: the extension block.
         payload: offset of the first section.
@@ -68,7 +71,7 @@ class Head:
 
 def blob_size(data: Bytes, limits: DecodeLimits = UNLIMITED) -> int:
     """total_len of the container that begins with these bytes, 24 of which are read; rows 1 to 6."""
-    return _prefix(data, limits).total
+    return _prefix(data[:PREFIX_BYTES].tobytes(), limits).total
 
 
 class _Prefix(NamedTuple):
@@ -79,11 +82,11 @@ class _Prefix(NamedTuple):
     total: int
 
 
-def _prefix(data: Bytes, limits: DecodeLimits) -> _Prefix:
-    """Rows 1 to 6."""
-    if data.size < PREFIX_BYTES:
-        raise Truncated("prefix", f"{data.size} bytes; the prefix takes {PREFIX_BYTES}")
-    magic, major, minor, flags, n, crc, total = PREFIX.unpack(data[:PREFIX_BYTES].tobytes())
+def _prefix(data: bytes, limits: DecodeLimits) -> _Prefix:
+    """Read the prefix, or as much of it as there is; rows 1 to 6."""
+    if len(data) < PREFIX_BYTES:
+        raise Truncated("prefix", f"{len(data)} bytes; the prefix takes {PREFIX_BYTES}")
+    magic, major, minor, flags, n, crc, total = PREFIX.unpack(data)
     if magic != MAGIC:
         raise Malformed("magic", f"the container begins with {magic.hex()}, not {MAGIC.hex()}", offset=0)
     if major != MAJOR:
@@ -103,7 +106,8 @@ def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole
     ``vouched``: a schema will be held against the tensors, so max_expansion does not apply. ``whole`` False:
     ``data`` may end anywhere after the head.
     """
-    prefix = _prefix(data, limits)
+    first = data[:PREFIX_BYTES].tobytes()
+    prefix = _prefix(first, limits)
     if whole and data.size < prefix.total:
         raise Truncated("container", f"{data.size} bytes of {prefix.total}")
     if whole and data.size > prefix.total:
@@ -121,21 +125,25 @@ def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole
     if data.size < table_stop + (4 if extended else 0):
         raise Truncated("container", f"{data.size} bytes; the table ends at {table_stop}")
     stop = table_stop
+    length = data[table_stop : table_stop + 4].tobytes() if extended else b""
     if extended:
-        length = int(data[table_stop : table_stop + 4].view("<u4")[0])
-        stop += length
-        if length < 16 or length % 8 or stop > prefix.total:
-            raise Malformed("extension-length", f"an extension block of {length} bytes", offset=table_stop)
+        stop += int.from_bytes(length, "little")
+        if stop < table_stop + 16 or stop % 8 or stop > prefix.total:
+            raise Malformed(
+                "extension-length", f"an extension block of {stop - table_stop} bytes", offset=table_stop
+            )
     if data.size < stop:
         raise Truncated("container", f"{data.size} bytes; the head ends at {stop}")
-    if head_crc(data[:PREFIX_BYTES].tobytes(), data[PREFIX_BYTES:stop]) != prefix.head_crc:
+    fields = data[PREFIX_BYTES:table_stop].tobytes()
+    block = length + data[table_stop + len(length) : stop].data
+    if head_crc(first, fields, block) != prefix.head_crc:
         raise ChecksumMismatch("head-checksum", "the head's checksum differs", offset=12)
-    table = data[PREFIX_BYTES:table_stop].view(TABLE)
+    table = np.frombuffer(fields, TABLE)
     _check_table(table, stop, prefix.total)
     _check_limits(table, prefix.total, limits, vouched)
     spans = _spans(table)
-    block = read(data[table_stop:stop].data, table_stop, spans, limits.max_entries)
-    return Head(prefix.minor, prefix.total, table, spans, block, stop)
+    records = read(memoryview(block), table_stop, spans, limits.max_entries)
+    return Head(prefix.minor, prefix.total, table, spans, records, stop)
 
 
 def _refuse(kind: type[WireError], code: str, wrong: Array, message: str) -> None:

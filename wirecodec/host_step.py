@@ -59,7 +59,12 @@ def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
     )
     schema = {name: (each.support.shape, each.support.dtype) for name, each in taken.items()}
     sent = decode_many(blob, limits=UNLIMITED, schema=schema)
-    left = {name: _left(each, sent[name]) for name, each in taken.items()}
+    left: dict[str, Array | None] = {}
+    for name, each in taken.items():
+        try:
+            left[name] = _left(each, sent[name])
+        except EncodeError as error:
+            raise error.of(name) from None
     return Done(
         blob,
         blob,
@@ -114,7 +119,7 @@ def _room(spare: Array | None, dtype: np.dtype[Any], size: int) -> Array:
 
 
 def _left(taken: _Taken, sent: SparseTensor) -> Array | None:
-    """The next residual; None where nothing is kept."""
+    """Return the next residual, or None if nothing is kept. EncodeError if a NaN or Inf was not sent."""
     rule, x, indices = taken.asked.feedback, taken.x, taken.support.indices
     if rule is None:
         return None

@@ -99,10 +99,15 @@ def sparse_of(outline: Outline, parts: list[Part], limits: DecodeLimits) -> Spar
 
 
 def add_parts(target: Array, parts: list[Part], scale: float) -> None:
-    """scale * values into a flat array: each value, product and sum rounded to its type."""
+    """Add scale * values to a flat array; each value, product and sum is rounded to the array's type.
+
+    Raises ValueError if the array does not have the elements that the parts' indices were checked against.
+    """
     from wirecodec.kernels.cpu import support
 
     factor = target.dtype.type(scale)
+    if target.size != sum(part.d for part in parts):
+        raise ValueError(f"out has {target.size} elements; the tensor has {sum(part.d for part in parts)}")
     for part in parts:
         values = part.values.astype(target.dtype, copy=False)
         chunk = target[part.base : part.base + part.d]

@@ -218,9 +218,20 @@ def test_state_is_saved_and_restored(several: World) -> None:
     assert all(several.run(train))
 
 
-@pytest.mark.parametrize("state", [{}, {"step": 1, "odd": 2}, {"step": 0, "residual/w": np.zeros(3, int)}])
+@pytest.mark.parametrize(
+    "state",
+    [
+        {},
+        {"step": 1, "odd": 2},
+        {"step": -1},
+        {"step": 2**63},
+        {"step": 0, "residual/w": np.zeros(3, int)},
+        {"step": 0, "residual/w": np.array([0, np.nan])},
+        {"step": 0, "residual/w": np.ma.masked_array(np.zeros(3), mask=True)},
+    ],
+)
 def test_other_states_are_refused(state: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"state|residual"):
+    with pytest.raises(ValueError, match=r"state|residual|step"):
         co.CLTk(RATIO).load_state_dict(state)
 
 

@@ -166,6 +166,10 @@ def test_named_tensors(standin: StandInDevice) -> None:
     there["c"][3] = np.nan
     with pytest.raises(wc.EncodeError, match="tensor 'c', element 3"):
         wc.encode_many(there, "topk(0.5) | rice | raw")
+    with pytest.raises(wc.EncodeError, match=r"tensor 'c', element 3: bloom\(policy=p1.* cannot carry nan"):
+        wc.encode_many(there, "nonzero | bloom(p1, 0.1) | raw")
+    found = wc.decode_many(wc.encode_many(there, "nonzero | bloom(p0, 0.1) | raw").tobytes())
+    assert np.isnan(found["c"].to_dense()[3])
 
 
 def test_what_cannot_be_added_to(standin: StandInDevice) -> None:

@@ -116,7 +116,12 @@ def step(tensors: Mapping[str, Any], wanted: Step, decoder: Decoder) -> Done:
         octets = as_bytes(device.get(blob))
         head = open_head(octets, UNLIMITED, vouched=True)
         parts = _parts(device, octets, head, UNLIMITED, decoder)
-        left = {name: steps.left(device, each, parts[key]) for key, (name, each) in enumerate(taken.items())}
+        left = {}
+        for key, (name, each) in enumerate(taken.items()):
+            try:
+                left[name] = steps.left(device, each, parts[key])
+            except EncodeError as error:
+                raise error.of(name) from None
         return Done(
             blob,
             octets,

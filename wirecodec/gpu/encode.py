@@ -20,7 +20,7 @@ from wirecodec.gpu import sections
 from wirecodec.gpu.adacomp import signed
 from wirecodec.gpu.fuse import joined
 from wirecodec.gpu.select import has_kernels, select
-from wirecodec.gpu.support import Context, DeviceSupport, Refused, staged
+from wirecodec.gpu.support import Context, DeviceSupport, Refused, has_nonfinite, staged
 from wirecodec.index.bloom import Bloom
 from wirecodec.kernels.cuda import bits, checksum, elements
 from wirecodec.kernels.cuda.device import Device
@@ -124,7 +124,7 @@ def entries_of(
 
 
 def _coded(device: Device, key: int, support: DeviceSupport, scheme: Scheme, seed: int) -> list[Entry]:
-    """The chunks, their sections on the device; Refused where a value cannot be carried."""
+    """The chunks, their sections on the device; Refused if a value cannot be carried."""
     size, dtype = support.size, support.dtype
     bases = range(0, max(size, 1), CHUNK)
     ends = [*bases[1:], size]
@@ -141,6 +141,8 @@ def _coded(device: Device, key: int, support: DeviceSupport, scheme: Scheme, see
         if 0 < words.size < d:
             there = support.indices[start:stop]
             if isinstance(scheme.index, Bloom):
+                if scheme.index.policy != "p0" and has_nonfinite(device, words, dtype):
+                    raise Refused  # readers may not find that element
                 section, found = sections.approximated(device, scheme.index, there, base, d, stream)
                 words = elements.gathered(device, support.flat.words, found)
                 if support.scale is not None:

@@ -41,7 +41,7 @@ class Bloom:
     ``p0`` sends a value for every positive, so that nothing selected is lost. The others keep as many as
     were selected: ``p1`` draws them, ``p2`` prefers those that must have been inserted, ``leftmost``,
     ``middle`` and ``rightmost`` take a stretch. ``naive`` lays the selected values onto the first
-    positives, wherever those are.
+    positives, wherever those are. Only ``p0`` carries NaN and Inf.
     """
 
     name: ClassVar[str] = "bloom"
@@ -81,7 +81,7 @@ class Bloom:
             raise EncodeError(
                 f"bloom: {error.message}: too many for p2 to tell; take an fpr below {self.fpr!r}"
             ) from None
-        return Approximation(section, found)
+        return Approximation(section, found, complete=policy == P0)
 
     @classmethod
     def work(cls, section: Bytes, d: int, r: int) -> int:

@@ -75,9 +75,9 @@ def _bitmap(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
     whole = head.whole(d)
     if body.size != -(-whole // 8):
         raise Malformed("structured-length", f"a bitmap of {body.size} bytes for {whole} grains")
-    if whole % 8 and body[-1] >> (whole % 8):
-        raise Malformed("structured-padding", f"a bit beyond grain {whole - 1} is set")
     words, ends = bitmap.copied_bits(body)
+    if whole % 64 and int(words[-1]) >> (whole % 64):
+        raise Malformed("structured-padding", f"a bit beyond grain {whole - 1} is set")
     if (found := int(ends[-1]) if whole else 0) != count:
         raise Invalid("structured-count", f"{found} grains are set; the table says {count}")
     structured.read_bitmap(words, whole, head.grain, head.phase, d, head.flags, out)

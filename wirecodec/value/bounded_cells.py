@@ -149,7 +149,7 @@ class Values:
         def errors(part: slice) -> tuple[float, int]:
             error, total = bounded.measure(self.bits[part], self.wide[part], inverse, numbers)
             if self.values.dtype.itemsize == 2:
-                out = np.empty(part.stop - part.start + 63, np.float32)
+                out = np.empty(part.stop - part.start + bounded.SUMS, np.float32)
                 bounded.restore(self.bits[part], inverse, numbers, bits_of(out))
                 read = from_single(out[: part.stop - part.start], self.values.dtype)
                 error = bounded.difference(self.wide[part], widened(read))

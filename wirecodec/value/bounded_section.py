@@ -11,7 +11,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.layout import BOUNDED_ROWS
-from wirecodec.value.bounded_cells import CENTRED, LAST_START, Cells, blocks_of
+from wirecodec.value.bounded_cells import CENTRED, LAST_START, OFFSET, Cells, blocks_of
 from wirecodec.value.bounded_levels import usual_levels
 from wirecodec.value.single import LARGEST, from_single
 
@@ -91,7 +91,7 @@ class Section:
     def __init__(self, section: Bytes, r: int, dtype: np.dtype[Any]) -> None:
         self.section, self.dtype, self.at = section, dtype, 0
         self.form = int(section[0])
-        if self.form > CENTRED:
+        if not OFFSET <= self.form <= CENTRED:  # the caller read another form if the buffer has changed
             raise Malformed("error-bounded-form", f"form {self.form}")
         _, first, step, place, mask = _HEAD.unpack(self._take(_HEAD.size).tobytes())
         numbers = np.array([first, step, place], np.float32)

@@ -36,7 +36,17 @@ from wirecodec.kernels.cpu.vector import (
 )
 from wirecodec.kernels.cpu.words import low_ones, popcount
 
-__all__ = ["codes_of", "difference", "expect", "measure", "numbers_of", "restore", "squares", "survey"]
+__all__ = [
+    "SUMS",
+    "codes_of",
+    "difference",
+    "expect",
+    "measure",
+    "numbers_of",
+    "restore",
+    "squares",
+    "survey",
+]
 
 U32 = np.uint32
 U64 = np.uint64
@@ -196,7 +206,7 @@ def restore(bits: Array, cells: Any, numbers: Any, out: Array) -> None:
     Args:
         bits: (m,) u32, the values as float32.
         cells, numbers: as the module says.
-        out: room for m + 63 u32, the bits of float32, written.
+        out: room for m + 64 u32, the bits of float32, written; the last 64 of a multiple of 64 are padding.
     """
     for at in range(0, bits.size & -SUMS, SUMS):
         store(out, at, numbers_of(codes_of(load(bits, at, SUMS), cells), numbers))

@@ -1,7 +1,7 @@
 """Spans of the Rice index codec, checked and read (formats/spec/index/rice.md).
 
-The checks are those of the page, in its order. Whatever another thread writes into the section meanwhile, no
-array is left.
+The checks are those of the page, in its order. Another thread may write into the section at any time: indices
+that pass the checks ascend and are below d, and no access leaves an array.
 """
 
 from __future__ import annotations
@@ -80,12 +80,13 @@ def directory(words: Array, r: int, parameters: Array, starts: Array) -> int:
 
 
 def read(
-    words: Array, starts: Array, parameters: Array, d: int, first: int, last: int, out: Array
+    words: Array, bases: Array, starts: Array, parameters: Array, d: int, first: int, last: int, out: Array
 ) -> tuple[int, int]:
     """The indices of spans first … last - 1; the first that fails a check, and which (BAD_*), or last and 0.
 
     Args:
         words: the section, u32.
+        bases: u32, of each span but the first; a copy, because they are read twice.
         starts: from ``directory``.
         parameters: from ``directory``.
         d: elements of the chunk.
@@ -95,16 +96,17 @@ def read(
     """
     verdicts = np.zeros(last - first, np.uint8)
     share(
-        lambda turns: _read(words, starts, parameters, d, first, verdicts, out, turns),
+        lambda turns: _read(words, bases, starts, parameters, d, first, verdicts, out, turns),
         -(-verdicts.size // UNIT_SPANS),
         LEAST_UNITS,
     )
-    return _verdict(words, verdicts, first, out)
+    return _verdict(bases, verdicts, first, out)
 
 
 @kernel
 def _read(
     words: Array,
+    bases: Array,
     starts: Array,
     parameters: Array,
     d: int,
@@ -119,13 +121,20 @@ def _read(
     while unit >= 0:
         for i in range(unit * UNIT_SPANS, min((unit + 1) * UNIT_SPANS, verdicts.size)):
             part = out[i * RICE_SPAN : (i + 1) * RICE_SPAN]
-            verdicts[i] = _read_span(words, starts, parameters, d, first + i, ones, part)
+            verdicts[i] = _read_span(words, bases, starts, parameters, d, first + i, ones, part)
         unit = next_unit(turns, unit)
 
 
 @inline
 def _read_span(
-    words: Array, starts: Array, parameters: Array, d: int, span: int, ones: Array, out: Array
+    words: Array,
+    bases: Array,
+    starts: Array,
+    parameters: Array,
+    d: int,
+    span: int,
+    ones: Array,
+    out: Array,
 ) -> int:
     """The indices of one span; 0, or which check failed. ``ones`` is scratch."""
     n = out.size
@@ -140,7 +149,7 @@ def _read_span(
         return BAD_UNARY
     if 32 * (stop - 1 - unary) > d + n:  # so many zero bits; below, positions fit a u32
         return BAD_RANGE
-    index = U64(words[span - 1]) if span > 0 else U64(0)  # the least value that the next index can take
+    index = U64(bases[span - 1]) if span > 0 else U64(0)  # the least value that the next index can take
     zeros = np.int64(0)  # of the blocks before
     for j in range(0, n, RICE_BLOCK):
         b = np.int64(parameters[block + j // RICE_BLOCK])
@@ -218,12 +227,12 @@ def _unpack_tail(
 
 
 @kernel
-def _verdict(words: Array, verdicts: Array, first: int, indices: Array) -> tuple[int, int]:
+def _verdict(bases: Array, verdicts: Array, first: int, indices: Array) -> tuple[int, int]:
     """The first span that failed, or does not begin where the one before ends, and the code."""
     for i in range(verdicts.size):
         if verdicts[i] != 0:
             return first + i, np.int64(verdicts[i])
     for i in range(1, verdicts.size):
-        if U64(words[first + i - 1]) != U64(indices[i * RICE_SPAN - 1]) + U64(1):
+        if U64(bases[first + i - 1]) != U64(indices[i * RICE_SPAN - 1]) + U64(1):
             return first + i, BAD_BASE
     return first + verdicts.size, 0

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from wirecodec.cost import (
+from wirecodec.cli.cost_model import (
     Gradient,
     Network,
     Stages,
-    dense_way,
-    fastest,
-    least_ratio,
-    paying,
-    published_least_ratio,
-    ways,
+    compute_costs,
+    compute_dense_cost,
+    compute_min_ratio,
+    find_fastest,
+    find_paying_bandwidths,
+    published_min_ratio,
 )
 
 M = 1_000_000
@@ -31,59 +31,64 @@ STAGES = st.builds(Stages, st.integers(64, 2 * M), seconds, seconds, seconds, st
 
 def by_name(stages: Stages, gradient: Gradient, ranks: int) -> dict[str, float]:
     network = Network(ranks, 1e6, 1e-3)
-    return {way.name: way.seconds(network) for way in ways(stages, gradient, ranks)}
+    return {cost.algorithm: cost.seconds(network) for cost in compute_costs(stages, gradient, ranks)}
 
 
 def test_times_of_every_way() -> None:
     gradient = Gradient(M, add=0.04, finish=0.08)
     stages = Stages(1000, select=0.1, encode=0.2, decode=0.3)
     dense = 0.75 * 0.04 + 0.08 / 4 + 6 * 1e-3 + 2 * 0.75 * M / 1e6
-    assert dense_way(gradient, 4).seconds(Network(4, 1e6, 1e-3)) == pytest.approx(dense)
+    assert compute_dense_cost(gradient, 4).seconds(Network(4, 1e6, 1e-3)) == pytest.approx(dense)
     assert by_name(stages, gradient, 4) == pytest.approx(
         {
             "allgather": 0.1 + 0.2 + 4 * 0.3 + 0.08 + 3 * (1e-3 + 1000 / 1e6),
             "decoded": 0.1 + 0.2 + 0.3 + dense,
         }
     )
-    narrow = by_name(dataclasses.replace(stages, nbytes=M // 2, narrow=True), gradient, 4)
+    narrow = by_name(dataclasses.replace(stages, nbytes=M // 2, summable=True), gradient, 4)
     assert narrow["narrow"] == pytest.approx(0.6 + dense - 0.75 * M / 1e6)
 
 
 def test_the_fastest_way_changes_with_the_number_of_ranks() -> None:
     stages, gradient = Stages(M // 10, 0, 0, 1e-3), Gradient(M)
-    chosen = [fastest(ways(stages, gradient, ranks), Network(ranks, GBIT)).name for ranks in (2, 8, 64)]
+    chosen = [
+        find_fastest(compute_costs(stages, gradient, ranks), Network(ranks, GBIT)).algorithm
+        for ranks in (2, 8, 64)
+    ]
     assert chosen == ["allgather", "allgather", "decoded"]
 
 
 def test_exact_break_even() -> None:
     """Two ranks, ten times smaller, 1 ms of computing: 0.9 ms a bandwidth's worth of M is saved."""
     stages, gradient = Stages(M // 10, 2e-4, 2e-4, 3e-4), Gradient(M)
-    found, dense = ways(stages, gradient, 2), dense_way(gradient, 2)
-    ((low, high),) = paying(found, dense)
+    found, dense = compute_costs(stages, gradient, 2), compute_dense_cost(gradient, 2)
+    ((low, high),) = find_paying_bandwidths(found, dense)
     assert (low, high) == (0, pytest.approx(0.9 * M / 1e-3))
     for factor, pays in ((0.999, True), (1.001, False)):
         network = Network(2, factor * high)
-        assert (fastest(found, network).seconds(network) < dense.seconds(network)) is pays
-    assert least_ratio(stages, gradient, Network(2, high)) == pytest.approx(10)
+        assert (find_fastest(found, network).seconds(network) < dense.seconds(network)) is pays
+    assert compute_min_ratio(stages, gradient, Network(2, high)) == pytest.approx(10)
 
 
 def test_what_is_short_without_compression_pays_everywhere() -> None:
     """A dense sum costs more additions and messages than gathering two small encodings."""
     gradient = Gradient(M, add=1e-2)
-    assert paying(ways(Stages(100, 0, 0, 1e-4), gradient, 2), dense_way(gradient, 2)) == ((0, math.inf),)
+    assert find_paying_bandwidths(
+        compute_costs(Stages(100, 0, 0, 1e-4), gradient, 2), compute_dense_cost(gradient, 2)
+    ) == ((0, math.inf),)
 
 
 def test_encodings_larger_than_the_gradient_pay_where_latency_rules() -> None:
     gradient, stages = Gradient(M), Stages(2 * M, 0, 0, 0)
-    found, dense = ways(stages, gradient, 2), dense_way(gradient, 2)
-    assert paying(found, dense, latency=1e-3) == ((pytest.approx(M / 1e-3), math.inf),)
-    assert paying(found, dense) == ()
+    found, dense = compute_costs(stages, gradient, 2), compute_dense_cost(gradient, 2)
+    assert find_paying_bandwidths(found, dense, latency=1e-3) == ((pytest.approx(M / 1e-3), math.inf),)
+    assert find_paying_bandwidths(found, dense) == ()
 
 
 def test_no_ratio_pays_where_computing_takes_longer() -> None:
     gradient, network = Gradient(M), Network(2, GBIT)
-    assert least_ratio(Stages(10, 0.1, 0, 0), gradient, network) == math.inf
-    assert least_ratio(Stages(10, 0, 0, 0), gradient, network) == 1
+    assert compute_min_ratio(Stages(10, 0.1, 0, 0), gradient, network) == math.inf
+    assert compute_min_ratio(Stages(10, 0, 0, 0), gradient, network) == 1
 
 
 def test_two_ranks_are_the_published_formula() -> None:
@@ -92,8 +97,8 @@ def test_two_ranks_are_the_published_formula() -> None:
     once = 2 / rates["conversion"] + 1 / rates["transform"] + 1 / rates["packing"] + 1 / rates["selection"]
     stages = Stages(1, M / rates["selection"], M * (once - 1 / rates["selection"]), M * once / 2)
     for bandwidth in (GBIT, 10 * GBIT, 20 * GBIT, 56 * GBIT):
-        ours = least_ratio(stages, Gradient(M), Network(2, bandwidth))
-        assert ours == pytest.approx(published_least_ratio(bandwidth, **rates))
+        ours = compute_min_ratio(stages, Gradient(M), Network(2, bandwidth))
+        assert ours == pytest.approx(published_min_ratio(bandwidth, **rates))
 
 
 def the_rest(limit: float, selection: float) -> dict[str, float]:
@@ -105,23 +110,23 @@ def the_rest(limit: float, selection: float) -> dict[str, float]:
 def test_figures_of_the_paper() -> None:
     """Selection at 12 GB/s: none above 22 Gbit/s, and 2 is enough at 10. About 30 at 56 Gbit/s: 1.2 at 10."""
     rates = the_rest(22 * GBIT, 12e9)
-    assert published_least_ratio(22.01 * GBIT, **rates) == math.inf
-    assert published_least_ratio(21.9 * GBIT, **rates) > 100
-    assert 1.5 < published_least_ratio(10 * GBIT, **rates) < 2
+    assert published_min_ratio(22.01 * GBIT, **rates) == math.inf
+    assert published_min_ratio(21.9 * GBIT, **rates) > 100
+    assert 1.5 < published_min_ratio(10 * GBIT, **rates) < 2
     limit = 56 * GBIT / (1 - 1 / 30)
     rates = the_rest(limit, math.inf)
-    assert published_least_ratio(56 * GBIT, **rates) == pytest.approx(30)
-    assert published_least_ratio(10 * GBIT, **rates) < 2
+    assert published_min_ratio(56 * GBIT, **rates) == pytest.approx(30)
+    assert published_min_ratio(10 * GBIT, **rates) < 2
 
 
 @given(STAGES, GRADIENTS, NETWORKS)
 def test_ratio_spans_and_times_agree(stages: Stages, gradient: Gradient, network: Network) -> None:
-    found, dense = ways(stages, gradient, network.ranks), dense_way(gradient, network.ranks)
-    gain = dense.seconds(network) / fastest(found, network).seconds(network) - 1
+    found, dense = compute_costs(stages, gradient, network.ranks), compute_dense_cost(gradient, network.ranks)
+    gain = dense.seconds(network) / find_fastest(found, network).seconds(network) - 1
     assume(abs(gain) > 1e-6)
-    spans = paying(found, dense, network.latency)
+    spans = find_paying_bandwidths(found, dense, network.latency)
     assert any(low < network.bandwidth < high for low, high in spans) == (gain > 0)
-    assert (gradient.nbytes / stages.nbytes > least_ratio(stages, gradient, network)) == (gain > 0)
+    assert (gradient.nbytes / stages.nbytes > compute_min_ratio(stages, gradient, network)) == (gain > 0)
 
 
 @given(STAGES, GRADIENTS, NETWORKS, st.floats(1, 100))
@@ -129,13 +134,13 @@ def test_more_of_anything_is_not_faster(
     stages: Stages, gradient: Gradient, network: Network, factor: float
 ) -> None:
     def time(stages: Stages, network: Network) -> float:
-        return fastest(ways(stages, gradient, network.ranks), network).seconds(network)
+        return find_fastest(compute_costs(stages, gradient, network.ranks), network).seconds(network)
 
-    least, taken = least_ratio(stages, gradient, network), time(stages, network)
+    least, taken = compute_min_ratio(stages, gradient, network), time(stages, network)
     for field in ("select", "encode", "decode"):
         slower = dataclasses.replace(stages, **{field: factor * getattr(stages, field)})
         assert time(slower, network) >= taken
-        assert least_ratio(slower, gradient, network) >= least
+        assert compute_min_ratio(slower, gradient, network) >= least
     assert time(dataclasses.replace(stages, nbytes=int(factor * stages.nbytes)), network) >= taken
     assert time(stages, dataclasses.replace(network, bandwidth=network.bandwidth / factor)) >= taken
     assert time(stages, dataclasses.replace(network, latency=factor * network.latency)) >= taken
@@ -143,15 +148,18 @@ def test_more_of_anything_is_not_faster(
 
 @given(STAGES, GRADIENTS, NETWORKS)
 def test_decoded_vectors_never_pay(stages: Stages, gradient: Gradient, network: Network) -> None:
-    for way in ways(dataclasses.replace(stages, narrow=False), gradient, network.ranks):
-        if way.name == "decoded":
-            assert paying([way], dense_way(gradient, network.ranks), network.latency) == ()
+    for cost in compute_costs(dataclasses.replace(stages, summable=False), gradient, network.ranks):
+        if cost.algorithm == "decoded":
+            assert (
+                find_paying_bandwidths([cost], compute_dense_cost(gradient, network.ranks), network.latency)
+                == ()
+            )
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((1, 1e9), "2 ranks or more, not 1"),
+        ((1, 1e9), "ranks is 1; an exchange needs 2"),
         ((2, 0.0), "bandwidth"),
         ((2, math.inf), "bandwidth"),
         ((2, math.nan), "bandwidth"),
