@@ -30,7 +30,7 @@ import pytest
 
 import wirecodec as wc
 from docs import pages
-from tests.mpi_processes import find_mpirun, rank_environment
+from tests.mpi_processes import find_mpirun, mpi_required, rank_environment
 from wirecodec import registry
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +56,7 @@ class Block:
     def missing(self) -> str | None:
         """Return the tool that this block needs and this machine lacks, or None."""
         if re.search(r"^\$ .*\bmpirun\b", self.code, re.MULTILINE):
-            return None if find_mpirun()[0] else "mpirun"
+            return None if mpi_required() or find_mpirun()[0] else "mpirun"
         if re.search(r"^\$ cc\b", self.code, re.MULTILINE):
             return None if shutil.which("cc") else "a C compiler"
         return None
