@@ -26,15 +26,15 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "wirecodec/**/README.md",
         "collectives/**/README.md",
     ),
-    "Format": ("formats/SPEC.md", "formats/**/*.md"),
-    "Results": ("benchmarks/results/*.md",),
+    "Format": ("formats/README.md", "formats/SPEC.md", "formats/**/*.md"),
+    "Results": ("benchmarks/README.md", "benchmarks/**/*.md"),
     "Project": ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
 }
 """The site's tabs: file patterns, in order. A file goes to the first pattern that matches it."""
 
 _FOLDERS = {"index": "Index codecs", "value": "Value codecs", "map": "Maps", "transform": "Transforms"}
 
-ASSETS = ("benchmarks/results/*.png", "docs/assets/*")
+ASSETS = ("benchmarks/**/*.png", "docs/assets/*")
 
 PACKAGES = ("wirecodec", "collectives")
 """The packages whose `__all__` the API reference covers."""
