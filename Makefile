@@ -19,6 +19,7 @@ TORCH := $(VENV)/.torch
 CUPY := $(VENV)/.cupy-$(CUDA)
 MPICH := $(VENV)-mpich
 FUZZ := $(VENV)/.fuzz
+DOCS := $(VENV)/.docs
 
 # For ranks that share one machine and few cores: as root, too; shared memory only; one thread a rank; a waiting rank gives up its core.
 MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
@@ -26,7 +27,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-bounds test-mpich test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-collectives gradients clean
+.PHONY: help demo test test-bounds test-mpich test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-collectives gradients docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -85,6 +86,13 @@ bench-gpu: $(CUPY)  ## bandwidth of kernels and times of selectors on a GPU: res
 gradients: $(TORCH)  ## train small models and save their gradients in benchmarks/gradients/data; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gradients $(ARGS)
 
+docs: $(DOCS)  ## build the site into build/site: README, guides, format, results, API; a broken link fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --config-file docs/mkdocs.yml $(ARGS)
+
+dist: $(INSTALLED)  ## build the wheel and the sdist into dist/
+	@rm -rf dist
+	$(BIN)/python -m build
+
 clean:  ## remove virtual environments, caches, and the output of `make demo` and `make gradients`
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json fuzz-finds benchmarks/gradients/data
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -108,6 +116,11 @@ $(PEERS): $(INSTALLED)
 $(FUZZ): $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,fuzz]" || \
 		echo "no atheris, which has wheels for Linux alone: a plain loop of the same mutations goes on without it"
+	@touch $@
+
+$(DOCS): $(INSTALLED)
+	@echo "installing MkDocs (once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
 	@touch $@
 
 $(CUPY): $(INSTALLED)

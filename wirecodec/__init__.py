@@ -21,7 +21,6 @@ from wirecodec.errors import (
     WireError,
 )
 from wirecodec.feedback import ErrorFeedback
-from wirecodec.gpu.plan.plan import Pending, Plan
 from wirecodec.index import (
     RLE,
     AutoIndex,
@@ -117,8 +116,6 @@ __all__ = [
     "Mean",
     "NonZero",
     "OffsetFloat",
-    "Pending",
-    "Plan",
     "PolyFit",
     "Prepared",
     "Preset",

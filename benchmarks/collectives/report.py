@@ -30,7 +30,7 @@ WHOLE_CALLS = """A whole call selects by top-k, encodes (`rice | raw`), communic
 are in milliseconds. *regret* is the time of `auto` relative to the best algorithm. All ranks compute on the
 cores of one machine.
 """
-SIMULATED = f"""Mean bytes that a rank sends, for {CASE.name}, counted by `collectives.simulation.communicator`, and the time
+SIMULATED = f"""Mean bytes that a rank sends, for {CASE.name}, counted by `collectives.simulate`, and the time
 at {ALPHA * 1e6:g} µs per message and {8e-9 / BETA:g} Gbit/s, without computation. The picture also shows
 measurements on 2, 4 and 8 hosts. Figures 1(b) and 6(b) of ScaleCom show the same: gathered bytes grow with
 the number of ranks, and those of CLT-k do not.

@@ -14,6 +14,7 @@ import numpy as np
 
 import wirecodec as wc
 from benchmarks.gpu import timing
+from wirecodec.gpu import Plan
 from wirecodec.kernels.cuda import moments, packing, spans, values
 from wirecodec.kernels.cuda.device import CupyDevice
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
@@ -110,7 +111,7 @@ def _generate_steps(
 def _generate_encoders(cupy: Any, x: Any) -> Iterator[Case]:
     """Yield whole encoders to a container; those of a plan exclude ``get``, which waits."""
     yield Case("encode", 4.1, 0, lambda: wc.encode(x, SCHEME))
-    plan = wc.Plan(x.size, np.float32, SCHEME)
+    plan = Plan(x.size, np.float32, SCHEME)
     yield Case("Plan.encode", 4.1, 0, lambda: plan.encode(x))
     with cupy.cuda.Stream(non_blocking=True) as stream:
         stream.begin_capture()

@@ -1,6 +1,6 @@
 """What is under way between simulated ranks: messages and collectives, with their bytes and their times.
 
-The rules are those that ``collectives.simulation.communicator`` promises. Nothing here waits, or runs a rank: a Port counts
+The rules are those of ``collectives.simulation.communicator``. Nothing here waits, or runs a rank: a Port counts
 and times what its rank sends; a Lane or a Gathering holds it until it is taken.
 """
 

@@ -1,4 +1,4 @@
-"""``wirecodec.Plan``, up to CuPy itself."""
+"""``wirecodec.gpu.Plan``, up to CuPy itself."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ import wirecodec as wc
 from tests.gpu_emulated.standin import OnGPU, StandInDevice, marked, standin
 from tests.gpu_emulated.test_gpu_encode import tensor
 from wirecodec.arrays import BFLOAT16
+from wirecodec.gpu import Plan
 
 __all__ = ["standin"]
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[2] / "wirecodec" / "gpu" / "README.md"
 SCHEME = "topk(0.05) | rice | qsgd(bits=4)"
 
 
 @pytest.mark.parametrize("shape", [9001, (9001,), [1, 9001], (9001, 1, 1)])
 def test_step_after_step(standin: StandInDevice, shape: Any) -> None:
-    plan = wc.Plan(shape, "float32", SCHEME, tag=b"tag")
+    plan = Plan(shape, "float32", SCHEME, tag=b"tag")
     assert np.size(np.empty(plan.shape)) == 9001
     assert plan.dtype == np.dtype(np.float32)
     assert str(plan.scheme) == str(wc.Scheme.parse(SCHEME))
@@ -36,7 +37,7 @@ def test_step_after_step(standin: StandInDevice, shape: Any) -> None:
 
 
 def test_seeds_stay(standin: StandInDevice) -> None:
-    plan, x = wc.Plan(9001, np.float32, SCHEME), tensor(np.float32)
+    plan, x = Plan(9001, np.float32, SCHEME), tensor(np.float32)
     there = marked(x.copy())
     plain, other = (wc.encode(x, SCHEME, seed=seed).tobytes() for seed in (0, 8))
     assert plan.encode(there).get().tobytes() == plain
@@ -51,7 +52,7 @@ def test_seeds_stay(standin: StandInDevice) -> None:
 
 
 def test_one_container_at_a_time(standin: StandInDevice) -> None:
-    plan = wc.Plan(9001, np.float32, SCHEME)
+    plan = Plan(9001, np.float32, SCHEME)
     first = plan.encode(marked(tensor(np.float32)))
     assert first.get().tobytes() == first.get().tobytes()
     second = plan.encode(marked(-tensor(np.float32)))
@@ -63,19 +64,19 @@ def test_one_container_at_a_time(standin: StandInDevice) -> None:
 def test_errors_come_with_the_bytes(standin: StandInDevice) -> None:
     x = tensor(np.float32)
     x[77] = np.nan
-    pending = wc.Plan(9001, np.float32, SCHEME).encode(marked(x))
+    pending = Plan(9001, np.float32, SCHEME).encode(marked(x))
     with pytest.raises(wc.EncodeError, match="element 77"):
         pending.get()
 
 
 def test_bfloat16_and_little_memory(standin: StandInDevice) -> None:
     x = tensor(BFLOAT16)
-    blob = wc.Plan(9001, "bfloat16", "nonzero | rice | raw", most=8000).encode(marked(x)).get()
+    blob = Plan(9001, "bfloat16", "nonzero | rice | raw", most=8000).encode(marked(x)).get()
     assert blob.tobytes() == wc.encode(x, "nonzero | rice | raw").tobytes()
 
 
 def test_other_tensors(standin: StandInDevice) -> None:
-    plan = wc.Plan((30, 100), np.float32, SCHEME)
+    plan = Plan((30, 100), np.float32, SCHEME)
     assert repr(plan).startswith("Plan((30, 100), float32, 'topk(0.05)")
     x = np.ones((30, 100), np.float32)
     for given, said in (
@@ -105,24 +106,26 @@ def test_other_tensors(standin: StandInDevice) -> None:
 def test_no_such_plan(given: tuple[Any, ...], said: str) -> None:
     """Said without a GPU, too."""
     with pytest.raises(wc.EncodeError, match=said):
-        wc.Plan(*given)
+        Plan(*given)
 
 
 @pytest.mark.parametrize("most", [0, -1, 1.5])
 def test_memory_for_none(most: Any) -> None:
     with pytest.raises(wc.EncodeError, match="most"):
-        wc.Plan(9, np.float32, SCHEME, most=most)
+        Plan(9, np.float32, SCHEME, most=most)
 
 
 def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(wc.DeviceError, match=r"wirecodec\[cuda12\]"):
-        wc.Plan(9, np.float32, SCHEME)
+        Plan(9, np.float32, SCHEME)
 
 
-def test_what_the_readme_shows(standin: StandInDevice, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_readme_shows(
+    standin: StandInDevice, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (code,) = re.findall(r"^```py\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
-    exec(compile(code, "README.md", "exec", dont_inherit=True), {"wc": wc})
+    exec(compile(code, "README.md", "exec", dont_inherit=True), {})
     x, expected = np.zeros(100_000, np.float32), []
     for step in range(3):
         x[step::7] = 1 + step
@@ -134,7 +137,7 @@ def test_another_gpu(standin: StandInDevice) -> None:
     class There(OnGPU):
         device = SimpleNamespace(id=1)
 
-    plan = wc.Plan(9001, np.float32, SCHEME)
+    plan = Plan(9001, np.float32, SCHEME)
     plan._plan.seed = plan.seed.view(There)
     with pytest.raises(wc.EncodeError, match="another GPU"):
         plan.encode(marked(tensor(np.float32)), seed=3)

@@ -12,6 +12,7 @@ from tests.gpu_emulated.test_gpu_encode import VALUES, tensor
 from tests.gpu_emulated.test_plan import CODED, SAMPLES_AND_BINS, SELECTORS, inputs
 from tests.gpu_hardware.test_bytes import KINDS
 from tests.inputs import Array
+from wirecodec.gpu import Plan
 
 
 def check(cupy: Any, blob: Any, x: Array, scheme: str, seed: int) -> None:
@@ -26,7 +27,7 @@ def check(cupy: Any, blob: Any, x: Array, scheme: str, seed: int) -> None:
 def test_the_battery(cupy: Any, select: str, value: str, kind: Any) -> None:
     for index in CODED:
         scheme = f"{select} | {index} | {value}"
-        plan = wc.Plan(9001, kind, scheme)
+        plan = Plan(9001, kind, scheme)
         for seed, x in enumerate(inputs(9001, kind)):
             check(cupy, plan.encode(cupy.asarray(x), seed=seed).get(), x, scheme, seed)
 
@@ -35,7 +36,7 @@ def test_the_battery(cupy: Any, select: str, value: str, kind: Any) -> None:
 def test_filters(cupy: Any, value: str) -> None:
     for index in ("bloom(p0, 0.01)", "bloom(p1, 0.3)"):
         scheme = f"topk(0.02) | {index} | {value}"
-        plan = wc.Plan(9001, np.float32, scheme)
+        plan = Plan(9001, np.float32, scheme)
         for seed, x in enumerate(inputs(9001, np.float32)):
             check(cupy, plan.encode(cupy.asarray(x), seed=seed).get(), x, scheme, seed)
 
@@ -56,7 +57,7 @@ def test_a_graph(cupy: Any, scheme: str, size: int, strict: bool) -> None:
     """Captured once; tensor and seed change beneath it. In a strict capture CUDA refuses what allocates."""
     mode = cupy.cuda.runtime.streamCaptureModeGlobal if strict else None
     with cupy.cuda.Stream(non_blocking=True) as stream:
-        plan, given = wc.Plan(size, np.float32, scheme), cupy.zeros(size, np.float32)
+        plan, given = Plan(size, np.float32, scheme), cupy.zeros(size, np.float32)
         stream.begin_capture(mode)
         pending = plan.encode(given)
         graph = stream.end_capture()
@@ -76,7 +77,7 @@ def test_a_graph_that_counts_its_seed(cupy: Any, scheme: str) -> None:
     """The seed is an array like any other, so that a graph may change it itself."""
     x = tensor(np.float32)
     with cupy.cuda.Stream(non_blocking=True) as stream:
-        plan, given = wc.Plan(x.size, np.float32, scheme), cupy.asarray(x)
+        plan, given = Plan(x.size, np.float32, scheme), cupy.asarray(x)
         cupy.add(plan.seed, np.uint64(1), out=plan.seed)  # compiles CuPy's own kernel
         plan.reseed(0)
         stream.begin_capture()
@@ -91,7 +92,7 @@ def test_a_graph_that_counts_its_seed(cupy: Any, scheme: str) -> None:
 @pytest.mark.parametrize("select", ["topk(0.01)", "dgc(0.01)", "adacomp"])
 def test_no_memory_is_asked_for(cupy: Any, select: str) -> None:
     x = cupy.asarray(tensor(np.float32, 1_000_001))
-    plan = wc.Plan(x.size, np.float32, f"{select} | rice | qsgd")
+    plan = Plan(x.size, np.float32, f"{select} | rice | qsgd")
     pool = cupy.get_default_memory_pool()
     held = pool.used_bytes(), pool.total_bytes()
     asked = []
@@ -114,7 +115,7 @@ def test_several_chunks(cupy: Any) -> None:
     size = 2**25 + 12_345
     several = "topk(0.01) | rice | qsgd", "threshold(2.5) | bitmap | sign-scale"
     for scheme in (*several, "dgc(0.001) | rice | raw", "adacomp(bin=500) | rice | raw"):
-        plan = wc.Plan(size, np.float32, scheme, most=size // 10)
+        plan = Plan(size, np.float32, scheme, most=size // 10)
         for seed in range(2):
             x = rng.standard_normal(size).astype(np.float32)
             check(cupy, plan.encode(cupy.asarray(x), seed=seed).get(), x, scheme, seed)
@@ -123,7 +124,7 @@ def test_several_chunks(cupy: Any) -> None:
 def test_another_stream(cupy: Any) -> None:
     """Kernels come after those that make the tensor, and before those that overwrite it."""
     x, scheme = tensor(np.float32, 2**22), "topk(0.01) | rice | qsgd"
-    plan = wc.Plan(x.size, np.float32, scheme)
+    plan = Plan(x.size, np.float32, scheme)
     with cupy.cuda.Stream(non_blocking=True) as stream:
         there = cupy.asarray(x)
         for _ in range(20):
@@ -141,7 +142,7 @@ def test_torch(cupy: Any, name: str) -> None:
     if not torch.cuda.is_available():
         pytest.skip("this torch has no CUDA")
     x = torch.randn(30, 1000).to(getattr(torch, name))
-    plan = wc.Plan((30, 1000), x.dtype, "topk(0.01) | rice | raw")
+    plan = Plan((30, 1000), x.dtype, "topk(0.01) | rice | raw")
     blob = plan.encode(x.cuda()).get()
     assert cupy.asnumpy(blob).tobytes() == wc.encode(x, "topk(0.01) | rice | raw").tobytes()
     with pytest.raises(wc.EncodeError, match="not contiguous"):

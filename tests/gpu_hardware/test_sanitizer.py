@@ -22,7 +22,7 @@ for size in (1, 5_000, 40_001):
         for select in ("topk(0.05)", "threshold(1.0)", "nonzero", "dgc(0.05)", "adacomp"):
             codecs = "rice | qsgd", "elias-fano | offset-float", "bitmap | sign-scale", "raw-index | raw"
             for rest in codecs:
-                plan = wc.Plan(size, kind, f"{select} | {rest}")
+                plan = Plan(size, kind, f"{select} | {rest}")
                 for _ in range(2):
                     plan.encode(x).get()
                 blob = wc.encode(x, f"{select} | {rest}")

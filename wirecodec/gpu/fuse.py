@@ -1,4 +1,4 @@
-"""Fused entries on the device: small tensors one after the other, and apart again (``wirecodec.cpu.fuse``)."""
+"""Fused entries on the device: concatenate small tensors, and split them again (``wirecodec.cpu.fuse``)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 import wirecodec as wc
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import figure16, kernels, timing
-from tests.cuda.standin import StandInDevice, standin
+from tests.gpu_emulated.standin import StandInDevice, standin
 from tests.gpu_required import skip_or_fail
 from wirecodec.kernels.cuda.device import cupy_device
 
