@@ -1,7 +1,7 @@
 """What is under way between simulated ranks: messages and collectives, with their bytes and their times.
 
-The rules are those of ``collectives.simulation.communicator``. Nothing here waits, or runs a rank: a Port counts
-and times what its rank sends; a Lane or a Gathering holds it until it is taken.
+The rules are those of ``collectives.simulation.communicator``. Nothing here waits, or runs a rank; a Port
+counts and times what its rank sends; a Lane or a Gathering holds it until it is taken.
 """
 
 from __future__ import annotations
