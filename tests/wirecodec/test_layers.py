@@ -22,7 +22,7 @@ LAYERS = {
         {"scheme", "extension"},
         {"block", "container", "presets", "schedule"},
         {"head"},
-        {"chunk", "outline", "stream", "feedback", "stats"},
+        {"chunk", "outline", "stream", "feedback", "saved_state", "stats"},
         {"choice", "fuse", "info", "stats_picture"},
         {"info_text", "parts", "step"},
         {"gpu"},
