@@ -14,21 +14,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
+from wirecodec import index
 from wirecodec.errors import EncodeError
-from wirecodec.index import (
-    RLE,
-    AutoIndex,
-    Binned,
-    Bitmap,
-    Bloom,
-    ContextIndex,
-    Delta,
-    EliasFano,
-    Huffman,
-    RawIndex,
-    Rice,
-    Structured,
-)
 from wirecodec.index.base import IndexCodec
 from wirecodec.select import (
     DGC,
@@ -88,19 +75,6 @@ _SELECTORS: tuple[type[Selector], ...] = (
     *(All, NonZero, TopK, RandomK, Threshold),
     *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp, SIDCo),
 )
-_INDEX: tuple[type[IndexCodec], ...] = (
-    RawIndex,
-    Bitmap,
-    Rice,
-    RLE,
-    Delta,
-    Huffman,
-    EliasFano,
-    Binned,
-    Bloom,
-    Structured,
-    ContextIndex,
-)
 _VALUE: tuple[type[ValueCodec], ...] = (
     Raw,
     QSGD,
@@ -120,12 +94,12 @@ _CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
 """By ``Raw``, for the tensor's type; no scheme names them."""
 
 _domain = {c.domain: c for c in _TRANSFORMS}
-_index = {c.wire_id: c for c in _INDEX}
+_index = {c.wire_id: c for c in index.CODECS}
 _value = {c.wire_id: c for c in (*_VALUE, *_CHOSEN)}
 _stages: dict[str, dict[str, Any]] = {
     "transform": {c.name: c for c in _TRANSFORMS},
     "selector": {c.name: c for c in _SELECTORS},
-    "index codec": {c.name: c for c in _INDEX} | {AutoIndex.name: AutoIndex},
+    "index codec": {c.name: c for c in (*index.CODECS, *index.CHOICES)},
     "value codec": {c.name: c for c in _VALUE} | {AutoValue.name: AutoValue},
 }
 

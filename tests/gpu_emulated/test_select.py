@@ -10,7 +10,7 @@ import pytest
 from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import bits_of
-from wirecodec.kernels.cpu.index.bitmap import nonzero_bits
+from wirecodec.kernels.cpu.index.bitmap import find_nonzero
 from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
 from wirecodec.select.threshold_common import collected, threshold_bits
 
@@ -51,7 +51,7 @@ def test_nonzero_as_on_the_cpu(emulator: Emulator, size: int, dtype: Any) -> Non
     selector = Selector(emulator, size, words.dtype, size, bitmap=True)
     every = 2 ** (8 * words.dtype.itemsize) - 1
     made = selector.select(emulator.put(words), emulator.put(rule_of(1)), mask=every)
-    bitmap, ends = nonzero_bits(words)
+    bitmap, ends = find_nonzero(words)
     assert made.count(emulator) == ((int(ends[-1]) if ends.size else 0), None)
     assert made.bitmap.tobytes() == bitmap.tobytes()[: made.bitmap.nbytes]
 

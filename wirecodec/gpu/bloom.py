@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Bytes
-from wirecodec.index.bloom import HEAD_BYTES, P0, P1, POLICIES, Bloom, Head, filter_bytes, windows
+from wirecodec.index.bloom import HEADER_BYTES, P0, P1, POLICIES, Bloom, Header, filter_bytes, windows
 from wirecodec.kernels.cuda import bloom
 from wirecodec.kernels.cuda.device import Device
 
@@ -26,7 +26,7 @@ def approximated(device: Device, codec: Bloom, indices: Any, d: int, stream: int
     """The section, u8, of (r,) u32 ``indices`` below d, 0 < r < d; and what readers find, u32."""
     section, head = _written(device, codec, indices, stream)
     total = None if head.policy == P0 else indices.size
-    return section, _read(device, section[HEAD_BYTES:].view(np.uint64), head, d, total)
+    return section, _read(device, section[HEADER_BYTES:].view(np.uint64), head, d, total)
 
 
 def approximated_unseen(
@@ -38,7 +38,7 @@ def approximated_unseen(
     not what is given.
     """
     section, head = _written(device, codec, indices, 0)
-    bitmap, held = bloom.query(device, section[HEAD_BYTES:].view(np.uint64), head.k, d)
+    bitmap, held = bloom.query(device, section[HEADER_BYTES:].view(np.uint64), head.k, d)
     found = bloom.held(device, bitmap, d, room)
     if head.policy == P1:
         device.copy(stream.view(np.uint8), section[:8])
@@ -46,14 +46,14 @@ def approximated_unseen(
     return section, found, held
 
 
-def _written(device: Device, codec: Bloom, indices: Any, stream: int) -> tuple[Any, Head]:
+def _written(device: Device, codec: Bloom, indices: Any, stream: int) -> tuple[Any, Header]:
     """The section of (r,) u32 ``indices``, and its header."""
     policy, k = POLICIES.index(codec.policy), windows(codec.fpr)
-    head = Head(stream if policy == P1 else 0, indices.size, k, policy)
+    head = Header(stream if policy == P1 else 0, indices.size, k, policy)
     words = bloom.inserted(device, indices, k, filter_bytes(indices.size, codec.fpr))
-    section = device.empty(HEAD_BYTES + words.nbytes, np.uint8)
-    device.copy(device.put(np.frombuffer(head.to_bytes(), np.uint8)), section[:HEAD_BYTES])
-    device.copy(words, section[HEAD_BYTES:])
+    section = device.empty(HEADER_BYTES + words.nbytes, np.uint8)
+    device.copy(device.put(np.frombuffer(head.to_bytes(), np.uint8)), section[:HEADER_BYTES])
+    device.copy(words, section[HEADER_BYTES:])
     return section, head
 
 
@@ -62,15 +62,15 @@ def indices_of(device: Device, section: Bytes, d: int, r: int) -> Any:
 
     Malformed, Invalid or Unsupported where the header is wrong.
     """
-    head = Head.of(section, r)
+    head = Header.of(section, r)
     if head.policy not in (P0, P1):
         return None
-    words = device.put(np.ascontiguousarray(section[HEAD_BYTES:])).view(np.uint64)
+    words = device.put(np.ascontiguousarray(section[HEADER_BYTES:])).view(np.uint64)
     found = _read(device, words, head, d, r)
     return found if found is not None and found.size == r else None
 
 
-def _read(device: Device, words: Any, head: Head, d: int, r: int | None) -> Any:
+def _read(device: Device, words: Any, head: Header, d: int, r: int | None) -> Any:
     """What the policy reads, r elements of it; all under p0. None where the filter holds fewer than r."""
     bitmap, found = bloom.query(device, words, head.k, d)
     total = int(device.get(found)[0])

@@ -15,11 +15,11 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.kernels.canonical_huffman import (
+    build_table,
     check_spans,
-    framed_spans,
-    packed_lengths,
-    reader_table,
-    span_starts,
+    frame_spans,
+    locate_spans,
+    pack_lengths,
 )
 from wirecodec.kernels.layout import HUFFMAN_SPAN, SKETCH_CELLS, SKETCH_SUMS
 from wirecodec.limits import DecodeLimits
@@ -61,7 +61,7 @@ class SketchML:
         means, sizes, codes = _bucketed(bits_of(as_single(values, self.name)), self.buckets)
         width = (means.size - 1).bit_length()
         lengths = np.empty(means.size, np.uint8)
-        canonical_huffman.lengths(sizes, lengths)
+        canonical_huffman.build_lengths(sizes, lengths)
         inner = -(-codes.size // HUFFMAN_SPAN) - 1
         coded = 4 * lengths.size + 16 * inner + int(sizes @ lengths)
         if coded < 8 * packed_size(codes.size, width):
@@ -127,8 +127,8 @@ def _coded(codes: Array, lengths: Array, inner: int) -> Bytes:
     from wirecodec.kernels.cpu.index import huffman
 
     words = np.empty(lengths.size, np.uint32)
-    canonical_huffman.codes(lengths, words)
-    head = packed_lengths(lengths)
+    canonical_huffman.assign_codes(lengths, words)
+    head = pack_lengths(lengths)
     at = len(head) + 2 * inner
     body = np.empty(at + codes.size * int(lengths.max()) // 8 + inner + 1 + _SLACK, np.uint8)
     ends = np.empty(inner + 1, np.int64)
@@ -159,9 +159,9 @@ def _read_huffman(body: Bytes, r: int, buckets: int) -> Array:
     at_spans = at_sizes + 2 * inner
     if body.size < at_spans:
         raise Malformed("sketchml-length", f"{body.size} bytes; lengths and sizes take {at_spans}")
-    table, _ = reader_table(body[:at_sizes], buckets, 0, _NO_EXTRAS, _VALUES, "sketchml")
-    starts = span_starts(body[at_sizes:at_spans], body.size - at_spans, "sketchml")
-    framed = framed_spans(body[at_spans:], 2 * min(r, HUFFMAN_SPAN))
+    table, _ = build_table(body[:at_sizes], buckets, 0, _NO_EXTRAS, _VALUES, "sketchml")
+    starts = locate_spans(body[at_sizes:at_spans], body.size - at_spans, "sketchml")
+    framed = frame_spans(body[at_spans:], 2 * min(r, HUFFMAN_SPAN))
     codes = np.empty(r, np.uint8)
     ends = starts[:-1].view(np.uint64) * np.uint64(8)
     canonical_huffman_read.read_bytes(framed, table, ends, codes)

@@ -61,14 +61,14 @@ class Zstd:
         """The values of a frame whose header and blocks are right."""
         import zstandard
 
-        from wirecodec.kernels.cpu.coding.zstd_frame import end_of_blocks
+        from wirecodec.kernels.cpu.coding.zstd_frame import find_end_of_blocks
 
         if section[0] > 1:
             raise Malformed("zstd-parameter", f"shuffle is {section[0]}")
         size = r * dtype.itemsize
         frame = section[1:].tobytes()  # what was checked must be what is decompressed
         start, longest = _check_header(frame, size)
-        end = end_of_blocks(np.frombuffer(frame, np.uint8), start, longest)
+        end = find_end_of_blocks(np.frombuffer(frame, np.uint8), start, longest)
         if end < 0:
             raise Malformed("zstd-block", "a block is cut, too long or of no type, or none is the last")
         if end < len(frame):

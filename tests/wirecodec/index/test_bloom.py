@@ -189,7 +189,7 @@ def test_sections_are_the_references(d: int, density: float, fpr: float, policy:
     try:
         section, found = theirs.approximate(indices.tolist(), d, stream)
     except reference.Invalid:
-        with pytest.raises(wc.EncodeError, match="take an fpr below"):
+        with pytest.raises(wc.EncodeError, match="use an fpr below"):
             wc.Bloom(policy, fpr).approximate(indices, d, stream)
         return
     made = wc.Bloom(policy, fpr).approximate(indices, d, stream)

@@ -20,7 +20,7 @@ from wirecodec.limits import UNLIMITED
 
 def lengths_of(counts: list[int]) -> list[int]:
     found = np.empty(len(counts), np.uint8)
-    canonical_huffman.lengths(np.array(counts, np.int64), found)
+    canonical_huffman.build_lengths(np.array(counts, np.int64), found)
     return found.tolist()
 
 

@@ -16,9 +16,8 @@ import wirecodec as wc
 from formats import reference
 from formats.reference.structured import bit_string, packed
 from tests import inputs, oracles
-from wirecodec.index.rice import planned_bytes
-from wirecodec.index.rle import planned_bytes as rle_bytes
-from wirecodec.index.structured_plan import Head, count_runs
+from wirecodec.index import rice, rle
+from wirecodec.index.structured_plan import Header, count_runs
 from wirecodec.kernels.cpu.coding import gap_stream
 from wirecodec.kernels.cpu.index import gap_probe
 from wirecodec.limits import UNLIMITED
@@ -33,8 +32,8 @@ def rows(rng: np.random.Generator, d: int, density: float, width: int, phase: in
     return (phase + kept[:, None] * width + np.arange(width)).ravel().astype(np.uint32)
 
 
-def head_of(indices: Any, d: int) -> Head:
-    return Head.of(wc.Structured().encode(indices, d, 0), d)
+def header_of(indices: Any, d: int) -> Header:
+    return Header.of(wc.Structured().encode(indices, d, 0), d)
 
 
 @st.composite
@@ -56,8 +55,8 @@ def test_sections_are_the_reference_writers(support: tuple[int, Any], form: str)
     d, indices = support
     section = wc.Structured(form).encode(indices, d, 0)
     assert np.array_equal(wc.Structured.decode(section, d, indices.size, UNLIMITED), indices)
-    head = Head.of(section, d)
-    if head.listed(indices.size, d) not in (0, head.whole(d)):
+    header = Header.of(section, d)
+    if header.count_listed(indices.size, d) not in (0, header.count_grains(d)):
         assert section.tobytes() == reference.Structured(CODES[form]).section(indices.tolist(), d)
 
 
@@ -70,9 +69,9 @@ def test_the_grain_is_the_greatest(support: tuple[int, Any]) -> None:
     expected = math.gcd(*(b - a for a, b in itertools.pairwise(ends))) or 1
     runs = count_runs(indices)
     assert runs == 1 + np.count_nonzero(np.diff(indices.astype(int)) != 1)
-    head = head_of(indices, d)
-    assert head.grain == expected
-    assert expected == 1 or all(end % expected == head.phase for end in ends)
+    header = header_of(indices, d)
+    assert header.grain == expected
+    assert expected == 1 or all(end % expected == header.phase for end in ends)
 
 
 @settings(max_examples=200, deadline=None)
@@ -145,7 +144,7 @@ def test_auto_index_is_never_larger_on_any_grains(support: tuple[int, Any]) -> N
     d, indices = support
     codec, section = wc.AutoIndex().choose(indices, d, 0)
     assert np.array_equal(type(codec).decode(section, d, indices.size, UNLIMITED), indices)
-    assert section.size <= min(planned_bytes(indices), -(-d // 8), rle_bytes(indices))
+    assert section.size <= min(rice.measure_section(indices), -(-d // 8), rle.measure_section(indices))
 
 
 def test_auto_index_codes_gaps_where_there_is_no_structure() -> None:
@@ -167,23 +166,23 @@ def test_huffman_is_looked_at_where_classes_promise_it(uneven: bool) -> None:
     codec, section = wc.AutoIndex().choose(indices, d, 0)
     assert codec.name == ("huffman" if uneven else "rice")
     if uneven:
-        assert section.size < 0.8 * planned_bytes(indices)
+        assert section.size < 0.8 * rice.measure_section(indices)
 
 
 def test_a_glance_is_close_to_what_is_counted(gradient: Any) -> None:
     """The integer logarithms of the probe, against floats over all blocks of 256 gaps."""
     indices = np.argsort(-np.abs(gradient))[:7681]
     indices = np.sort(indices).astype(np.uint32)
-    classes, rice = gap_probe.classes_and_rice(indices, 30)
+    huffman_bits, rice_bits = gap_probe.estimate_bits(indices, 30)
     gaps_ = np.diff(indices.astype(np.int64)) - 1
     extra = np.maximum(0, np.floor(np.log2(np.maximum(gaps_, 1))).astype(int) - 3)
     counts = np.unique(extra * 1000 + (gaps_ >> extra), return_counts=True)[1]
     entropy = float((counts * np.log2(gaps_.size / counts)).sum()) + extra.sum()
-    assert classes == pytest.approx(entropy, rel=0.003)
+    assert huffman_bits == pytest.approx(entropy, rel=0.003)
     best = [
         min(256 * b + 256 + int((block >> b).sum()) for b in range(25)) for block in gaps_.reshape(30, 256)
     ]
-    assert rice == pytest.approx(sum(best), rel=0.01)
+    assert rice_bits == pytest.approx(sum(best), rel=0.01)
 
 
 def test_auto_index_on_gradients(gradient: Any) -> None:
@@ -195,7 +194,7 @@ def test_auto_index_on_gradients(gradient: Any) -> None:
 
 
 def test_unknown_forms_are_refused() -> None:
-    with pytest.raises(wc.EncodeError, match="form is 'row'; one of smallest, gaps, runs, bitmap"):
+    with pytest.raises(wc.EncodeError, match="form is 'row'; it must be smallest, gaps, runs, bitmap"):
         wc.Structured("row")
 
 

@@ -50,7 +50,7 @@ def held(codec: Any, indices: Any) -> bytes:
     d = int(indices[-1]) + 2
     section = codec.encode(indices, d, 0)
     assert np.array_equal(codec.decode(section, d, indices.size, UNLIMITED), indices)
-    assert {"rle": rle, "delta": delta}[codec.name].planned_bytes(indices) == section.size
+    assert {"rle": rle, "delta": delta}[codec.name].measure_section(indices) == section.size
     return bytes(section)
 
 
@@ -102,7 +102,7 @@ def test_one_run_of_any_length(length: int) -> None:
     indices = np.arange(length, dtype=np.uint32)
     section = wc.RLE().encode(indices, 2**24, 0)
     assert bytes(section) == leb128([0, length - 1])
-    assert rle.planned_bytes(indices) == section.size
+    assert rle.measure_section(indices) == section.size
     assert np.array_equal(wc.RLE.decode(section, 2**24, length, UNLIMITED), indices)
 
 
