@@ -99,7 +99,7 @@ _value = {c.wire_id: c for c in (*_VALUE, *_CHOSEN)}
 _stages: dict[str, dict[str, Any]] = {
     "transform": {c.name: c for c in _TRANSFORMS},
     "selector": {c.name: c for c in _SELECTORS},
-    "index codec": {c.name: c for c in (*index.CODECS, *index.CHOICES)},
+    "index codec": {c.name: c for c in index.CODECS} | {c.name: c for c in index.CHOICES},
     "value codec": {c.name: c for c in _VALUE} | {AutoValue.name: AutoValue},
 }
 

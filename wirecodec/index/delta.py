@@ -51,9 +51,9 @@ class Delta:
         from wirecodec.kernels.cpu.index import delta
 
         survey = survey_section(section)
-        if survey.count != r or not survey.complete:
+        if survey.n_numbers != r or not survey.complete:
             raise Malformed(
-                "delta-length", f"{survey.count} numbers end in {section.size} bytes; the table says {r}"
+                "delta-length", f"{survey.n_numbers} numbers end in {section.size} bytes; the table says {r}"
             )
         if survey.malformed:
             raise Malformed("delta-varint", "a number is over-long or takes more than 4 bytes")

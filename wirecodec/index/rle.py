@@ -54,8 +54,8 @@ class RLE:
         from wirecodec.kernels.cpu.index import rle
 
         survey = survey_section(section)
-        if not survey.complete or survey.count % 2:
-            raise Malformed("rle-length", f"{survey.count} whole numbers end in {section.size} bytes")
+        if not survey.complete or survey.n_numbers % 2:
+            raise Malformed("rle-length", f"{survey.n_numbers} whole numbers end in {section.size} bytes")
         if survey.malformed:
             raise Malformed("rle-varint", "a number is over-long or takes more than 4 bytes")
         indices = np.empty(r, np.uint32)

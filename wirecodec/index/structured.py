@@ -91,7 +91,7 @@ def _read_bitmap(header: Header, body: Bytes, d: int, count: int, out: Array) ->
     whole = header.count_grains(d)
     if body.size != -(-whole // 8):
         raise Malformed("structured-length", f"the bitmap takes {body.size} bytes for {whole} grains")
-    words, ends = bitmap.copied_bits(body)
+    words, ends = bitmap.copy_bitmap(body)
     if whole % 64 and int(words[-1]) >> (whole % 64):
         raise Malformed("structured-padding", f"a bit beyond grain {whole - 1} is set")
     if (found := int(ends[-1]) if whole else 0) != count:
@@ -103,18 +103,9 @@ def _read_bitmap(header: Header, body: Bytes, d: int, count: int, out: Array) ->
 def _read_gaps(header: Header, body: Bytes, d: int, count: int, out: Array) -> Array:
     from wirecodec.kernels.cpu.index import structured
 
-    data = _copy_padded(body)
+    data, whole = _copy_padded(body), header.count_grains(d)
     code, at = structured.read_gaps(
-        data,
-        8 * body.size,
-        0,
-        count,
-        header.count_grains(d),
-        header.grain,
-        header.phase,
-        d,
-        header.flags,
-        out,
+        data, 8 * body.size, 0, count, whole, header.grain, header.phase, d, header.flags, out
     )
     _raise_if_bad(code)
     _check_end(body, at)

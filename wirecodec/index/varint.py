@@ -19,13 +19,13 @@ class Survey(NamedTuple):
 
     Attributes:
         framed: (FRONT + n + BACK,) u8, the copy, framed for ``varint.read``.
-        count: how many numbers end in it.
+        n_numbers: how many numbers end in it.
         complete: whether the last byte ends a number.
         malformed: whether a number is over-long or takes more than 4 bytes.
     """
 
     framed: Bytes
-    count: int
+    n_numbers: int
     complete: bool
     malformed: bool
 

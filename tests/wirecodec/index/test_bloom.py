@@ -219,7 +219,7 @@ def _decodes(section: Array, d: int, r: int) -> bool:
 def test_p2_refuses_what_it_cannot_tell() -> None:
     x = np.zeros(1_000_000, np.float32)
     x[::10_000] = 1
-    with pytest.raises(wc.EncodeError, match=r"tensor 'w': bloom: .* too many for p2 .* below 0\.01"):
+    with pytest.raises(wc.EncodeError, match=r"tensor 'w': bloom: .* too many for p2; use an fpr below 0\.01"):
         wc.encode_many({"w": x}, "nonzero | bloom(policy=p2, fpr=0.01) | raw")
     assert wc.decode(wc.encode(x, "nonzero | bloom(policy=p2, fpr=0.00001) | raw")).nnz == 100
 
