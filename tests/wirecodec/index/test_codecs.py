@@ -1,4 +1,4 @@
-"""The list of index codecs."""
+"""Tests of the list of index codecs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wirecodec.index.base import IndexChoice, IndexCodec
 
 
 def test_the_list_holds_every_codec_of_the_package() -> None:
-    """A class that is exported but not listed would be unknown to schemes; one not re-exported, to users."""
+    """Check that every exported codec is listed, and that ``wirecodec`` re-exports it."""
     exported = {cls for name in index.__all__ if inspect.isclass(cls := getattr(index, name))}
     listed = {*index.CODECS, *index.CHOICES}
     assert exported - {IndexCodec, IndexChoice} == listed

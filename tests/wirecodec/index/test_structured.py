@@ -1,4 +1,4 @@
-"""structured and auto-index: sizes against bounds and definitions, the choice, and hostile sections."""
+"""Tests of ``structured`` and ``auto-index``: sizes, the choice of codec, hostile sections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CODES = {"smallest": None, "gaps": 0, "runs": 1, "bitmap": 2}
 
 
 def rows(rng: np.random.Generator, d: int, density: float, width: int, phase: int = 0) -> Any:
-    """Whole rows at random, as ascending u32."""
+    """Return the indices of random whole rows, ascending u32."""
     n = (d - phase) // width
     kept = inputs.support(rng, n, max(1, int(n * density))).astype(np.int64)
     return (phase + kept[:, None] * width + np.arange(width)).ravel().astype(np.uint32)
@@ -38,7 +38,7 @@ def header_of(indices: Any, d: int) -> Header:
 
 @st.composite
 def grained(draw: st.DrawFn) -> tuple[int, Any]:
-    """(d, indices): grains of any size and phase, each present or not, parts at both ends included."""
+    """Draw (d, indices) of grains of any size and phase, parts at both ends included."""
     d = draw(st.integers(2, 1200))
     grain = draw(st.integers(1, min(d, 90)))
     phase = draw(st.integers(0, grain - 1))
@@ -51,7 +51,7 @@ def grained(draw: st.DrawFn) -> tuple[int, Any]:
 
 @settings(max_examples=400, deadline=None)
 @given(grained(), st.sampled_from(sorted(CODES)))
-def test_sections_are_the_reference_writers(support: tuple[int, Any], form: str) -> None:
+def test_sections_match_the_reference_writer(support: tuple[int, Any], form: str) -> None:
     d, indices = support
     section = wc.Structured(form).encode(indices, d, 0)
     assert np.array_equal(wc.Structured.decode(section, d, indices.size, UNLIMITED), indices)
@@ -62,7 +62,7 @@ def test_sections_are_the_reference_writers(support: tuple[int, Any], form: str)
 
 @settings(max_examples=300, deadline=None)
 @given(grained())
-def test_the_grain_is_the_greatest(support: tuple[int, Any]) -> None:
+def test_the_greatest_grain_is_found(support: tuple[int, Any]) -> None:
     d, indices = support
     present = np.isin(np.arange(d), indices)
     ends = [i for i in range(1, d) if present[i] != present[i - 1]]
@@ -76,7 +76,7 @@ def test_the_grain_is_the_greatest(support: tuple[int, Any]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(0, 20).map(lambda n: 2**n // 3), min_size=1, max_size=700))
-def test_gap_streams_are_as_long_as_planned(steps: list[int]) -> None:
+def test_gap_streams_have_the_planned_length(steps: list[int]) -> None:
     numbers = (np.cumsum(np.array(steps, np.int64) + 1) - 1).astype(np.uint32)
     parameters = np.empty(-(-numbers.size // 256), np.uint8)
     bits = gap_stream.plan(numbers, parameters)
@@ -94,7 +94,7 @@ def test_gap_streams_are_as_long_as_planned(steps: list[int]) -> None:
 
 @pytest.mark.parametrize(("density", "bits"), [(0.1, 0.10), (0.01, 0.14), (0.001, 0.19)])
 @pytest.mark.parametrize(("d", "phase"), [(2_600_000, 0), (2**24, 0), (2**24, 40)])
-def test_embedding_rows(density: float, bits: float, d: int, phase: int) -> None:
+def test_bits_per_index_of_embedding_rows(density: float, bits: float, d: int, phase: int) -> None:
     rng = np.random.default_rng(7)
     total = r = 0
     for _ in range(20 if density == 0.001 else 1):
@@ -106,8 +106,8 @@ def test_embedding_rows(density: float, bits: float, d: int, phase: int) -> None
     assert 8 * total <= bits * r
 
 
-def test_long_runs_take_the_entropy_of_their_ends() -> None:
-    """A Markov support of mean run 8: n geometric gaps and n geometric lengths."""
+def test_long_runs_take_nearly_the_entropy_of_their_lengths() -> None:
+    """Encode a Markov support: n geometric gaps, and n geometric run lengths of mean 8."""
     rng = np.random.default_rng(3)
     n, gap, length = 20_000, 72, 8
     gap_lengths, run_lengths = rng.geometric(1 / gap, n), rng.geometric(1 / length, n)
@@ -119,7 +119,7 @@ def test_long_runs_take_the_entropy_of_their_ends() -> None:
     assert 8 * section.size <= 1.03 * entropy
 
 
-def test_nearly_full_costs_what_is_absent() -> None:
+def test_a_nearly_full_support_costs_its_absent_elements() -> None:
     rng = np.random.default_rng(5)
     d = 1_000_000
     absent = inputs.support(rng, d, 10_000)
@@ -147,8 +147,8 @@ def test_auto_index_is_never_larger_on_any_grains(support: tuple[int, Any]) -> N
     assert section.size <= min(rice.measure_section(indices), -(-d // 8), rle.measure_section(indices))
 
 
-def test_auto_index_codes_gaps_where_there_is_no_structure() -> None:
-    """By rice, or by huffman where that saves the 1 % that rice is off at some densities."""
+def test_auto_index_codes_gaps_of_unstructured_supports() -> None:
+    """Check for rice, or huffman at the densities at which it saves about 1 %."""
     rng = np.random.default_rng(6)
     for r in (1025, 5000, 20_000, 50_000):
         codec, section = wc.AutoIndex().choose(support := inputs.support(rng, 200_000, r), 200_000, 0)
@@ -157,8 +157,8 @@ def test_auto_index_codes_gaps_where_there_is_no_structure() -> None:
 
 
 @pytest.mark.parametrize("uneven", [False, True])
-def test_huffman_is_looked_at_where_classes_promise_it(uneven: bool) -> None:
-    """Gaps of 4, 70 and 400 are of few classes, and no parameter suits them: rice keeps geometric ones."""
+def test_auto_index_chooses_huffman_for_uneven_gaps(uneven: bool) -> None:
+    """Gaps of 4, 70 and 400 have few classes and suit no Rice parameter; geometric gaps suit one."""
     rng = np.random.default_rng(2)
     steps = rng.choice([4, 70, 400], 20_000) if uneven else rng.geometric(0.01, 20_000)
     indices = np.cumsum(steps).astype(np.uint32)
@@ -169,8 +169,8 @@ def test_huffman_is_looked_at_where_classes_promise_it(uneven: bool) -> None:
         assert section.size < 0.8 * rice.measure_section(indices)
 
 
-def test_a_glance_is_close_to_what_is_counted(gradient: Any) -> None:
-    """The integer logarithms of the probe, against floats over all blocks of 256 gaps."""
+def test_the_probe_is_close_to_the_exact_counts(gradient: Any) -> None:
+    """Compare the probe's integer logarithms with floats over all blocks of 256 gaps."""
     indices = np.argsort(-np.abs(gradient))[:7681]
     indices = np.sort(indices).astype(np.uint32)
     huffman_bits, rice_bits = gap_probe.estimate_bits(indices, 30)
@@ -186,20 +186,20 @@ def test_a_glance_is_close_to_what_is_counted(gradient: Any) -> None:
 
 
 def test_auto_index_on_gradients(gradient: Any) -> None:
-    """Never larger than rice or the bitmap, mostly smaller: layers and channels leave runs."""
+    """Check that sections of gradients are never larger than rice."""
     for ratio in (0.1, 0.01):
         scheme = f"topk({ratio}) | {{}} | raw(bfloat16)"
         sizes = {name: wc.encode(gradient, scheme.format(name)).size for name in ("auto-index", "rice")}
         assert sizes["auto-index"] <= sizes["rice"]
 
 
-def test_unknown_forms_are_refused() -> None:
+def test_unknown_forms_raise() -> None:
     with pytest.raises(wc.EncodeError, match="form is 'row'; it must be smallest, gaps, runs, bitmap"):
         wc.Structured("row")
 
 
 def test_memory_is_bounded_by_bytes_and_r() -> None:
-    """16 million absent elements in 2 MB decode to one index without an array of them."""
+    """Decode one index among 16 million absent ones, listed in 2 MB, without an array of them."""
     d = 2**24
     section = np.frombuffer(b"\x04" + packed(("00000" + "1" * 256) * 65535 + "00000" + "1" * 255), np.uint8)
     runs = b"\x05" + packed("00000" + "1" + "11000" + bit_string(0, 24))

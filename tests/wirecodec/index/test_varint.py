@@ -1,4 +1,4 @@
-"""rle and delta against their definitions: sizes, numbers of every length, where groups of bytes meet."""
+"""Tests of ``rle`` and ``delta``: sections by definition, numbers of every length, group boundaries."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def gaps_of(indices: Any) -> list[int]:
 
 
 def runs_of(indices: Any) -> list[int]:
-    """Absent first; all but the first run less one."""
+    """Return the numbers that rle stores: run lengths, absent first, each but the first minus 1."""
     present = np.zeros(int(indices[-1]) + 1, bool)
     present[indices] = True
-    turns = np.diff(present.astype(int)).nonzero()[0] + 1
-    lengths = np.diff([0, *turns, present.size]).tolist()
+    boundaries = np.diff(present.astype(int)).nonzero()[0] + 1
+    lengths = np.diff([0, *boundaries, present.size]).tolist()
     if present[0]:
-        lengths = [1, *lengths]  # no absent element before the first run
+        lengths = [1, *lengths]  # No absent element before the first run.
         lengths[0] = 0
     return [lengths[0], *(n - 1 for n in lengths[1:])]
 
@@ -45,8 +45,8 @@ def from_gaps(gaps: list[int]) -> Any:
     return (np.cumsum(np.array(gaps, np.int64) + 1) - 1).astype(np.uint32)
 
 
-def held(codec: Any, indices: Any) -> bytes:
-    """The section, read back and its size planned."""
+def encode_and_check(codec: Any, indices: Any) -> bytes:
+    """Encode, check decoding and the measured size, and return the section."""
     d = int(indices[-1]) + 2
     section = codec.encode(indices, d, 0)
     assert np.array_equal(codec.decode(section, d, indices.size, UNLIMITED), indices)
@@ -55,10 +55,10 @@ def held(codec: Any, indices: Any) -> bytes:
 
 
 @pytest.mark.parametrize("case", SUPPORTS)
-def test_sections_are_the_definition(case: str) -> None:
+def test_sections_match_the_definition(case: str) -> None:
     _, indices = SUPPORTS[case]
-    assert held(wc.Delta(), indices) == leb128(gaps_of(indices))
-    assert held(wc.RLE(), indices) == leb128(runs_of(indices))
+    assert encode_and_check(wc.Delta(), indices) == leb128(gaps_of(indices))
+    assert encode_and_check(wc.RLE(), indices) == leb128(runs_of(indices))
 
 
 EDGES = [0, 1, 126, 127, 128, 129, 16_382, 16_383, 16_384, 16_385, 2**21 - 1, 2**21, 2**21 + 1]
@@ -74,7 +74,7 @@ NUMBERS = st.one_of(
 @settings(max_examples=400, deadline=None)
 @given(NUMBERS)
 def test_delta_of_any_gaps(gaps: list[int]) -> None:
-    assert held(wc.Delta(), from_gaps(gaps)) == leb128(gaps)
+    assert encode_and_check(wc.Delta(), from_gaps(gaps)) == leb128(gaps)
 
 
 @settings(max_examples=400, deadline=None)
@@ -85,16 +85,16 @@ def test_rle_of_any_runs(runs: list[tuple[int, int]]) -> None:
     gaps: list[int] = []
     for n, (absent, present) in enumerate(runs):
         gaps += [absent + (n > 0), *([0] * present)]
-    assert held(wc.RLE(), from_gaps(gaps)) == leb128([number for run in runs for number in run])
+    assert encode_and_check(wc.RLE(), from_gaps(gaps)) == leb128([number for run in runs for number in run])
 
 
 @pytest.mark.parametrize("before", range(60, 68))
 @pytest.mark.parametrize("number", [127, 128, 16_383, 16_384, 2**21])
 def test_numbers_that_straddle_groups_of_bytes(before: int, number: int) -> None:
-    """64 bytes that all end a number are read at once, but the first may end one that began before."""
+    """64 one-byte numbers are read at once, unless the first byte ends a number from the group before."""
     gaps = [1] * before + [number] + [2] * 200
-    assert held(wc.Delta(), from_gaps(gaps)) == leb128(gaps)
-    assert held(wc.RLE(), from_gaps(gaps)) == leb128(runs_of(from_gaps(gaps)))
+    assert encode_and_check(wc.Delta(), from_gaps(gaps)) == leb128(gaps)
+    assert encode_and_check(wc.RLE(), from_gaps(gaps)) == leb128(runs_of(from_gaps(gaps)))
 
 
 @pytest.mark.parametrize("length", [2**21 - 1, 2**21, 2**21 + 1, 2**24 - 1])
@@ -106,18 +106,18 @@ def test_one_run_of_any_length(length: int) -> None:
     assert np.array_equal(wc.RLE.decode(section, 2**24, length, UNLIMITED), indices)
 
 
-def test_chunks_of_the_loops_join(rng: np.random.Generator) -> None:
-    """Longer than what is gathered before it is written, with runs and gaps across the joints."""
+def test_passes_of_the_kernels_join(rng: np.random.Generator) -> None:
+    """Encode more indices than one pass holds, with runs and gaps across the joints."""
     for shift in range(3):
         gaps = np.where(rng.random(20_000) < 0.3, rng.integers(0, 300, 20_000), 0)
         gaps[4090 + shift : 4100] = 0
         indices = from_gaps(gaps.tolist())
-        assert held(wc.Delta(), indices) == leb128(gaps.tolist())
-        assert held(wc.RLE(), indices) == leb128(runs_of(indices))
+        assert encode_and_check(wc.Delta(), indices) == leb128(gaps.tolist())
+        assert encode_and_check(wc.RLE(), indices) == leb128(runs_of(indices))
 
 
 @pytest.mark.parametrize("codec", [wc.RLE, wc.Delta])
-def test_any_bytes_decode_or_are_refused(codec: Any, rng: np.random.Generator) -> None:
+def test_any_bytes_decode_or_raise_a_wire_error(codec: Any, rng: np.random.Generator) -> None:
     outcomes = set()
     for _ in range(3000):
         size = int(rng.integers(0, 90))
@@ -130,5 +130,5 @@ def test_any_bytes_decode_or_are_refused(codec: Any, rng: np.random.Generator) -
             outcomes.add(error.code)
         else:
             outcomes.add("ok")
-            assert bytes(codec().encode(indices, 100, 0)) == bytes(section)  # there is one form only
+            assert bytes(codec().encode(indices, 100, 0)) == bytes(section)  # Sections are canonical.
     assert len(outcomes) >= 4
