@@ -71,7 +71,7 @@ def test_what_a_narrower_type_can_be_sent(emulator: Emulator, kind: Any, narrow:
     assert over[0] == elements.NOWHERE
     assert (
         made.tobytes()
-        == AccumulatedGradient(wc.ErrorFeedback(), x.astype(narrow), None, x).sendable().tobytes()
+        == AccumulatedGradient(wc.ErrorFeedback(), np.zeros(SIZE, narrow), None, x).sendable().tobytes()
     )
 
 
