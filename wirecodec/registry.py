@@ -105,7 +105,7 @@ _stages: dict[str, dict[str, Any]] = {
 
 
 def index_codecs() -> dict[int, type[IndexCodec]]:
-    """Every index codec that a reader knows, by wire id."""
+    """Return every index codec that a reader knows, by wire id."""
     return dict(_index)
 
 
@@ -115,7 +115,7 @@ def value_codecs() -> dict[int, type[ValueCodec]]:
 
 
 def index_codec(wire_id: int) -> type[IndexCodec]:
-    """The index codec of a known id."""
+    """Return the index codec of a known id."""
     return _index[wire_id]
 
 

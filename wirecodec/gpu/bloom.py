@@ -14,7 +14,7 @@ from wirecodec.index.bloom import HEADER_BYTES, P0, P1, POLICIES, Bloom, Header,
 from wirecodec.kernels.cuda import bloom
 from wirecodec.kernels.cuda.device import Device
 
-__all__ = ["approximated", "approximated_unseen", "has_kernels", "indices_of"]
+__all__ = ["approximate", "approximate_async", "has_kernels", "indices_of"]
 
 
 def has_kernels(codec: Bloom) -> bool:
@@ -22,20 +22,20 @@ def has_kernels(codec: Bloom) -> bool:
     return POLICIES.index(codec.policy) in (P0, P1)
 
 
-def approximated(device: Device, codec: Bloom, indices: Any, d: int, stream: int) -> tuple[Any, Any]:
-    """The section, u8, of (r,) u32 ``indices`` below d, 0 < r < d; and what readers find, u32."""
+def approximate(device: Device, codec: Bloom, indices: Any, d: int, stream: int) -> tuple[Any, Any]:
+    """Return the section (u8) of (r,) u32 ``indices``, 0 < r < d, and the u32 indices that readers find."""
     section, head = _written(device, codec, indices, stream)
     total = None if head.policy == P0 else indices.size
     return section, _read(device, section[HEADER_BYTES:].view(np.uint64), head, d, total)
 
 
-def approximated_unseen(
+def approximate_async(
     device: Device, codec: Bloom, indices: Any, d: int, stream: Any, room: int
 ) -> tuple[Any, Any, Any]:
-    """The same without waiting, and (1,) u32, how many elements the filter holds.
+    """Return the section, the indices that readers find, and the (1,) u32 number of positives.
 
-    ``stream`` is (1,) u64 on the device. Where the filter holds more than ``room`` >= r, what readers find is
-    not what is given.
+    It does not wait for the device. ``stream`` is (1,) u64 on the device. If the filter holds more than
+    ``room`` >= r elements, the indices are not those that readers find.
     """
     section, head = _written(device, codec, indices, 0)
     bitmap, held = bloom.query(device, section[HEADER_BYTES:].view(np.uint64), head.k, d)

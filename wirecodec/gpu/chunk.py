@@ -33,7 +33,7 @@ from wirecodec.value.sign_scale import SignScale
 
 __all__ = [
     "Coded",
-    "approximated",
+    "approximate",
     "coded_index",
     "coded_values",
     "has_kernels",
@@ -54,12 +54,12 @@ def has_kernels(index: Any, value: Any) -> bool:
     return type(index) in _INDEX and type(value) in _VALUE
 
 
-def approximated(
+def approximate(
     device: Device, codec: Bloom, indices: Any, base: int, d: int, stream: int
 ) -> tuple[Any, Any]:
-    """As ``index_section``, and the elements that readers will find, counted from the beginning, too."""
+    """Return the section of ``index_section``, and the elements that readers find, counted from the tensor's start."""
     local = bits.counted_from(device, indices, base, np.uint32) if base else indices
-    section, found = bloom.approximated(device, codec, local, d, stream)
+    section, found = bloom.approximate(device, codec, local, d, stream)
     return section, bits.counted_from(device, found, -base % 2**32, np.uint32) if base else found
 
 

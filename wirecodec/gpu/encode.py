@@ -144,7 +144,7 @@ def _coded(device: Device, key: int, support: DeviceSupport, scheme: Scheme, see
             if isinstance(scheme.index, Bloom):
                 if scheme.index.policy != "p0" and has_nonfinite(device, words, dtype):
                     raise Refused  # readers may not find that element
-                section, found = chunk.approximated(device, scheme.index, there, base, d, stream)
+                section, found = chunk.approximate(device, scheme.index, there, base, d, stream)
                 words = elements.gathered(device, support.flat.words, found)
                 if support.scale is not None:
                     words = signed(device, words, dtype, support.scale)

@@ -168,7 +168,7 @@ class DevicePlan:
                 most = min(self._planned.room, CHUNK)
                 indices, values = making.taken(memory, indices, values, base, chunk, most)
             if isinstance(scheme.index, Bloom):
-                index, values = self._approximated(scheme.index, words, indices, chunk)
+                index, values = self._approximate(scheme.index, words, indices, chunk)
             else:
                 index, taken = sections.coded_index(memory, scheme.index, indices, 0, d, chunk.coded)
         coded = sections.coded_values(memory, scheme.value, values, self._dtype, chunk.stream, count)
@@ -177,11 +177,11 @@ class DevicePlan:
             flags = (*flags, bits.nonfinite(memory, values, infinity_of(self._dtype)))
         return _Coded(index, taken, coded.section, _lengths(scheme, self._dtype, d, index), flags)
 
-    def _approximated(self, codec: Bloom, words: Any, indices: Any, chunk: Chunk) -> tuple[Any, Any]:
-        """The section of all the indices of the only chunk, and the values that its readers will find."""
+    def _approximate(self, codec: Bloom, words: Any, indices: Any, chunk: Chunk) -> tuple[Any, Any]:
+        """Return the section of all indices of the only chunk, and the values at the indices that readers find."""
         memory, d = self._memory, self._size
         room = max(indices.size, min(self._most, d))
-        section, found, held = bloom.approximated_unseen(memory, codec, indices, d, chunk.stream, room)
+        section, found, held = bloom.approximate_async(memory, codec, indices, d, chunk.stream, room)
         kept = codec.policy != "p0"
         making.reread_chunk(memory, held, room, d, self._outcome, chunk, kept=kept)
         return section, elements.gathered(memory, words, found, chunk.r)
