@@ -57,7 +57,7 @@ def has_kernels(index: Any, value: Any) -> bool:
 def approximate(
     device: Device, codec: Bloom, indices: Any, base: int, d: int, stream: int
 ) -> tuple[Any, Any]:
-    """Return the section of ``index_section``, and the elements that readers find, counted from the tensor's start."""
+    """Return the section as ``index_section``, and the elements that readers find, counted from the start."""
     local = bits.counted_from(device, indices, base, np.uint32) if base else indices
     section, found = bloom.approximate(device, codec, local, d, stream)
     return section, bits.counted_from(device, found, -base % 2**32, np.uint32) if base else found

@@ -178,7 +178,7 @@ class DevicePlan:
         return _Coded(index, taken, coded.section, _lengths(scheme, self._dtype, d, index), flags)
 
     def _approximate(self, codec: Bloom, words: Any, indices: Any, chunk: Chunk) -> tuple[Any, Any]:
-        """Return the section of all indices of the only chunk, and the values at the indices that readers find."""
+        """Return the section of the only chunk's indices, and the values at the indices that readers find."""
         memory, d = self._memory, self._size
         room = max(indices.size, min(self._most, d))
         section, found, held = bloom.approximate_async(memory, codec, indices, d, chunk.stream, room)
