@@ -60,5 +60,5 @@ class Bitmap:
         if d % 64 and int(words[-1]) >> (d % 64):
             raise Malformed("bitmap-tail", f"a bit beyond element {d - 1} is set")
         if ends[-1] != r:
-            raise Invalid("bitmap-count", f"{ends[-1]} bits are set; the table says {r}")
+            raise Invalid("bitmap-count", f"{ends[-1]} bits are set; the table has {r}")
         return bitmap.find_positions(words, ends, np.dtype(np.int32)).view(np.uint32)

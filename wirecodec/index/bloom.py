@@ -41,7 +41,7 @@ class Bloom:
     A section takes 16 bytes and about 1.44 log2(1/fpr) bits per index: 14.4 at 0.001. With k = ⌈log2 1/fpr⌉
     windows per element that is -k / ln(1 - fpr^(1/k)) bits per index, rounded up to whole 8-byte words.
 
-    Policies, where r indices were inserted and the filter holds n >= r (the positives):
+    The filter holds n >= r elements, the positives, of which r were inserted. The policies:
 
     - ``p0``: send a value for each of the n positives. Nothing is lost, and NaN and Inf are allowed.
     - ``p1``: keep r of the n positives, drawn at random.
@@ -203,7 +203,7 @@ def _read_filter(filter_: Bytes, header: Header, d: int, r: int | None) -> Array
 
 def _check_positives(total: int, r: int, policy: int) -> None:
     if total < r or (policy == P0 and total != r):
-        raise Invalid("bloom-positives", f"the filter holds {total} elements; the table says {r}")
+        raise Invalid("bloom-positives", f"the filter holds {total} elements; the table has {r}")
 
 
 def windows(fpr: float) -> int:

@@ -38,7 +38,7 @@ class ContextIndex:
 
     Raises:
         EncodeError: ``period`` is out of range.
-        Malformed: in decoding, the period is out of range, or the section is not what a writer produces.
+        Malformed: in decoding, the period is out of range, or no writer produces the section.
         Invalid: in decoding, fewer than r elements are present.
 
     Example:

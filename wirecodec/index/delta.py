@@ -53,7 +53,7 @@ class Delta:
         survey = survey_section(section)
         if survey.n_numbers != r or not survey.complete:
             raise Malformed(
-                "delta-length", f"{survey.n_numbers} numbers end in {section.size} bytes; the table says {r}"
+                "delta-length", f"{survey.n_numbers} numbers end in {section.size} bytes; the table has {r}"
             )
         if survey.malformed:
             raise Malformed("delta-varint", "a number is over-long or takes more than 4 bytes")

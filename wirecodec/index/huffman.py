@@ -51,7 +51,7 @@ class Huffman:
 
     Raises:
         EncodeError: ``symbols`` is neither.
-        Malformed: in decoding, the code is not complete, or a span does not end as its length says.
+        Malformed: in decoding, the code is not complete, or the length of a span is wrong.
         Invalid: in decoding, the indices do not ascend, one is not below d, or the spans do not join.
 
     Example:

@@ -1,5 +1,4 @@
-"""``structured``: gap streams of what remains after a support's structure is removed
-(formats/spec/index/structured.md).
+"""``structured``: gap streams of a support whose structure is removed (formats/spec/index/structured.md).
 
 Three kinds of structure are removed. If more is present than absent, the absent elements are listed. If runs
 begin and end at multiples of a grain, grains are listed. If runs are long, their boundaries are listed.
@@ -73,20 +72,20 @@ class Structured:
 
 def _read_empty(header: Header, body: Bytes, d: int, count: int, out: Array) -> Array:
     """Fill a support whose grains are all listed or all not listed, so that its body is empty."""
-    from wirecodec.kernels.cpu.index import structured
+    from wirecodec.kernels.cpu.index import structured_read
 
     if body.size:
         raise Malformed("structured-length", f"{body.size} bytes after the header; there must be none")
     whole = header.count_grains(d)
     absent = np.zeros(min(count, 1), np.uint32)
-    structured.read_runs(
+    structured_read.read_runs(
         np.zeros(16, np.uint8), 0, 0, absent, count, whole, header.grain, header.phase, d, header.flags, out
     )
     return out
 
 
 def _read_bitmap(header: Header, body: Bytes, d: int, count: int, out: Array) -> Array:
-    from wirecodec.kernels.cpu.index import bitmap, structured
+    from wirecodec.kernels.cpu.index import bitmap, structured_read
 
     whole = header.count_grains(d)
     if body.size != -(-whole // 8):
@@ -95,16 +94,16 @@ def _read_bitmap(header: Header, body: Bytes, d: int, count: int, out: Array) ->
     if whole % 64 and int(words[-1]) >> (whole % 64):
         raise Malformed("structured-padding", f"a bit beyond grain {whole - 1} is set")
     if (found := int(ends[-1]) if whole else 0) != count:
-        raise Invalid("structured-count", f"{found} grains are set; the table says {count}")
-    structured.read_bitmap(words, whole, header.grain, header.phase, d, header.flags, out)
+        raise Invalid("structured-count", f"{found} grains are set; the table has {count}")
+    structured_read.read_bitmap(words, whole, header.grain, header.phase, d, header.flags, out)
     return out
 
 
 def _read_gaps(header: Header, body: Bytes, d: int, count: int, out: Array) -> Array:
-    from wirecodec.kernels.cpu.index import structured
+    from wirecodec.kernels.cpu.index import structured_read
 
     data, whole = _copy_padded(body), header.count_grains(d)
-    code, at = structured.read_gaps(
+    code, at = structured_read.read_gaps(
         data, 8 * body.size, 0, count, whole, header.grain, header.phase, d, header.flags, out
     )
     _raise_if_bad(code)
@@ -114,7 +113,7 @@ def _read_gaps(header: Header, body: Bytes, d: int, count: int, out: Array) -> A
 
 def _read_runs(header: Header, body: Bytes, d: int, count: int, out: Array) -> Array:
     from wirecodec.kernels.cpu.coding import gap_stream
-    from wirecodec.kernels.cpu.index import structured
+    from wirecodec.kernels.cpu.index import structured_read
 
     whole, stop = header.count_grains(d), 8 * body.size
     max_runs = min(count, whole - count + 1)
@@ -127,7 +126,7 @@ def _read_runs(header: Header, body: Bytes, d: int, count: int, out: Array) -> A
     data = _copy_padded(body)
     absent = np.empty(runs, np.uint32)
     _raise_if_bad(at := gap_stream.read(data, width, stop, whole - count + 1, absent))
-    code, at = structured.read_runs(
+    code, at = structured_read.read_runs(
         data, stop, at, absent, count, whole, header.grain, header.phase, d, header.flags, out
     )
     _raise_if_bad(code)

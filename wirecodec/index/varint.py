@@ -15,7 +15,7 @@ STORE_MARGIN = 7
 
 
 class Survey(NamedTuple):
-    """Private copy of a section of varints, and what was found in it.
+    """Private copy of a section of varints, and the result of its checks.
 
     Attributes:
         framed: (FRONT + n + BACK,) u8, the copy, framed for ``varint.read``.

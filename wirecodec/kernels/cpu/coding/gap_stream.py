@@ -24,7 +24,7 @@ BAD_LENGTH, BAD_PARAMETER, BAD_RANGE = -1, -2, -3
 
 @inline
 def _gap(numbers: Array, i: int) -> np.uint64:
-    """Return numbers[i] - numbers[i - 1] - 1, where numbers[-1] counts as -1."""
+    """Return numbers[i] - numbers[i - 1] - 1, with -1 for numbers[-1]."""
     if i == 0:
         return U64(numbers[0])
     return U64(numbers[i]) - U64(numbers[i - 1]) - U64(1)

@@ -1,7 +1,7 @@
 """Bit packing of codes of 1 to 24 bits, in blocks of 512 and a shorter last one (formats/SPEC.md, 1.1).
 
 A block is 32 rows of 16 lanes. Each lane is a bit stream of its own, so that a row is one vector. Codes are
-u8, u16 or u32, below 2^n, where n is at most 24 and at most the width of their type. ``pack`` and ``unpack``
+u8, u16 or u32, below 2^n; n is at most 24 and at most the width of their type. ``pack`` and ``unpack``
 convert all codes of a section. The functions for one block and for the rest serve kernels that produce or
 consume codes block by block, in a buffer of 512 that stays in cache.
 """

@@ -84,7 +84,7 @@ def _code_part(
         history: u16 per column from the first element on; (0,) without rows.
         first: the first element.
         count: number of elements.
-        flagged: whether a flag says that one of them is present.
+        flagged: whether a flag indicates that one of them is present.
         writes: as in ``walk``.
         j: number of indices before ``first``.
         window: the last 32 elements as bits, the latest in the lowest bit.

@@ -43,7 +43,7 @@ UNIT_SPANS, MIN_UNITS_PER_THREAD = 4, 4
 
 @inline
 def gap(indices: Array, i: int) -> np.uint64:
-    """Return gap i: indices[i] - indices[i - 1] - 1, where indices[-1] counts as -1."""
+    """Return gap i: indices[i] - indices[i - 1] - 1, with -1 for indices[-1]."""
     if i == 0:
         return U64(indices[0])
     return U64(U32(indices[i] - indices[i - 1] - U32(1)))
