@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 
-from formats.reference.zstd import Decompress
+from formats.reference.value.zstd import Decompress
 
 
 def installed() -> Decompress | None:

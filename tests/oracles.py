@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from formats.reference.draws import draw32, mix
 from formats.reference.floats import BY_NAME, FLOAT64, convert, float_of
+from formats.reference.prng import draw32, mix
 
 Array = npt.NDArray[Any]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from formats.cases.case import UNKNOWN_RECORD, Case, bad, patch
 from formats.reference import Record, Row, assemble, reseal
-from formats.reference.sealing import extension_block
 from formats.reference.table import CHUNK
-from formats.reference.writer import fused_body, names_body, shape_row
+from formats.reference.writing.assembly import extension_block
+from formats.reference.writing.records import fused_body, names_body, shape_row
 
 FUSED, NAMES, SHAPES, TAG = 1, 2, 3, 5
 MAX32 = 2**32 - 1

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from formats.cases.case import Case, bad, patch
 from formats.cases.parts import of_index
 from formats.reference.bits import pack_stream
-from formats.reference.index_writers import write_bitmap, write_rice
+from formats.reference.writing.index.bitmap import write_bitmap
+from formats.reference.writing.index.rice import write_rice
 
 ZEROS = bytes(8)
 

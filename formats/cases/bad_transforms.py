@@ -9,10 +9,11 @@ from formats.cases.bad_container import DTYPE, R
 from formats.cases.case import Case, bad, patch, sparse, values_for
 from formats.cases.transforms import FUSED, NAMED, NAMES, SHAPES, TRANSFORM, spectrum
 from formats.reference import Raw, Record, Rice, Row, Schema, assemble, reseal, write
-from formats.reference.sealing import extension_block
 from formats.reference.table import CHUNK
-from formats.reference.transforms import DCT, NUMBERS, RFFT, count, lengths_body
-from formats.reference.writer import fused_body, names_body, shape_row
+from formats.reference.transform.coefficients import DCT, NUMBERS, RFFT, count
+from formats.reference.writing.assembly import extension_block
+from formats.reference.writing.records import fused_body, names_body, shape_row
+from formats.reference.writing.transform.coefficients import lengths_body
 
 
 def cases() -> Iterator[Case]:

@@ -9,7 +9,7 @@ from formats.cases.case import Case, bad, patch, values_for
 from formats.reference import Row, assemble
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_ID
-from formats.reference.value_writers import write_qsgd
+from formats.reference.writing.value.qsgd import write_qsgd
 
 
 def cases() -> Iterator[Case]:

@@ -10,7 +10,7 @@ from formats.cases.parts import ones
 from formats.reference import Binned, Qsgd, Row, assemble
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_ID
-from formats.reference.value_writers import write_qsgd
+from formats.reference.writing.value.qsgd import write_qsgd
 
 ONES = Qsgd(bits=2, bucket=2**24)
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from formats.cases.case import Case, bad, exact, sparse, spread, valid
 from formats.cases.parts import index_row, of_index
 from formats.reference import Bloom, Context, Qsgd, Row, assemble
-from formats.reference.bloom import HEAD, NAIVE, P0, P1, P2, RIGHTMOST, positives
-from formats.reference.bloom_writer import POLICIES, write_filter
+from formats.reference.index.bloom import HEAD, NAIVE, P0, P1, P2, RIGHTMOST, positives
+from formats.reference.writing.index.bloom import POLICIES, write_filter
 
 ONES = b"\xff" * 8
 

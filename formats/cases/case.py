@@ -24,9 +24,10 @@ from formats.reference import (
     decode,
     write,
 )
-from formats.reference.draws import draw32
 from formats.reference.floats import BY_NAME, FLOAT32, bits32, convert, element_bytes
-from formats.reference.writer import Index, ValueWriter
+from formats.reference.prng import draw32
+from formats.reference.writing.container import Index
+from formats.reference.writing.protocols import ValueWriter
 from formats.zstd import installed
 
 UNKNOWN_CODEC = 0x7F

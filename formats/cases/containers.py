@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from formats.cases.case import UNKNOWN_RECORD, Case, exact, sparse, spread, valid, values_for
 from formats.reference import Qsgd, Raw, Record, Rice, Row, Tensor, assemble, write
-from formats.reference.sealing import extension_block
 from formats.reference.table import CHUNK
-from formats.reference.writer import Index, ValueWriter
+from formats.reference.writing.assembly import extension_block
+from formats.reference.writing.container import Index
+from formats.reference.writing.protocols import ValueWriter
 
 EMPTY = Tensor("a", "float32", (0,), [], b"")
 

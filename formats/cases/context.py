@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from formats.cases.case import Case, bad, exact, sparse, spread, valid
 from formats.cases.parts import index_row, ones
 from formats.reference import Context, Qsgd, Row, assemble, write
-from formats.reference.context import write_context
+from formats.reference.writing.index.context import write_context
 
 ONES = Qsgd(bits=2, bucket=2**24)
 

@@ -14,7 +14,7 @@ from formats.cases.parts import of_values
 from formats.cases.value_codecs import SPECIALS
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_NAME, element_bytes
-from formats.reference.planes import to_content
+from formats.reference.value.byte_shuffle import to_content
 
 COMPRESSED = {
     ("float32", 1): "0bda6df8c73e3c0807b9f5e603ef8ab9b8c88bfaf64982f77091b6f60eb6767b709100",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from formats.cases.case import Case, bad, exact, patch, sparse, spread
 from formats.cases.parts import of_index, ones
 from formats.reference import EliasFano, Qsgd
-from formats.reference.elias_fano import write_span
+from formats.reference.writing.index.elias_fano import write_span
 
 ONES = Qsgd(bits=2, bucket=2**24)
 

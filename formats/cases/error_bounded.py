@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from formats.cases.case import Case, bad, exact, number, patch, sparse, spread, valid, values_for, values_of
 from formats.cases.parts import of_values
 from formats.reference import ErrorBounded, Tensor
-from formats.reference.error_bounded_writer import push
 from formats.reference.floats import BY_ID, BY_NAME, element_bytes
+from formats.reference.writing.value.error_bounded import push
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 HEAD = 17

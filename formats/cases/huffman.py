@@ -9,7 +9,7 @@ from formats.cases.case import Case, bad, exact, patch, sparse, spread, valid
 from formats.cases.parts import gapped, of_index
 from formats.reference import Huffman, Qsgd, Tensor, write
 from formats.reference.bits import pack_stream
-from formats.reference.huffman_writer import write_huffman
+from formats.reference.writing.index.huffman import write_huffman
 
 ONES = Qsgd(bits=2, bucket=2**24)
 KEYS = Huffman("keys")

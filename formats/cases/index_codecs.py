@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from formats.cases.case import Case, exact, rice, sparse, spread, valid
 from formats.reference import Qsgd, Rice, Tensor, write
-from formats.reference.writer import Index
+from formats.reference.writing.container import Index
 
 INDEX: dict[str, Index] = {"raw-index": "raw-index", "bitmap": "bitmap", "rice": Rice()}
 

@@ -9,7 +9,7 @@ from formats.cases.case import Case, bad, exact, number, sparse, spread, valid, 
 from formats.cases.parts import of_values
 from formats.reference import OffsetFloat, Tensor
 from formats.reference.floats import BY_NAME, element_bytes
-from formats.reference.packing import pack_codes
+from formats.reference.packed_codes import pack_codes
 
 
 def cases() -> Iterator[Case]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from formats.reference import Row, Tensor, assemble
 from formats.reference.floats import FLOAT16
-from formats.reference.value_writers import write_qsgd
+from formats.reference.writing.value.qsgd import write_qsgd
 
 __all__ = ["gapped", "index_row", "of_index", "of_values", "ones"]
 

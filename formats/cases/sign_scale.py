@@ -9,7 +9,7 @@ from formats.cases.case import Case, bad, exact, number, sparse, spread, valid, 
 from formats.cases.parts import of_values
 from formats.reference import SignScale, Tensor
 from formats.reference.floats import BY_ID, BY_NAME, element_bytes
-from formats.reference.sign_scale import write_sign_scale
+from formats.reference.writing.value.sign_scale import write_sign_scale
 
 ONE = struct.pack("<f", 1.0)
 

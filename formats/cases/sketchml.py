@@ -10,7 +10,7 @@ from formats.cases.parts import of_values
 from formats.reference import SketchML, Tensor
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_NAME, element_bytes
-from formats.reference.sketchml import sketchml_section
+from formats.reference.writing.value.sketchml import sketchml_section
 
 TYPES = ("float32", "float16", "bfloat16", "float64")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from formats.cases.case import Case, bad, exact, sparse, spread, valid
 from formats.cases.parts import of_index, ones
 from formats.reference import Qsgd, Structured, write
-from formats.reference.structured import bit_string, packed, write_stream
+from formats.reference.writing.index.structured import bit_string, packed, write_stream
 
 ONES = Qsgd(bits=2, bucket=2**24)
 

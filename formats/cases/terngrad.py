@@ -9,7 +9,7 @@ from formats.cases.case import Case, bad, exact, number, patch, sparse, spread, 
 from formats.cases.parts import of_values
 from formats.reference import Tensor, TernGrad
 from formats.reference.floats import BY_ID, BY_NAME, element_bytes
-from formats.reference.terngrad import pack, write_terngrad
+from formats.reference.writing.value.terngrad import pack, write_terngrad
 
 ONE = struct.pack("<f", 1.0)
 LEAST, BELOW = 0x0D800000, 0x0D7FFFFF

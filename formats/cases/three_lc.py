@@ -9,7 +9,7 @@ from formats.cases.case import Case, bad, exact, number, sparse, spread, valid, 
 from formats.cases.parts import of_values
 from formats.reference import Tensor, ThreeLC
 from formats.reference.floats import BY_ID, BY_NAME, element_bytes
-from formats.reference.three_lc import quartic, three_lc_section
+from formats.reference.writing.value.three_lc import quartic, three_lc_section
 
 ONE = struct.pack("<f", 1.0)
 TYPES = ("float32", "float16", "bfloat16", "float64")

@@ -34,19 +34,21 @@ from formats.reference import (
     write,
 )
 from formats.reference.floats import BY_NAME, elements, float_of
-from formats.reference.sealing import extension_block
 from formats.reference.table import CHUNK
-from formats.reference.transforms import (
+from formats.reference.transform.coefficients import (
     DCT,
     NUMBERS,
     RFFT,
     accuracy,
     count,
-    lengths_body,
     smooth_length,
     stored_type,
 )
-from formats.reference.writer import Index, ValueWriter, fused_body
+from formats.reference.writing.assembly import extension_block
+from formats.reference.writing.container import Index
+from formats.reference.writing.protocols import ValueWriter
+from formats.reference.writing.records import fused_body
+from formats.reference.writing.transform.coefficients import lengths_body
 
 FUSED, NAMES, SHAPES, TRANSFORM = 1, 2, 3, 4
 NAMED = {RFFT: "rfft", DCT: "dct"}

@@ -13,7 +13,8 @@ from formats.cases.parts import of_values
 from formats.cases.value_codecs import SPECIALS
 from formats.reference import Zstd
 from formats.reference.floats import BY_NAME, element_bytes
-from formats.reference.zstd import REPEATED, RESERVED, STORED, block_header, frame_header
+from formats.reference.value.zstd import REPEATED, RESERVED, STORED
+from formats.reference.writing.value.zstd import block_header, frame_header
 
 COMPRESSED = {
     ("float32", 1): (

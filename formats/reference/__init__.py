@@ -15,16 +15,8 @@ decoder, read in this order:
     shared        floats, bits, packing, draws
 """
 
-from .binned import Binned
-from .bloom_writer import Bloom
-from .container import decode
-from .context import Context
-from .deflate import Deflate
-from .delta import Delta
-from .dexpfit import DExpFit
-from .elias_fano import EliasFano
-from .error_bounded_writer import ErrorBounded
-from .errors import (
+from formats.reference.container import decode
+from formats.reference.errors import (
     ChecksumMismatch,
     Invalid,
     LimitExceeded,
@@ -34,22 +26,33 @@ from .errors import (
     Unsupported,
     WireError,
 )
-from .huffman_writer import Huffman
-from .limits import DEFAULT_LIMITS, Limits, Schema
-from .mean import Mean
-from .offset_float import OffsetFloat
-from .polyfit import PolyFit
-from .rle import Rle
-from .sealing import Record, Row, assemble, reseal
-from .sign_scale import SignScale
-from .sketchml import SketchML
-from .structured import Structured
-from .tensors import Decoded, Tensor
-from .terngrad import TernGrad
-from .three_lc import ThreeLC
-from .transforms import Spectrum
-from .writer import Qsgd, Raw, Rice, write
-from .zstd import Zstd
+from formats.reference.limits import DEFAULT_LIMITS, Limits, Schema
+from formats.reference.tensors import Decoded, Tensor
+from formats.reference.writing.assembly import Record, Row, assemble, reseal
+from formats.reference.writing.container import write
+from formats.reference.writing.index.binned import Binned
+from formats.reference.writing.index.bloom import Bloom
+from formats.reference.writing.index.context import Context
+from formats.reference.writing.index.delta import Delta
+from formats.reference.writing.index.elias_fano import EliasFano
+from formats.reference.writing.index.huffman import Huffman
+from formats.reference.writing.index.rice import Rice
+from formats.reference.writing.index.rle import Rle
+from formats.reference.writing.index.structured import Structured
+from formats.reference.writing.transform.coefficients import Spectrum
+from formats.reference.writing.value.deflate import Deflate
+from formats.reference.writing.value.dexpfit import DExpFit
+from formats.reference.writing.value.error_bounded import ErrorBounded
+from formats.reference.writing.value.mean import Mean
+from formats.reference.writing.value.offset_float import OffsetFloat
+from formats.reference.writing.value.polyfit import PolyFit
+from formats.reference.writing.value.qsgd import Qsgd
+from formats.reference.writing.value.raw import Raw
+from formats.reference.writing.value.sign_scale import SignScale
+from formats.reference.writing.value.sketchml import SketchML
+from formats.reference.writing.value.terngrad import TernGrad
+from formats.reference.writing.value.three_lc import ThreeLC
+from formats.reference.writing.value.zstd import Zstd
 
 __all__ = [
     "DEFAULT_LIMITS",

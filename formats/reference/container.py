@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from .errors import (
+from formats.reference.errors import (
     ChecksumMismatch,
     LimitExceeded,
     Malformed,
@@ -20,16 +20,16 @@ from .errors import (
     Unsupported,
     WireError,
 )
-from .extension import TAG, read_records
-from .floats import BY_ID
-from .index_codecs import decode_index
-from .limits import DEFAULT_LIMITS, Limits, Schema, Work
-from .packed import decode_packed, restore
-from .table import ENTRY_BYTES, Entry, check_table, read_table
-from .tensors import Decoded, join, place
-from .transforms import check_coefficients, stored_type
-from .value_codecs import VALUE_CODECS, ZSTD, decode_value
-from .zstd import Decompress
+from formats.reference.extension import TAG, read_records
+from formats.reference.floats import BY_ID
+from formats.reference.index.codecs import decode_index
+from formats.reference.limits import DEFAULT_LIMITS, Limits, Schema, Work
+from formats.reference.map.packed import decode_packed, restore
+from formats.reference.table import ENTRY_BYTES, Entry, check_table, read_table
+from formats.reference.tensors import Decoded, join, place
+from formats.reference.transform.coefficients import check_coefficients, stored_type
+from formats.reference.value.codecs import VALUE_CODECS, ZSTD, decode_value
+from formats.reference.value.zstd import Decompress
 
 MAGIC = b"\xf7\x57\x43\x1a"
 PREFIX_BYTES = 24

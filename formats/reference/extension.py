@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import struct
 
-from .errors import Invalid, Malformed, Unsupported
+from formats.reference.errors import Invalid, Malformed, Unsupported
 
 CRITICAL = 0x0001
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5

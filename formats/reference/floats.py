@@ -152,3 +152,12 @@ def elements(data: bytes, itemsize: int) -> list[int]:
 def element_bytes(bits: list[int], itemsize: int) -> bytes:
     """The inverse of ``elements``."""
     return b"".join(b.to_bytes(itemsize, "little") for b in bits)
+
+
+LEAST_SCALE = 0x0D800000
+"""The bits of 2^-100; positive binary32 numbers are ordered as their bits are."""
+
+
+def largest_finite(dtype: Format) -> int:
+    """The bits of the largest finite binary32 number not above the element type's largest finite one."""
+    return min(convert(dtype.infinity - 1, dtype, FLOAT32), FLOAT32.infinity - 1)

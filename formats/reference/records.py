@@ -9,12 +9,11 @@ from __future__ import annotations
 import itertools
 import struct
 
-from .errors import Invalid, Malformed
+from formats.reference.errors import Invalid, Malformed
 
 MAX_DIMENSIONS = 32
 MAX_PRODUCT = 2**56
 WIDTHS = {1: "B", 2: "H", 4: "I", 8: "Q"}
-
 Group = list[tuple[int, int]]
 """The (key, size) of a fused entry's members."""
 

@@ -11,13 +11,13 @@ import struct
 from collections.abc import Set
 from dataclasses import dataclass
 
-from .errors import Invalid, LimitExceeded, Malformed, Unsupported
-from .floats import BY_ID
-from .index_codecs import INDEX_CODECS
-from .limits import Limits
-from .packed import PACKED, map_bytes
-from .transforms import NUMBERS, PLAIN
-from .value_codecs import ORDERED
+from formats.reference.errors import Invalid, LimitExceeded, Malformed, Unsupported
+from formats.reference.floats import BY_ID
+from formats.reference.index.codecs import INDEX_CODECS
+from formats.reference.limits import Limits
+from formats.reference.map.packed import PACKED, map_bytes
+from formats.reference.transform.coefficients import NUMBERS, PLAIN
+from formats.reference.value.codecs import ORDERED
 
 ENTRY_BYTES = 40
 ENTRY_FORMAT = "<IIQIIIIIBBBB"

@@ -11,13 +11,14 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .errors import Invalid, LimitExceeded, Malformed, SchemaMismatch
-from .extension import FUSED, NAMES, SHAPES, TAG, TRANSFORM
-from .floats import BY_ID, Format
-from .limits import Limits, Schema
-from .records import check_names, check_shapes, read_fused, read_names, read_shapes
-from .table import CHUNK, Entry
-from .transforms import NUMBERS, PLAIN, check_lengths, inverse, read_lengths
+from formats.reference.errors import Invalid, LimitExceeded, Malformed, SchemaMismatch
+from formats.reference.extension import FUSED, NAMES, SHAPES, TAG, TRANSFORM
+from formats.reference.floats import BY_ID, Format
+from formats.reference.limits import Limits, Schema
+from formats.reference.records import check_names, check_shapes, read_fused, read_names, read_shapes
+from formats.reference.table import CHUNK, Entry
+from formats.reference.transform.coefficients import NUMBERS, PLAIN, check_lengths, read_lengths
+from formats.reference.transform.inverse import invert
 
 
 @dataclass
@@ -166,7 +167,7 @@ def join(p: Place, chunks: list[tuple[Sequence[int], bytes]]) -> Tensor:
         indices = [number * most + i for number, (local, _) in enumerate(chunks) for i in local]
         if p.size and not indices:
             return Tensor(p.name, p.dtype.name, p.shape, [], b"")
-        values = inverse(p.domain, p.size, p.dtype, indices, b"".join(values for _, values in chunks))
+        values = invert(p.domain, p.size, p.dtype, indices, b"".join(values for _, values in chunks))
         return Tensor(p.name, p.dtype.name, p.shape, range(p.size), values)
     if len(chunks) > 1:
         values = b"".join(values for _, values in chunks)

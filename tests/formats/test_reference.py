@@ -28,12 +28,12 @@ from formats.reference import (
     WireError,
     assemble,
     decode,
-    draws,
     floats,
+    prng,
     reseal,
     write,
 )
-from formats.reference.writer import Index
+from formats.reference.writing.container import Index
 
 FORMATS = Path(formats.__file__).resolve().parent
 DTYPES = ["float32", "float16", "bfloat16", "float64"]
@@ -68,7 +68,7 @@ def supports(draw: st.DrawFn) -> tuple[int, list[int]]:
     step = max(d // max(r, 1), 1)
     seed = draw(st.integers(0, 2**32))
     if r > 40:
-        return d, [i * step + draws.draw32(seed, i) % step for i in range(r)]
+        return d, [i * step + prng.draw32(seed, i) % step for i in range(r)]
     return d, sorted(draw(st.sets(st.integers(0, d - 1), min_size=r, max_size=r))) if r else []
 
 

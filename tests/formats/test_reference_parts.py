@@ -14,13 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import formats
-from formats.reference import (
-    draws,
-    floats,
-)
+from formats.reference import floats, prng
 from formats.reference.bits import any_bit_from, pack_lanes, pack_stream, unpack_lanes, unpack_stream
-from formats.reference.index_writers import best_parameter, write_rice
-from formats.reference.rice import decode_rice
+from formats.reference.index.rice import decode_rice
+from formats.reference.writing.index.rice import best_parameter, write_rice
 
 FORMATS = Path(formats.__file__).resolve().parent
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -51,10 +48,10 @@ def test_spec_randomness(call: str, result: str) -> None:
 
 
 def test_draw16_uses_every_half_once() -> None:
-    stream = draws.mix(5)
-    words = [draws.draw32(stream, i) for i in range(512)]
+    stream = prng.mix(5)
+    words = [prng.draw32(stream, i) for i in range(512)]
     halves = sorted(h for w in words for h in (w >> 16, w & 0xFFFF))
-    assert sorted(draws.draw16(stream, p) for p in range(1024)) == halves
+    assert sorted(prng.draw16(stream, p) for p in range(1024)) == halves
 
 
 # ---- floats ----

@@ -28,7 +28,8 @@ from formats.reference import (
     decode,
     write,
 )
-from formats.reference.writer import Index, ValueWriter
+from formats.reference.writing.container import Index
+from formats.reference.writing.protocols import ValueWriter
 
 FORMATS = Path(conformance.__file__).resolve().parent
 VECTORS = list(conformance.load_all())

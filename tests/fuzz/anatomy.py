@@ -9,8 +9,8 @@ import struct
 from dataclasses import dataclass, field
 
 from formats.reference import Record, Row, assemble
-from formats.reference.sealing import extension_block
 from formats.reference.table import ENTRY_BYTES, ENTRY_FORMAT
+from formats.reference.writing.assembly import extension_block
 
 PREFIX = 24
 MAGIC = b"\xf7WC\x1a"

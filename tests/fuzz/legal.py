@@ -17,8 +17,9 @@ import numpy as np
 from formats import reference
 from formats.reference.floats import BY_NAME
 from formats.reference.table import CHUNK
-from formats.reference.transforms import DCT, NUMBERS, PLAIN, RFFT, count, stored_type
-from formats.reference.writer import Index, ValueWriter
+from formats.reference.transform.coefficients import DCT, NUMBERS, PLAIN, RFFT, count, stored_type
+from formats.reference.writing.container import Index
+from formats.reference.writing.protocols import ValueWriter
 from wirecodec.arrays import dtype_named
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")

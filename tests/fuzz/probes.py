@@ -19,7 +19,7 @@ import numpy as np
 
 import wirecodec as wc
 from formats import conformance, reference
-from formats.reference.sealing import extension_block
+from formats.reference.writing.assembly import extension_block
 from tests.fuzz.seeds import valid_seeds
 from wirecodec import registry
 from wirecodec.kernels.layout import BOUNDED_BLOCK

@@ -16,9 +16,9 @@ import pytest
 
 import wirecodec as wc
 from formats.reference import Record, Row, assemble
-from formats.reference.sealing import extension_block
-from formats.reference.transforms import lengths_body
-from formats.reference.writer import fused_body, names_body, shape_row
+from formats.reference.writing.assembly import extension_block
+from formats.reference.writing.records import fused_body, names_body, shape_row
+from formats.reference.writing.transform.coefficients import lengths_body
 
 MOST = 1 << 16
 FLOAT32, FFT, DCT = 1, 1 << 4 | 1, 2 << 4 | 1

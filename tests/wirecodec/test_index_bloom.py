@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from formats.reference.bloom import bits_of
-from formats.reference.bloom_writer import POLICIES, windows_of, words_of
 from formats.reference.floats import FLOAT32
-from formats.reference.value_writers import write_qsgd
+from formats.reference.index.bloom import bits_of
+from formats.reference.writing.index.bloom import POLICIES, windows_of, words_of
+from formats.reference.writing.value.qsgd import write_qsgd
 from tests import inputs
 from wirecodec.index.bloom import filter_bytes, windows
 from wirecodec.limits import UNLIMITED

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from formats.reference.context import find_period
+from formats.reference.writing.index.context import find_period
 from tests import inputs, oracles
 from wirecodec.kernels.cpu import context
 from wirecodec.limits import UNLIMITED

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirecodec as wc
-from formats.reference.huffman_writer import class_of, code_lengths
+from formats.reference.writing.index.huffman import class_of, code_lengths
 from tests import inputs, oracles
 from wirecodec.kernels.cpu import huffman, prefix
 from wirecodec.limits import UNLIMITED

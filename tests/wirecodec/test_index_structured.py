@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from formats.reference.structured import bit_string, packed
+from formats.reference.writing.index.structured import bit_string, packed
 from tests import inputs, oracles
 from wirecodec.index.rice import planned_bytes
 from wirecodec.index.rle import planned_bytes as rle_bytes

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from formats.reference.index_codecs import INDEX_CODECS
-from formats.reference.packed import PACKED
-from formats.reference.transforms import NUMBERS, PLAIN
-from formats.reference.value_codecs import ORDERED, VALUE_CODECS
+from formats.reference.index.codecs import INDEX_CODECS
+from formats.reference.map.packed import PACKED
+from formats.reference.transform.coefficients import NUMBERS, PLAIN
+from formats.reference.value.codecs import ORDERED, VALUE_CODECS
 from wirecodec import extension, registry
 from wirecodec.arrays import DTYPES
 from wirecodec.value import order

@@ -12,8 +12,8 @@ from scipy import fft
 
 import wirecodec as wc
 from formats import reference
-from formats.reference.transforms import count
-from formats.reference.transforms import smooth_length as reference_length
+from formats.reference.transform.coefficients import count
+from formats.reference.transform.coefficients import smooth_length as reference_length
 from formats.zstd import installed
 from wirecodec import registry
 from wirecodec.transform.base import smooth_length

@@ -18,8 +18,9 @@ from formats import conformance, reference
 from formats.cases.transforms import INDEX, VALUE
 from formats.reference import Record, Row, assemble
 from formats.reference.floats import BY_NAME
-from formats.reference.sealing import extension_block
-from formats.reference.transforms import NUMBERS, accuracy, count, lengths_body, stored_type
+from formats.reference.transform.coefficients import NUMBERS, accuracy, count, stored_type
+from formats.reference.writing.assembly import extension_block
+from formats.reference.writing.transform.coefficients import lengths_body
 from tests.fuzz.judge import library, outcome
 from wirecodec import registry
 from wirecodec.arrays import dtype_named

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirecodec as wc
-from formats.reference.zstd import STORED, block_header, frame_header
+from formats.reference.value.zstd import STORED
+from formats.reference.writing.value.zstd import block_header, frame_header
 from tests.wirecodec.sections import section_of
 from wirecodec.arrays import DTYPES
 from wirecodec.limits import UNLIMITED

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from formats.reference import error_bounded as page
-from formats.reference.error_bounded_writer import symbol_of
 from formats.reference.floats import BY_NAME
+from formats.reference.value import error_bounded as page
+from formats.reference.writing.value.error_bounded import symbol_of
 from tests import oracles
 from tests.wirecodec.sections import section_of, sent
 from wirecodec.arrays import DTYPES

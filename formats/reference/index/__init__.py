@@ -1,0 +1,1 @@
+"""Index codecs: one decoder per file."""

@@ -1,0 +1,64 @@
+"""Index codec 8, binned: both ways (spec/index/binned.md).
+
+AdaComp's form: elements by their number within bins, one record each, and one for each empty bin.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from formats.reference.bits import any_bit_from
+from formats.reference.errors import Invalid, Malformed
+
+MOST = 16_383
+
+
+def decode_binned(section: bytes, r: int, d: int) -> list[int]:
+    """Codec 8: numbers within bins.
+
+    Args:
+        section: the bytes of the index section.
+        r: the number of indices, 0 < r < d.
+        d: the number of elements, present or not.
+
+    Returns r strictly ascending indices below d.
+
+    Raises Malformed, Invalid.
+    """
+    if len(section) < 2:
+        raise Malformed("binned-length", f"{len(section)} bytes")
+    (size,) = struct.unpack_from("<H", section)
+    if not 1 <= size <= MOST:
+        raise Malformed("binned-bin", f"bins of {size}")
+    records = section[2:]
+    w = size.bit_length()
+    indices: list[int] = []
+    at = first = 0
+    before = -1  # the number of the record before, in the same bin
+    last = True
+    while len(indices) < r:
+        if at + w + 1 > 8 * len(records):
+            raise Malformed("binned-length", f"{len(indices)} elements of {r}")
+        window = int.from_bytes(records[at // 8 : at // 8 + 3], "little") >> at % 8  # 7 + 15 bits fit 3 bytes
+        number = window & ((1 << w) - 1)
+        last = bool(window >> w & 1)
+        at += w + 1
+        if number > size:
+            raise Malformed("binned-number", f"number {number} in a bin of {size}")
+        if number == size and (before >= 0 or not last):
+            raise Malformed("binned-empty", "an empty bin within another, or one that is not ended")
+        if number < size:
+            if number <= before:
+                raise Invalid("index-order", f"number {number} after {before}")
+            if first + number >= d:
+                raise Invalid("index-range", f"element {first + number} of {d}")
+            indices.append(first + number)
+        before = -1 if last else number
+        first += size if last else 0
+    if not last:
+        raise Malformed("binned-last", "the last bin is not ended")
+    if len(records) > -(-at // 8):
+        raise Malformed("binned-length", "bytes after the last record")
+    if any_bit_from(records, at):
+        raise Malformed("binned-padding", "a bit after the last record is set")
+    return indices

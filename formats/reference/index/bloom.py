@@ -1,0 +1,172 @@
+"""Index codec 9, bloom (spec/index/bloom.md): a filter, and the policies that read indices from it.
+
+Groups of 64 elements are asked at once, as the page defines it; policy p2 is the page's steps on
+dictionaries.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from formats.reference.errors import Invalid, Malformed, Unsupported
+from formats.reference.prng import MASK64, draw32, finish
+
+HEAD = "<QIBBH"
+HEAD_BYTES = 16
+MAX_WINDOWS = 32
+NAIVE, P0, P1, P2, LEFTMOST, MIDDLE, RIGHTMOST = range(7)
+STEP = 0x9E3779B97F4A7C15
+
+
+def read_head(section: bytes, r: int) -> tuple[int, int, int, int]:
+    """The header's fields: stream, count, k and policy.
+
+    Args:
+        section: the bytes of the index section.
+        r: the number of indices it decodes to.
+
+    Raises Malformed, Unsupported, Invalid.
+    """
+    if len(section) < HEAD_BYTES + 8 or len(section) % 8:
+        raise Malformed("bloom-length", f"{len(section)} bytes")
+    stream, count, k, policy, reserved = struct.unpack_from(HEAD, section)
+    if reserved != 0:
+        raise Malformed("bloom-header", f"the reserved word is {reserved}")
+    if not 1 <= k <= MAX_WINDOWS:
+        raise Malformed("bloom-windows", f"{k} windows")
+    if policy > RIGHTMOST:
+        raise Unsupported("bloom-policy", f"policy {policy}")
+    if stream != 0 and policy not in (P1, P2):
+        raise Malformed("bloom-header", f"a stream under policy {policy}")
+    if count == 0 or count > r or (policy != P0 and count != r):
+        raise Invalid("bloom-count", f"{count} inserted, {r} decoded")
+    return stream, count, k, policy
+
+
+def bloom_work(section: bytes, r: int, d: int) -> int:
+    """The steps that the section takes; makes the header's checks first."""
+    _, _, k, policy = read_head(section, r)
+    return (d + 7) // 8 * k + (d if policy == P1 else 0)
+
+
+def decode_bloom(section: bytes, r: int, d: int) -> list[int]:
+    """Codec 9.
+
+    Args:
+        section: the bytes of the index section.
+        r: the number of indices, 0 < r < d.
+        d: the number of elements, present or not.
+
+    Returns r strictly ascending indices below d.
+
+    Raises Malformed, Unsupported, Invalid.
+    """
+    stream, count, k, policy = read_head(section, r)
+    held = positives(section[HEAD_BYTES:], k, d)
+    if len(held) < r or (policy == P0 and len(held) != r):
+        raise Invalid("bloom-positives", f"{len(held)} positives, {r} wanted")
+    return pick(held, section[HEAD_BYTES:], k, policy, count, stream)
+
+
+def windows(group: int, k: int, length: int) -> list[tuple[int, int]]:
+    """The byte and the rotation of each of a group's k windows into a filter of ``length`` bytes."""
+    found = []
+    for i in range((k + 1) // 2):
+        word = finish((16 * group + i + 1) * STEP & MASK64)
+        for half in (word & 0xFFFFFFFF, word >> 32):
+            found.append(((half >> 6) * length >> 26, half & 63))
+    return found[:k]
+
+
+def bits_of(x: int, k: int, length: int) -> list[int]:
+    """The bits of the filter that element x stands for, one a window."""
+    return [(8 * at + (x - rotation) % 64) % (8 * length) for at, rotation in windows(x // 64, k, length)]
+
+
+def positives(filter_: bytes, k: int, d: int) -> list[int]:
+    """The elements below d all of whose bits are set."""
+    around = filter_ + filter_[:7]
+    found = []
+    for group in range((d + 63) // 64):
+        members = MASK64
+        for at, rotation in windows(group, k, len(filter_)):
+            word = int.from_bytes(around[at : at + 8], "little")
+            members &= (word << rotation | word >> (64 - rotation)) & MASK64
+            if members == 0:
+                break
+        while members:
+            lowest = (members & -members).bit_length() - 1
+            found.append(64 * group + lowest)
+            members &= members - 1
+    while found and found[-1] >= d:
+        found.pop()
+    return found
+
+
+def pick(held: list[int], filter_: bytes, k: int, policy: int, count: int, stream: int) -> list[int]:
+    """The indices that the policy takes from the positives.
+
+    Args:
+        held: the positives, at least ``count``.
+        filter_: the filter.
+        k: windows of an element.
+        policy: its number.
+        count: how many elements were inserted.
+        stream: of the draws.
+
+    Raises Invalid.
+    """
+    if policy == P0:
+        return held
+    if policy == P1:
+        return sample(held, count, stream, 0)
+    if policy == P2:
+        return resolve(held, len(filter_), k, count, stream)
+    first = {MIDDLE: (len(held) - count) // 2, RIGHTMOST: len(held) - count}.get(policy, 0)
+    return held[first : first + count]
+
+
+def sample(items: Sequence[int], need: int, stream: int, first: int) -> list[int]:
+    """``need`` of the items by selection sampling; the i-th item looks at draw ``first`` + i."""
+    taken: list[int] = []
+    for i, item in enumerate(items):
+        if draw32(stream, first + i) * (len(items) - i) >> 32 < need - len(taken):
+            taken.append(item)
+    return taken
+
+
+def resolve(held: list[int], length: int, k: int, count: int, stream: int) -> list[int]:
+    """Policy p2.
+
+    Args:
+        held: the positives.
+        length: bytes of the filter.
+        k: windows of an element.
+        count: how many elements were inserted.
+        stream: of the draws.
+
+    Raises Invalid.
+    """
+    if 2 * len(held) > 5 * count + 128:
+        raise Invalid("bloom-conflicts", f"{len(held)} positives of {count} elements")
+    lists: dict[int, list[int]] = {}
+    for x in held:
+        for bit in bits_of(x, k, length):
+            lists.setdefault(bit, []).append(x)
+    chosen = {items[0] for items in lists.values() if len(items) == 1}
+    if len(chosen) > count:
+        raise Invalid("bloom-certain", f"{len(chosen)} certain elements, {count} inserted")
+    drawn = 0
+    if len(chosen) < count:
+        doubtful = {bit: items for bit, items in lists.items() if chosen.isdisjoint(items)}
+        pairs = sum(len(items) for items in doubtful.values())
+        if pairs > 5 * count + 4096:
+            raise Invalid("bloom-conflicts", f"{pairs} conflicts of {count} elements")
+        for bit in sorted(doubtful, key=lambda bit: (len(doubtful[bit]), bit)):
+            if len(chosen) < count and chosen.isdisjoint(doubtful[bit]):
+                items = doubtful[bit]
+                chosen.add(items[draw32(stream, drawn) * len(items) >> 32])
+                drawn += 1
+    others = [x for x in held if x not in chosen]
+    return sorted(chosen | set(sample(others, count - len(chosen), stream, drawn)))

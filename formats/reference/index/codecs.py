@@ -1,0 +1,66 @@
+"""The index codecs: raw-index and bitmap (their pages in spec/index/), and the table of all.
+
+Each decoder makes its checks in its page's order. ``decode_index`` adds the supports that need no bytes (SPEC
+section 2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from formats.reference.errors import LimitExceeded
+from formats.reference.index.binned import decode_binned
+from formats.reference.index.bitmap import decode_bitmap
+from formats.reference.index.bloom import bloom_work, decode_bloom
+from formats.reference.index.context import context_work, decode_context
+from formats.reference.index.delta import decode_delta
+from formats.reference.index.elias_fano import decode_elias_fano
+from formats.reference.index.huffman import decode_huffman
+from formats.reference.index.raw_index import decode_raw_index
+from formats.reference.index.rice import decode_rice
+from formats.reference.index.rle import decode_rle
+from formats.reference.index.structured import decode_structured
+from formats.reference.limits import Work
+
+INDEX_CODECS: dict[int, Callable[[bytes, int, int], list[int]]] = {
+    1: decode_raw_index,
+    2: decode_bitmap,
+    3: decode_rice,
+    4: decode_rle,
+    5: decode_delta,
+    6: decode_huffman,
+    7: decode_elias_fano,
+    8: decode_binned,
+    9: decode_bloom,
+    10: decode_structured,
+    11: decode_context,
+}
+WORK: dict[int, Callable[[bytes, int, int], int]] = {
+    9: bloom_work,
+    11: context_work,
+}
+"""The codecs whose steps count toward max_work: each makes the checks that come before, and says how many."""
+
+
+def decode_index(codec: int, section: bytes, r: int, d: int, work: Work) -> Sequence[int]:
+    """The support of an entry.
+
+    Args:
+        codec: the id of a known index codec.
+        section: the bytes of the index section; none where r is 0 or d.
+        r: the number of indices.
+        d: the number of elements, present or not.
+        work: what is left of max_work; this entry's steps are taken from it.
+
+    Returns r strictly ascending indices below d; a ``range`` where the support is empty or full.
+
+    Raises WireError as the codec's page says.
+    """
+    if r in (0, d):
+        return range(r)
+    if codec in WORK:
+        steps = WORK[codec](section, r, d)
+        if steps > work.left:
+            raise LimitExceeded("max-work", f"{steps} steps, {work.left} left")
+        work.left -= steps
+    return INDEX_CODECS[codec](section, r, d)

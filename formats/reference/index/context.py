@@ -1,0 +1,191 @@
+"""Index codec 11, context: both ways (spec/index/context.md).
+
+A walk over the elements asks a coder for one bit after another; ``_Reader`` takes them from a section and
+``_Writer`` makes the section.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+
+from formats.reference.errors import Invalid, Malformed
+
+BLOCK, PART = 64, 8
+ROWS, WINDOW = 2**16 - 1, 2**32 - 1
+LEAST_PERIOD, MOST_PERIOD = 64, 16_384
+ONE = 1 << 22
+BOUNDS = (1, 2, 3, 4, 5, 7, 9, 12, 16, 21, 26)
+Key = tuple[object, ...]
+Ask = Callable[[Key, int, int], int]
+"""A bit: its context, the first element and the one after the last that it speaks of."""
+
+
+class _Coder:
+    """An interval, and what each context has learned: P and n."""
+
+    def __init__(self, density: int) -> None:
+        self.density = density
+        self.learned: dict[Key, tuple[int, int]] = {}
+        self.width = 2**32 - 1
+
+    def split(self, context: Key) -> int:
+        """The width of the interval of a 1."""
+        p, _ = self.learned.setdefault(context, (first_probability(context, self.density), 1))
+        return (self.width >> 16) * min(max(p >> 6, 1), 65_535)
+
+    def learn(self, context: Key, bit: int) -> None:
+        """Move P towards the bit."""
+        p, n = self.learned[context]
+        p += ((ONE - 1 if bit else 0) - p) * (131_072 // (2 * n + 3)) >> 16
+        self.learned[context] = p, min(n + 1, 255)
+
+
+def first_probability(context: Key, density: int) -> int:
+    """P before anything was coded in a context."""
+    kind, place = context[0], context[1]
+    if kind == "block":
+        return min(BLOCK * density, ONE // 2)
+    if kind == "part":
+        p = min(PART * density, ONE // 2)
+        return max(p, ONE // 2 // (PART - place)) if isinstance(place, int) else p
+    return max(density, ONE // (PART - place)) if isinstance(place, int) else density
+
+
+class _Reader(_Coder):
+    def __init__(self, data: bytes, density: int) -> None:
+        super().__init__(density)
+        self.data, self.taken = data, 4
+        self.code = int.from_bytes(data[:4].ljust(4, b"\0"), "big")
+
+    def ask(self, context: Key, start: int, stop: int) -> int:
+        """Read a bit."""
+        bound = self.split(context)
+        bit = int(self.code < bound)
+        if bit:
+            self.width = bound
+        else:
+            self.code -= bound
+            self.width -= bound
+        self.learn(context, bit)
+        while self.width < 2**24:
+            self.width <<= 8
+            byte = self.data[self.taken] if self.taken < len(self.data) else 0
+            self.code = self.code << 8 | byte
+            self.taken += 1
+            if self.taken > len(self.data) + 3:
+                raise Malformed("context-length", "the bytes end before the last index")
+        return bit
+
+
+def grade(count: int) -> int:
+    """The class of a count of present elements, 0 to 11."""
+    return bisect_right(BOUNDS, count)
+
+
+def walk(ask: Ask, r: int, period: int, d: int) -> list[int]:
+    """The present elements, as ``ask`` tells.
+
+    Args:
+        ask: codes a bit.
+        r: how many elements are present.
+        period: elements of a row, 0 for none.
+        d: elements.
+
+    Raises Invalid where there are fewer than r.
+    """
+    found: list[int] = []
+    history = [0] * period  # of each column, the latest row in bit 0
+    window = 0  # the elements before, the latest in bit 0
+    activity = 0
+
+    def quiet(start: int, stop: int) -> bool:
+        return period == 0 or not any(history[start % period : start % period + stop - start])
+
+    for start, stop in _blocks(d, period or d):
+        whole = quiet(start, stop)
+        if whole and not ask(("block", None, grade(min(activity, 32))), start, stop):
+            window = 0
+            activity //= 2
+            continue
+        before = len(found)
+        for part in range(start, stop, PART):
+            end = min(stop, part + PART)
+            flagged = whole or quiet(part, end)
+            promised = whole and len(found) == before
+            if flagged and not (promised and end == stop):
+                place = (part - start) // PART if promised else None
+                if not ask(("part", place, grade(window.bit_count())), part, end):
+                    window = window << (end - part) & WINDOW
+                    continue
+            first = len(found)
+            for i in range(part, end):
+                promised = flagged and len(found) == first
+                bit = 1
+                if not (promised and i + 1 == end):
+                    past = history[i % period] if period else 0
+                    ones = past.bit_count()
+                    column = (min(ones, 3 + ones // 2), past & 1) if ones else None
+                    place = i - part if promised else None
+                    bit = ask(("bit", place, grade(window.bit_count()), window & 1, column), i, i + 1)
+                window = window << 1 & WINDOW | bit
+                if period:
+                    history[i % period] = history[i % period] << 1 & ROWS | bit
+                if bit:
+                    found.append(i)
+                    if len(found) == r:
+                        return found
+        activity = (activity + len(found) - before + 1) // 2
+    raise Invalid("context-count", f"{len(found)} elements are present, not {r}")
+
+
+def _blocks(d: int, length: int) -> Iterator[tuple[int, int]]:
+    """Where the blocks of all rows begin and end."""
+    for row in range(0, d, length):
+        for start in range(row, min(row + length, d), BLOCK):
+            yield start, min(start + BLOCK, row + length, d)
+
+
+def _density(r: int, d: int) -> int:
+    return min(max(r * ONE // d, 64), ONE - 64)
+
+
+def read_head(section: bytes) -> int:
+    """The period.
+
+    Raises Malformed.
+    """
+    if len(section) < 3:
+        raise Malformed("context-length", f"{len(section)} bytes")
+    period = int.from_bytes(section[:2], "little")
+    if period and not LEAST_PERIOD <= period <= MOST_PERIOD:
+        raise Malformed("context-period", f"period {period}")
+    return period
+
+
+def context_work(section: bytes, r: int, d: int) -> int:
+    """The steps that the section takes; makes the header's checks first."""
+    read_head(section)
+    return d
+
+
+def decode_context(section: bytes, r: int, d: int) -> list[int]:
+    """Codec 11.
+
+    Args:
+        section: the bytes of the index section.
+        r: the number of indices, 0 < r < d.
+        d: the number of elements, present or not.
+
+    Returns r strictly ascending indices below d.
+
+    Raises Malformed, Invalid.
+    """
+    period = read_head(section)
+    reader = _Reader(section[2:], _density(r, d))
+    found = walk(reader.ask, r, period, d)
+    if reader.taken != len(section) - 2 + 3:
+        raise Malformed("context-length", "bytes after the last index")
+    if reader.code >= 2**24:
+        raise Malformed("context-end", "a smaller last byte says the same")
+    return found

@@ -1,0 +1,34 @@
+"""TODO index.raw_index"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+
+from formats.reference.errors import Invalid, Malformed
+
+SHORT_INDICES = 65_536
+
+
+def decode_raw_index(section: bytes, r: int, d: int) -> list[int]:
+    """Codec 1: u16 or u32 integers.
+
+    Args:
+        section: the bytes of the index section.
+        r: the number of indices, 0 < r < d.
+        d: the number of elements, present or not.
+
+    Returns r strictly ascending indices below d.
+
+    Raises Malformed, Invalid.
+    """
+    width, letter = (2, "H") if d <= SHORT_INDICES else (4, "I")
+    if len(section) != width * r:
+        raise Malformed("raw-index-length", f"{len(section)} bytes of {r} indices")
+    indices = list(struct.unpack(f"<{r}{letter}", section))
+    for last, index in itertools.pairwise(indices):
+        if index <= last:
+            raise Invalid("index-order", f"index {index} after {last}")
+    if indices[-1] >= d:
+        raise Invalid("index-range", f"index {indices[-1]} of {d}")
+    return indices

@@ -1,0 +1,39 @@
+"""Index codec 4, rle: decoding and writing (spec/index/rle.md)."""
+
+from __future__ import annotations
+
+from formats.reference.errors import Invalid, Malformed
+from formats.reference.index.varint import is_least, split_varints, value_of
+
+
+def decode_rle(section: bytes, r: int, d: int) -> list[int]:
+    """Codec 4: run lengths.
+
+    Args:
+        section: the bytes of the index section.
+        r: the number of indices, 0 < r < d.
+        d: the number of elements, present or not.
+
+    Returns r strictly ascending indices below d.
+
+    Raises Malformed, Invalid.
+    """
+    numbers, rest = split_varints(section)
+    if not numbers or rest or len(numbers) % 2:
+        raise Malformed("rle-length", f"{len(numbers)} numbers and {len(rest)} bytes more")
+    if not all(is_least(number) for number in numbers):
+        raise Malformed("rle-varint", "a number is over-long or takes more than 4 bytes")
+    indices: list[int] = []
+    at = 0  # the first element that no run has reached
+    for n in range(0, len(numbers), 2):
+        at += value_of(numbers[n]) + (1 if n else 0)
+        present = value_of(numbers[n + 1]) + 1
+        if len(indices) + present > r:
+            raise Invalid("rle-count", f"more than {r} elements are present")
+        if at + present > d:
+            raise Invalid("index-range", f"a run ends at {at + present} of {d}")
+        indices += range(at, at + present)
+        at += present
+    if len(indices) < r:
+        raise Invalid("rle-count", f"{len(indices)} elements of {r} are present")
+    return indices

@@ -1,0 +1,58 @@
+"""Packed codes, both ways (SPEC section 1.1): blocks of 512 in 16 lanes, the rest one bit stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from formats.reference.bits import any_bit_from, pack_lanes, pack_stream, unpack_lanes, unpack_stream
+
+LANES = 16
+BLOCK = 512
+
+
+def packed_size(count: int, width: int) -> int:
+    """Bytes of packed codes.
+
+    Args:
+        count: how many.
+        width: bits of each, 1 … 24.
+    """
+    return 4 * (LANES * width * (count // BLOCK) + -(-(count % BLOCK) * width // 32))
+
+
+def unpack_codes(data: bytes, count: int, width: int) -> list[int]:
+    """The codes of a part of a section.
+
+    Args:
+        data: as many bytes as ``packed_size`` says.
+        count: how many codes.
+        width: bits of each, 1 … 24.
+    """
+    codes: list[int] = []
+    size = 4 * LANES * width
+    for n in range(count // BLOCK):
+        codes += unpack_lanes(data[size * n : size * (n + 1)], LANES, width)
+    return codes + unpack_stream(data[size * (count // BLOCK) :], count % BLOCK, width)
+
+
+def stray_bits(data: bytes, count: int, width: int) -> bool:
+    """Whether a bit after the last code is set.
+
+    Args:
+        data: as many bytes as ``packed_size`` says.
+        count: how many codes.
+        width: bits of each, 1 … 24.
+    """
+    return any_bit_from(data[4 * LANES * width * (count // BLOCK) :], count % BLOCK * width)
+
+
+def pack_codes(codes: Sequence[int], width: int) -> bytes:
+    """Codes as part of a section.
+
+    Args:
+        codes: integers below 2^width.
+        width: bits of each, 1 … 24.
+    """
+    whole = len(codes) - len(codes) % BLOCK
+    blocks = [pack_lanes(codes[i : i + BLOCK], LANES, width) for i in range(0, whole, BLOCK)]
+    return b"".join(blocks) + pack_stream(codes[whole:], width, 4)

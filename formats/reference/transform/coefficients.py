@@ -1,0 +1,95 @@
+"""Tensors stored as coefficients: SPEC section 3.5, and the pages under spec/transform/.
+
+The inverse transforms are the formulas, term by term, in binary64: of all coefficients m² steps. A port takes
+a fast transform instead, for which the length m has no prime factors but 2, 3 and 5.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from formats.reference.errors import Invalid, Malformed
+from formats.reference.floats import FLOAT32, FLOAT64, Format, elements, float_of
+
+PLAIN, RFFT, DCT = 0, 1, 2
+NUMBERS = {PLAIN: 1, RFFT: 2, DCT: 1}
+"""Numbers of an element of an entry, by domain: 2 where it is a complex coefficient."""
+LARGEST = 2.0**1000
+
+
+def smooth_length(n: int) -> int:
+    """m: the least number from n on that has no prime factors but 2, 3 and 5; 0 for 0."""
+    if n == 0:
+        return 0
+    odd: list[int] = [
+        5**a * 3**b for a in range(n.bit_length()) for b in range(n.bit_length()) if 5**a * 3**b < 2 * n
+    ]
+    return min(p << max((-(-n // p) - 1).bit_length(), 0) for p in odd)
+
+
+def count(domain: int, n: int) -> int:
+    """How many coefficients a tensor of n elements has."""
+    m = smooth_length(n)
+    return m // 2 + 1 if domain == RFFT and m else m
+
+
+def stored_type(domain: int, dtype: Format) -> Format:
+    """The type of the numbers in an entry's value section."""
+    return dtype if domain == PLAIN or dtype == FLOAT64 else FLOAT32
+
+
+def check_coefficients(domain: int, values: bytes, dtype: Format) -> None:
+    """The check of the transforms' pages: every number is finite and not above 2^1000 in magnitude.
+
+    Args:
+        domain: the entry's; nothing is checked of domain 0.
+        values: the elements' little-endian bytes.
+        dtype: their type.
+
+    Raises Invalid.
+    """
+    if domain == PLAIN:
+        return
+    for bits in elements(values, dtype.itemsize):
+        if not abs(float_of(bits, dtype)) <= LARGEST:
+            raise Invalid("transform-value", f"a coefficient with the bits {bits:#x}")
+
+
+def read_lengths(body: bytes) -> list[tuple[int, int]]:
+    """Row 35: (key, n) of each row."""
+    if not body or len(body) % 16:
+        raise Malformed("transform-record", f"{len(body)} bytes are no rows of 16")
+    rows = list(struct.iter_unpack("<IIQ", body))
+    if any(reserved for _, reserved, _ in rows):
+        raise Malformed("transform-record", "a reserved word is not 0")
+    return [(key, n) for key, _, n in rows]
+
+
+def check_lengths(rows: list[tuple[int, int]], coefficients: dict[int, tuple[int, int]]) -> dict[int, int]:
+    """Row 36: a row for each tensor stored as coefficients, and as many of these as its elements need.
+
+    Args:
+        rows: the (key, n) of the record; none where there is no record.
+        coefficients: by key, ascending, the domain and the number of coefficients of each such tensor.
+
+    Returns n by key. Raises Invalid.
+    """
+    if [key for key, _ in rows] != list(coefficients):
+        raise Invalid("transform", f"rows for {[key for key, _ in rows]}, not for {list(coefficients)}")
+    for key, n in rows:
+        domain, found = coefficients[key]
+        if n > 2 * found or count(domain, n) != found:  # the first, lest much be computed from a false n
+            raise Invalid("transform", f"{found} coefficients of a tensor of {n} elements")
+    return dict(rows)
+
+
+def accuracy(stored: Format, values: bytes) -> float:
+    """How far a reader's elements may be from the formulas', before they are rounded (SPEC 3.5).
+
+    Args:
+        stored: the type of the coefficients' numbers.
+        values: these numbers, as little-endian bytes.
+    """
+    norm = math.hypot(*(float_of(bits, stored) for bits in elements(values, stored.itemsize)))
+    return norm * 2.0 ** (-48 if stored == FLOAT64 else -20)

@@ -1,0 +1,1 @@
+"""Value codecs: one decoder per file."""

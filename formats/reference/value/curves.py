@@ -1,0 +1,57 @@
+"""What the value codecs polyfit and dexpfit share: heads, the form without pieces, rounding (their pages).
+
+All arithmetic on curves is binary64, which Python's floats are: one rounding an operation.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from formats.reference.errors import Invalid, Malformed
+from formats.reference.floats import FLOAT64, Format, convert, elements, float_of
+
+LENGTH = (1 << 24) - 1
+
+
+def read_heads(section: bytes, r: int, name: str) -> list[int]:
+    """The heads of a section's pieces.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values.
+        name: the codec's.
+
+    Raises Malformed.
+    """
+    if len(section) < 4:
+        raise Malformed(f"{name}-length", f"{len(section)} bytes")
+    (n,) = struct.unpack_from("<I", section)
+    if n > r or len(section) < 4 + 4 * n:
+        raise Malformed(f"{name}-length", f"{len(section)} bytes of {n} pieces")
+    return list(struct.unpack_from(f"<{n}I", section, 4))
+
+
+def read_raw(section: bytes, r: int, dtype: Format, name: str) -> bytes:
+    """The elements of a section without pieces.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values.
+        dtype: the element type.
+        name: the codec's.
+
+    Raises Malformed, Invalid.
+    """
+    if len(section) != 4 + r * dtype.itemsize:
+        raise Malformed(f"{name}-length", f"{len(section)} bytes of {r} values")
+    for bits in elements(section[4:], dtype.itemsize):
+        if bits & (dtype.sign - 1) >= dtype.infinity:
+            raise Invalid(f"{name}-value", f"element {bits:#x}")
+    return section[4:]
+
+
+def rounded(value: float, dtype: Format) -> int:
+    """The bits of the element nearest to a curve's value, cut to the type's finite numbers."""
+    largest = float_of(dtype.infinity - 1, dtype)
+    value = max(-largest, min(value, largest))
+    return convert(int.from_bytes(struct.pack("<d", value), "little"), FLOAT64, dtype)

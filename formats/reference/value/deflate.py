@@ -1,0 +1,42 @@
+"""Value codec 6, deflate (spec/value/deflate.md), by the zlib of the standard library."""
+
+from __future__ import annotations
+
+import zlib
+
+from formats.reference.errors import Invalid, Malformed
+from formats.reference.floats import Format
+from formats.reference.value.byte_shuffle import from_content
+
+RAW = -15
+"""A stream without zlib's header and checksum."""
+
+
+def decode_deflate(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 6: a DEFLATE stream.
+
+    Args:
+        section: the bytes of the value section, at least one.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes.
+
+    Raises Malformed, Invalid.
+    """
+    shuffle = section[0]
+    if shuffle not in (0, 1):
+        raise Malformed("deflate-parameter", f"shuffle {shuffle}")
+    size = r * dtype.itemsize
+    inflater = zlib.decompressobj(RAW)
+    try:
+        content = inflater.decompress(section[1:], size + 1)  # never more, whatever the stream could give
+    except zlib.error as error:
+        raise Malformed("deflate-stream", str(error)) from error
+    if not inflater.eof or len(content) > size:
+        raise Malformed("deflate-stream", f"no end after {len(content)} bytes")
+    if len(content) < size:
+        raise Invalid("deflate-length", f"{len(content)} bytes of {r} values")
+    if inflater.unused_data:
+        raise Malformed("deflate-trailing", f"{len(inflater.unused_data)} bytes after the stream")
+    return from_content(content, shuffle == 1, dtype.itemsize)

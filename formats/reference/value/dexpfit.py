@@ -1,0 +1,81 @@
+"""Value codec 10, dexpfit: sums of two exponentials on sorted values (spec/value/dexpfit.md)."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from formats.reference.errors import Invalid, Malformed
+from formats.reference.floats import Format, element_bytes
+from formats.reference.value.curves import LENGTH, read_heads, read_raw, rounded
+
+BACKWARDS = 1 << 24
+MOST_FACTOR = 2.0**900
+MOST_RATE = 64.0
+LEAST = -340.0
+BLOCK = 64
+INVERSE_LN2 = float.fromhex("0x1.71547652b82fep+0")
+LN2_HIGH = float.fromhex("0x1.62e42feep-1")
+LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
+TERMS = [1.0 / math.factorial(n) for n in range(12)]
+
+
+def decode_dexpfit(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 10: curves of four numbers.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes, in stored order.
+
+    Raises Malformed, Invalid.
+    """
+    heads = read_heads(section, r, "dexpfit")
+    if not heads:
+        return read_raw(section, r, dtype, "dexpfit")
+    if len(section) != 4 + 36 * len(heads):
+        raise Malformed("dexpfit-length", f"{len(section)} bytes of {len(heads)} curves")
+    for head in heads:
+        if head >> 25:
+            raise Malformed("dexpfit-curve", f"head {head:#010x}")
+    if sum((head & LENGTH) + 1 for head in heads) != r:
+        raise Invalid("dexpfit-sum", f"curves of {r} values")
+    parameters = list(struct.iter_unpack("<4d", section[4 + 4 * len(heads) :]))
+    for a, b, c, d in parameters:
+        if not (abs(a) <= MOST_FACTOR and abs(c) <= MOST_FACTOR):  # NaN compares false
+            raise Invalid("dexpfit-parameter", f"factors {a}, {c}")
+        if not (-math.inf < b <= MOST_RATE and -math.inf < d <= MOST_RATE):
+            raise Invalid("dexpfit-parameter", f"rates {b}, {d}")
+    values: list[int] = []
+    for head, (a, b, c, d) in zip(heads, parameters, strict=True):
+        curve = [rounded(v, dtype) for v in _curve((head & LENGTH) + 1, a, b, c, d)]
+        values += curve[::-1] if head & BACKWARDS else curve
+    return element_bytes(values, dtype.itemsize)
+
+
+def _curve(n: int, a: float, b: float, c: float, d: float) -> list[float]:
+    values = []
+    for first in range(0, n, BLOCK):
+        e = exponential(_exponent(b, first + 0.5, n))
+        f = exponential(_exponent(d, first + 0.5, n))
+        for j in range(min(BLOCK, n - first)):
+            g = exponential(_exponent(b, float(j), n))
+            h = exponential(_exponent(d, float(j), n))
+            values.append(a * (e * g) + c * (f * h))
+    return values
+
+
+def _exponent(rate: float, place: float, n: int) -> float:
+    return max(rate * (place / n), LEAST)
+
+
+def exponential(t: float) -> float:
+    """e^t, -340 ≤ t ≤ 64."""
+    k = math.floor(t * INVERSE_LN2 + 0.5)
+    f = (t - k * LN2_HIGH) - k * LN2_LOW
+    p = TERMS[11]
+    for n in range(10, -1, -1):
+        p = p * f + TERMS[n]
+    return math.ldexp(p, k)

@@ -1,0 +1,306 @@
+"""Value codec 14, error-bounded: decoding (spec/value/error-bounded.md).
+
+Numbers of cells, coded by rANS in lanes. What a lane expects of its next value is in ``Lane``, what symbols
+stand for in ``SYMBOLS``; ``frequencies`` makes a row of the tables. The writer uses them, too.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+
+from formats.reference.errors import Invalid, Malformed
+from formats.reference.floats import (
+    FLOAT32,
+    Format,
+    bits32,
+    convert,
+    element_bytes,
+    elements,
+    float_of,
+    largest_finite,
+    round32,
+)
+from formats.reference.value.error_bounded_levels import CENTRED, OFFSET, SHIFTED
+
+BLOCK = 2**17
+ROWS = 26
+BINS = 32
+ESCAPE = 48
+LAST_START = 57
+NONE = 255
+ONE = 4096
+STATE = 1 << 16
+MOST = 2**20 - 1
+LEAST_STEP = 2.0**-126
+WIDTHS = [1] * 8 + [2] * 4 + [4] * 4 + [1] * 16 + [1]
+"""Symbols of each bin; the last is the escape's."""
+POWERS = [
+    *(1048576, 1004120, 961548, 920782, 881744, 844361, 808563, 774282),
+    *(741455, 710020, 679917, 651091, 623487, 597053, 571740, 547500),
+]
+SYMBOLS = [(k, 0) for k in range(32)]
+"""Of each symbol the least number of a cell and the number of bits that follow."""
+for _bits in (3, 4, 5, 6):
+    SYMBOLS += [((4 + _quarter) << _bits, _bits) for _quarter in range(4)]
+SYMBOLS.append((0, 24))
+
+
+def blocks(r: int) -> list[range]:
+    """The values of each block."""
+    count = -(-r // BLOCK)
+    return [range(r * n // count, r * (n + 1) // count) for n in range(count)]
+
+
+def lanes_of(m: int) -> int:
+    """How many lanes a block of m values has."""
+    if m >= 16_384:
+        return 32
+    return 4 if m >= 1024 else 1
+
+
+def steps_of(m: int) -> list[list[int]]:
+    """The numbers of the values that each step codes, lane after lane."""
+    lanes = lanes_of(m)
+    short, more = divmod(m, lanes)
+    starts = [lane * short + min(lane, more) for lane in range(lanes + 1)]
+    longest = short + (more > 0)
+    return [[starts[n] + i for n in range(lanes) if starts[n] + i < starts[n + 1]] for i in range(longest)]
+
+
+def usual_levels(form: int) -> list[list[int]]:
+    """33 levels a row, the last the escape's."""
+    found = []
+    for digits in (OFFSET if form == 1 else CENTRED) + SHIFTED:
+        escape, *bins = bytes.fromhex(digits)
+        found.append(bins + [NONE] * (BINS - len(bins)) + [escape])
+    return found
+
+
+def weight(level: int) -> int:
+    """2^20 · 2^(-level/16), cut."""
+    return 0 if level == NONE else POWERS[level % 16] >> level // 16
+
+
+def frequencies(levels: list[int]) -> list[int]:
+    """Of 49 symbols, out of 4096."""
+    whole = sum(weight(level) for level in levels)
+    found = []
+    for b, (level, width) in enumerate(zip(levels, WIDTHS, strict=True)):
+        w = weight(level)
+        f = max(1, ONE * w // (whole * width)) if w else int(b == BINS)
+        found += [f] * width
+    found[found.index(max(found))] += ONE - sum(found)
+    return found
+
+
+def half_octave(mean: int) -> int:
+    """The number of a mean, in 1024ths, on a scale of two steps an octave."""
+    octave = (mean + 4).bit_length() - 1
+    return 2 * (octave - 2) + ((mean + 4) >> (octave - 1) & 1)
+
+
+@dataclass
+class Lane:
+    """What the values before say of the next one."""
+
+    fast: int
+    slow: int
+    stays: list[int]
+    alike: int = 0
+    sign: int = 0
+
+    @classmethod
+    def begin(cls, start: int) -> Lane:
+        """A lane that has seen nothing."""
+        mean = ((2 + start % 2) << start // 2 + 1) - 4
+        return cls(mean, mean, [1 << 15, 1 << 15])
+
+    def row(self) -> tuple[int, int]:
+        """The row of the tables, and the number of low bits that it says nothing of."""
+        step = half_octave((self.fast + self.slow) >> 1)
+        return (step, 0) if step < 24 else (24 + step % 2, step // 2 - 11)
+
+    def chance(self) -> int:
+        """Of 4096, how often the sign is to be that of the last value."""
+        return max(32, min(self.stays[self.alike] >> 4, ONE - 32))
+
+    def learn(self, k: int, sign: int | None) -> None:
+        """Take a value in; its sign is None where it has none."""
+        k = min(k, MOST)
+        self.fast += (k << 7) - (self.fast + 7 >> 3)
+        self.slow += (k << 5) - (self.slow + 31 >> 5)
+        if sign is None:
+            return
+        q = self.stays[self.alike]
+        same = sign == self.sign
+        self.stays[self.alike] = q + (65_536 - q >> 6) if same else q - (q >> 6)
+        self.alike, self.sign = int(same), sign
+
+
+class _Reader:
+    """A section's bytes, from the front."""
+
+    def __init__(self, section: bytes) -> None:
+        self.section, self.at = section, 0
+
+    def take(self, size: int) -> bytes:
+        if self.at + size > len(self.section):
+            raise Malformed("error-bounded-length", f"{len(self.section)} bytes")
+        self.at += size
+        return self.section[self.at - size : self.at]
+
+
+@dataclass
+class _Words:
+    """The states of the lanes, and the words that are left, of which the last comes first."""
+
+    states: list[int]
+    words: list[int]
+
+    def slot(self, lane: int) -> int:
+        return self.states[lane] % ONE
+
+    def advance(self, lane: int, f: int, start: int) -> None:
+        state = self.states[lane]
+        self.states[lane] = f * (state // ONE) + state % ONE - start
+
+    def raw(self, lane: int, bits: int) -> int:
+        """So many bits, all alike likely."""
+        f = ONE >> bits
+        found = self.slot(lane) // f
+        self.advance(lane, f, found * f)
+        return found
+
+    def refill(self, lanes: int) -> None:
+        for lane in reversed(range(lanes)):
+            if self.states[lane] < STATE:
+                if not self.words:
+                    raise Invalid("error-bounded-code", "no word is left")
+                self.states[lane] = self.states[lane] << 16 | self.words.pop()
+
+
+def decode_error_bounded(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 14: cells of one width.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes.
+
+    Raises Malformed, Invalid.
+    """
+    form = section[0]
+    if form == 0:
+        return _exact(section[1:], r, dtype)
+    if form > 2:
+        raise Malformed("error-bounded-form", f"form {form}")
+    reader = _Reader(section)
+    _, first, step, place, mask = struct.unpack("<BIIII", reader.take(17))
+    most = largest_finite(dtype)
+    if first > most or not bits32(LEAST_STEP) <= step < FLOAT32.infinity or place > bits32(1.0):
+        raise Invalid("error-bounded-number", f"numbers {first:#x}, {step:#x}, {place:#x}")
+    if mask >> ROWS:
+        raise Malformed("error-bounded-rows", f"mask {mask:#x}")
+    levels = usual_levels(form)
+    for row in range(ROWS):
+        if mask >> row & 1:
+            used, escape = reader.take(2)
+            if used > BINS:
+                raise Malformed("error-bounded-rows", f"{used} levels")
+            levels[row] = [*reader.take(used), *[NONE] * (BINS - used), escape]
+    coded = [(len(block), *_block(reader, len(block))) for block in blocks(r)]
+    if reader.at != len(section):
+        raise Malformed("error-bounded-length", f"{len(section) - reader.at} bytes too many")
+    table = [frequencies(row) for row in levels]
+    codes: list[tuple[int, int | None]] = []
+    for m, start, words in coded:
+        codes += _values(m, start, words, table, form == 2)
+    numbers = [float_of(n, FLOAT32) for n in (first, step, place)]
+    return element_bytes([_element(k, sign, form, numbers, dtype) for k, sign in codes], dtype.itemsize)
+
+
+def _exact(data: bytes, r: int, dtype: Format) -> bytes:
+    if len(data) != r * dtype.itemsize:
+        raise Malformed("error-bounded-length", f"{len(data)} bytes of {r} values")
+    for word in elements(data, dtype.itemsize):
+        if word & (dtype.sign - 1) >= dtype.infinity:
+            raise Invalid("error-bounded-value", f"element {word:#x}")
+    return data
+
+
+def _block(reader: _Reader, m: int) -> tuple[int, _Words]:
+    start, count = struct.unpack("<BI", reader.take(5))
+    if start > LAST_START:
+        raise Malformed("error-bounded-start", f"start {start}")
+    states = elements(reader.take(4 * lanes_of(m)), 4)
+    if min(states) < STATE:
+        raise Invalid("error-bounded-state", f"state {min(states)}")
+    return start, _Words(states, elements(reader.take(2 * count), 2))
+
+
+def _values(
+    m: int, start: int, words: _Words, table: list[list[int]], centred: bool
+) -> list[tuple[int, int | None]]:
+    """Numbers of cells and signs, in the values' order."""
+    lanes = [Lane.begin(start) for _ in words.states]
+    found: list[tuple[int, int | None]] = [(0, None)] * m
+    for step in steps_of(m):
+        n = len(step)
+        read = []
+        for lane in range(n):
+            row, shift = lanes[lane].row()
+            symbol, begins = 0, 0
+            while begins + table[row][symbol] <= words.slot(lane):
+                begins += table[row][symbol]
+                symbol += 1
+            words.advance(lane, table[row][symbol], begins)
+            base, bits = SYMBOLS[symbol]
+            read.append([base, bits] if symbol == ESCAPE else [base << shift, bits + shift])
+        words.refill(n)
+        if any(bits for _, bits in read):
+            for lane in range(n):
+                read[lane][0] += words.raw(lane, min(read[lane][1], 12))
+            words.refill(n)
+        if any(bits > 12 for _, bits in read):
+            for lane in range(n):
+                read[lane][0] += words.raw(lane, max(read[lane][1] - 12, 0)) << 12
+            words.refill(n)
+        for lane in range(n):
+            k, sign = read[lane][0], None
+            if k or not centred:
+                chance = lanes[lane].chance()
+                same = words.slot(lane) < chance
+                words.advance(lane, *((chance, 0) if same else (ONE - chance, chance)))
+                sign = lanes[lane].sign if same else 1 - lanes[lane].sign
+            lanes[lane].learn(k, sign)
+            found[step[lane]] = k, sign
+        words.refill(n)
+    if words.words or any(state != STATE for state in words.states):
+        raise Invalid("error-bounded-code", "the words do not end where the values do")
+    return found
+
+
+def _element(k: int, sign: int | None, form: int, numbers: list[float], dtype: Format) -> int:
+    """The element's bits."""
+    if sign is None:
+        return 0
+    number = bits32(cell_value(k - (form == 2), numbers, dtype)) | sign << 31
+    return convert(number, FLOAT32, dtype)
+
+
+def cell_value(j: int, numbers: list[float], dtype: Format) -> float:
+    """The magnitude that cell j means, in binary32.
+
+    Args:
+        j: the cell, counted from 0.
+        numbers: where cell 0 begins, the step, and the place within a cell.
+        dtype: the element type, whose largest finite number is never exceeded.
+    """
+    first, step, place = numbers
+    found = round32(first + round32(round32(round32(j) + place) * step))
+    most = float_of(largest_finite(dtype), FLOAT32)
+    return most if math.isinf(found) else min(found, most)

@@ -1,0 +1,28 @@
+"""Value codec 15, mean: one number for all values (spec/value/mean.md)."""
+
+from __future__ import annotations
+
+from formats.reference.errors import Invalid, Malformed
+from formats.reference.floats import Format, convert, element_bytes
+from formats.reference.value.sign_scale import scale_format
+
+
+def decode_mean(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 15: a number.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes.
+
+    Raises Malformed, Invalid.
+    """
+    form = scale_format(dtype)
+    if len(section) != form.itemsize:
+        raise Malformed("mean-length", f"{len(section)} bytes")
+    number = int.from_bytes(section, "little")
+    if number & (form.sign - 1) > convert(dtype.infinity - 1, dtype, form):
+        raise Invalid("mean-number", f"number {number:#x}")
+    return element_bytes([convert(number, form, dtype)] * r, dtype.itemsize)

@@ -1,0 +1,83 @@
+"""Value codec 8, offset-float: floats whose codes begin at eps (spec/value/offset-float.md).
+
+Reading works on integers. Writing needs binary64 for the choice of the mantissa, and binary32 below eps where
+rounding is stochastic.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from formats.reference.errors import Invalid, Malformed
+from formats.reference.floats import (
+    FLOAT32,
+    Format,
+    convert,
+    element_bytes,
+    largest_finite,
+)
+from formats.reference.packed_codes import packed_size, stray_bits, unpack_codes
+
+HEAD = 12
+SIGN = 1 << 31
+
+
+def decode_offset_float(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 8: numbers of few bits.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes.
+
+    Raises Malformed, Invalid.
+    """
+    if len(section) < HEAD:
+        raise Malformed("offset-float-length", f"{len(section)} bytes")
+    bits, m, reserved, positive, negative, base = struct.unpack_from("<BBHHHI", section)
+    if not 2 <= bits <= 16 or m > 23 or reserved:
+        raise Malformed("offset-float-parameter", f"bits {bits}, mantissa {m}, reserved {reserved}")
+    if len(section) != HEAD + packed_size(r, bits):
+        raise Malformed("offset-float-length", f"{len(section)} bytes of {r} values")
+    form = Form(m, base, positive, negative)
+    greatest = (base + max(positive, negative, 1) - 1) << form.cut
+    if base == 0 or positive + negative >= 1 << bits or greatest > largest_finite(dtype):
+        raise Invalid("offset-float-range", f"base {base}, {positive} and {negative} codes")
+    if stray_bits(section[HEAD:], r, bits):
+        raise Malformed("offset-float-padding", "a bit after the last code is set")
+    codes = unpack_codes(section[HEAD:], r, bits)
+    for i, code in enumerate(codes):
+        if code > positive + negative:
+            raise Invalid("offset-float-code", f"code {code} of value {i}")
+    return element_bytes([convert(form.value(c), FLOAT32, dtype) for c in codes], dtype.itemsize)
+
+
+@dataclass(frozen=True)
+class Form:
+    """The parameters of a section: bits of the mantissa, the base, and numbers of codes."""
+
+    mantissa: int
+    base: int
+    positive: int
+    negative: int
+
+    @property
+    def cut(self) -> int:
+        """Bits of a binary32 number that are dropped."""
+        return 23 - self.mantissa
+
+    @property
+    def eps(self) -> int:
+        """The bits of the value of code 1."""
+        return self.base << self.cut
+
+    def value(self, code: int) -> int:
+        """The binary32 bits that a code means."""
+        if code == 0:
+            return 0
+        if code <= self.positive:
+            return (self.base + code - 1) << self.cut
+        return SIGN | (self.base + code - self.positive - 1) << self.cut

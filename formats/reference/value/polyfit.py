@@ -1,0 +1,85 @@
+"""Value codec 9, polyfit: piecewise polynomials on sorted values (spec/value/polyfit.md)."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from formats.reference.errors import Invalid, Malformed
+from formats.reference.floats import FLOAT64, Format, element_bytes
+from formats.reference.value.curves import LENGTH, read_heads, read_raw, rounded
+
+MAX_DEGREE = 8
+
+
+def letter(dtype: Format) -> str:
+    """The coefficients' type as struct has it."""
+    return "d" if dtype == FLOAT64 else "f"
+
+
+def decode_polyfit(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 9: pieces, and their polynomials.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes, in stored order.
+
+    Raises Malformed, Invalid.
+    """
+    heads = read_heads(section, r, "polyfit")
+    if not heads:
+        return read_raw(section, r, dtype, "polyfit")
+    pieces = [((head & LENGTH) + 1, head >> 24) for head in heads]
+    for length, degree in pieces:
+        if degree > MAX_DEGREE or degree >= length:
+            raise Malformed("polyfit-piece", f"degree {degree} of {length} values")
+    if sum(length for length, _ in pieces) != r:
+        raise Invalid("polyfit-sum", f"pieces of {r} values")
+    count = sum(degree + 1 for _, degree in pieces)
+    body = 4 + 4 * len(heads)
+    form = f"<{count}{letter(dtype)}"
+    if len(section) != body + struct.calcsize(form):
+        raise Malformed("polyfit-length", f"{len(section)} bytes of {count} coefficients")
+    coefficients = struct.unpack_from(form, section, body)
+    if not all(map(math.isfinite, coefficients)):
+        raise Invalid("polyfit-coefficient", "NaN or infinite")
+    values = []
+    used = 0
+    for length, degree in pieces:
+        curve = _curve(length, coefficients[used : used + degree + 1])
+        values += [rounded(v, dtype) for v in curve]
+        used += degree + 1
+    return element_bytes(values, dtype.itemsize)
+
+
+def _curve(n: int, coefficients: tuple[float, ...]) -> list[float]:
+    values = []
+    for row in _basis(n, len(coefficients) - 1):
+        total = coefficients[0]
+        for c, p in zip(coefficients[1:], row[1:], strict=True):
+            total = total + c * p
+        values.append(total)
+    return values
+
+
+def _basis(n: int, degree: int) -> list[list[float]]:
+    """The polynomials 0 … degree at each of n points."""
+    step = 1.0 / (n - 1) if n > 1 else 0.0
+    betas = [0.0]
+    for k in range(1, degree):
+        betas.append(
+            float(k * k) * float(n * n - k * k) / (float(4 * k * k - 1) * (float(n - 1) * float(n - 1)))
+        )
+    rows = []
+    for i in range(n):
+        x = float(2 * i - (n - 1)) * step
+        before, row = 0.0, [1.0]
+        for beta in betas[:degree]:
+            following = x * row[-1] - beta * before
+            before = row[-1]
+            row.append(following)
+        rows.append(row)
+    return rows

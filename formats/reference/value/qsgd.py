@@ -1,0 +1,81 @@
+"""Value codec 4, qsgd: decoding (spec/value/qsgd.md).
+
+Packed codes of 2 to 8 bits, one binary32 scale a bucket. All arithmetic is binary32, held in Python
+floats and rounded after each operation.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from formats.reference.errors import Invalid, Malformed
+from formats.reference.floats import (
+    FLOAT32,
+    LEAST_SCALE,
+    Format,
+    bits32,
+    convert,
+    element_bytes,
+    elements,
+    float_of,
+    largest_finite,
+    round32,
+)
+from formats.reference.packed_codes import packed_size, stray_bits, unpack_codes
+
+HEAD = 8
+MAX_BUCKET = 2**24
+
+
+def decode_qsgd(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 4: levels of a scale for each bucket.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes.
+
+    Raises Malformed, Invalid.
+    """
+    if len(section) < HEAD:
+        raise Malformed("qsgd-length", f"{len(section)} bytes")
+    bits, norm, reserved, bucket = struct.unpack_from("<BBHI", section)
+    if not 2 <= bits <= 8 or norm > 1 or reserved != 0:
+        raise Malformed("qsgd-parameter", f"bits {bits}, norm {norm}, reserved {reserved}")
+    if bucket % 16 or not 16 <= bucket <= MAX_BUCKET:
+        raise Malformed("qsgd-parameter", f"bucket {bucket}")
+    n_buckets = -(-r // bucket)
+    start = HEAD + 4 * n_buckets
+    if len(section) != start + packed_size(r, bits):
+        raise Malformed("qsgd-length", f"{len(section)} bytes of {r} values")
+    scales = elements(section[HEAD:start], 4)
+    for scale in scales:
+        if scale > largest_finite(dtype) or 0 < scale < LEAST_SCALE:  # sign bit, infinity and NaN are greater
+            raise Invalid("qsgd-scale", f"scale {scale:#010x}")
+    if stray_bits(section[start:], r, bits):
+        raise Malformed("qsgd-padding", "a bit after the last code is set")
+    codes = unpack_codes(section[start:], r, bits)
+    s = (1 << (bits - 1)) - 1
+    for i, code in enumerate(codes):
+        if code > 2 * s or (scales[i // bucket] == 0 and code != s):
+            raise Invalid("qsgd-code", f"code {code} of value {i}")
+    known: dict[tuple[int, int], int] = {}
+    values = []
+    for i, code in enumerate(codes):
+        scale = scales[i // bucket]
+        if (scale, code) not in known:
+            known[scale, code] = _value(scale, code - s, s, dtype)
+        values.append(known[scale, code])
+    return element_bytes(values, dtype.itemsize)
+
+
+def _value(scale_bits: int, q: int, s: int, dtype: Format) -> int:
+    """The element bits that level q, -s … s, means in a bucket of this scale."""
+    scale = float_of(scale_bits, FLOAT32)
+    if q == 0:
+        return 0  # +0, also where the scale is 0
+    value = math.copysign(scale, q) if abs(q) == s else round32(q * round32(scale / s))
+    return convert(bits32(value), FLOAT32, dtype)

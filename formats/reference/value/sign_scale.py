@@ -1,0 +1,40 @@
+"""Value codec 5, sign-scale: one magnitude and a sign bit a value (spec/value/sign-scale.md).
+
+Reading works on integers. Writing sums in Python floats, which are binary64.
+"""
+
+from __future__ import annotations
+
+from formats.reference.errors import Invalid, Malformed
+from formats.reference.floats import FLOAT32, FLOAT64, Format, convert, element_bytes
+
+
+def scale_format(dtype: Format) -> Format:
+    """The type of the scale."""
+    return FLOAT64 if dtype == FLOAT64 else FLOAT32
+
+
+def decode_sign_scale(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 5: a scale, and signs.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes.
+
+    Raises Malformed, Invalid.
+    """
+    form = scale_format(dtype)
+    if len(section) != form.itemsize + -(-r // 8):
+        raise Malformed("sign-scale-length", f"{len(section)} bytes of {r} values")
+    scale = int.from_bytes(section[: form.itemsize], "little")
+    if scale > convert(dtype.infinity - 1, dtype, form):  # sign bit, infinity and NaN are greater
+        raise Invalid("sign-scale-scale", f"scale {scale:#x}")
+    signs = section[form.itemsize :]
+    if r % 8 and signs[-1] >> r % 8:
+        raise Malformed("sign-scale-padding", "a bit after the last sign is set")
+    magnitude = convert(scale, form, dtype)
+    negative = [signs[i // 8] >> i % 8 & 1 for i in range(r)]
+    return element_bytes([magnitude | dtype.sign * minus for minus in negative], dtype.itemsize)

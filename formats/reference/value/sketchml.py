@@ -1,0 +1,114 @@
+"""Value codec 13, sketchml: means of buckets, and bucket numbers (spec/value/sketchml.md).
+
+Reading works on integers. Writing sums in Python floats, which are binary64. Huffman codes are those of
+``huffman`` and ``huffman_writer``.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from formats.reference.bits import any_bit_from, unpack_stream
+from formats.reference.errors import Invalid, Malformed
+from formats.reference.floats import FLOAT32, Format, convert, element_bytes, elements, largest_finite
+from formats.reference.index.huffman import MOST_BITS, SPAN, canonical
+from formats.reference.packed_codes import packed_size, stray_bits, unpack_codes
+
+SIGN = FLOAT32.sign
+
+
+def decode_sketchml(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 13: means, and the bucket of each value.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes.
+
+    Raises Malformed, Invalid.
+    """
+    if len(section) < 4:
+        raise Malformed("sketchml-length", f"{len(section)} bytes")
+    form, more, reserved = struct.unpack_from("<BBH", section)
+    if form > 1 or reserved or (form == 1 and more == 0):
+        raise Malformed("sketchml-form", f"form {form}, {more + 1} buckets, reserved {reserved}")
+    start = 4 + 4 * (more + 1)
+    if len(section) < start:
+        raise Malformed("sketchml-length", f"{len(section)} bytes of {more + 1} means")
+    means = elements(section[4:start], 4)
+    for n, mean in enumerate(means):
+        if mean & SIGN - 1 > largest_finite(dtype):
+            raise Invalid("sketchml-mean", f"mean {n} is not finite")
+        if n > 0 and _rank(mean) <= _rank(means[n - 1]):
+            raise Invalid("sketchml-mean", f"mean {n} is not above the one before it")
+    codes = (_coded if form else _packed)(section[start:], r, more + 1)
+    words = [convert(mean, FLOAT32, dtype) for mean in means]
+    return element_bytes([words[code] for code in codes], dtype.itemsize)
+
+
+def _rank(bits: int) -> int:
+    """Numbers in their order, -0 below +0."""
+    return -1 - (bits - SIGN) if bits >= SIGN else bits
+
+
+def _packed(body: bytes, r: int, buckets: int) -> list[int]:
+    width = (buckets - 1).bit_length()
+    if len(body) != packed_size(r, width):
+        raise Malformed("sketchml-length", f"{len(body)} bytes of {r} codes of {width} bits")
+    if width == 0:
+        return [0] * r
+    if stray_bits(body, r, width):
+        raise Malformed("sketchml-padding", "a bit after the last code is set")
+    codes = unpack_codes(body, r, width)
+    if max(codes) >= buckets:
+        raise Invalid("sketchml-bucket", f"bucket {max(codes)} of {buckets}")
+    return codes
+
+
+def _coded(body: bytes, r: int, buckets: int) -> list[int]:
+    inner = -(-r // SPAN) - 1
+    sizes_at = -(-buckets // 2)
+    at = sizes_at + 2 * inner
+    if len(body) < at:
+        raise Malformed("sketchml-length", f"{len(body)} bytes")
+    if any_bit_from(body[:sizes_at], 4 * buckets):
+        raise Malformed("sketchml-padding", "a bit after the lengths is set")
+    lengths = unpack_stream(body[:sizes_at], buckets, 4)
+    if max(lengths) > MOST_BITS:
+        raise Malformed("sketchml-code-length", f"a code of {max(lengths)} bits")
+    if lengths[0] == 0 or lengths[-1] == 0:
+        raise Malformed("sketchml-window", "the first or the last bucket has no code")
+    if sum(1 << MOST_BITS - length for length in lengths if length) != 1 << MOST_BITS:
+        raise Malformed("sketchml-code", "the lengths are not those of a complete code")
+    sizes = list(struct.unpack_from(f"<{inner}H", body, sizes_at))
+    if sum(sizes) > len(body) - at:
+        raise Malformed("sketchml-length", "the spans are longer than the section")
+    sizes.append(len(body) - at - sum(sizes))
+    words = canonical({n: length for n, length in enumerate(lengths) if length})
+    symbols = {word: n for n, word in words.items()}
+    codes: list[int] = []
+    for n, size in enumerate(sizes):
+        codes += _span(body[at : at + size], min(SPAN, r - n * SPAN), symbols)
+        at += size
+    return codes
+
+
+def _span(data: bytes, count: int, symbols: dict[tuple[int, int], int]) -> list[int]:
+    codes = []
+    at = 0
+    for _ in range(count):
+        length = number = 0
+        while (length, number) not in symbols:
+            if at >= 8 * len(data):
+                raise Malformed("sketchml-span", "a code runs past the end of its span")
+            number = number << 1 | data[at // 8] >> at % 8 & 1
+            length += 1
+            at += 1
+        codes.append(symbols[length, number])
+    if (at + 7) // 8 != len(data):
+        raise Malformed("sketchml-span", "bytes are left after the codes of a span")
+    if any_bit_from(data, at):
+        raise Malformed("sketchml-padding", "a bit after the codes of a span is set")
+    return codes

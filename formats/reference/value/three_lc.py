@@ -1,0 +1,54 @@
+"""Value codec 12, 3lc: -1, 0 or 1 times a scale, in base 3, with runs of zeros (spec/value/3lc.md)."""
+
+from __future__ import annotations
+
+import itertools
+
+from formats.reference.errors import Invalid, Malformed
+from formats.reference.floats import FLOAT32, Format, convert, element_bytes, largest_finite
+
+POWERS = (81, 27, 9, 3, 1)
+ZEROS = 121
+FIRST_RUN = 243
+LONGEST = 14
+
+
+def decode_three_lc(section: bytes, r: int, dtype: Format) -> bytes:
+    """Codec 12: a scale, and digits.
+
+    Args:
+        section: the bytes of the value section.
+        r: the number of values, not 0.
+        dtype: the element type.
+
+    Returns the elements' little-endian bytes.
+
+    Raises Malformed, Invalid.
+    """
+    if len(section) < 4:
+        raise Malformed("3lc-length", f"{len(section)} bytes")
+    scale = int.from_bytes(section[:4], "little")
+    if scale > largest_finite(dtype):  # sign bit, infinity and NaN are greater
+        raise Invalid("3lc-scale", f"scale {scale:#010x}")
+    tokens = section[4:]
+    if sum(_run(token) for token in tokens) != -(-r // len(POWERS)):
+        raise Malformed("3lc-count", f"{len(tokens)} bytes of {r} values")
+    for token, following in itertools.pairwise(tokens):
+        if _of_zeros(token) and _of_zeros(following) and _run(token) < LONGEST:
+            raise Malformed("3lc-run", f"a run of {_run(token)} before another")
+    codes = [ZEROS if _of_zeros(token) else token for token in tokens for _ in range(_run(token))]
+    magnitude = convert(scale, FLOAT32, dtype)
+    words = (magnitude | dtype.sign, 0, magnitude)
+    digits = [code // power % 3 for code in codes for power in POWERS]
+    if any(digit != 1 for digit in digits[r:]):
+        raise Malformed("3lc-padding", "a digit after the last value")
+    return element_bytes([words[digit] for digit in digits[:r]], dtype.itemsize)
+
+
+def _run(token: int) -> int:
+    """How many bytes a byte stands for."""
+    return token - FIRST_RUN + 2 if token >= FIRST_RUN else 1
+
+
+def _of_zeros(token: int) -> bool:
+    return token == ZEROS or token >= FIRST_RUN

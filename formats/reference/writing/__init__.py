@@ -1,0 +1,1 @@
+"""Writers of containers and sections, for vectors and tests."""

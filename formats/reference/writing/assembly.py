@@ -1,0 +1,112 @@
+"""Laying out a container from parts, and making its checksums right (SPEC sections 2 and 6).
+
+``assemble`` writes whatever it is given, valid or not; only the checksums, and the lengths that are not
+given, are computed. ``reseal`` makes the checksums of tampered bytes right again. Both serve tests and golden
+vectors: a vector of one named failure must not fail for its checksum.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from formats.reference.container import HAS_EXTENSION, MAGIC, PREFIX_BYTES, head_checksum, pad8
+from formats.reference.table import ENTRY_BYTES, ENTRY_FORMAT, Entry
+
+CRC_OFFSET = 4
+
+
+@dataclass
+class Row:
+    """One entry of the table with its sections; a length left out is that of the section."""
+
+    key: int
+    base: int
+    d: int
+    r: int
+    dtype: int
+    index: int
+    value: int
+    index_section: bytes = b""
+    value_section: bytes = b""
+    map_section: bytes = b""
+    map: int = 0
+    index_len: int | None = None
+    value_len: int | None = None
+    map_len: int | None = None
+
+
+@dataclass
+class Record:
+    """One record of the extension block."""
+
+    type: int
+    flags: int
+    body: bytes
+
+
+def padded(section: bytes) -> bytes:
+    """The bytes, and zero bytes to a multiple of 8."""
+    return section + bytes(pad8(len(section)))
+
+
+def extension_block(records: Sequence[Record]) -> bytes:
+    """The extension block that holds these records in the order given."""
+    body = b"".join(struct.pack("<HHI", r.type, r.flags, len(r.body)) + padded(r.body) for r in records)
+    return struct.pack("<II", 8 + len(body), len(records)) + body
+
+
+def assemble(rows: Sequence[Row], block: bytes = b"", *, minor: int = 0, flags: int = 0) -> bytes:
+    """A container of these parts, valid or not, with right checksums.
+
+    Args:
+        rows: the entries with their sections, in the table's order.
+        block: the extension block; empty for none.
+        minor: the minor version.
+        flags: flags beside the one that says that there is a block.
+    """
+    table = payloads = b""
+    for row in rows:
+        sections = (row.index_section, row.value_section, row.map_section)
+        payload = b"".join(padded(section) for section in sections)
+        given = (row.index_len, row.value_len, row.map_len)
+        lengths = [len(s) if n is None else n for s, n in zip(sections, given, strict=True)]
+        table += struct.pack(
+            ENTRY_FORMAT,
+            *(row.key, zlib.crc32(payload), row.base, row.d, row.r),
+            *lengths,
+            *(row.dtype, row.index, row.value, row.map),
+        )
+        payloads += payload
+    flags |= HAS_EXTENSION if block else 0
+    total_len = PREFIX_BYTES + len(table) + len(block) + len(payloads)
+    head = struct.pack("<4sBBHIIQ", MAGIC, 1, minor, flags, len(rows), 0, total_len)
+    return _seal_head(head + table + block + payloads, PREFIX_BYTES + len(table) + len(block))
+
+
+def _seal_head(data: bytes, head_end: int) -> bytes:
+    return data[:12] + struct.pack("<I", head_checksum(data, head_end)) + data[16:]
+
+
+def reseal(data: bytes) -> bytes:
+    """The same bytes with both checksums computed again, as far as the lengths in them allow."""
+    out = bytearray(data)
+    if len(out) < PREFIX_BYTES:
+        return data
+    flags, n_entries = struct.unpack_from("<HI", out, 6)
+    table_end = PREFIX_BYTES + ENTRY_BYTES * n_entries
+    if table_end > len(out):
+        return data
+    head_end = table_end
+    if flags & HAS_EXTENSION and table_end + 4 <= len(out):
+        head_end += int(struct.unpack_from("<I", out, table_end)[0])
+    offset = head_end
+    for number in range(n_entries):
+        at = PREFIX_BYTES + ENTRY_BYTES * number
+        entry = Entry(number, *struct.unpack_from(ENTRY_FORMAT, out, at))
+        payload = bytes(out[offset : offset + entry.payload_bytes])
+        struct.pack_into("<I", out, at + CRC_OFFSET, zlib.crc32(payload))
+        offset += entry.payload_bytes
+    return _seal_head(bytes(out), head_end)

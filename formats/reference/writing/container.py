@@ -1,0 +1,175 @@
+"""Containers from selected elements, for vectors and tests (SPEC sections 2-4), without any library.
+
+``write`` is an exact writer by default. What it can be told besides makes containers that are legal and that
+a library would perhaps never write: foreign Rice parameters, no names, fused entries, unknown records, a
+higher minor version, flags of the high byte. Readers must accept them all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from formats.reference.extension import CRITICAL, FUSED, NAMES, SHAPES, TAG, TRANSFORM
+from formats.reference.floats import BY_NAME, Format
+from formats.reference.map.packed import PACKED
+from formats.reference.prng import mix
+from formats.reference.table import CHUNK
+from formats.reference.tensors import Tensor
+from formats.reference.transform.coefficients import NUMBERS, PLAIN, count, stored_type
+from formats.reference.writing.assembly import Record, Row, assemble, extension_block
+from formats.reference.writing.index.bitmap import Bitmap
+from formats.reference.writing.index.bloom import Bloom
+from formats.reference.writing.index.raw_index import RawIndex
+from formats.reference.writing.map.packed import gathered, sorted_positions, write_packed
+from formats.reference.writing.protocols import IndexWriter, ValueWriter
+from formats.reference.writing.records import fused_body, names_body, shape_row
+from formats.reference.writing.transform.coefficients import Spectrum, lengths_body
+from formats.reference.writing.value.raw import Raw
+
+RAW = Raw()
+
+Index = IndexWriter | Literal["raw-index", "bitmap"]
+NAMED: dict[str, IndexWriter] = {"raw-index": RawIndex(), "bitmap": Bitmap()}
+
+
+@dataclass
+class _Part:
+    """A chunk on its way into an entry: local indices, and elements' bytes.
+
+    ``dtype`` is the tensor's; coefficients have a type of their own, and one or two numbers each.
+    """
+
+    key: int
+    base: int
+    d: int
+    dtype: Format
+    indices: Sequence[int]
+    values: bytes
+    domain: int = PLAIN
+
+
+def write(
+    tensors: Sequence[Tensor | Spectrum],
+    index: Index | Sequence[Index] = "raw-index",
+    value: ValueWriter | Sequence[ValueWriter] = RAW,
+    *,
+    seed: int = 0,
+    names: bool = True,
+    tag: bytes = b"",
+    groups: Sequence[Sequence[str]] = (),
+    minor: int = 0,
+    flags: int = 0,
+    extra: Sequence[Record] = (),
+) -> bytes:
+    """One container.
+
+    Args:
+        tensors: in any order; their names decide their keys. Those given as coefficients are not fused.
+        index: one index codec for all entries, or one for each in the table's order.
+        value: one value codec for all entries, or one for each in the table's order.
+        seed: of value codecs that draw.
+        names: whether to write a names record (where there is a tensor).
+        tag: the application's bytes; empty for none.
+        groups: names of the tensors to fuse into one entry each; sizes and element types are taken as they
+            are.
+        minor: the minor version.
+        flags: flags beside the one that says that there is an extension block.
+        extra: further records, put among the others by their type.
+
+    Raises ValueError where a value codec cannot hold a value.
+    """
+    ordered = sorted(tensors, key=lambda t: t.name.encode("utf-8"))
+    keys = {t.name: key for key, t in enumerate(ordered)}
+    records = [*extra]
+    fused = sorted(sorted(keys[name] for name in group) for group in groups)
+    parts = [
+        part for key, t in enumerate(ordered) if not any(key in g for g in fused) for part in _chunks(key, t)
+    ]
+    parts += [_fuse(group, ordered) for group in fused]
+    parts.sort(key=lambda part: (part.key, part.base))
+    if fused:
+        records.append(
+            Record(FUSED, CRITICAL, fused_body([[(k, _size(ordered[k])) for k in g] for g in fused]))
+        )
+    if names and ordered:
+        records.append(Record(NAMES, 0, names_body([t.name.encode("utf-8") for t in ordered])))
+    shapes = [(key, t.shape) for key, t in enumerate(ordered) if len(t.shape) != 1]
+    if shapes:
+        records.append(Record(SHAPES, 0, b"".join(shape_row(key, shape) for key, shape in shapes)))
+    lengths = [(key, _size(t)) for key, t in enumerate(ordered) if isinstance(t, Spectrum)]
+    if lengths:
+        records.append(Record(TRANSFORM, CRITICAL, lengths_body(lengths)))
+    if tag:
+        records.append(Record(TAG, 0, tag))
+    records.sort(key=lambda record: record.type)
+    rows = []
+    for n, part in enumerate(parts):
+        its_index: Index = index[n] if isinstance(index, (list, tuple)) else index  # type: ignore[assignment]
+        its_value: ValueWriter = value[n] if isinstance(value, (list, tuple)) else value  # type: ignore[assignment]
+        rows.append(_row(part, its_index, its_value, seed))
+    return assemble(rows, extension_block(records) if records else b"", minor=minor, flags=flags)
+
+
+def _size(t: Tensor | Spectrum) -> int:
+    return math.prod(t.shape)
+
+
+def _chunks(key: int, t: Tensor | Spectrum) -> list[_Part]:
+    dtype = BY_NAME[t.dtype]
+    domain = t.domain if isinstance(t, Spectrum) else PLAIN
+    size = _size(t) if domain == PLAIN else count(domain, _size(t))
+    most = CHUNK // NUMBERS[domain]
+    itemsize = stored_type(domain, dtype).itemsize * NUMBERS[domain]
+    parts = []
+    for base in range(0, max(size, 1), most):
+        d = min(most, size - base)
+        where = [n for n, i in enumerate(t.indices) if base <= i < base + d]
+        first, end = (where[0], where[-1] + 1) if where else (0, 0)
+        local = [i - base for i in t.indices[first:end]]
+        values = t.values[first * itemsize : end * itemsize]
+        parts.append(_Part(key, base, d, dtype, local, values, domain))
+    return parts
+
+
+def _fuse(group: Sequence[int], ordered: Sequence[Tensor | Spectrum]) -> _Part:
+    members = [ordered[key] for key in group]
+    indices: list[int] = []
+    d = 0
+    for t in members:
+        indices += [d + i for i in t.indices]
+        d += _size(t)
+    values = b"".join(t.values for t in members)
+    return _Part(group[0], 0, d, BY_NAME[members[0].dtype], indices, values)
+
+
+def _row(part: _Part, index: Index, value: ValueWriter, seed: int) -> Row:
+    r = len(part.indices)
+    writer = NAMED[index] if isinstance(index, str) else index
+    dtype = stored_type(part.domain, part.dtype)
+    row = Row(part.key, part.base, part.d, r, part.dtype.id | part.domain << 4, writer.id, value.id)
+    stream = mix(seed, part.key, part.base)
+    if 0 < r < part.d and isinstance(writer, Bloom):
+        row.index_section, found = writer.approximate(part.indices, part.d, stream)
+        if found is not None:
+            part.values, row.r = _gather(part, found), len(found)
+            row.index_section = row.index_section if row.r < part.d else b""
+    elif 0 < r < part.d:
+        row.index_section = writer.section(part.indices, part.d)
+    values = part.values
+    if getattr(value, "ordered", False):
+        positions = sorted_positions(values, dtype)
+        row.map, row.map_section = PACKED, write_packed(positions)
+        values = gathered(values, positions, dtype)
+    if row.r:
+        row.value_section = value.section(values, dtype, stream)
+    return row
+
+
+def _gather(part: _Part, found: Sequence[int]) -> bytes:
+    """The elements' bytes at other indices than the part's: 0 where it has none."""
+    width = stored_type(part.domain, part.dtype).itemsize * NUMBERS[part.domain]
+    stored = {i: part.values[n * width : (n + 1) * width] for n, i in enumerate(part.indices)}
+    return b"".join(stored.get(i, bytes(width)) for i in found)

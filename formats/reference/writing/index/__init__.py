@@ -1,0 +1,1 @@
+"""Index sections from supports: one writer per file."""

@@ -1,0 +1,79 @@
+"""Bloom sections (the Writing part of spec/index/bloom.md): sizes from a rate, and what readers will find."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal, localcontext
+from typing import ClassVar
+
+from formats.reference.index.bloom import HEAD, NAIVE, P1, P2, bits_of, pick, positives
+
+POLICIES = ("naive", "p0", "p1", "p2", "leftmost", "middle", "rightmost")
+
+
+@dataclass(frozen=True)
+class Bloom:
+    """Index codec 9; ``windows`` and ``words`` (of 8 bytes) instead of those that follow from ``fpr``."""
+
+    id: ClassVar[int] = 9
+    policy: str = "p0"
+    fpr: float = 1e-3
+    windows: int | None = None
+    words: int | None = None
+
+    @property
+    def scheme(self) -> str:
+        """The codec as schemes spell it."""
+        return f"bloom(policy={self.policy}, fpr={self.fpr!r})"
+
+    def section(self, indices: Sequence[int], d: int) -> bytes:
+        """The section on stream 0."""
+        return self.approximate(indices, d, 0)[0]
+
+    def approximate(self, indices: Sequence[int], d: int, stream: int) -> tuple[bytes, list[int] | None]:
+        """The section, and what it decodes to; None where the values are not gathered there.
+
+        Args:
+            indices: the support, 0 < r < d.
+            d: the number of elements, present or not.
+            stream: that of the chunk (SPEC section 5).
+        """
+        policy = POLICIES.index(self.policy)
+        stream = stream if policy in (P1, P2) else 0
+        k = windows_of(self.fpr) if self.windows is None else self.windows
+        words = words_of(len(indices), self.fpr) if self.words is None else self.words
+        filter_ = write_filter(indices, k, words)
+        section = struct.pack(HEAD, stream, len(indices), k, policy, 0) + filter_
+        if policy == NAIVE:
+            return section, None
+        return section, pick(positives(filter_, k, d), filter_, k, policy, len(indices), stream)
+
+
+def windows_of(fpr: float) -> int:
+    """The least k for which 2^-k is no more than the rate."""
+    k = 1
+    while 2.0**-k > fpr:
+        k += 1
+    return k
+
+
+def words_of(count: int, fpr: float) -> int:
+    """The 64-bit words of the filter for ``count`` elements."""
+    k = windows_of(fpr)
+    with localcontext() as context:
+        context.prec = 80
+        share = Decimal(fpr) ** (Decimal(1) / k)
+        units = (-k / (1 - share).ln() * 2**16).to_integral_value(ROUND_CEILING)
+    bits = -(-count * int(units) // 2**16)
+    return -(-bits // 64)
+
+
+def write_filter(indices: Sequence[int], k: int, words: int) -> bytes:
+    """The filter that holds these elements and as few others as its size allows."""
+    out = bytearray(8 * words)
+    for x in indices:
+        for bit in bits_of(x, k, 8 * words):
+            out[bit // 8] |= 1 << bit % 8
+    return bytes(out)

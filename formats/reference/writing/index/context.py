@@ -1,0 +1,100 @@
+"""TODO writing.index.context"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from formats.reference.index.context import LEAST_PERIOD, MOST_PERIOD, Key, _Coder, _density, walk
+
+ANCHORS, BESIDE = 8192, 8
+
+
+class _Writer(_Coder):
+    """Keeps the lower end of the interval as one large number, of ``shifts`` bytes and four."""
+
+    def __init__(self, indices: Sequence[int], density: int) -> None:
+        super().__init__(density)
+        self.indices, self.next = indices, 0
+        self.low, self.out = 0, bytearray()
+
+    def ask(self, context: Key, start: int, stop: int) -> int:
+        """Write whether the next index lies from ``start`` to ``stop``, and tell."""
+        while self.next < len(self.indices) and self.indices[self.next] < start:
+            self.next += 1
+        bit = int(self.indices[self.next] < stop)
+        bound = self.split(context)
+        if bit:
+            self.width = bound
+        else:
+            self.add(bound)
+            self.width -= bound
+        self.learn(context, bit)
+        while self.width < 2**24:
+            self.width <<= 8
+            self.out.append(self.low >> 24)
+            self.low = self.low << 8 & 0xFFFFFFFF
+        return bit
+
+    def add(self, number: int) -> None:
+        """Raise the lower end; a carry goes to the bytes that were written."""
+        self.low += number
+        if self.low >> 32:
+            self.low &= 0xFFFFFFFF
+            at = len(self.out) - 1
+            while self.out[at] == 255:
+                self.out[at] = 0
+                at -= 1
+            self.out[at] += 1
+
+    def finish(self) -> bytes:
+        """All bytes: the end is the least multiple of 2^24 that is not below the lower end."""
+        self.add(2**24 - 1)
+        return bytes(self.out) + bytes([self.low >> 24])
+
+
+def write_context(indices: Sequence[int], d: int, period: int) -> bytes:
+    """The section with this period."""
+    writer = _Writer(indices, _density(len(indices), d))
+    walk(writer.ask, len(indices), period, d)
+    return period.to_bytes(2, "little") + writer.finish()
+
+
+def find_period(indices: Sequence[int]) -> int:
+    """The period that an exact writer tries, 0 for none."""
+    r = len(indices)
+    counts = [0] * (MOST_PERIOD + BESIDE + 1)
+    anchors = min(r, ANCHORS)
+    for anchor in range(anchors):
+        at = anchor * r // anchors
+        for other in range(at + 1, r):
+            distance = indices[other] - indices[at]
+            if distance >= len(counts):
+                break
+            counts[distance] += 1
+    excess = {}
+    for period in range(LEAST_PERIOD, MOST_PERIOD + 1):
+        beside = sum(counts[period - BESIDE : period + BESIDE + 1]) - counts[period]
+        more = 2 * BESIDE * counts[period] - beside
+        if more > 0 and more * more >= 600 * (beside + 4):
+            excess[period] = more
+    best = max(excess.values(), default=0)
+    return next((period for period, more in excess.items() if 8 * more >= 7 * best), 0)
+
+
+@dataclass(frozen=True)
+class Context:
+    """Index codec 11; a ``period`` in place of the one that an exact writer takes."""
+
+    id: ClassVar[int] = 11
+    scheme: ClassVar[str] = "context"
+    period: int | None = None
+
+    def section(self, indices: Sequence[int], d: int) -> bytes:
+        """The smaller of the sections without rows and with those that are found."""
+        if self.period is not None:
+            return write_context(indices, d, self.period)
+        plain = write_context(indices, d, 0)
+        period = find_period(indices)
+        return min(plain, write_context(indices, d, period), key=len) if period else plain

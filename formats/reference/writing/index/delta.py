@@ -1,0 +1,26 @@
+"""TODO writing.index.delta"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from formats.reference.writing.index.varint import write_varints
+
+
+def write_delta(indices: Sequence[int]) -> bytes:
+    """The gaps in as few bytes as hold them."""
+    return write_varints([i - last - 1 for last, i in zip([-1, *indices], indices, strict=False)])
+
+
+@dataclass(frozen=True)
+class Delta:
+    """Index codec 5, for the writer."""
+
+    scheme: ClassVar[str] = "delta"
+    id: ClassVar[int] = 5
+
+    def section(self, indices: Sequence[int], d: int) -> bytes:
+        """Gaps as varints."""
+        return write_delta(indices)

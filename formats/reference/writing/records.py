@@ -1,0 +1,29 @@
+"""TODO writing.records"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from formats.reference.records import WIDTHS, least_width
+
+
+def names_body(names: Sequence[bytes]) -> bytes:
+    """The body of a names record."""
+    lengths = struct.pack(f"<{len(names)}H", *(len(name) for name in names))
+    return struct.pack("<I", len(names)) + lengths + b"".join(names)
+
+
+def fused_body(groups: Sequence[Sequence[tuple[int, int]]]) -> bytes:
+    """The body of a fused record from the (key, size) of each group's members."""
+    body = struct.pack("<II", len(groups), 0)
+    for members in groups:
+        body += struct.pack("<II", members[0][0], len(members))
+        body += b"".join(struct.pack("<II", key, size) for key, size in members)
+    return body
+
+
+def shape_row(key: int, shape: tuple[int, ...]) -> bytes:
+    """One row of a shapes record."""
+    width = least_width(shape)
+    return struct.pack(f"<IBBH{len(shape)}{WIDTHS[width]}", key, len(shape), width, 0, *shape)

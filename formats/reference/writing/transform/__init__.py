@@ -1,0 +1,1 @@
+"""Records and coefficients of transformed tensors."""

@@ -1,0 +1,10 @@
+"""TODO writing.value.curves"""
+
+from __future__ import annotations
+
+import struct
+
+
+def write_heads(heads: list[int]) -> bytes:
+    """The number of pieces, and their heads."""
+    return struct.pack(f"<{1 + len(heads)}I", len(heads), *heads)

@@ -1,0 +1,42 @@
+"""TODO writing.value.mean"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import ClassVar
+
+from formats.reference.floats import FLOAT64, Format, finite_elements, float_of
+from formats.reference.writing.value.sign_scale import SHRINK, sum_in_lanes
+
+
+def write_mean(values: bytes, dtype: Format) -> bytes:
+    """The mean of the elements.
+
+    Args:
+        values: the elements' little-endian bytes, at least one element.
+        dtype: their format.
+
+    Raises ValueError where an element is not finite.
+    """
+    bits = finite_elements(values, dtype)
+    numbers = [float_of(word, dtype) for word in bits]
+    mean = numbers[0]
+    if any(word != bits[0] for word in bits):
+        mean = sum_in_lanes(numbers) / len(numbers)
+        if not math.isfinite(mean):
+            mean = sum_in_lanes([x * SHRINK for x in numbers]) / len(numbers) / SHRINK
+    return struct.pack("<d" if dtype == FLOAT64 else "<f", mean)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Value codec 15, as the writer takes it."""
+
+    id: ClassVar[int] = 15
+    scheme: ClassVar[str] = "mean"
+
+    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+        """One number."""
+        return write_mean(values, dtype)

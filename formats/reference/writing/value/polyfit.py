@@ -1,0 +1,51 @@
+"""TODO writing.value.polyfit"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import ClassVar
+
+from formats.reference.floats import Format, elements, float_of
+from formats.reference.value.polyfit import _basis, letter
+from formats.reference.writing.value.curves import write_heads
+
+
+@dataclass(frozen=True)
+class PolyFit:
+    """Value codec 9, as the writer takes it: pieces of one length, or with ``length`` 0 the values.
+
+    Coefficients are projections, one after the other; those that do not fit their type become 0.
+    """
+
+    id: ClassVar[int] = 9
+    scheme: ClassVar[str] = "polyfit"
+    ordered: ClassVar[bool] = True
+    length: int = 40
+    degree: int = 3
+
+    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+        """Any curve near the sorted values."""
+        if not self.length:
+            return write_heads([]) + values
+        y = [float_of(bits, dtype) for bits in elements(values, dtype.itemsize)]
+        heads, data = [], b""
+        for first in range(0, len(y), self.length):
+            part = y[first : first + self.length]
+            degree = min(self.degree, len(part) - 1)
+            rows = _basis(len(part), degree)
+            heads.append(len(part) - 1 | degree << 24)
+            for k in range(degree + 1):
+                square = math.fsum(row[k] * row[k] for row in rows)
+                c = sum(row[k] * (v / square) for row, v in zip(rows, part, strict=True))
+                data += _packed(c, letter(dtype))
+        return write_heads(heads) + data
+
+
+def _packed(c: float, form: str) -> bytes:
+    try:
+        data = struct.pack("<" + form, c)
+    except OverflowError:
+        return struct.pack("<" + form, 0.0)
+    return data if math.isfinite(c) else struct.pack("<" + form, 0.0)

@@ -1,0 +1,93 @@
+"""Value sections from elements' bits (the Writing part of each page in spec/value/).
+
+Elements come as little-endian bytes and their format. Both writers are exact. What a codec cannot hold,
+such as a NaN for qsgd, raises ValueError with the position.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from formats.reference.floats import (
+    FLOAT32,
+    LEAST_SCALE,
+    Format,
+    bits32,
+    float_of,
+    largest_finite,
+    round32,
+    singles,
+)
+from formats.reference.packed_codes import pack_codes
+from formats.reference.prng import draw16
+
+
+@dataclass(frozen=True)
+class Qsgd:
+    """Value codec 4."""
+
+    id: ClassVar[int] = 4
+    bits: int = 4
+    bucket: int = 512
+    norm: Literal["max", "l2"] = "max"
+
+    @property
+    def scheme(self) -> str:
+        """As schemes spell it."""
+        return f"qsgd(bits={self.bits}, bucket={self.bucket}, norm={self.norm})"
+
+    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+        """Levels of a scale a bucket."""
+        norm = ("max", "l2").index(self.norm)
+        return write_qsgd(values, dtype, bits=self.bits, bucket=self.bucket, norm=norm, stream=stream)
+
+
+UNIT = 65_536
+
+
+def write_qsgd(values: bytes, dtype: Format, *, bits: int, bucket: int, norm: int, stream: int) -> bytes:
+    """Parameters, scales and codes.
+
+    Args:
+        values: the elements' little-endian bytes.
+        dtype: their format.
+        bits: of a code, 2 … 8.
+        bucket: values a scale, a multiple of 16.
+        norm: 0 (max) or 1 (l2).
+        stream: that of the chunk (SPEC section 5).
+
+    Raises ValueError where an element is not finite in binary32.
+    """
+    numbers = [float_of(word, FLOAT32) for word in singles(values, dtype)]
+    s = (1 << (bits - 1)) - 1
+    scales = []
+    codes = []
+    for first in range(0, len(numbers), bucket):
+        members = numbers[first : first + bucket]
+        scale = _l2(members, dtype) if norm else max(abs(x) for x in members)
+        if bits32(scale) < LEAST_SCALE:
+            scales.append(0.0)
+            codes += [s] * len(members)
+            continue
+        scales.append(scale)
+        inv = round32(s * UNIT / scale)
+        for i, x in enumerate(members):
+            t = int(round32(x * inv))  # toward zero
+            q = (t + draw16(stream, first + i)) >> 16  # toward minus infinity
+            codes.append(max(-s, min(q, s)) + s)
+    head = struct.pack("<BBHI", bits, norm, 0, bucket) + struct.pack(f"<{len(scales)}f", *scales)
+    return head + pack_codes(codes, bits)
+
+
+def _l2(members: list[float], dtype: Format) -> float:
+    """Norm 1: 16 partial sums in binary64, folded in halves; never above the largest finite scale."""
+    sums = [0.0] * 16
+    for i, x in enumerate(members):
+        sums[i % 16] += x * x
+    for w in (8, 4, 2, 1):
+        for j in range(w):
+            sums[j] += sums[j + w]
+    return min(round32(math.sqrt(sums[0])), float_of(largest_finite(dtype), FLOAT32))

@@ -1,0 +1,80 @@
+"""TODO writing.value.terngrad"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import ClassVar
+
+from formats.reference.floats import FLOAT32, LEAST_SCALE, Format, bits32, float_of, round32, singles
+from formats.reference.prng import draw16
+from formats.reference.value.terngrad import BLOCK, PLACES
+
+SUMS = 64
+UNIT = 65_536
+
+
+def write_terngrad(values: bytes, dtype: Format, *, clip: float | None, stream: int) -> bytes:
+    """A scale and digits.
+
+    Args:
+        values: the elements' little-endian bytes, at least one element.
+        dtype: their format.
+        clip: root mean squares above which values are cut, or None.
+        stream: that of the chunk (SPEC section 5).
+
+    Raises ValueError where an element is not finite in binary32.
+    """
+    numbers = [float_of(word, FLOAT32) for word in singles(values, dtype)]
+    scale = max(abs(x) for x in numbers)
+    if clip is not None:
+        scale = min(scale, round32(clip * math.sqrt(_squares(numbers) / len(numbers))))
+    if bits32(scale) < LEAST_SCALE:
+        return bytes(4) + pack([1] * len(numbers))
+    inverse = round32(UNIT / scale)
+    digits = []
+    for p, x in enumerate(numbers):
+        t = round(round32(min(abs(x), scale) * inverse))  # ties to even
+        sent = (t + draw16(stream, p)) // UNIT
+        digits.append(1 - sent if x < 0 else 1 + sent)
+    return struct.pack("<f", scale) + pack(digits)
+
+
+def pack(digits: list[int]) -> bytes:
+    """Five digits a byte."""
+    out = bytearray()
+    for first in range(0, len(digits), BLOCK):
+        block = digits[first : first + BLOCK]
+        span = -(-len(block) // 5)
+        block += [1] * (5 * span - len(block))
+        out += bytes(sum(place * block[n * span + j] for n, place in enumerate(PLACES)) for j in range(span))
+    return bytes(out)
+
+
+def _squares(numbers: list[float]) -> float:
+    """Σx² in binary64: 64 partial sums, folded in halves."""
+    sums = [0.0] * SUMS
+    for i, x in enumerate(numbers):
+        sums[i % SUMS] += x * x
+    for w in (32, 16, 8, 4, 2, 1):
+        for j in range(w):
+            sums[j] += sums[j + w]
+    return sums[0]
+
+
+@dataclass(frozen=True)
+class TernGrad:
+    """Value codec 11, as the writer takes it."""
+
+    id: ClassVar[int] = 11
+    clip: float | None = None
+
+    @property
+    def scheme(self) -> str:
+        """The codec as schemes spell it."""
+        return "terngrad" if self.clip is None else f"terngrad(clip={self.clip})"
+
+    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+        """Digits of a scale."""
+        return write_terngrad(values, dtype, clip=self.clip, stream=stream)

@@ -1,0 +1,68 @@
+"""TODO writing.value.three_lc"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from formats.reference.floats import FLOAT32, Format, float_of, largest_finite, round32, singles
+from formats.reference.value.three_lc import FIRST_RUN, LONGEST, POWERS, ZEROS
+
+
+def write_three_lc(values: bytes, dtype: Format, sparsity: float) -> bytes:
+    """A scale, and the digits of what reaches its half.
+
+    Args:
+        values: the elements' little-endian bytes, at least one element.
+        dtype: their format.
+        sparsity: the scale over the greatest magnitude, 1 or more and below 2.
+
+    Raises ValueError where an element is not finite in binary32.
+    """
+    numbers = [float_of(word, FLOAT32) for word in singles(values, dtype)]
+    greatest = max(abs(x) for x in numbers)
+    scale = min(round32(greatest * sparsity), float_of(largest_finite(dtype), FLOAT32))
+    half = round32(scale / 2)
+    digits = [1 if x == 0 or abs(x) < half else 2 if x > 0 else 0 for x in numbers]
+    return three_lc_section(scale, quartic(digits))
+
+
+def quartic(digits: Sequence[int]) -> bytes:
+    """Five digits a byte, without runs; what fills up the last byte is neutral."""
+    padded = [*digits, *[1] * (-len(digits) % len(POWERS))]
+    fives = [padded[i : i + len(POWERS)] for i in range(0, len(padded), len(POWERS))]
+    return bytes(sum(digit * power for digit, power in zip(five, POWERS, strict=True)) for five in fives)
+
+
+def three_lc_section(scale: float, codes: bytes) -> bytes:
+    """A section from its scale and its bytes without runs."""
+    out = bytearray(struct.pack("<f", scale))
+    for code, group in itertools.groupby(codes):
+        count = sum(1 for _ in group)
+        if code == ZEROS:
+            out += bytes([FIRST_RUN - 2 + LONGEST]) * (count // LONGEST)
+            rest = count % LONGEST
+            out += bytes([ZEROS] if rest == 1 else [FIRST_RUN - 2 + rest] if rest else [])
+        else:
+            out += bytes([code]) * count
+    return bytes(out)
+
+
+@dataclass(frozen=True)
+class ThreeLC:
+    """Value codec 12, as the writer takes it."""
+
+    id: ClassVar[int] = 12
+    sparsity: float = 1.0
+
+    @property
+    def scheme(self) -> str:
+        """The codec as schemes spell it."""
+        return f"3lc(sparsity={self.sparsity!r})"
+
+    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+        """Three levels of one scale."""
+        return write_three_lc(values, dtype, self.sparsity)

@@ -1,0 +1,61 @@
+"""TODO writing.value.zstd"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from formats.reference.floats import Format
+from formats.reference.value.byte_shuffle import to_content
+from formats.reference.value.zstd import MAGIC, MAX_BLOCK, REPEATED, STORED
+
+
+@dataclass(frozen=True)
+class Zstd:
+    """Value codec 7, as the writer takes it: no compressor, but runs of one byte are found."""
+
+    id: ClassVar[int] = 7
+    scheme: ClassVar[str] = "zstd"
+    shuffle: bool = True
+    block: int = MAX_BLOCK
+    """The content of a block, up to 128 KiB."""
+    window: int | None = None
+    """The byte of the window descriptor; None for a single segment."""
+
+    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+        """The elements, in stored and repeated blocks."""
+        content = to_content(values, self.shuffle, dtype.itemsize)
+        blocks = [content[i : i + self.block] for i in range(0, len(content), self.block)]
+        out = frame_header(len(content), self.window)
+        for n, data in enumerate(blocks):
+            same = data == data[:1] * len(data)
+            kind = REPEATED if same else STORED
+            out += block_header(n + 1 == len(blocks), kind, len(data)) + (data[:1] if same else data)
+        return bytes([self.shuffle]) + out
+
+
+def frame_header(size: int, window: int | None = None, width: int | None = None) -> bytes:
+    """The header of a frame of this content size.
+
+    Args:
+        size: it.
+        window: the byte of the window descriptor; None for a single segment.
+        width: bytes in which the size stands; None for the fewest.
+    """
+    fewest = 1 if size < 256 and window is None else 2 if 256 <= size < 65_792 else 4
+    width = width or (4 if fewest == 1 and window is not None else fewest)
+    descriptor = (1, 2, 4, 8).index(width) << 6 | (0x20 if window is None else 0)
+    stated = size - 256 if width == 2 else size
+    middle = b"" if window is None else bytes([window])
+    return MAGIC.to_bytes(4, "little") + bytes([descriptor]) + middle + stated.to_bytes(width, "little")
+
+
+def block_header(last: bool, kind: int, size: int) -> bytes:
+    """The three bytes before a block.
+
+    Args:
+        last: whether it is the frame's last.
+        kind: its type.
+        size: its bytes, or how often its one byte is repeated.
+    """
+    return (last | kind << 1 | size << 3).to_bytes(3, "little")
