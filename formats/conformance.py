@@ -105,9 +105,9 @@ def load(path: Path) -> Vector:
 
 
 def load_all(vectors: Path = DEFAULT_DIR) -> Iterator[Vector]:
-    """Every vector, the valid ones first, in the order of their file names."""
-    for folder in ("valid", "bad"):
-        for path in sorted((vectors / folder).glob("*.json")):
+    """Load every vector: the valid ones first, each half in the order of the ids."""
+    for verdict in ("valid", "bad"):
+        for path in sorted((vectors / verdict).glob("*/*.json"), key=lambda path: path.name):
             yield load(path)
 
 

@@ -42,7 +42,7 @@ def test_spec_randomness(call: str, result: str) -> None:
             return node.value
         assert isinstance(node, ast.Call)
         assert isinstance(node.func, ast.Name)
-        return int(getattr(draws, node.func.id)(*map(value, node.args)))
+        return int(getattr(prng, node.func.id)(*map(value, node.args)))
 
     assert value(ast.parse(call, mode="eval").body) == int(result, 16)
 

@@ -102,21 +102,22 @@ def test_command_line_fails_without_vectors(tmp_path: Path, capsys: pytest.Captu
 def test_vectors_are_up_to_date() -> None:
     made = make_vectors.render_all()
     present = {
-        f"{path.parent.name}/{path.name}": path.read_text(encoding="utf-8")
-        for path in (FORMATS / "vectors").glob("*/*.json")
+        path.relative_to(make_vectors.VECTORS).as_posix(): path.read_text(encoding="utf-8")
+        for path in make_vectors.VECTORS.rglob("*.json")
     }
     assert sorted(made) == sorted(present)
     assert [name for name in made if made[name] != present[name]] == []
 
 
 def test_files_are_small_and_named_for_their_ids() -> None:
-    sizes = {path: path.stat().st_size for path in (FORMATS / "vectors").glob("*/*.json")}
+    sizes = {path: path.stat().st_size for path in make_vectors.VECTORS.rglob("*.json")}
     assert max(sizes.values()) < 80_000
     assert sum(sizes.values()) < 4_000_000
     for path in sizes:
         fields = json.loads(path.read_text(encoding="utf-8"))
         assert fields["id"] == path.stem
-        assert (fields["result"] == "ok") == (path.parent.name == "valid")
+        assert (fields["result"] == "ok") == (path.parents[1].name == "valid")
+        assert path.parent.name == make_vectors.folder_of(path.stem)
         assert fields["about"].endswith(".")
     assert len({path.stem for path in sizes}) == len(sizes)
 
@@ -125,17 +126,23 @@ def test_make_vectors_refuses_to_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(make_vectors, "VECTORS", tmp_path)
-    monkeypatch.setattr(make_vectors, "render_all", lambda: {"valid/a.json": "1\n", "bad/b.json": "2\n"})
+    monkeypatch.setattr(
+        make_vectors, "render_all", lambda: {"valid/rice/a.json": "1\n", "bad/qsgd/b.json": "2\n"}
+    )
     assert make_vectors.main([]) == 0
+    (tmp_path / "valid" / "rice" / "a.json").rename(tmp_path / "valid" / "a.json")
     assert make_vectors.main([]) == 0
-    monkeypatch.setattr(make_vectors, "render_all", lambda: {"valid/a.json": "3\n", "valid/c.json": "4\n"})
+    assert not (tmp_path / "valid" / "a.json").exists()
+    monkeypatch.setattr(
+        make_vectors, "render_all", lambda: {"valid/rice/a.json": "3\n", "valid/rice/c.json": "4\n"}
+    )
     assert make_vectors.main([]) == 1
-    assert (tmp_path / "valid" / "a.json").read_text() == "1\n"
-    assert not (tmp_path / "valid" / "c.json").exists()
+    assert (tmp_path / "valid" / "rice" / "a.json").read_text() == "1\n"
+    assert not (tmp_path / "valid" / "rice" / "c.json").exists()
     assert make_vectors.main(["--update"]) == 0
-    assert sorted(path.name for path in tmp_path.glob("*/*.json")) == ["a.json", "c.json"]
-    assert (tmp_path / "valid" / "a.json").read_text() == "3\n"
-    assert "removed bad/b.json" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.rglob("*.json")) == ["a.json", "c.json"]
+    assert (tmp_path / "valid" / "rice" / "a.json").read_text() == "3\n"
+    assert "removed bad/qsgd/b.json" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)

@@ -4,7 +4,7 @@
 
 A mutant is one function with one comparison, operator, constant or check changed. Its code is put in place
 of the function's in a forked child, which decodes the golden vectors, and makes the probes, that run the
-function, until one comes out otherwise. ``--write`` writes formats/MUTANTS.md, in which the reasons given for
+function, until one comes out otherwise. ``--write`` writes tests/fuzz/MUTANTS.md, in which the reasons given for
 survivors are kept; ``--again`` tries those survivors alone, after vectors were added.
 """
 
@@ -32,7 +32,7 @@ from formats import conformance
 from tests.fuzz.judge import library
 from tests.fuzz.probes import PROBES
 
-PAGE = Path(conformance.__file__).parent / "MUTANTS.md"
+PAGE = Path(__file__).parent / "MUTANTS.md"
 ROOT = PAGE.parents[1] / "wirecodec"
 SIDE = re.compile(
     r"(container|head|extension|block|chunk|parts|outline|prefix|stream|pipeline|fuse|info|(value|index|transform)/\w+)\.py"
@@ -273,7 +273,7 @@ def rows_of(every: Sequence[Mutant]) -> dict[Mutant, tuple[str, str]]:
 
 
 def page(tried: int, of: int, seed: int, survivors: Sequence[tuple[str, str]]) -> str:
-    """formats/MUTANTS.md."""
+    """tests/fuzz/MUTANTS.md."""
     known = reasons()
     dead = tried - len(survivors)
     lines = [
@@ -303,8 +303,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="mutants", description="Mutation testing of the decoder.")
     parser.add_argument("--sample", type=int, default=200, help="how many; 0 for all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--again", action="store_true", help="the survivors of formats/MUTANTS.md alone")
-    parser.add_argument("--write", action="store_true", help="write formats/MUTANTS.md")
+    parser.add_argument("--again", action="store_true", help="the survivors of tests/fuzz/MUTANTS.md alone")
+    parser.add_argument("--write", action="store_true", help="write tests/fuzz/MUTANTS.md")
     options = parser.parse_args(arguments)
     np.seterr(all="ignore")
     ran = executed()

@@ -15,7 +15,7 @@ from scipy import fft
 
 import wirecodec as wc
 from formats import conformance, reference
-from formats.cases.transforms import INDEX, VALUE
+from formats.vector_cases.transforms import INDEX, VALUE
 from formats.reference import Record, Row, assemble
 from formats.reference.floats import BY_NAME
 from formats.reference.transform.coefficients import NUMBERS, accuracy, count, stored_type

@@ -1,0 +1,288 @@
+"""Building blocks of the cases: a Case is one vector, ready to be written as JSON (vectors/README.md).
+
+``valid`` and ``bad`` build cases and judge them at once with the reference decoder. The number generator is
+the specification's own hash, so that vectors do not depend on any version of Python.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from formats.reference import (
+    Bloom,
+    Decoded,
+    Limits,
+    Raw,
+    Rice,
+    Schema,
+    Tensor,
+    WireError,
+    decode,
+    write,
+)
+from formats.reference.floats import BY_NAME, FLOAT32, bits32, convert, element_bytes
+from formats.reference.prng import draw32
+from formats.reference.writing.container import Index
+from formats.reference.writing.protocols import ValueWriter
+from formats.zstd import installed
+
+UNKNOWN_CODEC = 0x7F
+"""The index, value and map codec id that is never assigned (SPEC section 4)."""
+UNKNOWN_RECORD = 0xFFF0
+"""The first of the sixteen record types that are never assigned."""
+RAW = Raw()
+LONG = 64
+"""Values from this many bytes on are abbreviated where they repeat."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One vector: the JSON fields, in the order in which they are written."""
+
+    id: str
+    fields: dict[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        """``valid`` if readers must accept the container, else ``bad``."""
+        return "valid" if self.fields["result"] == "ok" else "bad"
+
+
+def valid(
+    id: str,
+    about: str,
+    data: bytes,
+    expect: Sequence[Tensor] | None = None,
+    *,
+    limits: dict[str, int] | None = None,
+    schema: Schema | None = None,
+    tag: bytes = b"",
+    encode: dict[str, Any] | None = None,
+    within: Sequence[float] = (),
+) -> Case:
+    """A container that must be read.
+
+    Args:
+        id: the vector's name, and its file's.
+        about: what the vector shows, in one line.
+        data: the container.
+        expect: its tensors in the order of their keys; None takes what the decoder says.
+        limits: the reader's limits that are not the default ones.
+        schema: the reader's schema.
+        tag: the tag that ``expect`` goes with.
+        encode: the input from which an exact writer makes these bytes, as the JSON field holds it.
+        within: how far a reader's values may be off, by tensor; 0 where they may not. Without it, none may.
+
+    Raises WireError where the decoder refuses it, AssertionError where it decodes to something else.
+    """
+    decoded = decode(data, Limits(**(limits or {})), schema, zstd=installed())
+    for t in decoded.tensors:
+        t.indices = list(t.indices)
+    wanted = decoded if expect is None else Decoded(list(expect), tag)
+    for t in wanted.tensors:
+        t.indices = list(t.indices)
+    if decoded != wanted:
+        raise AssertionError(f"{id} does not decode to what it was made of")
+    fields: dict[str, Any] = {"id": id, "about": about, "result": "ok"}
+    fields |= _options(limits, schema)
+    fields["hex"] = data.hex()
+    tensors = [tensor_json(t) for t in decoded.tensors]
+    for t_json, far in zip(tensors, within, strict=False):
+        t_json.update({"within": far} if far else {})
+    fields["decoded"] = {"tag": decoded.tag.hex(), "tensors": tensors}
+    if encode is not None:
+        fields["encode"] = encode
+    return Case(id, fields)
+
+
+def exact(
+    id: str,
+    about: str,
+    tensors: Sequence[Tensor],
+    index: Index = "raw-index",
+    value: ValueWriter = RAW,
+    *,
+    many: bool = False,
+    seed: int = 0,
+    tag: bytes = b"",
+) -> Case:
+    """A container that an exact writer must reproduce from the tensors.
+
+    Args:
+        id: the vector's name, and its file's.
+        about: what the vector shows, in one line.
+        tensors: what is encoded, all of it selected.
+        index: the index codec of all entries.
+        value: the value codec of all entries.
+        many: whether there is a names record; otherwise there is one tensor.
+        seed: of a value codec that draws.
+        tag: the application's bytes; empty for none.
+    """
+    data = write(tensors, index, value, seed=seed, names=many, tag=tag)
+    ordered = sorted(tensors, key=lambda t: t.name.encode("utf-8"))
+    expect = None
+    if value == Raw() and not isinstance(index, Bloom):
+        expect = [
+            Tensor(t.name if many else str(key), t.dtype, t.shape, t.indices, t.values)
+            for key, t in enumerate(ordered)
+        ]
+    encode = {
+        "many": many,
+        "scheme": f"all | {scheme_index(index)} | {value.scheme}",
+        "seed": seed,
+        "tag": tag.hex(),
+        "tensors": [tensor_json(t) for t in ordered],
+    }
+    return valid(id, about, data, expect, tag=tag, encode=encode)
+
+
+def bad(
+    id: str,
+    about: str,
+    kind: str,
+    code: str,
+    data: bytes,
+    *,
+    limits: dict[str, int] | None = None,
+    schema: Schema | None = None,
+) -> Case:
+    """A container that must be refused, for this reason.
+
+    Args:
+        id: the vector's name, and its file's.
+        about: what the vector shows, in one line.
+        kind: the refusal's kind.
+        code: the refusal's code.
+        data: the container.
+        limits: the reader's limits that are not the default ones.
+        schema: the reader's schema.
+
+    Raises AssertionError where the decoder accepts it, or refuses it for another reason.
+    """
+    try:
+        decode(data, Limits(**(limits or {})), schema, zstd=installed())
+    except WireError as error:
+        if (error.kind, error.code) != (kind, code):
+            raise AssertionError(f"{id} is refused as {error.kind} {error}, not {kind} {code}") from error
+    else:
+        raise AssertionError(f"{id} is accepted, not refused as {kind} {code}")
+    fields: dict[str, Any] = {"id": id, "about": about, "result": kind, "code": code}
+    return Case(id, fields | _options(limits, schema) | {"hex": data.hex()})
+
+
+def _options(limits: dict[str, int] | None, schema: Schema | None) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if limits is not None:
+        options["limits"] = limits
+    if schema is not None:
+        options["schema"] = {name: [list(shape), dtype] for name, (shape, dtype) in schema.items()}
+    return options
+
+
+def scheme_index(index: Index) -> str:
+    """The index codec as schemes spell it."""
+    return index if isinstance(index, str) else str(getattr(index, "scheme", "rice"))
+
+
+def tensor_json(t: Tensor) -> dict[str, Any]:
+    """A tensor's fields, abbreviated where that is shorter."""
+    values: Any = t.values.hex()
+    item = BY_NAME[t.dtype].itemsize
+    for period in (item, 2 * item):
+        if len(t.values) >= LONG and t.values == (t.values[:period] * len(t.values))[: len(t.values)]:
+            values = {"repeat": t.values[:period].hex(), "bytes": len(t.values)}
+            break
+    return {
+        "name": t.name,
+        "dtype": t.dtype,
+        "shape": list(t.shape),
+        "indices": _indices_json(list(t.indices), math.prod(t.shape)),
+        "values": values,
+    }
+
+
+def _indices_json(indices: list[int], size: int) -> Any:
+    if indices and len(indices) == size:
+        return "all"
+    ranges: list[list[int]] = []
+    for n, i in enumerate(indices):
+        if ranges and ranges[-1][1] == i:  # the stop of a range is where its next element would be
+            ranges[-1][1] += ranges[-1][2]
+        else:
+            step = indices[n + 1] - i if n + 1 < len(indices) else 1
+            ranges.append([i, i + step, step])
+    return {"ranges": ranges} if 4 * len(ranges) < len(indices) else indices
+
+
+def number(n: int) -> float:
+    """A binary32 number of normal size and mixed sign: the n-th of a fixed sequence."""
+    word = draw32(0x0123456789ABCDEF, n)
+    magnitude = 1.0 + (word & 0x7FFFFF) / 0x800000
+    return math.ldexp(-magnitude if word >> 31 else magnitude, (word >> 23 & 15) - 10)
+
+
+def values_of(numbers: Sequence[float], dtype: str) -> bytes:
+    """Binary32 numbers as elements, rounded where the type is narrower."""
+    target = BY_NAME[dtype]
+    return element_bytes([convert(bits32(x), FLOAT32, target) for x in numbers], target.itemsize)
+
+
+def values_for(count: int, dtype: str, first: int = 0) -> bytes:
+    """Elements of the fixed sequence.
+
+    Args:
+        count: how many.
+        dtype: the element type's name.
+        first: the number of the first in the sequence.
+
+    Returns their little-endian bytes.
+    """
+    return values_of([number(first + n) for n in range(count)], dtype)
+
+
+def spread(r: int, d: int, salt: int = 0) -> list[int]:
+    """Ascending indices, irregular and fixed.
+
+    Args:
+        r: how many.
+        d: what they are less than.
+        salt: another salt, other indices.
+    """
+    ranked = sorted(range(d), key=lambda i: (draw32(0xFEDCBA9876543210 + salt, i), i))
+    return sorted(ranked[:r])
+
+
+def sparse(name: str, d: int, indices: Sequence[int], dtype: str = "float32", first: int = 0) -> Tensor:
+    """A tensor of one dimension with values of the fixed sequence.
+
+    Args:
+        name: its name.
+        d: its size.
+        indices: the elements that are present.
+        dtype: the element type's name.
+        first: the number of the first value in the sequence.
+    """
+    return Tensor(name, dtype, (d,), indices, values_for(len(indices), dtype, first))
+
+
+def patch(data: bytes, offset: int, layout: str, *values: int) -> bytes:
+    """The bytes with little-endian integers put over some of them.
+
+    Args:
+        data: the bytes, which stay as they are.
+        offset: where the first integer goes.
+        layout: the integers' widths, in the letters of struct.
+        values: the integers.
+    """
+    out = bytearray(data)
+    struct.pack_into("<" + layout, out, offset, *values)
+    return bytes(out)
+
+
+def rice(*parameters: int) -> Rice:
+    """The rice codec with foreign parameters."""
+    return Rice(parameters)
