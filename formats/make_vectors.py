@@ -1,6 +1,6 @@
-"""Write the golden vectors under vectors/ from the cases in vector_cases/ (vectors/README.md describes the files).
+"""Write the golden vectors under vectors/ from the cases in vector_cases/ (files: vectors/README.md).
 
-    python formats/make_vectors.py             write new vectors, move misplaced ones; fail if one would change
+    python formats/make_vectors.py             write new vectors, move misplaced ones; fail if one changes
     python formats/make_vectors.py --update    also write changed vectors and remove those without a case
 
 A second run changes nothing. No test runs this script; its diff is reviewed.

@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from formats.vector_cases.case import Case, bad, patch, sparse
 from formats.reference import Row, assemble, reseal, write
 from formats.reference.table import CHUNK
+from formats.vector_cases.case import Case, bad, patch, sparse
 
 TABLE = 24
 KEY, CRC, BASE, D, R, INDEX_LEN, VALUE_LEN, MAP_LEN = (TABLE + n for n in (0, 4, 8, 16, 20, 24, 28, 32))

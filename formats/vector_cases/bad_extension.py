@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import UNKNOWN_RECORD, Case, bad, patch
 from formats.reference import Record, Row, assemble, reseal
 from formats.reference.table import CHUNK
 from formats.reference.writing.assembly import extension_block
 from formats.reference.writing.records import fused_body, names_body, shape_row
+from formats.vector_cases.case import UNKNOWN_RECORD, Case, bad, patch
 
 FUSED, NAMES, SHAPES, TAG = 1, 2, 3, 5
 MAX32 = 2**32 - 1

@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from formats.vector_cases.case import Case, bad, patch
-from formats.vector_cases.parts import of_index
 from formats.reference.bits import pack_stream
 from formats.reference.writing.index.bitmap import write_bitmap
 from formats.reference.writing.index.rice import write_rice
+from formats.vector_cases.case import Case, bad, patch
+from formats.vector_cases.parts import of_index
 
 ZEROS = bytes(8)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from formats.vector_cases.bad_container import CRC, one_entry
-from formats.vector_cases.case import Case, bad, patch, sparse, values_for
-from formats.vector_cases.containers import zeros
 from formats.reference import Row, Tensor, assemble, reseal, write
 from formats.reference.container import head_checksum
 from formats.reference.table import CHUNK
+from formats.vector_cases.bad_container import CRC, one_entry
+from formats.vector_cases.case import Case, bad, patch, sparse, values_for
+from formats.vector_cases.containers import zeros
 
 
 def cases() -> Iterator[Case]:

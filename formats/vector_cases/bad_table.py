@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from formats.vector_cases.bad_container import DTYPE, INDEX, MAP, MAX32, VALUE, R, one_entry
-from formats.vector_cases.case import UNKNOWN_CODEC, Case, bad, patch, values_for
 from formats.reference import Row, assemble, reseal
 from formats.reference.table import CHUNK
+from formats.vector_cases.bad_container import DTYPE, INDEX, MAP, MAX32, VALUE, R, one_entry
+from formats.vector_cases.case import UNKNOWN_CODEC, Case, bad, patch, values_for
 
 
 def cases() -> Iterator[Case]:

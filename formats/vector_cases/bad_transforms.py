@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.bad_container import DTYPE, R
-from formats.vector_cases.case import Case, bad, patch, sparse, values_for
-from formats.vector_cases.transforms import FUSED, NAMED, NAMES, SHAPES, TRANSFORM, spectrum
 from formats.reference import Raw, Record, Rice, Row, Schema, assemble, reseal, write
 from formats.reference.table import CHUNK
 from formats.reference.transform.coefficients import DCT, NUMBERS, RFFT, count
 from formats.reference.writing.assembly import extension_block
 from formats.reference.writing.records import fused_body, names_body, shape_row
 from formats.reference.writing.transform.coefficients import lengths_body
+from formats.vector_cases.bad_container import DTYPE, R
+from formats.vector_cases.case import Case, bad, patch, sparse, values_for
+from formats.vector_cases.transforms import FUSED, NAMED, NAMES, SHAPES, TRANSFORM, spectrum
 
 
 def cases() -> Iterator[Case]:

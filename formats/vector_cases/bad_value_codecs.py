@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import Case, bad, patch, values_for
 from formats.reference import Row, assemble
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_ID
 from formats.reference.writing.value.qsgd import write_qsgd
+from formats.vector_cases.case import Case, bad, patch, values_for
 
 
 def cases() -> Iterator[Case]:

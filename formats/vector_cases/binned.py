@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import Case, bad, exact, sparse, spread
-from formats.vector_cases.parts import ones
 from formats.reference import Binned, Qsgd, Row, assemble
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_ID
 from formats.reference.writing.value.qsgd import write_qsgd
+from formats.vector_cases.case import Case, bad, exact, sparse, spread
+from formats.vector_cases.parts import ones
 
 ONES = Qsgd(bits=2, bucket=2**24)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import Case, bad, exact, sparse, spread, valid
-from formats.vector_cases.parts import index_row, of_index
 from formats.reference import Bloom, Context, Qsgd, Row, assemble
 from formats.reference.index.bloom import HEAD, NAIVE, P0, P1, P2, RIGHTMOST, positives
 from formats.reference.writing.index.bloom import POLICIES, write_filter
+from formats.vector_cases.case import Case, bad, exact, sparse, spread, valid
+from formats.vector_cases.parts import index_row, of_index
 
 ONES = b"\xff" * 8
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from formats.vector_cases.case import UNKNOWN_RECORD, Case, exact, sparse, spread, valid, values_for
 from formats.reference import Qsgd, Raw, Record, Rice, Row, Tensor, assemble, write
 from formats.reference.table import CHUNK
 from formats.reference.writing.assembly import extension_block
 from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
+from formats.vector_cases.case import UNKNOWN_RECORD, Case, exact, sparse, spread, valid, values_for
 
 EMPTY = Tensor("a", "float32", (0,), [], b"")
 

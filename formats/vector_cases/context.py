@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import Case, bad, exact, sparse, spread, valid
-from formats.vector_cases.parts import index_row, ones
 from formats.reference import Context, Qsgd, Row, assemble, write
 from formats.reference.writing.index.context import write_context
+from formats.vector_cases.case import Case, bad, exact, sparse, spread, valid
+from formats.vector_cases.parts import index_row, ones
 
 ONES = Qsgd(bits=2, bucket=2**24)
 

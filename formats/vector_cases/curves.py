@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import UNKNOWN_CODEC, Case, bad, sparse, spread, valid, values_for
 from formats.reference import Bloom, DExpFit, PolyFit, Row, assemble, write
 from formats.reference.floats import BY_ID, BY_NAME, FLOAT64, Format, element_bytes
 from formats.reference.writing.map.packed import sorted_positions, write_packed
+from formats.vector_cases.case import UNKNOWN_CODEC, Case, bad, sparse, spread, valid, values_for
 
 POLY, DEXP = 9, 10
 TYPES = ("float32", "float16", "bfloat16", "float64")

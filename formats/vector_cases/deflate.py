@@ -9,12 +9,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from formats.vector_cases.case import Case, bad, valid, values_for
-from formats.vector_cases.parts import of_values
-from formats.vector_cases.value_codecs import SPECIALS
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_NAME, element_bytes
 from formats.reference.value.byte_shuffle import to_content
+from formats.vector_cases.case import Case, bad, valid, values_for
+from formats.vector_cases.parts import of_values
+from formats.vector_cases.value_codecs import SPECIALS
 
 COMPRESSED = {
     ("float32", 1): "0bda6df8c73e3c0807b9f5e603ef8ab9b8c88bfaf64982f77091b6f60eb6767b709100",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from formats.vector_cases.case import Case, bad, exact, patch, sparse, spread
-from formats.vector_cases.parts import of_index, ones
 from formats.reference import EliasFano, Qsgd
 from formats.reference.writing.index.elias_fano import write_span
+from formats.vector_cases.case import Case, bad, exact, patch, sparse, spread
+from formats.vector_cases.parts import of_index, ones
 
 ONES = Qsgd(bits=2, bucket=2**24)
 

@@ -6,6 +6,9 @@ import math
 import struct
 from collections.abc import Iterator, Sequence
 
+from formats.reference import ErrorBounded, Tensor
+from formats.reference.floats import BY_ID, BY_NAME, element_bytes
+from formats.reference.writing.value.error_bounded import push
 from formats.vector_cases.case import (
     Case,
     bad,
@@ -19,9 +22,6 @@ from formats.vector_cases.case import (
     values_of,
 )
 from formats.vector_cases.parts import of_values
-from formats.reference import ErrorBounded, Tensor
-from formats.reference.floats import BY_ID, BY_NAME, element_bytes
-from formats.reference.writing.value.error_bounded import push
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 HEAD = 17

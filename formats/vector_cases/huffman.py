@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import Case, bad, exact, patch, sparse, spread, valid
-from formats.vector_cases.parts import gapped, of_index
 from formats.reference import Huffman, Qsgd, Tensor, write
 from formats.reference.bits import pack_stream
 from formats.reference.writing.index.huffman import write_huffman
+from formats.vector_cases.case import Case, bad, exact, patch, sparse, spread, valid
+from formats.vector_cases.parts import gapped, of_index
 
 ONES = Qsgd(bits=2, bucket=2**24)
 KEYS = Huffman("keys")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import Case, exact, rice, sparse, spread, valid
 from formats.reference import Qsgd, Rice, Tensor, write
 from formats.reference.writing.container import Index
+from formats.vector_cases.case import Case, exact, rice, sparse, spread, valid
 
 INDEX: dict[str, Index] = {"raw-index": "raw-index", "bitmap": "bitmap", "rice": Rice()}
 

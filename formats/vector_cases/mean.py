@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import Case, bad, exact, number, sparse, spread, valid, values_of
-from formats.vector_cases.parts import of_values
 from formats.reference import Mean, Rice, Tensor
 from formats.reference.floats import BY_NAME, element_bytes
+from formats.vector_cases.case import Case, bad, exact, number, sparse, spread, valid, values_of
+from formats.vector_cases.parts import of_values
 
 
 def cases() -> Iterator[Case]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import Case, bad, exact, number, sparse, spread, valid, values_of
-from formats.vector_cases.parts import of_values
 from formats.reference import OffsetFloat, Tensor
 from formats.reference.floats import BY_NAME, element_bytes
 from formats.reference.packed_codes import pack_codes
+from formats.vector_cases.case import Case, bad, exact, number, sparse, spread, valid, values_of
+from formats.vector_cases.parts import of_values
 
 
 def cases() -> Iterator[Case]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from formats.vector_cases.case import Case, bad, exact, sparse, spread
-from formats.vector_cases.parts import gapped, of_index
 from formats.reference import Delta, Qsgd, Rle, Tensor
 from formats.reference.writing.index.varint import write_varints
+from formats.vector_cases.case import Case, bad, exact, sparse, spread
+from formats.vector_cases.parts import gapped, of_index
 
 ONES = Qsgd(bits=2, bucket=2**24)
 STEPS = (127, 128, 129, 16_383, 16_384, 16_385, 2**21 - 1, 2**21, 2**21 + 1)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import Case, bad, exact, number, patch, sparse, spread, valid, values_of
-from formats.vector_cases.parts import of_values
 from formats.reference import SketchML, Tensor
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_NAME, element_bytes
 from formats.reference.writing.value.sketchml import sketchml_section
+from formats.vector_cases.case import Case, bad, exact, number, patch, sparse, spread, valid, values_of
+from formats.vector_cases.parts import of_values
 
 TYPES = ("float32", "float16", "bfloat16", "float64")
 

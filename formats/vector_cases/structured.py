@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import Case, bad, exact, sparse, spread, valid
-from formats.vector_cases.parts import of_index, ones
 from formats.reference import Qsgd, Structured, write
 from formats.reference.writing.index.structured import bit_string, packed, write_stream
+from formats.vector_cases.case import Case, bad, exact, sparse, spread, valid
+from formats.vector_cases.parts import of_index, ones
 
 ONES = Qsgd(bits=2, bucket=2**24)
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
+from formats.reference import Tensor, TernGrad
+from formats.reference.floats import BY_ID, BY_NAME, element_bytes
+from formats.reference.writing.value.terngrad import pack, write_terngrad
 from formats.vector_cases.case import (
     Case,
     bad,
@@ -18,9 +21,6 @@ from formats.vector_cases.case import (
     values_of,
 )
 from formats.vector_cases.parts import of_values
-from formats.reference import Tensor, TernGrad
-from formats.reference.floats import BY_ID, BY_NAME, element_bytes
-from formats.reference.writing.value.terngrad import pack, write_terngrad
 
 ONE = struct.pack("<f", 1.0)
 LEAST, BELOW = 0x0D800000, 0x0D7FFFFF

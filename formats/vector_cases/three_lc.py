@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import Case, bad, exact, number, sparse, spread, valid, values_of
-from formats.vector_cases.parts import of_values
 from formats.reference import Tensor, ThreeLC
 from formats.reference.floats import BY_ID, BY_NAME, element_bytes
 from formats.reference.writing.value.three_lc import quartic, three_lc_section
+from formats.vector_cases.case import Case, bad, exact, number, sparse, spread, valid, values_of
+from formats.vector_cases.parts import of_values
 
 ONE = struct.pack("<f", 1.0)
 TYPES = ("float32", "float16", "bfloat16", "float64")

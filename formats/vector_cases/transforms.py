@@ -9,7 +9,6 @@ import math
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.vector_cases.case import RAW, Case, rice, sparse, spread, valid, values_for, values_of
 from formats.reference import (
     Binned,
     Bloom,
@@ -49,6 +48,7 @@ from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
 from formats.reference.writing.records import fused_body
 from formats.reference.writing.transform.coefficients import lengths_body
+from formats.vector_cases.case import RAW, Case, rice, sparse, spread, valid, values_for, values_of
 
 FUSED, NAMES, SHAPES, TRANSFORM = 1, 2, 3, 4
 NAMED = {RFFT: "rfft", DCT: "dct"}

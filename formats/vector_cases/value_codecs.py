@@ -8,10 +8,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from formats.vector_cases.case import Case, exact, number, sparse, spread, valid, values_for, values_of
-from formats.vector_cases.index_codecs import INDEX
 from formats.reference import Qsgd, Raw, Rice, Row, Tensor, assemble
 from formats.reference.floats import BY_NAME, element_bytes
+from formats.vector_cases.case import Case, exact, number, sparse, spread, valid, values_for, values_of
+from formats.vector_cases.index_codecs import INDEX
 
 SPECIALS = {
     "float32": [

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from formats.vector_cases.case import Case, bad, patch, valid, values_for
-from formats.vector_cases.parts import of_values
-from formats.vector_cases.value_codecs import SPECIALS
 from formats.reference import Zstd
 from formats.reference.floats import BY_NAME, element_bytes
 from formats.reference.value.zstd import REPEATED, RESERVED, STORED
 from formats.reference.writing.value.zstd import block_header, frame_header
+from formats.vector_cases.case import Case, bad, patch, valid, values_for
+from formats.vector_cases.parts import of_values
+from formats.vector_cases.value_codecs import SPECIALS
 
 COMPRESSED = {
     ("float32", 1): (
