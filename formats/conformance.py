@@ -85,21 +85,21 @@ def load(path: Path) -> Vector:
     return Vector(
         id=fields["id"],
         about=fields["about"],
-        data=_unhex(fields["hex"]),
+        data=_parse_hex(fields["hex"]),
         result=fields["result"],
         code=fields.get("code"),
         limits=fields.get("limits", {}),
         schema=schema and {name: (tuple(shape), dtype) for name, (shape, dtype) in schema.items()},
-        tag=_unhex(decoded["tag"]),
-        tensors=[_tensor(t) for t in decoded["tensors"]],
+        tag=_parse_hex(decoded["tag"]),
+        tensors=[_parse_tensor(t) for t in decoded["tensors"]],
         within=[float(t.get("within", 0)) for t in decoded["tensors"]],
         encode=encode
         and Encode(
             many=encode["many"],
             scheme=encode["scheme"],
             seed=encode["seed"],
-            tag=_unhex(encode["tag"]),
-            tensors=[_tensor(t) for t in encode["tensors"]],
+            tag=_parse_hex(encode["tag"]),
+            tensors=[_parse_tensor(t) for t in encode["tensors"]],
         ),
     )
 
@@ -139,33 +139,33 @@ def check(decode: Decode, vector: Vector) -> str | None:
     if len(tensors) != len(vector.tensors):
         return f"{len(tensors)} tensors, not {len(vector.tensors)}"
     for got, want, within in zip(tensors, vector.tensors, vector.within, strict=True):
-        part = _difference(got, want, within)
+        part = _find_difference(got, want, within)
         if part is not None:
             return f"{part} of {want[0]!r} differs"
     return None
 
 
-def _difference(got: TensorTuple, want: TensorTuple, within: float) -> str | None:
+def _find_difference(got: TensorTuple, want: TensorTuple, within: float) -> str | None:
     """The first part of a tensor that is not as wanted, or None; values may be so far off."""
     same = {
         "name": got[0] == want[0],
         "element type": got[1] == want[1],
         "shape": tuple(got[2]) == tuple(want[2]),
         "indices": len(got[3]) == len(want[3]) and list(got[3]) == list(want[3]),
-        "values": bytes(got[4]) == want[4] or (within > 0 and _near(bytes(got[4]), want, within)),
+        "values": bytes(got[4]) == want[4] or (within > 0 and _is_near(bytes(got[4]), want, within)),
     }
     return next((part for part, equal in same.items() if not equal), None)
 
 
-def _near(values: bytes, want: TensorTuple, within: float) -> bool:
+def _is_near(values: bytes, want: TensorTuple, within: float) -> bool:
     """Whether every value is a number at most so far from the wanted one."""
     if len(values) != len(want[4]):
         return False
-    pairs = zip(_numbers(values, want[1]), _numbers(want[4], want[1]), strict=True)
+    pairs = zip(_iterate_numbers(values, want[1]), _iterate_numbers(want[4], want[1]), strict=True)
     return all(abs(a - b) <= within for a, b in pairs)  # false of NaN
 
 
-def _numbers(values: bytes, dtype: str) -> Iterator[float]:
+def _iterate_numbers(values: bytes, dtype: str) -> Iterator[float]:
     """The little-endian elements of a type, as numbers."""
     if dtype == "bfloat16":  # the upper half of a binary32
         values = b"".join(b"\0\0" + values[i : i + 2] for i in range(0, len(values), 2))
@@ -173,11 +173,11 @@ def _numbers(values: bytes, dtype: str) -> Iterator[float]:
     return (x for (x,) in struct.iter_unpack("<" + letter, values))
 
 
-def _unhex(text: str | list[str]) -> bytes:
+def _parse_hex(text: str | list[str]) -> bytes:
     return bytes.fromhex(text if isinstance(text, str) else "".join(text))
 
 
-def _tensor(fields: Mapping[str, Any]) -> TensorTuple:
+def _parse_tensor(fields: Mapping[str, Any]) -> TensorTuple:
     shape = tuple(fields["shape"])
     indices = expand_indices(fields["indices"], shape)
     return fields["name"], fields["dtype"], shape, indices, expand_values(fields["values"])
@@ -198,10 +198,10 @@ def expand_indices(indices: Any, shape: tuple[int, ...]) -> list[int]:
 def expand_values(values: str | list[str] | dict[str, Any]) -> bytes:
     """Bytes from hex, from a list of hex, or from {"repeat": hex, "bytes": n}: cyclic, cut to n bytes."""
     if isinstance(values, dict):
-        period = _unhex(values["repeat"])
+        period = _parse_hex(values["repeat"])
         size = int(values["bytes"])
         return (period * (size // len(period) + 1))[:size]
-    return _unhex(values)
+    return _parse_hex(values)
 
 
 def reference(
@@ -217,9 +217,9 @@ def reference(
     Returns (tag, tensors) and raises WireError, as the contract says.
     """
     from formats.reference import Limits, decode
-    from formats.zstd import installed
+    from formats.zstd import find_decompressor
 
-    decoded = decode(data, Limits(**limits), schema, zstd=installed())
+    decoded = decode(data, Limits(**limits), schema, zstd=find_decompressor())
     return decoded.tag, [(t.name, t.dtype, t.shape, t.indices, t.values) for t in decoded.tensors]
 
 

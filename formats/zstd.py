@@ -10,7 +10,7 @@ import importlib
 from formats.reference.value.zstd import Decompress
 
 
-def installed() -> Decompress | None:
+def find_decompressor() -> Decompress | None:
     """What gives a frame's content, or None."""
     try:
         module = importlib.import_module("compression.zstd")

@@ -54,7 +54,7 @@ def pack_stream(values: Sequence[int], width: int, unit: int) -> bytes:
     return bytes(out)
 
 
-def any_bit_from(data: bytes, bit: int) -> bool:
+def has_bit_from(data: bytes, bit: int) -> bool:
     """Whether any bit of ``data`` from number ``bit`` on is set: what fills up a stream must be zero."""
     byte, rest = divmod(bit, 8)
     if byte >= len(data):

@@ -26,7 +26,7 @@ from formats.reference.index.codecs import decode_index
 from formats.reference.limits import DEFAULT_LIMITS, Limits, Schema, Work
 from formats.reference.map.packed import decode_packed, restore
 from formats.reference.table import ENTRY_BYTES, Entry, check_table, read_table
-from formats.reference.tensors import Decoded, join, place
+from formats.reference.tensors import Decoded, assemble_tensor, locate_tensors
 from formats.reference.transform.coefficients import check_coefficients, stored_type
 from formats.reference.value.codecs import VALUE_CODECS, ZSTD, decode_value
 from formats.reference.value.zstd import Decompress
@@ -73,7 +73,7 @@ def decode(
     supported = VALUE_CODECS.keys() - ({ZSTD} if zstd is None else set())
     check_table(entries, limits, total_len, schema is not None, supported)  # rows 14-27
     records = read_records(block) if flags & HAS_EXTENSION else {}  # rows 28-30
-    places = place(entries, records, schema, limits)  # rows 31-44
+    places = locate_tensors(entries, records, schema, limits)  # rows 31-44
     if single and len(places) != 1:
         raise SchemaMismatch("schema-count", f"{len(places)} tensors where one was asked for")
     chunks: dict[int, list[tuple[Sequence[int], bytes]]] = {}
@@ -82,7 +82,7 @@ def decode(
     for entry in entries:
         chunks.setdefault(entry.key, []).append(_decode_entry(data, offset, entry, work, zstd))  # rows 45-50
         offset += entry.payload_bytes
-    return Decoded([join(p, chunks[p.entry_key]) for p in places], records.get(TAG, b""))
+    return Decoded([assemble_tensor(p, chunks[p.entry_key]) for p in places], records.get(TAG, b""))
 
 
 def _check_frame(data: bytes, limits: Limits) -> tuple[int, int, int, int]:

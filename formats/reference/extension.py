@@ -18,7 +18,7 @@ KNOWN_FLAGS = {FUSED: CRITICAL, NAMES: 0, SHAPES: 0, TRANSFORM: CRITICAL, TAG: 0
 
 def read_records(block: bytes) -> dict[int, bytes]:
     """The bodies of the known records by type; ``block`` is as long as its first field says (row 11)."""
-    found = _split(block)  # 28
+    found = _split_records(block)  # 28
     for (last, _, _), (kind, _, _) in itertools.pairwise(found):
         if kind <= last:
             raise Invalid("extension-order", f"record type {kind} after {last}")  # 29
@@ -28,7 +28,7 @@ def read_records(block: bytes) -> dict[int, bytes]:
     return {kind: body for kind, _, body in found if kind in KNOWN_FLAGS}
 
 
-def _split(block: bytes) -> list[tuple[int, int, bytes]]:
+def _split_records(block: bytes) -> list[tuple[int, int, bytes]]:
     """Row 28: (type, flags, body) of each record."""
     (n_records,) = struct.unpack_from("<I", block, 4)
     if n_records == 0:

@@ -98,7 +98,7 @@ def convert(bits: int, source: Format, target: Format) -> int:
     return sign | min(result, target.infinity)
 
 
-def round32(x: float) -> float:
+def round_to_float32(x: float) -> float:
     """The binary32 number nearest to x, ties to even; infinite where that overflows.
 
     Applied after one product or quotient of binary32 numbers computed in binary64, it gives what binary32
@@ -110,51 +110,51 @@ def round32(x: float) -> float:
         return math.copysign(math.inf, x)
 
 
-def finite_elements(values: bytes, dtype: Format) -> list[int]:
+def unpack_finite(values: bytes, dtype: Format) -> list[int]:
     """The elements as bits, for codecs without NaN and infinity; ValueError where one is not finite."""
-    bits = elements(values, dtype.itemsize)
+    bits = unpack_elements(values, dtype.itemsize)
     for i, word in enumerate(bits):
         if word & (dtype.sign - 1) >= dtype.infinity:
             raise ValueError(f"value {i} is not finite")
     return bits
 
 
-def singles(values: bytes, dtype: Format) -> list[int]:
+def unpack_as_float32(values: bytes, dtype: Format) -> list[int]:
     """Elements as binary32 bits, as lossy codecs take them; ValueError where one is not finite there.
 
     Args:
         values: the elements' little-endian bytes.
         dtype: their format.
     """
-    found = [convert(bits, dtype, FLOAT32) for bits in elements(values, dtype.itemsize)]
+    found = [convert(bits, dtype, FLOAT32) for bits in unpack_elements(values, dtype.itemsize)]
     for i, bits in enumerate(found):
         if bits & (FLOAT32.sign - 1) >= FLOAT32.infinity:
             raise ValueError(f"value {i} is not finite in binary32")
     return found
 
 
-def float_of(bits: int, source: Format) -> float:
+def to_float(bits: int, source: Format) -> float:
     """The number with these bits, exactly (any format fits binary64)."""
     wide = convert(bits, source, FLOAT64)
     return float(struct.unpack("<d", wide.to_bytes(8, "little"))[0])
 
 
-def bits32(x: float) -> int:
+def to_float32_bits(x: float) -> int:
     """The bits of a binary32 number held in a Python float."""
     return int.from_bytes(struct.pack("<f", x), "little")
 
 
-def elements(data: bytes, itemsize: int) -> list[int]:
+def unpack_elements(data: bytes, itemsize: int) -> list[int]:
     """Consecutive little-endian elements as integers."""
     return [int.from_bytes(data[i : i + itemsize], "little") for i in range(0, len(data), itemsize)]
 
 
-def element_bytes(bits: list[int], itemsize: int) -> bytes:
+def pack_elements(bits: list[int], itemsize: int) -> bytes:
     """The inverse of ``elements``."""
     return b"".join(b.to_bytes(itemsize, "little") for b in bits)
 
 
-LEAST_SCALE = 0x0D800000
+MIN_SCALE = 0x0D800000
 """The bits of 2^-100; positive binary32 numbers are ordered as their bits are."""
 
 

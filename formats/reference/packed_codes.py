@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from formats.reference.bits import any_bit_from, pack_lanes, pack_stream, unpack_lanes, unpack_stream
+from formats.reference.bits import has_bit_from, pack_lanes, pack_stream, unpack_lanes, unpack_stream
 
 LANES = 16
 BLOCK = 512
@@ -35,7 +35,7 @@ def unpack_codes(data: bytes, count: int, width: int) -> list[int]:
     return codes + unpack_stream(data[size * (count // BLOCK) :], count % BLOCK, width)
 
 
-def stray_bits(data: bytes, count: int, width: int) -> bool:
+def has_trailing_bit(data: bytes, count: int, width: int) -> bool:
     """Whether a bit after the last code is set.
 
     Args:
@@ -43,7 +43,7 @@ def stray_bits(data: bytes, count: int, width: int) -> bool:
         count: how many codes.
         width: bits of each, 1 … 24.
     """
-    return any_bit_from(data[4 * LANES * width * (count // BLOCK) :], count % BLOCK * width)
+    return has_bit_from(data[4 * LANES * width * (count // BLOCK) :], count % BLOCK * width)
 
 
 def pack_codes(codes: Sequence[int], width: int) -> bytes:

@@ -88,7 +88,7 @@ def read_shapes(body: bytes) -> list[tuple[int, tuple[int, ...]]]:
             raise Malformed("shapes-record", "a row runs past the record")
         shape = struct.unpack_from(f"<{ndim}{WIDTHS[width]}", body, at)
         at += ndim * width
-        if width != least_width(shape):
+        if width != shortest_width(shape):
             raise Malformed("shapes-record", f"width {width} is not the least")
         rows.append((key, shape))
     if not rows:
@@ -114,6 +114,6 @@ def check_shapes(rows: list[tuple[int, tuple[int, ...]]], sizes: list[int]) -> d
     return dict(rows)
 
 
-def least_width(shape: tuple[int, ...]) -> int:
+def shortest_width(shape: tuple[int, ...]) -> int:
     """The least of 1, 2, 4 and 8 bytes that holds every dimension."""
     return next(width for width in WIDTHS if max(shape, default=0) < 1 << 8 * width)

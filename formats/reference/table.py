@@ -15,8 +15,8 @@ from formats.reference.errors import Invalid, LimitExceeded, Malformed, Unsuppor
 from formats.reference.floats import BY_ID
 from formats.reference.index.codecs import INDEX_CODECS
 from formats.reference.limits import Limits
-from formats.reference.map.packed import PACKED, map_bytes
-from formats.reference.transform.coefficients import NUMBERS, PLAIN
+from formats.reference.map.packed import PACKED, map_length
+from formats.reference.transform.coefficients import COMPONENTS, PLAIN
 from formats.reference.value.codecs import ORDERED
 
 ENTRY_BYTES = 40
@@ -55,7 +55,7 @@ class Entry:
     @property
     def width(self) -> int:
         """Numbers of an element."""
-        return NUMBERS[self.domain]
+        return COMPONENTS[self.domain]
 
     @property
     def payload_bytes(self) -> int:
@@ -89,7 +89,7 @@ def check_table(
         if entry.dtype not in BY_ID:
             raise Unsupported("dtype", f"element type {entry.dtype}", entry=entry.number)  # 15
     for entry in entries:
-        if entry.domain not in NUMBERS:
+        if entry.domain not in COMPONENTS:
             raise Unsupported("domain", f"domain {entry.domain}", entry=entry.number)  # 16
     for entry in entries:
         if entry.index not in INDEX_CODECS:
@@ -115,7 +115,7 @@ def check_table(
                 "value-length", f"{entry.value_len} bytes, r = {entry.r}", entry=entry.number
             )  # 23
     for entry in entries:
-        if entry.map_len != (map_bytes(entry.r * entry.width) if entry.map else 0):
+        if entry.map_len != (map_length(entry.r * entry.width) if entry.map else 0):
             raise Malformed("map-length", f"{entry.map_len} bytes, map {entry.map}", entry=entry.number)  # 24
     restored = {entry.key for entry in entries if entry.domain != PLAIN and entry.r}
     present = sum(

@@ -17,7 +17,7 @@ from formats.reference.floats import BY_ID, Format
 from formats.reference.limits import Limits, Schema
 from formats.reference.records import check_names, check_shapes, read_fused, read_names, read_shapes
 from formats.reference.table import CHUNK, Entry
-from formats.reference.transform.coefficients import NUMBERS, PLAIN, check_lengths, read_lengths
+from formats.reference.transform.coefficients import COMPONENTS, PLAIN, check_lengths, read_lengths
 from formats.reference.transform.inverse import invert
 
 
@@ -41,7 +41,7 @@ class Decoded:
 
 
 @dataclass
-class Place:
+class TensorLocation:
     """Where a tensor's elements are: in all chunks of ``entry_key``, ``size`` elements from ``start`` on.
 
     In a domain that is not plain, the chunks hold all its coefficients.
@@ -56,9 +56,9 @@ class Place:
     shape: tuple[int, ...] = ()
 
 
-def place(
+def locate_tensors(
     entries: list[Entry], records: dict[int, bytes], schema: Schema | None, limits: Limits
-) -> list[Place]:
+) -> list[TensorLocation]:
     """Rows 31-44: the tensors in the order of their keys, every one with its name and shape.
 
     Args:
@@ -69,9 +69,9 @@ def place(
 
     Raises Malformed, LimitExceeded, Invalid, SchemaMismatch.
     """
-    by_key = _sole_and_chunked(entries)
+    by_key = _locate_by_table(entries)
     if FUSED in records:
-        _split_fused(by_key, entries, records[FUSED], limits)  # 31-33
+        _locate_fused(by_key, entries, records[FUSED], limits)  # 31-33
     n = len(by_key)
     if any(key >= n for key in by_key):  # n different keys below n are 0 … n-1
         raise Invalid("keys", f"the keys of {n} tensors are not 0 … {n - 1}")  # 34
@@ -90,7 +90,7 @@ def place(
         raise Malformed("tag-record", "an empty tag")  # 41
     for key, p in enumerate(places):
         p.shape = rows.get(key, (p.size,))
-    _name(places, names, schema)  # 42
+    _assign_names(places, names, schema)  # 42
     if schema is not None:
         for p in places:
             if p.shape != tuple(schema[p.name][0]):
@@ -101,17 +101,19 @@ def place(
     return places
 
 
-def _sole_and_chunked(entries: list[Entry]) -> dict[int, Place]:
+def _locate_by_table(entries: list[Entry]) -> dict[int, TensorLocation]:
     """The tensors as the table alone has them."""
-    by_key: dict[int, Place] = {}
+    by_key: dict[int, TensorLocation] = {}
     for entry in entries:
         if entry.key not in by_key:
-            by_key[entry.key] = Place(entry.key, 0, 0, BY_ID[entry.dtype], entry.domain)
+            by_key[entry.key] = TensorLocation(entry.key, 0, 0, BY_ID[entry.dtype], entry.domain)
         by_key[entry.key].size += entry.d
     return by_key
 
 
-def _split_fused(by_key: dict[int, Place], entries: list[Entry], body: bytes, limits: Limits) -> None:
+def _locate_fused(
+    by_key: dict[int, TensorLocation], entries: list[Entry], body: bytes, limits: Limits
+) -> None:
     """Rows 31 to 33: gives the members of fused entries their places."""
     groups = read_fused(body)
     n = len(entries) + sum(len(members) - 1 for _, members in groups)
@@ -140,13 +142,13 @@ def _split_fused(by_key: dict[int, Place], entries: list[Entry], body: bytes, li
             last = key
             if key != entry_key and key in by_key:
                 raise Invalid("fused", f"key {key} stands elsewhere, too")
-            by_key[key] = Place(entry_key, start, size, whole.dtype)
+            by_key[key] = TensorLocation(entry_key, start, size, whole.dtype)
             start += size
         if start != whole.size:
             raise Invalid("fused", f"the members of group {entry_key} have {start} of {whole.size} elements")
 
 
-def _name(places: list[Place], names: list[str] | None, schema: Schema | None) -> None:
+def _assign_names(places: list[TensorLocation], names: list[str] | None, schema: Schema | None) -> None:
     """Row 42; without names the schema's are taken, and without a schema the digits of the keys."""
     if names is None:
         width = len(str(len(places) - 1))
@@ -159,11 +161,11 @@ def _name(places: list[Place], names: list[str] | None, schema: Schema | None) -
         p.name = name
 
 
-def join(p: Place, chunks: list[tuple[Sequence[int], bytes]]) -> Tensor:
+def assemble_tensor(p: TensorLocation, chunks: list[tuple[Sequence[int], bytes]]) -> Tensor:
     """The tensor at a place from the decoded chunks of its entry: indices of the tensor, values' bytes."""
     indices: Sequence[int]
     if p.domain != PLAIN:
-        most = CHUNK // NUMBERS[p.domain]
+        most = CHUNK // COMPONENTS[p.domain]
         indices = [number * most + i for number, (local, _) in enumerate(chunks) for i in local]
         if p.size and not indices:
             return Tensor(p.name, p.dtype.name, p.shape, [], b"")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from formats.reference import Record, Row, assemble, reseal
 from formats.reference.table import CHUNK
-from formats.reference.writing.assembly import extension_block
-from formats.reference.writing.records import fused_body, names_body, shape_row
+from formats.reference.writing.assembly import write_extension_block
+from formats.reference.writing.records import write_fused, write_names, write_shape
 from formats.vector_cases.case import UNKNOWN_RECORD, Case, bad, patch
 
 FUSED, NAMES, SHAPES, TAG = 1, 2, 3, 5
@@ -30,7 +30,7 @@ def cases() -> Iterator[Case]:
 def _tensors(sizes: Sequence[int], *records: Record) -> bytes:
     """Tensors of these sizes with the keys 0, 1, …, no element present, and records."""
     rows = [Row(key, 0, d, 0, 1, 1, 1) for key, d in enumerate(sizes)]
-    return assemble(rows, extension_block(records))
+    return assemble(rows, write_extension_block(records))
 
 
 def _block(*parts: bytes, n_records: int) -> bytes:
@@ -63,15 +63,15 @@ def _frame() -> Iterator[Case]:
             _tensors([1], Record(UNKNOWN_RECORD, 2, b"t")),
         ),
         ("flags-tag", "A critical tag.", _tensors([1], Record(TAG, 1, b"t"))),
-        ("flags-names", "Critical names.", _tensors([1], Record(NAMES, 1, names_body([b"a"])))),
-        ("flags-shapes", "Critical shapes.", _tensors([2], Record(SHAPES, 1, shape_row(0, (1, 2))))),
+        ("flags-names", "Critical names.", _tensors([1], Record(NAMES, 1, write_names([b"a"])))),
+        ("flags-shapes", "Critical shapes.", _tensors([2], Record(SHAPES, 1, write_shape(0, (1, 2))))),
     ):
         yield bad(f"extension-record-{id}", about, kind, code, data)
     rows = [Row(0, 0, 3, 0, 1, 1, 1)]
-    data = assemble(rows, extension_block([Record(FUSED, 0, fused_body([[(0, 1), (1, 2)]]))]))
+    data = assemble(rows, write_extension_block([Record(FUSED, 0, write_fused([[(0, 1), (1, 2)]]))]))
     yield bad("extension-record-flags-fused", "A fused record that is not critical.", kind, code, data)
     kind, code = "Invalid", "extension-order"
-    two = [Record(NAMES, 0, names_body([b"a"])), Record(TAG, 0, b"t")]
+    two = [Record(NAMES, 0, write_names([b"a"])), Record(TAG, 0, b"t")]
     yield bad("extension-order", "The tag before the names.", kind, code, _tensors([1], *two[::-1]))
     yield bad("extension-order-twice", "Two tags.", kind, code, _tensors([1], two[1], two[1]))
     unknown = [Record(UNKNOWN_RECORD + 1, 0, b""), Record(UNKNOWN_RECORD, 0, b"")]
@@ -98,7 +98,7 @@ def _with_fused(body: bytes, sizes: Sequence[int] = (3,)) -> bytes:
 
 def _fused_record() -> Iterator[Case]:
     kind, code = "Malformed", "fused-record"
-    good = fused_body([[(0, 1), (1, 2)]])
+    good = write_fused([[(0, 1), (1, 2)]])
     for id, about, body in (
         ("empty", "No bytes.", b""),
         ("short", "Four bytes.", bytes(4)),
@@ -132,30 +132,30 @@ def _fused() -> Iterator[Case]:
         ("group-twice", "A group twice.", [[(0, 1), (1, 2)], [(0, 1), (1, 2)]], [3]),
         ("two-groups", "A member of two groups.", [[(0, 1), (2, 2)], [(1, 1), (2, 2)]], [3, 3]),
     ):
-        yield bad(f"fused-{id}", about, kind, code, _with_fused(fused_body(groups), sizes))
-    other = patch(fused_body([[(0, 1), (1, 2)]]), 8, "I", 1)
+        yield bad(f"fused-{id}", about, kind, code, _with_fused(write_fused(groups), sizes))
+    other = patch(write_fused([[(0, 1), (1, 2)]]), 8, "I", 1)
     yield bad(
         "fused-first", "The first member is not the entry's key.", kind, code, _with_fused(other, [3, 3])
     )
     about = "The entry's key is that of the second member; all else would fit."
-    alone = assemble([Row(1, 0, 3, 0, 1, 1, 1)], extension_block([Record(FUSED, 1, other)]))
+    alone = assemble([Row(1, 0, 3, 0, 1, 1, 1)], write_extension_block([Record(FUSED, 1, other)]))
     yield bad("fused-first-alone", about, kind, code, alone)
     rows = [Row(0, 0, CHUNK, 0, 1, 1, 1), Row(0, CHUNK, 2, 0, 1, 1, 1)]
-    body = fused_body([[(0, 1), (1, CHUNK + 1)]])
-    data = assemble(rows, extension_block([Record(FUSED, 1, body)]))
+    body = write_fused([[(0, 1), (1, CHUNK + 1)]])
+    data = assemble(rows, write_extension_block([Record(FUSED, 1, body)]))
     yield bad("fused-chunks", "An entry that is not the sole chunk.", kind, code, data)
 
     kind, code = "LimitExceeded", "max-entries"
     two = [Row(key, 0, 3, 0, 1, 1, 1) for key in (0, 2)]
-    body = fused_body([[(0, 1), (1, 2)], [(2, 1), (3, 1), (4, 1)]])
-    data = assemble(two, extension_block([Record(FUSED, 1, body)]))
+    body = write_fused([[(0, 1), (1, 2)], [(2, 1), (3, 1), (4, 1)]])
+    data = assemble(two, write_extension_block([Record(FUSED, 1, body)]))
     about = "Two entries, and three members besides their first ones, where four are allowed."
     yield bad("max-entries-fused", about, kind, code, data, limits={"max_entries": 4})
-    body = fused_body([[(0, 1), (0, 2)], [(2, 1), (3, 1), (4, 1)]])
-    data = assemble(two, extension_block([Record(FUSED, 1, body)]))
+    body = write_fused([[(0, 1), (0, 2)], [(2, 1), (3, 1), (4, 1)]])
+    data = assemble(two, write_extension_block([Record(FUSED, 1, body)]))
     one = assemble(
         [Row(0, 0, 6, 0, 1, 1, 1)],
-        extension_block([Record(FUSED, 1, fused_body([[(0, 1), (1, 2), (2, 3)]]))]),
+        write_extension_block([Record(FUSED, 1, write_fused([[(0, 1), (1, 2), (2, 3)]]))]),
     )
     about = "An entry of three members, where two are allowed."
     yield bad("max-entries-fused-one", about, kind, code, one, limits={"max_entries": 2})
@@ -169,7 +169,7 @@ def _keys() -> Iterator[Case]:
     rows = [Row(0, 0, 2, 0, 1, 1, 1), Row(2, 0, 2, 0, 1, 1, 1)]
     yield bad("keys-gap", "Keys 0 and 2.", kind, code, assemble(rows))
     yield bad("keys-most", "Key 2^32 - 1.", kind, code, assemble([Row(MAX32, 0, 2, 0, 1, 1, 1)]))
-    body = fused_body([[(0, 1), (2, 2)]])
+    body = write_fused([[(0, 1), (2, 2)]])
     yield bad("keys-fused", "Fused keys 0 and 2.", kind, code, _with_fused(body))
 
 
@@ -178,7 +178,7 @@ def _names() -> Iterator[Case]:
         return _tensors([1] * n, Record(NAMES, 0, body))
 
     kind, code = "Malformed", "names-record"
-    good = names_body([b"a", b"bc"])
+    good = write_names([b"a", b"bc"])
     for id, about, body in (
         ("empty", "No bytes.", b""),
         ("short", "Three bytes.", bytes(3)),
@@ -208,12 +208,12 @@ def _names() -> Iterator[Case]:
         ("utf8-range", "Beyond U+10FFFF.", [b"a", b"\xf4\x90\x80\x80"]),
         ("utf8-split", "A character across two names.", [b"a\xc3", b"\xa4"]),
     ):
-        yield bad(f"names-{id}", about, kind, code, named(names_body(names)))
+        yield bad(f"names-{id}", about, kind, code, named(write_names(names)))
 
 
 def _shapes_record() -> Iterator[Case]:
     kind, code = "Malformed", "shapes-record"
-    good = shape_row(0, (2, 3))
+    good = write_shape(0, (2, 3))
     wide = struct.pack("<IBBHHH", 0, 2, 2, 0, 2, 3)
     for id, about, body in (
         ("empty", "No row.", b""),
@@ -239,21 +239,21 @@ def _shapes_record() -> Iterator[Case]:
 
 def _shapes() -> Iterator[Case]:
     kind, code = "Invalid", "shapes"
-    two, three = shape_row(0, (2, 3)), shape_row(1, (3, 2))
+    two, three = write_shape(0, (2, 3)), write_shape(1, (3, 2))
     for id, about, sizes, body in (
         ("size", "A product of 6 for 7 elements.", [7], two),
-        ("size-0d", "No dimensions for 6 elements.", [6], shape_row(0, ())),
-        ("size-0", "A product of 0 for 6 elements.", [6], shape_row(0, (0, 6))),
+        ("size-0d", "No dimensions for 6 elements.", [6], write_shape(0, ())),
+        ("size-0", "A product of 0 for 6 elements.", [6], write_shape(0, (0, 6))),
         ("not-0", "A product of 6 for no element.", [0], two),
         ("order", "Rows not ascending.", [6, 6], three + two),
         ("twice", "A row twice.", [6], two + two),
         ("key", "A row for a key that no tensor has.", [6], two + three),
-        ("wrapping", "A product that is 6 modulo 2^64.", [6], shape_row(0, (2**63, 2, 6))),
-        ("wrapping-0", "A product that is 0 modulo 2^64.", [0], shape_row(0, (2**32, 2**32))),
-        ("product", "Dimensions other than 0 that multiply to 2^57.", [0], shape_row(0, (2**57, 0))),
-        ("product-after-0", "The same after a 0.", [0], shape_row(0, (0, 2**28, 2**29))),
-        ("product-just", "A product of 2^56 + 1.", [0], shape_row(0, (0, 2**56 + 1))),
+        ("wrapping", "A product that is 6 modulo 2^64.", [6], write_shape(0, (2**63, 2, 6))),
+        ("wrapping-0", "A product that is 0 modulo 2^64.", [0], write_shape(0, (2**32, 2**32))),
+        ("product", "Dimensions other than 0 that multiply to 2^57.", [0], write_shape(0, (2**57, 0))),
+        ("product-after-0", "The same after a 0.", [0], write_shape(0, (0, 2**28, 2**29))),
+        ("product-just", "A product of 2^56 + 1.", [0], write_shape(0, (0, 2**56 + 1))),
     ):
         yield bad(f"shapes-{id}", about, kind, code, _tensors(sizes, Record(SHAPES, 0, body)))
-    data = assemble([], extension_block([Record(SHAPES, 0, shape_row(0, ()))]))
+    data = assemble([], write_extension_block([Record(SHAPES, 0, write_shape(0, ()))]))
     yield bad("shapes-no-tensors", "A row where there is no tensor.", kind, code, reseal(data))

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from formats.reference import Raw, Record, Rice, Row, Schema, assemble, reseal, write
 from formats.reference.table import CHUNK
-from formats.reference.transform.coefficients import DCT, NUMBERS, RFFT, count
-from formats.reference.writing.assembly import extension_block
-from formats.reference.writing.records import fused_body, names_body, shape_row
-from formats.reference.writing.transform.coefficients import lengths_body
+from formats.reference.transform.coefficients import COMPONENTS, DCT, RFFT, coefficient_count
+from formats.reference.writing.assembly import write_extension_block
+from formats.reference.writing.records import write_fused, write_names, write_shape
+from formats.reference.writing.transform.coefficients import write_lengths
 from formats.vector_cases.bad_container import DTYPE, R
 from formats.vector_cases.case import Case, bad, patch, sparse, values_for
 from formats.vector_cases.transforms import FUSED, NAMED, NAMES, SHAPES, TRANSFORM, spectrum
@@ -46,12 +46,12 @@ def _limits() -> Iterator[Case]:
 def _entries(*entries: tuple[int, int], records: Sequence[Record] = ()) -> bytes:
     """Entries of (domain, d) with the keys 0, 1, …, nothing present, and records."""
     rows = [Row(key, 0, d, 0, domain << 4 | 1, 1, 1) for key, (domain, d) in enumerate(entries)]
-    return assemble(rows, extension_block(records) if records else b"")
+    return assemble(rows, write_extension_block(records) if records else b"")
 
 
 def _record() -> Iterator[Case]:
     kind, code = "Malformed", "transform-record"
-    good = lengths_body([(0, 16)])
+    good = write_lengths([(0, 16)])
     for id, about, body in (
         ("empty", "No row.", b""),
         ("cut", "A row of 15 bytes.", good[:-1]),
@@ -63,7 +63,7 @@ def _record() -> Iterator[Case]:
     data = _entries((RFFT, 9), records=[Record(TRANSFORM, 0, good)])
     about = "A transform record that is not critical."
     yield bad("extension-record-flags-transform", about, "Malformed", "extension-record", data)
-    data = _entries((RFFT, 9), records=[Record(TRANSFORM, 1, b""), Record(NAMES, 0, names_body([b"a"]))])
+    data = _entries((RFFT, 9), records=[Record(TRANSFORM, 1, b""), Record(NAMES, 0, write_names([b"a"]))])
     yield bad("extension-order-transform", "The names after it.", "Invalid", "extension-order", data)
     two = [Record(NAMES, 0, bytes(4)), Record(TRANSFORM, 1, bytes(8))]
     about = "A broken transform record comes before broken names."
@@ -103,7 +103,7 @@ def _lengths() -> Iterator[Case]:
         ("size-0", "Coefficients of no elements.", [(DCT, 1)], [(0, 0)]),
         ("d0", "An element without coefficients.", [(RFFT, 0)], [(0, 1)]),
     ):
-        data = _entries(*entries, records=[Record(TRANSFORM, 1, lengths_body(rows))])
+        data = _entries(*entries, records=[Record(TRANSFORM, 1, write_lengths(rows))])
         yield bad(f"transform-{id}", about, kind, code, data)
     row = Row(1, 0, 9, 0, 0x11, 1, 1)
     yield bad("transform-after-keys", "Key 1 alone comes first.", "Invalid", "keys", assemble([row]))
@@ -111,10 +111,10 @@ def _lengths() -> Iterator[Case]:
 
 def _rules() -> Iterator[Case]:
     kind = "Invalid"
-    record = Record(TRANSFORM, 1, lengths_body([(0, 16)]))
-    data = _entries((RFFT, 9), records=[Record(FUSED, 1, fused_body([[(0, 4), (1, 5)]])), record])
+    record = Record(TRANSFORM, 1, write_lengths([(0, 16)]))
+    data = _entries((RFFT, 9), records=[Record(FUSED, 1, write_fused([[(0, 4), (1, 5)]])), record])
     yield bad("fused-transformed", "Coefficients are not fused.", kind, "fused", data)
-    data = _entries((RFFT, 9), records=[Record(SHAPES, 0, shape_row(0, (3, 3))), record])
+    data = _entries((RFFT, 9), records=[Record(SHAPES, 0, write_shape(0, (3, 3))), record])
     yield bad("shapes-transformed", "A shape of the bins, not of the elements.", kind, "shapes", data)
     for id, about, rows in (
         ("rfft-d", "d is 2^23 + 1 in domain 1.", [(CHUNK // 2 + 1, 0, 0x11)]),
@@ -138,14 +138,14 @@ def _rules() -> Iterator[Case]:
     for id, about, schema in schemas:
         yield bad(f"schema-{id}-transformed", about, kind, f"schema-{id}", one, schema=schema)
     for domain, name in NAMED.items():
-        d = count(domain, 16)
+        d = coefficient_count(domain, 16)
         section = values_for(d if domain == RFFT else 2 * d, "float32")
         row = Row(0, 0, d, d, domain << 4 | 1, 1, 1, value_section=section)
-        data = assemble([row], extension_block([record]))
+        data = assemble([row], write_extension_block([record]))
         about = f"{len(section) // 4} numbers of {d} coefficients."
         yield bad(f"{name}-raw-length", about, "Malformed", "raw-length", data)
-        row = Row(0, 0, d, d, domain << 4 | 2, 1, 1, value_section=bytes(2 * d * NUMBERS[domain]))
-        data = assemble([row], extension_block([record]))
+        row = Row(0, 0, d, d, domain << 4 | 2, 1, 1, value_section=bytes(2 * d * COMPONENTS[domain]))
+        data = assemble([row], write_extension_block([record]))
         about = "Coefficients of 16 bits, as the elements."
         yield bad(f"{name}-raw-length-16", about, "Malformed", "raw-length", data)
     yield bad("rfft-count", "r = 10 of 9 bins.", "Invalid", "count", reseal(patch(one, R, "I", 10)))
@@ -159,7 +159,7 @@ def _values() -> Iterator[Case]:
     kind, code = "Invalid", "transform-value"
     nan, infinity = math.nan, math.inf
     for domain, name in NAMED.items():
-        width = NUMBERS[domain]
+        width = COMPONENTS[domain]
         for id, number in (("nan", nan), ("infinity", infinity), ("minus-infinity", -infinity)):
             for dtype in ("float32", "float64"):
                 numbers = [1.0] * (2 * width - 1) + [number]

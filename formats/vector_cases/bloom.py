@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.reference import Bloom, Context, Qsgd, Row, assemble
-from formats.reference.index.bloom import HEAD, NAIVE, P0, P1, P2, RIGHTMOST, positives
+from formats.reference.index.bloom import HEADER, NAIVE, P0, P1, P2, RIGHTMOST, query_all
 from formats.reference.writing.index.bloom import POLICIES, write_filter
 from formats.vector_cases.case import Case, bad, exact, sparse, spread, valid
 from formats.vector_cases.parts import index_row, of_index
@@ -64,7 +64,7 @@ def _sizes() -> Iterator[Case]:
 
 
 def _section(policy: int, k: int, count: int, filter_: bytes, stream: int = 0, reserved: int = 0) -> bytes:
-    return struct.pack(HEAD, stream, count, k, policy, reserved) + filter_
+    return struct.pack(HEADER, stream, count, k, policy, reserved) + filter_
 
 
 def _row(r: int, d: int, section: bytes, key: int = 0) -> Row:
@@ -81,7 +81,7 @@ def _foreign() -> Iterator[Case]:
         number = POLICIES.index(policy)
         for k, words in ((3, 1), (2, 40), (32, 9)):
             filter_ = write_filter(few, k, words)
-            r = len(positives(filter_, k, 200)) if number == P0 else 10
+            r = len(query_all(filter_, k, 200)) if number == P0 else 10
             section = _section(number, k, 10, filter_, 99 if number in (P1, P2) else 0)
             about = f"{policy} with {k} windows into {words} words."
             yield valid(f"bloom-foreign-{policy}-{k}-{words}", about, _one(r, 200, section))
@@ -93,12 +93,12 @@ def _foreign() -> Iterator[Case]:
         "bloom-foreign-ones-most", "|P| is as large as p2 takes.", _one(30, 139, _section(P2, 1, 30, ONES))
     )
     both = bytes(a | b for a, b in zip(write_filter(few, 6, 3), write_filter([4, 9], 6, 3), strict=True))
-    r = len(positives(both, 6, 200))
+    r = len(query_all(both, 6, 200))
     about = "Two filters united, the count that of one of them."
     yield valid("bloom-foreign-united", about, _one(r, 200, _section(P0, 6, 10, both)))
     odd = write_filter([3, 50, 77], 4, 8)
     bits = bytes(byte | 1 << n % 8 for n, byte in enumerate(odd))
-    r = len(positives(bits, 4, 90))
+    r = len(query_all(bits, 4, 90))
     about = "Bits that no positive stands for."
     yield valid("bloom-foreign-bits", about, _one(r, 90, _section(P2, 4, r, bits)))
 
@@ -116,7 +116,7 @@ def _work() -> Iterator[Case]:
     two = assemble([_row(2, 1001, section), _row(2, 1001, section, 1)])
     yield valid("bloom-work-sum-least", "The sum of two entries.", two, limits={"max_work": 2268})
     yield bad("bloom-work-sum", "A step too many.", kind, code, two, limits={"max_work": 2267})
-    walk = _row(2, 100, Context().section([5, 70], 100), 1)
+    walk = _row(2, 100, Context().write_section([5, 70], 100), 1)
     walk.index = Context.id
     mixed = assemble([_row(2, 1001, section), walk])
     about = "An entry of another codec adds its hundred steps."

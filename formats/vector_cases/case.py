@@ -24,11 +24,11 @@ from formats.reference import (
     decode,
     write,
 )
-from formats.reference.floats import BY_NAME, FLOAT32, bits32, convert, element_bytes
+from formats.reference.floats import BY_NAME, FLOAT32, convert, pack_elements, to_float32_bits
 from formats.reference.prng import draw32
 from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
-from formats.zstd import installed
+from formats.zstd import find_decompressor
 
 UNKNOWN_CODEC = 0x7F
 """The index, value and map codec id that is never assigned (SPEC section 4)."""
@@ -79,7 +79,7 @@ def valid(
 
     Raises WireError where the decoder refuses it, AssertionError where it decodes to something else.
     """
-    decoded = decode(data, Limits(**(limits or {})), schema, zstd=installed())
+    decoded = decode(data, Limits(**(limits or {})), schema, zstd=find_decompressor())
     for t in decoded.tensors:
         t.indices = list(t.indices)
     wanted = decoded if expect is None else Decoded(list(expect), tag)
@@ -164,7 +164,7 @@ def bad(
     Raises AssertionError where the decoder accepts it, or refuses it for another reason.
     """
     try:
-        decode(data, Limits(**(limits or {})), schema, zstd=installed())
+        decode(data, Limits(**(limits or {})), schema, zstd=find_decompressor())
     except WireError as error:
         if (error.kind, error.code) != (kind, code):
             raise AssertionError(f"{id} is refused as {error.kind} {error}, not {kind} {code}") from error
@@ -228,7 +228,7 @@ def number(n: int) -> float:
 def values_of(numbers: Sequence[float], dtype: str) -> bytes:
     """Binary32 numbers as elements, rounded where the type is narrower."""
     target = BY_NAME[dtype]
-    return element_bytes([convert(bits32(x), FLOAT32, target) for x in numbers], target.itemsize)
+    return pack_elements([convert(to_float32_bits(x), FLOAT32, target) for x in numbers], target.itemsize)
 
 
 def values_for(count: int, dtype: str, first: int = 0) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from formats.reference import Qsgd, Raw, Record, Rice, Row, Tensor, assemble, write
 from formats.reference.table import CHUNK
-from formats.reference.writing.assembly import extension_block
+from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
 from formats.vector_cases.case import UNKNOWN_RECORD, Case, exact, sparse, spread, valid, values_for
@@ -199,7 +199,7 @@ def _extension() -> Iterator[Case]:
         Record(0xFFFF, 0, b"y" * 8),
     ]
     yield valid("record-unknown", "Unknown records that are not critical.", write(one, extra=unknown), one)
-    alone = assemble([Row(0, 0, 2, 0, 1, 1, 1)], extension_block([Record(UNKNOWN_RECORD, 0, b"")]))
+    alone = assemble([Row(0, 0, 2, 0, 1, 1, 1)], write_extension_block([Record(UNKNOWN_RECORD, 0, b"")]))
     yield valid("record-unknown-alone", "An extension block with an empty unknown record.", alone)
     all_known = [Tensor("a", "float32", (1, 2), [1], values_for(1, "float32")), sparse("b", 2, [0])]
     data = write(all_known, groups=["ab"], tag=b"t")

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.reference import Bloom, DExpFit, PolyFit, Row, assemble, write
-from formats.reference.floats import BY_ID, BY_NAME, FLOAT64, Format, element_bytes
+from formats.reference.floats import BY_ID, BY_NAME, FLOAT64, Format, pack_elements
 from formats.reference.writing.map.packed import sorted_positions, write_packed
 from formats.vector_cases.case import UNKNOWN_CODEC, Case, bad, sparse, spread, valid, values_for
 
@@ -180,7 +180,7 @@ def _poly_foreign() -> Iterator[Case]:
     yield valid(
         "polyfit-once", "binary64 to float16 at once, not by way of binary32.", _one(POLY, 2, section, 2)
     )
-    section = _raw(0) + element_bytes([0x80000000, 0, 0x7F7FFFFF, 1], 4)
+    section = _raw(0) + pack_elements([0x80000000, 0, 0x7F7FFFFF, 1], 4)
     yield valid("polyfit-raw-corners", "-0, 0, the greatest, the least.", _one(POLY, 4, section))
 
 
@@ -250,7 +250,7 @@ def _bad_common(codec: int, name: str, piece: int) -> Iterator[Case]:
         ):
             if dtype != "float32" and id == "minus":
                 continue
-            section = bytes(4) + element_bytes([0, 1, bits], form.itemsize)
+            section = bytes(4) + pack_elements([0, 1, bits], form.itemsize)
             about = f"NaN or infinity among {dtype} elements."
             yield bad(f"{name}-value-{id}-{dtype}", about, kind, code, _one(codec, 3, section, form.id))
 

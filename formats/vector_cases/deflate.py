@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterator
 
 from formats.reference.bits import pack_stream
-from formats.reference.floats import BY_NAME, element_bytes
-from formats.reference.value.byte_shuffle import to_content
+from formats.reference.floats import BY_NAME, pack_elements
+from formats.reference.value.byte_shuffle import encode_content
 from formats.vector_cases.case import Case, bad, valid, values_for
 from formats.vector_cases.parts import of_values
 from formats.vector_cases.value_codecs import SPECIALS
@@ -86,7 +86,7 @@ def _compressed() -> Iterator[Case]:
 def _by_hand() -> Iterator[Case]:
     for dtype, bits in SPECIALS.items():
         width = BY_NAME[dtype].itemsize
-        content = to_content(element_bytes(bits, width), True, width)
+        content = encode_content(pack_elements(bits, width), True, width)
         about = f"-0, subnormals, infinities and NaNs of {dtype}, bit for bit, in planes."
         data = _row(BY_NAME[dtype].id, 9, b"\1" + stored(content))
         yield valid(f"deflate-specials-{dtype}", about, data)

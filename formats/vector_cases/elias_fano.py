@@ -98,7 +98,7 @@ def _bad() -> Iterator[Case]:
 def _bad_spans() -> Iterator[Case]:
     indices = [2 * i for i in range(4097)]
     d = 9000
-    good = EliasFano().section(indices, d)
+    good = EliasFano().write_section(indices, d)
     (base,) = struct.unpack_from("<I", good)
 
     def broken(section: bytes) -> bytes:
@@ -128,7 +128,7 @@ def _bad_spans() -> Iterator[Case]:
     kind, code = "Malformed", "elias-fano-length"
     yield bad("elias-fano-length-spans", "The last span is cut.", kind, code, broken(good[:-4]))
     yield bad("elias-fano-length-all", "Bases, and no spans.", kind, code, broken(good[:4]))
-    three = EliasFano().section([2 * i for i in range(8193)], 17_000)
+    three = EliasFano().write_section([2 * i for i in range(8193)], 17_000)
     section = patch(three, 0, "I", 2**31)
     about = "Bases that descend."
     yield bad(

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.reference import ErrorBounded, Tensor
-from formats.reference.floats import BY_ID, BY_NAME, element_bytes
+from formats.reference.floats import BY_ID, BY_NAME, pack_elements
 from formats.reference.writing.value.error_bounded import push
 from formats.vector_cases.case import (
     Case,
@@ -51,7 +51,7 @@ def _of(id: str, about: str, numbers: Sequence[float], error: float = 0.01) -> C
 
 
 def _bits(id: str, about: str, dtype: str, bits: Sequence[int], error: float = 0.01) -> Case:
-    return _made(id, about, dtype, element_bytes(list(bits), BY_NAME[dtype].itemsize), error)
+    return _made(id, about, dtype, pack_elements(list(bits), BY_NAME[dtype].itemsize), error)
 
 
 def _sizes() -> Iterator[Case]:
@@ -106,7 +106,7 @@ def _numbers() -> Iterator[Case]:
         most = form.infinity - 1
         pattern = [most, most | form.sign, most - 1, most - 5]
         yield _bits(f"most-{dtype}", "The greatest magnitudes.", dtype, pattern * 12, 0.3)
-    values = element_bytes([0x3FF0000000000000 + (n << 40) for n in range(60)], 8)
+    values = pack_elements([0x3FF0000000000000 + (n << 40) for n in range(60)], 8)
     yield _made("wide-float64", "Binary64 numbers, as binary32.", "float64", values)
     yield _bits("beyond-float64", "Beyond binary32: as they are.", "float64", [0x47F0000000000000, 1] * 30)
     yield _bits("below-float64", "Squares that vanish: as they are.", "float64", [0x1000000000000000] * 30)
@@ -119,7 +119,7 @@ def _row(dtype: int, r: int, section: bytes) -> bytes:
 def _section(r: int, dtype: str = "float32", value: ErrorBounded | None = None) -> bytes:
     """A good section that is not of form 0."""
     values = values_of([1 + abs(number(n)) for n in range(r)], dtype)
-    return (value or ErrorBounded(0.1)).section(values, BY_NAME[dtype], 0)
+    return (value or ErrorBounded(0.1)).write_section(values, BY_NAME[dtype], 0)
 
 
 def _foreign() -> Iterator[Case]:
@@ -201,7 +201,7 @@ def _bad_numbers() -> Iterator[Case]:
     for name in DTYPES:
         form = BY_NAME[name]
         for id, bits in (("infinite", form.infinity | form.sign), ("nan", form.infinity + 1)):
-            section = b"\0" + element_bytes([1, bits], form.itemsize)
+            section = b"\0" + pack_elements([1, bits], form.itemsize)
             about = f"An element of {name}, as it is: {id}."
             yield bad(f"error-bounded-value-{id}-{name}", about, kind, code, _row(form.id, 2, section))
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.reference import Mean, Rice, Tensor
-from formats.reference.floats import BY_NAME, element_bytes
+from formats.reference.floats import BY_NAME, pack_elements
 from formats.vector_cases.case import Case, bad, exact, number, sparse, spread, valid, values_of
 from formats.vector_cases.parts import of_values
 
@@ -21,7 +21,7 @@ def cases() -> Iterator[Case]:
 def _all(id: str, about: str, dtype: str, bits: Sequence[int]) -> Case:
     """A tensor of one dimension, every element present, from the elements' bits."""
     size = len(bits)
-    t = Tensor("0", dtype, (size,), range(size), element_bytes(list(bits), BY_NAME[dtype].itemsize))
+    t = Tensor("0", dtype, (size,), range(size), pack_elements(list(bits), BY_NAME[dtype].itemsize))
     return exact(f"mean-{id}", about, [t], value=Mean())
 
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.reference import OffsetFloat, Tensor
-from formats.reference.floats import BY_NAME, element_bytes
+from formats.reference.floats import BY_NAME, pack_elements
 from formats.reference.packed_codes import pack_codes
 from formats.vector_cases.case import Case, bad, exact, number, sparse, spread, valid, values_of
 from formats.vector_cases.parts import of_values
@@ -27,7 +27,7 @@ def cases() -> Iterator[Case]:
 def _all(id: str, about: str, value: OffsetFloat, bits: Sequence[int], dtype: str = "float32") -> Case:
     """A tensor of one dimension, every element present, from the elements' bits."""
     size = len(bits)
-    t = Tensor("0", dtype, (size,), range(size), element_bytes(list(bits), BY_NAME[dtype].itemsize))
+    t = Tensor("0", dtype, (size,), range(size), pack_elements(list(bits), BY_NAME[dtype].itemsize))
     return exact(f"offset-float-{id}", about, [t], value=value)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from formats.reference import SketchML, Tensor
 from formats.reference.bits import pack_stream
-from formats.reference.floats import BY_NAME, element_bytes
-from formats.reference.writing.value.sketchml import sketchml_section
+from formats.reference.floats import BY_NAME, pack_elements
+from formats.reference.writing.value.sketchml import write_sketchml_section
 from formats.vector_cases.case import Case, bad, exact, number, patch, sparse, spread, valid, values_of
 from formats.vector_cases.parts import of_values
 
@@ -31,7 +31,7 @@ def cases() -> Iterator[Case]:
 def _all(id: str, about: str, dtype: str, bits: Sequence[int], buckets: int = 4) -> Case:
     """A tensor of one dimension, every element present, from the elements' bits."""
     size = len(bits)
-    t = Tensor("0", dtype, (size,), range(size), element_bytes(list(bits), BY_NAME[dtype].itemsize))
+    t = Tensor("0", dtype, (size,), range(size), pack_elements(list(bits), BY_NAME[dtype].itemsize))
     return exact(f"sketchml-{id}", about, [t], value=SketchML(buckets))
 
 
@@ -120,15 +120,15 @@ def _foreign() -> Iterator[Case]:
     means = [-3.0, -1.0, -0.0, 0.0, 2.0]
     codes = [n * n % 5 for n in range(30)]
     about = "Means of zero, of either sign; buckets without values."
-    yield valid("sketchml-any-means", about, _row(1, 30, sketchml_section(means, codes, huffman=False)))
+    yield valid("sketchml-any-means", about, _row(1, 30, write_sketchml_section(means, codes, huffman=False)))
     codes = [0, 1, 1, 2, 4, 4, 4, 4, 4, 4] * 3
-    section = sketchml_section(means, codes, huffman=True)
+    section = write_sketchml_section(means, codes, huffman=True)
     yield valid("sketchml-no-code", "A bucket without a code.", _row(1, 30, section))
     codes = [0, 1, 0, 4, *[3] * 8, 2]
     about = "Huffman codes that are longer than packed ones."
-    yield valid("sketchml-longer", about, _row(1, 13, sketchml_section(means, codes, huffman=True)))
+    yield valid("sketchml-longer", about, _row(1, 13, write_sketchml_section(means, codes, huffman=True)))
     about = "256 means, one code."
-    section = sketchml_section([float(n) for n in range(256)], [255], huffman=False)
+    section = write_sketchml_section([float(n) for n in range(256)], [255], huffman=False)
     yield valid("sketchml-many-means", about, _row(1, 1, section))
     lengths = [*range(1, 13), 12]
     bits = pack_stream([0] + [1] * 12 + [0], 1, 1)
@@ -136,11 +136,11 @@ def _foreign() -> Iterator[Case]:
     about = "A code of 12 bits."
     yield valid("sketchml-longest-code", about, _row(1, 3, _section(1, range(13), body)))
     f16 = [2.0**-26, 2.0**-25, 1 + 2.0**-11, 1 + 3 * 2.0**-11, 65504.0]
-    section = sketchml_section(f16, [0, 1, 2, 3, 4], huffman=False)
+    section = write_sketchml_section(f16, [0, 1, 2, 3, 4], huffman=False)
     about = "Means that are 0, tie, or are the greatest in float16."
     yield valid("sketchml-rounded-float16", about, _row(2, 5, section))
     b16 = [1 + 2.0**-8, 1 + 3 * 2.0**-8, float.fromhex("0x1.fep127")]
-    section = sketchml_section(b16, [0, 1, 2], huffman=False)
+    section = write_sketchml_section(b16, [0, 1, 2], huffman=False)
     yield valid("sketchml-rounded-bfloat16", "Means that tie, or are the greatest.", _row(3, 3, section))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from formats.reference import Qsgd, Structured, write
-from formats.reference.writing.index.structured import bit_string, packed, write_stream
+from formats.reference.writing.index.structured import pack_bits, to_bits, write_stream
 from formats.vector_cases.case import Case, bad, exact, sparse, spread, valid
 from formats.vector_cases.parts import of_index, ones
 
@@ -110,7 +110,7 @@ def _index(r: int, d: int, section: bytes) -> bytes:
 
 
 def _bad_heads() -> Iterator[Case]:
-    body = packed(write_stream([1, 3], 2))  # two of five grains of 20 make 40 of 100
+    body = pack_bits(write_stream([1, 3], 2))  # two of five grains of 20 make 40 of 100
     kind, code = "Malformed", "structured-length"
     for id, about, section in (
         ("grain", "Two bytes of a grain of three.", b"\x60\x00\x00"),
@@ -165,39 +165,41 @@ def _bad_bodies() -> Iterator[Case]:
     for id, about, bits in (
         ("empty", "No body.", ""),
         ("parameter", "One byte: it ends within a gap.", good[:8]),
-        ("unary", "It ends within zero bits.", bit_string(0, 5) + "000"),
-        ("low", "It ends within low bits.", bit_string(24, 5) + "001"),
+        ("unary", "It ends within zero bits.", to_bits(0, 5) + "000"),
+        ("low", "It ends within low bits.", to_bits(24, 5) + "001"),
         ("last", "A number is missing.", write_stream([3, 40], 4) + "0" * 1),
         ("long", "A byte too many.", good + "0" * 8),
         ("longer", "Eight bytes too many.", good + "0" * 64),
     ):
-        yield bad(f"structured-gaps-{id}", about, kind, code, _index(3, 100, b"\0" + packed(bits)))
+        yield bad(f"structured-gaps-{id}", about, kind, code, _index(3, 100, b"\0" + pack_bits(bits)))
     second = write_stream(range(0, 2048, 8), 3)  # 256 numbers: a whole block, 5 + 256 · 4 bits
-    cut = packed(second)[: len(second) // 8]
+    cut = pack_bits(second)[: len(second) // 8]
     yield bad("structured-gaps-block", "It ends within a block.", kind, code, _index(257, 4096, b"\0" + cut))
     kind, code = "Malformed", "structured-parameter"
     for b in (25, 31):
-        bits = bit_string(b, 5) + "1" * 100
-        yield bad(f"structured-parameter-{b}", f"b = {b}.", kind, code, _index(3, 100, b"\0" + packed(bits)))
-    bits = second + bit_string(25, 5) + "1"
+        bits = to_bits(b, 5) + "1" * 100
+        yield bad(
+            f"structured-parameter-{b}", f"b = {b}.", kind, code, _index(3, 100, b"\0" + pack_bits(bits))
+        )
+    bits = second + to_bits(25, 5) + "1"
     about = "The second block's b is 25."
-    yield bad("structured-parameter-second", about, kind, code, _index(257, 4096, b"\0" + packed(bits)))
+    yield bad("structured-parameter-second", about, kind, code, _index(257, 4096, b"\0" + pack_bits(bits)))
     kind, code = "Invalid", "index-range"
-    yield bad("structured-range", "Element d.", kind, code, _index(3, 99, b"\0" + packed(good)))
+    yield bad("structured-range", "Element d.", kind, code, _index(3, 99, b"\0" + pack_bits(good)))
     bits = write_stream([2, 5])
     about = "Grain 5 of five."
-    yield bad("structured-range-grain", about, kind, code, _index(40, 100, b"\x20\x14" + packed(bits)))
-    bits = bit_string(24, 5) + "0" * 200 + "1" + bit_string(2**24 - 1, 24)
+    yield bad("structured-range-grain", about, kind, code, _index(40, 100, b"\x20\x14" + pack_bits(bits)))
+    bits = to_bits(24, 5) + "0" * 200 + "1" + to_bits(2**24 - 1, 24)
     about = "A quotient of 200 and b = 24."
-    yield bad("structured-range-wide", about, kind, code, _index(1, 100, b"\0" + packed(bits)))
-    bits = bit_string(24, 5) + "0" * 256 + "1" + bit_string(0, 24) + "1" + bit_string(0, 24)
+    yield bad("structured-range-wide", about, kind, code, _index(1, 100, b"\0" + pack_bits(bits)))
+    bits = to_bits(24, 5) + "0" * 256 + "1" + to_bits(0, 24) + "1" + to_bits(0, 24)
     about = "A gap of 2^32, 0 in 32 bits."
-    yield bad("structured-range-wrapping", about, kind, code, _index(2, 100, b"\0" + packed(bits)))
+    yield bad("structured-range-wrapping", about, kind, code, _index(2, 100, b"\0" + pack_bits(bits)))
     kind, code = "Malformed", "structured-padding"
     for bit in (len(good), -(-len(good) // 8) * 8 - 1):
         bits = good.ljust(bit, "0") + "1"
         yield bad(
-            f"structured-padding-{bit}", f"Bit {bit}.", kind, code, _index(3, 100, b"\0" + packed(bits))
+            f"structured-padding-{bit}", f"Bit {bit}.", kind, code, _index(3, 100, b"\0" + pack_bits(bits))
         )
     bitmap = b"\x22\x07"  # 14 grains of 7, two elements more
     data = _index(14, 100, bitmap + b"\x11\x40")
@@ -212,18 +214,18 @@ def _bad_bodies() -> Iterator[Case]:
 
 def _bad_runs() -> Iterator[Case]:
     def broken(bits: str, r: int = 40, d: int = 100) -> bytes:
-        return _index(r, d, b"\x01" + packed(bits))
+        return _index(r, d, b"\x01" + pack_bits(bits))
 
     # 40 of 100 elements; the number of runs less one takes 6 bits
     kind, code = "Malformed", "structured-runs"
-    yield bad("structured-runs-many", "41 runs of 40 elements.", kind, code, broken(bit_string(40, 6)))
-    yield bad("structured-runs-most", "64 runs of 40 elements.", kind, code, broken(bit_string(63, 6)))
+    yield bad("structured-runs-many", "41 runs of 40 elements.", kind, code, broken(to_bits(40, 6)))
+    yield bad("structured-runs-most", "64 runs of 40 elements.", kind, code, broken(to_bits(63, 6)))
     about = "13 runs between 11 absent elements."
-    yield bad("structured-runs-between", about, kind, code, broken(bit_string(12, 4), 89))
+    yield bad("structured-runs-between", about, kind, code, broken(to_bits(12, 4), 89))
     kind, code = "Malformed", "structured-length"
     yield bad("structured-runs-none", "No body.", kind, code, broken(""))
-    yield bad("structured-runs-count", "The number alone.", kind, code, broken(bit_string(1, 6)))
-    two = bit_string(1, 6) + write_stream([5, 20], 3)
+    yield bad("structured-runs-count", "The number alone.", kind, code, broken(to_bits(1, 6)))
+    two = to_bits(1, 6) + write_stream([5, 20], 3)
     yield bad("structured-runs-cut", "The ends are missing.", kind, code, broken(two[:16]))
     whole = two + write_stream([10], 3)
     yield bad("structured-runs-long", "A byte too many.", kind, code, broken(whole + "0" * 8))
@@ -231,9 +233,9 @@ def _bad_runs() -> Iterator[Case]:
     yield bad("structured-runs-wide", about, kind, code, _index(500, 1000, b"\x01\0"))
     kind, code = "Malformed", "structured-parameter"
     about = "b = 25 of the ends."
-    yield bad("structured-runs-parameter", about, kind, code, broken(two + bit_string(25, 5) + "1" * 40))
+    yield bad("structured-runs-parameter", about, kind, code, broken(two + to_bits(25, 5) + "1" * 40))
     kind, code = "Invalid", "index-range"
-    bits = bit_string(1, 6) + write_stream([5, 61], 3) + write_stream([10], 3)
+    bits = to_bits(1, 6) + write_stream([5, 61], 3) + write_stream([10], 3)
     yield bad("structured-runs-absent", "61 absent elements of 60.", kind, code, broken(bits))
     bits = two + write_stream([39], 3)
     yield bad("structured-runs-end", "The first run has all elements.", kind, code, broken(bits))

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.reference import Tensor, TernGrad
-from formats.reference.floats import BY_ID, BY_NAME, element_bytes
-from formats.reference.writing.value.terngrad import pack, write_terngrad
+from formats.reference.floats import BY_ID, BY_NAME, pack_elements
+from formats.reference.writing.value.terngrad import pack_digits, write_terngrad
 from formats.vector_cases.case import (
     Case,
     bad,
@@ -41,7 +41,7 @@ def cases() -> Iterator[Case]:
 def _all(id: str, about: str, dtype: str, bits: Sequence[int], clip: float | None = None) -> Case:
     """A tensor of one dimension, every element present, from the elements' bits."""
     size = len(bits)
-    t = Tensor("0", dtype, (size,), range(size), element_bytes(list(bits), BY_NAME[dtype].itemsize))
+    t = Tensor("0", dtype, (size,), range(size), pack_elements(list(bits), BY_NAME[dtype].itemsize))
     return exact(f"terngrad-{id}", about, [t], value=TernGrad(clip), seed=len(bits))
 
 
@@ -106,27 +106,31 @@ def _foreign() -> Iterator[Case]:
     """Sections that no exact writer makes of what they decode to."""
     digits = [0, 1, 2, 0, 0, 2, 1]
     about = "A scale of 0 with digits: zeros of either sign."
-    yield valid("terngrad-minus-zero", about, _row(1, 7, bytes(4) + pack(digits)))
+    yield valid("terngrad-minus-zero", about, _row(1, 7, bytes(4) + pack_digits(digits)))
     about = "A scale of binary32 that is subnormal."
-    yield valid("terngrad-subnormal", about, _row(1, 7, struct.pack("<I", 1) + pack(digits)))
+    yield valid("terngrad-subnormal", about, _row(1, 7, struct.pack("<I", 1) + pack_digits(digits)))
     about = "A scale that is 0 in binary16."
-    yield valid("terngrad-underflow-float16", about, _row(2, 7, struct.pack("<f", 2.0**-26) + pack(digits)))
+    yield valid(
+        "terngrad-underflow-float16", about, _row(2, 7, struct.pack("<f", 2.0**-26) + pack_digits(digits))
+    )
     for dtype, name, step in ((2, "float16", 2.0**-11), (3, "bfloat16", 2.0**-8)):
         for id, scale in (("even", 1 + step), ("odd", 1 + 3 * step)):
             about = f"A scale halfway between two numbers of {name}."
-            data = _row(dtype, 7, struct.pack("<f", scale) + pack(digits))
+            data = _row(dtype, 7, struct.pack("<f", scale) + pack_digits(digits))
             yield valid(f"terngrad-halfway-{name}-{id}", about, data)
     for dtype, name, most in ((2, "float16", 65504.0), (3, "bfloat16", float.fromhex("0x1.fep127"))):
         about = f"The greatest scale of {name} elements."
-        data = _row(dtype, 7, struct.pack("<f", most) + pack(digits))
+        data = _row(dtype, 7, struct.pack("<f", most) + pack_digits(digits))
         yield valid(f"terngrad-greatest-{name}", about, data)
     about = "The greatest scale of float64 elements."
-    data = _row(4, 7, struct.pack("<I", 0x7F7FFFFF) + pack(digits))
+    data = _row(4, 7, struct.pack("<I", 0x7F7FFFFF) + pack_digits(digits))
     yield valid("terngrad-greatest-float64", about, data)
     for byte in (0, 121, 242):
         data = _row(2, 325, ONE + bytes([byte] * 65))
         yield valid(f"terngrad-byte-{byte}", f"Bytes of {byte}.", data)
-    data = _row(3, 243, ONE + pack([n // place % 3 for place in (81, 27, 9, 3, 1) for n in range(49)][:243]))
+    data = _row(
+        3, 243, ONE + pack_digits([n // place % 3 for place in (81, 27, 9, 3, 1) for n in range(49)][:243])
+    )
     yield valid("terngrad-places", "Bytes of every value up to 48: 49 a place.", data)
 
 
@@ -159,7 +163,7 @@ def _bad_scale() -> Iterator[Case]:
         ("float16", "The number above 65,504, of float16 elements.", 2, 0x477FE001),
         ("bfloat16", "The number above bfloat16's greatest.", 3, 0x7F7F0001),
     ):
-        data = _row(dtype, 2, struct.pack("<I", scale) + pack([0, 2]))
+        data = _row(dtype, 2, struct.pack("<I", scale) + pack_digits([0, 2]))
         yield bad(f"terngrad-scale-{id}", about, kind, code, data)
     data = _row(1, 2, struct.pack("<IB", 0x7FC00000, 255))
     yield bad("terngrad-scale-first", "The scale is checked before the bytes.", kind, code, data)
@@ -179,6 +183,6 @@ def _bad_digits() -> Iterator[Case]:
         span = -(-(r % 320) // 5)
         digits = [1] * (5 * span)
         digits[r % 320 - 1 + left] = digit
-        section = ONE + bytes([121] * (r // 320 * 64)) + pack(digits)
+        section = ONE + bytes([121] * (r // 320 * 64)) + pack_digits(digits)
         about = f"After {r} values, digit {left} of those left over is {digit}."
         yield bad(f"terngrad-padding-{r}-{left}-{digit}", about, kind, code, _row(2, r, section))

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.reference import Tensor, ThreeLC
-from formats.reference.floats import BY_ID, BY_NAME, element_bytes
-from formats.reference.writing.value.three_lc import quartic, three_lc_section
+from formats.reference.floats import BY_ID, BY_NAME, pack_elements
+from formats.reference.writing.value.three_lc import pack_quartic, write_three_lc_section
 from formats.vector_cases.case import Case, bad, exact, number, sparse, spread, valid, values_of
 from formats.vector_cases.parts import of_values
 
@@ -29,7 +29,7 @@ def cases() -> Iterator[Case]:
 def _all(id: str, about: str, dtype: str, bits: Sequence[int], sparsity: float = 1.0) -> Case:
     """A tensor of one dimension, every element present, from the elements' bits."""
     size = len(bits)
-    t = Tensor("0", dtype, (size,), range(size), element_bytes(list(bits), BY_NAME[dtype].itemsize))
+    t = Tensor("0", dtype, (size,), range(size), pack_elements(list(bits), BY_NAME[dtype].itemsize))
     return exact(f"3lc-{id}", about, [t], value=ThreeLC(sparsity))
 
 
@@ -97,23 +97,25 @@ def _row(dtype: int, r: int, section: bytes) -> bytes:
 def _foreign() -> Iterator[Case]:
     """Sections that no exact writer makes of what they decode to."""
     about = "A scale of 0 with levels: zeros of either sign."
-    yield valid("3lc-minus-zero", about, _row(1, 3, bytes(4) + quartic([0, 1, 2])))
+    yield valid("3lc-minus-zero", about, _row(1, 3, bytes(4) + pack_quartic([0, 1, 2])))
     about = "A scale that is 0 in binary16."
-    yield valid("3lc-underflow-float16", about, _row(2, 3, struct.pack("<f", 2.0**-26) + quartic([0, 1, 2])))
+    yield valid(
+        "3lc-underflow-float16", about, _row(2, 3, struct.pack("<f", 2.0**-26) + pack_quartic([0, 1, 2]))
+    )
     about = "A scale that is subnormal in bfloat16, rounded to even."
-    section = struct.pack("<I", 0x00018000) + quartic([2, 0])
+    section = struct.pack("<I", 0x00018000) + pack_quartic([2, 0])
     yield valid("3lc-subnormal-bfloat16", about, _row(3, 2, section))
     for dtype, scale in ((2, 65504.0), (3, float.fromhex("0x1.fep127"))):
         about = f"The greatest scale of {BY_ID[dtype].name} elements."
-        section = struct.pack("<f", scale) + quartic([0, 2])
+        section = struct.pack("<f", scale) + pack_quartic([0, 2])
         yield valid(f"3lc-greatest-{BY_ID[dtype].name}", about, _row(dtype, 2, section))
     for dtype, step in ((2, 2.0**-11), (3, 2.0**-8)):
-        section = struct.pack("<f", 1 + 3 * step) + quartic([0, 2])
+        section = struct.pack("<f", 1 + 3 * step) + pack_quartic([0, 2])
         about = f"A scale halfway between two numbers of {BY_ID[dtype].name}."
         yield valid(f"3lc-halfway-{BY_ID[dtype].name}", about, _row(dtype, 2, section))
     yield valid("3lc-no-levels", "A scale, and no level but 0.", _row(1, 70, ONE + b"\xff"))
     every = [code // power % 3 for code in range(243) for power in (81, 27, 9, 3, 1)]
-    section = three_lc_section(1.0, quartic(every))
+    section = write_three_lc_section(1.0, pack_quartic(every))
     yield valid("3lc-every-code", "All 243 codes.", _row(1, len(every), section))
 
 

@@ -32,22 +32,22 @@ from formats.reference import (
     decode,
     write,
 )
-from formats.reference.floats import BY_NAME, elements, float_of
+from formats.reference.floats import BY_NAME, to_float, unpack_elements
 from formats.reference.table import CHUNK
 from formats.reference.transform.coefficients import (
+    COMPONENTS,
     DCT,
-    NUMBERS,
     RFFT,
-    accuracy,
-    count,
+    coefficient_count,
     smooth_length,
     stored_type,
+    tolerance,
 )
-from formats.reference.writing.assembly import extension_block
+from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
-from formats.reference.writing.records import fused_body
-from formats.reference.writing.transform.coefficients import lengths_body
+from formats.reference.writing.records import write_fused
+from formats.reference.writing.transform.coefficients import write_lengths
 from formats.vector_cases.case import RAW, Case, rice, sparse, spread, valid, values_for, values_of
 
 FUSED, NAMES, SHAPES, TRANSFORM = 1, 2, 3, 4
@@ -95,9 +95,9 @@ def spectrum(
         shape: its shape; one dimension without it.
         numbers: those of the coefficients; the fixed sequence without them.
     """
-    where = range(count(domain, n)) if indices is None else indices
+    where = range(coefficient_count(domain, n)) if indices is None else indices
     stored = stored_type(domain, BY_NAME[dtype]).name
-    given = values_for(len(where) * NUMBERS[domain], stored, n)
+    given = values_for(len(where) * COMPONENTS[domain], stored, n)
     if numbers is not None:
         given = (
             struct.pack(f"<{len(numbers)}d", *numbers) if stored == "float64" else values_of(numbers, stored)
@@ -146,7 +146,7 @@ def transformed(
 
 def _numbers(t: Tensor) -> list[float]:
     dtype = BY_NAME[t.dtype]
-    return [float_of(bits, dtype) for bits in elements(t.values, dtype.itemsize)]
+    return [to_float(bits, dtype) for bits in unpack_elements(t.values, dtype.itemsize)]
 
 
 def _within(given: Spectrum | Tensor, found: Tensor) -> float:
@@ -156,7 +156,7 @@ def _within(given: Spectrum | Tensor, found: Tensor) -> float:
     dtype = BY_NAME[given.dtype]
     largest = max(map(abs, _numbers(found)))
     rounding = math.ldexp(1.0, math.frexp(largest)[1] - dtype.fraction_bits - 1)
-    return float(f"{accuracy(stored_type(given.domain, dtype), given.values) + rounding:.3e}")
+    return float(f"{tolerance(stored_type(given.domain, dtype), given.values) + rounding:.3e}")
 
 
 def _lengths() -> Iterator[Case]:
@@ -181,26 +181,26 @@ def _lengths() -> Iterator[Case]:
 def _types() -> Iterator[Case]:
     for domain, name in NAMED.items():
         for dtype in DTYPES:
-            some = spectrum(domain, 24, spread(5, count(domain, 24), domain), dtype)
+            some = spectrum(domain, 24, spread(5, coefficient_count(domain, 24), domain), dtype)
             about = f"5 coefficients of 24 {dtype} elements."
             yield transformed(f"{name}-{dtype}", about, [some])
             most = {"float16": 1e6, "float64": 2.0**1000}.get(dtype, 3.4e38)
-            numbers = [most] * (3 * NUMBERS[domain])
+            numbers = [most] * (3 * COMPONENTS[domain])
             large = spectrum(domain, 24, [1, 2, 4], dtype, numbers=numbers)
             about = "Elements beyond the type's range are cut to it."
             if dtype == "float64":
                 about = "Coefficients of 2^1000, the largest."
             yield transformed(f"{name}-largest-{dtype}", about, [large])
-        least = spectrum(domain, 24, [1, 4], "float64", numbers=[-(2.0**1000)] * (2 * NUMBERS[domain]))
+        least = spectrum(domain, 24, [1, 4], "float64", numbers=[-(2.0**1000)] * (2 * COMPONENTS[domain]))
         yield transformed(f"{name}-least-float64", "Coefficients of -2^1000, the least.", [least])
-        tiny = spectrum(domain, 4, [1], numbers=[1e-45] * NUMBERS[domain])
+        tiny = spectrum(domain, 4, [1], numbers=[1e-45] * COMPONENTS[domain])
         yield transformed(f"{name}-subnormal", "The least coefficient of binary32.", [tiny])
 
 
 def _by_hand() -> Iterator[Case]:
     four = [4.0] * 16
     for domain, name in NAMED.items():
-        constant = spectrum(domain, 16, [0], numbers=[16.0, 0.0][: NUMBERS[domain]])
+        constant = spectrum(domain, 16, [0], numbers=[16.0, 0.0][: COMPONENTS[domain]])
         yield transformed(f"{name}-constant", "Coefficient 0 alone: 4, 4, 4.", [constant], elements=four)
     turning = [4.0, -4.0] * 8
     last = spectrum(RFFT, 16, [8], numbers=[16.0, 0.0])
@@ -229,7 +229,7 @@ def _by_hand() -> Iterator[Case]:
 
 def _codecs() -> Iterator[Case]:
     for domain, name in NAMED.items():
-        d = count(domain, 40)
+        d = coefficient_count(domain, 40)
         for index, writer in INDEX.items():
             some = spectrum(domain, 40, spread(6, d, 7))
             yield transformed(f"{name}-{index}", f"{index} indices of coefficients.", [some], writer)
@@ -269,19 +269,19 @@ def _tensors() -> Iterator[Case]:
             crowd.append(sparse(f"{n:02}", size, [size - 1], dtype))
         else:
             domain = (RFFT, DCT)[n % 2]
-            where = None if n % 3 else range(0, count(domain, size), 2)
+            where = None if n % 3 else range(0, coefficient_count(domain, size), 2)
             crowd.append(spectrum(domain, size, where, dtype, name=f"{n:02}"))
     yield transformed(
         "transforms-crowd", "68 small tensors, most of them as coefficients.", crowd, names=True
     )
-    body = lengths_body([(2, 12)])
+    body = write_lengths([(2, 12)])
     rows = [Row(n, 0, 2, 2, 1, 1, 1, value_section=values_for(2, "float32")) for n in (0,)]
     coefficients = values_for(12, "float32", 30)
     rows.append(Row(2, 0, 12, 12, 0x21, 1, 1, value_section=coefficients))
-    records = [Record(FUSED, 1, fused_body([[(0, 1), (1, 1)]])), Record(TRANSFORM, 1, body)]
-    far = accuracy(BY_NAME["float32"], coefficients) + 1e-4
+    records = [Record(FUSED, 1, write_fused([[(0, 1), (1, 1)]])), Record(TRANSFORM, 1, body)]
+    far = tolerance(BY_NAME["float32"], coefficients) + 1e-4
     about = "A fused entry and a transformed tensor."
-    yield valid("transform-fused", about, assemble(rows, extension_block(records)), within=[0, 0, far])
+    yield valid("transform-fused", about, assemble(rows, write_extension_block(records)), within=[0, 0, far])
 
 
 def _limits() -> Iterator[Case]:

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 
 from formats.reference import Qsgd, Raw, Rice, Row, Tensor, assemble
-from formats.reference.floats import BY_NAME, element_bytes
+from formats.reference.floats import BY_NAME, pack_elements
 from formats.vector_cases.case import Case, exact, number, sparse, spread, valid, values_for, values_of
 from formats.vector_cases.index_codecs import INDEX
 
@@ -64,7 +64,7 @@ def cases() -> Iterator[Case]:
 
 def _raw() -> Iterator[Case]:
     for dtype, bits in SPECIALS.items():
-        t = Tensor("0", dtype, (9,), range(9), element_bytes(bits, BY_NAME[dtype].itemsize))
+        t = Tensor("0", dtype, (9,), range(9), pack_elements(bits, BY_NAME[dtype].itemsize))
         yield exact(f"raw-specials-{dtype}", "-0, subnormals, infinities and NaNs, bit for bit.", [t])
         for name, index in INDEX.items():
             some = sparse("0", 21, [0, 5, 20], dtype)
@@ -79,14 +79,14 @@ def _narrow() -> Iterator[Case]:
         for dtype in ("float32", "float64"):
             bits = NARROWED[str(value.dtype), dtype]
             t = Tensor(
-                "0", dtype, (len(bits),), range(len(bits)), element_bytes(bits, BY_NAME[dtype].itemsize)
+                "0", dtype, (len(bits),), range(len(bits)), pack_elements(bits, BY_NAME[dtype].itemsize)
             )
             about = f"{dtype} narrowed to {value.dtype}: ties, subnormals, the greatest, NaNs."
             yield exact(f"raw-{value.dtype}-of-{dtype}", about, [t], value=value)
             one = sparse("0", 9, [4], dtype)
             yield exact(f"raw-{value.dtype}-of-{dtype}-r1", "One value.", [one], Rice(), value)
             codec = 2 if value.dtype == "float16" else 3
-            section = element_bytes(SPECIALS[str(value.dtype)], 2)
+            section = pack_elements(SPECIALS[str(value.dtype)], 2)
             row = Row(0, 0, 9, 9, BY_NAME[dtype].id, 1, codec, value_section=section)
             about = f"{value.dtype} widened to {dtype}, a signalling NaN among them."
             yield valid(f"raw-{value.dtype}-specials-{dtype}", about, assemble([row]))

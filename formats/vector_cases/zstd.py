@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from formats.reference import Zstd
-from formats.reference.floats import BY_NAME, element_bytes
+from formats.reference.floats import BY_NAME, pack_elements
 from formats.reference.value.zstd import REPEATED, RESERVED, STORED
 from formats.reference.writing.value.zstd import block_header, frame_header
 from formats.vector_cases.case import Case, bad, patch, valid, values_for
@@ -78,10 +78,10 @@ def _headers() -> Iterator[Case]:
     for dtype, bits in SPECIALS.items():
         form = BY_NAME[dtype]
         about = f"-0, subnormals, infinities and NaNs of {dtype}, bit for bit, in planes."
-        section = Zstd().section(element_bytes(bits, form.itemsize), form, 0)
+        section = Zstd().write_section(pack_elements(bits, form.itemsize), form, 0)
         yield valid(f"zstd-specials-{dtype}", about, _row(form.id, 9, section))
         for shuffle in (False, True):
-            section = Zstd(shuffle).section(values_for(1, dtype), form, 0)
+            section = Zstd(shuffle).write_section(values_for(1, dtype), form, 0)
             about = "One value: planes change nothing."
             yield valid(f"zstd-{dtype}-r1-{int(shuffle)}", about, _row(form.id, 1, section))
     three = values_for(3, "float32")

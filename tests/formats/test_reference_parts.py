@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import formats
 from formats.reference import floats, prng
-from formats.reference.bits import any_bit_from, pack_lanes, pack_stream, unpack_lanes, unpack_stream
+from formats.reference.bits import has_bit_from, pack_lanes, pack_stream, unpack_lanes, unpack_stream
 from formats.reference.index.rice import decode_rice
 from formats.reference.writing.index.rice import best_parameter, write_rice
 
@@ -96,7 +96,7 @@ def test_bfloat16_rounding_is_the_known_trick(bits: int) -> None:
 
 @pytest.mark.parametrize("x", [3.5e38, -3.5e38, math.inf, -math.inf])
 def test_round32_overflows_to_infinity(x: float) -> None:
-    assert floats.round32(x) == math.copysign(math.inf, x)
+    assert floats.round_to_float32(x) == math.copysign(math.inf, x)
 
 
 # ---- bits ----
@@ -118,7 +118,7 @@ def test_lanes_and_streams_come_back(data: st.DataObject, width: int, lanes: int
     packed = pack_stream(some, width, 4)
     assert len(packed) == -(-len(some) * width // 32) * 4
     assert unpack_stream(packed, len(some), width) == some
-    assert not any_bit_from(packed, len(some) * width)
+    assert not has_bit_from(packed, len(some) * width)
 
 
 # ---- rice ----

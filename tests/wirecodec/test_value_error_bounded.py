@@ -13,7 +13,7 @@ import wirecodec as wc
 from formats import reference
 from formats.reference.floats import BY_NAME
 from formats.reference.value import error_bounded as page
-from formats.reference.writing.value.error_bounded import symbol_of
+from formats.reference.writing.value.error_bounded import find_symbol
 from tests import oracles
 from tests.wirecodec.sections import section_of, sent
 from wirecodec.arrays import DTYPES
@@ -77,7 +77,7 @@ def test_bytes_are_those_of_the_page(kind: str, r: int, seed: int, dtype: Any, d
     """The reference writer, whose arithmetic is its own, writes the same section."""
     values = hostile(kind, r, np.random.default_rng(seed), dtype)
     error = data.draw(st.sampled_from([0.9, 0.1, 0.01, 1e-3, 1e-5]))
-    written = reference.ErrorBounded(error).section(values.tobytes(), BY_NAME[dtype.name], 0)
+    written = reference.ErrorBounded(error).write_section(values.tobytes(), BY_NAME[dtype.name], 0)
     assert section_of(wc.ErrorBounded(error), values).tobytes() == written
 
 
@@ -192,7 +192,7 @@ def test_tables_are_those_of_the_page() -> None:
     assert [listed[row][1] for row in range(24)] == list(bounded_levels.CENTRED)
     assert [listed[row][0] for row in (24, 25)] == list(bounded_levels.SHIFTED)
     for form in (1, 2):
-        assert bounded_levels.usual_levels(form).tolist() == page.usual_levels(form)
+        assert bounded_levels.usual_levels(form).tolist() == page.default_levels(form)
 
 
 def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
@@ -241,7 +241,7 @@ def test_symbols_cover_all_numbers() -> None:
     tokens = np.array([*range(639), 2**20], np.uint32)
     found = np.empty_like(tokens)
     of_tokens(tokens, found)
-    assert found.tolist() == [symbol_of(int(token)) for token in tokens]
+    assert found.tolist() == [find_symbol(int(token)) for token in tokens]
     for token, number in zip(tokens.tolist(), found.tolist(), strict=True):
         assert number == page.ESCAPE if token >= 512 else page.SYMBOLS[number][0] <= token
 
@@ -264,7 +264,7 @@ def test_error_feedback_converges_with_it(rng: np.random.Generator) -> None:
 
 def test_constants_agree() -> None:
     assert (page.BLOCK, page.ROWS) == (BOUNDED_BLOCK, BOUNDED_ROWS)
-    assert page.blocks(2**18 + 7) == [
+    assert page.split_blocks(2**18 + 7) == [
         range(part.start, part.stop) for part in bounded_cells.blocks_of(2**18 + 7)
     ]
 
@@ -279,7 +279,7 @@ def test_many_blocks_are_written_as_the_page_says(
     values = rng.laplace(size=3000 * count - 7).astype(np.float32)
     values[3000:6000] *= 40  # not counted where there are five
     section = section_of(wc.ErrorBounded(0.02), values)
-    written = reference.ErrorBounded(0.02).section(values.tobytes(), BY_NAME["float32"], 0)
+    written = reference.ErrorBounded(0.02).write_section(values.tobytes(), BY_NAME["float32"], 0)
     assert section.tobytes() == written
     assert oracles.within(values, sent(wc.ErrorBounded(0.02), values), 0.02)
     assert (

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import struct
 
-from formats.reference.bits import any_bit_from
+from formats.reference.bits import has_bit_from
 from formats.reference.errors import Invalid, Malformed
 
-MOST = 16_383
+MAX_BIN = 16_383
 
 
 def decode_binned(section: bytes, r: int, d: int) -> list[int]:
@@ -28,7 +28,7 @@ def decode_binned(section: bytes, r: int, d: int) -> list[int]:
     if len(section) < 2:
         raise Malformed("binned-length", f"{len(section)} bytes")
     (size,) = struct.unpack_from("<H", section)
-    if not 1 <= size <= MOST:
+    if not 1 <= size <= MAX_BIN:
         raise Malformed("binned-bin", f"bins of {size}")
     records = section[2:]
     w = size.bit_length()
@@ -59,6 +59,6 @@ def decode_binned(section: bytes, r: int, d: int) -> list[int]:
         raise Malformed("binned-last", "the last bin is not ended")
     if len(records) > -(-at // 8):
         raise Malformed("binned-length", "bytes after the last record")
-    if any_bit_from(records, at):
+    if has_bit_from(records, at):
         raise Malformed("binned-padding", "a bit after the last record is set")
     return indices

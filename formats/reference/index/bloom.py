@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from formats.reference.errors import Invalid, Malformed, Unsupported
 from formats.reference.prng import MASK64, draw32, finish
 
-HEAD = "<QIBBH"
-HEAD_BYTES = 16
+HEADER = "<QIBBH"
+HEADER_BYTES = 16
 MAX_WINDOWS = 32
 NAIVE, P0, P1, P2, LEFTMOST, MIDDLE, RIGHTMOST = range(7)
 STEP = 0x9E3779B97F4A7C15
 
 
-def read_head(section: bytes, r: int) -> tuple[int, int, int, int]:
+def read_header(section: bytes, r: int) -> tuple[int, int, int, int]:
     """The header's fields: stream, count, k and policy.
 
     Args:
@@ -28,9 +28,9 @@ def read_head(section: bytes, r: int) -> tuple[int, int, int, int]:
 
     Raises Malformed, Unsupported, Invalid.
     """
-    if len(section) < HEAD_BYTES + 8 or len(section) % 8:
+    if len(section) < HEADER_BYTES + 8 or len(section) % 8:
         raise Malformed("bloom-length", f"{len(section)} bytes")
-    stream, count, k, policy, reserved = struct.unpack_from(HEAD, section)
+    stream, count, k, policy, reserved = struct.unpack_from(HEADER, section)
     if reserved != 0:
         raise Malformed("bloom-header", f"the reserved word is {reserved}")
     if not 1 <= k <= MAX_WINDOWS:
@@ -44,9 +44,9 @@ def read_head(section: bytes, r: int) -> tuple[int, int, int, int]:
     return stream, count, k, policy
 
 
-def bloom_work(section: bytes, r: int, d: int) -> int:
+def count_bloom_work(section: bytes, r: int, d: int) -> int:
     """The steps that the section takes; makes the header's checks first."""
-    _, _, k, policy = read_head(section, r)
+    _, _, k, policy = read_header(section, r)
     return (d + 7) // 8 * k + (d if policy == P1 else 0)
 
 
@@ -62,14 +62,14 @@ def decode_bloom(section: bytes, r: int, d: int) -> list[int]:
 
     Raises Malformed, Unsupported, Invalid.
     """
-    stream, count, k, policy = read_head(section, r)
-    held = positives(section[HEAD_BYTES:], k, d)
+    stream, count, k, policy = read_header(section, r)
+    held = query_all(section[HEADER_BYTES:], k, d)
     if len(held) < r or (policy == P0 and len(held) != r):
         raise Invalid("bloom-positives", f"{len(held)} positives, {r} wanted")
-    return pick(held, section[HEAD_BYTES:], k, policy, count, stream)
+    return apply_policy(held, section[HEADER_BYTES:], k, policy, count, stream)
 
 
-def windows(group: int, k: int, length: int) -> list[tuple[int, int]]:
+def group_windows(group: int, k: int, length: int) -> list[tuple[int, int]]:
     """The byte and the rotation of each of a group's k windows into a filter of ``length`` bytes."""
     found = []
     for i in range((k + 1) // 2):
@@ -79,18 +79,20 @@ def windows(group: int, k: int, length: int) -> list[tuple[int, int]]:
     return found[:k]
 
 
-def bits_of(x: int, k: int, length: int) -> list[int]:
+def element_bits(x: int, k: int, length: int) -> list[int]:
     """The bits of the filter that element x stands for, one a window."""
-    return [(8 * at + (x - rotation) % 64) % (8 * length) for at, rotation in windows(x // 64, k, length)]
+    return [
+        (8 * at + (x - rotation) % 64) % (8 * length) for at, rotation in group_windows(x // 64, k, length)
+    ]
 
 
-def positives(filter_: bytes, k: int, d: int) -> list[int]:
+def query_all(filter_: bytes, k: int, d: int) -> list[int]:
     """The elements below d all of whose bits are set."""
     around = filter_ + filter_[:7]
     found = []
     for group in range((d + 63) // 64):
         members = MASK64
-        for at, rotation in windows(group, k, len(filter_)):
+        for at, rotation in group_windows(group, k, len(filter_)):
             word = int.from_bytes(around[at : at + 8], "little")
             members &= (word << rotation | word >> (64 - rotation)) & MASK64
             if members == 0:
@@ -104,7 +106,7 @@ def positives(filter_: bytes, k: int, d: int) -> list[int]:
     return found
 
 
-def pick(held: list[int], filter_: bytes, k: int, policy: int, count: int, stream: int) -> list[int]:
+def apply_policy(held: list[int], filter_: bytes, k: int, policy: int, count: int, stream: int) -> list[int]:
     """The indices that the policy takes from the positives.
 
     Args:
@@ -120,14 +122,14 @@ def pick(held: list[int], filter_: bytes, k: int, policy: int, count: int, strea
     if policy == P0:
         return held
     if policy == P1:
-        return sample(held, count, stream, 0)
+        return sample_items(held, count, stream, 0)
     if policy == P2:
-        return resolve(held, len(filter_), k, count, stream)
+        return resolve_conflicts(held, len(filter_), k, count, stream)
     first = {MIDDLE: (len(held) - count) // 2, RIGHTMOST: len(held) - count}.get(policy, 0)
     return held[first : first + count]
 
 
-def sample(items: Sequence[int], need: int, stream: int, first: int) -> list[int]:
+def sample_items(items: Sequence[int], need: int, stream: int, first: int) -> list[int]:
     """``need`` of the items by selection sampling; the i-th item looks at draw ``first`` + i."""
     taken: list[int] = []
     for i, item in enumerate(items):
@@ -136,7 +138,7 @@ def sample(items: Sequence[int], need: int, stream: int, first: int) -> list[int
     return taken
 
 
-def resolve(held: list[int], length: int, k: int, count: int, stream: int) -> list[int]:
+def resolve_conflicts(held: list[int], length: int, k: int, count: int, stream: int) -> list[int]:
     """Policy p2.
 
     Args:
@@ -152,7 +154,7 @@ def resolve(held: list[int], length: int, k: int, count: int, stream: int) -> li
         raise Invalid("bloom-conflicts", f"{len(held)} positives of {count} elements")
     lists: dict[int, list[int]] = {}
     for x in held:
-        for bit in bits_of(x, k, length):
+        for bit in element_bits(x, k, length):
             lists.setdefault(bit, []).append(x)
     chosen = {items[0] for items in lists.values() if len(items) == 1}
     if len(chosen) > count:
@@ -169,4 +171,4 @@ def resolve(held: list[int], length: int, k: int, count: int, stream: int) -> li
                 chosen.add(items[draw32(stream, drawn) * len(items) >> 32])
                 drawn += 1
     others = [x for x in held if x not in chosen]
-    return sorted(chosen | set(sample(others, count - len(chosen), stream, drawn)))
+    return sorted(chosen | set(sample_items(others, count - len(chosen), stream, drawn)))

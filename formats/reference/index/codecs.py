@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from formats.reference.errors import LimitExceeded
 from formats.reference.index.binned import decode_binned
 from formats.reference.index.bitmap import decode_bitmap
-from formats.reference.index.bloom import bloom_work, decode_bloom
-from formats.reference.index.context import context_work, decode_context
+from formats.reference.index.bloom import count_bloom_work, decode_bloom
+from formats.reference.index.context import count_context_work, decode_context
 from formats.reference.index.delta import decode_delta
 from formats.reference.index.elias_fano import decode_elias_fano
 from formats.reference.index.huffman import decode_huffman
@@ -36,8 +36,8 @@ INDEX_CODECS: dict[int, Callable[[bytes, int, int], list[int]]] = {
     11: decode_context,
 }
 WORK: dict[int, Callable[[bytes, int, int], int]] = {
-    9: bloom_work,
-    11: context_work,
+    9: count_bloom_work,
+    11: count_context_work,
 }
 """The codecs whose steps count toward max_work: each makes the checks that come before, and says how many."""
 

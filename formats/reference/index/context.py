@@ -13,7 +13,7 @@ from formats.reference.errors import Invalid, Malformed
 
 BLOCK, PART = 64, 8
 ROWS, WINDOW = 2**16 - 1, 2**32 - 1
-LEAST_PERIOD, MOST_PERIOD = 64, 16_384
+MIN_PERIOD, MAX_PERIOD = 64, 16_384
 ONE = 1 << 22
 BOUNDS = (1, 2, 3, 4, 5, 7, 9, 12, 16, 21, 26)
 Key = tuple[object, ...]
@@ -78,7 +78,7 @@ class _Reader(_Coder):
         return bit
 
 
-def grade(count: int) -> int:
+def count_class(count: int) -> int:
     """The class of a count of present elements, 0 to 11."""
     return bisect_right(BOUNDS, count)
 
@@ -102,9 +102,9 @@ def walk(ask: Ask, r: int, period: int, d: int) -> list[int]:
     def quiet(start: int, stop: int) -> bool:
         return period == 0 or not any(history[start % period : start % period + stop - start])
 
-    for start, stop in _blocks(d, period or d):
+    for start, stop in _iterate_blocks(d, period or d):
         whole = quiet(start, stop)
-        if whole and not ask(("block", None, grade(min(activity, 32))), start, stop):
+        if whole and not ask(("block", None, count_class(min(activity, 32))), start, stop):
             window = 0
             activity //= 2
             continue
@@ -115,7 +115,7 @@ def walk(ask: Ask, r: int, period: int, d: int) -> list[int]:
             promised = whole and len(found) == before
             if flagged and not (promised and end == stop):
                 place = (part - start) // PART if promised else None
-                if not ask(("part", place, grade(window.bit_count())), part, end):
+                if not ask(("part", place, count_class(window.bit_count())), part, end):
                     window = window << (end - part) & WINDOW
                     continue
             first = len(found)
@@ -127,7 +127,7 @@ def walk(ask: Ask, r: int, period: int, d: int) -> list[int]:
                     ones = past.bit_count()
                     column = (min(ones, 3 + ones // 2), past & 1) if ones else None
                     place = i - part if promised else None
-                    bit = ask(("bit", place, grade(window.bit_count()), window & 1, column), i, i + 1)
+                    bit = ask(("bit", place, count_class(window.bit_count()), window & 1, column), i, i + 1)
                 window = window << 1 & WINDOW | bit
                 if period:
                     history[i % period] = history[i % period] << 1 & ROWS | bit
@@ -139,18 +139,18 @@ def walk(ask: Ask, r: int, period: int, d: int) -> list[int]:
     raise Invalid("context-count", f"{len(found)} elements are present, not {r}")
 
 
-def _blocks(d: int, length: int) -> Iterator[tuple[int, int]]:
+def _iterate_blocks(d: int, length: int) -> Iterator[tuple[int, int]]:
     """Where the blocks of all rows begin and end."""
     for row in range(0, d, length):
         for start in range(row, min(row + length, d), BLOCK):
             yield start, min(start + BLOCK, row + length, d)
 
 
-def _density(r: int, d: int) -> int:
+def initial_density(r: int, d: int) -> int:
     return min(max(r * ONE // d, 64), ONE - 64)
 
 
-def read_head(section: bytes) -> int:
+def read_header(section: bytes) -> int:
     """The period.
 
     Raises Malformed.
@@ -158,14 +158,14 @@ def read_head(section: bytes) -> int:
     if len(section) < 3:
         raise Malformed("context-length", f"{len(section)} bytes")
     period = int.from_bytes(section[:2], "little")
-    if period and not LEAST_PERIOD <= period <= MOST_PERIOD:
+    if period and not MIN_PERIOD <= period <= MAX_PERIOD:
         raise Malformed("context-period", f"period {period}")
     return period
 
 
-def context_work(section: bytes, r: int, d: int) -> int:
+def count_context_work(section: bytes, r: int, d: int) -> int:
     """The steps that the section takes; makes the header's checks first."""
-    read_head(section)
+    read_header(section)
     return d
 
 
@@ -181,8 +181,8 @@ def decode_context(section: bytes, r: int, d: int) -> list[int]:
 
     Raises Malformed, Invalid.
     """
-    period = read_head(section)
-    reader = _Reader(section[2:], _density(r, d))
+    period = read_header(section)
+    reader = _Reader(section[2:], initial_density(r, d))
     found = walk(reader.ask, r, period, d)
     if reader.taken != len(section) - 2 + 3:
         raise Malformed("context-length", "bytes after the last index")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.index.varint import is_least, split_varints, value_of
+from formats.reference.index.varint import decode_varint, is_shortest, split_varints
 
 
 def decode_delta(section: bytes, r: int, d: int) -> list[int]:
@@ -21,12 +21,12 @@ def decode_delta(section: bytes, r: int, d: int) -> list[int]:
     numbers, rest = split_varints(section)
     if len(numbers) != r or rest:
         raise Malformed("delta-length", f"{len(numbers)} numbers of {r}, and {len(rest)} bytes more")
-    if not all(is_least(number) for number in numbers):
+    if not all(is_shortest(number) for number in numbers):
         raise Malformed("delta-varint", "a number is over-long or takes more than 4 bytes")
     indices = []
     index = -1
     for number in numbers:
-        index += value_of(number) + 1
+        index += decode_varint(number) + 1
         indices.append(index)
     if index >= d:
         raise Invalid("index-range", f"index {index} of {d}")

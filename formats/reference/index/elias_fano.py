@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import struct
 
-from formats.reference.bits import any_bit_from, unpack_lanes, unpack_stream
+from formats.reference.bits import has_bit_from, unpack_lanes, unpack_stream
 from formats.reference.errors import Invalid, Malformed
 from formats.reference.index.rice import BLOCK, LANES, SPAN
 
@@ -34,7 +34,7 @@ def decode_elias_fano(section: bytes, r: int, d: int) -> list[int]:
     absents = [end - base - n for (base, end), n in zip(itertools.pairwise(bases), counts, strict=True)]
     if min(absents) < 0:
         raise Invalid("elias-fano-base", "a span has less room than indices")
-    parameters = [parameter(n, z) for n, z in zip(counts, absents, strict=True)]
+    parameters = [choose_parameter(n, z) for n, z in zip(counts, absents, strict=True)]
     lows = [low_bytes(n, b) for n, b in zip(counts, parameters, strict=True)]
     highs = [high_bytes(n, z, b) for n, z, b in zip(counts, absents, parameters, strict=True)]
     left = len(section) - at - sum(lows[:-1]) - sum(highs[:-1]) - lows[-1]
@@ -43,7 +43,7 @@ def decode_elias_fano(section: bytes, r: int, d: int) -> list[int]:
     highs[-1] = left
     indices: list[int] = []
     for c, (n, b, low, high) in enumerate(zip(counts, parameters, lows, highs, strict=True)):
-        span = _span(section[at : at + low], section[at + low : at + low + high], n, b, c == n_spans - 1)
+        span = _read_span(section[at : at + low], section[at + low : at + low + high], n, b, c == n_spans - 1)
         found = [bases[c] + i + v for i, v in enumerate(span)]
         if any(later <= index for index, later in itertools.pairwise(found)):
             raise Invalid("index-order", f"the indices of span {c} do not ascend")
@@ -56,7 +56,7 @@ def decode_elias_fano(section: bytes, r: int, d: int) -> list[int]:
     return indices
 
 
-def parameter(n: int, absent: int) -> int:
+def choose_parameter(n: int, absent: int) -> int:
     """The b of a span of n indices and so many elements that are absent."""
     return max(b for b in range(25) if b == 0 or n << b <= absent)
 
@@ -72,7 +72,7 @@ def high_bytes(n: int, absent: int, b: int) -> int:
     return 4 * -(-(n + (absent >> b)) // 32)
 
 
-def _span(low: bytes, high: bytes, n: int, b: int, is_last: bool) -> list[int]:
+def _read_span(low: bytes, high: bytes, n: int, b: int, is_last: bool) -> list[int]:
     """The numbers v of a span, from its low and its high bits."""
     numbers: list[int] = []
     size = 4 * LANES * b
@@ -82,7 +82,7 @@ def _span(low: bytes, high: bytes, n: int, b: int, is_last: bool) -> list[int]:
         numbers = [0] * (n // BLOCK * BLOCK)
     rest = n % BLOCK
     tail = low[n // BLOCK * size :]
-    if any_bit_from(tail, rest * b):
+    if has_bit_from(tail, rest * b):
         raise Malformed("elias-fano-padding", "a bit after the last low bits is set")
     numbers += unpack_stream(tail, rest, b)
     bits = int.from_bytes(high, "little")

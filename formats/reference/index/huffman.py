@@ -10,11 +10,11 @@ import itertools
 import struct
 from dataclasses import dataclass
 
-from formats.reference.bits import any_bit_from, unpack_stream
+from formats.reference.bits import has_bit_from, unpack_stream
 from formats.reference.errors import Invalid, Malformed
 
 SPAN = 4096
-MOST_BITS = 12
+MAX_CODE_BITS = 12
 KEYS = 4
 SYMBOLS = (25, 48, 92, 176, 256)
 """How many symbols each form has: m = 0 … 3, and the bytes of keys."""
@@ -47,7 +47,7 @@ def decode_huffman(section: bytes, r: int, d: int) -> list[int]:
     at = sizes_at + 2 * inner
     if len(section) < at:
         raise Malformed("huffman-length", f"{len(section)} bytes of {r} indices")
-    code = _code(section[3:bases_at], first, more + 1) if more else {(0, 0): first}
+    code = _read_code(section[3:bases_at], first, more + 1) if more else {(0, 0): first}
     sizes = list(struct.unpack_from(f"<{inner}H", section, sizes_at))
     if sum(sizes) > len(section) - at:
         raise Malformed("huffman-length", "the spans are longer than the section")
@@ -58,18 +58,18 @@ def decode_huffman(section: bytes, r: int, d: int) -> list[int]:
     indices: list[int] = []
     follows = [0]  # what each base must be
     for c, (base, size) in enumerate(zip(bases, sizes, strict=True)):
-        stream = _Stream(section[at : at + size])
+        stream = _BitReader(section[at : at + size])
         count = min(SPAN, r - SPAN * c)
         if form == KEYS:
-            indices += [_key(stream, code, width_of(d)) for _ in range(count)]
+            indices += [_read_key(stream, code, key_width(d)) for _ in range(count)]
         else:
             index = base
             for _ in range(count):
-                index += _gap(stream, code, form)
+                index += _read_gap(stream, code, form)
                 indices.append(index)
                 index += 1
             follows.append(index)
-        stream.end()
+        stream.check_end()
         if form != KEYS and indices[-1] >= d:
             raise Invalid("index-range", f"index {indices[-1]} of {d}")
         at += size
@@ -85,16 +85,16 @@ def decode_huffman(section: bytes, r: int, d: int) -> list[int]:
     return indices
 
 
-def width_of(d: int) -> int:
+def key_width(d: int) -> int:
     """The bytes of a key: as many as the greatest index, d - 1, needs."""
     return max(1, -(-(d - 1).bit_length() // 8))
 
 
-def canonical(lengths: dict[int, int]) -> dict[int, tuple[int, int]]:
+def assign_codes(lengths: dict[int, int]) -> dict[int, tuple[int, int]]:
     """The (length, number) of each symbol's code: numbers rise with lengths, and within one with symbols."""
     codes = {}
     number = 0
-    for length in range(1, MOST_BITS + 1):
+    for length in range(1, MAX_CODE_BITS + 1):
         number <<= 1
         for symbol in sorted(lengths):
             if lengths[symbol] == length:
@@ -103,60 +103,60 @@ def canonical(lengths: dict[int, int]) -> dict[int, tuple[int, int]]:
     return codes
 
 
-def _code(packed: bytes, first: int, count: int) -> Code:
-    if any_bit_from(packed, 4 * count):
+def _read_code(packed: bytes, first: int, count: int) -> Code:
+    if has_bit_from(packed, 4 * count):
         raise Malformed("huffman-padding", "a bit after the lengths is set")
     lengths = unpack_stream(packed, count, 4)
-    if max(lengths) > MOST_BITS:
+    if max(lengths) > MAX_CODE_BITS:
         raise Malformed("huffman-code-length", f"a code of {max(lengths)} bits")
     if lengths[0] == 0 or lengths[-1] == 0:
         raise Malformed("huffman-window", "the first or the last symbol has no code")
-    if sum(1 << MOST_BITS - length for length in lengths if length) != 1 << MOST_BITS:
+    if sum(1 << MAX_CODE_BITS - length for length in lengths if length) != 1 << MAX_CODE_BITS:
         raise Malformed("huffman-code", "the lengths are not those of a complete code")
-    codes = canonical({first + n: length for n, length in enumerate(lengths) if length})
+    codes = assign_codes({first + n: length for n, length in enumerate(lengths) if length})
     return {code: symbol for symbol, code in codes.items()}
 
 
 @dataclass
-class _Stream:
+class _BitReader:
     """The bits of a span, each byte from its lowest on."""
 
     data: bytes
     at: int = 0
 
-    def bit(self) -> int:
+    def read_bit(self) -> int:
         if self.at >= 8 * len(self.data):
             raise Malformed("huffman-span", "a code runs past the end of its span")
         bit = self.data[self.at // 8] >> self.at % 8 & 1
         self.at += 1
         return bit
 
-    def number(self, width: int) -> int:
+    def read_number(self, width: int) -> int:
         """Lowest bit first."""
-        return sum(self.bit() << n for n in range(width))
+        return sum(self.read_bit() << n for n in range(width))
 
-    def symbol(self, code: Code) -> int:
+    def read_symbol(self, code: Code) -> int:
         """Highest bit of the code first."""
         length = number = 0
         while (length, number) not in code:
-            number = number << 1 | self.bit()
+            number = number << 1 | self.read_bit()
             length += 1
         return code[length, number]
 
-    def end(self) -> None:
+    def check_end(self) -> None:
         if (self.at + 7) // 8 != len(self.data):
             raise Malformed("huffman-span", "bytes are left after the codes of a span")
-        if any_bit_from(self.data, self.at):
+        if has_bit_from(self.data, self.at):
             raise Malformed("huffman-padding", "a bit after the codes of a span is set")
 
 
-def _key(stream: _Stream, code: Code, width: int) -> int:
-    return sum(stream.symbol(code) << 8 * n for n in range(width))
+def _read_key(stream: _BitReader, code: Code, width: int) -> int:
+    return sum(stream.read_symbol(code) << 8 * n for n in range(width))
 
 
-def _gap(stream: _Stream, code: Code, m: int) -> int:
-    symbol = stream.symbol(code)
+def _read_gap(stream: _BitReader, code: Code, m: int) -> int:
+    symbol = stream.read_symbol(code)
     if symbol < 1 << m + 1:
         return symbol
     extra = (symbol >> m) - 1
-    return (symbol - (extra << m) << extra) + stream.number(extra)
+    return (symbol - (extra << m) << extra) + stream.read_number(extra)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from formats.reference.bits import any_bit_from, unpack_lanes, unpack_stream
+from formats.reference.bits import has_bit_from, unpack_lanes, unpack_stream
 from formats.reference.errors import Invalid, Malformed
 
 SPAN = 4096
@@ -38,7 +38,7 @@ def decode_rice(section: bytes, r: int, d: int) -> list[int]:
     bases = [0, *struct.unpack_from(f"<{n_spans - 1}I", section)]
     lengths = list(struct.unpack_from(f"<{n_spans - 1}H", section, 4 * (n_spans - 1)))
     parameters_field = section[tables:start]
-    if any_bit_from(parameters_field, 5 * n_blocks):
+    if has_bit_from(parameters_field, 5 * n_blocks):
         raise Malformed("rice-padding", "a bit after the parameters is set")
     parameters = unpack_stream(parameters_field, n_blocks, 5)
     if max(parameters) > MAX_PARAMETER:
@@ -59,7 +59,7 @@ def decode_rice(section: bytes, r: int, d: int) -> list[int]:
     at = start
     for (count, bs), base, length in zip(spans, bases, lengths, strict=True):
         index = base
-        for gap in _gaps(section[at : at + 4 * length], count, bs):
+        for gap in _read_gaps(section[at : at + 4 * length], count, bs):
             index += gap
             indices.append(index)
             index += 1
@@ -81,7 +81,7 @@ def low_words(count: int, parameters: list[int]) -> int:
     return total
 
 
-def _gaps(span: bytes, count: int, parameters: list[int]) -> list[int]:
+def _read_gaps(span: bytes, count: int, parameters: list[int]) -> list[int]:
     """The gaps of one span."""
     at = 0
     lows: list[int] = []
@@ -92,18 +92,18 @@ def _gaps(span: bytes, count: int, parameters: list[int]) -> list[int]:
         if m == BLOCK:
             lows += unpack_lanes(data, LANES, b)
         else:
-            if any_bit_from(data, m * b):
+            if has_bit_from(data, m * b):
                 raise Malformed("rice-padding", "a bit after the last low bits is set")
             lows += unpack_stream(data, m, b)
         at += size
-    quotients = _unary(span[at:], count)
+    quotients = _read_unary(span[at:], count)
     gaps = []
     for j, (low, q) in enumerate(zip(lows, quotients, strict=True)):
         gaps.append(q << parameters[j // BLOCK] | low)
     return gaps
 
 
-def _unary(data: bytes, count: int) -> list[int]:
+def _read_unary(data: bytes, count: int) -> list[int]:
     """``count`` unary numbers: q zero bits, then a one bit, each; the last word holds the last of them."""
     words = struct.unpack(f"<{len(data) // 4}I", data)
     if sum(word.bit_count() for word in words) != count or words[-1] == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.index.varint import is_least, split_varints, value_of
+from formats.reference.index.varint import decode_varint, is_shortest, split_varints
 
 
 def decode_rle(section: bytes, r: int, d: int) -> list[int]:
@@ -21,13 +21,13 @@ def decode_rle(section: bytes, r: int, d: int) -> list[int]:
     numbers, rest = split_varints(section)
     if not numbers or rest or len(numbers) % 2:
         raise Malformed("rle-length", f"{len(numbers)} numbers and {len(rest)} bytes more")
-    if not all(is_least(number) for number in numbers):
+    if not all(is_shortest(number) for number in numbers):
         raise Malformed("rle-varint", "a number is over-long or takes more than 4 bytes")
     indices: list[int] = []
     at = 0  # the first element that no run has reached
     for n in range(0, len(numbers), 2):
-        at += value_of(numbers[n]) + (1 if n else 0)
-        present = value_of(numbers[n + 1]) + 1
+        at += decode_varint(numbers[n]) + (1 if n else 0)
+        present = decode_varint(numbers[n + 1]) + 1
         if len(indices) + present > r:
             raise Invalid("rle-count", f"more than {r} elements are present")
         if at + present > d:

@@ -18,13 +18,13 @@ COMPLEMENT, FIRST, LAST, PHASED = 0x04, 0x08, 0x10, 0x80
 
 
 @dataclass
-class _Bits:
+class _BitReader:
     """A body, bit after bit."""
 
     data: bytes
     at: int = 0
 
-    def number(self, width: int) -> int:
+    def read_number(self, width: int) -> int:
         """The next ``width`` bits."""
         if self.at + width > 8 * len(self.data):
             raise Malformed("structured-length", "the body ends within a number")
@@ -33,7 +33,7 @@ class _Bits:
         self.at += width
         return found
 
-    def zeros(self) -> int:
+    def count_zeros(self) -> int:
         """How many zero bits come before the next one bit, which is taken, too."""
         start = self.at
         byte, bit = divmod(self.at, 8)
@@ -46,24 +46,24 @@ class _Bits:
             byte, bit = byte + 1, 0
         raise Malformed("structured-length", "the body ends within a gap")
 
-    def stream(self, count: int, bound: int) -> list[int]:
+    def read_stream(self, count: int, bound: int) -> list[int]:
         """A gap stream of ``count`` numbers below ``bound``."""
         numbers = []
         least = 0
         for n in range(count):
             if n % BLOCK == 0:
-                b = self.number(PARAMETER_BITS)
+                b = self.read_number(PARAMETER_BITS)
                 if b > MAX_PARAMETER:
                     raise Malformed("structured-parameter", f"b = {b}")
-            q = self.zeros()
-            number = least + (q << b | self.number(b))
+            q = self.count_zeros()
+            number = least + (q << b | self.read_number(b))
             if number >= bound:
                 raise Invalid("index-range", f"number {number} of {bound}")
             numbers.append(number)
             least = number + 1
         return numbers
 
-    def finish(self) -> None:
+    def check_end(self) -> None:
         """Nothing but zero bits in the last byte follows."""
         if len(self.data) > -(-self.at // 8):
             raise Malformed("structured-length", "bytes after the last code")
@@ -111,7 +111,7 @@ def decode_structured(section: bytes, r: int, d: int) -> list[int]:
             raise Malformed("structured-length", "a body that lists nothing")
         grains: Sequence[int] = range(m)
     else:
-        grains = (_gaps, _runs, _bitmap)[form](body, m, n)
+        grains = (_read_gaps, _read_runs, _read_bitmap)[form](body, m, n)
     elements = [*range(p)] if flags & FIRST else []
     elements += [i for grain in grains for i in range(p + g * grain, p + g * grain + g)]
     elements += range(d - rest, d) if flags & LAST else []
@@ -121,29 +121,29 @@ def decode_structured(section: bytes, r: int, d: int) -> list[int]:
     return elements
 
 
-def _gaps(body: bytes, m: int, n: int) -> list[int]:
-    bits = _Bits(body)
-    grains = bits.stream(m, n)
-    bits.finish()
+def _read_gaps(body: bytes, m: int, n: int) -> list[int]:
+    bits = _BitReader(body)
+    grains = bits.read_stream(m, n)
+    bits.check_end()
     return grains
 
 
-def _runs(body: bytes, m: int, n: int) -> list[int]:
-    bits = _Bits(body)
+def _read_runs(body: bytes, m: int, n: int) -> list[int]:
+    bits = _BitReader(body)
     most = min(m, n - m + 1)
-    k = 1 + bits.number((most - 1).bit_length())
+    k = 1 + bits.read_number((most - 1).bit_length())
     if k > most:
         raise Malformed("structured-runs", f"{k} runs of {m} in {n} grains")
-    before = bits.stream(k, n - m + 1)
-    ends = [*bits.stream(k - 1, m - 1), m - 1]
-    bits.finish()
+    before = bits.read_stream(k, n - m + 1)
+    ends = [*bits.read_stream(k - 1, m - 1), m - 1]
+    bits.check_end()
     grains: list[int] = []
     for skipped, end in zip(before, ends, strict=True):
         grains += range(skipped + len(grains), skipped + end + 1)
     return grains
 
 
-def _bitmap(body: bytes, m: int, n: int) -> list[int]:
+def _read_bitmap(body: bytes, m: int, n: int) -> list[int]:
     if len(body) != -(-n // 8):
         raise Malformed("structured-length", f"{len(body)} bytes of {n} grains")
     if n % 8 and body[-1] >> n % 8:

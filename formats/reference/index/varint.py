@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MOST_BYTES = 4
+MAX_BYTES = 4
 
 
 def split_varints(section: bytes) -> tuple[list[bytes], bytes]:
@@ -16,12 +16,12 @@ def split_varints(section: bytes) -> tuple[list[bytes], bytes]:
     return numbers, section[begin:]
 
 
-def is_least(number: bytes) -> bool:
+def is_shortest(number: bytes) -> bool:
     """Whether a varint is not over-long and takes at most 4 bytes."""
-    return len(number) <= MOST_BYTES and (len(number) == 1 or number[-1] != 0)
+    return len(number) <= MAX_BYTES and (len(number) == 1 or number[-1] != 0)
 
 
-def value_of(number: bytes) -> int:
+def decode_varint(number: bytes) -> int:
     """The value of one varint."""
     value = 0
     for n, byte in enumerate(number):

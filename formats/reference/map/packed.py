@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from formats.reference.bits import any_bit_from, unpack_stream
+from formats.reference.bits import has_bit_from, unpack_stream
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.floats import Format, element_bytes, elements
+from formats.reference.floats import Format, pack_elements, unpack_elements
 
 PACKED = 1
 
 
-def width_of(r: int) -> int:
+def position_width(r: int) -> int:
     """⌈log₂ r⌉."""
     return max(r - 1, 0).bit_length()
 
 
-def map_bytes(r: int) -> int:
+def map_length(r: int) -> int:
     """The length of the section."""
-    return -(-r * width_of(r) // 8)
+    return -(-r * position_width(r) // 8)
 
 
 def decode_packed(section: bytes, r: int) -> list[int]:
@@ -30,9 +30,9 @@ def decode_packed(section: bytes, r: int) -> list[int]:
 
     Raises Malformed, Invalid.
     """
-    if any_bit_from(section, r * width_of(r)):
+    if has_bit_from(section, r * position_width(r)):
         raise Malformed("map-padding", "a bit after the last number is set")
-    positions = unpack_stream(section, r, width_of(r))
+    positions = unpack_stream(section, r, position_width(r))
     seen = [False] * r
     for i, position in enumerate(positions):
         if position >= r or seen[position]:
@@ -44,6 +44,6 @@ def decode_packed(section: bytes, r: int) -> list[int]:
 def restore(values: bytes, positions: Sequence[int], dtype: Format) -> bytes:
     """Elements in stored order, put where they came from."""
     out = [0] * len(positions)
-    for bits, position in zip(elements(values, dtype.itemsize), positions, strict=True):
+    for bits, position in zip(unpack_elements(values, dtype.itemsize), positions, strict=True):
         out[position] = bits
-    return element_bytes(out, dtype.itemsize)
+    return pack_elements(out, dtype.itemsize)

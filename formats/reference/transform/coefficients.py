@@ -10,12 +10,12 @@ import math
 import struct
 
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.floats import FLOAT32, FLOAT64, Format, elements, float_of
+from formats.reference.floats import FLOAT32, FLOAT64, Format, to_float, unpack_elements
 
 PLAIN, RFFT, DCT = 0, 1, 2
-NUMBERS = {PLAIN: 1, RFFT: 2, DCT: 1}
+COMPONENTS = {PLAIN: 1, RFFT: 2, DCT: 1}
 """Numbers of an element of an entry, by domain: 2 where it is a complex coefficient."""
-LARGEST = 2.0**1000
+MAX_MAGNITUDE = 2.0**1000
 
 
 def smooth_length(n: int) -> int:
@@ -28,7 +28,7 @@ def smooth_length(n: int) -> int:
     return min(p << max((-(-n // p) - 1).bit_length(), 0) for p in odd)
 
 
-def count(domain: int, n: int) -> int:
+def coefficient_count(domain: int, n: int) -> int:
     """How many coefficients a tensor of n elements has."""
     m = smooth_length(n)
     return m // 2 + 1 if domain == RFFT and m else m
@@ -51,8 +51,8 @@ def check_coefficients(domain: int, values: bytes, dtype: Format) -> None:
     """
     if domain == PLAIN:
         return
-    for bits in elements(values, dtype.itemsize):
-        if not abs(float_of(bits, dtype)) <= LARGEST:
+    for bits in unpack_elements(values, dtype.itemsize):
+        if not abs(to_float(bits, dtype)) <= MAX_MAGNITUDE:
             raise Invalid("transform-value", f"a coefficient with the bits {bits:#x}")
 
 
@@ -79,17 +79,19 @@ def check_lengths(rows: list[tuple[int, int]], coefficients: dict[int, tuple[int
         raise Invalid("transform", f"rows for {[key for key, _ in rows]}, not for {list(coefficients)}")
     for key, n in rows:
         domain, found = coefficients[key]
-        if n > 2 * found or count(domain, n) != found:  # the first, lest much be computed from a false n
+        if (
+            n > 2 * found or coefficient_count(domain, n) != found
+        ):  # the first, lest much be computed from a false n
             raise Invalid("transform", f"{found} coefficients of a tensor of {n} elements")
     return dict(rows)
 
 
-def accuracy(stored: Format, values: bytes) -> float:
+def tolerance(stored: Format, values: bytes) -> float:
     """How far a reader's elements may be from the formulas', before they are rounded (SPEC 3.5).
 
     Args:
         stored: the type of the coefficients' numbers.
         values: these numbers, as little-endian bytes.
     """
-    norm = math.hypot(*(float_of(bits, stored) for bits in elements(values, stored.itemsize)))
+    norm = math.hypot(*(to_float(bits, stored) for bits in unpack_elements(values, stored.itemsize)))
     return norm * 2.0 ** (-48 if stored == FLOAT64 else -20)

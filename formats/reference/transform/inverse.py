@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from formats.reference.floats import FLOAT64, Format, convert, element_bytes, elements, float_of
+from formats.reference.floats import FLOAT64, Format, convert, pack_elements, to_float, unpack_elements
 from formats.reference.transform.coefficients import DCT, smooth_length, stored_type
 from formats.reference.transform.dct import invert_dct
 from formats.reference.transform.rfft import invert_rfft
@@ -25,10 +25,10 @@ def invert(domain: int, n: int, dtype: Format, indices: Sequence[int], values: b
         The elements' little-endian bytes.
     """
     stored = stored_type(domain, dtype)
-    components = [float_of(bits, stored) for bits in elements(values, stored.itemsize)]
+    components = [to_float(bits, stored) for bits in unpack_elements(values, stored.itemsize)]
     inverse = invert_dct if domain == DCT else invert_rfft
     sums = inverse(n, smooth_length(n), indices, components)
-    return element_bytes([_round_to_element(x, dtype) for x in sums], dtype.itemsize)
+    return pack_elements([_round_to_element(x, dtype) for x in sums], dtype.itemsize)
 
 
 def _round_to_element(x: float, dtype: Format) -> int:

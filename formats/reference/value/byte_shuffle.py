@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def from_content(content: bytes, shuffle: bool, itemsize: int) -> bytes:
+def decode_content(content: bytes, shuffle: bool, itemsize: int) -> bytes:
     """The elements' little-endian bytes.
 
     Args:
@@ -20,6 +20,6 @@ def from_content(content: bytes, shuffle: bool, itemsize: int) -> bytes:
     return bytes(out)
 
 
-def to_content(values: bytes, shuffle: bool, itemsize: int) -> bytes:
+def encode_content(values: bytes, shuffle: bool, itemsize: int) -> bytes:
     """The inverse of ``from_content``."""
     return b"".join(values[j::itemsize] for j in range(itemsize)) if shuffle else values

@@ -8,12 +8,12 @@ from __future__ import annotations
 import struct
 
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.floats import FLOAT64, Format, convert, elements, float_of
+from formats.reference.floats import FLOAT64, Format, convert, to_float, unpack_elements
 
-LENGTH = (1 << 24) - 1
+LENGTH_MASK = (1 << 24) - 1
 
 
-def read_heads(section: bytes, r: int, name: str) -> list[int]:
+def read_headers(section: bytes, r: int, name: str) -> list[int]:
     """The heads of a section's pieces.
 
     Args:
@@ -44,14 +44,14 @@ def read_raw(section: bytes, r: int, dtype: Format, name: str) -> bytes:
     """
     if len(section) != 4 + r * dtype.itemsize:
         raise Malformed(f"{name}-length", f"{len(section)} bytes of {r} values")
-    for bits in elements(section[4:], dtype.itemsize):
+    for bits in unpack_elements(section[4:], dtype.itemsize):
         if bits & (dtype.sign - 1) >= dtype.infinity:
             raise Invalid(f"{name}-value", f"element {bits:#x}")
     return section[4:]
 
 
-def rounded(value: float, dtype: Format) -> int:
+def round_to_element(value: float, dtype: Format) -> int:
     """The bits of the element nearest to a curve's value, cut to the type's finite numbers."""
-    largest = float_of(dtype.infinity - 1, dtype)
+    largest = to_float(dtype.infinity - 1, dtype)
     value = max(-largest, min(value, largest))
     return convert(int.from_bytes(struct.pack("<d", value), "little"), FLOAT64, dtype)

@@ -6,7 +6,7 @@ import zlib
 
 from formats.reference.errors import Invalid, Malformed
 from formats.reference.floats import Format
-from formats.reference.value.byte_shuffle import from_content
+from formats.reference.value.byte_shuffle import decode_content
 
 RAW = -15
 """A stream without zlib's header and checksum."""
@@ -39,4 +39,4 @@ def decode_deflate(section: bytes, r: int, dtype: Format) -> bytes:
         raise Invalid("deflate-length", f"{len(content)} bytes of {r} values")
     if inflater.unused_data:
         raise Malformed("deflate-trailing", f"{len(inflater.unused_data)} bytes after the stream")
-    return from_content(content, shuffle == 1, dtype.itemsize)
+    return decode_content(content, shuffle == 1, dtype.itemsize)

@@ -6,13 +6,13 @@ import math
 import struct
 
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.floats import Format, element_bytes
-from formats.reference.value.curves import LENGTH, read_heads, read_raw, rounded
+from formats.reference.floats import Format, pack_elements
+from formats.reference.value.curves import LENGTH_MASK, read_headers, read_raw, round_to_element
 
 BACKWARDS = 1 << 24
-MOST_FACTOR = 2.0**900
-MOST_RATE = 64.0
-LEAST = -340.0
+MAX_FACTOR = 2.0**900
+MAX_RATE = 64.0
+MIN_EXPONENT = -340.0
 BLOCK = 64
 INVERSE_LN2 = float.fromhex("0x1.71547652b82fep+0")
 LN2_HIGH = float.fromhex("0x1.62e42feep-1")
@@ -32,7 +32,7 @@ def decode_dexpfit(section: bytes, r: int, dtype: Format) -> bytes:
 
     Raises Malformed, Invalid.
     """
-    heads = read_heads(section, r, "dexpfit")
+    heads = read_headers(section, r, "dexpfit")
     if not heads:
         return read_raw(section, r, dtype, "dexpfit")
     if len(section) != 4 + 36 * len(heads):
@@ -40,22 +40,22 @@ def decode_dexpfit(section: bytes, r: int, dtype: Format) -> bytes:
     for head in heads:
         if head >> 25:
             raise Malformed("dexpfit-curve", f"head {head:#010x}")
-    if sum((head & LENGTH) + 1 for head in heads) != r:
+    if sum((head & LENGTH_MASK) + 1 for head in heads) != r:
         raise Invalid("dexpfit-sum", f"curves of {r} values")
     parameters = list(struct.iter_unpack("<4d", section[4 + 4 * len(heads) :]))
     for a, b, c, d in parameters:
-        if not (abs(a) <= MOST_FACTOR and abs(c) <= MOST_FACTOR):  # NaN compares false
+        if not (abs(a) <= MAX_FACTOR and abs(c) <= MAX_FACTOR):  # NaN compares false
             raise Invalid("dexpfit-parameter", f"factors {a}, {c}")
-        if not (-math.inf < b <= MOST_RATE and -math.inf < d <= MOST_RATE):
+        if not (-math.inf < b <= MAX_RATE and -math.inf < d <= MAX_RATE):
             raise Invalid("dexpfit-parameter", f"rates {b}, {d}")
     values: list[int] = []
     for head, (a, b, c, d) in zip(heads, parameters, strict=True):
-        curve = [rounded(v, dtype) for v in _curve((head & LENGTH) + 1, a, b, c, d)]
+        curve = [round_to_element(v, dtype) for v in _evaluate_curve((head & LENGTH_MASK) + 1, a, b, c, d)]
         values += curve[::-1] if head & BACKWARDS else curve
-    return element_bytes(values, dtype.itemsize)
+    return pack_elements(values, dtype.itemsize)
 
 
-def _curve(n: int, a: float, b: float, c: float, d: float) -> list[float]:
+def _evaluate_curve(n: int, a: float, b: float, c: float, d: float) -> list[float]:
     values = []
     for first in range(0, n, BLOCK):
         e = exponential(_exponent(b, first + 0.5, n))
@@ -68,7 +68,7 @@ def _curve(n: int, a: float, b: float, c: float, d: float) -> list[float]:
 
 
 def _exponent(rate: float, place: float, n: int) -> float:
-    return max(rate * (place / n), LEAST)
+    return max(rate * (place / n), MIN_EXPONENT)
 
 
 def exponential(t: float) -> float:

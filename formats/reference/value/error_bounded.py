@@ -14,13 +14,13 @@ from formats.reference.errors import Invalid, Malformed
 from formats.reference.floats import (
     FLOAT32,
     Format,
-    bits32,
     convert,
-    element_bytes,
-    elements,
-    float_of,
     largest_finite,
-    round32,
+    pack_elements,
+    round_to_float32,
+    to_float,
+    to_float32_bits,
+    unpack_elements,
 )
 from formats.reference.value.error_bounded_levels import CENTRED, OFFSET, SHIFTED
 
@@ -28,12 +28,12 @@ BLOCK = 2**17
 ROWS = 26
 BINS = 32
 ESCAPE = 48
-LAST_START = 57
+MAX_START = 57
 NONE = 255
 ONE = 4096
 STATE = 1 << 16
-MOST = 2**20 - 1
-LEAST_STEP = 2.0**-126
+MAX_K = 2**20 - 1
+MIN_STEP = 2.0**-126
 WIDTHS = [1] * 8 + [2] * 4 + [4] * 4 + [1] * 16 + [1]
 """Symbols of each bin; the last is the escape's."""
 POWERS = [
@@ -47,29 +47,29 @@ for _bits in (3, 4, 5, 6):
 SYMBOLS.append((0, 24))
 
 
-def blocks(r: int) -> list[range]:
+def split_blocks(r: int) -> list[range]:
     """The values of each block."""
     count = -(-r // BLOCK)
     return [range(r * n // count, r * (n + 1) // count) for n in range(count)]
 
 
-def lanes_of(m: int) -> int:
+def lane_count(m: int) -> int:
     """How many lanes a block of m values has."""
     if m >= 16_384:
         return 32
     return 4 if m >= 1024 else 1
 
 
-def steps_of(m: int) -> list[list[int]]:
+def split_steps(m: int) -> list[list[int]]:
     """The numbers of the values that each step codes, lane after lane."""
-    lanes = lanes_of(m)
+    lanes = lane_count(m)
     short, more = divmod(m, lanes)
     starts = [lane * short + min(lane, more) for lane in range(lanes + 1)]
     longest = short + (more > 0)
     return [[starts[n] + i for n in range(lanes) if starts[n] + i < starts[n + 1]] for i in range(longest)]
 
 
-def usual_levels(form: int) -> list[list[int]]:
+def default_levels(form: int) -> list[list[int]]:
     """33 levels a row, the last the escape's."""
     found = []
     for digits in (OFFSET if form == 1 else CENTRED) + SHIFTED:
@@ -117,18 +117,18 @@ class Lane:
         mean = ((2 + start % 2) << start // 2 + 1) - 4
         return cls(mean, mean, [1 << 15, 1 << 15])
 
-    def row(self) -> tuple[int, int]:
+    def context(self) -> tuple[int, int]:
         """The row of the tables, and the number of low bits that it says nothing of."""
         step = half_octave((self.fast + self.slow) >> 1)
         return (step, 0) if step < 24 else (24 + step % 2, step // 2 - 11)
 
-    def chance(self) -> int:
+    def sign_frequency(self) -> int:
         """Of 4096, how often the sign is to be that of the last value."""
         return max(32, min(self.stays[self.alike] >> 4, ONE - 32))
 
     def learn(self, k: int, sign: int | None) -> None:
         """Take a value in; its sign is None where it has none."""
-        k = min(k, MOST)
+        k = min(k, MAX_K)
         self.fast += (k << 7) - (self.fast + 7 >> 3)
         self.slow += (k << 5) - (self.slow + 31 >> 5)
         if sign is None:
@@ -139,7 +139,7 @@ class Lane:
         self.alike, self.sign = int(same), sign
 
 
-class _Reader:
+class _ByteReader:
     """A section's bytes, from the front."""
 
     def __init__(self, section: bytes) -> None:
@@ -153,7 +153,7 @@ class _Reader:
 
 
 @dataclass
-class _Words:
+class _RansState:
     """The states of the lanes, and the words that are left, of which the last comes first."""
 
     states: list[int]
@@ -166,7 +166,7 @@ class _Words:
         state = self.states[lane]
         self.states[lane] = f * (state // ONE) + state % ONE - start
 
-    def raw(self, lane: int, bits: int) -> int:
+    def read_bits(self, lane: int, bits: int) -> int:
         """So many bits, all alike likely."""
         f = ONE >> bits
         found = self.slot(lane) // f
@@ -195,64 +195,68 @@ def decode_error_bounded(section: bytes, r: int, dtype: Format) -> bytes:
     """
     form = section[0]
     if form == 0:
-        return _exact(section[1:], r, dtype)
+        return _read_exact(section[1:], r, dtype)
     if form > 2:
         raise Malformed("error-bounded-form", f"form {form}")
-    reader = _Reader(section)
+    reader = _ByteReader(section)
     _, first, step, place, mask = struct.unpack("<BIIII", reader.take(17))
     most = largest_finite(dtype)
-    if first > most or not bits32(LEAST_STEP) <= step < FLOAT32.infinity or place > bits32(1.0):
+    if (
+        first > most
+        or not to_float32_bits(MIN_STEP) <= step < FLOAT32.infinity
+        or place > to_float32_bits(1.0)
+    ):
         raise Invalid("error-bounded-number", f"numbers {first:#x}, {step:#x}, {place:#x}")
     if mask >> ROWS:
         raise Malformed("error-bounded-rows", f"mask {mask:#x}")
-    levels = usual_levels(form)
+    levels = default_levels(form)
     for row in range(ROWS):
         if mask >> row & 1:
             used, escape = reader.take(2)
             if used > BINS:
                 raise Malformed("error-bounded-rows", f"{used} levels")
             levels[row] = [*reader.take(used), *[NONE] * (BINS - used), escape]
-    coded = [(len(block), *_block(reader, len(block))) for block in blocks(r)]
+    coded = [(len(block), *_read_block(reader, len(block))) for block in split_blocks(r)]
     if reader.at != len(section):
         raise Malformed("error-bounded-length", f"{len(section) - reader.at} bytes too many")
     table = [frequencies(row) for row in levels]
     codes: list[tuple[int, int | None]] = []
     for m, start, words in coded:
-        codes += _values(m, start, words, table, form == 2)
-    numbers = [float_of(n, FLOAT32) for n in (first, step, place)]
-    return element_bytes([_element(k, sign, form, numbers, dtype) for k, sign in codes], dtype.itemsize)
+        codes += _decode_values(m, start, words, table, form == 2)
+    numbers = [to_float(n, FLOAT32) for n in (first, step, place)]
+    return pack_elements([_to_element(k, sign, form, numbers, dtype) for k, sign in codes], dtype.itemsize)
 
 
-def _exact(data: bytes, r: int, dtype: Format) -> bytes:
+def _read_exact(data: bytes, r: int, dtype: Format) -> bytes:
     if len(data) != r * dtype.itemsize:
         raise Malformed("error-bounded-length", f"{len(data)} bytes of {r} values")
-    for word in elements(data, dtype.itemsize):
+    for word in unpack_elements(data, dtype.itemsize):
         if word & (dtype.sign - 1) >= dtype.infinity:
             raise Invalid("error-bounded-value", f"element {word:#x}")
     return data
 
 
-def _block(reader: _Reader, m: int) -> tuple[int, _Words]:
+def _read_block(reader: _ByteReader, m: int) -> tuple[int, _RansState]:
     start, count = struct.unpack("<BI", reader.take(5))
-    if start > LAST_START:
+    if start > MAX_START:
         raise Malformed("error-bounded-start", f"start {start}")
-    states = elements(reader.take(4 * lanes_of(m)), 4)
+    states = unpack_elements(reader.take(4 * lane_count(m)), 4)
     if min(states) < STATE:
         raise Invalid("error-bounded-state", f"state {min(states)}")
-    return start, _Words(states, elements(reader.take(2 * count), 2))
+    return start, _RansState(states, unpack_elements(reader.take(2 * count), 2))
 
 
-def _values(
-    m: int, start: int, words: _Words, table: list[list[int]], centred: bool
+def _decode_values(
+    m: int, start: int, words: _RansState, table: list[list[int]], centred: bool
 ) -> list[tuple[int, int | None]]:
     """Numbers of cells and signs, in the values' order."""
     lanes = [Lane.begin(start) for _ in words.states]
     found: list[tuple[int, int | None]] = [(0, None)] * m
-    for step in steps_of(m):
+    for step in split_steps(m):
         n = len(step)
         read = []
         for lane in range(n):
-            row, shift = lanes[lane].row()
+            row, shift = lanes[lane].context()
             symbol, begins = 0, 0
             while begins + table[row][symbol] <= words.slot(lane):
                 begins += table[row][symbol]
@@ -263,16 +267,16 @@ def _values(
         words.refill(n)
         if any(bits for _, bits in read):
             for lane in range(n):
-                read[lane][0] += words.raw(lane, min(read[lane][1], 12))
+                read[lane][0] += words.read_bits(lane, min(read[lane][1], 12))
             words.refill(n)
         if any(bits > 12 for _, bits in read):
             for lane in range(n):
-                read[lane][0] += words.raw(lane, max(read[lane][1] - 12, 0)) << 12
+                read[lane][0] += words.read_bits(lane, max(read[lane][1] - 12, 0)) << 12
             words.refill(n)
         for lane in range(n):
             k, sign = read[lane][0], None
             if k or not centred:
-                chance = lanes[lane].chance()
+                chance = lanes[lane].sign_frequency()
                 same = words.slot(lane) < chance
                 words.advance(lane, *((chance, 0) if same else (ONE - chance, chance)))
                 sign = lanes[lane].sign if same else 1 - lanes[lane].sign
@@ -284,11 +288,11 @@ def _values(
     return found
 
 
-def _element(k: int, sign: int | None, form: int, numbers: list[float], dtype: Format) -> int:
+def _to_element(k: int, sign: int | None, form: int, numbers: list[float], dtype: Format) -> int:
     """The element's bits."""
     if sign is None:
         return 0
-    number = bits32(cell_value(k - (form == 2), numbers, dtype)) | sign << 31
+    number = to_float32_bits(cell_value(k - (form == 2), numbers, dtype)) | sign << 31
     return convert(number, FLOAT32, dtype)
 
 
@@ -301,6 +305,6 @@ def cell_value(j: int, numbers: list[float], dtype: Format) -> float:
         dtype: the element type, whose largest finite number is never exceeded.
     """
     first, step, place = numbers
-    found = round32(first + round32(round32(round32(j) + place) * step))
-    most = float_of(largest_finite(dtype), FLOAT32)
+    found = round_to_float32(first + round_to_float32(round_to_float32(round_to_float32(j) + place) * step))
+    most = to_float(largest_finite(dtype), FLOAT32)
     return most if math.isinf(found) else min(found, most)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.floats import Format, convert, element_bytes
+from formats.reference.floats import Format, convert, pack_elements
 from formats.reference.value.sign_scale import scale_format
 
 
@@ -25,4 +25,4 @@ def decode_mean(section: bytes, r: int, dtype: Format) -> bytes:
     number = int.from_bytes(section, "little")
     if number & (form.sign - 1) > convert(dtype.infinity - 1, dtype, form):
         raise Invalid("mean-number", f"number {number:#x}")
-    return element_bytes([convert(number, form, dtype)] * r, dtype.itemsize)
+    return pack_elements([convert(number, form, dtype)] * r, dtype.itemsize)

@@ -14,12 +14,12 @@ from formats.reference.floats import (
     FLOAT32,
     Format,
     convert,
-    element_bytes,
     largest_finite,
+    pack_elements,
 )
-from formats.reference.packed_codes import packed_size, stray_bits, unpack_codes
+from formats.reference.packed_codes import has_trailing_bit, packed_size, unpack_codes
 
-HEAD = 12
+HEADER_BYTES = 12
 SIGN = 1 << 31
 
 
@@ -35,24 +35,24 @@ def decode_offset_float(section: bytes, r: int, dtype: Format) -> bytes:
 
     Raises Malformed, Invalid.
     """
-    if len(section) < HEAD:
+    if len(section) < HEADER_BYTES:
         raise Malformed("offset-float-length", f"{len(section)} bytes")
     bits, m, reserved, positive, negative, base = struct.unpack_from("<BBHHHI", section)
     if not 2 <= bits <= 16 or m > 23 or reserved:
         raise Malformed("offset-float-parameter", f"bits {bits}, mantissa {m}, reserved {reserved}")
-    if len(section) != HEAD + packed_size(r, bits):
+    if len(section) != HEADER_BYTES + packed_size(r, bits):
         raise Malformed("offset-float-length", f"{len(section)} bytes of {r} values")
     form = Form(m, base, positive, negative)
     greatest = (base + max(positive, negative, 1) - 1) << form.cut
     if base == 0 or positive + negative >= 1 << bits or greatest > largest_finite(dtype):
         raise Invalid("offset-float-range", f"base {base}, {positive} and {negative} codes")
-    if stray_bits(section[HEAD:], r, bits):
+    if has_trailing_bit(section[HEADER_BYTES:], r, bits):
         raise Malformed("offset-float-padding", "a bit after the last code is set")
-    codes = unpack_codes(section[HEAD:], r, bits)
+    codes = unpack_codes(section[HEADER_BYTES:], r, bits)
     for i, code in enumerate(codes):
         if code > positive + negative:
             raise Invalid("offset-float-code", f"code {code} of value {i}")
-    return element_bytes([convert(form.value(c), FLOAT32, dtype) for c in codes], dtype.itemsize)
+    return pack_elements([convert(form.decode(c), FLOAT32, dtype) for c in codes], dtype.itemsize)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Form:
         """The bits of the value of code 1."""
         return self.base << self.cut
 
-    def value(self, code: int) -> int:
+    def decode(self, code: int) -> int:
         """The binary32 bits that a code means."""
         if code == 0:
             return 0

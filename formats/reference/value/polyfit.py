@@ -6,13 +6,13 @@ import math
 import struct
 
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.floats import FLOAT64, Format, element_bytes
-from formats.reference.value.curves import LENGTH, read_heads, read_raw, rounded
+from formats.reference.floats import FLOAT64, Format, pack_elements
+from formats.reference.value.curves import LENGTH_MASK, read_headers, read_raw, round_to_element
 
 MAX_DEGREE = 8
 
 
-def letter(dtype: Format) -> str:
+def coefficient_format(dtype: Format) -> str:
     """The coefficients' type as struct has it."""
     return "d" if dtype == FLOAT64 else "f"
 
@@ -29,10 +29,10 @@ def decode_polyfit(section: bytes, r: int, dtype: Format) -> bytes:
 
     Raises Malformed, Invalid.
     """
-    heads = read_heads(section, r, "polyfit")
+    heads = read_headers(section, r, "polyfit")
     if not heads:
         return read_raw(section, r, dtype, "polyfit")
-    pieces = [((head & LENGTH) + 1, head >> 24) for head in heads]
+    pieces = [((head & LENGTH_MASK) + 1, head >> 24) for head in heads]
     for length, degree in pieces:
         if degree > MAX_DEGREE or degree >= length:
             raise Malformed("polyfit-piece", f"degree {degree} of {length} values")
@@ -40,7 +40,7 @@ def decode_polyfit(section: bytes, r: int, dtype: Format) -> bytes:
         raise Invalid("polyfit-sum", f"pieces of {r} values")
     count = sum(degree + 1 for _, degree in pieces)
     body = 4 + 4 * len(heads)
-    form = f"<{count}{letter(dtype)}"
+    form = f"<{count}{coefficient_format(dtype)}"
     if len(section) != body + struct.calcsize(form):
         raise Malformed("polyfit-length", f"{len(section)} bytes of {count} coefficients")
     coefficients = struct.unpack_from(form, section, body)
@@ -49,15 +49,15 @@ def decode_polyfit(section: bytes, r: int, dtype: Format) -> bytes:
     values = []
     used = 0
     for length, degree in pieces:
-        curve = _curve(length, coefficients[used : used + degree + 1])
-        values += [rounded(v, dtype) for v in curve]
+        curve = _evaluate_curve(length, coefficients[used : used + degree + 1])
+        values += [round_to_element(v, dtype) for v in curve]
         used += degree + 1
-    return element_bytes(values, dtype.itemsize)
+    return pack_elements(values, dtype.itemsize)
 
 
-def _curve(n: int, coefficients: tuple[float, ...]) -> list[float]:
+def _evaluate_curve(n: int, coefficients: tuple[float, ...]) -> list[float]:
     values = []
-    for row in _basis(n, len(coefficients) - 1):
+    for row in evaluate_basis(n, len(coefficients) - 1):
         total = coefficients[0]
         for c, p in zip(coefficients[1:], row[1:], strict=True):
             total = total + c * p
@@ -65,7 +65,7 @@ def _curve(n: int, coefficients: tuple[float, ...]) -> list[float]:
     return values
 
 
-def _basis(n: int, degree: int) -> list[list[float]]:
+def evaluate_basis(n: int, degree: int) -> list[list[float]]:
     """The polynomials 0 … degree at each of n points."""
     step = 1.0 / (n - 1) if n > 1 else 0.0
     betas = [0.0]

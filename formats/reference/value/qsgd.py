@@ -12,19 +12,19 @@ import struct
 from formats.reference.errors import Invalid, Malformed
 from formats.reference.floats import (
     FLOAT32,
-    LEAST_SCALE,
+    MIN_SCALE,
     Format,
-    bits32,
     convert,
-    element_bytes,
-    elements,
-    float_of,
     largest_finite,
-    round32,
+    pack_elements,
+    round_to_float32,
+    to_float,
+    to_float32_bits,
+    unpack_elements,
 )
-from formats.reference.packed_codes import packed_size, stray_bits, unpack_codes
+from formats.reference.packed_codes import has_trailing_bit, packed_size, unpack_codes
 
-HEAD = 8
+HEADER_BYTES = 8
 MAX_BUCKET = 2**24
 
 
@@ -40,7 +40,7 @@ def decode_qsgd(section: bytes, r: int, dtype: Format) -> bytes:
 
     Raises Malformed, Invalid.
     """
-    if len(section) < HEAD:
+    if len(section) < HEADER_BYTES:
         raise Malformed("qsgd-length", f"{len(section)} bytes")
     bits, norm, reserved, bucket = struct.unpack_from("<BBHI", section)
     if not 2 <= bits <= 8 or norm > 1 or reserved != 0:
@@ -48,14 +48,14 @@ def decode_qsgd(section: bytes, r: int, dtype: Format) -> bytes:
     if bucket % 16 or not 16 <= bucket <= MAX_BUCKET:
         raise Malformed("qsgd-parameter", f"bucket {bucket}")
     n_buckets = -(-r // bucket)
-    start = HEAD + 4 * n_buckets
+    start = HEADER_BYTES + 4 * n_buckets
     if len(section) != start + packed_size(r, bits):
         raise Malformed("qsgd-length", f"{len(section)} bytes of {r} values")
-    scales = elements(section[HEAD:start], 4)
+    scales = unpack_elements(section[HEADER_BYTES:start], 4)
     for scale in scales:
-        if scale > largest_finite(dtype) or 0 < scale < LEAST_SCALE:  # sign bit, infinity and NaN are greater
+        if scale > largest_finite(dtype) or 0 < scale < MIN_SCALE:  # sign bit, infinity and NaN are greater
             raise Invalid("qsgd-scale", f"scale {scale:#010x}")
-    if stray_bits(section[start:], r, bits):
+    if has_trailing_bit(section[start:], r, bits):
         raise Malformed("qsgd-padding", "a bit after the last code is set")
     codes = unpack_codes(section[start:], r, bits)
     s = (1 << (bits - 1)) - 1
@@ -67,15 +67,15 @@ def decode_qsgd(section: bytes, r: int, dtype: Format) -> bytes:
     for i, code in enumerate(codes):
         scale = scales[i // bucket]
         if (scale, code) not in known:
-            known[scale, code] = _value(scale, code - s, s, dtype)
+            known[scale, code] = _dequantize(scale, code - s, s, dtype)
         values.append(known[scale, code])
-    return element_bytes(values, dtype.itemsize)
+    return pack_elements(values, dtype.itemsize)
 
 
-def _value(scale_bits: int, q: int, s: int, dtype: Format) -> int:
+def _dequantize(scale_bits: int, q: int, s: int, dtype: Format) -> int:
     """The element bits that level q, -s … s, means in a bucket of this scale."""
-    scale = float_of(scale_bits, FLOAT32)
+    scale = to_float(scale_bits, FLOAT32)
     if q == 0:
         return 0  # +0, also where the scale is 0
-    value = math.copysign(scale, q) if abs(q) == s else round32(q * round32(scale / s))
-    return convert(bits32(value), FLOAT32, dtype)
+    value = math.copysign(scale, q) if abs(q) == s else round_to_float32(q * round_to_float32(scale / s))
+    return convert(to_float32_bits(value), FLOAT32, dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.floats import BFLOAT16, FLOAT16, Format, convert, element_bytes, elements
+from formats.reference.floats import BFLOAT16, FLOAT16, Format, convert, pack_elements, unpack_elements
 
 
 def decode_raw(section: bytes, r: int, dtype: Format) -> bytes:
@@ -58,5 +58,5 @@ def _widen(section: bytes, r: int, narrow: Format, dtype: Format) -> bytes:
         raise Invalid("raw-dtype", f"{narrow.name} values of {dtype.name} elements")
     if len(section) != r * narrow.itemsize:
         raise Malformed("raw-length", f"{len(section)} bytes of {r} values")
-    wide = [convert(bits, narrow, dtype) for bits in elements(section, narrow.itemsize)]
-    return element_bytes(wide, dtype.itemsize)
+    wide = [convert(bits, narrow, dtype) for bits in unpack_elements(section, narrow.itemsize)]
+    return pack_elements(wide, dtype.itemsize)

@@ -6,7 +6,7 @@ Reading works on integers. Writing sums in Python floats, which are binary64.
 from __future__ import annotations
 
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.floats import FLOAT32, FLOAT64, Format, convert, element_bytes
+from formats.reference.floats import FLOAT32, FLOAT64, Format, convert, pack_elements
 
 
 def scale_format(dtype: Format) -> Format:
@@ -37,4 +37,4 @@ def decode_sign_scale(section: bytes, r: int, dtype: Format) -> bytes:
         raise Malformed("sign-scale-padding", "a bit after the last sign is set")
     magnitude = convert(scale, form, dtype)
     negative = [signs[i // 8] >> i % 8 & 1 for i in range(r)]
-    return element_bytes([magnitude | dtype.sign * minus for minus in negative], dtype.itemsize)
+    return pack_elements([magnitude | dtype.sign * minus for minus in negative], dtype.itemsize)

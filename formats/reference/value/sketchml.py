@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 
-from formats.reference.bits import any_bit_from, unpack_stream
+from formats.reference.bits import has_bit_from, unpack_stream
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.floats import FLOAT32, Format, convert, element_bytes, elements, largest_finite
-from formats.reference.index.huffman import MOST_BITS, SPAN, canonical
-from formats.reference.packed_codes import packed_size, stray_bits, unpack_codes
+from formats.reference.floats import FLOAT32, Format, convert, largest_finite, pack_elements, unpack_elements
+from formats.reference.index.huffman import MAX_CODE_BITS, SPAN, assign_codes
+from formats.reference.packed_codes import has_trailing_bit, packed_size, unpack_codes
 
 SIGN = FLOAT32.sign
 
@@ -37,29 +37,29 @@ def decode_sketchml(section: bytes, r: int, dtype: Format) -> bytes:
     start = 4 + 4 * (more + 1)
     if len(section) < start:
         raise Malformed("sketchml-length", f"{len(section)} bytes of {more + 1} means")
-    means = elements(section[4:start], 4)
+    means = unpack_elements(section[4:start], 4)
     for n, mean in enumerate(means):
         if mean & SIGN - 1 > largest_finite(dtype):
             raise Invalid("sketchml-mean", f"mean {n} is not finite")
-        if n > 0 and _rank(mean) <= _rank(means[n - 1]):
+        if n > 0 and _sort_key(mean) <= _sort_key(means[n - 1]):
             raise Invalid("sketchml-mean", f"mean {n} is not above the one before it")
-    codes = (_coded if form else _packed)(section[start:], r, more + 1)
+    codes = (_read_huffman if form else _read_packed)(section[start:], r, more + 1)
     words = [convert(mean, FLOAT32, dtype) for mean in means]
-    return element_bytes([words[code] for code in codes], dtype.itemsize)
+    return pack_elements([words[code] for code in codes], dtype.itemsize)
 
 
-def _rank(bits: int) -> int:
+def _sort_key(bits: int) -> int:
     """Numbers in their order, -0 below +0."""
     return -1 - (bits - SIGN) if bits >= SIGN else bits
 
 
-def _packed(body: bytes, r: int, buckets: int) -> list[int]:
+def _read_packed(body: bytes, r: int, buckets: int) -> list[int]:
     width = (buckets - 1).bit_length()
     if len(body) != packed_size(r, width):
         raise Malformed("sketchml-length", f"{len(body)} bytes of {r} codes of {width} bits")
     if width == 0:
         return [0] * r
-    if stray_bits(body, r, width):
+    if has_trailing_bit(body, r, width):
         raise Malformed("sketchml-padding", "a bit after the last code is set")
     codes = unpack_codes(body, r, width)
     if max(codes) >= buckets:
@@ -67,35 +67,35 @@ def _packed(body: bytes, r: int, buckets: int) -> list[int]:
     return codes
 
 
-def _coded(body: bytes, r: int, buckets: int) -> list[int]:
+def _read_huffman(body: bytes, r: int, buckets: int) -> list[int]:
     inner = -(-r // SPAN) - 1
     sizes_at = -(-buckets // 2)
     at = sizes_at + 2 * inner
     if len(body) < at:
         raise Malformed("sketchml-length", f"{len(body)} bytes")
-    if any_bit_from(body[:sizes_at], 4 * buckets):
+    if has_bit_from(body[:sizes_at], 4 * buckets):
         raise Malformed("sketchml-padding", "a bit after the lengths is set")
     lengths = unpack_stream(body[:sizes_at], buckets, 4)
-    if max(lengths) > MOST_BITS:
+    if max(lengths) > MAX_CODE_BITS:
         raise Malformed("sketchml-code-length", f"a code of {max(lengths)} bits")
     if lengths[0] == 0 or lengths[-1] == 0:
         raise Malformed("sketchml-window", "the first or the last bucket has no code")
-    if sum(1 << MOST_BITS - length for length in lengths if length) != 1 << MOST_BITS:
+    if sum(1 << MAX_CODE_BITS - length for length in lengths if length) != 1 << MAX_CODE_BITS:
         raise Malformed("sketchml-code", "the lengths are not those of a complete code")
     sizes = list(struct.unpack_from(f"<{inner}H", body, sizes_at))
     if sum(sizes) > len(body) - at:
         raise Malformed("sketchml-length", "the spans are longer than the section")
     sizes.append(len(body) - at - sum(sizes))
-    words = canonical({n: length for n, length in enumerate(lengths) if length})
+    words = assign_codes({n: length for n, length in enumerate(lengths) if length})
     symbols = {word: n for n, word in words.items()}
     codes: list[int] = []
     for n, size in enumerate(sizes):
-        codes += _span(body[at : at + size], min(SPAN, r - n * SPAN), symbols)
+        codes += _read_span(body[at : at + size], min(SPAN, r - n * SPAN), symbols)
         at += size
     return codes
 
 
-def _span(data: bytes, count: int, symbols: dict[tuple[int, int], int]) -> list[int]:
+def _read_span(data: bytes, count: int, symbols: dict[tuple[int, int], int]) -> list[int]:
     codes = []
     at = 0
     for _ in range(count):
@@ -109,6 +109,6 @@ def _span(data: bytes, count: int, symbols: dict[tuple[int, int], int]) -> list[
         codes.append(symbols[length, number])
     if (at + 7) // 8 != len(data):
         raise Malformed("sketchml-span", "bytes are left after the codes of a span")
-    if any_bit_from(data, at):
+    if has_bit_from(data, at):
         raise Malformed("sketchml-padding", "a bit after the codes of a span is set")
     return codes

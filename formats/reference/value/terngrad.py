@@ -6,7 +6,7 @@ Reading works on integers. Writing computes in Python floats, rounded to binary3
 from __future__ import annotations
 
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.floats import FLOAT32, Format, convert, element_bytes, largest_finite
+from formats.reference.floats import FLOAT32, Format, convert, largest_finite, pack_elements
 
 BLOCK = 320
 PLACES = (81, 27, 9, 3, 1)
@@ -43,4 +43,4 @@ def decode_terngrad(section: bytes, r: int, dtype: Format) -> bytes:
         if any(digit != 1 for digit in digits[count:]):
             raise Malformed("terngrad-padding", "a digit after the last is not 1")
         values += [words[digit] for digit in digits[:count]]
-    return element_bytes(values, dtype.itemsize)
+    return pack_elements(values, dtype.itemsize)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.floats import FLOAT32, Format, convert, element_bytes, largest_finite
+from formats.reference.floats import FLOAT32, Format, convert, largest_finite, pack_elements
 
 POWERS = (81, 27, 9, 3, 1)
 ZEROS = 121
 FIRST_RUN = 243
-LONGEST = 14
+MAX_RUN = 14
 
 
 def decode_three_lc(section: bytes, r: int, dtype: Format) -> bytes:
@@ -31,24 +31,24 @@ def decode_three_lc(section: bytes, r: int, dtype: Format) -> bytes:
     if scale > largest_finite(dtype):  # sign bit, infinity and NaN are greater
         raise Invalid("3lc-scale", f"scale {scale:#010x}")
     tokens = section[4:]
-    if sum(_run(token) for token in tokens) != -(-r // len(POWERS)):
+    if sum(run_length(token) for token in tokens) != -(-r // len(POWERS)):
         raise Malformed("3lc-count", f"{len(tokens)} bytes of {r} values")
     for token, following in itertools.pairwise(tokens):
-        if _of_zeros(token) and _of_zeros(following) and _run(token) < LONGEST:
-            raise Malformed("3lc-run", f"a run of {_run(token)} before another")
-    codes = [ZEROS if _of_zeros(token) else token for token in tokens for _ in range(_run(token))]
+        if is_run(token) and is_run(following) and run_length(token) < MAX_RUN:
+            raise Malformed("3lc-run", f"a run of {run_length(token)} before another")
+    codes = [ZEROS if is_run(token) else token for token in tokens for _ in range(run_length(token))]
     magnitude = convert(scale, FLOAT32, dtype)
     words = (magnitude | dtype.sign, 0, magnitude)
     digits = [code // power % 3 for code in codes for power in POWERS]
     if any(digit != 1 for digit in digits[r:]):
         raise Malformed("3lc-padding", "a digit after the last value")
-    return element_bytes([words[digit] for digit in digits[:r]], dtype.itemsize)
+    return pack_elements([words[digit] for digit in digits[:r]], dtype.itemsize)
 
 
-def _run(token: int) -> int:
+def run_length(token: int) -> int:
     """How many bytes a byte stands for."""
     return token - FIRST_RUN + 2 if token >= FIRST_RUN else 1
 
 
-def _of_zeros(token: int) -> bool:
+def is_run(token: int) -> bool:
     return token == ZEROS or token >= FIRST_RUN

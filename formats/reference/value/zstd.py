@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from formats.reference.errors import Invalid, Malformed, Unsupported
 from formats.reference.floats import Format
-from formats.reference.value.byte_shuffle import from_content
+from formats.reference.value.byte_shuffle import decode_content
 
 Decompress = Callable[[bytes, int], bytes]
 """(frame, content size) -> content; any exception where the frame is broken."""
@@ -48,7 +48,7 @@ def decode_zstd(section: bytes, r: int, dtype: Format, decompress: Decompress | 
         raise Malformed("zstd-content", str(error)) from error
     if len(content) != size:
         raise Malformed("zstd-content", f"{len(content)} bytes of {r} values")
-    return from_content(content, shuffle == 1, dtype.itemsize)
+    return decode_content(content, shuffle == 1, dtype.itemsize)
 
 
 def read_header(frame: bytes, size: int) -> tuple[int, int]:

@@ -47,14 +47,14 @@ class Record:
     body: bytes
 
 
-def padded(section: bytes) -> bytes:
+def pad(section: bytes) -> bytes:
     """The bytes, and zero bytes to a multiple of 8."""
     return section + bytes(pad8(len(section)))
 
 
-def extension_block(records: Sequence[Record]) -> bytes:
+def write_extension_block(records: Sequence[Record]) -> bytes:
     """The extension block that holds these records in the order given."""
-    body = b"".join(struct.pack("<HHI", r.type, r.flags, len(r.body)) + padded(r.body) for r in records)
+    body = b"".join(struct.pack("<HHI", r.type, r.flags, len(r.body)) + pad(r.body) for r in records)
     return struct.pack("<II", 8 + len(body), len(records)) + body
 
 
@@ -70,7 +70,7 @@ def assemble(rows: Sequence[Row], block: bytes = b"", *, minor: int = 0, flags: 
     table = payloads = b""
     for row in rows:
         sections = (row.index_section, row.value_section, row.map_section)
-        payload = b"".join(padded(section) for section in sections)
+        payload = b"".join(pad(section) for section in sections)
         given = (row.index_len, row.value_len, row.map_len)
         lengths = [len(s) if n is None else n for s, n in zip(sections, given, strict=True)]
         table += struct.pack(

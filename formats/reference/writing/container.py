@@ -18,15 +18,15 @@ from formats.reference.map.packed import PACKED
 from formats.reference.prng import mix
 from formats.reference.table import CHUNK
 from formats.reference.tensors import Tensor
-from formats.reference.transform.coefficients import NUMBERS, PLAIN, count, stored_type
-from formats.reference.writing.assembly import Record, Row, assemble, extension_block
+from formats.reference.transform.coefficients import COMPONENTS, PLAIN, coefficient_count, stored_type
+from formats.reference.writing.assembly import Record, Row, assemble, write_extension_block
 from formats.reference.writing.index.bitmap import Bitmap
 from formats.reference.writing.index.bloom import Bloom
 from formats.reference.writing.index.raw_index import RawIndex
-from formats.reference.writing.map.packed import gathered, sorted_positions, write_packed
+from formats.reference.writing.map.packed import gather, sorted_positions, write_packed
 from formats.reference.writing.protocols import IndexWriter, ValueWriter
-from formats.reference.writing.records import fused_body, names_body, shape_row
-from formats.reference.writing.transform.coefficients import Spectrum, lengths_body
+from formats.reference.writing.records import write_fused, write_names, write_shape
+from formats.reference.writing.transform.coefficients import Spectrum, write_lengths
 from formats.reference.writing.value.raw import Raw
 
 RAW = Raw()
@@ -36,7 +36,7 @@ NAMED: dict[str, IndexWriter] = {"raw-index": RawIndex(), "bitmap": Bitmap()}
 
 
 @dataclass
-class _Part:
+class _Chunk:
     """A chunk on its way into an entry: local indices, and elements' bytes.
 
     ``dtype`` is the tensor's; coefficients have a type of their own, and one or two numbers each.
@@ -86,22 +86,25 @@ def write(
     records = [*extra]
     fused = sorted(sorted(keys[name] for name in group) for group in groups)
     parts = [
-        part for key, t in enumerate(ordered) if not any(key in g for g in fused) for part in _chunks(key, t)
+        part
+        for key, t in enumerate(ordered)
+        if not any(key in g for g in fused)
+        for part in _split_chunks(key, t)
     ]
     parts += [_fuse(group, ordered) for group in fused]
     parts.sort(key=lambda part: (part.key, part.base))
     if fused:
         records.append(
-            Record(FUSED, CRITICAL, fused_body([[(k, _size(ordered[k])) for k in g] for g in fused]))
+            Record(FUSED, CRITICAL, write_fused([[(k, _size(ordered[k])) for k in g] for g in fused]))
         )
     if names and ordered:
-        records.append(Record(NAMES, 0, names_body([t.name.encode("utf-8") for t in ordered])))
+        records.append(Record(NAMES, 0, write_names([t.name.encode("utf-8") for t in ordered])))
     shapes = [(key, t.shape) for key, t in enumerate(ordered) if len(t.shape) != 1]
     if shapes:
-        records.append(Record(SHAPES, 0, b"".join(shape_row(key, shape) for key, shape in shapes)))
+        records.append(Record(SHAPES, 0, b"".join(write_shape(key, shape) for key, shape in shapes)))
     lengths = [(key, _size(t)) for key, t in enumerate(ordered) if isinstance(t, Spectrum)]
     if lengths:
-        records.append(Record(TRANSFORM, CRITICAL, lengths_body(lengths)))
+        records.append(Record(TRANSFORM, CRITICAL, write_lengths(lengths)))
     if tag:
         records.append(Record(TAG, 0, tag))
     records.sort(key=lambda record: record.type)
@@ -109,20 +112,20 @@ def write(
     for n, part in enumerate(parts):
         its_index: Index = index[n] if isinstance(index, (list, tuple)) else index  # type: ignore[assignment]
         its_value: ValueWriter = value[n] if isinstance(value, (list, tuple)) else value  # type: ignore[assignment]
-        rows.append(_row(part, its_index, its_value, seed))
-    return assemble(rows, extension_block(records) if records else b"", minor=minor, flags=flags)
+        rows.append(_encode_row(part, its_index, its_value, seed))
+    return assemble(rows, write_extension_block(records) if records else b"", minor=minor, flags=flags)
 
 
 def _size(t: Tensor | Spectrum) -> int:
     return math.prod(t.shape)
 
 
-def _chunks(key: int, t: Tensor | Spectrum) -> list[_Part]:
+def _split_chunks(key: int, t: Tensor | Spectrum) -> list[_Chunk]:
     dtype = BY_NAME[t.dtype]
     domain = t.domain if isinstance(t, Spectrum) else PLAIN
-    size = _size(t) if domain == PLAIN else count(domain, _size(t))
-    most = CHUNK // NUMBERS[domain]
-    itemsize = stored_type(domain, dtype).itemsize * NUMBERS[domain]
+    size = _size(t) if domain == PLAIN else coefficient_count(domain, _size(t))
+    most = CHUNK // COMPONENTS[domain]
+    itemsize = stored_type(domain, dtype).itemsize * COMPONENTS[domain]
     parts = []
     for base in range(0, max(size, 1), most):
         d = min(most, size - base)
@@ -130,11 +133,11 @@ def _chunks(key: int, t: Tensor | Spectrum) -> list[_Part]:
         first, end = (where[0], where[-1] + 1) if where else (0, 0)
         local = [i - base for i in t.indices[first:end]]
         values = t.values[first * itemsize : end * itemsize]
-        parts.append(_Part(key, base, d, dtype, local, values, domain))
+        parts.append(_Chunk(key, base, d, dtype, local, values, domain))
     return parts
 
 
-def _fuse(group: Sequence[int], ordered: Sequence[Tensor | Spectrum]) -> _Part:
+def _fuse(group: Sequence[int], ordered: Sequence[Tensor | Spectrum]) -> _Chunk:
     members = [ordered[key] for key in group]
     indices: list[int] = []
     d = 0
@@ -142,10 +145,10 @@ def _fuse(group: Sequence[int], ordered: Sequence[Tensor | Spectrum]) -> _Part:
         indices += [d + i for i in t.indices]
         d += _size(t)
     values = b"".join(t.values for t in members)
-    return _Part(group[0], 0, d, BY_NAME[members[0].dtype], indices, values)
+    return _Chunk(group[0], 0, d, BY_NAME[members[0].dtype], indices, values)
 
 
-def _row(part: _Part, index: Index, value: ValueWriter, seed: int) -> Row:
+def _encode_row(part: _Chunk, index: Index, value: ValueWriter, seed: int) -> Row:
     r = len(part.indices)
     writer = NAMED[index] if isinstance(index, str) else index
     dtype = stored_type(part.domain, part.dtype)
@@ -154,22 +157,22 @@ def _row(part: _Part, index: Index, value: ValueWriter, seed: int) -> Row:
     if 0 < r < part.d and isinstance(writer, Bloom):
         row.index_section, found = writer.approximate(part.indices, part.d, stream)
         if found is not None:
-            part.values, row.r = _gather(part, found), len(found)
+            part.values, row.r = _gather_values(part, found), len(found)
             row.index_section = row.index_section if row.r < part.d else b""
     elif 0 < r < part.d:
-        row.index_section = writer.section(part.indices, part.d)
+        row.index_section = writer.write_section(part.indices, part.d)
     values = part.values
     if getattr(value, "ordered", False):
         positions = sorted_positions(values, dtype)
         row.map, row.map_section = PACKED, write_packed(positions)
-        values = gathered(values, positions, dtype)
+        values = gather(values, positions, dtype)
     if row.r:
-        row.value_section = value.section(values, dtype, stream)
+        row.value_section = value.write_section(values, dtype, stream)
     return row
 
 
-def _gather(part: _Part, found: Sequence[int]) -> bytes:
+def _gather_values(part: _Chunk, found: Sequence[int]) -> bytes:
     """The elements' bytes at other indices than the part's: 0 where it has none."""
-    width = stored_type(part.domain, part.dtype).itemsize * NUMBERS[part.domain]
+    width = stored_type(part.domain, part.dtype).itemsize * COMPONENTS[part.domain]
     stored = {i: part.values[n * width : (n + 1) * width] for n, i in enumerate(part.indices)}
     return b"".join(stored.get(i, bytes(width)) for i in found)

@@ -16,7 +16,7 @@ class IndexWriter(Protocol):
 
     id: ClassVar[int]
 
-    def section(self, indices: Sequence[int], d: int) -> bytes:
+    def write_section(self, indices: Sequence[int], d: int) -> bytes:
         """The index section of the codec's page."""
         ...
 
@@ -37,7 +37,7 @@ class ValueWriter(Protocol):
         """The codec as schemes spell it, every argument by keyword."""
         ...
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """The value section of the codec's page.
 
         Args:

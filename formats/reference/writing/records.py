@@ -5,16 +5,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from formats.reference.records import WIDTHS, least_width
+from formats.reference.records import WIDTHS, shortest_width
 
 
-def names_body(names: Sequence[bytes]) -> bytes:
+def write_names(names: Sequence[bytes]) -> bytes:
     """The body of a names record."""
     lengths = struct.pack(f"<{len(names)}H", *(len(name) for name in names))
     return struct.pack("<I", len(names)) + lengths + b"".join(names)
 
 
-def fused_body(groups: Sequence[Sequence[tuple[int, int]]]) -> bytes:
+def write_fused(groups: Sequence[Sequence[tuple[int, int]]]) -> bytes:
     """The body of a fused record from the (key, size) of each group's members."""
     body = struct.pack("<II", len(groups), 0)
     for members in groups:
@@ -23,7 +23,7 @@ def fused_body(groups: Sequence[Sequence[tuple[int, int]]]) -> bytes:
     return body
 
 
-def shape_row(key: int, shape: tuple[int, ...]) -> bytes:
+def write_shape(key: int, shape: tuple[int, ...]) -> bytes:
     """One row of a shapes record."""
-    width = least_width(shape)
+    width = shortest_width(shape)
     return struct.pack(f"<IBBH{len(shape)}{WIDTHS[width]}", key, len(shape), width, 0, *shape)

@@ -22,7 +22,7 @@ class Binned:
         """As schemes spell it."""
         return f"binned(bin={self.bin})"
 
-    def section(self, indices: Sequence[int], d: int) -> bytes:
+    def write_section(self, indices: Sequence[int], d: int) -> bytes:
         """T, and a record for each element and each empty bin."""
         bins: list[list[int]] = [[] for _ in range(indices[-1] // self.bin + 1)]
         for i in indices:

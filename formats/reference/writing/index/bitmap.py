@@ -13,7 +13,7 @@ class Bitmap:
 
     id: ClassVar[int] = 2
 
-    def section(self, indices: Sequence[int], d: int) -> bytes:
+    def write_section(self, indices: Sequence[int], d: int) -> bytes:
         """One bit an element."""
         return write_bitmap(indices, d)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import ClassVar
 
-from formats.reference.index.bloom import HEAD, NAIVE, P1, P2, bits_of, pick, positives
+from formats.reference.index.bloom import HEADER, NAIVE, P1, P2, apply_policy, element_bits, query_all
 
 POLICIES = ("naive", "p0", "p1", "p2", "leftmost", "middle", "rightmost")
 
@@ -28,7 +28,7 @@ class Bloom:
         """The codec as schemes spell it."""
         return f"bloom(policy={self.policy}, fpr={self.fpr!r})"
 
-    def section(self, indices: Sequence[int], d: int) -> bytes:
+    def write_section(self, indices: Sequence[int], d: int) -> bytes:
         """The section on stream 0."""
         return self.approximate(indices, d, 0)[0]
 
@@ -42,16 +42,16 @@ class Bloom:
         """
         policy = POLICIES.index(self.policy)
         stream = stream if policy in (P1, P2) else 0
-        k = windows_of(self.fpr) if self.windows is None else self.windows
-        words = words_of(len(indices), self.fpr) if self.words is None else self.words
+        k = choose_windows(self.fpr) if self.windows is None else self.windows
+        words = choose_words(len(indices), self.fpr) if self.words is None else self.words
         filter_ = write_filter(indices, k, words)
-        section = struct.pack(HEAD, stream, len(indices), k, policy, 0) + filter_
+        section = struct.pack(HEADER, stream, len(indices), k, policy, 0) + filter_
         if policy == NAIVE:
             return section, None
-        return section, pick(positives(filter_, k, d), filter_, k, policy, len(indices), stream)
+        return section, apply_policy(query_all(filter_, k, d), filter_, k, policy, len(indices), stream)
 
 
-def windows_of(fpr: float) -> int:
+def choose_windows(fpr: float) -> int:
     """The least k for which 2^-k is no more than the rate."""
     k = 1
     while 2.0**-k > fpr:
@@ -59,9 +59,9 @@ def windows_of(fpr: float) -> int:
     return k
 
 
-def words_of(count: int, fpr: float) -> int:
+def choose_words(count: int, fpr: float) -> int:
     """The 64-bit words of the filter for ``count`` elements."""
-    k = windows_of(fpr)
+    k = choose_windows(fpr)
     with localcontext() as context:
         context.prec = 80
         share = Decimal(fpr) ** (Decimal(1) / k)
@@ -74,6 +74,6 @@ def write_filter(indices: Sequence[int], k: int, words: int) -> bytes:
     """The filter that holds these elements and as few others as its size allows."""
     out = bytearray(8 * words)
     for x in indices:
-        for bit in bits_of(x, k, 8 * words):
+        for bit in element_bits(x, k, 8 * words):
             out[bit // 8] |= 1 << bit % 8
     return bytes(out)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from formats.reference.index.context import LEAST_PERIOD, MOST_PERIOD, Key, _Coder, _density, walk
+from formats.reference.index.context import MAX_PERIOD, MIN_PERIOD, Key, _Coder, initial_density, walk
 
-ANCHORS, BESIDE = 8192, 8
+MAX_ANCHORS, NEIGHBOURS = 8192, 8
 
 
 class _Writer(_Coder):
@@ -56,7 +56,7 @@ class _Writer(_Coder):
 
 def write_context(indices: Sequence[int], d: int, period: int) -> bytes:
     """The section with this period."""
-    writer = _Writer(indices, _density(len(indices), d))
+    writer = _Writer(indices, initial_density(len(indices), d))
     walk(writer.ask, len(indices), period, d)
     return period.to_bytes(2, "little") + writer.finish()
 
@@ -64,8 +64,8 @@ def write_context(indices: Sequence[int], d: int, period: int) -> bytes:
 def find_period(indices: Sequence[int]) -> int:
     """The period that an exact writer tries, 0 for none."""
     r = len(indices)
-    counts = [0] * (MOST_PERIOD + BESIDE + 1)
-    anchors = min(r, ANCHORS)
+    counts = [0] * (MAX_PERIOD + NEIGHBOURS + 1)
+    anchors = min(r, MAX_ANCHORS)
     for anchor in range(anchors):
         at = anchor * r // anchors
         for other in range(at + 1, r):
@@ -74,9 +74,9 @@ def find_period(indices: Sequence[int]) -> int:
                 break
             counts[distance] += 1
     excess = {}
-    for period in range(LEAST_PERIOD, MOST_PERIOD + 1):
-        beside = sum(counts[period - BESIDE : period + BESIDE + 1]) - counts[period]
-        more = 2 * BESIDE * counts[period] - beside
+    for period in range(MIN_PERIOD, MAX_PERIOD + 1):
+        beside = sum(counts[period - NEIGHBOURS : period + NEIGHBOURS + 1]) - counts[period]
+        more = 2 * NEIGHBOURS * counts[period] - beside
         if more > 0 and more * more >= 600 * (beside + 4):
             excess[period] = more
     best = max(excess.values(), default=0)
@@ -91,7 +91,7 @@ class Context:
     scheme: ClassVar[str] = "context"
     period: int | None = None
 
-    def section(self, indices: Sequence[int], d: int) -> bytes:
+    def write_section(self, indices: Sequence[int], d: int) -> bytes:
         """The smaller of the sections without rows and with those that are found."""
         if self.period is not None:
             return write_context(indices, d, self.period)

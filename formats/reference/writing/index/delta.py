@@ -21,6 +21,6 @@ class Delta:
     scheme: ClassVar[str] = "delta"
     id: ClassVar[int] = 5
 
-    def section(self, indices: Sequence[int], d: int) -> bytes:
+    def write_section(self, indices: Sequence[int], d: int) -> bytes:
         """Gaps as varints."""
         return write_delta(indices)

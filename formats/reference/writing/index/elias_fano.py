@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from formats.reference.bits import pack_lanes, pack_stream
-from formats.reference.index.elias_fano import parameter
+from formats.reference.index.elias_fano import choose_parameter
 from formats.reference.index.rice import BLOCK, LANES, SPAN
 
 
@@ -19,13 +19,13 @@ class EliasFano:
     id: ClassVar[int] = 7
     scheme: ClassVar[str] = "elias-fano"
 
-    def section(self, indices: Sequence[int], d: int) -> bytes:
+    def write_section(self, indices: Sequence[int], d: int) -> bytes:
         """The bases, then span after span."""
         spans = [indices[start : start + SPAN] for start in range(0, len(indices), SPAN)]
         bases = [0, *(span[-1] + 1 for span in spans[:-1]), d]
         out = struct.pack(f"<{len(spans) - 1}I", *bases[1:-1])
         for span, base, end in zip(spans, bases, bases[1:], strict=False):
-            out += write_span(span, base, parameter(len(span), end - base - len(span)))
+            out += write_span(span, base, choose_parameter(len(span), end - base - len(span)))
         return out
 
 

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from formats.reference.bits import pack_stream
-from formats.reference.index.huffman import KEYS, MOST_BITS, SPAN, canonical, width_of
+from formats.reference.index.huffman import KEYS, MAX_CODE_BITS, SPAN, assign_codes, key_width
 
 
-def class_of(gap: int, m: int) -> tuple[int, int]:
+def classify_gap(gap: int, m: int) -> tuple[int, int]:
     """The class of a gap, and how many extra bits it has."""
     extra = max(0, gap.bit_length() - 1 - m)
     return (extra << m) + (gap >> extra), extra
 
 
-def code_lengths(counts: dict[int, int]) -> dict[int, int]:
+def compute_code_lengths(counts: dict[int, int]) -> dict[int, int]:
     """Package-merge: the lengths of least total size; 0 for a single symbol."""
     symbols = sorted(counts, key=lambda symbol: (counts[symbol], symbol))
     leaves = [(counts[symbol], [symbol]) for symbol in symbols]
     items: list[tuple[int, list[int]]] = []
-    for _ in range(MOST_BITS):
+    for _ in range(MAX_CODE_BITS):
         packages = [
             (a + b, of_a + of_b) for (a, of_a), (b, of_b) in zip(items[::2], items[1::2], strict=False)
         ]
@@ -46,37 +46,39 @@ def write_huffman(
     """
     gaps = [i - last - 1 for last, i in zip([-1, *indices], indices, strict=False)]
     if keys:
-        pieces = [[(i >> 8 * n & 0xFF, 0, 0) for n in range(width_of(d))] for i in indices]
-        lengths = _lengths(pieces, spare)
-        return _section(KEYS, lengths, pieces, [])
+        pieces = [[(i >> 8 * n & 0xFF, 0, 0) for n in range(key_width(d))] for i in indices]
+        lengths = _compute_lengths(pieces, spare)
+        return _write_section(KEYS, lengths, pieces, [])
     plans = []
     for form in range(4) if m is None else (m,):
-        pieces = [[(*class_of(gap, form), gap)] for gap in gaps]
-        lengths = _lengths(pieces, spare)
+        pieces = [[(*classify_gap(gap, form), gap)] for gap in gaps]
+        lengths = _compute_lengths(pieces, spare)
         bits = sum(lengths[symbol] + extra for piece in pieces for symbol, extra, _ in piece)
         window = max(lengths) - min(lengths) + 1
         plans.append((bits + (4 * window if window > 1 else 0), form, lengths, pieces))
     _, form, lengths, pieces = min(plans, key=lambda plan: plan[:2])
-    return _section(form, lengths, pieces, [i + 1 for i in indices[SPAN - 1 : -1 : SPAN]])
+    return _write_section(form, lengths, pieces, [i + 1 for i in indices[SPAN - 1 : -1 : SPAN]])
 
 
 Piece = list[tuple[int, int, int]]
 """What stands for one index: (symbol, how many extra bits follow it, the number whose low bits they are)."""
 
 
-def _lengths(pieces: Sequence[Piece], spare: bool) -> dict[int, int]:
+def _compute_lengths(pieces: Sequence[Piece], spare: bool) -> dict[int, int]:
     counts = Counter(symbol for piece in pieces for symbol, _, _ in piece)
     if spare:
         counts.update(range(min(counts), max(counts) + 1))
-    return code_lengths(counts)
+    return compute_code_lengths(counts)
 
 
-def _section(form: int, lengths: dict[int, int], pieces: Sequence[Piece], bases: Sequence[int]) -> bytes:
+def _write_section(
+    form: int, lengths: dict[int, int], pieces: Sequence[Piece], bases: Sequence[int]
+) -> bytes:
     first, last = min(lengths), max(lengths)
     head = bytes([form, first, last - first])
     if last > first:
         head += pack_stream([lengths.get(symbol, 0) for symbol in range(first, last + 1)], 4, 1)
-    codes = canonical(lengths)
+    codes = assign_codes(lengths)
     spans = []
     for c in range(0, len(pieces), SPAN):
         bits: list[int] = []
@@ -104,6 +106,6 @@ class Huffman:
         """The codec as schemes spell it."""
         return "huffman" if self.symbols == "gaps" else "huffman(symbols=keys)"
 
-    def section(self, indices: Sequence[int], d: int) -> bytes:
+    def write_section(self, indices: Sequence[int], d: int) -> bytes:
         """Gaps or keys in Huffman code."""
         return write_huffman(indices, d, keys=self.symbols == "keys", m=self.m, spare=self.spare)

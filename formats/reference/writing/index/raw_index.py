@@ -16,7 +16,7 @@ class RawIndex:
 
     id: ClassVar[int] = 1
 
-    def section(self, indices: Sequence[int], d: int) -> bytes:
+    def write_section(self, indices: Sequence[int], d: int) -> bytes:
         """Indices as they are."""
         return write_raw_index(indices, d)
 

@@ -22,7 +22,7 @@ class Rice:
     id: ClassVar[int] = 3
     parameters: tuple[int, ...] | None = None
 
-    def section(self, indices: Sequence[int], d: int) -> bytes:
+    def write_section(self, indices: Sequence[int], d: int) -> bytes:
         """Gaps in Rice code."""
         return write_rice(indices, self.parameters)
 

@@ -32,6 +32,6 @@ class Rle:
     scheme: ClassVar[str] = "rle"
     id: ClassVar[int] = 4
 
-    def section(self, indices: Sequence[int], d: int) -> bytes:
+    def write_section(self, indices: Sequence[int], d: int) -> bytes:
         """Run lengths."""
         return write_rle(indices)

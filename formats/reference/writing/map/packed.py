@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from formats.reference.bits import pack_stream
-from formats.reference.floats import Format, element_bytes, elements
-from formats.reference.map.packed import width_of
+from formats.reference.floats import Format, pack_elements, unpack_elements
+from formats.reference.map.packed import position_width
 
 
 def write_packed(positions: Sequence[int]) -> bytes:
     """The section of a permutation."""
-    return pack_stream(positions, width_of(len(positions)), 1)
+    return pack_stream(positions, position_width(len(positions)), 1)
 
 
 def sorted_positions(values: bytes, dtype: Format) -> list[int]:
     """The positions of elements in ascending order: -0 before +0, equal ones as they stand."""
-    bits = elements(values, dtype.itemsize)
-    return sorted(range(len(bits)), key=lambda i: _key(bits[i], dtype))
+    bits = unpack_elements(values, dtype.itemsize)
+    return sorted(range(len(bits)), key=lambda i: _sort_key(bits[i], dtype))
 
 
-def _key(bits: int, dtype: Format) -> int:
+def _sort_key(bits: int, dtype: Format) -> int:
     return -bits if bits & dtype.sign else bits - dtype.sign + 1
 
 
-def gathered(values: bytes, positions: Sequence[int], dtype: Format) -> bytes:
+def gather(values: bytes, positions: Sequence[int], dtype: Format) -> bytes:
     """The elements at these positions, in their order."""
-    bits = elements(values, dtype.itemsize)
-    return element_bytes([bits[i] for i in positions], dtype.itemsize)
+    bits = unpack_elements(values, dtype.itemsize)
+    return pack_elements([bits[i] for i in positions], dtype.itemsize)

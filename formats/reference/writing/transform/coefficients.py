@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 
-def lengths_body(lengths: Sequence[tuple[int, int]]) -> bytes:
+def write_lengths(lengths: Sequence[tuple[int, int]]) -> bytes:
     """The body of a transform record from the (key, n) of its rows."""
     return b"".join(struct.pack("<IIQ", key, 0, n) for key, n in lengths)
 

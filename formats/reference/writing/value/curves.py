@@ -5,6 +5,6 @@ from __future__ import annotations
 import struct
 
 
-def write_heads(heads: list[int]) -> bytes:
+def write_headers(heads: list[int]) -> bytes:
     """The number of pieces, and their heads."""
     return struct.pack(f"<{1 + len(heads)}I", len(heads), *heads)

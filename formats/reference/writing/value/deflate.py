@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from formats.reference.floats import Format
-from formats.reference.value.byte_shuffle import to_content
+from formats.reference.value.byte_shuffle import encode_content
 from formats.reference.value.deflate import RAW
 
 
@@ -26,9 +26,9 @@ class Deflate:
     flush: int = 0
     """Bytes of content after which a block ends, 0 for the compressor's own choice."""
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """The elements, compressed."""
-        content = to_content(values, self.shuffle, dtype.itemsize)
+        content = encode_content(values, self.shuffle, dtype.itemsize)
         deflater = zlib.compressobj(self.level, zlib.DEFLATED, RAW, 8, self.strategy)
         out = bytes([self.shuffle])
         step = self.flush or len(content)

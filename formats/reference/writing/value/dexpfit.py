@@ -6,9 +6,9 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from formats.reference.floats import Format, elements, float_of
-from formats.reference.value.dexpfit import BACKWARDS, MOST_FACTOR
-from formats.reference.writing.value.curves import write_heads
+from formats.reference.floats import Format, to_float, unpack_elements
+from formats.reference.value.dexpfit import BACKWARDS, MAX_FACTOR
+from formats.reference.writing.value.curves import write_headers
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class DExpFit:
     backwards: bool = False
     raw: bool = False
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Any curve."""
-        bits = elements(values, dtype.itemsize)
+        bits = unpack_elements(values, dtype.itemsize)
         if self.raw:
-            return write_heads([]) + values
-        half = 0.5 * float_of(bits[-1 if self.backwards else 0], dtype)
-        half = max(-MOST_FACTOR, min(half, MOST_FACTOR))
+            return write_headers([]) + values
+        half = 0.5 * to_float(bits[-1 if self.backwards else 0], dtype)
+        half = max(-MAX_FACTOR, min(half, MAX_FACTOR))
         head = len(bits) - 1 | (BACKWARDS if self.backwards else 0)
-        return write_heads([head]) + struct.pack("<4d", half, self.b, half, self.d)
+        return write_headers([head]) + struct.pack("<4d", half, self.b, half, self.d)

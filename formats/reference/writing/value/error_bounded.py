@@ -10,25 +10,33 @@ import struct
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from formats.reference.floats import FLOAT32, Format, bits32, convert, finite_elements, float_of, round32
+from formats.reference.floats import (
+    FLOAT32,
+    Format,
+    convert,
+    round_to_float32,
+    to_float,
+    to_float32_bits,
+    unpack_finite,
+)
 from formats.reference.value.error_bounded import (
     BINS,
     ESCAPE,
-    LAST_START,
-    MOST,
+    MAX_K,
+    MAX_START,
     NONE,
     ONE,
     STATE,
     SYMBOLS,
     WIDTHS,
     Lane,
-    blocks,
     cell_value,
+    default_levels,
     frequencies,
     half_octave,
-    lanes_of,
-    steps_of,
-    usual_levels,
+    lane_count,
+    split_blocks,
+    split_steps,
     weight,
 )
 
@@ -59,41 +67,43 @@ class ErrorBounded:
         """As schemes spell it."""
         return f"error-bounded(error={self.error})"
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Cells, or the elements as they are."""
-        words = finite_elements(values, dtype)
-        cells = _Values(words, dtype, self.error).cells()
+        words = unpack_finite(values, dtype)
+        cells = _CellSearch(words, dtype, self.error).find_cells()
         if cells is not None:
-            section = self._coded(cells)
+            section = self._write_cells(cells)
             if len(section) < 1 + len(values):
                 return section
         return b"\0" + values
 
-    def _coded(self, cells: _Cells) -> bytes:
+    def _write_cells(self, cells: _Cells) -> bytes:
         """The section of forms 1 and 2."""
         parts = []
-        for block in blocks(len(cells.codes)):
+        for block in split_blocks(len(cells.codes)):
             codes = [cells.codes[i] for i in block]
-            mean = (sum(min(k, MOST) for k, _ in codes) << 10) // len(codes)
-            start = min(half_octave(mean), LAST_START) if self.start is None else self.start
+            mean = (sum(min(k, MAX_K) for k, _ in codes) << 10) // len(codes)
+            start = min(half_octave(mean), MAX_START) if self.start is None else self.start
             parts.append(_Block(codes, start))
         counts = [[0] * (ESCAPE + 1) for _ in range(26)]
         few = len(parts) <= 4
         for n, part in enumerate(parts):
             part.walk(counts if few or n % 4 == 0 else [[0] * (ESCAPE + 1) for _ in range(26)])
-        levels = usual_levels(cells.form)
+        levels = default_levels(cells.form)
         fitted = {}
         for row, count in enumerate(counts):
             if sum(count) >= (1 if few else 2**12) or row in self.refitted:
-                found = _fitted(count)
+                found = _fit_levels(count)
                 used = max((b + 1 for b in range(BINS) if found[b] != NONE), default=0)
-                gain = _cost(count, frequencies(levels[row])) - _cost(count, frequencies(found))
+                gain = _estimate_cost(count, frequencies(levels[row])) - _estimate_cost(
+                    count, frequencies(found)
+                )
                 if gain > (2 + used) * 2048 or row in self.refitted:
                     levels[row] = found
                     fitted[row] = bytes([used, found[BINS], *found[:used]])
         table = [frequencies(row) for row in levels]
         numbers = struct.pack("<B3fI", cells.form, *cells.numbers, sum(1 << row for row in fitted))
-        return numbers + b"".join(fitted.values()) + b"".join(part.written(table) for part in parts)
+        return numbers + b"".join(fitted.values()) + b"".join(part.write(table) for part in parts)
 
 
 @dataclass
@@ -105,13 +115,13 @@ class _Cells:
     codes: list[tuple[int, int | None]]
 
 
-class _Values:
+class _CellSearch:
     """Values, and how wide their cells may be."""
 
     def __init__(self, words: list[int], dtype: Format, error: float) -> None:
         self.dtype, self.error = dtype, error
-        self.values = [float_of(word, dtype) for word in words]
-        self.x = [float_of(convert(w, dtype, FLOAT32), FLOAT32) for w in words]
+        self.values = [to_float(word, dtype) for word in words]
+        self.x = [to_float(convert(w, dtype, FLOAT32), FLOAT32) for w in words]
         self.signs = [word >> (8 * dtype.itemsize - 1) for word in words]
         self.least, self.most = min(map(abs, self.x)), max(map(abs, self.x))
         self.allowed = 0.0
@@ -119,7 +129,7 @@ class _Values:
     def _sum(self, numbers: list[float]) -> float:
         """Block after block, each in partial sums that are folded."""
         total = 0.0
-        for block in blocks(len(numbers)):
+        for block in split_blocks(len(numbers)):
             sums = [0.0] * SUMS
             for n, i in enumerate(block):
                 sums[n % SUMS] += numbers[i]
@@ -129,62 +139,67 @@ class _Values:
             total += sums[0]
         return total
 
-    def cells(self) -> _Cells | None:
+    def find_cells(self) -> _Cells | None:
         """The widest cells that were found to keep the promise."""
         whole = self._sum([v * v for v in self.values])
         if not any(self.values):
-            return self._quantised(1.0, 0.0)
+            return self._quantize(1.0, 0.0)
         if math.isinf(self.most) or not 2.0**-900 < whole < math.inf:
             return None
         self.allowed = self.error * self.error * whole * SLACK
-        step = self._search(round32(min(self.error * math.sqrt(12 * whole / len(self.x)), 2.0**120)))
+        step = self._search_step(
+            round_to_float32(min(self.error * math.sqrt(12 * whole / len(self.x)), 2.0**120))
+        )
         for _ in range(4):
-            if step is None or not self._possible(step):
+            if step is None or not self._is_possible(step):
                 return None
-            cells = self._quantised(step, self._expected(step)[1])
-            read = [self._read(k, sign, cells) for k, sign in cells.codes]
+            cells = self._quantize(step, self._estimate_error(step)[1])
+            read = [self._decode(k, sign, cells) for k, sign in cells.codes]
             error = self._sum([(v - w) * (v - w) for v, w in zip(self.values, read, strict=True)])
             if error <= self.allowed:
                 return cells
-            step = round32(step * min(math.sqrt(self.allowed / error), SHRINK))
+            step = round_to_float32(step * min(math.sqrt(self.allowed / error), SHRINK))
         return None
 
-    def _read(self, k: int, sign: int | None, cells: _Cells) -> float:
+    def _decode(self, k: int, sign: int | None, cells: _Cells) -> float:
         if sign is None:
             return 0.0
         found = cell_value(k - (cells.form == 2), cells.numbers, self.dtype)
-        narrow = convert(bits32(found), FLOAT32, self.dtype)
-        return -float_of(narrow, self.dtype) if sign else float_of(narrow, self.dtype)
+        narrow = convert(to_float32_bits(found), FLOAT32, self.dtype)
+        return -to_float(narrow, self.dtype) if sign else to_float(narrow, self.dtype)
 
-    def _possible(self, step: float) -> bool:
+    def _is_possible(self, step: float) -> bool:
         return step >= 2.0**-100 and self.most / step < 2**24 - 2
 
-    def _search(self, step: float) -> float | None:
+    def _search_step(self, step: float) -> float | None:
         best = None
         for n in range(16):
-            if not self._possible(step) or (n >= 8 and best is not None):
+            if not self._is_possible(step) or (n >= 8 and best is not None):
                 break
-            error, _ = self._expected(step)
+            error, _ = self._estimate_error(step)
             if error <= self.allowed:
                 best = step if best is None else max(best, step)
                 if error >= 0.995 * self.allowed or error == 0:
                     break
             ratio = math.sqrt(self.allowed / error) if n < 8 else 0.5
-            step = round32(step * min(max(ratio, 0.25), 2.0) * SHRINK)
+            step = round_to_float32(step * min(max(ratio, 0.25), 2.0) * SHRINK)
         return best
 
-    def _first(self, step: float) -> tuple[int, float]:
-        around = round32(SHARE * step)
+    def _first_cell(self, step: float) -> tuple[int, float]:
+        around = round_to_float32(SHARE * step)
         return (2, around) if self.least < around else (1, self.least)
 
-    def _places(self, step: float) -> list[float | None]:
+    def _positions(self, step: float) -> list[float | None]:
         """(|x| - first) / step of every value, None below the first cell."""
-        _, first = self._first(step)
-        inverse = round32(1 / step)
-        return [None if abs(x) < first else round32(round32(abs(x) - first) * inverse) for x in self.x]
+        _, first = self._first_cell(step)
+        inverse = round_to_float32(1 / step)
+        return [
+            None if abs(x) < first else round_to_float32(round_to_float32(abs(x) - first) * inverse)
+            for x in self.x
+        ]
 
-    def _expected(self, step: float) -> tuple[float, float]:
-        places = self._places(step)
+    def _estimate_error(self, step: float) -> tuple[float, float]:
+        places = self._positions(step)
         fractions = [0.0 if u is None else u - int(u) for u in places]
         sums = self._sum(fractions)
         seconds = self._sum([f * f for f in fractions])
@@ -192,31 +207,31 @@ class _Values:
         mean = sums / max(len(places) - places.count(None), 1)
         return lows + step * step * max(seconds - sums * mean, 0.0), mean
 
-    def _quantised(self, step: float, mean: float) -> _Cells:
-        form, first = self._first(step)
+    def _quantize(self, step: float, mean: float) -> _Cells:
+        form, first = self._first_cell(step)
         codes: list[tuple[int, int | None]] = []
-        for u, sign in zip(self._places(step), self.signs, strict=True):
+        for u, sign in zip(self._positions(step), self.signs, strict=True):
             codes.append((0, None) if u is None else (int(u) + form - 1, sign))
-        return _Cells(form, [first, step, round32(mean)], codes)
+        return _Cells(form, [first, step, round_to_float32(mean)], codes)
 
 
-def _level(count: int, total: int) -> int:
+def _choose_level(count: int, total: int) -> int:
     if count == 0:
         return NONE
     return next((level for level in range(254) if weight(level) * total <= count << 20), 254)
 
 
-def _fitted(counts: list[int]) -> list[int]:
+def _fit_levels(counts: list[int]) -> list[int]:
     """The levels of what was counted."""
     found = []
     symbol = 0
     for width in WIDTHS:
-        found.append(_level(sum(counts[symbol : symbol + width]), sum(counts)))
+        found.append(_choose_level(sum(counts[symbol : symbol + width]), sum(counts)))
         symbol += width
     return found
 
 
-def _cost(counts: list[int], f: list[int]) -> int:
+def _estimate_cost(counts: list[int], f: list[int]) -> int:
     """About what the symbols take, in 256ths of a bit."""
     cost = 0
     escapes = counts[ESCAPE]
@@ -224,16 +239,16 @@ def _cost(counts: list[int], f: list[int]) -> int:
         if f[symbol] == 0:
             escapes += n
         else:
-            cost += n * _bits(f[symbol])
-    return cost + escapes * (_bits(f[ESCAPE]) + 24 * 256)
+            cost += n * _estimate_bits(f[symbol])
+    return cost + escapes * (_estimate_bits(f[ESCAPE]) + 24 * 256)
 
 
-def _bits(f: int) -> int:
+def _estimate_bits(f: int) -> int:
     octave = f.bit_length() - 1
     return 3328 - 256 * octave - (256 * f >> octave)
 
 
-def symbol_of(token: int) -> int:
+def find_symbol(token: int) -> int:
     """The symbol of k, its unmodelled bits left out."""
     for symbol, (base, bits) in enumerate(SYMBOLS[:ESCAPE]):
         if base <= token < base + (1 << bits):
@@ -252,28 +267,28 @@ class _Block:
     def walk(self, counts: list[list[int]]) -> None:
         """Find all contexts, and count symbols."""
         m = len(self.codes)
-        lanes = [Lane.begin(self.start) for _ in range(lanes_of(m))]
+        lanes = [Lane.begin(self.start) for _ in range(lane_count(m))]
         self.plan = [(0, 0, 0, (ONE, 0))] * m
-        for step in steps_of(m):
+        for step in split_steps(m):
             for lane, i in enumerate(step):
                 k, sign = self.codes[i]
-                row, shift = lanes[lane].row()
+                row, shift = lanes[lane].context()
                 op = (ONE, 0)
                 if sign is not None:
-                    chance = lanes[lane].chance()
+                    chance = lanes[lane].sign_frequency()
                     op = (chance, 0) if sign == lanes[lane].sign else (ONE - chance, chance)
-                symbol = symbol_of(k >> shift)
+                symbol = find_symbol(k >> shift)
                 counts[row][symbol] += 1
                 self.plan[i] = row, symbol, shift, op
                 lanes[lane].learn(k, sign)
 
-    def written(self, table: list[list[int]]) -> bytes:
+    def write(self, table: list[list[int]]) -> bytes:
         """Start, number of words, states, words."""
-        states = [STATE] * lanes_of(len(self.codes))
+        states = [STATE] * lane_count(len(self.codes))
         words: list[int] = []
-        for step in reversed(steps_of(len(self.codes))):
+        for step in reversed(split_steps(len(self.codes))):
             push(states, [self.plan[i][3] for i in step], words)
-            ops = [self._operations(i, table) for i in step]
+            ops = [self._plan_operations(i, table) for i in step]
             if any(bits > 12 for bits, *_ in ops):
                 push(states, [high for _, _, _, high in ops], words)
             if any(bits for bits, *_ in ops):
@@ -282,7 +297,7 @@ class _Block:
         head = struct.pack("<BI", self.start, len(words))
         return head + struct.pack(f"<{len(states)}I{len(words)}H", *states, *words)
 
-    def _operations(self, i: int, table: list[list[int]]) -> tuple[int, Op, Op, Op]:
+    def _plan_operations(self, i: int, table: list[list[int]]) -> tuple[int, Op, Op, Op]:
         """How many bits follow the symbol; the symbol, the low ones of the bits, and the others."""
         row, symbol, shift, _ = self.plan[i]
         f = table[row]
@@ -291,10 +306,15 @@ class _Block:
         bits = SYMBOLS[symbol][1] + (0 if symbol == ESCAPE else shift)
         rest = self.codes[i][0] % (1 << bits)
         low = min(bits, 12)
-        return bits, (f[symbol], sum(f[:symbol])), _raw(rest % (1 << low), low), _raw(rest >> low, bits - low)
+        return (
+            bits,
+            (f[symbol], sum(f[:symbol])),
+            _raw_operation(rest % (1 << low), low),
+            _raw_operation(rest >> low, bits - low),
+        )
 
 
-def _raw(number: int, bits: int) -> Op:
+def _raw_operation(number: int, bits: int) -> Op:
     return ONE >> bits, number * (ONE >> bits)
 
 

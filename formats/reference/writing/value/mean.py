@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from formats.reference.floats import FLOAT64, Format, finite_elements, float_of
+from formats.reference.floats import FLOAT64, Format, to_float, unpack_finite
 from formats.reference.writing.value.sign_scale import SHRINK, sum_in_lanes
 
 
@@ -20,8 +20,8 @@ def write_mean(values: bytes, dtype: Format) -> bytes:
 
     Raises ValueError where an element is not finite.
     """
-    bits = finite_elements(values, dtype)
-    numbers = [float_of(word, dtype) for word in bits]
+    bits = unpack_finite(values, dtype)
+    numbers = [to_float(word, dtype) for word in bits]
     mean = numbers[0]
     if any(word != bits[0] for word in bits):
         mean = sum_in_lanes(numbers) / len(numbers)
@@ -37,6 +37,6 @@ class Mean:
     id: ClassVar[int] = 15
     scheme: ClassVar[str] = "mean"
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """One number."""
         return write_mean(values, dtype)

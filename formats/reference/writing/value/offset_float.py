@@ -7,13 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from formats.reference.floats import FLOAT32, Format, bits32, float_of, largest_finite, round32, singles
+from formats.reference.floats import (
+    FLOAT32,
+    Format,
+    largest_finite,
+    round_to_float32,
+    to_float,
+    to_float32_bits,
+    unpack_as_float32,
+)
 from formats.reference.packed_codes import pack_codes
 from formats.reference.prng import draw16, draw32
 from formats.reference.value.offset_float import SIGN, Form
 
 SAMPLE = 512
-LEAST_EPS = 0x0D800000
+MIN_EPS = 0x0D800000
 """The bits of 2^-100."""
 
 
@@ -36,10 +44,10 @@ class OffsetFloat:
         given = {name: getattr(self, name) for name in names}
         return f"offset-float({', '.join(f'{k}={v}' for k, v in given.items() if v is not None)})"
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Parameters and codes."""
-        numbers = singles(values, dtype)
-        form = self.form(numbers, dtype)
+        numbers = unpack_as_float32(values, dtype)
+        form = self.choose_form(numbers, dtype)
         if self.rounding == "nearest":
             codes = [round_to_nearest(form, x) for x in numbers]
         else:
@@ -47,10 +55,10 @@ class OffsetFloat:
         head = struct.pack("<BBHHHI", self.bits, form.mantissa, 0, form.positive, form.negative, form.base)
         return head + pack_codes(codes, self.bits)
 
-    def form(self, numbers: Sequence[int], dtype: Format) -> Form:
+    def choose_form(self, numbers: Sequence[int], dtype: Format) -> Form:
         """The parameters for values, given as binary32 bits."""
         if self.mantissa is not None:
-            return self.form_of(self.mantissa, numbers, dtype)
+            return self.form_for_mantissa(self.mantissa, numbers, dtype)
         r = len(numbers)
         sample = list(numbers)
         if r > SAMPLE:
@@ -58,10 +66,10 @@ class OffsetFloat:
             sample = [
                 numbers[a + (draw32(0, q) * (edges[q + 1] - a) >> 32)] for q, a in enumerate(edges[:-1])
             ]
-        forms = [self.form_of(m, numbers, dtype) for m in range(24)]
-        return min(forms, key=lambda form: _error(form, sample, self.rounding))
+        forms = [self.form_for_mantissa(m, numbers, dtype) for m in range(24)]
+        return min(forms, key=lambda form: _expected_error(form, sample, self.rounding))
 
-    def form_of(self, m: int, numbers: Sequence[int], dtype: Format) -> Form:
+    def form_for_mantissa(self, m: int, numbers: Sequence[int], dtype: Format) -> Form:
         """The parameters with m bits of mantissa."""
         cut = 23 - m
         stochastic = self.rounding == "stochastic"
@@ -71,17 +79,17 @@ class OffsetFloat:
         down = max([x - SIGN for x in numbers if x > SIGN], default=0)
         top, bottom = up + over, down + over
         if self.max is not None:
-            up = top = bits32(round32(abs(self.max)))
+            up = top = to_float32_bits(round_to_float32(abs(self.max)))
         if self.min is not None:
-            down = bottom = bits32(round32(abs(self.min)))
+            down = bottom = to_float32_bits(round_to_float32(abs(self.min)))
         top, bottom = min(top >> cut, cap), min(bottom >> cut, cap)
-        least = max(1, LEAST_EPS >> cut if stochastic else 0)
+        least = max(1, MIN_EPS >> cut if stochastic else 0)
         if self.eps is None:
             room = 1 << self.bits
             both = up > 0 and down > 0
             base = max(least, -(-(top + bottom + 3 - room) // 2), max(top, bottom) + 2 + both - room)
         else:
-            base = min(max(least, bits32(round32(self.eps)) >> cut), cap)
+            base = min(max(least, to_float32_bits(round_to_float32(self.eps)) >> cut), cap)
         positive = max(1, top - base + 1) if up else 0
         negative = max(1, bottom - base + 1) if down else 0
         codes = (1 << self.bits) - 1
@@ -99,7 +107,7 @@ def round_to_nearest(form: Form, bits: int) -> int:
         bits: the value's binary32 bits.
     """
     a = bits & (SIGN - 1)
-    if 2 * float_of(a, FLOAT32) < float_of(form.eps, FLOAT32):
+    if 2 * to_float(a, FLOAT32) < to_float(form.eps, FLOAT32):
         return 0
     c = ((a + (1 << form.cut) // 2) >> form.cut) - form.base + 1
     return _apply_sign(form, bits, max(1, c))
@@ -117,8 +125,8 @@ def round_stochastically(form: Form, bits: int, draw: int) -> int:
     if a >= form.eps:
         c = ((a + (draw << form.cut >> 16)) >> form.cut) - form.base + 1
     else:
-        rate = round32(65536 / float_of(form.eps, FLOAT32))
-        c = (int(round32(float_of(a, FLOAT32) * rate)) + draw) >> 16
+        rate = round_to_float32(65536 / to_float(form.eps, FLOAT32))
+        c = (int(round_to_float32(to_float(a, FLOAT32) * rate)) + draw) >> 16
     return _apply_sign(form, bits, c)
 
 
@@ -130,7 +138,7 @@ def _apply_sign(form: Form, bits: int, c: int) -> int:
     return form.positive + c if c else 0
 
 
-def _error(form: Form, sample: Sequence[int], rounding: str) -> float:
+def _expected_error(form: Form, sample: Sequence[int], rounding: str) -> float:
     """The expected sum of squares, in the page's order."""
     sums = [0.0] * 16
     for i, x in enumerate(sample):
@@ -138,8 +146,8 @@ def _error(form: Form, sample: Sequence[int], rounding: str) -> float:
             low = high = round_to_nearest(form, x)
         else:
             low, high = round_stochastically(form, x, 0), round_stochastically(form, x, 0xFFFF)
-        below = float_of(x, FLOAT32) - float_of(form.value(low), FLOAT32)
-        above = float_of(form.value(high), FLOAT32) - float_of(x, FLOAT32)
+        below = to_float(x, FLOAT32) - to_float(form.decode(low), FLOAT32)
+        above = to_float(form.decode(high), FLOAT32) - to_float(x, FLOAT32)
         sums[i % 16] += abs(below * above)
     for w in (8, 4, 2, 1):
         for j in range(w):

@@ -7,9 +7,9 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from formats.reference.floats import Format, elements, float_of
-from formats.reference.value.polyfit import _basis, letter
-from formats.reference.writing.value.curves import write_heads
+from formats.reference.floats import Format, to_float, unpack_elements
+from formats.reference.value.polyfit import coefficient_format, evaluate_basis
+from formats.reference.writing.value.curves import write_headers
 
 
 @dataclass(frozen=True)
@@ -25,25 +25,25 @@ class PolyFit:
     length: int = 40
     degree: int = 3
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Any curve near the sorted values."""
         if not self.length:
-            return write_heads([]) + values
-        y = [float_of(bits, dtype) for bits in elements(values, dtype.itemsize)]
+            return write_headers([]) + values
+        y = [to_float(bits, dtype) for bits in unpack_elements(values, dtype.itemsize)]
         heads, data = [], b""
         for first in range(0, len(y), self.length):
             part = y[first : first + self.length]
             degree = min(self.degree, len(part) - 1)
-            rows = _basis(len(part), degree)
+            rows = evaluate_basis(len(part), degree)
             heads.append(len(part) - 1 | degree << 24)
             for k in range(degree + 1):
                 square = math.fsum(row[k] * row[k] for row in rows)
                 c = sum(row[k] * (v / square) for row, v in zip(rows, part, strict=True))
-                data += _packed(c, letter(dtype))
-        return write_heads(heads) + data
+                data += _pack_coefficient(c, coefficient_format(dtype))
+        return write_headers(heads) + data
 
 
-def _packed(c: float, form: str) -> bytes:
+def _pack_coefficient(c: float, form: str) -> bytes:
     try:
         data = struct.pack("<" + form, c)
     except OverflowError:

@@ -13,13 +13,13 @@ from typing import ClassVar, Literal
 
 from formats.reference.floats import (
     FLOAT32,
-    LEAST_SCALE,
+    MIN_SCALE,
     Format,
-    bits32,
-    float_of,
     largest_finite,
-    round32,
-    singles,
+    round_to_float32,
+    to_float,
+    to_float32_bits,
+    unpack_as_float32,
 )
 from formats.reference.packed_codes import pack_codes
 from formats.reference.prng import draw16
@@ -39,7 +39,7 @@ class Qsgd:
         """As schemes spell it."""
         return f"qsgd(bits={self.bits}, bucket={self.bucket}, norm={self.norm})"
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Levels of a scale a bucket."""
         norm = ("max", "l2").index(self.norm)
         return write_qsgd(values, dtype, bits=self.bits, bucket=self.bucket, norm=norm, stream=stream)
@@ -61,28 +61,28 @@ def write_qsgd(values: bytes, dtype: Format, *, bits: int, bucket: int, norm: in
 
     Raises ValueError where an element is not finite in binary32.
     """
-    numbers = [float_of(word, FLOAT32) for word in singles(values, dtype)]
+    numbers = [to_float(word, FLOAT32) for word in unpack_as_float32(values, dtype)]
     s = (1 << (bits - 1)) - 1
     scales = []
     codes = []
     for first in range(0, len(numbers), bucket):
         members = numbers[first : first + bucket]
-        scale = _l2(members, dtype) if norm else max(abs(x) for x in members)
-        if bits32(scale) < LEAST_SCALE:
+        scale = _l2_scale(members, dtype) if norm else max(abs(x) for x in members)
+        if to_float32_bits(scale) < MIN_SCALE:
             scales.append(0.0)
             codes += [s] * len(members)
             continue
         scales.append(scale)
-        inv = round32(s * UNIT / scale)
+        inv = round_to_float32(s * UNIT / scale)
         for i, x in enumerate(members):
-            t = int(round32(x * inv))  # toward zero
+            t = int(round_to_float32(x * inv))  # toward zero
             q = (t + draw16(stream, first + i)) >> 16  # toward minus infinity
             codes.append(max(-s, min(q, s)) + s)
     head = struct.pack("<BBHI", bits, norm, 0, bucket) + struct.pack(f"<{len(scales)}f", *scales)
     return head + pack_codes(codes, bits)
 
 
-def _l2(members: list[float], dtype: Format) -> float:
+def _l2_scale(members: list[float], dtype: Format) -> float:
     """Norm 1: 16 partial sums in binary64, folded in halves; never above the largest finite scale."""
     sums = [0.0] * 16
     for i, x in enumerate(members):
@@ -90,4 +90,4 @@ def _l2(members: list[float], dtype: Format) -> float:
     for w in (8, 4, 2, 1):
         for j in range(w):
             sums[j] += sums[j + w]
-    return min(round32(math.sqrt(sums[0])), float_of(largest_finite(dtype), FLOAT32))
+    return min(round_to_float32(math.sqrt(sums[0])), to_float(largest_finite(dtype), FLOAT32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from formats.reference.floats import BY_NAME, Format, convert, element_bytes, elements
+from formats.reference.floats import BY_NAME, Format, convert, pack_elements, unpack_elements
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Raw:
         """As schemes spell it."""
         return "raw" if self.dtype is None else f"raw(dtype={self.dtype})"
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """The bits, rounded where they are to be narrower."""
         return write_raw(values, dtype, BY_NAME[self.dtype] if self.dtype else None)
 
@@ -42,9 +42,9 @@ def write_raw(values: bytes, dtype: Format, narrow: Format | None = None) -> byt
     if narrow is None:
         return values
     out = []
-    for i, bits in enumerate(elements(values, dtype.itemsize)):
+    for i, bits in enumerate(unpack_elements(values, dtype.itemsize)):
         half = convert(bits, dtype, narrow)
         if half & (narrow.sign - 1) == narrow.infinity and bits & (dtype.sign - 1) < dtype.infinity:
             raise ValueError(f"value {i} is finite and becomes infinite in {narrow.name}")
         out.append(half)
-    return element_bytes(out, narrow.itemsize)
+    return pack_elements(out, narrow.itemsize)

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from formats.reference.floats import FLOAT64, Format, finite_elements, float_of
+from formats.reference.floats import FLOAT64, Format, to_float, unpack_finite
 
 SUMS = 64
 SHRINK = 2.0**-64
@@ -22,15 +22,15 @@ def write_sign_scale(values: bytes, dtype: Format) -> bytes:
 
     Raises ValueError where an element is not finite.
     """
-    bits = finite_elements(values, dtype)
-    scale = _scale([float_of(word & (dtype.sign - 1), dtype) for word in bits])
+    bits = unpack_finite(values, dtype)
+    scale = _compute_scale([to_float(word & (dtype.sign - 1), dtype) for word in bits])
     signs = bytearray(-(-len(bits) // 8))
     for i, word in enumerate(bits):
         signs[i // 8] |= (word > dtype.sign) << i % 8  # -0 is no more than the sign bit alone
     return struct.pack("<d" if dtype == FLOAT64 else "<f", scale) + bytes(signs)
 
 
-def _scale(magnitudes: list[float]) -> float:
+def _compute_scale(magnitudes: list[float]) -> float:
     if min(magnitudes) == max(magnitudes):
         return magnitudes[0]
     total = sum_in_lanes(magnitudes)
@@ -57,6 +57,6 @@ class SignScale:
     id: ClassVar[int] = 5
     scheme: ClassVar[str] = "sign-scale"
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Signs times a magnitude."""
         return write_sign_scale(values, dtype)

@@ -9,11 +9,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from formats.reference.bits import pack_stream
-from formats.reference.floats import FLOAT32, Format, bits32, float_of, round32, singles
-from formats.reference.index.huffman import SPAN, canonical
+from formats.reference.floats import (
+    FLOAT32,
+    Format,
+    round_to_float32,
+    to_float,
+    to_float32_bits,
+    unpack_as_float32,
+)
+from formats.reference.index.huffman import SPAN, assign_codes
 from formats.reference.packed_codes import pack_codes, packed_size
 from formats.reference.value.sketchml import SIGN
-from formats.reference.writing.index.huffman import code_lengths
+from formats.reference.writing.index.huffman import compute_code_lengths
 
 CELLS = 2**15
 SUMS = 4
@@ -29,7 +36,7 @@ def write_sketchml(values: bytes, dtype: Format, buckets: int) -> bytes:
 
     Raises ValueError where an element is not finite in binary32.
     """
-    words = singles(values, dtype)
+    words = unpack_as_float32(values, dtype)
     keys = [word & SIGN - 1 for word in words]
     least, greatest = min((key for key in keys if key), default=0), max(keys)
     shift = 0
@@ -42,15 +49,15 @@ def write_sketchml(values: bytes, dtype: Format, buckets: int) -> bytes:
     if 0 < negative < len(cells):
         share = min(max(share, 1), buckets - 1)
     counts = Counter(cells)
-    positive_ones = _quantiles({c: n for (c, sign), n in counts.items() if not sign}, buckets - share)
-    negative_ones = _quantiles({c: n for (c, sign), n in counts.items() if sign}, share)
+    positive_ones = _assign_quantiles({c: n for (c, sign), n in counts.items() if not sign}, buckets - share)
+    negative_ones = _assign_quantiles({c: n for (c, sign), n in counts.items() if sign}, share)
     keys_of = [(0, -negative_ones[c]) if sign else (1, positive_ones[c]) for c, sign in cells]
     numbers = {key: n for n, key in enumerate(sorted(set(keys_of)))}
     codes = [numbers[key] for key in keys_of]
-    return sketchml_section(_means(words, codes, len(numbers)), codes)
+    return write_sketchml_section(_compute_means(words, codes, len(numbers)), codes)
 
 
-def _quantiles(counts: dict[int, int], share: int) -> dict[int, int]:
+def _assign_quantiles(counts: dict[int, int], share: int) -> dict[int, int]:
     """The quantile of each cell of one sign."""
     total, before, found = sum(counts.values()), 0, {}
     for cell in sorted(counts):
@@ -59,20 +66,22 @@ def _quantiles(counts: dict[int, int], share: int) -> dict[int, int]:
     return found
 
 
-def _means(words: Sequence[int], codes: Sequence[int], buckets: int) -> list[float]:
+def _compute_means(words: Sequence[int], codes: Sequence[int], buckets: int) -> list[float]:
     sums = [[0.0] * SUMS for _ in range(buckets)]
     counts, signs = [0] * buckets, [1.0] * buckets
     for i, (word, code) in enumerate(zip(words, codes, strict=True)):
-        sums[code][i % SUMS] += float_of(word % SIGN, FLOAT32)
+        sums[code][i % SUMS] += to_float(word % SIGN, FLOAT32)
         counts[code] += 1
         signs[code] = -1.0 if word >= SIGN else 1.0
     return [
-        sign * round32(((s[0] + s[2]) + (s[1] + s[3])) / count)
+        sign * round_to_float32(((s[0] + s[2]) + (s[1] + s[3])) / count)
         for s, count, sign in zip(sums, counts, signs, strict=True)
     ]
 
 
-def sketchml_section(means: Sequence[float], codes: Sequence[int], huffman: bool | None = None) -> bytes:
+def write_sketchml_section(
+    means: Sequence[float], codes: Sequence[int], huffman: bool | None = None
+) -> bytes:
     """A section from means and bucket numbers.
 
     Args:
@@ -81,17 +90,17 @@ def sketchml_section(means: Sequence[float], codes: Sequence[int], huffman: bool
         huffman: whether they are in Huffman code; None for where that is smaller.
     """
     width = (len(means) - 1).bit_length()
-    lengths = code_lengths({n: codes.count(n) for n in range(len(means)) if n in codes})
+    lengths = compute_code_lengths({n: codes.count(n) for n in range(len(means)) if n in codes})
     inner = -(-len(codes) // SPAN) - 1
     coded = 4 * len(means) + 16 * inner + sum(lengths[code] for code in codes)
     if huffman is None:
         huffman = coded < 8 * packed_size(len(codes), width)
     head = struct.pack("<BBH", huffman, len(means) - 1, 0) + b"".join(
-        bits32(mean).to_bytes(4, "little") for mean in means
+        to_float32_bits(mean).to_bytes(4, "little") for mean in means
     )
     if not huffman:
         return head + (pack_codes(codes, width) if width else b"")
-    words = canonical(lengths)
+    words = assign_codes(lengths)
     spans = []
     for start in range(0, len(codes), SPAN):
         pairs = [words[code] for code in codes[start : start + SPAN]]
@@ -113,6 +122,6 @@ class SketchML:
         """The codec as schemes spell it."""
         return f"sketchml(buckets={self.buckets})"
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Means of quantile buckets."""
         return write_sketchml(values, dtype, self.buckets)

@@ -7,7 +7,15 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from formats.reference.floats import FLOAT32, LEAST_SCALE, Format, bits32, float_of, round32, singles
+from formats.reference.floats import (
+    FLOAT32,
+    MIN_SCALE,
+    Format,
+    round_to_float32,
+    to_float,
+    to_float32_bits,
+    unpack_as_float32,
+)
 from formats.reference.prng import draw16
 from formats.reference.value.terngrad import BLOCK, PLACES
 
@@ -26,22 +34,22 @@ def write_terngrad(values: bytes, dtype: Format, *, clip: float | None, stream: 
 
     Raises ValueError where an element is not finite in binary32.
     """
-    numbers = [float_of(word, FLOAT32) for word in singles(values, dtype)]
+    numbers = [to_float(word, FLOAT32) for word in unpack_as_float32(values, dtype)]
     scale = max(abs(x) for x in numbers)
     if clip is not None:
-        scale = min(scale, round32(clip * math.sqrt(_squares(numbers) / len(numbers))))
-    if bits32(scale) < LEAST_SCALE:
-        return bytes(4) + pack([1] * len(numbers))
-    inverse = round32(UNIT / scale)
+        scale = min(scale, round_to_float32(clip * math.sqrt(_sum_squares(numbers) / len(numbers))))
+    if to_float32_bits(scale) < MIN_SCALE:
+        return bytes(4) + pack_digits([1] * len(numbers))
+    inverse = round_to_float32(UNIT / scale)
     digits = []
     for p, x in enumerate(numbers):
-        t = round(round32(min(abs(x), scale) * inverse))  # ties to even
+        t = round(round_to_float32(min(abs(x), scale) * inverse))  # ties to even
         sent = (t + draw16(stream, p)) // UNIT
         digits.append(1 - sent if x < 0 else 1 + sent)
-    return struct.pack("<f", scale) + pack(digits)
+    return struct.pack("<f", scale) + pack_digits(digits)
 
 
-def pack(digits: list[int]) -> bytes:
+def pack_digits(digits: list[int]) -> bytes:
     """Five digits a byte."""
     out = bytearray()
     for first in range(0, len(digits), BLOCK):
@@ -52,7 +60,7 @@ def pack(digits: list[int]) -> bytes:
     return bytes(out)
 
 
-def _squares(numbers: list[float]) -> float:
+def _sum_squares(numbers: list[float]) -> float:
     """Σx² in binary64: 64 partial sums, folded in halves."""
     sums = [0.0] * SUMS
     for i, x in enumerate(numbers):
@@ -75,6 +83,6 @@ class TernGrad:
         """The codec as schemes spell it."""
         return "terngrad" if self.clip is None else f"terngrad(clip={self.clip})"
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Digits of a scale."""
         return write_terngrad(values, dtype, clip=self.clip, stream=stream)

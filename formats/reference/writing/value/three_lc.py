@@ -8,8 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from formats.reference.floats import FLOAT32, Format, float_of, largest_finite, round32, singles
-from formats.reference.value.three_lc import FIRST_RUN, LONGEST, POWERS, ZEROS
+from formats.reference.floats import (
+    FLOAT32,
+    Format,
+    largest_finite,
+    round_to_float32,
+    to_float,
+    unpack_as_float32,
+)
+from formats.reference.value.three_lc import FIRST_RUN, MAX_RUN, POWERS, ZEROS
 
 
 def write_three_lc(values: bytes, dtype: Format, sparsity: float) -> bytes:
@@ -22,29 +29,29 @@ def write_three_lc(values: bytes, dtype: Format, sparsity: float) -> bytes:
 
     Raises ValueError where an element is not finite in binary32.
     """
-    numbers = [float_of(word, FLOAT32) for word in singles(values, dtype)]
+    numbers = [to_float(word, FLOAT32) for word in unpack_as_float32(values, dtype)]
     greatest = max(abs(x) for x in numbers)
-    scale = min(round32(greatest * sparsity), float_of(largest_finite(dtype), FLOAT32))
-    half = round32(scale / 2)
+    scale = min(round_to_float32(greatest * sparsity), to_float(largest_finite(dtype), FLOAT32))
+    half = round_to_float32(scale / 2)
     digits = [1 if x == 0 or abs(x) < half else 2 if x > 0 else 0 for x in numbers]
-    return three_lc_section(scale, quartic(digits))
+    return write_three_lc_section(scale, pack_quartic(digits))
 
 
-def quartic(digits: Sequence[int]) -> bytes:
+def pack_quartic(digits: Sequence[int]) -> bytes:
     """Five digits a byte, without runs; what fills up the last byte is neutral."""
     padded = [*digits, *[1] * (-len(digits) % len(POWERS))]
     fives = [padded[i : i + len(POWERS)] for i in range(0, len(padded), len(POWERS))]
     return bytes(sum(digit * power for digit, power in zip(five, POWERS, strict=True)) for five in fives)
 
 
-def three_lc_section(scale: float, codes: bytes) -> bytes:
+def write_three_lc_section(scale: float, codes: bytes) -> bytes:
     """A section from its scale and its bytes without runs."""
     out = bytearray(struct.pack("<f", scale))
     for code, group in itertools.groupby(codes):
         count = sum(1 for _ in group)
         if code == ZEROS:
-            out += bytes([FIRST_RUN - 2 + LONGEST]) * (count // LONGEST)
-            rest = count % LONGEST
+            out += bytes([FIRST_RUN - 2 + MAX_RUN]) * (count // MAX_RUN)
+            rest = count % MAX_RUN
             out += bytes([ZEROS] if rest == 1 else [FIRST_RUN - 2 + rest] if rest else [])
         else:
             out += bytes([code]) * count
@@ -63,6 +70,6 @@ class ThreeLC:
         """The codec as schemes spell it."""
         return f"3lc(sparsity={self.sparsity!r})"
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Three levels of one scale."""
         return write_three_lc(values, dtype, self.sparsity)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from formats.reference.floats import Format
-from formats.reference.value.byte_shuffle import to_content
+from formats.reference.value.byte_shuffle import encode_content
 from formats.reference.value.zstd import MAGIC, MAX_BLOCK, REPEATED, STORED
 
 
@@ -22,9 +22,9 @@ class Zstd:
     window: int | None = None
     """The byte of the window descriptor; None for a single segment."""
 
-    def section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """The elements, in stored and repeated blocks."""
-        content = to_content(values, self.shuffle, dtype.itemsize)
+        content = encode_content(values, self.shuffle, dtype.itemsize)
         blocks = [content[i : i + self.block] for i in range(0, len(content), self.block)]
         out = frame_header(len(content), self.window)
         for n, data in enumerate(blocks):
