@@ -117,12 +117,12 @@ def _check_frame(data: bytes, limits: Limits) -> tuple[int, int, int, int]:
         (ext_len,) = struct.unpack_from("<I", data, table_end)
         if ext_len < 16 or ext_len % 8 or table_end + ext_len > total_len:
             raise Malformed("extension-length", f"{ext_len} bytes", offset=table_end)  # 11
-    if head_checksum(data, table_end + ext_len) != head_crc:
+    if compute_head_checksum(data, table_end + ext_len) != head_crc:
         raise ChecksumMismatch("head-checksum", "prefix, table or extension block damaged", offset=12)  # 12
     return flags, n_entries, ext_len, total_len
 
 
-def head_checksum(data: bytes, head_end: int) -> int:
+def compute_head_checksum(data: bytes, head_end: int) -> int:
     """CRC-32 of all before the payload, without the four bytes that hold it."""
     return zlib.crc32(data[16:head_end], zlib.crc32(data[:12]))
 

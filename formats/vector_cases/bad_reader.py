@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 
 from formats.reference import Row, Tensor, assemble, reseal, write
-from formats.reference.container import head_checksum
+from formats.reference.container import compute_head_checksum
 from formats.reference.table import CHUNK
 from formats.vector_cases.bad_container import CRC, one_entry
 from formats.vector_cases.case import Case, bad, patch, sparse, values_for
@@ -124,7 +124,7 @@ def _payload() -> Iterator[Case]:
     kind, code = "ChecksumMismatch", "entry-checksum"
     crc = struct.unpack_from("<I", one, CRC)[0] ^ 0x80000000
     wrong = patch(one, CRC, "I", crc)
-    wrong = patch(wrong, 12, "I", head_checksum(wrong, 64))
+    wrong = patch(wrong, 12, "I", compute_head_checksum(wrong, 64))
     yield bad("entry-checksum", "The checksum itself differs.", kind, code, wrong)
     yield bad("entry-checksum-index", "A bit of the indices.", kind, code, patch(one, 64, "B", 3))
     yield bad(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from formats.reference import Bloom, DExpFit, PolyFit, Row, assemble, write
 from formats.reference.floats import BY_ID, BY_NAME, FLOAT64, Format, pack_elements
-from formats.reference.writing.map.packed import sorted_positions, write_packed
+from formats.reference.writing.map.packed import sort_positions, write_packed
 from formats.vector_cases.case import UNKNOWN_CODEC, Case, bad, sparse, spread, valid, values_for
 
 POLY, DEXP = 9, 10
@@ -47,7 +47,7 @@ def _raw(r: int, dtype: Format = BY_ID[1]) -> bytes:
 
 def _maps() -> Iterator[Case]:
     for r in (1, 2, 3, 4, 5, 8, 9, 16, 17, 33, 64, 65, 129, 257):
-        positions = sorted_positions(values_for(r, "float32"), BY_ID[1])
+        positions = sort_positions(values_for(r, "float32"), BY_ID[1])
         about = f"A map of {r} numbers."
         yield valid(f"map-r{r}", about, assemble([_row(POLY, r, _raw(r), positions=positions)]))
     for id, about, positions in (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from formats.reference import Zstd
 from formats.reference.floats import BY_NAME, pack_elements
 from formats.reference.value.zstd import REPEATED, RESERVED, STORED
-from formats.reference.writing.value.zstd import block_header, frame_header
+from formats.reference.writing.value.zstd import write_block_header, write_frame_header
 from formats.vector_cases.case import Case, bad, patch, valid, values_for
 from formats.vector_cases.parts import of_values
 from formats.vector_cases.value_codecs import SPECIALS
@@ -37,7 +37,7 @@ COMPRESSED = {
 """Six values, five times, as Zstandard 1.5.7 at level 19 makes them, by element type and ``shuffle``."""
 MIB8 = 13 << 3
 """The window descriptor of 8 MiB."""
-SECOND = frame_header(0) + block_header(True, STORED, 0)
+SECOND = write_frame_header(0) + write_block_header(True, STORED, 0)
 SKIPPABLE = bytes.fromhex("502a4d1800000000")
 
 
@@ -58,7 +58,7 @@ def _row(dtype: int, r: int, section: bytes) -> bytes:
 
 
 def _stored(data: bytes, *, last: bool = True) -> bytes:
-    return block_header(last, STORED, len(data)) + data
+    return write_block_header(last, STORED, len(data)) + data
 
 
 def _compressed() -> Iterator[Case]:
@@ -86,31 +86,31 @@ def _headers() -> Iterator[Case]:
             yield valid(f"zstd-{dtype}-r1-{int(shuffle)}", about, _row(form.id, 1, section))
     three = values_for(3, "float32")
     for width in (4, 8):
-        section = b"\0" + frame_header(12, width=width) + _stored(three)
+        section = b"\0" + write_frame_header(12, width=width) + _stored(three)
         yield valid(f"zstd-size-{width}", f"A size in {width} bytes.", _row(1, 3, section))
     for r in (127, 128):
-        section = b"\0" + frame_header(2 * r) + _stored(values_for(r, "float16"))
+        section = b"\0" + write_frame_header(2 * r) + _stored(values_for(r, "float16"))
         yield valid(f"zstd-r{r}", f"A size of {2 * r}.", _row(2, r, section))
     for window in (0, 7, 9, 12 << 3 | 7, MIB8):
-        section = b"\0" + frame_header(12, window) + _stored(three)
+        section = b"\0" + write_frame_header(12, window) + _stored(three)
         yield valid(f"zstd-window-{window}", f"The window descriptor {window:#04x}.", _row(1, 3, section))
     about = "A window of 1920 bytes, and a block of 1600."
-    section = b"\0" + frame_header(1600, 7) + _stored(values_for(400, "float32"))
+    section = b"\0" + write_frame_header(1600, 7) + _stored(values_for(400, "float32"))
     yield valid("zstd-window-block", about, _row(1, 400, section))
-    section = b"\0" + frame_header(256, 0) + _stored(values_for(64, "float32"))
+    section = b"\0" + write_frame_header(256, 0) + _stored(values_for(64, "float32"))
     yield valid("zstd-window-size", "A window, and a size in two bytes.", _row(1, 64, section))
 
 
 def _blocks() -> Iterator[Case]:
     three = values_for(3, "float32")
-    head = b"\0" + frame_header(12)
+    head = b"\0" + write_frame_header(12)
     for id, about, blocks in (
         ("stored", "Two stored blocks.", _stored(three[:5], last=False) + _stored(three[5:])),
-        ("repeated", "A byte twelve times.", block_header(True, REPEATED, 12) + b"\x3f"),
+        ("repeated", "A byte twelve times.", write_block_header(True, REPEATED, 12) + b"\x3f"),
         (
             "both",
             "A repeated byte, stored ones.",
-            block_header(False, REPEATED, 4) + b"\0" + _stored(three[4:]),
+            write_block_header(False, REPEATED, 4) + b"\0" + _stored(three[4:]),
         ),
         (
             "empty",
@@ -119,14 +119,14 @@ def _blocks() -> Iterator[Case]:
         ),
     ):
         yield valid(f"zstd-blocks-{id}", about, _row(1, 3, head + blocks))
-    section = b"\1" + frame_header(4000) + block_header(True, REPEATED, 4000) + b"\0"
+    section = b"\1" + write_frame_header(4000) + write_block_header(True, REPEATED, 4000) + b"\0"
     yield valid("zstd-zeros", "1000 zeros.", _row(1, 1000, section))
-    section = b"\1" + frame_header(1200, 0) + block_header(False, REPEATED, 1024) + b"\0"
-    section += block_header(True, REPEATED, 176) + b"\0"
+    section = b"\1" + write_frame_header(1200, 0) + write_block_header(False, REPEATED, 1024) + b"\0"
+    section += write_block_header(True, REPEATED, 176) + b"\0"
     yield valid("zstd-zeros-window", "Blocks as long as the window.", _row(1, 300, section))
 
 
-GOOD = frame_header(12) + _stored(bytes(12))
+GOOD = write_frame_header(12) + _stored(bytes(12))
 
 
 def _bad_frame() -> Iterator[Case]:
@@ -145,9 +145,9 @@ def _bad_frame() -> Iterator[Case]:
         ("legacy", "That of version 0.7.", b"\x27" + GOOD[1:]),
         ("skippable", "A skippable frame before the frame.", SKIPPABLE + GOOD),
         ("size-none", "No content size.", GOOD[:5]),
-        ("size-cut", "A content size of 8 bytes, cut.", frame_header(12, width=8)[:12]),
-        ("window-none", "No window descriptor.", frame_header(12, 0)[:5]),
-        ("window-alone", "A window descriptor and no size.", frame_header(12, 0)[:6]),
+        ("size-cut", "A content size of 8 bytes, cut.", write_frame_header(12, width=8)[:12]),
+        ("window-none", "No window descriptor.", write_frame_header(12, 0)[:5]),
+        ("window-alone", "A window descriptor and no size.", write_frame_header(12, 0)[:6]),
     ):
         yield bad(f"zstd-frame-{id}", about, kind, code, _row(1, 3, b"\0" + frame))
 
@@ -179,43 +179,47 @@ def _bad_size() -> Iterator[Case]:
         *(("0", 0, 1), ("less", 11, 1), ("more", 13, 1), ("268", 268, 2), ("2-31", 2**31, 4)),
         *(("2-32-12", 2**32 + 12, 8), ("2-63", 2**63, 8), ("most", 2**64 - 1, 8), ("unknown", 2**64 - 2, 8)),
     ):
-        data = _row(1, 3, b"\0" + frame_header(size, width=width) + blocks)
+        data = _row(1, 3, b"\0" + write_frame_header(size, width=width) + blocks)
         yield bad(f"zstd-size-{id}", f"A stated size of {size} for 12 bytes.", kind, code, data)
     about = "The size is checked before the window."
-    data = _row(1, 3, b"\0" + frame_header(13, 0xFF) + blocks)
+    data = _row(1, 3, b"\0" + write_frame_header(13, 0xFF) + blocks)
     yield bad("zstd-size-first", about, kind, code, data)
     kind, code = "Invalid", "zstd-window"
     for window in (MIB8 + 1, 14 << 3, 0xFF):
-        data = _row(1, 3, b"\0" + frame_header(12, window) + blocks)
+        data = _row(1, 3, b"\0" + write_frame_header(12, window) + blocks)
         yield bad(f"zstd-window-{window}", f"The window descriptor {window:#04x}.", kind, code, data)
     r = 2**20 + 1
-    data = _row(4, r, b"\0" + frame_header(8 * r) + blocks)
+    data = _row(4, r, b"\0" + write_frame_header(8 * r) + blocks)
     about = "A single segment of 8 MiB and 8 bytes."
     yield bad("zstd-window-single", about, kind, code, data, limits={"max_expansion": 2**20})
-    data = _row(1, 3, b"\0" + frame_header(12, 0xFF))
+    data = _row(1, 3, b"\0" + write_frame_header(12, 0xFF))
     yield bad("zstd-window-first", "The window is checked before the blocks.", kind, code, data)
 
 
 def _bad_blocks() -> Iterator[Case]:
     kind, code = "Malformed", "zstd-block"
-    head = frame_header(12)
+    head = write_frame_header(12)
     for id, about, frame in (
         ("none", "No block.", head),
         ("head", "Two bytes of a block's header.", GOOD[:8]),
         ("short", "A byte of the last block is missing.", GOOD[:-1]),
-        ("repeated-short", "A repeated byte that is not there.", head + block_header(True, REPEATED, 12)),
-        ("reserved", "A block of type 3.", head + block_header(True, RESERVED, 12) + bytes(12)),
+        (
+            "repeated-short",
+            "A repeated byte that is not there.",
+            head + write_block_header(True, REPEATED, 12),
+        ),
+        ("reserved", "A block of type 3.", head + write_block_header(True, RESERVED, 12) + bytes(12)),
         ("unfinished", "No block is marked as the last.", head + _stored(bytes(12), last=False)),
         ("long", "A block longer than the single segment.", head + _stored(bytes(13))),
-        ("repeated-long", "A bomb.", head + block_header(True, REPEATED, 2**21 - 1) + b"\0"),
-        ("window", "A block longer than the window.", frame_header(1028, 0) + _stored(bytes(1028))),
+        ("repeated-long", "A bomb.", head + write_block_header(True, REPEATED, 2**21 - 1) + b"\0"),
+        ("window", "A block longer than the window.", write_frame_header(1028, 0) + _stored(bytes(1028))),
         ("compressed-long", "A compressed block longer than it may be.", head + b"\x6d\0\0" + bytes(13)),
         ("compressed-short", "A compressed block that is cut.", head + b"\x65\0\0" + bytes(11)),
     ):
         r = 257 if id == "window" else 3
         yield bad(f"zstd-block-{id}", about, kind, code, _row(1, r, b"\0" + frame))
     size = 2**17 + 8
-    frame = frame_header(size) + block_header(True, REPEATED, size) + b"\0"
+    frame = write_frame_header(size) + write_block_header(True, REPEATED, size) + b"\0"
     about = "A block of more than 128 KiB."
     data = _row(4, size // 8, b"\0" + frame)
     yield bad("zstd-block-most", about, kind, code, data)
@@ -234,13 +238,13 @@ def _bad_blocks() -> Iterator[Case]:
 
 def _bad_content() -> Iterator[Case]:
     kind, code = "Malformed", "zstd-content"
-    head = frame_header(12)
+    head = write_frame_header(12)
     good = bytes.fromhex(COMPRESSED["float16", 0])
     for id, about, frame in (
         ("less", "Eleven bytes where twelve are stated.", head + _stored(bytes(11))),
         ("more", "Twenty-four.", head + _stored(bytes(12), last=False) + _stored(bytes(12))),
         ("nothing", "No byte.", head + _stored(b"")),
-        ("repeated-less", "A byte eleven times.", head + block_header(True, REPEATED, 11) + b"\0"),
+        ("repeated-less", "A byte eleven times.", head + write_block_header(True, REPEATED, 11) + b"\0"),
         ("empty", "A compressed block of no bytes.", head + b"\5\0\0"),
         (
             "literals",

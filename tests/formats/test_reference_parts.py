@@ -17,7 +17,7 @@ import formats
 from formats.reference import floats, prng
 from formats.reference.bits import has_bit_from, pack_lanes, pack_stream, unpack_lanes, unpack_stream
 from formats.reference.index.rice import decode_rice
-from formats.reference.writing.index.rice import best_parameter, write_rice
+from formats.reference.writing.index.rice import choose_parameter, write_rice
 
 FORMATS = Path(formats.__file__).resolve().parent
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -137,14 +137,14 @@ gap_blocks = st.one_of(
 @settings(max_examples=400, deadline=None)
 def test_four_parameters_are_enough(gaps: list[int]) -> None:
     """The claim of spec/index/rice.md: the best b is one of f-1 … f+2."""
-    assert -1 <= best_parameter(gaps) - _guess(gaps) <= 2
+    assert -1 <= choose_parameter(gaps) - _guess(gaps) <= 2
 
 
 @pytest.mark.parametrize(
     ("gaps", "beyond"), [([23], -1), ([0], 0), ([3, 1], 1), ([64] * 82 + [192] * 18, 2)], ids=str
 )
 def test_each_of_the_four_is_best_somewhere(gaps: list[int], beyond: int) -> None:
-    assert best_parameter(gaps) == _guess(gaps) + beyond
+    assert choose_parameter(gaps) == _guess(gaps) + beyond
 
 
 def _guess(gaps: Sequence[int]) -> int:

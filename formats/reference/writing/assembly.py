@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from formats.reference.container import HAS_EXTENSION, MAGIC, PREFIX_BYTES, head_checksum, pad8
+from formats.reference.container import HAS_EXTENSION, MAGIC, PREFIX_BYTES, compute_head_checksum, pad8
 from formats.reference.table import ENTRY_BYTES, ENTRY_FORMAT, Entry
 
 CRC_OFFSET = 4
@@ -87,7 +87,7 @@ def assemble(rows: Sequence[Row], block: bytes = b"", *, minor: int = 0, flags: 
 
 
 def _seal_head(data: bytes, head_end: int) -> bytes:
-    return data[:12] + struct.pack("<I", head_checksum(data, head_end)) + data[16:]
+    return data[:12] + struct.pack("<I", compute_head_checksum(data, head_end)) + data[16:]
 
 
 def reseal(data: bytes) -> bytes:

@@ -23,7 +23,7 @@ from formats.reference.writing.assembly import Record, Row, assemble, write_exte
 from formats.reference.writing.index.bitmap import Bitmap
 from formats.reference.writing.index.bloom import Bloom
 from formats.reference.writing.index.raw_index import RawIndex
-from formats.reference.writing.map.packed import gather, sorted_positions, write_packed
+from formats.reference.writing.map.packed import gather, sort_positions, write_packed
 from formats.reference.writing.protocols import IndexWriter, ValueWriter
 from formats.reference.writing.records import write_fused, write_names, write_shape
 from formats.reference.writing.transform.coefficients import Spectrum, write_lengths
@@ -163,7 +163,7 @@ def _encode_row(part: _Chunk, index: Index, value: ValueWriter, seed: int) -> Ro
         row.index_section = writer.write_section(part.indices, part.d)
     values = part.values
     if getattr(value, "ordered", False):
-        positions = sorted_positions(values, dtype)
+        positions = sort_positions(values, dtype)
         row.map, row.map_section = PACKED, write_packed(positions)
         values = gather(values, positions, dtype)
     if row.r:

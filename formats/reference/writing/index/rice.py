@@ -27,7 +27,7 @@ class Rice:
         return write_rice(indices, self.parameters)
 
 
-def best_parameter(gaps: Sequence[int]) -> int:
+def choose_parameter(gaps: Sequence[int]) -> int:
     """The b in 0 … 24 that makes the block smallest, and the lowest of equals: every b is tried."""
     return min(range(MAX_PARAMETER + 1), key=lambda b: len(gaps) * b + sum(g >> b for g in gaps))
 
@@ -40,7 +40,7 @@ def write_rice(indices: Sequence[int], parameters: Sequence[int] | None = None) 
     gaps = [i - last - 1 for last, i in zip([-1, *indices], indices, strict=False)]
     blocks = [gaps[i : i + BLOCK] for i in range(0, len(gaps), BLOCK)]
     if parameters is None:
-        bs = [best_parameter(block) for block in blocks]
+        bs = [choose_parameter(block) for block in blocks]
     else:
         bs = [parameters[min(n, len(parameters) - 1)] for n in range(len(blocks))]
     per_span = SPAN // BLOCK

@@ -14,7 +14,7 @@ def write_packed(positions: Sequence[int]) -> bytes:
     return pack_stream(positions, position_width(len(positions)), 1)
 
 
-def sorted_positions(values: bytes, dtype: Format) -> list[int]:
+def sort_positions(values: bytes, dtype: Format) -> list[int]:
     """The positions of elements in ascending order: -0 before +0, equal ones as they stand."""
     bits = unpack_elements(values, dtype.itemsize)
     return sorted(range(len(bits)), key=lambda i: _sort_key(bits[i], dtype))

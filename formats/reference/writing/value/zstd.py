@@ -26,15 +26,15 @@ class Zstd:
         """The elements, in stored and repeated blocks."""
         content = encode_content(values, self.shuffle, dtype.itemsize)
         blocks = [content[i : i + self.block] for i in range(0, len(content), self.block)]
-        out = frame_header(len(content), self.window)
+        out = write_frame_header(len(content), self.window)
         for n, data in enumerate(blocks):
             same = data == data[:1] * len(data)
             kind = REPEATED if same else STORED
-            out += block_header(n + 1 == len(blocks), kind, len(data)) + (data[:1] if same else data)
+            out += write_block_header(n + 1 == len(blocks), kind, len(data)) + (data[:1] if same else data)
         return bytes([self.shuffle]) + out
 
 
-def frame_header(size: int, window: int | None = None, width: int | None = None) -> bytes:
+def write_frame_header(size: int, window: int | None = None, width: int | None = None) -> bytes:
     """The header of a frame of this content size.
 
     Args:
@@ -50,7 +50,7 @@ def frame_header(size: int, window: int | None = None, width: int | None = None)
     return MAGIC.to_bytes(4, "little") + bytes([descriptor]) + middle + stated.to_bytes(width, "little")
 
 
-def block_header(last: bool, kind: int, size: int) -> bytes:
+def write_block_header(last: bool, kind: int, size: int) -> bytes:
     """The three bytes before a block.
 
     Args:
