@@ -1,18 +1,18 @@
-"""The reference decoder: slow, plain, standard library only, written from SPEC.md and its codec pages.
+"""The reference decoder: slow and plain, standard library only, written from SPEC.md and its codec pages.
 
-``decode`` checks everything in the order of SPEC section 7 and returns plain lists and bytes. ``write`` is
-the counterpart, independent of any library's encoder, that makes the golden vectors; it can also write forms
-that are legal and unusual, and ``reseal`` makes the checksums of tampered bytes right again. To port the
-decoder, read in this order:
+``decode`` makes all checks in the order of SPEC section 7 and returns plain lists and bytes. ``write`` is its
+counterpart. It is independent of the library's encoder and makes the golden vectors, including unusual forms
+that are valid. ``reseal`` recomputes the checksums of modified bytes. To port the decoder, read in this
+order:
 
-    containers    container, table, extension, records, tensors, limits, errors
-    indices       index_codecs, varint, rice, rle, delta, huffman, elias_fano, binned, bloom, structured,
-                  context
-    values        value_codecs, qsgd, sign_scale, deflate, zstd, planes, offset_float, curves, polyfit,
-                  dexpfit, terngrad, three_lc, sketchml, error_bounded, bounded_levels, mean
-    maps          packed
-    transforms    transforms, circle
-    shared        floats, bits, packing, draws
+    container     container, table, extension, records, tensors, limits, errors
+    index/        codecs, then a file per codec; varint
+    value/        codecs, then a file per codec; byte_shuffle, curves, error_bounded_levels
+    map/          packed
+    transform/    coefficients, inverse, rfft, dct, cosines
+    shared        floats, bits, packed_codes, prng
+
+``writing/`` mirrors these folders with the writers.
 """
 
 from formats.reference.container import decode

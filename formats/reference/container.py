@@ -1,8 +1,8 @@
 """A container from its first byte to its tensors: rows 1-13 and 45-50 of SPEC section 7.
 
-Each check stands here (or in table, extension, tensors) as one ``if``, in the specification's order, each
-over the whole table before the next. Nothing is allocated or looped over on the strength of a number that
-has not been checked. Python's integers do not wrap; a port must check before it adds.
+Each check is one ``if``, here or in table, extension and tensors, in the specification's order. Each is made
+over the whole table before the next. No memory is allocated and no loop runs in proportion to an unchecked
+number. Python's integers do not wrap; a port must check before it adds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INCOMPATIBLE = 0x00FE
 
 
 def pad8(n: int) -> int:
-    """Bytes from n to the next multiple of 8."""
+    """Return the number of bytes from n to the next multiple of 8."""
     return -n % 8
 
 
@@ -50,19 +50,21 @@ def decode(
     single: bool = False,
     zstd: Decompress | None = None,
 ) -> Decoded:
-    """The tensors of one container that fills the bytes exactly.
+    """Decode one container that fills the bytes exactly.
 
     Args:
         data: the container.
-        limits: what the caller is willing to read.
-        schema: the names, shapes and element types that the caller expects, or None.
+        limits: limits of the caller.
+        schema: names, shapes and element types that the caller expects, or None.
         single: whether the caller asked for exactly one tensor.
-        zstd: gives the content of a Zstandard frame from the frame and the content's size, which the frame
-            states, and raises anything where the frame is broken; without it codec 7 is not supported.
+        zstd: returns the content of a Zstandard frame, given the frame and the content size that it states.
+            It may raise any exception if the frame is invalid. Without it, codec 7 is not supported.
 
-    Returns the tensors in the order of their keys, and the tag.
+    Returns:
+        The tensors in the order of their keys, and the tag.
 
-    Raises WireError, whose class and code are those of the first check in SPEC section 7 that fails.
+    Raises:
+        WireError: with the class and code of the first check of SPEC section 7 that fails.
     """
     data = bytes(data)
     flags, n_entries, ext_len, total_len = _check_frame(data, limits)
@@ -86,7 +88,10 @@ def decode(
 
 
 def _check_frame(data: bytes, limits: Limits) -> tuple[int, int, int, int]:
-    """Rows 1-12; returns flags, n_entries, ext_len (0 where there is no extension block) and total_len."""
+    """Make the checks of rows 1-12.
+
+    Returns flags, n_entries, ext_len (0 without an extension block) and total_len.
+    """
     if len(data) < PREFIX_BYTES:
         raise Truncated("prefix", f"{len(data)} bytes, the prefix has 24", offset=len(data))  # 1
     magic, major, _minor, flags, n_entries, head_crc, total_len = struct.unpack_from("<4sBBHIIQ", data)
@@ -123,12 +128,12 @@ def _check_frame(data: bytes, limits: Limits) -> tuple[int, int, int, int]:
 
 
 def compute_head_checksum(data: bytes, head_end: int) -> int:
-    """CRC-32 of all before the payload, without the four bytes that hold it."""
+    """Return the CRC-32 of all bytes before the payload, except the four bytes of head_crc."""
     return zlib.crc32(data[16:head_end], zlib.crc32(data[:12]))
 
 
 def _check_layout(entries: list[Entry], head_bytes: int, total_len: int) -> None:
-    """Row 13: the parts fill the container exactly."""
+    """Make the check of row 13: the parts fill the container exactly."""
     filled = head_bytes + sum(entry.payload_bytes for entry in entries)
     if filled != total_len:
         raise Malformed("layout", f"the parts take {filled} of {total_len} bytes", offset=PREFIX_BYTES)
@@ -137,7 +142,10 @@ def _check_layout(entries: list[Entry], head_bytes: int, total_len: int) -> None
 def _decode_entry(
     data: bytes, offset: int, entry: Entry, work: Work, zstd: Decompress | None
 ) -> tuple[Sequence[int], bytes]:
-    """Rows 45-50 for the entry whose payload starts at ``offset``: its local indices, its values' bytes."""
+    """Make the checks of rows 45-50 for the entry whose payload starts at ``offset``.
+
+    Returns its indices, counted within the chunk, and its values' bytes.
+    """
     payload = data[offset : offset + entry.payload_bytes]
     if zlib.crc32(payload) != entry.crc:
         raise ChecksumMismatch("entry-checksum", "payload damaged", offset=offset, entry=entry.number)  # 45

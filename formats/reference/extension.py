@@ -1,7 +1,7 @@
-"""The extension block's frame: SPEC section 2.3, rows 28-30 of section 7.
+"""The frame of the extension block: SPEC section 2.3, rows 28-30 of section 7.
 
-``read_records`` splits the block into records and refuses what it does not know where that is critical. What
-the records say is read in records.py.
+``read_records`` splits the block into records and refuses unknown records that are critical. records.py
+reads the bodies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KNOWN_FLAGS = {FUSED: CRITICAL, NAMES: 0, SHAPES: 0, TRANSFORM: CRITICAL, TAG: 0
 
 
 def read_records(block: bytes) -> dict[int, bytes]:
-    """The bodies of the known records by type; ``block`` is as long as its first field says (row 11)."""
+    """Return the bodies of the known records by type; the block's length is already checked (row 11)."""
     found = _split_records(block)  # 28
     for (last, _, _), (kind, _, _) in itertools.pairwise(found):
         if kind <= last:
@@ -29,7 +29,7 @@ def read_records(block: bytes) -> dict[int, bytes]:
 
 
 def _split_records(block: bytes) -> list[tuple[int, int, bytes]]:
-    """Row 28: (type, flags, body) of each record."""
+    """Make the checks of row 28; return (type, flags, body) of each record."""
     (n_records,) = struct.unpack_from("<I", block, 4)
     if n_records == 0:
         raise Malformed("extension-record", "no records")

@@ -1,8 +1,8 @@
-"""What a caller is willing to read: limits and schema (SPEC section 7).
+"""Limits and schema of a caller (SPEC section 7).
 
-Limits keep a small hostile container from costing much. A schema, the names, shapes and element types that
-the caller expects, is the strongest guard: it vouches for the sizes, so max_expansion is not applied with
-one.
+Limits keep a small hostile container from causing a large cost. A schema gives the names, shapes and element
+types that the caller expects. It is the strongest guard, because it also bounds the sizes; with a schema,
+max_expansion is not applied.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Limits:
 
 @dataclass
 class Work:
-    """What is left of max_work while the entries are decoded in turn."""
+    """The part of max_work that remains while the entries are decoded in turn."""
 
     left: int
 

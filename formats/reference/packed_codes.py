@@ -1,4 +1,4 @@
-"""Packed codes, both ways (SPEC section 1.1): blocks of 512 in 16 lanes, the rest one bit stream."""
+"""Packed codes, both directions (SPEC section 1.1): blocks of 512 in 16 lanes, the rest one bit stream."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ BLOCK = 512
 
 
 def packed_size(count: int, width: int) -> int:
-    """Bytes of packed codes.
+    """Return the length of packed codes in bytes.
 
     Args:
-        count: how many.
-        width: bits of each, 1 … 24.
+        count: number of codes.
+        width: bits per code, 1 … 24.
     """
     return 4 * (LANES * width * (count // BLOCK) + -(-(count % BLOCK) * width // 32))
 
 
 def unpack_codes(data: bytes, count: int, width: int) -> list[int]:
-    """The codes of a part of a section.
+    """Read the packed codes of a section.
 
     Args:
-        data: as many bytes as ``packed_size`` says.
-        count: how many codes.
-        width: bits of each, 1 … 24.
+        data: ``packed_size`` bytes.
+        count: number of codes.
+        width: bits per code, 1 … 24.
     """
     codes: list[int] = []
     size = 4 * LANES * width
@@ -36,22 +36,22 @@ def unpack_codes(data: bytes, count: int, width: int) -> list[int]:
 
 
 def has_trailing_bit(data: bytes, count: int, width: int) -> bool:
-    """Whether a bit after the last code is set.
+    """Return whether a bit after the last code is set.
 
     Args:
-        data: as many bytes as ``packed_size`` says.
-        count: how many codes.
-        width: bits of each, 1 … 24.
+        data: ``packed_size`` bytes.
+        count: number of codes.
+        width: bits per code, 1 … 24.
     """
     return has_bit_from(data[4 * LANES * width * (count // BLOCK) :], count % BLOCK * width)
 
 
 def pack_codes(codes: Sequence[int], width: int) -> bytes:
-    """Codes as part of a section.
+    """Pack codes for a section.
 
     Args:
         codes: integers below 2^width.
-        width: bits of each, 1 … 24.
+        width: bits per code, 1 … 24.
     """
     whole = len(codes) - len(codes) % BLOCK
     blocks = [pack_lanes(codes[i : i + BLOCK], LANES, width) for i in range(0, whole, BLOCK)]

@@ -1,6 +1,6 @@
-"""The counter hash behind every random choice (SPEC section 5).
+"""The counter-based hash behind every random choice (SPEC section 5).
 
-No reader needs it; a writer of an exact codec does. A draw depends on nothing but the stream (seed, key and
+The reader of ``bloom`` and writers of exact codecs need it. A draw depends only on the stream (seed, key and
 base of the entry) and the position.
 """
 
@@ -11,7 +11,7 @@ MASK64 = 2**64 - 1
 
 
 def finish(z: int) -> int:
-    """The finisher of splitmix64."""
+    """Apply the finalizer of splitmix64."""
     z ^= z >> 30
     z = z * 0xBF58476D1CE4E5B9 & MASK64
     z ^= z >> 27
@@ -20,7 +20,7 @@ def finish(z: int) -> int:
 
 
 def mix(*words: int) -> int:
-    """One u64 from any number of u64."""
+    """Hash any number of u64 to one u64."""
     h = 0
     for word in words:
         h = finish(h + 0x9E3779B97F4A7C15 + word & MASK64)
@@ -28,7 +28,7 @@ def mix(*words: int) -> int:
 
 
 def draw32(stream: int, i: int) -> int:
-    """The i-th u32 of a stream."""
+    """Return the i-th u32 of a stream."""
     x = i * 0x9E3779B9 + stream & MASK32
     x ^= x >> 16
     x = x * 0x21F0AAAD & MASK32
@@ -39,7 +39,7 @@ def draw32(stream: int, i: int) -> int:
 
 
 def draw16(stream: int, p: int) -> int:
-    """The u16 for the p-th value of a chunk: one half of a word, laid out for 16 lanes of 32 rows."""
+    """Return the u16 for the p-th value of a chunk: half a word, in the order of 16 lanes of 32 rows."""
     block, rest = divmod(p, 512)
     row, lane = divmod(rest, 16)
     word = draw32(stream, 256 * block + 16 * (row // 2) + lane)

@@ -1,7 +1,7 @@
-"""What the records of the extension block say: SPEC section 3, rows 31 and 37-40 of section 7.
+"""Bodies of the records in the extension block: SPEC section 3, rows 31 and 37-40 of section 7.
 
-Each ``read_*`` takes a record's body, checks that its lengths add up (Malformed), and returns plain lists.
-What they mean together with the table is checked in tensors.py.
+Each ``read_*`` reads a record's body, checks that its lengths add up (Malformed), and returns plain lists.
+tensors.py checks them against the table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Group = list[tuple[int, int]]
 
 
 def read_fused(body: bytes) -> list[tuple[int, Group]]:
-    """Row 31: (entry_key, members) of each group."""
+    """Make the checks of row 31; return (entry_key, members) of each group."""
     if len(body) < 8:
         raise Malformed("fused-record", "shorter than its two counts")
     n_groups, reserved = struct.unpack_from("<II", body)
@@ -43,7 +43,7 @@ def read_fused(body: bytes) -> list[tuple[int, Group]]:
 
 
 def read_names(body: bytes) -> list[bytes]:
-    """Row 37: the names' bytes, not yet known to be UTF-8."""
+    """Make the checks of row 37; return the names' bytes, not yet checked to be UTF-8."""
     if len(body) < 4:
         raise Malformed("names-record", "shorter than its count")
     (count,) = struct.unpack_from("<I", body)
@@ -61,7 +61,7 @@ def read_names(body: bytes) -> list[bytes]:
 
 
 def check_names(names: list[bytes], n: int) -> list[str]:
-    """Row 38: as many as tensors, UTF-8, strictly ascending by their bytes."""
+    """Make the checks of row 38: one name per tensor, UTF-8, strictly ascending by their bytes."""
     if len(names) != n:
         raise Invalid("names", f"{len(names)} names of {n} tensors")
     for last, name in itertools.pairwise(names):
@@ -74,7 +74,7 @@ def check_names(names: list[bytes], n: int) -> list[str]:
 
 
 def read_shapes(body: bytes) -> list[tuple[int, tuple[int, ...]]]:
-    """Row 39: (key, shape) of each row."""
+    """Make the checks of row 39; return (key, shape) of each row."""
     rows = []
     at = 0
     while at < len(body):
@@ -97,7 +97,7 @@ def read_shapes(body: bytes) -> list[tuple[int, tuple[int, ...]]]:
 
 
 def check_shapes(rows: list[tuple[int, tuple[int, ...]]], sizes: list[int]) -> dict[int, tuple[int, ...]]:
-    """Row 40: ascending by the keys of tensors, and dimensions that multiply to the tensor's size."""
+    """Make the checks of row 40: ascending keys of tensors, and dimensions that multiply to its size."""
     for (last, _), (key, _) in itertools.pairwise(rows):
         if key <= last:
             raise Invalid("shapes", "rows not ascending")
@@ -115,5 +115,5 @@ def check_shapes(rows: list[tuple[int, tuple[int, ...]]], sizes: list[int]) -> d
 
 
 def shortest_width(shape: tuple[int, ...]) -> int:
-    """The least of 1, 2, 4 and 8 bytes that holds every dimension."""
+    """Return the least of 1, 2, 4 and 8 bytes that holds every dimension."""
     return next(width for width in WIDTHS if max(shape, default=0) < 1 << 8 * width)

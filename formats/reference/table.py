@@ -1,7 +1,7 @@
 """The table of contents: SPEC section 2.2, rows 14-27 of section 7.
 
 Entries are plain records of the table's fields. ``check_table`` makes each check over all entries before the
-next one, and after it every count and length is bounded by the limits and by the bytes that are present.
+next one. After it, the limits and the bytes present bound every count and length.
 """
 
 from __future__ import annotations
@@ -54,33 +54,34 @@ class Entry:
 
     @property
     def width(self) -> int:
-        """Numbers of an element."""
+        """Components per element."""
         return COMPONENTS[self.domain]
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of the three sections, each padded to a multiple of 8."""
+        """Length of the three sections in bytes, each padded to a multiple of 8."""
         return sum(n + -n % 8 for n in (self.index_len, self.value_len, self.map_len))
 
 
 def read_table(table: bytes) -> list[Entry]:
-    """The entries as they stand, unchecked."""
+    """Read the entries, unchecked."""
     return [Entry(n, *fields) for n, fields in enumerate(struct.iter_unpack(ENTRY_FORMAT, table))]
 
 
 def check_table(
     entries: list[Entry], limits: Limits, total_len: int, vouched: bool, values: Set[int]
 ) -> None:
-    """Rows 14-27: raises at the first that fails.
+    """Make the checks of rows 14-27.
 
     Args:
         entries: the table.
-        limits: what the caller is willing to read.
-        total_len: bytes of the container.
-        vouched: whether a schema answers for the sizes.
-        values: the ids of the value codecs that are supported.
+        limits: limits of the caller.
+        total_len: length of the container in bytes.
+        vouched: whether a schema bounds the sizes.
+        values: ids of the value codecs that are supported.
 
-    Raises Invalid, Unsupported, Malformed, LimitExceeded.
+    Raises:
+        WireError: for the first check that fails; Invalid, Unsupported, Malformed or LimitExceeded.
     """
     for last, entry in itertools.pairwise(entries):
         if (entry.key, entry.base) <= (last.key, last.base):
@@ -132,7 +133,7 @@ def check_table(
 
 
 def _check_chunks(entries: list[Entry]) -> None:
-    """Row 21: the entries of one key are the chunks of one tensor."""
+    """Make the checks of row 21: the entries of one key are the chunks of one tensor."""
     last: Entry | None = None
     for entry in entries:
         most = CHUNK // entry.width

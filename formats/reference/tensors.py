@@ -1,8 +1,7 @@
 """From entries to tensors: SPEC section 3, rows 31-44 of section 7.
 
-``place`` says which tensors there are and which elements of which entries are theirs; ``join`` puts the
-decoded chunks of one tensor together, and takes coefficients back to elements. A full support is a ``range``
-throughout, so that a large one costs nothing.
+``locate_tensors`` finds the tensors and the elements of each. ``assemble_tensor`` joins the decoded chunks of
+one tensor and inverts its transform. A full support is always a ``range``, so a large one takes no memory.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from formats.reference.transform.inverse import invert
 
 @dataclass
 class Tensor:
-    """A sparse tensor: its support, and the little-endian bits of one value for each element of it."""
+    """Sparse tensor: its support, and the little-endian bits of one value for each element of it."""
 
     name: str
     dtype: str
@@ -34,7 +33,7 @@ class Tensor:
 
 @dataclass
 class Decoded:
-    """What a container holds."""
+    """Content of a container."""
 
     tensors: list[Tensor]
     tag: bytes
@@ -42,9 +41,9 @@ class Decoded:
 
 @dataclass
 class TensorLocation:
-    """Where a tensor's elements are: in all chunks of ``entry_key``, ``size`` elements from ``start`` on.
+    """Location of a tensor's elements: ``size`` elements from ``start`` on, in the chunks of ``entry_key``.
 
-    In a domain that is not plain, the chunks hold all its coefficients.
+    In a domain other than 0, the chunks hold all coefficients of the tensor.
     """
 
     entry_key: int
@@ -59,15 +58,16 @@ class TensorLocation:
 def locate_tensors(
     entries: list[Entry], records: dict[int, bytes], schema: Schema | None, limits: Limits
 ) -> list[TensorLocation]:
-    """Rows 31-44: the tensors in the order of their keys, every one with its name and shape.
+    """Make the checks of rows 31-44; return the tensors in the order of their keys, with names and shapes.
 
     Args:
         entries: the table, checked (rows 14-27).
         records: the bodies of the known records by type.
         schema: what the caller expects, or None.
-        limits: what the caller is willing to read.
+        limits: limits of the caller.
 
-    Raises Malformed, LimitExceeded, Invalid, SchemaMismatch.
+    Raises:
+        WireError: for the first check that fails; Malformed, LimitExceeded, Invalid or SchemaMismatch.
     """
     by_key = _locate_by_table(entries)
     if FUSED in records:
@@ -102,7 +102,7 @@ def locate_tensors(
 
 
 def _locate_by_table(entries: list[Entry]) -> dict[int, TensorLocation]:
-    """The tensors as the table alone has them."""
+    """Locate the tensors that the table alone describes."""
     by_key: dict[int, TensorLocation] = {}
     for entry in entries:
         if entry.key not in by_key:
@@ -114,7 +114,7 @@ def _locate_by_table(entries: list[Entry]) -> dict[int, TensorLocation]:
 def _locate_fused(
     by_key: dict[int, TensorLocation], entries: list[Entry], body: bytes, limits: Limits
 ) -> None:
-    """Rows 31 to 33: gives the members of fused entries their places."""
+    """Make the checks of rows 31 to 33; add the locations of the members of fused entries."""
     groups = read_fused(body)
     n = len(entries) + sum(len(members) - 1 for _, members in groups)
     if n > limits.max_entries:
@@ -149,7 +149,7 @@ def _locate_fused(
 
 
 def _assign_names(places: list[TensorLocation], names: list[str] | None, schema: Schema | None) -> None:
-    """Row 42; without names the schema's are taken, and without a schema the digits of the keys."""
+    """Make the check of row 42; without a names record, use the schema's names or the keys in decimal."""
     if names is None:
         width = len(str(len(places) - 1))
         names = [str(key).zfill(width) for key in range(len(places))]
@@ -162,7 +162,7 @@ def _assign_names(places: list[TensorLocation], names: list[str] | None, schema:
 
 
 def assemble_tensor(p: TensorLocation, chunks: list[tuple[Sequence[int], bytes]]) -> Tensor:
-    """The tensor at a place from the decoded chunks of its entry: indices of the tensor, values' bytes."""
+    """Build the tensor at a location from the decoded chunks of its entry."""
     indices: Sequence[int]
     if p.domain != PLAIN:
         most = CHUNK // COMPONENTS[p.domain]

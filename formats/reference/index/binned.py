@@ -1,6 +1,6 @@
-"""Index codec 8, binned: both ways (spec/index/binned.md).
+"""Index codec 8, binned: decoding (spec/index/binned.md).
 
-AdaComp's form: elements by their number within bins, one record each, and one for each empty bin.
+The form of AdaComp: a record for each present element, with its position in its bin, and for each empty bin.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ MAX_BIN = 16_383
 
 
 def decode_binned(section: bytes, r: int, d: int) -> list[int]:
-    """Codec 8: numbers within bins.
+    """Decode positions within bins.
 
     Args:
-        section: the bytes of the index section.
-        r: the number of indices, 0 < r < d.
-        d: the number of elements, present or not.
+        section: bytes of the index section.
+        r: number of indices, 0 < r < d.
+        d: number of elements, present or not.
 
-    Returns r strictly ascending indices below d.
+    Returns:
+        r strictly ascending indices below d.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     if len(section) < 2:
         raise Malformed("binned-length", f"{len(section)} bytes")

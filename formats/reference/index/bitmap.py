@@ -1,4 +1,4 @@
-"""TODO index.bitmap"""
+"""Index codec 2, bitmap: decoding (spec/index/bitmap.md)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from formats.reference.errors import Invalid, Malformed
 
 
 def decode_bitmap(section: bytes, r: int, d: int) -> list[int]:
-    """Codec 2: one bit an element.
+    """Decode one bit per element.
 
     Args:
-        section: the bytes of the index section.
-        r: the number of indices, 0 < r < d.
-        d: the number of elements, present or not.
+        section: bytes of the index section.
+        r: number of indices, 0 < r < d.
+        d: number of elements, present or not.
 
-    Returns r strictly ascending indices below d.
+    Returns:
+        r strictly ascending indices below d.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     if len(section) != (d + 7) // 8:
         raise Malformed("bitmap-length", f"{len(section)} bytes of {d} elements")

@@ -1,6 +1,6 @@
-"""Index codec 9, bloom (spec/index/bloom.md): a filter, and the policies that read indices from it.
+"""Index codec 9, bloom: decoding (spec/index/bloom.md).
 
-Groups of 64 elements are asked at once, as the page defines it; policy p2 is the page's steps on
+Groups of 64 elements are queried at once, as the page defines. Policy p2 follows the page's steps with
 dictionaries.
 """
 
@@ -20,13 +20,14 @@ STEP = 0x9E3779B97F4A7C15
 
 
 def read_header(section: bytes, r: int) -> tuple[int, int, int, int]:
-    """The header's fields: stream, count, k and policy.
+    """Read the header: stream, count, k and policy.
 
     Args:
-        section: the bytes of the index section.
-        r: the number of indices it decodes to.
+        section: bytes of the index section.
+        r: number of decoded indices.
 
-    Raises Malformed, Unsupported, Invalid.
+    Raises:
+        WireError: Malformed, Unsupported or Invalid.
     """
     if len(section) < HEADER_BYTES + 8 or len(section) % 8:
         raise Malformed("bloom-length", f"{len(section)} bytes")
@@ -45,22 +46,24 @@ def read_header(section: bytes, r: int) -> tuple[int, int, int, int]:
 
 
 def count_bloom_work(section: bytes, r: int, d: int) -> int:
-    """The steps that the section takes; makes the header's checks first."""
+    """Return the number of steps that the section takes, after the checks of the header."""
     _, _, k, policy = read_header(section, r)
     return (d + 7) // 8 * k + (d if policy == P1 else 0)
 
 
 def decode_bloom(section: bytes, r: int, d: int) -> list[int]:
-    """Codec 9.
+    """Decode the indices that the policy selects.
 
     Args:
-        section: the bytes of the index section.
-        r: the number of indices, 0 < r < d.
-        d: the number of elements, present or not.
+        section: bytes of the index section.
+        r: number of indices, 0 < r < d.
+        d: number of elements, present or not.
 
-    Returns r strictly ascending indices below d.
+    Returns:
+        r strictly ascending indices below d.
 
-    Raises Malformed, Unsupported, Invalid.
+    Raises:
+        WireError: Malformed, Unsupported or Invalid.
     """
     stream, count, k, policy = read_header(section, r)
     held = query_all(section[HEADER_BYTES:], k, d)
@@ -70,7 +73,7 @@ def decode_bloom(section: bytes, r: int, d: int) -> list[int]:
 
 
 def group_windows(group: int, k: int, length: int) -> list[tuple[int, int]]:
-    """The byte and the rotation of each of a group's k windows into a filter of ``length`` bytes."""
+    """Return (byte offset, rotation) of each of a group's k windows into a filter of ``length`` bytes."""
     found = []
     for i in range((k + 1) // 2):
         word = finish((16 * group + i + 1) * STEP & MASK64)
@@ -80,14 +83,14 @@ def group_windows(group: int, k: int, length: int) -> list[tuple[int, int]]:
 
 
 def element_bits(x: int, k: int, length: int) -> list[int]:
-    """The bits of the filter that element x stands for, one a window."""
+    """Return the bits of element x in the filter, one per window."""
     return [
         (8 * at + (x - rotation) % 64) % (8 * length) for at, rotation in group_windows(x // 64, k, length)
     ]
 
 
 def query_all(filter_: bytes, k: int, d: int) -> list[int]:
-    """The elements below d all of whose bits are set."""
+    """Return the positives: the elements below d all of whose bits are set."""
     around = filter_ + filter_[:7]
     found = []
     for group in range((d + 63) // 64):
@@ -107,17 +110,18 @@ def query_all(filter_: bytes, k: int, d: int) -> list[int]:
 
 
 def apply_policy(held: list[int], filter_: bytes, k: int, policy: int, count: int, stream: int) -> list[int]:
-    """The indices that the policy takes from the positives.
+    """Select indices from the positives.
 
     Args:
         held: the positives, at least ``count``.
         filter_: the filter.
-        k: windows of an element.
-        policy: its number.
-        count: how many elements were inserted.
-        stream: of the draws.
+        k: windows per element.
+        policy: number of the policy.
+        count: number of elements that were inserted.
+        stream: stream of the draws.
 
-    Raises Invalid.
+    Raises:
+        WireError: Invalid, under policy p2.
     """
     if policy == P0:
         return held
@@ -130,7 +134,7 @@ def apply_policy(held: list[int], filter_: bytes, k: int, policy: int, count: in
 
 
 def sample_items(items: Sequence[int], need: int, stream: int, first: int) -> list[int]:
-    """``need`` of the items by selection sampling; the i-th item looks at draw ``first`` + i."""
+    """Select ``need`` of the items by selection sampling; item i uses draw ``first`` + i."""
     taken: list[int] = []
     for i, item in enumerate(items):
         if draw32(stream, first + i) * (len(items) - i) >> 32 < need - len(taken):
@@ -139,16 +143,17 @@ def sample_items(items: Sequence[int], need: int, stream: int, first: int) -> li
 
 
 def resolve_conflicts(held: list[int], length: int, k: int, count: int, stream: int) -> list[int]:
-    """Policy p2.
+    """Select indices by policy p2.
 
     Args:
         held: the positives.
-        length: bytes of the filter.
-        k: windows of an element.
-        count: how many elements were inserted.
-        stream: of the draws.
+        length: length of the filter in bytes.
+        k: windows per element.
+        count: number of elements that were inserted.
+        stream: stream of the draws.
 
-    Raises Invalid.
+    Raises:
+        WireError: Invalid.
     """
     if 2 * len(held) > 5 * count + 128:
         raise Invalid("bloom-conflicts", f"{len(held)} positives of {count} elements")

@@ -1,8 +1,4 @@
-"""The index codecs: raw-index and bitmap (their pages in spec/index/), and the table of all.
-
-Each decoder makes its checks in its page's order. ``decode_index`` adds the supports that need no bytes (SPEC
-section 2.2).
-"""
+"""The table of index codecs, and the supports without bytes (SPEC section 2.2)."""
 
 from __future__ import annotations
 
@@ -43,18 +39,20 @@ WORK: dict[int, Callable[[bytes, int, int], int]] = {
 
 
 def decode_index(codec: int, section: bytes, r: int, d: int, work: Work) -> Sequence[int]:
-    """The support of an entry.
+    """Decode the support of an entry.
 
     Args:
-        codec: the id of a known index codec.
-        section: the bytes of the index section; none where r is 0 or d.
-        r: the number of indices.
-        d: the number of elements, present or not.
-        work: what is left of max_work; this entry's steps are taken from it.
+        codec: id of a known index codec.
+        section: bytes of the index section; empty if r is 0 or d.
+        r: number of indices.
+        d: number of elements, present or not.
+        work: the part of max_work that remains; this entry's steps are subtracted.
 
-    Returns r strictly ascending indices below d; a ``range`` where the support is empty or full.
+    Returns:
+        r strictly ascending indices below d; a ``range`` if the support is empty or full.
 
-    Raises WireError as the codec's page says.
+    Raises:
+        WireError: as the codec's page defines.
     """
     if r in (0, d):
         return range(r)

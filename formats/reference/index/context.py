@@ -1,7 +1,7 @@
-"""Index codec 11, context: both ways (spec/index/context.md).
+"""Index codec 11, context: decoding (spec/index/context.md).
 
-A walk over the elements asks a coder for one bit after another; ``_Reader`` takes them from a section and
-``_Writer`` makes the section.
+``walk`` visits the elements and asks a coder for one bit after another. The reader's coder takes the bits
+from a section; the writer's coder makes the section.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ask = Callable[[Key, int, int], int]
 
 
 class _Coder:
-    """An interval, and what each context has learned: P and n."""
+    """Interval of an arithmetic coder, with the adaptive numbers q and n of each context."""
 
     def __init__(self, density: int) -> None:
         self.density = density
@@ -30,19 +30,19 @@ class _Coder:
         self.width = 2**32 - 1
 
     def split(self, context: Key) -> int:
-        """The width of the interval of a 1."""
+        """Return the width of the part of the interval that codes a 1."""
         p, _ = self.learned.setdefault(context, (first_probability(context, self.density), 1))
         return (self.width >> 16) * min(max(p >> 6, 1), 65_535)
 
     def learn(self, context: Key, bit: int) -> None:
-        """Move P towards the bit."""
+        """Move q towards the bit."""
         p, n = self.learned[context]
         p += ((ONE - 1 if bit else 0) - p) * (131_072 // (2 * n + 3)) >> 16
         self.learned[context] = p, min(n + 1, 255)
 
 
 def first_probability(context: Key, density: int) -> int:
-    """P before anything was coded in a context."""
+    """Return the initial q of a context."""
     kind, place = context[0], context[1]
     if kind == "block":
         return min(BLOCK * density, ONE // 2)
@@ -53,6 +53,8 @@ def first_probability(context: Key, density: int) -> int:
 
 
 class _Reader(_Coder):
+    """Coder that reads bits from a section."""
+
     def __init__(self, data: bytes, density: int) -> None:
         super().__init__(density)
         self.data, self.taken = data, 4
@@ -79,20 +81,21 @@ class _Reader(_Coder):
 
 
 def count_class(count: int) -> int:
-    """The class of a count of present elements, 0 to 11."""
+    """Return the class of a number of present elements, 0 to 11."""
     return bisect_right(BOUNDS, count)
 
 
 def walk(ask: Ask, r: int, period: int, d: int) -> list[int]:
-    """The present elements, as ``ask`` tells.
+    """Visit the elements and return those that are present.
 
     Args:
         ask: codes a bit.
-        r: how many elements are present.
-        period: elements of a row, 0 for none.
-        d: elements.
+        r: number of present elements.
+        period: elements per row, 0 for no rows.
+        d: number of elements.
 
-    Raises Invalid where there are fewer than r.
+    Raises:
+        WireError: Invalid, if fewer than r elements are present.
     """
     found: list[int] = []
     history = [0] * period  # of each column, the latest row in bit 0
@@ -140,20 +143,22 @@ def walk(ask: Ask, r: int, period: int, d: int) -> list[int]:
 
 
 def _iterate_blocks(d: int, length: int) -> Iterator[tuple[int, int]]:
-    """Where the blocks of all rows begin and end."""
+    """Yield the first element and the end of each block of all rows."""
     for row in range(0, d, length):
         for start in range(row, min(row + length, d), BLOCK):
             yield start, min(start + BLOCK, row + length, d)
 
 
 def initial_density(r: int, d: int) -> int:
+    """Return δ, the probability in units of 2^-22 with which contexts begin."""
     return min(max(r * ONE // d, 64), ONE - 64)
 
 
 def read_header(section: bytes) -> int:
-    """The period.
+    """Read the period.
 
-    Raises Malformed.
+    Raises:
+        WireError: Malformed.
     """
     if len(section) < 3:
         raise Malformed("context-length", f"{len(section)} bytes")
@@ -164,22 +169,24 @@ def read_header(section: bytes) -> int:
 
 
 def count_context_work(section: bytes, r: int, d: int) -> int:
-    """The steps that the section takes; makes the header's checks first."""
+    """Return the number of steps that the section takes, after the checks of the header."""
     read_header(section)
     return d
 
 
 def decode_context(section: bytes, r: int, d: int) -> list[int]:
-    """Codec 11.
+    """Decode adaptively coded bits.
 
     Args:
-        section: the bytes of the index section.
-        r: the number of indices, 0 < r < d.
-        d: the number of elements, present or not.
+        section: bytes of the index section.
+        r: number of indices, 0 < r < d.
+        d: number of elements, present or not.
 
-    Returns r strictly ascending indices below d.
+    Returns:
+        r strictly ascending indices below d.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     period = read_header(section)
     reader = _Reader(section[2:], initial_density(r, d))

@@ -1,4 +1,4 @@
-"""Index codec 5, delta: decoding and writing (spec/index/delta.md)."""
+"""Index codec 5, delta: decoding (spec/index/delta.md)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from formats.reference.index.varint import decode_varint, is_shortest, split_var
 
 
 def decode_delta(section: bytes, r: int, d: int) -> list[int]:
-    """Codec 5: gaps as varints.
+    """Decode gaps as varints.
 
     Args:
-        section: the bytes of the index section.
-        r: the number of indices, 0 < r < d.
-        d: the number of elements, present or not.
+        section: bytes of the index section.
+        r: number of indices, 0 < r < d.
+        d: number of elements, present or not.
 
-    Returns r strictly ascending indices below d.
+    Returns:
+        r strictly ascending indices below d.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     numbers, rest = split_varints(section)
     if len(numbers) != r or rest:

@@ -1,6 +1,6 @@
-"""Index codec 7, elias-fano: both ways (spec/index/elias-fano.md).
+"""Index codec 7, elias-fano: decoding (spec/index/elias-fano.md).
 
-Low bits lie as rice's; where each span of 4096 indices lies follows from the bases and d.
+Low bits are stored as in rice. The positions of the spans of 4096 indices follow from the bases and d.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from formats.reference.index.rice import BLOCK, LANES, SPAN
 
 
 def decode_elias_fano(section: bytes, r: int, d: int) -> list[int]:
-    """Codec 7: high and low bits.
+    """Decode high and low bits.
 
     Args:
-        section: the bytes of the index section.
-        r: the number of indices, 0 < r < d.
-        d: the number of elements, present or not.
+        section: bytes of the index section.
+        r: number of indices, 0 < r < d.
+        d: number of elements, present or not.
 
-    Returns r strictly ascending indices below d.
+    Returns:
+        r strictly ascending indices below d.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     n_spans = -(-r // SPAN)
     at = 4 * (n_spans - 1)
@@ -57,23 +59,23 @@ def decode_elias_fano(section: bytes, r: int, d: int) -> list[int]:
 
 
 def choose_parameter(n: int, absent: int) -> int:
-    """The b of a span of n indices and so many elements that are absent."""
+    """Return the parameter b of a span of n indices and ``absent`` absent elements."""
     return max(b for b in range(25) if b == 0 or n << b <= absent)
 
 
 def low_bytes(n: int, b: int) -> int:
-    """Bytes of the low bits of n indices."""
+    """Return the length of the low bits of n indices, in bytes."""
     full, rest = divmod(n, BLOCK)
     return 4 * (full * LANES * b + -(-rest * b // 32))
 
 
 def high_bytes(n: int, absent: int, b: int) -> int:
-    """Bytes of the high bits of a span whose last index is as great as can be."""
+    """Return the length of the high bits of a span, in bytes, if its last index is the greatest possible."""
     return 4 * -(-(n + (absent >> b)) // 32)
 
 
 def _read_span(low: bytes, high: bytes, n: int, b: int, is_last: bool) -> list[int]:
-    """The numbers v of a span, from its low and its high bits."""
+    """Read the numbers v of a span from its low and its high bits."""
     numbers: list[int] = []
     size = 4 * LANES * b
     for at in range(0, n // BLOCK * size, size or 1):

@@ -1,7 +1,7 @@
 """Index codec 6, huffman: decoding (spec/index/huffman.md).
 
-Canonical codes of gap classes or of index bytes, in spans of 4096 indices. The checks come in the page's
-order: the head first, then span after span, then what only all spans together can show.
+Canonical codes of gap classes or of index bytes, in spans of 4096 indices. The checks have the page's order:
+the header first, then span after span, then those that need all spans.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ Code = dict[tuple[int, int], int]
 
 
 def decode_huffman(section: bytes, r: int, d: int) -> list[int]:
-    """Codec 6: gaps or keys in Huffman code.
+    """Decode gaps or keys in Huffman code.
 
     Args:
-        section: the bytes of the index section.
-        r: the number of indices, 0 < r < d.
-        d: the number of elements, present or not.
+        section: bytes of the index section.
+        r: number of indices, 0 < r < d.
+        d: number of elements, present or not.
 
-    Returns r strictly ascending indices below d.
+    Returns:
+        r strictly ascending indices below d.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     if len(section) < 3:
         raise Malformed("huffman-length", f"{len(section)} bytes")
@@ -86,12 +88,12 @@ def decode_huffman(section: bytes, r: int, d: int) -> list[int]:
 
 
 def key_width(d: int) -> int:
-    """The bytes of a key: as many as the greatest index, d - 1, needs."""
+    """Return the bytes per key: as many as the greatest index, d - 1, needs."""
     return max(1, -(-(d - 1).bit_length() // 8))
 
 
 def assign_codes(lengths: dict[int, int]) -> dict[int, tuple[int, int]]:
-    """The (length, number) of each symbol's code: numbers rise with lengths, and within one with symbols."""
+    """Return (length, number) of each symbol's code: ascending by length and, within a length, by symbol."""
     codes = {}
     number = 0
     for length in range(1, MAX_CODE_BITS + 1):
@@ -119,7 +121,7 @@ def _read_code(packed: bytes, first: int, count: int) -> Code:
 
 @dataclass
 class _BitReader:
-    """The bits of a span, each byte from its lowest on."""
+    """The bits of a span, each byte from its lowest bit on."""
 
     data: bytes
     at: int = 0
@@ -132,11 +134,11 @@ class _BitReader:
         return bit
 
     def read_number(self, width: int) -> int:
-        """Lowest bit first."""
+        """Read a number, lowest bit first."""
         return sum(self.read_bit() << n for n in range(width))
 
     def read_symbol(self, code: Code) -> int:
-        """Highest bit of the code first."""
+        """Read a symbol; its code has the highest bit first."""
         length = number = 0
         while (length, number) not in code:
             number = number << 1 | self.read_bit()

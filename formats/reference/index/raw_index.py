@@ -1,4 +1,4 @@
-"""TODO index.raw_index"""
+"""Index codec 1, raw-index: decoding (spec/index/raw-index.md)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ SHORT_INDICES = 65_536
 
 
 def decode_raw_index(section: bytes, r: int, d: int) -> list[int]:
-    """Codec 1: u16 or u32 integers.
+    """Decode u16 or u32 integers.
 
     Args:
-        section: the bytes of the index section.
-        r: the number of indices, 0 < r < d.
-        d: the number of elements, present or not.
+        section: bytes of the index section.
+        r: number of indices, 0 < r < d.
+        d: number of elements, present or not.
 
-    Returns r strictly ascending indices below d.
+    Returns:
+        r strictly ascending indices below d.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     width, letter = (2, "H") if d <= SHORT_INDICES else (4, "I")
     if len(section) != width * r:

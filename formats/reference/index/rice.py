@@ -1,7 +1,7 @@
 """Index codec 3, rice: decoding (spec/index/rice.md).
 
-Gaps between indices, split into low bits in lanes and unary quotients, in spans of 4096 and blocks of 256.
-The checks come in the page's order: all lengths first, then span after span, then the stored bases.
+Gaps between indices are split into low bits in lanes and unary quotients, in spans of 4096 and blocks of 256.
+The checks have the page's order: first all lengths, then span after span, then the stored bases.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ MAX_PARAMETER = 24
 
 
 def decode_rice(section: bytes, r: int, d: int) -> list[int]:
-    """Codec 3: gaps in Rice code.
+    """Decode gaps in Rice code.
 
     Args:
-        section: the bytes of the index section.
-        r: the number of indices, 0 < r < d.
-        d: the number of elements, present or not.
+        section: bytes of the index section.
+        r: number of indices, 0 < r < d.
+        d: number of elements, present or not.
 
-    Returns r strictly ascending indices below d.
+    Returns:
+        r strictly ascending indices below d.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     n_spans = -(-r // SPAN)
     n_blocks = -(-r // BLOCK)
@@ -73,7 +75,7 @@ def decode_rice(section: bytes, r: int, d: int) -> list[int]:
 
 
 def low_words(count: int, parameters: list[int]) -> int:
-    """Words of the low bits of a span of ``count`` gaps, whose blocks have these parameters."""
+    """Return the words of low bits in a span of ``count`` gaps whose blocks have these parameters."""
     total = 0
     for n, b in enumerate(parameters):
         m = min(BLOCK, count - BLOCK * n)
@@ -82,7 +84,7 @@ def low_words(count: int, parameters: list[int]) -> int:
 
 
 def _read_gaps(span: bytes, count: int, parameters: list[int]) -> list[int]:
-    """The gaps of one span."""
+    """Read the gaps of one span."""
     at = 0
     lows: list[int] = []
     for n, b in enumerate(parameters):
@@ -104,7 +106,7 @@ def _read_gaps(span: bytes, count: int, parameters: list[int]) -> list[int]:
 
 
 def _read_unary(data: bytes, count: int) -> list[int]:
-    """``count`` unary numbers: q zero bits, then a one bit, each; the last word holds the last of them."""
+    """Read ``count`` unary numbers, each q zero bits and a one bit; the last word holds the last one."""
     words = struct.unpack(f"<{len(data) // 4}I", data)
     if sum(word.bit_count() for word in words) != count or words[-1] == 0:
         raise Malformed("rice-unary", "not as many one bits as gaps, or too many words")

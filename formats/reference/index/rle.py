@@ -1,4 +1,4 @@
-"""Index codec 4, rle: decoding and writing (spec/index/rle.md)."""
+"""Index codec 4, rle: decoding (spec/index/rle.md)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from formats.reference.index.varint import decode_varint, is_shortest, split_var
 
 
 def decode_rle(section: bytes, r: int, d: int) -> list[int]:
-    """Codec 4: run lengths.
+    """Decode run lengths.
 
     Args:
-        section: the bytes of the index section.
-        r: the number of indices, 0 < r < d.
-        d: the number of elements, present or not.
+        section: bytes of the index section.
+        r: number of indices, 0 < r < d.
+        d: number of elements, present or not.
 
-    Returns r strictly ascending indices below d.
+    Returns:
+        r strictly ascending indices below d.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     numbers, rest = split_varints(section)
     if not numbers or rest or len(numbers) % 2:

@@ -1,6 +1,6 @@
-"""Index codec 10, structured: both ways (spec/index/structured.md).
+"""Index codec 10, structured: decoding (spec/index/structured.md).
 
-Listed grains as a gap stream, as runs or as a bitmap. A stream is read from a string of bits: slow and plain.
+Listed grains are a gap stream, runs or a bitmap.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ COMPLEMENT, FIRST, LAST, PHASED = 0x04, 0x08, 0x10, 0x80
 
 @dataclass
 class _BitReader:
-    """A body, bit after bit."""
+    """A body, read bit after bit."""
 
     data: bytes
     at: int = 0
 
     def read_number(self, width: int) -> int:
-        """The next ``width`` bits."""
+        """Read the next ``width`` bits."""
         if self.at + width > 8 * len(self.data):
             raise Malformed("structured-length", "the body ends within a number")
         window = int.from_bytes(self.data[self.at // 8 : (self.at + width + 7) // 8], "little")
@@ -34,7 +34,7 @@ class _BitReader:
         return found
 
     def count_zeros(self) -> int:
-        """How many zero bits come before the next one bit, which is taken, too."""
+        """Return the number of zero bits before the next one bit, and consume that bit, too."""
         start = self.at
         byte, bit = divmod(self.at, 8)
         while byte < len(self.data):
@@ -47,7 +47,7 @@ class _BitReader:
         raise Malformed("structured-length", "the body ends within a gap")
 
     def read_stream(self, count: int, bound: int) -> list[int]:
-        """A gap stream of ``count`` numbers below ``bound``."""
+        """Read a gap stream of ``count`` numbers below ``bound``."""
         numbers = []
         least = 0
         for n in range(count):
@@ -64,7 +64,7 @@ class _BitReader:
         return numbers
 
     def check_end(self) -> None:
-        """Nothing but zero bits in the last byte follows."""
+        """Check that only zero bits of the last byte follow."""
         if len(self.data) > -(-self.at // 8):
             raise Malformed("structured-length", "bytes after the last code")
         if self.at % 8 and self.data[-1] >> self.at % 8:
@@ -72,16 +72,18 @@ class _BitReader:
 
 
 def decode_structured(section: bytes, r: int, d: int) -> list[int]:
-    """Codec 10: grains.
+    """Decode grains.
 
     Args:
-        section: the bytes of the index section.
-        r: the number of indices, 0 < r < d.
-        d: the number of elements, present or not.
+        section: bytes of the index section.
+        r: number of indices, 0 < r < d.
+        d: number of elements, present or not.
 
-    Returns r strictly ascending indices below d.
+    Returns:
+        r strictly ascending indices below d.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     flags = section[0] if section else 0
     width = flags >> 5 & 3

@@ -1,4 +1,4 @@
-"""LEB128 varints of at most 4 bytes, of the codecs ``rle`` and ``delta`` (their pages in spec/index/)."""
+"""LEB128 varints of at most 4 bytes, for the codecs ``rle`` and ``delta`` (their pages in spec/index/)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ MAX_BYTES = 4
 
 
 def split_varints(section: bytes) -> tuple[list[bytes], bytes]:
-    """The bytes of each number that ends within the section, and those of one that does not."""
+    """Return the bytes of each varint that ends within the section, and the bytes of one that does not."""
     numbers = []
     begin = 0
     for at, byte in enumerate(section):
@@ -17,12 +17,12 @@ def split_varints(section: bytes) -> tuple[list[bytes], bytes]:
 
 
 def is_shortest(number: bytes) -> bool:
-    """Whether a varint is not over-long and takes at most 4 bytes."""
+    """Return whether a varint has the fewest bytes for its number, and at most 4."""
     return len(number) <= MAX_BYTES and (len(number) == 1 or number[-1] != 0)
 
 
 def decode_varint(number: bytes) -> int:
-    """The value of one varint."""
+    """Return the number that one varint holds."""
     value = 0
     for n, byte in enumerate(number):
         value |= (byte & 0x7F) << 7 * n

@@ -1,4 +1,4 @@
-"""Map codec 1, packed: where values that are stored in order came from (spec/map/packed.md)."""
+"""Map codec 1, packed: decoding of the positions of sorted values (spec/map/packed.md)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ PACKED = 1
 
 
 def position_width(r: int) -> int:
-    """⌈log₂ r⌉."""
+    """Return ⌈log₂ r⌉, the bits per position."""
     return max(r - 1, 0).bit_length()
 
 
 def map_length(r: int) -> int:
-    """The length of the section."""
+    """Return the length of the section in bytes."""
     return -(-r * position_width(r) // 8)
 
 
 def decode_packed(section: bytes, r: int) -> list[int]:
-    """The original position of each value, in stored order.
+    """Decode the original position of each value, in stored order.
 
     Args:
-        section: the bytes of the map section, of the right length (row 24).
-        r: the number of values.
+        section: bytes of the map section, of the right length (row 24).
+        r: number of values.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     if has_bit_from(section, r * position_width(r)):
         raise Malformed("map-padding", "a bit after the last number is set")
@@ -42,7 +43,7 @@ def decode_packed(section: bytes, r: int) -> list[int]:
 
 
 def restore(values: bytes, positions: Sequence[int], dtype: Format) -> bytes:
-    """Elements in stored order, put where they came from."""
+    """Move elements from stored order to their original positions."""
     out = [0] * len(positions)
     for bits, position in zip(unpack_elements(values, dtype.itemsize), positions, strict=True):
         out[position] = bits

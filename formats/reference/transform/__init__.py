@@ -1,1 +1,1 @@
-"""Inverse transforms."""
+"""Transformed tensors: their coefficients, and the inverse transforms."""

@@ -1,8 +1,4 @@
-"""Tensors stored as coefficients: SPEC section 3.5, and the pages under spec/transform/.
-
-The inverse transforms are the formulas, term by term, in binary64: of all coefficients m² steps. A port takes
-a fast transform instead, for which the length m has no prime factors but 2, 3 and 5.
-"""
+"""Tensors stored as coefficients: SPEC section 3.5, rows 35, 36 and 50 of section 7."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ MAX_MAGNITUDE = 2.0**1000
 
 
 def smooth_length(n: int) -> int:
-    """m: the least number from n on that has no prime factors but 2, 3 and 5; 0 for 0."""
+    """Return m: the least number ≥ n that has no prime factors but 2, 3 and 5; 0 for 0."""
     if n == 0:
         return 0
     odd: list[int] = [
@@ -29,25 +25,26 @@ def smooth_length(n: int) -> int:
 
 
 def coefficient_count(domain: int, n: int) -> int:
-    """How many coefficients a tensor of n elements has."""
+    """Return the number of coefficients of a tensor of n elements."""
     m = smooth_length(n)
     return m // 2 + 1 if domain == RFFT and m else m
 
 
 def stored_type(domain: int, dtype: Format) -> Format:
-    """The type of the numbers in an entry's value section."""
+    """Return the type of the components in an entry's value section."""
     return dtype if domain == PLAIN or dtype == FLOAT64 else FLOAT32
 
 
 def check_coefficients(domain: int, values: bytes, dtype: Format) -> None:
-    """The check of the transforms' pages: every number is finite and not above 2^1000 in magnitude.
+    """Check that every component is finite and at most 2^1000 in magnitude (the transforms' pages).
 
     Args:
-        domain: the entry's; nothing is checked of domain 0.
-        values: the elements' little-endian bytes.
+        domain: the entry's domain; nothing is checked in domain 0.
+        values: the components' little-endian bytes.
         dtype: their type.
 
-    Raises Invalid.
+    Raises:
+        WireError: Invalid.
     """
     if domain == PLAIN:
         return
@@ -57,7 +54,7 @@ def check_coefficients(domain: int, values: bytes, dtype: Format) -> None:
 
 
 def read_lengths(body: bytes) -> list[tuple[int, int]]:
-    """Row 35: (key, n) of each row."""
+    """Make the checks of row 35; return (key, n) of each row."""
     if not body or len(body) % 16:
         raise Malformed("transform-record", f"{len(body)} bytes are no rows of 16")
     rows = list(struct.iter_unpack("<IIQ", body))
@@ -67,13 +64,17 @@ def read_lengths(body: bytes) -> list[tuple[int, int]]:
 
 
 def check_lengths(rows: list[tuple[int, int]], coefficients: dict[int, tuple[int, int]]) -> dict[int, int]:
-    """Row 36: a row for each tensor stored as coefficients, and as many of these as its elements need.
+    """Make the checks of row 36: a row for each tensor stored as coefficients, with a matching n.
 
     Args:
-        rows: the (key, n) of the record; none where there is no record.
+        rows: (key, n) of each row of the record; empty without a record.
         coefficients: by key, ascending, the domain and the number of coefficients of each such tensor.
 
-    Returns n by key. Raises Invalid.
+    Returns:
+        n by key.
+
+    Raises:
+        WireError: Invalid.
     """
     if [key for key, _ in rows] != list(coefficients):
         raise Invalid("transform", f"rows for {[key for key, _ in rows]}, not for {list(coefficients)}")
@@ -87,11 +88,11 @@ def check_lengths(rows: list[tuple[int, int]], coefficients: dict[int, tuple[int
 
 
 def tolerance(stored: Format, values: bytes) -> float:
-    """How far a reader's elements may be from the formulas', before they are rounded (SPEC 3.5).
+    """Return the largest error of a reader's elements before they are rounded (SPEC 3.5).
 
     Args:
-        stored: the type of the coefficients' numbers.
-        values: these numbers, as little-endian bytes.
+        stored: type of the coefficients' components.
+        values: the components, as little-endian bytes.
     """
     norm = math.hypot(*(to_float(bits, stored) for bits in unpack_elements(values, stored.itemsize)))
     return norm * 2.0 ** (-48 if stored == FLOAT64 else -20)

@@ -1,6 +1,6 @@
-"""The cosines of the inverse transforms, correctly rounded to binary64 or next to it, on integers alone.
+"""Cosines for the inverse transforms, computed with integers to within one unit in the last place.
 
-A library's ``cos`` may differ from machine to machine in its last bit; with these, the values in the golden
+A library's ``cos`` may differ between machines in its last bit. With these cosines, the values in the golden
 vectors do not.
 """
 
@@ -11,7 +11,7 @@ ONE = 1 << 200
 
 
 def cosines(n: int) -> list[float]:
-    """The cosine of t/n of a turn, for t = 0 … n-1."""
+    """Return the cosine of t/n of a turn, for t = 0 … n-1."""
     angle = 2 * _pi() // n
     step_cos, step_sin = _series(angle, 0), _series(angle, 1)
     found = []
@@ -26,7 +26,7 @@ def cosines(n: int) -> list[float]:
 
 
 def _series(x: int, first: int) -> int:
-    """The Taylor series of the cosine (``first`` 0) or the sine (1) of a fixed-point number."""
+    """Return the cosine (``first`` 0) or sine (1) of a fixed-point number by its Taylor series."""
     power = total = x if first else ONE
     n, sign = first, 1
     while power:
@@ -37,12 +37,12 @@ def _series(x: int, first: int) -> int:
 
 
 def _pi() -> int:
-    """Machin's formula."""
+    """Return π by Machin's formula."""
     return 4 * (4 * _arctan(5) - _arctan(239))
 
 
 def _arctan(x: int) -> int:
-    """The arc tangent of 1/x."""
+    """Return the arc tangent of 1/x."""
     power = total = ONE // x
     n, sign = 1, 1
     while power:

@@ -51,4 +51,5 @@ def run_length(token: int) -> int:
 
 
 def is_run(token: int) -> bool:
+    """Return whether a byte represents codes of five zeros."""
     return token == ZEROS or token >= FIRST_RUN
