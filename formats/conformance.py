@@ -195,7 +195,7 @@ def expand_indices(indices: Any, shape: tuple[int, ...]) -> list[int]:
 
 
 def expand_values(values: str | list[str] | dict[str, Any]) -> bytes:
-    """Expand bytes given as hex, as a list of hex, or as {"repeat": hex, "bytes": n}: cyclic, cut to n bytes."""
+    """Expand bytes from hex, a list of hex, or {"repeat": hex, "bytes": n}: repeated and cut to n bytes."""
     if isinstance(values, dict):
         period = _parse_hex(values["repeat"])
         size = int(values["bytes"])

@@ -1,1 +1,1 @@
-"""Value codecs: one decoder per file."""
+"""Value codecs: one decoder per file, with the checks of its page in the page's order."""

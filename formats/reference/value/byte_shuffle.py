@@ -1,15 +1,15 @@
-"""Byte planes, both ways (pages deflate and zstd): byte j of value i is byte j·r + i of the content."""
+"""Byte planes, both directions (pages deflate and zstd): byte j of value i is byte j·r + i of the content."""
 
 from __future__ import annotations
 
 
 def decode_content(content: bytes, shuffle: bool, itemsize: int) -> bytes:
-    """The elements' little-endian bytes.
+    """Return the elements' little-endian bytes.
 
     Args:
-        content: what was compressed.
-        shuffle: whether it is in planes.
-        itemsize: bytes of an element.
+        content: the decompressed bytes.
+        shuffle: whether they are in byte planes.
+        itemsize: bytes per element.
     """
     if not shuffle:
         return content
@@ -21,5 +21,5 @@ def decode_content(content: bytes, shuffle: bool, itemsize: int) -> bytes:
 
 
 def encode_content(values: bytes, shuffle: bool, itemsize: int) -> bytes:
-    """The inverse of ``from_content``."""
+    """Return the content for elements, the inverse of ``decode_content``."""
     return b"".join(values[j::itemsize] for j in range(itemsize)) if shuffle else values

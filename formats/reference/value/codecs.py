@@ -1,8 +1,4 @@
-"""The value codecs: raw, raw-float16, raw-bfloat16 (spec/value/raw.md), and the table of all.
-
-Each decoder makes its checks in its page's order. Everything runs on integers: no float type touches the
-bits.
-"""
+"""The table of value codecs."""
 
 from __future__ import annotations
 
@@ -47,18 +43,20 @@ ZSTD = 7
 
 
 def decode_value(codec: int, section: bytes, r: int, dtype: Format, zstd: Decompress | None = None) -> bytes:
-    """The elements of an entry; none where r is 0, whatever the codec.
+    """Decode the elements of an entry; there are none if r is 0, whatever the codec.
 
     Args:
-        codec: the id of a known value codec.
-        section: the bytes of the value section.
-        r: the number of values.
+        codec: id of a known value codec.
+        section: bytes of the value section.
+        r: number of values.
         dtype: the element type.
-        zstd: gives the content of a Zstandard frame, or None.
+        zstd: returns the content of a Zstandard frame, or None.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises WireError as the codec's page says.
+    Raises:
+        WireError: as the codec's page defines.
     """
     if r == 0:
         return b""

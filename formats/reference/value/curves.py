@@ -1,6 +1,6 @@
-"""What the value codecs polyfit and dexpfit share: heads, the form without pieces, rounding (their pages).
+"""Functions shared by the value codecs polyfit and dexpfit: headers, sections without pieces, rounding.
 
-All arithmetic on curves is binary64, which Python's floats are: one rounding an operation.
+All arithmetic on curves is binary64, the type of Python's floats: one rounding per operation.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ LENGTH_MASK = (1 << 24) - 1
 
 
 def read_headers(section: bytes, r: int, name: str) -> list[int]:
-    """The heads of a section's pieces.
+    """Read the heads of a section's pieces.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values.
-        name: the codec's.
+        section: bytes of the value section.
+        r: number of values.
+        name: name of the codec.
 
-    Raises Malformed.
+    Raises:
+        WireError: Malformed.
     """
     if len(section) < 4:
         raise Malformed(f"{name}-length", f"{len(section)} bytes")
@@ -32,15 +33,16 @@ def read_headers(section: bytes, r: int, name: str) -> list[int]:
 
 
 def read_raw(section: bytes, r: int, dtype: Format, name: str) -> bytes:
-    """The elements of a section without pieces.
+    """Return the elements of a section without pieces.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values.
+        section: bytes of the value section.
+        r: number of values.
         dtype: the element type.
-        name: the codec's.
+        name: name of the codec.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     if len(section) != 4 + r * dtype.itemsize:
         raise Malformed(f"{name}-length", f"{len(section)} bytes of {r} values")
@@ -51,7 +53,7 @@ def read_raw(section: bytes, r: int, dtype: Format, name: str) -> bytes:
 
 
 def round_to_element(value: float, dtype: Format) -> int:
-    """The bits of the element nearest to a curve's value, cut to the type's finite numbers."""
+    """Return the bits of the element nearest to a curve's value, clamped to the type's finite numbers."""
     largest = to_float(dtype.infinity - 1, dtype)
     value = max(-largest, min(value, largest))
     return convert(int.from_bytes(struct.pack("<d", value), "little"), FLOAT64, dtype)

@@ -1,4 +1,4 @@
-"""Value codec 6, deflate (spec/value/deflate.md), by the zlib of the standard library."""
+"""Value codec 6, deflate: decoding (spec/value/deflate.md), with zlib of the standard library."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ RAW = -15
 
 
 def decode_deflate(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 6: a DEFLATE stream.
+    """Decode a DEFLATE stream.
 
     Args:
-        section: the bytes of the value section, at least one.
-        r: the number of values, not 0.
+        section: bytes of the value section, at least one.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     shuffle = section[0]
     if shuffle not in (0, 1):

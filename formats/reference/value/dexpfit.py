@@ -1,4 +1,4 @@
-"""Value codec 10, dexpfit: sums of two exponentials on sorted values (spec/value/dexpfit.md)."""
+"""Value codec 10, dexpfit: decoding (spec/value/dexpfit.md), sums of two exponentials on sorted values."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ TERMS = [1.0 / math.factorial(n) for n in range(12)]
 
 
 def decode_dexpfit(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 10: curves of four numbers.
+    """Decode curves of four parameters.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values, not 0.
+        section: bytes of the value section.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes, in stored order.
+    Returns:
+        The elements' little-endian bytes, in stored order.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     heads = read_headers(section, r, "dexpfit")
     if not heads:
@@ -72,7 +74,7 @@ def _exponent(rate: float, place: float, n: int) -> float:
 
 
 def exponential(t: float) -> float:
-    """e^t, -340 ≤ t ≤ 64."""
+    """Return e^t for -340 ≤ t ≤ 64, by the page's function."""
     k = math.floor(t * INVERSE_LN2 + 0.5)
     f = (t - k * LN2_HIGH) - k * LN2_LOW
     p = TERMS[11]

@@ -1,7 +1,7 @@
 """Value codec 14, error-bounded: decoding (spec/value/error-bounded.md).
 
-Numbers of cells, coded by rANS in lanes. What a lane expects of its next value is in ``Lane``, what symbols
-stand for in ``SYMBOLS``; ``frequencies`` makes a row of the tables. The writer uses them, too.
+Cell numbers, coded by rANS in lanes. ``Lane`` predicts the next value of a lane, ``SYMBOLS`` defines the
+symbols, and ``frequencies`` computes a row of the tables. The writer uses them, too.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ SYMBOLS.append((0, 24))
 
 
 def split_blocks(r: int) -> list[range]:
-    """The values of each block."""
+    """Return the positions of the values of each block."""
     count = -(-r // BLOCK)
     return [range(r * n // count, r * (n + 1) // count) for n in range(count)]
 
 
 def lane_count(m: int) -> int:
-    """How many lanes a block of m values has."""
+    """Return the number of lanes of a block of m values."""
     if m >= 16_384:
         return 32
     return 4 if m >= 1024 else 1
 
 
 def split_steps(m: int) -> list[list[int]]:
-    """The numbers of the values that each step codes, lane after lane."""
+    """Return the positions of the values that each step codes, lane after lane."""
     lanes = lane_count(m)
     short, more = divmod(m, lanes)
     starts = [lane * short + min(lane, more) for lane in range(lanes + 1)]
@@ -70,7 +70,7 @@ def split_steps(m: int) -> list[list[int]]:
 
 
 def default_levels(form: int) -> list[list[int]]:
-    """33 levels a row, the last the escape's."""
+    """Return the default rows of 33 levels; the last level is the escape's."""
     found = []
     for digits in (OFFSET if form == 1 else CENTRED) + SHIFTED:
         escape, *bins = bytes.fromhex(digits)
@@ -79,12 +79,12 @@ def default_levels(form: int) -> list[list[int]]:
 
 
 def weight(level: int) -> int:
-    """2^20 · 2^(-level/16), cut."""
+    """Return the weight of a level, ⌊2^20 · 2^(-level/16)⌋ as the page defines it."""
     return 0 if level == NONE else POWERS[level % 16] >> level // 16
 
 
 def frequencies(levels: list[int]) -> list[int]:
-    """Of 49 symbols, out of 4096."""
+    """Return the frequencies of 49 symbols, which sum to 4096."""
     whole = sum(weight(level) for level in levels)
     found = []
     for b, (level, width) in enumerate(zip(levels, WIDTHS, strict=True)):
@@ -96,14 +96,14 @@ def frequencies(levels: list[int]) -> list[int]:
 
 
 def half_octave(mean: int) -> int:
-    """The number of a mean, in 1024ths, on a scale of two steps an octave."""
+    """Return the index of a mean, in 1024ths, on a scale of two steps per octave."""
     octave = (mean + 4).bit_length() - 1
     return 2 * (octave - 2) + ((mean + 4) >> (octave - 1) & 1)
 
 
 @dataclass
 class Lane:
-    """What the values before say of the next one."""
+    """State of a lane: it predicts the next value from the previous ones."""
 
     fast: int
     slow: int
@@ -113,21 +113,21 @@ class Lane:
 
     @classmethod
     def begin(cls, start: int) -> Lane:
-        """A lane that has seen nothing."""
+        """Return the state of a lane before its first value."""
         mean = ((2 + start % 2) << start // 2 + 1) - 4
         return cls(mean, mean, [1 << 15, 1 << 15])
 
     def context(self) -> tuple[int, int]:
-        """The row of the tables, and the number of low bits that it says nothing of."""
+        """Return the row of the tables, and the shift: the number of low bits that are not modelled."""
         step = half_octave((self.fast + self.slow) >> 1)
         return (step, 0) if step < 24 else (24 + step % 2, step // 2 - 11)
 
     def sign_frequency(self) -> int:
-        """Of 4096, how often the sign is to be that of the last value."""
+        """Return the frequency, of 4096, with which the sign repeats the last one."""
         return max(32, min(self.stays[self.alike] >> 4, ONE - 32))
 
     def learn(self, k: int, sign: int | None) -> None:
-        """Take a value in; its sign is None where it has none."""
+        """Update the state with a value; its sign is None if it has none."""
         k = min(k, MAX_K)
         self.fast += (k << 7) - (self.fast + 7 >> 3)
         self.slow += (k << 5) - (self.slow + 31 >> 5)
@@ -140,7 +140,7 @@ class Lane:
 
 
 class _ByteReader:
-    """A section's bytes, from the front."""
+    """A section's bytes, read from the front."""
 
     def __init__(self, section: bytes) -> None:
         self.section, self.at = section, 0
@@ -154,7 +154,7 @@ class _ByteReader:
 
 @dataclass
 class _RansState:
-    """The states of the lanes, and the words that are left, of which the last comes first."""
+    """States of the lanes, and the remaining words; the last word is read first."""
 
     states: list[int]
     words: list[int]
@@ -167,7 +167,7 @@ class _RansState:
         self.states[lane] = f * (state // ONE) + state % ONE - start
 
     def read_bits(self, lane: int, bits: int) -> int:
-        """So many bits, all alike likely."""
+        """Read ``bits`` bits with equal probabilities."""
         f = ONE >> bits
         found = self.slot(lane) // f
         self.advance(lane, f, found * f)
@@ -182,16 +182,18 @@ class _RansState:
 
 
 def decode_error_bounded(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 14: cells of one width.
+    """Decode cells of one width.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values, not 0.
+        section: bytes of the value section.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     form = section[0]
     if form == 0:
@@ -249,7 +251,7 @@ def _read_block(reader: _ByteReader, m: int) -> tuple[int, _RansState]:
 def _decode_values(
     m: int, start: int, words: _RansState, table: list[list[int]], centred: bool
 ) -> list[tuple[int, int | None]]:
-    """Numbers of cells and signs, in the values' order."""
+    """Return the cell numbers and signs of a block, in the values' order."""
     lanes = [Lane.begin(start) for _ in words.states]
     found: list[tuple[int, int | None]] = [(0, None)] * m
     for step in split_steps(m):
@@ -289,7 +291,7 @@ def _decode_values(
 
 
 def _to_element(k: int, sign: int | None, form: int, numbers: list[float], dtype: Format) -> int:
-    """The element's bits."""
+    """Return the bits of the element."""
     if sign is None:
         return 0
     number = to_float32_bits(cell_value(k - (form == 2), numbers, dtype)) | sign << 31
@@ -297,12 +299,12 @@ def _to_element(k: int, sign: int | None, form: int, numbers: list[float], dtype
 
 
 def cell_value(j: int, numbers: list[float], dtype: Format) -> float:
-    """The magnitude that cell j means, in binary32.
+    """Return the magnitude of cell j, in binary32.
 
     Args:
         j: the cell, counted from 0.
-        numbers: where cell 0 begins, the step, and the place within a cell.
-        dtype: the element type, whose largest finite number is never exceeded.
+        numbers: the start of cell 0, the step, and the place within a cell.
+        dtype: the element type; its largest finite number is never exceeded.
     """
     first, step, place = numbers
     found = round_to_float32(first + round_to_float32(round_to_float32(round_to_float32(j) + place) * step))

@@ -1,4 +1,4 @@
-"""The levels that value codec 14 begins with, row by row, as spec/value/error-bounded.md lists them."""
+"""The default levels of value codec 14, row by row, as spec/value/error-bounded.md lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Value codec 15, mean: one number for all values (spec/value/mean.md)."""
+"""Value codec 15, mean: decoding (spec/value/mean.md)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from formats.reference.value.sign_scale import scale_format
 
 
 def decode_mean(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 15: a number.
+    """Decode one number for all values.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values, not 0.
+        section: bytes of the value section.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     form = scale_format(dtype)
     if len(section) != form.itemsize:

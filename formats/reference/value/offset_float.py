@@ -1,8 +1,4 @@
-"""Value codec 8, offset-float: floats whose codes begin at eps (spec/value/offset-float.md).
-
-Reading works on integers. Writing needs binary64 for the choice of the mantissa, and binary32 below eps where
-rounding is stochastic.
-"""
+"""Value codec 8, offset-float: decoding (spec/value/offset-float.md), on integers only."""
 
 from __future__ import annotations
 
@@ -24,16 +20,18 @@ SIGN = 1 << 31
 
 
 def decode_offset_float(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 8: numbers of few bits.
+    """Decode floats of few bits.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values, not 0.
+        section: bytes of the value section.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     if len(section) < HEADER_BYTES:
         raise Malformed("offset-float-length", f"{len(section)} bytes")
@@ -57,7 +55,7 @@ def decode_offset_float(section: bytes, r: int, dtype: Format) -> bytes:
 
 @dataclass(frozen=True)
 class Form:
-    """The parameters of a section: bits of the mantissa, the base, and numbers of codes."""
+    """Parameters of a section: bits of the mantissa, the base, and the numbers of codes."""
 
     mantissa: int
     base: int
@@ -66,16 +64,16 @@ class Form:
 
     @property
     def cut(self) -> int:
-        """Bits of a binary32 number that are dropped."""
+        """Number of low bits of a binary32 number that a code omits."""
         return 23 - self.mantissa
 
     @property
     def eps(self) -> int:
-        """The bits of the value of code 1."""
+        """The bits of the magnitude of code 1."""
         return self.base << self.cut
 
     def decode(self, code: int) -> int:
-        """The binary32 bits that a code means."""
+        """Return the binary32 bits of a code."""
         if code == 0:
             return 0
         if code <= self.positive:

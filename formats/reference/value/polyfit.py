@@ -1,4 +1,4 @@
-"""Value codec 9, polyfit: piecewise polynomials on sorted values (spec/value/polyfit.md)."""
+"""Value codec 9, polyfit: decoding (spec/value/polyfit.md), piecewise polynomials on sorted values."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ MAX_DEGREE = 8
 
 
 def coefficient_format(dtype: Format) -> str:
-    """The coefficients' type as struct has it."""
+    """Return the letter that struct has for the type of the coefficients."""
     return "d" if dtype == FLOAT64 else "f"
 
 
 def decode_polyfit(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 9: pieces, and their polynomials.
+    """Decode pieces and their polynomials.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values, not 0.
+        section: bytes of the value section.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes, in stored order.
+    Returns:
+        The elements' little-endian bytes, in stored order.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     heads = read_headers(section, r, "polyfit")
     if not heads:
@@ -66,7 +68,7 @@ def _evaluate_curve(n: int, coefficients: tuple[float, ...]) -> list[float]:
 
 
 def evaluate_basis(n: int, degree: int) -> list[list[float]]:
-    """The polynomials 0 … degree at each of n points."""
+    """Evaluate the polynomials 0 … degree at each of n points."""
     step = 1.0 / (n - 1) if n > 1 else 0.0
     betas = [0.0]
     for k in range(1, degree):

@@ -1,7 +1,7 @@
 """Value codec 4, qsgd: decoding (spec/value/qsgd.md).
 
-Packed codes of 2 to 8 bits, one binary32 scale a bucket. All arithmetic is binary32, held in Python
-floats and rounded after each operation.
+Packed codes of 2 to 8 bits, one binary32 scale per bucket. All arithmetic is binary32, held in Python floats
+and rounded after each operation.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ MAX_BUCKET = 2**24
 
 
 def decode_qsgd(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 4: levels of a scale for each bucket.
+    """Decode levels of a scale per bucket.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values, not 0.
+        section: bytes of the value section.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     if len(section) < HEADER_BYTES:
         raise Malformed("qsgd-length", f"{len(section)} bytes")
@@ -73,7 +75,7 @@ def decode_qsgd(section: bytes, r: int, dtype: Format) -> bytes:
 
 
 def _dequantize(scale_bits: int, q: int, s: int, dtype: Format) -> int:
-    """The element bits that level q, -s … s, means in a bucket of this scale."""
+    """Return the element bits of level q, -s … s, in a bucket of this scale."""
     scale = to_float(scale_bits, FLOAT32)
     if q == 0:
         return 0  # +0, also where the scale is 0

@@ -1,4 +1,4 @@
-"""TODO value.raw"""
+"""Value codecs 1 to 3, raw, raw-float16, raw-bfloat16: decoding (spec/value/raw.md), on integers only."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from formats.reference.floats import BFLOAT16, FLOAT16, Format, convert, pack_el
 
 
 def decode_raw(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 1: the elements themselves.
+    """Decode elements that are stored unchanged.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values, not 0.
+        section: bytes of the value section.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises Malformed.
+    Raises:
+        WireError: Malformed.
     """
     if len(section) != r * dtype.itemsize:
         raise Malformed("raw-length", f"{len(section)} bytes of {r} values")
@@ -24,36 +26,41 @@ def decode_raw(section: bytes, r: int, dtype: Format) -> bytes:
 
 
 def decode_raw_float16(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 2: binary16, widened.
+    """Decode binary16 values, widened.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values, not 0.
+        section: bytes of the value section.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises Invalid, Malformed.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     return _widen(section, r, FLOAT16, dtype)
 
 
 def decode_raw_bfloat16(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 3: bfloat16, widened.
+    """Decode bfloat16 values, widened.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values, not 0.
+        section: bytes of the value section.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises Invalid, Malformed.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     return _widen(section, r, BFLOAT16, dtype)
 
 
 def _widen(section: bytes, r: int, narrow: Format, dtype: Format) -> bytes:
+    """Widen 16-bit values to the element type, after the checks of the page."""
     if dtype in (FLOAT16, BFLOAT16):
         raise Invalid("raw-dtype", f"{narrow.name} values of {dtype.name} elements")
     if len(section) != r * narrow.itemsize:

@@ -1,7 +1,4 @@
-"""Value codec 5, sign-scale: one magnitude and a sign bit a value (spec/value/sign-scale.md).
-
-Reading works on integers. Writing sums in Python floats, which are binary64.
-"""
+"""Value codec 5, sign-scale: decoding (spec/value/sign-scale.md), on integers only."""
 
 from __future__ import annotations
 
@@ -10,21 +7,23 @@ from formats.reference.floats import FLOAT32, FLOAT64, Format, convert, pack_ele
 
 
 def scale_format(dtype: Format) -> Format:
-    """The type of the scale."""
+    """Return the type of the scale."""
     return FLOAT64 if dtype == FLOAT64 else FLOAT32
 
 
 def decode_sign_scale(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 5: a scale, and signs.
+    """Decode a scale and signs.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values, not 0.
+        section: bytes of the value section.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     form = scale_format(dtype)
     if len(section) != form.itemsize + -(-r // 8):

@@ -1,7 +1,6 @@
-"""Value codec 13, sketchml: means of buckets, and bucket numbers (spec/value/sketchml.md).
+"""Value codec 13, sketchml: decoding (spec/value/sketchml.md), on integers only.
 
-Reading works on integers. Writing sums in Python floats, which are binary64. Huffman codes are those of
-``huffman`` and ``huffman_writer``.
+Huffman codes are those of the index codec ``huffman``.
 """
 
 from __future__ import annotations
@@ -18,16 +17,18 @@ SIGN = FLOAT32.sign
 
 
 def decode_sketchml(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 13: means, and the bucket of each value.
+    """Decode means and the bucket of each value.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values, not 0.
+        section: bytes of the value section.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     if len(section) < 4:
         raise Malformed("sketchml-length", f"{len(section)} bytes")
@@ -49,7 +50,7 @@ def decode_sketchml(section: bytes, r: int, dtype: Format) -> bytes:
 
 
 def _sort_key(bits: int) -> int:
-    """Numbers in their order, -0 below +0."""
+    """Return a key with the order of binary32 numbers, -0 below +0."""
     return -1 - (bits - SIGN) if bits >= SIGN else bits
 
 

@@ -1,7 +1,4 @@
-"""Value codec 11, terngrad: minus, zero or plus a scale, five digits a byte (spec/value/terngrad.md).
-
-Reading works on integers. Writing computes in Python floats, rounded to binary32 where the page says so.
-"""
+"""Value codec 11, terngrad: decoding (spec/value/terngrad.md), on integers only."""
 
 from __future__ import annotations
 
@@ -13,16 +10,18 @@ PLACES = (81, 27, 9, 3, 1)
 
 
 def decode_terngrad(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 11: a scale, and ternary digits.
+    """Decode a scale and ternary digits.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values, not 0.
+        section: bytes of the value section.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     if len(section) != 4 + -(-r // 5):
         raise Malformed("terngrad-length", f"{len(section)} bytes of {r} values")

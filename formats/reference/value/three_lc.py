@@ -1,4 +1,4 @@
-"""Value codec 12, 3lc: -1, 0 or 1 times a scale, in base 3, with runs of zeros (spec/value/3lc.md)."""
+"""Value codec 12, 3lc: decoding (spec/value/3lc.md), -1, 0 or 1 times a scale, with runs of zeros."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ MAX_RUN = 14
 
 
 def decode_three_lc(section: bytes, r: int, dtype: Format) -> bytes:
-    """Codec 12: a scale, and digits.
+    """Decode a scale and digits.
 
     Args:
-        section: the bytes of the value section.
-        r: the number of values, not 0.
+        section: bytes of the value section.
+        r: number of values, not 0.
         dtype: the element type.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     if len(section) < 4:
         raise Malformed("3lc-length", f"{len(section)} bytes")
@@ -46,7 +48,7 @@ def decode_three_lc(section: bytes, r: int, dtype: Format) -> bytes:
 
 
 def run_length(token: int) -> int:
-    """How many bytes a byte stands for."""
+    """Return the number of codes that a byte represents."""
     return token - FIRST_RUN + 2 if token >= FIRST_RUN else 1
 
 

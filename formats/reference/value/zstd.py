@@ -1,7 +1,7 @@
-"""Value codec 7, zstd (spec/value/zstd.md): a frame's header and blocks are checked here, in full.
+"""Value codec 7, zstd: decoding (spec/value/zstd.md).
 
-What is in the blocks is left to a decompressor that the caller hands in, since the standard library has none
-before Python 3.14. ``Zstd`` writes frames without one, of stored and repeated bytes.
+The header and the blocks of a frame are fully checked here. The caller provides the decompressor of the
+blocks' content, because the standard library has none before Python 3.14.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ STORED, REPEATED, RESERVED = 0, 1, 3
 
 
 def decode_zstd(section: bytes, r: int, dtype: Format, decompress: Decompress | None = None) -> bytes:
-    """Codec 7: a Zstandard frame.
+    """Decode a Zstandard frame.
 
     Args:
-        section: the bytes of the value section, at least one.
-        r: the number of values, not 0.
+        section: bytes of the value section, at least one.
+        r: number of values, not 0.
         dtype: the element type.
-        decompress: gives a frame's content.
+        decompress: returns the content of a frame.
 
-    Returns the elements' little-endian bytes.
+    Returns:
+        The elements' little-endian bytes.
 
-    Raises Malformed, Invalid; Unsupported without a decompressor.
+    Raises:
+        WireError: Malformed or Invalid; Unsupported without a decompressor.
     """
     if decompress is None:
         raise Unsupported("value-codec", "no Zstandard decompressor was handed in")
@@ -52,15 +54,17 @@ def decode_zstd(section: bytes, r: int, dtype: Format, decompress: Decompress | 
 
 
 def read_header(frame: bytes, size: int) -> tuple[int, int]:
-    """A frame's header (RFC 8878, 3.1.1.1).
+    """Read the header of a frame (RFC 8878, 3.1.1.1).
 
     Args:
-        frame: the bytes after the section's first.
-        size: the content size that it must state.
+        frame: the section without its first byte.
+        size: the content size that the frame must state.
 
-    Returns where the first block starts, and the window size.
+    Returns:
+        The offset of the first block, and the window size.
 
-    Raises Malformed, Invalid.
+    Raises:
+        WireError: Malformed or Invalid.
     """
     if len(frame) < 5 or int.from_bytes(frame[:4], "little") != MAGIC:
         raise Malformed("zstd-frame", "no magic number")
@@ -89,14 +93,15 @@ def read_header(frame: bytes, size: int) -> tuple[int, int]:
 
 
 def check_blocks(frame: bytes, start: int, longest: int) -> None:
-    """The chain of block headers, which must end where the frame does (RFC 8878, 3.1.1.2).
+    """Check the sequence of block headers, which must end where the frame ends (RFC 8878, 3.1.1.2).
 
     Args:
-        frame: the bytes after the section's first.
-        start: where the first block starts.
+        frame: the section without its first byte.
+        start: offset of the first block.
         longest: the greatest size that a block may state.
 
-    Raises Malformed.
+    Raises:
+        WireError: Malformed.
     """
     at = start
     while True:

@@ -1,1 +1,1 @@
-"""Writers of containers and sections, for vectors and tests."""
+"""Writers of containers and sections, for golden vectors and tests."""

@@ -1,8 +1,8 @@
-"""Laying out a container from parts, and making its checksums right (SPEC sections 2 and 6).
+"""Assembling a container from parts, with correct checksums (SPEC sections 2 and 6).
 
-``assemble`` writes whatever it is given, valid or not; only the checksums, and the lengths that are not
-given, are computed. ``reseal`` makes the checksums of tampered bytes right again. Both serve tests and golden
-vectors: a vector of one named failure must not fail for its checksum.
+``assemble`` writes any parts, valid or not. It computes only the checksums and the lengths that are not
+given. ``reseal`` recomputes the checksums of modified bytes. Both serve tests and golden vectors: a vector with one
+stated error must not fail because of its checksum.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CRC_OFFSET = 4
 
 @dataclass
 class Row:
-    """One entry of the table with its sections; a length left out is that of the section."""
+    """One entry of the table with its sections; a length that is None is that of the section."""
 
     key: int
     base: int
@@ -48,24 +48,24 @@ class Record:
 
 
 def pad(section: bytes) -> bytes:
-    """The bytes, and zero bytes to a multiple of 8."""
+    """Return the bytes, padded with zero bytes to a multiple of 8."""
     return section + bytes(pad8(len(section)))
 
 
 def write_extension_block(records: Sequence[Record]) -> bytes:
-    """The extension block that holds these records in the order given."""
+    """Return the extension block with these records in the given order."""
     body = b"".join(struct.pack("<HHI", r.type, r.flags, len(r.body)) + pad(r.body) for r in records)
     return struct.pack("<II", 8 + len(body), len(records)) + body
 
 
 def assemble(rows: Sequence[Row], block: bytes = b"", *, minor: int = 0, flags: int = 0) -> bytes:
-    """A container of these parts, valid or not, with right checksums.
+    """Assemble a container of these parts, valid or not, with correct checksums.
 
     Args:
         rows: the entries with their sections, in the table's order.
         block: the extension block; empty for none.
         minor: the minor version.
-        flags: flags beside the one that says that there is a block.
+        flags: flags in addition to the one for the block.
     """
     table = payloads = b""
     for row in rows:
@@ -91,7 +91,7 @@ def _seal_head(data: bytes, head_end: int) -> bytes:
 
 
 def reseal(data: bytes) -> bytes:
-    """The same bytes with both checksums computed again, as far as the lengths in them allow."""
+    """Return the same bytes with all checksums recomputed, as far as their lengths allow."""
     out = bytearray(data)
     if len(out) < PREFIX_BYTES:
         return data

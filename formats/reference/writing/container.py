@@ -1,8 +1,8 @@
-"""Containers from selected elements, for vectors and tests (SPEC sections 2-4), without any library.
+"""Containers from selected elements, for vectors and tests (SPEC sections 2-4), independent of the library.
 
-``write`` is an exact writer by default. What it can be told besides makes containers that are legal and that
-a library would perhaps never write: foreign Rice parameters, no names, fused entries, unknown records, a
-higher minor version, flags of the high byte. Readers must accept them all.
+``write`` is an exact writer by default. Its other arguments make valid containers that a library may never
+write: foreign Rice parameters, no names, fused entries, unknown records, a higher minor version, flags of the
+high byte. Readers must accept them all.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ NAMED: dict[str, IndexWriter] = {"raw-index": RawIndex(), "bitmap": Bitmap()}
 
 @dataclass
 class _Chunk:
-    """A chunk on its way into an entry: local indices, and elements' bytes.
+    """A chunk before it becomes an entry: its indices, and its elements' bytes.
 
-    ``dtype`` is the tensor's; coefficients have a type of their own, and one or two numbers each.
+    ``dtype`` is that of the tensor. Coefficients have their own type, and one or two components each.
     """
 
     key: int
@@ -64,22 +64,23 @@ def write(
     flags: int = 0,
     extra: Sequence[Record] = (),
 ) -> bytes:
-    """One container.
+    """Write one container.
 
     Args:
-        tensors: in any order; their names decide their keys. Those given as coefficients are not fused.
-        index: one index codec for all entries, or one for each in the table's order.
-        value: one value codec for all entries, or one for each in the table's order.
-        seed: of value codecs that draw.
-        names: whether to write a names record (where there is a tensor).
-        tag: the application's bytes; empty for none.
-        groups: names of the tensors to fuse into one entry each; sizes and element types are taken as they
-            are.
+        tensors: tensors in any order; the order of their names gives their keys. Tensors that are given as
+            coefficients are not fused.
+        index: one index codec for all entries, or one per entry in the table's order.
+        value: one value codec for all entries, or one per entry in the table's order.
+        seed: seed of value codecs that draw.
+        names: whether to write a names record (if there is a tensor).
+        tag: application data; empty for none.
+        groups: names of the tensors to fuse into one entry each; sizes and element types are not checked.
         minor: the minor version.
-        flags: flags beside the one that says that there is an extension block.
-        extra: further records, put among the others by their type.
+        flags: flags in addition to the one for the extension block.
+        extra: additional records, placed among the others by their type.
 
-    Raises ValueError where a value codec cannot hold a value.
+    Raises:
+        ValueError: if a value codec cannot represent a value.
     """
     ordered = sorted(tensors, key=lambda t: t.name.encode("utf-8"))
     keys = {t.name: key for key, t in enumerate(ordered)}
@@ -172,7 +173,7 @@ def _encode_row(part: _Chunk, index: Index, value: ValueWriter, seed: int) -> Ro
 
 
 def _gather_values(part: _Chunk, found: Sequence[int]) -> bytes:
-    """The elements' bytes at other indices than the part's: 0 where it has none."""
+    """Return the elements' bytes at other indices than the chunk's: 0 for each element that is not stored."""
     width = stored_type(part.domain, part.dtype).itemsize * COMPONENTS[part.domain]
     stored = {i: part.values[n * width : (n + 1) * width] for n, i in enumerate(part.indices)}
     return b"".join(stored.get(i, bytes(width)) for i in found)

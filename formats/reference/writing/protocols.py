@@ -1,4 +1,4 @@
-"""TODO writing.protocols"""
+"""Interfaces of the index and value writers."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from formats.reference.floats import Format
 
 
 class IndexWriter(Protocol):
-    """An index codec with its parameters; ``section`` writes a support of 0 < r < d indices.
+    """An index codec with its parameters.
 
-    One that decodes to other indices also has ``approximate``, as ``Bloom`` does.
+    A lossy codec, which decodes to other indices, also has ``approximate``, as ``Bloom`` does.
     """
 
     id: ClassVar[int]
 
     def write_section(self, indices: Sequence[int], d: int) -> bytes:
-        """The index section of the codec's page."""
+        """Write the index section of a support of 0 < r < d indices."""
         ...
 
 
 class ValueWriter(Protocol):
-    """A value codec with its parameters; ``section`` writes r > 0 values.
+    """A value codec with its parameters.
 
-    One that stores them in order says so as ``ordered``, and gets them so.
+    A codec that orders values has the attribute ``ordered`` and receives sorted values.
     """
 
     @property
     def id(self) -> int:
-        """Of the codec."""
+        """Id of the codec."""
         ...
 
     @property
     def scheme(self) -> str:
-        """The codec as schemes spell it, every argument by keyword."""
+        """The codec in the syntax of schemes, every argument by keyword."""
         ...
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """The value section of the codec's page.
+        """Write the value section of r > 0 values.
 
         Args:
             values: the elements' little-endian bytes.
             dtype: their format.
-            stream: what draws are made of (SPEC section 5).
+            stream: stream of the draws (SPEC section 5).
         """
         ...

@@ -1,4 +1,4 @@
-"""TODO writing.records"""
+"""Bodies of the records in the extension block (SPEC section 3)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from formats.reference.records import WIDTHS, shortest_width
 
 
 def write_names(names: Sequence[bytes]) -> bytes:
-    """The body of a names record."""
+    """Return the body of a names record."""
     lengths = struct.pack(f"<{len(names)}H", *(len(name) for name in names))
     return struct.pack("<I", len(names)) + lengths + b"".join(names)
 
 
 def write_fused(groups: Sequence[Sequence[tuple[int, int]]]) -> bytes:
-    """The body of a fused record from the (key, size) of each group's members."""
+    """Return the body of a fused record from the (key, size) of each group's members."""
     body = struct.pack("<II", len(groups), 0)
     for members in groups:
         body += struct.pack("<II", members[0][0], len(members))
@@ -24,6 +24,6 @@ def write_fused(groups: Sequence[Sequence[tuple[int, int]]]) -> bytes:
 
 
 def write_shape(key: int, shape: tuple[int, ...]) -> bytes:
-    """One row of a shapes record."""
+    """Return one row of a shapes record."""
     width = shortest_width(shape)
     return struct.pack(f"<IBBH{len(shape)}{WIDTHS[width]}", key, len(shape), width, 0, *shape)

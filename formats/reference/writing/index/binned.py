@@ -1,4 +1,4 @@
-"""TODO writing.index.binned"""
+"""Index codec 8, binned: writing (spec/index/binned.md)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Binned:
 
     @property
     def scheme(self) -> str:
-        """As schemes spell it."""
+        """The codec in the syntax of schemes."""
         return f"binned(bin={self.bin})"
 
     def write_section(self, indices: Sequence[int], d: int) -> bytes:
-        """T, and a record for each element and each empty bin."""
+        """Write T, and a record per present element and per empty bin."""
         bins: list[list[int]] = [[] for _ in range(indices[-1] // self.bin + 1)]
         for i in indices:
             bins[i // self.bin].append(i % self.bin)

@@ -1,4 +1,4 @@
-"""TODO writing.index.bitmap"""
+"""Index codec 2, bitmap: writing (spec/index/bitmap.md)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Bitmap:
     id: ClassVar[int] = 2
 
     def write_section(self, indices: Sequence[int], d: int) -> bytes:
-        """One bit an element."""
+        """Write one bit per element."""
         return write_bitmap(indices, d)
 
 
 def write_bitmap(indices: Sequence[int], d: int) -> bytes:
-    """One bit an element."""
+    """Write one bit per element."""
     out = bytearray((d + 7) // 8)
     for i in indices:
         out[i // 8] |= 1 << i % 8

@@ -1,4 +1,4 @@
-"""Bloom sections (the Writing part of spec/index/bloom.md): sizes from a rate, and what readers will find."""
+"""Index codec 9, bloom: writing (spec/index/bloom.md, Writing)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ POLICIES = ("naive", "p0", "p1", "p2", "leftmost", "middle", "rightmost")
 
 @dataclass(frozen=True)
 class Bloom:
-    """Index codec 9; ``windows`` and ``words`` (of 8 bytes) instead of those that follow from ``fpr``."""
+    """Index codec 9.
+
+    ``windows`` and ``words`` (of 8 bytes) replace the sizes that follow from ``fpr``.
+    """
 
     id: ClassVar[int] = 9
     policy: str = "p0"
@@ -25,20 +28,22 @@ class Bloom:
 
     @property
     def scheme(self) -> str:
-        """The codec as schemes spell it."""
+        """The codec in the syntax of schemes."""
         return f"bloom(policy={self.policy}, fpr={self.fpr!r})"
 
     def write_section(self, indices: Sequence[int], d: int) -> bytes:
-        """The section on stream 0."""
+        """Write the section with stream 0."""
         return self.approximate(indices, d, 0)[0]
 
     def approximate(self, indices: Sequence[int], d: int, stream: int) -> tuple[bytes, list[int] | None]:
-        """The section, and what it decodes to; None where the values are not gathered there.
+        """Write the section; return it with the indices that it decodes to.
+
+        The indices are None under the policy naive, whose values are not gathered at the decoded indices.
 
         Args:
             indices: the support, 0 < r < d.
-            d: the number of elements, present or not.
-            stream: that of the chunk (SPEC section 5).
+            d: number of elements, present or not.
+            stream: stream of the chunk (SPEC section 5).
         """
         policy = POLICIES.index(self.policy)
         stream = stream if policy in (P1, P2) else 0
@@ -52,7 +57,7 @@ class Bloom:
 
 
 def choose_windows(fpr: float) -> int:
-    """The least k for which 2^-k is no more than the rate."""
+    """Return the least k for which 2^-k does not exceed the rate."""
     k = 1
     while 2.0**-k > fpr:
         k += 1
@@ -60,7 +65,7 @@ def choose_windows(fpr: float) -> int:
 
 
 def choose_words(count: int, fpr: float) -> int:
-    """The 64-bit words of the filter for ``count`` elements."""
+    """Return the number of 64-bit words of the filter for ``count`` elements."""
     k = choose_windows(fpr)
     with localcontext() as context:
         context.prec = 80
@@ -71,7 +76,7 @@ def choose_words(count: int, fpr: float) -> int:
 
 
 def write_filter(indices: Sequence[int], k: int, words: int) -> bytes:
-    """The filter that holds these elements and as few others as its size allows."""
+    """Return the filter with these elements inserted."""
     out = bytearray(8 * words)
     for x in indices:
         for bit in element_bits(x, k, 8 * words):

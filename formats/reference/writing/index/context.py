@@ -1,4 +1,4 @@
-"""TODO writing.index.context"""
+"""Index codec 11, context: writing (spec/index/context.md, Writing), exact by default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_ANCHORS, NEIGHBOURS = 8192, 8
 
 
 class _Writer(_Coder):
-    """Keeps the lower end of the interval as one large number, of ``shifts`` bytes and four."""
+    """Coder that writes bits; the low end of the interval is ``out`` followed by the 32 bits of ``low``."""
 
     def __init__(self, indices: Sequence[int], density: int) -> None:
         super().__init__(density)
@@ -20,7 +20,7 @@ class _Writer(_Coder):
         self.low, self.out = 0, bytearray()
 
     def ask(self, context: Key, start: int, stop: int) -> int:
-        """Write whether the next index lies from ``start`` to ``stop``, and tell."""
+        """Write whether the next index is from ``start`` to ``stop``, and return that bit."""
         while self.next < len(self.indices) and self.indices[self.next] < start:
             self.next += 1
         bit = int(self.indices[self.next] < stop)
@@ -38,7 +38,7 @@ class _Writer(_Coder):
         return bit
 
     def add(self, number: int) -> None:
-        """Raise the lower end; a carry goes to the bytes that were written."""
+        """Raise the low end; a carry propagates to the bytes already written."""
         self.low += number
         if self.low >> 32:
             self.low &= 0xFFFFFFFF
@@ -49,20 +49,20 @@ class _Writer(_Coder):
             self.out[at] += 1
 
     def finish(self) -> bytes:
-        """All bytes: the end is the least multiple of 2^24 that is not below the lower end."""
+        """Return all bytes; the end is the least multiple of 2^24 that is not below the low end."""
         self.add(2**24 - 1)
         return bytes(self.out) + bytes([self.low >> 24])
 
 
 def write_context(indices: Sequence[int], d: int, period: int) -> bytes:
-    """The section with this period."""
+    """Write the section with this period."""
     writer = _Writer(indices, initial_density(len(indices), d))
     walk(writer.ask, len(indices), period, d)
     return period.to_bytes(2, "little") + writer.finish()
 
 
 def find_period(indices: Sequence[int]) -> int:
-    """The period that an exact writer tries, 0 for none."""
+    """Return the candidate period of an exact writer, 0 for none."""
     r = len(indices)
     counts = [0] * (MAX_PERIOD + NEIGHBOURS + 1)
     anchors = min(r, MAX_ANCHORS)
@@ -85,14 +85,14 @@ def find_period(indices: Sequence[int]) -> int:
 
 @dataclass(frozen=True)
 class Context:
-    """Index codec 11; a ``period`` in place of the one that an exact writer takes."""
+    """Index codec 11; ``period`` replaces the one that an exact writer chooses."""
 
     id: ClassVar[int] = 11
     scheme: ClassVar[str] = "context"
     period: int | None = None
 
     def write_section(self, indices: Sequence[int], d: int) -> bytes:
-        """The smaller of the sections without rows and with those that are found."""
+        """Write the smaller of the sections without rows and with rows of the candidate period."""
         if self.period is not None:
             return write_context(indices, d, self.period)
         plain = write_context(indices, d, 0)

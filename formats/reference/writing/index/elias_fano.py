@@ -1,4 +1,4 @@
-"""TODO writing.index.elias_fano"""
+"""Index codec 7, elias-fano: writing (spec/index/elias-fano.md)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from formats.reference.index.rice import BLOCK, LANES, SPAN
 
 @dataclass(frozen=True)
 class EliasFano:
-    """Index codec 7; there is one way to write it."""
+    """Index codec 7; the indices determine the section."""
 
     id: ClassVar[int] = 7
     scheme: ClassVar[str] = "elias-fano"
 
     def write_section(self, indices: Sequence[int], d: int) -> bytes:
-        """The bases, then span after span."""
+        """Write the bases, then span after span."""
         spans = [indices[start : start + SPAN] for start in range(0, len(indices), SPAN)]
         bases = [0, *(span[-1] + 1 for span in spans[:-1]), d]
         out = struct.pack(f"<{len(spans) - 1}I", *bases[1:-1])
@@ -30,7 +30,7 @@ class EliasFano:
 
 
 def write_span(span: Sequence[int], base: int, b: int) -> bytes:
-    """One span in low bits and high bits."""
+    """Write one span as low bits and high bits."""
     numbers = [index - base - i for i, index in enumerate(span)]
     lows = [v & ((1 << b) - 1) for v in numbers]
     out = b""

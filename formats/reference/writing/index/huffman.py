@@ -13,13 +13,13 @@ from formats.reference.index.huffman import KEYS, MAX_CODE_BITS, SPAN, assign_co
 
 
 def classify_gap(gap: int, m: int) -> tuple[int, int]:
-    """The class of a gap, and how many extra bits it has."""
+    """Return the class of a gap, and the number of its extra bits."""
     extra = max(0, gap.bit_length() - 1 - m)
     return (extra << m) + (gap >> extra), extra
 
 
 def compute_code_lengths(counts: dict[int, int]) -> dict[int, int]:
-    """Package-merge: the lengths of least total size; 0 for a single symbol."""
+    """Return the code lengths of least total size by package-merge; 0 for a single symbol."""
     symbols = sorted(counts, key=lambda symbol: (counts[symbol], symbol))
     leaves = [(counts[symbol], [symbol]) for symbol in symbols]
     items: list[tuple[int, list[int]]] = []
@@ -35,14 +35,14 @@ def compute_code_lengths(counts: dict[int, int]) -> dict[int, int]:
 def write_huffman(
     indices: Sequence[int], d: int, *, keys: bool = False, m: int | None = None, spare: bool = False
 ) -> bytes:
-    """A section.
+    """Write a section.
 
     Args:
-        indices: 0 < r < d of them.
-        d: the number of elements.
+        indices: the support, 0 < r < d.
+        d: number of elements.
         keys: whether the symbols are the bytes of indices.
-        m: of the classes; None for the one that makes the section smallest.
-        spare: whether the symbols between the least and the greatest that do not occur have codes too.
+        m: parameter of the classes; None for the one that makes the section smallest.
+        spare: whether symbols between the least and the greatest that do not occur have codes, too.
     """
     gaps = [i - last - 1 for last, i in zip([-1, *indices], indices, strict=False)]
     if keys:
@@ -94,7 +94,7 @@ def _write_section(
 
 @dataclass(frozen=True)
 class Huffman:
-    """Index codec 6, for the writer; ``m`` and ``spare`` as ``write_huffman`` has them."""
+    """Index codec 6; ``write_huffman`` defines ``m`` and ``spare``."""
 
     id: ClassVar[int] = 6
     symbols: Literal["gaps", "keys"] = "gaps"
@@ -103,9 +103,9 @@ class Huffman:
 
     @property
     def scheme(self) -> str:
-        """The codec as schemes spell it."""
+        """The codec in the syntax of schemes."""
         return "huffman" if self.symbols == "gaps" else "huffman(symbols=keys)"
 
     def write_section(self, indices: Sequence[int], d: int) -> bytes:
-        """Gaps or keys in Huffman code."""
+        """Write gaps or keys in Huffman code."""
         return write_huffman(indices, d, keys=self.symbols == "keys", m=self.m, spare=self.spare)

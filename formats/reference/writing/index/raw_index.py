@@ -1,4 +1,4 @@
-"""TODO writing.index.raw_index"""
+"""Index codec 1, raw-index: writing (spec/index/raw-index.md)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class RawIndex:
     id: ClassVar[int] = 1
 
     def write_section(self, indices: Sequence[int], d: int) -> bytes:
-        """Indices as they are."""
+        """Write the indices as integers."""
         return write_raw_index(indices, d)
 
 
 def write_raw_index(indices: Sequence[int], d: int) -> bytes:
-    """u16 or u32 integers."""
+    """Write the indices as u16 or u32."""
     return struct.pack(f"<{len(indices)}{'H' if d <= SHORT_INDICES else 'I'}", *indices)

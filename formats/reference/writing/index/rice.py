@@ -1,7 +1,6 @@
-"""Index sections from supports (the Writing part of each page in spec/index/).
+"""Index codec 3, rice: writing (spec/index/rice.md), exact by default.
 
-All index codecs are exact: a support has one section. ``write_rice`` can also be told the parameters, for
-sections that are legal and that an exact writer would not write.
+With given parameters, ``write_rice`` makes sections that are valid and that an exact writer would not write.
 """
 
 from __future__ import annotations
@@ -17,25 +16,33 @@ from formats.reference.index.rice import BLOCK, LANES, MAX_PARAMETER, SPAN
 
 @dataclass(frozen=True)
 class Rice:
-    """Index codec 3; ``parameters`` of the blocks, the last repeated, instead of the best ones."""
+    """Index codec 3.
+
+    ``parameters``: parameters of the blocks, the last one repeated, instead of the optimal ones.
+    """
 
     id: ClassVar[int] = 3
     parameters: tuple[int, ...] | None = None
 
     def write_section(self, indices: Sequence[int], d: int) -> bytes:
-        """Gaps in Rice code."""
+        """Write gaps in Rice code."""
         return write_rice(indices, self.parameters)
 
 
 def choose_parameter(gaps: Sequence[int]) -> int:
-    """The b in 0 … 24 that makes the block smallest, and the lowest of equals: every b is tried."""
+    """Return the b in 0 … 24 that makes the block smallest, and the lowest such b."""
     return min(range(MAX_PARAMETER + 1), key=lambda b: len(gaps) * b + sum(g >> b for g in gaps))
 
 
 def write_rice(indices: Sequence[int], parameters: Sequence[int] | None = None) -> bytes:
-    """Rice code; ``parameters`` are the blocks', the last repeated, where not the best ones are wanted.
+    """Write a section.
 
-    Raises struct.error where foreign parameters make a span before the last longer than its u16 can say.
+    Args:
+        indices: the support.
+        parameters: parameters of the blocks, the last one repeated; None for the optimal ones.
+
+    Raises:
+        struct.error: if given parameters make a span before the last longer than its u16 can hold.
     """
     gaps = [i - last - 1 for last, i in zip([-1, *indices], indices, strict=False)]
     blocks = [gaps[i : i + BLOCK] for i in range(0, len(gaps), BLOCK)]

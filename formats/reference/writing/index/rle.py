@@ -1,4 +1,4 @@
-"""TODO writing.index.rle"""
+"""Index codec 4, rle: writing (spec/index/rle.md)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from formats.reference.writing.index.varint import write_varints
 
 
 def write_rle(indices: Sequence[int]) -> bytes:
-    """The runs of the bitmap; the last absent one is left out."""
+    """Write the runs of the bitmap; the last absent run is omitted."""
     runs: list[list[int]] = []  # [begin, end) of each present run
     for i in indices:
         if runs and runs[-1][1] == i:
@@ -27,11 +27,11 @@ def write_rle(indices: Sequence[int]) -> bytes:
 
 @dataclass(frozen=True)
 class Rle:
-    """Index codec 4, for the writer."""
+    """Index codec 4."""
 
     scheme: ClassVar[str] = "rle"
     id: ClassVar[int] = 4
 
     def write_section(self, indices: Sequence[int], d: int) -> bytes:
-        """Run lengths."""
+        """Write run lengths."""
         return write_rle(indices)

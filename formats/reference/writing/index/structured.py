@@ -1,4 +1,4 @@
-"""TODO writing.index.structured"""
+"""Index codec 10, structured: writing (spec/index/structured.md, Writing), exact by default."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ from formats.reference.index.structured import (
 
 
 def write_stream(numbers: Sequence[int], parameter: int | None = None) -> str:
-    """A gap stream as a string of 0 and 1; every block's ``parameter`` where not the best is wanted."""
+    """Write a gap stream as a string of 0 and 1.
+
+    Args:
+        numbers: ascending numbers.
+        parameter: parameter of every block; None for the optimal ones.
+    """
     gaps = [n - last - 1 for last, n in zip([-1, *numbers], numbers, strict=False)]
     out = ""
     for start in range(0, len(gaps), BLOCK):
@@ -37,21 +42,24 @@ def write_stream(numbers: Sequence[int], parameter: int | None = None) -> str:
 
 
 def to_bits(number: int, width: int) -> str:
-    """``width`` bits, the lowest first."""
+    """Return ``width`` bits of a number as 0 and 1, the lowest first."""
     return "".join(str(number >> i & 1) for i in range(width))
 
 
 def pack_bits(bits: str) -> bytes:
-    """A string of bits as bytes, filled up with zero bits."""
+    """Pack a string of bits into bytes, padded with zero bits."""
     return int(bits[::-1] or "0", 2).to_bytes(-(-len(bits) // 8), "little")
 
 
 @dataclass(frozen=True)
 class Structured:
-    """Index codec 10; what is not given is as an exact writer chooses it.
+    """Index codec 10; an argument that is None is chosen as an exact writer does.
 
-    ``form`` 0 to 2; ``complement``; ``grain`` as (g, p), which the support must be made of; ``parameter`` of
-    all blocks.
+    Args:
+        form: 0 to 2.
+        complement: whether absent elements are listed.
+        grain: (g, p); the support must consist of such grains.
+        parameter: parameter of all blocks.
     """
 
     id: ClassVar[int] = 10
@@ -62,7 +70,7 @@ class Structured:
     parameter: int | None = None
 
     def write_section(self, indices: Sequence[int], d: int) -> bytes:
-        """The smallest of the forms that may be chosen."""
+        """Write the smallest of the allowed forms."""
         present = set(indices)
         g, p = self.grain or _find_grain(present, d)
         n, rest = divmod(d - p, g)
@@ -104,7 +112,7 @@ class Structured:
 
 
 def _find_grain(present: set[int], d: int) -> tuple[int, int]:
-    """The grain and phase of an exact writer."""
+    """Return the grain and phase of an exact writer."""
     ends = [i for i in range(1, d) if (i in present) != (i - 1 in present)]
     g = math.gcd(*(b - a for a, b in itertools.pairwise(ends)))
     return (g, ends[0] % g) if g > 1 else (1, 0)

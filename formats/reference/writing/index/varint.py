@@ -1,4 +1,4 @@
-"""TODO writing.index.varint"""
+"""LEB128 varints: writing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def write_varints(values: Sequence[int]) -> bytes:
-    """Each value in as few bytes as hold it."""
+    """Write each value in the fewest bytes that hold it."""
     out = bytearray()
     for value in values:
         rest = value

@@ -1,4 +1,4 @@
-"""TODO writing.map.packed"""
+"""Map codec 1, packed: writing (spec/map/packed.md)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from formats.reference.map.packed import position_width
 
 
 def write_packed(positions: Sequence[int]) -> bytes:
-    """The section of a permutation."""
+    """Write the section of a permutation."""
     return pack_stream(positions, position_width(len(positions)), 1)
 
 
 def sort_positions(values: bytes, dtype: Format) -> list[int]:
-    """The positions of elements in ascending order: -0 before +0, equal ones as they stand."""
+    """Return the positions of elements in ascending order: -0 before +0, equal ones by position."""
     bits = unpack_elements(values, dtype.itemsize)
     return sorted(range(len(bits)), key=lambda i: _sort_key(bits[i], dtype))
 
@@ -25,6 +25,6 @@ def _sort_key(bits: int, dtype: Format) -> int:
 
 
 def gather(values: bytes, positions: Sequence[int], dtype: Format) -> bytes:
-    """The elements at these positions, in their order."""
+    """Return the elements at these positions, in their order."""
     bits = unpack_elements(values, dtype.itemsize)
     return pack_elements([bits[i] for i in positions], dtype.itemsize)

@@ -1,1 +1,1 @@
-"""Records and coefficients of transformed tensors."""
+"""Transform records, and tensors given as coefficients."""

@@ -1,4 +1,4 @@
-"""TODO writing.transform.coefficients"""
+"""Transform records, and tensors given as coefficients (SPEC section 3.5)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 
 def write_lengths(lengths: Sequence[tuple[int, int]]) -> bytes:
-    """The body of a transform record from the (key, n) of its rows."""
+    """Return the body of a transform record from the (key, n) of its rows."""
     return b"".join(struct.pack("<IIQ", key, 0, n) for key, n in lengths)
 
 
 @dataclass
 class Spectrum:
-    """A tensor as its coefficients, to be written: their indices, and the bytes of their numbers."""
+    """Tensor given as coefficients: their indices, and the bytes of their components."""
 
     name: str
     dtype: str

@@ -1,4 +1,4 @@
-"""TODO writing.value.curves"""
+"""Headers of the value codecs polyfit and dexpfit: writing."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import struct
 
 
 def write_headers(heads: list[int]) -> bytes:
-    """The number of pieces, and their heads."""
+    """Write the number of pieces, and their heads."""
     return struct.pack(f"<{1 + len(heads)}I", len(heads), *heads)

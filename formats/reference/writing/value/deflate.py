@@ -1,4 +1,4 @@
-"""TODO writing.value.deflate"""
+"""Value codec 6, deflate: writing (spec/value/deflate.md)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from formats.reference.value.deflate import RAW
 
 @dataclass(frozen=True)
 class Deflate:
-    """Value codec 6, as the writer takes it; ``strategy`` and ``flush`` make streams of other blocks.
+    """Value codec 6; ``strategy`` and ``flush`` make streams of other block types.
 
-    The bytes are those of the zlib that is there, so no vector is made of them.
+    The bytes depend on the installed zlib, so no vector requires them of a writer.
     """
 
     id: ClassVar[int] = 6
@@ -27,7 +27,7 @@ class Deflate:
     """Bytes of content after which a block ends, 0 for the compressor's own choice."""
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """The elements, compressed."""
+        """Write the elements, compressed."""
         content = encode_content(values, self.shuffle, dtype.itemsize)
         deflater = zlib.compressobj(self.level, zlib.DEFLATED, RAW, 8, self.strategy)
         out = bytes([self.shuffle])

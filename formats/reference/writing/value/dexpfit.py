@@ -1,4 +1,4 @@
-"""TODO writing.value.dexpfit"""
+"""Value codec 10, dexpfit: writing of simple sections (spec/value/dexpfit.md)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from formats.reference.writing.value.curves import write_headers
 
 @dataclass(frozen=True)
 class DExpFit:
-    """Value codec 10, as the writer takes it: one curve with these rates, or with ``raw`` the values.
+    """Value codec 10: one curve with these rates, or the values themselves if ``raw`` is set.
 
-    Its factors are halves of the first or, ``backwards``, the last value.
+    Both factors are half of the first value or, if ``backwards`` is set, of the last.
     """
 
     id: ClassVar[int] = 10
@@ -27,7 +27,7 @@ class DExpFit:
     raw: bool = False
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """Any curve."""
+        """Write a curve through the first or the last value."""
         bits = unpack_elements(values, dtype.itemsize)
         if self.raw:
             return write_headers([]) + values

@@ -1,6 +1,6 @@
 """Value codec 14, error-bounded: writing (spec/value/error-bounded.md, Writing).
 
-Sums are taken in Python floats, which are binary64; all else is binary32, rounded after each operation.
+Sums are in Python floats, which are binary64. All other arithmetic is binary32, rounded after each operation.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ Op = tuple[int, int]
 
 @dataclass(frozen=True)
 class ErrorBounded:
-    """Value codec 14, as the writer takes it.
+    """Value codec 14.
 
     Args:
-        error: promised, relative.
-        refitted: rows whose levels are written although that may not pay.
-        start: that of all blocks, instead of the best one.
+        error: the promised relative error.
+        refitted: rows whose levels are always written.
+        start: start of all blocks, instead of the best one.
     """
 
     id: ClassVar[int] = 14
@@ -64,11 +64,11 @@ class ErrorBounded:
 
     @property
     def scheme(self) -> str:
-        """As schemes spell it."""
+        """The codec in the syntax of schemes."""
         return f"error-bounded(error={self.error})"
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """Cells, or the elements as they are."""
+        """Write cells if that is shorter than the unchanged elements, else the elements."""
         words = unpack_finite(values, dtype)
         cells = _CellSearch(words, dtype, self.error).find_cells()
         if cells is not None:
@@ -78,7 +78,7 @@ class ErrorBounded:
         return b"\0" + values
 
     def _write_cells(self, cells: _Cells) -> bytes:
-        """The section of forms 1 and 2."""
+        """Write a section of form 1 or 2."""
         parts = []
         for block in split_blocks(len(cells.codes)):
             codes = [cells.codes[i] for i in block]
@@ -108,7 +108,7 @@ class ErrorBounded:
 
 @dataclass
 class _Cells:
-    """What is coded: the form, the section's three numbers, and k and sign of each value."""
+    """Quantized values: the form, the section's three numbers, and k and sign of each value."""
 
     form: int
     numbers: list[float]
@@ -116,7 +116,7 @@ class _Cells:
 
 
 class _CellSearch:
-    """Values, and how wide their cells may be."""
+    """Search for the width of the cells of some values."""
 
     def __init__(self, words: list[int], dtype: Format, error: float) -> None:
         self.dtype, self.error = dtype, error
@@ -127,7 +127,7 @@ class _CellSearch:
         self.allowed = 0.0
 
     def _sum(self, numbers: list[float]) -> float:
-        """Block after block, each in partial sums that are folded."""
+        """Return a sum over all blocks, each in partial sums that are folded."""
         total = 0.0
         for block in split_blocks(len(numbers)):
             sums = [0.0] * SUMS
@@ -140,7 +140,7 @@ class _CellSearch:
         return total
 
     def find_cells(self) -> _Cells | None:
-        """The widest cells that were found to keep the promise."""
+        """Return the widest cells found that keep the promise, or None."""
         whole = self._sum([v * v for v in self.values])
         if not any(self.values):
             return self._quantize(1.0, 0.0)
@@ -190,7 +190,7 @@ class _CellSearch:
         return (2, around) if self.least < around else (1, self.least)
 
     def _positions(self, step: float) -> list[float | None]:
-        """(|x| - first) / step of every value, None below the first cell."""
+        """Return (|x| - first) / step of every value, None below the first cell."""
         _, first = self._first_cell(step)
         inverse = round_to_float32(1 / step)
         return [
@@ -222,7 +222,7 @@ def _choose_level(count: int, total: int) -> int:
 
 
 def _fit_levels(counts: list[int]) -> list[int]:
-    """The levels of what was counted."""
+    """Return the levels for these counts."""
     found = []
     symbol = 0
     for width in WIDTHS:
@@ -232,7 +232,7 @@ def _fit_levels(counts: list[int]) -> list[int]:
 
 
 def _estimate_cost(counts: list[int], f: list[int]) -> int:
-    """About what the symbols take, in 256ths of a bit."""
+    """Estimate the size of the symbols, in 256ths of a bit."""
     cost = 0
     escapes = counts[ESCAPE]
     for symbol, n in enumerate(counts[:ESCAPE]):
@@ -249,7 +249,7 @@ def _estimate_bits(f: int) -> int:
 
 
 def find_symbol(token: int) -> int:
-    """The symbol of k, its unmodelled bits left out."""
+    """Return the symbol of k without its unmodelled bits."""
     for symbol, (base, bits) in enumerate(SYMBOLS[:ESCAPE]):
         if base <= token < base + (1 << bits):
             return symbol
@@ -258,14 +258,14 @@ def find_symbol(token: int) -> int:
 
 @dataclass
 class _Block:
-    """One block: ``plan`` holds, of each value, row, symbol, shift, and the operation of its sign."""
+    """One block; ``plan`` holds row, symbol, shift and the operation of the sign of each value."""
 
     codes: list[tuple[int, int | None]]
     start: int
     plan: list[tuple[int, int, int, Op]] = field(default_factory=list)
 
     def walk(self, counts: list[list[int]]) -> None:
-        """Find all contexts, and count symbols."""
+        """Determine all contexts, and count symbols."""
         m = len(self.codes)
         lanes = [Lane.begin(self.start) for _ in range(lane_count(m))]
         self.plan = [(0, 0, 0, (ONE, 0))] * m
@@ -283,7 +283,7 @@ class _Block:
                 lanes[lane].learn(k, sign)
 
     def write(self, table: list[list[int]]) -> bytes:
-        """Start, number of words, states, words."""
+        """Write the start, the number of words, the states and the words."""
         states = [STATE] * lane_count(len(self.codes))
         words: list[int] = []
         for step in reversed(split_steps(len(self.codes))):
@@ -298,7 +298,7 @@ class _Block:
         return head + struct.pack(f"<{len(states)}I{len(words)}H", *states, *words)
 
     def _plan_operations(self, i: int, table: list[list[int]]) -> tuple[int, Op, Op, Op]:
-        """How many bits follow the symbol; the symbol, the low ones of the bits, and the others."""
+        """Return the number of extra bits, and the operations of symbol, low bits and high bits."""
         row, symbol, shift, _ = self.plan[i]
         f = table[row]
         if f[symbol] == 0:
@@ -319,7 +319,7 @@ def _raw_operation(number: int, bits: int) -> Op:
 
 
 def push(states: list[int], ops: list[Op], words: list[int]) -> None:
-    """One operation a lane."""
+    """Apply one operation per lane."""
     for lane, (f, start) in enumerate(ops):
         if states[lane] >> 20 >= f:
             words.append(states[lane] & 0xFFFF)

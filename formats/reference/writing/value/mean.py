@@ -1,4 +1,4 @@
-"""TODO writing.value.mean"""
+"""Value codec 15, mean: writing (spec/value/mean.md, Writing)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from formats.reference.writing.value.sign_scale import SHRINK, sum_in_lanes
 
 
 def write_mean(values: bytes, dtype: Format) -> bytes:
-    """The mean of the elements.
+    """Write the mean of the elements.
 
     Args:
         values: the elements' little-endian bytes, at least one element.
         dtype: their format.
 
-    Raises ValueError where an element is not finite.
+    Raises:
+        ValueError: if an element is not finite.
     """
     bits = unpack_finite(values, dtype)
     numbers = [to_float(word, dtype) for word in bits]
@@ -32,11 +33,11 @@ def write_mean(values: bytes, dtype: Format) -> bytes:
 
 @dataclass(frozen=True)
 class Mean:
-    """Value codec 15, as the writer takes it."""
+    """Value codec 15."""
 
     id: ClassVar[int] = 15
     scheme: ClassVar[str] = "mean"
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """One number."""
+        """Write one number."""
         return write_mean(values, dtype)

@@ -1,4 +1,7 @@
-"""TODO writing.value.offset_float"""
+"""Value codec 8, offset-float: writing (spec/value/offset-float.md, Writing).
+
+The choice of the mantissa uses binary64; stochastic rounding below eps uses binary32.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ MIN_EPS = 0x0D800000
 
 @dataclass(frozen=True)
 class OffsetFloat:
-    """Value codec 8, as the writer takes it; None is chosen."""
+    """Value codec 8; an argument that is None is chosen by the writer."""
 
     id: ClassVar[int] = 8
     bits: int = 8
@@ -39,13 +42,13 @@ class OffsetFloat:
 
     @property
     def scheme(self) -> str:
-        """As schemes spell it."""
+        """The codec in the syntax of schemes."""
         names = ("bits", "mantissa", "min", "max", "eps", "rounding")
         given = {name: getattr(self, name) for name in names}
         return f"offset-float({', '.join(f'{k}={v}' for k, v in given.items() if v is not None)})"
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """Parameters and codes."""
+        """Write parameters and codes."""
         numbers = unpack_as_float32(values, dtype)
         form = self.choose_form(numbers, dtype)
         if self.rounding == "nearest":
@@ -56,7 +59,7 @@ class OffsetFloat:
         return head + pack_codes(codes, self.bits)
 
     def choose_form(self, numbers: Sequence[int], dtype: Format) -> Form:
-        """The parameters for values, given as binary32 bits."""
+        """Choose the parameters for values, given as binary32 bits."""
         if self.mantissa is not None:
             return self.form_for_mantissa(self.mantissa, numbers, dtype)
         r = len(numbers)
@@ -70,7 +73,7 @@ class OffsetFloat:
         return min(forms, key=lambda form: _expected_error(form, sample, self.rounding))
 
     def form_for_mantissa(self, m: int, numbers: Sequence[int], dtype: Format) -> Form:
-        """The parameters with m bits of mantissa."""
+        """Return the parameters with m bits of mantissa."""
         cut = 23 - m
         stochastic = self.rounding == "stochastic"
         over = (1 << cut) - 1 if stochastic else (1 << cut) // 2
@@ -139,7 +142,7 @@ def _apply_sign(form: Form, bits: int, c: int) -> int:
 
 
 def _expected_error(form: Form, sample: Sequence[int], rounding: str) -> float:
-    """The expected sum of squares, in the page's order."""
+    """Return the expected sum of squared errors, in the page's order of operations."""
     sums = [0.0] * 16
     for i, x in enumerate(sample):
         if rounding == "nearest":

@@ -1,4 +1,4 @@
-"""TODO writing.value.polyfit"""
+"""Value codec 9, polyfit: writing of simple sections (spec/value/polyfit.md)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from formats.reference.writing.value.curves import write_headers
 
 @dataclass(frozen=True)
 class PolyFit:
-    """Value codec 9, as the writer takes it: pieces of one length, or with ``length`` 0 the values.
+    """Value codec 9: pieces of equal length, or the values themselves if ``length`` is 0.
 
-    Coefficients are projections, one after the other; those that do not fit their type become 0.
+    Coefficients are projections, one after the other. Coefficients that do not fit their type become 0.
     """
 
     id: ClassVar[int] = 9
@@ -26,7 +26,7 @@ class PolyFit:
     degree: int = 3
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """Any curve near the sorted values."""
+        """Write a curve near the sorted values."""
         if not self.length:
             return write_headers([]) + values
         y = [to_float(bits, dtype) for bits in unpack_elements(values, dtype.itemsize)]

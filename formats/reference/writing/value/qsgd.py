@@ -1,8 +1,4 @@
-"""Value sections from elements' bits (the Writing part of each page in spec/value/).
-
-Elements come as little-endian bytes and their format. Both writers are exact. What a codec cannot hold,
-such as a NaN for qsgd, raises ValueError with the position.
-"""
+"""Value codec 4, qsgd: writing (spec/value/qsgd.md, Writing)."""
 
 from __future__ import annotations
 
@@ -36,11 +32,11 @@ class Qsgd:
 
     @property
     def scheme(self) -> str:
-        """As schemes spell it."""
+        """The codec in the syntax of schemes."""
         return f"qsgd(bits={self.bits}, bucket={self.bucket}, norm={self.norm})"
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """Levels of a scale a bucket."""
+        """Write levels of a scale per bucket."""
         norm = ("max", "l2").index(self.norm)
         return write_qsgd(values, dtype, bits=self.bits, bucket=self.bucket, norm=norm, stream=stream)
 
@@ -49,17 +45,18 @@ UNIT = 65_536
 
 
 def write_qsgd(values: bytes, dtype: Format, *, bits: int, bucket: int, norm: int, stream: int) -> bytes:
-    """Parameters, scales and codes.
+    """Write parameters, scales and codes.
 
     Args:
         values: the elements' little-endian bytes.
         dtype: their format.
-        bits: of a code, 2 … 8.
-        bucket: values a scale, a multiple of 16.
+        bits: bits per code, 2 … 8.
+        bucket: values per scale, a multiple of 16.
         norm: 0 (max) or 1 (l2).
-        stream: that of the chunk (SPEC section 5).
+        stream: stream of the chunk (SPEC section 5).
 
-    Raises ValueError where an element is not finite in binary32.
+    Raises:
+        ValueError: if an element is not finite in binary32.
     """
     numbers = [to_float(word, FLOAT32) for word in unpack_as_float32(values, dtype)]
     s = (1 << (bits - 1)) - 1
@@ -83,7 +80,7 @@ def write_qsgd(values: bytes, dtype: Format, *, bits: int, bucket: int, norm: in
 
 
 def _l2_scale(members: list[float], dtype: Format) -> float:
-    """Norm 1: 16 partial sums in binary64, folded in halves; never above the largest finite scale."""
+    """Return the scale of norm 1: 16 partial sums in binary64, folded; at most the largest finite scale."""
     sums = [0.0] * 16
     for i, x in enumerate(members):
         sums[i % 16] += x * x

@@ -1,4 +1,4 @@
-"""TODO writing.value.raw"""
+"""Value codecs 1 to 3, raw, raw-float16, raw-bfloat16: writing (spec/value/raw.md)."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ class Raw:
 
     @property
     def id(self) -> int:
-        """1, 2 or 3."""
+        """Id of the codec: 1, 2 or 3."""
         return {None: 1, "float16": 2, "bfloat16": 3}[self.dtype]
 
     @property
     def scheme(self) -> str:
-        """As schemes spell it."""
+        """The codec in the syntax of schemes."""
         return "raw" if self.dtype is None else f"raw(dtype={self.dtype})"
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """The bits, rounded where they are to be narrower."""
+        """Write the elements, rounded if they are narrowed."""
         return write_raw(values, dtype, BY_NAME[self.dtype] if self.dtype else None)
 
 
 def write_raw(values: bytes, dtype: Format, narrow: Format | None = None) -> bytes:
-    """The elements, or the elements narrowed to 16 bits.
+    """Write the elements, or the elements narrowed to 16 bits.
 
     Args:
         values: the elements' little-endian bytes.
         dtype: their format.
-        narrow: the format of 16 bits, or None to keep their own.
+        narrow: the format of 16 bits, or None to keep theirs.
 
-    Raises ValueError where a finite element would become infinite.
+    Raises:
+        ValueError: if a finite element would become infinite.
     """
     if narrow is None:
         return values

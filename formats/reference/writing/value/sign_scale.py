@@ -1,4 +1,4 @@
-"""TODO writing.value.sign_scale"""
+"""Value codec 5, sign-scale: writing (spec/value/sign-scale.md, Writing); sums are in binary64."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ SHRINK = 2.0**-64
 
 
 def write_sign_scale(values: bytes, dtype: Format) -> bytes:
-    """The mean magnitude, and signs.
+    """Write the mean magnitude and signs.
 
     Args:
         values: the elements' little-endian bytes, at least one element.
         dtype: their format.
 
-    Raises ValueError where an element is not finite.
+    Raises:
+        ValueError: if an element is not finite.
     """
     bits = unpack_finite(values, dtype)
     scale = _compute_scale([to_float(word & (dtype.sign - 1), dtype) for word in bits])
@@ -40,7 +41,7 @@ def _compute_scale(magnitudes: list[float]) -> float:
 
 
 def sum_in_lanes(numbers: list[float]) -> float:
-    """Their sum in the order of sign-scale's page."""
+    """Return the sum of numbers in the order that the page of sign-scale defines."""
     sums = [0.0] * SUMS
     for i, x in enumerate(numbers):
         sums[i % SUMS] += x
@@ -52,11 +53,11 @@ def sum_in_lanes(numbers: list[float]) -> float:
 
 @dataclass(frozen=True)
 class SignScale:
-    """Value codec 5, as the writer takes it."""
+    """Value codec 5."""
 
     id: ClassVar[int] = 5
     scheme: ClassVar[str] = "sign-scale"
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """Signs times a magnitude."""
+        """Write a magnitude and signs."""
         return write_sign_scale(values, dtype)

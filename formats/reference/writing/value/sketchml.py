@@ -1,4 +1,4 @@
-"""TODO writing.value.sketchml"""
+"""Value codec 13, sketchml: writing (spec/value/sketchml.md, Writing); sums are in binary64."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ SUMS = 4
 
 
 def write_sketchml(values: bytes, dtype: Format, buckets: int) -> bytes:
-    """Quantile buckets of cells, their means, and bucket numbers in the smaller form.
+    """Write quantile buckets of cells: their means, and bucket numbers in the smaller form.
 
     Args:
         values: the elements' little-endian bytes, at least one element.
         dtype: their format.
-        buckets: how many there may be, 2 … 256.
+        buckets: maximum number of buckets, 2 … 256.
 
-    Raises ValueError where an element is not finite in binary32.
+    Raises:
+        ValueError: if an element is not finite in binary32.
     """
     words = unpack_as_float32(values, dtype)
     keys = [word & SIGN - 1 for word in words]
@@ -58,7 +59,7 @@ def write_sketchml(values: bytes, dtype: Format, buckets: int) -> bytes:
 
 
 def _assign_quantiles(counts: dict[int, int], share: int) -> dict[int, int]:
-    """The quantile of each cell of one sign."""
+    """Return the quantile of each cell of one sign."""
     total, before, found = sum(counts.values()), 0, {}
     for cell in sorted(counts):
         found[cell] = share * (2 * before + counts[cell]) // (2 * total)
@@ -82,12 +83,12 @@ def _compute_means(words: Sequence[int], codes: Sequence[int], buckets: int) -> 
 def write_sketchml_section(
     means: Sequence[float], codes: Sequence[int], huffman: bool | None = None
 ) -> bytes:
-    """A section from means and bucket numbers.
+    """Write a section from means and bucket numbers.
 
     Args:
-        means: of the buckets.
+        means: means of the buckets.
         codes: the bucket of each value.
-        huffman: whether they are in Huffman code; None for where that is smaller.
+        huffman: whether codes are Huffman-coded; None for the smaller form.
     """
     width = (len(means) - 1).bit_length()
     lengths = compute_code_lengths({n: codes.count(n) for n in range(len(means)) if n in codes})
@@ -112,16 +113,16 @@ def write_sketchml_section(
 
 @dataclass(frozen=True)
 class SketchML:
-    """Value codec 13, as the writer takes it."""
+    """Value codec 13."""
 
     id: ClassVar[int] = 13
     buckets: int = 64
 
     @property
     def scheme(self) -> str:
-        """The codec as schemes spell it."""
+        """The codec in the syntax of schemes."""
         return f"sketchml(buckets={self.buckets})"
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """Means of quantile buckets."""
+        """Write means of quantile buckets."""
         return write_sketchml(values, dtype, self.buckets)

@@ -1,4 +1,7 @@
-"""TODO writing.value.terngrad"""
+"""Value codec 11, terngrad: writing (spec/value/terngrad.md, Writing).
+
+Arithmetic uses Python floats, rounded to binary32 where the page requires it.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,16 @@ UNIT = 65_536
 
 
 def write_terngrad(values: bytes, dtype: Format, *, clip: float | None, stream: int) -> bytes:
-    """A scale and digits.
+    """Write a scale and digits.
 
     Args:
         values: the elements' little-endian bytes, at least one element.
         dtype: their format.
-        clip: root mean squares above which values are cut, or None.
-        stream: that of the chunk (SPEC section 5).
+        clip: multiple of the root mean square at which magnitudes are clipped, or None.
+        stream: stream of the chunk (SPEC section 5).
 
-    Raises ValueError where an element is not finite in binary32.
+    Raises:
+        ValueError: if an element is not finite in binary32.
     """
     numbers = [to_float(word, FLOAT32) for word in unpack_as_float32(values, dtype)]
     scale = max(abs(x) for x in numbers)
@@ -50,7 +54,7 @@ def write_terngrad(values: bytes, dtype: Format, *, clip: float | None, stream: 
 
 
 def pack_digits(digits: list[int]) -> bytes:
-    """Five digits a byte."""
+    """Pack five digits per byte."""
     out = bytearray()
     for first in range(0, len(digits), BLOCK):
         block = digits[first : first + BLOCK]
@@ -61,7 +65,7 @@ def pack_digits(digits: list[int]) -> bytes:
 
 
 def _sum_squares(numbers: list[float]) -> float:
-    """Σx² in binary64: 64 partial sums, folded in halves."""
+    """Return Σx² in binary64: 64 partial sums, folded."""
     sums = [0.0] * SUMS
     for i, x in enumerate(numbers):
         sums[i % SUMS] += x * x
@@ -73,16 +77,16 @@ def _sum_squares(numbers: list[float]) -> float:
 
 @dataclass(frozen=True)
 class TernGrad:
-    """Value codec 11, as the writer takes it."""
+    """Value codec 11."""
 
     id: ClassVar[int] = 11
     clip: float | None = None
 
     @property
     def scheme(self) -> str:
-        """The codec as schemes spell it."""
+        """The codec in the syntax of schemes."""
         return "terngrad" if self.clip is None else f"terngrad(clip={self.clip})"
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """Digits of a scale."""
+        """Write a scale and ternary digits."""
         return write_terngrad(values, dtype, clip=self.clip, stream=stream)

@@ -1,4 +1,4 @@
-"""TODO writing.value.three_lc"""
+"""Value codec 12, 3lc: writing (spec/value/3lc.md, Writing)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from formats.reference.value.three_lc import FIRST_RUN, MAX_RUN, POWERS, ZEROS
 
 
 def write_three_lc(values: bytes, dtype: Format, sparsity: float) -> bytes:
-    """A scale, and the digits of what reaches its half.
+    """Write a scale and digits; the digit of a value below half the scale is neutral.
 
     Args:
         values: the elements' little-endian bytes, at least one element.
         dtype: their format.
-        sparsity: the scale over the greatest magnitude, 1 or more and below 2.
+        sparsity: ratio of the scale to the greatest magnitude, at least 1 and below 2.
 
-    Raises ValueError where an element is not finite in binary32.
+    Raises:
+        ValueError: if an element is not finite in binary32.
     """
     numbers = [to_float(word, FLOAT32) for word in unpack_as_float32(values, dtype)]
     greatest = max(abs(x) for x in numbers)
@@ -38,14 +39,14 @@ def write_three_lc(values: bytes, dtype: Format, sparsity: float) -> bytes:
 
 
 def pack_quartic(digits: Sequence[int]) -> bytes:
-    """Five digits a byte, without runs; what fills up the last byte is neutral."""
+    """Pack five digits per byte, without runs; digits after the last are neutral."""
     padded = [*digits, *[1] * (-len(digits) % len(POWERS))]
     fives = [padded[i : i + len(POWERS)] for i in range(0, len(padded), len(POWERS))]
     return bytes(sum(digit * power for digit, power in zip(five, POWERS, strict=True)) for five in fives)
 
 
 def write_three_lc_section(scale: float, codes: bytes) -> bytes:
-    """A section from its scale and its bytes without runs."""
+    """Write a section from its scale and its codes."""
     out = bytearray(struct.pack("<f", scale))
     for code, group in itertools.groupby(codes):
         count = sum(1 for _ in group)
@@ -60,16 +61,16 @@ def write_three_lc_section(scale: float, codes: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class ThreeLC:
-    """Value codec 12, as the writer takes it."""
+    """Value codec 12."""
 
     id: ClassVar[int] = 12
     sparsity: float = 1.0
 
     @property
     def scheme(self) -> str:
-        """The codec as schemes spell it."""
+        """The codec in the syntax of schemes."""
         return f"3lc(sparsity={self.sparsity!r})"
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """Three levels of one scale."""
+        """Write three levels of one scale."""
         return write_three_lc(values, dtype, self.sparsity)

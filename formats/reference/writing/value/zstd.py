@@ -1,4 +1,4 @@
-"""TODO writing.value.zstd"""
+"""Value codec 7, zstd: writing of frames with stored and repeated blocks, without a compressor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from formats.reference.value.zstd import MAGIC, MAX_BLOCK, REPEATED, STORED
 
 @dataclass(frozen=True)
 class Zstd:
-    """Value codec 7, as the writer takes it: no compressor, but runs of one byte are found."""
+    """Value codec 7, without a compressor; a block of one repeated byte is shortened."""
 
     id: ClassVar[int] = 7
     scheme: ClassVar[str] = "zstd"
@@ -23,7 +23,7 @@ class Zstd:
     """The byte of the window descriptor; None for a single segment."""
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """The elements, in stored and repeated blocks."""
+        """Write the elements in stored and repeated blocks."""
         content = encode_content(values, self.shuffle, dtype.itemsize)
         blocks = [content[i : i + self.block] for i in range(0, len(content), self.block)]
         out = write_frame_header(len(content), self.window)
@@ -35,12 +35,12 @@ class Zstd:
 
 
 def write_frame_header(size: int, window: int | None = None, width: int | None = None) -> bytes:
-    """The header of a frame of this content size.
+    """Write the header of a frame.
 
     Args:
-        size: it.
+        size: content size in bytes.
         window: the byte of the window descriptor; None for a single segment.
-        width: bytes in which the size stands; None for the fewest.
+        width: bytes of the content size field; None for the fewest.
     """
     fewest = 1 if size < 256 and window is None else 2 if 256 <= size < 65_792 else 4
     width = width or (4 if fewest == 1 and window is not None else fewest)
@@ -51,11 +51,11 @@ def write_frame_header(size: int, window: int | None = None, width: int | None =
 
 
 def write_block_header(last: bool, kind: int, size: int) -> bytes:
-    """The three bytes before a block.
+    """Write the three bytes before a block.
 
     Args:
-        last: whether it is the frame's last.
-        kind: its type.
-        size: its bytes, or how often its one byte is repeated.
+        last: whether it is the frame's last block.
+        kind: type of the block.
+        size: number of its bytes, or of the repetitions of its one byte.
     """
     return (last | kind << 1 | size << 3).to_bytes(3, "little")
