@@ -77,7 +77,7 @@ def decode(
     records = read_records(block) if flags & HAS_EXTENSION else {}  # rows 28-30
     places = locate_tensors(entries, records, schema, limits)  # rows 31-44
     if single and len(places) != 1:
-        raise SchemaMismatch("schema-count", f"{len(places)} tensors where one was asked for")
+        raise SchemaMismatch("schema-count", f"{len(places)} tensors; the caller asked for one")
     chunks: dict[int, list[tuple[Sequence[int], bytes]]] = {}
     offset = table_end + ext_len
     work = Work(limits.max_work)
@@ -93,37 +93,43 @@ def _check_frame(data: bytes, limits: Limits) -> tuple[int, int, int, int]:
     Returns flags, n_entries, ext_len (0 without an extension block) and total_len.
     """
     if len(data) < PREFIX_BYTES:
-        raise Truncated("prefix", f"{len(data)} bytes, the prefix has 24", offset=len(data))  # 1
+        raise Truncated("prefix", f"{len(data)} bytes; the prefix has 24", offset=len(data))  # 1
     magic, major, _minor, flags, n_entries, head_crc, total_len = struct.unpack_from("<4sBBHIIQ", data)
     if magic != MAGIC:
-        raise Malformed("magic", f"starts with {magic.hex()}", offset=0)  # 2
+        raise Malformed("magic", f"the magic is {magic.hex()}", offset=0)  # 2
     if major != 1:
-        raise Unsupported("major", f"version {major}", offset=4)  # 3
+        raise Unsupported("major", f"major is {major}; it must be 1", offset=4)  # 3
     if flags & INCOMPATIBLE:
         raise Unsupported("flags", f"unknown flags {flags & INCOMPATIBLE:#06x}", offset=6)  # 4
     if total_len > limits.max_bytes:
-        raise LimitExceeded("max-bytes", f"{total_len} bytes", offset=16)  # 5
+        raise LimitExceeded(
+            "max-bytes", f"total_len is {total_len}; the limit is {limits.max_bytes}", offset=16
+        )  # 5
     if total_len < PREFIX_BYTES or total_len % 8:
-        raise Malformed("total-length", f"{total_len} bytes", offset=16)  # 6
+        raise Malformed("total-length", f"total_len is {total_len}", offset=16)  # 6
     if len(data) < total_len:
-        raise Truncated("container", f"{len(data)} of {total_len} bytes", offset=len(data))  # 7
+        raise Truncated("container", f"{len(data)} of {total_len} bytes are present", offset=len(data))  # 7
     if len(data) > total_len:
         raise Malformed(
             "trailing", f"{len(data) - total_len} bytes after the container", offset=total_len
         )  # 8
     if n_entries > limits.max_entries:
-        raise LimitExceeded("max-entries", f"{n_entries} entries", offset=8)  # 9
+        raise LimitExceeded(
+            "max-entries", f"{n_entries} entries; the limit is {limits.max_entries}", offset=8
+        )  # 9
     table_end = PREFIX_BYTES + ENTRY_BYTES * n_entries
     extended = bool(flags & HAS_EXTENSION)
     if table_end + (8 if extended else 0) > total_len:
-        raise Malformed("table-length", f"{n_entries} entries in {total_len} bytes", offset=8)  # 10
+        raise Malformed("table-length", f"{n_entries} entries do not fit {total_len} bytes", offset=8)  # 10
     ext_len = 0
     if extended:
         (ext_len,) = struct.unpack_from("<I", data, table_end)
         if ext_len < 16 or ext_len % 8 or table_end + ext_len > total_len:
-            raise Malformed("extension-length", f"{ext_len} bytes", offset=table_end)  # 11
+            raise Malformed("extension-length", f"ext_len is {ext_len}", offset=table_end)  # 11
     if compute_head_checksum(data, table_end + ext_len) != head_crc:
-        raise ChecksumMismatch("head-checksum", "prefix, table or extension block damaged", offset=12)  # 12
+        raise ChecksumMismatch(
+            "head-checksum", "prefix, table or extension block is damaged", offset=12
+        )  # 12
     return flags, n_entries, ext_len, total_len
 
 
@@ -148,7 +154,9 @@ def _decode_entry(
     """
     payload = data[offset : offset + entry.payload_bytes]
     if zlib.crc32(payload) != entry.crc:
-        raise ChecksumMismatch("entry-checksum", "payload damaged", offset=offset, entry=entry.number)  # 45
+        raise ChecksumMismatch(
+            "entry-checksum", "the payload is damaged", offset=offset, entry=entry.number
+        )  # 45
     sections = []
     at = 0
     for length in (entry.index_len, entry.value_len, entry.map_len):
@@ -157,7 +165,7 @@ def _decode_entry(
     for start, section in sections:
         end = start - offset + len(section)
         if any(payload[end : end + pad8(len(section))]):
-            raise Malformed("padding", "not zero", offset=offset + end, entry=entry.number)  # 46
+            raise Malformed("padding", "padding is not zero", offset=offset + end, entry=entry.number)  # 46
     start = offset
     try:
         start, section = sections[0]
@@ -171,6 +179,6 @@ def _decode_entry(
             values = restore(values, decode_packed(section, numbers), dtype)  # 49
         check_coefficients(entry.domain, values, dtype)  # 50
     except WireError as error:
-        error.offset, error.entry = start, entry.number  # the codecs do not know where they are
+        error.offset, error.entry = start, entry.number  # codecs do not know their position
         raise
     return indices, values

@@ -21,10 +21,10 @@ def read_records(block: bytes) -> dict[int, bytes]:
     found = _split_records(block)  # 28
     for (last, _, _), (kind, _, _) in itertools.pairwise(found):
         if kind <= last:
-            raise Invalid("extension-order", f"record type {kind} after {last}")  # 29
+            raise Invalid("extension-order", f"record type {kind} follows {last}")  # 29
     for kind, flags, _ in found:
         if kind not in KNOWN_FLAGS and flags & CRITICAL:
-            raise Unsupported("extension", f"critical record of type {kind}")  # 30
+            raise Unsupported("extension", f"record of unknown type {kind} is critical")  # 30
     return {kind: body for kind, _, body in found if kind in KNOWN_FLAGS}
 
 
@@ -35,19 +35,19 @@ def _split_records(block: bytes) -> list[tuple[int, int, bytes]]:
         raise Malformed("extension-record", "no records")
     found = []
     at = 8
-    for _ in range(n_records):  # each turn consumes at least 8 bytes or refuses
+    for _ in range(n_records):  # each iteration consumes at least 8 bytes or raises
         if len(block) - at < 8:
-            raise Malformed("extension-record", "a record runs past the block")
+            raise Malformed("extension-record", "a record extends past the block")
         kind, flags, length = struct.unpack_from("<HHI", block, at)
         at += 8
         if length > len(block) - at:
-            raise Malformed("extension-record", "a record runs past the block")
+            raise Malformed("extension-record", "a record extends past the block")
         body = block[at : at + length]
-        end = at + length + -length % 8  # within the block, whose length is a multiple of 8
+        end = at + length + -length % 8  # within the block: its length is a multiple of 8
         if any(block[at + length : end]):
             raise Malformed("extension-record", "padding is not zero")
         if flags & ~CRITICAL or flags != KNOWN_FLAGS.get(kind, flags):
-            raise Malformed("extension-record", f"flags {flags:#06x} on type {kind}")
+            raise Malformed("extension-record", f"record of type {kind} has flags {flags:#06x}")
         found.append((kind, flags, body))
         at = end
     if at != len(block):

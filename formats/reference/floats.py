@@ -76,12 +76,12 @@ def convert(bits: int, source: Format, target: Format) -> int:
         return sign | target.infinity | fraction
     if magnitude == 0:
         return sign
-    # The number is significand * 2^power; subnormals have no hidden bit, and the least normal exponent.
+    # The number is significand * 2^power; subnormal numbers have no hidden bit and the least normal exponent.
     significand = fraction if exponent == 0 else fraction | 1 << source.fraction_bits
     power = max(exponent, 1) - source.bias - source.fraction_bits
     leading = power + significand.bit_length() - 1  # 2^leading <= number < 2^(leading + 1)
     least_normal = 1 - target.bias
-    last = max(leading, least_normal) - target.fraction_bits  # weight of the last bit the target keeps
+    last = max(leading, least_normal) - target.fraction_bits  # weight of the last bit that the target keeps
     drop = last - power
     if drop <= 0:
         kept = significand << -drop
@@ -91,7 +91,7 @@ def convert(bits: int, source: Format, target: Format) -> int:
         half = 1 << (drop - 1)
         if rest > half or (rest == half and kept & 1):
             kept += 1
-    # A carry out of the fraction runs into the exponent field: the right number, infinity included.
+    # A carry out of the fraction increments the exponent field. The result is correct, including infinity.
     result = kept
     if leading >= least_normal:
         result += (leading - least_normal) << target.fraction_bits
@@ -162,7 +162,7 @@ def pack_elements(bits: list[int], itemsize: int) -> bytes:
 
 
 MIN_SCALE = 0x0D800000
-"""The bits of 2^-100; positive binary32 numbers are ordered as their bits are."""
+"""The bits of 2^-100; the bits of positive binary32 numbers have the order of the numbers."""
 
 
 def largest_finite(dtype: Format) -> int:

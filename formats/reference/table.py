@@ -85,51 +85,61 @@ def check_table(
     """
     for last, entry in itertools.pairwise(entries):
         if (entry.key, entry.base) <= (last.key, last.base):
-            raise Invalid("table-order", "(key, base) not ascending", entry=entry.number)  # 14
+            raise Invalid("table-order", "(key, base) is not ascending", entry=entry.number)  # 14
     for entry in entries:
         if entry.dtype not in BY_ID:
-            raise Unsupported("dtype", f"element type {entry.dtype}", entry=entry.number)  # 15
+            raise Unsupported("dtype", f"element type {entry.dtype} is unknown", entry=entry.number)  # 15
     for entry in entries:
         if entry.domain not in COMPONENTS:
-            raise Unsupported("domain", f"domain {entry.domain}", entry=entry.number)  # 16
+            raise Unsupported("domain", f"domain {entry.domain} is unknown", entry=entry.number)  # 16
     for entry in entries:
         if entry.index not in INDEX_CODECS:
-            raise Unsupported("index-codec", f"index codec {entry.index}", entry=entry.number)  # 17
+            raise Unsupported(
+                "index-codec", f"index codec {entry.index} is not supported", entry=entry.number
+            )  # 17
     for entry in entries:
         if entry.value not in values:
-            raise Unsupported("value-codec", f"value codec {entry.value}", entry=entry.number)  # 18
+            raise Unsupported(
+                "value-codec", f"value codec {entry.value} is not supported", entry=entry.number
+            )  # 18
     for entry in entries:
         if entry.map != (PACKED if entry.value in ORDERED else 0):
-            raise Unsupported("map-codec", f"map codec {entry.map}", entry=entry.number)  # 19
+            raise Unsupported(
+                "map-codec",
+                f"map codec {entry.map} does not go with value codec {entry.value}",
+                entry=entry.number,
+            )  # 19
     for entry in entries:
         if entry.r > entry.d:
-            raise Invalid("count", f"{entry.r} of {entry.d} elements", entry=entry.number)  # 20
+            raise Invalid("count", f"r is {entry.r} and d is {entry.d}", entry=entry.number)  # 20
     _check_chunks(entries)  # 21
     for entry in entries:
         if (entry.index_len == 0) != (entry.r in (0, entry.d)):
             raise Malformed(
-                "index-length", f"{entry.index_len} bytes, r = {entry.r}", entry=entry.number
+                "index-length", f"index_len is {entry.index_len} and r is {entry.r}", entry=entry.number
             )  # 22
     for entry in entries:
         if (entry.value_len == 0) != (entry.r == 0):
             raise Malformed(
-                "value-length", f"{entry.value_len} bytes, r = {entry.r}", entry=entry.number
+                "value-length", f"value_len is {entry.value_len} and r is {entry.r}", entry=entry.number
             )  # 23
     for entry in entries:
         if entry.map_len != (map_length(entry.r * entry.width) if entry.map else 0):
-            raise Malformed("map-length", f"{entry.map_len} bytes, map {entry.map}", entry=entry.number)  # 24
+            raise Malformed(
+                "map-length", f"map_len is {entry.map_len} and map is {entry.map}", entry=entry.number
+            )  # 24
     restored = {entry.key for entry in entries if entry.domain != PLAIN and entry.r}
     present = sum(
         entry.r if entry.domain == PLAIN else entry.d * entry.width * (entry.key in restored)
         for entry in entries
     )
     if present > limits.max_elements:
-        raise LimitExceeded("max-elements", f"{present} elements present")  # 25
+        raise LimitExceeded("max-elements", f"{present} elements are stored")  # 25
     dense = sum(entry.d * entry.width for entry in entries)
     if dense > limits.max_dense:
         raise LimitExceeded("max-dense", f"{dense} elements")  # 26
     if not vouched and present > limits.max_expansion * total_len:
-        raise LimitExceeded("max-expansion", f"{present} elements in {total_len} bytes")  # 27
+        raise LimitExceeded("max-expansion", f"{present} elements are stored in {total_len} bytes")  # 27
 
 
 def _check_chunks(entries: list[Entry]) -> None:
@@ -138,12 +148,12 @@ def _check_chunks(entries: list[Entry]) -> None:
     for entry in entries:
         most = CHUNK // entry.width
         if entry.d > most:
-            raise Invalid("chunks", f"a chunk of {entry.d} elements", entry=entry.number)
+            raise Invalid("chunks", f"a chunk has {entry.d} elements", entry=entry.number)
         if last is None or last.key != entry.key:
             if entry.base != 0:
                 raise Invalid("chunks", f"the first chunk starts at {entry.base}", entry=entry.number)
         elif last.d != most or entry.base != last.base + last.d or entry.d == 0:
-            raise Invalid("chunks", f"a chunk at {entry.base} after one at {last.base}", entry=entry.number)
+            raise Invalid("chunks", f"a chunk at {entry.base} follows one at {last.base}", entry=entry.number)
         elif entry.dtype_byte != last.dtype_byte:
-            raise Invalid("chunks", "chunks of different element types", entry=entry.number)
+            raise Invalid("chunks", "the chunks have different dtype bytes", entry=entry.number)
         last = entry

@@ -73,7 +73,7 @@ def locate_tensors(
     if FUSED in records:
         _locate_fused(by_key, entries, records[FUSED], limits)  # 31-33
     n = len(by_key)
-    if any(key >= n for key in by_key):  # n different keys below n are 0 … n-1
+    if any(key >= n for key in by_key):  # n distinct keys below n are 0 … n-1
         raise Invalid("keys", f"the keys of {n} tensors are not 0 … {n - 1}")  # 34
     places = [by_key[key] for key in range(n)]
     lengths = read_lengths(records[TRANSFORM]) if TRANSFORM in records else []  # 35
@@ -87,7 +87,7 @@ def locate_tensors(
     if SHAPES in records:
         rows = check_shapes(read_shapes(records[SHAPES]), [p.size for p in places])  # 39, 40
     if TAG in records and not records[TAG]:
-        raise Malformed("tag-record", "an empty tag")  # 41
+        raise Malformed("tag-record", "the tag is empty")  # 41
     for key, p in enumerate(places):
         p.shape = rows.get(key, (p.size,))
     _assign_names(places, names, schema)  # 42
@@ -118,14 +118,14 @@ def _locate_fused(
     groups = read_fused(body)
     n = len(entries) + sum(len(members) - 1 for _, members in groups)
     if n > limits.max_entries:
-        raise LimitExceeded("max-entries", f"{n} entries and members of fused ones")
+        raise LimitExceeded("max-entries", f"{n} entries and further members of fused entries")
     chunks: dict[int, int] = {}
     for entry in entries:
         chunks[entry.key] = chunks.get(entry.key, 0) + 1
     last_group = -1
     for entry_key, members in groups:
         if entry_key <= last_group:
-            raise Invalid("fused", "groups not ascending")
+            raise Invalid("fused", "the groups are not ascending")
         last_group = entry_key
         if members[0][0] != entry_key:
             raise Invalid("fused", f"the first member of group {entry_key} is {members[0][0]}")
@@ -138,10 +138,10 @@ def _locate_fused(
         last = -1
         for key, size in members:
             if key <= last:
-                raise Invalid("fused", f"members of group {entry_key} not ascending")
+                raise Invalid("fused", f"the members of group {entry_key} are not ascending")
             last = key
             if key != entry_key and key in by_key:
-                raise Invalid("fused", f"key {key} stands elsewhere, too")
+                raise Invalid("fused", f"key {key} occurs twice")
             by_key[key] = TensorLocation(entry_key, start, size, whole.dtype)
             start += size
         if start != whole.size:
@@ -156,7 +156,9 @@ def _assign_names(places: list[TensorLocation], names: list[str] | None, schema:
         if schema is not None:
             names = sorted(schema, key=lambda name: name.encode("utf-8"))
     if len(names) != len(places) or (schema is not None and set(names) != set(schema)):
-        raise SchemaMismatch("schema-names", f"{len(places)} tensors, not those of the schema")
+        raise SchemaMismatch(
+            "schema-names", f"{len(places)} tensors; their names or number are not the schema's"
+        )
     for p, name in zip(places, names, strict=True):
         p.name = name
 

@@ -31,34 +31,36 @@ def decode_binned(section: bytes, r: int, d: int) -> list[int]:
         raise Malformed("binned-length", f"{len(section)} bytes")
     (size,) = struct.unpack_from("<H", section)
     if not 1 <= size <= MAX_BIN:
-        raise Malformed("binned-bin", f"bins of {size}")
+        raise Malformed("binned-bin", f"bin is {size}; it must be 1 to {MAX_BIN}")
     records = section[2:]
     w = size.bit_length()
     indices: list[int] = []
     at = first = 0
-    before = -1  # the number of the record before, in the same bin
+    before = -1  # the previous position in the same bin
     last = True
     while len(indices) < r:
         if at + w + 1 > 8 * len(records):
-            raise Malformed("binned-length", f"{len(indices)} elements of {r}")
+            raise Malformed("binned-length", f"the records end after {len(indices)} of {r} elements")
         window = int.from_bytes(records[at // 8 : at // 8 + 3], "little") >> at % 8  # 7 + 15 bits fit 3 bytes
         number = window & ((1 << w) - 1)
         last = bool(window >> w & 1)
         at += w + 1
         if number > size:
-            raise Malformed("binned-number", f"number {number} in a bin of {size}")
+            raise Malformed("binned-number", f"position {number} in a bin of {size}")
         if number == size and (before >= 0 or not last):
-            raise Malformed("binned-empty", "an empty bin within another, or one that is not ended")
+            raise Malformed(
+                "binned-empty", "the record of an empty bin is within another bin or does not end its bin"
+            )
         if number < size:
             if number <= before:
-                raise Invalid("index-order", f"number {number} after {before}")
+                raise Invalid("index-order", f"position {number} follows {before}")
             if first + number >= d:
-                raise Invalid("index-range", f"element {first + number} of {d}")
+                raise Invalid("index-range", f"element {first + number} is not below {d}")
             indices.append(first + number)
         before = -1 if last else number
         first += size if last else 0
     if not last:
-        raise Malformed("binned-last", "the last bin is not ended")
+        raise Malformed("binned-last", "the last record does not end its bin")
     if len(records) > -(-at // 8):
         raise Malformed("binned-length", "bytes after the last record")
     if has_bit_from(records, at):

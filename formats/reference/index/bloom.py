@@ -35,13 +35,13 @@ def read_header(section: bytes, r: int) -> tuple[int, int, int, int]:
     if reserved != 0:
         raise Malformed("bloom-header", f"the reserved word is {reserved}")
     if not 1 <= k <= MAX_WINDOWS:
-        raise Malformed("bloom-windows", f"{k} windows")
+        raise Malformed("bloom-windows", f"k is {k}; it must be 1 to {MAX_WINDOWS}")
     if policy > RIGHTMOST:
-        raise Unsupported("bloom-policy", f"policy {policy}")
+        raise Unsupported("bloom-policy", f"policy {policy} is unknown")
     if stream != 0 and policy not in (P1, P2):
-        raise Malformed("bloom-header", f"a stream under policy {policy}")
+        raise Malformed("bloom-header", f"stream is not 0 under policy {policy}")
     if count == 0 or count > r or (policy != P0 and count != r):
-        raise Invalid("bloom-count", f"{count} inserted, {r} decoded")
+        raise Invalid("bloom-count", f"count is {count} and r is {r}")
     return stream, count, k, policy
 
 
@@ -68,7 +68,7 @@ def decode_bloom(section: bytes, r: int, d: int) -> list[int]:
     stream, count, k, policy = read_header(section, r)
     held = query_all(section[HEADER_BYTES:], k, d)
     if len(held) < r or (policy == P0 and len(held) != r):
-        raise Invalid("bloom-positives", f"{len(held)} positives, {r} wanted")
+        raise Invalid("bloom-positives", f"{len(held)} positives; r is {r}")
     return apply_policy(held, section[HEADER_BYTES:], k, policy, count, stream)
 
 
@@ -156,20 +156,20 @@ def resolve_conflicts(held: list[int], length: int, k: int, count: int, stream: 
         WireError: Invalid.
     """
     if 2 * len(held) > 5 * count + 128:
-        raise Invalid("bloom-conflicts", f"{len(held)} positives of {count} elements")
+        raise Invalid("bloom-conflicts", f"{len(held)} positives for {count} elements")
     lists: dict[int, list[int]] = {}
     for x in held:
         for bit in element_bits(x, k, length):
             lists.setdefault(bit, []).append(x)
     chosen = {items[0] for items in lists.values() if len(items) == 1}
     if len(chosen) > count:
-        raise Invalid("bloom-certain", f"{len(chosen)} certain elements, {count} inserted")
+        raise Invalid("bloom-certain", f"{len(chosen)} elements are certain; count is {count}")
     drawn = 0
     if len(chosen) < count:
         doubtful = {bit: items for bit, items in lists.items() if chosen.isdisjoint(items)}
         pairs = sum(len(items) for items in doubtful.values())
         if pairs > 5 * count + 4096:
-            raise Invalid("bloom-conflicts", f"{pairs} conflicts of {count} elements")
+            raise Invalid("bloom-conflicts", f"{pairs} conflicts for {count} elements")
         for bit in sorted(doubtful, key=lambda bit: (len(doubtful[bit]), bit)):
             if len(chosen) < count and chosen.isdisjoint(doubtful[bit]):
                 items = doubtful[bit]

@@ -35,7 +35,7 @@ WORK: dict[int, Callable[[bytes, int, int], int]] = {
     9: count_bloom_work,
     11: count_context_work,
 }
-"""The codecs whose steps count toward max_work: each makes the checks that come before, and says how many."""
+"""Codecs that count toward max_work: each function makes the preceding checks and counts the steps."""
 
 
 def decode_index(codec: int, section: bytes, r: int, d: int, work: Work) -> Sequence[int]:
@@ -59,6 +59,6 @@ def decode_index(codec: int, section: bytes, r: int, d: int, work: Work) -> Sequ
     if codec in WORK:
         steps = WORK[codec](section, r, d)
         if steps > work.left:
-            raise LimitExceeded("max-work", f"{steps} steps, {work.left} left")
+            raise LimitExceeded("max-work", f"{steps} steps; {work.left} remain")
         work.left -= steps
     return INDEX_CODECS[codec](section, r, d)

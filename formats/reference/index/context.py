@@ -18,7 +18,7 @@ ONE = 1 << 22
 BOUNDS = (1, 2, 3, 4, 5, 7, 9, 12, 16, 21, 26)
 Key = tuple[object, ...]
 Ask = Callable[[Key, int, int], int]
-"""A bit: its context, the first element and the one after the last that it speaks of."""
+"""Codes a bit; takes its context, and the first element and the end of the range that it describes."""
 
 
 class _Coder:
@@ -76,7 +76,7 @@ class _Reader(_Coder):
             self.code = self.code << 8 | byte
             self.taken += 1
             if self.taken > len(self.data) + 3:
-                raise Malformed("context-length", "the bytes end before the last index")
+                raise Malformed("context-length", "the code ends before the last index")
         return bit
 
 
@@ -98,8 +98,8 @@ def walk(ask: Ask, r: int, period: int, d: int) -> list[int]:
         WireError: Invalid, if fewer than r elements are present.
     """
     found: list[int] = []
-    history = [0] * period  # of each column, the latest row in bit 0
-    window = 0  # the elements before, the latest in bit 0
+    history = [0] * period  # of each column; the latest row is bit 0
+    window = 0  # the preceding elements; the latest is bit 0
     activity = 0
 
     def quiet(start: int, stop: int) -> bool:
@@ -139,7 +139,7 @@ def walk(ask: Ask, r: int, period: int, d: int) -> list[int]:
                     if len(found) == r:
                         return found
         activity = (activity + len(found) - before + 1) // 2
-    raise Invalid("context-count", f"{len(found)} elements are present, not {r}")
+    raise Invalid("context-count", f"{len(found)} of {r} elements are present")
 
 
 def _iterate_blocks(d: int, length: int) -> Iterator[tuple[int, int]]:
@@ -164,7 +164,7 @@ def read_header(section: bytes) -> int:
         raise Malformed("context-length", f"{len(section)} bytes")
     period = int.from_bytes(section[:2], "little")
     if period and not MIN_PERIOD <= period <= MAX_PERIOD:
-        raise Malformed("context-period", f"period {period}")
+        raise Malformed("context-period", f"period is {period}")
     return period
 
 
@@ -194,5 +194,5 @@ def decode_context(section: bytes, r: int, d: int) -> list[int]:
     if reader.taken != len(section) - 2 + 3:
         raise Malformed("context-length", "bytes after the last index")
     if reader.code >= 2**24:
-        raise Malformed("context-end", "a smaller last byte says the same")
+        raise Malformed("context-end", "the last byte is not the least possible")
     return found

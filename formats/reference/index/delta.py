@@ -22,14 +22,14 @@ def decode_delta(section: bytes, r: int, d: int) -> list[int]:
     """
     numbers, rest = split_varints(section)
     if len(numbers) != r or rest:
-        raise Malformed("delta-length", f"{len(numbers)} numbers of {r}, and {len(rest)} bytes more")
+        raise Malformed("delta-length", f"{len(numbers)} of {r} varints, and {len(rest)} bytes after them")
     if not all(is_shortest(number) for number in numbers):
-        raise Malformed("delta-varint", "a number is over-long or takes more than 4 bytes")
+        raise Malformed("delta-varint", "a varint is not the shortest or has more than 4 bytes")
     indices = []
     index = -1
     for number in numbers:
         index += decode_varint(number) + 1
         indices.append(index)
     if index >= d:
-        raise Invalid("index-range", f"index {index} of {d}")
+        raise Invalid("index-range", f"index {index} is not below {d}")
     return indices

@@ -30,18 +30,18 @@ def decode_elias_fano(section: bytes, r: int, d: int) -> list[int]:
     n_spans = -(-r // SPAN)
     at = 4 * (n_spans - 1)
     if len(section) % 4 or len(section) < at:
-        raise Malformed("elias-fano-length", f"{len(section)} bytes of {r} indices")
+        raise Malformed("elias-fano-length", f"{len(section)} bytes for {r} indices")
     bases = [0, *struct.unpack_from(f"<{n_spans - 1}I", section), d]
     counts = [min(SPAN, r - SPAN * c) for c in range(n_spans)]
     absents = [end - base - n for (base, end), n in zip(itertools.pairwise(bases), counts, strict=True)]
     if min(absents) < 0:
-        raise Invalid("elias-fano-base", "a span has less room than indices")
+        raise Invalid("elias-fano-base", "the extent of a span is less than its number of indices")
     parameters = [choose_parameter(n, z) for n, z in zip(counts, absents, strict=True)]
     lows = [low_bytes(n, b) for n, b in zip(counts, parameters, strict=True)]
     highs = [high_bytes(n, z, b) for n, z, b in zip(counts, absents, parameters, strict=True)]
     left = len(section) - at - sum(lows[:-1]) - sum(highs[:-1]) - lows[-1]
     if not 4 <= left <= highs[-1]:
-        raise Malformed("elias-fano-length", f"{left} bytes of the last span's high bits")
+        raise Malformed("elias-fano-length", f"{left} bytes for the last span's high bits")
     highs[-1] = left
     indices: list[int] = []
     for c, (n, b, low, high) in enumerate(zip(counts, parameters, lows, highs, strict=True)):
@@ -50,7 +50,7 @@ def decode_elias_fano(section: bytes, r: int, d: int) -> list[int]:
         if any(later <= index for index, later in itertools.pairwise(found)):
             raise Invalid("index-order", f"the indices of span {c} do not ascend")
         if found[-1] >= d:
-            raise Invalid("index-range", f"index {found[-1]} of {d}")
+            raise Invalid("index-range", f"index {found[-1]} is not below {d}")
         if c < n_spans - 1 and found[-1] + 1 != bases[c + 1]:
             raise Invalid("elias-fano-base", f"span {c} ends with index {found[-1]}")
         indices += found
@@ -89,6 +89,9 @@ def _read_span(low: bytes, high: bytes, n: int, b: int, is_last: bool) -> list[i
     numbers += unpack_stream(tail, rest, b)
     bits = int.from_bytes(high, "little")
     if bits.bit_count() != n or (is_last and not any(high[-4:])):
-        raise Malformed("elias-fano-high", "not as many one bits as indices, or too many words")
+        raise Malformed(
+            "elias-fano-high",
+            "the number of one bits is not that of the indices, or there are too many words",
+        )
     ones = [8 * byte + bit for byte, eight in enumerate(high) for bit in range(8) if eight >> bit & 1]
     return [(one - i) << b | number for i, (one, number) in enumerate(zip(ones, numbers, strict=True))]

@@ -17,9 +17,9 @@ SPAN = 4096
 MAX_CODE_BITS = 12
 KEYS = 4
 SYMBOLS = (25, 48, 92, 176, 256)
-"""How many symbols each form has: m = 0 … 3, and the bytes of keys."""
+"""Number of symbols of each form: m = 0 … 3, and the bytes of keys."""
 Code = dict[tuple[int, int], int]
-"""Symbols by the length and the number of their codes."""
+"""Symbol by (length, number) of its code."""
 
 
 def decode_huffman(section: bytes, r: int, d: int) -> list[int]:
@@ -40,15 +40,15 @@ def decode_huffman(section: bytes, r: int, d: int) -> list[int]:
         raise Malformed("huffman-length", f"{len(section)} bytes")
     form, first, more = section[:3]
     if form > KEYS:
-        raise Malformed("huffman-form", f"form {form}")
+        raise Malformed("huffman-form", f"form is {form}; it must be 0 to 4")
     if first + more >= SYMBOLS[form]:
-        raise Malformed("huffman-symbols", f"symbol {first + more} of {SYMBOLS[form]}")
+        raise Malformed("huffman-symbols", f"symbol {first + more} is not below {SYMBOLS[form]}")
     inner = -(-r // SPAN) - 1
     bases_at = 3 + (more // 2 + 1 if more else 0)
     sizes_at = bases_at + (0 if form == KEYS else 4 * inner)
     at = sizes_at + 2 * inner
     if len(section) < at:
-        raise Malformed("huffman-length", f"{len(section)} bytes of {r} indices")
+        raise Malformed("huffman-length", f"{len(section)} bytes for {r} indices")
     code = _read_code(section[3:bases_at], first, more + 1) if more else {(0, 0): first}
     sizes = list(struct.unpack_from(f"<{inner}H", section, sizes_at))
     if sum(sizes) > len(section) - at:
@@ -58,7 +58,7 @@ def decode_huffman(section: bytes, r: int, d: int) -> list[int]:
     if form != KEYS:
         bases[1:] = struct.unpack_from(f"<{inner}I", section, bases_at)
     indices: list[int] = []
-    follows = [0]  # what each base must be
+    follows = [0]  # the required bases
     for c, (base, size) in enumerate(zip(bases, sizes, strict=True)):
         stream = _BitReader(section[at : at + size])
         count = min(SPAN, r - SPAN * c)
@@ -73,7 +73,7 @@ def decode_huffman(section: bytes, r: int, d: int) -> list[int]:
             follows.append(index)
         stream.check_end()
         if form != KEYS and indices[-1] >= d:
-            raise Invalid("index-range", f"index {indices[-1]} of {d}")
+            raise Invalid("index-range", f"index {indices[-1]} is not below {d}")
         at += size
     if form != KEYS:
         if bases != follows[:-1]:
@@ -81,9 +81,9 @@ def decode_huffman(section: bytes, r: int, d: int) -> list[int]:
         return indices
     for last, index in itertools.pairwise(indices):
         if index <= last:
-            raise Invalid("index-order", f"index {index} after {last}")
+            raise Invalid("index-order", f"index {index} follows {last}")
     if indices[-1] >= d:
-        raise Invalid("index-range", f"index {indices[-1]} of {d}")
+        raise Invalid("index-range", f"index {indices[-1]} is not below {d}")
     return indices
 
 
@@ -110,7 +110,7 @@ def _read_code(packed: bytes, first: int, count: int) -> Code:
         raise Malformed("huffman-padding", "a bit after the lengths is set")
     lengths = unpack_stream(packed, count, 4)
     if max(lengths) > MAX_CODE_BITS:
-        raise Malformed("huffman-code-length", f"a code of {max(lengths)} bits")
+        raise Malformed("huffman-code-length", f"a code has {max(lengths)} bits")
     if lengths[0] == 0 or lengths[-1] == 0:
         raise Malformed("huffman-window", "the first or the last symbol has no code")
     if sum(1 << MAX_CODE_BITS - length for length in lengths if length) != 1 << MAX_CODE_BITS:
@@ -128,7 +128,7 @@ class _BitReader:
 
     def read_bit(self) -> int:
         if self.at >= 8 * len(self.data):
-            raise Malformed("huffman-span", "a code runs past the end of its span")
+            raise Malformed("huffman-span", "a code extends past the end of its span")
         bit = self.data[self.at // 8] >> self.at % 8 & 1
         self.at += 1
         return bit
@@ -147,7 +147,7 @@ class _BitReader:
 
     def check_end(self) -> None:
         if (self.at + 7) // 8 != len(self.data):
-            raise Malformed("huffman-span", "bytes are left after the codes of a span")
+            raise Malformed("huffman-span", "bytes remain after the codes of a span")
         if has_bit_from(self.data, self.at):
             raise Malformed("huffman-padding", "a bit after the codes of a span is set")
 

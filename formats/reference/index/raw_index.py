@@ -26,11 +26,11 @@ def decode_raw_index(section: bytes, r: int, d: int) -> list[int]:
     """
     width, letter = (2, "H") if d <= SHORT_INDICES else (4, "I")
     if len(section) != width * r:
-        raise Malformed("raw-index-length", f"{len(section)} bytes of {r} indices")
+        raise Malformed("raw-index-length", f"{len(section)} bytes for {r} indices")
     indices = list(struct.unpack(f"<{r}{letter}", section))
     for last, index in itertools.pairwise(indices):
         if index <= last:
-            raise Invalid("index-order", f"index {index} after {last}")
+            raise Invalid("index-order", f"index {index} follows {last}")
     if indices[-1] >= d:
-        raise Invalid("index-range", f"index {indices[-1]} of {d}")
+        raise Invalid("index-range", f"index {indices[-1]} is not below {d}")
     return indices

@@ -33,10 +33,10 @@ def decode_rice(section: bytes, r: int, d: int) -> list[int]:
     """
     n_spans = -(-r // SPAN)
     n_blocks = -(-r // BLOCK)
-    tables = 6 * (n_spans - 1)  # bytes of bases and words; the parameters follow
+    tables = 6 * (n_spans - 1)  # length of bases and words; the parameters follow
     start = -(-(tables + -(-5 * n_blocks // 8)) // 4) * 4
     if len(section) % 4 or len(section) < start:
-        raise Malformed("rice-length", f"{len(section)} bytes of {r} indices")
+        raise Malformed("rice-length", f"{len(section)} bytes for {r} indices")
     bases = [0, *struct.unpack_from(f"<{n_spans - 1}I", section)]
     lengths = list(struct.unpack_from(f"<{n_spans - 1}H", section, 4 * (n_spans - 1)))
     parameters_field = section[tables:start]
@@ -44,7 +44,7 @@ def decode_rice(section: bytes, r: int, d: int) -> list[int]:
         raise Malformed("rice-padding", "a bit after the parameters is set")
     parameters = unpack_stream(parameters_field, n_blocks, 5)
     if max(parameters) > MAX_PARAMETER:
-        raise Malformed("rice-parameter", f"b = {max(parameters)}")
+        raise Malformed("rice-parameter", f"b is {max(parameters)}; it must be 0 to {MAX_PARAMETER}")
     words = struct.unpack_from(f"<{(len(section) - start) // 4}I", section, start)
     if sum(lengths) > len(words):
         raise Malformed("rice-length", "the spans are longer than the section")
@@ -57,7 +57,7 @@ def decode_rice(section: bytes, r: int, d: int) -> list[int]:
             raise Malformed("rice-length", f"span {c} is too short")
         spans.append((count, bs))
     indices: list[int] = []
-    follows = [0]  # what each base must be
+    follows = [0]  # the required bases
     at = start
     for (count, bs), base, length in zip(spans, bases, lengths, strict=True):
         index = base
@@ -66,7 +66,7 @@ def decode_rice(section: bytes, r: int, d: int) -> list[int]:
             indices.append(index)
             index += 1
         if indices[-1] >= d:
-            raise Invalid("index-range", f"index {indices[-1]} of {d}")
+            raise Invalid("index-range", f"index {indices[-1]} is not below {d}")
         follows.append(index)
         at += 4 * length
     if bases != follows[:-1]:
@@ -109,7 +109,9 @@ def _read_unary(data: bytes, count: int) -> list[int]:
     """Read ``count`` unary numbers, each q zero bits and a one bit; the last word holds the last one."""
     words = struct.unpack(f"<{len(data) // 4}I", data)
     if sum(word.bit_count() for word in words) != count or words[-1] == 0:
-        raise Malformed("rice-unary", "not as many one bits as gaps, or too many words")
+        raise Malformed(
+            "rice-unary", "the number of one bits is not that of the gaps, or there are too many words"
+        )
     quotients = []
     follows = 0  # position after the last one bit
     for n, word in enumerate(words):
@@ -118,5 +120,5 @@ def _read_unary(data: bytes, count: int) -> list[int]:
             position = 32 * n + lowest.bit_length() - 1
             quotients.append(position - follows)
             follows = position + 1
-            word ^= lowest  # noqa: PLW2901 - taking the ones off the word is the loop
+            word ^= lowest  # noqa: PLW2901 - the loop clears one bit per iteration
     return quotients

@@ -54,11 +54,11 @@ class _BitReader:
             if n % BLOCK == 0:
                 b = self.read_number(PARAMETER_BITS)
                 if b > MAX_PARAMETER:
-                    raise Malformed("structured-parameter", f"b = {b}")
+                    raise Malformed("structured-parameter", f"b is {b}; it must be 0 to {MAX_PARAMETER}")
             q = self.count_zeros()
             number = least + (q << b | self.read_number(b))
             if number >= bound:
-                raise Invalid("index-range", f"number {number} of {bound}")
+                raise Invalid("index-range", f"number {number} is not below {bound}")
             numbers.append(number)
             least = number + 1
         return numbers
@@ -89,28 +89,28 @@ def decode_structured(section: bytes, r: int, d: int) -> list[int]:
     width = flags >> 5 & 3
     start = 1 + width + (width if flags & PHASED else 0)
     if len(section) < start:
-        raise Malformed("structured-length", "the head is cut")
+        raise Malformed("structured-length", "the section ends within the header")
     form = flags & 3
     if form > BITMAP:
-        raise Malformed("structured-form", "form 3")
+        raise Malformed("structured-form", "form is 3")
     g = int.from_bytes(section[1 : 1 + width], "little") if width else 1
     p = int.from_bytes(section[1 + width : start], "little")
     if g > d or (width and (g < 2 or g < 1 << 8 * (width - 1))):
         raise Malformed("structured-grain", f"grain {g} in {width} bytes")
     if (flags & PHASED and p == 0) or p >= g:
-        raise Malformed("structured-grain", f"phase {p} of a grain of {g}")
+        raise Malformed("structured-grain", f"phase is {p} and grain is {g}")
     n, rest = divmod(d - p, g)
     if (flags & FIRST and p == 0) or (flags & LAST and rest == 0):
-        raise Malformed("structured-form", "a part of no elements is listed")
+        raise Malformed("structured-form", "a listed part has no elements")
     listed = d - r if flags & COMPLEMENT else r
     listed -= (p if flags & FIRST else 0) + (rest if flags & LAST else 0)
     m, odd = divmod(listed, g)
     if m < 0 or odd or m > n:
-        raise Invalid("structured-count", f"grains of {g} do not make {r} of {d}")
+        raise Invalid("structured-count", f"{r} of {d} elements do not consist of grains of {g}")
     body = section[start:]
     if m in (0, n):
         if body:
-            raise Malformed("structured-length", "a body that lists nothing")
+            raise Malformed("structured-length", "the body is not empty although m is 0 or n")
         grains: Sequence[int] = range(m)
     else:
         grains = (_read_gaps, _read_runs, _read_bitmap)[form](body, m, n)
@@ -135,7 +135,7 @@ def _read_runs(body: bytes, m: int, n: int) -> list[int]:
     most = min(m, n - m + 1)
     k = 1 + bits.read_number((most - 1).bit_length())
     if k > most:
-        raise Malformed("structured-runs", f"{k} runs of {m} in {n} grains")
+        raise Malformed("structured-runs", f"{k} runs for {m} of {n} grains")
     before = bits.read_stream(k, n - m + 1)
     ends = [*bits.read_stream(k - 1, m - 1), m - 1]
     bits.check_end()
@@ -147,10 +147,10 @@ def _read_runs(body: bytes, m: int, n: int) -> list[int]:
 
 def _read_bitmap(body: bytes, m: int, n: int) -> list[int]:
     if len(body) != -(-n // 8):
-        raise Malformed("structured-length", f"{len(body)} bytes of {n} grains")
+        raise Malformed("structured-length", f"{len(body)} bytes for {n} grains")
     if n % 8 and body[-1] >> n % 8:
-        raise Malformed("structured-padding", "a bit beyond the last grain is set")
+        raise Malformed("structured-padding", "a bit after the last grain is set")
     grains = [8 * at + bit for at, byte in enumerate(body) for bit in range(8) if byte >> bit & 1]
     if len(grains) != m:
-        raise Invalid("structured-count", f"not {m} bits are set")
+        raise Invalid("structured-count", f"the number of set bits is not {m}")
     return grains

@@ -37,7 +37,9 @@ def decode_packed(section: bytes, r: int) -> list[int]:
     seen = [False] * r
     for i, position in enumerate(positions):
         if position >= r or seen[position]:
-            raise Invalid("map-permutation", f"number {i} is {position}")
+            raise Invalid(
+                "map-permutation", f"number {i} is {position}, which is not below {r} or occurs twice"
+            )
         seen[position] = True
     return positions
 

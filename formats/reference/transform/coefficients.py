@@ -10,7 +10,7 @@ from formats.reference.floats import FLOAT32, FLOAT64, Format, to_float, unpack_
 
 PLAIN, RFFT, DCT = 0, 1, 2
 COMPONENTS = {PLAIN: 1, RFFT: 2, DCT: 1}
-"""Numbers of an element of an entry, by domain: 2 where it is a complex coefficient."""
+"""Components per element of an entry, by domain: 2 for complex coefficients."""
 MAX_MAGNITUDE = 2.0**1000
 
 
@@ -50,13 +50,13 @@ def check_coefficients(domain: int, values: bytes, dtype: Format) -> None:
         return
     for bits in unpack_elements(values, dtype.itemsize):
         if not abs(to_float(bits, dtype)) <= MAX_MAGNITUDE:
-            raise Invalid("transform-value", f"a coefficient with the bits {bits:#x}")
+            raise Invalid("transform-value", f"a component has the bits {bits:#x}")
 
 
 def read_lengths(body: bytes) -> list[tuple[int, int]]:
     """Make the checks of row 35; return (key, n) of each row."""
     if not body or len(body) % 16:
-        raise Malformed("transform-record", f"{len(body)} bytes are no rows of 16")
+        raise Malformed("transform-record", f"{len(body)} bytes are not a positive number of rows of 16")
     rows = list(struct.iter_unpack("<IIQ", body))
     if any(reserved for _, reserved, _ in rows):
         raise Malformed("transform-record", "a reserved word is not 0")
@@ -77,13 +77,13 @@ def check_lengths(rows: list[tuple[int, int]], coefficients: dict[int, tuple[int
         WireError: Invalid.
     """
     if [key for key, _ in rows] != list(coefficients):
-        raise Invalid("transform", f"rows for {[key for key, _ in rows]}, not for {list(coefficients)}")
+        raise Invalid("transform", f"rows have keys {[key for key, _ in rows]}, not {list(coefficients)}")
     for key, n in rows:
         domain, found = coefficients[key]
         if (
             n > 2 * found or coefficient_count(domain, n) != found
-        ):  # the first, lest much be computed from a false n
-            raise Invalid("transform", f"{found} coefficients of a tensor of {n} elements")
+        ):  # n is bounded first: coefficient_count is costly for a large n
+            raise Invalid("transform", f"{found} coefficients do not match {n} elements")
     return dict(rows)
 
 

@@ -37,9 +37,9 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
     15: decode_mean,
 }
 ORDERED = frozenset({9, 10})
-"""The codecs whose values are stored in order, and whose entries have a map."""
+"""Codecs that order values; their entries have a map."""
 ZSTD = 7
-"""The codec that takes a decompressor besides."""
+"""The codec that also needs a decompressor."""
 
 
 def decode_value(codec: int, section: bytes, r: int, dtype: Format, zstd: Decompress | None = None) -> bytes:

@@ -28,7 +28,7 @@ def read_headers(section: bytes, r: int, name: str) -> list[int]:
         raise Malformed(f"{name}-length", f"{len(section)} bytes")
     (n,) = struct.unpack_from("<I", section)
     if n > r or len(section) < 4 + 4 * n:
-        raise Malformed(f"{name}-length", f"{len(section)} bytes of {n} pieces")
+        raise Malformed(f"{name}-length", f"{len(section)} bytes for {n} pieces")
     return list(struct.unpack_from(f"<{n}I", section, 4))
 
 
@@ -45,10 +45,10 @@ def read_raw(section: bytes, r: int, dtype: Format, name: str) -> bytes:
         WireError: Malformed or Invalid.
     """
     if len(section) != 4 + r * dtype.itemsize:
-        raise Malformed(f"{name}-length", f"{len(section)} bytes of {r} values")
+        raise Malformed(f"{name}-length", f"{len(section)} bytes for {r} values")
     for bits in unpack_elements(section[4:], dtype.itemsize):
         if bits & (dtype.sign - 1) >= dtype.infinity:
-            raise Invalid(f"{name}-value", f"element {bits:#x}")
+            raise Invalid(f"{name}-value", f"an element has the bits {bits:#x}")
     return section[4:]
 
 

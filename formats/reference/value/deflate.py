@@ -28,17 +28,19 @@ def decode_deflate(section: bytes, r: int, dtype: Format) -> bytes:
     """
     shuffle = section[0]
     if shuffle not in (0, 1):
-        raise Malformed("deflate-parameter", f"shuffle {shuffle}")
+        raise Malformed("deflate-parameter", f"shuffle is {shuffle}; it must be 0 or 1")
     size = r * dtype.itemsize
     inflater = zlib.decompressobj(RAW)
     try:
-        content = inflater.decompress(section[1:], size + 1)  # never more, whatever the stream could give
+        content = inflater.decompress(
+            section[1:], size + 1
+        )  # one byte more than wanted, to detect a longer stream
     except zlib.error as error:
         raise Malformed("deflate-stream", str(error)) from error
     if not inflater.eof or len(content) > size:
-        raise Malformed("deflate-stream", f"no end after {len(content)} bytes")
+        raise Malformed("deflate-stream", f"the stream does not end after {len(content)} bytes")
     if len(content) < size:
-        raise Invalid("deflate-length", f"{len(content)} bytes of {r} values")
+        raise Invalid("deflate-length", f"{len(content)} bytes for {r} values")
     if inflater.unused_data:
         raise Malformed("deflate-trailing", f"{len(inflater.unused_data)} bytes after the stream")
     return decode_content(content, shuffle == 1, dtype.itemsize)

@@ -38,18 +38,18 @@ def decode_dexpfit(section: bytes, r: int, dtype: Format) -> bytes:
     if not heads:
         return read_raw(section, r, dtype, "dexpfit")
     if len(section) != 4 + 36 * len(heads):
-        raise Malformed("dexpfit-length", f"{len(section)} bytes of {len(heads)} curves")
+        raise Malformed("dexpfit-length", f"{len(section)} bytes for {len(heads)} curves")
     for head in heads:
         if head >> 25:
-            raise Malformed("dexpfit-curve", f"head {head:#010x}")
+            raise Malformed("dexpfit-curve", f"a head is {head:#010x}")
     if sum((head & LENGTH_MASK) + 1 for head in heads) != r:
-        raise Invalid("dexpfit-sum", f"curves of {r} values")
+        raise Invalid("dexpfit-sum", f"the sum of the lengths is not {r}")
     parameters = list(struct.iter_unpack("<4d", section[4 + 4 * len(heads) :]))
     for a, b, c, d in parameters:
-        if not (abs(a) <= MAX_FACTOR and abs(c) <= MAX_FACTOR):  # NaN compares false
-            raise Invalid("dexpfit-parameter", f"factors {a}, {c}")
+        if not (abs(a) <= MAX_FACTOR and abs(c) <= MAX_FACTOR):  # false for NaN
+            raise Invalid("dexpfit-parameter", f"the factors are {a} and {c}")
         if not (-math.inf < b <= MAX_RATE and -math.inf < d <= MAX_RATE):
-            raise Invalid("dexpfit-parameter", f"rates {b}, {d}")
+            raise Invalid("dexpfit-parameter", f"the rates are {b} and {d}")
     values: list[int] = []
     for head, (a, b, c, d) in zip(heads, parameters, strict=True):
         curve = [round_to_element(v, dtype) for v in _evaluate_curve((head & LENGTH_MASK) + 1, a, b, c, d)]

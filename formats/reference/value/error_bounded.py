@@ -35,13 +35,13 @@ STATE = 1 << 16
 MAX_K = 2**20 - 1
 MIN_STEP = 2.0**-126
 WIDTHS = [1] * 8 + [2] * 4 + [4] * 4 + [1] * 16 + [1]
-"""Symbols of each bin; the last is the escape's."""
+"""Number of symbols of each bin; the last is that of the escape."""
 POWERS = [
     *(1048576, 1004120, 961548, 920782, 881744, 844361, 808563, 774282),
     *(741455, 710020, 679917, 651091, 623487, 597053, 571740, 547500),
 ]
 SYMBOLS = [(k, 0) for k in range(32)]
-"""Of each symbol the least number of a cell and the number of bits that follow."""
+"""(base, bits) of each symbol."""
 for _bits in (3, 4, 5, 6):
     SYMBOLS += [((4 + _quarter) << _bits, _bits) for _quarter in range(4)]
 SYMBOLS.append((0, 24))
@@ -147,7 +147,7 @@ class _ByteReader:
 
     def take(self, size: int) -> bytes:
         if self.at + size > len(self.section):
-            raise Malformed("error-bounded-length", f"{len(self.section)} bytes")
+            raise Malformed("error-bounded-length", f"the section ends after {len(self.section)} bytes")
         self.at += size
         return self.section[self.at - size : self.at]
 
@@ -177,7 +177,7 @@ class _RansState:
         for lane in reversed(range(lanes)):
             if self.states[lane] < STATE:
                 if not self.words:
-                    raise Invalid("error-bounded-code", "no word is left")
+                    raise Invalid("error-bounded-code", "no word remains")
                 self.states[lane] = self.states[lane] << 16 | self.words.pop()
 
 
@@ -199,7 +199,7 @@ def decode_error_bounded(section: bytes, r: int, dtype: Format) -> bytes:
     if form == 0:
         return _read_exact(section[1:], r, dtype)
     if form > 2:
-        raise Malformed("error-bounded-form", f"form {form}")
+        raise Malformed("error-bounded-form", f"form is {form}; it must be 0 to 2")
     reader = _ByteReader(section)
     _, first, step, place, mask = struct.unpack("<BIIII", reader.take(17))
     most = largest_finite(dtype)
@@ -208,19 +208,19 @@ def decode_error_bounded(section: bytes, r: int, dtype: Format) -> bytes:
         or not to_float32_bits(MIN_STEP) <= step < FLOAT32.infinity
         or place > to_float32_bits(1.0)
     ):
-        raise Invalid("error-bounded-number", f"numbers {first:#x}, {step:#x}, {place:#x}")
+        raise Invalid("error-bounded-number", f"first, step, place are {first:#x}, {step:#x}, {place:#x}")
     if mask >> ROWS:
-        raise Malformed("error-bounded-rows", f"mask {mask:#x}")
+        raise Malformed("error-bounded-rows", f"mask is {mask:#x}")
     levels = default_levels(form)
     for row in range(ROWS):
         if mask >> row & 1:
             used, escape = reader.take(2)
             if used > BINS:
-                raise Malformed("error-bounded-rows", f"{used} levels")
+                raise Malformed("error-bounded-rows", f"used is {used}; it must be 0 to {BINS}")
             levels[row] = [*reader.take(used), *[NONE] * (BINS - used), escape]
     coded = [(len(block), *_read_block(reader, len(block))) for block in split_blocks(r)]
     if reader.at != len(section):
-        raise Malformed("error-bounded-length", f"{len(section) - reader.at} bytes too many")
+        raise Malformed("error-bounded-length", f"{len(section) - reader.at} bytes follow the last block")
     table = [frequencies(row) for row in levels]
     codes: list[tuple[int, int | None]] = []
     for m, start, words in coded:
@@ -231,20 +231,20 @@ def decode_error_bounded(section: bytes, r: int, dtype: Format) -> bytes:
 
 def _read_exact(data: bytes, r: int, dtype: Format) -> bytes:
     if len(data) != r * dtype.itemsize:
-        raise Malformed("error-bounded-length", f"{len(data)} bytes of {r} values")
+        raise Malformed("error-bounded-length", f"{len(data)} bytes for {r} values")
     for word in unpack_elements(data, dtype.itemsize):
         if word & (dtype.sign - 1) >= dtype.infinity:
-            raise Invalid("error-bounded-value", f"element {word:#x}")
+            raise Invalid("error-bounded-value", f"an element has the bits {word:#x}")
     return data
 
 
 def _read_block(reader: _ByteReader, m: int) -> tuple[int, _RansState]:
     start, count = struct.unpack("<BI", reader.take(5))
     if start > MAX_START:
-        raise Malformed("error-bounded-start", f"start {start}")
+        raise Malformed("error-bounded-start", f"start is {start}; it must be 0 to {MAX_START}")
     states = unpack_elements(reader.take(4 * lane_count(m)), 4)
     if min(states) < STATE:
-        raise Invalid("error-bounded-state", f"state {min(states)}")
+        raise Invalid("error-bounded-state", f"a state is {min(states)}")
     return start, _RansState(states, unpack_elements(reader.take(2 * count), 2))
 
 
@@ -286,7 +286,7 @@ def _decode_values(
             found[step[lane]] = k, sign
         words.refill(n)
     if words.words or any(state != STATE for state in words.states):
-        raise Invalid("error-bounded-code", "the words do not end where the values do")
+        raise Invalid("error-bounded-code", "words remain, or a state is not 2^16, after the last value")
     return found
 
 

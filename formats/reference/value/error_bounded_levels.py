@@ -28,7 +28,7 @@ OFFSET = (
     "fe3a3c3e4042434546383c3f433a47535f5f7487989bb3bfcecddceffef9fefefe",
     "f24143454647494a4c3d3f4144383d444b46576778788c9eb0adc0c3d2deebf3fb",
 )
-"""Of form 1, rows 0 to 23."""
+"""Form 1, rows 0 to 23."""
 CENTRED = (
     "ff019ae8f5fefefefefefefefefefefefefefffefefe",
     "ff015a",
@@ -55,9 +55,9 @@ CENTRED = (
     "fe483f404142434445373a3e4138414c58608199acb4cce1f1f1fefefefefe",
     "fe504546474848494a3b3d3f41343a414a4a6275868faabdc7cfeaf6fefefefe",
 )
-"""Of form 2, rows 0 to 23."""
+"""Form 2, rows 0 to 23."""
 SHIFTED = (
     "fe3e3e3f4041434445373b3e423944515e648095a5a9bed0dcd8ebf9fefefefefe",
     "fe454446474848494a3b3d3f41353b424b4a63798c93acbdcacce2effef6fefefe",
 )
-"""Rows 24 and 25 of both."""
+"""Both forms, rows 24 and 25."""

@@ -26,5 +26,5 @@ def decode_mean(section: bytes, r: int, dtype: Format) -> bytes:
         raise Malformed("mean-length", f"{len(section)} bytes")
     number = int.from_bytes(section, "little")
     if number & (form.sign - 1) > convert(dtype.infinity - 1, dtype, form):
-        raise Invalid("mean-number", f"number {number:#x}")
+        raise Invalid("mean-number", f"the mean has the bits {number:#x}")
     return pack_elements([convert(number, form, dtype)] * r, dtype.itemsize)

@@ -37,19 +37,21 @@ def decode_offset_float(section: bytes, r: int, dtype: Format) -> bytes:
         raise Malformed("offset-float-length", f"{len(section)} bytes")
     bits, m, reserved, positive, negative, base = struct.unpack_from("<BBHHHI", section)
     if not 2 <= bits <= 16 or m > 23 or reserved:
-        raise Malformed("offset-float-parameter", f"bits {bits}, mantissa {m}, reserved {reserved}")
+        raise Malformed("offset-float-parameter", f"bits is {bits}, mantissa is {m}, reserved is {reserved}")
     if len(section) != HEADER_BYTES + packed_size(r, bits):
-        raise Malformed("offset-float-length", f"{len(section)} bytes of {r} values")
+        raise Malformed("offset-float-length", f"{len(section)} bytes for {r} values")
     form = Form(m, base, positive, negative)
     greatest = (base + max(positive, negative, 1) - 1) << form.cut
     if base == 0 or positive + negative >= 1 << bits or greatest > largest_finite(dtype):
-        raise Invalid("offset-float-range", f"base {base}, {positive} and {negative} codes")
+        raise Invalid(
+            "offset-float-range", f"base is {base}, with {positive} positive and {negative} negative codes"
+        )
     if has_trailing_bit(section[HEADER_BYTES:], r, bits):
         raise Malformed("offset-float-padding", "a bit after the last code is set")
     codes = unpack_codes(section[HEADER_BYTES:], r, bits)
     for i, code in enumerate(codes):
         if code > positive + negative:
-            raise Invalid("offset-float-code", f"code {code} of value {i}")
+            raise Invalid("offset-float-code", f"value {i} has code {code}")
     return pack_elements([convert(form.decode(c), FLOAT32, dtype) for c in codes], dtype.itemsize)
 
 

@@ -37,17 +37,17 @@ def decode_polyfit(section: bytes, r: int, dtype: Format) -> bytes:
     pieces = [((head & LENGTH_MASK) + 1, head >> 24) for head in heads]
     for length, degree in pieces:
         if degree > MAX_DEGREE or degree >= length:
-            raise Malformed("polyfit-piece", f"degree {degree} of {length} values")
+            raise Malformed("polyfit-piece", f"a piece of {length} values has degree {degree}")
     if sum(length for length, _ in pieces) != r:
-        raise Invalid("polyfit-sum", f"pieces of {r} values")
+        raise Invalid("polyfit-sum", f"the sum of the lengths is not {r}")
     count = sum(degree + 1 for _, degree in pieces)
     body = 4 + 4 * len(heads)
     form = f"<{count}{coefficient_format(dtype)}"
     if len(section) != body + struct.calcsize(form):
-        raise Malformed("polyfit-length", f"{len(section)} bytes of {count} coefficients")
+        raise Malformed("polyfit-length", f"{len(section)} bytes for {count} coefficients")
     coefficients = struct.unpack_from(form, section, body)
     if not all(map(math.isfinite, coefficients)):
-        raise Invalid("polyfit-coefficient", "NaN or infinite")
+        raise Invalid("polyfit-coefficient", "a coefficient is NaN or infinite")
     values = []
     used = 0
     for length, degree in pieces:

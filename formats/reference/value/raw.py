@@ -21,7 +21,7 @@ def decode_raw(section: bytes, r: int, dtype: Format) -> bytes:
         WireError: Malformed.
     """
     if len(section) != r * dtype.itemsize:
-        raise Malformed("raw-length", f"{len(section)} bytes of {r} values")
+        raise Malformed("raw-length", f"{len(section)} bytes for {r} values")
     return section
 
 
@@ -62,8 +62,8 @@ def decode_raw_bfloat16(section: bytes, r: int, dtype: Format) -> bytes:
 def _widen(section: bytes, r: int, narrow: Format, dtype: Format) -> bytes:
     """Widen 16-bit values to the element type, after the checks of the page."""
     if dtype in (FLOAT16, BFLOAT16):
-        raise Invalid("raw-dtype", f"{narrow.name} values of {dtype.name} elements")
+        raise Invalid("raw-dtype", f"{narrow.name} values for {dtype.name} elements")
     if len(section) != r * narrow.itemsize:
-        raise Malformed("raw-length", f"{len(section)} bytes of {r} values")
+        raise Malformed("raw-length", f"{len(section)} bytes for {r} values")
     wide = [convert(bits, narrow, dtype) for bits in unpack_elements(section, narrow.itemsize)]
     return pack_elements(wide, dtype.itemsize)

@@ -27,10 +27,10 @@ def decode_sign_scale(section: bytes, r: int, dtype: Format) -> bytes:
     """
     form = scale_format(dtype)
     if len(section) != form.itemsize + -(-r // 8):
-        raise Malformed("sign-scale-length", f"{len(section)} bytes of {r} values")
+        raise Malformed("sign-scale-length", f"{len(section)} bytes for {r} values")
     scale = int.from_bytes(section[: form.itemsize], "little")
-    if scale > convert(dtype.infinity - 1, dtype, form):  # sign bit, infinity and NaN are greater
-        raise Invalid("sign-scale-scale", f"scale {scale:#x}")
+    if scale > convert(dtype.infinity - 1, dtype, form):  # also true for a set sign bit, infinity and NaN
+        raise Invalid("sign-scale-scale", f"the scale has the bits {scale:#x}")
     signs = section[form.itemsize :]
     if r % 8 and signs[-1] >> r % 8:
         raise Malformed("sign-scale-padding", "a bit after the last sign is set")

@@ -34,10 +34,10 @@ def decode_sketchml(section: bytes, r: int, dtype: Format) -> bytes:
         raise Malformed("sketchml-length", f"{len(section)} bytes")
     form, more, reserved = struct.unpack_from("<BBH", section)
     if form > 1 or reserved or (form == 1 and more == 0):
-        raise Malformed("sketchml-form", f"form {form}, {more + 1} buckets, reserved {reserved}")
+        raise Malformed("sketchml-form", f"form is {form} with {more + 1} buckets; reserved is {reserved}")
     start = 4 + 4 * (more + 1)
     if len(section) < start:
-        raise Malformed("sketchml-length", f"{len(section)} bytes of {more + 1} means")
+        raise Malformed("sketchml-length", f"{len(section)} bytes for {more + 1} means")
     means = unpack_elements(section[4:start], 4)
     for n, mean in enumerate(means):
         if mean & SIGN - 1 > largest_finite(dtype):
@@ -57,14 +57,14 @@ def _sort_key(bits: int) -> int:
 def _read_packed(body: bytes, r: int, buckets: int) -> list[int]:
     width = (buckets - 1).bit_length()
     if len(body) != packed_size(r, width):
-        raise Malformed("sketchml-length", f"{len(body)} bytes of {r} codes of {width} bits")
+        raise Malformed("sketchml-length", f"{len(body)} bytes for {r} codes of {width} bits")
     if width == 0:
         return [0] * r
     if has_trailing_bit(body, r, width):
         raise Malformed("sketchml-padding", "a bit after the last code is set")
     codes = unpack_codes(body, r, width)
     if max(codes) >= buckets:
-        raise Invalid("sketchml-bucket", f"bucket {max(codes)} of {buckets}")
+        raise Invalid("sketchml-bucket", f"bucket {max(codes)} is not below {buckets}")
     return codes
 
 
@@ -78,7 +78,7 @@ def _read_huffman(body: bytes, r: int, buckets: int) -> list[int]:
         raise Malformed("sketchml-padding", "a bit after the lengths is set")
     lengths = unpack_stream(body[:sizes_at], buckets, 4)
     if max(lengths) > MAX_CODE_BITS:
-        raise Malformed("sketchml-code-length", f"a code of {max(lengths)} bits")
+        raise Malformed("sketchml-code-length", f"a code has {max(lengths)} bits")
     if lengths[0] == 0 or lengths[-1] == 0:
         raise Malformed("sketchml-window", "the first or the last bucket has no code")
     if sum(1 << MAX_CODE_BITS - length for length in lengths if length) != 1 << MAX_CODE_BITS:
@@ -103,13 +103,13 @@ def _read_span(data: bytes, count: int, symbols: dict[tuple[int, int], int]) -> 
         length = number = 0
         while (length, number) not in symbols:
             if at >= 8 * len(data):
-                raise Malformed("sketchml-span", "a code runs past the end of its span")
+                raise Malformed("sketchml-span", "a code extends past the end of its span")
             number = number << 1 | data[at // 8] >> at % 8 & 1
             length += 1
             at += 1
         codes.append(symbols[length, number])
     if (at + 7) // 8 != len(data):
-        raise Malformed("sketchml-span", "bytes are left after the codes of a span")
+        raise Malformed("sketchml-span", "bytes remain after the codes of a span")
     if has_bit_from(data, at):
         raise Malformed("sketchml-padding", "a bit after the codes of a span is set")
     return codes

@@ -24,13 +24,13 @@ def decode_terngrad(section: bytes, r: int, dtype: Format) -> bytes:
         WireError: Malformed or Invalid.
     """
     if len(section) != 4 + -(-r // 5):
-        raise Malformed("terngrad-length", f"{len(section)} bytes of {r} values")
+        raise Malformed("terngrad-length", f"{len(section)} bytes for {r} values")
     scale = int.from_bytes(section[:4], "little")
-    if scale > largest_finite(dtype):  # sign bit, infinity and NaN are greater
-        raise Invalid("terngrad-scale", f"scale {scale:#010x}")
+    if scale > largest_finite(dtype):  # also true for a set sign bit, infinity and NaN
+        raise Invalid("terngrad-scale", f"the scale has the bits {scale:#010x}")
     for byte in section[4:]:
         if byte > 242:
-            raise Invalid("terngrad-byte", f"byte {byte}")
+            raise Invalid("terngrad-byte", f"a byte is {byte}; it must be 0 to 242")
     plus = convert(scale, FLOAT32, dtype)
     words = (plus | dtype.sign, 0, plus)
     values: list[int] = []
@@ -40,6 +40,6 @@ def decode_terngrad(section: bytes, r: int, dtype: Format) -> bytes:
         packed = section[4 + first // 5 : 4 + first // 5 + span]
         digits = [byte // place % 3 for place in PLACES for byte in packed]
         if any(digit != 1 for digit in digits[count:]):
-            raise Malformed("terngrad-padding", "a digit after the last is not 1")
+            raise Malformed("terngrad-padding", "a digit without a value is not 1")
         values += [words[digit] for digit in digits[:count]]
     return pack_elements(values, dtype.itemsize)

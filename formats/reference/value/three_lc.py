@@ -30,20 +30,20 @@ def decode_three_lc(section: bytes, r: int, dtype: Format) -> bytes:
     if len(section) < 4:
         raise Malformed("3lc-length", f"{len(section)} bytes")
     scale = int.from_bytes(section[:4], "little")
-    if scale > largest_finite(dtype):  # sign bit, infinity and NaN are greater
-        raise Invalid("3lc-scale", f"scale {scale:#010x}")
+    if scale > largest_finite(dtype):  # also true for a set sign bit, infinity and NaN
+        raise Invalid("3lc-scale", f"the scale has the bits {scale:#010x}")
     tokens = section[4:]
     if sum(run_length(token) for token in tokens) != -(-r // len(POWERS)):
-        raise Malformed("3lc-count", f"{len(tokens)} bytes of {r} values")
+        raise Malformed("3lc-count", f"{len(tokens)} bytes for {r} values")
     for token, following in itertools.pairwise(tokens):
         if is_run(token) and is_run(following) and run_length(token) < MAX_RUN:
-            raise Malformed("3lc-run", f"a run of {run_length(token)} before another")
+            raise Malformed("3lc-run", f"a run of {run_length(token)} precedes another run")
     codes = [ZEROS if is_run(token) else token for token in tokens for _ in range(run_length(token))]
     magnitude = convert(scale, FLOAT32, dtype)
     words = (magnitude | dtype.sign, 0, magnitude)
     digits = [code // power % 3 for code in codes for power in POWERS]
     if any(digit != 1 for digit in digits[r:]):
-        raise Malformed("3lc-padding", "a digit after the last value")
+        raise Malformed("3lc-padding", "a digit after the last value is not neutral")
     return pack_elements([words[digit] for digit in digits[:r]], dtype.itemsize)
 
 

@@ -13,12 +13,12 @@ from formats.reference.floats import Format
 from formats.reference.value.byte_shuffle import decode_content
 
 Decompress = Callable[[bytes, int], bytes]
-"""(frame, content size) -> content; any exception where the frame is broken."""
+"""Returns the content of (frame, content size); raises any exception if the frame is invalid."""
 MAGIC = 0xFD2FB528
 MAX_WINDOW = 2**23
 MAX_BLOCK = 2**17
 STORED, REPEATED, RESERVED = 0, 1, 3
-"""Types of blocks."""
+"""Block types."""
 
 
 def decode_zstd(section: bytes, r: int, dtype: Format, decompress: Decompress | None = None) -> bytes:
@@ -37,10 +37,10 @@ def decode_zstd(section: bytes, r: int, dtype: Format, decompress: Decompress | 
         WireError: Malformed or Invalid; Unsupported without a decompressor.
     """
     if decompress is None:
-        raise Unsupported("value-codec", "no Zstandard decompressor was handed in")
+        raise Unsupported("value-codec", "the caller gave no Zstandard decompressor")
     shuffle, frame = section[0], section[1:]
     if shuffle not in (0, 1):
-        raise Malformed("zstd-parameter", f"shuffle {shuffle}")
+        raise Malformed("zstd-parameter", f"shuffle is {shuffle}; it must be 0 or 1")
     size = r * dtype.itemsize
     start, window = read_header(frame, size)
     check_blocks(frame, start, min(window, MAX_BLOCK))
@@ -49,7 +49,7 @@ def decode_zstd(section: bytes, r: int, dtype: Format, decompress: Decompress | 
     except Exception as error:
         raise Malformed("zstd-content", str(error)) from error
     if len(content) != size:
-        raise Malformed("zstd-content", f"{len(content)} bytes of {r} values")
+        raise Malformed("zstd-content", f"{len(content)} bytes for {r} values")
     return decode_content(content, shuffle == 1, dtype.itemsize)
 
 
@@ -67,12 +67,12 @@ def read_header(frame: bytes, size: int) -> tuple[int, int]:
         WireError: Malformed or Invalid.
     """
     if len(frame) < 5 or int.from_bytes(frame[:4], "little") != MAGIC:
-        raise Malformed("zstd-frame", "no magic number")
+        raise Malformed("zstd-frame", "the magic number is missing")
     descriptor = frame[4]
     dictionary, checksum, reserved = descriptor & 3, descriptor >> 2 & 1, descriptor >> 3 & 3
     single, size_flag = descriptor >> 5 & 1, descriptor >> 6
     if dictionary or checksum or reserved or (size_flag == 0 and not single):
-        raise Malformed("zstd-header", f"descriptor {descriptor:#010b}")
+        raise Malformed("zstd-header", f"the descriptor is {descriptor:#010b}")
     at = 5 if single else 6
     size_bytes = (1, 2, 4, 8)[size_flag]
     if len(frame) < at + size_bytes:
@@ -81,14 +81,14 @@ def read_header(frame: bytes, size: int) -> tuple[int, int]:
     if size_bytes == 2:
         stated += 256
     if stated != size:
-        raise Invalid("zstd-size", f"{stated} bytes stated, {size} wanted")
+        raise Invalid("zstd-size", f"the frame states {stated} bytes; {size} are needed")
     if single:
         window = stated
     else:
         exponent, mantissa = frame[5] >> 3, frame[5] & 7
         window = 2 ** (10 + exponent) * (8 + mantissa) // 8
     if window > MAX_WINDOW:
-        raise Invalid("zstd-window", f"{window} bytes")
+        raise Invalid("zstd-window", f"the window is {window} bytes")
     return at + size_bytes, window
 
 
@@ -106,11 +106,11 @@ def check_blocks(frame: bytes, start: int, longest: int) -> None:
     at = start
     while True:
         if at + 3 > len(frame):
-            raise Malformed("zstd-block", f"no header at byte {at}")
+            raise Malformed("zstd-block", f"the block header at byte {at} is incomplete")
         header = int.from_bytes(frame[at : at + 3], "little")
         last, kind, size = header & 1, header >> 1 & 3, header >> 3
         if kind == RESERVED or size > longest:
-            raise Malformed("zstd-block", f"type {kind}, {size} bytes")
+            raise Malformed("zstd-block", f"a block has type {kind} and {size} bytes")
         at += 3 + (1 if kind == REPEATED else size)
         if at > len(frame):
             raise Malformed("zstd-block", f"a block ends at byte {at} of {len(frame)}")

@@ -1,8 +1,8 @@
 """Assembling a container from parts, with correct checksums (SPEC sections 2 and 6).
 
 ``assemble`` writes any parts, valid or not. It computes only the checksums and the lengths that are not
-given. ``reseal`` recomputes the checksums of modified bytes. Both serve tests and golden vectors: a vector with one
-stated error must not fail because of its checksum.
+given. ``reseal`` recomputes the checksums of modified bytes. Both serve tests and golden vectors: a vector
+with one stated error must not fail because of its checksum.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def compute_code_lengths(counts: dict[int, int]) -> dict[int, int]:
         packages = [
             (a + b, of_a + of_b) for (a, of_a), (b, of_b) in zip(items[::2], items[1::2], strict=False)
         ]
-        items = sorted(leaves + packages, key=lambda item: item[0])  # stable: leaves before packages
+        items = sorted(leaves + packages, key=lambda item: item[0])  # stable: leaves precede packages
     contained = Counter(symbol for _, item in items[: 2 * len(symbols) - 2] for symbol in item)
     return {symbol: contained[symbol] for symbol in symbols}
 
@@ -61,7 +61,7 @@ def write_huffman(
 
 
 Piece = list[tuple[int, int, int]]
-"""What stands for one index: (symbol, how many extra bits follow it, the number whose low bits they are)."""
+"""The symbols of one index: (symbol, number of extra bits, number whose low bits they are)."""
 
 
 def _compute_lengths(pieces: Sequence[Piece], spare: bool) -> dict[int, int]:

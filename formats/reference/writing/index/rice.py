@@ -63,7 +63,7 @@ def write_rice(indices: Sequence[int], parameters: Sequence[int] | None = None) 
 
 def _write_span(blocks: Sequence[Sequence[int]], bs: Sequence[int]) -> bytes:
     out = b""
-    ones = 0  # the unary part: one bits at these positions
+    ones = 0  # the unary part, as a number
     position = -1
     for gaps, b in zip(blocks, bs, strict=True):
         lows = [g & ((1 << b) - 1) for g in gaps]

@@ -24,7 +24,7 @@ class Deflate:
     level: int = 6
     strategy: int = zlib.Z_DEFAULT_STRATEGY
     flush: int = 0
-    """Bytes of content after which a block ends, 0 for the compressor's own choice."""
+    """Bytes of content per block; 0 lets the compressor choose."""
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Write the elements, compressed."""

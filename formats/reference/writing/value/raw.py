@@ -46,6 +46,6 @@ def write_raw(values: bytes, dtype: Format, narrow: Format | None = None) -> byt
     for i, bits in enumerate(unpack_elements(values, dtype.itemsize)):
         half = convert(bits, dtype, narrow)
         if half & (narrow.sign - 1) == narrow.infinity and bits & (dtype.sign - 1) < dtype.infinity:
-            raise ValueError(f"value {i} is finite and becomes infinite in {narrow.name}")
+            raise ValueError(f"value {i} is finite but becomes infinite in {narrow.name}")
         out.append(half)
     return pack_elements(out, narrow.itemsize)

@@ -27,7 +27,7 @@ def write_sign_scale(values: bytes, dtype: Format) -> bytes:
     scale = _compute_scale([to_float(word & (dtype.sign - 1), dtype) for word in bits])
     signs = bytearray(-(-len(bits) // 8))
     for i, word in enumerate(bits):
-        signs[i // 8] |= (word > dtype.sign) << i % 8  # -0 is no more than the sign bit alone
+        signs[i // 8] |= (word > dtype.sign) << i % 8  # -0 equals the sign bit alone
     return struct.pack("<d" if dtype == FLOAT64 else "<f", scale) + bytes(signs)
 
 

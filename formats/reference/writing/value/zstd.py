@@ -18,7 +18,7 @@ class Zstd:
     scheme: ClassVar[str] = "zstd"
     shuffle: bool = True
     block: int = MAX_BLOCK
-    """The content of a block, up to 128 KiB."""
+    """Bytes of content per block, at most 128 KiB."""
     window: int | None = None
     """The byte of the window descriptor; None for a single segment."""
 
