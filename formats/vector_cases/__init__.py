@@ -1,7 +1,7 @@
-"""What the golden vectors are, as code: bad_*.py build broken containers, the others valid ones.
+"""The golden vectors as code: bad_*.py build invalid containers, the other modules valid ones.
 
-Every case is made by the reference writer and judged by the reference decoder when it is built, so a case
-that does not show what it says it shows stops make_vectors.py. All of it is deterministic.
+The reference writer makes every case, and the reference decoder checks it when it is built. A case that does
+not have the stated result stops make_vectors.py. All cases are deterministic.
 """
 
 from types import ModuleType
@@ -67,4 +67,4 @@ MODULES: tuple[ModuleType, ...] = (
     transforms,
     bad_transforms,
 )
-"""The modules of cases, each with its function ``cases``."""
+"""The modules of cases; each has a function ``cases``."""

@@ -1,7 +1,7 @@
-"""Broken containers, rows 1-14 of SPEC section 7: the prefix, and how the parts fill the bytes.
+"""Invalid containers, rows 1-14 of SPEC section 7: the prefix, and how the parts fill the bytes.
 
-Each breaks one rule; where other rules fail as well, the one that is named comes first in the specification's
-order, and the case is about that order.
+Each breaks one rule. If it breaks others as well, the stated rule comes first in the specification's order,
+and the case tests that order.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MAX32 = 2**32 - 1
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _frame()
     yield from _lengths()
 
 
 def one_entry() -> bytes:
-    """One entry, no extension: 24 + 40 bytes, 8 of indices, 8 of values."""
+    """Return a container with one entry and no extension: 24 + 40 bytes, 8 of indices, 8 of values."""
     return write([sparse("0", 10, [2, 5])], names=False)
 
 

@@ -1,4 +1,4 @@
-"""Broken extension blocks, rows 28-41 of SPEC section 7: the block's frame and what the records say."""
+"""Invalid extension blocks, rows 28-41 of SPEC section 7: the frame of the block, and its records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX32 = 2**32 - 1
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _frame()
     yield from _fused_record()
     yield from _fused()
@@ -28,13 +28,13 @@ def cases() -> Iterator[Case]:
 
 
 def _tensors(sizes: Sequence[int], *records: Record) -> bytes:
-    """Tensors of these sizes with the keys 0, 1, …, no element present, and records."""
+    """Return a container with these records, and empty tensors of these sizes with the keys 0, 1, …."""
     rows = [Row(key, 0, d, 0, 1, 1, 1) for key, d in enumerate(sizes)]
     return assemble(rows, write_extension_block(records))
 
 
 def _block(*parts: bytes, n_records: int) -> bytes:
-    """No tensors and a block of these bytes."""
+    """Return a container without tensors and with a block of these bytes."""
     body = b"".join(parts)
     return assemble([], struct.pack("<II", 8 + len(body), n_records) + body)
 

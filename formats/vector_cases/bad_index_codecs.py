@@ -1,4 +1,4 @@
-"""Broken index sections: the checks of every codec's page, each with right checksums and padding."""
+"""Invalid index sections: each check of the codecs' pages, with correct checksums and padding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ZEROS = bytes(8)
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _raw_index()
     yield from _bitmap()
     yield from _rice()
@@ -65,7 +65,7 @@ def _bitmap() -> Iterator[Case]:
 
 
 def _rice() -> Iterator[Case]:
-    good = write_rice([3, 400, 999])  # parameters, low bits, unary: one word and more of each
+    good = write_rice([3, 400, 999])  # parameters, low bits, unary: more than one word of each
     kind, code = "Malformed", "rice-length"
     for id, about, section in (
         ("bytes", "Not whole words.", good + b"\0\0"),

@@ -1,4 +1,4 @@
-"""Containers that a reader of certain limits or schema refuses, and damaged payloads.
+"""Containers that exceed a reader's limits or do not match its schema, and damaged payloads.
 
 Rows 25-27 and 42-46 of SPEC section 7.
 """
@@ -17,7 +17,7 @@ from formats.vector_cases.containers import zeros
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _limits()
     yield from _schema()
     yield from _payload()

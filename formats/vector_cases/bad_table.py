@@ -1,6 +1,6 @@
-"""Broken tables, rows 15-24 of SPEC section 7: ids, counts, chunks, lengths of sections.
+"""Invalid tables, rows 15-24 of SPEC section 7: ids, counts, chunks, lengths of sections.
 
-The ids that no reader knows are those that are never assigned (SPEC section 4).
+The unknown ids are those that are never assigned (SPEC section 4).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from formats.vector_cases.case import UNKNOWN_CODEC, Case, bad, patch, values_fo
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _ids()
     yield from _chunks()
     yield from _sections()

@@ -1,4 +1,4 @@
-"""Broken containers of coefficients: the transform record, and what other rules say of such tensors."""
+"""Invalid containers of coefficients: the transform record, and other rules for such tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from formats.vector_cases.transforms import FUSED, NAMED, NAMES, SHAPES, TRANSFO
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _limits()
     yield from _record()
     yield from _lengths()
@@ -44,7 +44,7 @@ def _limits() -> Iterator[Case]:
 
 
 def _entries(*entries: tuple[int, int], records: Sequence[Record] = ()) -> bytes:
-    """Entries of (domain, d) with the keys 0, 1, …, nothing present, and records."""
+    """Return a container with these records, and empty entries of (domain, d) with the keys 0, 1, …."""
     rows = [Row(key, 0, d, 0, domain << 4 | 1, 1, 1) for key, (domain, d) in enumerate(entries)]
     return assemble(rows, write_extension_block(records) if records else b"")
 

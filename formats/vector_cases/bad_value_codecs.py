@@ -1,4 +1,4 @@
-"""Broken value sections: the checks of every codec's page, each with right checksums and padding."""
+"""Invalid value sections: each check of the codecs' pages, with correct checksums and padding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from formats.vector_cases.case import Case, bad, patch, values_for
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _raw()
     yield from _qsgd()
     yield from _qsgd_content()

@@ -1,4 +1,4 @@
-"""Containers about binned: bins at which a record's width changes, empty bins, each check broken singly."""
+"""binned: bins at which the width of a record changes, empty bins, and each check of the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ONES = Qsgd(bits=2, bucket=2**24)
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _exact()
     yield from _bad()
 
@@ -45,7 +45,7 @@ def _exact() -> Iterator[Case]:
 
 
 def _section(size: int, records: Sequence[tuple[int, int]]) -> bytes:
-    """Records (number, last)."""
+    """Return a section of records (position, last)."""
     w = size.bit_length()
     return struct.pack("<H", size) + pack_stream([number | last << w for number, last in records], w + 1, 1)
 

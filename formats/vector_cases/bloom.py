@@ -1,4 +1,4 @@
-"""Bloom filters: every policy, sizes and ends of filters, sections of foreign writers, and every refusal."""
+"""bloom: every policy, sizes and ends of filters, foreign sections, and each check of the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ONES = b"\xff" * 8
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _policies()
     yield from _sizes()
     yield from _foreign()

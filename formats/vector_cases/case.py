@@ -1,7 +1,7 @@
 """Building blocks of the cases: a Case is one vector, ready to be written as JSON (vectors/README.md).
 
-``valid`` and ``bad`` build cases and judge them at once with the reference decoder. The number generator is
-the specification's own hash, so that vectors do not depend on any version of Python.
+``valid`` and ``bad`` build cases and check them at once with the reference decoder. The number generator is
+the specification's own hash, so vectors do not depend on a version of Python.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from formats.reference.writing.protocols import ValueWriter
 from formats.zstd import find_decompressor
 
 UNKNOWN_CODEC = 0x7F
-"""The index, value and map codec id that is never assigned (SPEC section 4)."""
+"""Index, value and map codec id that is never assigned (SPEC section 4)."""
 UNKNOWN_RECORD = 0xFFF0
-"""The first of the sixteen record types that are never assigned."""
+"""First of the sixteen record types that are never assigned."""
 RAW = Raw()
 LONG = 64
-"""Values from this many bytes on are abbreviated where they repeat."""
+"""Least length in bytes of values that are abbreviated if they repeat."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One vector: the JSON fields, in the order in which they are written."""
+    """One vector: its JSON fields, in the order in which they are written."""
 
     id: str
     fields: dict[str, Any]
@@ -64,20 +64,22 @@ def valid(
     encode: dict[str, Any] | None = None,
     within: Sequence[float] = (),
 ) -> Case:
-    """A container that must be read.
+    """Build the case of a container that readers must accept.
 
     Args:
-        id: the vector's name, and its file's.
-        about: what the vector shows, in one line.
+        id: name of the vector and of its file.
+        about: one line on what the vector tests.
         data: the container.
-        expect: its tensors in the order of their keys; None takes what the decoder says.
-        limits: the reader's limits that are not the default ones.
+        expect: its tensors in the order of their keys; None takes those that the decoder returns.
+        limits: the reader's limits that differ from the defaults.
         schema: the reader's schema.
-        tag: the tag that ``expect`` goes with.
+        tag: the tag that goes with ``expect``.
         encode: the input from which an exact writer makes these bytes, as the JSON field holds it.
-        within: how far a reader's values may be off, by tensor; 0 where they may not. Without it, none may.
+        within: for each tensor, the largest difference allowed for a reader's value; 0 by default.
 
-    Raises WireError where the decoder refuses it, AssertionError where it decodes to something else.
+    Raises:
+        WireError: if the decoder refuses the container.
+        AssertionError: if it decodes to something else.
     """
     decoded = decode(data, Limits(**(limits or {})), schema, zstd=find_decompressor())
     for t in decoded.tensors:
@@ -86,7 +88,7 @@ def valid(
     for t in wanted.tensors:
         t.indices = list(t.indices)
     if decoded != wanted:
-        raise AssertionError(f"{id} does not decode to what it was made of")
+        raise AssertionError(f"{id} does not decode to the tensors that it was made from")
     fields: dict[str, Any] = {"id": id, "about": about, "result": "ok"}
     fields |= _options(limits, schema)
     fields["hex"] = data.hex()
@@ -110,17 +112,17 @@ def exact(
     seed: int = 0,
     tag: bytes = b"",
 ) -> Case:
-    """A container that an exact writer must reproduce from the tensors.
+    """Build the case of a container that an exact writer must reproduce from the tensors.
 
     Args:
-        id: the vector's name, and its file's.
-        about: what the vector shows, in one line.
-        tensors: what is encoded, all of it selected.
+        id: name of the vector and of its file.
+        about: one line on what the vector tests.
+        tensors: the input of the encoder, all of it selected.
         index: the index codec of all entries.
         value: the value codec of all entries.
         many: whether there is a names record; otherwise there is one tensor.
-        seed: of a value codec that draws.
-        tag: the application's bytes; empty for none.
+        seed: seed of a value codec that draws.
+        tag: application data; empty for none.
     """
     data = write(tensors, index, value, seed=seed, names=many, tag=tag)
     ordered = sorted(tensors, key=lambda t: t.name.encode("utf-8"))
@@ -150,26 +152,27 @@ def bad(
     limits: dict[str, int] | None = None,
     schema: Schema | None = None,
 ) -> Case:
-    """A container that must be refused, for this reason.
+    """Build the case of a container that readers must refuse for the stated reason.
 
     Args:
-        id: the vector's name, and its file's.
-        about: what the vector shows, in one line.
-        kind: the refusal's kind.
-        code: the refusal's code.
+        id: name of the vector and of its file.
+        about: one line on what the vector tests.
+        kind: kind of the refusal.
+        code: code of the refusal.
         data: the container.
-        limits: the reader's limits that are not the default ones.
+        limits: the reader's limits that differ from the defaults.
         schema: the reader's schema.
 
-    Raises AssertionError where the decoder accepts it, or refuses it for another reason.
+    Raises:
+        AssertionError: if the decoder accepts the container, or refuses it for another reason.
     """
     try:
         decode(data, Limits(**(limits or {})), schema, zstd=find_decompressor())
     except WireError as error:
         if (error.kind, error.code) != (kind, code):
-            raise AssertionError(f"{id} is refused as {error.kind} {error}, not {kind} {code}") from error
+            raise AssertionError(f"{id} is refused with {error.kind} {error}, not {kind} {code}") from error
     else:
-        raise AssertionError(f"{id} is accepted, not refused as {kind} {code}")
+        raise AssertionError(f"{id} is accepted, not refused with {kind} {code}")
     fields: dict[str, Any] = {"id": id, "about": about, "result": kind, "code": code}
     return Case(id, fields | _options(limits, schema) | {"hex": data.hex()})
 
@@ -184,12 +187,12 @@ def _options(limits: dict[str, int] | None, schema: Schema | None) -> dict[str, 
 
 
 def scheme_index(index: Index) -> str:
-    """The index codec as schemes spell it."""
+    """Return the index codec in the syntax of schemes."""
     return index if isinstance(index, str) else str(getattr(index, "scheme", "rice"))
 
 
 def tensor_json(t: Tensor) -> dict[str, Any]:
-    """A tensor's fields, abbreviated where that is shorter."""
+    """Return a tensor's JSON fields, abbreviated if that is shorter."""
     values: Any = t.values.hex()
     item = BY_NAME[t.dtype].itemsize
     for period in (item, 2 * item):
@@ -210,7 +213,7 @@ def _indices_json(indices: list[int], size: int) -> Any:
         return "all"
     ranges: list[list[int]] = []
     for n, i in enumerate(indices):
-        if ranges and ranges[-1][1] == i:  # the stop of a range is where its next element would be
+        if ranges and ranges[-1][1] == i:  # a range stops at the position of its next element
             ranges[-1][1] += ranges[-1][2]
         else:
             step = indices[n + 1] - i if n + 1 < len(indices) else 1
@@ -219,63 +222,61 @@ def _indices_json(indices: list[int], size: int) -> Any:
 
 
 def number(n: int) -> float:
-    """A binary32 number of normal size and mixed sign: the n-th of a fixed sequence."""
+    """Return the n-th binary32 number, of normal size and mixed sign, of a fixed sequence."""
     word = draw32(0x0123456789ABCDEF, n)
     magnitude = 1.0 + (word & 0x7FFFFF) / 0x800000
     return math.ldexp(-magnitude if word >> 31 else magnitude, (word >> 23 & 15) - 10)
 
 
 def values_of(numbers: Sequence[float], dtype: str) -> bytes:
-    """Binary32 numbers as elements, rounded where the type is narrower."""
+    """Return binary32 numbers as elements, rounded if the type is narrower."""
     target = BY_NAME[dtype]
     return pack_elements([convert(to_float32_bits(x), FLOAT32, target) for x in numbers], target.itemsize)
 
 
 def values_for(count: int, dtype: str, first: int = 0) -> bytes:
-    """Elements of the fixed sequence.
+    """Return elements of the fixed sequence as little-endian bytes.
 
     Args:
-        count: how many.
-        dtype: the element type's name.
-        first: the number of the first in the sequence.
-
-    Returns their little-endian bytes.
+        count: number of elements.
+        dtype: name of the element type.
+        first: position of the first one in the sequence.
     """
     return values_of([number(first + n) for n in range(count)], dtype)
 
 
 def spread(r: int, d: int, salt: int = 0) -> list[int]:
-    """Ascending indices, irregular and fixed.
+    """Return irregular but fixed ascending indices.
 
     Args:
-        r: how many.
-        d: what they are less than.
-        salt: another salt, other indices.
+        r: number of indices.
+        d: their upper bound, exclusive.
+        salt: selects another set of indices.
     """
     ranked = sorted(range(d), key=lambda i: (draw32(0xFEDCBA9876543210 + salt, i), i))
     return sorted(ranked[:r])
 
 
 def sparse(name: str, d: int, indices: Sequence[int], dtype: str = "float32", first: int = 0) -> Tensor:
-    """A tensor of one dimension with values of the fixed sequence.
+    """Return a tensor of one dimension with values of the fixed sequence.
 
     Args:
         name: its name.
         d: its size.
-        indices: the elements that are present.
-        dtype: the element type's name.
-        first: the number of the first value in the sequence.
+        indices: indices of the elements present.
+        dtype: name of the element type.
+        first: position of the first value in the sequence.
     """
     return Tensor(name, dtype, (d,), indices, values_for(len(indices), dtype, first))
 
 
 def patch(data: bytes, offset: int, layout: str, *values: int) -> bytes:
-    """The bytes with little-endian integers put over some of them.
+    """Return a copy of the bytes with little-endian integers written over some of them.
 
     Args:
-        data: the bytes, which stay as they are.
-        offset: where the first integer goes.
-        layout: the integers' widths, in the letters of struct.
+        data: the bytes.
+        offset: offset of the first integer.
+        layout: widths of the integers, as letters of struct.
         values: the integers.
     """
     out = bytearray(data)
@@ -284,5 +285,5 @@ def patch(data: bytes, offset: int, layout: str, *values: int) -> bytes:
 
 
 def rice(*parameters: int) -> Rice:
-    """The rice codec with foreign parameters."""
+    """Return the rice codec with the given parameters."""
     return Rice(parameters)

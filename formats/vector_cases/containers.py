@@ -1,6 +1,6 @@
-"""Valid containers about all but the codecs: SPEC sections 2 and 3, limits and schemas of section 7.
+"""Valid containers that test everything but the codecs: SPEC sections 2 and 3, limits and schemas.
 
-Many are forms that an encoder of one's own never writes and a reader must accept nevertheless.
+Many have forms that an encoder may never write but that readers must accept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EMPTY = Tensor("a", "float32", (0,), [], b"")
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _frames()
     yield from _shapes()
     yield from _names()
@@ -168,7 +168,7 @@ def _fused() -> Iterator[Case]:
 
 
 def _crowds() -> Iterator[Case]:
-    """More tensors than a reader may care to keep as objects until it knows that all are right."""
+    """Yield containers of many tensors: a reader should allocate objects only after all checks."""
     dtypes = ("float32", "float16", "bfloat16", "float64")
     many = []
     for n in range(72):
@@ -227,7 +227,7 @@ def _limits() -> Iterator[Case]:
 
 
 def zeros(r: int) -> bytes:
-    """A qsgd section of zeros at 2 bits: level 0 is code 1."""
+    """Return a qsgd section of zeros at 2 bits: level 0 is code 1."""
     words = 16 * 2 * (r // 512) + -(-(r % 512) * 2 // 32)
     tail = r % 512 * 2 % 32
     last = (0x55555555 & ((1 << tail) - 1)).to_bytes(4, "little") if tail else b""

@@ -1,4 +1,4 @@
-"""Containers about context: rows, blocks and parts of every length, foreign periods, each check broken."""
+"""context: rows, blocks and parts of every length, foreign periods, and each check of the page."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ONES = Qsgd(bits=2, bucket=2**24)
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _exact()
     yield from _foreign()
     yield from _bad()
 
 
 def _columns(columns: Sequence[int], period: int, rows: int, salt: int) -> list[int]:
-    """Two elements of three in these columns, and few others."""
+    """Return two of three elements of these columns, and few others."""
     grid = [period * row + column for row in range(rows) for column in columns]
     kept = [grid[n] for n in spread(2 * len(grid) // 3, len(grid), salt)]
     return sorted({*kept, *spread(rows // 4, period * rows, salt + 1)})

@@ -1,4 +1,4 @@
-"""Maps, polyfit and dexpfit: sections of every form and element type, and each check broken."""
+"""Maps, polyfit and dexpfit: sections of every form and element type, and each check of the pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INFINITY, NAN = float("inf"), float("nan")
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _maps()
     yield from _map_places()
     yield from _bad_maps()
@@ -31,7 +31,7 @@ def cases() -> Iterator[Case]:
 
 
 def _row(codec: int, r: int, section: bytes, dtype: int = 1, positions: Sequence[int] | None = None) -> Row:
-    """An entry whose r elements are all present."""
+    """Return an entry with all r elements present."""
     places = range(r) if positions is None else positions
     return Row(0, 0, r, r, dtype, 1, codec, b"", section, write_packed(places), 1)
 
@@ -41,7 +41,7 @@ def _one(codec: int, r: int, section: bytes, dtype: int = 1) -> bytes:
 
 
 def _raw(r: int, dtype: Format = BY_ID[1]) -> bytes:
-    """The form without pieces; any elements, in their order."""
+    """Return a section without pieces."""
     return bytes(4) + values_for(r, dtype.name)
 
 
@@ -132,7 +132,7 @@ def _bad_maps() -> Iterator[Case]:
 
 
 def _head(*pieces: tuple[int, int]) -> bytes:
-    """The number of pieces, and heads of (length, what stands above it)."""
+    """Return the number of pieces, and heads of (length, upper bits)."""
     return struct.pack("<I", len(pieces)) + b"".join(
         struct.pack("<I", n - 1 | high << 24) for n, high in pieces
     )
@@ -228,7 +228,7 @@ def _dexp_foreign() -> Iterator[Case]:
 
 
 def _bad_common(codec: int, name: str, piece: int) -> Iterator[Case]:
-    """What both codecs check alike; ``piece`` is the least length of one, head and numbers."""
+    """Yield cases of the checks that both codecs share; ``piece`` is the least size of a piece."""
     kind, code = "Malformed", f"{name}-length"
     for id, about, section in (
         ("part", "Three bytes.", bytes(3)),

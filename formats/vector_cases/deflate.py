@@ -1,7 +1,7 @@
-"""deflate: streams of every kind of block and element type, and each check of the page broken.
+"""deflate: streams of every block type and element type, and each check of the page.
 
-Streams that a compressor made stand here as they came, so that no vector depends on a version of one; the
-others are made by hand.
+Streams of a compressor are stored here as bytes, so that no vector depends on its version. The others are
+made by hand.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ COMPRESSED = {
         "636060705865b6cb9e818121c1fcf75310adc0f687dd014837d47bae01f11fb0eb1f02d3ab2ecfdecf30c4d50300"
     ),
 }
-"""Six values, five times, as zlib 1.2.13 at level 6 makes them, by element type and ``shuffle``."""
+"""Streams of zlib 1.2.13 at level 6 for six values, five times, by element type and ``shuffle``."""
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _compressed()
     yield from _by_hand()
     yield from _bad_parameter()
@@ -48,25 +48,25 @@ def _row(dtype: int, r: int, section: bytes) -> bytes:
 
 
 def stored(*blocks: bytes) -> bytes:
-    """A stream of blocks that are not compressed."""
+    """Return a stream of uncompressed blocks."""
     heads = [struct.pack("<BHH", n + 1 == len(blocks), len(b), len(b) ^ 0xFFFF) for n, b in enumerate(blocks)]
     return b"".join(head + block for head, block in zip(heads, blocks, strict=True))
 
 
 def zeros(literals: int, copies: int, *, end: bool = True) -> bytes:
-    """A stream of zero bytes in one block of fixed codes.
+    """Return a stream of zero bytes in one block of fixed codes.
 
     Args:
-        literals: bytes on their own.
-        copies: of 258 bytes.
-        end: whether the block's end is there.
+        literals: number of bytes as literals.
+        copies: number of copies of 258 bytes.
+        end: whether the block has its end symbol.
     """
     bits = [1, 1, 0] + literals * _code(0x30, 8) + copies * (_code(0xC5, 8) + _code(0, 5))
     return pack_stream(bits + _code(0, 7) * end, 1, 1)
 
 
 def _code(code: int, width: int) -> list[int]:
-    """A Huffman code, its highest bit first."""
+    """Return a Huffman code, its highest bit first."""
     return [code >> bit & 1 for bit in range(width - 1, -1, -1)]
 
 

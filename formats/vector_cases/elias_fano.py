@@ -1,4 +1,4 @@
-"""Containers about elias-fano: sizes at which a span changes its form, each check broken singly."""
+"""elias-fano: sizes at which a span changes its form, and each check of the page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONES = Qsgd(bits=2, bucket=2**24)
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _exact()
     yield from _bad()
     yield from _bad_spans()

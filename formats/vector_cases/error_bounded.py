@@ -1,4 +1,4 @@
-"""error-bounded: sections of every form, size and element type, foreign ones, and each check broken."""
+"""error-bounded: sections of every form, size and element type, foreign ones, and each check of the page."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from formats.vector_cases.parts import of_values
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 HEAD = 17
-"""Bytes before the rows."""
+"""Length of the fields before the rows."""
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _sizes()
     yield from _errors()
     yield from _numbers()
@@ -40,7 +40,7 @@ def cases() -> Iterator[Case]:
 
 
 def _made(id: str, about: str, dtype: str, values: bytes, error: float = 0.01) -> Case:
-    """A tensor of one dimension, every element present."""
+    """Return a tensor of one dimension with every element present."""
     size = len(values) // BY_NAME[dtype].itemsize
     t = Tensor("0", dtype, (size,), range(size), values)
     return exact(f"error-bounded-{id}", about, [t], value=ErrorBounded(error))
@@ -117,13 +117,13 @@ def _row(dtype: int, r: int, section: bytes) -> bytes:
 
 
 def _section(r: int, dtype: str = "float32", value: ErrorBounded | None = None) -> bytes:
-    """A good section that is not of form 0."""
+    """Return a valid section of form 1 or 2."""
     values = values_of([1 + abs(number(n)) for n in range(r)], dtype)
     return (value or ErrorBounded(0.1)).write_section(values, BY_NAME[dtype], 0)
 
 
 def _foreign() -> Iterator[Case]:
-    """Sections that no exact writer makes of what they decode to."""
+    """Yield sections that decode to values from which no exact writer makes them."""
     about = "Values as they are, although cells are smaller."
     yield valid("error-bounded-plain", about, _row(1, 100, b"\0" + values_for(100, "float32")))
     for start in (0, 1, 30, 57):
@@ -258,7 +258,7 @@ def _bad_codes() -> Iterator[Case]:
 
 
 def _rows(section: bytes) -> Iterator[int]:
-    """How many levels each row that is given has."""
+    """Return the number of levels of each row in a section."""
     at = HEAD
     for _ in range(int.from_bytes(section[13:17], "little").bit_count()):
         yield section[at]

@@ -1,4 +1,4 @@
-"""Containers about the index codec huffman: its forms and sizes, and every check broken singly."""
+"""Index codec huffman: its forms and sizes, and each check of the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEYS = Huffman("keys")
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     for name, codec in (("huffman", Huffman()), ("huffman-keys", KEYS)):
         for r in (1, 2, 18, 19):
             t = sparse("0", 19, spread(r, 19, r))
@@ -36,7 +36,7 @@ def cases() -> Iterator[Case]:
 
 
 def _rising(counts: Sequence[int]) -> list[int]:
-    """Gap n as often as ``counts[n]`` says."""
+    """Return gaps in which gap n occurs ``counts[n]`` times."""
     return [gap for gap, count in enumerate(counts) for _ in range(count)]
 
 
@@ -168,7 +168,7 @@ def _bad_codes() -> Iterator[Case]:
 
 
 def _bad_spans() -> Iterator[Case]:
-    # Codes 0 and 1 for the gaps 0 and 1, no extra bits: a span is the gaps themselves.
+    # Codes 0 and 1 for the gaps 0 and 1, no extra bits: the bits of a span are the gaps.
     def flat(bits: Sequence[int], r: int, d: int) -> bytes:
         return _index(r, d, bytes([0, 0, 1, 0x11]) + pack_stream(bits, 1, 1))
 
@@ -193,7 +193,7 @@ def _bad_spans() -> Iterator[Case]:
     section = wide + pack_stream([1] * 23 * 257, 1, 1)
     about = "257 gaps of 2^24 - 1: the last index is 2^24 in 32 bits, less one."
     yield bad("huffman-range-wrapping", about, kind, code, _index(257, 2**24, section))
-    indices = [2 * i for i in range(4097)]  # head of three bytes, one base, one length
+    indices = [2 * i for i in range(4097)]  # header of three bytes, one base, one length
     good = write_huffman(indices, 9000, m=0, spare=False)
     (size,) = struct.unpack_from("<H", good, 8)
     d = 9000

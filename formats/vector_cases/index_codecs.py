@@ -1,6 +1,6 @@
-"""Valid containers about the index codecs: every codec and size at which a section changes its form.
+"""Index codecs: valid containers of every codec and of every size at which a section changes its form.
 
-The exact ones carry the input from which an encoder must make the same bytes.
+Exact ones include the input from which an encoder must make the same bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ INDEX: dict[str, Index] = {"raw-index": "raw-index", "bitmap": "bitmap", "rice":
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     for name, index in INDEX.items():
         for r in (1, 2, 18, 19):
             t = sparse("0", 19, spread(r, 19, r))
@@ -48,7 +48,7 @@ def _index() -> Iterator[Case]:
 
 
 def _halves(gaps: Sequence[int], beyond: int = 1) -> Tensor:
-    """A float16 tensor with these gaps, all of its values 1."""
+    """Return a float16 tensor with these gaps, all of its values 1."""
     indices = []
     at = 0
     for gap in gaps:
@@ -58,7 +58,7 @@ def _halves(gaps: Sequence[int], beyond: int = 1) -> Tensor:
 
 
 def _gaps(r: int, period: int) -> list[int]:
-    """Gaps that repeat, the density changing from block to block."""
+    """Return gaps that repeat, with a density that changes from block to block."""
     return [(3 * (i % period) % 7) << (i // 256 % 5) for i in range(r)]
 
 

@@ -1,4 +1,4 @@
-"""mean: numbers of every element type, and each check of the page broken."""
+"""mean: numbers of every element type, and each check of the page."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from formats.vector_cases.parts import of_values
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _valid()
     yield from _foreign()
     yield from _bad()
 
 
 def _all(id: str, about: str, dtype: str, bits: Sequence[int]) -> Case:
-    """A tensor of one dimension, every element present, from the elements' bits."""
+    """Return a tensor of one dimension, with every element present, from the elements' bits."""
     size = len(bits)
     t = Tensor("0", dtype, (size,), range(size), pack_elements(list(bits), BY_NAME[dtype].itemsize))
     return exact(f"mean-{id}", about, [t], value=Mean())

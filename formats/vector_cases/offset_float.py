@@ -1,4 +1,4 @@
-"""offset-float: every width, mantissa and rounding at its corners, and each check of the page broken."""
+"""offset-float: every width, mantissa and rounding at its limits, and each check of the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from formats.vector_cases.parts import of_values
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _figure()
     yield from _sizes()
     yield from _parameters()
@@ -25,14 +25,14 @@ def cases() -> Iterator[Case]:
 
 
 def _all(id: str, about: str, value: OffsetFloat, bits: Sequence[int], dtype: str = "float32") -> Case:
-    """A tensor of one dimension, every element present, from the elements' bits."""
+    """Return a tensor of one dimension, with every element present, from the elements' bits."""
     size = len(bits)
     t = Tensor("0", dtype, (size,), range(size), pack_elements(list(bits), BY_NAME[dtype].itemsize))
     return exact(f"offset-float-{id}", about, [t], value=value)
 
 
 def _numbers(id: str, about: str, value: OffsetFloat, numbers: Sequence[float]) -> Case:
-    """The same from binary32 numbers."""
+    """Return the same from binary32 numbers."""
     words = [int.from_bytes(struct.pack("<f", x), "little") for x in numbers]
     return _all(id, about, value, words)
 
@@ -158,7 +158,7 @@ def _row(section: bytes, r: int = 5, dtype: int = 1) -> bytes:
 
 
 def _foreign() -> Iterator[Case]:
-    """Sections that no exact writer makes of what they decode to."""
+    """Yield sections that decode to values from which no exact writer makes them."""
     yield valid("offset-float-foreign", "A range that the values do not reach.", _row(_section()))
     about = "Fewer codes than the bits allow, more of them positive."
     yield valid("offset-float-uneven", about, _row(_section(positive=9, negative=2, codes=(0, 9, 10, 11, 1))))

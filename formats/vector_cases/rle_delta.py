@@ -1,4 +1,4 @@
-"""Containers about the index codecs rle and delta: where a varint grows, every check broken singly."""
+"""Index codecs rle and delta: numbers at which a varint grows, and each check of the pages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from formats.vector_cases.parts import gapped, of_index
 
 ONES = Qsgd(bits=2, bucket=2**24)
 STEPS = (127, 128, 129, 16_383, 16_384, 16_385, 2**21 - 1, 2**21, 2**21 + 1)
-"""Around the numbers at which a varint takes a byte more."""
+"""Numbers around those at which a varint takes one more byte."""
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     for name, codec in (("rle", Rle()), ("delta", Delta())):
         for r in (1, 2, 18, 19):
             t = sparse("0", 19, spread(r, 19, r))
@@ -57,7 +57,7 @@ OVERLONG = (
     ("five", "2^28 in five bytes.", b"\x80\x80\x80\x80\x01"),
     ("nine", "1 in nine bytes.", b"\x81" + b"\x80" * 7 + b"\x00"),
 )
-"""Numbers that no writer writes so."""
+"""Varints that no writer writes."""
 
 
 def _bad_rle() -> Iterator[Case]:

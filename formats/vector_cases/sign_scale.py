@@ -1,4 +1,4 @@
-"""sign-scale: sections of every size and element type, and each check of the page broken."""
+"""sign-scale: sections of every size and element type, and each check of the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ONE = struct.pack("<f", 1.0)
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _sizes()
     yield from _scales()
     yield from _foreign()
@@ -25,7 +25,7 @@ def cases() -> Iterator[Case]:
 
 
 def _all(id: str, about: str, dtype: str, bits: Sequence[int]) -> Case:
-    """A tensor of one dimension, every element present, from the elements' bits."""
+    """Return a tensor of one dimension, with every element present, from the elements' bits."""
     size = len(bits)
     t = Tensor("0", dtype, (size,), range(size), pack_elements(list(bits), BY_NAME[dtype].itemsize))
     return exact(f"sign-scale-{id}", about, [t], value=SignScale())
@@ -92,7 +92,7 @@ def _row(dtype: int, r: int, section: bytes) -> bytes:
 
 
 def _foreign() -> Iterator[Case]:
-    """Sections that no exact writer makes of what they decode to."""
+    """Yield sections that decode to values from which no exact writer makes them."""
     about = "A scale of 0 with signs: zeros of either sign."
     yield valid("sign-scale-minus-zero", about, _row(1, 3, bytes(4) + b"\x05"))
     about = "A scale that is 0 in binary16."

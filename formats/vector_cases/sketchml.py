@@ -1,4 +1,4 @@
-"""sketchml: buckets, means and both forms, legal forms besides, and each check of the page broken."""
+"""sketchml: buckets, means and both forms, other valid forms, and each check of the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _sizes()
     yield from _values()
     yield from _forms()
@@ -29,7 +29,7 @@ def cases() -> Iterator[Case]:
 
 
 def _all(id: str, about: str, dtype: str, bits: Sequence[int], buckets: int = 4) -> Case:
-    """A tensor of one dimension, every element present, from the elements' bits."""
+    """Return a tensor of one dimension, with every element present, from the elements' bits."""
     size = len(bits)
     t = Tensor("0", dtype, (size,), range(size), pack_elements(list(bits), BY_NAME[dtype].itemsize))
     return exact(f"sketchml-{id}", about, [t], value=SketchML(buckets))
@@ -111,12 +111,12 @@ def _row(dtype: int, r: int, section: bytes) -> bytes:
 
 
 def _section(form: int, means: Sequence[int], body: bytes) -> bytes:
-    """A section from the bits of means."""
+    """Return a section from the bits of means."""
     return struct.pack(f"<BBH{len(means)}I", form, len(means) - 1, 0, *means) + body
 
 
 def _foreign() -> Iterator[Case]:
-    """Sections that no exact writer makes of what they decode to."""
+    """Yield sections that decode to values from which no exact writer makes them."""
     means = [-3.0, -1.0, -0.0, 0.0, 2.0]
     codes = [n * n % 5 for n in range(30)]
     about = "Means of zero, of either sign; buckets without values."
@@ -237,7 +237,7 @@ def _bad_packed() -> Iterator[Case]:
 
 
 def _coded(lengths: Sequence[int], codes: bytes = b"\x00", odd: int = 0) -> bytes:
-    """A section of Huffman form; means 0, 1, 2 … units in the last place."""
+    """Return a section of Huffman form; means are 0, 1, 2 … units in the last place."""
     packed = bytearray(pack_stream(lengths, 4, 1))
     packed[-1] |= odd << 4
     return _section(1, range(len(lengths)), bytes(packed) + codes)

@@ -1,4 +1,4 @@
-"""Containers about structured: each form and each thing taken off, foreign forms, each check broken."""
+"""structured: each form and each kind of structure, foreign forms, and each check of the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ONES = Qsgd(bits=2, bucket=2**24)
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _exact()
     yield from _foreign()
     yield from _bad_heads()
@@ -22,7 +22,7 @@ def cases() -> Iterator[Case]:
 
 
 def _rows(rows: Sequence[int], grain: int, phase: int = 0, last: int = 0) -> list[int]:
-    """Elements of these grains, the first and the last part counted as none."""
+    """Return the elements of these grains; the first and the last part are not counted as grains."""
     elements = [i for row in rows for i in range(phase + row * grain, phase + (row + 1) * grain)]
     return elements + list(range(elements[-1] + 1, elements[-1] + 1 + last))
 
@@ -110,7 +110,7 @@ def _index(r: int, d: int, section: bytes) -> bytes:
 
 
 def _bad_heads() -> Iterator[Case]:
-    body = pack_bits(write_stream([1, 3], 2))  # two of five grains of 20 make 40 of 100
+    body = pack_bits(write_stream([1, 3], 2))  # two of five grains of 20 are 40 of 100
     kind, code = "Malformed", "structured-length"
     for id, about, section in (
         ("grain", "Two bytes of a grain of three.", b"\x60\x00\x00"),
@@ -172,7 +172,7 @@ def _bad_bodies() -> Iterator[Case]:
         ("longer", "Eight bytes too many.", good + "0" * 64),
     ):
         yield bad(f"structured-gaps-{id}", about, kind, code, _index(3, 100, b"\0" + pack_bits(bits)))
-    second = write_stream(range(0, 2048, 8), 3)  # 256 numbers: a whole block, 5 + 256 · 4 bits
+    second = write_stream(range(0, 2048, 8), 3)  # 256 numbers: a full block, 5 + 256 · 4 bits
     cut = pack_bits(second)[: len(second) // 8]
     yield bad("structured-gaps-block", "It ends within a block.", kind, code, _index(257, 4096, b"\0" + cut))
     kind, code = "Malformed", "structured-parameter"
@@ -201,7 +201,7 @@ def _bad_bodies() -> Iterator[Case]:
         yield bad(
             f"structured-padding-{bit}", f"Bit {bit}.", kind, code, _index(3, 100, b"\0" + pack_bits(bits))
         )
-    bitmap = b"\x22\x07"  # 14 grains of 7, two elements more
+    bitmap = b"\x22\x07"  # 14 grains of 7, and two more elements
     data = _index(14, 100, bitmap + b"\x11\x40")
     yield bad("structured-bitmap-tail", "A bit beyond the last grain.", kind, code, data)
     kind, code = "Malformed", "structured-length"
@@ -216,7 +216,7 @@ def _bad_runs() -> Iterator[Case]:
     def broken(bits: str, r: int = 40, d: int = 100) -> bytes:
         return _index(r, d, b"\x01" + pack_bits(bits))
 
-    # 40 of 100 elements; the number of runs less one takes 6 bits
+    # 40 of 100 elements; the number of runs minus 1 takes 6 bits
     kind, code = "Malformed", "structured-runs"
     yield bad("structured-runs-many", "41 runs of 40 elements.", kind, code, broken(to_bits(40, 6)))
     yield bad("structured-runs-most", "64 runs of 40 elements.", kind, code, broken(to_bits(63, 6)))

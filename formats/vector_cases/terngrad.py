@@ -1,4 +1,4 @@
-"""terngrad: sections of every size and element type, and each check of the page broken."""
+"""terngrad: sections of every size and element type, and each check of the page."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from formats.vector_cases.parts import of_values
 
 ONE = struct.pack("<f", 1.0)
 LEAST, BELOW = 0x0D800000, 0x0D7FFFFF
-"""2^-100, and the number below."""
+"""2^-100, and the next lower number."""
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _sizes()
     yield from _scales()
     yield from _clipped()
@@ -39,7 +39,7 @@ def cases() -> Iterator[Case]:
 
 
 def _all(id: str, about: str, dtype: str, bits: Sequence[int], clip: float | None = None) -> Case:
-    """A tensor of one dimension, every element present, from the elements' bits."""
+    """Return a tensor of one dimension, with every element present, from the elements' bits."""
     size = len(bits)
     t = Tensor("0", dtype, (size,), range(size), pack_elements(list(bits), BY_NAME[dtype].itemsize))
     return exact(f"terngrad-{id}", about, [t], value=TernGrad(clip), seed=len(bits))
@@ -103,7 +103,7 @@ def _row(dtype: int, r: int, section: bytes) -> bytes:
 
 
 def _foreign() -> Iterator[Case]:
-    """Sections that no exact writer makes of what they decode to."""
+    """Yield sections that decode to values from which no exact writer makes them."""
     digits = [0, 1, 2, 0, 0, 2, 1]
     about = "A scale of 0 with digits: zeros of either sign."
     yield valid("terngrad-minus-zero", about, _row(1, 7, bytes(4) + pack_digits(digits)))

@@ -1,4 +1,4 @@
-"""3lc: scales, digits and runs of every length, legal forms besides, and each check of the page broken."""
+"""3lc: scales, digits and runs of every length, other valid forms, and each check of the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _sizes()
     yield from _runs()
     yield from _scales()
@@ -27,7 +27,7 @@ def cases() -> Iterator[Case]:
 
 
 def _all(id: str, about: str, dtype: str, bits: Sequence[int], sparsity: float = 1.0) -> Case:
-    """A tensor of one dimension, every element present, from the elements' bits."""
+    """Return a tensor of one dimension, with every element present, from the elements' bits."""
     size = len(bits)
     t = Tensor("0", dtype, (size,), range(size), pack_elements(list(bits), BY_NAME[dtype].itemsize))
     return exact(f"3lc-{id}", about, [t], value=ThreeLC(sparsity))
@@ -95,7 +95,7 @@ def _row(dtype: int, r: int, section: bytes) -> bytes:
 
 
 def _foreign() -> Iterator[Case]:
-    """Sections that no exact writer makes of what they decode to."""
+    """Yield sections that decode to values from which no exact writer makes them."""
     about = "A scale of 0 with levels: zeros of either sign."
     yield valid("3lc-minus-zero", about, _row(1, 3, bytes(4) + pack_quartic([0, 1, 2])))
     about = "A scale that is 0 in binary16."

@@ -1,6 +1,6 @@
 """Tensors stored as coefficients: SPEC section 3.5 and the pages under spec/transform/.
 
-Their elements are given with how far a reader's may be from them.
+Their elements have a tolerance.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ VALUE: dict[str, ValueWriter] = {
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _lengths()
     yield from _types()
     yield from _by_hand()
@@ -84,16 +84,16 @@ def spectrum(
     shape: tuple[int, ...] | None = None,
     numbers: Sequence[float] | None = None,
 ) -> Spectrum:
-    """A tensor of n elements as coefficients.
+    """Return a tensor of n elements as coefficients.
 
     Args:
-        domain: of the transform.
-        n: elements.
-        indices: of the coefficients that are present; all where it is None.
+        domain: domain of the transform.
+        n: number of elements.
+        indices: indices of the coefficients present; None for all.
         dtype: the tensor's element type.
         name: its name.
-        shape: its shape; one dimension without it.
-        numbers: those of the coefficients; the fixed sequence without them.
+        shape: its shape; None for one dimension.
+        numbers: the coefficients' components; None for the fixed sequence.
     """
     where = range(coefficient_count(domain, n)) if indices is None else indices
     stored = stored_type(domain, BY_NAME[dtype]).name
@@ -118,21 +118,22 @@ def transformed(
     limits: dict[str, int] | None = None,
     schema: Schema | None = None,
 ) -> Case:
-    """A container of coefficients that must be read.
+    """Build the case of a container of coefficients that readers must accept.
 
     Args:
-        id: the vector's name, and its file's.
-        about: what the vector shows, in one line.
-        tensors: in the order of their names.
+        id: name of the vector and of its file.
+        about: one line on what the vector tests.
+        tensors: the tensors, in the order of their names.
         index: the index codec of all entries.
         value: the value codec of all entries.
-        elements: those of the first tensor, where they are known by hand.
+        elements: elements of the first tensor, if they are known by hand.
         names: whether there is a names record.
-        tag: the application's bytes; empty for none.
-        limits: the reader's limits that are not the default ones.
+        tag: application data; empty for none.
+        limits: the reader's limits that differ from the defaults.
         schema: the reader's schema.
 
-    Raises AssertionError where the reference's elements are not near those known by hand.
+    Raises:
+        AssertionError: if the reference's elements are not near those known by hand.
     """
     data = write(tensors, index, value, names=names, tag=tag)
     decoded = decode(data, Limits(**(limits or {})), schema).tensors
@@ -150,7 +151,7 @@ def _numbers(t: Tensor) -> list[float]:
 
 
 def _within(given: Spectrum | Tensor, found: Tensor) -> float:
-    """The accuracy that a reader must have, and a rounding to the element type."""
+    """Return the tolerance of a reader, plus a rounding to the element type."""
     if not isinstance(given, Spectrum) or not len(found.indices):
         return 0.0
     dtype = BY_NAME[given.dtype]

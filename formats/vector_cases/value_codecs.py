@@ -1,6 +1,6 @@
-"""Valid containers about the value codecs: every codec, element type and size at which a section changes.
+"""Value codecs: valid containers of every codec, element type and size at which a section changes.
 
-The exact ones carry the input from which an encoder must make the same bytes.
+Exact ones include the input from which an encoder must make the same bytes.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ NARROWED = {
         *(0x47EFEFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000001, 0x7FF8000000000000, 1),
     ],
 }
-"""Ties, the two sides of a tie, subnormal results, the greatest that does not overflow, infinities, NaNs."""
+"""Ties, both sides of a tie, subnormal results, the greatest without overflow, infinities, NaNs."""
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _raw()
     yield from _narrow()
     yield from _qsgd()

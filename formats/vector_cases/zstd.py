@@ -1,7 +1,7 @@
-"""zstd: frames of every header and kind of block, and each check of the page broken.
+"""zstd: frames of every header and block type, and each check of the page.
 
-Frames that a compressor made stand here as they came, so that no vector depends on a version of one; the
-others are made by hand.
+Frames of a compressor are stored here as bytes, so that no vector depends on its version. The others are made
+by hand.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ COMPRESSED = {
         "0000e0072fc2aad39bbf03009d981314a622f2ed7d02"
     ),
 }
-"""Six values, five times, as Zstandard 1.5.7 at level 19 makes them, by element type and ``shuffle``."""
+"""Frames of Zstandard 1.5.7 at level 19 for six values, five times, by (element type, ``shuffle``)."""
 MIB8 = 13 << 3
-"""The window descriptor of 8 MiB."""
+"""Window descriptor of 8 MiB."""
 SECOND = write_frame_header(0) + write_block_header(True, STORED, 0)
 SKIPPABLE = bytes.fromhex("502a4d1800000000")
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases of this module."""
     yield from _compressed()
     yield from _headers()
     yield from _blocks()
@@ -162,7 +162,7 @@ def _bad_header() -> Iterator[Case]:
         ("reserved", "The reserved bit.", 8),
         ("unused", "The unused bit.", 16),
     ):
-        # what the bit announces is there, so that a reader which took it would find a whole frame
+        # the field that the bit announces is present, so a reader that ignores the rule finds a whole frame
         name = bytes((0, 1, 2, 4)[bits] if bits < 4 else 0)
         frame = GOOD[:4] + bytes([GOOD[4] | bits]) + name + GOOD[5:] + (bytes(4) if bits == 4 else b"")
         yield bad(f"zstd-header-{id}", about, kind, code, _row(1, 3, b"\0" + frame))
