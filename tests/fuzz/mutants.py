@@ -1,11 +1,11 @@
-"""Mutation testing of the decoding side: what of its Python could be wrong without a test noticing.
+"""Mutation testing of the decoding side: finds changes to its Python code that no test detects.
 
     python -m tests.fuzz.mutants [--sample N] [--seed N] [--again] [--write]
 
-A mutant is one function with one comparison, operator, constant or check changed. Its code is put in place
-of the function's in a forked child, which decodes the golden vectors, and makes the probes, that run the
-function, until one comes out otherwise. ``--write`` writes tests/fuzz/MUTANTS.md, in which the reasons given for
-survivors are kept; ``--again`` tries those survivors alone, after vectors were added.
+A mutant is one function with one comparison, operator, constant or check changed. A forked child replaces the
+function's code and runs the golden vectors and probes that execute it, until one gives another result.
+``--write`` writes tests/fuzz/MUTANTS.md and keeps the reasons given there for survivors. ``--again`` tries
+only those survivors, after vectors were added.
 """
 
 from __future__ import annotations
@@ -273,17 +273,17 @@ def rows_of(every: Sequence[Mutant]) -> dict[Mutant, tuple[str, str]]:
 
 
 def page(tried: int, of: int, seed: int, survivors: Sequence[tuple[str, str]]) -> str:
-    """tests/fuzz/MUTANTS.md."""
+    """Return the text of tests/fuzz/MUTANTS.md."""
     known = reasons()
     dead = tried - len(survivors)
     lines = [
         "# Mutants",
         "",
-        "Each mutant is one function of the decoding side of `wirecodec/` (container, extension block,",
-        "chunks, tensors, codecs; the Python around the kernels) with one comparison, operator, constant,",
-        "condition or refusal changed. It is killed when a golden vector comes out otherwise, or a probe of",
-        "what vectors cannot show (`tests/fuzz/probes.py`: streams, codecs of experimental ids). Written by",
-        "`make mutants`.",
+        "Each mutant changes one comparison, operator, constant, condition or raise statement in one",
+        "function of the decoding side of `wirecodec/` (container, extension block, chunks, tensors,",
+        "codecs; the Python around the kernels). A mutant is killed if a golden vector or a probe gives",
+        "another result. Probes (`tests/fuzz/probes.py`) cover what vectors cannot: streams, and codecs",
+        "of experimental ids. `make mutants` writes this page.",
         "",
         f"{tried} of {of} mutants were tried (seed {seed}); {dead} were killed, {100 * dead / tried:.1f} %.",
         "",
@@ -303,7 +303,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="mutants", description="Mutation testing of the decoder.")
     parser.add_argument("--sample", type=int, default=200, help="how many; 0 for all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--again", action="store_true", help="the survivors of tests/fuzz/MUTANTS.md alone")
+    parser.add_argument(
+        "--again", action="store_true", help="try only the survivors of tests/fuzz/MUTANTS.md"
+    )
     parser.add_argument("--write", action="store_true", help="write tests/fuzz/MUTANTS.md")
     options = parser.parse_args(arguments)
     np.seterr(all="ignore")
