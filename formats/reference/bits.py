@@ -40,16 +40,16 @@ def pack_stream(values: Sequence[int], width: int, unit: int) -> bytes:
         unit: the stream's length is a multiple of this many bytes.
     """
     out = bytearray()
-    held = bits = 0
+    buffer = bits = 0
     for value in values:
-        held |= value << bits
+        buffer |= value << bits
         bits += width
         while bits >= 8:
-            out.append(held & 0xFF)
-            held >>= 8
+            out.append(buffer & 0xFF)
+            buffer >>= 8
             bits -= 8
     if bits:
-        out.append(held)
+        out.append(buffer)
     out += bytes(-len(out) % unit)
     return bytes(out)
 

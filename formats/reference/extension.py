@@ -18,14 +18,14 @@ KNOWN_FLAGS = {FUSED: CRITICAL, NAMES: 0, SHAPES: 0, TRANSFORM: CRITICAL, TAG: 0
 
 def read_records(block: bytes) -> dict[int, bytes]:
     """Return the bodies of the known records by type; the block's length is already checked (row 11)."""
-    found = _split_records(block)  # 28
-    for (last, _, _), (kind, _, _) in itertools.pairwise(found):
+    records = _split_records(block)  # 28
+    for (last, _, _), (kind, _, _) in itertools.pairwise(records):
         if kind <= last:
             raise Invalid("extension-order", f"record type {kind} follows {last}")  # 29
-    for kind, flags, _ in found:
+    for kind, flags, _ in records:
         if kind not in KNOWN_FLAGS and flags & CRITICAL:
             raise Unsupported("extension", f"record of unknown type {kind} is critical")  # 30
-    return {kind: body for kind, _, body in found if kind in KNOWN_FLAGS}
+    return {kind: body for kind, _, body in records if kind in KNOWN_FLAGS}
 
 
 def _split_records(block: bytes) -> list[tuple[int, int, bytes]]:
@@ -33,7 +33,7 @@ def _split_records(block: bytes) -> list[tuple[int, int, bytes]]:
     (n_records,) = struct.unpack_from("<I", block, 4)
     if n_records == 0:
         raise Malformed("extension-record", "no records")
-    found = []
+    records = []
     at = 8
     for _ in range(n_records):  # each iteration consumes at least 8 bytes or raises
         if len(block) - at < 8:
@@ -48,8 +48,8 @@ def _split_records(block: bytes) -> list[tuple[int, int, bytes]]:
             raise Malformed("extension-record", "padding is not zero")
         if flags & ~CRITICAL or flags != KNOWN_FLAGS.get(kind, flags):
             raise Malformed("extension-record", f"record of type {kind} has flags {flags:#06x}")
-        found.append((kind, flags, body))
+        records.append((kind, flags, body))
         at = end
     if at != len(block):
         raise Malformed("extension-record", "bytes after the last record")
-    return found
+    return records

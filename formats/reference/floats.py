@@ -133,11 +133,11 @@ def unpack_as_float32(values: bytes, dtype: Format) -> list[int]:
     Raises:
         ValueError: if an element is not finite in binary32.
     """
-    found = [convert(bits, dtype, FLOAT32) for bits in unpack_elements(values, dtype.itemsize)]
-    for i, bits in enumerate(found):
+    result = [convert(bits, dtype, FLOAT32) for bits in unpack_elements(values, dtype.itemsize)]
+    for i, bits in enumerate(result):
         if bits & (FLOAT32.sign - 1) >= FLOAT32.infinity:
             raise ValueError(f"value {i} is not finite in binary32")
-    return found
+    return result
 
 
 def to_float(bits: int, source: Format) -> float:

@@ -128,18 +128,18 @@ def check_table(
             raise Malformed(
                 "map-length", f"map_len is {entry.map_len} and map is {entry.map}", entry=entry.number
             )  # 24
-    restored = {entry.key for entry in entries if entry.domain != PLAIN and entry.r}
-    present = sum(
-        entry.r if entry.domain == PLAIN else entry.d * entry.width * (entry.key in restored)
+    transformed_keys = {entry.key for entry in entries if entry.domain != PLAIN and entry.r}
+    stored = sum(
+        entry.r if entry.domain == PLAIN else entry.d * entry.width * (entry.key in transformed_keys)
         for entry in entries
     )
-    if present > limits.max_elements:
-        raise LimitExceeded("max-elements", f"{present} elements are stored")  # 25
+    if stored > limits.max_elements:
+        raise LimitExceeded("max-elements", f"{stored} elements are stored")  # 25
     dense = sum(entry.d * entry.width for entry in entries)
     if dense > limits.max_dense:
         raise LimitExceeded("max-dense", f"{dense} elements")  # 26
-    if not vouched and present > limits.max_expansion * total_len:
-        raise LimitExceeded("max-expansion", f"{present} elements are stored in {total_len} bytes")  # 27
+    if not vouched and stored > limits.max_expansion * total_len:
+        raise LimitExceeded("max-expansion", f"{stored} elements are stored in {total_len} bytes")  # 27
 
 
 def _check_chunks(entries: list[Entry]) -> None:

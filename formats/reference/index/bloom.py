@@ -66,20 +66,20 @@ def decode_bloom(section: bytes, r: int, d: int) -> list[int]:
         WireError: Malformed, Unsupported or Invalid.
     """
     stream, count, k, policy = read_header(section, r)
-    held = query_all(section[HEADER_BYTES:], k, d)
-    if len(held) < r or (policy == P0 and len(held) != r):
-        raise Invalid("bloom-positives", f"{len(held)} positives; r is {r}")
-    return apply_policy(held, section[HEADER_BYTES:], k, policy, count, stream)
+    positives = query_all(section[HEADER_BYTES:], k, d)
+    if len(positives) < r or (policy == P0 and len(positives) != r):
+        raise Invalid("bloom-positives", f"{len(positives)} positives; r is {r}")
+    return apply_policy(positives, section[HEADER_BYTES:], k, policy, count, stream)
 
 
 def group_windows(group: int, k: int, length: int) -> list[tuple[int, int]]:
     """Return (byte offset, rotation) of each of a group's k windows into a filter of ``length`` bytes."""
-    found = []
+    result = []
     for i in range((k + 1) // 2):
         word = finish((16 * group + i + 1) * STEP & MASK64)
         for half in (word & 0xFFFFFFFF, word >> 32):
-            found.append(((half >> 6) * length >> 26, half & 63))
-    return found[:k]
+            result.append(((half >> 6) * length >> 26, half & 63))
+    return result[:k]
 
 
 def element_bits(x: int, k: int, length: int) -> list[int]:
@@ -92,7 +92,7 @@ def element_bits(x: int, k: int, length: int) -> list[int]:
 def query_all(filter_: bytes, k: int, d: int) -> list[int]:
     """Return the positives: the elements below d all of whose bits are set."""
     around = filter_ + filter_[:7]
-    found = []
+    result = []
     for group in range((d + 63) // 64):
         members = MASK64
         for at, rotation in group_windows(group, k, len(filter_)):
@@ -102,18 +102,20 @@ def query_all(filter_: bytes, k: int, d: int) -> list[int]:
                 break
         while members:
             lowest = (members & -members).bit_length() - 1
-            found.append(64 * group + lowest)
+            result.append(64 * group + lowest)
             members &= members - 1
-    while found and found[-1] >= d:
-        found.pop()
-    return found
+    while result and result[-1] >= d:
+        result.pop()
+    return result
 
 
-def apply_policy(held: list[int], filter_: bytes, k: int, policy: int, count: int, stream: int) -> list[int]:
+def apply_policy(
+    positives: list[int], filter_: bytes, k: int, policy: int, count: int, stream: int
+) -> list[int]:
     """Select indices from the positives.
 
     Args:
-        held: the positives, at least ``count``.
+        positives: the positives, at least ``count``.
         filter_: the filter.
         k: windows per element.
         policy: number of the policy.
@@ -124,29 +126,29 @@ def apply_policy(held: list[int], filter_: bytes, k: int, policy: int, count: in
         WireError: Invalid, under policy p2.
     """
     if policy == P0:
-        return held
+        return positives
     if policy == P1:
-        return sample_items(held, count, stream, 0)
+        return sample_items(positives, count, stream, 0)
     if policy == P2:
-        return resolve_conflicts(held, len(filter_), k, count, stream)
-    first = {MIDDLE: (len(held) - count) // 2, RIGHTMOST: len(held) - count}.get(policy, 0)
-    return held[first : first + count]
+        return resolve_conflicts(positives, len(filter_), k, count, stream)
+    first = {MIDDLE: (len(positives) - count) // 2, RIGHTMOST: len(positives) - count}.get(policy, 0)
+    return positives[first : first + count]
 
 
 def sample_items(items: Sequence[int], need: int, stream: int, first: int) -> list[int]:
     """Select ``need`` of the items by selection sampling; item i uses draw ``first`` + i."""
-    taken: list[int] = []
+    selection: list[int] = []
     for i, item in enumerate(items):
-        if draw32(stream, first + i) * (len(items) - i) >> 32 < need - len(taken):
-            taken.append(item)
-    return taken
+        if draw32(stream, first + i) * (len(items) - i) >> 32 < need - len(selection):
+            selection.append(item)
+    return selection
 
 
-def resolve_conflicts(held: list[int], length: int, k: int, count: int, stream: int) -> list[int]:
+def resolve_conflicts(positives: list[int], length: int, k: int, count: int, stream: int) -> list[int]:
     """Select indices by policy p2.
 
     Args:
-        held: the positives.
+        positives: the positives.
         length: length of the filter in bytes.
         k: windows per element.
         count: number of elements that were inserted.
@@ -155,25 +157,25 @@ def resolve_conflicts(held: list[int], length: int, k: int, count: int, stream: 
     Raises:
         WireError: Invalid.
     """
-    if 2 * len(held) > 5 * count + 128:
-        raise Invalid("bloom-conflicts", f"{len(held)} positives for {count} elements")
+    if 2 * len(positives) > 5 * count + 128:
+        raise Invalid("bloom-conflicts", f"{len(positives)} positives for {count} elements")
     lists: dict[int, list[int]] = {}
-    for x in held:
+    for x in positives:
         for bit in element_bits(x, k, length):
             lists.setdefault(bit, []).append(x)
-    chosen = {items[0] for items in lists.values() if len(items) == 1}
-    if len(chosen) > count:
-        raise Invalid("bloom-certain", f"{len(chosen)} elements are certain; count is {count}")
-    drawn = 0
-    if len(chosen) < count:
-        doubtful = {bit: items for bit, items in lists.items() if chosen.isdisjoint(items)}
+    selection = {items[0] for items in lists.values() if len(items) == 1}
+    if len(selection) > count:
+        raise Invalid("bloom-certain", f"{len(selection)} elements are certain; count is {count}")
+    n_draws = 0
+    if len(selection) < count:
+        doubtful = {bit: items for bit, items in lists.items() if selection.isdisjoint(items)}
         pairs = sum(len(items) for items in doubtful.values())
         if pairs > 5 * count + 4096:
             raise Invalid("bloom-conflicts", f"{pairs} conflicts for {count} elements")
         for bit in sorted(doubtful, key=lambda bit: (len(doubtful[bit]), bit)):
-            if len(chosen) < count and chosen.isdisjoint(doubtful[bit]):
+            if len(selection) < count and selection.isdisjoint(doubtful[bit]):
                 items = doubtful[bit]
-                chosen.add(items[draw32(stream, drawn) * len(items) >> 32])
-                drawn += 1
-    others = [x for x in held if x not in chosen]
-    return sorted(chosen | set(sample_items(others, count - len(chosen), stream, drawn)))
+                selection.add(items[draw32(stream, n_draws) * len(items) >> 32])
+                n_draws += 1
+    others = [x for x in positives if x not in selection]
+    return sorted(selection | set(sample_items(others, count - len(selection), stream, n_draws)))

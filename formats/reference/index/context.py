@@ -57,7 +57,7 @@ class _Reader(_Coder):
 
     def __init__(self, data: bytes, density: int) -> None:
         super().__init__(density)
-        self.data, self.taken = data, 4
+        self.data, self.consumed = data, 4
         self.code = int.from_bytes(data[:4].ljust(4, b"\0"), "big")
 
     def ask(self, context: Key, start: int, stop: int) -> int:
@@ -72,10 +72,10 @@ class _Reader(_Coder):
         self.learn(context, bit)
         while self.width < 2**24:
             self.width <<= 8
-            byte = self.data[self.taken] if self.taken < len(self.data) else 0
+            byte = self.data[self.consumed] if self.consumed < len(self.data) else 0
             self.code = self.code << 8 | byte
-            self.taken += 1
-            if self.taken > len(self.data) + 3:
+            self.consumed += 1
+            if self.consumed > len(self.data) + 3:
                 raise Malformed("context-length", "the code ends before the last index")
         return bit
 
@@ -97,7 +97,7 @@ def walk(ask: Ask, r: int, period: int, d: int) -> list[int]:
     Raises:
         WireError: Invalid, if fewer than r elements are present.
     """
-    found: list[int] = []
+    indices: list[int] = []
     history = [0] * period  # of each column; the latest row is bit 0
     window = 0  # the preceding elements; the latest is bit 0
     activity = 0
@@ -111,19 +111,19 @@ def walk(ask: Ask, r: int, period: int, d: int) -> list[int]:
             window = 0
             activity //= 2
             continue
-        before = len(found)
+        before = len(indices)
         for part in range(start, stop, PART):
             end = min(stop, part + PART)
             flagged = whole or quiet(part, end)
-            promised = whole and len(found) == before
+            promised = whole and len(indices) == before
             if flagged and not (promised and end == stop):
                 place = (part - start) // PART if promised else None
                 if not ask(("part", place, count_class(window.bit_count())), part, end):
                     window = window << (end - part) & WINDOW
                     continue
-            first = len(found)
+            first = len(indices)
             for i in range(part, end):
-                promised = flagged and len(found) == first
+                promised = flagged and len(indices) == first
                 bit = 1
                 if not (promised and i + 1 == end):
                     past = history[i % period] if period else 0
@@ -135,11 +135,11 @@ def walk(ask: Ask, r: int, period: int, d: int) -> list[int]:
                 if period:
                     history[i % period] = history[i % period] << 1 & ROWS | bit
                 if bit:
-                    found.append(i)
-                    if len(found) == r:
-                        return found
-        activity = (activity + len(found) - before + 1) // 2
-    raise Invalid("context-count", f"{len(found)} of {r} elements are present")
+                    indices.append(i)
+                    if len(indices) == r:
+                        return indices
+        activity = (activity + len(indices) - before + 1) // 2
+    raise Invalid("context-count", f"{len(indices)} of {r} elements are present")
 
 
 def _iterate_blocks(d: int, length: int) -> Iterator[tuple[int, int]]:
@@ -190,9 +190,9 @@ def decode_context(section: bytes, r: int, d: int) -> list[int]:
     """
     period = read_header(section)
     reader = _Reader(section[2:], initial_density(r, d))
-    found = walk(reader.ask, r, period, d)
-    if reader.taken != len(section) - 2 + 3:
+    indices = walk(reader.ask, r, period, d)
+    if reader.consumed != len(section) - 2 + 3:
         raise Malformed("context-length", "bytes after the last index")
     if reader.code >= 2**24:
         raise Malformed("context-end", "the last byte is not the least possible")
-    return found
+    return indices

@@ -46,14 +46,14 @@ def decode_elias_fano(section: bytes, r: int, d: int) -> list[int]:
     indices: list[int] = []
     for c, (n, b, low, high) in enumerate(zip(counts, parameters, lows, highs, strict=True)):
         span = _read_span(section[at : at + low], section[at + low : at + low + high], n, b, c == n_spans - 1)
-        found = [bases[c] + i + v for i, v in enumerate(span)]
-        if any(later <= index for index, later in itertools.pairwise(found)):
+        span_indices = [bases[c] + i + v for i, v in enumerate(span)]
+        if any(later <= index for index, later in itertools.pairwise(span_indices)):
             raise Invalid("index-order", f"the indices of span {c} do not ascend")
-        if found[-1] >= d:
-            raise Invalid("index-range", f"index {found[-1]} is not below {d}")
-        if c < n_spans - 1 and found[-1] + 1 != bases[c + 1]:
-            raise Invalid("elias-fano-base", f"span {c} ends with index {found[-1]}")
-        indices += found
+        if span_indices[-1] >= d:
+            raise Invalid("index-range", f"index {span_indices[-1]} is not below {d}")
+        if c < n_spans - 1 and span_indices[-1] + 1 != bases[c + 1]:
+            raise Invalid("elias-fano-base", f"span {c} ends with index {span_indices[-1]}")
+        indices += span_indices
         at += low + high
     return indices
 

@@ -29,9 +29,9 @@ class _BitReader:
         if self.at + width > 8 * len(self.data):
             raise Malformed("structured-length", "the body ends within a number")
         window = int.from_bytes(self.data[self.at // 8 : (self.at + width + 7) // 8], "little")
-        found = window >> self.at % 8 & ((1 << width) - 1)
+        number = window >> self.at % 8 & ((1 << width) - 1)
         self.at += width
-        return found
+        return number
 
     def count_zeros(self) -> int:
         """Return the number of zero bits before the next one bit, and consume that bit, too."""

@@ -79,11 +79,10 @@ def check_lengths(rows: list[tuple[int, int]], coefficients: dict[int, tuple[int
     if [key for key, _ in rows] != list(coefficients):
         raise Invalid("transform", f"rows have keys {[key for key, _ in rows]}, not {list(coefficients)}")
     for key, n in rows:
-        domain, found = coefficients[key]
-        if (
-            n > 2 * found or coefficient_count(domain, n) != found
-        ):  # n is bounded first: coefficient_count is costly for a large n
-            raise Invalid("transform", f"{found} coefficients do not match {n} elements")
+        domain, expected = coefficients[key]
+        # n is bounded first, because coefficient_count is costly for a large n.
+        if n > 2 * expected or coefficient_count(domain, n) != expected:
+            raise Invalid("transform", f"{expected} coefficients do not match {n} elements")
     return dict(rows)
 
 

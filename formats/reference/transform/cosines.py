@@ -14,15 +14,15 @@ def cosines(n: int) -> list[float]:
     """Return the cosine of t/n of a turn, for t = 0 … n-1."""
     angle = 2 * _pi() // n
     step_cos, step_sin = _series(angle, 0), _series(angle, 1)
-    found = []
+    result = []
     cosine, sine = ONE, 0
     for _ in range(n):
-        found.append(cosine / ONE)
+        result.append(cosine / ONE)
         cosine, sine = (
             (cosine * step_cos - sine * step_sin) // ONE,
             (cosine * step_sin + sine * step_cos) // ONE,
         )
-    return found
+    return result
 
 
 def _series(x: int, first: int) -> int:

@@ -71,11 +71,11 @@ def split_steps(m: int) -> list[list[int]]:
 
 def default_levels(form: int) -> list[list[int]]:
     """Return the default rows of 33 levels; the last level is the escape's."""
-    found = []
+    result = []
     for digits in (OFFSET if form == 1 else CENTRED) + SHIFTED:
         escape, *bins = bytes.fromhex(digits)
-        found.append(bins + [NONE] * (BINS - len(bins)) + [escape])
-    return found
+        result.append(bins + [NONE] * (BINS - len(bins)) + [escape])
+    return result
 
 
 def weight(level: int) -> int:
@@ -86,13 +86,13 @@ def weight(level: int) -> int:
 def frequencies(levels: list[int]) -> list[int]:
     """Return the frequencies of 49 symbols, which sum to 4096."""
     whole = sum(weight(level) for level in levels)
-    found = []
+    result = []
     for b, (level, width) in enumerate(zip(levels, WIDTHS, strict=True)):
         w = weight(level)
         f = max(1, ONE * w // (whole * width)) if w else int(b == BINS)
-        found += [f] * width
-    found[found.index(max(found))] += ONE - sum(found)
-    return found
+        result += [f] * width
+    result[result.index(max(result))] += ONE - sum(result)
+    return result
 
 
 def half_octave(mean: int) -> int:
@@ -169,9 +169,9 @@ class _RansState:
     def read_bits(self, lane: int, bits: int) -> int:
         """Read ``bits`` bits with equal probabilities."""
         f = ONE >> bits
-        found = self.slot(lane) // f
-        self.advance(lane, f, found * f)
-        return found
+        result = self.slot(lane) // f
+        self.advance(lane, f, result * f)
+        return result
 
     def refill(self, lanes: int) -> None:
         for lane in reversed(range(lanes)):
@@ -218,12 +218,12 @@ def decode_error_bounded(section: bytes, r: int, dtype: Format) -> bytes:
             if used > BINS:
                 raise Malformed("error-bounded-rows", f"used is {used}; it must be 0 to {BINS}")
             levels[row] = [*reader.take(used), *[NONE] * (BINS - used), escape]
-    coded = [(len(block), *_read_block(reader, len(block))) for block in split_blocks(r)]
+    blocks = [(len(block), *_read_block(reader, len(block))) for block in split_blocks(r)]
     if reader.at != len(section):
         raise Malformed("error-bounded-length", f"{len(section) - reader.at} bytes follow the last block")
     table = [frequencies(row) for row in levels]
     codes: list[tuple[int, int | None]] = []
-    for m, start, words in coded:
+    for m, start, words in blocks:
         codes += _decode_values(m, start, words, table, form == 2)
     numbers = [to_float(n, FLOAT32) for n in (first, step, place)]
     return pack_elements([_to_element(k, sign, form, numbers, dtype) for k, sign in codes], dtype.itemsize)
@@ -253,7 +253,7 @@ def _decode_values(
 ) -> list[tuple[int, int | None]]:
     """Return the cell numbers and signs of a block, in the values' order."""
     lanes = [Lane.begin(start) for _ in words.states]
-    found: list[tuple[int, int | None]] = [(0, None)] * m
+    result: list[tuple[int, int | None]] = [(0, None)] * m
     for step in split_steps(m):
         n = len(step)
         read = []
@@ -283,11 +283,11 @@ def _decode_values(
                 words.advance(lane, *((chance, 0) if same else (ONE - chance, chance)))
                 sign = lanes[lane].sign if same else 1 - lanes[lane].sign
             lanes[lane].learn(k, sign)
-            found[step[lane]] = k, sign
+            result[step[lane]] = k, sign
         words.refill(n)
     if words.words or any(state != STATE for state in words.states):
         raise Invalid("error-bounded-code", "words remain, or a state is not 2^16, after the last value")
-    return found
+    return result
 
 
 def _to_element(k: int, sign: int | None, form: int, numbers: list[float], dtype: Format) -> int:
@@ -307,6 +307,6 @@ def cell_value(j: int, numbers: list[float], dtype: Format) -> float:
         dtype: the element type; its largest finite number is never exceeded.
     """
     first, step, place = numbers
-    found = round_to_float32(first + round_to_float32(round_to_float32(round_to_float32(j) + place) * step))
+    result = round_to_float32(first + round_to_float32(round_to_float32(round_to_float32(j) + place) * step))
     most = to_float(largest_finite(dtype), FLOAT32)
-    return most if math.isinf(found) else min(found, most)
+    return most if math.isinf(result) else min(result, most)

@@ -156,9 +156,9 @@ def _encode_row(part: _Chunk, index: Index, value: ValueWriter, seed: int) -> Ro
     row = Row(part.key, part.base, part.d, r, part.dtype.id | part.domain << 4, writer.id, value.id)
     stream = mix(seed, part.key, part.base)
     if 0 < r < part.d and isinstance(writer, Bloom):
-        row.index_section, found = writer.approximate(part.indices, part.d, stream)
-        if found is not None:
-            part.values, row.r = _gather_values(part, found), len(found)
+        row.index_section, decoded = writer.approximate(part.indices, part.d, stream)
+        if decoded is not None:
+            part.values, row.r = _gather_values(part, decoded), len(decoded)
             row.index_section = row.index_section if row.r < part.d else b""
     elif 0 < r < part.d:
         row.index_section = writer.write_section(part.indices, part.d)
@@ -172,8 +172,8 @@ def _encode_row(part: _Chunk, index: Index, value: ValueWriter, seed: int) -> Ro
     return row
 
 
-def _gather_values(part: _Chunk, found: Sequence[int]) -> bytes:
+def _gather_values(part: _Chunk, decoded: Sequence[int]) -> bytes:
     """Return the elements' bytes at other indices than the chunk's: 0 for each element that is not stored."""
     width = stored_type(part.domain, part.dtype).itemsize * COMPONENTS[part.domain]
     stored = {i: part.values[n * width : (n + 1) * width] for n, i in enumerate(part.indices)}
-    return b"".join(stored.get(i, bytes(width)) for i in found)
+    return b"".join(stored.get(i, bytes(width)) for i in decoded)

@@ -90,20 +90,20 @@ class ErrorBounded:
         for n, part in enumerate(parts):
             part.walk(counts if few or n % 4 == 0 else [[0] * (ESCAPE + 1) for _ in range(26)])
         levels = default_levels(cells.form)
-        fitted = {}
+        new_rows = {}
         for row, count in enumerate(counts):
             if sum(count) >= (1 if few else 2**12) or row in self.refitted:
-                found = _fit_levels(count)
-                used = max((b + 1 for b in range(BINS) if found[b] != NONE), default=0)
+                result = _fit_levels(count)
+                used = max((b + 1 for b in range(BINS) if result[b] != NONE), default=0)
                 gain = _estimate_cost(count, frequencies(levels[row])) - _estimate_cost(
-                    count, frequencies(found)
+                    count, frequencies(result)
                 )
                 if gain > (2 + used) * 2048 or row in self.refitted:
-                    levels[row] = found
-                    fitted[row] = bytes([used, found[BINS], *found[:used]])
+                    levels[row] = result
+                    new_rows[row] = bytes([used, result[BINS], *result[:used]])
         table = [frequencies(row) for row in levels]
-        numbers = struct.pack("<B3fI", cells.form, *cells.numbers, sum(1 << row for row in fitted))
-        return numbers + b"".join(fitted.values()) + b"".join(part.write(table) for part in parts)
+        numbers = struct.pack("<B3fI", cells.form, *cells.numbers, sum(1 << row for row in new_rows))
+        return numbers + b"".join(new_rows.values()) + b"".join(part.write(table) for part in parts)
 
 
 @dataclass
@@ -164,8 +164,8 @@ class _CellSearch:
     def _decode(self, k: int, sign: int | None, cells: _Cells) -> float:
         if sign is None:
             return 0.0
-        found = cell_value(k - (cells.form == 2), cells.numbers, self.dtype)
-        narrow = convert(to_float32_bits(found), FLOAT32, self.dtype)
+        result = cell_value(k - (cells.form == 2), cells.numbers, self.dtype)
+        narrow = convert(to_float32_bits(result), FLOAT32, self.dtype)
         return -to_float(narrow, self.dtype) if sign else to_float(narrow, self.dtype)
 
     def _is_possible(self, step: float) -> bool:
@@ -223,12 +223,12 @@ def _choose_level(count: int, total: int) -> int:
 
 def _fit_levels(counts: list[int]) -> list[int]:
     """Return the levels for these counts."""
-    found = []
+    result = []
     symbol = 0
     for width in WIDTHS:
-        found.append(_choose_level(sum(counts[symbol : symbol + width]), sum(counts)))
+        result.append(_choose_level(sum(counts[symbol : symbol + width]), sum(counts)))
         symbol += width
-    return found
+    return result
 
 
 def _estimate_cost(counts: list[int], f: list[int]) -> int:

@@ -60,11 +60,11 @@ def write_sketchml(values: bytes, dtype: Format, buckets: int) -> bytes:
 
 def _assign_quantiles(counts: dict[int, int], share: int) -> dict[int, int]:
     """Return the quantile of each cell of one sign."""
-    total, before, found = sum(counts.values()), 0, {}
+    total, before, result = sum(counts.values()), 0, {}
     for cell in sorted(counts):
-        found[cell] = share * (2 * before + counts[cell]) // (2 * total)
+        result[cell] = share * (2 * before + counts[cell]) // (2 * total)
         before += counts[cell]
-    return found
+    return result
 
 
 def _compute_means(words: Sequence[int], codes: Sequence[int], buckets: int) -> list[float]:
@@ -93,9 +93,9 @@ def write_sketchml_section(
     width = (len(means) - 1).bit_length()
     lengths = compute_code_lengths({n: codes.count(n) for n in range(len(means)) if n in codes})
     inner = -(-len(codes) // SPAN) - 1
-    coded = 4 * len(means) + 16 * inner + sum(lengths[code] for code in codes)
+    huffman_bits = 4 * len(means) + 16 * inner + sum(lengths[code] for code in codes)
     if huffman is None:
-        huffman = coded < 8 * packed_size(len(codes), width)
+        huffman = huffman_bits < 8 * packed_size(len(codes), width)
     head = struct.pack("<BBH", huffman, len(means) - 1, 0) + b"".join(
         to_float32_bits(mean).to_bytes(4, "little") for mean in means
     )
