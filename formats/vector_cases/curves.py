@@ -1,14 +1,14 @@
-"""Maps, polyfit and dexpfit: sections of every form and element type, and each check of the pages."""
+"""polyfit and dexpfit: sections of every form and element type, and each check of the pages."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.reference import Bloom, DExpFit, PolyFit, Row, assemble, write
+from formats.reference import DExpFit, PolyFit, Row, assemble, write
 from formats.reference.floats import BY_ID, BY_NAME, FLOAT64, Format, pack_elements
-from formats.reference.writing.map.packed import sort_positions, write_packed
-from formats.vector_cases.case import UNKNOWN_CODEC, Case, bad, sparse, spread, valid, values_for
+from formats.reference.writing.map.packed import write_packed
+from formats.vector_cases.case import Case, bad, sparse, spread, valid, values_for
 
 POLY, DEXP = 9, 10
 TYPES = ("float32", "float16", "bfloat16", "float64")
@@ -17,9 +17,6 @@ INFINITY, NAN = float("inf"), float("nan")
 
 def cases() -> Iterator[Case]:
     """Yield all cases of this module."""
-    yield from _maps()
-    yield from _map_places()
-    yield from _bad_maps()
     yield from _poly()
     yield from _poly_foreign()
     yield from _dexp()
@@ -30,105 +27,22 @@ def cases() -> Iterator[Case]:
     yield from _bad_dexp()
 
 
-def _row(codec: int, r: int, section: bytes, dtype: int = 1, positions: Sequence[int] | None = None) -> Row:
+def curve_row(
+    codec: int, r: int, section: bytes, dtype: int = 1, positions: Sequence[int] | None = None
+) -> Row:
     """Return an entry with all r elements present."""
     places = range(r) if positions is None else positions
     return Row(0, 0, r, r, dtype, 1, codec, b"", section, write_packed(places), 1)
 
 
-def _one(codec: int, r: int, section: bytes, dtype: int = 1) -> bytes:
-    return assemble([_row(codec, r, section, dtype)])
+def of_curve(codec: int, r: int, section: bytes, dtype: int = 1) -> bytes:
+    """Return a container with such an entry."""
+    return assemble([curve_row(codec, r, section, dtype)])
 
 
-def _raw(r: int, dtype: Format = BY_ID[1]) -> bytes:
+def raw_section(r: int, dtype: Format = BY_ID[1]) -> bytes:
     """Return a section without pieces."""
     return bytes(4) + values_for(r, dtype.name)
-
-
-def _maps() -> Iterator[Case]:
-    for r in (1, 2, 3, 4, 5, 8, 9, 16, 17, 33, 64, 65, 129, 257):
-        positions = sort_positions(values_for(r, "float32"), BY_ID[1])
-        about = f"A map of {r} numbers."
-        yield valid(f"map-r{r}", about, assemble([_row(POLY, r, _raw(r), positions=positions)]))
-    for id, about, positions in (
-        ("identity", "A map that moves nothing, of values in no order.", list(range(11))),
-        ("reversed", "A map that turns the order round.", list(range(10, -1, -1))),
-        ("any", "A permutation that sorts nothing.", [3, 9, 0, 10, 5, 1, 7, 2, 8, 6, 4]),
-    ):
-        yield valid(f"map-{id}", about, assemble([_row(POLY, 11, _raw(11), positions=positions)]))
-
-
-def _map_places() -> Iterator[Case]:
-    for value, name in ((PolyFit(12, 3), "polyfit"), (DExpFit(), "dexpfit")):
-        t = sparse("0", 90, spread(41, 90))
-        yield valid(f"map-{name}-sparse", "A sparse support.", write([t], "bitmap", value, names=False))
-        yield valid(f"map-{name}-empty", "No value, and map 1.", write([sparse("0", 9, [])], "bitmap", value))
-        three = [sparse(n, d, spread(d // 2, d), first=9 * d) for n, d in (("a", 20), ("b", 7), ("c", 31))]
-        about = "Three tensors share an entry, and its map."
-        yield valid(f"map-{name}-fused", about, write(three, "bitmap", value, groups=[("a", "b", "c")]))
-        about = "Values at the indices that a Bloom filter decodes to."
-        yield valid(f"map-{name}-bloom", about, write([t], Bloom("p0", 0.05), value, names=False))
-    about = "A map in one entry, and none in the next."
-    plain = Row(1, 0, 3, 3, 1, 1, 1, b"", values_for(3, "float32"))
-    yield valid("map-some", about, assemble([_row(POLY, 5, _raw(5)), plain]))
-
-
-def _bad_maps() -> Iterator[Case]:
-    def broken(**changes: object) -> bytes:
-        row = _row(POLY, 5, _raw(5))
-        for field, value in changes.items():
-            setattr(row, field, value)
-        return assemble([row])
-
-    kind, code = "Unsupported", "map-codec"
-    for id, about, data in (
-        ("missing", "Values in order, and no map.", broken(map=0, map_section=b"")),
-        ("unsaid", "Map 0, and a map section.", broken(map=0)),
-        ("unknown", "A map codec that no reader knows.", broken(map=UNKNOWN_CODEC)),
-        (
-            "raw",
-            "A map of values that are not in order.",
-            broken(value=1, value_section=values_for(5, "float32")),
-        ),
-        ("missing-empty", "No value, and map 0.", assemble([Row(0, 0, 9, 0, 1, 1, POLY)])),
-        ("missing-dexpfit", "dexpfit without a map.", broken(value=DEXP, map=0, map_section=b"")),
-    ):
-        yield bad(f"map-codec-{id}", about, kind, code, data)
-    kind, code = "Malformed", "map-length"
-    for id, about, section in (
-        ("none", "No map section.", b""),
-        ("short", "A byte is missing.", bytes(1)),
-        ("long", "A byte too many.", bytes(3)),
-        ("words", "A u32 for each number.", bytes(20)),
-    ):
-        yield bad(f"map-length-{id}", about, kind, code, broken(map_section=section))
-    one = _row(POLY, 1, _raw(1))
-    one.map_section = bytes(1)
-    yield bad("map-length-r1", "One value, whose number has no bits.", kind, code, assemble([one]))
-    good = write_packed(range(5))
-    about = "A bit after the last number is set."
-    wrong = bytes([good[0], good[1] | 1 << 7])
-    yield bad("map-padding", about, "Malformed", "map-padding", broken(map_section=wrong))
-    about = "The padding is checked before the numbers."
-    yield bad("map-padding-first", about, "Malformed", "map-padding", broken(map_section=b"\x00\x80"))
-    kind, code = "Invalid", "map-permutation"
-    for id, about, positions in (
-        ("zeros", "All numbers are 0.", [0] * 5),
-        ("twice", "A number stands there twice.", [0, 1, 2, 3, 3]),
-        ("r", "A number is r.", [0, 1, 2, 3, 5]),
-        ("most", "A number is as large as its bits allow.", [0, 1, 7, 3, 4]),
-        ("first", "The first number is too large.", [6, 1, 2, 3, 4]),
-    ):
-        section = write_packed(positions)
-        yield bad(f"map-permutation-{id}", about, kind, code, broken(map_section=section))
-    long = _row(POLY, 65, _raw(65))
-    long.map_section = write_packed([*range(64), 0])
-    about = "The last of 65 numbers is one that stood there."
-    yield bad("map-permutation-65", about, kind, code, assemble([long]))
-    about = "The values are checked before their map."
-    section = bytes(4) + struct.pack("<5f", 1, 2, 3, 4, NAN)
-    data = broken(value_section=section, map_section=bytes(2))
-    yield bad("map-after-values", about, "Invalid", "polyfit-value", data)
 
 
 def _head(*pieces: tuple[int, int]) -> bytes:
@@ -151,37 +65,37 @@ def _poly() -> Iterator[Case]:
         section = _head((3, 1)) + struct.pack("<2" + letter, most, most)
         if form != FLOAT64:
             about = "Values beyond the element type are cut to its largest."
-            yield valid(f"polyfit-cut-{dtype}", about, _one(POLY, 3, section, form.id))
+            yield valid(f"polyfit-cut-{dtype}", about, of_curve(POLY, 3, section, form.id))
             section = _head((3, 1)) + struct.pack("<2f", -most, most)
-            yield valid(f"polyfit-cut-minus-{dtype}", about, _one(POLY, 3, section, form.id))
+            yield valid(f"polyfit-cut-minus-{dtype}", about, of_curve(POLY, 3, section, form.id))
     section = _head((3, 2)) + struct.pack("<3d", 1.7e308, 1.7e308, -1.7e308)
-    yield valid("polyfit-cut-float64", "A sum beyond binary64.", _one(POLY, 3, section, 4))
+    yield valid("polyfit-cut-float64", "A sum beyond binary64.", of_curve(POLY, 3, section, 4))
     for degree in range(9):
         numbers = [(-1.0) ** k * (1 + k) / 7 for k in range(degree + 1)]
         for n in (degree + 1, 37):
             section = _head((n, degree)) + struct.pack(f"<{degree + 1}f", *numbers)
             about = f"Degree {degree} on {n} values."
-            yield valid(f"polyfit-degree{degree}-{n}", about, _one(POLY, n, section))
+            yield valid(f"polyfit-degree{degree}-{n}", about, of_curve(POLY, n, section))
     for n in (63, 64, 65, 200):
         section = _head((n, 4)) + struct.pack("<5d", 0.1, 0.7, -0.3, 0.9, 1.1)
-        yield valid(f"polyfit-n{n}", f"A piece of {n} values.", _one(POLY, n, section, 4))
+        yield valid(f"polyfit-n{n}", f"A piece of {n} values.", of_curve(POLY, n, section, 4))
 
 
 def _poly_foreign() -> Iterator[Case]:
     section = _head((1, 0), (1, 0), (5, 2), (2, 1)) + struct.pack("<7f", 9, -9, 1, 2, 3, 0.5, 0.25)
-    yield valid("polyfit-mixed", "Pieces of different degrees, in no order.", _one(POLY, 9, section))
+    yield valid("polyfit-mixed", "Pieces of different degrees, in no order.", of_curve(POLY, 9, section))
     section = _head(*[(1, 0)] * 7) + struct.pack("<7f", *range(7))
-    yield valid("polyfit-ones", "As many pieces as values.", _one(POLY, 7, section))
+    yield valid("polyfit-ones", "As many pieces as values.", of_curve(POLY, 7, section))
     section = _head((3, 0), (2, 1)) + struct.pack("<3f", -0.0, -0.0, 0.0)
-    yield valid("polyfit-minus-zero", "Coefficients of -0.", _one(POLY, 5, section))
+    yield valid("polyfit-minus-zero", "Coefficients of -0.", of_curve(POLY, 5, section))
     section = _head((4, 3)) + struct.pack("<4I", 1, 2, 0x80000003, 4)
-    yield valid("polyfit-subnormal", "Subnormal coefficients.", _one(POLY, 4, section))
+    yield valid("polyfit-subnormal", "Subnormal coefficients.", of_curve(POLY, 4, section))
     section = _head((2, 1)) + struct.pack("<2f", 1 + 2.0**-11, 2.0**-23)
     yield valid(
-        "polyfit-once", "binary64 to float16 at once, not by way of binary32.", _one(POLY, 2, section, 2)
+        "polyfit-once", "binary64 to float16 at once, not by way of binary32.", of_curve(POLY, 2, section, 2)
     )
-    section = _raw(0) + pack_elements([0x80000000, 0, 0x7F7FFFFF, 1], 4)
-    yield valid("polyfit-raw-corners", "-0, 0, the greatest, the least.", _one(POLY, 4, section))
+    section = raw_section(0) + pack_elements([0x80000000, 0, 0x7F7FFFFF, 1], 4)
+    yield valid("polyfit-raw-corners", "-0, 0, the greatest, the least.", of_curve(POLY, 4, section))
 
 
 def _four(*numbers: float) -> bytes:
@@ -198,14 +112,14 @@ def _dexp() -> Iterator[Case]:
         yield valid(f"dexpfit-raw-{dtype}", f"{dtype} elements as they are.", data)
         two = _head((21, 0), (30, 1)) + _four(-2, -4, -1, -0.5) + _four(3, -6, 0.5, 0.25)
         about = f"Two curves of {dtype} elements, the second backwards."
-        yield valid(f"dexpfit-backwards-{dtype}", about, _one(DEXP, 51, two, form.id))
+        yield valid(f"dexpfit-backwards-{dtype}", about, of_curve(DEXP, 51, two, form.id))
         if form != FLOAT64:
             section = _head((2, 0), (3, 1)) + _four(1e40, 1, 0, 0) + _four(-1e250, -1, 5, 0)
             about = "Values beyond the element type are cut to its largest."
-            yield valid(f"dexpfit-cut-{dtype}", about, _one(DEXP, 5, section, form.id))
+            yield valid(f"dexpfit-cut-{dtype}", about, of_curve(DEXP, 5, section, form.id))
     for n in (1, 2, 63, 64, 65, 128, 129, 200):
         section = _head((n, n & 1)) + _four(1.25, -7.5, 0.75, 1.5)
-        yield valid(f"dexpfit-n{n}", f"A curve of {n} values.", _one(DEXP, n, section, 4))
+        yield valid(f"dexpfit-n{n}", f"A curve of {n} values.", of_curve(DEXP, n, section, 4))
 
 
 def _dexp_foreign() -> Iterator[Case]:
@@ -222,9 +136,9 @@ def _dexp_foreign() -> Iterator[Case]:
         for n in (5, 130):
             about_n = f"{about[:-1]}, {n} values."
             section = _head((n, 0)) + _four(*numbers)
-            yield valid(f"dexpfit-{id}-{n}", about_n, _one(DEXP, n, section, 4))
+            yield valid(f"dexpfit-{id}-{n}", about_n, of_curve(DEXP, n, section, 4))
     section = _head(*[(1, k & 1) for k in range(5)]) + b"".join(_four(k, -1, 0, 0) for k in range(5))
-    yield valid("dexpfit-ones", "As many curves as values.", _one(DEXP, 5, section))
+    yield valid("dexpfit-ones", "As many curves as values.", of_curve(DEXP, 5, section))
 
 
 def _bad_common(codec: int, name: str, piece: int) -> Iterator[Case]:
@@ -236,10 +150,10 @@ def _bad_common(codec: int, name: str, piece: int) -> Iterator[Case]:
         ("count-huge", "2^32 - 1 pieces.", b"\xff" * 4 + bytes(64)),
         ("heads", "A head is missing.", struct.pack("<I", 3) + bytes(11)),
         ("raw-none", "No pieces, and no elements.", bytes(4)),
-        ("raw-short", "No pieces, and an element too few.", _raw(4)),
-        ("raw-long", "No pieces, and a byte too many.", _raw(5) + bytes(1)),
+        ("raw-short", "No pieces, and an element too few.", raw_section(4)),
+        ("raw-long", "No pieces, and a byte too many.", raw_section(5) + bytes(1)),
     ):
-        yield bad(f"{name}-length-{id}", about, kind, code, _one(codec, 5, section))
+        yield bad(f"{name}-length-{id}", about, kind, code, of_curve(codec, 5, section))
     kind, code = "Invalid", f"{name}-value"
     for dtype in TYPES:
         form = BY_NAME[dtype]
@@ -252,7 +166,7 @@ def _bad_common(codec: int, name: str, piece: int) -> Iterator[Case]:
                 continue
             section = bytes(4) + pack_elements([0, 1, bits], form.itemsize)
             about = f"NaN or infinity among {dtype} elements."
-            yield bad(f"{name}-value-{id}-{dtype}", about, kind, code, _one(codec, 3, section, form.id))
+            yield bad(f"{name}-value-{id}-{dtype}", about, kind, code, of_curve(codec, 3, section, form.id))
 
 
 def _bad_poly() -> Iterator[Case]:
@@ -265,7 +179,7 @@ def _bad_poly() -> Iterator[Case]:
         ("one", "Degree 1 of one value.", [(1, 1), (19, 0)], nine[:12]),
         ("first", "The degree is checked before the sum.", [(9, 9)], nine),
     ):
-        yield bad(f"polyfit-piece-{id}", about, kind, code, _one(POLY, 20, _head(*pieces) + coefficients))
+        yield bad(f"polyfit-piece-{id}", about, kind, code, of_curve(POLY, 20, _head(*pieces) + coefficients))
     kind, code = "Invalid", "polyfit-sum"
     for id, about, pieces in (
         ("less", "A value too few.", [(10, 0), (9, 0)]),
@@ -273,18 +187,18 @@ def _bad_poly() -> Iterator[Case]:
         ("huge", "Lengths of 2^24.", [(2**24, 0)] * 2),
         ("first", "The sum is checked before the length.", [(10, 8), (9, 0)]),
     ):
-        yield bad(f"polyfit-sum-{id}", about, kind, code, _one(POLY, 20, _head(*pieces) + bytes(8)))
+        yield bad(f"polyfit-sum-{id}", about, kind, code, of_curve(POLY, 20, _head(*pieces) + bytes(8)))
     kind, code = "Malformed", "polyfit-length"
     good = _head((12, 2), (8, 1)) + struct.pack("<5f", *range(5))
-    yield bad("polyfit-length-short", "A byte is missing.", kind, code, _one(POLY, 20, good[:-1]))
-    yield bad("polyfit-length-long", "A byte too many.", kind, code, _one(POLY, 20, good + bytes(1)))
+    yield bad("polyfit-length-short", "A byte is missing.", kind, code, of_curve(POLY, 20, good[:-1]))
+    yield bad("polyfit-length-long", "A byte too many.", kind, code, of_curve(POLY, 20, good + bytes(1)))
     about = "binary32 coefficients of float64 elements."
-    yield bad("polyfit-length-narrow", about, kind, code, _one(POLY, 20, good, 4))
+    yield bad("polyfit-length-narrow", about, kind, code, of_curve(POLY, 20, good, 4))
     wide = _head((12, 2), (8, 1)) + struct.pack("<5d", *range(5))
     about = "binary64 coefficients of float16 elements."
-    yield bad("polyfit-length-wide", about, kind, code, _one(POLY, 20, wide, 2))
+    yield bad("polyfit-length-wide", about, kind, code, of_curve(POLY, 20, wide, 2))
     about = "The length is checked before the coefficients."
-    yield bad("polyfit-length-first", about, kind, code, _one(POLY, 20, good[:12] + b"\xff" * 19))
+    yield bad("polyfit-length-first", about, kind, code, of_curve(POLY, 20, good[:12] + b"\xff" * 19))
     kind, code = "Invalid", "polyfit-coefficient"
     for id, number in (("nan", NAN), ("inf", INFINITY), ("minus", -INFINITY)):
         for at in (0, 4):
@@ -292,25 +206,29 @@ def _bad_poly() -> Iterator[Case]:
             numbers[at] = number
             section = good[:12] + struct.pack("<5f", *numbers)
             about = f"Coefficient {at} is not finite."
-            yield bad(f"polyfit-coefficient-{id}-{at}", about, kind, code, _one(POLY, 20, section))
+            yield bad(f"polyfit-coefficient-{id}-{at}", about, kind, code, of_curve(POLY, 20, section))
     section = wide[:12] + struct.pack("<5d", 1, 2, NAN, 3, 4)
-    yield bad("polyfit-coefficient-float64", "NaN, of float64.", kind, code, _one(POLY, 20, section, 4))
+    yield bad("polyfit-coefficient-float64", "NaN, of float64.", kind, code, of_curve(POLY, 20, section, 4))
 
 
 def _bad_dexp() -> Iterator[Case]:
     kind, code = "Malformed", "dexpfit-length"
     good = _head((12, 0), (8, 1)) + _four(1, -1, 1, -2) + _four(1, -1, 1, -2)
-    yield bad("dexpfit-length-short", "A byte is missing.", kind, code, _one(DEXP, 20, good[:-1]))
-    yield bad("dexpfit-length-long", "A byte too many.", kind, code, _one(DEXP, 20, good + bytes(1)))
+    yield bad("dexpfit-length-short", "A byte is missing.", kind, code, of_curve(DEXP, 20, good[:-1]))
+    yield bad("dexpfit-length-long", "A byte too many.", kind, code, of_curve(DEXP, 20, good + bytes(1)))
     about = "The length is checked before the heads."
-    yield bad("dexpfit-length-first", about, kind, code, _one(DEXP, 20, _head((12, 2), (8, 1)) + bytes(60)))
+    yield bad(
+        "dexpfit-length-first", about, kind, code, of_curve(DEXP, 20, _head((12, 2), (8, 1)) + bytes(60))
+    )
     kind, code = "Malformed", "dexpfit-curve"
     for bit in range(1, 8):
         section = _head((12, 0), (8, 1 << bit)) + good[12:]
-        yield bad(f"dexpfit-curve-{bit}", f"Bit {24 + bit} of a head.", kind, code, _one(DEXP, 20, section))
+        yield bad(
+            f"dexpfit-curve-{bit}", f"Bit {24 + bit} of a head.", kind, code, of_curve(DEXP, 20, section)
+        )
     about = "The heads are checked before the sum."
     section = _head((12, 0), (9, 2)) + good[12:]
-    yield bad("dexpfit-curve-first", about, kind, code, _one(DEXP, 20, section))
+    yield bad("dexpfit-curve-first", about, kind, code, of_curve(DEXP, 20, section))
     kind, code = "Invalid", "dexpfit-sum"
     for id, about, lengths in (
         ("less", "A value too few.", (11, 8)),
@@ -318,13 +236,13 @@ def _bad_dexp() -> Iterator[Case]:
         ("huge", "Lengths of 2^24.", (2**24, 2**24)),
     ):
         section = _head(*((n, 0) for n in lengths)) + good[12:]
-        yield bad(f"dexpfit-sum-{id}", about, kind, code, _one(DEXP, 20, section))
+        yield bad(f"dexpfit-sum-{id}", about, kind, code, of_curve(DEXP, 20, section))
     section = _head((2**24, 1), (8, 0)) + good[12:]
     about = "All bits of a head that are not reserved are set."
-    yield bad("dexpfit-sum-largest", about, kind, code, _one(DEXP, 20, section))
+    yield bad("dexpfit-sum-largest", about, kind, code, of_curve(DEXP, 20, section))
     about = "The sum is checked before the numbers."
     section = _head((12, 0), (9, 0)) + _four(NAN, 0, 0, 0) * 2
-    yield bad("dexpfit-sum-first", about, kind, code, _one(DEXP, 20, section))
+    yield bad("dexpfit-sum-first", about, kind, code, of_curve(DEXP, 20, section))
     kind, code = "Invalid", "dexpfit-parameter"
     above = 2.0**900 * (1 + 2.0**-52)
     for at, letter in enumerate("abcd"):
@@ -338,4 +256,4 @@ def _bad_dexp() -> Iterator[Case]:
             numbers[at] = number
             section = _head((12, 0), (8, 1)) + _four(1, -1, 1, -1) + _four(*numbers)
             about = f"{letter} is {number!r}."
-            yield bad(f"dexpfit-parameter-{letter}-{id}", about, kind, code, _one(DEXP, 20, section))
+            yield bad(f"dexpfit-parameter-{letter}-{id}", about, kind, code, of_curve(DEXP, 20, section))

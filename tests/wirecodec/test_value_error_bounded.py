@@ -13,6 +13,7 @@ import wirecodec as wc
 from formats import reference
 from formats.reference.floats import BY_NAME
 from formats.reference.value import error_bounded as page
+from formats.reference.value import error_bounded_model as model
 from formats.reference.writing.value.error_bounded import find_symbol
 from tests import oracles
 from tests.wirecodec.sections import section_of, sent
@@ -192,7 +193,7 @@ def test_tables_are_those_of_the_page() -> None:
     assert [listed[row][1] for row in range(24)] == list(bounded_levels.CENTRED)
     assert [listed[row][0] for row in (24, 25)] == list(bounded_levels.SHIFTED)
     for form in (1, 2):
-        assert bounded_levels.usual_levels(form).tolist() == page.default_levels(form)
+        assert bounded_levels.usual_levels(form).tolist() == model.default_levels(form)
 
 
 def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
@@ -206,7 +207,7 @@ def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
     table = np.empty((200, 49), np.uint32)
     bounded_tables.fill(levels, table)
     for row, op in zip(levels.tolist(), table.tolist(), strict=True):
-        f = page.frequencies(row)
+        f = model.frequencies(row)
         assert sum(f) == 4096
         assert min(f) >= 0
         assert [n >> 12 for n in op] == f
@@ -231,10 +232,10 @@ def test_symbols_cover_all_numbers() -> None:
     symbol, shift = np.meshgrid(np.arange(48, dtype=np.uint32), np.arange(16, dtype=np.uint32))
     bases, bits = np.empty_like(symbol), np.empty_like(symbol)
     of_symbols(symbol.ravel(), shift.ravel(), bases.ravel(), bits.ravel())
-    for s, (base, some) in enumerate(page.SYMBOLS[:48]):
+    for s, (base, some) in enumerate(model.SYMBOLS[:48]):
         assert bases[:, s].tolist() == [base << h for h in range(16)]
         assert bits[:, s].tolist() == [some + h for h in range(16)]
-    escape = np.full(16, page.ESCAPE, np.uint32)
+    escape = np.full(16, model.ESCAPE, np.uint32)
     of_symbols(escape, shift[:, 0].copy(), bases[0], bits[0])
     assert set(bases[0, :16]) == {0}
     assert set(bits[0, :16]) == {24}
@@ -243,7 +244,7 @@ def test_symbols_cover_all_numbers() -> None:
     of_tokens(tokens, found)
     assert found.tolist() == [find_symbol(int(token)) for token in tokens]
     for token, number in zip(tokens.tolist(), found.tolist(), strict=True):
-        assert number == page.ESCAPE if token >= 512 else page.SYMBOLS[number][0] <= token
+        assert number == model.ESCAPE if token >= 512 else model.SYMBOLS[number][0] <= token
 
 
 def test_the_error_is_checked() -> None:
@@ -263,8 +264,8 @@ def test_error_feedback_converges_with_it(rng: np.random.Generator) -> None:
 
 
 def test_constants_agree() -> None:
-    assert (page.BLOCK, page.ROWS) == (BOUNDED_BLOCK, BOUNDED_ROWS)
-    assert page.split_blocks(2**18 + 7) == [
+    assert (model.BLOCK, model.ROWS) == (BOUNDED_BLOCK, BOUNDED_ROWS)
+    assert model.split_blocks(2**18 + 7) == [
         range(part.start, part.stop) for part in bounded_cells.blocks_of(2**18 + 7)
     ]
 
