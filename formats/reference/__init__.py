@@ -7,7 +7,7 @@ order:
 
     container     container, table, extension, records, tensors, limits, errors
     index/        codecs, then a file per codec; varint
-    value/        codecs, then a file per codec; byte_shuffle, curves, error_bounded_model, error_bounded_levels
+    value/        codecs, then a file per codec; byte_shuffle, curves, error_bounded_{model,levels}
     map/          packed
     transform/    coefficients, inverse, rfft, dct, cosines
     shared        floats, bits, packed_codes, prng

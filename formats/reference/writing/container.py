@@ -81,6 +81,11 @@ def write(
 
     Raises:
         ValueError: if a value codec cannot represent a value.
+
+    Example:
+        >>> from formats.reference import Tensor, write
+        >>> len(write([Tensor("w", "float32", (4,), [1, 3], bytes(8))], "bitmap", names=False))
+        80
     """
     ordered = sorted(tensors, key=lambda t: t.name.encode("utf-8"))
     keys = {t.name: key for key, t in enumerate(ordered)}
