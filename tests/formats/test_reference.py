@@ -131,7 +131,7 @@ def test_many_tensors_fused_or_not(tensors: list[Tensor], index: Index, data: st
 def test_qsgd_is_within_a_step(
     numbers: list[float], bits: int, bucket: int, norm: Literal["max", "l2"], seed: int
 ) -> None:
-    """Every value lies on one of the two levels around it, as the codec's paper has it."""
+    """Every decoded value is one of the two levels around the value, as in the codec's paper."""
     t = Tensor(
         "w", "float32", (len(numbers),), range(len(numbers)), struct.pack(f"<{len(numbers)}f", *numbers)
     )

@@ -1,4 +1,4 @@
-"""The parts of the reference decoder alone: draws, floats, bits, Rice, against independent definitions."""
+"""Parts of the reference decoder against independent definitions: draws, floats, bits, Rice."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_widening_is_exact_and_comes_back(bits: int, narrow: floats.Format) -> N
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=500, deadline=None)
 def test_bfloat16_rounding_is_the_known_trick(bits: int) -> None:
-    """Round to nearest even by adding 0x7FFF plus the last kept bit, as is done for finite numbers."""
+    """Adding 0x7FFF plus the last kept bit rounds finite numbers to nearest even."""
     if bits & 0x7FFFFFFF < 0x7F800000:
         expected = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
         assert floats.convert(bits, floats.FLOAT32, floats.BFLOAT16) == expected
@@ -136,7 +136,7 @@ gap_blocks = st.one_of(
 @given(gap_blocks)
 @settings(max_examples=400, deadline=None)
 def test_four_parameters_are_enough(gaps: list[int]) -> None:
-    """The claim of spec/index/rice.md: the best b is one of f-1 … f+2."""
+    """spec/index/rice.md states that the best b is one of f-1 … f+2."""
     assert -1 <= choose_parameter(gaps) - _guess(gaps) <= 2
 
 
@@ -148,7 +148,7 @@ def test_each_of_the_four_is_best_somewhere(gaps: list[int], beyond: int) -> Non
 
 
 def _guess(gaps: Sequence[int]) -> int:
-    """The page's f."""
+    """Return the f of the page."""
     return math.floor(math.log2(max(1, 0.7 * sum(gaps) / len(gaps))))
 
 

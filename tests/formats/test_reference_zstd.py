@@ -1,4 +1,4 @@
-"""The reference decoder and Zstandard: a decompressor is handed in, and not trusted."""
+"""The reference decoder and Zstandard: the caller gives a decompressor, and its output is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The golden vectors are up to date, complete, and judged alike by the reference decoder (SPEC section 7)."""
+"""The golden vectors are up to date and complete, and the reference decoder conforms (SPEC section 7)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PAGES = [FORMATS / "SPEC.md", *sorted((FORMATS / "spec").glob("*/*.md"))]
 
 
 def documented(page: Path) -> set[tuple[str, str]]:
-    """The (kind, code) pairs in a page's tables: a cell with a kind, and the next one."""
+    """Return the (kind, code) pairs in a page's tables: a cell with a kind, and the next cell."""
     pairs = set()
     for line in page.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -159,7 +159,7 @@ def test_every_refusal_is_documented() -> None:
 
 
 def numbers(data: bytes) -> Iterator[tuple[str, int]]:
-    """What a container names by number, bad ones included, as far as it can be found: (kind, number)."""
+    """Yield (kind, number) for every id in a container, as far as an invalid one can be read."""
     if data[:4] != b"\xf7WC\x1a" or len(data) < 24:
         return
     flags, n_entries = struct.unpack_from("<HI", data, 6)
@@ -181,7 +181,7 @@ def numbers(data: bytes) -> Iterator[tuple[str, int]]:
 
 
 def registered(kind: str) -> set[int]:
-    """The numbers that registry.toml lists."""
+    """Return the ids that registry.toml lists."""
     text = (FORMATS / "registry.toml").read_text(encoding="utf-8")
     return {int(n) for n in re.findall(rf"\[\[{kind}\]\]\nid = (\d+)", text)}
 
@@ -239,13 +239,13 @@ def test_every_bit_flip_is_refused(vector: Vector) -> None:
 
 
 def called(text: str) -> tuple[str, dict[str, Any]]:
-    """A codec of a scheme: its name, and its arguments, which are all by keyword."""
+    """Return the name of a scheme's codec, and its keyword arguments."""
     name, _, rest = text.partition("(")
     return name, dict(o.split("=") for o in rest.rstrip(")").split(", ")) if rest else {}
 
 
 def index_writer(text: str) -> Index:
-    """The reference's writer of a scheme's index codec."""
+    """Return the reference's writer of a scheme's index codec."""
     name, options = called(text)
     if name == "bloom":
         return reference.Bloom(options["policy"], float(options["fpr"]))
@@ -260,7 +260,7 @@ def index_writer(text: str) -> Index:
 
 
 def value_writer(text: str) -> ValueWriter:
-    """The reference's writer of a scheme's value codec."""
+    """Return the reference's writer of a scheme's value codec."""
     name, options = called(text)
     if name == "qsgd":
         return Qsgd(bits=int(options["bits"]), bucket=int(options["bucket"]), norm=options["norm"])
@@ -281,7 +281,7 @@ def value_writer(text: str) -> ValueWriter:
 
 @pytest.mark.parametrize("vector", [v for v in VECTORS if v.encode], ids=lambda v: v.id)
 def test_encode_input_gives_the_bytes(vector: Vector) -> None:
-    """What a library is asked to encode is enough to make the bytes; here by way of the scheme's text."""
+    """The input in ``encode`` and the text of its scheme determine the bytes."""
     assert vector.encode is not None
     _, index, value = vector.encode.scheme.split(" | ")
     codec = value_writer(value)

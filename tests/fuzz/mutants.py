@@ -50,7 +50,7 @@ SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A function, the line that is changed, and how; ``spot`` numbers it in a walk of the function."""
+    """A function, the changed line and the change; ``spot`` is a position in a walk of the function."""
 
     function: FunctionType
     path: str
@@ -62,7 +62,7 @@ class Mutant:
 
     @property
     def where(self) -> str:
-        """The function, as a page says it."""
+        """The function, as the page names it."""
         return f"{self.path}: {self.function.__qualname__}"
 
 
@@ -71,7 +71,7 @@ Trial = Callable[[], bool]
 
 
 def trials() -> Iterator[Trial]:
-    """The golden vectors, and the probes."""
+    """Yield the golden vectors and the probes."""
     for vector in conformance.load_all():
         yield partial(_conforms, vector)
     for probe in PROBES.values():
@@ -87,7 +87,7 @@ def _as_before(probe: Callable[[], list[str]], before: list[str]) -> bool:
 
 
 def executed() -> dict[CodeType, list[Trial]]:
-    """The trials that run each function of the decoding side."""
+    """Return the trials that execute each function of the decoding side."""
     found: dict[CodeType, list[Trial]] = {}
     for trial in trials():
         ran: set[CodeType] = set()
@@ -108,7 +108,7 @@ def executed() -> dict[CodeType, list[Trial]]:
 
 
 def functions(module: Any) -> Iterator[FunctionType]:
-    """The functions that a module defines, those of its classes included."""
+    """Yield the functions that a module defines, including methods."""
     for thing in vars(module).values():
         members = vars(thing).values() if inspect.isclass(thing) else (thing,)
         for member in members:
@@ -120,7 +120,7 @@ def functions(module: Any) -> Iterator[FunctionType]:
 
 
 def mutants(ran: dict[CodeType, list[Trial]]) -> Iterator[Mutant]:
-    """Every mutant of the functions that trials run."""
+    """Yield every mutant of the functions that trials execute."""
     for name, module in sorted(sys.modules.items()):
         path = (getattr(module, "__file__", None) or "").removeprefix(f"{ROOT}{os.sep}")
         if not name.startswith("wirecodec.") or not SIDE.fullmatch(path):
@@ -148,7 +148,7 @@ def _of(function: FunctionType, path: str, tree: ast.Module) -> Iterator[Mutant]
 
 
 def code_of(mutant: Mutant) -> CodeType:
-    """The function's code with the change."""
+    """Return the function's code with the change."""
     whole = copy.deepcopy(mutant.tree)
     target = next(
         node
@@ -174,7 +174,7 @@ def _found(code: CodeType, like: CodeType) -> CodeType | None:
 
 
 def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, int, str]]:
-    """(number in the walk, line, what to do) of each change; messages and types are let alone."""
+    """Yield (position in the walk, line, change) of each change; messages and annotations are excluded."""
     apart: set[int] = set()
     for node in ast.walk(function):
         untouched = [*getattr(node, "decorator_list", ()), getattr(node, "annotation", None)]
@@ -209,7 +209,7 @@ def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, int, str]]:
 
 
 def _apply(node: Any, change: str) -> None:
-    """The change, in place."""
+    """Apply the change in place."""
     if change == "no refusal":
         node.exc = None
         node.__class__ = ast.Pass
@@ -233,7 +233,7 @@ def _apply(node: Any, change: str) -> None:
 
 
 def killed(mutant: Mutant, noticing: Sequence[Trial]) -> bool:
-    """Whether a trial comes out otherwise, or all take far too long, with the mutant in place."""
+    """Return whether, with the mutant, a trial gives another result or the trials exceed the time."""
     code = code_of(mutant)
     child = os.fork()
     if child == 0:
@@ -252,7 +252,7 @@ REASON = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$")
 
 
 def reasons() -> dict[tuple[str, str], str]:
-    """The reasons that stand in the page."""
+    """Return the reasons given in the page."""
     if not PAGE.exists():
         return {}
     rows = map(REASON.match, PAGE.read_text(encoding="utf-8").splitlines())
@@ -260,7 +260,7 @@ def reasons() -> dict[tuple[str, str], str]:
 
 
 def rows_of(every: Sequence[Mutant]) -> dict[Mutant, tuple[str, str]]:
-    """The two columns of the page that tell each mutant; like ones on one line are numbered."""
+    """Return the two columns of the page that identify each mutant; equal ones on one line are numbered."""
     found: dict[Mutant, tuple[str, str]] = {}
     seen: dict[tuple[str, str], int] = {}
     for mutant in every:
@@ -294,12 +294,12 @@ def page(tried: int, of: int, seed: int, survivors: Sequence[tuple[str, str]]) -
     return "\n".join(lines) + "\n"
 
 
-UNKNOWN = "not looked into"
+UNKNOWN = "not examined"
 TRIED = re.compile(r"^(\d+) of (\d+) mutants were tried \(seed (\d+)\)", re.MULTILINE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; 0 where at least nine of ten mutants are killed."""
+    """Run the command line; return 0 if at least nine of ten mutants are killed."""
     parser = argparse.ArgumentParser(prog="mutants", description="Mutation testing of the decoder.")
     parser.add_argument("--sample", type=int, default=200, help="how many; 0 for all")
     parser.add_argument("--seed", type=int, default=0)

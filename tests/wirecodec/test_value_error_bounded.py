@@ -276,7 +276,7 @@ def test_many_blocks_are_written_as_the_page_says(
 ) -> None:
     """Of more than four, every fourth is counted; blocks are shorter here, as the reference is slow."""
     monkeypatch.setattr(bounded_cells, "BOUNDED_BLOCK", 3000)
-    monkeypatch.setattr(page, "BLOCK", 3000)
+    monkeypatch.setattr(model, "BLOCK", 3000)
     values = rng.laplace(size=3000 * count - 7).astype(np.float32)
     values[3000:6000] *= 40  # not counted where there are five
     section = section_of(wc.ErrorBounded(0.02), values)
