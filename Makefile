@@ -19,6 +19,7 @@ TORCH := $(VENV)/.torch
 CUPY := $(VENV)/.cupy-$(CUDA)
 MPICH := $(VENV)-mpich
 FUZZ := $(VENV)/.fuzz
+DOCS := $(VENV)/.docs
 
 # For ranks that share one machine and few cores: as root, too; shared memory only; one thread a rank; a waiting rank gives up its core.
 MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
@@ -26,7 +27,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-mpich test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-collectives gradients clean
+.PHONY: help demo test test-bounds test-mpich test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-collectives gradients docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,11 +38,14 @@ demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: 
 	$(MPI_ENV) $$mpirun -n $(RANKS) --oversubscribe --bind-to none $(BIN)/python -m benchmarks.demo $(ARGS)
 
 test: lint  ## lint, then all tests: on all cores, and then those that start MPI ranks
-	$(BIN)/python -m pytest -q -m "not mpi" --numprocesses auto --maxprocesses 8 --dist worksteal
+	$(BIN)/python -m pytest -q -m "not mpi and not sweep and not bounds" --numprocesses auto --maxprocesses 8 --dist worksteal
 	$(BIN)/python -m pytest -q -m mpi
 
 test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has an environment of its own
 	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)
+
+test-bounds: $(INSTALLED)  ## a corpus that reaches every kernel, with bounds checks and with guard pages; minutes
+	$(BIN)/python -m pytest -q -m bounds
 
 test-gpu: $(CUPY)  ## the tests that need a GPU, in an environment with CuPy (CUDA=13: for drivers of CUDA 13)
 	REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu $(ARGS)
@@ -58,32 +62,39 @@ fuzz: fuzz-decode fuzz-round_trip  ## break containers, and judge what decoders 
 
 fuzz-decode fuzz-round_trip: fuzz-%: $(FUZZ)
 	@if $(BIN)/python -c 'import atheris' 2>/dev/null; \
-	then $(BIN)/python -m tests.fuzz.atheris_target $* -seed=$(SEED) -max_total_time=$(SECONDS) -max_len=4096 -print_final_stats=1 $(ARGS); \
+	then $(BIN)/python -m tests.fuzz.atheris_target $* -seed=$(SEED) -max_total_time=$(SECONDS) -max_len=69632 -print_final_stats=1 $(ARGS); \
 	else $(BIN)/python -m tests.fuzz.loop $* $(SECONDS) --seed $(SEED) $(ARGS); fi
 
 mutants: $(INSTALLED)  ## change the decoder in 200 places, and see what no vector notices; ARGS="--sample 0 --write" for all
 	@$(BIN)/python -m tests.fuzz.mutants $(ARGS)
 
-bench: $(PEERS)  ## what an index costs, beside others' compressors: results/index.md, index.png; ARGS=--quick
+bench: $(PEERS)  ## size and speed of index codecs and other compressors: results/index.md, index.png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.index $(ARGS)
 
-bench-select: $(TORCH)  ## what a selector costs and keeps, beside torch.topk: results/select.md, select.png; minutes
+bench-select: $(TORCH)  ## time and accuracy of selectors and torch.topk: results/select.md, select.png; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.select $(ARGS)
 
-bench-value: $(PEERS)  ## what values cost, likewise, and two papers' figures: results/value.md, *.png; ARGS=--quick
+bench-value: $(PEERS)  ## size, error and speed of value codecs, two papers' figures: results/value.md, *.png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.value $(ARGS)
 
-bench-collectives: $(INSTALLED)  ## what collectives take between hosts: results/collectives.md, .png; root; ARGS=--quick
+bench-collectives: $(INSTALLED)  ## times of collectives between hosts: results/collectives.md, .png; root; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.collectives $(ARGS)
 
-bench-gpu: $(CUPY)  ## what kernels and selectors take on a GPU: results/gpu.md, gpu.png; minutes
+bench-gpu: $(CUPY)  ## bandwidth of kernels and times of selectors on a GPU: results/gpu.md, gpu.png; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gpu $(ARGS)
 
-gradients: $(TORCH)  ## train small models and save their gradients for the benchmarks: benchmarks/gradients; minutes
+gradients: $(TORCH)  ## train small models and save their gradients in benchmarks/gradients/data; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gradients $(ARGS)
 
-clean:  ## remove virtual environments, caches, and what `make demo` and `make gradients` wrote
-	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json fuzz-finds benchmarks/gradients
+docs: $(DOCS)  ## build the site into build/site: README, guides, format, results, API; a broken link fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --config-file docs/mkdocs.yml $(ARGS)
+
+dist: $(INSTALLED)  ## build the wheel and the sdist into dist/
+	@rm -rf dist
+	$(BIN)/python -m build
+
+clean:  ## remove virtual environments, caches, and the output of `make demo` and `make gradients`
+	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json fuzz-finds benchmarks/gradients/data
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): EXTRAS := mpi,test,bench
@@ -105,6 +116,11 @@ $(PEERS): $(INSTALLED)
 $(FUZZ): $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,fuzz]" || \
 		echo "no atheris, which has wheels for Linux alone: a plain loop of the same mutations goes on without it"
+	@touch $@
+
+$(DOCS): $(INSTALLED)
+	@echo "installing MkDocs (once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
 	@touch $@
 
 $(CUPY): $(INSTALLED)

@@ -1,1 +1,1 @@
-"""One script a question; what they measured, with the machine's name, stands in results/."""
+"""Benchmarks: one package per question; results and the machine of each are in ``benchmarks/results``."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collectives.allgather import allgather, allgather_bytes
 from collectives.allreduce import allreduce
 from collectives.channel import Channel
-from collectives.cltk import CLTk, ratios_by_flops
+from collectives.cltk.allreduce import CLTk, ratios_by_flops
+from collectives.cltk.similarity import Similarity, similarity
 from collectives.errors import CollectiveError, Timeout
-from collectives.similarity import Similarity, similarity
-from collectives.simulate import simulate
-from collectives.torch import TorchComm, torch_hook
+from collectives.simulation.communicator import simulate
+from collectives.torch.hook import TorchComm, torch_hook
 
 __all__ = [
     "CLTk",

@@ -9,14 +9,14 @@ from typing import Any, overload
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement import Failure, agree
+from collectives.agreement.agree import Failure, agree
+from collectives.agreement.header import Header, Operand, Operation, Status
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import staged
 from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, refusal
-from collectives.header import Header, Operand, Operation, Status
-from collectives.ring import allgather_ragged
-from collectives.transfer import Octets
+from collectives.transport.allgather import allgather_ragged
+from collectives.transport.segments import Octets
 from wirecodec.arrays import BFLOAT16
 from wirecodec.pipeline import decode_many_to, decode_to
 
@@ -35,16 +35,18 @@ def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[Octets]:
 
     Raises CollectiveError on all ranks where one gave no buffer or another call was made; Timeout.
     """
-    channel = Channel.of(comm).open()
-    data: Octets = np.empty(0, np.uint8)
-    failure = None
-    try:
-        data = _octets(staged(blob))
-    except Exception as error:
-        failure = Failure(Status.ARGUMENT, error)
-    proposal = Header(operation=Operation.ALLGATHER_BYTES, payload_len=len(data))
-    table = agree(channel, proposal, Operand(), failure)
-    return allgather_ragged(channel, data, [header.payload_len for header in table])
+    channel = Channel.of(comm)
+    with channel.collective() as call:
+        data: Octets = np.empty(0, np.uint8)
+        failure = None
+        try:
+            data = _octets(staged(blob))
+        except Exception as error:
+            failure = Failure(Status.ARGUMENT, error)
+        proposal = Header(operation=Operation.ALLGATHER_BYTES, payload_len=len(data))
+        table = agree(channel, proposal, Operand(), failure)
+        call.last = True
+        return allgather_ragged(channel, data, [header.payload_len for header in table])
 
 
 @overload
@@ -78,8 +80,18 @@ def allgather(
 
     Raises CollectiveError on all ranks where one of them cannot encode, ranks differ, or a rank's bytes
     cannot be decoded; a Compressor's state is then as it was. Timeout where a rank does not take part.
-    Whatever else happens after the exchange, on one rank alone (a MemoryError, an interrupt), is raised there
-    alone, and its Compressor has taken the step, as the others' have.
+
+    Any other exception (an interrupt, a MemoryError) is raised on this rank alone:
+
+    - Before anything was sent, the call counts as left out. The next call raises the same CollectiveError on
+      all ranks, of reason "sequence".
+    - Before the last payload, this rank's channel is closed, and the others raise Timeout. No rank takes the
+      step.
+    - While payloads are under way, they arrive first. A second interrupt is raised at once.
+    - After the last payload, the Compressor has taken the step, as the others' have. The channel is usable.
+
+    If a Timeout ends the last exchange, some ranks may have taken the step. A Compressor's step is part of
+    its scheme, so the next exchange then raises the same CollectiveError on all ranks, of reason "scheme".
     """
     with encoded(comm, tensor, scheme, seed, Header(operation=Operation.ALLGATHER)) as (channel, local):
         blobs = local.gather(channel)

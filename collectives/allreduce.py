@@ -19,16 +19,16 @@ from typing import Any, Literal, overload
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement import Failure, agree
+from collectives.agreement.agree import Failure, agree
+from collectives.agreement.header import Algorithm, Header, Operation, Reduction, Status
 from collectives.channel import Channel
-from collectives.choice import Workload, choose
 from collectives.communicator import Communicator
 from collectives.device import is_on_device, like
 from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, failed_decoding, refusal
-from collectives.header import Algorithm, Header, Operation, Reduction, Status
 from collectives.split import split
-from collectives.sums import Dense, accumulator, finish, sum_dense
-from collectives.transfer import Octets
+from collectives.transport.reduce import Dense, accumulator, finish, sum_named
+from collectives.transport.segments import Octets
+from collectives.tuning.cost_model import Workload, choose
 
 __all__ = ["allreduce"]
 
@@ -83,6 +83,9 @@ def allreduce(
     and added there as well, under the other algorithms on the host, from the bytes that left the GPU.
 
     Raises what allgather raises. Another algorithm or op, on one rank or on all, is a CollectiveError on all.
+    Under "auto", the first exchange and every 64th also count the elements of the sum, by which all ranks
+    choose the next algorithm. An error on one rank before it has counted closes its channel. The step is then
+    taken.
     """
     proposal = Header(operation=Operation.ALLREDUCE)
     failure = None
@@ -98,15 +101,17 @@ def allreduce(
         if chosen == Algorithm.AUTO:
             chosen = choose(channel, Workload.of(channel, local.table, local.forms))
         learn = chosen != Algorithm(proposal.algorithm) and channel.due(local.operand.signature)
+        channel.call.learning = learn
         if chosen == Algorithm.ALLGATHER:
             sums = _by_gathering(channel, local, divisor)
         elif chosen == Algorithm.DENSE:
             sums = _by_dense_sums(channel, local, divisor, proposal)
         else:
             sums = split(channel, local, divisor, proposal._replace(algorithm=chosen))
-            learn = False  # it has told the ranks already
+            learn = False  # the headers have said it already
         if learn:
             channel.remember_union(local.operand.signature, sum(map(_nonzeros, sums.values())))
+            channel.call.learning = False
         dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.forms.items()}
         found: Dense | dict[str, Dense] = like(tensor, dense[ONLY] if local.bare else dense)
         return found
@@ -129,9 +134,9 @@ def _nonzeros(vector: Any) -> int:
     """How many elements are not 0; of words on a GPU, but for their sign."""
     if not is_on_device(vector):
         return int(np.count_nonzero(vector))
-    from wirecodec.gpu import door
+    from wirecodec.gpu import entry
 
-    return door.count_nonzero(vector)
+    return entry.count_nonzero(vector)
 
 
 def _by_gathering(channel: Channel, local: Encoding, divisor: int) -> dict[str, Any]:
@@ -143,11 +148,11 @@ def _by_gathering(channel: Channel, local: Encoding, divisor: int) -> dict[str, 
     if local.place is None:
         sums = _added(local, blobs, np.zeros)
         return {name: finish(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
-    from wirecodec.gpu import door
+    from wirecodec.gpu import entry
 
     with local.place.current():
-        sums = _added(local, blobs, door.zeros)
-        return {name: door.mean(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
+        sums = _added(local, blobs, entry.zeros)
+        return {name: entry.mean(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
 
 
 def _added(
@@ -186,15 +191,5 @@ def _by_dense_sums(channel: Channel, local: Encoding, divisor: int, proposal: He
     if Algorithm(proposal.algorithm) == Algorithm.AUTO:
         agree(channel, proposal, local.operand, failure)
     elif failure is not None:
-        with channel.guard():  # a rank that has no room for them leaves the others waiting
-            raise failure.error
-    sums: dict[str, Dense] = {}
-    for dtype in sorted({dtype for _, dtype in local.forms.values()}, key=str):
-        names = [name for name in sorted(local.forms, key=str.encode) if local.forms[name][1] == dtype]
-        with channel.guard():
-            vector = flat[names[0]] if len(names) == 1 else np.concatenate([flat[name] for name in names])
-        total = sum_dense(channel, vector, divisor)
-        edges = np.cumsum([flat[name].size for name in names])[:-1]
-        sums |= zip(names, np.split(total, edges), strict=True)
-    local.delivered = True
-    return sums
+        raise failure.error  # a rank that has no room for them leaves the others waiting
+    return sum_named(channel, {name: flat[name] for name in sorted(flat, key=str.encode)}, divisor)

@@ -110,10 +110,11 @@ class Patience:
     def pause(self, pending: Sequence[Request]) -> None:
         """Nothing completed: let others run for a moment, or use it oneself. Raises Timeout."""
         if self._meanwhile is not None:
-            if self._meanwhile():
+            meanwhile, self._meanwhile = self._meanwhile, None  # one that raises is not called again
+            if meanwhile():
+                self._meanwhile = meanwhile
                 self._give_time()
                 return
-            self._meanwhile = None
         if self._block is not None:
             if not self._block(pending):
                 raise self._expired("can never finish: every rank is waiting or gone")

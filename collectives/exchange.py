@@ -3,14 +3,14 @@
 Encoding happens in here, on the host or on the GPU where the tensors lie, between the ranks' arrival and
 the agreement, so that a rank that cannot encode still takes part and all ranks hear of it. A Compressor is
 committed where all ranks have one another's bytes and none of these is refused; ranks decide that alike, for
-they hold the same bytes, or have told each other. What befalls one rank alone after that, as when it lacks
-the memory to decode, does not hold its Compressor back: what it sent has arrived, and the others count on it.
+they hold the same bytes, or have told each other. An error on one rank after that point does not roll back
+its Compressor, because the other ranks already hold its contribution.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
@@ -18,16 +18,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement import Failure, agree
+from collectives.agreement.agree import Failure, agree
+from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Operand, Status
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import Place, place_of, staged
 from collectives.errors import CollectiveError
-from collectives.header import NO_DETAIL, Algorithm, Header, Operand, Status
-from collectives.ring import allgather_ragged
-from collectives.transfer import Octets
+from collectives.transport.allgather import allgather_ragged
+from collectives.transport.segments import Octets
 from wirecodec.arrays import as_bytes, as_flat, dtype_named
-from wirecodec.container import CHUNK
+from wirecodec.container.layout import CHUNK
 from wirecodec.scheme import SchemeLike, as_scheme
 
 __all__ = [
@@ -64,7 +64,6 @@ class Encoding:
         operand: what all ranks must agree on.
         table: every rank's header, once they agreed.
         prepared: a Compressor's step.
-        delivered: whether all ranks have what they need of each other.
         decoded: what this rank's own container says, once ``sent`` was called.
         place: the GPU that the tensors lie on, all of them; None elsewhere.
         there: the container on that GPU; ``blob`` is the same on the host.
@@ -77,7 +76,6 @@ class Encoding:
     operand: Operand = field(default_factory=Operand)
     table: list[Header] = field(default_factory=list)
     prepared: wc.Prepared | None = None
-    delivered: bool = False
     decoded: Mapping[str, wc.SparseTensor] | None = None
     place: Place | None = None
     there: Any = None
@@ -89,12 +87,13 @@ class Encoding:
         """
         counts = [header.payload_len for header in self.table]
         direct = channel.takes_device()
+        channel.call.last = True
         if self.place is not None and direct:
             with self.place.current():
                 blobs = allgather_ragged(channel, self.there, counts, self.place.octets)
         else:
             blobs = allgather_ragged(channel, self.blob, counts)
-        self.delivered = True
+        channel.call.delivered = True
         return blobs
 
     def keep(self, blob: Any, octets: Octets | None = None) -> None:
@@ -138,31 +137,38 @@ def encoded(
         proposal: operation, reduction and algorithm.
         failure: why this rank has nothing to contribute, where that is known already.
 
-    A Compressor is rolled back where the caller's block raises CollectiveError, which it must do on all ranks
-    or none, or raises anything before it says that everything is ``delivered``. It is committed otherwise,
-    also where the block raises after that: the other ranks then have what they need of this one, and have
-    committed. Raises as ``agree`` does.
+    All of it is one ``Channel.collective``. A Compressor is committed if the call is ``delivered``. It is
+    rolled back otherwise, and if the caller's block raises CollectiveError, which it must do on all ranks or
+    none. Raises as ``agree`` does.
     """
-    channel = Channel.of(comm).open()
+    channel = Channel.of(comm)
     local = Encoding()
-    try:
-        if failure is None:
-            failure = _encode(local, tensor, scheme, seed, channel.rank)
-        if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it will need what it encoded
-            failure = _decode_own(local, channel.rank)
-        stored = NO_DETAIL if failure is not None else stored_in(local.blob)
-        proposal = proposal._replace(payload_len=len(local.blob), detail=stored)
-        local.table = agree(channel, proposal, local.operand, failure)
-        yield channel, local
-    except CollectiveError:
-        local.delivered = False
-        raise
-    finally:
-        if local.prepared is not None:
-            if local.delivered:
-                local.prepared.commit()
-            else:
-                local.prepared.rollback()
+    with channel.collective() as call:
+        try:
+            if failure is None:
+                failure = _encode(local, tensor, scheme, seed, channel.rank)
+            if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it will need what it encoded
+                failure = _decode_own(local, channel.rank)
+            stored = NO_DETAIL
+            if failure is None:
+                stored, failure = _count_stored(local)
+            proposal = proposal._replace(payload_len=len(local.blob), detail=stored)
+            local.table = agree(channel, proposal, local.operand, failure)
+            yield channel, local
+        except CollectiveError:
+            call.delivered = False
+            raise
+        finally:
+            if local.prepared is not None:
+                settle = local.prepared.commit if call.delivered else local.prepared.rollback
+                try:
+                    settle()
+                except RuntimeError:  # it cannot be settled
+                    raise
+                except BaseException:  # an interrupt must not undo what the other ranks have done
+                    with suppress(RuntimeError):  # it was settled before the interrupt
+                        settle()
+                    raise
 
 
 def refusal(rank: int, error: wc.WireError) -> CollectiveError:
@@ -214,6 +220,14 @@ def failed_encoding(error: Exception) -> Failure:
 def failed_decoding(error: Exception, rank: int) -> Failure:
     """What the other ranks are told where rank ``rank``, this one, cannot read what it encoded itself."""
     return Failure(Status.DECODE, error, rank) if isinstance(error, wc.WireError) else failed_encoding(error)
+
+
+def _count_stored(local: Encoding) -> tuple[int, Failure | None]:
+    """How many elements this rank's container stores; or NO_DETAIL, and why it cannot be read."""
+    try:
+        return stored_in(local.blob), None
+    except Exception as error:
+        return NO_DETAIL, failed_encoding(error)
 
 
 def _decode_own(local: Encoding, rank: int) -> Failure | None:

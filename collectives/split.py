@@ -17,7 +17,8 @@ from typing import TypeAlias
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement import Failure, agree
+from collectives.agreement.agree import Failure, agree
+from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Status
 from collectives.channel import Channel
 from collectives.exchange import (
     Encoding,
@@ -28,11 +29,10 @@ from collectives.exchange import (
     refusal,
     stored_in,
 )
-from collectives.header import NO_DETAIL, Algorithm, Header, Status
-from collectives.pairwise import alltoall_ragged, exchange_counts
-from collectives.ring import allgather_ragged
-from collectives.sums import Dense, accumulator, bounds_of, finish
-from collectives.transfer import Octets
+from collectives.transport.allgather import allgather_ragged
+from collectives.transport.alltoall import alltoall_ragged, exchange_counts
+from collectives.transport.reduce import Dense, accumulator, bounds_of, finish
+from collectives.transport.segments import Octets
 from wirecodec.arrays import as_bytes
 
 __all__ = ["SECOND_PHASE", "ranges_of", "split"]
@@ -87,18 +87,21 @@ def split(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> 
     counts = exchange_counts(channel, [len(block) for block in blocks])
     found = alltoall_ragged(channel, blocks, [row[channel.rank] for row in counts])
     block: Octets = np.empty(0, np.uint8)
+    stored = NO_DETAIL
     try:
         block = _sums(found, local.forms, ranges[channel.rank], divisor, Algorithm(proposal.algorithm))
+        stored = stored_in(block)
     except _Refused as error:
         failure = failure or Failure(Status.DECODE, error.error, error.rank)
     except Exception as error:
         failure = failure or failed_encoding(error)
-    stored = NO_DETAIL if failure is not None else stored_in(block)
     proposal = proposal._replace(payload_len=len(block), detail=stored)
     table = agree(channel, proposal, local.operand, failure)
-    results = allgather_ragged(channel, block, [header.payload_len for header in table])
-    local.delivered = True
     channel.remember_union(local.operand.signature, sum(header.detail for header in table))
+    channel.call.learning = False
+    channel.call.last = True
+    results = allgather_ragged(channel, block, [header.payload_len for header in table])
+    channel.call.delivered = True
     return _joined(results, local.forms, ranges)
 
 

@@ -1,97 +1,218 @@
-"""Documents run: every Python and shell block of the README, with the outputs printed there; every link leads
-somewhere.
+"""The documents' code runs and prints what they show, and their links lead somewhere.
 
-In a Python block, a comment `# -> text` after a `print` is what it prints; blocks of a document share their
-names. In a `console` block, lines after `$ ` are run, and what follows them is their output, where `…` stands
-for anything. A `py` block needs a GPU; tests/cuda/test_plan_door.py runs it without one.
+The blocks of a document run in its order, in one folder, which has the repository's `formats` in it:
+
+- `python`: runs in this process; the blocks of a document share their names. `# -> text` is printed output.
+- `python title="name.py"`: is written to that file.
+- `console`: lines after `$ ` run in a shell, and their output follows; `…` in it matches any text.
+
+Blocks that need torch run by themselves. Blocks that need mpirun or a C compiler are left out if it is
+missing, and the test then reports a skip. A `py` block needs a GPU; the emulated tests run it without one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import importlib.util
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import wirecodec as wc
+from docs import pages
+from tests.mpi_processes import find_mpirun, mpi_required, rank_environment
 from wirecodec import registry
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted(str(p.relative_to(ROOT)) for p in (*ROOT.glob("*.md"), *ROOT.glob("[bft]*/**/*.md")))
-RUNNABLE = ["CONTRIBUTING.md", "README.md", "SECURITY.md"]
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FOLDERS = ("benchmarks", "collectives", "docs", "formats", "tests", "wirecodec")
+DOCUMENTS = sorted(
+    p.relative_to(ROOT).as_posix()
+    for p in (*ROOT.glob("*.md"), *(p for folder in FOLDERS for p in ROOT.glob(f"{folder}/**/*.md")))
+)
+BLOCK = re.compile(r"^```(\w*)(?: title=\"([\w.-]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks(name: str) -> list[tuple[str, str]]:
-    return BLOCK.findall((ROOT / name).read_text())
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a document."""
+
+    kind: str
+    title: str
+    code: str
+
+    def needs_torch(self) -> bool:
+        return re.search(r"^import torch|\btorchrun\b", self.code, re.MULTILINE) is not None
+
+    def missing(self) -> str | None:
+        """Return the tool that this block needs and this machine lacks, or None."""
+        if re.search(r"^\$ .*\bmpirun\b", self.code, re.MULTILINE):
+            return None if mpi_required() or find_mpirun()[0] else "mpirun"
+        if re.search(r"^\$ cc\b", self.code, re.MULTILINE):
+            return None if shutil.which("cc") else "a C compiler"
+        return None
 
 
-def test_readme_has_blocks_of_each_kind() -> None:
-    assert {kind for kind, _ in blocks("README.md")} == {"python", "console", "text", "py"}
+def blocks(name: str) -> list[Block]:
+    return [Block(*found) for found in BLOCK.findall((ROOT / name).read_text(encoding="utf-8"))]
 
 
-def test_no_other_document_has_blocks_that_should_run() -> None:
-    kinds = {name: {kind for kind, _ in blocks(name)} for name in DOCUMENTS}
-    assert [name for name in DOCUMENTS if kinds[name] & {"python", "console"}] == RUNNABLE
+RUNNABLE = [name for name in DOCUMENTS if {block.kind for block in blocks(name)} & {"python", "console"}]
 
 
-@pytest.mark.parametrize("name", RUNNABLE)
-def test_python_blocks(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_that_run() -> None:
+    """A fence that is spelt wrong would not run, unnoticed."""
+    guides = {path for path in DOCUMENTS if path.startswith("docs/guides/")}
+    assert {"README.md", "SECURITY.md", "collectives/README.md", *guides} <= set(RUNNABLE)
+    assert len(guides) >= 3
+    assert {block.kind for name in RUNNABLE for block in blocks(name)} <= {"python", "console", "text", "py"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to run a document in; the codecs that the document registers are removed afterwards."""
     monkeypatch.chdir(tmp_path)
-    for state in ("_index", "_value", "_stages"):  # what a document registers is gone with it
+    for state in ("_index", "_value", "_stages"):
         monkeypatch.setattr(registry, state, copy.deepcopy(getattr(registry, state)))
-    names: dict[str, Any] = {"__name__": "document"}
-    for kind, code in blocks(name):
-        if kind != "python":
-            continue
-        expected = re.findall(r"# -> (.*)$", code, re.MULTILINE)
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, name, "exec", dont_inherit=True), names)
-        assert printed.getvalue().splitlines() == [line.rstrip() for line in expected]
-
-
-@pytest.mark.parametrize("name", RUNNABLE)
-def test_console_blocks(name: str, tmp_path: Path) -> None:
+    (tmp_path / "formats").symlink_to(ROOT / "formats")
     x = np.random.default_rng(0).laplace(size=1_000_000).astype(np.float32)
     np.save(tmp_path / "grad.npy", x)
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for kind, text in blocks(name):
-        if kind != "console":
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_blocks_run(name: str, folder: Path) -> None:
+    names: dict[str, Any] = {"__name__": "document"}
+    left_out = set()
+    for block in blocks(name):
+        missing = block.missing()
+        if missing:
+            left_out.add(missing)
+        elif block.needs_torch():
             continue
-        for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
-            done = subprocess.run(
-                command,
-                shell=True,
-                cwd=tmp_path,
-                env=env,
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
-            pattern = ".*".join(map(re.escape, output.strip().split("…")))
-            assert re.fullmatch(pattern, (done.stdout + done.stderr).strip(), re.DOTALL), (
-                done.stdout + done.stderr
-            )
+        elif block.title:
+            (folder / block.title).write_text(block.code, encoding="utf-8")
+        elif block.kind == "python":
+            run_python(block.code, names, name)
+        elif block.kind == "console":
+            run_console(block.code, folder)
+    if left_out:
+        pytest.skip(f"blocks of {name} left out, because this machine lacks {', '.join(sorted(left_out))}")
+
+
+@pytest.mark.parametrize("name", [name for name in RUNNABLE if any(b.needs_torch() for b in blocks(name))])
+def test_blocks_that_need_torch_run(name: str, folder: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    for block in blocks(name):
+        if block.needs_torch() and block.title:
+            (folder / block.title).write_text(block.code, encoding="utf-8")
+        elif block.needs_torch():
+            run_console(block.code, folder)
+
+
+def run_python(code: str, names: dict[str, Any], document: str) -> None:
+    expected = re.findall(r"# -> (.*)$", code, re.MULTILINE)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, document, "exec", dont_inherit=True), names)
+    assert printed.getvalue().splitlines() == [line.rstrip() for line in expected]
+
+
+def run_console(text: str, folder: Path) -> None:
+    scripts = Path(sys.executable).parent
+    env = rank_environment(folder) | {
+        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "TERM": "dumb",
+    }
+    for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        printed = done.stdout + done.stderr if done.returncode else done.stdout
+        printed = re.sub(r"\x1b\[[\d;]*m", "", printed).strip()  # some versions of mpirun reset colours
+        pattern = ".*".join(map(re.escape, output.strip().split("…")))
+        assert re.fullmatch(pattern, printed, re.DOTALL), f"$ {command}\n{done.stdout}{done.stderr}"
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_lead_somewhere(name: str) -> None:
-    text = (ROOT / name).read_text()
-    paths = re.findall(r"\]\(([^)#:]+)\)", text)
+    text = (ROOT / name).read_text(encoding="utf-8")
+    paths = re.findall(r"\]\(([^)#:]+)[)#]", text)
     paths += [
-        p
-        for p in re.findall(r"`((?:formats|tests|benchmarks|wirecodec|collectives)/[\w./-]+)`", text)
-        if "mine" not in p
+        path for path in re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)`", text) if "mine" not in path
     ]
-    assert [
-        p for p in paths if not (ROOT / p).exists() and not (ROOT / name).parent.joinpath(p).exists()
-    ] == []
+    here = (ROOT / name).parent
+    assert [path for path in paths if not (ROOT / path).exists() and not (here / path).exists()] == []
+
+
+def test_bits_in_the_readme() -> None:
+    """The table of schemes has the sizes of the first block's gradient."""
+    gradient = np.random.default_rng(0).laplace(size=1_000_000).astype(np.float32)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| .* \| `(.*)` \| ([\d.]+) \|", text, re.MULTILINE)
+    assert len(rows) >= 5
+    for scheme, bits in rows:
+        blob = wc.encode(gradient, scheme.replace("\\|", "|"))
+        assert f"{8 * blob.nbytes / gradient.size:.2f}" == bits, scheme
+
+
+def test_times_in_the_readme() -> None:
+    """The comparison has the times of the benchmark: communication alone, and the whole call."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    results = (ROOT / "benchmarks/results/collectives.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^### Open MPI, 100 Mbit, n = 4;.*?(?=^##)", results, re.MULTILINE | re.DOTALL)
+    rows = [[line.strip("| ").split(" | ") for line in text.splitlines()] for text in sections]
+    alone, whole = ({cells[0]: cells[1:] for cells in section} for section in rows)
+    for times, row, column in (
+        (alone, "native dense", 0),
+        (alone, "native allgather, pairs", 1),
+        (alone, "allgather", 1),
+        (whole, "allreduce allgather", 0),
+    ):
+        assert f"{float(times[row][column].split()[0]):,g} ms" in readme, row
+
+
+def test_every_document_is_on_the_site() -> None:
+    on_site = {path for section in pages.find_pages().values() for path in section}
+    assert [name for name in DOCUMENTS if name not in on_site and not name.startswith("tests/")] == []
+
+
+def test_links_to_other_files_lead_to_the_projects_home() -> None:
+    text = (
+        "[a](../README.md) [b](../wirecodec/errors.py#L3) [c](../formats) [d](https://e.org) [f](missing.md)"
+    )
+    assert pages.repository_links(text, "docs/x.md", {"README.md"}.__contains__) == (
+        f"[a](../README.md) [b]({pages.HOME}/blob/main/wirecodec/errors.py#L3) "
+        f"[c]({pages.HOME}/tree/main/formats) [d](https://e.org) [f](missing.md)"
+    )
+
+
+@pytest.mark.parametrize("package", pages.PACKAGES)
+def test_every_public_name_has_an_entry(package: str) -> None:
+    module = importlib.import_module(package)
+    entries = [name for page in pages.api_pages() for name in page.names]
+    assert sorted(module.__all__) == sorted(
+        name.rpartition(".")[2] for name in entries if name.rpartition(".")[0] == package
+    )
+    assert pages.missing_names(set(entries) - {f"{package}.{module.__all__[0]}"}) == [
+        f"{package}.{module.__all__[0]}"
+    ]

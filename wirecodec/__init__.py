@@ -6,6 +6,8 @@ of the package ``collectives``.
 """
 
 from wirecodec.compressor import Compressor, Prepared
+from wirecodec.container.inspect import ContainerInfo, inspect
+from wirecodec.container.stream import blob_size, iter_blobs
 from wirecodec.errors import (
     ChecksumMismatch,
     DeviceError,
@@ -34,10 +36,8 @@ from wirecodec.index import (
     Rice,
     Structured,
 )
-from wirecodec.info import ContainerInfo, inspect
 from wirecodec.limits import DecodeLimits
 from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_many
-from wirecodec.plan import Pending, Plan
 from wirecodec.presets import PRESETS, Preset, preset
 from wirecodec.registry import register
 from wirecodec.schedule import Diminishing, WarmUp
@@ -58,7 +58,6 @@ from wirecodec.select import (
     TopK,
 )
 from wirecodec.sparse import SparseTensor
-from wirecodec.stream import blob_size, iter_blobs
 from wirecodec.transform import DCT, RFFT, Transform
 from wirecodec.value import (
     QSGD,
@@ -117,8 +116,6 @@ __all__ = [
     "Mean",
     "NonZero",
     "OffsetFloat",
-    "Pending",
-    "Plan",
     "PolyFit",
     "Prepared",
     "Preset",

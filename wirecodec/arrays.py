@@ -94,9 +94,12 @@ def dtype_named(dtype: Any) -> np.dtype[Any]:
     return native
 
 
+_WORDS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+
+
 def bits_of(x: Array) -> Array:
     """The elements as unsigned integers of their own width, without a copy."""
-    words: Array = x.view(np.dtype(f"u{x.dtype.itemsize}"))
+    words: Array = x.view(_WORDS[x.dtype.itemsize])
     return words
 
 

@@ -14,20 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec import host_step
 from wirecodec.arrays import Array, Bytes, on_gpu
-from wirecodec.counter import mix
+from wirecodec.cpu import step as host_step
+from wirecodec.cpu.decode import parts_of
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import DecodeLimits, Schema
-from wirecodec.parameters import as_integer, as_seed
-from wirecodec.parts import parts_of
 from wirecodec.pipeline import decode_many, in_order
-from wirecodec.schedule import Schedule, parse_schedule, schedule_string
+from wirecodec.prng import mix
+from wirecodec.saved_state import saved_residual, saved_schedule, saved_step, unmasked
+from wirecodec.schedule import Schedule, schedule_string
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
-from wirecodec.select.every import All
+from wirecodec.select.all import All
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import Asked, Done, Step
+from wirecodec.validation import as_integer, as_seed
 from wirecodec.value.raw import Raw
 
 __all__ = ["Compressor", "Prepared"]
@@ -78,21 +79,29 @@ class Prepared:
 
         RuntimeError where this step was settled before, or another one was committed since it was prepared.
         """
-        if self._after is None or self._compressor._state is not self._before:
+        after, compressor = self._after, self._compressor
+        if after is None or (compressor._state is not self._before and compressor._state is not after):
             raise RuntimeError("this step was settled before, or another one was committed since")
-        self._compressor._state = self._after
-        self._compressor._reuse(self._before, self._after)
+        # An interrupt may come between any two lines. Until ``_after`` is None, ``rollback`` undoes this.
+        compressor._state = after
         self._after = None
+        compressor._reuse(self._before, after)
 
     def rollback(self) -> None:
         """The exchange failed: nothing changes, and the next step sees the same residuals as this one did.
 
-        RuntimeError where this step was settled before.
+        A ``commit`` that was interrupted is undone, or was complete. RuntimeError if this step was settled
+        before.
         """
-        if self._after is None:
+        after, compressor = self._after, self._compressor
+        if after is None:
             raise RuntimeError("this step was settled before")
-        self._compressor._reuse(self._after, self._before)
+        if compressor._state is after:
+            compressor._state = self._before
         self._after = None
+        # Only then does no other step hold the residuals of this one.
+        if compressor._state is self._before:
+            compressor._reuse(after, self._before)
 
 
 class Compressor:
@@ -136,6 +145,16 @@ class Compressor:
         some = self._schemes
         schemes = repr(str(some)) if isinstance(some, Scheme) else str({g: str(s) for g, s in some.items()})
         return f"Compressor({schemes}, step={self.step})"
+
+    def __copy__(self) -> Compressor:
+        """Copy with residuals of its own: those of a past step are overwritten by a later one."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        state = self._state
+        residuals = {name: x.copy() for name, x in state.residuals.items()}
+        copied._state = dataclasses.replace(state, residuals=residuals)
+        copied._spare, copied._last = {}, {}
+        return copied
 
     @property
     def step(self) -> int:
@@ -194,7 +213,7 @@ class Compressor:
         scheme, residual = self._scheme(name, state.step), state.residuals.get(name)
         spare, last = None, None
         if there:
-            from wirecodec.gpu.warm import LastTop
+            from wirecodec.gpu.select.warm_topk import LastTop
 
             last = self._last.setdefault(name, LastTop())
         else:
@@ -249,19 +268,24 @@ class Compressor:
         """Take up where ``state_dict`` left off: step, seed, schedule, residuals and selector state.
 
         Schemes and feedback are no part of a state: build this Compressor like the one that was saved. Where
-        the state names no schedule, its own stays. ValueError for other dictionaries.
+        the state names no schedule, its own stays.
+
+        Args:
+            state: from ``state_dict``; step from 0 to 2^62, residuals finite float32 or float64, none masked.
+
+        Raises:
+            ValueError: names the key that is wrong. The Compressor is unchanged then.
         """
         known = {"step", "seed", "schedule"}
         odd = [key for key in state if key not in known and not key.startswith(("residual/", "selector/"))]
         if odd or not known <= state.keys():
             raise ValueError(f"not the state of a Compressor: {odd or sorted(known - state.keys())}")
-        text = bytes(np.asarray(state["schedule"], np.uint8)).decode()
-        schedule = parse_schedule(text) if text else self._schedule
-        seed, step = as_seed(state["seed"]), as_integer(state["step"], "step")
-        residuals = {key[9:]: _floats(key, x) for key, x in state.items() if key.startswith("residual/")}
-        selectors = {key[9:]: np.array(x) for key, x in state.items() if key.startswith("selector/")}
-        self._schedule, self._seed = schedule, seed
-        self._state = _State(step, residuals, selectors)
+        seed, step = as_seed(state["seed"]), saved_step(state)
+        schedule = saved_schedule(state) or self._schedule
+        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
+        selectors = {key[9:]: unmasked(key, x) for key, x in state.items() if key[:9] == "selector/"}
+        loaded = _State(step, residuals, selectors)
+        self._schedule, self._seed, self._state = schedule, seed, loaded
 
 
 def _sends_all(scheme: Scheme) -> bool:
@@ -271,23 +295,15 @@ def _sends_all(scheme: Scheme) -> bool:
 
 def _step_on_gpu(tensors: Mapping[str, Any], wanted: Step) -> Done:
     """``host_step.step`` of tensors on a GPU, all of them on one; residuals may lie anywhere."""
-    from wirecodec.gpu import door
+    from wirecodec.gpu import entry
 
-    return door.step(tensors, wanted, parts_of)
+    return entry.step(tensors, wanted, parts_of)
 
 
 def _here(x: Any) -> Any:
     """An array, copied where it lies on a GPU; None for None."""
     if x is None or not on_gpu(x):
         return x
-    from wirecodec.gpu import door
+    from wirecodec.gpu import entry
 
-    return door.on_host(x)
-
-
-def _floats(key: str, x: Any) -> Array:
-    """A residual from a saved state, copied and flat; ValueError where it is none."""
-    found = np.array(x).reshape(-1)
-    if found.dtype not in (np.float32, np.float64):
-        raise ValueError(f"{key} is {found.dtype}; a residual is float32 or float64")
-    return found
+    return entry.on_host(x)

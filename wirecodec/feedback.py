@@ -16,9 +16,9 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_real, settle
 from wirecodec.select.base import all_finite
 from wirecodec.sparse import SparseTensor
+from wirecodec.validation import as_real, settle
 
 __all__ = ["ErrorFeedback"]
 
@@ -42,7 +42,7 @@ class ErrorFeedback:
             residual: as many; without one, the gradient itself is returned where its type is wide enough.
             out: where to put the sum; a new array without it.
         """
-        from wirecodec.kernels.cpu import feedback
+        from wirecodec.kernels.cpu.select import feedback
 
         wide = self.wide(gradient.dtype, None if residual is None else residual.dtype)
         x: Array = gradient.astype(wide, copy=False)
@@ -77,6 +77,8 @@ class ErrorFeedback:
             gradient: this step's gradient, flat.
             residual: the one that went into ``x``, or None.
             sent: what receivers decode.
+
+        Raises EncodeError if a NaN or Inf of the gradient is not among what they decode.
         """
         from wirecodec.kernels.cpu import support
 
@@ -93,8 +95,9 @@ class ErrorFeedback:
                 dense[sent.indices] = sent.values
                 before = np.zeros_like(x) if residual is None else residual
                 left = before + x.dtype.type(self.beta) * (gradient.astype(x.dtype, copy=False) - dense)
-        if not all_finite(left):  # NaN and Inf were delivered as they are; kept here, they would never leave
-            left[~np.isfinite(left)] = 0
+        if not all_finite(left):
+            _require_delivered(gradient, sent)
+            left[~np.isfinite(left)] = 0  # kept here, they would never leave
         return left
 
     def remainder_of_rest(self, rest: Array, indices: Array, values: Array, sent: SparseTensor) -> Array:
@@ -106,11 +109,28 @@ class ErrorFeedback:
             values: which they were.
             sent: what receivers decode; at the same indices.
         """
-        from wirecodec.kernels.cpu import feedback
+        from wirecodec.kernels.cpu.select import feedback
 
         if not np.array_equal(bits_of(values), bits_of(sent.values)):
             feedback.put_differences(read_only(values), read_only(sent.values), _unsigned(indices), rest)
         return rest
+
+
+def _require_delivered(gradient: Array, sent: SparseTensor) -> None:
+    """Raise EncodeError for the first NaN or Inf of a gradient at which receivers decode a finite number."""
+    with np.errstate(invalid="ignore"):  # a bfloat16 NaN that signals
+        bad = np.flatnonzero(~np.isfinite(gradient))
+    got = np.zeros(bad.size, sent.values.dtype)
+    if sent.is_full:
+        got = sent.values[bad]
+    elif sent.nnz:
+        slots = np.minimum(np.searchsorted(sent.indices, bad), sent.nnz - 1)
+        got = np.where(sent.indices[slots] == bad, sent.values[slots], got)
+    with np.errstate(invalid="ignore"):
+        lost = bad[np.isfinite(got)]
+    if lost.size:
+        at = int(lost[0])
+        raise EncodeError(f"{float(gradient[at])} is not sent, and no residual can keep it", position=at)
 
 
 def _unsigned(indices: Array) -> Array:

@@ -18,21 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec import container
-from wirecodec import extension as ext
 from wirecodec.arrays import Array, Bytes, as_bytes, on_gpu
-from wirecodec.choice import dense, gather, select
-from wirecodec.chunk import Support, chunks_of
-from wirecodec.counter import mix
+from wirecodec.container import extension as ext
+from wirecodec.container import layout
+from wirecodec.container.header import Head, open_head
+from wirecodec.container.schema import Outlines, check_all, check_count, check_names, check_only
+from wirecodec.cpu.chunk import Support, chunks_of
+from wirecodec.cpu.decode import add_parts, parts_of, sparse_of
+from wirecodec.cpu.fuse import joined, tabled
+from wirecodec.cpu.select import dense, gather, select
 from wirecodec.errors import EncodeError, SchemaMismatch
-from wirecodec.fuse import joined, tabled
-from wirecodec.head import Head, open_head
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
-from wirecodec.outline import Outlines, check_all, check_count, check_names, check_only
-from wirecodec.parameters import as_seed
-from wirecodec.parts import add_parts, parts_of, sparse_of
+from wirecodec.prng import mix
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.sparse import SparseTensor
+from wirecodec.validation import as_seed
 
 __all__ = [
     "decode",
@@ -65,9 +65,9 @@ def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes 
     """
     one, seed = as_scheme(scheme), as_seed(seed)
     if on_gpu(tensor):
-        from wirecodec.gpu import door
+        from wirecodec.gpu import entry
 
-        return door.encode(tensor, one, seed, bytes(memoryview(tag)))
+        return entry.encode(tensor, one, seed, bytes(memoryview(tag)))
     support = select(tensor, one, seed=mix(seed, 0))
     ext.check_shape(support.shape)
     extension = ext.Extension(
@@ -75,7 +75,7 @@ def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes 
         lengths={0: math.prod(support.shape)} if support.domain else {},
         tag=bytes(memoryview(tag)),
     )
-    return container.pack(list(chunks_of(0, support, one, seed)), extension)
+    return layout.pack(list(chunks_of(0, support, one, seed)), extension)
 
 
 def encode_many(
@@ -105,11 +105,11 @@ def encode_many(
     seed = as_seed(seed)
     order = in_order(tensors)
     if any(on_gpu(tensors[name]) for name in order):
-        from wirecodec.gpu import door
+        from wirecodec.gpu import entry
 
         schemes = {name: scheme_for(name, scheme) for name in order}
         there = {name: tensors[name] for name in order}
-        return door.encode_many(there, schemes, seed, bytes(memoryview(tag)), names=names, fuse=fuse)
+        return entry.encode_many(there, schemes, seed, bytes(memoryview(tag)), names=names, fuse=fuse)
     supports, schemes = select_many(tensors, scheme, seed=seed)
     return encode_supports(supports, schemes, seed=seed, tag=tag, names=names, fuse=fuse)
 
@@ -150,12 +150,12 @@ def encode_supports(
 ) -> Bytes:
     """What was selected of named tensors, given in the order of their keys, as one container."""
 
-    def coded(key: int, members: Sequence[Support], scheme: Scheme) -> Iterator[container.Entry]:
+    def coded(key: int, members: Sequence[Support], scheme: Scheme) -> Iterator[layout.Entry]:
         return chunks_of(key, joined(members) if len(members) > 1 else members[0], scheme, seed)
 
     tag = bytes(memoryview(tag))
     entries, extension = tabled(supports, schemes, coded, tag=tag, names=names, fuse=fuse)
-    return container.pack(entries, extension)
+    return layout.pack(entries, extension)
 
 
 def decode(
@@ -185,9 +185,9 @@ def decode_to(
     outlines = Outlines(head, None)
     check_only(outlines, schema)
     if there:
-        from wirecodec.gpu import door
+        from wirecodec.gpu import entry
 
-        return door.sparse(data, head, outlines, limits, parts_of)[0]
+        return entry.sparse(data, head, outlines, limits, parts_of)[0]
     return sparse_of(next(iter(outlines)), parts_of(data, head, limits)[0], limits)
 
 
@@ -217,9 +217,9 @@ def decode_many_to(
     outlines = Outlines(head, schema)
     check_all(outlines, schema)
     if there:
-        from wirecodec.gpu import door
+        from wirecodec.gpu import entry
 
-        found = door.sparse(data, head, outlines, limits, parts_of)
+        found = entry.sparse(data, head, outlines, limits, parts_of)
         return {outline.name: each for outline, each in zip(outlines, found, strict=True)}
     parts = parts_of(data, head, limits)
     return {outline.name: sparse_of(outline, parts.pop(key), limits) for key, outline in enumerate(outlines)}
@@ -267,9 +267,9 @@ def decode_add(
                 "schema-shape", f"{outline.name!r} has shape {outline.shape}, out {target.shape}"
             )
     if any(map(on_gpu, targets)):
-        from wirecodec.gpu import door
+        from wirecodec.gpu import entry
 
-        door.add(data, head, targets, scale, limits, parts_of)
+        entry.add(data, head, targets, scale, limits, parts_of)
         return
     decoded = parts_of(data, head, limits)
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
@@ -279,9 +279,9 @@ def decode_add(
 
 def _can_add(target: Any) -> bool:
     if on_gpu(target):
-        from wirecodec.gpu import door
+        from wirecodec.gpu import entry
 
-        return door.can_add(target)
+        return entry.can_add(target)
     if type(target) not in (np.ndarray, np.memmap) or target.dtype not in (np.float32, np.float64):
         return False
     return bool(target.flags.c_contiguous and target.flags.writeable)
@@ -289,8 +289,8 @@ def _can_add(target: Any) -> bool:
 
 def _open(blob: Any, limits: DecodeLimits, *, vouched: bool) -> tuple[Bytes, Head]:
     if on_gpu(blob):
-        from wirecodec.gpu import door
+        from wirecodec.gpu import entry
 
-        blob = door.octets_of(blob)
+        blob = entry.octets_of(blob)
     data = as_bytes(blob)
     return data, open_head(data, limits, vouched=vouched)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_integer, as_real, settle
 from wirecodec.registry import suggestion
 from wirecodec.scheme import call_string, parse_call
+from wirecodec.validation import as_integer, as_real, settle
 
 __all__ = ["Diminishing", "Schedule", "WarmUp", "parse_schedule", "schedule_string"]
 

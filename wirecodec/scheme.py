@@ -43,6 +43,8 @@ __all__ = [
 
 _CALL = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_-]*)\s*(?:\((.*)\))?\s*\Z", re.DOTALL)
 _BARE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
+MAX_TEXT = 4096
+"""Characters of a scheme or a stage. Python's parser may fail, or crash, on much longer text."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Scheme:
     @classmethod
     def parse(cls, text: str) -> Scheme:
         """The scheme that ``text`` writes; EncodeError names what is wrong, and the nearest valid name."""
+        if len(text) > MAX_TEXT:
+            raise EncodeError(f"a scheme has {len(text)} characters; it must have {MAX_TEXT} at most")
         parts = [part.strip() for part in text.split("|")]
         stages = ["selector", "index codec", "value codec"]
         if len(parts) == 4:
@@ -171,6 +175,8 @@ def parse_call(text: str, find: Any) -> Any:
 
 def read_call(text: str) -> tuple[str, list[tuple[str, Any]]]:
     """The name of ``name(arguments)``, and its arguments, each with its keyword, "" where it has none."""
+    if len(text) > MAX_TEXT:
+        raise EncodeError(f"a stage has {len(text)} characters; it must have {MAX_TEXT} at most")
     match = _CALL.match(text)
     if match is None:
         raise EncodeError(f"cannot read {text!r}; write name or name(argument, field=argument)")
@@ -191,7 +197,7 @@ def _split(arguments: str) -> list[str]:
 def _is_literal(text: str) -> bool:
     try:
         ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two: nested too deeply
         return False
     return True
 

@@ -26,7 +26,7 @@ def index_dtype(size: int) -> np.dtype[Any]:
 
 def nonzero(data: Array) -> Array:
     """Ascending indices of the elements of flat ``data`` whose bits are not all 0; -0.0 is one of them."""
-    from wirecodec.kernels.cpu import bitmap
+    from wirecodec.kernels.cpu.index import bitmap
 
     return bitmap.positions(*bitmap.nonzero_bits(bits_of(data)), index_dtype(data.size))
 

@@ -1,7 +1,7 @@
-"""The demo behind ``make demo``: the same training over MPI with dense and with compressed gradients.
+"""Demo behind ``make demo``: one training run over MPI with dense and one with compressed gradients.
 
     mpirun -n 4 python -m benchmarks.demo
 
-model.py and data.py are the task, exchange.py the two ways to the mean gradient, train.py the loop that both
-share; report.py and plot.py show what came out.
+model.py and data.py define the task, exchange.py the two ways to average gradients, and train.py the common
+training loop. report.py and plot.py show the results.
 """

@@ -1,7 +1,9 @@
-"""Train twice, dense and compressed, and compare: ``mpirun -n 4 python -m benchmarks.demo``.
+"""Train twice, with dense and with compressed gradients, and compare.
 
-Every rank runs this; rank 0 alone talks. An exception on one rank ends them all, and so the demo never hangs.
-The exit status is 1 where the ranks did not end the compressed run with the same weights.
+    mpirun -n 4 python -m benchmarks.demo
+
+Every rank runs this program, and only rank 0 prints. An exception on one rank aborts all ranks, so that the
+demo cannot hang. The exit status is 1 if the ranks end the compressed run with different weights.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """The exit status, the same on every rank."""
+    """Run the demo and return the exit status, which is the same on every rank."""
     comm = MPI.COMM_WORLD
     try:
-        return demo(comm, arguments(comm))
+        return run_demo(comm, parse_on_rank_0(comm))
     except BaseException as error:
         if comm.size == 1 or isinstance(error, SystemExit):
             raise
@@ -38,8 +40,8 @@ def main() -> int:
         raise
 
 
-def arguments(comm: Any) -> argparse.Namespace:
-    """The command line, as rank 0 reads it; where it is wrong, all ranks exit and rank 0 says why."""
+def parse_on_rank_0(comm: Any) -> argparse.Namespace:
+    """Parse the command line on rank 0; if it is invalid, rank 0 prints the reason and all ranks exit."""
     parsed: argparse.Namespace | int
     if comm.rank == 0:
         try:
@@ -55,41 +57,41 @@ def arguments(comm: Any) -> argparse.Namespace:
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    """The options: steps, seed, output, json."""
+    """Parse the options steps, seed, output and json."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.demo",
         description="Train a small network on digits with dense and with compressed gradients, and compare.",
-        epilog="Start it under `mpirun -n RANKS` for more ranks than one.",
+        epilog="Run it under `mpirun -n RANKS` for several ranks.",
     )
     parser.add_argument(
         "--steps", type=int, default=Settings.steps, help="steps of each run (default: %(default)s)"
     )
     parser.add_argument(
-        "--seed", type=int, default=Settings.seed, help="of weights and batches (default: %(default)s)"
+        "--seed", type=int, default=Settings.seed, help="seed of weights and batches (default: %(default)s)"
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("demo.png"), help="the picture (default: %(default)s)"
+        "--output", type=Path, default=Path("demo.png"), help="path of the picture (default: %(default)s)"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers to FILE, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers to FILE also")
     options = parser.parse_args(words)
     if options.steps < 1:
-        parser.error("--steps must be at least 1")
+        parser.error(f"--steps is {options.steps}; it must be 1 or more")
     if options.seed < 0:
-        parser.error("--seed must not be negative")
+        parser.error(f"--seed is {options.seed}; it must be 0 or more")
     for path in (options.output, options.json):
         if path is not None and not path.absolute().parent.is_dir():
-            parser.error(f"there is no folder {path.absolute().parent}")
+            parser.error(f"the folder {path.absolute().parent} does not exist")
     return options
 
 
-def demo(comm: Any, options: argparse.Namespace) -> int:
-    """Both runs and their report."""
+def run_demo(comm: Any, options: argparse.Namespace) -> int:
+    """Run both trainings and report them."""
     console = Console(quiet=comm.rank != 0)
     settings = Settings(steps=options.steps, seed=options.seed)
-    digits = comm.bcast(data.load() if comm.rank == 0 else None)  # importing scikit-learn takes seconds
+    digits = comm.bcast(data.load() if comm.rank == 0 else None)  # scikit-learn takes seconds to import
     params = model.initialise(settings.seed)
     parameters = sum(value.size for value in params.values())
-    with console.status("loading the kernels (the first time, they are compiled) …"):
+    with console.status("loading the kernels (compiled on first use) …"):
         exchange.warm_up(MPI.COMM_SELF, params)
         comm.Barrier()
 
@@ -103,29 +105,32 @@ def demo(comm: Any, options: argparse.Namespace) -> int:
         console=console,
         disable=comm.rank != 0,
     ) as progress:
-        for name, way in (
+        for name, mean_gradient in (
             ("dense", exchange.Dense(comm)),
             ("compressed", exchange.Compressed(comm, seed=settings.seed)),
         ):
             task = progress.add_task(name, total=settings.steps, loss=float("nan"))
-            runs[name] = train(comm, way, settings, digits, on_step=_reporter(progress, task))
+            runs[name] = train(
+                comm, mean_gradient, settings, digits, on_step=_create_callback(progress, task)
+            )
 
     if comm.rank == 0:
-        console.print(report.table(runs["dense"], runs["compressed"], parameters))
+        console.print(report.build_table(runs["dense"], runs["compressed"], parameters))
         for name, run in runs.items():
-            console.print(f"{name}: {report.weights_text(run)}", highlight=False, soft_wrap=True)
-        # Matplotlib, for one rank only.
+            console.print(f"{name}: {report.describe_weights(run)}", highlight=False, soft_wrap=True)
+        # Only rank 0 imports Matplotlib.
         from benchmarks.demo import plot
 
         plot.draw(options.output, runs["dense"], runs["compressed"], parameters)
         console.print(f"picture: {options.output.absolute()}", highlight=False, soft_wrap=True)
         if options.json is not None:
-            options.json.write_text(json.dumps(report.summary(runs, settings, parameters), indent=1) + "\n")
+            options.json.write_text(json.dumps(report.summarise(runs, settings, parameters), indent=1) + "\n")
             console.print(f"numbers: {options.json.absolute()}", highlight=False, soft_wrap=True)
     return 0 if runs["compressed"].same_weights else 1
 
 
-def _reporter(progress: Progress, task: Any) -> Callable[[int, float], None]:
+def _create_callback(progress: Progress, task: Any) -> Callable[[int, float], None]:
+    """Return a callback that updates the progress bar."""
     return lambda step, loss: progress.update(task, completed=step + 1, loss=loss)
 
 

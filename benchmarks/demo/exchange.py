@@ -1,11 +1,11 @@
-"""Two ways to the mean gradient over all ranks, with the bytes that each rank sent for it.
+"""Two ways to average the gradients of all ranks, with the bytes that each rank sends.
 
-Dense is MPI's own Allreduce of the flat float32 gradient. MPI does not tell what it sends, so what is counted
-is the least that any dense all-reduce sends on n ranks: 2(n-1)/n of the gradient.
+Dense is MPI's Allreduce of the flat float32 gradient. MPI does not report its bytes. The demo counts the
+minimum of any dense all-reduce on n ranks: 2(n-1)/n of the gradient.
 
-Compressed is collectives.allreduce with a Compressor. What is counted is what the Channel really sent:
-payloads and headers. Every rank's container travels to every other, so its bytes grow with n-1, and the ratio
-of dense to compressed falls as 1/n.
+Compressed is collectives.allreduce with a Compressor. The demo counts the bytes that the Channel sent:
+payloads and headers. Every rank's container is sent to every other rank. Its bytes grow with n-1, and the
+ratio of dense to compressed falls as 1/n.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["FUSE", "SCHEMES", "Compressed", "Dense", "Exchange", "warm_up"]
 
 _SMALL = "all | raw-index | qsgd(bits=4)"
 SCHEMES = {
-    "*.bias": _SMALL,  # every output hangs on its bias, and there are few: send all of them, rounded
+    "*.bias": _SMALL,  # few elements that affect every output: send all, rounded
     "conv1.*": _SMALL,
-    "dense1.weight": "topk(0.0005) | rice | qsgd(bits=4)",  # nearly all parameters are here
+    "dense1.weight": "topk(0.0005) | rice | qsgd(bits=4)",  # nearly all parameters
     "*": "topk(0.005) | rice | qsgd(bits=4)",
 }
-"""How each tensor is compressed: the first pattern that matches its name.
+"""Scheme of each tensor: the first pattern that matches its name.
 
-Measured on 4 ranks, 400 steps, 8 seeds: test accuracy, mean ± standard deviation; how many times fewer bytes
-than dense; the step at which the training loss first falls below 0.1, mean.
+Measured on 4 ranks, 400 steps, 8 seeds: test accuracy, mean ± standard deviation; bytes of dense relative to
+the scheme; mean step at which the training loss first falls below 0.1.
 
     dense                                                      97.9 ± 0.3 %      1      35
     these                                                      98.2 ± 0.6 %    480     100
@@ -39,24 +39,24 @@ than dense; the step at which the training loss first falls below 0.1, mean.
     topk(0.01) | rice | qsgd(bits=4), biases raw               98.3 ± 0.3 %     80      78
 """
 
-FUSE = 65536  # elements: smaller tensors of one scheme share one entry of the container
+FUSE = 65536  # elements; smaller tensors of one scheme share an entry of the container
 
 
 class Exchange(Protocol):
-    """The mean gradient over all ranks, and the bytes sent for it."""
+    """Average of the gradients of all ranks, with a count of the bytes sent."""
 
     @property
     def bytes_sent(self) -> float:
-        """Bytes that this rank has sent so far."""
+        """Return the bytes that this rank has sent."""
         ...
 
     def mean(self, grads: Params) -> Params:
-        """Every rank's gradients in, their mean out, named and shaped alike. All ranks call this together."""
+        """Average the gradients of all ranks, by name; all ranks call this together."""
         ...
 
 
 class Dense:
-    """MPI's Allreduce of all gradients as one float32 vector.
+    """Allreduce of MPI for all gradients as one float32 vector.
 
     Args:
         comm: an mpi4py communicator.
@@ -68,11 +68,11 @@ class Dense:
 
     @property
     def bytes_sent(self) -> float:
-        """2(n-1)/n of the gradient's bytes a step: the least that a dense all-reduce can send."""
+        """Return 2(n-1)/n of the gradient's bytes per step, the minimum of a dense all-reduce."""
         return self._bytes
 
     def mean(self, grads: Params) -> Params:
-        """The mean over the ranks, in MPI's order of summation."""
+        """Average the gradients in MPI's order of summation."""
         flat = np.concatenate([grad.reshape(-1) for grad in grads.values()])
         total = np.empty_like(flat)
         self._comm.Allreduce(flat, total)
@@ -84,11 +84,11 @@ class Dense:
 
 
 class Compressed:
-    """collectives.allreduce of compressed gradients; error feedback adds what a step left out to the next.
+    """Compressed all-reduce with error feedback.
 
     Args:
         comm: an mpi4py communicator.
-        seed: of the stochastic rounding.
+        seed: seed of the stochastic rounding.
     """
 
     def __init__(self, comm: Any, *, seed: int) -> None:
@@ -97,25 +97,25 @@ class Compressed:
             SCHEMES,
             feedback=wc.ErrorFeedback(),
             seed=seed,
-            names=False,  # receivers know the names: their own gradients have the same
+            names=False,  # receivers have gradients with the same names
             fuse=FUSE,
         )
 
     @property
     def bytes_sent(self) -> float:
-        """Payloads and headers, as the Channel counted them."""
+        """Return the bytes of payloads and headers, as counted by the Channel."""
         return float(self._channel.bytes_sent)
 
     def mean(self, grads: Params) -> Params:
-        """The mean of what the ranks' containers decode to: the same bits on every rank."""
+        """Average the decoded containers of all ranks; the result has the same bits on every rank."""
         return co.allreduce(self._channel, grads, self._compressor)
 
 
 def warm_up(comm: Any, params: Params) -> None:
-    """Compress once, alone: compiles the kernels, or loads them, before anything is timed.
+    """Compress once on this rank alone, to compile or load the kernels before anything is timed.
 
     Args:
         comm: a communicator of this rank only.
-        params: any arrays with the gradients' names and shapes.
+        params: arrays with the names and shapes of the gradients.
     """
     Compressed(comm, seed=0).mean(params)

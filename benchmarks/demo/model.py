@@ -1,11 +1,11 @@
-"""A small convolutional network in plain NumPy: parameters in, loss and gradients out.
+"""Small convolutional network in NumPy: parameters in, loss and gradients out.
 
     8×8 image ─► conv 3×3, relu ─► conv 3×3, relu ─► mean pool 2×2 ─► dense, relu ─► dense ─► softmax
 
 The loss is the mean cross-entropy. Parameters and gradients are {name: array} with the same names and shapes,
-which is the form that a Compressor takes. Every function is pure; the floats are those of the parameters
-(float32 to train, float64 to check gradients). Images are (batch, height, width, channels); a convolution is
-one matrix product over the nine shifted copies of its input.
+the form that a Compressor takes. Every function is pure. The float type is that of the parameters: float32 to
+train, float64 to check gradients. Images are (batch, height, width, channels). A convolution is one matrix
+product over the nine shifted copies of its input.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = [
     "HIDDEN",
     "Floats",
     "Params",
+    "compute_gradients",
+    "compute_logits",
     "evaluate",
     "initialise",
-    "logits",
-    "loss_and_gradients",
 ]
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
@@ -39,10 +39,10 @@ _SHIFTS = [(dy, dx) for dy in range(3) for dx in range(3)]
 
 
 def initialise(seed: int) -> Params:
-    """Float32 parameters, normal with He's variance 2 / fan-in, and biases of zero.
+    """Draw float32 parameters, normal with He's variance 2 / fan-in, and zero biases.
 
-    The same seed gives the same bits. Weights are (fan-in, outputs); a convolution's fan-in is ordered (row,
-    column, channel).
+    The same seed gives the same bits. Weights are (fan-in, outputs). The fan-in of a convolution is ordered
+    (row, column, channel).
     """
     rng = np.random.default_rng(seed)
     flat = (_SIDE // _POOL) ** 2 * CHANNELS[1]
@@ -60,18 +60,21 @@ def initialise(seed: int) -> Params:
     return params
 
 
-def logits(params: Params, images: Floats) -> Floats:
-    """Scores (batch, CLASSES) for images (batch, 8, 8)."""
+def compute_logits(params: Params, images: Floats) -> Floats:
+    """Compute scores (batch, CLASSES) for images (batch, 8, 8)."""
     return _forward(params, images)[-1]
 
 
-def loss_and_gradients(params: Params, images: Floats, labels: NDArray[np.intp]) -> tuple[float, Params]:
-    """Mean softmax cross-entropy over the batch, and its gradients, named and shaped as the parameters are.
+def compute_gradients(params: Params, images: Floats, labels: NDArray[np.intp]) -> tuple[float, Params]:
+    """Compute the mean softmax cross-entropy of a batch and its gradients.
 
     Args:
-        params: as ``initialise`` gives them, or in float64.
+        params: from ``initialise``, or in float64.
         images: (batch, 8, 8).
         labels: (batch,), each in 0 … CLASSES-1.
+
+    Returns:
+        The loss, and gradients with the names and shapes of the parameters.
     """
     columns1, out1, columns2, out2, pooled, hidden, scores = _forward(params, images)
     loss, d_scores = _cross_entropy(scores, labels)
@@ -87,12 +90,12 @@ def loss_and_gradients(params: Params, images: Floats, labels: NDArray[np.intp])
 
 
 def evaluate(params: Params, images: Floats, labels: NDArray[np.intp]) -> tuple[float, float]:
-    """(mean cross-entropy, share of the images whose highest score is their label's).
+    """Compute the mean cross-entropy and the accuracy.
 
     Args:
-        params, images, labels: as of ``loss_and_gradients``.
+        params, images, labels: as for ``compute_gradients``.
     """
-    scores = logits(params, images)
+    scores = compute_logits(params, images)
     return _cross_entropy(scores, labels)[0], float(np.mean(scores.argmax(axis=1) == labels))
 
 
@@ -108,11 +111,11 @@ def _forward(params: Params, images: Floats) -> tuple[Floats, ...]:
 
 
 def _affine(params: Params, layer: str, x: Floats) -> Floats:
-    """x · weight + bias along the last axis, as one matrix product.
+    """Compute x · weight + bias along the last axis, as one matrix product.
 
     Args:
-        params: as of ``loss_and_gradients``.
-        layer: its name.
+        params: as for ``compute_gradients``.
+        layer: name of the layer.
         x: its input.
     """
     weight = params[f"{layer}.weight"]
@@ -124,15 +127,15 @@ def _affine(params: Params, layer: str, x: Floats) -> Floats:
 def _back_affine(
     params: Params, grads: Params, layer: str, x: Floats, d_out: Floats, *, inputs_too: bool = True
 ) -> Floats:
-    """Write a layer's gradients; return the gradient of its input.
+    """Store a layer's gradients and return the gradient of its input.
 
     Args:
-        params: as of ``loss_and_gradients``.
-        grads: written into.
-        layer: its name.
+        params: as for ``compute_gradients``.
+        grads: receives the layer's gradients.
+        layer: name of the layer.
         x: its input.
-        d_out: the gradient of its output.
-        inputs_too: False where the gradient of the input is of no interest; ``x`` is returned then.
+        d_out: gradient of its output.
+        inputs_too: False to skip the gradient of the input; then ``x`` is returned.
     """
     weight = params[f"{layer}.weight"]
     d_flat = d_out.reshape(-1, weight.shape[1])
@@ -142,14 +145,14 @@ def _back_affine(
 
 
 def _unfold(x: Floats) -> Floats:
-    """(batch, h, w, c) to (batch, h, w, 9c): each pixel's 3×3 surroundings, zero beyond the border."""
+    """Convert (batch, h, w, c) to (batch, h, w, 9c): each pixel's 3×3 neighbourhood, zero-padded."""
     _, height, width, _ = x.shape
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
     return np.concatenate([padded[:, dy : dy + height, dx : dx + width] for dy, dx in _SHIFTS], axis=-1)
 
 
 def _fold(columns: Floats) -> Floats:
-    """The transpose of _unfold, (batch, h, w, 9c) to (batch, h, w, c): add what each pixel gave to others."""
+    """Apply the transpose of _unfold: (batch, h, w, 9c) to (batch, h, w, c), by addition."""
     batch, height, width, depth = columns.shape
     channels = depth // len(_SHIFTS)
     padded = np.zeros((batch, height + 2, width + 2, channels), columns.dtype)
@@ -159,19 +162,19 @@ def _fold(columns: Floats) -> Floats:
 
 
 def _mean_pool(x: Floats) -> Floats:
-    """(batch, h, w, c) to (batch, h/2, w/2, c)."""
+    """Convert (batch, h, w, c) to (batch, h/2, w/2, c)."""
     batch, height, width, channels = x.shape
     windows = x.reshape(batch, height // _POOL, _POOL, width // _POOL, _POOL, channels)
     return np.asarray(windows.mean(axis=(2, 4)))
 
 
 def _spread(d_pooled: Floats) -> Floats:
-    """The transpose of _mean_pool."""
+    """Apply the transpose of _mean_pool."""
     return np.asarray((d_pooled / _POOL**2).repeat(_POOL, axis=1).repeat(_POOL, axis=2))
 
 
 def _cross_entropy(scores: Floats, labels: NDArray[np.intp]) -> tuple[float, Floats]:
-    """Mean cross-entropy, and its gradient (batch, CLASSES)."""
+    """Compute the mean cross-entropy and its gradient (batch, CLASSES)."""
     rows = np.arange(len(labels))
     shifted = scores - scores.max(axis=1, keepdims=True)
     normaliser = np.exp(shifted).sum(axis=1, keepdims=True)

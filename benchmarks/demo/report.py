@@ -1,7 +1,4 @@
-"""What the two runs came to: a table to read, and a dictionary to keep.
-
-Nothing is measured here. The table's caption says how each number was obtained.
-"""
+"""Results of the two runs as a table and as a dictionary."""
 
 from __future__ import annotations
 
@@ -9,88 +6,80 @@ import platform
 from dataclasses import asdict
 from typing import Any
 
+from rich.filesize import decimal
 from rich.table import Table
 
 from benchmarks.demo.exchange import FUSE, SCHEMES
 from benchmarks.demo.train import Run, Settings
 
-__all__ = ["byte_text", "circumstances", "ratio", "summary", "table", "weights_text"]
+__all__ = ["build_table", "compute_ratio", "describe_run", "describe_weights", "summarise"]
 
 _CAPTION = (
-    "Bytes: dense is 2(n-1)/n of the float32 gradient a step on n ranks, the least that any dense all-reduce"
-    " sends; compressed is what was really sent, headers included, mean over the ranks. Final loss: training,"
-    " last 20 steps. Time: on one machine, where ranks share memory and bytes cost almost nothing. Accuracies"
-    " a point or less apart do not differ: another seed moves them as much."
+    "Bytes: dense counts 2(n-1)/n of the float32 gradient per step on n ranks, the minimum of a dense "
+    "all-reduce; compressed counts the bytes sent, headers included, mean over the ranks. Final loss: "
+    "training loss, mean of the last 20 steps. Time: on one machine, where ranks share memory and bytes "
+    "cost almost nothing. Accuracies within one point do not differ: they vary as much between seeds."
 )
 
 
-def byte_text(count: float, digits: int = 3) -> str:
-    """1.50 MB, 654 MB; decimal units, this many digits and no fewer than stand before the point."""
-    for unit in ("B", "kB", "MB", "GB"):
-        rounded = float(f"{count:.{digits}g}")
-        if rounded < 1000 or unit == "GB":
-            break
-        count /= 1000
-    decimals = 0 if unit == "B" else max(0, digits - len(str(int(rounded))))
-    return f"{rounded:.{decimals}f} {unit}"
-
-
-def ratio(dense: Run, compressed: Run) -> float | None:
-    """How many times fewer bytes the compressed run sent; None where nothing is sent, on one rank."""
+def compute_ratio(dense: Run, compressed: Run) -> float | None:
+    """Return the bytes of dense relative to compressed; None on one rank, which sends nothing."""
     return float(dense.sent[-1] / compressed.sent[-1]) if compressed.sent[-1] else None
 
 
-def circumstances(run: Run, parameters: int) -> str:
-    """Task, ranks, steps and size of the model, in a line."""
+def describe_run(run: Run, parameters: int) -> str:
+    """Describe task, ranks, steps and size of the model in one line."""
     ranks = len(run.digests)
     return f"digits on {ranks} rank{'s' * (ranks > 1)}, {len(run.losses)} steps, {parameters:,} parameters"
 
 
-def table(dense: Run, compressed: Run, parameters: int) -> Table:
-    """One row a run.
+def build_table(dense: Run, compressed: Run, parameters: int) -> Table:
+    """Build a table with one row per run.
 
     Args:
         dense, compressed: the two runs.
-        parameters: how many the model has.
+        parameters: number of parameters of the model.
     """
-    times = ratio(dense, compressed)
+    ratio = compute_ratio(dense, compressed)
     grid = Table(
-        title=circumstances(dense, parameters), caption=_CAPTION, caption_justify="left", title_style="bold"
+        title=describe_run(dense, parameters), caption=_CAPTION, caption_justify="left", title_style="bold"
     )
-    for heading in ("", "test accuracy", "final loss", "bytes a rank sent", "ratio", "time"):
+    for heading in ("", "test accuracy", "final loss", "bytes sent per rank", "ratio", "time"):
         grid.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     for name, run, factor in (
         ("dense", dense, "1×"),
-        ("compressed", compressed, f"{times:.0f}×" if times else "-"),
+        ("compressed", compressed, f"{ratio:.0f}×" if ratio else "-"),
     ):
         grid.add_row(
             name,
             f"{100 * run.test_accuracy:.1f} %",
             f"{run.final_loss:.4f}",
-            byte_text(run.sent[-1]),
+            decimal(round(run.sent[-1])),
             factor,
             f"{run.seconds:.1f} s",
         )
     return grid
 
 
-def weights_text(run: Run) -> str:
-    """Whether the ranks ended with the same weights."""
+def describe_weights(run: Run) -> str:
+    """Describe whether the ranks have the same weights."""
     shown = [digest[:16] for digest in run.digests]
     if not run.same_weights:
-        return f"the ranks ended with DIFFERENT weights (SHA-256 {', '.join(shown)})"
+        return f"the ranks have DIFFERENT weights (SHA-256 {', '.join(shown)})"
     if len(shown) == 1:
         return f"one rank, weights with SHA-256 {shown[0]}"
-    return f"all {len(shown)} ranks ended with the same weights, bit for bit (SHA-256 {shown[0]})"
+    return f"all {len(shown)} ranks have the same weights, bit for bit (SHA-256 {shown[0]})"
 
 
-def summary(runs: dict[str, Run], settings: Settings, parameters: int) -> dict[str, Any]:
-    """Everything, fit for ``json.dump``; losses and bytes sent are lists with one number a step.
+def summarise(runs: dict[str, Run], settings: Settings, parameters: int) -> dict[str, Any]:
+    """Convert everything to a dictionary for ``json.dump``.
+
+    Losses and bytes are lists with one number per step.
 
     Args:
         runs: by name, dense and compressed.
-        settings: of both.
-        parameters: how many the model has.
+        settings: of both runs.
+        parameters: number of parameters of the model.
     """
     return {
         "machine": {"platform": platform.platform(), "python": platform.python_version()},
@@ -99,13 +88,13 @@ def summary(runs: dict[str, Run], settings: Settings, parameters: int) -> dict[s
         "fuse": FUSE,
         "parameters": parameters,
         "ranks": len(runs["dense"].digests),
-        "ratio": ratio(runs["dense"], runs["compressed"]),
+        "ratio": compute_ratio(runs["dense"], runs["compressed"]),
         "runs": {
             name: {
                 "test_accuracy": run.test_accuracy,
                 "test_loss": run.test_loss,
                 "final_loss": run.final_loss,
-                "bytes_a_rank_sent": float(run.sent[-1]),
+                "bytes_sent_per_rank": float(run.sent[-1]),
                 "seconds": run.seconds,
                 "exchange_seconds": run.exchange_seconds,
                 "same_weights": run.same_weights,

@@ -1,1 +1,1 @@
-"""Small real models, and data that every machine has, for ``benchmarks.gradients``; needs torch."""
+"""Training of small models, for saved gradients and for AdaComp's compression rate; needs torch."""

@@ -1,4 +1,4 @@
-"""Endless batches: digits, turned and coloured before a pattern; and Python's own sources as text."""
+"""Endless batches without downloads: transformed digits, and Python's standard library as text."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-__all__ = ["digits", "sources"]
+__all__ = ["generate_digits", "generate_source_tokens"]
 
 Tensor = Any
-"""A torch tensor."""
+"""Torch tensor."""
 
 TOKEN = re.compile(r"[A-Za-z_]+|\d|\n| +|[^\sA-Za-z_\d]")
 FILES = 400
 
 
-def digits(batch: int, side: int, *, seed: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-    """(batch, 3, side, side) images about -2 … 2, and their classes."""
+def generate_digits(batch: int, side: int, *, seed: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield images (batch, 3, side, side) in about [-2, 2], and their classes.
+
+    The digits of scikit-learn are rotated, scaled, shifted and coloured in front of a pattern.
+    """
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -30,29 +33,29 @@ def digits(batch: int, side: int, *, seed: int = 0) -> Iterator[tuple[Tensor, Te
     labels = torch.tensor(data.target)
     rng = torch.Generator().manual_seed(seed)
 
-    def between(low: float, high: float, *shape: int) -> Tensor:
+    def draw_between(low: float, high: float, *shape: int) -> Tensor:
         return low + (high - low) * torch.rand(shape, generator=rng)
 
     while True:
-        drawn = torch.randint(len(labels), (batch,), generator=rng)
-        angle, zoom = between(-0.4, 0.4, batch), between(1, 1.6, batch)
-        turned = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], 1).view(batch, 2, 2)
-        place = torch.cat([turned * zoom[:, None, None], between(-0.25, 0.25, batch, 2, 1)], 2)
-        grid = functional.affine_grid(place, [batch, 1, side, side], align_corners=False)
-        ink = functional.grid_sample(images[drawn], grid, align_corners=False)
+        chosen = torch.randint(len(labels), (batch,), generator=rng)
+        angle, zoom = draw_between(-0.4, 0.4, batch), draw_between(1, 1.6, batch)
+        rotation = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], 1).view(batch, 2, 2)
+        transform = torch.cat([rotation * zoom[:, None, None], draw_between(-0.25, 0.25, batch, 2, 1)], 2)
+        grid = functional.affine_grid(transform, [batch, 1, side, side], align_corners=False)
+        ink = functional.grid_sample(images[chosen], grid, align_corners=False)
         pattern = functional.interpolate(
-            between(0, 1, batch, 3, side // 8, side // 8), (side, side), mode="bilinear"
+            draw_between(0, 1, batch, 3, side // 8, side // 8), (side, side), mode="bilinear"
         )
-        ground = (pattern + between(0, 1, batch, 3, 1, 1)) / 4
-        shown = ink * between(0.5, 1, batch, 3, 1, 1) + (1 - ink) * ground
-        yield 4 * shown - 2 + 0.2 * torch.randn(shown.shape, generator=rng), labels[drawn]
+        background = (pattern + draw_between(0, 1, batch, 3, 1, 1)) / 4
+        image = ink * draw_between(0.5, 1, batch, 3, 1, 1) + (1 - ink) * background
+        yield 4 * image - 2 + 0.2 * torch.randn(image.shape, generator=rng), labels[chosen]
 
 
-def sources(batch: int, length: int, vocabulary: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """(batch, length) tokens of the standard library, by falling frequency, and the token after each.
+def generate_source_tokens(batch: int, length: int, vocabulary: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield tokens (batch, length) of the standard library by falling frequency, and the next tokens.
 
-    Words, digits, signs, line ends and spaces are tokens; 0 stands for those too rare for the vocabulary.
-    Each row goes on where it ended in the batch before.
+    Tokens are words, digits, signs, line ends and spaces; 0 replaces tokens outside the vocabulary. Each row
+    continues the same row of the previous batch.
     """
     files = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))[:FILES]
     tokens = TOKEN.findall("\n".join(file.read_text("utf-8", errors="ignore") for file in files))

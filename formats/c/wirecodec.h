@@ -1179,7 +1179,9 @@ static inline wc_status wc_bloom_filter(const wc_index *x) {
     if (policy > 6) return wc_refuse(WC_UNSUPPORTED, "bloom-policy");
     if (f.stream && policy != 2 && policy != 3) return wc_malformed("bloom-header");
     if (count == 0 || count > x->r || (count != x->r && policy != 1)) return wc_invalid("bloom-count");
-    work = wc_ceil(x->d, 8) * f.k + (policy == 2 ? x->d : 0);
+    work = wc_ceil(x->d, 8) * f.k;
+    if (policy == 2) work += x->d;
+    if (policy == 3) work += 5 * f.k * wc_min(x->d, wc_positives_most(x->r));
     WC_TRY(wc_add_work(x, work));
     for (group = 0; 64 * group < x->d; group++) positives += wc_ones(wc_bloom_group(&f, group, x->d));
     if (positives < x->r || (policy == 1 && positives != x->r)) return wc_invalid("bloom-positives");

@@ -16,7 +16,7 @@ import pytest
 
 import collectives as co
 from collectives.communicator import Communicator
-from collectives.simulate import SimulatedComm
+from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.inputs import SCHEMES, gradient
 from tests.conftest import DTYPES
 from tests.mpi_launch import Launcher

@@ -15,7 +15,7 @@ import numpy as np
 
 import collectives as co
 import wirecodec as wc
-from collectives.transfer import Octets
+from collectives.transport.segments import Octets
 from tests.collectives.inputs import bits, gradient
 from tests.oracles import Array
 

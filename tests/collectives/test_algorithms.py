@@ -10,13 +10,13 @@ import pytest
 
 import collectives as co
 import wirecodec as wc
-from collectives.calibration import rates_of
-from collectives.choice import Workload, choose, costs, index_bytes, union_by_chance
+from collectives.agreement.header import Algorithm
 from collectives.communicator import Communicator
-from collectives.header import Algorithm
 from collectives.rates import Rates
-from collectives.simulate import SimulatedComm
+from collectives.simulation.communicator import SimulatedComm
 from collectives.split import ranges_of
+from collectives.tuning.calibration import rates_of
+from collectives.tuning.cost_model import Workload, choose, costs, index_bytes, union_by_chance
 from tests.collectives.conftest import World
 from tests.collectives.inputs import SCHEMES, bits, gradient
 from tests.conftest import DTYPES

@@ -10,8 +10,8 @@ import pytest
 
 import collectives as co
 from collectives.communicator import Communicator
-from collectives.simulate import SimulatedComm
-from collectives.transfer import AHEAD, NATIVE_BELOW, SEGMENT, Octets
+from collectives.simulation.communicator import SimulatedComm
+from collectives.transport.segments import AHEAD, NATIVE_BELOW, SEGMENT, Octets
 from tests.collectives.conftest import World
 
 LENGTHS: dict[str, Callable[[int, int], int]] = {

@@ -15,7 +15,7 @@ import pytest
 
 import collectives as co
 from collectives.communicator import Communicator, Patience, Request, wait_all
-from collectives.simulate import SimulatedComm
+from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
 from tests.mpi_processes import end_all, needed_mpirun, processes_of, rank_environment
 

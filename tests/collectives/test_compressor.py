@@ -10,10 +10,10 @@ import pytest
 
 import collectives as co
 import wirecodec as wc
+from collectives.agreement.header import Header, Operation
 from collectives.communicator import Communicator
 from collectives.exchange import encoded
-from collectives.header import Header, Operation
-from collectives.simulate import SimulatedComm
+from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
 from tests.collectives.inputs import bits, gradient
 

@@ -15,7 +15,7 @@ import pytest
 import collectives as co
 from collectives import device
 from collectives.communicator import Communicator
-from collectives.simulate import SimulatedComm
+from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World
 from tests.collectives.inputs import bits, gradient
 from tests.oracles import Array

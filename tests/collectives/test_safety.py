@@ -19,7 +19,7 @@ import pytest
 import collectives as co
 import wirecodec as wc
 from collectives.communicator import Communicator
-from collectives.simulate import SimulatedComm
+from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World
 from tests.collectives.operations import FAILURES, OPERATIONS, Odd, contribution
 from tests.mpi_processes import (

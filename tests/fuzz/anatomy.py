@@ -13,6 +13,8 @@ from formats.reference.table import ENTRY_BYTES, ENTRY_FORMAT
 from formats.reference.writing.assembly import write_extension_block
 
 PREFIX = 24
+_WIDTHS = {1: 4, 2: 2, 3: 2}
+"""Bytes of an element by its type in the table; 8 of any other."""
 MAGIC = b"\xf7WC\x1a"
 
 
@@ -75,13 +77,15 @@ def laid_out(parts: Parts) -> bytes:
 
 
 def declared(data: bytes) -> tuple[int, int]:
-    """(elements stored, bytes of them at most) that a table declares, all of those of transformed ones."""
+    """(elements stored, their bytes) that a table declares, all of those of transformed ones."""
     if len(data) < PREFIX:
         return 0, 0
     count = min(struct.unpack_from("<I", data, 8)[0], (len(data) - PREFIX) // ENTRY_BYTES)
-    stored = 0
+    stored = bytes_ = 0
     for entry in range(count):
         at = PREFIX + ENTRY_BYTES * entry
         d, r = struct.unpack_from("<II", data, at + 16)
-        stored += 2 * d if data[at + 36] >> 4 and r else r
-    return stored, 8 * stored
+        elements = 2 * d if data[at + 36] >> 4 and r else r
+        stored += elements
+        bytes_ += elements * _WIDTHS.get(data[at + 36] & 15, 8)
+    return stored, bytes_

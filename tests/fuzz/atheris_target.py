@@ -23,7 +23,7 @@ from tests.fuzz.judge import Finding, judge
 from tests.fuzz.loop import FINDS, keep
 from tests.fuzz.mutate import mutated
 from tests.fuzz.round_trip import round_trip
-from tests.fuzz.seeds import all_seeds
+from tests.fuzz.seeds import all_seeds, large_seed, patterns
 
 
 def decode(data: bytes) -> None:
@@ -55,7 +55,11 @@ def main() -> None:
     corpus = FINDS / f"corpus-{name}"
     corpus.mkdir(parents=True, exist_ok=True)
     rng = random.Random(0)
-    begin = all_seeds() if name == "decode" else [rng.randbytes(rng.randint(6, 400)) for _ in range(500)]
+    begin = (
+        [*all_seeds(), *(large_seed(p, 2**16) for p in patterns())]
+        if name == "decode"
+        else [rng.randbytes(rng.randint(6, 400)) for _ in range(500)]
+    )
     for n, data in enumerate(begin):
         (corpus / f"{n}.wc").write_bytes(data)
     if name == "decode":

@@ -19,9 +19,14 @@ from pathlib import Path
 from tests.fuzz.judge import Finding, judge
 from tests.fuzz.mutate import mutated
 from tests.fuzz.round_trip import round_trip
-from tests.fuzz.seeds import all_seeds, valid_seeds
+from tests.fuzz.seeds import all_seeds, large_seed, patterns, valid_seeds
 
 FINDS = Path("fuzz-finds")
+
+_SIZES = 2**16, 2**22
+"""Bytes of large seeds."""
+_LARGE, _HUGE = 0.005, 0.05
+"""The share of mutations that begin with a large seed, and of those the share with the larger one."""
 
 
 def keep(data: bytes, why: str, finds: Path) -> Path:
@@ -36,6 +41,9 @@ def keep(data: bytes, why: str, finds: Path) -> Path:
 def one_mutation(rng: random.Random) -> bytes:
     """A golden vector with some changes."""
     everything = all_seeds()
+    if rng.random() < _LARGE:
+        size = _SIZES[rng.random() < _HUGE]
+        return mutated(large_seed(rng.choice(patterns()), size), everything, rng)
     return mutated(rng.choice(valid_seeds() if rng.random() < 0.8 else everything), everything, rng)
 
 

@@ -22,7 +22,8 @@ from tests.fuzz.mutate import mutated
 from tests.fuzz.probes import PROBES
 from tests.fuzz.round_trip import round_trip
 from tests.fuzz.seeds import all_seeds, valid_seeds
-from wirecodec import head, outline, registry
+from wirecodec import registry
+from wirecodec.container import header, schema
 from wirecodec.transform.dct import DCT
 
 
@@ -41,14 +42,14 @@ def test_an_exception_of_another_kind_is_found(monkeypatch: pytest.MonkeyPatch) 
         raise KeyError("d")
 
     assert judge(vector("names")) == "ok"
-    monkeypatch.setattr(head, "_check_table", broken)
+    monkeypatch.setattr(header, "_check_table", broken)
     with pytest.raises(Finding, match="KeyError"):
         judge(vector("names"))
 
 
 def test_a_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge(vector("names-absent")) == "ok"
-    monkeypatch.setattr(outline, "digits", lambda n: tuple(f"t{key}" for key in range(n)))
+    monkeypatch.setattr(schema, "digits", lambda n: tuple(f"t{key}" for key in range(n)))
     with pytest.raises(Finding, match="differ"):
         judge(vector("names-absent"))
 
@@ -136,9 +137,9 @@ def test_a_probe_shows_what_is_read_and_what_is_refused(probe: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_mutants_die_of_the_vectors_that_notice() -> None:
-    source = Path(head.__file__).read_text(encoding="utf-8")
+    source = Path(header.__file__).read_text(encoding="utf-8")
     tree = ast.parse(source)
-    every = list(mutants._of(cast(FunctionType, head._prefix), "head.py", tree))
+    every = list(mutants._of(cast(FunctionType, header._prefix), "head.py", tree))
     line = 1 + source.splitlines().index("    if magic != MAGIC:")
     magic = [m for m in every if m.line == line]
     assert {m.change for m in magic} == {"NotEq -> Eq #0", "if True", "if False"}

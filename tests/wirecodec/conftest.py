@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wirecodec.kernels.cpu import threads
-from wirecodec.select import exact
+from wirecodec.select import topk_exact
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def on_threads(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def share_out(n: int) -> None:
         monkeypatch.setattr(threads, "thread_count", lambda: n)
-        monkeypatch.setattr(exact, "WORTHWHILE", 1)
-        monkeypatch.setattr(exact, "ALONE", 1)
+        monkeypatch.setattr(topk_exact, "WORTHWHILE", 1)
+        monkeypatch.setattr(topk_exact, "ALONE", 1)
 
     return share_out

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import io
+import sys
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -311,3 +315,136 @@ def test_an_empty_tensor(beta: float) -> None:
         sent = c.decompress(c.compress(g))
         assert (sent["none"].shape, sent["none"].nnz) == ((0, 3), 0)
         assert c.residual("none").shape == (0,)
+
+
+class Interrupt(BaseException):
+    """Raised between two lines, as a signal handler may."""
+
+
+def interrupted_at(line: int, call: Any) -> bool:
+    """Call a method of Prepared, raising before its ``line``-th traced line; whether it was raised."""
+    left = [line]
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename.endswith("compressor.py") and event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                raise Interrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except Interrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("second", ["rollback", "commit"])
+@pytest.mark.parametrize("first", ["commit", "rollback"])
+def test_an_interrupt_at_any_line_loses_no_mass(first: str, second: str) -> None:
+    """After it the step is taken or not, and what follows cannot overwrite the live residual."""
+    rng = np.random.default_rng(6)
+    for line in range(1, 40):
+        c = wc.Compressor("topk(0.1) | rice | raw")
+        given, got = np.zeros(500), np.zeros(500)
+
+        def take(end: str, c: Any = c, given: Any = given, got: Any = got, line: int = line) -> bool:
+            g = rng.normal(size=500).astype(np.float32)
+            prepared = c.prepare({"w": g})
+            step = c.step
+            raised = False
+            if end == "interrupt":
+                raised = interrupted_at(line, getattr(prepared, first))
+                with contextlib.suppress(RuntimeError):
+                    getattr(prepared, second)()
+            else:
+                getattr(prepared, end)()
+            if c.step > step:
+                given += g
+                got += prepared.sent["w"].to_dense()
+            return raised
+
+        take("commit")
+        take("commit")
+        raised = take("interrupt")
+        for end in ("rollback", "rollback", "commit", "rollback", "commit"):
+            take(end)
+            assert np.allclose(given, got + c.residual("w"), atol=1e-4), line
+        if not raised:
+            break
+    assert not raised
+    assert line > 4
+
+
+def test_a_copy_goes_its_own_way(rng: np.random.Generator) -> None:
+    c = wc.Compressor("topk(0.1) | rice | raw")
+    steps = [{"w": rng.normal(size=500).astype(np.float32)} for _ in range(6)]
+    for g in steps[:3]:
+        c.compress(g)
+    copied = copy.copy(c)
+    before = copied.state_dict()
+    for g in steps:
+        c.compress(g)
+    assert all(np.array_equal(before[key], x) for key, x in copied.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [
+        ("step", np.uint64(2**63)),
+        ("step", 10**30),
+        ("step", -5),
+        ("step", np.ma.masked_array(3, mask=True)),
+        ("residual/w", np.array([0, np.nan, 0, 0], np.float32)),
+        ("residual/w", np.array([0, 0, 0, -np.inf])),
+        ("residual/w", np.ma.masked_array(np.zeros(4, np.float32), mask=True)),
+        ("selector/w", np.ma.masked_array(np.zeros(4), mask=True)),
+        ("schedule", np.frombuffer(b"warm-up(" + b"-" * 100_000 + b"1)", np.uint8)),
+        ("schedule", np.frombuffer(b"warm-up(" + b"-" * 4_000 + b"1)", np.uint8)),
+        ("schedule", np.array([255, 254], np.uint8)),
+        ("schedule", [-1, 300]),
+    ],
+)
+def test_a_state_that_could_not_be_used_or_saved_is_refused(key: str, wrong: Any) -> None:
+    c = wc.Compressor("topk(0.5) | rice | raw", seed=3)
+    c.compress({"w": np.arange(4, dtype=np.float32)})
+    before = c.state_dict()
+    with pytest.raises(ValueError, match=key):
+        c.load_state_dict({**before, "seed": np.uint64(9), key: wrong})
+    assert all(np.array_equal(before[k], v) for k, v in c.state_dict().items())
+
+
+def test_the_largest_step_can_be_loaded_used_and_saved() -> None:
+    c = wc.Compressor("topk(0.5) | rice | raw")
+    c.load_state_dict({**c.state_dict(), "step": np.int64(2**62)})
+    c.compress({"w": np.ones(4, np.float32)})
+    assert c.state_dict()["step"] == 2**62 + 1
+
+
+@dataclass(frozen=True)
+class FirstHalf:
+    """A selector that looks at nothing."""
+
+    name: ClassVar[str] = "first-half"
+
+    def select(self, x: Any, **_: Any) -> wc.Selection:
+        return wc.Selection(np.arange(x.size // 2, dtype=np.int32))
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.5])
+def test_nan_that_is_not_selected_is_refused(beta: float) -> None:
+    scheme = wc.Scheme(FirstHalf(), wc.Rice(), wc.Raw())
+    c = wc.Compressor(scheme, feedback=wc.ErrorFeedback(beta))
+    g = np.ones(10, np.float32)
+    c.compress({"w": g})
+    before = c.state_dict()
+    g[2] = np.nan  # sent as it is
+    c.prepare({"w": g}).rollback()
+    g[7] = np.inf
+    with pytest.raises(wc.EncodeError, match="tensor 'w', element 7: inf is not sent"):
+        c.compress({"w": g})
+    assert all(np.array_equal(before[k], v) for k, v in c.state_dict().items())

@@ -2,8 +2,8 @@
 containers.
 
 The containers come from tests/fuzz/legal.py, which is independent of the library's encoder and also writes
-legal forms that the library never writes; and from those, broken. tests/wirecodec/test_flips.py does the same
-with changed golden vectors.
+legal forms that the library never writes; and from those, broken.
+tests/wirecodec/container/test_flips.py does the same with changed golden vectors.
 """
 
 from __future__ import annotations

@@ -141,6 +141,24 @@ def test_residual_and_sent_are_the_gradient(policy: str, rng: np.random.Generato
             assert np.array_equal(residual[sent != 0], np.zeros((sent != 0).sum()))
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_is_sent_or_refused(policy: str, bad: float) -> None:
+    """Only p0 says where every element is; under the others a NaN could vanish with its residual."""
+    c = wc.Compressor(f"nonzero | bloom(policy={policy}, fpr=0.3) | raw", fuse=1000)
+    rng = np.random.default_rng(3)
+    named = {name: np.where(rng.random(400) < 0.2, 1, 0).astype(np.float32) for name in ("a", "w")}
+    c.compress(named)
+    before = c.state_dict()
+    named["w"][361] = bad
+    if policy == "p0":
+        assert not np.isfinite(c.prepare(named).sent["w"].to_dense()[361])
+        return
+    with pytest.raises(wc.EncodeError, match=rf"tensor 'w', element 361: bloom.* cannot carry {bad}"):
+        c.compress(named)
+    assert all(np.array_equal(before[k], v) for k, v in c.state_dict().items())
+
+
 @dataclass(frozen=True)
 class EveryTenth:
     """A selector that looks at nothing."""

@@ -17,9 +17,10 @@ from formats.reference.index.codecs import INDEX_CODECS
 from formats.reference.map.packed import PACKED
 from formats.reference.transform.coefficients import COMPONENTS, PLAIN
 from formats.reference.value.codecs import ORDERED, VALUE_CODECS
-from wirecodec import extension, registry
+from wirecodec import registry
 from wirecodec.arrays import DTYPES
-from wirecodec.value import order
+from wirecodec.container import extension
+from wirecodec.value import sort_permutation
 from wirecodec.value.base import is_ordered
 
 if sys.version_info >= (3, 11):
@@ -64,7 +65,7 @@ def test_the_reference_decoder_is_the_registry() -> None:
 
 def test_maps_are_the_registry() -> None:
     assert [(row["id"], row["name"]) for row in ROWS["map"]] == [(PACKED, "packed")]
-    assert PACKED == order.PACKED
+    assert PACKED == sort_permutation.PACKED
     assert {i for i, c in registry.value_codecs().items() if is_ordered(c)} == ORDERED
 
 

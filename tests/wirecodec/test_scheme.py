@@ -131,3 +131,10 @@ def test_first_glob_wins() -> None:
     assert str(scheme_for("conv", schemes)) == "nonzero | auto-index | raw"
     with pytest.raises(wc.EncodeError, match=r"tensor 'conv': no scheme matches; the globs are 'fc\.\*'"):
         wc.encode_many({"conv": np.ones(3, np.float32)}, {"fc.*": None})
+
+
+@pytest.mark.parametrize("depth", [3_000, 100_000])
+def test_deeply_nested_arguments_are_refused(depth: int) -> None:
+    for nested in ("-" * depth + "1", "(" * depth + "1", "[" * depth + "1"):
+        with pytest.raises(wc.EncodeError, match=r"topk: cannot read argument|characters"):
+            wc.Scheme.parse(f"topk({nested}) | rice | raw")

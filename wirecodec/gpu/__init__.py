@@ -1,8 +1,11 @@
-"""Tensors on a GPU ⇄ containers on the same GPU, with the bytes that the CPU would have written.
+"""The data's way on a GPU, with the bytes that `wirecodec.cpu` writes; and `Plan`, which is experimental.
 
-A scheme whose parts all have kernels is encoded where the tensor lies. Of another one the part that has none
-and all that follow it are done on the host: elements, or only those selected, go there through pinned memory,
-and the container comes back. ``encode`` and ``decode`` say which parts have kernels. Where a kernel finds
-something that cannot be encoded, the CPU's code is asked the same and says what is wrong. ``step`` is a
-Compressor's, whose residuals stay on the device.
+If every stage of a scheme has kernels, the tensor is encoded on its device. Otherwise the host computes the
+first stage without kernels and all later ones: elements, or only the selected ones, are copied there through
+pinned memory, and the container is copied back. If a kernel meets a value that cannot be encoded, the host
+repeats the call and raises the error.
 """
+
+from wirecodec.gpu.plan.plan import Pending, Plan
+
+__all__ = ["Pending", "Plan"]

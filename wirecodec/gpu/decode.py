@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec import chunk
 from wirecodec.arrays import BFLOAT16, Bytes, bits_of
-from wirecodec.chunk import Part, element_type
+from wirecodec.container.header import Row
+from wirecodec.cpu import chunk
+from wirecodec.cpu.chunk import Part, element_type
 from wirecodec.gpu.bloom import indices_of
 from wirecodec.gpu.support import concatenated
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
@@ -31,7 +32,7 @@ from wirecodec.value.sign_scale import SignScale
 __all__ = ["add", "decode_chunk", "joined", "on_device"]
 
 
-def decode_chunk(device: Device, row: Any, sections: Sequence[Bytes], limits: DecodeLimits) -> Part:
+def decode_chunk(device: Device, row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> Part:
     """One chunk, its indices and the words of its values on the device; a WireError as ``chunk`` has it.
 
     Args:
@@ -51,18 +52,18 @@ def on_device(device: Device, part: Part) -> Part:
     return Part(part.base, part.d, indices, words, part.work)
 
 
-def _by_kernels(device: Device, row: Any, sections: Sequence[Bytes], limits: DecodeLimits) -> Part | None:
+def _by_kernels(device: Device, row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> Part | None:
     """None where a codec has no kernels, or a kernel refuses."""
-    d, r = int(row["d"]), int(row["r"])
-    value = _VALUE.get(int(row["value"]))
-    if value is None or int(row["dtype"]) >> 4:
+    d, r = row.d, row.r
+    value = _VALUE.get(row.value_codec)
+    if value is None or row.dtype >> 4:
         return None
     indices = None if r == d else device.empty(0, np.uint32)
     work = 0
     if 0 < r < d:
-        if int(row["index"]) == Bloom.wire_id and (work := Bloom.work(sections[0], d, r)) > limits.max_work:
+        if row.index_codec == Bloom.wire_id and (work := Bloom.work(sections[0], d, r)) > limits.max_work:
             return None
-        index = _INDEX.get(int(row["index"]))
+        index = _INDEX.get(row.index_codec)
         indices = None if index is None else index(device, sections[0], d, r)
         if indices is None:
             return None
@@ -70,7 +71,7 @@ def _by_kernels(device: Device, row: Any, sections: Sequence[Bytes], limits: Dec
     words = device.empty(0, f"u{dtype.itemsize}")
     if r:
         words = value(device, sections[1], r, dtype)
-    return None if words is None else Part(int(row["base"]), d, indices, words, work)
+    return None if words is None else Part(row.base, d, indices, words, work)
 
 
 def _bitmap(device: Device, section: Bytes, d: int, r: int) -> Any:

@@ -7,23 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec import container
-from wirecodec import extension as ext
 from wirecodec.arrays import DeviceFlat, Flat, read_only
-from wirecodec.choice import choose
-from wirecodec.chunk import Support, chunks_of
-from wirecodec.container import CHUNK, Entry
-from wirecodec.counter import mix
+from wirecodec.container import extension as ext
+from wirecodec.container import layout
+from wirecodec.container.layout import CHUNK, Entry
+from wirecodec.cpu.chunk import Support, chunks_of
+from wirecodec.cpu.fuse import tabled
+from wirecodec.cpu.select import choose
 from wirecodec.errors import EncodeError
-from wirecodec.fuse import tabled
-from wirecodec.gpu import sections
-from wirecodec.gpu.adacomp import signed
+from wirecodec.gpu import chunk
 from wirecodec.gpu.fuse import joined
-from wirecodec.gpu.select import has_kernels, select
-from wirecodec.gpu.support import Context, DeviceSupport, Refused, staged
+from wirecodec.gpu.select.adacomp import signed
+from wirecodec.gpu.select.dispatch import has_kernels, select
+from wirecodec.gpu.support import Context, DeviceSupport, Refused, has_nonfinite, staged
 from wirecodec.index.bloom import Bloom
 from wirecodec.kernels.cuda import bits, checksum, elements
 from wirecodec.kernels.cuda.device import Device
+from wirecodec.prng import mix
 from wirecodec.scheme import Scheme
 
 __all__ = ["chosen", "encoded", "encoded_many", "encoded_supports", "entries_of", "on_host", "packed"]
@@ -114,7 +114,7 @@ def entries_of(
     Sections are arrays of the device, or of the host where a codec has no kernels. Raises EncodeError.
     """
     if isinstance(support, DeviceSupport):
-        if sections.has_kernels(scheme.index, scheme.value):
+        if chunk.has_kernels(scheme.index, scheme.value):
             try:
                 return _coded(device, key, support, scheme, seed)
             except Refused:
@@ -124,7 +124,7 @@ def entries_of(
 
 
 def _coded(device: Device, key: int, support: DeviceSupport, scheme: Scheme, seed: int) -> list[Entry]:
-    """The chunks, their sections on the device; Refused where a value cannot be carried."""
+    """The chunks, their sections on the device; Refused if a value cannot be carried."""
     size, dtype = support.size, support.dtype
     bases = range(0, max(size, 1), CHUNK)
     ends = [*bases[1:], size]
@@ -141,14 +141,16 @@ def _coded(device: Device, key: int, support: DeviceSupport, scheme: Scheme, see
         if 0 < words.size < d:
             there = support.indices[start:stop]
             if isinstance(scheme.index, Bloom):
-                section, found = sections.approximated(device, scheme.index, there, base, d, stream)
+                if scheme.index.policy != "p0" and has_nonfinite(device, words, dtype):
+                    raise Refused  # readers may not find that element
+                section, found = chunk.approximated(device, scheme.index, there, base, d, stream)
                 words = elements.gathered(device, support.flat.words, found)
                 if support.scale is not None:
                     words = signed(device, words, dtype, support.scale)
                 index = section if words.size < d else index
             else:
-                index = sections.index_section(device, scheme.index, there, base, d)
-        wire_id, value = sections.value_section(device, scheme.value, words, dtype, stream)
+                index = chunk.index_section(device, scheme.index, there, base, d)
+        wire_id, value = chunk.value_section(device, scheme.value, words, dtype, stream)
         codec: Any = scheme.index
         entries.append(Entry(key, base, d, words.size, dtype, 0, codec.wire_id, wire_id, index, value))
     return entries
@@ -160,7 +162,7 @@ def packed(device: Device, entries: Sequence[Entry], extension: ext.Extension) -
     What comes to the host is the entries' checksums, to be put into the head.
     """
     block = ext.write(extension)
-    payload, places, total = container.layout(entries, block)
+    payload, places, total = layout.layout(entries, block)
     blob = device.empty(total, np.uint8)
     device.clear(blob)
     crcs = device.empty(len(entries), np.uint32)
@@ -171,6 +173,6 @@ def packed(device: Device, entries: Sequence[Entry], extension: ext.Extension) -
             device.copy(there, blob[at : at + part.size])
             at += part.size + ext.pad8(part.size)
         device.copy(checksum.crc32(device, blob[start:stop]), crcs[number : number + 1])
-    head = container.head_of(entries, device.get(crcs).tolist(), block, total)
+    head = layout.head_of(entries, device.get(crcs).tolist(), block, total)
     device.copy(device.put(np.frombuffer(head, np.uint8)), blob[:payload])
     return blob

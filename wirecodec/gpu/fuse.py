@@ -1,4 +1,4 @@
-"""Fused entries on the device: small tensors one after the other, and apart again (``wirecodec.fuse``)."""
+"""Fused entries on the device: concatenate small tensors, and split them again (``wirecodec.cpu.fuse``)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec import fuse
 from wirecodec.arrays import Array, DeviceFlat
-from wirecodec.chunk import Part, Support
+from wirecodec.cpu import fuse
+from wirecodec.cpu.chunk import Part, Support
 from wirecodec.gpu.support import DeviceSupport, concatenated, staged
 from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cuda import bits

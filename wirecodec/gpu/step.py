@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, DeviceFlat, Flat, read_only
-from wirecodec.choice import choose
-from wirecodec.chunk import Part, Support
+from wirecodec.cpu.chunk import Part, Support
+from wirecodec.cpu.select import choose
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
+from wirecodec.gpu import accumulate as sums
 from wirecodec.gpu import decode as decoding
-from wirecodec.gpu import feedback as sums
 from wirecodec.gpu.encode import chosen, encoded_supports, on_host
-from wirecodec.gpu.select import select_sum
+from wirecodec.gpu.select.dispatch import select_sum
 from wirecodec.gpu.support import Context, DeviceSupport, Refused
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.sparse import SparseTensor

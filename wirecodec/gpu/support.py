@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array, DeviceFlat, read_only
-from wirecodec.choice import scaled
-from wirecodec.chunk import Support
-from wirecodec.gpu.warm import LastTop
+from wirecodec.cpu.chunk import Support
+from wirecodec.cpu.select import scaled
+from wirecodec.gpu.select.warm_topk import LastTop
 from wirecodec.kernels.cuda import bits, elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected, Selector, infinity_of, magnitude_of, rule_of

@@ -19,9 +19,9 @@ from wirecodec.index.huffman import Huffman
 from wirecodec.index.rice import Rice, planned_bytes
 from wirecodec.index.rle import RLE
 from wirecodec.index.rle import planned_bytes as rle_bytes
-from wirecodec.index.structure import FORMS, Plan, Shape, count_runs
 from wirecodec.index.structured import Structured
-from wirecodec.parameters import as_flag
+from wirecodec.index.structured_plan import FORMS, Plan, Shape, count_runs
+from wirecodec.validation import as_flag
 
 __all__ = ["AutoIndex"]
 
@@ -89,13 +89,13 @@ class AutoIndex:
 
 def _uneven(indices: Array) -> bool:
     """Whether gaps of a few blocks promise that huffman saves 0.7 % of what rice takes."""
-    from wirecodec.kernels.cpu import probe
+    from wirecodec.kernels.cpu.index import gap_probe
 
-    blocks = indices.size // probe.BLOCK
+    blocks = indices.size // gap_probe.BLOCK
     if blocks == 0:
         return True
     blocks = min(blocks, max(_GLANCE, blocks // _EVERY))
-    classes, rice = probe.classes_and_rice(indices, blocks)
+    classes, rice = gap_probe.classes_and_rice(indices, blocks)
     return 1000 * classes < 993 * rice
 
 

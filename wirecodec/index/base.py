@@ -63,10 +63,13 @@ class Approximation:
         section: as ``encode`` gives it; not written where every element will be found.
         found: (n,) u32, the indices that readers will find, at which the values are gathered from the tensor;
             None where they are as many as went in, and the values stay what they were.
+        complete: whether ``found`` holds every index that went in. If not, NaN and Inf are refused: one whose
+            index is missing would be lost.
     """
 
     section: Bytes
     found: Array | None
+    complete: bool = False
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_integer, settle
+from wirecodec.validation import as_integer, settle
 
 __all__ = ["Binned"]
 
@@ -41,7 +41,7 @@ class Binned:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """Two passes over the indices: count the records, then write them."""
-        from wirecodec.kernels.cpu import binned
+        from wirecodec.kernels.cpu.index import binned
 
         width = self.bin.bit_length()
         records = int(binned.count_records(indices, self.bin))
@@ -53,7 +53,7 @@ class Binned:
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """One pass over the records."""
-        from wirecodec.kernels.cpu import binned
+        from wirecodec.kernels.cpu.index import binned
 
         if section.size < 2:
             raise Malformed("binned-length", f"{section.size} bytes")
@@ -78,7 +78,7 @@ class Binned:
 
 def _error_of(code: int) -> Malformed | Invalid:
     """The WireError of a kernel's negative answer."""
-    from wirecodec.kernels.cpu import binned
+    from wirecodec.kernels.cpu.index import binned
 
     if code == binned.BAD_LENGTH:
         return Malformed("binned-length", "the records end before the last element")

@@ -28,7 +28,7 @@ class Bitmap:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """One pass over the indices."""
-        from wirecodec.kernels.cpu import bitmap
+        from wirecodec.kernels.cpu.index import bitmap
 
         words = np.zeros(-(-d // 64), np.uint64)
         bitmap.set_bits(indices, words)
@@ -36,14 +36,14 @@ class Bitmap:
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
-        """Two passes over the bitmap: count, then fill."""
-        from wirecodec.kernels.cpu import bitmap
+        """Copy the bitmap, check and count the bits of the copy, then fill."""
+        from wirecodec.kernels.cpu.index import bitmap
 
         if section.size != bitmap_bytes(d):
             raise Malformed("bitmap-length", f"{section.size} bytes for {d} elements")
-        if d % 8 and section[-1] >> (d % 8):
-            raise Malformed("bitmap-tail", f"a bit beyond element {d - 1} is set")
         words, ends = bitmap.copied_bits(section)
+        if d % 64 and int(words[-1]) >> (d % 64):
+            raise Malformed("bitmap-tail", f"a bit beyond element {d - 1} is set")
         if ends[-1] != r:
             raise Invalid("bitmap-count", f"{ends[-1]} bits are set; the table says {r}")
         return bitmap.positions(words, ends, np.dtype(np.int32)).view(np.uint32)

@@ -18,10 +18,10 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed, Unsupported
 from wirecodec.index.base import Approximation
-from wirecodec.index.bloom_p2 import chosen
+from wirecodec.index.bloom_p2 import P2_PASSES, chosen, most_items
 from wirecodec.kernels.layout import BLOOM_PAD
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_real, settle
+from wirecodec.validation import as_real, settle
 
 __all__ = ["HEAD_BYTES", "P0", "P1", "POLICIES", "Bloom", "Head", "filter_bytes", "windows"]
 
@@ -41,7 +41,7 @@ class Bloom:
     ``p0`` sends a value for every positive, so that nothing selected is lost. The others keep as many as
     were selected: ``p1`` draws them, ``p2`` prefers those that must have been inserted, ``leftmost``,
     ``middle`` and ``rightmost`` take a stretch. ``naive`` lays the selected values onto the first
-    positives, wherever those are.
+    positives, wherever those are. Only ``p0`` carries NaN and Inf.
     """
 
     name: ClassVar[str] = "bloom"
@@ -66,7 +66,7 @@ class Bloom:
 
         EncodeError under p2 where the false positives are too many to tell from what was inserted.
         """
-        from wirecodec.kernels.cpu import bloom
+        from wirecodec.kernels.cpu.index import bloom
 
         policy, k = POLICIES.index(self.policy), windows(self.fpr)
         head = Head(stream if policy in _DRAWING else 0, indices.size, k, policy)
@@ -81,13 +81,18 @@ class Bloom:
             raise EncodeError(
                 f"bloom: {error.message}: too many for p2 to tell; take an fpr below {self.fpr!r}"
             ) from None
-        return Approximation(section, found)
+        return Approximation(section, found, complete=policy == P0)
 
     @classmethod
     def work(cls, section: Bytes, d: int, r: int) -> int:
-        """The header's checks; then the windows to look at, and under p1 the draws."""
+        """Check the header and count the steps: windows of the filter, p1's draws, p2's passes."""
         head = Head.of(section, r)
-        return -(-d // 8) * head.k + (d if head.policy == P1 else 0)
+        steps = -(-d // 8) * head.k
+        if head.policy == P1:
+            steps += d
+        elif head.policy == P2:
+            steps += P2_PASSES * head.k * min(d, most_items(r))
+        return steps
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
@@ -133,7 +138,7 @@ def _read(filter_: Bytes, head: Head, d: int, r: int | None) -> Array:
 
     Raises Invalid.
     """
-    from wirecodec.kernels.cpu import bloom
+    from wirecodec.kernels.cpu.index import bloom
 
     k = head.k
     total = -1

@@ -13,9 +13,17 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid
 from wirecodec.kernels.layout import BLOOM_PAD
 
-__all__ = ["chosen"]
+__all__ = ["P2_PASSES", "chosen", "most_items"]
+
+P2_PASSES = 5
+"""Passes over the windows of all items, which ``DecodeLimits.max_work`` counts."""
 
 _SOME_ITEMS, _SOME_PAIRS = 128, 4096
+
+
+def most_items(count: int) -> int:
+    """Return how many positives p2 accepts if ``count`` elements were inserted."""
+    return (5 * count + _SOME_ITEMS) // 2
 
 
 def chosen(filter_: Bytes, k: int, d: int, total: int, count: int, stream: int) -> Array:
@@ -32,27 +40,27 @@ def chosen(filter_: Bytes, k: int, d: int, total: int, count: int, stream: int) 
     Raises Invalid, above all where items or conflicts are too many: then one cannot tell, and memory is
     bounded by ``count``.
     """
-    from wirecodec.kernels.cpu import bloom, conflicts
+    from wirecodec.kernels.cpu.index import bloom, bloom_p2
 
-    if 2 * total > 5 * count + _SOME_ITEMS:
+    if total > most_items(count):
         raise Invalid("bloom-conflicts", f"{total} positives for {count} elements")
     halves = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
     items = np.empty(total, np.uint32)
     bloom.fill(filter_, k, d, 0, items)
     explained, doubtful = np.zeros(filter_.size, np.uint8), np.zeros(filter_.size, np.uint8)
-    conflicts.hits(items, k, explained, doubtful)
-    found = conflicts.certain(items, k, doubtful)
+    bloom_p2.hits(items, k, explained, doubtful)
+    found = bloom_p2.certain(items, k, doubtful)
     if found > count:
         raise Invalid("bloom-certain", f"{found} elements are certain; {count} were inserted")
     drawn = 0
     if found < count:
         explained[:], doubtful[:] = 0, 0
-        pairs = conflicts.explain(items, k, explained, doubtful)
+        pairs = bloom_p2.explain(items, k, explained, doubtful)
         if pairs > 5 * count + _SOME_PAIRS:
             raise Invalid("bloom-conflicts", f"{pairs} conflicts over {count} elements")
         drawn = _drawn(items, k, doubtful, pairs, count - found, *halves)
     indices = np.empty(count, np.uint32)
-    conflicts.top_up(items, count - found - drawn, drawn, *halves, indices)
+    bloom_p2.top_up(items, count - found - drawn, drawn, *halves, indices)
     return indices
 
 
@@ -60,15 +68,15 @@ def _drawn(
     items: Array, k: int, doubtful: Bytes, pairs: int, need: int, low: np.uint32, high: np.uint32
 ) -> int:
     """Flag one item of every list without a flagged one, up to ``need``; how many were."""
-    from wirecodec.kernels.cpu import bitmap, conflicts
+    from wirecodec.kernels.cpu.index import bitmap, bloom_p2
 
     words = doubtful[:-BLOOM_PAD].view(np.uint64)
     ranks = np.empty(words.size, np.uint32)
     starts = np.zeros(bitmap.count_ones(words) + 1, np.uint32)
-    conflicts.sizes(items, k, doubtful, ranks, starts)
+    bloom_p2.sizes(items, k, doubtful, ranks, starts)
     order = np.empty(starts.size - 1, np.uint32)
-    conflicts.by_length(starts[1:], order)
+    bloom_p2.by_length(starts[1:], order)
     np.cumsum(starts, out=starts)
     members = np.empty(pairs, np.uint32)
-    conflicts.lists(items, k, doubtful, ranks, starts[:-1], members)
-    return int(conflicts.draw(items, starts[:-1], members, order, need, low, high))
+    bloom_p2.lists(items, k, doubtful, ranks, starts[:-1], members)
+    return int(bloom_p2.draw(items, starts[:-1], members, order, need, low, high))

@@ -13,7 +13,7 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.kernels.layout import CONTEXT_PERIODS
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_integer, settle
+from wirecodec.validation import as_integer, settle
 
 __all__ = ["ContextIndex"]
 
@@ -42,7 +42,7 @@ class ContextIndex:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """The smaller of two sections, without rows and with those that the support suggests, if any."""
-        from wirecodec.kernels.cpu import context
+        from wirecodec.kernels.cpu.index import context
 
         indices = np.array(indices)  # one kernel for both ways: what it takes can be written
         if self.period is not None:
@@ -61,7 +61,7 @@ class ContextIndex:
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """One walk over the elements, up to the last that is present."""
-        from wirecodec.kernels.cpu import context
+        from wirecodec.kernels.cpu.index import context
 
         period = _period(section)
         indices = np.empty(r, np.uint32)
@@ -89,7 +89,7 @@ def _period(section: Bytes) -> int:
 
 
 def _section(indices: Array, d: int, period: int) -> Bytes:
-    from wirecodec.kernels.cpu import context
+    from wirecodec.kernels.cpu.index import context
 
     size = d // 8 + indices.size
     while True:

@@ -24,7 +24,7 @@ class Delta:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """Two passes over the indices: plan, then write."""
-        from wirecodec.kernels.cpu import delta
+        from wirecodec.kernels.cpu.index import delta
 
         section = np.empty(planned_bytes(indices) + SLACK, np.uint8)
         delta.write(indices, section)
@@ -33,7 +33,7 @@ class Delta:
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Two passes over a copy of the section: survey, then read."""
-        from wirecodec.kernels.cpu import delta
+        from wirecodec.kernels.cpu.index import delta
 
         framed, count, ended, wrong = surveyed(section)
         if count != r or not ended:
@@ -50,6 +50,6 @@ class Delta:
 
 def planned_bytes(indices: Array) -> int:
     """The length of the section of (r,) u32 ``indices``, r > 0, without writing it."""
-    from wirecodec.kernels.cpu import delta
+    from wirecodec.kernels.cpu.index import delta
 
     return int(delta.planned(indices))

@@ -30,7 +30,8 @@ class EliasFano:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """One pass over the indices."""
-        from wirecodec.kernels.cpu import elias_fano, threads
+        from wirecodec.kernels.cpu import threads
+        from wirecodec.kernels.cpu.index import elias_fano
 
         r = indices.size
         inner = (r - 1) // RICE_SPAN
@@ -89,7 +90,7 @@ class _Layout:
     @classmethod
     def of(cls, bases: Array, d: int, r: int) -> _Layout:
         """The layout of spans with these bases, that of span 0 left out; Invalid where there is none."""
-        from wirecodec.kernels.cpu import elias_fano
+        from wirecodec.kernels.cpu.index import elias_fano
 
         bases = np.concatenate([np.zeros(1, np.int64), bases, np.array([d], np.int64)])
         parameters = np.empty(bases.size - 1, np.uint8)
@@ -100,7 +101,7 @@ class _Layout:
 
     def read(self, words: Array, d: int, r: int, first: int, last: int, out: Array) -> tuple[int, int]:
         """The spans first … last - 1 into ``out``; which check failed, and where."""
-        from wirecodec.kernels.cpu import elias_fano
+        from wirecodec.kernels.cpu.index import elias_fano
 
         return elias_fano.read(words, self.bases, self.parameters, self.starts, d, r, first, last, out)
 
@@ -125,7 +126,7 @@ def _opened(section: Bytes, d: int, r: int) -> tuple[Array, _Layout]:
 
 def _check(code: int, span: int) -> None:
     """The WireError of a kernel's answer."""
-    from wirecodec.kernels.cpu import elias_fano
+    from wirecodec.kernels.cpu.index import elias_fano
 
     if code == elias_fano.BAD_PADDING:
         raise Malformed("elias-fano-padding", f"span {span}: a bit after its low bits is set")

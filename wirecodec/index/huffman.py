@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -14,9 +15,15 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.index.raw import ascending_below
-from wirecodec.kernels.layout import HUFFMAN_BITS, HUFFMAN_SPAN
+from wirecodec.kernels.canonical_huffman import (
+    check_spans,
+    framed_spans,
+    packed_lengths,
+    reader_table,
+    span_starts,
+)
+from wirecodec.kernels.layout import HUFFMAN_SPAN
 from wirecodec.limits import DecodeLimits
-from wirecodec.prefix import code_lengths, framed_spans, packed_lengths, span_faults, span_starts
 
 __all__ = ["Huffman"]
 
@@ -24,6 +31,7 @@ _HEAD = struct.Struct("<BBB")
 _KEYS = 4  # the form; those below it are the bits of a gap's class after its first one bit
 _SYMBOLS = (25, 48, 92, 176, 256)
 _SLACK = 8
+_BITS_PER_BYTE = np.uint64(8)
 
 
 @dataclass(frozen=True)
@@ -44,12 +52,13 @@ class Huffman:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """Two passes over the indices: count, then write."""
-        from wirecodec.kernels.cpu import huffman, prefix
+        from wirecodec.kernels.cpu.coding import canonical_huffman
+        from wirecodec.kernels.cpu.index import huffman
 
         keys, width = self.symbols == "keys", _width(d)
         form, lengths, bits = _keys_code(indices, width) if keys else _gaps_code(indices)
         codes = np.empty(lengths.size, np.uint32)
-        prefix.codes(lengths, codes)
+        canonical_huffman.codes(lengths, codes)
         inner = -(-indices.size // HUFFMAN_SPAN) - 1
         joints = indices[HUFFMAN_SPAN - 1 :: HUFFMAN_SPAN][:inner] + np.uint32(1)
         head = _head(form, lengths, int(indices[0])) + (b"" if keys else joints.astype("<u4").tobytes())
@@ -73,6 +82,8 @@ class Huffman:
         plan.read(0, d, indices)
         if plan.form == _KEYS:
             return ascending_below(indices, d)
+        if r <= HUFFMAN_SPAN:
+            return indices
         joints = indices[HUFFMAN_SPAN - 1 : r - 1 : HUFFMAN_SPAN].astype(np.int64) + 1
         if (wrong := np.flatnonzero(plan.bases[1:] != joints)).size:
             raise Invalid("huffman-base", f"span {wrong[0] + 1} does not begin where span {wrong[0]} ends")
@@ -102,8 +113,6 @@ class _Plan:
 
     @classmethod
     def of(cls, section: Bytes, r: int) -> _Plan:
-        from wirecodec.kernels.cpu import prefix
-
         if section.size < _HEAD.size:
             raise Malformed("huffman-length", f"{section.size} bytes; the head alone takes {_HEAD.size}")
         form, first, more = _HEAD.unpack(section[: _HEAD.size].tobytes())
@@ -117,41 +126,42 @@ class _Plan:
         at_spans = at_sizes + 2 * inner
         if section.size < at_spans:
             raise Malformed("huffman-length", f"{section.size} bytes; the head alone takes {at_spans}")
-        codes = np.zeros(1, np.uint32)
-        if more:
-            lengths = code_lengths(section[_HEAD.size : at_bases], more + 1, "huffman")
-            codes = np.empty(lengths.size, np.uint32)
-            prefix.codes(lengths, codes)
+        extras, values = _meanings(form)
+        table, most = reader_table(section[_HEAD.size : at_bases], more + 1, first, extras, values, "huffman")
         starts = span_starts(section[at_sizes:at_spans], section.size - at_spans, "huffman")
         bases = np.zeros(inner + 1, np.int64)
         if form != _KEYS:
             bases[1:] = np.frombuffer(section[at_bases:at_sizes].tobytes(), "<u4")
-        extras = np.zeros(_SYMBOLS[form], np.int64) if form == _KEYS else _extras(form)[: _SYMBOLS[form]]
-        table = np.empty(1 << HUFFMAN_BITS, np.uint32)
-        most = prefix.table(codes, first, extras, np.arange(extras.size) - (extras << form), table)
         framed = framed_spans(section[at_spans:], 5 * min(r, HUFFMAN_SPAN))
         return cls(form, table, most, framed, starts, bases)
 
     def read(self, span: int, d: int, out: Array) -> None:
         """The indices from ``span`` on into ``out``, whole spans of them; a WireError where a check fails."""
-        from wirecodec.kernels.cpu import huffman_read
+        from wirecodec.kernels.cpu.index import huffman_read
 
         stop = span + -(-out.size // HUFFMAN_SPAN)
-        ends = self.starts[span:stop].astype(np.uint64) * np.uint64(8)
-        lasts = (self.bases[span:stop] - 1).astype(np.uint64)
+        ends = self.starts[span:stop].view(np.uint64) * _BITS_PER_BYTE
+        lasts = (self.bases[span:stop] - 1).view(np.uint64)
         if self.form == _KEYS:
             huffman_read.read_keys(self.framed, self.table, _width(d), ends, out)
         else:
             huffman_read.read_gaps(self.framed, self.table, self.most, ends, lasts, out)
-        elsewhere, padded = span_faults(self.framed, self.starts[span : stop + 1], ends.view(np.int64))
-        beyond = (lasts >= d) & (self.form != _KEYS)
-        if (wrong := np.flatnonzero(elsewhere | padded | beyond)).size:
-            n = wrong[0]
-            if elsewhere[n]:
-                raise Malformed("huffman-span", f"the codes of span {span + n} do not end in its last byte")
-            if padded[n]:
-                raise Malformed("huffman-padding", f"span {span + n}: a bit after its codes is set")
-            raise Invalid("index-range", f"span {span + n} runs past the chunk")
+        whole = stop - span
+        beyond = self.form != _KEYS and int(lasts.max()) >= d
+        if beyond:
+            whole = 1 + int(np.argmax(lasts >= d))
+        check_spans(self.framed, self.starts[span : span + whole + 1], ends[:whole], "huffman", span)
+        if beyond:
+            raise Invalid("index-range", f"span {span + whole - 1} runs past the chunk")
+
+
+@cache
+def _meanings(form: int) -> tuple[Array, Array]:
+    """The raw bits after each symbol's code, and what the symbol means above them: (symbols,) i64 each."""
+    if form == _KEYS:
+        return np.zeros(_SYMBOLS[form], np.int64), np.arange(_SYMBOLS[form])
+    extras = _extras(form)[: _SYMBOLS[form]]
+    return extras, np.arange(extras.size) - (extras << form)
 
 
 def _extras(m: int) -> Array:
@@ -162,7 +172,7 @@ def _extras(m: int) -> Array:
 
 def _gaps_code(indices: Array) -> tuple[int, Array, int]:
     """The best form, the lengths of its classes' codes, and the bits of all codes and extra bits."""
-    from wirecodec.kernels.cpu import huffman
+    from wirecodec.kernels.cpu.index import huffman
 
     counts = np.empty(_SYMBOLS[_KEYS - 1], np.int64)
     lengths = np.empty(counts.size, np.uint8)
@@ -173,12 +183,13 @@ def _gaps_code(indices: Array) -> tuple[int, Array, int]:
 
 def _keys_code(indices: Array, width: int) -> tuple[int, Array, int]:
     """The form of keys, the lengths of their bytes' codes, and the bits of all codes."""
-    from wirecodec.kernels.cpu import huffman, prefix
+    from wirecodec.kernels.cpu.coding import canonical_huffman
+    from wirecodec.kernels.cpu.index import huffman
 
     counts = np.empty(_SYMBOLS[_KEYS], np.int64)
     lengths = np.empty(counts.size, np.uint8)
     huffman.count_keys(indices, width, counts)
-    prefix.lengths(counts, lengths)
+    canonical_huffman.lengths(counts, lengths)
     return _KEYS, lengths, int(counts @ lengths)
 
 

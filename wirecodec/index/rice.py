@@ -29,7 +29,7 @@ class Rice:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """Two passes over the indices: plan, then write in place."""
-        from wirecodec.kernels.cpu import rice_write
+        from wirecodec.kernels.cpu.index import rice_write
 
         parameters, lengths, size = _planned(indices)
         section = np.empty(size, np.uint8)
@@ -57,21 +57,23 @@ class Rice:
 
 @dataclass(frozen=True, eq=False)
 class _Directory:
-    """What stands before the spans, checked.
+    """The checked directory of a section, copied.
 
     Attributes:
         words: the section (u32).
+        bases: of each span but the first (u32).
         parameters: of each block (u8).
         starts: the first word of each span, and where the last ends (i64).
     """
 
     words: Array
+    bases: Array
     parameters: Array
     starts: Array
 
     @classmethod
     def of(cls, section: Bytes, r: int) -> _Directory:
-        from wirecodec.kernels.cpu import rice_read
+        from wirecodec.kernels.cpu.index import rice_read
 
         if section.size % 4 or section.size < (head := _head_bytes(r)):
             raise Malformed(
@@ -88,13 +90,14 @@ class _Directory:
             raise Malformed("rice-parameter", f"a block's parameter is {found}; at most {_MAX_PARAMETER}")
         if code:
             raise Malformed("rice-length", f"{section.size - head} bytes do not hold the spans")
-        return cls(words, parameters, starts)
+        bases = words[: starts.size - 2]
+        return cls(words, read_only(bases.copy()) if bases.size else bases, parameters, starts)
 
     def read(self, first: int, last: int, d: int, out: Array) -> None:
         """The indices of spans first … last - 1 into ``out``; a WireError where a check fails."""
-        from wirecodec.kernels.cpu import rice_read
+        from wirecodec.kernels.cpu.index import rice_read
 
-        span, code = rice_read.read(self.words, self.starts, self.parameters, d, first, last, out)
+        span, code = rice_read.read(self.words, self.bases, self.starts, self.parameters, d, first, last, out)
         if code == rice_read.BAD_RANGE:
             raise Invalid("index-range", f"span {span} runs past the chunk")
         if code == rice_read.BAD_BASE:
@@ -112,7 +115,7 @@ def planned_bytes(indices: Array) -> int:
 
 def _planned(indices: Array) -> tuple[Array, Array, int]:
     """The best parameter of each block (u8), each span's length in words (i64), the section's in bytes."""
-    from wirecodec.kernels.cpu import rice
+    from wirecodec.kernels.cpu.index import rice
 
     parameters = np.empty(-(-indices.size // RICE_BLOCK), np.uint8)
     lengths = np.empty(-(-indices.size // RICE_SPAN), np.int64)

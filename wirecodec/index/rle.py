@@ -27,7 +27,7 @@ class RLE:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """Two passes over the indices: plan, then write."""
-        from wirecodec.kernels.cpu import rle
+        from wirecodec.kernels.cpu.index import rle
 
         section = np.empty(planned_bytes(indices) + SLACK, np.uint8)
         rle.write(indices, section)
@@ -36,7 +36,7 @@ class RLE:
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Two passes over a copy of the section: survey, then read."""
-        from wirecodec.kernels.cpu import rle
+        from wirecodec.kernels.cpu.index import rle
 
         framed, count, ended, wrong = surveyed(section)
         if not ended or count % 2:
@@ -54,6 +54,6 @@ class RLE:
 
 def planned_bytes(indices: Array) -> int:
     """The length of the section of (r,) u32 ``indices``, r > 0, without writing it."""
-    from wirecodec.kernels.cpu import rle
+    from wirecodec.kernels.cpu.index import rle
 
     return int(rle.planned(indices))

@@ -14,7 +14,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
-from wirecodec.index.structure import FORMS, Head, Shape, count_runs
+from wirecodec.index.structured_plan import FORMS, Head, Shape, count_runs
 from wirecodec.limits import DecodeLimits
 
 __all__ = ["Structured"]
@@ -57,7 +57,7 @@ class Structured:
 
 def _trivial(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
     """A support whose grains are all listed, or none: nothing follows the head."""
-    from wirecodec.kernels.cpu import structured
+    from wirecodec.kernels.cpu.index import structured
 
     if body.size:
         raise Malformed("structured-length", f"{body.size} bytes that list nothing")
@@ -70,14 +70,14 @@ def _trivial(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
 
 
 def _bitmap(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
-    from wirecodec.kernels.cpu import bitmap, structured
+    from wirecodec.kernels.cpu.index import bitmap, structured
 
     whole = head.whole(d)
     if body.size != -(-whole // 8):
         raise Malformed("structured-length", f"a bitmap of {body.size} bytes for {whole} grains")
-    if whole % 8 and body[-1] >> (whole % 8):
-        raise Malformed("structured-padding", f"a bit beyond grain {whole - 1} is set")
     words, ends = bitmap.copied_bits(body)
+    if whole % 64 and int(words[-1]) >> (whole % 64):
+        raise Malformed("structured-padding", f"a bit beyond grain {whole - 1} is set")
     if (found := int(ends[-1]) if whole else 0) != count:
         raise Invalid("structured-count", f"{found} grains are set; the table says {count}")
     structured.read_bitmap(words, whole, head.grain, head.phase, d, head.flags, out)
@@ -85,7 +85,7 @@ def _bitmap(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
 
 
 def _gaps(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
-    from wirecodec.kernels.cpu import structured
+    from wirecodec.kernels.cpu.index import structured
 
     data = _padded(body)
     code, at = structured.read_gaps(
@@ -97,7 +97,8 @@ def _gaps(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
 
 
 def _runs(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
-    from wirecodec.kernels.cpu import gaps, structured
+    from wirecodec.kernels.cpu.coding import gap_stream
+    from wirecodec.kernels.cpu.index import structured
 
     whole, stop = head.whole(d), 8 * body.size
     most = min(count, whole - count + 1)
@@ -109,7 +110,7 @@ def _runs(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
         raise Malformed("structured-runs", f"{runs} runs of {count} in {whole} grains")
     data = _padded(body)
     absent = np.empty(runs, np.uint32)
-    _raise_of(at := gaps.read(data, width, stop, whole - count + 1, absent))
+    _raise_of(at := gap_stream.read(data, width, stop, whole - count + 1, absent))
     code, at = structured.read_runs(
         data, stop, at, absent, count, whole, head.grain, head.phase, d, head.flags, out
     )
@@ -130,13 +131,13 @@ def _padded(body: Bytes) -> Bytes:
 
 def _raise_of(code: int) -> None:
     """The WireError of a kernel's negative answer."""
-    from wirecodec.kernels.cpu import gaps
+    from wirecodec.kernels.cpu.coding import gap_stream
 
     if code >= 0:
         return
-    if code == gaps.BAD_PARAMETER:
+    if code == gap_stream.BAD_PARAMETER:
         raise Malformed("structured-parameter", "a block's parameter is above 24")
-    if code == gaps.BAD_RANGE:
+    if code == gap_stream.BAD_RANGE:
         raise Invalid("index-range", "a gap runs past the chunk")
     raise Malformed("structured-length", "the stream ends within a code")
 

@@ -18,7 +18,7 @@ def surveyed(section: Bytes) -> tuple[Bytes, int, bool, bool]:
     Returns the copy, how many numbers end in it, whether the last one does, and whether one is over-long or
     takes more than 4 bytes.
     """
-    from wirecodec.kernels.cpu import varint
+    from wirecodec.kernels.cpu.coding import varint
 
     framed = np.empty(varint.FRONT + section.size + varint.BACK, np.uint8)
     framed[: varint.FRONT] = 0

@@ -4,10 +4,10 @@ One file a selector; ``base`` says what one must offer.
 """
 
 from wirecodec.select.adacomp import AdaComp
+from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector
-from wirecodec.select.chunktopk import ChunkTopK
+from wirecodec.select.chunk_topk import ChunkTopK
 from wirecodec.select.dgc import DGC
-from wirecodec.select.every import All
 from wirecodec.select.gaussiank import GaussianK
 from wirecodec.select.nonzero import NonZero
 from wirecodec.select.randomk import RandomK

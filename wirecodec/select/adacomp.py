@@ -19,10 +19,10 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_integer, as_real, settle
-from wirecodec.select.above import widened
 from wirecodec.select.base import Selection, finite_or_raise
+from wirecodec.select.threshold_common import widened
 from wirecodec.sparse import index_dtype
+from wirecodec.validation import as_integer, as_real, settle
 
 __all__ = ["AdaComp"]
 
@@ -72,7 +72,7 @@ class AdaComp:
 
 def _sent(x: Array, gradient: Array, width: int, ahead: float) -> tuple[Array | None, float]:
     """Indices, None where an element is not finite, and the mean of the bins' greatest magnitudes."""
-    from wirecodec.kernels.cpu import adacomp
+    from wirecodec.kernels.cpu.select import adacomp
 
     step = width * adacomp.SUMS * -(-_STRETCH // (width * adacomp.SUMS))  # whole rounds of the partial sums
     infinity = bits_of(np.array([np.inf], x.dtype))[0]

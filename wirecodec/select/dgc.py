@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of
-from wirecodec.counter import mix
-from wirecodec.parameters import as_ratio, settle
-from wirecodec.select.above import collected, whole
+from wirecodec.prng import mix
 from wirecodec.select.base import Selection, all_finite, finite_or_raise
+from wirecodec.select.threshold_common import collected, whole
 from wirecodec.select.topk import TopK, share_of
+from wirecodec.validation import as_ratio, settle
 
 __all__ = ["DGC"]
 
@@ -63,7 +63,7 @@ class DGC:
 
 def _positions(n: int, size: int, stream: int) -> Array:
     """One element from each of n stretches [⌊q·size/n⌋, ⌊(q+1)·size/n⌋): the high half of length · draw32."""
-    from wirecodec.kernels.cpu import dgc
+    from wirecodec.kernels.cpu.select import dgc
 
     low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
     positions = np.empty(n, np.int64)

@@ -15,10 +15,10 @@ from statistics import NormalDist
 from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
-from wirecodec.parameters import as_ratio, settle
-from wirecodec.select.above import counted_each, fitted, threshold_bits, whole, widened
 from wirecodec.select.base import Selection, finite_or_raise
+from wirecodec.select.threshold_common import counted_each, fitted, threshold_bits, whole, widened
 from wirecodec.select.topk import share_of
+from wirecodec.validation import as_ratio, settle
 
 __all__ = ["GaussianK"]
 
@@ -68,7 +68,7 @@ class GaussianK:
 
 def _normal(x: Array) -> tuple[float, float]:
     """Mean and standard deviation; not finite where an element is not."""
-    from wirecodec.kernels.cpu import sums
+    from wirecodec.kernels.cpu.select import sums
 
     total, squares = sums.signed_sums(bits_of(x))
     mean = total / x.size

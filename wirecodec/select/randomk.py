@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.counter import mix
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_ratio, settle
+from wirecodec.prng import mix
 from wirecodec.select.base import Selection, finite_or_raise
 from wirecodec.select.topk import share_of
 from wirecodec.sparse import index_dtype
+from wirecodec.validation import as_ratio, settle
 
 __all__ = ["RandomK"]
 
@@ -54,7 +54,7 @@ class RandomK:
 
 def _least_draws(size: int, k: int, stream: int) -> Array:
     """The k indices below ``size`` of least draw, ascending; k < size."""
-    from wirecodec.kernels.cpu import randomk
+    from wirecodec.kernels.cpu.select import randomk
 
     low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
     # Six standard deviations, and more, of how many draws fall into the first k/size of the range.

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
-from wirecodec.parameters import as_ratio, settle
-from wirecodec.select.above import counted_each, fitted, threshold_bits, whole, widened
 from wirecodec.select.base import Selection, finite_or_raise
+from wirecodec.select.threshold_common import counted_each, fitted, threshold_bits, whole, widened
 from wirecodec.select.topk import share_of
+from wirecodec.validation import as_ratio, settle
 
 __all__ = ["RedSync"]
 
@@ -51,7 +51,7 @@ class RedSync:
 
 def _mean_and_greatest(x: Array) -> tuple[float, float]:
     """Of the magnitudes; the greatest is NaN or infinite where one of them is."""
-    from wirecodec.kernels.cpu import sums
+    from wirecodec.kernels.cpu.select import sums
 
     bits = bits_of(x)
     total, top = sums.absolute_sum(bits)

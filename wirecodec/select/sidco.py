@@ -20,13 +20,13 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_integer, as_ratio, as_real, settle
-from wirecodec.select import controller
+from wirecodec.select import sidco_controller
 from wirecodec.select.base import Selection
-from wirecodec.select.magnitudes import Magnitudes
-from wirecodec.select.stages import SIDS, Stages, Trial
-from wirecodec.select.sweeps import Sweeps
+from wirecodec.select.sidco_magnitudes import Magnitudes
+from wirecodec.select.sidco_search import SIDS, Stages, Trial
+from wirecodec.select.sidco_sweeps import Sweeps
 from wirecodec.select.topk import share_of
+from wirecodec.validation import as_integer, as_ratio, as_real, settle
 
 __all__ = ["SIDCo", "Search"]
 
@@ -124,11 +124,13 @@ class SIDCo:
                 threshold = magnitudes.settled(0.0)
                 indices = magnitudes.reaching(threshold, magnitudes.total.count)
         elif control is not None:
-            indices, threshold = stages.faithful(min(control.stages, controller.most_stages(self.ratio)))
-            control = controller.stepped(
+            indices, threshold = stages.faithful(
+                min(control.stages, sidco_controller.most_stages(self.ratio))
+            )
+            control = sidco_controller.stepped(
                 control, indices.size / k, self.ratio, window=self.window, tolerance=self.tolerance
             )
-            state = controller.saved(control)
+            state = sidco_controller.saved(control)
         else:
             indices, threshold = stages.retargeted(self.stages or _STAGES, k * self.tolerance / 4)
         return Search(
@@ -140,5 +142,5 @@ class SIDCo:
             stages.exact,
         )
 
-    def _control(self, state: Any) -> controller.Control | None:
-        return controller.restored(state, self.stages or 1) if self.mode == "faithful" else None
+    def _control(self, state: Any) -> sidco_controller.Control | None:
+        return sidco_controller.restored(state, self.stages or 1) if self.mode == "faithful" else None

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_real, settle
-from wirecodec.select.above import fitted
 from wirecodec.select.base import Selection
+from wirecodec.select.threshold_common import fitted
+from wirecodec.validation import as_real, settle
 
 __all__ = ["Threshold"]
 

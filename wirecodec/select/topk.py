@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.parameters import as_integer, as_ratio, settle
 from wirecodec.select.base import Selection, all_finite, finite_or_raise
-from wirecodec.select.exact import top_k
-from wirecodec.select.summed import top_k_of_sum
+from wirecodec.select.topk_exact import top_k
+from wirecodec.select.topk_fused_residual import top_k_of_sum
+from wirecodec.validation import as_integer, as_ratio, settle
 
 __all__ = ["TopK", "share_of"]
 

@@ -105,7 +105,7 @@ def elements(sums: Array, size: int, dtype: np.dtype[Any]) -> Array:
     if dtype != BFLOAT16:
         with np.errstate(under="ignore"):
             return kept.astype(dtype)
-    from wirecodec.kernels.cpu import narrow
+    from wirecodec.kernels.cpu.coding import narrow
 
     words = np.empty(size, np.uint16)
     narrow.bfloat16_from_f64(bits_of(kept), words)

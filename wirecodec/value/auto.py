@@ -16,13 +16,13 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, as_bytes, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
-from wirecodec.parameters import as_real, settle
+from wirecodec.validation import as_real, settle
 from wirecodec.value.base import ValueCodec
+from wirecodec.value.bit_packing import packed_size
 from wirecodec.value.deflate import Deflate
 from wirecodec.value.error_bounded import ErrorBounded
 from wirecodec.value.mean import Mean
 from wirecodec.value.offset_float import OffsetFloat
-from wirecodec.value.packed import packed_size
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16, widened
 from wirecodec.value.sign_scale import SignScale
@@ -155,35 +155,35 @@ class AutoValue:
 
     def _kept(self, codec: ValueCodec, section: Bytes, dtype: np.dtype[Any], wide: Array) -> bool:
         """Whether what will be read is near enough."""
-        from wirecodec.kernels.cpu import bounded
+        from wirecodec.kernels.cpu.value import error_bounded
 
         read = read_only(widened(codec.decode(read_only(section), wide.size, dtype, UNLIMITED)))
         if np.array_equal(read, wide):
             return True
-        whole = bounded.squares(wide)
+        whole = error_bounded.squares(wide)
         if not _LEAST < whole < np.inf:
             return False
-        return bool(bounded.difference(wide, read) <= self.error * self.error * whole * _SLACK)
+        return bool(error_bounded.difference(wide, read) <= self.error * self.error * whole * _SLACK)
 
 
 class _Sample:
     """Every so many values, and the greatest."""
 
     def __init__(self, values: Array, wide: Array, error: float) -> None:
-        from wirecodec.kernels.cpu import bounded
+        from wirecodec.kernels.cpu.value import error_bounded
 
         self.share = values.size // _SAMPLE
         picked = np.append(np.arange(0, values.size, self.share), [wide.argmax(), wide.argmin()])
         self.values = values[picked]
         self.wide = read_only(widened(self.values))
-        self.allowed = error * error * bounded.squares(wide)
+        self.allowed = error * error * error_bounded.squares(wide)
 
     def missed(self, codec: ValueCodec, section: Bytes) -> bool:
         """Whether the error of all values must be far too large."""
-        from wirecodec.kernels.cpu import bounded
+        from wirecodec.kernels.cpu.value import error_bounded
 
         read = codec.decode(read_only(section), self.values.size, self.values.dtype, UNLIMITED)
-        off = bounded.difference(self.wide, read_only(widened(read)))
+        off = error_bounded.difference(self.wide, read_only(widened(read)))
         return bool(off * self.share > _MARGIN * self.allowed > 0)
 
     def least(self, codec: ValueCodec, section: Bytes) -> float:

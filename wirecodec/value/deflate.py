@@ -11,8 +11,8 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_flag, as_integer, settle
-from wirecodec.value.planes import from_content, to_content
+from wirecodec.validation import as_flag, as_integer, settle
+from wirecodec.value.byte_shuffle import from_content, to_content
 
 __all__ = ["Deflate"]
 

@@ -16,8 +16,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.value.curve import (
-    LENGTH,
+from wirecodec.value.curve_fit import (
     drawn,
     heads_of,
     means,
@@ -75,30 +74,30 @@ class DExpFit:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The curves, in float64, rounded once."""
+        from wirecodec.kernels.cpu.value import dexpfit
+
         heads = heads_of(section, r, "dexpfit")
         if not heads.size:
             return raw_values(section, r, dtype, "dexpfit")
         if section.size != 4 + 36 * heads.size:
             raise Malformed("dexpfit-length", f"{section.size} bytes of {heads.size} curves")
-        if (heads > (_BACKWARDS | LENGTH)).any():
-            raise Malformed("dexpfit-curve", "a reserved bit is set")
-        lengths = (heads & LENGTH).astype(np.int64) + 1
-        if lengths.sum() != r:
-            raise Invalid("dexpfit-sum", f"the curves have {lengths.sum()} of {r} values")
         parameters = section[4 + heads.nbytes :].copy().view("<f8").reshape(-1, 4)
-        factors, rates = parameters[:, ::2], parameters[:, 1::2]
-        if not (
-            (np.abs(factors) <= _MOST_FACTOR).all()
-            and (rates <= _MOST_RATE).all()
-            and np.isfinite(rates).all()
-        ):
+        lengths, backwards = np.empty(heads.size, np.int64), np.empty(heads.size, np.bool_)
+        fault, total = dexpfit.check(
+            heads, parameters, r, _BACKWARDS, _MOST_FACTOR, _MOST_RATE, lengths, backwards
+        )
+        if fault == dexpfit.BAD_HEAD:
+            raise Malformed("dexpfit-curve", "a reserved bit is set")
+        if fault == dexpfit.BAD_SUM:
+            raise Invalid("dexpfit-sum", f"the curves have {total} of {r} values")
+        if fault == dexpfit.BAD_PARAMETER:
             raise Invalid("dexpfit-parameter", "a factor or a rate is not finite, or too large")
-        return _evaluated(lengths, (heads & _BACKWARDS) != 0, parameters, dtype)
+        return _evaluated(lengths, backwards, parameters, dtype)
 
 
 def _fitted(part: Array, backwards: bool) -> Array:
     """The parameters for values of one sign, from the greatest magnitude to the least."""
-    from wirecodec.kernels.cpu import dexpfit
+    from wirecodec.kernels.cpu.value import dexpfit
 
     n = part.size
     if n > _BINS:
@@ -114,7 +113,7 @@ def _fitted(part: Array, backwards: bool) -> Array:
 
 
 def _evaluated(lengths: Array, backwards: Array, parameters: Array, dtype: np.dtype[Any]) -> Array:
-    from wirecodec.kernels.cpu import dexpfit
+    from wirecodec.kernels.cpu.value import dexpfit
 
     wide = np.ascontiguousarray(parameters)
     return drawn(

@@ -14,9 +14,9 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_real, settle
-from wirecodec.value.bounded_cells import Values
-from wirecodec.value.bounded_section import Section, coded, decoded
+from wirecodec.validation import as_real, settle
+from wirecodec.value.error_bounded_cells import Values
+from wirecodec.value.error_bounded_section import Section, coded, decoded
 
 __all__ = ["ErrorBounded"]
 

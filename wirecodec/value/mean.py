@@ -15,7 +15,7 @@ from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.value.raw import widened
-from wirecodec.value.scale import LARGEST, rounded, scale_type
+from wirecodec.value.scale import largest_scale, rounded, scale_type
 
 __all__ = ["Mean"]
 
@@ -32,7 +32,7 @@ class Mean:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """The mean: two passes over the values."""
-        from wirecodec.kernels.cpu import mean
+        from wirecodec.kernels.cpu.value import mean
 
         wide = widened(values)
         bits = bits_of(wide)
@@ -53,6 +53,6 @@ class Mean:
         if section.size != kind.itemsize:
             raise Malformed("mean-length", f"{section.size} bytes; the mean takes {kind.itemsize}")
         number = section.view(kind)
-        if not abs(number[0]) <= LARGEST[dtype.name]:
+        if not abs(number[0]) <= largest_scale(dtype):
             raise Invalid("mean-number", f"the mean is {number[0]}")
         return np.full(r, rounded(number, dtype)[0])

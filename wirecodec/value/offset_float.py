@@ -16,9 +16,9 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_integer, as_real, settle
-from wirecodec.value.packed import packed_size, stray_bits
-from wirecodec.value.single import LARGEST, as_single, from_single
+from wirecodec.validation import as_integer, as_real, settle
+from wirecodec.value.bit_packing import packed_size, stray_bits
+from wirecodec.value.float32_convert import LARGEST, as_single, from_single, largest_single
 
 __all__ = ["OffsetFloat"]
 
@@ -79,8 +79,8 @@ class OffsetFloat:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """The range where it is not given, the parameters from a sample, and the codes: two passes."""
-        from wirecodec.kernels.cpu import offset_float
         from wirecodec.kernels.cpu.threads import in_ranges, share
+        from wirecodec.kernels.cpu.value import offset_float
 
         bits = bits_of(as_single(values, self.name))
         up, down = (0 if x is None else _magnitude(x) for x in (self.max, self.min))
@@ -118,8 +118,8 @@ class OffsetFloat:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The numbers that the codes stand for, rounded to ``dtype``."""
-        from wirecodec.kernels.cpu import offset_float
         from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.value import offset_float
 
         bits, m, base, positive, negative = cls.opened(section, r, dtype)
         words = read_only(section)[_HEAD.size :].view("<u4")
@@ -146,7 +146,7 @@ class OffsetFloat:
         if section.size != _HEAD.size + packed_size(r, bits):
             raise Malformed("offset-float-length", f"{section.size} bytes for {r} values of {bits} bits")
         most = base + max(positive, negative, 1) - 1 << 23 - m
-        if base == 0 or positive + negative >= 1 << bits or most > _magnitude(LARGEST[dtype.name]):
+        if base == 0 or positive + negative >= 1 << bits or most > _magnitude(largest_single(dtype)):
             raise Invalid(
                 "offset-float-range", f"base {base}, {positive} positive and {negative} negative codes"
             )

@@ -17,8 +17,8 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_integer, as_real, settle
-from wirecodec.value.curve import (
+from wirecodec.validation import as_integer, as_real, settle
+from wirecodec.value.curve_fit import (
     LENGTH,
     drawn,
     heads_of,
@@ -72,7 +72,7 @@ class PolyFit:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Pieces and their coefficients, or the values where those are smaller."""
-        from wirecodec.kernels.cpu import polyfit
+        from wirecodec.kernels.cpu.value import polyfit
 
         form = _form(values.dtype)
         y, exponent = scaled(values)
@@ -107,17 +107,20 @@ class PolyFit:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The pieces' polynomials, in float64, rounded once."""
+        from wirecodec.kernels.cpu.value import polyfit
+
         heads = heads_of(section, r, "polyfit")
         if not heads.size:
             return raw_values(section, r, dtype, "polyfit")
-        lengths, degrees = (heads & LENGTH).astype(np.int64) + 1, (heads >> 24).astype(np.int64)
-        if (degrees > _MAX_DEGREE).any() or (degrees >= lengths).any():
+        lengths, degrees = np.empty(heads.size, np.int64), np.empty(heads.size, np.int64)
+        fits, total, count = polyfit.check(heads, lengths, degrees)
+        if not fits:
             raise Malformed("polyfit-piece", "a degree is above 8, or not below its piece's length")
-        if lengths.sum() != r:
-            raise Invalid("polyfit-sum", f"the pieces have {lengths.sum()} of {r} values")
+        if total != r:
+            raise Invalid("polyfit-sum", f"the pieces have {total} of {r} values")
         form = _form(dtype)
         body = 4 + heads.nbytes
-        if section.size != body + form.itemsize * int((degrees + 1).sum()):
+        if section.size != body + form.itemsize * count:
             raise Malformed("polyfit-length", f"{section.size} bytes of {heads.size} pieces")
         coefficients = section[body:].copy().view(form)
         if not np.isfinite(coefficients).all():
@@ -139,7 +142,7 @@ def _form(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _evaluated(lengths: Array, degrees: Array, coefficients: Array, dtype: np.dtype[Any]) -> Array:
-    from wirecodec.kernels.cpu import polyfit
+    from wirecodec.kernels.cpu.value import polyfit
 
     wide = coefficients.astype(np.float64)
     return drawn(

@@ -15,9 +15,9 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_integer, settle
-from wirecodec.value.packed import packed_size, stray_bits
-from wirecodec.value.single import LARGEST, as_single, from_single
+from wirecodec.validation import as_integer, settle
+from wirecodec.value.bit_packing import packed_size, stray_bits
+from wirecodec.value.float32_convert import LARGEST, as_single, from_single, largest_single
 
 __all__ = ["QSGD"]
 
@@ -62,8 +62,8 @@ class QSGD:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Scales, codes and packing, in one pass where a bucket fits a thread's unit."""
-        from wirecodec.kernels.cpu import qsgd
         from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.value import qsgd
 
         x = as_single(values, self.name)
         body = _HEAD.size + 4 * -(-x.size // self.bucket)
@@ -87,8 +87,8 @@ class QSGD:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Levels times steps, rounded to ``dtype``."""
-        from wirecodec.kernels.cpu import qsgd
         from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.value import qsgd
 
         bits, bucket, scales = cls.opened(section, r, dtype)
         words = read_only(section)[_HEAD.size + scales.nbytes :].view("<u4")
@@ -107,6 +107,8 @@ class QSGD:
     @classmethod
     def opened(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, Array]:
         """The bits of a code, the bucket and the scales, after every check but that of the codes."""
+        from wirecodec.kernels.cpu.value import qsgd
+
         if section.size < _HEAD.size:
             raise Malformed("qsgd-length", f"{section.size} bytes; the parameters take {_HEAD.size}")
         bits, norm, reserved, bucket = _HEAD.unpack(section[: _HEAD.size].tobytes())
@@ -124,8 +126,7 @@ class QSGD:
         if section.size != body + packed_size(r, bits):
             raise Malformed("qsgd-length", f"{section.size} bytes for {r} values of {bits} bits")
         scales = section[_HEAD.size : body].copy().view("<f4")
-        below = (scales < _SMALLEST_SCALE) & (bits_of(scales) != 0)
-        if not (scales <= LARGEST[dtype.name]).all() or np.signbit(scales).any() or below.any():
+        if not qsgd.are_scales(bits_of(scales), _SMALLEST_SCALE, np.float32(largest_single(dtype))):
             raise Invalid(
                 "qsgd-scale", "a scale is not a normal, positive, finite number of the element type, nor 0"
             )

@@ -63,7 +63,7 @@ class Narrowed:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Rounded once; EncodeError at the first finite value that would become infinite."""
-        from wirecodec.kernels.cpu import narrow
+        from wirecodec.kernels.cpu.coding import narrow
 
         bits = bits_of(values)
         out, over = narrowed(bits, self.stored)
@@ -105,7 +105,7 @@ class RawBfloat16(Narrowed):
 
 def narrowed(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
     """u32 or u64 bits as u16 bits of a 16-bit type, rounded once; and whether a finite value overflowed."""
-    from wirecodec.kernels.cpu import narrow
+    from wirecodec.kernels.cpu.coding import narrow
     from wirecodec.kernels.cpu.threads import in_ranges
 
     out = np.empty(bits.size, np.uint16)
@@ -118,7 +118,7 @@ def narrowed(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
 
 def widened(values: Array) -> Array:
     """Values in a type that kernels do arithmetic in: 16-bit types become float32, exactly."""
-    from wirecodec.kernels.cpu import narrow
+    from wirecodec.kernels.cpu.coding import narrow
     from wirecodec.kernels.cpu.threads import in_ranges
 
     if values.dtype.itemsize != 2:

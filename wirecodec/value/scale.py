@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of
+from wirecodec.value.float32_convert import LARGEST as _SINGLE
 from wirecodec.value.raw import narrowed
-from wirecodec.value.single import LARGEST as _SINGLE
 
-__all__ = ["LARGEST", "rounded", "scale_type"]
+__all__ = ["LARGEST", "largest_scale", "rounded", "scale_type"]
 
 LARGEST = _SINGLE | {"float64": float(np.finfo(np.float64).max)}
 """The greatest number that an element type holds, by its name."""
+
+
+@cache
+def largest_scale(dtype: np.dtype[Any]) -> float:
+    """Return the greatest number that an element type holds; ``dtype.name`` takes microseconds."""
+    return LARGEST[dtype.name]
 
 
 def scale_type(dtype: np.dtype[Any]) -> np.dtype[Any]:

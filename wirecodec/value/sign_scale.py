@@ -32,7 +32,7 @@ class SignScale:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """The scale and the signs: one pass over the values."""
-        from wirecodec.kernels.cpu import sign_scale
+        from wirecodec.kernels.cpu.value import sign_scale
 
         head = scale_type(values.dtype).itemsize
         section = np.zeros(head + -(-values.size // 8), np.uint8)
@@ -53,7 +53,7 @@ class SignScale:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The scale, rounded to ``dtype``, with the signs."""
-        from wirecodec.kernels.cpu import sign_scale
+        from wirecodec.kernels.cpu.value import sign_scale
 
         zero, one, signs = cls.opened(section, r, dtype)
         out = np.empty(r, zero.dtype)

@@ -14,12 +14,18 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
-from wirecodec.kernels.layout import HUFFMAN_BITS, HUFFMAN_SPAN, SKETCH_CELLS, SKETCH_SUMS
+from wirecodec.kernels.canonical_huffman import (
+    check_spans,
+    framed_spans,
+    packed_lengths,
+    reader_table,
+    span_starts,
+)
+from wirecodec.kernels.layout import HUFFMAN_SPAN, SKETCH_CELLS, SKETCH_SUMS
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_integer, settle
-from wirecodec.prefix import code_lengths, framed_spans, packed_lengths, span_faults, span_starts
-from wirecodec.value.packed import packed, packed_size, stray_bits, unpacked
-from wirecodec.value.single import LARGEST, as_single, from_single
+from wirecodec.validation import as_integer, settle
+from wirecodec.value.bit_packing import packed, packed_size, stray_bits, unpacked
+from wirecodec.value.float32_convert import as_single, from_single, largest_single
 
 __all__ = ["SketchML"]
 
@@ -27,6 +33,7 @@ _HEAD = struct.Struct("<BBH")
 _PACKED, _HUFFMAN = 0, 1
 _MOST = 256
 _SLACK = 8
+_NO_EXTRAS, _VALUES = np.zeros(_MOST, np.int64), np.arange(_MOST)
 
 
 @dataclass(frozen=True)
@@ -49,12 +56,12 @@ class SketchML:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Extremes, counts, buckets, codes: four passes, the last over bytes."""
-        from wirecodec.kernels.cpu import prefix
+        from wirecodec.kernels.cpu.coding import canonical_huffman
 
         means, sizes, codes = _bucketed(bits_of(as_single(values, self.name)), self.buckets)
         width = (means.size - 1).bit_length()
         lengths = np.empty(means.size, np.uint8)
-        prefix.lengths(sizes, lengths)
+        canonical_huffman.lengths(sizes, lengths)
         inner = -(-codes.size // HUFFMAN_SPAN) - 1
         coded = 4 * lengths.size + 16 * inner + int(sizes @ lengths)
         if coded < 8 * packed_size(codes.size, width):
@@ -64,7 +71,7 @@ class SketchML:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The means, rounded to ``dtype``, by bucket numbers."""
-        from wirecodec.kernels.cpu import sketchml
+        from wirecodec.kernels.cpu.value import sketchml
 
         if section.size < _HEAD.size:
             raise Malformed("sketchml-length", f"{section.size} bytes; the head alone takes {_HEAD.size}")
@@ -75,7 +82,8 @@ class SketchML:
         if section.size < body:
             raise Malformed("sketchml-length", f"{section.size} bytes; the means alone end at {body}")
         means = section[_HEAD.size : body].copy().view("<f4")
-        _check_means(means, LARGEST[dtype.name])
+        if not sketchml.ascend(bits_of(means), np.float32(largest_single(dtype))):
+            raise Invalid("sketchml-mean", "a mean is not finite in the element type, or not above the last")
         words = np.zeros(_MOST, np.dtype(f"u{dtype.itemsize}"))
         words[: more + 1] = bits_of(from_single(means, dtype))
         read = _read_huffman if form == _HUFFMAN else _read_packed
@@ -88,7 +96,7 @@ class SketchML:
 
 def _bucketed(bits: Array, buckets: int) -> tuple[Array, Array, Array]:
     """The mean and the size of each bucket, in the order of values, and the bucket of each value."""
-    from wirecodec.kernels.cpu import sketchml
+    from wirecodec.kernels.cpu.value import sketchml
 
     least, top = sketchml.extremes(bits)
     shift = 0
@@ -115,10 +123,11 @@ def _section(form: int, means: Array, body: Array) -> Bytes:
 
 def _coded(codes: Array, lengths: Array, inner: int) -> Bytes:
     """The lengths of the Huffman codes, those of the spans, the spans."""
-    from wirecodec.kernels.cpu import huffman, prefix
+    from wirecodec.kernels.cpu.coding import canonical_huffman
+    from wirecodec.kernels.cpu.index import huffman
 
     words = np.empty(lengths.size, np.uint32)
-    prefix.codes(lengths, words)
+    canonical_huffman.codes(lengths, words)
     head = packed_lengths(lengths)
     at = len(head) + 2 * inner
     body = np.empty(at + codes.size * int(lengths.max()) // 8 + inner + 1 + _SLACK, np.uint8)
@@ -127,14 +136,6 @@ def _coded(codes: Array, lengths: Array, inner: int) -> Bytes:
     sizes = np.diff(ends[:-1], prepend=at).astype("<u2").tobytes()
     body[:at] = np.frombuffer(head + sizes, np.uint8)
     return body[: ends[-1]]
-
-
-def _check_means(means: Array, largest: float) -> None:
-    """Finite in the element type, and ascending, -0 below +0."""
-    bits = bits_of(means).astype(np.int64)
-    ranks = np.where(bits >> 31, -1 - (bits & 0x7FFFFFFF), bits)
-    if not (np.abs(means) <= largest).all() or (np.diff(ranks) <= 0).any():
-        raise Invalid("sketchml-mean", "a mean is not finite in the element type, or not above the last")
 
 
 def _read_packed(body: Bytes, r: int, buckets: int) -> Array:
@@ -151,26 +152,18 @@ def _read_packed(body: Bytes, r: int, buckets: int) -> Array:
 
 def _read_huffman(body: Bytes, r: int, buckets: int) -> Array:
     """Bucket numbers in Huffman code."""
-    from wirecodec.kernels.cpu import prefix, prefix_read
+    from wirecodec.kernels.cpu.coding import canonical_huffman_read
 
     inner = -(-r // HUFFMAN_SPAN) - 1
     at_sizes = -(-buckets // 2)
     at_spans = at_sizes + 2 * inner
     if body.size < at_spans:
         raise Malformed("sketchml-length", f"{body.size} bytes; lengths and sizes take {at_spans}")
-    lengths = code_lengths(body[:at_sizes], buckets, "sketchml")
+    table, _ = reader_table(body[:at_sizes], buckets, 0, _NO_EXTRAS, _VALUES, "sketchml")
     starts = span_starts(body[at_sizes:at_spans], body.size - at_spans, "sketchml")
-    words = np.empty(buckets, np.uint32)
-    prefix.codes(lengths, words)
-    table = np.empty(1 << HUFFMAN_BITS, np.uint32)
-    prefix.table(words, 0, np.zeros(buckets, np.int64), np.arange(buckets), table)
     framed = framed_spans(body[at_spans:], 2 * min(r, HUFFMAN_SPAN))
     codes = np.empty(r, np.uint8)
-    ends = starts[:-1].astype(np.uint64) * np.uint64(8)
-    prefix_read.read_bytes(framed, table, ends, codes)
-    elsewhere, padded = span_faults(framed, starts, ends.view(np.int64))
-    if (wrong := np.flatnonzero(elsewhere | padded)).size:
-        if elsewhere[wrong[0]]:
-            raise Malformed("sketchml-span", f"the codes of span {wrong[0]} do not end in its last byte")
-        raise Malformed("sketchml-padding", f"span {wrong[0]}: a bit after its codes is set")
+    ends = starts[:-1].view(np.uint64) * np.uint64(8)
+    canonical_huffman_read.read_bytes(framed, table, ends, codes)
+    check_spans(framed, starts, ends, "sketchml")
     return codes

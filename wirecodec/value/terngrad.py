@@ -16,8 +16,8 @@ from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.kernels.layout import TERNARY_DIGITS
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_real, settle
-from wirecodec.value.single import LARGEST, as_single, from_single
+from wirecodec.validation import as_real, settle
+from wirecodec.value.float32_convert import as_single, from_single, largest_single
 
 __all__ = ["TernGrad"]
 
@@ -49,7 +49,7 @@ class TernGrad:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """The scale, then five digits a byte: two passes over the values, three with ``clip``."""
-        from wirecodec.kernels.cpu import terngrad
+        from wirecodec.kernels.cpu.value import terngrad
 
         x = as_single(values, self.name)
         scale = self._scale(x)
@@ -61,7 +61,7 @@ class TernGrad:
 
     def _scale(self, x: Array) -> Array:
         """(1,) float32: 0, or 2^-100 and more."""
-        from wirecodec.kernels.cpu import terngrad
+        from wirecodec.kernels.cpu.value import terngrad
 
         scale = terngrad.largest(bits_of(x))
         if self.clip is not None:
@@ -72,12 +72,12 @@ class TernGrad:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The scale, rounded to ``dtype``, with the signs that are not 0."""
-        from wirecodec.kernels.cpu import base3
+        from wirecodec.kernels.cpu.coding import base3
 
         if section.size != _HEAD + -(-r // TERNARY_DIGITS):
             raise Malformed("terngrad-length", f"{section.size} bytes for {r} values")
         scale = section[:_HEAD].view("<f4")
-        if not scale[0] <= LARGEST[dtype.name] or np.signbit(scale[0]):
+        if not scale[0] <= largest_single(dtype) or np.signbit(scale[0]):
             raise Invalid("terngrad-scale", f"the scale is {scale[0]}")
         plus = bits_of(from_single(scale, dtype))[0]
         minus = plus | plus.dtype.type(1 << (8 * plus.itemsize - 1))

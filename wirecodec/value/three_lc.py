@@ -14,8 +14,8 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_real, settle
-from wirecodec.value.single import LARGEST, as_single, from_single
+from wirecodec.validation import as_real, settle
+from wirecodec.value.float32_convert import LARGEST, as_single, from_single, largest_single
 
 __all__ = ["ThreeLC"]
 
@@ -42,7 +42,7 @@ class ThreeLC:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """The greatest magnitude, digits, runs: two passes over values, one over a fifth as many bytes."""
-        from wirecodec.kernels.cpu import three_lc
+        from wirecodec.kernels.cpu.value import three_lc
 
         bits = bits_of(as_single(values, self.name))
         top = np.array([three_lc.top_key(bits)], np.uint32).view(np.float32)[0]
@@ -58,12 +58,12 @@ class ThreeLC:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Bytes without runs, then the scale, rounded to ``dtype``, by their digits."""
-        from wirecodec.kernels.cpu import three_lc
+        from wirecodec.kernels.cpu.value import three_lc
 
         if section.size < _HEAD:
             raise Malformed("3lc-length", f"{section.size} bytes; the scale takes {_HEAD}")
         scale = section[:_HEAD].view("<f4")
-        if not scale[0] <= LARGEST[dtype.name] or np.signbit(scale[0]):
+        if not scale[0] <= largest_single(dtype) or np.signbit(scale[0]):
             raise Invalid("3lc-scale", f"the scale is {scale[0]}")
         count = -(-r // three_lc.DIGITS)
         codes = np.empty(count + three_lc.SLACK, np.uint8)

@@ -6,6 +6,7 @@ says, and takes more than one frame, and what follows them.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,8 +15,8 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.parameters import as_flag, as_integer, settle
-from wirecodec.value.planes import from_content, to_content
+from wirecodec.validation import as_flag, as_integer, settle
+from wirecodec.value.byte_shuffle import from_content, to_content
 
 __all__ = ["Zstd"]
 
@@ -60,7 +61,7 @@ class Zstd:
         """The values of a frame whose header and blocks are right."""
         import zstandard
 
-        from wirecodec.kernels.cpu.zstd import end_of_blocks
+        from wirecodec.kernels.cpu.coding.zstd_frame import end_of_blocks
 
         if section[0] > 1:
             raise Malformed("zstd-parameter", f"shuffle is {section[0]}")
@@ -73,12 +74,25 @@ class Zstd:
         if end < len(frame):
             raise Malformed("zstd-trailing", f"{len(frame) - end} bytes after the last block")
         try:
-            content = zstandard.ZstdDecompressor().decompress(frame)
+            content = _decompressor().decompress(frame)
         except zstandard.ZstdError as error:
             raise Malformed("zstd-content", str(error)) from None
         if len(content) != size:
             raise Malformed("zstd-content", f"{len(content)} bytes for {r} values of {dtype.itemsize}")
         return from_content(content, bool(section[0]), dtype)
+
+
+_local = threading.local()
+
+
+def _decompressor() -> Any:
+    """Return this thread's decompressor: making one takes longer than decompressing a small frame."""
+    import zstandard
+
+    found = getattr(_local, "decompressor", None)
+    if found is None:
+        found = _local.decompressor = zstandard.ZstdDecompressor()
+    return found
 
 
 def _check_header(frame: bytes, size: int) -> tuple[int, int]:

@@ -48,7 +48,12 @@ def read_header(section: bytes, r: int) -> tuple[int, int, int, int]:
 def count_bloom_work(section: bytes, r: int, d: int) -> int:
     """Return the number of steps that the section takes, after the checks of the header."""
     _, _, k, policy = read_header(section, r)
-    return (d + 7) // 8 * k + (d if policy == P1 else 0)
+    steps = (d + 7) // 8 * k
+    if policy == P1:
+        steps += d
+    if policy == P2:
+        steps += 5 * k * min(d, (5 * r + 128) // 2)
+    return steps
 
 
 def decode_bloom(section: bytes, r: int, d: int) -> list[int]:

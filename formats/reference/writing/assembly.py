@@ -67,23 +67,22 @@ def assemble(rows: Sequence[Row], block: bytes = b"", *, minor: int = 0, flags: 
         minor: the minor version.
         flags: flags in addition to the one for the block.
     """
-    table = payloads = b""
+    table: list[bytes] = []
+    payloads: list[bytes] = []
     for row in rows:
         sections = (row.index_section, row.value_section, row.map_section)
         payload = b"".join(pad(section) for section in sections)
         given = (row.index_len, row.value_len, row.map_len)
         lengths = [len(s) if n is None else n for s, n in zip(sections, given, strict=True)]
-        table += struct.pack(
-            ENTRY_FORMAT,
-            *(row.key, zlib.crc32(payload), row.base, row.d, row.r),
-            *lengths,
-            *(row.dtype, row.index, row.value, row.map),
-        )
-        payloads += payload
+        fields = row.key, zlib.crc32(payload), row.base, row.d, row.r
+        ids = row.dtype, row.index, row.value, row.map
+        table.append(struct.pack(ENTRY_FORMAT, *fields, *lengths, *ids))
+        payloads.append(payload)
     flags |= HAS_EXTENSION if block else 0
-    total_len = PREFIX_BYTES + len(table) + len(block) + len(payloads)
+    head_end = PREFIX_BYTES + ENTRY_BYTES * len(rows) + len(block)
+    total_len = head_end + sum(map(len, payloads))
     head = struct.pack("<4sBBHIIQ", MAGIC, 1, minor, flags, len(rows), 0, total_len)
-    return _seal_head(head + table + block + payloads, PREFIX_BYTES + len(table) + len(block))
+    return _seal_head(b"".join([head, *table, block, *payloads]), head_end)
 
 
 def _seal_head(data: bytes, head_end: int) -> bytes:

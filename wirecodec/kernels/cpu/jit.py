@@ -2,8 +2,11 @@
 
 Kernels are compiled on first use and cached on disk. Numba's cache is an index file and numbered data files
 that it rewrites without a lock, so ranks that start together on a cold cache can pair one signature's name
-with another's code. Here a compilation, with its look-up in the cache, holds a lock file beside the cache:
-the first rank compiles, the others load. No fastmath: results must not depend on how a loop was vectorised.
+with another's code. Here a data file is named after all that its code depends on (``cache_files``), so
+loading needs no lock. Compiling holds a lock file beside the cache, to save work: the first rank compiles,
+the others load. A rank that gets neither the lock nor the code for a minute compiles for itself.
+
+No fastmath: results must not depend on how a loop was vectorised.
 """
 
 from __future__ import annotations
@@ -11,10 +14,13 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 import numba
+
+from wirecodec.kernels.cpu.cache_files import is_cached, name_by_contents
 
 try:
     import fcntl
@@ -24,6 +30,11 @@ except ImportError:  # not a POSIX system: Numba's own atomic renames must do
 __all__ = ["borrowing", "inline", "kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+PATIENCE = 60.0
+"""Seconds to wait for another process, which may compile for 20 s, or be stopped for ever."""
+_FIRST_POLL, _LAST_POLL = 0.01, 0.25
+"""Seconds between two looks at the lock, doubled from one to the next."""
 
 
 class _CompileLock:
@@ -36,12 +47,14 @@ class _CompileLock:
         self._thread = threading.RLock()
         self._depth = 0
         self._file: int | None = None
+        self._patience = PATIENCE
 
     @contextlib.contextmanager
-    def __call__(self, folder: str | None) -> Iterator[None]:
+    def __call__(self, folder: str | None, cached: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """Hold the lock of a cache folder, unless ``cached`` becomes true or patience ends first."""
         with self._thread:
             if self._depth == 0:
-                self._file = self._open(folder)
+                self._file = self._open(folder, cached)
             self._depth += 1
             try:
                 yield
@@ -58,9 +71,10 @@ class _CompileLock:
         if self._file is not None:
             os.close(self._file)
         self._thread, self._depth, self._file = threading.RLock(), 0, None
+        self._patience = PATIENCE
 
-    @staticmethod
-    def _open(folder: str | None) -> int | None:
+    def _open(self, folder: str | None, cached: Callable[[], bool]) -> int | None:
+        """Return the locked file, or None to go on without a lock."""
         if fcntl is None or folder is None:
             return None
         try:
@@ -68,8 +82,37 @@ class _CompileLock:
             file = os.open(os.path.join(folder, "wirecodec.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
             return None  # nowhere to write: nothing is cached either
-        fcntl.flock(file, fcntl.LOCK_EX)
-        return file
+        locked = False
+        try:
+            locked = self._locked(file, cached)
+        finally:
+            if not locked:
+                os.close(file)
+        return file if locked else None
+
+    def _locked(self, file: int, cached: Callable[[], bool]) -> bool:
+        """Poll for the lock; return False if the kernel is ``cached`` by now, or patience ends.
+
+        Once a process has waited in vain, it does not wait again before it has got the lock.
+        """
+        end, pause = time.monotonic() + self._patience, _FIRST_POLL
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pass
+            except OSError:
+                return False  # a file system without locks
+            else:
+                self._patience = PATIENCE
+                return True
+            if time.monotonic() >= end:
+                self._patience = 0.0
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, _LAST_POLL)
+            if cached():
+                return False
 
 
 _compiling = _CompileLock()
@@ -82,11 +125,16 @@ def kernel(fn: F) -> F:
     dispatcher = numba.njit(nogil=True, error_model="numpy")(fn)
     with contextlib.suppress(RuntimeError):  # no folder that can be written: each process compiles for itself
         dispatcher.enable_caching()
+        name_by_contents(dispatcher._cache)
     compile_plainly = dispatcher.compile
     folder = getattr(dispatcher._cache, "cache_path", None)
 
     def compile_locked(signature: Any) -> Any:
-        with _compiling(folder):
+        def cached() -> bool:
+            return is_cached(dispatcher, signature)
+
+        # Also to load: a kernel that is compiled after all would take this thread lock under Numba's own.
+        with _compiling(None if cached() else folder, cached):
             return compile_plainly(signature)
 
     dispatcher.compile = compile_locked

@@ -31,7 +31,7 @@ from numba.np.ufunc import parallel
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.vector_type import word
+from wirecodec.kernels.cpu.simd.vector_type import word
 
 __all__ = ["in_ranges", "next_unit", "share", "thread_count"]
 

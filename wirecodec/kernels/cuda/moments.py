@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.kernels.cuda.counter import stream_words
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
+from wirecodec.kernels.cuda.prng import stream_words
 
 __all__ = ["bins", "sample", "sums"]
 

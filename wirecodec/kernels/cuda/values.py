@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.kernels.cuda.counter import stream_words
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.cuda.packing import packed_words
+from wirecodec.kernels.cuda.prng import stream_words
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
 __all__ = [

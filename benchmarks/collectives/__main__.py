@@ -1,0 +1,176 @@
+"""Times of collectives between hosts, compared with the byte limit and with MPI's own collectives.
+
+Emulates hosts on this machine: network namespaces whose links are shaped to 100 Mbit/s, 1 Gbit/s and 10
+Gbit/s. This needs Linux, root, ip and tc; without them only the simulation runs. With one rank per host, it
+measures times of exchanges and of whole calls, and bytes on each link. It also measures the regret of the
+automatic choice of an all-reduce. Beyond 8 ranks, bytes and times are simulated.
+
+    python -m benchmarks.collectives [--quick | --full] [--rates 1Gbit,…] [--ranks 2,4] [--sizes 2.6e6] …
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.collectives import plot, report
+from benchmarks.collectives.cases import Case
+from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
+from benchmarks.collectives.launch import find_mpi, launch_ranks
+from benchmarks.collectives.measurement import Measurement
+from benchmarks.collectives.plan import Job, generate_all_jobs, generate_default_jobs
+from benchmarks.collectives.simulation import METHODS, RANKS, simulate_methods
+from benchmarks.common.command import create_parser, create_progress
+from benchmarks.common.inputs import DENSITIES
+from benchmarks.common.results import RESULTS, describe_machine, write_result
+
+__all__ = ["main"]
+
+_MPICH = Path(".venv-mpich/bin/python")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark, print the page, and write it."""
+    options = _parse(arguments)
+    skipped = []
+    measurements: list[Measurement] = []
+    jobs = [] if options.simulated else list(_plan_jobs(options))
+    reason = find_missing_tools() if jobs else ""
+    if options.simulated or reason:
+        skipped.append(f"all measurements between hosts: {reason or 'only the simulation was requested'}")
+        jobs = []
+    elif options.nice and os.geteuid() == 0:
+        os.nice(options.nice)  # the ranks inherit the priority
+    with create_progress() as progress:
+        task = progress.add_task("", total=len(jobs) + len(options.simulate) * len(METHODS))
+
+        def step(name: str, advance: int = 1) -> None:
+            progress.update(task, description=name, advance=advance)
+
+        points = simulate_methods(options.simulate, step=step)
+        for python, job in jobs:
+            title = f"{find_mpi(python)}, {job.rate}, n = {job.ranks}"
+            step(title)
+            try:
+                measurements += _measure(python, job, partial(step, advance=0))
+            except RuntimeError as error:
+                skipped.append(f"{title}, which failed: {str(error)[-300:]}")
+    if measurements and not any(m.mpi == "MPICH" for m in measurements):
+        skipped.append(f"MPICH: {_MPICH} does not exist (`make test-mpich` creates it)")
+    text = report.format_page(measurements, points, skipped)
+    print(text)
+    if options.keep:
+        print(write_result("collectives", "Times of collectives between hosts", text))
+        plot.draw(RESULTS / "collectives.png", measurements, points, describe_machine())
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = create_parser(__doc__, __package__)
+    add = parser.add_argument
+    add("--quick", action="store_true", help="26M elements at one rate only; 10 minutes instead of 35")
+    add("--full", action="store_true", help="whole calls at all rates, and stable medians; hours")
+    add("--rates", type=_parse_rates, help=f"of {', '.join(RATES)}")
+    add("--ranks", type=_parse_integers, help="numbers of ranks: 2,4,8")
+    add("--sizes", type=_parse_integers, help="elements: 2.6e6,26e6")
+    add("--densities", type=_parse_floats, help="fractions of elements to send: 0.1,0.01,0.001")
+    add("--alike", type=_parse_floats, help="fractions of those that all ranks select: 0,0.9")
+    add("--simulated", action="store_true", help="run only the simulation, which needs no hosts")
+    add(
+        "--simulate",
+        type=_parse_integers,
+        default=list(RANKS),
+        metavar="RANKS",
+        help="numbers of simulated ranks",
+    )
+    add("--nice", type=int, default=-15, help="priority of the ranks if root (default: %(default)s)")
+    add("--no-keep", dest="keep", action="store_false", help="print the page and do not write it")
+    return parser.parse_args(arguments)
+
+
+def _plan_jobs(options: argparse.Namespace) -> Iterator[tuple[str, Job]]:
+    """Yield each launch of ranks with the Python interpreter that has its MPI."""
+    for python in (sys.executable, str(_MPICH)):
+        mpi = find_mpi(python)
+        chosen = (options.rates, options.ranks, options.sizes, options.densities, options.alike)
+        if mpi and (options.full or any(chosen)):
+            jobs = generate_all_jobs(
+                options.rates or list(RATES),
+                options.ranks or ([2, 4, 8] if options.full else [4]),
+                options.sizes or ([2_600_000, 26_000_000] if options.full else [2_600_000]),
+                options.densities or DENSITIES,
+                options.alike or [0.0, 0.9],
+                long=options.full,
+            )
+            yield from ((python, job) for job in jobs)
+        elif mpi:
+            yield from ((python, job) for job in generate_default_jobs(mpi, quick=options.quick))
+
+
+def _measure(python: str, job: Job, step: Callable[[str], None]) -> list[Measurement]:
+    """Run one launch.
+
+    Args:
+        python: interpreter of the environment.
+        job: the measurements.
+        step: called with the name of each measurement.
+    """
+    mpi = find_mpi(python)
+    measurements: list[Measurement] = []
+    waiting: list[dict[str, Any]] = []
+    with Hosts(job.ranks) as hosts:
+        hosts.shape(RATES[job.rate])
+        for record in launch_ranks(hosts, python, job.plan, timeout=3600 * 4):
+            if record["kind"] == "goodput":
+                measurements += [_read_measurement(mpi, job, each, record["alone"]) for each in waiting]
+                waiting = []
+            elif record["kind"] == "tick":
+                step(f"{mpi}, {job.rate}, n = {job.ranks}: {record['name']}")
+            else:
+                waiting.append(record)
+    return measurements
+
+
+def _read_measurement(mpi: str, job: Job, record: dict[str, Any], goodput: float) -> Measurement:
+    return Measurement(
+        mpi=mpi,
+        rate=job.rate,
+        ranks=job.ranks,
+        case=Case(**record["case"]),
+        kind=record["kind"],
+        name=record["name"],
+        seconds=statistics.median(record["times"]),
+        nbytes=record["nbytes"],
+        link=record["link"][1],
+        links=record["link"][0],
+        goodput=goodput,
+        note=record["note"],
+    )
+
+
+def _parse_rates(text: str) -> list[str]:
+    known = {rate.replace(" ", "").lower(): rate for rate in RATES}
+    words = [word.strip().replace(" ", "").lower() for word in text.split(",")]
+    for word in words:
+        if word not in known:
+            raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(RATES)}")
+    return [known[word] for word in words]
+
+
+def _parse_integers(text: str) -> list[int]:
+    return [int(float(word)) for word in text.split(",")]
+
+
+def _parse_floats(text: str) -> list[float]:
+    return [float(word) for word in text.split(",")]
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the hosts are removed
+    main()

@@ -1,0 +1,126 @@
+"""Result page of collectives: targets, exchanges, link bytes, whole calls, simulation."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from benchmarks.collectives.hosts import RATES
+from benchmarks.collectives.measurement import Measurement, check_targets, compute_regrets
+from benchmarks.collectives.simulation import ALPHA, BETA, CASE, METHODS, Point
+from benchmarks.common.results import format_markdown, pivot_rows
+from benchmarks.common.targets import format_targets
+
+__all__ = ["format_page"]
+
+EXCHANGES = """An exchange moves prepared bytes. Each cell is the median time of the slowest rank in
+milliseconds, and in parentheses its ratio to the byte limit. The byte limit is the bytes that a rank must
+send, divided by the TCP goodput of one link in the same run. "native" is MPI's own: Allreduce; Allgatherv of
+raw pairs (uint32, float32); Bcast of raw indices and Allreduce of values. `pairs` and `raw` are the same
+bytes with this library's algorithms. The others are encodings. Dense vectors are measured once per size. All
+ranks share one machine: on fast links they compete for its cores rather than for the network. Ranks keep the
+memory that they free, so that the times do not include memory allocation by the system.
+"""
+LINKS = """Counters of the links for the same exchanges, with the headers of Ethernet, IP and TCP. Each cell
+is the megabytes that the busiest rank sent. Their ratio to the bytes that it must send is in parentheses, and
+the mean over all ranks is after the slash.
+"""
+WHOLE_CALLS = """A whole call selects by top-k, encodes (`rice | raw`), communicates, decodes and sums. Times
+are in milliseconds. *regret* is the time of `auto` relative to the best algorithm. All ranks compute on the
+cores of one machine.
+"""
+SIMULATED = f"""Mean bytes that a rank sends, for {CASE.name}, counted by `collectives.simulate`, and the time
+at {ALPHA * 1e6:g} µs per message and {8e-9 / BETA:g} Gbit/s, without computation. The picture also shows
+measurements on 2, 4 and 8 hosts. Figures 1(b) and 6(b) of ScaleCom show the same: gathered bytes grow with
+the number of ranks, and those of CLT-k do not.
+"""
+
+
+def format_page(measurements: Sequence[Measurement], points: Sequence[Point], skipped: Sequence[str]) -> str:
+    """Format the result page as Markdown.
+
+    Args:
+        measurements: between hosts.
+        points: of the simulation.
+        skipped: measurements that were skipped, with the reasons.
+    """
+    parts = []
+    if measurements:
+        parts += ["## Targets\n", format_targets(check_targets(measurements)), _format_regrets(measurements)]
+    parts += [f"Skipped: {line}.\n" for line in skipped]
+    if measurements:
+        parts += ["## Exchanges\n", EXCHANGES]
+        parts += _format_times([m for m in measurements if m.kind == "exchange"])
+        parts += ["## Bytes on the links\n", LINKS, *_format_links(measurements)]
+        parts += ["## Whole calls\n", WHOLE_CALLS]
+        parts += _format_times([m for m in measurements if m.kind == "whole"])
+    return "\n".join([*parts, "## Scaling with the number of ranks\n", SIMULATED, _format_points(points)])
+
+
+def _format_regrets(measurements: Sequence[Measurement]) -> str:
+    regrets = [regret for _, regret in compute_regrets(measurements)]
+    if not regrets:
+        return ""
+    missed = sum(regret > 1.02 for regret in regrets)
+    median = statistics.median(regrets)
+    return f"Regret over {len(regrets)} workloads: median {median:.3f}; above 1.02 in {missed}.\n"
+
+
+def _format_times(measurements: Sequence[Measurement]) -> list[str]:
+    parts = []
+    regrets = {m.key: regret for m, regret in compute_regrets(measurements)}
+    for group in _group_by(measurements, lambda m: (m.mpi, m.rate, m.ranks)):
+        first = group[0]
+        goodput = statistics.median(m.goodput for m in group) * 8e-6
+        parts.append(f"### {first.mpi}, {first.rate}, n = {first.ranks}; goodput {goodput:.0f} Mbit/s\n")
+        columns = list(dict.fromkeys(m.case for m in group))
+        rows = pivot_rows(((m.name, m.case, _format_time(m)) for m in group), columns)
+        if first.kind == "whole":
+            cells = [("*regret*", m.case, f"{regrets[m.key]:.2f}") for m in group if m.key in regrets]
+            rows += pivot_rows(cells, columns) or [["*regret*", *("" for _ in columns)]]
+        parts.append(format_markdown(["ms", *(case.name for case in columns)], rows))
+    return parts
+
+
+def _format_links(measurements: Sequence[Measurement]) -> list[str]:
+    """Format a table per number of ranks, at the fastest rate: bytes do not depend on the rate."""
+    parts = []
+    counted = [m for m in measurements if m.kind == "exchange" and m.nbytes]
+    for group in _group_by(counted, lambda m: (m.mpi, m.ranks)):
+        rate = max({m.rate for m in group}, key=lambda rate: RATES[rate].bits)
+        fastest = [m for m in group if m.rate == rate]
+        parts.append(f"### {fastest[0].mpi}, n = {fastest[0].ranks}; at {rate}\n")
+        columns = list(dict.fromkeys(m.case for m in fastest))
+        cells = (
+            (m.name, m.case, f"{m.link / 1e6:.3g} ({m.link / m.nbytes:.3f}) / {m.links / 1e6:.3g}")
+            for m in fastest
+        )
+        rows = pivot_rows(cells, columns)
+        parts.append(format_markdown(["MB", *(case.name for case in columns)], rows))
+    return parts
+
+
+def _group_by(
+    measurements: Sequence[Measurement], key: Callable[[Measurement], object]
+) -> list[list[Measurement]]:
+    """Group measurements by a key, in the order of their first members."""
+    order = {value: i for i, value in enumerate(dict.fromkeys(map(key, measurements)))}
+    ordered = sorted(measurements, key=lambda m: order[key(m)])
+    return [list(group) for _, group in groupby(ordered, key=key)]
+
+
+def _format_time(m: Measurement) -> str:
+    milliseconds = m.seconds * 1e3
+    text = f"{milliseconds:.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"
+    if m.nbytes:
+        return f"{text} ({m.ratio:.2f})"
+    return f"{text}, {m.note}" if m.note else text
+
+
+def _format_points(points: Sequence[Point]) -> str:
+    by_key = {(p.method, p.ranks): p for p in points}
+    ranks = sorted({p.ranks for p in points})
+    rows = [[f"{m}, bytes", *(f"{by_key[m, n].nbytes:,.0f}" for n in ranks)] for m in METHODS]
+    rows += [[f"{m}, ms", *(f"{by_key[m, n].seconds * 1e3:.2f}" for n in ranks)] for m in METHODS]
+    return format_markdown(["ranks", *map(str, ranks)], rows)

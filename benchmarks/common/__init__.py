@@ -1,0 +1,1 @@
+"""Shared parts of the benchmarks: timing, inputs, peers, targets, result pages."""

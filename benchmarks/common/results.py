@@ -1,0 +1,56 @@
+"""Result pages: Markdown tables, the machine's name, and files in ``benchmarks/results``."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["RESULTS", "describe_machine", "format_markdown", "pivot_rows", "write_result"]
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+def describe_machine() -> str:
+    """Describe the processor, the cores available to this process, and the versions of the main libraries."""
+    import numba
+
+    name = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    versions = f"Python {platform.python_version()}, NumPy {np.__version__}, Numba {numba.__version__}"
+    return f"{name}, {cores} cores; {versions}"
+
+
+def format_markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Format a Markdown table with a left-aligned first column and right-aligned others."""
+    lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def pivot_rows(
+    cells: Iterable[tuple[str, object, str]], columns: Sequence[object], missing: str = ""
+) -> list[list[str]]:
+    """Arrange cells as table rows, in the order in which row names first occur.
+
+    Args:
+        cells: (row name, column, text) of each cell.
+        columns: the columns, in order.
+        missing: text of a cell that does not occur.
+    """
+    rows: dict[str, dict[object, str]] = {}
+    for name, column, text in cells:
+        rows.setdefault(name, {})[column] = text
+    return [[name, *(row.get(column, missing) for column in columns)] for name, row in rows.items()]
+
+
+def write_result(name: str, title: str, text: str) -> Path:
+    """Write ``results/NAME.md`` with a title, the machine and the text; return its path."""
+    path = RESULTS / f"{name}.md"
+    path.write_text(f"# {title}\n\n{describe_machine()}\n\n{text}")
+    return path

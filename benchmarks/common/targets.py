@@ -1,0 +1,118 @@
+"""Performance targets: each is checked against its worst measurement.
+
+A measurement that is NaN, such as a ratio to an unknown bound, misses its target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.common.results import format_markdown
+
+__all__ = [
+    "LabelledValues",
+    "SectionResult",
+    "TargetResult",
+    "check_at_least",
+    "check_at_most",
+    "format_targets",
+    "measure_sections",
+]
+
+LabelledValues = Iterable[tuple[str, float]]
+"""(case, measurement)."""
+
+
+@dataclass(frozen=True)
+class TargetResult:
+    """One row of the table of targets.
+
+    Attributes:
+        target: its description, with the limit.
+        worst: the measurement that misses the limit by most, or meets it by least.
+        case: of that measurement, and how many cases miss the limit.
+        met: None if nothing was measured.
+    """
+
+    target: str
+    worst: str = ""
+    case: str = ""
+    met: bool | None = None
+
+
+SectionResult = tuple[list[TargetResult], list[list[str]]]
+"""Results of targets, and table rows of (quantity, measurement)."""
+
+
+def check_at_most(
+    target: str, limit: float, values: LabelledValues, template: str = "{:.3f}"
+) -> TargetResult:
+    """Check that no value exceeds a limit.
+
+    Args:
+        target: description of the target.
+        limit: the largest value allowed.
+        values: the measurements with their cases.
+        template: format of a value.
+    """
+    return _check(target, values, template, lambda value: value - limit)
+
+
+def check_at_least(
+    target: str, limit: float, values: LabelledValues, template: str = "{:.3f}×"
+) -> TargetResult:
+    """Check that no value is below a limit.
+
+    Args:
+        target: description of the target.
+        limit: the smallest value allowed.
+        values: the measurements with their cases.
+        template: format of a value.
+    """
+    return _check(target, values, template, lambda value: limit - value)
+
+
+def _check(
+    target: str, values: LabelledValues, template: str, excess: Callable[[float], float]
+) -> TargetResult:
+    """Check the value with the largest ``excess``; an excess of 0 or less meets the target."""
+    checked = [(math.inf if math.isnan(x) else excess(x), x, case) for case, x in values]
+    if not checked:
+        return TargetResult(target)
+    _, worst, case = max(checked, key=lambda entry: entry[0])
+    missed = sum(over > 0 for over, _, _ in checked)
+    if missed:
+        case += f"; missed in {missed} of {len(checked)}"
+    return TargetResult(target, template.format(worst), case, not missed)
+
+
+def format_targets(results: Sequence[TargetResult]) -> str:
+    """Format a table with one row per target."""
+    words = {True: "yes", False: "**no**", None: "not measured"}
+    rows = [[result.target, result.worst, result.case, words[result.met]] for result in results]
+    return format_markdown(["target", "worst measurement", "case", "met"], rows)
+
+
+def measure_sections(
+    title: str, sections: Mapping[str, Callable[[], SectionResult]], step: Callable[[str], None]
+) -> tuple[list[TargetResult], str]:
+    """Run measurements that have no place in the main tables.
+
+    Args:
+        title: heading of the section.
+        sections: the measurements by name.
+        step: called with the name of each measurement before it starts.
+
+    Returns:
+        The results of their targets, and a Markdown section with all measurements.
+    """
+    results: list[TargetResult] = []
+    rows: list[list[str]] = []
+    for name, measure in sections.items():
+        step(name)
+        section_results, section_rows = measure()
+        results += section_results
+        rows += section_rows
+    return results, f"## {title}\n\n" + format_markdown(["quantity", "measurement"], rows)

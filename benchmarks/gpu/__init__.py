@@ -1,0 +1,1 @@
+"""Bandwidth of the kernels and times of the selectors on a GPU."""

@@ -1,0 +1,167 @@
+"""Speed-up of threshold selectors over top-k on a GPU: Figure 16 of the SIDCo paper with our selectors.
+
+A time is that to indices and values on the device, including the host's work. It is measured for vectors of
+0.26 to 260 million elements and densities of 0.1, 0.01 and 0.001. Speed-ups refer to torch.topk and a gather,
+which the paper calls Topk, or to CuPy's argpartition if torch has no CUDA. RedSync, GaussianK and SIDCo's
+gamma fit have no kernels here and are omitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import wirecodec as wc
+from benchmarks.common.results import format_markdown
+from wirecodec.arrays import DeviceFlat
+from wirecodec.gpu.select.dispatch import select
+from wirecodec.gpu.select.warm_topk import LastTop
+from wirecodec.gpu.support import Context
+from wirecodec.kernels.cuda.device import CupyDevice
+
+__all__ = ["DENSITIES", "SIZES", "SelectorTime", "draw", "format_table", "measure_selectors"]
+
+SIZES = [260_000, 2_600_000, 26_000_000, 260_000_000]
+DENSITIES = [0.1, 0.01, 0.001]
+BASELINES = ["torch.topk + gather", "cupy.argpartition"]
+"""Baselines of the speed-ups: the first one that was measured is used."""
+CAPTION = """Speed-up of each selector over {baseline}, to indices and values on the device, including the
+host's work; Laplace values, float32. `topk, warm` starts from the threshold of the previous step.
+
+"""
+
+
+@dataclass(frozen=True)
+class SelectorTime:
+    """Time of one selector.
+
+    Attributes:
+        name: name of the selector.
+        elements: size of the vector.
+        density: the requested density.
+        ms: milliseconds on the device.
+    """
+
+    name: str
+    elements: int
+    density: float
+    ms: float
+
+
+def measure_selectors(
+    device: CupyDevice, x: Any, density: float, clock: Callable[[Callable[[], object]], float]
+) -> Iterator[SelectorTime]:
+    """Measure every selector and peer on a float32 vector of the device.
+
+    Args:
+        device: the GPU.
+        x: (n,) float32.
+        density: the requested density.
+        clock: measures the milliseconds of a call.
+    """
+    flat = DeviceFlat(x.view(np.uint32), np.dtype(np.float32), (x.size,))
+    last = LastTop()
+    selectors: dict[str, tuple[Any, Context]] = {
+        "topk": (wc.TopK(density), Context()),
+        "topk, warm": (wc.TopK(density), Context(last=last)),
+        "dgc": (wc.DGC(density), Context()),
+        "sidco": (wc.SIDCo(density), Context()),
+        "sidco, gp": (wc.SIDCo(density, sid="gp"), Context()),
+        "sidco, one stage": (wc.SIDCo(density, mode="faithful", stages=1), Context()),
+    }
+    calls: dict[str, Callable[[], object]] = {
+        name: lambda selector=selector, context=context: select(device, flat, selector, context)  # type: ignore[misc]
+        for name, (selector, context) in selectors.items()
+    }
+    for name, call in (calls | build_peers(device.cupy, x, max(1, int(density * x.size)))).items():
+        yield SelectorTime(name, x.size, density, clock(call))
+
+
+def build_peers(cupy: Any, x: Any, k: int) -> dict[str, Callable[[], object]]:
+    """Build third-party top-k implementations with gathered values."""
+
+    def run_argpartition() -> object:
+        return x[cupy.argpartition(cupy.abs(x), x.size - k)[-k:]]
+
+    peers: dict[str, Callable[[], object]] = {"cupy.argpartition": run_argpartition}
+    try:
+        import torch
+    except ImportError:
+        return peers
+    if torch.cuda.is_available():
+        tensor = torch.from_dlpack(x)
+        peers["torch.topk + gather"] = lambda: tensor[torch.topk(tensor.abs(), k, sorted=False)[1]]
+    return peers
+
+
+def find_baseline(times: Sequence[SelectorTime]) -> str:
+    """Return the name of the baseline."""
+    names = {each.name for each in times}
+    return next(name for name in BASELINES if name in names)
+
+
+def compute_speed_up(times: Sequence[SelectorTime], one: SelectorTime) -> float:
+    """Return the speed-up over the baseline for the same vector and density."""
+    baseline = find_baseline(times)
+    over = next(
+        each.ms
+        for each in times
+        if (each.name, each.elements, each.density) == (baseline, one.elements, one.density)
+    )
+    return over / one.ms
+
+
+def format_table(times: Sequence[SelectorTime]) -> str:
+    """Format a table with one row per selector and vector, and one column per density."""
+    rows = []
+    for elements in dict.fromkeys(each.elements for each in times):
+        some = [each for each in times if each.elements == elements]
+        for name in dict.fromkeys(each.name for each in some):
+            cells = [
+                f"{compute_speed_up(times, each):.2f}× ({each.ms:.3f} ms)"
+                for each in some
+                if each.name == name
+            ]
+            rows.append([f"{name}, {elements:,}", *cells])
+    header = ["", *(f"{density:g}" for density in dict.fromkeys(each.density for each in times))]
+    return CAPTION.format(baseline=find_baseline(times)) + format_markdown(header, rows)
+
+
+def draw(path: Path, times: Sequence[SelectorTime], gpu: str) -> None:
+    """Draw one panel per size, as in the paper; needs Matplotlib.
+
+    Args:
+        path: path of the PNG.
+        times: all times.
+        gpu: name of the device.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    sizes = list(dict.fromkeys(each.elements for each in times))
+    densities = list(dict.fromkeys(each.density for each in times))
+    names = list(dict.fromkeys(each.name for each in times))
+    fig, axes = plt.subplots(1, len(sizes), figsize=(4 * len(sizes), 4), layout="constrained", squeeze=False)
+    for axis, elements in zip(axes[0], sizes, strict=True):
+        for i, name in enumerate(names):
+            found = [each for each in times if (each.name, each.elements) == (name, elements)]
+            places = [
+                densities.index(each.density) + (i - len(names) / 2) / (len(names) + 1) for each in found
+            ]
+            heights = [compute_speed_up(times, each) for each in found]
+            axis.bar(places, heights, 1 / (len(names) + 2), label=name, color=f"C{i}")
+        axis.set_xticks(range(len(densities)), [f"δ = {density:g}" for density in densities])
+        axis.set_yscale("log")
+        axis.axhline(1, color="grey", linewidth=0.8)
+        axis.set_title(f"{elements:,} elements", fontsize=10)
+    axes[0, 0].set_ylabel(f"speed-up over {find_baseline(times)}")
+    axes[0, -1].legend(fontsize=7)
+    fig.suptitle(f"Selectors on a GPU: {gpu}")
+    fig.savefig(path, dpi=100)
+    plt.close(fig)

@@ -1,0 +1,1 @@
+"""Size and speed of index codecs, compared with other compressors."""

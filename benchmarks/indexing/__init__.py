@@ -1,1 +1,0 @@
-"""The parts of ``benchmarks.index``: cases, coders and peers, figures, targets, report, picture."""

@@ -1,1 +1,0 @@
-"""Hosts on one machine, and what collectives take between them: the parts of ``benchmarks.collectives``."""

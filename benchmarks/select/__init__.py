@@ -1,0 +1,1 @@
+"""Time and accuracy of selectors, compared with other top-k implementations."""

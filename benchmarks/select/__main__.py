@@ -1,0 +1,105 @@
+"""Time of selectors in reads of the array, and the accuracy of their count.
+
+Measures every selector, ``np.argpartition`` and, if installed, ``torch.topk``, on synthetic arrays and on
+real gradients. Selectors that estimate a threshold are run over many iterations, with and without error
+feedback, to compare their count with k. Adversarial inputs, and whole calls to encode and decode, follow. The
+page corresponds to figures 1, 9 and 16 of the SIDCo paper.
+
+    python -m benchmarks.select [--sizes 0.26,2.6,26,260] [--data FOLDER] [--quick]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from benchmarks.common.command import PARTIAL_RUN, create_parser
+from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS
+from benchmarks.common.results import RESULTS, describe_machine, write_result
+from benchmarks.select import count_accuracy, plot, report, slow_inputs, speeds
+from benchmarks.select.targets import check_targets
+
+__all__ = ["main", "measure"]
+
+SIZES = "0.26,2.6,26"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark, print the page, and write it if the run is complete."""
+    parser = create_parser(__doc__, __package__)
+    parser.add_argument(
+        "--sizes", default=SIZES, metavar="MILLIONS", help="millions of elements (default: %(default)s)"
+    )
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of more gradients (*.npy)")
+    parser.add_argument("--quick", action="store_true", help="first size, few iterations, no training")
+    options = parser.parse_args(arguments)
+    sizes = [round(1e6 * float(size)) for size in options.sizes.split(",")]
+    folders = [TEST_GRADIENTS, TRAINED_GRADIENTS, *([options.data] if options.data else [])]
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns) as progress:
+        task = progress.add_task("", total=None)
+
+        def step(name: str) -> None:
+            progress.update(task, description=name)
+
+        if options.quick:
+            measurements = measure(sizes[:1], folders[:1], {}, 3, step, 0.005)
+        else:
+            measurements = measure(sizes, folders, count_accuracy.MODELS, 40, step, 0.25)
+    text = report.format_page(check_targets(*measurements), *measurements)
+    print(text)
+    if options.quick or options.data or options.sizes != SIZES:
+        print(PARTIAL_RUN)
+        return
+    print(write_result("select", "Time and accuracy of selectors", text))
+    plot.draw(RESULTS / "select.png", measurements[0], measurements[1], describe_machine())
+
+
+Measurements = tuple[
+    list[speeds.Speed],
+    list[count_accuracy.CountAccuracy],
+    list[slow_inputs.SlowInput],
+    list[speeds.SchemeSpeed],
+]
+
+
+def measure(
+    sizes: Sequence[int],
+    folders: Sequence[Path],
+    models: dict[str, int],
+    iterations: int,
+    step: Callable[[str], None],
+    budget: float,
+) -> Measurements:
+    """Run all measurements.
+
+    Args:
+        sizes: of the synthetic arrays; slow inputs and whole schemes use the last one.
+        folders: folders of saved gradients.
+        models: models to train, with their number of iterations.
+        iterations: of the synthetic streams.
+        step: called with the name of each measurement before it starts.
+        budget: approximate seconds per time.
+    """
+    saved = speeds.load_gradients(folders)
+    times = [speed for n in sizes for speed in speeds.measure_synthetic(n, step, budget=budget)]
+    for name, x in saved.items():
+        times += speeds.measure_array(name, x, step, budget=budget / 5)
+    slow = slow_inputs.measure_slow_inputs(sizes[-1], step, budget=budget / 2)
+    schemes = speeds.measure_schemes(sizes[-1], step, budget=budget)
+    accuracies: list[count_accuracy.CountAccuracy] = []
+    for name, stream in count_accuracy.generate_streams(sizes[0], iterations).items():
+        accuracies += count_accuracy.measure_stream(name, stream, False, step)
+    for model, steps in models.items():
+        stream = count_accuracy.train_stream(model, steps)
+        accuracies += count_accuracy.measure_stream(f"{model} in training", stream, True, step)
+    for name, x in saved.items():
+        single = count_accuracy.measure_stream(name, iter([x]), True, step)
+        accuracies += [accuracy for accuracy in single if not accuracy.feedback]
+    return times, accuracies, slow, schemes
+
+
+if __name__ == "__main__":
+    main()

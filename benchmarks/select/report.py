@@ -1,0 +1,135 @@
+"""Result page of selectors: targets, reads, speed-ups, accuracy of the count, slow inputs, whole schemes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from benchmarks.common.inputs import DENSITIES
+from benchmarks.common.results import format_markdown, pivot_rows
+from benchmarks.common.targets import TargetResult, format_targets
+from benchmarks.select.count_accuracy import CountAccuracy
+from benchmarks.select.slow_inputs import SlowInput
+from benchmarks.select.speeds import FUSED, SchemeSpeed, Speed
+
+__all__ = ["compute_speed_up", "find_baseline", "format_page"]
+
+READS = """A read is one sum of magnitudes over the same array, compiled by Numba with fastmath. It is
+measured in turns with the selectors; all times are medians. δ is the density. `sidco(δ, mode=faithful)` has
+one stage, as the paper's selector has in its first step. The numbers in parentheses after `sidco(δ)` are its
+fits and the reads that it counts itself. `threshold` uses the threshold that keeps a fraction δ of Laplace
+values. `adacomp(50)` reads two arrays. Third-party software is in italics.
+"""
+SPEEDS = """This section corresponds to figures 1a, 1b and 16 of the SIDCo paper: the speed-up over a top-k
+that sorts or partitions. Each cell is the speed-up over *{baseline}*, then, in parentheses, over `topk`. All
+measurements use one CPU thread.
+"""
+ACCURACY = """This section corresponds to figures 1c and 9 of the SIDCo paper: k̂/k, its mean over the
+iterations and, in parentheses, its minimum and maximum. Every selector receives the same gradients, those of
+a training run with dense gradients, from its first step. With feedback, each selector has its own residual. A
+saved gradient is one iteration. SIDCo-E, -GP and -P are `sidco(δ, mode=faithful)` with the paper's three
+distributions, starting with one stage.
+"""
+SLOW_INPUTS = """Reads of `topk` on one thread. An adversary who knows the code can mislead its first sample.
+The positions of the second sample depend on the clock. It is misled only in this test, which fixes the clock.
+"""
+SCHEMES = """Reads of the dense array on one thread; `prepare` is a Compressor's step. See also
+`whole_path.md`.
+"""
+
+
+def format_page(
+    results: Sequence[TargetResult],
+    speeds: Sequence[Speed],
+    accuracies: Sequence[CountAccuracy],
+    inputs: Sequence[SlowInput],
+    schemes: Sequence[SchemeSpeed],
+) -> str:
+    """Format the result page as Markdown."""
+    parts = ["## Targets\n", format_targets(results), "## Reads\n", READS]
+    for array in dict.fromkeys(s.array for s in speeds):
+        parts.append(_format_reads(array, [s for s in speeds if s.array == array]))
+    parts += ["## Speed-up over top-k\n", SPEEDS.format(baseline=find_baseline(speeds))]
+    parts += [_format_speed_ups([s for s in speeds if s.density == density]) for density in DENSITIES]
+    parts += ["## Accuracy of the count\n", ACCURACY]
+    for stream, feedback in dict.fromkeys((a.stream, a.feedback) for a in accuracies):
+        parts.append(
+            _format_accuracy([a for a in accuracies if (a.stream, a.feedback) == (stream, feedback)])
+        )
+    densities = [f"{density:g}" for density in DENSITIES]
+    suffixes = ("", "; first sample misled", "; both samples misled")
+    rows = [[i.name + suffixes[i.misled_samples], *(f"{r:.2f}" for r in i.reads)] for i in inputs]
+    parts += ["## Slow inputs\n", SLOW_INPUTS, format_markdown(["reads", *densities], rows)]
+    rows = [
+        [f"`{s.scheme}`".replace("|", "·"), *(f"{t:.2f}" for t in (s.encode, s.decode_add, s.prepare))]
+        for s in schemes
+    ]
+    table = format_markdown(["reads", "encode", "decode_add", "prepare"], rows)
+    return "\n".join([*parts, "## Whole schemes\n", SCHEMES, table])
+
+
+def find_baseline(speeds: Sequence[Speed]) -> str:
+    """Return the name of the top-k that speed-ups refer to."""
+    names = {s.name for s in speeds}
+    return "torch.topk" if "torch.topk" in names else "np.argpartition"
+
+
+def compute_speed_up(speeds: Sequence[Speed], speed: Speed, baseline: str) -> float:
+    """Return the speed-up of one selector over a baseline on the same array."""
+    (other,) = [
+        s
+        for s in speeds
+        if (s.array, s.density, s.name, s.threads) == (speed.array, speed.density, baseline, 1)
+    ]
+    return other.reads / speed.reads
+
+
+def _format_reads(array: str, speeds: Sequence[Speed]) -> str:
+    def format_cell(s: Speed) -> str:
+        return f"{s.reads:.2f}" + (f" ({s.fits} fits, {s.counted_reads:.2f})" if s.fits is not None else "")
+
+    first = speeds[0]
+    rate = 4e-9 * first.elements / first.read_seconds
+    title = f"{array}; one read is {1e3 * first.read_seconds:.3g} ms, {rate:.1f} GB/s"
+    return _format_table(title, speeds, lambda s: f"{s.density:g}", format_cell)
+
+
+def _format_speed_ups(speeds: Sequence[Speed]) -> str:
+    baseline = find_baseline(speeds)
+    chosen = [s for s in speeds if s.threads == 1 and s.name != FUSED]
+
+    def format_cell(s: Speed) -> str:
+        over, ours = compute_speed_up(speeds, s, baseline), compute_speed_up(speeds, s, "topk(δ)")
+        return f"{_format_number(over)}× ({_format_number(ours)}×)"
+
+    return _format_table(f"δ = {speeds[0].density:g}", chosen, lambda s: s.array, format_cell)
+
+
+def _format_table(
+    title: str, speeds: Sequence[Speed], column: Callable[[Speed], str], cell: Callable[[Speed], str]
+) -> str:
+    columns = list(dict.fromkeys(column(s) for s in speeds))
+    cells = ((_format_name(s), column(s), cell(s)) for s in speeds)
+    return format_markdown([title, *columns], pivot_rows(cells, columns))
+
+
+def _format_name(s: Speed) -> str:
+    name = f"*{s.name}*" if s.peer else f"`{s.name}`"
+    return name if s.threads == 1 else f"{name}, {s.threads} threads"
+
+
+def _format_accuracy(accuracies: Sequence[CountAccuracy]) -> str:
+    first = accuracies[0]
+    count = len(first.ratios)
+    title = f"{first.stream}, {'with' if first.feedback else 'without'} feedback, "
+    title += "1 iteration" if count == 1 else f"{count} iterations"
+    rows: dict[str, list[str]] = {}
+    for a in accuracies:
+        mean, low, high = map(_format_number, (sum(a.ratios) / count, min(a.ratios), max(a.ratios)))
+        rows.setdefault(f"`{a.name}`", []).append(mean if count == 1 else f"{mean} ({low}–{high})")
+    return format_markdown(
+        [title, *(f"{d:g}" for d in DENSITIES)], [[name, *cells] for name, cells in rows.items()]
+    )
+
+
+def _format_number(number: float) -> str:
+    return f"{number:.2f}" if number < 10 else f"{number:.1f}" if number < 100 else f"{number:.0f}"

@@ -1,1 +1,0 @@
-"""The parts of ``benchmarks.select``: times in reads, how near to k, corners, targets, report, picture."""

@@ -1,0 +1,1 @@
+"""Size, error and speed of value codecs, compared with other compressors."""

@@ -1,1 +1,0 @@
-"""The parts of ``benchmarks.value``: vectors, bounds, coders, peers, figures, targets, report, pictures."""

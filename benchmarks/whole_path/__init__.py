@@ -1,0 +1,1 @@
+"""Size and time of whole schemes on the CPU, relative to a copy of the gradient."""

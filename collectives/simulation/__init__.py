@@ -1,0 +1,1 @@
+"""Simulated ranks: many ranks in one process, for tests and studies."""

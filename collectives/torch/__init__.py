@@ -1,0 +1,1 @@
+"""PyTorch: `torch.distributed` as a communicator, and a hook for DistributedDataParallel."""

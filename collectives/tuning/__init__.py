@@ -1,0 +1,1 @@
+"""The automatic choice of an algorithm: measured rates and a cost model."""

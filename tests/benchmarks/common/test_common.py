@@ -1,0 +1,45 @@
+"""Shared parts of the benchmarks: limits of targets, missing peers, selection by name, tables."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
+
+from benchmarks.common.command import filter_by_name
+from benchmarks.common.peers import load_peers
+from benchmarks.common.results import pivot_rows
+from benchmarks.common.targets import check_at_least, check_at_most
+
+
+def test_limits_are_inclusive() -> None:
+    assert check_at_most("x", 2, [("a", 1), ("b", 2)]).met
+    assert not check_at_most("x", 2, [("a", 1), ("b", 2.1)]).met
+    assert check_at_least("x", 2, [("a", 2), ("b", 3)]).case == "a"
+    assert check_at_least("x", 2, []).met is None
+    assert check_at_most("x", 2, [("a", 3), ("b", 1), ("c", 4)]).case == "c; missed in 2 of 3"
+    assert check_at_least("x", 2, [("a", 1), ("b", 9)], "{:.1f}").worst == "1.0"
+
+
+def test_nan_misses_every_target() -> None:
+    for check in (check_at_most, check_at_least):
+        result = check("x", 2, [("a", 2), ("b", math.nan), ("c", 2)])
+        assert (result.worst.rstrip("×"), result.case, result.met) == ("nan", "b; missed in 1 of 3", False)
+
+
+def test_missing_packages_are_reported() -> None:
+    assert load_peers({"no_such_package.part": lambda package: [package]}) == ([], ["no_such_package"])
+    assert load_peers({"math": lambda package: [package.pi]}) == ([math.pi], [])
+
+
+def test_filter_by_name_keeps_all_without_a_match() -> None:
+    names = ["rice", "zstd-3", "zstd-19"]
+    assert filter_by_name(names, "zstd, rle", str) == ["zstd-3", "zstd-19"]
+    assert filter_by_name(names, "rle", str) == filter_by_name(names, "", str) == names
+
+
+def test_pivot_rows_fill_missing_cells() -> None:
+    cells = [("a", 1, "a1"), ("b", 2, "b2"), ("a", 2, "a2")]
+    assert pivot_rows(cells, [1, 2], "-") == [["a", "a1", "a2"], ["b", "-", "b2"]]

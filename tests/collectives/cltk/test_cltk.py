@@ -1,0 +1,330 @@
+"""CLT-k against its definition: who leads, what is sent, what is kept, and what is the same on all ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collectives as co
+import wirecodec as wc
+from collectives.communicator import Communicator
+from collectives.simulation.communicator import SimulatedComm
+from tests.collectives.conftest import World
+from tests.collectives.inputs import bits, smooth, top
+from tests.conftest import DTYPES
+from tests.oracles import Array, rank_ordered_sum
+
+RATIO = 0.1
+
+
+def definition(grads: list[list[Array]], beta: float, k: int) -> tuple[list[Array], list[Array]]:
+    """Algorithm 1 in float32: the mean of each step, and the residuals after the last.
+
+    Args:
+        grads: by step, by rank.
+        beta: of the filter.
+        k: elements sent.
+    """
+    n, d = len(grads[0]), grads[0][0].size
+    m = [np.zeros(d, np.float32) for _ in range(n)]
+    means = []
+    for t, step in enumerate(grads):
+        x = [m[i] + step[i] for i in range(n)]
+        where = top(x[t % n], k)
+        sent = [np.zeros(d, np.float32) for _ in range(n)]
+        for i in range(n):
+            sent[i][where] = x[i][where]
+            m[i] = np.float32(1 - beta) * m[i] + np.float32(beta) * (x[i] - sent[i])
+        means.append((rank_ordered_sum(sent) / np.float32(n)).astype(np.float32))
+    return means, m
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.1])
+def test_the_steps_are_those_of_the_definition(world: World, beta: float) -> None:
+    grads = [[smooth(10 * t + rank) for rank in range(world.n)] for t in range(2 * world.n + 1)]
+    expected, residuals = definition(grads, beta, 100)
+
+    def train(comm: Communicator) -> tuple[list[Array], Array]:
+        cltk = co.CLTk(RATIO, beta)
+        means = [cltk.allreduce(comm, step[comm.rank]) for step in grads]
+        left = cltk.residual()
+        assert left is not None
+        return means, left
+
+    results = world.run(train)
+    assert len({b"".join(map(bits, means)) for means, _ in results}) == 1
+    for mean, want in zip(results[0][0], expected, strict=True):
+        if beta == 1:
+            assert bits(mean) == bits(want)
+        assert np.allclose(mean, want, rtol=1e-5, atol=1e-6)
+    for (_, left), want in zip(results, residuals, strict=True):
+        assert np.allclose(left, want, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_kept_and_what_is_sent_are_all_there_is(several: World) -> None:
+    """Beta 1: m' + sent == m + g, bit for bit; sent is what the rank contributed."""
+
+    def check(comm: Communicator) -> bool:
+        cltk = co.CLTk(RATIO)
+        ok = True
+        for t in range(4):
+            g = smooth(10 * t + comm.rank)
+            before = cltk.residual()
+            x = g if before is None else before + g
+            mean = cltk.allreduce(comm, g)
+            after = cltk.residual()
+            assert after is not None
+            where = np.flatnonzero(after == 0) if t == 0 else np.flatnonzero(mean)
+            sent = np.zeros_like(x)
+            sent[where] = x[where]
+            ok &= bits(after + sent) == bits(x)
+        return bool(ok)
+
+    assert all(several.run(check))
+
+
+def test_a_sent_coordinate_keeps_its_share(several: World) -> None:
+    """Beta below 1: (1 - beta) m where something was sent, m + beta g elsewhere."""
+
+    def check(comm: Communicator) -> bool:
+        beta = np.float32(0.25)
+        cltk = co.CLTk(RATIO, float(beta))
+        cltk.allreduce(comm, smooth(comm.rank))
+        m, g = cltk.residual(), smooth(50 + comm.rank)
+        assert m is not None
+        sent = cltk.allreduce(comm, g) != 0
+        after = cltk.residual()
+        assert after is not None
+        kept = np.allclose(after[sent], (1 - beta) * m[sent], rtol=1e-6, atol=0)
+        return kept and np.allclose(after[~sent], (m + beta * g)[~sent], rtol=1e-6, atol=1e-7)
+
+    assert all(several.run(check))
+
+
+def test_choosing_and_averaging_commute(several: World) -> None:
+    """CLT-k of the mean is the mean of CLT-k, bit for bit: one leader's indices for all (ScaleCom, eq. 4)."""
+    n = several.n
+    grads = [smooth(rank) for rank in range(n)]
+    mean = (rank_ordered_sum(grads) / np.float32(n)).astype(np.float32)
+    where = top(grads[0], 100)
+
+    def train(comm: Communicator) -> bytes:
+        return bits(co.CLTk(RATIO).allreduce(comm, grads[comm.rank]))
+
+    commuted = np.zeros_like(mean)
+    commuted[where] = mean[where]
+    assert several.run(train) == [bits(commuted)] * n
+
+
+def test_it_contracts_in_expectation() -> None:
+    """(7): E‖x - sent‖² <= γ ‖x‖² with γ = d/k + (1 - d/k) γ₀, over the leaders, for ranks that are alike."""
+    n, k = 8, 100
+    base = smooth(0)
+    grads = [base + 0.3 * smooth(rank + 1) for rank in range(n)]
+    mean = (rank_ordered_sum(grads) / np.float32(n)).astype(np.float32)
+    best = top(mean, k)
+    gamma0 = 1 - float((mean[best] ** 2).sum() / (mean**2).sum())
+    errors, gammas = [], []
+    for leader in range(n):
+        where = top(grads[leader], k)
+        errors.append(1 - float((mean[where] ** 2).sum() / (mean**2).sum()))
+        share = np.setdiff1d(where, best).size / k
+        gammas.append(share + (1 - share) * gamma0)
+    assert np.mean(errors) <= np.mean(gammas)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_named_tensors_of_every_type(several: World, dtype: np.dtype[Any]) -> None:
+    """One exchange; a ratio a glob; ratio 1 is sent whole; nothing is lost to a narrow type."""
+    shapes: dict[str, tuple[int, ...]] = {"conv": (20, 30), "bias": (7,), "norm": (0,), "scalar": ()}
+
+    def train(comm: Communicator) -> tuple[dict[str, bytes], bool, int]:
+        cltk = co.CLTk({"bias": 1.0, "*": RATIO})
+        grads = {name: smooth(comm.rank, shape, dtype) for name, shape in shapes.items()}
+        means = cltk.allreduce(comm, grads)
+        kept = True
+        for name, g in grads.items():
+            left = cltk.residual(name)
+            assert left is not None
+            kept &= left.size == g.size and bool(np.isfinite(left).all())
+        assert {name: x.shape for name, x in means.items()} == shapes
+        assert {x.dtype for x in means.values()} == {dtype}
+        assert np.count_nonzero(means["conv"]) <= 60
+        return {name: bits(x) for name, x in means.items()}, kept, cltk.step
+
+    results = several.run(train)
+    assert all(result == results[0] for result in results)
+    assert results[0][1:] == (True, 1)
+    total = [smooth(rank, (7,), dtype) for rank in range(several.n)]
+    wide = np.result_type(dtype, np.float32)
+    mean = rank_ordered_sum([x.astype(wide) for x in total]) / wide.type(several.n)
+    assert results[0][0]["bias"] == bits(mean.astype(dtype))
+
+
+def test_warm_up_sends_everything(several: World) -> None:
+    def train(comm: Communicator) -> list[int]:
+        cltk = co.CLTk(RATIO, warmup=2)
+        return [int(np.count_nonzero(cltk.allreduce(comm, smooth(comm.rank + 9 * t)))) for t in range(3)]
+
+    counts = several.run(train)
+    assert counts == [[1000, 1000, 100]] * several.n
+
+
+def test_the_last_leader_is_followed_by_the_first() -> None:
+    """In step t, rank t mod n chooses: only its gradient is not flat."""
+
+    def train(comm: SimulatedComm) -> list[list[int]]:
+        cltk = co.CLTk(1 / 1000)
+        found = []
+        for _ in range(4):
+            g = np.full(1000, 1e-3, np.float32)
+            g[100 * (comm.rank + 1)] = 1
+            found.append(np.flatnonzero(cltk.allreduce(comm, g)).tolist())
+        return found
+
+    assert co.simulate(3, train)[0] == [[100], [200], [300], [100]]
+
+
+def test_the_bytes_do_not_grow_with_the_ranks() -> None:
+    """Nearly constant from 4 ranks to 32, where an all-gather's grow as n - 1."""
+    grads = [smooth(rank, 100_000) for rank in range(32)]
+
+    def cltk(comm: SimulatedComm) -> int:
+        co.CLTk(0.01).allreduce(comm, grads[comm.rank])
+        return comm.bytes_sent
+
+    def gathered(comm: SimulatedComm) -> int:
+        co.allreduce(comm, grads[comm.rank], "topk(0.01) | rice | raw", algorithm="allgather")
+        return comm.bytes_sent
+
+    most = {n: (max(co.simulate(n, cltk)), max(co.simulate(n, gathered))) for n in (4, 32)}
+    assert most[32][0] <= 1.6 * most[4][0]  # (n-1)/n of the values twice, the indices once, 64 bytes a rank
+    assert most[32][1] >= 8 * most[4][1]
+
+
+def test_state_is_saved_and_restored(several: World) -> None:
+    def train(comm: Communicator) -> bool:
+        one = co.CLTk(RATIO, 0.5)
+        for t in range(3):
+            one.allreduce(comm, {"w": smooth(comm.rank + 9 * t)})
+        saved = one.state_dict()
+        other = co.CLTk(RATIO, 0.5)
+        other.load_state_dict({key: x.copy() for key, x in saved.items()})
+        g = {"w": smooth(comm.rank + 77)}
+        return bits(one.allreduce(comm, g)["w"]) == bits(other.allreduce(comm, g)["w"])
+
+    assert all(several.run(train))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {},
+        {"step": 1, "odd": 2},
+        {"step": -1},
+        {"step": 2**63},
+        {"step": 0, "residual/w": np.zeros(3, int)},
+        {"step": 0, "residual/w": np.array([0, np.nan])},
+        {"step": 0, "residual/w": np.ma.masked_array(np.zeros(3), mask=True)},
+    ],
+)
+def test_other_states_are_refused(state: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"state|residual|step"):
+        co.CLTk(RATIO).load_state_dict(state)
+
+
+# ---- failures ----
+
+
+def test_ranks_at_different_steps_are_found(several: World) -> None:
+    """After a restore on one rank alone; the others' residuals are as they were."""
+
+    def fn(comm: Communicator) -> object:
+        cltk = co.CLTk(RATIO)
+        cltk.allreduce(comm, smooth(comm.rank))
+        if comm.rank == several.n - 1:
+            cltk.load_state_dict({"step": 7})
+        before = cltk.residual()
+        try:
+            return cltk.allreduce(comm, smooth(comm.rank))
+        finally:
+            after = cltk.residual()
+            assert (before is None and after is None) or bits(before) == bits(after)  # type: ignore[arg-type]
+
+    assert {error.reason for error in several.errors(fn)} == {"scheme"}
+
+
+@pytest.mark.parametrize("at_leader", [True, False])
+def test_nan_on_one_rank_is_an_error_on_all(several: World, at_leader: bool) -> None:
+    bad = 0 if at_leader else several.n - 1
+
+    def fn(comm: Communicator) -> object:
+        g = smooth(comm.rank)
+        if comm.rank == bad:
+            g[17] = np.inf
+        return co.CLTk(RATIO).allreduce(comm, {"w": g})
+
+    errors = several.errors(fn)
+    assert {(error.ranks, error.reason) for error in errors} == {((bad,), "value")}
+    assert "at element 17" in str(errors[0])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"), [("shape", "shape"), ("dtype", "dtype"), ("ratio", "scheme"), ("none", "argument")]
+)
+def test_ranks_that_differ(several: World, wrong: str, reason: str) -> None:
+    def fn(comm: Communicator) -> object:
+        odd = comm.rank == several.n - 1
+        g: Any = smooth(comm.rank, 999 if odd and wrong == "shape" else 1000)
+        if odd and wrong == "dtype":
+            g = g.astype(np.float64)
+        if odd and wrong == "none":
+            g = {"w": None}
+        cltk = co.CLTk(0.2 if odd and wrong == "ratio" else RATIO)
+        return cltk.allreduce(comm, g if isinstance(g, dict) else {"w": g})
+
+    found = {error.reason for error in several.errors(fn)}
+    assert len(found) == 1
+    assert found <= {reason, "encode"}
+
+
+def test_a_broken_choice_is_an_error_on_all(monkeypatch: Any) -> None:
+    whole = co.CLTk._choice
+
+    def broken(self: co.CLTk, turn: Any) -> Any:
+        blob = whole(self, turn).copy()
+        blob[-12] ^= 1
+        return blob
+
+    monkeypatch.setattr(co.CLTk, "_choice", broken)
+
+    def fn(comm: SimulatedComm) -> tuple[str, int]:
+        cltk = co.CLTk(RATIO)
+        with pytest.raises(co.CollectiveError) as info:
+            cltk.allreduce(comm, smooth(comm.rank))
+        assert info.value.reason == "decode"
+        return str(info.value), cltk.step
+
+    results = co.simulate(4, fn)
+    assert len(set(results)) == 1
+    assert results[0][1] == 0
+
+
+@pytest.mark.parametrize(
+    "given", [{"ratio": 0}, {"ratio": 0.1, "beta": 0}, {"ratio": 0.1, "warmup": -1}], ids=str
+)
+def test_odd_parameters_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(wc.EncodeError):
+        co.CLTk(**given)
+
+
+def test_the_papers_rule() -> None:
+    assert co.ratios_by_flops({"a": 9, "b": 128, "c": 129, "d": 195.9, "e": 196}) == {
+        "a": 1 / 400,
+        "b": 1 / 400,
+        "c": 1 / 50,
+        "d": 1 / 50,
+        "e": 1 / 25,
+    }

@@ -1,0 +1,266 @@
+"""An exception at any Python call of a collective, on one simulated rank: what this rank and the others see.
+
+A trace function counts the calls on that rank and raises at one of them. Some calls are tried here. The tests
+marked ``sweep`` try all of them, and those inside wirecodec and NumPy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+import pytest
+
+import collectives as co
+import wirecodec as wc
+from collectives.simulation.communicator import SimulatedComm
+from tests.collectives.inputs import bits, gradient
+
+ROOT = os.fspath(Path(__file__).parents[2]) + os.sep
+OWN = (ROOT + "collectives" + os.sep, contextlib.__file__)
+ALL = (*OWN, ROOT + "wirecodec" + os.sep, os.path.dirname(np.__file__) + os.sep)
+SIMULATOR = tuple(f"{ROOT}collectives{os.sep}{name}.py" for name in ("simulate", "wire", "turns"))
+
+FAULTY, RANKS = 1, 3
+SCHEME = {"a": "topk(0.5) | raw-index | raw", "b": "all | raw-index | raw"}
+SMALL, LARGE = 1500, 20_000  # elements: one native call, and segments
+
+
+class Subject:
+    """One rank's side of an operation that counts its steps."""
+
+    step = 0
+
+    def __init__(self, comm: SimulatedComm, size: int) -> None:
+        self.channel = co.Channel(comm, timeout=5)
+        self.tensors = {"a": gradient(comm.rank, size), "b": gradient(comm.rank, 40, np.float64)}
+
+    def call(self) -> bytes:
+        """Take a step; its result."""
+        raise NotImplementedError
+
+
+class Compressed(Subject):
+    """An operation of a Compressor."""
+
+    def __init__(self, comm: SimulatedComm, size: int, algorithm: str | None) -> None:
+        super().__init__(comm, size)
+        self.algorithm = algorithm
+        self.compressor = wc.Compressor(SCHEME)
+
+    @property
+    def step(self) -> int:  # type: ignore[override]
+        return self.compressor.step
+
+    def call(self) -> bytes:
+        if self.algorithm is None:
+            found = co.allgather(self.channel, self.tensors, self.compressor)
+            return b"".join(bits(x.to_dense()) for each in found for x in each.values())
+        sums = co.allreduce(self.channel, self.tensors, self.compressor, algorithm=self.algorithm)
+        return b"".join(map(bits, sums.values()))
+
+
+class Leading(Subject):
+    """CLT-k."""
+
+    def __init__(self, comm: SimulatedComm, size: int) -> None:
+        super().__init__(comm, size)
+        self.cltk = co.CLTk(0.5)
+
+    @property
+    def step(self) -> int:  # type: ignore[override]
+        return self.cltk.step
+
+    def call(self) -> bytes:
+        return b"".join(map(bits, self.cltk.allreduce(self.channel, self.tensors).values()))
+
+
+class Alike(Leading):
+    """Similarity, which takes no steps."""
+
+    def call(self) -> bytes:
+        return repr(co.similarity(self.channel, self.cltk, self.tensors)).encode()
+
+
+class Bytes(Subject):
+    """All-gather of bytes."""
+
+    def call(self) -> bytes:
+        return b"".join(map(bits, co.allgather_bytes(self.channel, self.tensors["a"])))
+
+
+SUBJECTS: dict[str, Callable[[SimulatedComm, int], Subject]] = {
+    "allgather": lambda comm, size: Compressed(comm, size, None),
+    **{
+        f"allreduce {name}": lambda comm, size, name=name: Compressed(comm, size, name)  # type: ignore[misc]
+        for name in ("allgather", "dense", "split-pairs", "split-dense", "auto")
+    },
+    "CLTk.allreduce": Leading,
+    "allgather_bytes": Bytes,
+    "similarity": Alike,
+}
+
+
+@dataclass
+class Injector:
+    """A trace function that raises at the k-th call in these files; 0 counts alone.
+
+    Attributes:
+        files: what their paths start with.
+        number: of the call.
+        calls: calls so far.
+        place: of the call at which it raised.
+    """
+
+    files: tuple[str, ...]
+    number: int = 0
+    calls: int = 0
+    place: str = ""
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> None:
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(self.files) and path not in SIMULATOR:
+            self.calls += 1
+            if self.calls == self.number:
+                sys.settrace(None)
+                self.place = f"{path}:{frame.f_lineno} {frame.f_code.co_name}"
+                raise Injected(self.place) if self.number % 2 else MemoryError(self.place)
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
+class Injected(KeyboardInterrupt):
+    """The interrupt of a test."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one rank saw.
+
+    Attributes:
+        first: of the call: "ok", the exception's type, or a verdict's text.
+        data: its result.
+        step: steps taken afterwards.
+        again: of the call that the interrupted rank made in its place.
+        then: of an exchange afterwards.
+    """
+
+    first: str
+    data: bytes
+    step: int
+    again: str
+    then: str
+
+
+def outcome_of(act: Callable[[], bytes]) -> tuple[str, bytes]:
+    try:
+        return "ok", act()
+    except co.Timeout:
+        return "Timeout", b""
+    except co.CollectiveError as error:
+        return f"{error.reason}: {error}" if error.reason != "closed" else "closed", b""
+    except (Injected, MemoryError) as error:
+        return type(error).__name__, b""
+
+
+def run(make: Callable[[SimulatedComm, int], Subject], size: int, injector: Injector) -> list[Outcome]:
+    def rank(comm: SimulatedComm) -> Outcome:
+        subject = make(comm, size)
+        co.allgather_bytes(subject.channel, b"x")
+        faulty = comm.rank == FAULTY
+        act = subject.call
+        if faulty:
+
+            def act() -> bytes:
+                with injector.active():
+                    return subject.call()
+
+        channel, before = subject.channel, subject.channel.call
+        first, data = outcome_of(act)
+        again = ""
+        made = channel.call is not before and channel.call.delivered
+        if first in ("Injected", "MemoryError") and channel.closed is None and not made:
+            again, data = outcome_of(subject.call)
+        step = subject.step
+
+        def exchange() -> bytes:
+            found = co.allgather_bytes(subject.channel, bytes([65 + comm.rank]) * 64)
+            right = all(x.tobytes() == bytes([65 + r]) * 64 for r, x in enumerate(found))
+            return b"right" if right else b"wrong"
+
+        then, said = outcome_of(exchange)
+        return Outcome(first, data, step, again, then if then != "ok" else said.decode())
+
+    return co.simulate(RANKS, rank)
+
+
+def judge(outcomes: list[Outcome], right: list[bytes], place: str) -> None:
+    """Assert that the ranks saw one thing."""
+    mine = outcomes[FAULTY]
+    others = [each for rank, each in enumerate(outcomes) if rank != FAULTY]
+    shown = f"at {place}: {[(each.first, each.step, each.again, each.then) for each in outcomes]}"
+    assert len({each.step for each in outcomes}) == 1, f"committed on some ranks only, {shown}"
+    for rank, each in enumerate(outcomes):
+        if each.data:
+            assert each.data == right[rank], f"other data, {shown}"
+    firsts = {each.first for each in others}
+    assert len(firsts) == 1, shown
+    assert mine.then != "wrong", shown
+    if mine.then == "closed":
+        assert {each.then for each in others} <= {"Timeout", "closed"}, shown
+    else:
+        assert {each.then for each in outcomes} == {"right"}, shown
+        assert firsts <= {"ok", mine.first, mine.again}, shown
+
+
+def points(name: str, size: int, files: tuple[str, ...]) -> tuple[int, list[bytes]]:
+    """How many calls there are, the same every time, and what all ranks get."""
+    for _ in range(2):  # the first run imports, and compiles
+        injector = Injector(files)
+        outcomes = run(SUBJECTS[name], size, injector)
+    assert {each.first for each in outcomes} == {"ok"}
+    return injector.calls, [each.data for each in outcomes]
+
+
+def sweep(name: str, size: int, files: tuple[str, ...], stride: int) -> None:
+    total, right = points(name, size, files)
+    assert total > 20
+    wrong = []
+    for number in range(1, total + 1, stride):
+        injector = Injector(files, number)
+        try:
+            judge(run(SUBJECTS[name], size, injector), right, injector.place)
+        except (AssertionError, RuntimeError) as error:  # the simulator raises if ranks make different calls
+            wrong.append(f"{number}: {str(error).splitlines()[0]}")
+    assert not wrong, f"{len(wrong)} of {-(-total // stride)} points:\n" + "\n".join(wrong[:10])
+
+
+# Exceptions injected while a generator is closed cannot be raised.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_an_exception_at_some_calls(name: str, size: int) -> None:
+    sweep(name, size, OWN, stride=13 if size == SMALL else 31)
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_an_exception_at_every_call(name: str, size: int) -> None:
+    sweep(name, size, ALL, stride=1)

@@ -1,0 +1,128 @@
+"""torch.distributed as a communicator, and DDP's hook: two real processes that train a model."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[3]
+
+HEAD = """
+import json, os, sys
+import numpy as np, torch, torch.distributed as dist
+import collectives as co, wirecodec as wc
+torch.set_num_threads(1)
+rank, size = int(sys.argv[1]), int(sys.argv[2])
+dist.init_process_group("gloo", rank=rank, world_size=size)
+comm = co.TorchComm()
+"""
+
+
+def run(size: int, body: str) -> list[Any]:
+    """What ``size`` processes print last, as JSON, in rank order."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    code = HEAD + body + "\ndist.destroy_process_group()\n"
+    import os
+
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(rank), str(size)],
+            env={**os.environ, **env},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    results = []
+    try:
+        for process in processes:
+            out, error = process.communicate(timeout=240)
+            assert process.returncode == 0, error
+            results.append(json.loads(out.strip().splitlines()[-1]))
+    finally:
+        for process in processes:
+            process.kill()
+    return results
+
+
+def test_it_is_a_communicator() -> None:
+    """Every collective, small and large, gives what simulated ranks give."""
+    body = """
+from tests.collectives.inputs import bits, gradient
+import hashlib
+from collectives.communicator import Communicator
+assert isinstance(comm, Communicator)
+
+def everything(comm):
+    found = [b"".join(x.tobytes() for x in co.allgather_bytes(comm, bytes([comm.rank]) * n * (comm.rank + 1)))
+             for n in (0, 10, 30_000, 200_000)]
+    for algorithm in ("allgather", "dense", "split-pairs", "split-bitmap", "split-dense", "auto"):
+        x = gradient(comm.rank, 50_000)
+        found.append(bits(co.allreduce(comm, x, "topk(0.1) | rice | raw", algorithm=algorithm)))
+    cltk = co.CLTk(0.1)
+    found += [bits(cltk.allreduce(comm, gradient(comm.rank + 5 * t, 50_000))) for t in range(3)]
+    return [hashlib.sha256(x).hexdigest() for x in found]
+
+got = everything(comm)
+assert got == co.simulate(size, everything)[rank]
+bad = gradient(rank, 10)
+bad[3] = np.nan if rank else 1
+try:
+    co.allreduce(comm, bad, "topk(0.5) | rice | raw")
+    reason = None
+except co.CollectiveError as error:
+    reason = error.reason
+print(json.dumps([got, reason]))
+"""
+    results = run(3, body)
+    assert all(result == results[0] for result in results)
+    assert results[0][1] == "value"
+
+
+TRAINING = """
+from torch.nn.parallel import DistributedDataParallel
+torch.manual_seed(0)
+nn = torch.nn
+model = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
+ddp = DistributedDataParallel(model, bucket_cap_mb=0.01)
+compressor = COMPRESSOR
+ddp.register_comm_hook(None, co.torch_hook(compressor, comm, model.named_parameters()))
+optimiser = torch.optim.SGD(ddp.parameters(), lr=0.1)
+truth = torch.randn(20, 1)
+data = torch.Generator().manual_seed(100 + rank)
+losses = []
+for step in range(120):
+    x = torch.randn(32, 20, generator=data)
+    loss = ((ddp(x) - torch.tanh(x @ truth)) ** 2).mean()
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    losses.append(loss.item())
+import hashlib
+weights = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+print(json.dumps([hashlib.sha256(weights).hexdigest(), compressor.step, float(np.mean(losses[:10])),
+                  float(np.mean(losses[-10:]))]))
+"""
+
+
+@pytest.mark.parametrize("compressor", ["wc.Compressor('topk(0.05) | rice | raw')", "co.CLTk(0.05)"])
+def test_ddp_trains_the_same_model_on_all_ranks(compressor: str) -> None:
+    """One exchange a step, whatever the buckets; the loss falls."""
+    results = run(2, TRAINING.replace("COMPRESSOR", compressor))
+    assert results[0][0] == results[1][0]
+    for _, steps, first, last in results:
+        assert steps == 120
+        assert last < 0.5 * first

@@ -1,0 +1,93 @@
+"""A stand-in for CuPy with which the door can be tried: its arrays are NumPy's that say they lie on a GPU.
+
+It shows what the door asks of CuPy, and no more; that CuPy has it, only a GPU can show.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.gpu_emulated.recorder import Recorder
+from tests.inputs import Array
+from wirecodec.gpu import contribution, entry
+from wirecodec.gpu.plan import entry as plan_entry
+
+
+class OnGPU(np.ndarray[Any, Any]):
+    """An array that NumPy is not to touch, though it could."""
+
+    device: Any = SimpleNamespace(id=0)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": self.shape, "typestr": self.dtype.str, "version": 3}
+
+    def get(self, out: Array) -> None:
+        """Into memory of the host."""
+        out[...] = self.view(np.ndarray)
+
+
+class StandInDevice(Recorder):
+    """The emulator, its arrays marked, and the module that they belong to; it has one stream.
+
+    Attributes:
+        cupy: the module.
+        number: as of a CupyDevice.
+        asked: what was waited for, "device" and "stream", and each "pinned" memory, in order.
+        fetched: bytes of each copy to the host that the library made.
+    """
+
+    def __init__(self, *settings: int) -> None:
+        super().__init__(*settings)
+        self.cupy = SimpleNamespace(
+            ndarray=OnGPU,
+            asarray=marked,
+            ascontiguousarray=lambda x: marked(np.ascontiguousarray(x)),
+            cuda=SimpleNamespace(
+                Device=lambda number: nullcontext(),
+                alloc_pinned_memory=lambda size: self._noted("pinned", bytearray(size)),
+                Stream=lambda non_blocking: nullcontext(self),
+                get_current_stream=lambda: SimpleNamespace(synchronize=lambda: self._noted("stream")),
+                runtime=SimpleNamespace(deviceSynchronize=lambda: self._noted("device")),
+            ),
+            empty=self.empty,
+            zeros=lambda *given: marked(np.zeros(*given)),
+            arange=lambda *given, **named: marked(np.arange(*given, **named)),
+        )
+        self.number = 0
+        self.asked: list[str] = []
+        self.fetched: list[int] = []
+
+    def _noted(self, what: str, answer: Any = None) -> Any:
+        self.asked.append(what)
+        return answer
+
+    def empty(self, size: int, dtype: Any) -> Array:
+        """Marked."""
+        return marked(super().empty(size, dtype))
+
+    def get(self, array: Array) -> Array:
+        """No longer marked."""
+        self.fetched.append(array.nbytes)
+        return np.array(super().get(array).view(np.ndarray))
+
+
+def marked(x: Array) -> Array:
+    """An array as if it lay on a GPU."""
+    return x.view(OnGPU)
+
+
+@pytest.fixture
+def standin(monkeypatch: pytest.MonkeyPatch) -> StandInDevice:
+    """The door, leading to the stand-in; ``import cupy`` finds it, too."""
+    device = StandInDevice(3, 3)
+    for module in (entry, plan_entry, contribution):
+        monkeypatch.setattr(module, "cupy_device", lambda: device)
+    monkeypatch.setitem(sys.modules, "cupy", device.cupy)
+    return device

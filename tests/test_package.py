@@ -1,0 +1,97 @@
+"""The sdist builds the wheel; the wheel imports and encodes in an empty environment."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wirecodec
+
+pytest.importorskip("setuptools", minversion="77", reason="setuptools 77 builds the wheel")
+
+ROOT = Path(__file__).parents[1]
+BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+SCRIPT = """
+import sys, numpy, wirecodec, collectives
+blob = wirecodec.encode(numpy.array([0, 3, 0, -1], "f4"), "all | raw-index | raw")
+print(wirecodec.__file__, collectives.__file__, wirecodec.decode(blob).to_dense().tolist(), sep="\\n")
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], Path]:
+    """The names in the sdist, and the wheel that is built from it.
+
+    The sources are copied first, because setuptools writes into the folder that it builds.
+    """
+    folder = tmp_path_factory.mktemp("dist")
+    unused = (".*", "__pycache__", "build", "dist", "*.egg-info", "gradients", "vectors")
+    shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(*unused))
+    run(sys.executable, "-c", BUILD, "build_sdist", folder, cwd=folder / "source")
+    (sdist,) = folder.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+        archive.extractall(folder / "unpacked", filter="data")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    run(sys.executable, "-c", BUILD, "build_wheel", folder, cwd=unpacked)
+    (wheel,) = folder.glob("*.whl")
+    return names, wheel
+
+
+def test_sdist_is_the_project(built: tuple[set[str], Path]) -> None:
+    names, _ = built
+    expected = {"README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "Makefile", "docs/mkdocs.yml"}
+    expected |= {"formats/SPEC.md", "formats/c/wirecodec.h", "tests/conftest.py"}
+    assert expected <= names
+    assert not [name for name in names if "__pycache__" in name]
+
+
+def test_wheel_holds_the_packages_alone(built: tuple[set[str], Path]) -> None:
+    _, wheel = built
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.partition("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"wirecodec", "collectives"}
+    for package in ("wirecodec", "collectives"):
+        sources = {
+            path.relative_to(ROOT).as_posix()
+            for pattern in ("*.py", "*.cu", "*.cuh", "py.typed")
+            for path in (ROOT / package).rglob(pattern)
+        }
+        assert f"{package}/py.typed" in sources
+        assert {name for name in names if name.startswith(f"{package}/")} == sources
+
+
+def test_wheel_in_an_empty_environment(built: tuple[set[str], Path], tmp_path: Path) -> None:
+    _, wheel = built
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
+    python = tmp_path / "venv" / "bin" / "python"
+    options = ("--no-deps", "--no-index", "--disable-pip-version-check", "--quiet")
+    run(sys.executable, "-m", "pip", "--python", python, "install", *options, wheel, cwd=tmp_path)
+    (site,) = (tmp_path / "venv" / "lib").glob("*/site-packages")
+    # The wheel's own packages come first on the path.
+    (site / "dependencies.pth").write_text(str(Path(np.__file__).parents[1]))
+    first, second, values = run(python, "-I", "-c", SCRIPT, cwd=tmp_path).splitlines()
+    assert Path(first).is_relative_to(site)
+    assert Path(second).is_relative_to(site)
+    assert values == "[0.0, 3.0, 0.0, -1.0]"
+
+
+def test_citation_has_the_version() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {wirecodec.__version__}\n" in citation

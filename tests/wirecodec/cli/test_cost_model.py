@@ -1,0 +1,172 @@
+"""The cost model: made-up numbers whose answers are known, the FFT paper's own, and properties."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from wirecodec.cli.cost_model import (
+    Gradient,
+    Network,
+    Stages,
+    compute_costs,
+    compute_dense_cost,
+    compute_min_ratio,
+    find_fastest,
+    find_paying_bandwidths,
+    published_min_ratio,
+)
+
+M = 1_000_000
+GBIT = 1e9 / 8
+seconds = st.floats(0, 1e-2)
+NETWORKS = st.builds(Network, st.integers(2, 64), st.floats(1e5, 1e12), st.floats(0, 1e-3))
+GRADIENTS = st.builds(Gradient, st.just(M), seconds, seconds)
+STAGES = st.builds(Stages, st.integers(64, 2 * M), seconds, seconds, seconds, st.booleans())
+
+
+def by_name(stages: Stages, gradient: Gradient, ranks: int) -> dict[str, float]:
+    network = Network(ranks, 1e6, 1e-3)
+    return {cost.algorithm: cost.seconds(network) for cost in compute_costs(stages, gradient, ranks)}
+
+
+def test_times_of_every_way() -> None:
+    gradient = Gradient(M, add=0.04, finish=0.08)
+    stages = Stages(1000, select=0.1, encode=0.2, decode=0.3)
+    dense = 0.75 * 0.04 + 0.08 / 4 + 6 * 1e-3 + 2 * 0.75 * M / 1e6
+    assert compute_dense_cost(gradient, 4).seconds(Network(4, 1e6, 1e-3)) == pytest.approx(dense)
+    assert by_name(stages, gradient, 4) == pytest.approx(
+        {
+            "allgather": 0.1 + 0.2 + 4 * 0.3 + 0.08 + 3 * (1e-3 + 1000 / 1e6),
+            "decoded": 0.1 + 0.2 + 0.3 + dense,
+        }
+    )
+    narrow = by_name(dataclasses.replace(stages, nbytes=M // 2, summable=True), gradient, 4)
+    assert narrow["narrow"] == pytest.approx(0.6 + dense - 0.75 * M / 1e6)
+
+
+def test_the_fastest_way_changes_with_the_number_of_ranks() -> None:
+    stages, gradient = Stages(M // 10, 0, 0, 1e-3), Gradient(M)
+    chosen = [
+        find_fastest(compute_costs(stages, gradient, ranks), Network(ranks, GBIT)).algorithm
+        for ranks in (2, 8, 64)
+    ]
+    assert chosen == ["allgather", "allgather", "decoded"]
+
+
+def test_exact_break_even() -> None:
+    """Two ranks, ten times smaller, 1 ms of computing: 0.9 ms a bandwidth's worth of M is saved."""
+    stages, gradient = Stages(M // 10, 2e-4, 2e-4, 3e-4), Gradient(M)
+    found, dense = compute_costs(stages, gradient, 2), compute_dense_cost(gradient, 2)
+    ((low, high),) = find_paying_bandwidths(found, dense)
+    assert (low, high) == (0, pytest.approx(0.9 * M / 1e-3))
+    for factor, pays in ((0.999, True), (1.001, False)):
+        network = Network(2, factor * high)
+        assert (find_fastest(found, network).seconds(network) < dense.seconds(network)) is pays
+    assert compute_min_ratio(stages, gradient, Network(2, high)) == pytest.approx(10)
+
+
+def test_what_is_short_without_compression_pays_everywhere() -> None:
+    """A dense sum costs more additions and messages than gathering two small encodings."""
+    gradient = Gradient(M, add=1e-2)
+    assert find_paying_bandwidths(
+        compute_costs(Stages(100, 0, 0, 1e-4), gradient, 2), compute_dense_cost(gradient, 2)
+    ) == ((0, math.inf),)
+
+
+def test_encodings_larger_than_the_gradient_pay_where_latency_rules() -> None:
+    gradient, stages = Gradient(M), Stages(2 * M, 0, 0, 0)
+    found, dense = compute_costs(stages, gradient, 2), compute_dense_cost(gradient, 2)
+    assert find_paying_bandwidths(found, dense, latency=1e-3) == ((pytest.approx(M / 1e-3), math.inf),)
+    assert find_paying_bandwidths(found, dense) == ()
+
+
+def test_no_ratio_pays_where_computing_takes_longer() -> None:
+    gradient, network = Gradient(M), Network(2, GBIT)
+    assert compute_min_ratio(Stages(10, 0.1, 0, 0), gradient, network) == math.inf
+    assert compute_min_ratio(Stages(10, 0, 0, 0), gradient, network) == 1
+
+
+def test_two_ranks_are_the_published_formula() -> None:
+    """Its compression, once, and its decompression, of two encodings here, each half as dear."""
+    rates = {"conversion": 200e9, "transform": 60e9, "packing": 34e9, "selection": 12e9}
+    once = 2 / rates["conversion"] + 1 / rates["transform"] + 1 / rates["packing"] + 1 / rates["selection"]
+    stages = Stages(1, M / rates["selection"], M * (once - 1 / rates["selection"]), M * once / 2)
+    for bandwidth in (GBIT, 10 * GBIT, 20 * GBIT, 56 * GBIT):
+        ours = compute_min_ratio(stages, Gradient(M), Network(2, bandwidth))
+        assert ours == pytest.approx(published_min_ratio(bandwidth, **rates))
+
+
+def the_rest(limit: float, selection: float) -> dict[str, float]:
+    """Rates under which no ratio pays from ``limit`` on, with what the paper does not tell all in packing."""
+    packing = 1 / (1 / (2 * limit) - 1 / selection)
+    return {"conversion": math.inf, "transform": math.inf, "packing": packing, "selection": selection}
+
+
+def test_figures_of_the_paper() -> None:
+    """Selection at 12 GB/s: none above 22 Gbit/s, and 2 is enough at 10. About 30 at 56 Gbit/s: 1.2 at 10."""
+    rates = the_rest(22 * GBIT, 12e9)
+    assert published_min_ratio(22.01 * GBIT, **rates) == math.inf
+    assert published_min_ratio(21.9 * GBIT, **rates) > 100
+    assert 1.5 < published_min_ratio(10 * GBIT, **rates) < 2
+    limit = 56 * GBIT / (1 - 1 / 30)
+    rates = the_rest(limit, math.inf)
+    assert published_min_ratio(56 * GBIT, **rates) == pytest.approx(30)
+    assert published_min_ratio(10 * GBIT, **rates) < 2
+
+
+@given(STAGES, GRADIENTS, NETWORKS)
+def test_ratio_spans_and_times_agree(stages: Stages, gradient: Gradient, network: Network) -> None:
+    found, dense = compute_costs(stages, gradient, network.ranks), compute_dense_cost(gradient, network.ranks)
+    gain = dense.seconds(network) / find_fastest(found, network).seconds(network) - 1
+    assume(abs(gain) > 1e-6)
+    spans = find_paying_bandwidths(found, dense, network.latency)
+    assert any(low < network.bandwidth < high for low, high in spans) == (gain > 0)
+    assert (gradient.nbytes / stages.nbytes > compute_min_ratio(stages, gradient, network)) == (gain > 0)
+
+
+@given(STAGES, GRADIENTS, NETWORKS, st.floats(1, 100))
+def test_more_of_anything_is_not_faster(
+    stages: Stages, gradient: Gradient, network: Network, factor: float
+) -> None:
+    def time(stages: Stages, network: Network) -> float:
+        return find_fastest(compute_costs(stages, gradient, network.ranks), network).seconds(network)
+
+    least, taken = compute_min_ratio(stages, gradient, network), time(stages, network)
+    for field in ("select", "encode", "decode"):
+        slower = dataclasses.replace(stages, **{field: factor * getattr(stages, field)})
+        assert time(slower, network) >= taken
+        assert compute_min_ratio(slower, gradient, network) >= least
+    assert time(dataclasses.replace(stages, nbytes=int(factor * stages.nbytes)), network) >= taken
+    assert time(stages, dataclasses.replace(network, bandwidth=network.bandwidth / factor)) >= taken
+    assert time(stages, dataclasses.replace(network, latency=factor * network.latency)) >= taken
+
+
+@given(STAGES, GRADIENTS, NETWORKS)
+def test_decoded_vectors_never_pay(stages: Stages, gradient: Gradient, network: Network) -> None:
+    for cost in compute_costs(dataclasses.replace(stages, summable=False), gradient, network.ranks):
+        if cost.algorithm == "decoded":
+            assert (
+                find_paying_bandwidths([cost], compute_dense_cost(gradient, network.ranks), network.latency)
+                == ()
+            )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((1, 1e9), "ranks is 1; an exchange needs 2"),
+        ((2, 0.0), "bandwidth"),
+        ((2, math.inf), "bandwidth"),
+        ((2, math.nan), "bandwidth"),
+        ((2, 1e9, -1e-6), "latency"),
+        ((2, 1e9, math.nan), "latency"),
+    ],
+)
+def test_networks_that_are_none(arguments: tuple[float, ...], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Network(*arguments)

@@ -1,0 +1,278 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from wirecodec.cli import main
+
+X = np.where(np.arange(1000) % 9 == 0, np.arange(1000) - 500.0, 0).astype(np.float32).reshape(10, 100)
+
+AT_1_GBIT = ("--bandwidth", "1Gbit", "--ranks", "4")
+
+
+def npy(shape: str) -> bytes:
+    """A .npy of float32 without elements, whose header says this shape."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}\n".replace("10**30", str(10**30))
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+
+
+@pytest.fixture
+def grad(tmp_path: Path) -> Path:
+    np.save(tmp_path / "grad.npy", X)
+    return tmp_path / "grad.npy"
+
+
+def test_encode_inspect_decode(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "g.wc"
+    assert main(["encode", str(grad), "--scheme", "topk(0.05) | rice | raw", "-o", str(out)]) == 0
+    assert out.read_bytes() == wc.encode(X, "topk(0.05) | rice | raw").tobytes()
+    assert main(["inspect", str(out)]) == 0
+    table = capsys.readouterr().out
+    assert "1 entry" in table
+    assert "10×100" in table
+    assert "rice" in table
+    assert main(["inspect", "--json", str(out)]) == 0
+    (info,) = json.loads(capsys.readouterr().out)
+    assert info["entries"][0]["nnz"] == 50
+    assert main(["decode", str(out), "-o", str(tmp_path / "back.npy")]) == 0
+    assert np.array_equal(np.load(tmp_path / "back.npy"), wc.decode(out.read_bytes()).to_dense())
+
+
+def test_many_tensors_and_streams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "model.npz", a=X, b=X[0].astype(np.float16))
+    out = tmp_path / "m.wc"
+    assert main(["encode", str(tmp_path / "model.npz"), "-o", str(out)]) == 0
+    assert main(["decode", str(out), "-o", str(tmp_path / "back.npy")]) == 2
+    assert "holds 2 tensors" in capsys.readouterr().err
+    assert main(["decode", str(out), "-o", str(tmp_path / "back.npz")]) == 0
+    with np.load(tmp_path / "back.npz") as back:
+        assert np.array_equal(back["a"], X)
+        assert back["b"].dtype == np.float16
+    out.write_bytes(out.read_bytes() * 2)
+    assert main(["inspect", str(out)]) == 0
+    assert capsys.readouterr().out.count("2 entries") == 2
+    assert main(["decode", str(out), "-o", str(tmp_path / "back.npz")]) == 2
+    assert "holds 2 containers" in capsys.readouterr().err
+
+
+def test_names_from_strangers_do_not_reach_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.wc").write_bytes(wc.encode_many({"\x1b[31mred\nFAKE": X}).tobytes())
+    assert main(["inspect", str(tmp_path / "m.wc")]) == 0
+    printed = capsys.readouterr().out
+    assert "\\x1b[31mred\\nFAKE" in printed
+    assert "\x1b" not in printed
+
+
+def test_any_name_is_a_name(tmp_path: Path) -> None:
+    tensors = {name: X[i] for i, name in enumerate(["file", "allow_pickle", "a/b", "ü", "arr_0"])}
+    (tmp_path / "m.wc").write_bytes(wc.encode_many(tensors).tobytes())
+    assert main(["decode", str(tmp_path / "m.wc"), "-o", str(tmp_path / "m.npz")]) == 0
+    with np.load(tmp_path / "m.npz") as back:
+        assert sorted(back) == sorted(tensors)
+        assert all(np.array_equal(back[name], x) for name, x in tensors.items())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["inspect", "missing.wc"], "No such file"),
+        (["inspect", "grad.npy"], "magic"),
+        (["inspect", "empty"], "is empty"),
+        (["decode", "short.wc", "-o", "x.npy"], "container: "),
+        (["encode", "grad.npy", "--scheme", "topk(0.1) | rcie | raw", "-o", "x.wc"], "did you mean 'rice'"),
+        (["encode", "int.npy", "-o", "x.wc"], "int64 is not carried"),
+        (
+            ["encode", "nan.npy", "--scheme", "topk(0.1) | rice | raw", "-o", "x.wc"],
+            "element 3: topk cannot carry nan",
+        ),
+        (["encode", "empty", "-o", "x.wc"], "empty is neither a .npy nor an .npz"),
+        (["encode", "grad.npy", "--scheme", "dcg", "-o", "x.wc"], "'dcg' is neither a preset nor a scheme"),
+        (["stats", "nan.npy"], "tensor 'nan.npy', element 3: stats cannot carry nan"),
+        (["stats", "zeros.npy"], "a fit needs 2"),
+        (["bench", "int.npy"], "tensor 'int.npy': dtype int64 is not carried"),
+        (
+            ["bench", "nan.npy", "--scheme", "topk(0.1) | rice | raw"],
+            "tensor 'nan.npy', element 3: topk cannot",
+        ),
+        (["bench", "none.npy"], "holds no elements"),
+        (["bench", "grad.npy", "--scheme", "topk(0.1) | rcie | raw"], "did you mean 'rice'"),
+        (["advise", "grad.npy", "--bandwidth", "10", "--ranks", "4"], "cannot read bandwidth '10'; write"),
+        (["advise", "grad.npy", "--bandwidth", "1Gbit", "--ranks", "1"], "2 ranks or more"),
+        (["advise", "grad.npy", *AT_1_GBIT, "--latency", "5"], "cannot read time '5'; write"),
+        (["advise", "grad.npy", *AT_1_GBIT, "--scheme", "topk | rice | raw"], "either ratio or k"),
+        (
+            ["advise", "grad.npy", *AT_1_GBIT, "--scheme", "all | bitmap | raw", "--png", "no/x.png"],
+            "No such file",
+        ),
+        (["advise", "missing.npy", *AT_1_GBIT], "No such file"),
+        (["advise", "none.npy", *AT_1_GBIT], "holds no elements"),
+        (["stats", "grad.npy", "--png", "missing/x.png"], "No such file"),
+        (["encode", "grad.npy", "-o", "missing/x.wc"], "No such file"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(
+    arguments: list[str],
+    says: str,
+    grad: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(grad.parent)
+    np.save("int.npy", np.arange(3))
+    np.save("nan.npy", np.array([1, 2, 3, np.nan]))
+    np.save("zeros.npy", np.zeros(9))
+    np.save("none.npy", np.zeros((0, 3)))
+    Path("empty").write_bytes(b"")
+    Path("short.wc").write_bytes(wc.encode(X).tobytes()[:-1])
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert says in captured.err
+    assert captured.err.startswith("wirecodec: ")
+    assert captured.err.count("\n") == 1
+    assert not Path("x.npy").exists()
+
+
+def damaged_npz(*at: tuple[int, int, int]) -> bytes:
+    """An .npz of one array, with a byte changed at (offset in the local head, in the directory, to what)."""
+    out = io.BytesIO()
+    np.savez(out, a=X)
+    data = bytearray(out.getvalue())
+    directory = data.rindex(b"PK\x01\x02")
+    for local, central, byte in at:
+        data[local] = data[directory + central] = byte
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"\x93NUMPY\x01\x00\x0c\x00{[]: 1}     \n", "unhashable"),
+        (npy("(10**30,)"), "too large"),
+        (npy("((((("), "EOF"),
+        (npy("(9,)"), "could only read"),
+        (damaged_npz((8, 10, 77)), "compression method is not supported"),
+        (damaged_npz((6, 8, 1)), "encrypted"),
+    ],
+    ids=["header", "shape", "open", "short", "method", "encrypted"],
+)
+def test_damaged_arrays_are_one_line(
+    data: bytes, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "grad.npz").write_bytes(data)
+    for command in (["encode", "-o", str(tmp_path / "x.wc")], ["stats"], ["bench"]):
+        assert main([command[0], str(tmp_path / "grad.npz"), *command[1:]]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("wirecodec: ")
+        assert captured.err.count("\n") == 1
+        assert says in captured.err
+    assert not (tmp_path / "x.wc").exists()
+
+
+def test_bench(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scheme = "topk(0.05) | rice | raw"
+    assert main(["bench", str(grad), "--scheme", scheme]) == 0
+    page = capsys.readouterr().out
+    assert page.startswith(f"grad.npy: 1,000 elements, 4,000 bytes; {scheme}\n")
+    stages = [line.split()[0] for line in page.splitlines()[1:6]]
+    assert stages == ["stage", "select", "encode", "decode", "np.copyto"]
+    assert f"{wc.encode(X, scheme).nbytes} bytes, ratio" in page
+    assert "; 50 elements stored" in page
+    for words in (["--preset", "dgc(ratio=0.02)"], ["--scheme", "dgc(ratio=0.02)"]):
+        assert main(["bench", str(grad), *words]) == 0
+        assert f"; {wc.preset('dgc', ratio=0.02)}\n" in capsys.readouterr().out
+    np.savez(tmp_path / "model.npz", a=X, b=X[0])
+    assert main(["bench", str(tmp_path / "model.npz")]) == 0
+    assert "model.npz: 1,100 elements, 4,400 bytes; nonzero | auto-index | raw" in capsys.readouterr().out
+
+
+class Terminal(io.StringIO):
+    """A stream that somebody watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("bar", [True, False])
+def test_long_work_shows_how_far_it_got(
+    grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bar: bool
+) -> None:
+    if bar:
+        pytest.importorskip("rich")
+    else:
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert main(["bench", str(grad)]) == 0
+    assert "measuring" in terminal.getvalue()
+    assert (terminal.getvalue() == "measuring …\n") != bar
+    assert "measuring" not in capsys.readouterr().out
+
+
+def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Over a slow network the smaller of two encodings is the faster, whatever this machine is doing."""
+    picture = tmp_path / "picture.png"
+    schemes = ["--scheme", "all | raw-index | raw", "--scheme", "topk(0.05) | rice | raw"]
+    network = ["--bandwidth", "1kbit", "--ranks", "4", "--latency", "0"]
+    assert main(["advise", str(grad), *network, *schemes, "--error", "--png", str(picture)]) == 0
+    page = capsys.readouterr().out
+    assert page.startswith("grad.npy: 1,000 elements; 4 ranks at 1 kbit/s, 0 µs per message\n")
+    header, first, second = page.splitlines()[1:4]
+    dense, conclusion = page.splitlines()[9:11]
+    assert header.split()[-1] == "error"
+    assert first.startswith("topk(0.05) | rice | raw ")
+    assert " allgather " in first
+    assert second.startswith("all | raw-index | raw ")
+    assert " narrow " in second
+    assert dense.startswith("dense all-reduce of 4,000 bytes: 48 s, 48 s of it sending")
+    assert conclusion.startswith("1 of 2 schemes pays; fastest: topk(0.05) | rice | raw, ")
+    assert "\nallgather: all-gather of the encodings; every rank decodes and sums them\nnarrow: " in page
+    assert "\ndecoded: " not in page
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_advise_knows_of_other_numbers_of_ranks(grad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """So slow a network that 1 % of the elements, gathered from 128 ranks, takes as long as all summed up."""
+    assert main(["advise", "--bandwidth", "1kbit", str(grad), "--scheme", "topk(0.01) | rice | raw"]) == 0
+    page = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert page[0][2:6] == ["elements;", "8", "ranks", "at"]
+    at = page.index(["ranks", "schemes", "that", "pay", "speed-up", "fastest"])
+    rows = page[at + 1 : at + 8]
+    assert [row[0] for row in rows] == ["2", "4", "8", "16", "32", "64", "128"]
+    assert [row[1] for row in rows] == ["1", "1", "1", "1", "1", "0", "0"]
+    gains = [float(row[2]) for row in rows]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_advise_tries_schemes_of_its_own(
+    grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "wirecodec.cli.advice.DEFAULT_SCHEMES", ("topk(0.1) | bitmap | raw", "dgc(index=rice)")
+    )
+    assert main(["advise", str(grad), *AT_1_GBIT]) == 0
+    page = capsys.readouterr().out
+    assert "topk(0.1) | bitmap | raw" in page
+    assert "dgc(0.001) | rice | raw" in page
+
+
+def test_installed_command_answers() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "wirecodec", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "inspect" in done.stdout
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0

@@ -1,0 +1,116 @@
+"""Extension blocks of very many records or rows: refused as the reference decoder does, in linear time."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+
+import pytest
+
+import wirecodec as wc
+from formats import reference
+from formats.reference import Row, assemble
+from formats.reference.writing.records import write_shape
+
+LONG, LONGEST = 1 << 10, 1 << 20
+"""Records or rows: enough for the kernel; and 8 MiB."""
+
+UNKNOWN = struct.pack("<HHI", 77, 0, 0)
+SCALAR = write_shape(0, ())
+
+
+def with_block(records: bytes, count: int) -> bytes:
+    row = Row(0, 0, 4, 4, 1, 1, 1, b"", bytes(16))
+    return assemble([row], struct.pack("<II", 8 + len(records), count) + records)
+
+
+def with_records(n: int, last: bytes = UNKNOWN, more: int = 0) -> bytes:
+    """n records of one type, and the last, of which the block counts ``more``."""
+    return with_block(UNKNOWN * n + last, n + 1 + more)
+
+
+def with_rows(n: int, last: bytes = SCALAR) -> bytes:
+    """n rows of one key, and the last, in the one record."""
+    body = SCALAR * n + last
+    return with_block(struct.pack("<HHI", 3, 0, len(body)) + body + bytes(-len(body) % 8), 1)
+
+
+def record(kind: int, flags: int, length: int, body: bytes) -> bytes:
+    return struct.pack("<HHI", kind, flags, length) + body
+
+
+RECORDS = {
+    "sound": UNKNOWN,
+    "known": record(5, 0, 1, b"t" + bytes(7)),
+    "critical": record(78, 1, 0, b""),
+    "reserved flag": record(78, 2, 0, b""),
+    "flags of a known type": record(5, 1, 1, b"t" + bytes(7)),
+    "too long": record(78, 0, 1, b""),
+    "far too long": record(78, 0, 2**32 - 1, b""),
+    **{
+        f"{length} bytes, {'padding' if wrong else 'zeros'}": record(
+            78, 0, length, b"\xff" * length + bytes(7 - length) + bytes([wrong])
+        )
+        for length in range(1, 8)
+        for wrong in (0, 1)
+    },
+    **{
+        f"{length} bytes, then one": record(78, 0, length, bytes(length) + b"\1" + bytes(7 - length))
+        for length in range(1, 8)
+    },
+}
+
+ROWS = {
+    "sound": SCALAR,
+    "two dimensions": write_shape(0, (300, 2)),
+    "one dimension": struct.pack("<IBBHBxxxxxxx", 0, 1, 1, 0, 4),
+    "33 dimensions": struct.pack("<IBBH33B", 0, 33, 1, 0, *[1] * 33),
+    "width 3": struct.pack("<IBBH6x", 0, 2, 3, 0),
+    "width 0": struct.pack("<IBBH", 0, 0, 0, 0),
+    "reserved": struct.pack("<IBBH", 0, 0, 1, 256),
+    "wider than needed": struct.pack("<IBBHHH", 0, 2, 2, 0, 255, 255),
+    "64 bits for 32": struct.pack("<IBBHQQ", 0, 2, 8, 0, 2**32 - 1, 1),
+    "no dimension of 2 bytes": struct.pack("<IBBH", 0, 0, 2, 0),
+    "too long": struct.pack("<IBBHB", 0, 2, 1, 0, 1),
+    "cut": SCALAR[:5],
+}
+
+
+def code(decode: Callable[[bytes], object], data: bytes) -> str:
+    """The code of a refusal, or nothing if there is none."""
+    try:
+        decode(data)
+    except (wc.WireError, reference.WireError) as error:
+        return error.code
+    return ""
+
+
+def agree(data: bytes, codes: set[str]) -> None:
+    found = code(wc.decode_many, data)
+    assert found in codes
+    assert found == code(reference.decode, data)
+
+
+@pytest.mark.parametrize("last", RECORDS.values(), ids=RECORDS)
+def test_records_out_of_order_are_refused_after_broken_ones(last: bytes) -> None:
+    for more in (-1, 0, 1):
+        agree(with_records(LONG, last, more), {"extension-record", "extension-order"})
+
+
+@pytest.mark.parametrize("last", ROWS.values(), ids=ROWS)
+def test_rows_out_of_order_are_refused_after_broken_ones(last: bytes) -> None:
+    agree(with_rows(LONG, last), {"shapes-record", "shapes"})
+
+
+@pytest.mark.parametrize("make", [with_records, with_rows])
+@pytest.mark.parametrize("decode", [wc.decode_many, wc.inspect])
+def test_a_long_block_is_refused_in_time(
+    make: Callable[[int], bytes], decode: Callable[[bytes], object]
+) -> None:
+    assert code(decode, make(LONG)) in ("extension-order", "shapes")  # and the kernel is compiled
+    blob = make(LONGEST)
+    start = time.process_time()
+    code(decode, blob)
+    # SECURITY.md promises a third of this; the machine may be loaded.
+    assert time.process_time() - start < 3 * (0.05 + 5e-9 * len(blob))

@@ -1,0 +1,163 @@
+"""context: sizes against zstd's and other codecs', the learned contexts, periods, and hostile sections."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import wirecodec as wc
+from formats import reference
+from formats.reference.writing.index.context import find_period
+from tests import inputs, oracles
+from wirecodec.kernels.cpu.index import context
+from wirecodec.limits import UNLIMITED
+
+SUPPORTS = inputs.supports(np.random.default_rng(1))
+
+
+def striped(rng: np.random.Generator, rows: int, period: int, high: float = 0.6, low: float = 0.01) -> Any:
+    """A tenth of the columns mostly present, the others rarely."""
+    likely = np.where(rng.random(period) < 0.1, high, low)
+    return np.flatnonzero(rng.random((rows, period)).ravel() < np.tile(likely, rows)).astype(np.uint32)
+
+
+def size(codec: Any, indices: Any, d: int) -> int:
+    return int(codec.encode(indices, d, 0).size)
+
+
+def top(x: Any, ratio: float) -> Any:
+    k = max(1, int(x.size * ratio))
+    return np.sort(np.argpartition(-np.abs(x), k - 1)[:k]).astype(np.uint32)
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.01, 0.001])
+def test_gradients_are_smaller_than_huffman_and_zstd(gradient: Any, ratio: float) -> None:
+    """Than huffman where there are many; than zstd of the gaps in the least width that holds them."""
+    indices = top(gradient, ratio)
+    found = size(wc.ContextIndex(), indices, gradient.size)
+    assert found < size(wc.Huffman(), indices, gradient.size) or ratio < 0.1
+    zstandard = pytest.importorskip("zstandard")
+    gaps = np.diff(indices.astype(np.int64), prepend=-1) - 1
+    narrow = gaps.astype(np.min_scalar_type(int(gaps.max())))
+    assert found < len(zstandard.ZstdCompressor(level=19).compress(narrow.tobytes()))
+
+
+@pytest.mark.parametrize(("density", "ratio"), [(0.1, 1.01), (0.01, 1.02), (0.001, 1.06)])
+def test_uniform_supports_are_near_the_entropy(density: float, ratio: float) -> None:
+    d = 2_000_000
+    indices = inputs.support(np.random.default_rng(4), d, int(d * density))
+    assert 8 * size(wc.ContextIndex(), indices, d) <= ratio * oracles.entropy_bits(d, indices.size)
+
+
+def test_stripes_take_the_entropy_of_their_columns() -> None:
+    rows, period = 1000, 700
+    indices = striped(np.random.default_rng(3), rows, period)
+    counts = np.bincount(indices % period, minlength=period)
+    entropy = sum(oracles.entropy_bits(rows, int(n)) for n in counts if 0 < n < rows)
+    assert 8 * size(wc.ContextIndex(), indices, rows * period) <= 1.12 * entropy
+    assert 8 * size(wc.ContextIndex(0), indices, rows * period) > 1.5 * entropy
+
+
+@pytest.mark.parametrize("period", [64, 65, 127, 400, 1001, 16_384])
+def test_the_period_is_found(period: int) -> None:
+    indices = striped(np.random.default_rng(period), max(30, 200_000 // period), period)
+    assert context.find_period(indices) == period
+
+
+def test_no_period_is_found_where_there_is_none() -> None:
+    rng = np.random.default_rng(7)
+    for d, r in ((100_000, 10_000), (1_000_000, 10_000), (2**24, 17_000), (1000, 2)):
+        assert context.find_period(inputs.support(rng, d, r)) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 3000), st.integers(64, 500), st.integers(0, 2**32), st.sampled_from([0.0, 0.02, 0.3]))
+def test_sections_are_the_reference_writers(d: int, period: int, seed: int, low: float) -> None:
+    rng = np.random.default_rng(seed)
+    indices = striped(rng, -(-d // period), period, low=low)
+    indices = indices[indices < d]
+    if not 0 < indices.size < d:
+        indices = np.array([seed % d], np.uint32)
+    for given_period in (None, 0, period, 16_384):
+        section = wc.ContextIndex(given_period).encode(indices, d, 0)
+        assert section.tobytes() == reference.Context(given_period).write_section(indices.tolist(), d)
+        assert np.array_equal(wc.ContextIndex.decode(section, d, indices.size, UNLIMITED), indices)
+    assert context.find_period(indices) == find_period(indices.tolist())
+
+
+@pytest.mark.parametrize("case", SUPPORTS)
+def test_the_smallest_auto_index_is_never_larger(case: str) -> None:
+    d, indices = SUPPORTS[case]
+    codec, section = wc.AutoIndex(smallest=True).choose(indices, d, 0)
+    assert np.array_equal(type(codec).decode(section, d, indices.size, UNLIMITED), indices)
+    fast, its_section = wc.AutoIndex().choose(indices, d, 0)
+    assert fast.name != "context"
+    assert section.size == min(its_section.size, size(wc.ContextIndex(), indices, d))
+
+
+def test_the_smallest_auto_index_is_a_scheme(gradient: Any) -> None:
+    scheme = "topk(0.1) | auto-index(smallest=True) | raw"
+    assert str(wc.Scheme.parse(scheme)) == scheme
+    blob = wc.encode(gradient, scheme)
+    assert wc.inspect(blob).entries[0].index == "context"
+    assert np.array_equal(wc.decode(blob).indices, top(gradient, 0.1))
+    with pytest.raises(wc.EncodeError, match="smallest is 1; it must be True or False"):
+        wc.AutoIndex(smallest=1)
+
+
+def test_what_needs_more_room_than_there_is_says_how_much() -> None:
+    rng = np.random.default_rng(9)
+    indices = inputs.support(rng, 20_000, 10_000)
+    section = wc.ContextIndex().encode(indices, 20_000, 0)
+    small = np.zeros(section.size - 7, np.uint8)
+    needed = context.walk(small, indices.copy(), 0, 20_000, True)
+    assert needed == section.size - 2
+    assert np.array_equal(wc.ContextIndex.decode(section, 20_000, 10_000, UNLIMITED), indices)
+
+
+def test_only_one_section_says_a_support() -> None:
+    """Of all one-byte codes for one of 40 elements, those that are read are those that are written."""
+    read = set()
+    for byte in range(256):
+        section = np.array([0, 0, byte], np.uint8)
+        try:
+            found = wc.ContextIndex.decode(section, 40, 1, UNLIMITED)
+        except wc.WireError:
+            continue
+        assert np.array_equal(wc.ContextIndex(0).encode(found, 40, 0), section)
+        read.add(int(found[0]))
+    assert len(read) > 20
+
+
+def test_wrong_periods_are_refused() -> None:
+    for wrong in (1, 63, 16_385, -1):
+        with pytest.raises(wc.EncodeError, match=rf"period is {wrong}; it must be 0 or 64 to 16384"):
+            wc.ContextIndex(wrong)
+    with pytest.raises(wc.EncodeError, match="must be an integer"):
+        wc.ContextIndex(400.0)
+
+
+@pytest.mark.parametrize("period", [0, 64, 16_384])
+def test_hostile_sections_cost_no_more_than_their_work(period: int) -> None:
+    """The longest walks in few bytes: nothing, or everything but one element."""
+    d = 2**24
+    head = period.to_bytes(2, "little")
+    for code, r in ((b"\xff" * 4, 1), (b"\0" * 4, d - 1), (b"\xff" * 400, 1), (b"\x55" * 4000, d // 2)):
+        section = np.frombuffer(head + code, np.uint8)
+        assert wc.ContextIndex.work(section, d, r) == d
+        start = time.perf_counter()
+        tracemalloc.start()
+        try:
+            with pytest.raises(wc.WireError):
+                wc.ContextIndex.decode(section, d, r, UNLIMITED)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert time.perf_counter() - start < 3
+        assert peak <= 65_536 + 4 * (section.size + 12 * r)

@@ -1,0 +1,293 @@
+"""Corpus of encodes, decodes and steps that reaches every kernel of ``wirecodec/kernels/cpu``.
+
+``python -m tests.wirecodec.kernels.corpus`` runs it and prints a digest of all results.
+``test_kernel_memory.py`` runs it under bounds checks, and with a guard page behind each array.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import importlib
+import os
+import pkgutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import ml_dtypes
+import numba
+import numpy as np
+
+import wirecodec as wc
+import wirecodec.kernels.cpu
+from tests.wirecodec.test_battery import INDEX, VALUE, variants
+from wirecodec.arrays import bits_of, read_only
+from wirecodec.index.base import is_lossy
+from wirecodec.kernels.cpu import threads
+from wirecodec.kernels.cpu.select import radix
+from wirecodec.limits import UNLIMITED
+from wirecodec.select import topk_exact
+
+__all__ = ["kernels", "run", "unused_kernels"]
+
+DTYPES = [np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float64)]
+SIZES = (1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 511, 512, 513, 1024, 4095, 4096, 4097)
+"""Elements, around the multiples of 8 to 4096 that kernels work in."""
+SELECTORS = (
+    *("all", "nonzero", "topk(0.1)", "topk(k=1)", "randomk(0.1)", "threshold(0.5)"),
+    *("dgc(0.02)", "redsync(0.02)", "gaussiank(0.02)", "adacomp"),
+    *("chunk-topk(0.05, 100)", "chunk-topk(0.02, 1000)"),
+    *(f"sidco(0.02, sid={sid})" for sid in ("exponential", "gamma-gp", "gp")),
+)
+
+Sink = Callable[[Any], object]
+
+
+def supports(rng: np.random.Generator) -> Iterator[tuple[int, Any]]:
+    """Yield (d, ascending u32 indices) of uniform, clustered and strided supports."""
+    for r in SIZES:
+        for d in (r + 1, 2 * r + 64, 100 * r + 1):
+            yield d, np.sort(rng.choice(d, r, replace=False)).astype(np.uint32)
+    runs = (64 * np.sort(rng.choice(2000, 40, replace=False))[:, None] + np.arange(64)).ravel()
+    yield 128_000, runs.astype(np.uint32)
+    yield 2**24, np.array([0, 2**24 - 1], np.uint32)
+    yield 20_000, np.arange(0, 20_000, 2, dtype=np.uint32)
+    for gaps in (rng.geometric(0.0005, 9000), np.where(rng.random(9000) < 0.01, 1500, 1)):
+        yield int(gaps.sum()) + 3, (np.cumsum(gaps) - 1).astype(np.uint32)
+
+
+def corruptions(rng: np.random.Generator, section: bytes) -> Iterator[Any]:
+    """Yield changed copies of a section: other bytes, fewer bytes, more bytes."""
+    for n in range(6):
+        data = np.frombuffer(section, np.uint8).copy()
+        for at in rng.integers(0, data.size, 1 + n // 2):
+            data[at] = rng.integers(256) if n % 2 else data[at] ^ 1 << rng.integers(8)
+        yield read_only(data)
+    data = np.frombuffer(section, np.uint8)
+    yield read_only(data[: data.size // 2].copy())
+    yield read_only(np.concatenate([data, data[:8]]))
+    yield read_only(np.full_like(data, 0xFF))
+
+
+def put_corrupted(sink: Sink, rng: np.random.Generator, section: bytes, decode: Callable[[Any], Any]) -> None:
+    """Decode changed copies of a section. Only a ``WireError`` may be raised."""
+    if not section:
+        return
+    for bad in corruptions(rng, section):
+        try:
+            sink(decode(bad))
+        except wc.WireError as error:
+            sink(error.code)
+
+
+def decoded(codec: Any, d: int, r: int, section: Any) -> Any:
+    """Decode a section of indices."""
+    return codec.decode(section, d, r, UNLIMITED)
+
+
+def run_index_codecs(sink: Sink) -> None:
+    """Encode and decode every support by every index codec and variant."""
+    rng = np.random.default_rng(1)
+    for d, indices in supports(rng):
+        sink(wc.AutoIndex().choose(read_only(indices), d, 1)[1])
+        for codec in (one for cls in INDEX for one in variants(cls)):
+            try:
+                section = bytes(codec.encode(read_only(indices), d, 7))
+            except wc.EncodeError as error:
+                sink(str(error))
+                continue
+            r = indices.size
+            if is_lossy(codec):
+                found = codec.approximate(read_only(indices), d, 7).found
+                r = r if found is None else found.size
+            if r == d:
+                continue
+            data = read_only(np.frombuffer(section, np.uint8).copy())
+            sink(type(codec).decode(data, d, r, UNLIMITED))
+            if r in (64, 129, 4097):
+                put_corrupted(sink, rng, section, partial(decoded, type(codec), d, r))
+
+
+def values_of(rng: np.random.Generator, size: int, dtype: np.dtype[Any]) -> Iterator[Any]:
+    """Yield vectors of values: dense, with zeros, of few magnitudes."""
+    yield rng.laplace(size=size).astype(dtype)
+    if size in (65, 512, 4097):
+        yield (rng.normal(size=size) * (rng.random(size) < 0.1)).astype(dtype)
+        yield np.full(size, -0.25).astype(dtype)
+        yield (rng.standard_t(1.5, size).clip(-60_000, 60_000)).astype(dtype)
+
+
+def run_value_codecs(sink: Sink) -> None:
+    """Encode and decode values of every type by every value codec and variant."""
+    rng = np.random.default_rng(2)
+    codecs = [one for cls in VALUE for one in variants(cls) if not cls.name.startswith("raw-")]
+    codecs += [wc.Raw("float16"), wc.Raw("bfloat16"), wc.AutoValue(), wc.AutoValue(0.3)]
+    for dtype in DTYPES:
+        for size in SIZES:
+            for values in values_of(rng, size, dtype):
+                for codec in codecs:
+                    scheme = wc.Scheme(wc.All(), wc.RawIndex(), codec)
+                    try:
+                        blob = wc.encode(values, scheme, seed=3)
+                    except wc.EncodeError as error:
+                        sink(str(error))
+                        continue
+                    sink(wc.decode(blob).values)
+                    if size in (64, 513):
+                        put_corrupted_values(sink, rng, blob, size, dtype)
+
+
+def put_corrupted_values(
+    sink: Sink, rng: np.random.Generator, blob: Any, size: int, dtype: np.dtype[Any]
+) -> None:
+    """Decode changed copies of the value section of a container of one full tensor."""
+    entry = wc.inspect(blob).entries[0]
+    codec: Any = wc.registry.value_codec({c.name: c.wire_id for c in VALUE}[entry.value])
+    section = bytes(memoryview(blob)[64 : 64 + entry.value_bytes])
+    put_corrupted(sink, rng, section, lambda x: codec.decode(x, size, dtype, UNLIMITED))
+
+
+def run_refusals(sink: Sink) -> None:
+    """Narrow values of every type of which one is too large for float16."""
+    for dtype in DTYPES[::2] + DTYPES[3:]:
+        for size in (1, 64, 65, 4097):
+            values = np.ones(size, dtype)
+            values[-1] = 1e6
+            try:
+                wc.encode(values, "all | raw-index | raw(float16)")
+            except wc.EncodeError as error:
+                sink(str(error))
+
+
+def gradients(rng: np.random.Generator, dtype: np.dtype[Any]) -> Iterator[Any]:
+    """Yield gradients of a type."""
+    for size in (1, 63, 64, 65, 513, 4096, 4097, 70_001):
+        yield rng.laplace(size=size).astype(dtype)
+    yield (rng.normal(size=(40, 100)) * (rng.random((40, 100)) < 0.3)).astype(dtype)
+
+
+def run_selectors(sink: Sink) -> None:
+    """Encode gradients of every type by every selector, without feedback."""
+    for dtype in DTYPES:
+        rng = np.random.default_rng(3)
+        for gradient in gradients(rng, dtype):
+            for selector in SELECTORS:
+                sink(wc.encode(gradient, f"{selector} | auto-index | raw", seed=1))
+            if gradient.size > 1:  # top_k counts only if two samples were misleading, by bad luck
+                bits = read_only(bits_of(gradient).reshape(-1))
+                sink(np.array(radix.count_threshold(bits, gradient.size // 2)))
+
+
+def run_transforms(sink: Sink) -> None:
+    """Encode and decode coefficients."""
+    for dtype in DTYPES:
+        rng = np.random.default_rng(4)
+        for gradient in gradients(rng, dtype):
+            for scheme in ("dct | topk(0.1) | rice | raw", "rfft | topk(0.1) | rice | qsgd"):
+                sink(wc.decode(wc.encode(gradient, scheme)).values)
+
+
+def run_steps(sink: Sink) -> None:
+    """Take Compressor steps, and add what was sent into dense arrays."""
+    for dtype in DTYPES:
+        rng = np.random.default_rng(5)
+        for selector in SELECTORS:
+            for value, beta in (("raw", 1.0), ("qsgd", 1.0), ("raw", 0.5)):
+                c = wc.Compressor(
+                    f"{selector} | auto-index | {value}", feedback=wc.ErrorFeedback(beta), fuse=600
+                )
+                for _ in range(3):
+                    named = {f"{n:05}": rng.normal(size=n).astype(dtype) for n in (1, 64, 65, 513, 5000)}
+                    blob = c.compress(named)
+                    out = {name: np.zeros(x.size, np.float32) for name, x in named.items()}
+                    wc.decode_add(blob, out, scale=0.5)
+                    sink(blob)
+                    sink(np.concatenate(list(out.values())))
+
+
+@contextlib.contextmanager
+def shared_out(count: int) -> Iterator[None]:
+    """Share small arrays out among ``count`` threads."""
+    before = threads.thread_count, topk_exact.WORTHWHILE, topk_exact.ALONE
+    threads.thread_count = lambda: count
+    topk_exact.WORTHWHILE = topk_exact.ALONE = 1
+    try:
+        yield
+    finally:
+        threads.thread_count, topk_exact.WORTHWHILE, topk_exact.ALONE = before
+
+
+def run() -> str:
+    """Run the corpus, and return a digest of all results in hexadecimal."""
+    digest = hashlib.sha256()
+
+    def sink(found: Any) -> None:
+        digest.update(found.encode() if isinstance(found, str) else np.ascontiguousarray(found).tobytes())
+
+    parts = (run_index_codecs, run_value_codecs, run_refusals, run_selectors, run_transforms, run_steps)
+    for part in parts:
+        part(sink)
+    with shared_out(3):
+        for part in (run_selectors, run_steps):
+            part(sink)
+    return digest.hexdigest()
+
+
+def kernels() -> dict[str, Any]:
+    """Return every kernel of the folder by ``module.function``; inlined helpers are no kernels."""
+    found = {}
+    folder = wirecodec.kernels.cpu
+    for info in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}."):
+        module = importlib.import_module(info.name)
+        for name, each in vars(module).items():
+            own = getattr(each, "__module__", "") == module.__name__ and hasattr(each, "signatures")
+            if own and getattr(each._cache, "cache_path", None):
+                found[f"{info.name.removeprefix(folder.__name__)[1:]}.{name}"] = each
+    return found
+
+
+def unused_kernels() -> list[str]:
+    """Return the kernels that no part of the corpus has called so far."""
+    return [name for name, each in kernels().items() if not each.signatures]
+
+
+_HANDLER = b"mem_handler"
+_SET_HANDLER = 304
+"""The number of PyDataMem_SetHandler in NumPy's C API (numpy/__multiarray_api.h)."""
+
+
+def guard_memory() -> ctypes.CDLL:
+    """Switch on the allocator of ``guard.c``, for NumPy's small arrays, too; return its library."""
+    library, python = ctypes.CDLL(None), ctypes.pythonapi
+    python.PyCapsule_New.restype = ctypes.py_object
+    python.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    python.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    handler = ctypes.addressof(ctypes.c_char.in_dll(library, "guard_handler"))
+    functions = python.PyCapsule_GetPointer(np._core.multiarray._ARRAY_API, None)
+    address = ctypes.cast(functions, ctypes.POINTER(ctypes.c_void_p))[_SET_HANDLER]
+    ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(address)(
+        python.PyCapsule_New(handler, _HANDLER, None)
+    )
+    library.guard_on(1)
+    return library
+
+
+def main() -> None:
+    """Run the corpus, then once more with guard pages if ``guard.c`` is loaded, and print the digest."""
+    plain = run()
+    if numba.config.BOUNDSCHECK:  # the cache was cold: a cached kernel brings along those that it calls
+        assert not unused_kernels(), f"the corpus does not reach {unused_kernels()}"
+    if "guard.so" in os.environ.get("LD_PRELOAD", ""):
+        allocator = guard_memory()  # kernels are loaded by now
+        guarded = run()
+        allocator.guard_on(0)
+        assert guarded == plain
+        assert allocator.guard_count() > 10_000
+    print(plain)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""A warm cache needs no lock; a cold one waits for it, but not for ever."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.child import run
+from wirecodec.kernels.cpu import cache_files
+
+fcntl = pytest.importorskip("fcntl")
+
+USE = """
+import numpy as np
+import wirecodec.kernels.cpu.jit as jit
+jit.PATIENCE = jit._compiling._patience = {patience}
+from wirecodec.kernels.cpu import mean, support
+x = np.ones(70, np.float32)
+mean.total(x.view(np.uint32) if {words} else x)
+assert support.first_nonfinite(x.view(np.uint32), np.uint32(0x7F800000)) == -1
+"""
+
+
+def test_a_held_lock_delays_only_what_is_not_cached(tmp_path: Path) -> None:
+    cache = str(tmp_path)
+    first = USE.format(patience=60, words=0)
+    run(first, NUMBA_CACHE_DIR=cache)
+    (lock,) = tmp_path.rglob("wirecodec.lock")
+    holder = os.open(lock, os.O_RDWR)
+    try:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        run(first.replace("import wirecodec", RAISE + "import wirecodec", 1), NUMBA_CACHE_DIR=cache)
+        lock.touch()
+        run(COLD, NUMBA_CACHE_DIR=cache)
+    finally:
+        os.close(holder)
+
+
+RAISE = """
+import time
+def refuse(_):
+    raise AssertionError("it waited")
+time.sleep = refuse
+"""
+
+COLD = """
+import time
+import numpy as np
+import wirecodec.kernels.cpu.jit as jit
+jit.PATIENCE = jit._compiling._patience = 0.3
+from wirecodec.kernels.cpu import sums, support
+waits = []
+time_sleep, time.sleep = time.sleep, lambda seconds: (waits.append(seconds), time_sleep(seconds))
+x = np.ones(70, np.float32)
+sums.absolute_sum(x.view(np.uint32))
+assert 3 < len(waits) < 40, waits
+waits.clear()
+support.first_disorder(np.arange(5, dtype=np.uint32))  # another kernel: it does not wait again
+assert not waits
+"""
+
+
+class Files(cache_files._ContentNamed):
+    """Files whose stamp a test sets."""
+
+    def __init__(self, folder: Path, stamp: int) -> None:
+        super().__init__(str(folder), "kernel-1.py311", stamp)
+
+
+def test_an_index_never_names_the_code_of_another_source(tmp_path: Path) -> None:
+    """A reader without the lock may see a new index beside old data."""
+    seen: list[Any] = []
+
+    class Watched(Files):
+        def _save_data(self, name: str, data: Any) -> None:
+            seen.append(Files(tmp_path, 2).load("key"))
+            super()._save_data(name, data)
+            seen.append(Files(tmp_path, 2).load("key"))
+
+        def _save_index(self, overloads: Any) -> None:
+            super()._save_index(overloads)
+            seen.append(Files(tmp_path, 2).load("key"))
+
+    Files(tmp_path, 1).save("key", "old")
+    Watched(tmp_path, 2).save("key", "new")
+    assert seen == [None, None, "new"]
+    assert Files(tmp_path, 1).load("key") is None
+    assert len(list(tmp_path.glob("*.nbc"))) == 1

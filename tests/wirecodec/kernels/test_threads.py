@@ -1,0 +1,218 @@
+"""Work over threads: the same bytes and the same verdicts however many there are, and after a fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from tests import inputs
+from tests.child import run
+from wirecodec.arrays import bits_of, read_only
+from wirecodec.index.rice import planned_bytes
+from wirecodec.kernels.cpu import threads
+from wirecodec.kernels.cpu.index import bitmap, rice, rice_read, rice_write
+from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.cpu.threads import next_unit
+from wirecodec.limits import UNLIMITED
+
+ROOT = Path(__file__).parents[3]
+
+
+@kernel
+def count_visits(turns: Any, visits: Any, slow: int) -> int:
+    """Each unit counted where it is done; something to wait for."""
+    done = 0
+    unit = next_unit(turns, -1)
+    while unit >= 0:
+        for _ in range(slow):
+            visits[unit] *= 3
+        visits[unit] += 1
+        done += 1
+        unit = next_unit(turns, unit)
+    return done
+
+
+@pytest.fixture(params=[1, 2, 3, 7])
+def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """So many threads, and every unit of work worth one."""
+    monkeypatch.setattr(threads, "thread_count", lambda: request.param)
+    for module in (rice, rice_write, rice_read):
+        monkeypatch.setattr(module, "LEAST_UNITS", 1)
+    for name in ("LEAST_MARKED", "LEAST_COPIED", "LEAST_FOUND"):
+        monkeypatch.setattr(bitmap, name, 1)
+    found: int = request.param
+    return found
+
+
+def test_every_unit_is_done_once(many: int) -> None:
+    for units in (0, 1, 2, 3, 10, 100):
+        visits = np.zeros(units, np.int64)
+        for times in range(1, 30):
+            threads.share(lambda turns, v=visits: count_visits(turns, v, 0), units, 1)
+            assert (visits == times).all()
+
+
+def test_ranges_are_in_order_and_whole(many: int) -> None:
+    for n in (0, 1, 2, 3, 10, 100):
+        ranges = threads.in_ranges(lambda start, stop: (start, stop), n, 1)
+        assert [start for start, _ in ranges] == [0, *(stop for _, stop in ranges[:-1])]
+        assert ranges[-1][1] == n
+
+
+def test_errors_in_ranges_arrive(many: int) -> None:
+    def work(start: int, stop: int) -> None:
+        if stop > 50:
+            raise ValueError(f"unit {start}")
+
+    with pytest.raises(ValueError, match="unit"):
+        threads.in_ranges(work, 100, 1)
+
+
+def test_others_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the other thread may come late to one piece of work, but not to fifty."""
+    monkeypatch.setattr(threads, "thread_count", lambda: 2)
+    visits = np.zeros(100, np.int64)
+    helped = threading.Event()
+    caller = threading.get_ident()
+
+    def work(turns: Any) -> None:
+        if count_visits(turns, visits, 1_000_000) and threading.get_ident() != caller:
+            helped.set()
+
+    for _ in range(50):
+        threads.share(work, 100, 1)
+        if helped.wait(0.01):
+            break
+    assert helped.is_set()
+
+
+def test_little_work_stays_in_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "thread_count", lambda: 4)
+    monkeypatch.setattr(threads._helpers, "call", lambda *_: pytest.fail("not worth it"))
+    visits = np.zeros(19, np.int64)
+    threads.share(lambda turns: count_visits(turns, visits, 0), 19, 10)
+    assert (visits == 1).all()
+
+
+def test_errors_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From this thread, and from one that took a unit and never did it."""
+    monkeypatch.setattr(threads, "thread_count", lambda: 2)
+    here = threading.get_ident()
+    taken = threading.Event()
+
+    def fails_there(turns: Any) -> None:
+        if threading.get_ident() == here:
+            assert taken.wait(20)
+            count_visits(turns, visits, 0)
+        else:
+            turns[threads.NEXT] += 1
+            taken.set()
+            raise IndexError("there")
+
+    def fails_here(turns: Any) -> None:
+        if threading.get_ident() == here:
+            raise IndexError("here")
+        count_visits(turns, visits, 0)
+
+    for work, message in ((fails_there, "there"), (fails_here, "here")):
+        visits = np.zeros(10, np.int64)
+        with pytest.raises(IndexError, match=message):
+            threads.share(work, 10, 1)
+    visits = np.zeros(10, np.int64)
+    threads.share(lambda turns: count_visits(turns, visits, 0), 10, 1)
+    assert (visits == 1).all()
+
+
+@pytest.fixture(scope="module")
+def support() -> Any:
+    rng = np.random.default_rng(6)
+    return inputs.support(rng, 300_000, 70_000)
+
+
+def test_the_same_bytes_and_indices(many: int, support: Any) -> None:
+    d = 300_000
+    dense = np.zeros(d, np.float32)
+    dense[support] = -0.0
+    for codec in (wc.Rice(), wc.Bitmap()):
+        section = codec.encode(read_only(support), d, 0)
+        found = codec.decode(read_only(section), d, support.size, UNLIMITED)
+        assert np.array_equal(found, support)
+        if isinstance(codec, wc.Rice):
+            assert planned_bytes(read_only(support)) == section.size
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(threads, "thread_count", lambda: 1)
+                assert np.array_equal(codec.encode(read_only(support), d, 0), section)
+    for dtype in (np.int32, np.int64):
+        found = bitmap.positions(*bitmap.nonzero_bits(bits_of(dense)), np.dtype(dtype))
+        assert np.array_equal(found, support)
+
+
+def test_the_first_error_is_reported(many: int, support: Any) -> None:
+    """Span 2 runs past the chunk, span 7 has a one bit too many: whoever finds what first."""
+    section = wc.Rice().encode(read_only(support), 300_000, 0)
+    section[4 * 1 : 4 * 2].view("<u4")[:] = 2**32 - 1
+    last = section[-4:].view("<u4")
+    last |= last - 1
+    with pytest.raises(wc.Invalid, match="span 2 ") as caught:
+        wc.Rice.decode(read_only(section), 300_000, support.size, UNLIMITED)
+    assert caught.value.code == "index-range"
+
+
+def test_several_callers(monkeypatch: pytest.MonkeyPatch, support: Any) -> None:
+    monkeypatch.setattr(threads, "thread_count", lambda: 3)
+    monkeypatch.setattr(rice_read, "LEAST_UNITS", 1)
+    section = read_only(wc.Rice().encode(read_only(support), 300_000, 0))
+
+    def right(_: int) -> bool:
+        return np.array_equal(wc.Rice.decode(section, 300_000, support.size, UNLIMITED), support)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(right, range(100)))
+
+
+COUNTED = """
+import numba
+from numba.np.ufunc import parallel
+from wirecodec.kernels.cpu.threads import thread_count
+assert thread_count() == 3
+assert not parallel._is_initialized
+numba.set_num_threads(2)
+assert thread_count() == 2
+"""
+
+
+def test_numba_says_how_many() -> None:
+    run(COUNTED, NUMBA_NUM_THREADS="3")
+
+
+FORKED = """
+import atexit, os
+import numpy as np
+from tests.wirecodec.kernels.test_threads import count_visits
+from wirecodec.kernels.cpu import threads
+threads.thread_count = lambda: 2
+def work():
+    visits = np.zeros(100, np.int64)
+    threads.share(lambda turns: count_visits(turns, visits, 1000), 100, 1)
+    return int((visits != 0).sum())
+atexit.register(lambda: print(work()))  # runs after the threads have ended
+assert work() == 100
+child = os.fork()
+assert work() == 100
+if child == 0:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_after_a_fork_and_at_the_end() -> None:
+    """A child makes threads of its own; at exit there are none, and the work is done all the same."""
+    assert run(FORKED) == "100\n"

@@ -1,0 +1,51 @@
+"""What transforms do to real gradients: the paper's claim, and what its pages say of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+
+DATA = Path(__file__).parents[2] / "data"
+KEPT = (0.15, 0.05, 0.01)
+
+each = pytest.mark.parametrize("name", sorted(path.stem for path in DATA.glob("*.npy")))
+
+
+def error(x: Any, blob: Any) -> float:
+    return float(np.linalg.norm(wc.decode(blob).to_dense() - x) / np.linalg.norm(x))
+
+
+@each
+@pytest.mark.parametrize("transform", ["rfft", "dct"])
+def test_most_energy_is_kept(name: str, transform: str) -> None:
+    """θ = 0.85, the paper's: 15 % of the coefficients are kept."""
+    x = np.load(DATA / f"{name}.npy")
+    lost = error(x, wc.encode(x, f"{transform} | topk(0.15) | bitmap | raw"))
+    assert 1 - lost**2 > 0.6
+
+
+@each
+@pytest.mark.parametrize("kept", KEPT)
+def test_dct_loses_less_than_rfft_in_as_many_bytes(name: str, kept: float) -> None:
+    """The half of its index bytes that a bin saves is worth less than a choice of each number alone."""
+    x = np.load(DATA / f"{name}.npy")
+    rest = "auto-index | raw(bfloat16)"
+    bins = wc.encode(x, f"rfft | topk({kept}) | {rest}")
+    cosines = wc.encode(x, f"dct | topk(k={int(0.85 * wc.inspect(bins).entries[0].nnz)}) | {rest}")
+    assert cosines.nbytes <= bins.nbytes
+    assert error(x, cosines) < error(x, bins)
+
+
+@each
+@pytest.mark.parametrize("kept", KEPT)
+def test_elements_are_sparser_than_frequencies_but_for_residuals(name: str, kept: float) -> None:
+    """They lose less than as many coefficients, of raw gradients; more of one that feedback has flattened."""
+    x = np.load(DATA / f"{name}.npy")
+    rest = f"topk({kept}) | bitmap | raw"
+    elements, cosines = (error(x, wc.encode(x, scheme)) for scheme in (rest, f"dct | {rest}"))
+    assert (elements < cosines) == (not name.endswith("residual"))

@@ -1,0 +1,96 @@
+"""dexpfit: what it promises beyond a round trip; that it contracts is shown beside polyfit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from formats.reference.value.dexpfit import exponential
+from tests import oracles
+from wirecodec.limits import UNLIMITED
+from wirecodec.value.curve_fit import parts_of
+
+
+def sent(values: Any) -> tuple[Any, Any]:
+    """The section of sorted values, and what it decodes to."""
+    section = wc.DExpFit().encode(values, 0)
+    return section, wc.DExpFit.decode(section, values.size, values.dtype, UNLIMITED)
+
+
+def near(v: Any) -> None:
+    """Each part of sorted values within 2 % of what curve_fit converges to."""
+    _, decoded = sent(v)
+    edges = parts_of(v)
+    for a, b in pairwise(edges):
+        part, found = v[a:b], decoded[a:b].astype(np.float64)
+        if b - a < 8 or part[0] == part[-1]:
+            continue
+        falling = part[::-1] if part[0] > 0 else part
+        best = oracles.double_exponential(falling)
+        assert np.linalg.norm(found - part) <= 1.02 * best + 1e-4 * np.linalg.norm(part)
+
+
+@pytest.mark.parametrize("density", [0.001, 0.01])
+def test_real_gradients_are_fitted_as_well_as_by_scipy(gradient: Any, density: float) -> None:
+    near(np.sort(gradient[wc.TopK(density).select(gradient).indices]))
+
+
+CURVES: dict[str, Callable[[np.random.Generator], Any]] = {
+    "laplace": lambda rng: rng.laplace(size=3000),
+    "normal": lambda rng: rng.normal(size=3000),
+    "uniform": lambda rng: rng.random(3000),
+    "heavy": lambda rng: rng.standard_t(1.5, 3000),
+    "log-normal": lambda rng: rng.lognormal(0, 3, 3000),
+    "line": lambda rng: np.linspace(1, 2, 1000),
+    "two levels": lambda rng: np.repeat([1.0, 5.0], 500),
+    "arc": lambda rng: np.sin(np.linspace(0.01, np.pi / 2, 900)),
+    "exact": lambda rng: np.exp(-9 * np.linspace(0, 1, 900)) + 3 * np.exp(-np.linspace(0, 1, 900)),
+    "short": lambda rng: rng.exponential(size=30),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_curves_are_fitted_as_well_as_by_scipy(name: str, rng: np.random.Generator) -> None:
+    """The arc is one whose discriminant is negative."""
+    near(np.sort(CURVES[name](rng)))
+
+
+def test_the_exponential_is_one() -> None:
+    for t in [*np.linspace(-340, 64, 5000), 0.0, -0.0, 1e-300, -1e-9, math.log(2) / 2]:
+        assert abs(exponential(float(t)) / math.exp(t) - 1) < 2.0**-46
+    assert exponential(0.0) == 1.0
+
+
+def test_a_curve_takes_36_bytes(rng: np.random.Generator, dtype: np.dtype[Any]) -> None:
+    v = np.sort(rng.laplace(size=5000)).astype(dtype)
+    assert sent(v)[0].size == 4 + 36 * (parts_of(v).size - 1)
+    for r in (1, 2, 4):
+        section, decoded = sent(v[:r])
+        assert section.size == 4 + r * dtype.itemsize
+        assert np.array_equal(decoded, v[:r])
+
+
+def test_it_does_not_depend_on_the_unit(rng: np.random.Generator) -> None:
+    v = np.sort(rng.laplace(size=3000)).astype(np.float32)
+    _, plain = sent(v)
+    for power in (-60, 60):
+        assert np.array_equal(sent(np.ldexp(v, power))[1], np.ldexp(plain, power))
+
+
+def test_float64_of_any_magnitude(rng: np.random.Generator) -> None:
+    v = np.sort(rng.laplace(size=3000))
+    for power, most in ((-1000, 0.1), (700, 0.1), (1010, 0.0)):
+        w = np.ldexp(v, power)
+        error = np.linalg.norm((sent(w)[1] - w) * 2.0**-power)
+        assert error <= most * np.linalg.norm(v)
+
+
+def test_equal_values_come_back_exactly(dtype: np.dtype[Any]) -> None:
+    v = np.repeat(np.array([-3.0, 0.0, 0.1]), 100).astype(dtype)
+    assert np.array_equal(sent(v)[1], v)

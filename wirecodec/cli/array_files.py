@@ -1,0 +1,167 @@
+"""NumPy's files: the .npy and .npz that the command line reads and writes.
+
+The arrays of an .npz are members of a zip archive: the tensor ``a/b`` is the member ``a/b.npy``. Zip
+archives and ``numpy.load`` confuse some names, and programs that unpack archives use names as paths.
+``check_names`` defines the names that are allowed, both for reading and for writing.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from wirecodec.arrays import Array, as_flat
+from wirecodec.cli.formatting import format_name
+from wirecodec.errors import EncodeError
+
+__all__ = ["NAME_RULE", "check_names", "load_arrays", "load_gradient", "load_tensors", "save_npz"]
+
+MAX_NAME_BYTES = 65_531
+"""UTF-8 bytes of a name: a zip archive gives a member's name 65,535, of which ``.npy`` takes 4."""
+
+NAME_RULE = (
+    "The arrays of an .npz have the names of the tensors. A name is a relative path without '..', backslash "
+    f"and NUL, of at most {MAX_NAME_BYTES:,} bytes. It must not equal another name followed by '.npy'. "
+    "Other names are refused."
+)
+"""The rule of ``check_names``, for ``--help``."""
+
+_DRIVE = re.compile(r"[A-Za-z]:/")
+
+
+def load_arrays(path: Path) -> dict[str, Any] | Array:
+    """Read the array of a .npy, or the arrays of an .npz by name.
+
+    Args:
+        path: the file; its first bytes determine which of the two it is.
+
+    Returns:
+        The array of a .npy, or {name: array}.
+
+    Raises:
+        ValueError: the file is neither of the two, is damaged, or has a name that is not allowed.
+        OSError: it cannot be read.
+        MemoryError: its arrays do not fit into memory.
+    """
+    with path.open("rb") as file:
+        magic = file.read(6)
+    if not magic.startswith((b"\x93NUMPY", b"PK")):
+        raise ValueError(f"{path} is neither a .npy nor an .npz")
+    try:
+        if magic.startswith(b"PK"):
+            return _load_npz(path)
+        array: Array = np.load(path, allow_pickle=False)
+        return array
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # NumPy and zipfile raise any type of exception for damaged files
+        raise ValueError(f"{path}: {error}") from None
+
+
+def load_tensors(path: Path) -> dict[str, Any]:
+    """Read the arrays of an .npz by name, or the array of a .npy by the name of its file.
+
+    Raises:
+        ValueError, OSError, MemoryError: as ``load_arrays``.
+    """
+    arrays = load_arrays(path)
+    return {path.name: arrays} if isinstance(arrays, np.ndarray) else arrays
+
+
+def load_gradient(path: Path) -> dict[str, Any]:
+    """Read tensors as ``load_tensors``, and check that they can be measured.
+
+    Raises:
+        EncodeError: an array has a type that containers cannot hold.
+        ValueError: the file has no elements, or cannot be read.
+        OSError, MemoryError: as ``load_arrays``.
+    """
+    tensors = load_tensors(path)
+    for name, tensor in tensors.items():
+        try:
+            as_flat(tensor)
+        except EncodeError as error:
+            raise error.of(name) from None
+    if not any(tensor.size for tensor in tensors.values()):
+        raise ValueError(f"{path} holds no elements; there is nothing to measure")
+    return tensors
+
+
+def _load_npz(path: Path) -> dict[str, Any]:
+    """Read all members of an .npz.
+
+    ``numpy.load`` is not used: for two members of one name it returns one array, without an error.
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        names = [member.orig_filename.removesuffix(".npy") for member in members]
+        check_names(names)
+        arrays = {}
+        for name, member in zip(names, members, strict=True):
+            with archive.open(member) as file:
+                arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
+    return arrays
+
+
+def save_npz(file: BinaryIO, arrays: Iterable[tuple[str, Array]]) -> None:
+    """Write arrays as an .npz.
+
+    ``numpy.savez`` is not used: names such as "file" are its own parameters.
+
+    Args:
+        file: a binary file, open for writing.
+        arrays: (name, array), with names that passed ``check_names``.
+    """
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays:
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+
+
+def check_names(names: Collection[str]) -> None:
+    """Check that names can be members of an .npz.
+
+    A name is a relative path with "/" between its parts. No part is "..", and no character is NUL or a
+    backslash. It has at most 65,531 bytes of UTF-8. No name equals another one, or another one followed by
+    ".npy": ``numpy.load`` confuses ``a`` and ``a.npy``.
+
+    Args:
+        names: of all arrays of one file.
+
+    Raises:
+        ValueError: a name is not allowed; the message shows it.
+
+    Example:
+        >>> check_names(["layer/weight", "layer/bias"])
+    """
+    found: set[str] = set()
+    for name in names:
+        if reason := _reason(name):
+            raise ValueError(f"tensor '{format_name(name)}' cannot be a member of an .npz: its name {reason}")
+        if name in found:
+            raise ValueError(f"two arrays of the .npz are called '{format_name(name)}'")
+        found.add(name)
+    for name in found:
+        if f"{name}.npy" in found:
+            both = f"'{format_name(name)}' and '{format_name(f'{name}.npy')}'"
+            raise ValueError(f"{both} cannot be in one .npz: numpy.load confuses them")
+
+
+def _reason(name: str) -> str:
+    """Return the reason why a name is not allowed; "" if it is allowed."""
+    if "\0" in name:
+        return "contains NUL"
+    if "\\" in name:
+        return "contains a backslash"
+    if name.startswith("/") or _DRIVE.match(name):
+        return "is an absolute path"
+    if ".." in name.split("/"):
+        return "contains '..' as a part of a path"
+    if len(name.encode(errors="surrogatepass")) > MAX_NAME_BYTES:
+        return f"has more than {MAX_NAME_BYTES:,} bytes"
+    return ""

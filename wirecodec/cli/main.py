@@ -1,0 +1,94 @@
+"""Entry point of the command: parsing, exit codes, and errors as one line."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from wirecodec.cli import advise, bench, decode, encode, inspect, presets, stats, verify
+from wirecodec.cli.formatting import escape, shorten
+from wirecodec.cli.options import Parser
+from wirecodec.errors import LimitExceeded
+from wirecodec.version import __version__
+
+__all__ = ["main"]
+
+_COMMANDS = (encode, decode, inspect, verify, presets, stats, bench, advise)
+_MAX_MESSAGE_WIDTH = 2000
+
+ERROR = 2
+INTERRUPTED = 130  # 128 + SIGINT, like a shell
+CLOSED_PIPE = 141  # 128 + SIGPIPE
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand.
+
+    Args:
+        arguments: the words after ``wirecodec``; None for those of this process.
+
+    Returns:
+        The exit code: 0 for success; 1 if ``verify`` finds a file that is not valid; 2 for an error, which is
+        one line on standard error; 130 after Ctrl-C; 141 if the reader of standard output has closed it.
+
+    Raises:
+        SystemExit: with code 0, after ``--help`` or ``--version``.
+
+    Example:
+        >>> main(["decode", "missing.wc", "-o", "grad.npy"])
+        2
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for encodings without "×"
+    options = None
+    try:
+        options = _make_parser().parse_args(arguments)
+        status: int = options.run(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        return CLOSED_PIPE
+    except KeyboardInterrupt:
+        return _report("interrupted", INTERRUPTED)
+    except LimitExceeded as error:
+        hint = f"; --{error.code} sets this limit" if hasattr(options, "max_dense") else ""
+        return _report(f"{error}{hint}")
+    except MemoryError as error:
+        cause = f": {error}" if str(error) else ""
+        hint = "; --max-dense limits what is allocated" if hasattr(options, "max_dense") else ""
+        return _report(f"not enough memory{cause}{hint}")
+    except (ValueError, OSError, RecursionError) as error:
+        return _report(str(error))
+    finally:
+        _discard_unwritable_output()
+
+
+def _make_parser() -> Parser:
+    """Make the parser of the command and all its subcommands."""
+    parser = Parser(prog="wirecodec", description="Encode sparse gradients as compact bytes.")
+    parser.add_argument("--version", action="version", version=f"wirecodec {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in _COMMANDS:
+        command.add_to(commands)
+    return parser
+
+
+def _report(message: str, status: int = ERROR) -> int:
+    """Print a message as one line on standard error, and return the exit code."""
+    print(f"wirecodec: {shorten(escape(message), _MAX_MESSAGE_WIDTH)}", file=sys.stderr)
+    return status
+
+
+def _discard_unwritable_output() -> None:
+    """Redirect standard output to the null device if it cannot be written.
+
+    The interpreter flushes it again when it ends, and would print a second error.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError), open(os.devnull, "wb") as null:
+            os.dup2(null.fileno(), sys.stdout.fileno())

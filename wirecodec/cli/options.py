@@ -1,0 +1,128 @@
+"""Options that several subcommands share: schemes, limits, and the way to add a subcommand."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from wirecodec.errors import EncodeError
+from wirecodec.limits import UNLIMITED, DecodeLimits
+from wirecodec.presets import PRESETS, parse_preset
+from wirecodec.scheme import Scheme, as_scheme
+
+__all__ = [
+    "Parser",
+    "add_command",
+    "add_limit_options",
+    "add_scheme_options",
+    "get_limits",
+    "get_scheme",
+    "parse_scheme",
+]
+
+NO_LIMIT = UNLIMITED.max_dense
+_LIMITS = {
+    "max_bytes": "bytes of a container",
+    "max_entries": "tensors and chunks of a container",
+    "max_elements": "stored elements",
+    "max_dense": "elements of all tensors, stored or not",
+    "max_work": "steps of index codecs",
+    "max_expansion": "stored elements per byte of the container",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser that reports a mistake in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ValueError instead of printing the usage."""
+        raise ValueError(f"{message} (see {self.prog} --help)")
+
+
+def add_command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], summary: str, details: str = ""
+) -> Any:
+    """Add a subcommand.
+
+    Args:
+        commands: what ``ArgumentParser.add_subparsers`` returned.
+        name: the word after ``wirecodec``.
+        run: takes the parsed options and returns the exit code.
+        summary: one sentence without its full stop, for the list of subcommands.
+        details: further sentences for the subcommand's own help.
+
+    Returns:
+        The subcommand's parser, to add options to.
+    """
+    command = commands.add_parser(name, help=summary, description=f"{summary}. {details}".strip())
+    command.set_defaults(run=run)
+    return command
+
+
+def add_scheme_options(command: Any) -> None:
+    """Add ``--scheme`` and ``--preset``, of which at most one can be given."""
+    group = command.add_mutually_exclusive_group()
+    group.add_argument("--scheme", help="selector | index codec | value codec (default: lossless)")
+    group.add_argument(
+        "--preset", help="a published system, such as 'skcompress' or 'dgc(ratio=0.01, index=rice)'"
+    )
+
+
+def get_scheme(options: argparse.Namespace) -> Scheme:
+    """Return the scheme that ``--scheme`` or ``--preset`` gives; the lossless one if neither is given.
+
+    Raises:
+        EncodeError: the scheme or preset is unknown.
+    """
+    if options.preset is not None:
+        return parse_preset(options.preset)
+    return as_scheme(None if options.scheme is None else parse_scheme(options.scheme))
+
+
+def parse_scheme(text: str) -> Scheme:
+    """Parse a scheme, or a preset with its overrides.
+
+    Args:
+        text: such as "topk(0.01) | rice | qsgd" or "dgc(ratio=0.01)".
+
+    Raises:
+        EncodeError: the text is neither.
+
+    Example:
+        >>> str(parse_scheme("dgc(ratio=0.01, index=rice)"))
+        'dgc(0.01) | rice | raw'
+    """
+    if "|" in text:
+        return Scheme.parse(text)
+    if text.partition("(")[0].strip() in PRESETS:
+        return parse_preset(text)
+    raise EncodeError(f"{text!r} is neither a preset nor a scheme such as 'topk(0.01) | rice | qsgd'")
+
+
+def add_limit_options(command: Any, defaults: DecodeLimits) -> None:
+    """Add one option per field of ``DecodeLimits``, with these defaults."""
+    group = command.add_argument_group(
+        "limits", "A container above a limit is refused. N is an integer, or 'none' for no limit."
+    )
+    for name, meaning in _LIMITS.items():
+        default = getattr(defaults, name)
+        shown = "none" if default == NO_LIMIT else f"{default:,}"
+        option = f"--{name.replace('_', '-')}"
+        group.add_argument(
+            option, metavar="N", type=_parse_limit, default=default, help=f"{meaning} (default: {shown})"
+        )
+
+
+def get_limits(options: argparse.Namespace) -> DecodeLimits:
+    """Return the limits that the options of ``add_limit_options`` give."""
+    return DecodeLimits(**{name: getattr(options, name) for name in _LIMITS})
+
+
+def _parse_limit(text: str) -> int:
+    """Parse a limit: an integer from 0 on, or "none"."""
+    if text == "none":
+        return NO_LIMIT
+    if not text.isdecimal() or len(text) > 19:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer from 0 on, nor 'none'")
+    return int(text)

@@ -1,0 +1,90 @@
+"""Output files: written completely, or left unchanged."""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+__all__ = ["open_output"]
+
+
+@contextmanager
+def open_output(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing, and replace the old one only if the block succeeds.
+
+    The bytes go to a temporary file in the same folder, which then takes the name ``path``. If the block
+    raises, the temporary file is removed and the old file is unchanged. An existing file keeps its mode; a
+    symbolic link keeps pointing to its target, which is replaced. Devices, pipes and standard output cannot
+    be replaced: they are written directly.
+
+    Args:
+        path: the file to write.
+
+    Yields:
+        A binary file, open for writing.
+
+    Raises:
+        OSError: ``path`` cannot be written; the message names it.
+
+    Example:
+        >>> with open_output(Path("/dev/null")) as file:
+        ...     n = file.write(b"bytes")
+    """
+    try:
+        old = path.stat() if path.exists() else None
+        if old is not None and (not stat.S_ISREG(old.st_mode) or _is_stdout(old)):
+            with path.open("wb", buffering=0) as device, io.BufferedWriter(_Sequential(device)) as file:
+                yield file
+            return
+        if old is not None:
+            path.open("r+b").close()  # raises PermissionError if the file is read-only
+        with _replacement(Path(os.path.realpath(path)), old) as file:
+            yield file
+    except OSError as error:
+        if error.errno is None:  # NumPy reports a short write without an error number
+            raise OSError(f"cannot write {str(path)!r}: {error}") from None
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+@contextmanager
+def _replacement(target: Path, old: os.stat_result | None) -> Iterator[BinaryIO]:
+    """Open a temporary file beside ``target`` and rename it to ``target`` if the block succeeds."""
+    temporary = target.with_name(f".wirecodec-{secrets.token_hex(8)}.tmp")
+    file = temporary.open("xb")
+    try:
+        with file:
+            yield file
+        if old is not None:
+            temporary.chmod(stat.S_IMODE(old.st_mode))
+        temporary.replace(target)
+    except BaseException:  # KeyboardInterrupt, too, must not leave the temporary file
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _is_stdout(old: os.stat_result) -> bool:
+    """Return whether standard output is redirected to this file, as in ``-o /dev/stdout > FILE``."""
+    try:
+        return os.path.samestat(old, os.fstat(1))
+    except OSError:
+        return False
+
+
+class _Sequential(io.RawIOBase):
+    """File without a descriptor and without seeking, which NumPy and zipfile write from front to back."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return self._file.write(data)

@@ -1,0 +1,299 @@
+"""Reading the extension block: its checks, and a walk through what it says (formats/SPEC.md, 2.3, 3 and 7).
+
+A block may speak of very many tensors, and when it is read it is not known yet whether what follows is any
+good. So nothing is made of what it says until somebody asks, and then one thing after another.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from wirecodec.arrays import Array, integers
+from wirecodec.container.extension import (
+    FUSED,
+    HEAD,
+    LENGTH,
+    MAX_NDIM,
+    MAX_PRODUCT,
+    NAMES,
+    ROW,
+    SHAPES,
+    TAG,
+    TRANSFORM,
+    least_width,
+)
+from wirecodec.container.records import find_bodies
+from wirecodec.errors import Invalid, LimitExceeded, Malformed
+from wirecodec.registry import transform
+
+__all__ = ["Block", "Spans", "read"]
+
+_UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+_LONG = 4096
+"""Bytes above which rows that are refused are worth a kernel."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """What the table says of each of its keys.
+
+    Attributes:
+        keys: (n,) u32, ascending.
+        starts: (n,) i64, the first entry of each.
+        chunks: (n,) i64, its entries.
+        sizes: (n,) i64, its elements in all; coefficients in a domain other than 0.
+        domains: (n,) u8.
+    """
+
+    keys: Array
+    starts: Array
+    chunks: Array
+    sizes: Array
+    domains: Array
+
+    def find(self, key: int) -> int | None:
+        """Where a key stands."""
+        at = int(np.searchsorted(self.keys, np.uint32(key)))  # of their own type, or all are converted
+        return at if at < self.keys.size and self.keys[at] == key else None
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """What an extension block says, by way of its known records' bodies by type; empty without a block."""
+
+    bodies: Mapping[int, memoryview]
+
+    @property
+    def tag(self) -> bytes:
+        """The application's bytes."""
+        return bytes(self.bodies.get(TAG, b""))
+
+    @property
+    def is_named(self) -> bool:
+        """Whether tensors have names."""
+        return NAMES in self.bodies
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether there are fused entries."""
+        return FUSED in self.bodies
+
+    @property
+    def is_transformed(self) -> bool:
+        """Whether coefficients are stored of a tensor."""
+        return TRANSFORM in self.bodies
+
+    def names(self) -> Iterator[str]:
+        """By key, where tensors have names."""
+        return map(bytes.decode, _texts(self.bodies[NAMES]))
+
+    def shapes(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """(key, dimensions) of the tensors that are not 1-d."""
+        return _rows(self.bodies[SHAPES]) if SHAPES in self.bodies else iter(())
+
+    def groups(self) -> Iterator[Array]:
+        """Fused entries: (n, 2) of u32, the members' (key, size), the entry's key first."""
+        return _groups(_pairs(self.bodies[FUSED])) if self.is_fused else iter(())
+
+    def lengths(self) -> Iterator[tuple[int, int]]:
+        """(key, elements) of the tensors that are stored as coefficients."""
+        if not self.is_transformed:
+            return iter(())
+        rows = np.frombuffer(self.bodies[TRANSFORM], LENGTH)
+        return zip(integers(rows["key"]), integers(rows["size"]), strict=True)
+
+    def sizes(self, spans: Spans) -> Array:
+        """Every tensor's elements, (n,) i64 by key."""
+        sizes = np.empty(self.count(spans), np.int64)
+        sizes[spans.keys] = spans.sizes
+        for group in self.groups():
+            sizes[group[:, 0]] = group[:, 1]
+        for key, size in self.lengths():
+            sizes[key] = size
+        return sizes
+
+    def count(self, spans: Spans) -> int:
+        """How many tensors there are."""
+        return int(spans.keys.size) + sum(len(group) - 1 for group in self.groups())
+
+
+def read(block: memoryview, start: int, spans: Spans, most: int) -> Block:
+    """The block of a container whose table says ``spans``, checked; an empty one is none.
+
+    Rows 28 to 41 of section 7, in their order. ``start`` is the block's offset, for messages; ``most`` bounds
+    the entries of the table and the members of fused ones together, but the first of each.
+    """
+    found = Block(find_bodies(block, start) if block else {})
+    keys = spans.keys
+    if found.is_fused:
+        keys = _check_fused(found, spans, most)
+    if keys.size and (keys != np.arange(keys.size, dtype=np.uint32)).any():
+        raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
+    _check_lengths(found, spans)
+    if found.is_named:
+        _check_names(found.bodies[NAMES], keys.size)
+    if SHAPES in found.bodies:
+        _check_shapes(found, spans)
+    if TAG in found.bodies and not found.tag:
+        raise Malformed("tag-record", "the tag is empty")
+    return found
+
+
+def _pairs(body: memoryview) -> Array:
+    """The fused record as (n, 2) of u32."""
+    if len(body) < HEAD.size or len(body) % HEAD.size:
+        raise Malformed("fused-record", f"{len(body)} bytes are no sequence of pairs")
+    return np.frombuffer(body, "<u4").reshape(-1, 2)
+
+
+def _heads(pairs: Array) -> Iterator[int]:
+    """Which of the pairs begin a group; Malformed where one does not fit."""
+    words = pairs.reshape(-1).data  # reads twice as fast as an array, element by element
+    at = 1
+    while at < len(pairs):
+        members = words[2 * at + 1]
+        if members < 2 or at + 1 + members > len(pairs):
+            raise Malformed("fused-record", f"a group of {members} members")
+        yield at
+        at += 1 + members
+
+
+def _groups(pairs: Array) -> Iterator[Array]:
+    """The members of each group."""
+    return (pairs[at + 1 : at + 1 + int(pairs[at, 1])] for at in _heads(pairs))
+
+
+def _check_fused(block: Block, spans: Spans, most: int) -> Array:
+    """All tensors' keys (n,) u32, ascending."""
+    pairs = _pairs(block.bodies[FUSED])
+    count, reserved = pairs[0].tolist()
+    if count == 0 or reserved:
+        raise Malformed("fused-record", f"{count} groups, reserved word {reserved}")
+    heads = np.fromiter(_heads(pairs), np.int64)
+    if heads.size != count:
+        raise Malformed("fused-record", f"{heads.size} groups; the record says {count}")
+    n = int(spans.chunks.sum()) + len(pairs) - 1 - 2 * count
+    if n > most:
+        raise LimitExceeded("max-entries", f"{n} entries and members of fused ones; the limit is {most}")
+    before = -1
+    for key, group in zip(integers(pairs[heads, 0]), _groups(pairs), strict=True):
+        if key <= before or group[0, 0] != key or (group[1:, 0] <= group[:-1, 0]).any():
+            raise Invalid("fused", f"the group of entry {key} is out of order")
+        at = spans.find(key)
+        if (
+            at is None
+            or (spans.chunks[at], spans.domains[at]) != (1, 0)
+            or spans.sizes[at] != group[:, 1].sum(dtype=np.int64)
+        ):
+            raise Invalid("fused", f"the members of entry {key} do not fill its sole, plain chunk")
+        before = key
+    others = np.ones(len(pairs), bool)
+    others[0] = others[heads] = others[heads + 1] = False
+    keys = np.concatenate([spans.keys, pairs[others, 0]])
+    keys.sort()
+    if (keys[1:] == keys[:-1]).any():
+        raise Invalid("fused", "a group names a tensor that stands elsewhere")
+    return keys
+
+
+def _check_lengths(block: Block, spans: Spans) -> None:
+    keys = np.empty(0, np.uint32)
+    if block.is_transformed:
+        body = block.bodies[TRANSFORM]
+        if not body or len(body) % LENGTH.itemsize:
+            raise Malformed("transform-record", f"{len(body)} bytes are no rows of {LENGTH.itemsize}")
+        rows = np.frombuffer(body, LENGTH)
+        if rows["reserved"].any():
+            raise Malformed("transform-record", "a reserved word is not 0")
+        keys = rows["key"]
+    places = np.flatnonzero(spans.domains)
+    if keys.size != places.size or (keys != spans.keys[places]).any():
+        raise Invalid("transform", "the rows are not those of the tensors that are stored as coefficients")
+    for at, (key, size) in zip(integers(places), block.lengths(), strict=True):
+        count, found = int(spans.sizes[at]), transform(int(spans.domains[at]))
+        # A number far too large is refused before anything is computed from it.
+        if size > count * found.width or found.count(size) != count:
+            raise Invalid("transform", f"tensor {key}: {count} coefficients are not those of {size} elements")
+
+
+def _check_names(body: memoryview, n: int) -> None:
+    count = int.from_bytes(body[:4], "little")
+    first = 4 + 2 * count
+    if count == 0 or first > len(body):
+        raise Malformed("names-record", f"{count} names in {len(body)} bytes")
+    end = first + int(np.frombuffer(body, "<u2", count, 4).sum(dtype=np.int64))
+    if end != len(body):
+        raise Malformed("names-record", f"the names end at byte {end} of {len(body)}")
+    if count != n:
+        raise Invalid("names", f"{count} names for {n} tensors")
+    if any(a >= b for a, b in pairwise(_texts(body))):
+        raise Invalid("names", "the names do not ascend")
+    try:
+        for text in _texts(body):
+            text.decode()
+    except UnicodeDecodeError:
+        raise Invalid("names", "a name is not UTF-8") from None
+
+
+def _texts(body: memoryview) -> Iterator[bytes]:
+    """The UTF-8 bytes of each name of a record whose lengths are right."""
+    count = int.from_bytes(body[:4], "little")
+    at = 4 + 2 * count
+    for length in integers(np.frombuffer(body, "<u2", count, 4)):
+        yield bytes(body[at : at + length])
+        at += length
+
+
+def _rows(body: memoryview, at: int = 0) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield (key, dimensions) of each row of a shapes record from byte ``at`` on.
+
+    Raises Malformed if a row is not sound.
+    """
+    while at < len(body) or at == 0:
+        if at + ROW.size > len(body):
+            raise Malformed("shapes-record", "a row runs past the record")
+        key, ndim, width, reserved = ROW.unpack_from(body, at)
+        at += ROW.size
+        letter = _UNSIGNED.get(width)
+        if ndim == 1 or ndim > MAX_NDIM or letter is None or reserved or at + ndim * width > len(body):
+            raise Malformed("shapes-record", f"a row of {ndim} dimensions, {width} bytes each")
+        dims = struct.unpack_from(f"<{ndim}{letter}", body, at)
+        if width != least_width(dims):
+            raise Malformed("shapes-record", f"{width} bytes a dimension where {least_width(dims)} do")
+        yield key, dims
+        at += ndim * width
+
+
+def _check_rows(body: memoryview) -> None:
+    """Check the structure of all rows, of which there may be very many: row 39 alone."""
+    at = 0
+    if len(body) > _LONG:
+        from wirecodec.kernels.cpu import extension
+
+        at = int(extension.skip_rows(np.frombuffer(body, np.uint8), MAX_NDIM))
+    for _ in _rows(body, at):
+        pass
+
+
+def _check_shapes(block: Block, spans: Spans) -> None:
+    sizes = block.sizes(spans)
+    before = -1
+    for key, dims in block.shapes():
+        wrong = ""
+        if key <= before:
+            wrong = "the rows do not ascend"
+        elif key >= sizes.size:
+            wrong = f"there is no tensor {key}"
+        elif sizes[key] != math.prod(dims) or math.prod(n for n in dims if n) > MAX_PRODUCT:
+            wrong = f"tensor {key} has {sizes[key]} elements; its shape is {dims}"
+        if wrong:  # by now as many rows were read as there are tensors, at most
+            _check_rows(block.bodies[SHAPES])
+            raise Invalid("shapes", wrong)
+        before = key

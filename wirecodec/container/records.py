@@ -1,0 +1,81 @@
+"""Walk the records of an extension block, and check them (formats/SPEC.md, 2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from wirecodec.container.extension import FLAGS, HEAD, RECORD, pad8
+from wirecodec.errors import Invalid, Malformed, Unsupported
+
+__all__ = ["find_bodies"]
+
+_LONG = 4096
+"""Bytes above which a block that is refused is worth a kernel."""
+
+
+def _walk(block: memoryview, start: int, at: int, count: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (type, flags, first byte, length) of ``count`` records from byte ``at`` to the block's end.
+
+    Raises Malformed if a record is not sound, or if the records do not end with the block.
+    """
+    for _ in range(count):
+        if at + RECORD.size > len(block):
+            raise Malformed("extension-record", "a record runs past the block", offset=start + at)
+        kind, flags, length = RECORD.unpack_from(block, at)
+        body = at + RECORD.size
+        stop = body + length + pad8(length)
+        if stop > len(block):
+            raise Malformed("extension-record", "a record runs past the block", offset=start + at)
+        if flags & ~1 or flags != FLAGS.get(kind, flags):
+            raise Malformed("extension-record", f"record type {kind} has flags {flags:#x}", offset=start + at)
+        if length & 7 and any(block[body + length : stop]):
+            raise Malformed(
+                "extension-record", "a record's padding is not zero", offset=start + body + length
+            )
+        yield kind, flags, body, length
+        at = stop
+    if at != len(block):
+        raise Malformed("extension-record", "the records end before the block", offset=start + at)
+
+
+def find_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
+    """Find the bodies of an extension block's known records; rows 28 to 30 of section 7.
+
+    Args:
+        block: at least 16 bytes, a multiple of 8.
+        start: the block's offset in the container, for messages.
+
+    Returns views of the block by record type. Raises Malformed, Invalid or Unsupported.
+    """
+    count = HEAD.unpack_from(block)[1]
+    if count == 0:
+        raise Malformed("extension-record", "the block holds no record", offset=start)
+    found: dict[int, memoryview] = {}
+    before, unknown = -1, None
+    for kind, flags, body, length in _walk(block, start, HEAD.size, count):
+        if kind <= before:  # at most 65,536 types ascend: the loop ends here, however many records there are
+            _check_records(block, start, count)
+            raise Invalid("extension-order", f"record type {kind} follows {before}", offset=start)
+        before = kind
+        if kind in FLAGS:
+            found[kind] = block[body : body + length]
+        elif flags & 1 and unknown is None:
+            unknown = kind
+    if unknown is not None:
+        raise Unsupported("extension", f"critical record of unknown type {unknown}", offset=start)
+    return found
+
+
+def _check_records(block: memoryview, start: int, count: int) -> None:
+    """Check the structure of all records, of which there may be very many: row 28 alone."""
+    at = HEAD.size
+    if len(block) > _LONG:
+        from wirecodec.kernels.cpu import extension
+
+        flags_of = np.array([FLAGS.get(kind, -1) for kind in range(max(FLAGS) + 1)])
+        first, count = extension.skip_records(np.frombuffer(block, "<u4"), at // 4, count, flags_of)
+        at = 4 * first
+    for _ in _walk(block, start, at, count):
+        pass

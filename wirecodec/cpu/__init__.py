@@ -1,0 +1,1 @@
+"""The data's way on the host: select, encode, decode, step, accumulate. `wirecodec.gpu` is its twin."""

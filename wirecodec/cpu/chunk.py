@@ -1,0 +1,302 @@
+"""One chunk through its codecs, both ways, and a tensor cut into its chunks.
+
+    indices, values -> index section, value section, map   (chunks_of)
+    index section, value section, map -> indices, values   (decode_chunk)
+
+Complex coefficients are one index and one complex value each; value codecs see their real and imaginary
+parts, interleaved.
+
+A support that is empty or full needs no index bytes (formats/SPEC.md, 2.2); codecs see only the others.
+Under a lossy index codec the values are gathered anew, from the tensor, where readers will find indices.
+Value codecs that need order get sorted values; a map says where each came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+
+from wirecodec.arrays import DTYPES, Array, Bytes, as_bytes, nothing, read_only
+from wirecodec.container.header import Row
+from wirecodec.container.layout import CHUNK, Entry
+from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
+from wirecodec.index.base import IndexChoice, IndexCodec, is_lossy
+from wirecodec.index.raw import ascending_below
+from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
+from wirecodec.prng import mix
+from wirecodec.registry import EXPERIMENTAL, index_codec, transform, value_codec
+from wirecodec.scheme import Scheme, call_string
+from wirecodec.select.base import finite_or_raise
+from wirecodec.sparse import ascending_indices
+from wirecodec.transform.base import coefficient_type, in_range
+from wirecodec.value.base import ValueChoice, is_ordered
+from wirecodec.value.sort_permutation import ascending, map_of, positions_of, restored
+
+__all__ = ["Part", "Support", "chunks_of", "decode_chunk", "element_type", "stored_type"]
+
+T = TypeVar("T")
+_INDEX_TYPE = np.dtype(np.uint32)
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """What was selected of one tensor, or of its coefficients.
+
+    Attributes:
+        indices: (r,) ascending, or None for all of ``size``.
+        values: (r,) at the indices.
+        size: elements of the tensor; or its coefficients, which are elements to everything else here.
+        shape: the one that the tensor came in.
+        source: gives the values at any ascending element numbers; None where those not selected are 0.
+        domain: that of the coefficients; 0 where there was no transform.
+        coefficients_of: the tensor's element type where there was one.
+    """
+
+    indices: Array | None
+    values: Array
+    size: int
+    shape: tuple[int, ...]
+    source: Callable[[Array], Array] | None = None
+    domain: int = 0
+    coefficients_of: np.dtype[Any] | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The tensor's element type."""
+        return self.values.dtype if self.coefficients_of is None else self.coefficients_of
+
+    @property
+    def width(self) -> int:
+        """Numbers of a value."""
+        return 2 if self.values.dtype.kind == "c" else 1
+
+    def at(self, where: Array) -> Array:
+        """The tensor's values at ascending element numbers (n,), selected or not."""
+        if self.source is not None:
+            return self.source(where)
+        if self.indices is None:
+            return self.values[where]
+        found: Array = np.zeros(where.size, self.values.dtype)
+        if self.indices.size:
+            slots = np.searchsorted(self.indices, where.astype(self.indices.dtype, copy=False))
+            slots[slots == self.indices.size] = 0
+            stored = self.indices[slots] == where
+            found[stored] = self.values[slots[stored]]
+        return found
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Part:
+    """A decoded chunk: ``indices`` (r,) u32 from ``base`` on, or None for all of ``d``; ``values`` (r,).
+
+    ``work`` counts the steps that its index codec took beyond its bytes and r.
+    """
+
+    base: int
+    d: int
+    indices: Array | None
+    values: Array
+    work: int = 0
+
+
+def chunks_of(key: int, support: Support, scheme: Scheme, seed: int) -> Iterator[Entry]:
+    """The tensor's chunks, coded."""
+    most = CHUNK // support.width
+    bases = range(0, max(support.size, 1), most)
+    if len(bases) > DEFAULT_LIMITS.max_entries:
+        raise EncodeError(f"{support.size} elements take {len(bases)} chunks; no reader takes so many")
+    cuts = [0, support.values.size]
+    if len(bases) > 1:
+        edges = [*bases, support.size]
+        if support.indices is None:
+            cuts = edges
+        else:  # edges of the indices' own type: other ones would have all indices converted
+            last = np.array(edges[1:]) - 1
+            found = np.searchsorted(support.indices, last.astype(support.indices.dtype), side="right")
+            cuts = [0, *found.tolist()]
+    for base, start, stop in zip(bases, cuts, cuts[1:], strict=False):
+        d = min(most, support.size - base)
+        values = support.values[start:stop]
+        full = values.size == d
+        local = None if full else _local(support.indices, start, stop, base)
+        yield _entry(key, base, d, local, values, scheme, mix(seed, key, base), support)
+
+
+def _local(indices: Array | None, start: int, stop: int, base: int) -> Array:
+    """A chunk's indices counted from its base, as u32; not copied where the chunk begins the tensor."""
+    assert indices is not None
+    part = indices[start:stop]
+    if base == 0 and part.dtype == np.int32 and part.flags.aligned:
+        return read_only(part.view(np.uint32))
+    return read_only((part - base).astype(np.uint32))
+
+
+def _entry(
+    key: int,
+    base: int,
+    d: int,
+    indices: Array | None,
+    values: Array,
+    scheme: Scheme,
+    stream: int,
+    support: Support,
+) -> Entry:
+    """One chunk: indices, then values. A support that is empty or full needs no index bytes."""
+    index_section = value_section = np.empty(0, np.uint8)
+    map_section = positions = None
+    some = indices if values.size else None
+    try:
+        index: Any = scheme.index
+        if isinstance(index, IndexChoice):
+            index, index_section = index.choose(some, d, stream)
+        elif some is not None and is_lossy(index):
+            made = index.approximate(some, d, stream)
+            if not made.complete:
+                finite_or_raise(read_only(_numbers(values)), call_string(index))
+            if made.found is not None:
+                indices = _local_found(index, made.found, d)
+                values = support.at(indices.astype(np.int64) + base)
+            if values.size < d:
+                index_section = made.section
+        elif some is not None:
+            index_section = index.encode(some, d, stream)
+        values = read_only(_numbers(values))
+        value: Any = scheme.value
+        if isinstance(value, ValueChoice):
+            value, value_section = value.choose(values, stream)
+        else:
+            if not value.carries_nonfinite:
+                finite_or_raise(values, value.name)
+            if is_ordered(value):
+                values, positions = ascending(values)
+                map_section = map_of(positions)
+            if values.size:
+                value_section = value.encode(values, stream)
+    except EncodeError as error:
+        raise _at_element(error, indices, positions, base, support) from None
+    return Entry(
+        key,
+        base,
+        d,
+        values.size // support.width,
+        support.dtype,
+        support.domain,
+        index.wire_id,
+        value.wire_id,
+        as_bytes(index_section),
+        as_bytes(value_section),
+        map_section,
+    )
+
+
+def _local_found(index: IndexCodec, found: Array, d: int) -> Array:
+    """What a lossy codec says that readers will find; a registered one is not trusted."""
+    return found if index.wire_id < EXPERIMENTAL else ascending_indices(found, d)
+
+
+def _numbers(values: Array) -> Array:
+    """Values as the numbers they are made of: complex ones as real parts and imaginary ones."""
+    return values.view(np.dtype(f"f{values.itemsize // 2}")) if values.dtype.kind == "c" else values
+
+
+def _at_element(
+    error: EncodeError, indices: Array | None, positions: Array | None, base: int, support: Support
+) -> EncodeError:
+    """A codec's error, its position turned from the number of a value into that of the tensor's element.
+
+    Args:
+        error: the codec's.
+        indices: (r,) of the chunk, or None for all.
+        positions: where the numbers that the codec saw came from, or None where they were not sorted.
+        base: of the chunk.
+        support: of the tensor. No element is to blame for a coefficient.
+    """
+    if error.position is None:
+        return error
+    slot = int(error.position if positions is None else positions[error.position]) // support.width
+    position = base + int(slot if indices is None else indices[slot])
+    if support.domain:
+        return EncodeError(f"coefficient {position}: {error.reason}", tensor=error.tensor)
+    return EncodeError(error.reason, tensor=error.tensor, position=position)
+
+
+def element_type(row: Row) -> np.dtype[Any]:
+    """The element type that a row of the table names."""
+    return DTYPES[(row.dtype & 15) - 1]
+
+
+def stored_type(row: Row) -> np.dtype[Any]:
+    """The type of the values that a row of the table stores: of elements, or of coefficients."""
+    return _types(row.dtype)[0]
+
+
+@cache
+def _types(field: int) -> tuple[np.dtype[Any], np.dtype[Any], int]:
+    """The stored type that a row's dtype field means, the type of its numbers, and numbers per value."""
+    domain, dtype = field >> 4, DTYPES[(field & 15) - 1]
+    if not domain:
+        return dtype, dtype, 1
+    numbers, width = coefficient_type(dtype), transform(domain).width
+    return (numbers if width == 1 else np.dtype(f"c{2 * numbers.itemsize}")), numbers, width
+
+
+def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> Part:
+    """One chunk: indices, then values, then their map, each by its codec's own checks."""
+    d, r = row.d, row.r
+    stored, dtype, width = _types(row.dtype)
+    indices: Array | None = None if r == d else nothing(_INDEX_TYPE)
+    values = nothing(dtype)
+    work = 0
+    if 0 < r < d:
+        index: Any = index_codec(row.index_codec)
+        if hasattr(index, "work"):
+            work = _guarded(index, lambda: int(index.work(sections[0], d, r)))
+            if work > limits.max_work:
+                raise LimitExceeded("max-work", f"{work} steps; the limit leaves {limits.max_work}")
+        if row.index_codec < EXPERIMENTAL:
+            indices = index.decode(sections[0], d, r, limits)
+        else:
+            found = _checked(index, lambda: index.decode(sections[0], d, r, limits), r, _INDEX_TYPE)
+            indices = ascending_below(found.copy(), d)  # the codec's own may be a view of the buffer
+    if r:
+        value: Any = value_codec(row.value_codec)
+        n = r * width
+        if row.value_codec < EXPERIMENTAL:
+            values = value.decode(sections[1], n, dtype, limits)
+        else:
+            values = _checked(value, lambda: value.decode(sections[1], n, dtype, limits), n, dtype)
+        if row.map_codec:
+            values = restored(values, positions_of(sections[2], n))
+        if row.dtype >> 4 and not in_range(values):
+            raise Invalid("transform-value", "a coefficient is not finite, or above 2^1000")
+    if width == 2:
+        values = np.ascontiguousarray(values).view(stored)
+    return Part(row.base, d, indices, values, work)
+
+
+def _checked(codec: Any, decoding: Callable[[], Array], r: int, dtype: np.dtype[Any]) -> Array:
+    """The (r,) result of a registered codec, or Invalid if it has another form."""
+    found = _guarded(codec, decoding)
+    if not isinstance(found, np.ndarray) or found.dtype != dtype or found.shape != (r,):
+        raise Invalid("codec-failed", f"codec {codec.name!r} did not give {r} elements of {dtype}")
+    return found
+
+
+def _guarded(codec: Any, call: Callable[[], T]) -> T:
+    """What a codec's method gives.
+
+    A registered codec is not trusted: what it raises becomes a WireError, so that nothing else escapes
+    ``decode``.
+    """
+    if codec.wire_id < EXPERIMENTAL:
+        return call()
+    try:
+        return call()
+    except WireError:
+        raise
+    except Exception as error:
+        raise Invalid("codec-failed", f"codec {codec.name!r}: {error!r}") from error

@@ -1,0 +1,152 @@
+"""Named tensors as entries of a table; small ones share one (formats/SPEC.md, 3.3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.container import extension as ext
+from wirecodec.container.layout import CHUNK, Entry
+from wirecodec.cpu.chunk import Part, Support
+from wirecodec.errors import EncodeError
+from wirecodec.scheme import Scheme
+from wirecodec.sparse import index_dtype
+
+__all__ = ["joined", "parted", "tabled"]
+
+
+class Selected(Protocol):
+    """What was selected of a tensor, wherever that lies, as far as the table asks."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def domain(self) -> int: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+S = TypeVar("S", bound=Selected)
+
+
+def _fusible(
+    supports: Mapping[str, Selected], schemes: Mapping[str, Scheme], fuse: int
+) -> dict[int, list[int]]:
+    """The small tensors that share an entry, as {first key: keys}.
+
+    They are plain, of one type and scheme, each of at most ``fuse`` elements, together of at most one chunk.
+    """
+    filling: dict[tuple[Any, Scheme], list[int]] = {}
+    room: dict[tuple[Any, Scheme], int] = {}
+    groups = []
+    for key, (name, support) in enumerate(supports.items()):
+        if not 0 < support.size <= min(fuse, CHUNK) or support.domain:
+            continue
+        kind = (support.dtype, schemes[name])
+        if room.get(kind, 0) < support.size:
+            filling[kind], room[kind] = [], CHUNK
+            groups.append(filling[kind])
+        filling[kind].append(key)
+        room[kind] -= support.size
+    return {group[0]: group for group in groups if len(group) > 1}
+
+
+def tabled(
+    supports: Mapping[str, S],
+    schemes: Mapping[str, Scheme],
+    coded: Callable[[int, Sequence[S], Scheme], Iterable[Entry]],
+    *,
+    tag: bytes,
+    names: bool,
+    fuse: int,
+) -> tuple[list[Entry], ext.Extension]:
+    """The entries of what was selected of named tensors, and what the extension block is to say of them.
+
+    Args:
+        supports, schemes: by name, in the order of their keys.
+        coded: gives the entries of a key: of its one tensor, or of those that share them.
+        tag, names, fuse: as of ``encode_many``.
+
+    EncodeError names the tensor.
+    """
+    for name, support in supports.items():
+        try:
+            ext.check_shape(support.shape)
+        except EncodeError as error:
+            raise error.of(name) from None
+    order = list(supports)
+    groups = _fusible(supports, schemes, fuse)
+    absorbed = {key for group in groups.values() for key in group[1:]}
+    entries: list[Entry] = []
+    for key, name in enumerate(order):
+        if key in absorbed:
+            continue
+        members = [order[k] for k in groups.get(key, [key])]
+        try:
+            entries += coded(key, [supports[member] for member in members], schemes[name])
+        except EncodeError as error:
+            if len(members) > 1:
+                error = _member_of(error, [(member, supports[member].size) for member in members])
+            raise error.of(name) from None
+    return entries, ext.Extension(
+        names=tuple(order) if names else None,
+        shapes={key: s.shape for key, s in enumerate(supports.values()) if len(s.shape) != 1},
+        groups=tuple(
+            np.array([(k, supports[order[k]].size) for k in group], np.int64) for group in groups.values()
+        ),
+        lengths={key: math.prod(s.shape) for key, s in enumerate(supports.values()) if s.domain},
+        tag=tag,
+    )
+
+
+def joined(supports: Sequence[Support]) -> Support:
+    """Small tensors laid one after the other, as one."""
+    starts = np.cumsum([0] + [s.size for s in supports])
+    size = int(starts[-1])
+    values = np.concatenate([s.values for s in supports])
+    if values.size == size:
+        return Support(None, values, size, (size,))
+    parts = [
+        start + (np.arange(s.size) if s.indices is None else s.indices)
+        for start, s in zip(starts[:-1], supports, strict=True)
+    ]
+    indices = np.concatenate(parts).astype(index_dtype(size))
+    return Support(indices, values, size, (size,), partial(_gathered, supports, starts))
+
+
+def _gathered(supports: Sequence[Support], starts: Array, where: Array) -> Array:
+    """The values at ascending element numbers of tensors laid one after the other, each from its own."""
+    cuts = np.searchsorted(where, starts)
+    parts = zip(supports, starts, cuts, cuts[1:], strict=False)
+    return np.concatenate([support.at(where[a:b] - start) for support, start, a, b in parts if a < b])
+
+
+def _member_of(error: EncodeError, members: list[tuple[str, int]]) -> EncodeError:
+    """A fused entry's error, moved to the member that it is about; ``members`` are (name, size)."""
+    if error.position is None:
+        return error
+    position = error.position
+    for name, size in members:
+        if position < size:
+            return EncodeError(error.reason, tensor=name, position=position)
+        position -= size
+    raise AssertionError("a position outside its entry")
+
+
+def parted(part: Part, group: Array) -> dict[int, list[Part]]:
+    """A fused entry's members, (key, size) a row, as tensors of their own, by key."""
+    # Of the indices' own type, so that they are searched as they are. They stay below 2^24.
+    edges = np.cumsum([0, *group[:, 1]]).astype(np.uint32)
+    cuts = edges if part.indices is None else np.searchsorted(part.indices, edges)
+    members = {}
+    for (key, size), edge, a, b in zip(group.tolist(), edges, cuts, cuts[1:], strict=False):
+        indices = None if part.indices is None or b - a == size else part.indices[a:b] - edge
+        members[key] = [Part(0, size, indices, part.values[a:b])]
+    return members

@@ -1,0 +1,1 @@
+"""Selectors that have CUDA kernels."""

@@ -1,0 +1,64 @@
+"""Names of cached kernels: a data file is named after what its code depends on.
+
+Numba numbers the data files of a function, and its index says which number belongs to which signature. While
+one process rewrites index and data, another can read a number of the new index and load the code of the old
+one: that of another signature, or of an older source file.
+
+A name that is a hash of the source stamp, Numba's version and the key (signature, processor, byte code) has
+one meaning for ever. Its file is either absent, and the kernel is compiled, or right. Processes that write an
+index at the same time can lose entries, which costs a compilation later and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import IndexDataCacheFile
+
+__all__ = ["is_cached", "name_by_contents"]
+
+
+class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
+    """Index and data files of one function; loading is Numba's."""
+
+    def save(self, key: Any, data: Any) -> None:
+        """Write the code of a key, then the index; and remove what the index no longer names."""
+        overloads = self._load_index()
+        contents = self._dump((self._version, self._source_stamp, key))
+        base = self._index_name.removesuffix("nbi")
+        overloads[key] = name = f"{base}{hashlib.sha256(contents).hexdigest()[:32]}.nbc"
+        self._save_data(name, data)
+        self._save_index(overloads)
+        kept = set(overloads.values())
+        for path in Path(self._cache_path).glob(f"{base}*.nbc"):
+            if path.name not in kept:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    def has(self, key: Any) -> bool:
+        """Return whether there is code for a key."""
+        name = self._load_index().get(key)
+        return name is not None and os.path.exists(self._data_path(name))
+
+
+def name_by_contents(cache: Any) -> None:
+    """Have a dispatcher's cache name its files by their contents."""
+    numbered = cache._cache_file
+    base = numbered._index_name.removesuffix(".nbi")
+    cache._cache_file = _ContentNamed(numbered._cache_path, base, numbered._source_stamp)
+
+
+def is_cached(dispatcher: Any, signature: Any) -> bool:
+    """Return whether the code of a dispatcher's signature can be loaded; False without a cache."""
+    cache = dispatcher._cache
+    files = getattr(cache, "_cache_file", None)
+    if not isinstance(files, _ContentNamed):
+        return False
+    try:
+        return files.has(cache._index_key(signature, dispatcher.targetctx.codegen()))
+    except (OSError, EOFError):
+        return False

@@ -1,0 +1,1 @@
+"""Loops of the index codecs, one file per codec."""

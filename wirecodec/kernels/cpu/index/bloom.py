@@ -1,0 +1,165 @@
+"""The loops of the Bloom index codec (formats/spec/index/bloom.md): insert, query the universe, pick.
+
+The 64 elements of a group share k windows of 8 bytes of the filter, so that one AND of k rotated words
+answers for all of them. In memory a filter of L bytes is followed by ``BLOOM_PAD`` more, of which the first
+7 repeat its start: no window has to look whether it crosses the end. Queries go block by block of groups:
+Numba counts the references of an array that it hands to a function, which costs more than a group's whole
+query.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.prng import draw32, finish
+from wirecodec.kernels.cpu.simd.words import load64, popcount, rotate_left, store64, trailing_zeros
+from wirecodec.kernels.layout import BLOOM_PAD
+
+__all__ = ["count", "fill", "insert", "sample", "seed_of", "window"]
+
+U32 = np.uint32
+U64 = np.uint64
+
+_STEP = 0x9E3779B97F4A7C15
+_STEPS_OF_A_GROUP = 16 * _STEP % 2**64
+_LOW = 0xFFFFFFFF
+_BLOCK = 256
+
+
+@inline
+def seed_of(group: int) -> U64:
+    """What the first word of a group's windows comes from, less one step."""
+    return U64(U64(group) * U64(_STEPS_OF_A_GROUP))
+
+
+@inline
+def window(half: U64, length: U64) -> tuple[int, U64]:
+    """Byte and rotation of the window that half of a word, a u32, says, in a filter of ``length`` bytes."""
+    return np.int64(((half >> U64(6)) * length) >> U64(26)), half & U64(63)
+
+
+@inline
+def next_window(j: int, z: U64, word: U64, length: U64) -> tuple[int, U64, U64, U64]:
+    """Byte and rotation of window j of a group, whose windows are taken in order, and the state after it.
+
+    Args:
+        j: from 0 on.
+        z: ``seed_of`` the group at first.
+        word: anything at first; it says two windows.
+        length: of the filter in bytes.
+    """
+    if j & 1:
+        word >>= U64(32)
+    else:
+        z = U64(z + U64(_STEP))
+        word = finish(z)
+    at, rotation = window(word & U64(_LOW), length)
+    return at, rotation, z, word
+
+
+@kernel
+def insert(indices: Array, filter_: Array, k: int) -> None:
+    """Set the bits of (n,) u32 ascending ``indices`` in a zeroed filter, padding included."""
+    length = filter_.size - BLOOM_PAD
+    i = 0
+    while i < indices.size:
+        group = indices[i] >> U32(6)
+        members = U64(0)
+        while i < indices.size and indices[i] >> U32(6) == group:
+            members |= U64(1) << U64(indices[i] & U32(63))
+            i += 1
+        z = seed_of(group)
+        word = U64(0)
+        for j in range(k):
+            at, rotation, z, word = next_window(j, z, word, U64(length))
+            store64(filter_, at, load64(filter_, at) | rotate_left(members, U64(64) - rotation))
+    for byte in range(BLOOM_PAD - 1):
+        filter_[byte] |= filter_[length + byte]
+    for byte in range(BLOOM_PAD - 1):
+        filter_[length + byte] = filter_[byte]
+
+
+@inline
+def _query(filter_: Array, k: int, d: int, first: int, masks: Array) -> int:
+    """The members of the groups from ``first`` on into ``masks``, one bit an element; how many groups."""
+    length = U64(filter_.size - BLOOM_PAD)
+    groups = min(masks.size, ((d + 63) >> 6) - first)
+    for i in range(groups):
+        z = seed_of(first + i)
+        mask = U64(0xFFFFFFFFFFFFFFFF)
+        for _ in range(k >> 1):
+            z = U64(z + U64(_STEP))
+            word = finish(z)
+            at, rotation = window(word & U64(_LOW), length)
+            mask &= rotate_left(load64(filter_, at), rotation)
+            at, rotation = window(word >> U64(32), length)
+            mask &= rotate_left(load64(filter_, at), rotation)
+        if k & 1:
+            at, rotation = window(finish(U64(z + U64(_STEP))) & U64(_LOW), length)
+            mask &= rotate_left(load64(filter_, at), rotation)
+        masks[i] = mask
+    if (first + groups) << 6 > d:
+        masks[groups - 1] &= (U64(1) << U64(d & 63)) - U64(1)
+    return groups
+
+
+@kernel
+def count(filter_: Array, k: int, d: int) -> int:
+    """How many of the elements 0 … d-1 the filter holds."""
+    masks = np.empty(_BLOCK, np.uint64)
+    found = 0
+    for first in range(0, (d + 63) >> 6, _BLOCK):
+        for i in range(_query(filter_, k, d, first, masks)):
+            found += popcount(masks[i])
+    return found
+
+
+@kernel
+def fill(filter_: Array, k: int, d: int, skip: int, out: Array) -> int:
+    """Elements that the filter holds, ascending, into u32 ``out``; how many it holds in all.
+
+    The first ``skip`` are left out, and those for which ``out`` has no room.
+    """
+    masks = np.empty(_BLOCK, np.uint64)
+    stop = skip + out.size
+    found = 0
+    for first in range(0, (d + 63) >> 6, _BLOCK):
+        for i in range(_query(filter_, k, d, first, masks)):
+            mask = masks[i]
+            ones = popcount(mask)
+            if found + ones > skip and found < stop:
+                element = U32((first + i) << 6)
+                n = found - skip
+                while mask != U64(0):
+                    if 0 <= n < out.size:
+                        out[n] = element + U32(trailing_zeros(mask))
+                    n += 1
+                    mask &= mask - U64(1)
+            found += ones
+    return found
+
+
+@kernel
+def sample(filter_: Array, k: int, d: int, total: int, low: U32, high: U32, out: Array) -> int:
+    """``out.size`` of the ``total`` elements that the filter holds, drawn by selection sampling; how many.
+
+    ``low`` and ``high`` are the halves of the stream.
+    """
+    masks = np.empty(_BLOCK, np.uint64)
+    taken = 0
+    i = 0
+    for first in range(0, (d + 63) >> 6, _BLOCK):
+        for group in range(_query(filter_, k, d, first, masks)):
+            mask = masks[group]
+            while mask != U64(0):
+                if taken == out.size or i == total:
+                    return taken
+                rank = np.int64((U64(draw32(low, high, U32(i))) * U64(total - i)) >> U64(32))
+                if rank < out.size - taken:
+                    out[taken] = U32((first + group) << 6) + U32(trailing_zeros(mask))
+                    taken += 1
+                i += 1
+                mask &= mask - U64(1)
+    return taken

@@ -1,0 +1,210 @@
+"""The loops of the context index codec (formats/spec/index/context.md): a walk over elements, and periods."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.coding.arithmetic import AHEAD, ONE, Coder, begin, code, finish, learned
+from wirecodec.kernels.cpu.jit import borrowing, inline, kernel
+from wirecodec.kernels.cpu.simd.words import popcount
+from wirecodec.kernels.layout import CONTEXT_BLOCK, CONTEXT_PART, CONTEXT_PERIODS
+
+__all__ = ["BAD_COUNT", "BAD_END", "BAD_LENGTH", "find_period", "walk"]
+
+U16 = np.uint16
+U32 = np.uint32
+U64 = np.uint64
+
+BAD_LENGTH, BAD_COUNT, BAD_END = -1, -2, -3
+
+_CLASSES = 12
+_BOUNDS = [1, 2, 3, 4, 5, 7, 9, 12, 16, 21, 26]
+_CLASS = np.searchsorted(_BOUNDS, np.arange(33), side="right").astype(np.uint8)
+_OTHER = 7
+"""The place of what no flag has promised, or where its promise is kept."""
+_PARTS = _CLASSES
+_BITS = _PARTS + (_OTHER + 1) * _CLASSES
+_SEEN = 22
+_CONTEXTS = _BITS + (_OTHER + 1 + _SEEN) * _CLASSES * 2
+_WINDOW = U64(0xFFFFFFFF)
+
+_LEAST, _MOST = CONTEXT_PERIODS
+_ANCHORS = 8192
+_BESIDE = 8
+
+
+@inline
+def _contexts(r: int, d: int) -> Array:
+    """What is assumed before anything was seen: the density, and that a flag's promise is kept evenly."""
+    contexts = np.empty(_CONTEXTS, np.uint32)
+    density = min(max((np.int64(r) << 22) // d, 64), ONE - 64)
+    contexts[:_PARTS] = learned(min(CONTEXT_BLOCK * density, ONE >> 1))
+    contexts[_BITS:] = learned(density)
+    part = min(CONTEXT_PART * density, ONE >> 1)
+    contexts[_PARTS:_BITS] = learned(part)
+    for place in range(_OTHER):
+        left = CONTEXT_PART - place
+        at = _PARTS + place * _CLASSES
+        contexts[at : at + _CLASSES] = learned(max(part, (ONE >> 1) // left))
+        at = _BITS + place * _CLASSES * 2
+        contexts[at : at + 2 * _CLASSES] = learned(max(density, ONE // left))
+    return contexts
+
+
+@borrowing
+def _quiet(history: Array, start: int, stop: int) -> bool:
+    """Whether nothing was present in these columns of the rows that are remembered."""
+    seen = U16(0)
+    for column in range(start, min(stop, history.size)):
+        seen |= history[column]
+    return seen == U16(0)
+
+
+@borrowing
+def _part(
+    data: Array,
+    contexts: Array,
+    indices: Array,
+    history: Array,
+    first: int,
+    count: int,
+    flagged: bool,
+    writes: bool,
+    j: np.int64,
+    window: U64,
+    coder: Coder,
+) -> tuple[np.int64, U64, Coder]:
+    """Code the elements of a part, up to the last index.
+
+    Args:
+        data: as of ``walk``.
+        contexts: what was learned.
+        indices: as of ``walk``.
+        history: of the columns from the first element's on; (0,) where there are no rows.
+        first: the first element.
+        count: how many there are.
+        flagged: whether a flag has promised that one is present.
+        writes: as of ``walk``.
+        j: how many indices lie before.
+        window: the 32 elements before, the latest in the lowest bit.
+        coder: as it stands.
+
+    Returns j, window and coder after them.
+    """
+    before = j
+    for n in range(count):
+        promised = flagged and j == before
+        bit = True
+        if not promised or n + 1 < count:
+            kind = np.int64(n) if promised else np.int64(_OTHER)
+            if not flagged and history[n] != U16(0):
+                ones = popcount(U64(history[n]))
+                kind = _OTHER - 1 + 2 * min(ones, 3 + (ones >> 1)) + np.int64(history[n] & U16(1))
+            context = _BITS + 2 * (kind * _CLASSES + np.int64(_CLASS[popcount(window)]))
+            context += np.int64(window & U64(1))
+            bit, coder = code(data, contexts, context, writes and indices[j] == first + n, writes, coder)
+        window = ((window << U64(1)) | U64(bit)) & _WINDOW
+        if n < history.size:
+            history[n] = U16((U32(history[n]) << U32(1)) | U32(bit))
+        if bit:
+            if not writes:
+                indices[j] = U32(first + n)
+            j += 1
+            if j == indices.size:
+                break
+    return j, window, coder
+
+
+@kernel
+def walk(data: Array, indices: Array, period: int, d: int, writes: bool) -> int:
+    """Code every element of a chunk, up to the last that is present.
+
+    Args:
+        data: the section after its header: written, or read.
+        indices: (r,) u32, r > 0: read, or written.
+        period: elements of a row, 0 for none.
+        d: elements of the chunk.
+        writes: whether indices become a section; otherwise a section becomes indices.
+
+    Returns the bytes of ``data`` that were written, or would have been; 0, or what is wrong, of a read one.
+    """
+    contexts = _contexts(indices.size, d)
+    history = np.zeros(period, np.uint16)
+    coder = begin(data, writes)
+    window = U64(0)
+    activity = np.int64(0)
+    j = np.int64(0)
+    row = np.int64(0)
+    while row < d:
+        end = min(d, row + (period if period else d))
+        for block in range(row, end, CONTEXT_BLOCK):
+            if not writes and coder[2] > data.size + AHEAD:
+                return BAD_LENGTH
+            stop = min(end, block + CONTEXT_BLOCK)
+            quiet = _quiet(history, block - row, stop - row)
+            if quiet:
+                context = np.int64(_CLASS[min(activity, 32)])
+                some, coder = code(data, contexts, context, writes and indices[j] < stop, writes, coder)
+                if not some:
+                    window = U64(0)
+                    activity >>= 1
+                    continue
+            before = j
+            for part in range(block, stop, CONTEXT_PART):
+                count = min(stop - part, CONTEXT_PART)
+                flagged = quiet or _quiet(history, part - row, part - row + count)
+                promised = quiet and j == before
+                if flagged and not (promised and part + count == stop):
+                    place = (part - block) // CONTEXT_PART if promised else _OTHER
+                    context = _PARTS + place * _CLASSES + np.int64(_CLASS[popcount(window)])
+                    some = writes and indices[j] < part + count
+                    some, coder = code(data, contexts, context, some, writes, coder)
+                    if not some:
+                        window = (window << U64(count)) & _WINDOW
+                        continue
+                columns = history[part - row : part - row + count]
+                j, window, coder = _part(
+                    data, contexts, indices, columns, part, count, flagged, writes, j, window, coder
+                )
+                if j == indices.size:
+                    return finish(data, coder) if writes else _ended(data, coder)
+            activity = (activity + (j - before) + 1) >> 1
+        row = end
+    return BAD_LENGTH if coder[2] > data.size + AHEAD else BAD_COUNT
+
+
+@borrowing
+def _ended(data: Array, coder: Coder) -> np.int64:
+    low, _, at = coder
+    if at != data.size + AHEAD:
+        return np.int64(BAD_LENGTH)
+    return np.int64(0) if low >> U64(24) == U64(0) else np.int64(BAD_END)
+
+
+@kernel
+def find_period(indices: Array) -> int:
+    """The distance at which present elements lie from each other more often than nearly at it; 0 for none."""
+    r = indices.size
+    counts = np.zeros(_MOST + _BESIDE + 1, np.int64)
+    anchors = min(r, _ANCHORS)
+    for anchor in range(anchors):
+        at = (anchor * r) // anchors
+        for other in range(at + 1, r):
+            distance = np.int64(indices[other]) - np.int64(indices[at])
+            if distance >= counts.size:
+                break
+            counts[distance] += 1
+    best = np.int64(0)
+    for stage in range(2):
+        beside = counts[_LEAST - _BESIDE : _LEAST + _BESIDE + 1].sum()
+        for period in range(_LEAST, _MOST + 1):
+            excess = (2 * _BESIDE + 1) * counts[period] - beside
+            rare = excess <= 0 or excess * excess < 600 * (beside - counts[period] + 4)
+            if stage == 0:
+                best = best if rare else max(best, excess)
+            elif not rare and 8 * excess >= 7 * best:
+                return period
+            if period < _MOST:
+                beside += counts[period + _BESIDE + 1] - counts[period - _BESIDE]
+    return 0

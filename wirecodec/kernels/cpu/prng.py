@@ -1,0 +1,56 @@
+"""The counter hash of ``wirecodec.prng``, compiled (formats/SPEC.md, section 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wirecodec.kernels.cpu.jit import inline
+from wirecodec.kernels.cpu.simd.vector import ramp
+
+__all__ = ["draw16", "draw32", "draws", "finish"]
+
+U32 = np.uint32
+U64 = np.uint64
+
+
+@inline
+def finish(z: U64) -> U64:
+    """The finisher of splitmix64: a permutation of the u64 in which every bit depends on every bit."""
+    z = U64((z ^ (z >> U64(30))) * U64(0xBF58476D1CE4E5B9))
+    z = U64((z ^ (z >> U64(27))) * U64(0x94D049BB133111EB))
+    return U64(z ^ (z >> U64(31)))
+
+
+@inline
+def draw32(low: U32, high: U32, i: U32) -> U32:
+    """The i-th u32 of the stream whose halves are ``low`` and ``high``."""
+    x = U32(i * U32(0x9E3779B9) + low)
+    x = U32(x ^ (x >> U32(16)))
+    x = U32(x * U32(0x21F0AAAD))
+    x = U32(x ^ (x >> U32(15)))
+    x = U32(x + high)
+    x = U32(x * U32(0xD35A2D97))
+    return U32(x ^ (x >> U32(15)))
+
+
+@inline
+def draws(low: U32, high: U32, first: U32) -> Any:
+    """``draw32`` for ``first`` and the 15 numbers after it, as a vector."""
+    x = ramp(16, 32) * 0x9E3779B9 + U32(first * U32(0x9E3779B9) + low)
+    x ^= x >> 16
+    x *= 0x21F0AAAD
+    x ^= x >> 15
+    x += high
+    x *= 0xD35A2D97
+    return x ^ (x >> 15)
+
+
+@inline
+def draw16(low: U32, high: U32, p: int) -> int:
+    """The u16 for the p-th value of a chunk."""
+    block = p >> 9
+    row = (p >> 4) & 31
+    word = draw32(low, high, U32((block << 8) + ((row >> 1) << 4) + (p & 15)))
+    return np.int64(word & U32(0xFFFF)) if row & 1 else np.int64(word >> U32(16))

@@ -1,0 +1,1 @@
+"""Loops of the selectors and of error feedback."""

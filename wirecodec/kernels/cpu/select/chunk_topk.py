@@ -1,0 +1,284 @@
+"""The top of each chunk: its greatest element, or what reaches a threshold that counting finds.
+
+The least key that is kept lies between a key that enough elements reach and one that too few do. Where few
+are kept, greatest magnitudes of blocks of 64 say what is enough, and only blocks that reach it are looked at
+again; else elements are counted again and again, from the threshold of the chunk before on, which lies near.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.jit import borrowing, inline, kernel
+from wirecodec.kernels.cpu.simd.compress_store import store_chosen
+from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64, keys64, top64
+from wirecodec.kernels.cpu.simd.memory import prefetch, width_of
+from wirecodec.kernels.cpu.simd.set_bits import store_ones
+from wirecodec.kernels.cpu.simd.vector import greatest, lanes_of, load, select
+from wirecodec.kernels.cpu.simd.words import leading_zeros, low_ones, popcount, trailing_zeros
+
+__all__ = ["SLACK", "fill_chunks"]
+
+U64 = np.uint64
+
+SLACK = 64
+"""Elements that ``fill_chunks`` needs free beyond those it writes."""
+AHEAD = 512
+FEW = 16
+"""Keys between two, or a 64th of the chunk, are few enough to be looked at alone."""
+
+
+@borrowing
+def _key(bits: Array, i: int) -> np.uint64:
+    return U64(bits[i]) & low_ones(width_of(bits) - 1)
+
+
+@borrowing
+def _top(bits: Array, start: int, stop: int) -> np.uint64:
+    """The greatest key of at most 64 elements."""
+    if start + 64 <= bits.size:
+        if stop - start > 16:
+            return U64(top64(bits, start, low_ones(stop - start)))
+        keys = (load(bits, start, 16) << 1) >> 1
+        return U64(greatest(select(lanes_of(low_ones(stop - start), 16), keys, keys ^ keys)))
+    top = U64(0)
+    for i in range(start, stop):
+        top = max(top, _key(bits, i))
+    return top
+
+
+@borrowing
+def _reaching(bits: Array, start: int, stop: int, least: np.uint64) -> np.uint64:
+    """Which of at most 64 elements have keys of ``least`` or more."""
+    if start + 64 <= bits.size:
+        return at_least64(bits, start, least) & low_ones(stop - start)
+    mask = U64(0)
+    for i in range(start, stop):
+        mask |= U64(_key(bits, i) >= least) << U64(i - start)
+    return mask
+
+
+@borrowing
+def _above(bits: Array, start: int, stop: int, threshold: np.uint64) -> np.uint64:
+    """Which of at most 64 elements have keys of more than ``threshold``."""
+    if start + 64 <= bits.size:
+        return above64(bits, start, threshold) & low_ones(stop - start)
+    return _reaching(bits, start, stop, threshold + U64(1))
+
+
+@borrowing
+def _count(bits: Array, first: int, stop: int, least: np.uint64) -> int:
+    n = 0
+    for start in range(first, stop, 64):
+        n += popcount(_reaching(bits, start, min(stop, start + 64), least))
+    return n
+
+
+@borrowing
+def _put_keys(bits: Array, start: int, mask: np.uint64, keys: Array, n: int) -> int:
+    """The keys of those of 64 elements whose bit is set, from keys[n] on; how many."""
+    if start + 64 <= bits.size and popcount(mask) > 2:
+        return store_chosen(keys, n, keys64(bits, start), mask)
+    put = 0
+    while mask != U64(0):
+        keys[n + put] = _key(bits, start + trailing_zeros(mask))
+        put += 1
+        mask &= mask - U64(1)
+    return put
+
+
+@borrowing
+def _bracket(
+    bits: Array, first: int, stop: int, m: int, guess: np.uint64, step: np.uint64
+) -> tuple[np.uint64, np.uint64, int]:
+    """A key that at least m elements reach, one that fewer do, and how many these are.
+
+    Few lie between the two, or only one key does. ``guess`` and ``step`` say where to look first.
+    """
+    low, high = U64(0), U64(1) << U64(width_of(bits) - 1)
+    reaching, certain = stop - first, 0
+    few = max(FEW, (stop - first) >> 6)
+    key = guess
+    while reaching - certain > few and high - low > U64(1):
+        if not low < key < high:
+            key = low + ((high - low) >> U64(1))
+        n = _count(bits, first, stop, key)
+        if n >= m:
+            low, reaching = key, n
+            key = key + step
+        else:
+            high, certain = key, n
+            key = key - min(step, key)
+        step = step << U64(1)
+        if low > U64(0) and certain > 0:
+            key = low + ((high - low) >> U64(1))
+    return low, high, certain
+
+
+@inline
+def _kth(keys: Array, m: int, scratch: Array) -> np.uint64:
+    """The m-th greatest of ``keys``, digit by digit; ``scratch`` has room for all of them."""
+    left = keys.size
+    for i in range(left):
+        scratch[i] = keys[i]
+    if m == 1 or left <= FEW:
+        for rank in range(m):
+            best = rank
+            for i in range(rank + 1, left):
+                if scratch[i] > scratch[best]:
+                    best = i
+            scratch[rank], scratch[best] = scratch[best], scratch[rank]
+        return U64(scratch[m - 1])
+    counts = np.empty(256, np.int64)
+    shift = width_of(keys) - 8
+    while True:
+        counts[:] = 0
+        for i in range(left):
+            counts[(U64(scratch[i]) >> U64(shift)) & U64(255)] += 1
+        digit = 255
+        while counts[digit] < m:
+            m -= counts[digit]
+            digit -= 1
+        kept = 0
+        for i in range(left):
+            scratch[kept] = scratch[i]
+            kept += ((U64(scratch[i]) >> U64(shift)) & U64(255)) == U64(digit)
+        left = kept
+        if left == 1 or shift == 0:
+            return U64(scratch[0])
+        shift -= 8
+
+
+@borrowing
+def _greatest_at(bits: Array, first: int, stop: int) -> tuple[np.uint64, int]:
+    """The greatest key, and the first place where it is."""
+    best, block = U64(0), first
+    for start in range(first, stop, 64):
+        prefetch(bits, start + AHEAD, 64)
+        top = _top(bits, start, min(stop, start + 64))
+        if top > best:
+            best, block = top, start
+    return best, block + (trailing_zeros(_reaching(bits, block, min(stop, block + 64), best)) & 63)
+
+
+@borrowing
+def _tops(bits: Array, first: int, stop: int, tops: Array) -> np.uint64:
+    """The greatest keys of blocks of 64, and the greatest of all."""
+    best = U64(0)
+    for block, start in enumerate(range(first, stop, 64)):
+        prefetch(bits, start + AHEAD, 64)
+        top = _top(bits, start, min(stop, start + 64))
+        tops[block] = top
+        best = max(best, top)
+    return best
+
+
+@inline
+def _threshold(
+    bits: Array,
+    first: int,
+    stop: int,
+    tops: Array,
+    low: np.uint64,
+    high: np.uint64,
+    m: int,
+    keys: Array,
+    scratch: Array,
+) -> tuple[np.uint64, int]:
+    """The m-th greatest of the keys from ``low`` to below ``high``, and its rank among those equal to it.
+
+    Blocks whose top is below ``low`` are left out. The rank is 0 where there are no m.
+    """
+    if high - low == U64(1):
+        return low, m
+    n = 0
+    for block, start in enumerate(range(first, stop, 64)):
+        if U64(tops[block]) >= low:
+            end = min(stop, start + 64)
+            mask = _reaching(bits, start, end, low) & ~_above(bits, start, end, high - U64(1))
+            n += _put_keys(bits, start, mask, keys, n)
+    if not 1 <= m <= n:
+        return low, 0
+    threshold = _kth(keys[:n], m, scratch)
+    for i in range(n):
+        m -= U64(keys[i]) > threshold
+    return threshold, m
+
+
+@borrowing
+def _put(
+    bits: Array,
+    first: int,
+    stop: int,
+    tops: Array,
+    least: np.uint64,
+    ties: int,
+    out: Array,
+    n: int,
+    m: int,
+) -> int:
+    """The positions above a key and the first ``ties`` at it, from out[n] on; no more than m."""
+    stops = n + m
+    for block, start in enumerate(range(first, stop, 64)):
+        if U64(tops[block]) < least:
+            continue
+        end = min(stop, start + 64)
+        mask = _above(bits, start, end, least)
+        if ties > 0:
+            equal = _reaching(bits, start, end, least) & ~mask
+            for _ in range(popcount(equal) - ties):
+                equal ^= U64(1) << U64(63 - leading_zeros(equal))
+            ties -= popcount(equal)
+            mask |= equal
+        if n + popcount(mask) > stops:  # another thread writes to the array
+            return n
+        n += store_ones(out, n, mask, start)
+    return n
+
+
+@kernel
+def fill_chunks(bits: Array, infinity: int, chunk: int, each: int, last: int, out: Array) -> tuple[int, bool]:
+    """The positions of the top of each chunk, ascending, into ``out``.
+
+    Args:
+        bits: the elements, at least one.
+        infinity: its bits.
+        chunk: elements of a chunk, at most all.
+        each: how many are kept of a whole chunk, from 1 to ``chunk``.
+        last: how many of the shorter one at the end, where there is one.
+        out: positions, written; ``SLACK`` more than are kept.
+
+    Returns how many were written, fewer where another thread changes the array, and whether all is finite.
+    """
+    blocks = chunk // 64 + 1
+    tops, keys = np.empty(blocks, bits.dtype), np.empty(chunk + 64, bits.dtype)
+    scratch = np.empty(max(chunk, blocks), bits.dtype)
+    beyond = U64(1) << U64(width_of(bits) - 1)
+    guess, step = U64(0), U64(1) << U64(width_of(bits) >> 1)
+    written, greatest_of_all = 0, U64(0)
+    for first in range(0, bits.size, chunk):
+        stop = min(first + chunk, bits.size)
+        m = each if stop - first == chunk else last
+        if out.size - SLACK - written < m:
+            break
+        if m == 1:
+            best, place = _greatest_at(bits, first, stop)
+            greatest_of_all = max(greatest_of_all, best)
+            out[written] = place
+            written += 1
+            continue
+        greatest_of_all = max(greatest_of_all, _tops(bits, first, stop, tops))
+        n = (stop - first + 63) >> 6
+        low, high, certain = U64(0), beyond, 0
+        if m <= n:
+            low = _kth(tops[:n], m, scratch)
+        if low == U64(0):  # that says nothing
+            low, high, certain = _bracket(bits, first, stop, m, guess, step)
+        threshold, ties = _threshold(bits, first, stop, tops, low, high, m - certain, keys, scratch)
+        if ties == 0:
+            break
+        step = ((step + max(threshold, guess) - min(threshold, guess)) >> U64(1)) + U64(1)
+        guess = threshold
+        written = _put(bits, first, stop, tops, threshold, ties, out, written, m)
+    return written, greatest_of_all < U64(infinity)

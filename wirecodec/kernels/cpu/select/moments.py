@@ -1,0 +1,227 @@
+"""Moments of magnitudes over an interval, in one read of the array; and those that exceed a threshold.
+
+A *key* is an element's magnitude bits, which order as magnitudes do. Sums have one order on every machine,
+however a sweep is cut: in blocks of 4096 elements, 64 lanes of binary32, which ``sum_floats`` folds;
+then block after block in binary64. Of 64 bits, all of it is in binary64.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.simd.compress_store import store_chosen
+from wirecodec.kernels.cpu.simd.floats import (
+    add_floats,
+    doubles,
+    multiply_floats,
+    splat_float,
+    subtract_floats,
+    sum_floats,
+)
+from wirecodec.kernels.cpu.simd.masks64 import at_least64, keys64, last64
+from wirecodec.kernels.cpu.simd.memory import prefetch, width_of
+from wirecodec.kernels.cpu.simd.set_bits import store_ones
+from wirecodec.kernels.cpu.simd.vector import (
+    greatest,
+    lane,
+    load,
+    lower,
+    mask_bits,
+    select,
+    total,
+    upper,
+    widened,
+)
+from wirecodec.kernels.cpu.simd.words import float_of_bits, popcount
+
+__all__ = ["BLOCK", "SLACK", "exceedances", "fold", "sweep"]
+
+I64 = np.int64
+U64 = np.uint64
+
+BLOCK = 4096
+"""Elements whose sums a lane takes in binary32: 64, which leaves five digits or more."""
+SLACK = 64
+AHEAD = 2048  # bytes; what a processor prefetches by itself stops at the end of every page
+
+
+@inline
+def _keys(bits: Array, at: int) -> Any:
+    """64 keys, in lanes as wide as the floats that sums are taken in."""
+    return widened(keys64(bits, at))
+
+
+@inline
+def _magnitudes(bits: Array, keys: Any, scale: float, half: bool) -> Any:
+    """|x| · scale of such keys; of 16 bits, binary16 where ``half``, else bfloat16."""
+    shift, rebias, normal = 0, 0, 0
+    if width_of(bits) == 16:
+        shift, rebias, normal = (13, 112 << 23, 0x400) if half else (16, 0, 0)
+    words = (keys << shift) + rebias
+    # Below binary16's normals: as a fraction of the least normal, which is then taken off.
+    fractions = subtract_floats(words + (1 << 23), splat_float(2.0**-14, keys))
+    return multiply_floats(select(keys < normal, fractions, words), splat_float(scale, keys))
+
+
+@inline
+def _logs(bits: Array, start: int, stop: int, scale: float, half: bool) -> tuple[int, float]:
+    """(e, p) with e · ln 2 + ln p = Σ ln(|x| · scale) of the elements of a block that are not 0.
+
+    Exponents are summed and fractions multiplied, so that one logarithm does for a block: 1 <= p < 2^8. What
+    underflows counts as the least normal number or so.
+    """
+    digits, bias = (52, 1023) if width_of(bits) == 64 else (23, 127)
+    product = ones = splat_float(1.0, _keys(bits, start))
+    exponents = ones ^ ones
+    for at in range(start, stop, 64):
+        keys = _keys(bits, at)
+        words = _magnitudes(bits, keys, scale, half)
+        present = keys != 0
+        exponents += select(present, words >> digits, ones >> digits)
+        fractions = (words & ((1 << digits) - 1)) | ones
+        product = multiply_floats(product, select(present, fractions, ones))
+    halves = doubles(product)
+    by32 = multiply_floats(lower(halves), upper(halves))
+    by16 = multiply_floats(lower(by32), upper(by32))
+    by8 = multiply_floats(lower(by16), upper(by16))  # each below 2^512
+    whole = I64(total(exponents)) + I64(total(by8 >> 52)) - bias * (stop - start) - 8 * 1023
+    left = (by8 & ((1 << 52) - 1)) | (1023 << 52)
+    by4 = multiply_floats(lower(left), upper(left))
+    by2 = multiply_floats(lower(by4), upper(by4))
+    return whole, float_of_bits(lane(multiply_floats(lower(by2), upper(by2)), 0))
+
+
+@inline
+def _block(
+    bits: Array,
+    start: int,
+    stop: int,
+    low: np.uint64,
+    high: np.uint64,
+    origin: float,
+    scale: float,
+    half: bool,
+    with_logs: bool,
+    sums: Array,
+) -> np.uint64:
+    origins = splat_float(origin, _keys(bits, start))
+    most = zeros = origins ^ origins
+    firsts = squares = zeros
+    count = 0
+    for at in range(start, stop, 64):
+        prefetch(bits, at + AHEAD // (width_of(bits) >> 3), 64)
+        keys = _keys(bits, at)
+        taken = (keys - low) < (high - low)
+        y = select(taken, subtract_floats(_magnitudes(bits, keys, scale, half), origins), zeros)
+        firsts = add_floats(firsts, y)
+        squares = add_floats(squares, multiply_floats(y, y))
+        count += popcount(mask_bits(taken))
+        most = select(keys > most, keys, most)
+    sums[0], sums[1], sums[2] = count, sum_floats(firsts), sum_floats(squares)
+    sums[3] = sums[4] = 0.0
+    if with_logs:
+        whole, left = _logs(bits, start, stop, scale, half)
+        sums[3], sums[4] = whole, math.log(left)
+    return U64(greatest(most))
+
+
+@kernel
+def sweep(
+    bits: Array,
+    first: int,
+    last: int,
+    low: np.uint64,
+    high: np.uint64,
+    origin: float,
+    scale: float,
+    half: bool,
+    with_logs: bool,
+    sums: Array,
+) -> np.uint64:
+    """Sums over the elements with 0 < low <= key < high in some blocks, and the largest key there is in them.
+
+    y = |x| · scale - origin. One read.
+
+    Args:
+        bits: the elements.
+        first, last: blocks; block 0 is the elements after the last multiple of 64, 1 the first ``BLOCK``.
+        low, high: keys, between which the elements are that count.
+        origin: in the unit of |x| · scale.
+        scale: a power of two that lets y² neither overflow nor underflow.
+        half: whether 16 bits are binary16; they are bfloat16 otherwise.
+        with_logs: whether Σ ln(|x| · scale) is wanted, which is that of all elements that are not 0.
+        sums: (blocks, 5), of which rows ``first`` … ``last`` - 1 are written, for ``fold``.
+    """
+    whole = bits.size & ~63
+    top = U64(0)
+    for block in range(first, last):
+        row = sums[block]
+        if block == 0:
+            found = _block(last64(bits), 0, 64, low, high, origin, scale, half, with_logs, row)
+        else:
+            start = (block - 1) * BLOCK
+            stop = min(start + BLOCK, whole)
+            found = _block(bits, start, stop, low, high, origin, scale, half, with_logs, row)
+        top = max(top, found)
+    return top
+
+
+@kernel
+def fold(sums: Array) -> tuple[int, float, float, float]:
+    """Count, Σ y, Σ y² and Σ ln of all blocks."""
+    count, firsts, squares, exponents, logs = 0.0, 0.0, 0.0, 0.0, 0.0
+    for block in range(sums.shape[0]):
+        count += sums[block, 0]
+        firsts += sums[block, 1]
+        squares += sums[block, 2]
+        exponents += sums[block, 3]
+        logs += sums[block, 4]
+    return I64(count), firsts, squares, exponents * math.log(2.0) + logs
+
+
+@kernel
+def exceedances(
+    bits: Array, key: np.uint64, numbers: Array, start: int, where: Array, kept: Array, n: int
+) -> tuple[int, int]:
+    """The elements of at least ``key`` > 0 in their order, while there is room for them.
+
+    Args:
+        bits: the elements.
+        key: the least that counts.
+        numbers: of the elements, as many as those; or none, and they are numbered from 0.
+        start: where to go on, a multiple of 64.
+        where: receives the numbers of those found; the last ``SLACK`` elements are for what is overwritten.
+        kept: receives their bits, with the room of ``where``; or none.
+        n: how many ``where`` holds already.
+
+    Returns where it stopped, the size of ``bits`` where it came to the end; and how many ``where`` holds.
+    """
+    whole = bits.size & ~63
+    room = where.size - SLACK
+    if (kept.size and kept.size != where.size) or (numbers.size and numbers.size != bits.size):
+        return start, n
+    for at in range(start, whole, 64):
+        if n > room:
+            return at, n
+        prefetch(bits, at + AHEAD // (width_of(bits) >> 3), 64)
+        mask = at_least64(bits, at, key)
+        if kept.size:
+            store_chosen(kept, n, load(bits, at, 64), mask)
+        if numbers.size:
+            n += store_chosen(where, n, load(numbers, at, 64), mask)
+        else:
+            n += store_ones(where, n, mask, at)
+    if n > room:
+        return whole, n
+    for i in range(whole, bits.size):
+        if (U64(bits[i]) & ((U64(1) << U64(width_of(bits) - 1)) - U64(1))) >= key:
+            where[n] = numbers[i] if numbers.size else i
+            if kept.size:
+                kept[n] = bits[i]
+            n += 1
+    return bits.size, n

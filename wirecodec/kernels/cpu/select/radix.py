@@ -1,0 +1,200 @@
+"""Order without sorting: the k-th largest of many keys by counting digits of 11 bits.
+
+A key is a float's bits without the sign; it orders as the magnitude does. Four tables take turns, since a
+processor that counts equal digits one after the other waits for its own stores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.simd.compress_store import store_chosen
+from wirecodec.kernels.cpu.simd.memory import prefetch, width_of
+from wirecodec.kernels.cpu.simd.vector import load, mask_bits, resize, store
+from wirecodec.kernels.cpu.simd.words import popcount, trailing_zeros
+
+__all__ = ["count_from", "count_threshold", "kth_largest", "threshold_of"]
+
+U64 = np.uint64
+DIGIT = 11
+DIGITS = 1 << DIGIT
+FEW = 32
+BLOCK = 4096
+AHEAD = 512
+ROWS = 4
+PART = 2**30  # elements that are counted in 32 bits
+
+
+@inline
+def _count_digits(keys: Array, shift: int, counts: Array) -> None:
+    """How many ``keys`` have each digit, the 11 bits from ``shift`` on, into the first row of ``counts``."""
+    counts[:] = 0
+    low, mask = U64(shift), U64(DIGITS - 1)
+    whole = keys.size & ~3
+    for i in range(0, whole, 4):
+        counts[0, (U64(keys[i]) >> low) & mask] += 1
+        counts[1, (U64(keys[i + 1]) >> low) & mask] += 1
+        counts[2, (U64(keys[i + 2]) >> low) & mask] += 1
+        counts[3, (U64(keys[i + 3]) >> low) & mask] += 1
+    for i in range(whole, keys.size):
+        counts[0, (U64(keys[i]) >> low) & mask] += 1
+    for digit in range(DIGITS):
+        counts[0, digit] += counts[1, digit] + counts[2, digit] + counts[3, digit]
+
+
+@inline
+def _digit_at(counts: Array, rank: int) -> tuple[int, int]:
+    """The digit of the ``rank``-th largest key, and its rank among the keys of that digit."""
+    digit = DIGITS - 1
+    while digit > 0 and counts[0, digit] < rank:
+        rank -= counts[0, digit]
+        digit -= 1
+    return digit, rank
+
+
+@kernel
+def kth_largest(keys: Array, rank: int, width: int) -> Any:
+    """The ``rank``-th largest of ``keys``, which agree above their low ``width`` bits; their order is lost.
+
+    1 <= rank <= keys.size.
+    """
+    counts = np.empty((4, DIGITS), np.int32)
+    n = keys.size
+    while n > FEW and width > 0:
+        shift = max(width - DIGIT, 0)
+        _count_digits(keys[:n], shift, counts)
+        digit, rank = _digit_at(counts, rank)
+        left = 0
+        for i in range(n):
+            key = keys[i]
+            keys[left] = key
+            left += ((U64(key) >> U64(shift)) & U64(DIGITS - 1)) == U64(digit)
+        n, width = left, shift
+    if width == 0:
+        return keys[0]
+    for i in range(1, n):
+        key = keys[i]
+        j = i
+        while j > 0 and keys[j - 1] < key:
+            keys[j] = keys[j - 1]
+            j -= 1
+        keys[j] = key
+    return keys[rank - 1]
+
+
+@kernel
+def count_from(keys: Array, threshold: int) -> tuple[int, int]:
+    """How many ``keys`` are above a threshold, and how many equal to it."""
+    least = U64(threshold)
+    more = equal = 0
+    for i in range(keys.size):
+        more += U64(keys[i]) > least
+        equal += U64(keys[i]) == least
+    return more, equal
+
+
+@kernel
+def threshold_of(keys: Array, rank: int, width: int) -> tuple[int, int]:
+    """The ``rank``-th largest of ``keys``, and how many of those equal to it are among the ``rank`` largest.
+
+    They agree above their low ``width`` bits. (0, 0) where there is no such rank.
+    """
+    if not 1 <= rank <= keys.size:
+        return U64(0), 0
+    threshold = U64(kth_largest(keys.copy(), rank, width))
+    return threshold, rank - count_from(keys, threshold)[0]
+
+
+@inline
+def _sharing(bits: Array, at: int, prefix: np.uint64, left: int) -> np.uint64:
+    """Bit j: whether the key of bits[at + j] is ``prefix`` above its low ``left`` bits, for 64 of them."""
+    if left + 1 >= width_of(bits):
+        return ~U64(0)
+    return mask_bits(((load(bits, at, 64) << 1) >> U64(left + 1)) == prefix)
+
+
+@inline
+def _count_sixty_four(digits: Array, at: int, counts: Array) -> None:
+    """Count as many digits, one by one, unless two of them make up half: those are counted by the mask."""
+    every = load(digits, at, 64)
+    first = U64(digits[at])
+    firsts = mask_bits(every == np.uint16(first))
+    second = U64(digits[at + (trailing_zeros(~firsts) & 63)])
+    seconds = mask_bits(every == np.uint16(second)) & ~firsts
+    rest = ~(firsts | seconds)
+    if popcount(rest) > 32:
+        for i in range(at, at + 64, ROWS):
+            for row in range(ROWS):
+                counts[row, U64(digits[i + row])] += 1
+        return
+    counts[0, first] += popcount(firsts)
+    counts[1, second] += popcount(seconds)
+    rounds = 0
+    while rest != U64(0) and rounds < 6:
+        other = U64(digits[at + trailing_zeros(rest)])
+        others = mask_bits(every == np.uint16(other)) & rest
+        counts[2 + (rounds & 1), other] += popcount(others)
+        rest ^= others
+        rounds += 1
+    while rest != U64(0):
+        i = trailing_zeros(rest)
+        counts[i & (ROWS - 1), U64(digits[at + i])] += 1
+        rest &= rest - U64(1)
+
+
+@inline
+def _count_words(bits: Array, prefix: np.uint64, left: int, shift: int, digits: Array, counts: Array) -> None:
+    """Count the bits from ``shift`` to ``left`` of the keys that are ``prefix`` above, over all rows.
+
+    These digits are put side by side in ``digits`` first.
+    """
+    upper = U64(width_of(bits) - left)
+    whole = bits.size & ~63
+    for start in range(0, whole, BLOCK):
+        n = 0
+        for at in range(start, min(start + BLOCK, whole), 64):
+            prefetch(bits, at + AHEAD, 64)
+            digit = resize((load(bits, at, 64) << upper) >> (upper + U64(shift)), 16)
+            sharing = _sharing(bits, at, prefix, left)
+            if sharing == ~U64(0):
+                store(digits, n, digit)
+                n += 64
+            elif sharing != U64(0):
+                n += store_chosen(digits, n, digit, sharing)
+        for at in range(0, n & ~63, 64):
+            _count_sixty_four(digits, at, counts)
+        for i in range(n & ~63, n):
+            counts[i & (ROWS - 1), U64(digits[i])] += 1
+    for i in range(whole, bits.size):
+        key = U64(bits[i]) & ((U64(1) << U64(width_of(bits) - 1)) - U64(1))
+        if key >> U64(left) == prefix:
+            counts[0, (key >> U64(shift)) & U64((1 << (left - shift)) - 1)] += 1
+
+
+@kernel
+def count_threshold(bits: Array, k: int) -> tuple[int, int]:
+    """The k-th largest key of ``bits``, and how many of the keys equal to it belong to the top k.
+
+    A key is a word without its sign; 1 <= k <= size. One pass for every 11 of its bits, whatever the input.
+    """
+    counts = np.empty((ROWS, DIGITS), np.int32)
+    total = np.empty((1, DIGITS), np.int64)
+    digits = np.empty(BLOCK + 64, np.uint16)
+    found = U64(0)
+    left = width_of(bits) - 1
+    while left > 0:
+        shift = max(left - DIGIT, 0)
+        total[:] = 0
+        for start in range(0, bits.size, PART):
+            counts[:] = 0
+            _count_words(bits[start : start + PART], found, left, shift, digits, counts)
+            for row in range(ROWS):
+                total[0] += counts[row]
+        digit, k = _digit_at(total, k)
+        found = U64((found << U64(left - shift)) | U64(digit))
+        left = shift
+    return found, k

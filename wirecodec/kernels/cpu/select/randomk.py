@@ -1,0 +1,51 @@
+"""The elements of least draw, for ``randomk``: no read of any array, one hash an element."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.cpu.prng import draw32
+from wirecodec.kernels.cpu.simd.masks64 import at_most64
+from wirecodec.kernels.cpu.simd.words import low_ones, trailing_zeros
+
+__all__ = ["ROOM", "draws_at_most"]
+
+U32 = np.uint32
+U64 = np.uint64
+
+ROOM = 64
+"""Elements beyond what is expected that the outputs of ``draws_at_most`` must have room for."""
+
+
+@kernel
+def draws_at_most(
+    low: np.uint32, high: np.uint32, size: int, limit: np.uint32, found: Array, draws: Array
+) -> int:
+    """The elements below ``size`` whose draws are ``limit`` or less, ascending, and their draws.
+
+    Args:
+        low, high: the halves of the stream.
+        size: at most 2^32.
+        limit: the greatest draw that is taken.
+        found: indices, written.
+        draws: u32, written; as long as ``found``.
+
+    Returns how many there are, or -1 where there is no room for them.
+    """
+    count = 0
+    block = np.empty(64, np.uint32)
+    for start in range(0, size, 64):
+        if found.size - count < 64:
+            return -1
+        for j in range(64):
+            block[j] = draw32(low, high, U32(U32(start) + U32(j)))
+        mask = at_most64(block, 0, limit) & low_ones(size - start)
+        while mask != U64(0):
+            j = trailing_zeros(mask)
+            found[count] = start + j
+            draws[count] = block[j]
+            count += 1
+            mask &= mask - U64(1)
+    return count

@@ -1,0 +1,48 @@
+"""Sums over an array, in binary64 and in a fixed order: 64 partial sums, folded in halves.
+
+Element i goes to partial sum i mod 64, in order; then, for w = 32, 16, … 1, sum j += sum (j + w) for j < w.
+So a threshold that is fitted to them is the same in every run, and no sum of float32 values overflows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.cpu.simd.floats import add_floats, doubles, multiply_floats, splat_float, sum_floats
+from wirecodec.kernels.cpu.simd.masks64 import keys64, last64
+from wirecodec.kernels.cpu.simd.memory import prefetch
+from wirecodec.kernels.cpu.simd.vector import greatest, load, select
+
+__all__ = ["absolute_sum", "signed_sums"]
+
+AHEAD = 512  # what a processor prefetches by itself stops at the end of every page
+
+
+@kernel
+def absolute_sum(bits: Array) -> tuple[float, Any]:
+    """Σ|x|, and the greatest key, of the bits of float32 or float64: one read."""
+    top = keys64(last64(bits), 0)
+    last = doubles(top)
+    sums = splat_float(0.0, last)
+    for start in range(0, bits.size & ~63, 64):
+        prefetch(bits, start + AHEAD, 64)
+        keys = keys64(bits, start)
+        top = select(keys > top, keys, top)
+        sums = add_floats(sums, doubles(keys))
+    return sum_floats(add_floats(sums, last)), greatest(top)
+
+
+@kernel
+def signed_sums(bits: Array) -> tuple[float, float]:
+    """Σx and Σx² of the bits of float32 or float64: one read."""
+    last = doubles(load(last64(bits), 0, 64))
+    sums = squares = splat_float(0.0, last)
+    for start in range(0, bits.size & ~63, 64):
+        prefetch(bits, start + AHEAD, 64)
+        values = doubles(load(bits, start, 64))
+        sums = add_floats(sums, values)
+        squares = add_floats(squares, multiply_floats(values, values))
+    sums = add_floats(sums, last)
+    return sum_floats(sums), sum_floats(add_floats(squares, multiply_floats(last, last)))

@@ -1,0 +1,201 @@
+"""Exact top-k: the sweeps over the array, and over what they found.
+
+A key is an element's bits without the sign. It orders as the magnitude does, so all of this is integer work,
+64 keys at once. Buffers "with slack" have ``SLACK`` elements more than they are to hold.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.select.radix import threshold_of
+from wirecodec.kernels.cpu.simd.compress_store import store_chosen
+from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64
+from wirecodec.kernels.cpu.simd.memory import prefetch, width_of
+from wirecodec.kernels.cpu.simd.set_bits import store_ones
+from wirecodec.kernels.cpu.simd.vector import load
+from wirecodec.kernels.cpu.simd.words import leading_zeros, popcount
+
+__all__ = ["ROOM", "SLACK", "collect", "fill", "keep", "settle", "sweep"]
+
+I32 = np.int32
+U32 = np.uint32
+U64 = np.uint64
+BLOCK = 1024
+SLACK = 64
+ROOM = BLOCK + 2 * SLACK
+AHEAD = 512  # what a processor prefetches by itself stops at the end of every page
+
+
+@inline
+def key_of(bits: Array, i: int) -> np.uint64:
+    """The key of one element."""
+    return U64(bits[i]) & ((U64(1) << U64(width_of(bits) - 1)) - U64(1))
+
+
+@kernel
+def sweep(bits: Array, low: int, found: Array, words: Array) -> int:
+    """The positions of keys of ``low`` or more, and the words there; how many, or -1 where there is no room.
+
+    Args:
+        bits: fewer than 2^31 words.
+        low: a threshold.
+        found: int32, with slack.
+        words: as many, of the type of ``bits``.
+    """
+    least = U64(low)
+    n = 0
+    whole = bits.size & ~63
+    for block in range(0, whole, BLOCK):
+        if n > found.size - BLOCK - SLACK:
+            return -1
+        first = n
+        for at in range(block, min(block + BLOCK, whole), 64):
+            prefetch(bits, at + AHEAD, 64)
+            n += store_ones(found, n, at_least64(bits, at, least), U32(at))
+        for i in range(first, n):
+            words[i] = bits[U64(U32(found[i]))]
+    if n > found.size - 2 * SLACK:
+        return -1
+    for i in range(whole, bits.size):
+        if key_of(bits, i) >= least:
+            found[n] = i
+            words[n] = bits[i]
+            n += 1
+    return n
+
+
+@kernel
+def collect(bits: Array, low: int, high: int, keys: Array) -> tuple[int, int]:
+    """How many keys are ``high`` or more, and how many from ``low`` to below ``high`` were put into ``keys``.
+
+    The second is -1 where they have no room.
+    """
+    least, enough = U64(low), U64(high)
+    certain = n = 0
+    whole = bits.size & ~63
+    for at in range(0, whole, 64):
+        if n > keys.size - SLACK:
+            return certain, -1
+        prefetch(bits, at + AHEAD, 64)
+        sure = at_least64(bits, at, enough)
+        certain += popcount(sure)
+        rest = at_least64(bits, at, least) & ~sure
+        if rest != U64(0):
+            n += store_chosen(keys, n, (load(bits, at, 64) << 1) >> 1, rest)
+    if n > keys.size - SLACK:
+        return certain, -1
+    for i in range(whole, bits.size):
+        key = key_of(bits, i)
+        if key >= enough:
+            certain += 1
+        elif key >= least:
+            keys[n] = key
+            n += 1
+    return certain, n
+
+
+@inline
+def chosen_of(bits: Array, at: int, threshold: np.uint64, ties: int) -> tuple[np.uint64, int]:
+    """Bit j: whether the key of bits[at + j] is above a threshold, or one of the first ``ties`` equal to it.
+
+    And the ties that are left.
+    """
+    more = above64(bits, at, threshold)
+    if ties == 0:
+        return more, ties
+    equal = at_least64(bits, at, threshold) & ~more
+    for _ in range(popcount(equal) - ties):
+        equal ^= U64(1) << U64(63 - leading_zeros(equal))
+    return more | equal, ties - popcount(equal)
+
+
+@kernel
+def keep(found: Array, words: Array, least: int, ties: int, start: int, indices: Array, values: Array) -> int:
+    """Of what ``sweep`` found, the keys above ``least`` and the first ``ties`` equal to it; how many.
+
+    Args:
+        found: positions.
+        words: the words there.
+        least: the least key to keep.
+        ties: how often.
+        start: what is added to a position.
+        indices: int32, with room for exactly those.
+        values: as many, of the type of ``words``.
+    """
+    threshold = U64(least)
+    n = 0
+    whole = words.size & ~63
+    at = 0
+    while at < whole and n + 64 <= indices.size:
+        chosen, ties = chosen_of(words, at, threshold, ties)
+        store_chosen(values, n, load(words, at, 64), chosen)
+        n += store_chosen(indices, n, load(found, at, 64) + start, chosen)
+        at += 64
+    for i in range(at, words.size):
+        key = key_of(words, i)
+        tie = key == threshold and ties > 0
+        if key > threshold or tie:
+            if n == indices.size:  # another thread writes to the array
+                return -1
+            ties -= tie
+            indices[n], values[n] = found[i] + start, words[i]
+            n += 1
+    return n
+
+
+@kernel
+def settle(found: Array, words: Array, k: int, low: int, high: int) -> int:
+    """The top k of what ``sweep`` found, into its own buffers; how many, which is k.
+
+    Args:
+        found: positions, k or more.
+        words: the words there, all of them keys from ``low`` on.
+        k: how many are kept.
+        low: a key.
+        high: one that fewer than k keys reach, most likely.
+    """
+    keys = np.empty(words.size + SLACK, words.dtype)
+    certain, n = collect(words, low, high, keys)
+    if certain >= k:
+        high = np.int64((U64(1) << U64(width_of(words) - 1)) - U64(1))
+        certain, n = collect(words, low, high, keys)
+    width = 64 - leading_zeros(U64(low) ^ U64(high))
+    threshold, ties = threshold_of(keys[:n], k - certain, width)
+    return keep(found, words, np.int64(threshold), ties, 0, found[:k], words[:k])
+
+
+@kernel
+def fill(bits: Array, least: int, ties: int, indices: Array, values: Array) -> tuple[int, int]:
+    """``sweep`` and ``keep`` at once, where the threshold is known: how many, and the ties that are left.
+
+    ``indices`` and ``values`` with slack; -1 where there is no room.
+    """
+    threshold = U64(least)
+    n = 0
+    k = indices.size - SLACK
+    whole = bits.size & ~63
+    for block in range(0, whole, BLOCK):
+        first = n
+        for at in range(block, min(block + BLOCK, whole), 64):
+            prefetch(bits, at + AHEAD, 64)
+            chosen, ties = chosen_of(bits, at, threshold, ties)
+            n += store_ones(indices, n, chosen, U32(at))
+            if n > k:  # another thread writes to the array
+                return -1, ties
+        for i in range(first, n):
+            values[i] = bits[U64(U32(indices[i]))]
+        if n == k:
+            return n, ties
+    for i in range(whole, bits.size):
+        key = key_of(bits, i)
+        tie = key == threshold and ties > 0
+        if key > threshold or tie:
+            if n == k:
+                return -1, ties
+            ties -= tie
+            indices[n], values[n] = i, bits[i]
+            n += 1
+    return n, ties

@@ -1,0 +1,58 @@
+"""``store_chosen``: some lanes of a vector, side by side, which is how an array is thinned out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+
+from wirecodec.kernels.cpu.simd.vector_type import call, has, place, shuffled, word
+
+__all__ = ["store_chosen"]
+
+I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
+
+
+@word
+def store_chosen(typing_context: Any, array: Any, i: Any, vector: Any, chosen: Any) -> Any:
+    """Write the lanes whose bit is set in a u64, in order, from element i of an array on; how many.
+
+    As many elements as the vector has lanes may be overwritten: the array must have them.
+    """
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at = place(context, builder, sig.args[0], args[0], args[1], vector.lanes)
+        fast = has(context, "avx512f" if vector.bits >= 32 else "avx512vbmi2")
+        fast &= vector.lanes * vector.bits >= 128
+        return (_compressed if fast else _one_by_one)(builder, at, args[2], args[3])
+
+    return types.intp(array, types.intp, vector, types.uint64), generate
+
+
+def _compressed(builder: Any, at: Any, vector: Any, chosen: Any) -> Any:
+    """As many lanes as a register has, by one instruction."""
+    lanes = min(vector.type.count, 512 // vector.type.element.width)
+    part = ir.VectorType(vector.type.element, lanes)
+    count = I64(0)
+    for first in range(0, vector.type.count, lanes):
+        bits = builder.trunc(builder.lshr(chosen, I64(first)), ir.IntType(lanes))
+        mask = builder.bitcast(bits, ir.VectorType(I1, lanes))
+        source = shuffled(builder, vector, vector, list(range(first, first + lanes)))
+        packed = call(
+            builder, "experimental.vector.compress", part, source, mask, ir.Constant(part, ir.Undefined)
+        )
+        there = builder.bitcast(builder.gep(at, [count]), part.as_pointer())
+        builder.store(packed, there, align=part.element.width // 8)
+        ones = builder.call(builder.module.declare_intrinsic("llvm.ctpop", [bits.type]), [bits])
+        count = builder.add(count, builder.zext(ones, I64))
+    return count
+
+
+def _one_by_one(builder: Any, at: Any, vector: Any, chosen: Any) -> Any:
+    """Each lane is written, and stays where its bit is set; no branch to mispredict."""
+    count = I64(0)
+    for i in range(vector.type.count):
+        builder.store(builder.extract_element(vector, I32(i)), builder.gep(at, [count]))
+        count = builder.add(count, builder.and_(builder.lshr(chosen, I64(i)), I64(1)))
+    return count

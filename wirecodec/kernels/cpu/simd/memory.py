@@ -1,0 +1,66 @@
+"""Words on memory itself: what will be read soon, and what is written and not read again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from wirecodec.kernels.cpu.simd.vector_type import place, word
+
+__all__ = ["drain", "prefetch", "stream", "width_of"]
+
+I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+LINE = 64
+
+
+@word
+def width_of(typing_context: Any, array: Any) -> Any:
+    """Bits of an element of an array, as a constant; ``itemsize`` is read from memory."""
+    return types.intp(array), lambda context, builder, sig, args: I64(array.dtype.bitwidth)
+
+
+@word
+def prefetch(typing_context: Any, array: Any, i: Any, lanes: Any) -> Any:
+    """Ask for the memory of elements i … i + lanes - 1, which need not exist."""
+    span = lanes.literal_value * array.dtype.bitwidth // 8
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        first = builder.bitcast(builder.gep(data, [args[1]]), I8.as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [first.type, I32, I32, I32])
+        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        for byte in range(0, span, LINE):
+            builder.call(ask, [builder.gep(first, [I64(byte)]), I32(0), I32(3), I32(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, lanes), generate
+
+
+@word
+def stream(typing_context: Any, array: Any, i: Any, vector: Any) -> Any:
+    """``store`` around the caches; element i must lie at a multiple of 64 bytes in memory.
+
+    ``drain`` before another thread reads it.
+    """
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at = place(context, builder, sig.args[0], args[0], args[1], vector.lanes)
+        store = builder.store(args[2], builder.bitcast(at, vector.form.as_pointer()), align=LINE)
+        store.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, vector), generate
+
+
+@word
+def drain(typing_context: Any) -> Any:
+    """Others see what was stored before it no later than what is stored after it."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate

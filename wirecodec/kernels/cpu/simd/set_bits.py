@@ -1,0 +1,117 @@
+"""The positions of words' one bits, of which bitmaps and unary codes are made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.jit import inline
+from wirecodec.kernels.cpu.simd.vector_type import (
+    Vector,
+    call,
+    has,
+    numbered,
+    place,
+    shuffled,
+    splatted,
+    word,
+)
+from wirecodec.kernels.cpu.simd.words import load64
+
+__all__ = ["find_ones", "store_ones"]
+
+I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
+
+POSITIONS = [[i for i in range(8) if byte >> i & 1] for byte in range(256)]
+
+
+@word
+def store_ones(typing_context: Any, array: Any, i: Any, bits: Any, base: Any) -> Any:
+    """Write base + the positions of a u64's one bits, ascending, from element i of an array on; how many.
+
+    Elements i … i + 63 may be overwritten, whatever the word: the array must have them.
+    """
+    element = types.Integer.from_bitwidth(array.dtype.bitwidth, signed=False)
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at = place(context, builder, sig.args[0], args[0], args[1], 64)
+        put = _put_compressed if has(context, "avx512vbmi2") else _put_looked_up
+        return put(context, builder, at, args[2], args[3], element)
+
+    return types.intp(array, types.intp, types.uint64, element), generate
+
+
+def _store(context: Any, builder: Any, at: Any, first: Any, lanes: Any, base: Any, element: Any) -> None:
+    """Widen bytes, add ``base`` and write them from element ``first`` of ``at`` on."""
+    part = Vector(lanes.type.count, element.bitwidth)
+    sums = builder.add(builder.zext(lanes, part.form), splatted(context, builder, base, element, part))
+    there = builder.bitcast(builder.gep(at, [first]), part.form.as_pointer())
+    builder.store(sums, there, align=part.bits // 8)
+
+
+def _put_compressed(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
+    """The bytes 0 … 63 compressed by the word: one instruction; then as many as there are, 16 at a time."""
+    every = Vector(64, 8)
+    nothing = ir.Constant(every.form, ir.Undefined)
+    chosen = builder.bitcast(bits, ir.VectorType(I1, 64))
+    packed = call(builder, "experimental.vector.compress", every.form, numbered(every), chosen, nothing)
+    count = builder.call(builder.module.declare_intrinsic("llvm.ctpop", [I64]), [bits])
+
+    def put(first: int) -> None:
+        lanes = shuffled(builder, packed, nothing, list(range(first, first + 16)))
+        _store(context, builder, at, I64(first), lanes, base, element)
+
+    put(0)
+    with builder.if_then(builder.icmp_unsigned(">", count, I64(16))):
+        put(16)
+        put(32)
+        with builder.if_then(builder.icmp_unsigned(">", count, I64(48)), likely=False):
+            put(48)
+    return count
+
+
+def _put_looked_up(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
+    """Eight positions a byte from a table, behind those of the bytes before."""
+    row = ir.VectorType(ir.IntType(8), 8)
+    table = builder.module.globals.get("wirecodec.positions")
+    if table is None:
+        rows = [ir.Constant(row, (found + [0] * 8)[:8]) for found in POSITIONS]
+        table = cgutils.global_constant(
+            builder.module, "wirecodec.positions", ir.Constant(ir.ArrayType(row, 256), rows)
+        )
+    counts = _counts_up_to(builder, bits)
+    for i in range(8):
+        byte = builder.and_(builder.lshr(bits, I64(8 * i)), I64(255))
+        before = builder.and_(builder.lshr(counts, I64(8 * i - 8)), I64(255)) if i else I64(0)
+        lanes = builder.load(builder.gep(table, [I32(0), byte]))
+        _store(context, builder, at, before, lanes, builder.add(base, base.type(8 * i)), element)
+    return builder.lshr(counts, I64(56))
+
+
+def _counts_up_to(builder: Any, bits: Any) -> Any:
+    """Byte i holds the number of one bits of bytes 0 … i."""
+    for shift, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
+        upper = builder.and_(builder.lshr(bits, I64(shift)), I64(mask))
+        bits = builder.add(builder.and_(bits, I64(mask)), upper)
+    return builder.mul(bits, I64(0x0101010101010101))
+
+
+@inline
+def find_ones(words: Array, w: int, stop: int, n: int, ones: Array) -> bool:
+    """The positions of the one bits of u32 words w … stop - 1 into ``ones``; whether they are n.
+
+    ``ones`` has room for n + 64.
+    """
+    found = 0
+    first = w
+    while w + 1 < stop and found <= n:
+        found += store_ones(ones, found, load64(words, w << 2), (w - first) << 5)
+        w += 2
+    if w + 1 == stop and found <= n:
+        found += store_ones(ones, found, np.uint64(words[w]), (w - first) << 5)
+    return found == n

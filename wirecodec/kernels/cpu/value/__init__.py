@@ -1,0 +1,1 @@
+"""Loops of the value codecs, one file per codec."""

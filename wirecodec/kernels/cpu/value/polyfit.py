@@ -1,0 +1,245 @@
+"""Piecewise polynomials on a sorted curve (formats/spec/value/polyfit.md): cutting, fitting, evaluating.
+
+Polynomials are sums of monic Gram polynomials, which are orthogonal on equally spaced points, so that a
+coefficient is a dot product and none depends on the others. All is binary64, one rounding an operation; what
+``evaluate`` does, and in which order, is the page's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.jit import inline, kernel
+
+__all__ = ["MAX_DEGREE", "check", "evaluate", "fit", "segment"]
+
+MAX_DEGREE = 8
+BLOCK = 64
+LANES = 8
+
+
+@inline
+def _betas(n: int, degree: int, betas: Array) -> None:
+    """The recurrence's numbers for n points; the 0-th is 0."""
+    betas[0] = 0.0
+    for k in range(1, degree):
+        above = np.float64(k * k) * np.float64(n * n - k * k)
+        below = np.float64(4 * k * k - 1) * (np.float64(n - 1) * np.float64(n - 1))
+        betas[k] = above / below
+
+
+@inline
+def _begin(n: int, first: int, m: int, basis: Array) -> None:
+    """For m points from ``first`` on, rows of ``basis``: x, the polynomial before the 0-th, the 0-th."""
+    step = 1.0 / np.float64(n - 1) if n > 1 else 0.0
+    for j in range(m):
+        basis[0, j] = np.float64(2 * (first + j) - (n - 1)) * step
+        basis[1, j] = 0.0
+        basis[2, j] = 1.0
+
+
+@inline
+def _advance(beta: float, m: int, basis: Array) -> None:
+    """The next polynomial in row 2, the one before it in row 1."""
+    for j in range(m):
+        following = basis[0, j] * basis[2, j] - beta * basis[1, j]
+        basis[1, j] = basis[2, j]
+        basis[2, j] = following
+
+
+@kernel
+def evaluate(lengths: Array, degrees: Array, coefficients: Array, largest: float, out: Array) -> None:
+    """The curve's values, in float32 or float64.
+
+    Args:
+        lengths: (n,) points of each piece, in all those of ``out``.
+        degrees: (n,) of each, 0 to 8.
+        coefficients: degree + 1 float64 of each piece, one after the other.
+        largest: what magnitudes are cut to.
+        out: written.
+    """
+    basis, betas, total = np.empty((3, BLOCK)), np.empty(MAX_DEGREE + 1), np.empty(BLOCK)
+    start = used = 0
+    for piece in range(lengths.size):
+        n, degree = np.int64(lengths[piece]), np.int64(degrees[piece])
+        _betas(n, degree, betas)
+        for first in range(0, n, BLOCK):
+            m = min(BLOCK, n - first)
+            _begin(n, first, m, basis)
+            total[:m] = coefficients[used]
+            for k in range(degree):
+                _advance(betas[k], m, basis)
+                c = coefficients[used + k + 1]
+                for j in range(m):
+                    total[j] = total[j] + c * basis[2, j]
+            for j in range(m):
+                v = total[j]
+                v = v if v < largest else largest
+                out[start + first + j] = v if v > -largest else -largest
+        start += n
+        used += degree + 1
+
+
+@kernel
+def fit(y: Array, lengths: Array, degrees: Array, coefficients: Array) -> None:
+    """Least squares: each coefficient is a dot product over the polynomial's square.
+
+    Args:
+        y: (r,) whose squares float64 holds.
+        lengths: (n,) points of each piece, in all r.
+        degrees: (n,) of each, below its length.
+        coefficients: degree + 1 float64 of each piece, written.
+    """
+    basis, betas, sums = np.empty((3, BLOCK)), np.empty(MAX_DEGREE + 1), np.empty((MAX_DEGREE + 1, BLOCK))
+    start = used = 0
+    for piece in range(lengths.size):
+        n, degree = np.int64(lengths[piece]), np.int64(degrees[piece])
+        _betas(n, degree, betas)
+        sums[:] = 0.0
+        for first in range(0, n, BLOCK):
+            m = min(BLOCK, n - first)
+            _begin(n, first, m, basis)
+            for k in range(degree + 1):
+                for j in range(m):
+                    sums[k, j] += basis[2, j] * np.float64(y[start + first + j])
+                if k < degree:
+                    _advance(betas[k], m, basis)
+        square = np.float64(n)
+        for k in range(degree + 1):
+            if k > 0:
+                square *= _ratio(n, k)
+            coefficients[used + k] = sums[k].sum() / square
+        start += n
+        used += degree + 1
+
+
+@inline
+def _ratio(n: int, k: int) -> float:
+    """The k-th Gram polynomial's square over that of the one before, on n points."""
+    return (
+        np.float64(k * k)
+        * np.float64(n * n - k * k)
+        / (np.float64(4 * k * k - 1) * (np.float64(n - 1) * np.float64(n - 1)))
+    )
+
+
+@inline
+def _deviation(y: Array, start: int, stop: int) -> tuple[float, int]:
+    """The greatest distance of a piece from its chord, times the norm of all; and the farthest point."""
+    n = stop - start
+    if n < 3:
+        return 0.0, start
+    low = np.float64(y[start])
+    slope = (np.float64(y[stop - 1]) - low) / np.float64(n - 1)
+    tops, sums = np.empty(LANES), np.zeros(LANES)
+    greatest, block = 0.0, 0
+    for first in range(0, n, BLOCK):
+        m = min(BLOCK, n - first)
+        tops[:] = 0.0
+        whole = m & ~(LANES - 1)
+        for i in range(first, first + whole, LANES):
+            for j in range(LANES):
+                d = abs(low + slope * np.float64(i + j) - y[start + i + j])
+                tops[j] = d if d > tops[j] else tops[j]
+                sums[j] += d * d
+        for i in range(first + whole, first + m):
+            d = abs(low + slope * np.float64(i) - y[start + i])
+            tops[0] = d if d > tops[0] else tops[0]
+            sums[0] += d * d
+        top = tops.max()
+        if top > greatest:
+            greatest, block = top, first
+    for i in range(block, min(block + BLOCK, n)):
+        if abs(low + slope * np.float64(i) - y[start + i]) == greatest:
+            return greatest * np.sqrt(sums.sum()), start + i
+    return greatest * np.sqrt(sums.sum()), start + block
+
+
+@inline
+def _sift_up(heap: Array, keys: Array, at: int) -> None:
+    while at > 0 and keys[heap[(at - 1) >> 1]] < keys[heap[at]]:
+        heap[at], heap[(at - 1) >> 1] = heap[(at - 1) >> 1], heap[at]
+        at = (at - 1) >> 1
+
+
+@inline
+def _sift_down(heap: Array, keys: Array, n: int) -> None:
+    at = 0
+    while 2 * at + 1 < n:
+        child = 2 * at + 1
+        if child + 1 < n and keys[heap[child + 1]] > keys[heap[child]]:
+            child += 1
+        if keys[heap[child]] <= keys[heap[at]]:
+            break
+        heap[at], heap[child] = heap[child], heap[at]
+        at = child
+
+
+@inline
+def _measure(
+    y: Array, piece: int, starts: Array, stops: Array, keys: Array, points: Array, least: int
+) -> None:
+    """Where a piece would be split, and how far it is from its chord: -1 where it is too short."""
+    start, stop = starts[piece], stops[piece]
+    if stop - start < 2 * least:
+        keys[piece], points[piece] = -1.0, start
+        return
+    keys[piece], point = _deviation(y, start, stop)
+    points[piece] = min(max(point, start + least), stop - least)
+
+
+@kernel
+def segment(y: Array, edges: Array, pieces: int, least: int) -> Array:
+    """The lengths of at most ``pieces`` pieces.
+
+    Again and again the one that is farthest from its chord is split at the point that is farthest from it.
+
+    Args:
+        y: (r,) ascending.
+        edges: (m + 1,) int64, from 0 to r: no piece spans one of them.
+        pieces: m or more.
+        least: points a side of a split, at least.
+    """
+    starts, stops = np.empty(pieces, np.int64), np.empty(pieces, np.int64)
+    points, heap = np.empty(pieces, np.int64), np.empty(pieces, np.int64)
+    keys = np.empty(pieces, np.float64)
+    n = edges.size - 1
+    for piece in range(n):
+        starts[piece], stops[piece], heap[piece] = edges[piece], edges[piece + 1], piece
+        _measure(y, piece, starts, stops, keys, points, least)
+        _sift_up(heap, keys, piece)
+    while n < pieces and keys[heap[0]] > 0.0:
+        piece = heap[0]
+        starts[n], stops[n], heap[n] = points[piece], stops[piece], n
+        stops[piece] = points[piece]
+        _measure(y, piece, starts, stops, keys, points, least)
+        _sift_down(heap, keys, n)
+        _measure(y, n, starts, stops, keys, points, least)
+        _sift_up(heap, keys, n)
+        n += 1
+    order = np.argsort(starts[:n])
+    return (stops[:n] - starts[:n])[order]
+
+
+@kernel
+def check(heads: Array, lengths: Array, degrees: Array) -> tuple[bool, int, int]:
+    """Take the heads of pieces apart.
+
+    Args:
+        heads: (n,) u32: the length less 1 in 24 bits, and the degree.
+        lengths: (n,) i64, written.
+        degrees: (n,) i64, written.
+
+    Returns whether each degree is at most MAX_DEGREE and below its length; the sum of the lengths; the number
+    of coefficients.
+    """
+    fits = True
+    total = count = np.int64(0)
+    for piece in range(heads.size):
+        lengths[piece] = (np.int64(heads[piece]) & 0xFFFFFF) + 1
+        degrees[piece] = np.int64(heads[piece]) >> 24
+        fits &= degrees[piece] <= MAX_DEGREE and degrees[piece] < lengths[piece]
+        total += lengths[piece]
+        count += degrees[piece] + 1
+    return fits, total, count

@@ -1,0 +1,270 @@
+"""The loops of QSGD (formats/spec/value/qsgd.md): scales, codes and packing in one pass, and back in one.
+
+All arithmetic is binary32 with one rounding an operation, in the order of the page, so every backend writes
+the same bytes. Values go through 512 at a time, one block of packed codes, a row of 16 as one vector; a row
+lies in one bucket, since buckets are multiples of 16.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.coding.packing import pack_block, pack_rest, unpack_block, unpack_rest
+from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.prng import draws
+from wirecodec.kernels.cpu.simd.floats import (
+    add_floats,
+    doubles,
+    floats_of,
+    integers_of,
+    multiply_floats,
+    splat_float,
+    sum_floats,
+)
+from wirecodec.kernels.cpu.simd.vector import (
+    greatest,
+    load,
+    odds,
+    reinterpret,
+    resize,
+    select,
+    splat,
+    store,
+    widened,
+)
+from wirecodec.kernels.cpu.simd.words import bits_of_f32, f32_of_bits
+from wirecodec.kernels.cpu.threads import next_unit
+from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
+
+__all__ = ["LEAST_UNITS", "UNIT", "are_scales", "dequantise", "l2_scales", "max_scales", "quantise"]
+
+U8 = np.uint8
+U16 = np.uint16
+U32 = np.uint32
+F32 = np.float32
+
+ROWS = PACK_BLOCK // PACK_LANES
+
+UNIT, LEAST_UNITS = 16_384, 16
+"""Values that a thread takes at a time; how many times that is worth a thread."""
+
+
+@inline
+def _max_scale(bits: Array, start: int, stop: int) -> np.float32:
+    """The largest |x| of values start … stop - 1; 0 where it is below 2^-100."""
+    keys = splat(U32(0), 64)
+    whole = start + ((stop - start) & ~63)
+    for i in range(start, whole, 64):
+        here = load(bits, i, 64) & 0x7FFFFFFF
+        keys = select(here > keys, here, keys)
+    top = greatest(keys)
+    for i in range(whole, stop):
+        top = max(top, U32(bits[i] & U32(0x7FFFFFFF)))
+    return _settled(f32_of_bits(top))
+
+
+@inline
+def _settled(scale: np.float32) -> np.float32:
+    return F32(0) if scale < F32(2.0**-100) else scale
+
+
+@kernel
+def max_scales(bits: Array, bucket: int, scales: Array) -> None:
+    """The scale of each bucket under norm max; ``bits`` are binary32 bits."""
+    for n in range(scales.size):
+        scales[n] = _max_scale(bits, n * bucket, min((n + 1) * bucket, bits.size))
+
+
+@kernel
+def l2_scales(bits: Array, bucket: int, largest: float, scales: Array) -> None:
+    """The scale of each bucket under norm l2, at most ``largest``; ``bits`` are binary32 bits."""
+    rest = np.zeros(PACK_LANES, U32)
+    whole = bits.size & -PACK_LANES
+    rest[: bits.size - whole] = bits[whole:]
+    last = doubles(load(rest, 0, 16))
+    for n in range(scales.size):
+        sums = splat_float(0.0, last)
+        for i in range(n * bucket, min((n + 1) * bucket, whole), PACK_LANES):
+            row = doubles(load(bits, i, 16))
+            sums = add_floats(sums, multiply_floats(row, row))
+        if n == scales.size - 1:
+            sums = add_floats(sums, multiply_floats(last, last))
+        scales[n] = _settled(F32(min(np.sqrt(sum_floats(sums)), largest)))
+
+
+@kernel
+def quantise(
+    bits: Array,
+    bucket: int,
+    n: int,
+    low: np.uint32,
+    high: np.uint32,
+    known: bool,
+    scales: Array,
+    words: Array,
+    turns: Array,
+) -> None:
+    """Packed codes, and the scales of norm max.
+
+    Args:
+        bits: (r,) binary32 bits.
+        bucket: values that share a scale; at most UNIT where the scales are not known.
+        n: bits of a code.
+        low, high: the halves of the chunk's stream.
+        known: whether the scales are given.
+        scales: (⌈r/bucket⌉,) float32, written where they are not known.
+        words: u32, written.
+        turns: for ``next_unit``; a unit is UNIT values.
+    """
+    r, levels = bits.size, (1 << (n - 1)) - 1
+    codes, rates, rest = np.empty(PACK_BLOCK, U8), np.zeros(ROWS, U32), np.zeros(PACK_BLOCK, U32)
+    unit = next_unit(turns, -1)
+    while unit >= 0:
+        last, scale = -1, F32(0)
+        for start in range(unit * UNIT, min((unit + 1) * UNIT, r), PACK_BLOCK):
+            stop = min(start + PACK_BLOCK, r)
+            p = start
+            while p < stop:
+                b = p // bucket
+                end = min((b + 1) * bucket, r)
+                if known:
+                    scale = scales[b]
+                elif b != last:
+                    scale = _max_scale(bits, b * bucket, end)
+                    if b * bucket == p:
+                        scales[b] = scale
+                last = b
+                rate = F32(0) if scale == F32(0) else F32(levels * 65536) / scale
+                for row in range((p - start) >> 4, (min(end, stop) - start + 15) >> 4):
+                    rates[row] = bits_of_f32(rate)
+                p = end
+            w = (start // PACK_BLOCK) * PACK_LANES * n
+            first = U32((start // PACK_BLOCK) << 8)
+            if stop == start + PACK_BLOCK:
+                _quantise_block(bits, start, rates, levels, low, high, first, codes)
+                pack_block(codes, 0, n, words, w)
+            else:
+                rest[: stop - start] = bits[start:stop]
+                _quantise_block(rest, 0, rates, levels, low, high, first, codes)
+                pack_rest(codes, 0, stop - start, n, words, w)
+        unit = next_unit(turns, unit)
+
+
+@inline
+def _quantise_block(
+    bits: Array,
+    start: int,
+    rates: Array,
+    levels: int,
+    low: np.uint32,
+    high: np.uint32,
+    first: np.uint32,
+    codes: Array,
+) -> None:
+    """The codes of 512 values, each row times its rate; draws ``first`` and on."""
+    for row in range(0, ROWS, 2):
+        drawn, at = draws(low, high, U32(first + U32(row * 8))), row * PACK_LANES
+        even = _scaled(bits, start + at, rates[row]) + (drawn >> 16)
+        odd = _scaled(bits, start + at + 16, rates[row + 1]) + (drawn & 0xFFFF)
+        up = (levels + 1) << 16
+        above = odds(reinterpret(even + up, 16), reinterpret(odd + up, 16))  # the codes plus 1, not clamped
+        above = select(above > 1, above, splat(U16(1), 32))
+        above = select(above < 2 * levels + 1, above, splat(U16(2 * levels + 1), 32))
+        store(codes, at, resize(above - 1, 8))
+
+
+@inline
+def _scaled(bits: Array, i: int, rate: np.uint32) -> Any:
+    """A row times its rate, cut to integers."""
+    return integers_of(multiply_floats(load(bits, i, 16), splat(rate, 16)))
+
+
+@kernel
+def dequantise(
+    words: Array, bucket: int, n: int, scales: Array, out: Array, bad: Array, turns: Array
+) -> None:
+    """The values of packed codes.
+
+    Args:
+        words: u32, as many as r codes take.
+        bucket: values that share a scale.
+        n: bits of a code.
+        scales: (⌈r/bucket⌉,) float32, checked.
+        out: (r,) binary32 bits, written.
+        bad: (1,), set where a code is above 2s, or is not s in a bucket of scale 0.
+        turns: for ``next_unit``; a unit is UNIT values.
+    """
+    r, levels = out.size, (1 << (n - 1)) - 1
+    codes, rest = np.empty(PACK_BLOCK, U8), np.empty(PACK_BLOCK, U32)
+    unit = next_unit(turns, -1)
+    while unit >= 0:
+        wrong = False
+        for start in range(unit * UNIT, min((unit + 1) * UNIT, r), PACK_BLOCK):
+            stop = min(start + PACK_BLOCK, r)
+            w = (start // PACK_BLOCK) * PACK_LANES * n
+            if stop == start + PACK_BLOCK:
+                unpack_block(words, w, n, codes, 0)
+                wrong |= _dequantise_block(codes, bucket, levels, scales, start, out, start)
+            else:
+                codes[:] = levels
+                unpack_rest(words, w, n, codes, 0, stop - start)
+                wrong |= _dequantise_block(codes, bucket, levels, scales, start, rest, 0)
+                out[start:stop] = rest[: stop - start]
+        if wrong:
+            bad[0] = True
+        unit = next_unit(turns, unit)
+
+
+@inline
+def _dequantise_block(
+    codes: Array, bucket: int, levels: int, scales: Array, start: int, out: Array, at: int
+) -> bool:
+    """512 values, from value ``start`` on, to element ``at`` of ``out`` on; whether a code is wrong."""
+    wrong = greatest(_larger(_larger64(codes, 0, 64), _larger64(codes, 256, 320))) > 2 * levels
+    first = 0
+    while first < PACK_BLOCK:
+        b = min((start + first) // bucket, scales.size - 1)  # the last block is filled up
+        last = min((b + 1) * bucket - start, PACK_BLOCK) if b < scales.size - 1 else PACK_BLOCK
+        top = splat(bits_of_f32(scales[b]), 16)
+        step = splat(bits_of_f32(scales[b] / F32(levels)), 16)
+        for i in range(first, last, PACK_LANES):
+            code = widened(load(codes, i, 16))
+            value = multiply_floats(floats_of(code - levels), step)
+            value = select(code == 2 * levels, top, value)
+            store(out, at + i, select(code == 0, top | 0x80000000, value))
+        if scales[b] == F32(0):
+            for i in range(first, last):
+                wrong |= codes[i] != levels
+        first = last
+    return wrong
+
+
+@inline
+def _larger(a: Any, b: Any) -> Any:
+    return select(a > b, a, b)
+
+
+@inline
+def _larger64(codes: Array, i: int, j: int) -> Any:
+    """The larger ones of codes i … i + 63, j … j + 63, and those 128 further on."""
+    here = _larger(load(codes, i, 64), load(codes, j, 64))
+    return _larger(here, _larger(load(codes, i + 128, 64), load(codes, j + 128, 64)))
+
+
+@kernel
+def are_scales(bits: Array, smallest: np.float32, largest: np.float32) -> bool:
+    """Whether each of some binary32 numbers is +0, or from ``smallest`` to ``largest``.
+
+    Args:
+        bits: (n,) u32.
+        smallest: above 0.
+        largest: finite.
+    """
+    for i in range(bits.size):
+        inside = smallest <= f32_of_bits(bits[i]) <= largest
+        if bits[i] != U32(0) and not inside:
+            return False
+    return True

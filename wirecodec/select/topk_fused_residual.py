@@ -1,0 +1,57 @@
+"""The exact top k of gradient + residual, found while the two are added.
+
+One sweep reads both and writes their sum with its candidates at +0; those that are not of the top k are put
+back. Nothing that was given is changed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.select import topk_exact
+from wirecodec.sparse import index_dtype
+
+__all__ = ["top_k_of_sum"]
+
+
+def top_k_of_sum(a: Array, b: Array, k: int, left: Array) -> topk_exact.Found | None:
+    """Positions of the k largest sums of flat ``a`` and ``b``, and the bits of these sums.
+
+    Args:
+        a: float32 or float64.
+        b: as many, of the same type.
+        k: from 1 to below their number.
+        left: as many, from a multiple of 64 bytes in memory on. It gets the sums, with +0 for those chosen.
+
+    None where this is no cheaper than to add first; then ``left`` holds nothing of use.
+    """
+    from wirecodec.kernels.cpu.select import feedback, topk
+
+    x, y, rest = read_only(bits_of(a)), read_only(bits_of(b)), bits_of(left)
+    if x.size <= topk_exact.SMALL or topk_exact.DENSE * k > x.size:
+        return None
+    run = 64 // x.itemsize
+    plan = topk_exact.planned(x.size, k, run)
+    low, high, tied = feedback.bracket_sum(x, y, run, 0, plan.samples, plan.low, plan.high)
+    if tied:
+        return None
+
+    def swept(start: int, stop: int) -> topk_exact.Candidates | None:
+        room = min(int(plan.share * x.size), stop - start) + topk.ROOM
+        found, words = np.empty(room, np.int32), np.empty(room, x.dtype)
+        n = feedback.sweep_sum(x[start:stop], y[start:stop], low, rest[start:stop], found, words)
+        return topk_exact.Candidates.of(start, found[:n], words[:n], low, high) if n >= 0 else None
+
+    swept_parts = topk_exact.over_parts(x.size, swept)
+    parts = [part for part in swept_parts if part is not None]
+    if len(parts) < len(swept_parts) or sum(part.words.size for part in parts) < k:
+        return None
+    threshold, ties, sizes = topk_exact.cut_off(parts, k, low, high)
+
+    def put_back(i: int) -> None:
+        part = parts[i]
+        feedback.restore(rest[part.start :], part.found, part.words, threshold, ties[i])
+
+    topk_exact.of_each(put_back, len(parts), k)
+    return topk_exact.kept(parts, threshold, ties, sizes, index_dtype(x.size))

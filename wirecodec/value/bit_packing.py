@@ -1,0 +1,41 @@
+"""Packed codes, as several sections hold them: their length, and both ways (formats/SPEC.md, 1.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array, Bytes, read_only
+from wirecodec.kernels.layout import PACK_BLOCK
+
+__all__ = ["packed", "packed_size", "stray_bits", "unpacked"]
+
+
+def packed_size(count: int, bits: int) -> int:
+    """Bytes of ``count`` codes of ``bits`` bits each."""
+    return PACK_BLOCK * bits // 8 * (count // PACK_BLOCK) + 4 * -(-(count % PACK_BLOCK) * bits // 32)
+
+
+def packed(codes: Array, bits: int) -> Bytes:
+    """Codes (u8, u16 or u32), each below 2^bits, packed; bits 1 to 24."""
+    from wirecodec.kernels.cpu.coding import packing
+
+    words = np.empty(packed_size(codes.size, bits) // 4, np.uint32)
+    packing.pack(read_only(codes), bits, words)
+    return words.view(np.uint8)
+
+
+def unpacked(part: Bytes, count: int, bits: int, dtype: Any) -> Array:
+    """``count`` codes as ``dtype`` (u8, u16 or u32) from a part of a section of ``packed_size`` bytes."""
+    from wirecodec.kernels.cpu.coding import packing
+
+    codes = np.empty(count, dtype)
+    packing.unpack(read_only(part).view("<u4"), bits, codes)
+    return codes
+
+
+def stray_bits(part: Bytes, count: int, bits: int) -> bool:
+    """Whether a bit after the last code of a part of ``packed_size`` bytes is set."""
+    used = count % PACK_BLOCK * bits % 32
+    return bool(used and int.from_bytes(part[-4:].tobytes(), "little") >> used)

@@ -1,0 +1,49 @@
+"""Elements of every type as binary32 numbers, in which most lossy codecs compute, and back."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array, bits_of
+from wirecodec.errors import EncodeError
+from wirecodec.value.raw import narrowed, widened
+
+__all__ = ["LARGEST", "as_single", "from_single", "largest_single"]
+
+LARGEST = {
+    "float32": float(np.finfo(np.float32).max),
+    "float16": 65504.0,
+    "bfloat16": float(np.array([0x7F7F0000], np.uint32).view(np.float32)[0]),
+    "float64": float(np.finfo(np.float32).max),
+}
+"""The greatest binary32 number that an element type holds, by its name."""
+
+
+@cache
+def largest_single(dtype: np.dtype[Any]) -> float:
+    """Return the greatest binary32 number that an element type holds; ``dtype.name`` takes microseconds."""
+    return LARGEST[dtype.name]
+
+
+def as_single(values: Array, codec: str) -> Array:
+    """Elements rounded to float32; an EncodeError, which names the codec, where one becomes infinite."""
+    if values.dtype.itemsize == 2:
+        return widened(values)
+    if values.dtype == np.float32:
+        return values
+    with np.errstate(over="ignore"):
+        x = values.astype(np.float32)
+    if (over := np.isinf(x)).any():
+        at = int(np.argmax(over))
+        raise EncodeError(f"{values[at]} is too large for the float32 of {codec}", position=at)
+    return x
+
+
+def from_single(values: Array, dtype: np.dtype[Any]) -> Array:
+    """float32 values, none above the type's ``LARGEST``, rounded to an element type."""
+    if dtype.itemsize != 2:
+        return values.astype(dtype, copy=False)
+    return narrowed(bits_of(values), dtype)[0].view(dtype)
