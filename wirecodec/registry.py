@@ -1,7 +1,7 @@
 """Names and wire ids ⇄ classes.
 
-The built-in codecs are listed here once; their ids are class attributes and are held against
-formats/registry.toml by a test. ``register`` admits user-defined codecs and selectors: ids 0x80 to 0xFF,
+The index codecs are those of ``wirecodec.index.CODECS``. Ids are class attributes; a test compares them with
+formats/registry.toml. ``register`` admits user-defined codecs and selectors: ids 0x80 to 0xFF,
 names that are not taken. It is the only state of the package that a caller can change.
 """
 

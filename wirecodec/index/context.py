@@ -99,6 +99,7 @@ def _is_valid_period(period: int) -> bool:
 
 
 def _read_period(section: Bytes) -> int:
+    """Read and check the period in a section's header."""
     if section.size <= _HEADER_BYTES:
         raise Malformed("context-length", f"{section.size} bytes; the minimum is {_HEADER_BYTES + 1}")
     period = int.from_bytes(section[:_HEADER_BYTES].tobytes(), "little")
@@ -108,6 +109,7 @@ def _read_period(section: Bytes) -> int:
 
 
 def _encode_with_period(indices: Array, d: int, period: int) -> Bytes:
+    """Encode indices as a section with rows of ``period`` elements; the buffer is enlarged if needed."""
     from wirecodec.kernels.cpu.index import context
 
     size = d // 8 + indices.size

@@ -145,6 +145,11 @@ class _Layout:
 
     @classmethod
     def of(cls, section: Bytes, r: int) -> _Layout:
+        """Read and check the header of a section of ``r`` indices.
+
+        Raises:
+            Malformed: a check fails.
+        """
         if section.size < _HEADER.size:
             raise Malformed("huffman-length", f"{section.size} bytes; the header alone takes {_HEADER.size}")
         form, first, more = _HEADER.unpack(section[: _HEADER.size].tobytes())
@@ -240,6 +245,7 @@ def _encode_header(form: int, lengths: Array, first_index: int) -> bytes:
 
 
 def _find_class(gap: int, m: int) -> int:
+    """Return the class of a gap: its first one bit and the m bits after it."""
     extra = max(0, gap.bit_length() - 1 - m)
     return (extra << m) + (gap >> extra)
 

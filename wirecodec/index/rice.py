@@ -93,12 +93,16 @@ class _Directory:
 
     @classmethod
     def of(cls, section: Bytes, r: int) -> _Directory:
+        """Read and check the directory of a section of ``r`` indices.
+
+        Raises:
+            Malformed: a check fails.
+        """
         from wirecodec.kernels.cpu.index import rice_read
 
-        if section.size % 4 or section.size < (size := _directory_bytes(r)):
-            raise Malformed(
-                "rice-length", f"{section.size} bytes; the directory alone takes {_directory_bytes(r)}"
-            )
+        size = _directory_bytes(r)
+        if section.size % 4 or section.size < size:
+            raise Malformed("rice-length", f"{section.size} bytes; the directory alone takes {size}")
         words = read_only(section.view("<u4"))
         parameters = np.empty(-(-r // RICE_BLOCK), np.uint8)
         starts = np.empty(-(-r // RICE_SPAN) + 1, np.int64)
@@ -150,5 +154,6 @@ def _plan(indices: Array) -> tuple[Array, Array, int]:
 
 
 def _directory_bytes(r: int) -> int:
+    """Return the length in bytes of the directory of ``r`` indices."""
     inner, blocks = -(-r // RICE_SPAN) - 1, -(-r // RICE_BLOCK)
     return -(-(6 * inner + -(-_PARAMETER_BITS * blocks // 8)) // 4) * 4
