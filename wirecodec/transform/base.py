@@ -17,9 +17,16 @@ import numpy as np
 from wirecodec.arrays import BFLOAT16, Array, bits_of
 from wirecodec.errors import EncodeError
 
-__all__ = ["Transform", "coefficient_type", "elements", "in_range", "rounded", "smooth_length"]
+__all__ = [
+    "Transform",
+    "coefficient_type",
+    "is_in_range",
+    "round_coefficients",
+    "round_elements",
+    "smooth_length",
+]
 
-_LARGEST = 2.0**1000
+_MAX_COEFFICIENT = 2.0**1000
 """Of a coefficient: sums of float64 coefficients stay finite."""
 
 
@@ -74,15 +81,15 @@ def coefficient_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64 if dtype == np.float64 else np.float32)
 
 
-def in_range(numbers: Array) -> bool:
+def is_in_range(numbers: Array) -> bool:
     """Whether every number is finite, and at most 2^1000 in magnitude."""
     if not numbers.size:
         return True
     with np.errstate(invalid="ignore"):
-        return float(numbers.max()) <= _LARGEST and float(numbers.min()) >= -_LARGEST
+        return float(numbers.max()) <= _MAX_COEFFICIENT and float(numbers.min()) >= -_MAX_COEFFICIENT
 
 
-def rounded(coefficients: Array, dtype: np.dtype[Any], what: str) -> Array:
+def round_coefficients(coefficients: Array, dtype: np.dtype[Any], what: str) -> Array:
     """float64 or complex128 coefficients of a tensor of this type, in the type they are stored in.
 
     EncodeError where one is out of its range.
@@ -90,12 +97,12 @@ def rounded(coefficients: Array, dtype: np.dtype[Any], what: str) -> Array:
     numbers, kind = coefficients.view(np.float64), coefficient_type(dtype)
     with np.errstate(over="ignore", under="ignore"):
         stored = numbers.astype(kind, copy=False)
-    if not in_range(stored):
+    if not is_in_range(stored):
         raise EncodeError(f"the elements are too large for {what}: a coefficient is beyond {kind}")
     return stored if coefficients.dtype == np.float64 else stored.view(np.dtype(f"c{2 * kind.itemsize}"))
 
 
-def elements(sums: Array, size: int, dtype: np.dtype[Any]) -> Array:
+def round_elements(sums: Array, size: int, dtype: np.dtype[Any]) -> Array:
     """The first ``size`` of float64 ``sums`` as elements: rounded once, cut to the type's finite range."""
     kept = sums[:size]
     if dtype == np.float64:

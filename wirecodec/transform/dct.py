@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.transform.base import elements, rounded, smooth_length
+from wirecodec.transform.base import round_coefficients, round_elements, smooth_length
 
 __all__ = ["DCT"]
 
@@ -36,9 +36,9 @@ class DCT:
         from scipy import fft
 
         if not x.size:
-            return rounded(np.empty(0), x.dtype, cls.name)
+            return round_coefficients(np.empty(0), x.dtype, cls.name)
         sums = fft.dct(x.astype(np.float64), n=smooth_length(x.size), norm="ortho", overwrite_x=True)
-        return rounded(sums, x.dtype, cls.name)
+        return round_coefficients(sums, x.dtype, cls.name)
 
     @classmethod
     def inverse(cls, coefficients: Array, size: int, dtype: np.dtype[Any]) -> Array:
@@ -48,4 +48,4 @@ class DCT:
         if not size:
             return np.empty(0, dtype)
         sums = coefficients.astype(np.float64)
-        return elements(fft.idct(sums, norm="ortho", overwrite_x=True), size, dtype)
+        return round_elements(fft.idct(sums, norm="ortho", overwrite_x=True), size, dtype)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.transform.base import elements, rounded, smooth_length
+from wirecodec.transform.base import round_coefficients, round_elements, smooth_length
 
 __all__ = ["RFFT"]
 
@@ -39,12 +39,12 @@ class RFFT:
         from scipy import fft
 
         if not x.size:
-            return rounded(np.empty(0, np.complex128), x.dtype, cls.name)
+            return round_coefficients(np.empty(0, np.complex128), x.dtype, cls.name)
         length = smooth_length(x.size)
         bins: Array = fft.rfft(x.astype(np.float64), length, norm="ortho")
         with np.errstate(all="ignore"):  # what is beyond all range is refused next
-            bins[_paired(length)] *= math.sqrt(2)
-        return rounded(bins, x.dtype, cls.name)
+            bins[_paired_bins(length)] *= math.sqrt(2)
+        return round_coefficients(bins, x.dtype, cls.name)
 
     @classmethod
     def inverse(cls, coefficients: Array, size: int, dtype: np.dtype[Any]) -> Array:
@@ -55,10 +55,10 @@ class RFFT:
             return np.empty(0, dtype)
         length = smooth_length(size)
         bins = coefficients.astype(np.complex128)
-        bins[_paired(length)] *= math.sqrt(0.5)
-        return elements(fft.irfft(bins, length, norm="ortho", overwrite_x=True), size, dtype)
+        bins[_paired_bins(length)] *= math.sqrt(0.5)
+        return round_elements(fft.irfft(bins, length, norm="ortho", overwrite_x=True), size, dtype)
 
 
-def _paired(length: int) -> slice:
+def _paired_bins(length: int) -> slice:
     """The bins that stand for two: all but 0, and but length / 2."""
     return slice(1, (length + 1) // 2)

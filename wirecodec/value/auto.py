@@ -24,7 +24,7 @@ from wirecodec.value.error_bounded import ErrorBounded
 from wirecodec.value.mean import Mean
 from wirecodec.value.offset_float import OffsetFloat
 from wirecodec.value.qsgd import QSGD
-from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16, widened
+from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16, widen
 from wirecodec.value.sign_scale import SignScale
 from wirecodec.value.sketchml import SketchML
 from wirecodec.value.terngrad import TernGrad
@@ -33,20 +33,20 @@ from wirecodec.value.zstd import Zstd
 
 __all__ = ["AutoValue"]
 
-_SLACK = 1 - 2.0**-20
+_ROUNDING_MARGIN = 1 - 2.0**-20
 """Sums that are rounded do not break a promise by less."""
-_LEAST = 2.0**-900
+_MIN_ENERGY = 2.0**-900
 """A sum of squares of which some may have vanished."""
-_MANY, _SAMPLE = 2**15, 2**12
+_MIN_VALUES_TO_SAMPLE, _SAMPLE_SIZE = 2**15, 2**12
 """Values from which on a sample says what is not worth a try; values of a sample."""
-_MARGIN = 16.0
+_SAMPLE_ERROR_FACTOR = 16.0
 """Times the allowed square of the error that a sample's must exceed."""
-_FEW = 2048
+_MIN_VALUES_TO_SKIP_DEFLATE = 2048
 """Values below which ``deflate`` is tried whatever ``zstd`` makes of them."""
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _Family:
     """Codecs of one kind: those for an error, and their size of r elements of so many bytes.
 
     Args:
@@ -60,27 +60,27 @@ class _Kind:
     sampled: bool = False
 
 
-def _qsgd_bytes(codec: QSGD, r: int, width: int) -> int:
+def _qsgd_size(codec: QSGD, r: int, width: int) -> int:
     return 8 + 4 * -(-r // codec.bucket) + packed_size(r, codec.bits)
 
 
-_KINDS = (
-    _Kind(lambda error: [Raw()], lambda codec, r, width: r * width),
-    _Kind(lambda error: [RawFloat16(), RawBfloat16()], lambda codec, r, width: 2 * r),
-    _Kind(lambda error: [SignScale()], lambda codec, r, width: max(width, 4) + -(-r // 8)),
-    _Kind(lambda error: [Mean()], lambda codec, r, width: max(width, 4)),
-    _Kind(lambda error: [QSGD(bits) for bits in range(2, 9)], _qsgd_bytes),
-    _Kind(
+_FAMILIES = (
+    _Family(lambda error: [Raw()], lambda codec, r, width: r * width),
+    _Family(lambda error: [RawFloat16(), RawBfloat16()], lambda codec, r, width: 2 * r),
+    _Family(lambda error: [SignScale()], lambda codec, r, width: max(width, 4) + -(-r // 8)),
+    _Family(lambda error: [Mean()], lambda codec, r, width: max(width, 4)),
+    _Family(lambda error: [QSGD(bits) for bits in range(2, 9)], _qsgd_size),
+    _Family(
         lambda error: [OffsetFloat(bits) for bits in range(2, 17)],
         lambda codec, r, width: 12 + packed_size(r, codec.bits),
         sampled=True,
     ),
-    _Kind(lambda error: [TernGrad()], lambda codec, r, width: 4 + -(-r // 5), sampled=True),
-    _Kind(lambda error: [ErrorBounded(error)]),
-    _Kind(lambda error: [Zstd()]),
-    _Kind(lambda error: [Deflate()]),
-    _Kind(lambda error: [ThreeLC()], sampled=True),
-    _Kind(lambda error: [SketchML(buckets) for buckets in (4, 16, 64, 256)], sampled=True),
+    _Family(lambda error: [TernGrad()], lambda codec, r, width: 4 + -(-r // 5), sampled=True),
+    _Family(lambda error: [ErrorBounded(error)]),
+    _Family(lambda error: [Zstd()]),
+    _Family(lambda error: [Deflate()]),
+    _Family(lambda error: [ThreeLC()], sampled=True),
+    _Family(lambda error: [SketchML(buckets) for buckets in (4, 16, 64, 256)], sampled=True),
 )
 """What is tried: codecs that a scheme can name, and what ``raw`` picks."""
 
@@ -110,60 +110,63 @@ class AutoValue:
             finite = np.isfinite(values).all()
         if values.size == 0 or not finite:
             return Raw(), Raw().encode(values, stream)
-        wide = read_only(widened(values))
-        tries: list[tuple[float, int, ValueCodec, Bytes | None]] = [
-            (least, 2 * n, codec, None)
-            for n, (codec, least) in enumerate(self._candidates(values, wide, stream))
+        wide = read_only(widen(values))
+        queue: list[tuple[float, int, ValueCodec, Bytes | None]] = [
+            (min_size, 2 * n, codec, None)
+            for n, (codec, min_size) in enumerate(self._list_candidates(values, wide, stream))
         ]
-        heapq.heapify(tries)
-        while tries:
-            _, n, codec, section = heapq.heappop(tries)
+        heapq.heapify(queue)
+        while queue:
+            _, n, codec, section = heapq.heappop(queue)
             if section is not None:
-                if self._kept(codec, section, values.dtype, wide):
+                if self._is_within_error(codec, section, values.dtype, wide):
                     return codec, section
-            elif (made := self._encoded(codec, values, stream)) is not None:
-                heapq.heappush(tries, (made.size, n, codec, made))
+            elif (encoded := self._try_encode(codec, values, stream)) is not None:
+                heapq.heappush(queue, (encoded.size, n, codec, encoded))
                 if isinstance(codec, Zstd):
-                    least = made.size / 2 if values.size >= _FEW else 0
-                    heapq.heappush(tries, (least, n + 1, Deflate(), None))
+                    min_size = encoded.size / 2 if values.size >= _MIN_VALUES_TO_SKIP_DEFLATE else 0
+                    heapq.heappush(queue, (min_size, n + 1, Deflate(), None))
         return Raw(), Raw().encode(values, stream)
 
-    def _candidates(self, values: Array, wide: Array, stream: int) -> Iterator[tuple[ValueCodec, float]]:
+    def _list_candidates(self, values: Array, wide: Array, stream: int) -> Iterator[tuple[ValueCodec, float]]:
         """Codecs, and the least number of bytes that they may take; ``deflate`` follows ``zstd``."""
         r, width = values.size, values.dtype.itemsize
-        sample = _Sample(values, wide, self.error) if r >= _MANY else None
-        for kind in _KINDS:
-            for codec in kind.codecs(self.error):
+        sample = _Sample(values, wide, self.error) if r >= _MIN_VALUES_TO_SAMPLE else None
+        for family in _FAMILIES:
+            for codec in family.codecs(self.error):
                 if isinstance(codec, Deflate) or (width == 2 and isinstance(codec, RawFloat16 | RawBfloat16)):
                     continue
-                least: float = kind.size(codec, r, width) if kind.size else 0
-                if kind.sampled and sample is not None:
-                    section = self._encoded(codec, sample.values, stream)
-                    if section is None or sample.missed(codec, section):
+                min_size: float = family.size(codec, r, width) if family.size else 0
+                if family.sampled and sample is not None:
+                    section = self._try_encode(codec, sample.values, stream)
+                    if section is None or sample.exceeds_error(codec, section):
                         continue
-                    if not kind.size:
-                        least = sample.least(codec, section)
-                yield codec, least
+                    if not family.size:
+                        min_size = sample.estimate_size(codec, section)
+                yield codec, min_size
 
     @staticmethod
-    def _encoded(codec: ValueCodec, values: Array, stream: int) -> Bytes | None:
+    def _try_encode(codec: ValueCodec, values: Array, stream: int) -> Bytes | None:
         """The section, or None where the codec does not take these values."""
         try:
             return as_bytes(codec.encode(values, stream))
         except EncodeError:
             return None
 
-    def _kept(self, codec: ValueCodec, section: Bytes, dtype: np.dtype[Any], wide: Array) -> bool:
+    def _is_within_error(self, codec: ValueCodec, section: Bytes, dtype: np.dtype[Any], wide: Array) -> bool:
         """Whether what will be read is near enough."""
         from wirecodec.kernels.cpu.value import error_bounded
 
-        read = read_only(widened(codec.decode(read_only(section), wide.size, dtype, UNLIMITED)))
+        read = read_only(widen(codec.decode(read_only(section), wide.size, dtype, UNLIMITED)))
         if np.array_equal(read, wide):
             return True
-        whole = error_bounded.squares(wide)
-        if not _LEAST < whole < np.inf:
+        energy = error_bounded.sum_squares(wide)
+        if not _MIN_ENERGY < energy < np.inf:
             return False
-        return bool(error_bounded.difference(wide, read) <= self.error * self.error * whole * _SLACK)
+        return bool(
+            error_bounded.sum_square_differences(wide, read)
+            <= self.error * self.error * energy * _ROUNDING_MARGIN
+        )
 
 
 class _Sample:
@@ -172,21 +175,21 @@ class _Sample:
     def __init__(self, values: Array, wide: Array, error: float) -> None:
         from wirecodec.kernels.cpu.value import error_bounded
 
-        self.share = values.size // _SAMPLE
-        picked = np.append(np.arange(0, values.size, self.share), [wide.argmax(), wide.argmin()])
-        self.values = values[picked]
-        self.wide = read_only(widened(self.values))
-        self.allowed = error * error * error_bounded.squares(wide)
+        self.stride = values.size // _SAMPLE_SIZE
+        positions = np.append(np.arange(0, values.size, self.stride), [wide.argmax(), wide.argmin()])
+        self.values = values[positions]
+        self.wide = read_only(widen(self.values))
+        self.max_square_error = error * error * error_bounded.sum_squares(wide)
 
-    def missed(self, codec: ValueCodec, section: Bytes) -> bool:
+    def exceeds_error(self, codec: ValueCodec, section: Bytes) -> bool:
         """Whether the error of all values must be far too large."""
         from wirecodec.kernels.cpu.value import error_bounded
 
         read = codec.decode(read_only(section), self.values.size, self.values.dtype, UNLIMITED)
-        off = error_bounded.difference(self.wide, read_only(widened(read)))
-        return bool(off * self.share > _MARGIN * self.allowed > 0)
+        square_error = error_bounded.sum_square_differences(self.wide, read_only(widen(read)))
+        return bool(square_error * self.stride > _SAMPLE_ERROR_FACTOR * self.max_square_error > 0)
 
-    def least(self, codec: ValueCodec, section: Bytes) -> float:
+    def estimate_size(self, codec: ValueCodec, section: Bytes) -> float:
         """Half of what all values would take, without what does not grow with them."""
         fixed = 4 + 5 * codec.buckets if isinstance(codec, SketchML) else 4
-        return max(section.size - fixed, 0) * self.share / 2
+        return max(section.size - fixed, 0) * self.stride / 2

@@ -9,7 +9,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.kernels.layout import PACK_BLOCK
 
-__all__ = ["packed", "packed_size", "stray_bits", "unpacked"]
+__all__ = ["has_stray_bits", "pack", "packed_size", "unpack"]
 
 
 def packed_size(count: int, bits: int) -> int:
@@ -17,7 +17,7 @@ def packed_size(count: int, bits: int) -> int:
     return PACK_BLOCK * bits // 8 * (count // PACK_BLOCK) + 4 * -(-(count % PACK_BLOCK) * bits // 32)
 
 
-def packed(codes: Array, bits: int) -> Bytes:
+def pack(codes: Array, bits: int) -> Bytes:
     """Codes (u8, u16 or u32), each below 2^bits, packed; bits 1 to 24."""
     from wirecodec.kernels.cpu.coding import packing
 
@@ -26,7 +26,7 @@ def packed(codes: Array, bits: int) -> Bytes:
     return words.view(np.uint8)
 
 
-def unpacked(part: Bytes, count: int, bits: int, dtype: Any) -> Array:
+def unpack(part: Bytes, count: int, bits: int, dtype: Any) -> Array:
     """``count`` codes as ``dtype`` (u8, u16 or u32) from a part of a section of ``packed_size`` bytes."""
     from wirecodec.kernels.cpu.coding import packing
 
@@ -35,7 +35,7 @@ def unpacked(part: Bytes, count: int, bits: int, dtype: Any) -> Array:
     return codes
 
 
-def stray_bits(part: Bytes, count: int, bits: int) -> bool:
+def has_stray_bits(part: Bytes, count: int, bits: int) -> bool:
     """Whether a bit after the last code of a part of ``packed_size`` bytes is set."""
     used = count % PACK_BLOCK * bits % 32
     return bool(used and int.from_bytes(part[-4:].tobytes(), "little") >> used)

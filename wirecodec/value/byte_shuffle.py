@@ -12,10 +12,10 @@ import numpy as np
 
 from wirecodec.arrays import Array
 
-__all__ = ["from_content", "to_content"]
+__all__ = ["read_content", "write_content"]
 
 
-def to_content(values: Array, shuffle: bool) -> memoryview:
+def write_content(values: Array, shuffle: bool) -> memoryview:
     """The bytes of (r,) values, in planes where ``shuffle`` is set."""
     raw = values.view(np.uint8)
     if shuffle:
@@ -23,7 +23,7 @@ def to_content(values: Array, shuffle: bool) -> memoryview:
     return raw.data
 
 
-def from_content(content: bytes, shuffle: bool, dtype: np.dtype[Any]) -> Array:
+def read_content(content: bytes, shuffle: bool, dtype: np.dtype[Any]) -> Array:
     """The (r,) values of r·itemsize bytes, read-only where they are not in planes."""
     raw = np.frombuffer(content, np.uint8)
     if not shuffle:

@@ -12,11 +12,11 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_flag, as_integer, settle
-from wirecodec.value.byte_shuffle import from_content, to_content
+from wirecodec.value.byte_shuffle import read_content, write_content
 
 __all__ = ["Deflate"]
 
-_RAW = -15
+_RAW_STREAM = -15
 """For zlib: a stream without header and checksum, of the greatest window."""
 
 
@@ -43,8 +43,8 @@ class Deflate:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """A byte that says whether there are planes, and the stream."""
-        coder = zlib.compressobj(self.level, zlib.DEFLATED, _RAW)
-        parts = (bytes([self.shuffle]), coder.compress(to_content(values, self.shuffle)), coder.flush())
+        coder = zlib.compressobj(self.level, zlib.DEFLATED, _RAW_STREAM)
+        parts = (bytes([self.shuffle]), coder.compress(write_content(values, self.shuffle)), coder.flush())
         return np.frombuffer(b"".join(parts), np.uint8)
 
     @classmethod
@@ -53,7 +53,7 @@ class Deflate:
         if section[0] > 1:
             raise Malformed("deflate-parameter", f"shuffle is {section[0]}")
         size = r * dtype.itemsize
-        decoder = zlib.decompressobj(_RAW)
+        decoder = zlib.decompressobj(_RAW_STREAM)
         try:
             content = decoder.decompress(section[1:].data, size + 1)
         except zlib.error as error:
@@ -65,4 +65,4 @@ class Deflate:
             raise Invalid("deflate-length", f"{len(content)} bytes for {r} values of {dtype.itemsize}")
         if decoder.unused_data:
             raise Malformed("deflate-trailing", f"{len(decoder.unused_data)} bytes after the stream")
-        return from_content(content, bool(section[0]), dtype)
+        return read_content(content, bool(section[0]), dtype)

@@ -15,8 +15,8 @@ from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_real, settle
-from wirecodec.value.error_bounded_cells import Values
-from wirecodec.value.error_bounded_section import Section, coded, decoded
+from wirecodec.value.error_bounded_cells import CellSearch
+from wirecodec.value.error_bounded_section import CellSection, read_section, write_section
 
 __all__ = ["ErrorBounded"]
 
@@ -44,10 +44,10 @@ class ErrorBounded:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """The values in cells if that is smaller than the values themselves."""
-        found = Values(values, self.error)
-        cells = found.cells()
+        search = CellSearch(values, self.error)
+        cells = search.find_cells()
         if cells is not None:
-            section = coded(found.bits, cells)
+            section = write_section(search.bits, cells)
             if section.size < 1 + values.nbytes:
                 return section
         return np.concatenate([np.array([_EXACT], np.uint8), values.view(np.uint8)])
@@ -56,11 +56,11 @@ class ErrorBounded:
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The values, each near the middle of its cell."""
         if section[0] == _EXACT:
-            return _exact(section[1:], r, dtype)
-        return decoded(Section(section, r, dtype))
+            return _read_exact(section[1:], r, dtype)
+        return read_section(CellSection(section, r, dtype))
 
 
-def _exact(elements: Bytes, r: int, dtype: np.dtype[Any]) -> Array:
+def _read_exact(elements: Bytes, r: int, dtype: np.dtype[Any]) -> Array:
     if elements.size != r * dtype.itemsize:
         raise Malformed("error-bounded-length", f"{elements.size} bytes for {r} values of {dtype.itemsize}")
     values: Array = elements.copy().view(dtype)

@@ -9,11 +9,11 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.value.raw import narrowed, widened
+from wirecodec.value.raw import round_to_16_bits, widen
 
-__all__ = ["LARGEST", "as_single", "from_single", "largest_single"]
+__all__ = ["MAX_FLOAT32", "from_float32", "max_float32", "to_float32"]
 
-LARGEST = {
+MAX_FLOAT32 = {
     "float32": float(np.finfo(np.float32).max),
     "float16": 65504.0,
     "bfloat16": float(np.array([0x7F7F0000], np.uint32).view(np.float32)[0]),
@@ -23,15 +23,15 @@ LARGEST = {
 
 
 @cache
-def largest_single(dtype: np.dtype[Any]) -> float:
+def max_float32(dtype: np.dtype[Any]) -> float:
     """Return the greatest binary32 number that an element type holds; ``dtype.name`` takes microseconds."""
-    return LARGEST[dtype.name]
+    return MAX_FLOAT32[dtype.name]
 
 
-def as_single(values: Array, codec: str) -> Array:
+def to_float32(values: Array, codec: str) -> Array:
     """Elements rounded to float32; an EncodeError, which names the codec, where one becomes infinite."""
     if values.dtype.itemsize == 2:
-        return widened(values)
+        return widen(values)
     if values.dtype == np.float32:
         return values
     with np.errstate(over="ignore"):
@@ -42,8 +42,8 @@ def as_single(values: Array, codec: str) -> Array:
     return x
 
 
-def from_single(values: Array, dtype: np.dtype[Any]) -> Array:
+def from_float32(values: Array, dtype: np.dtype[Any]) -> Array:
     """float32 values, none above the type's ``LARGEST``, rounded to an element type."""
     if dtype.itemsize != 2:
         return values.astype(dtype, copy=False)
-    return narrowed(bits_of(values), dtype)[0].view(dtype)
+    return round_to_16_bits(bits_of(values), dtype)[0].view(dtype)

@@ -14,8 +14,8 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.value.raw import widened
-from wirecodec.value.scale import largest_scale, rounded, scale_type
+from wirecodec.value.raw import widen
+from wirecodec.value.scale import max_scale, round_scale, scale_type
 
 __all__ = ["Mean"]
 
@@ -34,16 +34,16 @@ class Mean:
         """The mean: two passes over the values."""
         from wirecodec.kernels.cpu.value import mean
 
-        wide = widened(values)
+        wide = widen(values)
         bits = bits_of(wide)
         if (bits == bits[0]).all():
             number = wide[0]
         else:
-            total = mean.total(wide)
+            total = mean.sum_values(wide)
             with np.errstate(over="ignore"):
                 number = total / wide.size
             if not np.isfinite(number):  # float64: small enough to be summed, then taken back
-                number = mean.total(wide * _SHRINK) / wide.size / _SHRINK
+                number = mean.sum_values(wide * _SHRINK) / wide.size / _SHRINK
         return np.array([number], scale_type(values.dtype)).view(np.uint8)
 
     @classmethod
@@ -53,6 +53,6 @@ class Mean:
         if section.size != kind.itemsize:
             raise Malformed("mean-length", f"{section.size} bytes; the mean takes {kind.itemsize}")
         number = section.view(kind)
-        if not abs(number[0]) <= largest_scale(dtype):
+        if not abs(number[0]) <= max_scale(dtype):
             raise Invalid("mean-number", f"the mean is {number[0]}")
-        return np.full(r, rounded(number, dtype)[0])
+        return np.full(r, round_scale(number, dtype)[0])

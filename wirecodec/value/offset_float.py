@@ -17,8 +17,8 @@ from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_integer, as_real, settle
-from wirecodec.value.bit_packing import packed_size, stray_bits
-from wirecodec.value.float32_convert import LARGEST, as_single, from_single, largest_single
+from wirecodec.value.bit_packing import has_stray_bits, packed_size
+from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
 __all__ = ["OffsetFloat"]
 
@@ -66,11 +66,11 @@ class OffsetFloat:
                 continue
             real = as_real(given, f"offset-float: {field}")
             settle(self, **{field: real})
-            if not low <= real <= high or not _magnitude(real) < 0x7F800000:
+            if not low <= real <= high or not _magnitude_bits(real) < 0x7F800000:
                 raise EncodeError(
                     f"offset-float: {field} is {real!r}; it must be a binary32 number from {low} to {high}"
                 )
-        if self.eps is not None and _magnitude(self.eps) == 0:
+        if self.eps is not None and _magnitude_bits(self.eps) == 0:
             raise EncodeError(f"offset-float: eps is {self.eps!r}; it must be 2^-149 or more")
         if self.rounding not in _ROUNDINGS:
             raise EncodeError(
@@ -82,24 +82,24 @@ class OffsetFloat:
         from wirecodec.kernels.cpu.threads import in_ranges, share
         from wirecodec.kernels.cpu.value import offset_float
 
-        bits = bits_of(as_single(values, self.name))
-        up, down = (0 if x is None else _magnitude(x) for x in (self.max, self.min))
+        bits = bits_of(to_float32(values, self.name))
+        up, down = (0 if x is None else _magnitude_bits(x) for x in (self.max, self.min))
         if self.max is None or self.min is None:
-            least = offset_float.UNIT * offset_float.LEAST_UNITS
-            found = in_ranges(lambda i, j: offset_float.reach(bits[i:j]), bits.size, least)
-            up = max(a for a, _ in found) if self.max is None else up
-            down = max(b for _, b in found) if self.min is None else down
+            min_values = offset_float.UNIT * offset_float.MIN_UNITS_PER_THREAD
+            ranges = in_ranges(lambda i, j: offset_float.find_range(bits[i:j]), bits.size, min_values)
+            up = max(a for a, _ in ranges) if self.max is None else up
+            down = max(b for _, b in ranges) if self.min is None else down
         stochastic = self.rounding == "stochastic"
         m, base, positive, negative = offset_float.choose(
             bits,
             self.bits,
             -1 if self.mantissa is None else self.mantissa,
-            0 if self.eps is None else _magnitude(self.eps),
+            0 if self.eps is None else _magnitude_bits(self.eps),
             up,
             down,
             self.max is not None,
             self.min is not None,
-            _magnitude(LARGEST[values.dtype.name]),
+            _magnitude_bits(MAX_FLOAT32[values.dtype.name]),
             stochastic,
         )
         section = np.empty(_HEAD.size + packed_size(bits.size, self.bits), np.uint8)
@@ -111,7 +111,7 @@ class OffsetFloat:
                 bits, self.bits, m, base, positive, negative, stochastic, low, high, words, turns
             ),
             -(-bits.size // offset_float.UNIT),
-            offset_float.LEAST_UNITS,
+            offset_float.MIN_UNITS_PER_THREAD,
         )
         return section
 
@@ -121,7 +121,7 @@ class OffsetFloat:
         from wirecodec.kernels.cpu.threads import share
         from wirecodec.kernels.cpu.value import offset_float
 
-        bits, m, base, positive, negative = cls.opened(section, r, dtype)
+        bits, m, base, positive, negative = cls.read_header(section, r, dtype)
         words = read_only(section)[_HEAD.size :].view("<u4")
         values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
         share(
@@ -129,14 +129,14 @@ class OffsetFloat:
                 words, bits, m, base, positive, negative, bits_of(values), bad, turns
             ),
             -(-r // offset_float.UNIT),
-            offset_float.LEAST_UNITS,
+            offset_float.MIN_UNITS_PER_THREAD,
         )
         if bad[0]:
             raise Invalid("offset-float-code", f"a code is above {positive + negative}")
-        return from_single(values, dtype)
+        return from_float32(values, dtype)
 
     @classmethod
-    def opened(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, int, int, int]:
+    def read_header(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, int, int, int]:
         """Bits, mantissa, base, positive and negative codes, after every check but that of the codes."""
         if section.size < _HEAD.size:
             raise Malformed("offset-float-length", f"{section.size} bytes; the parameters take {_HEAD.size}")
@@ -145,17 +145,17 @@ class OffsetFloat:
             raise Malformed("offset-float-parameter", f"bits {bits}, mantissa {m}, reserved {reserved}")
         if section.size != _HEAD.size + packed_size(r, bits):
             raise Malformed("offset-float-length", f"{section.size} bytes for {r} values of {bits} bits")
-        most = base + max(positive, negative, 1) - 1 << 23 - m
-        if base == 0 or positive + negative >= 1 << bits or most > _magnitude(largest_single(dtype)):
+        top = base + max(positive, negative, 1) - 1 << 23 - m
+        if base == 0 or positive + negative >= 1 << bits or top > _magnitude_bits(max_float32(dtype)):
             raise Invalid(
                 "offset-float-range", f"base {base}, {positive} positive and {negative} negative codes"
             )
-        if stray_bits(section[_HEAD.size :], r, bits):
+        if has_stray_bits(section[_HEAD.size :], r, bits):
             raise Malformed("offset-float-padding", "a bit after the last code is set")
         return bits, m, base, positive, negative
 
 
-def _magnitude(x: float) -> int:
+def _magnitude_bits(x: float) -> int:
     """The bits of |x| as a binary32 number; those of infinity where it is too large."""
     try:
         return int.from_bytes(struct.pack("<f", abs(x)), "little")

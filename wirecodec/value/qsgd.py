@@ -16,15 +16,15 @@ from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_integer, settle
-from wirecodec.value.bit_packing import packed_size, stray_bits
-from wirecodec.value.float32_convert import LARGEST, as_single, from_single, largest_single
+from wirecodec.value.bit_packing import has_stray_bits, packed_size
+from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
 __all__ = ["QSGD"]
 
 _HEAD = struct.Struct("<BBHI")
 _NORMS = ("max", "l2")
 _MAX_BUCKET = 2**24
-_SMALLEST_SCALE = np.float32(2.0**-100)
+_MIN_SCALE = np.float32(2.0**-100)
 
 
 @dataclass(frozen=True)
@@ -65,22 +65,24 @@ class QSGD:
         from wirecodec.kernels.cpu.threads import share
         from wirecodec.kernels.cpu.value import qsgd
 
-        x = as_single(values, self.name)
+        x = to_float32(values, self.name)
         body = _HEAD.size + 4 * -(-x.size // self.bucket)
         section = np.empty(body + packed_size(x.size, self.bits), np.uint8)
         _HEAD.pack_into(section.data, 0, self.bits, _NORMS.index(self.norm), 0, self.bucket)
         scales, words = section[_HEAD.size : body].view(np.float32), section[body:].view(np.uint32)
         bits = bits_of(x)
-        known = self.norm == "l2" or self.bucket > qsgd.UNIT
+        scales_given = self.norm == "l2" or self.bucket > qsgd.UNIT
         if self.norm == "l2":
-            qsgd.l2_scales(bits, self.bucket, LARGEST[values.dtype.name], scales)
-        elif known:
+            qsgd.l2_scales(bits, self.bucket, MAX_FLOAT32[values.dtype.name], scales)
+        elif scales_given:
             qsgd.max_scales(bits, self.bucket, scales)
         low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
         share(
-            lambda turns: qsgd.quantise(bits, self.bucket, self.bits, low, high, known, scales, words, turns),
+            lambda turns: qsgd.quantise(
+                bits, self.bucket, self.bits, low, high, scales_given, scales, words, turns
+            ),
             -(-x.size // qsgd.UNIT),
-            qsgd.LEAST_UNITS,
+            qsgd.MIN_UNITS_PER_THREAD,
         )
         return section
 
@@ -90,22 +92,22 @@ class QSGD:
         from wirecodec.kernels.cpu.threads import share
         from wirecodec.kernels.cpu.value import qsgd
 
-        bits, bucket, scales = cls.opened(section, r, dtype)
+        bits, bucket, scales = cls.read_header(section, r, dtype)
         words = read_only(section)[_HEAD.size + scales.nbytes :].view("<u4")
         values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
         share(
             lambda turns: qsgd.dequantise(words, bucket, bits, scales, bits_of(values), bad, turns),
             -(-r // qsgd.UNIT),
-            qsgd.LEAST_UNITS,
+            qsgd.MIN_UNITS_PER_THREAD,
         )
         if bad[0]:
             raise Invalid(
                 "qsgd-code", f"a code is above {2**bits - 2}, or not the middle one in an empty bucket"
             )
-        return from_single(values, dtype)
+        return from_float32(values, dtype)
 
     @classmethod
-    def opened(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, Array]:
+    def read_header(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, Array]:
         """The bits of a code, the bucket and the scales, after every check but that of the codes."""
         from wirecodec.kernels.cpu.value import qsgd
 
@@ -126,10 +128,10 @@ class QSGD:
         if section.size != body + packed_size(r, bits):
             raise Malformed("qsgd-length", f"{section.size} bytes for {r} values of {bits} bits")
         scales = section[_HEAD.size : body].copy().view("<f4")
-        if not qsgd.are_scales(bits_of(scales), _SMALLEST_SCALE, np.float32(largest_single(dtype))):
+        if not qsgd.are_scales(bits_of(scales), _MIN_SCALE, np.float32(max_float32(dtype))):
             raise Invalid(
                 "qsgd-scale", "a scale is not a normal, positive, finite number of the element type, nor 0"
             )
-        if stray_bits(section[body:], r, bits):
+        if has_stray_bits(section[body:], r, bits):
             raise Malformed("qsgd-padding", "a bit after the last code is set")
         return bits, bucket, scales

@@ -16,9 +16,9 @@ from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["Narrowed", "Raw", "RawBfloat16", "RawFloat16", "narrowed", "widened"]
+__all__ = ["Raw", "Raw16Bit", "RawBfloat16", "RawFloat16", "round_to_16_bits", "widen"]
 
-_LEAST = 2**18
+_MIN_VALUES_PER_THREAD = 2**18
 """Values that are worth a thread."""
 
 
@@ -35,9 +35,9 @@ class Raw:
         if self.dtype not in (None, "float16", "bfloat16"):
             raise EncodeError(f"raw: dtype is {self.dtype!r}; it must be None, 'float16' or 'bfloat16'")
 
-    def choose(self, values: Array, stream: int) -> tuple[Raw | Narrowed, Bytes]:
+    def choose(self, values: Array, stream: int) -> tuple[Raw | Raw16Bit, Bytes]:
         """The wire codec for values of this type, and its section."""
-        codec: Raw | Narrowed = Raw()
+        codec: Raw | Raw16Bit = Raw()
         if self.dtype is not None and values.dtype.itemsize != 2:
             codec = RawFloat16() if self.dtype == "float16" else RawBfloat16()
         return codec, codec.encode(values, stream)
@@ -53,7 +53,7 @@ class Raw:
         return section.view(dtype)
 
 
-class Narrowed:
+class Raw16Bit:
     """16-bit storage of float32 and float64 tensors; ``stored`` is the 16-bit type."""
 
     carries_nonfinite: ClassVar[bool] = True
@@ -66,7 +66,7 @@ class Narrowed:
         from wirecodec.kernels.cpu.coding import narrow
 
         bits = bits_of(values)
-        out, over = narrowed(bits, self.stored)
+        out, over = round_to_16_bits(bits, self.stored)
         if over:
             wide = np.array([np.inf], values.dtype).view(bits.dtype)[0]
             magnitude = bits.dtype.type((1 << (8 * bits.itemsize - 1)) - 1)
@@ -81,12 +81,12 @@ class Narrowed:
         if dtype.itemsize == 2:
             raise Invalid("raw-dtype", f"{cls.name} of a {dtype} tensor")
         _check_length(section, r, 2)
-        single = widened(section.view(cls.stored))
-        return single if dtype == np.float32 else _double(single)
+        single = widen(section.view(cls.stored))
+        return single if dtype == np.float32 else _to_float64(single)
 
 
 @dataclass(frozen=True)
-class RawFloat16(Narrowed):
+class RawFloat16(Raw16Bit):
     """binary16 storage."""
 
     name: ClassVar[str] = "raw-float16"
@@ -95,7 +95,7 @@ class RawFloat16(Narrowed):
 
 
 @dataclass(frozen=True)
-class RawBfloat16(Narrowed):
+class RawBfloat16(Raw16Bit):
     """bfloat16 storage."""
 
     name: ClassVar[str] = "raw-bfloat16"
@@ -103,7 +103,7 @@ class RawBfloat16(Narrowed):
     stored: ClassVar[np.dtype[Any]] = BFLOAT16
 
 
-def narrowed(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
+def round_to_16_bits(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
     """u32 or u64 bits as u16 bits of a 16-bit type, rounded once; and whether a finite value overflowed."""
     from wirecodec.kernels.cpu.coding import narrow
     from wirecodec.kernels.cpu.threads import in_ranges
@@ -113,10 +113,10 @@ def narrowed(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
         convert = narrow.half_from_f32 if stored == np.float16 else narrow.bfloat16_from_f32
     else:
         convert = narrow.half_from_f64 if stored == np.float16 else narrow.bfloat16_from_f64
-    return out, any(in_ranges(lambda i, j: convert(bits[i:j], out[i:j]), bits.size, _LEAST))
+    return out, any(in_ranges(lambda i, j: convert(bits[i:j], out[i:j]), bits.size, _MIN_VALUES_PER_THREAD))
 
 
-def widened(values: Array) -> Array:
+def widen(values: Array) -> Array:
     """Values in a type that kernels do arithmetic in: 16-bit types become float32, exactly."""
     from wirecodec.kernels.cpu.coding import narrow
     from wirecodec.kernels.cpu.threads import in_ranges
@@ -125,11 +125,11 @@ def widened(values: Array) -> Array:
         return values
     single, bits = np.empty(values.size, np.uint32), bits_of(np.ascontiguousarray(values))
     convert = narrow.single_from_half if values.dtype == np.float16 else narrow.single_from_bfloat16
-    in_ranges(lambda i, j: convert(bits[i:j], single[i:j]), bits.size, _LEAST)
+    in_ranges(lambda i, j: convert(bits[i:j], single[i:j]), bits.size, _MIN_VALUES_PER_THREAD)
     return single.view(np.float32)
 
 
-def _double(single: Array) -> Array:
+def _to_float64(single: Array) -> Array:
     """float32 to float64, exactly; NaN by its bits, since a processor may quiet one that it converts."""
     with np.errstate(invalid="ignore"):  # that quieting is reported as an invalid operation
         double = single.astype(np.float64)

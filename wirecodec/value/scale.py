@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of
-from wirecodec.value.float32_convert import LARGEST as _SINGLE
-from wirecodec.value.raw import narrowed
+from wirecodec.value.float32_convert import MAX_FLOAT32
+from wirecodec.value.raw import round_to_16_bits
 
-__all__ = ["LARGEST", "largest_scale", "rounded", "scale_type"]
+__all__ = ["MAX_SCALE", "max_scale", "round_scale", "scale_type"]
 
-LARGEST = _SINGLE | {"float64": float(np.finfo(np.float64).max)}
+MAX_SCALE = MAX_FLOAT32 | {"float64": float(np.finfo(np.float64).max)}
 """The greatest number that an element type holds, by its name."""
 
 
 @cache
-def largest_scale(dtype: np.dtype[Any]) -> float:
+def max_scale(dtype: np.dtype[Any]) -> float:
     """Return the greatest number that an element type holds; ``dtype.name`` takes microseconds."""
-    return LARGEST[dtype.name]
+    return MAX_SCALE[dtype.name]
 
 
 def scale_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -28,8 +28,8 @@ def scale_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype("<f8" if dtype == np.float64 else "<f4")
 
 
-def rounded(scale: Array, dtype: np.dtype[Any]) -> Array:
+def round_scale(scale: Array, dtype: np.dtype[Any]) -> Array:
     """One number of ``scale_type`` in the element type, rounded to nearest, ties to even."""
     if dtype.itemsize != 2:
         return scale.astype(dtype)
-    return narrowed(bits_of(scale), dtype)[0].view(dtype)
+    return round_to_16_bits(bits_of(scale), dtype)[0].view(dtype)

@@ -14,8 +14,8 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.value.raw import widened
-from wirecodec.value.scale import LARGEST, rounded, scale_type
+from wirecodec.value.raw import widen
+from wirecodec.value.scale import MAX_SCALE, round_scale, scale_type
 
 __all__ = ["SignScale"]
 
@@ -36,14 +36,14 @@ class SignScale:
 
         head = scale_type(values.dtype).itemsize
         section = np.zeros(head + -(-values.size // 8), np.uint8)
-        wide = widened(values)
+        wide = widen(values)
         bits = bits_of(wide)
-        total, alike = sign_scale.sum_and_signs(wide, bits, _minus_zero(bits), section[head:])
+        total, alike = sign_scale.sum_and_pack_signs(wide, bits, _minus_zero(bits), section[head:])
         if not alike and total == np.inf:  # float64: small enough to be summed, then taken back
             less = wide * _SHRINK
-            total = sign_scale.sum_and_signs(less, bits_of(less), _minus_zero(bits), np.zeros_like(section))[
-                0
-            ]
+            total = sign_scale.sum_and_pack_signs(
+                less, bits_of(less), _minus_zero(bits), np.zeros_like(section)
+            )[0]
             scale = total / wide.size / _SHRINK
         else:
             scale = abs(wide[0]) if alike else total / wide.size
@@ -55,23 +55,23 @@ class SignScale:
         """The scale, rounded to ``dtype``, with the signs."""
         from wirecodec.kernels.cpu.value import sign_scale
 
-        zero, one, signs = cls.opened(section, r, dtype)
+        zero, one, signs = cls.read_header(section, r, dtype)
         out = np.empty(r, zero.dtype)
         sign_scale.expand(np.ascontiguousarray(signs), zero, one, out)
         return out.view(dtype)
 
     @classmethod
-    def opened(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[Any, Any, Bytes]:
+    def read_header(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[Any, Any, Bytes]:
         """The words of plus and of minus the scale, and the signs' bytes; all checks are made."""
         head = scale_type(dtype).itemsize
         if section.size != head + -(-r // 8):
             raise Malformed("sign-scale-length", f"{section.size} bytes for {r} values")
         scale = section[:head].view(scale_type(dtype))
-        if not scale[0] <= LARGEST[dtype.name] or np.signbit(scale[0]):
+        if not scale[0] <= MAX_SCALE[dtype.name] or np.signbit(scale[0]):
             raise Invalid("sign-scale-scale", f"the scale is {scale[0]}")
         if r % 8 and section[-1] >> r % 8:
             raise Malformed("sign-scale-padding", "a bit after the last sign is set")
-        zero = bits_of(rounded(scale, dtype))[0]
+        zero = bits_of(round_scale(scale, dtype))[0]
         one = zero | zero.dtype.type(1 << (8 * zero.itemsize - 1))
         return zero, one, section[head:]
 

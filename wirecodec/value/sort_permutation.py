@@ -10,13 +10,13 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import Invalid, Malformed
 
-__all__ = ["PACKED", "ascending", "map_bytes", "map_of", "positions_of", "restored"]
+__all__ = ["PACKED", "map_bytes", "pack_map", "restore_order", "sort_ascending", "unpack_map"]
 
 PACKED = 1
 """The map codec's id."""
 
 
-def ascending(values: Array) -> tuple[Array, Array]:
+def sort_ascending(values: Array) -> tuple[Array, Array]:
     """Finite values in ascending order, -0 before +0, equal ones as they stand; and their positions (u32)."""
     from wirecodec.kernels.cpu.coding import sort_permutation
 
@@ -33,7 +33,7 @@ def ascending(values: Array) -> tuple[Array, Array]:
     return out.view(values.dtype), positions
 
 
-def restored(values: Array, positions: Array) -> Array:
+def restore_order(values: Array, positions: Array) -> Array:
     """Values in stored order, put where they came from."""
     from wirecodec.kernels.cpu.coding import sort_permutation
 
@@ -52,7 +52,7 @@ def _width(r: int) -> int:
     return max(r - 1, 0).bit_length()
 
 
-def map_of(positions: Array) -> Bytes:
+def pack_map(positions: Array) -> Bytes:
     """The section."""
     from wirecodec.kernels.cpu.coding import sort_permutation
 
@@ -63,7 +63,7 @@ def map_of(positions: Array) -> Bytes:
     return section[:size]
 
 
-def positions_of(section: Bytes, r: int) -> Array:
+def unpack_map(section: Bytes, r: int) -> Array:
     """The positions (u32) of a section of the right length; Malformed or Invalid as the page says."""
     from wirecodec.kernels.cpu.coding import sort_permutation
 

@@ -17,12 +17,12 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.kernels.layout import TERNARY_DIGITS
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_real, settle
-from wirecodec.value.float32_convert import as_single, from_single, largest_single
+from wirecodec.value.float32_convert import from_float32, max_float32, to_float32
 
 __all__ = ["TernGrad"]
 
 _HEAD = 4
-_SMALLEST_SCALE = 2.0**-100
+_MIN_SCALE = 2.0**-100
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class TernGrad:
         """The scale, then five digits a byte: two passes over the values, three with ``clip``."""
         from wirecodec.kernels.cpu.value import terngrad
 
-        x = as_single(values, self.name)
+        x = to_float32(values, self.name)
         scale = self._scale(x)
         section = np.empty(_HEAD + -(-x.size // TERNARY_DIGITS), np.uint8)
         section[:_HEAD] = scale.view(np.uint8)
@@ -63,11 +63,11 @@ class TernGrad:
         """(1,) float32: 0, or 2^-100 and more."""
         from wirecodec.kernels.cpu.value import terngrad
 
-        scale = terngrad.largest(bits_of(x))
+        scale = terngrad.max_magnitude(bits_of(x))
         if self.clip is not None:
             scale = min(scale, self.clip * math.sqrt(terngrad.sum_of_squares(x) / x.size))
         single = np.array([scale], np.float32)
-        return single if single[0] >= _SMALLEST_SCALE else np.zeros(1, np.float32)
+        return single if single[0] >= _MIN_SCALE else np.zeros(1, np.float32)
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
@@ -77,9 +77,9 @@ class TernGrad:
         if section.size != _HEAD + -(-r // TERNARY_DIGITS):
             raise Malformed("terngrad-length", f"{section.size} bytes for {r} values")
         scale = section[:_HEAD].view("<f4")
-        if not scale[0] <= largest_single(dtype) or np.signbit(scale[0]):
+        if not scale[0] <= max_float32(dtype) or np.signbit(scale[0]):
             raise Invalid("terngrad-scale", f"the scale is {scale[0]}")
-        plus = bits_of(from_single(scale, dtype))[0]
+        plus = bits_of(from_float32(scale, dtype))[0]
         minus = plus | plus.dtype.type(1 << (8 * plus.itemsize - 1))
         out = np.empty(r, plus.dtype)
         found = base3.expand(np.ascontiguousarray(section[_HEAD:]), minus, plus, out)

@@ -15,7 +15,7 @@ from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_real, settle
-from wirecodec.value.float32_convert import LARGEST, as_single, from_single, largest_single
+from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
 __all__ = ["ThreeLC"]
 
@@ -44,16 +44,16 @@ class ThreeLC:
         """The greatest magnitude, digits, runs: two passes over values, one over a fifth as many bytes."""
         from wirecodec.kernels.cpu.value import three_lc
 
-        bits = bits_of(as_single(values, self.name))
-        top = np.array([three_lc.top_key(bits)], np.uint32).view(np.float32)[0]
-        scale = np.float32(min(float(top) * self.sparsity, LARGEST[values.dtype.name]))
+        bits = bits_of(to_float32(values, self.name))
+        top = np.array([three_lc.max_magnitude(bits)], np.uint32).view(np.float32)[0]
+        scale = np.float32(min(float(top) * self.sparsity, MAX_FLOAT32[values.dtype.name]))
         least = max(bits_of(np.array([scale * np.float32(0.5)]))[0], np.uint32(1))
         count = -(-bits.size // three_lc.DIGITS)
-        codes = np.empty(count + three_lc.SLACK, np.uint8)
+        codes = np.empty(count + three_lc.WRITE_MARGIN, np.uint8)
         three_lc.quantise(bits, least, codes)
         section = np.empty(_HEAD + codes.size, np.uint8)
         section[:_HEAD] = np.array([scale], "<f4").view(np.uint8)
-        return section[: _HEAD + three_lc.shorten(codes, count, section[_HEAD:])]
+        return section[: _HEAD + three_lc.shorten_runs(codes, count, section[_HEAD:])]
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
@@ -63,18 +63,18 @@ class ThreeLC:
         if section.size < _HEAD:
             raise Malformed("3lc-length", f"{section.size} bytes; the scale takes {_HEAD}")
         scale = section[:_HEAD].view("<f4")
-        if not scale[0] <= largest_single(dtype) or np.signbit(scale[0]):
+        if not scale[0] <= max_float32(dtype) or np.signbit(scale[0]):
             raise Invalid("3lc-scale", f"the scale is {scale[0]}")
         count = -(-r // three_lc.DIGITS)
-        codes = np.empty(count + three_lc.SLACK, np.uint8)
-        bad = three_lc.lengthen(np.ascontiguousarray(section[_HEAD:]), count, codes)
+        codes = np.empty(count + three_lc.WRITE_MARGIN, np.uint8)
+        bad = three_lc.expand_runs(np.ascontiguousarray(section[_HEAD:]), count, codes)
         if bad == three_lc.BAD_COUNT:
             raise Malformed("3lc-count", f"the bytes do not stand for {count}, which {r} values take")
         if bad == three_lc.BAD_RUN:
             raise Malformed("3lc-run", "two runs in a row, and the first is not the longest")
-        plus = bits_of(from_single(scale, dtype))[0]
+        plus = bits_of(from_float32(scale, dtype))[0]
         minus = plus | plus.dtype.type(1 << (8 * plus.itemsize - 1))
         out = np.empty(r, plus.dtype)
-        if three_lc.expand(codes, plus.dtype.type(0), plus, minus, out) == three_lc.BAD_DIGIT:
+        if three_lc.dequantise(codes, plus.dtype.type(0), plus, minus, out) == three_lc.BAD_DIGIT:
             raise Malformed("3lc-padding", "a digit after the last value is not the neutral one")
         return out.view(dtype)

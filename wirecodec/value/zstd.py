@@ -16,13 +16,13 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_flag, as_integer, settle
-from wirecodec.value.byte_shuffle import from_content, to_content
+from wirecodec.value.byte_shuffle import read_content, write_content
 
 __all__ = ["Zstd"]
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
-_SINGLE = 0x20
-_REFUSED = 0x1F
+_SINGLE_SEGMENT = 0x20
+_UNSUPPORTED_BITS = 0x1F
 """Of the descriptor: two bits that are reserved, the checksum's, and two for a dictionary."""
 _MAX_WINDOW = 2**23
 _MAX_BLOCK = 2**17
@@ -53,7 +53,7 @@ class Zstd:
         """A byte that says whether there are planes, and one frame that states its size."""
         import zstandard
 
-        frame = zstandard.ZstdCompressor(level=self.level).compress(to_content(values, self.shuffle))
+        frame = zstandard.ZstdCompressor(level=self.level).compress(write_content(values, self.shuffle))
         return np.frombuffer(bytes([self.shuffle]) + frame, np.uint8)
 
     @classmethod
@@ -74,18 +74,18 @@ class Zstd:
         if end < len(frame):
             raise Malformed("zstd-trailing", f"{len(frame) - end} bytes after the last block")
         try:
-            content = _decompressor().decompress(frame)
+            content = _get_decompressor().decompress(frame)
         except zstandard.ZstdError as error:
             raise Malformed("zstd-content", str(error)) from None
         if len(content) != size:
             raise Malformed("zstd-content", f"{len(content)} bytes for {r} values of {dtype.itemsize}")
-        return from_content(content, bool(section[0]), dtype)
+        return read_content(content, bool(section[0]), dtype)
 
 
 _local = threading.local()
 
 
-def _decompressor() -> Any:
+def _get_decompressor() -> Any:
     """Return this thread's decompressor: making one takes longer than decompressing a small frame."""
     import zstandard
 
@@ -101,8 +101,8 @@ def _check_header(frame: bytes, size: int) -> tuple[int, int]:
         raise Malformed("zstd-frame", "no frame begins here")
     descriptor = frame[4]
     width = descriptor >> 6  # the content size takes 2^width bytes, but none or one where that is 0
-    single = bool(descriptor & _SINGLE)
-    if descriptor & _REFUSED or (width == 0 and not single):
+    single = bool(descriptor & _SINGLE_SEGMENT)
+    if descriptor & _UNSUPPORTED_BITS or (width == 0 and not single):
         raise Malformed("zstd-header", f"descriptor {descriptor:#04x}")
     at = 5 if single else 6
     start = at + (1 << width)

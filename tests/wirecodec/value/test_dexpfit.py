@@ -14,7 +14,7 @@ import wirecodec as wc
 from formats.reference.dexpfit import exponential
 from tests import oracles
 from wirecodec.limits import UNLIMITED
-from wirecodec.value.curve_fit import parts_of
+from wirecodec.value.curve_fit import split_by_sign
 
 
 def sent(values: Any) -> tuple[Any, Any]:
@@ -26,7 +26,7 @@ def sent(values: Any) -> tuple[Any, Any]:
 def near(v: Any) -> None:
     """Each part of sorted values within 2 % of what curve_fit converges to."""
     _, decoded = sent(v)
-    edges = parts_of(v)
+    edges = split_by_sign(v)
     for a, b in pairwise(edges):
         part, found = v[a:b], decoded[a:b].astype(np.float64)
         if b - a < 8 or part[0] == part[-1]:
@@ -69,7 +69,7 @@ def test_the_exponential_is_one() -> None:
 
 def test_a_curve_takes_36_bytes(rng: np.random.Generator, dtype: np.dtype[Any]) -> None:
     v = np.sort(rng.laplace(size=5000)).astype(dtype)
-    assert sent(v)[0].size == 4 + 36 * (parts_of(v).size - 1)
+    assert sent(v)[0].size == 4 + 36 * (split_by_sign(v).size - 1)
     for r in (1, 2, 4):
         section, decoded = sent(v[:r])
         assert section.size == 4 + r * dtype.itemsize

@@ -19,7 +19,7 @@ from tests.wirecodec.value.sections import section_of, sent
 from wirecodec.arrays import DTYPES
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.vector import load, store
-from wirecodec.kernels.cpu.value.error_bounded_lanes import base_of, bits_after, symbols
+from wirecodec.kernels.cpu.value.error_bounded_lanes import count_raw_bits, find_bases, find_symbols
 from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ROWS
 from wirecodec.limits import UNLIMITED
 from wirecodec.value import error_bounded_cells, error_bounded_levels
@@ -217,14 +217,14 @@ def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
 def of_symbols(symbol: Any, shift: Any, bases: Any, bits: Any) -> None:
     for at in range(0, symbol.size, 16):
         s, h = load(symbol, at, 16), load(shift, at, 16)
-        store(bases, at, base_of(s, h))
-        store(bits, at, bits_after(s, h))
+        store(bases, at, find_bases(s, h))
+        store(bits, at, count_raw_bits(s, h))
 
 
 @kernel
 def of_tokens(token: Any, out: Any) -> None:
     for at in range(0, token.size, 16):
-        store(out, at, symbols(load(token, at, 16)))
+        store(out, at, find_symbols(load(token, at, 16)))
 
 
 def test_symbols_cover_all_numbers() -> None:
@@ -265,7 +265,7 @@ def test_error_feedback_converges_with_it(rng: np.random.Generator) -> None:
 def test_constants_agree() -> None:
     assert (page.BLOCK, page.ROWS) == (BOUNDED_BLOCK, BOUNDED_ROWS)
     assert page.blocks(2**18 + 7) == [
-        range(part.start, part.stop) for part in error_bounded_cells.blocks_of(2**18 + 7)
+        range(part.start, part.stop) for part in error_bounded_cells.split_blocks(2**18 + 7)
     ]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests.wirecodec.value.sections import sent
-from wirecodec.value.bit_packing import unpacked
+from wirecodec.value.bit_packing import unpack
 
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 SMALL = st.floats(-4, 4, width=32)
@@ -31,7 +31,7 @@ def test_figure_8_of_the_paper() -> None:
     codec = wc.OffsetFloat(8, mantissa=3, min=-2, max=2, eps=0.125)
     section = codec.encode(np.array([0.256], np.float32), 0)
     assert struct.unpack("<I", section[8:12].tobytes())[0] == 0b001111100000
-    assert unpacked(section[12:], 1, 8, np.uint8)[0] == 0b00001001
+    assert unpack(section[12:], 1, 8, np.uint8)[0] == 0b00001001
     assert sent(codec, np.array([0.256], np.float32))[0] == 0.25
     x = np.array([0.256, -0.256, 2, -2, 3, -np.pi, 0.125, -0.125, 0.0626, 0.0624, 0, -0.0], np.float32)
     expected = [0.25, -0.25, 2, -2, 2, -2, 0.125, -0.125, 0.125, 0, 0, 0]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import wirecodec as wc
 from tests import oracles
 from wirecodec.limits import UNLIMITED
-from wirecodec.value.curve_fit import parts_of
+from wirecodec.value.curve_fit import split_by_sign
 
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 
@@ -98,7 +98,7 @@ def test_it_is_no_worse_than_the_paper(gradient: Any, density: float, degree: in
     section, decoded = sent(v, wc.PolyFit(degree))
     pieces = pieces_of(section)
     if pieces:
-        fitted = oracles.chord_fit(v, parts_of(v), len(pieces), degree)
+        fitted = oracles.chord_fit(v, split_by_sign(v), len(pieces), degree)
         assert relative(v, decoded) <= relative(v, fitted) * (1.001 if degree == 5 else 1.05)
         assert relative(v, decoded) <= 0.01 or degree < 5
 
@@ -124,7 +124,7 @@ def test_pieces_are_as_the_page_says(r: int, degree: int, seed: int, most: int |
     if not pieces:
         return
     cuts = [0, *itertools.accumulate(n for n, _ in pieces)]
-    parts = parts_of(v).tolist()
+    parts = split_by_sign(v).tolist()
     assert set(parts) <= set(cuts)
     assert len(pieces) <= max(len(parts) - 1, asked(v, parts, 0.01) if most is None else most)
     for (n, g), a, b in zip(pieces, cuts, cuts[1:], strict=False):

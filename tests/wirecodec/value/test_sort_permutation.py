@@ -28,17 +28,17 @@ def key(x: float) -> tuple[float, bool]:
 def test_ascending_is_a_stable_sort(rng: np.random.Generator, dtype: np.dtype[Any], r: int) -> None:
     corners = np.array([0.0, -0.0, 1.0, -1.0, 5e-8, -5e-8, 60_000, -60_000, 3.5]).astype(dtype)
     for v in (rng.choice(corners, r), rng.normal(size=r).astype(dtype), np.zeros(r, dtype)):
-        found, positions = sort_permutation.ascending(v)
+        found, positions = sort_permutation.sort_ascending(v)
         expected = sorted(range(r), key=lambda i: key(float(v[i])))
         assert positions.tolist() == expected
         assert found.tobytes() == v[expected].tobytes()
-        assert sort_permutation.restored(found, positions).tobytes() == v.tobytes()
+        assert sort_permutation.restore_order(found, positions).tobytes() == v.tobytes()
 
 
 def test_every_finite_float16_has_its_place() -> None:
     v = np.arange(2**16, dtype=np.uint16).view(np.float16)
     v = np.random.default_rng(0).permutation(v[np.isfinite(v)])
-    found, _ = sort_permutation.ascending(v)
+    found, _ = sort_permutation.sort_ascending(v)
     assert (np.diff(found.astype(float)) >= 0).all()
     assert np.signbit(found[found == 0]).tolist() == [True, False]
 
@@ -47,12 +47,12 @@ def test_every_finite_float16_has_its_place() -> None:
 @given(st.integers(0, 600), st.integers(0, 2**32))
 def test_a_map_is_its_definition(r: int, seed: int) -> None:
     positions = np.random.default_rng(seed).permutation(r).astype(np.uint32)
-    section = sort_permutation.map_of(positions)
+    section = sort_permutation.pack_map(positions)
     width = max(r - 1, 0).bit_length()
     stream = sum(int(p) << (i * width) for i, p in enumerate(positions))
     assert section.tobytes() == stream.to_bytes(sort_permutation.map_bytes(r), "little")
     assert sort_permutation.map_bytes(r) == -(-r * width // 8)
-    assert np.array_equal(sort_permutation.positions_of(section, r), positions)
+    assert np.array_equal(sort_permutation.unpack_map(section, r), positions)
 
 
 @settings(max_examples=300, deadline=None)
@@ -63,12 +63,12 @@ def test_what_is_no_permutation_is_refused(r: int, seed: int, wrong: int) -> Non
     width = (r - 1).bit_length()
     for _ in range(wrong):
         numbers[rng.integers(r)] = rng.integers(1 << width)
-    section = sort_permutation.map_of(numbers)
+    section = sort_permutation.pack_map(numbers)
     if sorted(numbers.tolist()) == list(range(r)):
-        assert np.array_equal(sort_permutation.positions_of(section, r), numbers)
+        assert np.array_equal(sort_permutation.unpack_map(section, r), numbers)
         return
     with pytest.raises(wc.Invalid) as caught:
-        sort_permutation.positions_of(section, r)
+        sort_permutation.unpack_map(section, r)
     assert caught.value.code == "map-permutation"
 
 

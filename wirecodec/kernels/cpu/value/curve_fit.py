@@ -7,13 +7,13 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 
-__all__ = ["squares"]
+__all__ = ["sum_squares"]
 
 LANES = 16
 
 
 @kernel
-def squares(y: Array, decoded: Array, factor: float, lengths: Array, error: Array, energy: Array) -> None:
+def sum_squares(y: Array, decoded: Array, factor: float, lengths: Array, error: Array, energy: Array) -> None:
     """For each piece the square of ``decoded`` times ``factor`` less ``y``, and the square of ``y``.
 
     Args:

@@ -12,14 +12,14 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.words import float_of_bits
 
-__all__ = ["BAD_HEAD", "BAD_PARAMETER", "BAD_SUM", "check", "evaluate", "fit", "means"]
+__all__ = ["BAD_HEAD", "BAD_PARAMETER", "BAD_SUM", "bin_means", "evaluate", "fit", "read_heads"]
 
 U64 = np.uint64
 INVERSE_LN2 = float.fromhex("0x1.71547652b82fep+0")
 LN2_HIGH = float.fromhex("0x1.62e42feep-1")
 LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
-LEAST = -340.0
-MOST_RATE = 64.0
+MIN_EXPONENT = -340.0
+MAX_RATE = 64.0
 STEPS, TRIES = 10, 6
 BLOCK = 64
 BAD_HEAD, BAD_SUM, BAD_PARAMETER = 1, 2, 3
@@ -30,7 +30,7 @@ C7, C8, C9, C10, C11 = 1 / 5040, 1 / 40320, 1 / 362880, 1 / 3628800, 1 / 3991680
 
 
 @inline
-def exponential(t: float) -> float:
+def evaluate_exponential(t: float) -> float:
     """e^t of -340 <= t <= 64, as the page computes it."""
     k = np.floor(t * INVERSE_LN2 + 0.5)
     f = (t - k * LN2_HIGH) - k * LN2_LOW
@@ -65,11 +65,11 @@ def evaluate(lengths: Array, backwards: Array, parameters: Array, largest: float
         n = np.int64(lengths[curve])
         a, b, c, d = parameters[curve]
         for j in range(min(BLOCK, n)):
-            offsets[0, j] = exponential(_exponent(b, np.float64(j), n))
-            offsets[1, j] = exponential(_exponent(d, np.float64(j), n))
+            offsets[0, j] = evaluate_exponential(_clamp_exponent(b, np.float64(j), n))
+            offsets[1, j] = evaluate_exponential(_clamp_exponent(d, np.float64(j), n))
         for first in range(0, n, BLOCK):
-            e = exponential(_exponent(b, np.float64(first) + 0.5, n))
-            f = exponential(_exponent(d, np.float64(first) + 0.5, n))
+            e = evaluate_exponential(_clamp_exponent(b, np.float64(first) + 0.5, n))
+            f = evaluate_exponential(_clamp_exponent(d, np.float64(first) + 0.5, n))
             m = min(BLOCK, n - first)
             for j in range(m):
                 v = a * (e * offsets[0, j]) + c * (f * offsets[1, j])
@@ -85,13 +85,13 @@ def evaluate(lengths: Array, backwards: Array, parameters: Array, largest: float
 
 
 @inline
-def _exponent(rate: float, place: float, n: int) -> float:
+def _clamp_exponent(rate: float, place: float, n: int) -> float:
     t = rate * (place / np.float64(n))
-    return t if t > LEAST else LEAST
+    return t if t > MIN_EXPONENT else MIN_EXPONENT
 
 
 @kernel
-def means(y: Array, edges: Array, backwards: bool, out: Array) -> None:
+def bin_means(y: Array, edges: Array, backwards: bool, out: Array) -> None:
     """The mean of y[edges[i] : edges[i + 1]], counted from the end where ``backwards``."""
     lanes = np.empty(8)
     for n in range(out.size):
@@ -109,7 +109,7 @@ def means(y: Array, edges: Array, backwards: bool, out: Array) -> None:
 
 
 @inline
-def _solve(matrix: Array, right: Array, n: int) -> bool:
+def _solve_system(matrix: Array, right: Array, n: int) -> bool:
     """Gauss with pivots, in place: ``right`` becomes the solution; False where there is none."""
     for column in range(n):
         pivot = column
@@ -134,15 +134,20 @@ def _solve(matrix: Array, right: Array, n: int) -> bool:
 
 
 @inline
-def _linear(x: Array, y: Array, w: Array, b: float, d: float, held: Array) -> tuple[float, float, float]:
+def _solve_linear(
+    x: Array, y: Array, w: Array, b: float, d: float, terms: Array
+) -> tuple[float, float, float]:
     """a and c for given rates, and the weighted square of what is left.
 
     Rows of ``held``: e^(bx), e^(dx), the residuals.
     """
     ee = ef = ff = ey = fy = 0.0
     for i in range(x.size):
-        e, f = exponential(max(b * x[i], LEAST)), exponential(max(d * x[i], LEAST))
-        held[0, i], held[1, i] = e, f
+        e, f = (
+            evaluate_exponential(max(b * x[i], MIN_EXPONENT)),
+            evaluate_exponential(max(d * x[i], MIN_EXPONENT)),
+        )
+        terms[0, i], terms[1, i] = e, f
         ee += w[i] * e * e
         ef += w[i] * e * f
         ff += w[i] * f * f
@@ -156,18 +161,18 @@ def _linear(x: Array, y: Array, w: Array, b: float, d: float, held: Array) -> tu
         a, c = (ey / ee if ee > 0.0 else 0.0), 0.0
     cost = 0.0
     for i in range(x.size):
-        held[2, i] = a * held[0, i] + c * held[1, i] - y[i]
-        cost += w[i] * held[2, i] * held[2, i]
+        terms[2, i] = a * terms[0, i] + c * terms[1, i] - y[i]
+        cost += w[i] * terms[2, i] * terms[2, i]
     return a, c, cost
 
 
 @inline
-def _within(rate: float) -> float:
-    return min(max(rate, -1e7), MOST_RATE)
+def _clamp_rate(rate: float) -> float:
+    return min(max(rate, -1e7), MAX_RATE)
 
 
 @inline
-def _start(x: Array, y: Array, w: Array) -> tuple[float, float]:
+def _guess_rates(x: Array, y: Array, w: Array) -> tuple[float, float]:
     """Jacquelin's integral equation: y = A ∫∫y + B ∫y + C x + D, rates are the roots of z² - B z - A."""
     matrix, right, row = np.zeros((4, 4)), np.zeros(4), np.empty(4)
     single = double = 0.0
@@ -182,33 +187,33 @@ def _start(x: Array, y: Array, w: Array) -> tuple[float, float]:
             for k in range(4):
                 matrix[j, k] += w[i] * row[j] * row[k]
             right[j] += w[i] * row[j] * y[i]
-    if not _solve(matrix, right, 4):
+    if not _solve_system(matrix, right, 4):
         return -8.0, -1.0
     inner = max(right[1] * right[1] + 4.0 * right[0], 0.0)
-    b, d = _within(0.5 * (right[1] - np.sqrt(inner))), _within(0.5 * (right[1] + np.sqrt(inner)))
+    b, d = _clamp_rate(0.5 * (right[1] - np.sqrt(inner))), _clamp_rate(0.5 * (right[1] + np.sqrt(inner)))
     if d - b <= 1e-6 * abs(b):
         b = b - 0.5 - 0.5 * abs(b)
     return b, d
 
 
 @inline
-def _descend(x: Array, y: Array, w: Array, rates: tuple[float, float], held: Array, found: Array) -> float:
+def _refine_fit(x: Array, y: Array, w: Array, rates: tuple[float, float], terms: Array, best: Array) -> float:
     """Levenberg-Marquardt from a start; a, b, c, d into ``found``; the weighted square of what is left."""
     b, d = rates
-    a, c, cost = _linear(x, y, w, b, d, held)
+    a, c, cost = _solve_linear(x, y, w, b, d, terms)
     damping = 1e-3
     matrix, right, slopes = np.empty((4, 4)), np.empty(4), np.empty(4)
     normal, gradient = np.empty((4, 4)), np.empty(4)
-    other = np.empty_like(held)
+    trial_terms = np.empty_like(terms)
     for _ in range(STEPS):
         normal[:], gradient[:] = 0.0, 0.0
         for i in range(x.size):
-            slopes[0], slopes[1] = held[0, i], held[1, i]
-            slopes[2], slopes[3] = a * x[i] * held[0, i], c * x[i] * held[1, i]
+            slopes[0], slopes[1] = terms[0, i], terms[1, i]
+            slopes[2], slopes[3] = a * x[i] * terms[0, i], c * x[i] * terms[1, i]
             for j in range(4):
                 for k in range(j + 1):
                     normal[j, k] += w[i] * slopes[j] * slopes[k]
-                gradient[j] -= w[i] * slopes[j] * held[2, i]
+                gradient[j] -= w[i] * slopes[j] * terms[2, i]
         for j in range(4):
             for k in range(j):
                 normal[k, j] = normal[j, k]
@@ -217,18 +222,18 @@ def _descend(x: Array, y: Array, w: Array, rates: tuple[float, float], held: Arr
             matrix[:], right[:] = normal, gradient
             for j in range(4):
                 matrix[j, j] += damping * normal[j, j] + 1e-300
-            if _solve(matrix, right, 4):
-                b2, d2 = _within(b + right[2]), _within(d + right[3])
-                a2, c2, cost2 = _linear(x, y, w, b2, d2, other)
+            if _solve_system(matrix, right, 4):
+                b2, d2 = _clamp_rate(b + right[2]), _clamp_rate(d + right[3])
+                a2, c2, cost2 = _solve_linear(x, y, w, b2, d2, trial_terms)
                 if cost2 < cost:
                     a, b, c, d, cost = a2, b2, c2, d2, cost2
-                    held[:] = other
+                    terms[:] = trial_terms
                     damping = max(damping * 0.1, 1e-12)
                     break
             damping *= 8.0
         if not cost < before * (1.0 - 1e-9):
             break
-    found[0], found[1], found[2], found[3] = a, b, c, d
+    best[0], best[1], best[2], best[3] = a, b, c, d
     return cost
 
 
@@ -241,22 +246,22 @@ def fit(x: Array, y: Array, w: Array) -> Array:
         y: (n,) at most 1 in magnitude.
         w: (n,) positive.
     """
-    held = np.empty((3, x.size))
+    terms = np.empty((3, x.size))
     first, second = np.zeros(4), np.zeros(4)
-    cost = _descend(x, y, w, _start(x, y, w), held, first)
-    if _descend(x, y, w, (-40.0, -1.5), held, second) < cost:
+    cost = _refine_fit(x, y, w, _guess_rates(x, y, w), terms, first)
+    if _refine_fit(x, y, w, (-40.0, -1.5), terms, second) < cost:
         return second
     return first
 
 
 @kernel
-def check(
+def read_heads(
     heads: Array,
     parameters: Array,
     r: int,
     flag: int,
-    most_factor: float,
-    most_rate: float,
+    max_factor: float,
+    max_rate: float,
     lengths: Array,
     backwards: Array,
 ) -> tuple[int, int]:
@@ -289,6 +294,6 @@ def check(
     for curve in range(heads.size):
         for k in range(0, 4, 2):
             factor, rate = parameters[curve, k], parameters[curve, k + 1]
-            if not (abs(factor) <= most_factor and -np.inf < rate <= most_rate):
+            if not (abs(factor) <= max_factor and -np.inf < rate <= max_rate):
                 return BAD_PARAMETER, total
     return 0, total

@@ -9,13 +9,13 @@ from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.floats import sum_floats
 from wirecodec.kernels.cpu.simd.vector import load
 
-__all__ = ["total"]
+__all__ = ["sum_values"]
 
 F64 = np.float64
 
 
 @kernel
-def total(values: Array) -> float:
+def sum_values(values: Array) -> float:
     """Σv of (r,) float32 or float64, in 64 partial sums that are added in halves."""
     sums = np.zeros(64, F64)
     whole = values.size & ~63

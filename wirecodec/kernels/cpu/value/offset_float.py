@@ -28,24 +28,24 @@ from wirecodec.kernels.cpu.simd.words import bits_of_f32, f32_of_bits
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
-__all__ = ["LEAST_UNITS", "UNIT", "choose", "dequantise", "quantise", "reach"]
+__all__ = ["MIN_UNITS_PER_THREAD", "UNIT", "choose", "dequantise", "find_range", "quantise"]
 
 U16 = np.uint16
 U32 = np.uint32
 U64 = np.uint64
 F32 = np.float32
 
-UNIT, LEAST_UNITS = 16_384, 16
+UNIT, MIN_UNITS_PER_THREAD = 16_384, 16
 """Values that a thread takes at a time; how many times that is worth a thread."""
 
 MANTISSAS = 24
 SAMPLE = 512
-LEAST_EPS = 0x0D800000
+MIN_STOCHASTIC_EPS = 0x0D800000
 """The bits of 2^-100, below which stochastic rounding has no eps."""
 
 
 @kernel
-def reach(bits: Array) -> tuple[int, int]:
+def find_range(bits: Array) -> tuple[int, int]:
     """The magnitude bits of the greatest value and of the least; 0 for a side that has none."""
     down = up = splat(U32(0), 64)
     whole = bits.size & ~63
@@ -89,7 +89,7 @@ def choose(
         stochastic: whether values are rounded at random.
     """
     if mantissa >= 0:
-        base, positive, negative = _plan(
+        base, positive, negative = _count_codes(
             mantissa, n, eps, up, down, up_given, down_given, largest, stochastic
         )
         return mantissa, base, positive, negative
@@ -104,16 +104,18 @@ def choose(
             sample[q] = bits[first + np.int64(step)]
     best, least = 0, np.inf
     for m in range(MANTISSAS):
-        base, positive, negative = _plan(m, n, eps, up, down, up_given, down_given, largest, stochastic)
-        error = _error(sample, min((r + 15) & ~15, SAMPLE), m, base, positive, negative, stochastic)
+        base, positive, negative = _count_codes(
+            m, n, eps, up, down, up_given, down_given, largest, stochastic
+        )
+        error = _estimate_error(sample, min((r + 15) & ~15, SAMPLE), m, base, positive, negative, stochastic)
         if error < least:
             best, least = m, error
-    base, positive, negative = _plan(best, n, eps, up, down, up_given, down_given, largest, stochastic)
+    base, positive, negative = _count_codes(best, n, eps, up, down, up_given, down_given, largest, stochastic)
     return best, base, positive, negative
 
 
 @inline
-def _plan(
+def _count_codes(
     m: int,
     n: int,
     eps: int,
@@ -126,12 +128,12 @@ def _plan(
 ) -> tuple[int, int, int]:
     """The base and the numbers of codes for a mantissa of m bits; see ``choose``."""
     cut = np.int64(23 - m)
-    over = (np.int64(1) << cut) - 1 if stochastic else (np.int64(1) << cut) >> 1
+    rounding_margin = (np.int64(1) << cut) - 1 if stochastic else (np.int64(1) << cut) >> 1
     cap, codes = largest >> cut, (np.int64(1) << n) - 1
-    top = min((up + (np.int64(0) if up_given else over)) >> cut, cap)
-    bottom = min((down + (np.int64(0) if down_given else over)) >> cut, cap)
+    top = min((up + (np.int64(0) if up_given else rounding_margin)) >> cut, cap)
+    bottom = min((down + (np.int64(0) if down_given else rounding_margin)) >> cut, cap)
     both = 1 if up > 0 and down > 0 else 0
-    base = max(np.int64(1), np.int64(LEAST_EPS) >> cut if stochastic else np.int64(0))
+    base = max(np.int64(1), np.int64(MIN_STOCHASTIC_EPS) >> cut if stochastic else np.int64(0))
     if eps > 0:
         base = min(max(base, eps >> cut), cap)
     else:
@@ -139,13 +141,13 @@ def _plan(
     positive = max(np.int64(1), top - base + 1) if up > 0 else np.int64(0)
     negative = max(np.int64(1), bottom - base + 1) if down > 0 else np.int64(0)
     if positive + negative > codes:  # only where eps is given
-        room = max(codes - min(positive, negative), codes >> 1)
-        positive, negative = min(positive, room), min(negative, room)
+        limit = max(codes - min(positive, negative), codes >> 1)
+        positive, negative = min(positive, limit), min(negative, limit)
     return base, positive, negative
 
 
 @inline
-def _error(
+def _estimate_error(
     sample: Array, size: int, m: int, base: int, positive: int, negative: int, stochastic: bool
 ) -> float:
     """The expected Σ(x - w)² of the sample, in 16 partial sums."""
@@ -154,20 +156,20 @@ def _error(
         u = load(sample, i, 16)
         x = doubles(u)
         if stochastic:
-            low = _stochastic(u, splat(U32(0), 16), m, base, positive, negative)
-            high = _stochastic(u, splat(U32(0xFFFF), 16), m, base, positive, negative)
-            below = subtract_floats(x, doubles(_values(low, m, base, positive)))
-            above = subtract_floats(doubles(_values(high, m, base, positive)), x)
+            low = _round_stochastically(u, splat(U32(0), 16), m, base, positive, negative)
+            high = _round_stochastically(u, splat(U32(0xFFFF), 16), m, base, positive, negative)
+            below = subtract_floats(x, doubles(_values_of_codes(low, m, base, positive)))
+            above = subtract_floats(doubles(_values_of_codes(high, m, base, positive)), x)
             sums = add_floats(sums, multiply_floats(below, above) & 0x7FFFFFFFFFFFFFFF)
         else:
-            code = _nearest(u, m, base, positive, negative)
-            away = subtract_floats(x, doubles(_values(code, m, base, positive)))
+            code = _round_to_nearest(u, m, base, positive, negative)
+            away = subtract_floats(x, doubles(_values_of_codes(code, m, base, positive)))
             sums = add_floats(sums, multiply_floats(away, away))
     return sum_floats(sums)
 
 
 @inline
-def _nearest(u: Any, m: int, base: int, positive: int, negative: int) -> Any:
+def _round_to_nearest(u: Any, m: int, base: int, positive: int, negative: int) -> Any:
     """The codes of values, rounded to nearest."""
     cut = 23 - m
     eps = base << cut
@@ -175,11 +177,11 @@ def _nearest(u: Any, m: int, base: int, positive: int, negative: int) -> Any:
     a = u & 0x7FFFFFFF
     q = (a + ((np.int64(1) << cut) >> 1)) >> cut
     q = select(q > base, q, splat(U32(base), 16))
-    return select(a < half_eps, splat(U32(0), 16), _signed(u, q, base, positive, negative))
+    return select(a < half_eps, splat(U32(0), 16), _limit_and_sign(u, q, base, positive, negative))
 
 
 @inline
-def _stochastic(u: Any, drawn: Any, m: int, base: int, positive: int, negative: int) -> Any:
+def _round_stochastically(u: Any, drawn: Any, m: int, base: int, positive: int, negative: int) -> Any:
     """The codes of values, rounded up where the rest and a draw of 16 bits reach a step."""
     cut = 23 - m
     eps = base << cut
@@ -189,12 +191,12 @@ def _stochastic(u: Any, drawn: Any, m: int, base: int, positive: int, negative: 
     small = select(a < eps, a, splat(U32(0), 16))
     one = (integers_of(multiply_floats(small, splat(rate, 16))) + drawn) >> 16
     q = select(a < eps, splat(U32(base), 16), q)
-    code = _signed(u, q, base, positive, negative)
+    code = _limit_and_sign(u, q, base, positive, negative)
     return select((a < eps) & (one == 0), splat(U32(0), 16), code)
 
 
 @inline
-def _signed(u: Any, q: Any, base: int, positive: int, negative: int) -> Any:
+def _limit_and_sign(u: Any, q: Any, base: int, positive: int, negative: int) -> Any:
     """The codes of magnitudes cut to m bits, at least ``base``: limited, negative ones above the positive."""
     minus = u >= 0x80000000
     most = select(minus, splat(U32(base - 1 + negative), 16), splat(U32(base - 1 + positive), 16))
@@ -204,7 +206,7 @@ def _signed(u: Any, q: Any, base: int, positive: int, negative: int) -> Any:
 
 
 @inline
-def _values(codes: Any, m: int, base: int, positive: int) -> Any:
+def _values_of_codes(codes: Any, m: int, base: int, positive: int) -> Any:
     """The binary32 bits of codes, none above the number of codes."""
     cut = 23 - m
     plus = U32((base - 1) << cut)
@@ -252,15 +254,17 @@ def quantise(
                 first = U32((start // PACK_BLOCK) << 8)
                 for i in range(0, PACK_BLOCK, 2 * PACK_LANES):
                     drawn = draws(low, high, U32(first + U32(i >> 1)))
-                    even = _stochastic(load(block, at + i, 16), drawn >> 16, m, base, positive, negative)
-                    odd = _stochastic(
+                    even = _round_stochastically(
+                        load(block, at + i, 16), drawn >> 16, m, base, positive, negative
+                    )
+                    odd = _round_stochastically(
                         load(block, at + i + 16, 16), drawn & 0xFFFF, m, base, positive, negative
                     )
                     store(codes, i, resize(even, 16))
                     store(codes, i + 16, resize(odd, 16))
             else:
                 for i in range(0, PACK_BLOCK, PACK_LANES):
-                    found = _nearest(load(block, at + i, 16), m, base, positive, negative)
+                    found = _round_to_nearest(load(block, at + i, 16), m, base, positive, negative)
                     store(codes, i, resize(found, 16))
             w = (start // PACK_BLOCK) * PACK_LANES * n
             if stop == start + PACK_BLOCK:
@@ -310,8 +314,10 @@ def dequantise(
             for i in range(0, PACK_BLOCK, 2 * PACK_LANES):
                 here = load(codes, i, 32)
                 most = select(here > most, here, most)
-                store(block, at + i, _values(widened(load(codes, i, 16)), m, base, positive))
-                store(block, at + i + 16, _values(widened(load(codes, i + 16, 16)), m, base, positive))
+                store(block, at + i, _values_of_codes(widened(load(codes, i, 16)), m, base, positive))
+                store(
+                    block, at + i + 16, _values_of_codes(widened(load(codes, i + 16, 16)), m, base, positive)
+                )
             if stop < start + PACK_BLOCK:
                 out[start:stop] = rest[: stop - start]
         if greatest(most) > positive + negative:

@@ -12,7 +12,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 
-__all__ = ["MAX_DEGREE", "check", "evaluate", "fit", "segment"]
+__all__ = ["MAX_DEGREE", "evaluate", "fit", "read_heads", "segment"]
 
 MAX_DEGREE = 8
 BLOCK = 64
@@ -20,7 +20,7 @@ LANES = 8
 
 
 @inline
-def _betas(n: int, degree: int, betas: Array) -> None:
+def _compute_betas(n: int, degree: int, betas: Array) -> None:
     """The recurrence's numbers for n points; the 0-th is 0."""
     betas[0] = 0.0
     for k in range(1, degree):
@@ -30,7 +30,7 @@ def _betas(n: int, degree: int, betas: Array) -> None:
 
 
 @inline
-def _begin(n: int, first: int, m: int, basis: Array) -> None:
+def _start_basis(n: int, first: int, m: int, basis: Array) -> None:
     """For m points from ``first`` on, rows of ``basis``: x, the polynomial before the 0-th, the 0-th."""
     step = 1.0 / np.float64(n - 1) if n > 1 else 0.0
     for j in range(m):
@@ -40,7 +40,7 @@ def _begin(n: int, first: int, m: int, basis: Array) -> None:
 
 
 @inline
-def _advance(beta: float, m: int, basis: Array) -> None:
+def _advance_basis(beta: float, m: int, basis: Array) -> None:
     """The next polynomial in row 2, the one before it in row 1."""
     for j in range(m):
         following = basis[0, j] * basis[2, j] - beta * basis[1, j]
@@ -63,13 +63,13 @@ def evaluate(lengths: Array, degrees: Array, coefficients: Array, largest: float
     start = used = 0
     for piece in range(lengths.size):
         n, degree = np.int64(lengths[piece]), np.int64(degrees[piece])
-        _betas(n, degree, betas)
+        _compute_betas(n, degree, betas)
         for first in range(0, n, BLOCK):
             m = min(BLOCK, n - first)
-            _begin(n, first, m, basis)
+            _start_basis(n, first, m, basis)
             total[:m] = coefficients[used]
             for k in range(degree):
-                _advance(betas[k], m, basis)
+                _advance_basis(betas[k], m, basis)
                 c = coefficients[used + k + 1]
                 for j in range(m):
                     total[j] = total[j] + c * basis[2, j]
@@ -95,27 +95,27 @@ def fit(y: Array, lengths: Array, degrees: Array, coefficients: Array) -> None:
     start = used = 0
     for piece in range(lengths.size):
         n, degree = np.int64(lengths[piece]), np.int64(degrees[piece])
-        _betas(n, degree, betas)
+        _compute_betas(n, degree, betas)
         sums[:] = 0.0
         for first in range(0, n, BLOCK):
             m = min(BLOCK, n - first)
-            _begin(n, first, m, basis)
+            _start_basis(n, first, m, basis)
             for k in range(degree + 1):
                 for j in range(m):
                     sums[k, j] += basis[2, j] * np.float64(y[start + first + j])
                 if k < degree:
-                    _advance(betas[k], m, basis)
+                    _advance_basis(betas[k], m, basis)
         square = np.float64(n)
         for k in range(degree + 1):
             if k > 0:
-                square *= _ratio(n, k)
+                square *= _norm_ratio(n, k)
             coefficients[used + k] = sums[k].sum() / square
         start += n
         used += degree + 1
 
 
 @inline
-def _ratio(n: int, k: int) -> float:
+def _norm_ratio(n: int, k: int) -> float:
     """The k-th Gram polynomial's square over that of the one before, on n points."""
     return (
         np.float64(k * k)
@@ -125,7 +125,7 @@ def _ratio(n: int, k: int) -> float:
 
 
 @inline
-def _deviation(y: Array, start: int, stop: int) -> tuple[float, int]:
+def _measure_deviation(y: Array, start: int, stop: int) -> tuple[float, int]:
     """The greatest distance of a piece from its chord, times the norm of all; and the farthest point."""
     n = stop - start
     if n < 3:
@@ -177,20 +177,20 @@ def _sift_down(heap: Array, keys: Array, n: int) -> None:
 
 
 @inline
-def _measure(
-    y: Array, piece: int, starts: Array, stops: Array, keys: Array, points: Array, least: int
+def _rank_piece(
+    y: Array, piece: int, starts: Array, stops: Array, keys: Array, points: Array, min_points: int
 ) -> None:
     """Where a piece would be split, and how far it is from its chord: -1 where it is too short."""
     start, stop = starts[piece], stops[piece]
-    if stop - start < 2 * least:
+    if stop - start < 2 * min_points:
         keys[piece], points[piece] = -1.0, start
         return
-    keys[piece], point = _deviation(y, start, stop)
-    points[piece] = min(max(point, start + least), stop - least)
+    keys[piece], point = _measure_deviation(y, start, stop)
+    points[piece] = min(max(point, start + min_points), stop - min_points)
 
 
 @kernel
-def segment(y: Array, edges: Array, pieces: int, least: int) -> Array:
+def segment(y: Array, edges: Array, pieces: int, min_points: int) -> Array:
     """The lengths of at most ``pieces`` pieces.
 
     Again and again the one that is farthest from its chord is split at the point that is farthest from it.
@@ -207,15 +207,15 @@ def segment(y: Array, edges: Array, pieces: int, least: int) -> Array:
     n = edges.size - 1
     for piece in range(n):
         starts[piece], stops[piece], heap[piece] = edges[piece], edges[piece + 1], piece
-        _measure(y, piece, starts, stops, keys, points, least)
+        _rank_piece(y, piece, starts, stops, keys, points, min_points)
         _sift_up(heap, keys, piece)
     while n < pieces and keys[heap[0]] > 0.0:
         piece = heap[0]
         starts[n], stops[n], heap[n] = points[piece], stops[piece], n
         stops[piece] = points[piece]
-        _measure(y, piece, starts, stops, keys, points, least)
+        _rank_piece(y, piece, starts, stops, keys, points, min_points)
         _sift_down(heap, keys, n)
-        _measure(y, n, starts, stops, keys, points, least)
+        _rank_piece(y, n, starts, stops, keys, points, min_points)
         _sift_up(heap, keys, n)
         n += 1
     order = np.argsort(starts[:n])
@@ -223,7 +223,7 @@ def segment(y: Array, edges: Array, pieces: int, least: int) -> Array:
 
 
 @kernel
-def check(heads: Array, lengths: Array, degrees: Array) -> tuple[bool, int, int]:
+def read_heads(heads: Array, lengths: Array, degrees: Array) -> tuple[bool, int, int]:
     """Take the heads of pieces apart.
 
     Args:

@@ -39,7 +39,7 @@ from wirecodec.kernels.cpu.simd.words import bits_of_f32, f32_of_bits
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
-__all__ = ["LEAST_UNITS", "UNIT", "are_scales", "dequantise", "l2_scales", "max_scales", "quantise"]
+__all__ = ["MIN_UNITS_PER_THREAD", "UNIT", "are_scales", "dequantise", "l2_scales", "max_scales", "quantise"]
 
 U8 = np.uint8
 U16 = np.uint16
@@ -48,7 +48,7 @@ F32 = np.float32
 
 ROWS = PACK_BLOCK // PACK_LANES
 
-UNIT, LEAST_UNITS = 16_384, 16
+UNIT, MIN_UNITS_PER_THREAD = 16_384, 16
 """Values that a thread takes at a time; how many times that is worth a thread."""
 
 
@@ -63,11 +63,11 @@ def _max_scale(bits: Array, start: int, stop: int) -> np.float32:
     top = greatest(keys)
     for i in range(whole, stop):
         top = max(top, U32(bits[i] & U32(0x7FFFFFFF)))
-    return _settled(f32_of_bits(top))
+    return _flush_small_scale(f32_of_bits(top))
 
 
 @inline
-def _settled(scale: np.float32) -> np.float32:
+def _flush_small_scale(scale: np.float32) -> np.float32:
     return F32(0) if scale < F32(2.0**-100) else scale
 
 
@@ -92,7 +92,7 @@ def l2_scales(bits: Array, bucket: int, largest: float, scales: Array) -> None:
             sums = add_floats(sums, multiply_floats(row, row))
         if n == scales.size - 1:
             sums = add_floats(sums, multiply_floats(last, last))
-        scales[n] = _settled(F32(min(np.sqrt(sum_floats(sums)), largest)))
+        scales[n] = _flush_small_scale(F32(min(np.sqrt(sum_floats(sums)), largest)))
 
 
 @kernel
@@ -102,7 +102,7 @@ def quantise(
     n: int,
     low: np.uint32,
     high: np.uint32,
-    known: bool,
+    scales_given: bool,
     scales: Array,
     words: Array,
     turns: Array,
@@ -130,7 +130,7 @@ def quantise(
             while p < stop:
                 b = p // bucket
                 end = min((b + 1) * bucket, r)
-                if known:
+                if scales_given:
                     scale = scales[b]
                 elif b != last:
                     scale = _max_scale(bits, b * bucket, end)
@@ -167,8 +167,8 @@ def _quantise_block(
     """The codes of 512 values, each row times its rate; draws ``first`` and on."""
     for row in range(0, ROWS, 2):
         drawn, at = draws(low, high, U32(first + U32(row * 8))), row * PACK_LANES
-        even = _scaled(bits, start + at, rates[row]) + (drawn >> 16)
-        odd = _scaled(bits, start + at + 16, rates[row + 1]) + (drawn & 0xFFFF)
+        even = _scale_row(bits, start + at, rates[row]) + (drawn >> 16)
+        odd = _scale_row(bits, start + at + 16, rates[row + 1]) + (drawn & 0xFFFF)
         up = (levels + 1) << 16
         above = odds(reinterpret(even + up, 16), reinterpret(odd + up, 16))  # the codes plus 1, not clamped
         above = select(above > 1, above, splat(U16(1), 32))
@@ -177,7 +177,7 @@ def _quantise_block(
 
 
 @inline
-def _scaled(bits: Array, i: int, rate: np.uint32) -> Any:
+def _scale_row(bits: Array, i: int, rate: np.uint32) -> Any:
     """A row times its rate, cut to integers."""
     return integers_of(multiply_floats(load(bits, i, 16), splat(rate, 16)))
 
@@ -223,7 +223,7 @@ def _dequantise_block(
     codes: Array, bucket: int, levels: int, scales: Array, start: int, out: Array, at: int
 ) -> bool:
     """512 values, from value ``start`` on, to element ``at`` of ``out`` on; whether a code is wrong."""
-    wrong = greatest(_larger(_larger64(codes, 0, 64), _larger64(codes, 256, 320))) > 2 * levels
+    wrong = greatest(_maximum(_max_of_four(codes, 0, 64), _max_of_four(codes, 256, 320))) > 2 * levels
     first = 0
     while first < PACK_BLOCK:
         b = min((start + first) // bucket, scales.size - 1)  # the last block is filled up
@@ -243,15 +243,15 @@ def _dequantise_block(
 
 
 @inline
-def _larger(a: Any, b: Any) -> Any:
+def _maximum(a: Any, b: Any) -> Any:
     return select(a > b, a, b)
 
 
 @inline
-def _larger64(codes: Array, i: int, j: int) -> Any:
+def _max_of_four(codes: Array, i: int, j: int) -> Any:
     """The larger ones of codes i … i + 63, j … j + 63, and those 128 further on."""
-    here = _larger(load(codes, i, 64), load(codes, j, 64))
-    return _larger(here, _larger(load(codes, i + 128, 64), load(codes, j + 128, 64)))
+    here = _maximum(load(codes, i, 64), load(codes, j, 64))
+    return _maximum(here, _maximum(load(codes, i + 128, 64), load(codes, j + 128, 64)))
 
 
 @kernel

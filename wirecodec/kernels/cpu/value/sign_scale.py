@@ -13,14 +13,14 @@ from wirecodec.kernels.cpu.simd.masks64 import at_least64, choose64, negative64
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import load64, store64
 
-__all__ = ["expand", "sum_and_signs"]
+__all__ = ["expand", "sum_and_pack_signs"]
 
 F64 = np.float64
 U64 = np.uint64
 
 
 @kernel
-def sum_and_signs(values: Array, bits: Array, minus_zero: Any, signs: Array) -> tuple[float, bool]:
+def sum_and_pack_signs(values: Array, bits: Array, minus_zero: Any, signs: Array) -> tuple[float, bool]:
     """Σ|v| in the page's order, whether all |v| are alike, and a set bit for each v below zero.
 
     Args:

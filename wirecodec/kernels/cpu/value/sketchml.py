@@ -18,32 +18,32 @@ from wirecodec.kernels.cpu.simd.vector import greatest, load, select, store
 from wirecodec.kernels.cpu.simd.words import f32_of_bits
 from wirecodec.kernels.layout import SKETCH_CELLS, SKETCH_SUMS
 
-__all__ = ["ascend", "assign", "count_cells", "extremes", "look_up", "number_cells"]
+__all__ = ["assign", "count_cells", "find_extremes", "is_ascending", "look_up", "number_cells"]
 
 U8 = np.uint8
 U32 = np.uint32
 U64 = np.uint64
 F64 = np.float64
 
-_AHEAD = 1024
+_PREFETCH_DISTANCE = 1024
 
 
 @kernel
-def extremes(bits: Array) -> tuple[int, int]:
+def find_extremes(bits: Array) -> tuple[int, int]:
     """The least magnitude that is not 0, and the greatest, as bits of binary32; both 0 where all are 0."""
     top = keys64(last64(bits), 0)
     least = (top ^ top) - top  # 0 - key falls as keys rise, and is least for zeros
     for start in range(0, bits.size & ~63, 64):
-        prefetch(bits, start + _AHEAD, 64)
+        prefetch(bits, start + _PREFETCH_DISTANCE, 64)
         keys = keys64(bits, start)
         top = select(keys > top, keys, top)
-        turned = (keys ^ keys) - keys
-        least = select(turned > least, turned, least)
+        negated = (keys ^ keys) - keys
+        least = select(negated > least, negated, least)
     return np.int64(U32(U32(0) - U32(greatest(least)))), np.int64(greatest(top))
 
 
 @inline
-def _cells(bits: Array, start: int, base: np.uint32, shift: np.uint32) -> Any:
+def _find_cells(bits: Array, start: int, base: np.uint32, shift: np.uint32) -> Any:
     """The cells of 64 numbers; those of negative ones come after all others."""
     numbers = load(bits, start, 64)
     keys = (numbers << 1) >> 1
@@ -65,11 +65,11 @@ def count_cells(bits: Array, base: np.uint32, shift: np.uint32, counts: Array) -
     found[:] = U32(0)
     cells = np.empty(64, np.uint32)
     for start in range(0, bits.size & ~63, 64):
-        prefetch(bits, start + _AHEAD, 64)
-        store(cells, 0, _cells(bits, start, base, shift))
+        prefetch(bits, start + _PREFETCH_DISTANCE, 64)
+        store(cells, 0, _find_cells(bits, start, base, shift))
         for j in range(64):
             found[cells[j]] += U32(1)
-    store(cells, 0, _cells(last64(bits), 0, base, shift))
+    store(cells, 0, _find_cells(last64(bits), 0, base, shift))
     for j in range(bits.size & 63):
         found[cells[j]] += U32(1)
 
@@ -89,11 +89,11 @@ def number_cells(counts: Array, buckets: int, numbers: Array, sizes: Array) -> t
         for cell in range(counts.shape[1]):
             totals[sign] += np.int64(counts[sign, cell])
     r = totals[0] + totals[1]
-    shares = np.zeros(2, np.int64)
-    shares[1] = (2 * buckets * totals[1] + r) // (2 * r)
+    sign_buckets = np.zeros(2, np.int64)
+    sign_buckets[1] = (2 * buckets * totals[1] + r) // (2 * r)
     if totals[0] > 0 and totals[1] > 0:
-        shares[1] = min(max(shares[1], 1), buckets - 1)
-    shares[0] = buckets - shares[1]
+        sign_buckets[1] = min(max(sign_buckets[1], 1), buckets - 1)
+    sign_buckets[0] = buckets - sign_buckets[1]
     used = np.zeros(2, np.int64)
     sizes[:] = 0
     for turn in range(2):
@@ -104,7 +104,7 @@ def number_cells(counts: Array, buckets: int, numbers: Array, sizes: Array) -> t
             count = np.int64(counts[sign, cell])
             if count == 0:
                 continue
-            quantile = shares[sign] * (2 * before + count) // (2 * totals[sign])
+            quantile = sign_buckets[sign] * (2 * before + count) // (2 * totals[sign])
             used[sign] += quantile != last
             last = quantile
             before += count
@@ -119,7 +119,7 @@ def number_cells(counts: Array, buckets: int, numbers: Array, sizes: Array) -> t
 
 
 @inline
-def _put(number: np.uint32, code: np.uint8, sums: Array, part: int) -> None:
+def _add_magnitude(number: np.uint32, code: np.uint8, sums: Array, part: int) -> None:
     sums[part, code] += F64(f32_of_bits(U32(number & U32(0x7FFFFFFF))))
 
 
@@ -136,18 +136,18 @@ def assign(bits: Array, base: np.uint32, shift: np.uint32, numbers: Array, codes
     table = numbers.reshape(-1)
     cells = np.empty(64, np.uint32)
     for start in range(0, bits.size & ~63, 64):
-        prefetch(bits, start + _AHEAD, 64)
-        store(cells, 0, _cells(bits, start, base, shift))
+        prefetch(bits, start + _PREFETCH_DISTANCE, 64)
+        store(cells, 0, _find_cells(bits, start, base, shift))
         part = bits[start : start + 64]
         to = codes[start : start + 64]
         for j in range(64):
             code = table[cells[j]]
             to[j] = code
-            _put(part[j], code, sums, j % SKETCH_SUMS)
-    store(cells, 0, _cells(last64(bits), 0, base, shift))
+            _add_magnitude(part[j], code, sums, j % SKETCH_SUMS)
+    store(cells, 0, _find_cells(last64(bits), 0, base, shift))
     for i in range(bits.size & ~63, bits.size):
         codes[i] = table[cells[i & 63]]
-        _put(bits[i], codes[i], sums, i % SKETCH_SUMS)
+        _add_magnitude(bits[i], codes[i], sums, i % SKETCH_SUMS)
 
 
 @kernel
@@ -168,7 +168,7 @@ def look_up(codes: Array, words: Array, out: Array) -> int:
 
 
 @kernel
-def ascend(bits: Array, largest: np.float32) -> bool:
+def is_ascending(bits: Array, largest: np.float32) -> bool:
     """Whether binary32 numbers ascend, -0 below +0, and none is beyond ``largest`` in magnitude or NaN.
 
     Args:

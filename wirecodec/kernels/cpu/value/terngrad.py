@@ -18,7 +18,7 @@ from wirecodec.kernels.cpu.simd.vector import greatest, load, ramp, resize, sele
 from wirecodec.kernels.cpu.simd.words import f32_of_bits
 from wirecodec.kernels.layout import TERNARY_BLOCK
 
-__all__ = ["encode", "largest", "sum_of_squares"]
+__all__ = ["encode", "max_magnitude", "sum_of_squares"]
 
 F32 = np.float32
 F64 = np.float64
@@ -30,7 +30,7 @@ TWO23_BITS = U32(0x4B000000)
 
 
 @kernel
-def largest(bits: Array) -> float:
+def max_magnitude(bits: Array) -> float:
     """The largest |x| of float32 values, given as their bits."""
     top = splat(U32(0), 64)
     whole = bits.size & ~63
@@ -59,7 +59,7 @@ def sum_of_squares(x: Array) -> float:
 
 
 @inline
-def _sixteen(keys: Any, words: Any, top: np.uint32, inverse: float) -> Any:
+def _draw_row(keys: Any, words: Any, top: np.uint32, inverse: float) -> Any:
     """Digits of 16 values, given as their bits, of which ``words`` are the draws."""
     magnitudes = (keys << 1) >> 1
     magnitudes = select(magnitudes > top, splat(top, 16), magnitudes)
@@ -71,7 +71,7 @@ def _sixteen(keys: Any, words: Any, top: np.uint32, inverse: float) -> Any:
 
 
 @inline
-def _digits(
+def _draw_digits(
     bits: Array, start: int, place: int, top: U32, inverse: float, low: U32, high: U32, out: Array
 ) -> None:
     """320 digits of the values from ``start`` on, whose places in the chunk begin at ``place``."""
@@ -82,8 +82,8 @@ def _digits(
         x = (x ^ (x >> 16)) * U32(0x21F0AAAD)
         x = ((x ^ (x >> 15)) + high) * U32(0xD35A2D97)
         x = x ^ (x >> 15)
-        first = _sixteen(load(bits, start + j, 16), x >> 16, top, inverse)
-        second = _sixteen(load(bits, start + j + 16, 16), x & U32(0xFFFF), top, inverse)
+        first = _draw_row(load(bits, start + j, 16), x >> 16, top, inverse)
+        second = _draw_row(load(bits, start + j + 16, 16), x & U32(0xFFFF), top, inverse)
         store(out, j, resize(first, 8))
         store(out, j + 16, resize(second, 8))
 
@@ -104,10 +104,10 @@ def encode(bits: Array, top: np.uint32, low: np.uint32, high: np.uint32, packed:
     whole = bits.size // TERNARY_BLOCK
     for block in range(whole):
         start = block * TERNARY_BLOCK
-        _digits(bits, start, start, top, inverse, low, high, digits)
+        _draw_digits(bits, start, start, top, inverse, low, high, digits)
         pack_block(digits, packed, block * ROW)
     start = whole * TERNARY_BLOCK
     last = np.zeros(TERNARY_BLOCK, U32)
     last[: bits.size - start] = bits[start:]
-    _digits(last, 0, start, top, inverse, low, high, digits)
+    _draw_digits(last, 0, start, top, inverse, low, high, digits)
     pack_last(digits, packed, whole * ROW)

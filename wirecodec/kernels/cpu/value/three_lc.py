@@ -21,12 +21,12 @@ __all__ = [
     "BAD_DIGIT",
     "BAD_RUN",
     "DIGITS",
-    "SLACK",
-    "expand",
-    "lengthen",
+    "WRITE_MARGIN",
+    "dequantise",
+    "expand_runs",
+    "max_magnitude",
     "quantise",
-    "shorten",
-    "top_key",
+    "shorten_runs",
 ]
 
 U8 = np.uint8
@@ -36,51 +36,51 @@ U64 = np.uint64
 DIGITS = 5
 ROW = 64
 BLOCK = DIGITS * ROW
-ZEROS = 121
+ZERO_BYTE = 121
 """The byte of five neutral digits."""
-FIRST_RUN, LONGEST = 243, 14
+FIRST_RUN, MAX_RUN = 243, 14
 """The byte of the shortest run, which is two; the longest run."""
-SLACK = ROW * LONGEST + 16
+WRITE_MARGIN = ROW * MAX_RUN + 16
 BAD_COUNT, BAD_RUN, BAD_DIGIT = 1, 2, 3
 
-_AHEAD = 2048
+_PREFETCH_DISTANCE = 2048
 _SIGN = 1 << 31
 _POWERS = 0x51_1B_09_03_01
-_EVERY = ~U64(0)
+_ALL_BITS = ~U64(0)
 
 
 @kernel
-def top_key(bits: Array) -> Any:
+def max_magnitude(bits: Array) -> Any:
     """The greatest magnitude of binary32 numbers, as its bits."""
     top = keys64(last64(bits), 0)
     for start in range(0, bits.size & ~63, 64):
-        prefetch(bits, start + _AHEAD, 64)
+        prefetch(bits, start + _PREFETCH_DISTANCE, 64)
         keys = keys64(bits, start)
         top = select(keys > top, keys, top)
     return greatest(top)
 
 
 @inline
-def _digits(bits: Array, start: int, least: np.uint32) -> Any:
+def _quantise64(bits: Array, start: int, threshold: np.uint32) -> Any:
     """64 digits: 2 for a number of ``least`` or more, 0 for one of -``least`` or less, else 1.
 
     Less ``least``, a magnitude that reaches it is below 2^31 - least, and all others above.
     """
-    prefetch(bits, start + _AHEAD, 64)
-    past = load(bits, start, 64) - least
-    reach = U32(_SIGN) - least
+    prefetch(bits, start + _PREFETCH_DISTANCE, 64)
+    past = load(bits, start, 64) - threshold
+    reach = U32(_SIGN) - threshold
     one, two = splat(U8(1), 64), splat(U8(2), 64)
     return select(past < reach, two, select((past ^ _SIGN) < reach, one ^ one, one))
 
 
 @inline
-def _code(digits: Array, at: int) -> np.uint8:
+def _pack_digits(digits: Array, at: int) -> np.uint8:
     """Five digits as a number in base 3, the first the most significant: byte 4 of a product."""
     return U8(load64(digits, at) * U64(_POWERS) >> U64(32) & U64(255))
 
 
 @kernel
-def quantise(bits: Array, least: np.uint32, codes: Array) -> None:
+def quantise(bits: Array, threshold: np.uint32, codes: Array) -> None:
     """The codes of values, without runs.
 
     Args:
@@ -92,36 +92,36 @@ def quantise(bits: Array, least: np.uint32, codes: Array) -> None:
     digits = np.empty(BLOCK + 8, np.uint8)
     for block in range(whole):
         for row in range(DIGITS):
-            store(digits, row * ROW, _digits(bits, block * BLOCK + row * ROW, least))
+            store(digits, row * ROW, _quantise64(bits, block * BLOCK + row * ROW, threshold))
         part = codes[block * ROW : (block + 1) * ROW]
         for j in range(ROW):
-            part[j] = _code(digits, DIGITS * j)
+            part[j] = _pack_digits(digits, DIGITS * j)
     start = whole * BLOCK
     digits[:] = U8(1)
     for i in range(start, bits.size):
-        if U32(bits[i] & U32(_SIGN - 1)) >= least:
+        if U32(bits[i] & U32(_SIGN - 1)) >= threshold:
             digits[i - start] = U8(0 if bits[i] >= U32(_SIGN) else 2)
     for j in range(-(-(bits.size - start) // DIGITS)):
-        codes[whole * ROW + j] = _code(digits, DIGITS * j)
+        codes[whole * ROW + j] = _pack_digits(digits, DIGITS * j)
 
 
 @inline
-def _longest(run: int, out: Array, at: int) -> tuple[int, int]:
+def _write_longest_runs(run: int, out: Array, at: int) -> tuple[int, int]:
     """Write what longest runs there are in fewer than 112 zeros; the zeros left, where the next byte goes."""
-    store64(out, at, _EVERY)
-    return run % LONGEST, at + run // LONGEST
+    store64(out, at, _ALL_BITS)
+    return run % MAX_RUN, at + run // MAX_RUN
 
 
 @inline
-def _whole(run: int, out: Array, at: int) -> int:
+def _write_run(run: int, out: Array, at: int) -> int:
     """Write a run of fewer than 112 zeros; where the next byte goes."""
-    rest, at = _longest(run, out, at)
-    out[at] = U8(ZEROS) if rest == 1 else U8(FIRST_RUN - 2 + rest)
+    rest, at = _write_longest_runs(run, out, at)
+    out[at] = U8(ZERO_BYTE) if rest == 1 else U8(FIRST_RUN - 2 + rest)
     return at + (rest > 0)
 
 
 @kernel
-def shorten(codes: Array, count: int, out: Array) -> int:
+def shorten_runs(codes: Array, count: int, out: Array) -> int:
     """Runs of the byte of zeros as single bytes; how many bytes there are then.
 
     What lies between two runs is moved at once.
@@ -136,15 +136,15 @@ def shorten(codes: Array, count: int, out: Array) -> int:
     beyond = -count % ROW
     codes[count : count + beyond] = U8(0)
     for start in range(0, count + beyond, ROW):
-        zeros = mask_bits(load(codes, start, 64) == ZEROS)
+        zeros = mask_bits(load(codes, start, 64) == ZERO_BYTE)
         here = 0
         if run > 0:
             here = trailing_zeros(~zeros)
             run += here
             if here == ROW:
-                run, at = _longest(run, out, at)
+                run, at = _write_longest_runs(run, out, at)
                 continue
-            at = _whole(run, out, at)
+            at = _write_run(run, out, at)
             run = 0
         runs = zeros & (zeros >> U64(1) | U64(1) << U64(63))  # two in a row; or one, of an unknown follower
         while here < ROW:
@@ -156,14 +156,14 @@ def shorten(codes: Array, count: int, out: Array) -> int:
                 length = min(trailing_zeros(~zeros >> U64(here)), ROW - here)
                 here += length
                 if here == ROW:
-                    run, at = _longest(length, out, at)
+                    run, at = _write_longest_runs(length, out, at)
                 else:
-                    at = _whole(length, out, at)
-    return _whole(run, out, at) - beyond
+                    at = _write_run(length, out, at)
+    return _write_run(run, out, at) - beyond
 
 
 @kernel
-def lengthen(section: Array, count: int, codes: Array) -> int:
+def expand_runs(section: Array, count: int, codes: Array) -> int:
     """The bytes without runs; 0, BAD_COUNT where they are not ``count``, or BAD_RUN for one to be merged.
 
     Args:
@@ -179,7 +179,7 @@ def lengthen(section: Array, count: int, codes: Array) -> int:
             return BAD_COUNT
         block = load(section, start, 64)
         runs = mask_bits(block >= FIRST_RUN)
-        zeros = runs | mask_bits(block == ZEROS)
+        zeros = runs | mask_bits(block == ZERO_BYTE)
         short = zeros & ~mask_bits(block == 255)
         unmerged |= zeros & (short << U64(1) | open_run)
         open_run = short >> U64(63)
@@ -189,30 +189,30 @@ def lengthen(section: Array, count: int, codes: Array) -> int:
             continue
         part = section[start : start + 64]
         for k in range(64):
-            at += _token(part[k], codes, at)
+            at += _expand_byte(part[k], codes, at)
     if at > count:
         return BAD_COUNT
     for i in range(section.size & ~63, section.size):
         code = section[i]
-        zeros = U64(code >= FIRST_RUN or code == ZEROS)
+        zeros = U64(code >= FIRST_RUN or code == ZERO_BYTE)
         unmerged |= zeros & open_run
         open_run = zeros & U64(code != 255)
-        at += _token(code, codes, at)
+        at += _expand_byte(code, codes, at)
     if at != count:
         return BAD_COUNT
     return BAD_RUN if unmerged != U64(0) else 0
 
 
 @inline
-def _token(code: np.uint8, codes: Array, at: int) -> int:
+def _expand_byte(code: np.uint8, codes: Array, at: int) -> int:
     """Write what a byte stands for, and more; how many bytes that is."""
     run = code >= FIRST_RUN
-    store(codes, at, splat(U8(ZEROS) if run else code, 16))
+    store(codes, at, splat(U8(ZERO_BYTE) if run else code, 16))
     return np.int64(code) - (FIRST_RUN - 2) if run else 1
 
 
 @inline
-def _digits_of(code: int) -> np.uint64:
+def _unpack_digits(code: int) -> np.uint64:
     """The digits of a code, a byte each, the first lowest."""
     digits = U64(0)
     for _ in range(DIGITS):
@@ -222,7 +222,7 @@ def _digits_of(code: int) -> np.uint64:
 
 
 @kernel
-def expand(codes: Array, zero: Any, plus: Any, minus: Any, out: Array) -> int:
+def dequantise(codes: Array, zero: Any, plus: Any, minus: Any, out: Array) -> int:
     """Three words for three digits; 0, or BAD_DIGIT where one after the last value is not neutral.
 
     Args:
@@ -233,7 +233,7 @@ def expand(codes: Array, zero: Any, plus: Any, minus: Any, out: Array) -> int:
     """
     table = np.empty(256, np.uint64)
     for code in range(256):
-        table[code] = _digits_of(code)
+        table[code] = _unpack_digits(code)
     digits = np.empty(BLOCK + 8, np.uint8)
     whole = out.size // BLOCK
     for block in range(whole):
