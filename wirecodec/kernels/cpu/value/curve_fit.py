@@ -1,4 +1,4 @@
-"""How far decoded pieces are from what was encoded."""
+"""Errors of decoded curve pieces."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ LANES = 16
 
 @kernel
 def sum_squares(y: Array, decoded: Array, factor: float, lengths: Array, error: Array, energy: Array) -> None:
-    """For each piece the square of ``decoded`` times ``factor`` less ``y``, and the square of ``y``.
+    """Sum the squared error and the squared values of each piece.
 
     Args:
-        y, decoded: (r,) float32 or float64.
-        factor: from the unit of ``decoded`` to that of ``y``.
-        lengths: (n,) in all r.
-        error, energy: (n,) float64, written.
+        y: (r,) float32 or float64, the values.
+        decoded: (r,) float32 or float64, the decoded values.
+        factor: factor from the unit of ``decoded`` to that of ``y``.
+        lengths: (n,) points per piece; their sum is r.
+        error: (n,) float64, written: Σ(factor · decoded - y)².
+        energy: (n,) float64, written: Σy².
     """
     errors, energies = np.empty(LANES), np.empty(LANES)
     start = 0

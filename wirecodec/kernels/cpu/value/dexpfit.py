@@ -1,7 +1,7 @@
-"""Sums of two exponentials (formats/spec/value/dexpfit.md): bins, a start, Levenberg-Marquardt, evaluation.
+"""Kernels of dexpfit (formats/spec/value/dexpfit.md): binning, fitting and evaluating two exponentials.
 
-The exponential is the page's own sequence of sums and products, since those of mathematical libraries differ
-in the last bit; encoder and decoder share it.
+The exponential is the spec page's sequence of sums and products, because those of mathematical libraries
+differ in the last bit. Encoder and decoder share it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ INVERSE_LN2 = float.fromhex("0x1.71547652b82fep+0")
 LN2_HIGH = float.fromhex("0x1.62e42feep-1")
 LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 MIN_EXPONENT = -340.0
+"""Lower bound of the exponents; a product of two exponentials is then a normal binary64 number."""
 MAX_RATE = 64.0
+"""Largest rate that a section may hold, and hence the largest exponent."""
 STEPS, TRIES = 10, 6
+"""Levenberg-Marquardt steps, and damping factors tried per step."""
 BLOCK = 64
+"""Points per block; a block's exponentials are products of the first block's."""
 BAD_HEAD, BAD_SUM, BAD_PARAMETER = 1, 2, 3
-"""Faults of a section."""
+"""Error codes of ``read_heads``."""
 
 C2, C3, C4, C5, C6 = 1 / 2, 1 / 6, 1 / 24, 1 / 120, 1 / 720
 C7, C8, C9, C10, C11 = 1 / 5040, 1 / 40320, 1 / 362880, 1 / 3628800, 1 / 39916800
@@ -31,7 +35,7 @@ C7, C8, C9, C10, C11 = 1 / 5040, 1 / 40320, 1 / 362880, 1 / 3628800, 1 / 3991680
 
 @inline
 def evaluate_exponential(t: float) -> float:
-    """e^t of -340 <= t <= 64, as the page computes it."""
+    """Compute e^t for -340 <= t <= 64 with the operations of the spec page."""
     k = np.floor(t * INVERSE_LN2 + 0.5)
     f = (t - k * LN2_HIGH) - k * LN2_LOW
     p = C11 * f + C10
@@ -50,13 +54,13 @@ def evaluate_exponential(t: float) -> float:
 
 @kernel
 def evaluate(lengths: Array, backwards: Array, parameters: Array, largest: float, out: Array) -> None:
-    """The curves' values, in float32 or float64.
+    """Evaluate the curves in float32 or float64.
 
     Args:
-        lengths: (n,) points of each curve, in all those of ``out``.
-        backwards: (n,) whether the curve runs from its last point to its first.
+        lengths: (n,) points per curve; their sum is the size of ``out``.
+        backwards: (n,) bool, True if the curve runs from its last point to its first.
         parameters: (n, 4) float64: a, b, c, d of a·e^(bx) + c·e^(dx).
-        largest: what magnitudes are cut to.
+        largest: bound to which magnitudes are clamped.
         out: written.
     """
     offsets, block = np.empty((2, BLOCK)), np.empty(BLOCK)
@@ -92,7 +96,14 @@ def _clamp_exponent(rate: float, place: float, n: int) -> float:
 
 @kernel
 def bin_means(y: Array, edges: Array, backwards: bool, out: Array) -> None:
-    """The mean of y[edges[i] : edges[i + 1]], counted from the end where ``backwards``."""
+    """Compute the mean of y[edges[i] : edges[i + 1]] for each bin.
+
+    Args:
+        y: (n,) sorted values of one sign.
+        edges: (m + 1,) int64, counted from the end of y if ``backwards``.
+        backwards: True if the largest magnitude is last.
+        out: (m,) float64, written.
+    """
     lanes = np.empty(8)
     for n in range(out.size):
         start, stop = edges[n], edges[n + 1]
@@ -110,7 +121,7 @@ def bin_means(y: Array, edges: Array, backwards: bool, out: Array) -> None:
 
 @inline
 def _solve_system(matrix: Array, right: Array, n: int) -> bool:
-    """Gauss with pivots, in place: ``right`` becomes the solution; False where there is none."""
+    """Solve a linear system in place by Gaussian elimination; return False if it is singular."""
     for column in range(n):
         pivot = column
         for row in range(column + 1, n):
@@ -137,9 +148,9 @@ def _solve_system(matrix: Array, right: Array, n: int) -> bool:
 def _solve_linear(
     x: Array, y: Array, w: Array, b: float, d: float, terms: Array
 ) -> tuple[float, float, float]:
-    """a and c for given rates, and the weighted square of what is left.
+    """Solve for a and c given the rates b and d; return a, c and the weighted squared error.
 
-    Rows of ``held``: e^(bx), e^(dx), the residuals.
+    The rows of ``terms`` receive e^(bx), e^(dx) and the residuals.
     """
     ee = ef = ff = ey = fy = 0.0
     for i in range(x.size):
@@ -173,7 +184,10 @@ def _clamp_rate(rate: float) -> float:
 
 @inline
 def _guess_rates(x: Array, y: Array, w: Array) -> tuple[float, float]:
-    """Jacquelin's integral equation: y = A ∫∫y + B ∫y + C x + D, rates are the roots of z² - B z - A."""
+    """Guess both rates by Jacquelin's integral equation.
+
+    If y = A ∫∫y + B ∫y + C x + D, the rates are the roots of z² - B z - A.
+    """
     matrix, right, row = np.zeros((4, 4)), np.zeros(4), np.empty(4)
     single = double = 0.0
     for i in range(x.size):
@@ -198,7 +212,14 @@ def _guess_rates(x: Array, y: Array, w: Array) -> tuple[float, float]:
 
 @inline
 def _refine_fit(x: Array, y: Array, w: Array, rates: tuple[float, float], terms: Array, best: Array) -> float:
-    """Levenberg-Marquardt from a start; a, b, c, d into ``found``; the weighted square of what is left."""
+    """Refine a fit by Levenberg-Marquardt steps; return its weighted squared error.
+
+    Args:
+        x, y, w: (n,) points and weights.
+        rates: initial b and d.
+        terms: (3, n) scratch, as in ``_solve_linear``.
+        best: (4,) written: a, b, c, d.
+    """
     b, d = rates
     a, c, cost = _solve_linear(x, y, w, b, d, terms)
     damping = 1e-3
@@ -239,12 +260,15 @@ def _refine_fit(x: Array, y: Array, w: Array, rates: tuple[float, float], terms:
 
 @kernel
 def fit(x: Array, y: Array, w: Array) -> Array:
-    """a, b, c, d of the curve a·e^(bx) + c·e^(dx) nearest to weighted points, from the better of two starts.
+    """Fit a·e^(bx) + c·e^(dx) to weighted points from two starts, and return the better fit.
 
     Args:
         x: (n,) ascending, from 0 to 1.
         y: (n,) at most 1 in magnitude.
-        w: (n,) positive.
+        w: (n,) positive weights.
+
+    Returns:
+        (4,) float64: a, b, c, d.
     """
     terms = np.empty((3, x.size))
     first, second = np.zeros(4), np.zeros(4)
@@ -265,19 +289,20 @@ def read_heads(
     lengths: Array,
     backwards: Array,
 ) -> tuple[int, int]:
-    """Take the heads of curves apart and check them, their sum, and then all parameters.
+    """Split the heads of curves into fields, and validate heads, lengths and parameters in this order.
 
     Args:
         heads: (n,) u32.
         parameters: (n, 4) float64.
-        r: points of all curves.
-        flag: bit of a head that is set if its curve runs backwards; the length less 1 is below it.
-        most_factor: greatest magnitude of a factor.
-        most_rate: greatest rate.
+        r: number of values.
+        flag: head bit that is set if the curve runs backwards; the lower bits hold the length minus 1.
+        max_factor: largest magnitude of a factor.
+        max_rate: largest rate.
         lengths: (n,) i64, written.
         backwards: (n,) bool, written.
 
-    Returns (0 or the first fault, the sum of the lengths).
+    Returns:
+        0 or the first error code, and the sum of the lengths.
     """
     total = np.int64(0)
     beyond = False

@@ -1,8 +1,8 @@
-"""The numbers of error-bounded (formats/spec/value/error-bounded.md): errors to expect, cells, and back.
+"""Kernels of error-bounded (formats/spec/value/error-bounded.md): errors, quantising, reconstructing.
 
-Sums are taken in binary64, in 64 partial sums; all else is binary32, with one rounding an operation.
-``cells`` are (zero, first, 1 / step), where zero is 1 if k = 0 is for what lies below the first cell;
-``numbers`` are (zero, first, step, place, most), where no magnitude is above most.
+Sums are binary64, in 64 partial sums. All other arithmetic is binary32 with one rounding per operation.
+``quantiser`` is (zero, first, 1 / step); zero is 1 if cell 0 holds the values below the first cell.
+``reconstruction`` is (zero, first, step, place, largest); magnitudes are clamped to largest.
 """
 
 from __future__ import annotations
@@ -51,19 +51,21 @@ __all__ = [
 U32 = np.uint32
 U64 = np.uint64
 BATCH = 64
+"""Values per vector operation, and number of partial sums."""
 MAX_COUNTED_CELL = (1 << 20) - 1
+"""Limit of a cell number in the sum of ``measure_error``."""
 
 
 @inline
 def _scale_magnitudes(bits: Any, first: float, inverse: float) -> Any:
-    """Magnitudes in steps from the first cell on, and which lie below it."""
+    """Express magnitudes in steps from the first cell; also return the mask of those below it."""
     a, begin = bits & 0x7FFFFFFF, splat_float(first, bits)
     return multiply_floats(subtract_floats(a, begin), splat_float(inverse, bits)), a < begin
 
 
 @inline
 def quantise(bits: Any, quantiser: Any) -> Any:
-    """2k + sign of binary32 numbers."""
+    """Quantise binary32 numbers to codes 2k + sign."""
     zero, first, inverse = quantiser
     u, low = _scale_magnitudes(bits, first, inverse)
     k = integers_of(u)
@@ -73,7 +75,7 @@ def quantise(bits: Any, quantiser: Any) -> Any:
 
 @inline
 def reconstruct(code: Any, reconstruction: Any) -> Any:
-    """What codes mean, in binary32."""
+    """Convert codes 2k + sign to binary32 numbers."""
     zero, first, step, place, most = reconstruction
     j = add_floats(floats_of((code >> 1) - zero), splat_float(place, code))
     a = add_floats(splat_float(first, code), multiply_floats(j, splat_float(step, code)))
@@ -84,7 +86,7 @@ def reconstruct(code: Any, reconstruction: Any) -> Any:
 
 @inline
 def _pad_remainder(values: Array) -> Array:
-    """The last values, fewer than 64, and zeros."""
+    """Copy the last size mod 64 values and pad them with zeros."""
     rest = np.zeros(BATCH, values.dtype)
     for i in range(values.size & (BATCH - 1)):
         rest[i] = values[(values.size & -BATCH) + i]
@@ -93,12 +95,13 @@ def _pad_remainder(values: Array) -> Array:
 
 @inline
 def _add_squares(sums: Any, d: Any) -> Any:
+    """Add the squares of d to partial sums."""
     return add_floats(sums, multiply_floats(d, d))
 
 
 @kernel
 def measure_range(bits: Array, values: Array) -> tuple[int, int, float]:
-    """The least and the greatest magnitude among binary32 numbers, all as bits, and ``squares``."""
+    """Find the smallest and the largest magnitude of binary32 numbers, as bits, and sum the squares."""
     least, most = splat(U32(0), BATCH), splat(U32(0), BATCH)
     sums = splat(U64(0), BATCH)
     for at in range(0, bits.size & -BATCH, BATCH):
@@ -115,7 +118,7 @@ def measure_range(bits: Array, values: Array) -> tuple[int, int, float]:
 
 @kernel
 def sum_squares(values: Array) -> float:
-    """Σ v²."""
+    """Compute Σv²."""
     sums = splat(U64(0), BATCH)
     for at in range(0, values.size & -BATCH, BATCH):
         sums = _add_squares(sums, doubles(load(values, at, BATCH)))
@@ -124,7 +127,7 @@ def sum_squares(values: Array) -> float:
 
 @kernel
 def sum_square_differences(values: Array, others: Array) -> float:
-    """Σ (v - w)²."""
+    """Compute Σ(v - w)²."""
     sums = splat(U64(0), BATCH)
     for at in range(0, values.size & -BATCH, BATCH):
         v, w = doubles(load(values, at, BATCH)), doubles(load(others, at, BATCH))
@@ -138,7 +141,7 @@ def sum_square_differences(values: Array, others: Array) -> float:
 
 @inline
 def _estimate64(bits: Any, present: Any, first: float, inverse: float, sums: Any) -> Any:
-    """``expect`` of 64 values, of which only some are there."""
+    """Process 64 values for ``estimate_error``; ``present`` masks the valid ones."""
     fractions, seconds, lows, below = sums
     u, low = _scale_magnitudes(bits, first, inverse)
     part = subtract_floats(u, floats_of(integers_of(u)))
@@ -152,15 +155,16 @@ def _estimate64(bits: Any, present: Any, first: float, inverse: float, sums: Any
 
 @kernel
 def estimate_error(bits: Array, first: Any, inverse: Any) -> tuple[float, float, float, int]:
-    """Where values lie in their cells.
+    """Sum the fractions of a step that quantising removes.
 
     Args:
-        bits: (m,) u32, those of float32.
-        first: where the first cell begins.
-        inverse: 1 / the step.
+        bits: (m,) u32, float32 bits.
+        first: lower end of the first cell.
+        inverse: 1 / step.
 
-    Returns the sum of the fractions of a step, of their squares, of the squares of the values below the
-    first cell, and how many of those there are.
+    Returns:
+        The sum of the fractions, the sum of their squares, the sum of the squares of the values below the
+        first cell, and the number of these.
     """
     none = splat(U64(0), BATCH)
     sums = (none, none, none, np.int64(0))
@@ -176,7 +180,7 @@ def estimate_error(bits: Array, first: Any, inverse: Any) -> tuple[float, float,
 
 @inline
 def _measure64(bits: Any, values: Any, present: Any, quantiser: Any, reconstruction: Any, sums: Any) -> Any:
-    """``measure`` of 64 values, of which only some are there."""
+    """Process 64 values for ``measure_error``; ``present`` masks the valid ones."""
     errors, ks = sums
     code = quantise(bits, quantiser)
     d = subtract_floats(doubles((values << 1) >> 1), doubles(reconstruct((code >> 1) << 1, reconstruction)))
@@ -187,12 +191,14 @@ def _measure64(bits: Any, values: Any, present: Any, quantiser: Any, reconstruct
 
 @kernel
 def measure_error(bits: Array, values: Array, quantiser: Any, reconstruction: Any) -> tuple[float, int]:
-    """Σ (v - v̂)² of at most 2^17 values, and the sum of the k, each taken as 2^20 - 1 at most.
+    """Compute Σ(v - v̂)² of at most 2^17 values, and the sum of their cell numbers.
+
+    Cell numbers are clamped to 2^20 - 1.
 
     Args:
-        bits: (m,) u32, the values as float32.
+        bits: (m,) u32, the values as float32 bits.
         values: (m,) float32 or float64.
-        cells, numbers: as the module says.
+        quantiser, reconstruction: as in the module's docstring.
     """
     sums = (splat(U64(0), BATCH), splat(U32(0), BATCH))
     all_present = lanes_of(low_ones(BATCH), BATCH)
@@ -213,12 +219,12 @@ def measure_error(bits: Array, values: Array, quantiser: Any, reconstruction: An
 
 @kernel
 def round_trip(bits: Array, quantiser: Any, reconstruction: Any, out: Array) -> None:
-    """What will be read of values, in binary32.
+    """Quantise and reconstruct values in binary32.
 
     Args:
-        bits: (m,) u32, the values as float32.
-        cells, numbers: as the module says.
-        out: room for m + 64 u32, the bits of float32, written; the last 64 of a multiple of 64 are padding.
+        bits: (m,) u32, the values as float32 bits.
+        quantiser, reconstruction: as in the module's docstring.
+        out: (m + 64,) u32, written: float32 bits. The elements after m are padding.
     """
     for at in range(0, bits.size & -BATCH, BATCH):
         store(out, at, reconstruct(quantise(load(bits, at, BATCH), quantiser), reconstruction))

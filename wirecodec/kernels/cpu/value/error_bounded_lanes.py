@@ -1,7 +1,7 @@
-"""What the lanes of an error-bounded block know and do (formats/spec/value/error-bounded.md), all at once.
+"""Per-lane steps of the error-bounded coder (formats/spec/value/error-bounded.md), for all lanes at once.
 
-Each word takes vectors of as many lanes as its caller has. What lanes know is six vectors: two means, two
-chances of signs, whether the last two signs were alike, the last sign.
+Each function takes vectors with one element per lane. A lane's model is six vectors: two running means, two
+probabilities that the sign repeats, a flag if the last two signs were equal, and the last sign.
 """
 
 from __future__ import annotations
@@ -43,17 +43,18 @@ __all__ = [
 
 U32 = np.uint32
 ESCAPE, DIRECT_SYMBOLS = BOUNDED_ESCAPE, 32
+"""Symbol of an escape, and number of symbols without raw bits."""
 MAX_LANES, SMALL_VECTOR = 32, 4
-"""Lanes of a vector, where a block has 32 lanes and where not."""
+"""Lanes of a vector for blocks of 32 lanes, and for smaller blocks."""
 ROW_STRIDE = 64
-"""Elements of a row of the table of frequencies, some of them unused."""
+"""Elements per row of the frequency table; the last ones are unused."""
 PRECISION = 12
-"""Bits that one phase takes, at most, of those that are not modelled."""
+"""Bits of a frequency, which also limit the raw bits of one rANS step."""
 
 
 @borrowing
 def find_run_starts(m: int, lanes: int, places: Array) -> None:
-    """Where each lane's run begins."""
+    """Compute the position at which each lane's run of values begins."""
     steps, more = m // lanes, m % lanes
     for n in range(lanes):
         places[n] = n * steps + min(n, more)
@@ -61,13 +62,13 @@ def find_run_starts(m: int, lanes: int, places: Array) -> None:
 
 @inline
 def limit(a: Any, maximum: int) -> Any:
-    """The lesser of each lane and a number."""
+    """Compute the minimum of each lane and a number."""
     return select(a < maximum, a, (a & 0) | maximum)
 
 
 @inline
 def start_model(like: Any, start: int) -> Any:
-    """What lanes know that have seen nothing but a mean, as the number of its half octave."""
+    """Create the models of a block's lanes from its start, the number of a half octave."""
     mean = (like & 0) | ((U32(2 + (start & 1)) << U32((start >> 1) + 1)) - U32(4))
     chance = (like & 0) | 32768
     return mean, mean, chance, chance, like & 0, like & 0
@@ -75,7 +76,7 @@ def start_model(like: Any, start: int) -> Any:
 
 @inline
 def find_contexts(model: Any) -> Any:
-    """Rows, and shifts."""
+    """Compute each lane's row and shift."""
     w = ((model[0] + model[1]) >> 1) + 4
     octave = heights(w)
     row = ((limit(octave, 14) - 2) << 1) + ((w >> (octave - 1)) & 1)
@@ -84,14 +85,14 @@ def find_contexts(model: Any) -> Any:
 
 @inline
 def find_sign_frequencies(model: Any) -> Any:
-    """Of 4096, how often signs are to be the last ones."""
+    """Compute the frequency, out of 4096, at which each lane's sign repeats."""
     q = limit(select(model[4] != 0, model[3], model[2]) >> 4, 4064)
     return select(q < 32, (q & 0) | 32, q)
 
 
 @inline
 def update_model(model: Any, code: Any, unsigned: np.uint32) -> Any:
-    """What lanes know after these codes, of which those below ``unsigned`` have no sign."""
+    """Update the models with the codes; codes below ``unsigned`` have no sign."""
     fast, slow, first, second, repeated, last = model
     k = limit(code >> 1, (1 << 20) - 1)
     fast = fast - ((fast + 7) >> 3) + (k << 7)
@@ -106,7 +107,7 @@ def update_model(model: Any, code: Any, unsigned: np.uint32) -> Any:
 
 @inline
 def find_symbols(token: Any) -> Any:
-    """The symbols of numbers, their unmodelled bits left out."""
+    """Map numbers to symbols, without their raw bits."""
     octave = heights(token | 4)
     large = limit((octave << 2) + ((token >> (octave - 2)) & 3) + 12, ESCAPE)
     return select(token < DIRECT_SYMBOLS, token, large)
@@ -114,21 +115,32 @@ def find_symbols(token: Any) -> Any:
 
 @inline
 def count_raw_bits(symbol: Any, shift: Any) -> Any:
-    """How many bits follow symbols."""
+    """Compute the number of raw bits after each symbol."""
     some = select(symbol < DIRECT_SYMBOLS, symbol & 0, (symbol >> 2) - 5)
     return select(symbol == ESCAPE, (symbol & 0) | 24, some + shift)
 
 
 @inline
 def find_bases(symbol: Any, shift: Any) -> Any:
-    """The least number of each symbol."""
+    """Compute the smallest number of each symbol."""
     wide = ((symbol & 3) + 4) << ((symbol >> 2) - 5)
     return select(symbol == ESCAPE, symbol & 0, select(symbol < DIRECT_SYMBOLS, symbol, wide) << shift)
 
 
 @inline
 def push_symbol(x: Any, f: Any, start: Any, active: Any, words: Array, p: int) -> Any:
-    """The states after a frequency and a start are coded into those that are active, and where words end."""
+    """Encode one symbol per active lane (rANS).
+
+    Args:
+        x: states.
+        f, start: frequency and cumulative frequency of the symbol.
+        active: mask of the lanes that encode.
+        words: u16, written.
+        p: next position in ``words``.
+
+    Returns:
+        The new states and the next position.
+    """
     need = ((x >> 20) >= f) & active
     p += store_chosen(words, p, resize(x, 16), mask_bits(need))
     x = select(need, x >> 16, x)
@@ -141,7 +153,7 @@ def push_symbol(x: Any, f: Any, start: Any, active: Any, words: Array, p: int) -
 
 @inline
 def push_raw_bits(x: Any, bits: Any, number: Any, active: Any, words: Array, p: int) -> Any:
-    """As ``pushed``, for 0 to 12 bits that are as likely as not: quotients are shifts."""
+    """Encode 0 to 12 equiprobable bits per active lane, as ``push_symbol`` does; divisions become shifts."""
     left = 12 - bits
     need = ((x >> 20) >> left != 0) & active
     p += store_chosen(words, p, resize(x, 16), mask_bits(need))
@@ -152,7 +164,7 @@ def push_raw_bits(x: Any, bits: Any, number: Any, active: Any, words: Array, p: 
 
 @inline
 def refill(x: Any, words: Array, p: int, active: Any) -> Any:
-    """A word for each active state below 2^16, the last lane's first; where the words end that are left."""
+    """Read a word into each active state below 2^16, last lane first; return states and words left."""
     low = (x < 65536) & active
     need = mask_bits(low)
     p -= popcount(need)
@@ -161,14 +173,14 @@ def refill(x: Any, words: Array, p: int, active: Any) -> Any:
 
 @inline
 def pop_symbol(x: Any, row: Any, slots: Array) -> Any:
-    """The states after a symbol is taken from each, and the symbols; ``found`` is (rows · 4096,)."""
+    """Decode one symbol per lane from the slots, (rows · 4096,); return the new states and the symbols."""
     entry = gathered(slots, (row << 12) | (x & 4095))
     return (((entry >> 12) & 4095) + 1) * (x >> 12) + (entry & 4095), entry >> 24
 
 
 @inline
 def pop_raw_bits(x: Any, bits: Any) -> Any:
-    """The states after 0 to 12 bits are taken from each, and the bits."""
+    """Decode 0 to 12 raw bits per lane; return the new states and the bits."""
     f = ((x & 0) | 4096) >> bits
     slot = x & 4095
     return f * (x >> 12) + (slot & (f - 1)), slot >> (PRECISION - bits)
@@ -176,7 +188,7 @@ def pop_raw_bits(x: Any, bits: Any) -> Any:
 
 @inline
 def pop_sign(model: Any, x: Any, k: Any, lowest: np.uint32) -> Any:
-    """The states after a sign is taken from each whose k is at least ``lowest``, and the codes."""
+    """Decode a sign for each lane whose k is at least ``lowest``; return the new states and the codes."""
     c = find_sign_frequencies(model)
     slot = x & 4095
     same = slot < c

@@ -1,4 +1,4 @@
-"""The decoder of error-bounded (formats/spec/value/error-bounded.md), in the lanes of ``bounded_write``."""
+"""Decoder of error-bounded (formats/spec/value/error-bounded.md), in ``error_bounded_write``'s lanes."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ U64 = np.uint64
 
 ESCAPE = BOUNDED_ESCAPE
 SLOTS, COARSE_SLOTS = 4096, 256
-"""Slots of a row that are looked up at once, with 32 lanes; and where a search begins instead, with fewer."""
+"""Slots per row: all of them for 32 lanes; for fewer lanes, every 16th, where a search begins."""
 HEAD_WORDS, TAIL_WORDS = 256, 32
-"""Words before those of a block in memory, more than a step can take; and after them, for whole vectors."""
+"""Padding words before a block's words, more than one step reads, and after them, for whole vectors."""
 
 
 @borrowing
 def _scatter_tile(tile: Array, places: Array, lanes: int, first: int, count: int, out: Array) -> None:
-    """Steps ``first`` …, at most 16, to the lanes' runs."""
+    """Copy up to 16 steps, beginning with ``first``, to the lanes' runs."""
     steps, more = out.size // lanes, out.size % lanes
     if lanes == MAX_LANES and first + EDGE <= steps:
         runs_of_columns(tile, 0, MAX_LANES, out, places, 0, first)
@@ -60,7 +60,7 @@ def _scatter_tile(tile: Array, places: Array, lanes: int, first: int, count: int
 
 @borrowing
 def _fill_slots(table: Array, row: int, slots: Array) -> None:
-    """What each of 4096 slots of a row says: symbol · 2^24 + (frequency - 1) · 2^12 + slot - start."""
+    """Fill a row's 4096 slots with symbol · 2^24 + (frequency - 1) · 2^12 + slot - start."""
     for symbol in range(ESCAPE + 1):
         op = table[row * ROW_STRIDE + symbol]
         f, start = np.int64(op >> U32(PRECISION)), row * SLOTS + np.int64(op & U32(SLOTS - 1))
@@ -72,7 +72,7 @@ def _fill_slots(table: Array, row: int, slots: Array) -> None:
 
 @borrowing
 def _fill_coarse_slots(table: Array, row: int, slots: Array) -> None:
-    """The symbol that each 16th slot of a row belongs to."""
+    """Fill in the symbol of every 16th slot of a row."""
     symbol, end = -1, 0
     for i in range(COARSE_SLOTS):
         while end <= i * (SLOTS // COARSE_SLOTS):
@@ -83,7 +83,7 @@ def _fill_coarse_slots(table: Array, row: int, slots: Array) -> None:
 
 @inline
 def _search_symbols(x: Any, row: Any, tables: tuple[Array, Array, Array]) -> Any:
-    """As ``symbol_taken``; each symbol is searched for from that of the 16th slot at or before its own."""
+    """Decode as ``pop_symbol`` does, searching each symbol from the nearest coarse slot below."""
     table, slots, _ = tables
     slot = x & 4095
     symbol = gathered(slots, (row << 8) | (slot >> 4))
@@ -98,7 +98,7 @@ def _search_symbols(x: Any, row: Any, tables: tuple[Array, Array, Array]) -> Any
 
 @inline
 def _prepare_rows(row: Any, tables: tuple[Array, Array, Array], all_lanes: bool) -> None:
-    """Have these rows written, slots or beginnings, which ``ready`` remembers."""
+    """Fill the slots of rows at their first use; ``tables[2]`` holds the mask of filled rows."""
     table, slots, ready = tables
     missing = mask_bits(((((row & 0) | ready[0]) >> row) & 1) == 0)
     while missing:
@@ -123,6 +123,7 @@ def _read_lanes(
     reconstruction: tuple[int, float, float, float, float],
     out: Array,
 ) -> bool:
+    """Decode a block with vectors of the shape of ``like``."""
     all_lanes = lanes == MAX_LANES
     places, tile = np.empty(MAX_LANES, np.int64), np.empty(EDGE * MAX_LANES + SMALL_VECTOR, np.uint32)
     find_run_starts(out.size, lanes, places)
@@ -173,18 +174,19 @@ def read(
     reconstruction: tuple[int, float, float, float, float],
     out: Array,
 ) -> bool:
-    """A block's values from its words.
+    """Decode the values of a block.
 
     Args:
-        words: PAD of any value, the block's, and BEHIND.
-        lanes, start: as of ``walk``.
-        states: (32,) u32, each at least 2^16, those beyond the lanes 2^16.
-        tables: that of ``write``; room for (ROWS · SLOTS,) u32, or with fewer lanes than 32 (ROWS · COARSE,);
-            (1,) u32, 0 at first, for what is in there.
-        numbers: as of ``bounded``.
-        out: (m,) u32, the bits of float32, written.
+        words: u16: HEAD_WORDS padding words, the block's words, TAIL_WORDS padding words.
+        lanes, start: as for ``walk``.
+        states: (32,) u32, each at least 2^16; those of unused lanes are 2^16.
+        tables: the frequency table of ``write``; a u32 buffer of ROWS · SLOTS elements, or
+            ROWS · COARSE_SLOTS for fewer than 32 lanes; (1,) u32, initially 0, the mask of filled rows.
+        reconstruction: as in ``error_bounded``.
+        out: (m,) u32, written: float32 bits.
 
-    Returns whether all words were taken, no more, and each state is 2^16 at last.
+    Returns:
+        True if exactly the block's words were read and each final state is 2^16.
     """
     if lanes == MAX_LANES:
         return _read_lanes(splat(U32(0), MAX_LANES), words, lanes, start, states, tables, reconstruction, out)

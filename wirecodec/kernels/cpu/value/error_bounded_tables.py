@@ -1,4 +1,4 @@
-"""Rows of frequencies of error-bounded (formats/spec/value/error-bounded.md), from levels or counts."""
+"""Frequency tables of error-bounded (formats/spec/value/error-bounded.md), from levels or counts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ U32 = np.uint32
 U64 = np.uint64
 
 ESCAPE, BINS = BOUNDED_ESCAPE, 32
+"""Symbol of an escape, and number of bins."""
 NO_LEVEL = U8(255)
+"""Level of a bin that is left out."""
 WIDTHS = np.array([1] * 8 + [2] * 4 + [4] * 4 + [1] * 17, np.int64)
-"""Symbols of each bin."""
+"""Symbols per bin; the last one is the escape."""
 POWERS = np.array(
     [
         *(1048576, 1004120, 961548, 920782, 881744, 844361, 808563, 774282),
@@ -26,19 +28,20 @@ POWERS = np.array(
     ],
     np.uint64,
 )
-"""2^20 · 2^(-i/16), to the nearest integer."""
+"""2^20 · 2^(-i/16), rounded to the nearest integer."""
 ESCAPE_COST = 24 << 8
-"""What an escape costs besides its symbol, in 256ths of a bit."""
+"""Raw bits of an escape, in 1/256 bit."""
 
 
 @borrowing
 def _weigh_level(level: U8) -> U64:
+    """Compute the weight of a level."""
     return U64(0) if level == NO_LEVEL else POWERS[level & 15] >> U64(level >> 4)
 
 
 @borrowing
 def _compute_frequencies(levels: Array, out: Array) -> None:
-    """(33,) levels, the last that of the escape, to (49,) frequencies whose sum is 4096."""
+    """Convert (33,) levels, the escape's last, to (49,) frequencies that sum to 4096."""
     whole = U64(0)
     for b in range(BINS + 1):
         whole += _weigh_level(levels[b])
@@ -56,11 +59,11 @@ def _compute_frequencies(levels: Array, out: Array) -> None:
 
 @borrowing
 def _find_level(count: U64, total: U64) -> U8:
-    """The least level whose weight is no more than a share of 2^20."""
+    """Find the smallest level whose weight is at most count / total · 2^20."""
     if count == U64(0):
         return NO_LEVEL
     level, end = 0, 254
-    while level < end:  # weights fall as levels rise
+    while level < end:  # weights decrease with the level
         middle = (level + end) >> 1
         if _weigh_level(U8(middle)) * total > count << U64(20):
             level = middle + 1
@@ -71,7 +74,10 @@ def _find_level(count: U64, total: U64) -> U8:
 
 @borrowing
 def _estimate_cost(counts: Array, frequencies: Array) -> np.int64:
-    """About what the symbols take, in 256ths of a bit: logarithms are linear between powers of two."""
+    """Estimate the size of the symbols in 1/256 bit.
+
+    Logarithms are interpolated linearly between powers of two.
+    """
     cost = np.int64(0)
     escapes = np.int64(counts[ESCAPE])
     for symbol in range(ESCAPE + 1):
@@ -89,9 +95,12 @@ def _estimate_cost(counts: Array, frequencies: Array) -> np.int64:
 
 @kernel
 def fill(levels: Array, mask: int, table: Array) -> None:
-    """Fill rows of ``table``, (rows, 49) u32, from ``levels``, (rows, 33) u8: frequency · 4096 + start, or 0.
+    """Fill rows of the frequency table.
 
-    ``mask`` has a bit set for each row to fill.
+    Args:
+        levels: (rows, 33) u8.
+        mask: one bit per row, set for each row to fill.
+        table: (rows, ≥ 49) u32, written: frequency · 4096 + start, or 0 for an absent symbol.
     """
     for row in range(levels.shape[0]):
         if not (mask >> row) & 1:
@@ -106,12 +115,15 @@ def fill(levels: Array, mask: int, table: Array) -> None:
 
 @kernel
 def fit(counts: Array, min_symbols: int, levels: Array) -> int:
-    """Replace levels by those of what was counted where that pays; which rows, as a mask.
+    """Replace levels by levels fitted to counts if this makes the section smaller.
 
     Args:
-        counts: (rows, 49) u32.
-        least: what a row must count to be looked at, at least 1.
-        levels: (rows, 33) u8, the usual ones, changed.
+        counts: (rows, ≥ 49) u32.
+        min_symbols: minimum count of a row to be fitted, at least 1.
+        levels: (rows, 33) u8, the usual levels, updated.
+
+    Returns:
+        Mask with one bit per row, set if the row was replaced.
     """
     mask = 0
     usual = np.empty(ESCAPE + 1, np.uint32)

@@ -1,9 +1,9 @@
-"""The encoder of error-bounded (formats/spec/value/error-bounded.md): contexts, and rANS in lanes.
+"""Encoder of error-bounded (formats/spec/value/error-bounded.md): contexts, and rANS in lanes.
 
-A block's values are dealt to lanes in runs, so that a value's neighbours are those before it in its lane.
-What belongs to one step of all lanes lies side by side, sixteen steps at a time. The encoder goes over the
-steps twice: forward for the contexts, which do not depend on what is coded how, and backward for the words.
-Vectors have 32 lanes where a block has, and 4 elsewhere, some of them idle.
+Each lane codes a run of consecutive values, so a value's context is its predecessors. The values of one step
+of all lanes are stored contiguously, sixteen steps at a time. A forward pass computes the contexts, which do
+not depend on the frequencies. A backward pass writes the words. Vectors have 32 lanes for blocks of 32 lanes;
+otherwise they have 4, some of them idle.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ __all__ = ["COUNT_TABLES", "walk", "write"]
 U32 = np.uint32
 
 ESCAPE = BOUNDED_ESCAPE
+"""Symbol of an escape."""
 COUNT_TABLES = 4
-"""Tables that share the counts of symbols."""
+"""Number of count tables; using them in turn avoids waiting for a count's last update."""
 INDEX_BIT, SHIFT_BIT = 13, 24
-"""Where the parts of a record begin, after its sign's: place in the table of frequencies, shift."""
+"""Lowest bit of a record's index into the frequency table, and of its shift; the sign is below."""
 
 
 @borrowing
 def _gather_tile(x: Array, places: Array, lanes: int, first: int, count: int, tile: Array) -> None:
-    """Steps ``first`` …, at most 16, from the lanes' runs; 0 for values that there are not."""
+    """Copy up to 16 steps, beginning with ``first``, from the lanes' runs; absent values are 0."""
     steps, more = x.size // lanes, x.size % lanes
     if lanes == MAX_LANES and first + EDGE <= steps:
         columns_of_runs(x, places, 0, first, tile, 0, MAX_LANES)
@@ -65,7 +66,7 @@ def _gather_tile(x: Array, places: Array, lanes: int, first: int, count: int, ti
 
 @borrowing
 def _count_symbols(records: Array, first: int, last: int, counts: Array) -> None:
-    """In four tables in turn: a symbol soon after itself would wait for its own count to be written."""
+    """Count symbols in four tables in turn, because repeated symbols would wait for their own last update."""
     for i in range(first, last):
         counts[((i & (COUNT_TABLES - 1)) << 11) | np.int64((records[i] >> U32(INDEX_BIT)) & U32(2047))] += (
             U32(1)
@@ -83,6 +84,7 @@ def _walk_lanes(
     records: Array,
     counts: Array,
 ) -> None:
+    """Compute codes and records with vectors of the shape of ``like``."""
     places, tile = np.empty(MAX_LANES, np.int64), np.empty(EDGE * MAX_LANES + SMALL_VECTOR, np.uint32)
     find_run_starts(x.size, lanes, places)
     tile[:] = U32(0)
@@ -121,16 +123,16 @@ def walk(
     records: Array,
     counts: Array,
 ) -> None:
-    """The codes and contexts of a block, and how often each symbol occurs in each row.
+    """Compute a block's codes and contexts, and count each symbol per row.
 
     Args:
-        x: (m,) u32, the bits of float32.
-        lanes: how many there are.
-        cells: as of ``bounded``.
-        start: the half octave that lanes begin with.
-        codes: room for m + 32 u32, 2k + sign, written in the order of steps.
-        records: the same, written: what is to be coded of each.
-        counts: (TABLES · 2048,) u32, row · 64 + symbol in each, added to; or none, and nothing is counted.
+        x: (m,) u32, float32 bits.
+        lanes: number of lanes.
+        quantiser: as in ``error_bounded``.
+        start: number of the half octave with which the lanes' models start.
+        codes: (≥ m + 32,) u32, written: 2k + sign, in the order of steps.
+        records: (≥ m + 32,) u32, written: index, shift and sign to encode, in the order of steps.
+        counts: (COUNT_TABLES · 2048,) u32, incremented at row · 64 + symbol; not used if empty.
     """
     if lanes == MAX_LANES:
         _walk_lanes(splat(U32(0), MAX_LANES), x, lanes, quantiser, start, codes, records, counts)
@@ -142,6 +144,7 @@ def walk(
 def _write_lanes(
     like: Any, m: int, lanes: int, codes: Array, records: Array, table: Array, states: Array, words: Array
 ) -> int:
+    """Encode a block with vectors of the shape of ``like``."""
     x = (like & 0) | 65536
     p = 0
     for at in range((m - 1) // lanes * lanes, -1, -lanes):
@@ -171,16 +174,15 @@ def _write_lanes(
 
 @kernel
 def write(m: int, lanes: int, codes: Array, records: Array, table: Array, states: Array, words: Array) -> int:
-    """The words of a block of m values, last step first; how many.
+    """Encode the words of a block, last step first, and return their number.
 
     Args:
-        m: how many values there are.
-        lanes: as of ``walk``.
-        codes: as ``walk`` wrote them.
-        records: the same.
-        table: (ROWS · 64,) u32, frequency · 4096 + start, or 0 of what is to be escaped.
-        states: (32,) u32, as many as there are lanes written.
-        words: room for 4 m + 32 u16, written.
+        m: number of values.
+        lanes: number of lanes.
+        codes, records: from ``walk``.
+        table: (ROWS · 64,) u32, frequency · 4096 + start, or 0 for a symbol to escape.
+        states: (32,) u32, written: the final states of the lanes.
+        words: (≥ 4 m + 32,) u16, written.
     """
     if lanes == MAX_LANES:
         return _write_lanes(splat(U32(0), MAX_LANES), m, lanes, codes, records, table, states, words)

@@ -1,4 +1,4 @@
-"""The sum of mean (formats/spec/value/mean.md): one pass to encode."""
+"""Kernel of mean (formats/spec/value/mean.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ F64 = np.float64
 
 @kernel
 def sum_values(values: Array) -> float:
-    """Σv of (r,) float32 or float64, in 64 partial sums that are added in halves."""
+    """Sum (r,) float32 or float64 values in binary64.
+
+    64 partial sums are added pairwise, in the spec page's order.
+    """
     sums = np.zeros(64, F64)
     whole = values.size & ~63
     for start in range(0, whole, 64):

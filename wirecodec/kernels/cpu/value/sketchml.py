@@ -1,7 +1,7 @@
-"""The loops of SketchML (formats/spec/value/sketchml.md): cells of magnitudes, their buckets, codes, values.
+"""Kernels of SketchML (formats/spec/value/sketchml.md): counting cells, forming buckets, encoding, decoding.
 
-Quantiles are found among cells, which are ranges of a magnitude's bits, all of one width: counting needs no
-sorting, and a value's bucket is one look into a table.
+A cell is a range of magnitude bits, and all cells have the same width. Quantiles are computed over cells, so
+counting needs no sorting, and a table lookup maps a value to its bucket.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ U64 = np.uint64
 F64 = np.float64
 
 _PREFETCH_DISTANCE = 1024
+"""Values between the one being read and the one being prefetched."""
 
 
 @kernel
 def find_extremes(bits: Array) -> tuple[int, int]:
-    """The least magnitude that is not 0, and the greatest, as bits of binary32; both 0 where all are 0."""
+    """Find the smallest nonzero and the largest magnitude, as bits; both are 0 if all values are 0."""
     top = keys64(last64(bits), 0)
-    least = (top ^ top) - top  # 0 - key falls as keys rise, and is least for zeros
+    least = (top ^ top) - top  # 0 - key decreases as key increases, and is smallest for zero
     for start in range(0, bits.size & ~63, 64):
         prefetch(bits, start + _PREFETCH_DISTANCE, 64)
         keys = keys64(bits, start)
@@ -44,7 +45,7 @@ def find_extremes(bits: Array) -> tuple[int, int]:
 
 @inline
 def _find_cells(bits: Array, start: int, base: np.uint32, shift: np.uint32) -> Any:
-    """The cells of 64 numbers; those of negative ones come after all others."""
+    """Compute the cells of 64 numbers; the cells of negative numbers follow those of positive ones."""
     numbers = load(bits, start, 64)
     keys = (numbers << 1) >> 1
     above = select(keys > base, keys - base, keys ^ keys)
@@ -53,13 +54,13 @@ def _find_cells(bits: Array, start: int, base: np.uint32, shift: np.uint32) -> A
 
 @kernel
 def count_cells(bits: Array, base: np.uint32, shift: np.uint32, counts: Array) -> None:
-    """How many numbers lie in each cell.
+    """Count the numbers in each cell.
 
     Args:
-        bits: (r,) u32, of finite binary32 numbers.
-        base: the magnitude, as bits, where the cells begin; lesser ones belong to the first.
-        shift: the binary logarithm of a cell's width, in bits of binary32.
-        counts: (2, cells) u32, of positive and of negative numbers, written.
+        bits: (r,) u32, finite binary32 numbers.
+        base: magnitude bits at which the cells begin; smaller magnitudes belong to the first cell.
+        shift: log2 of a cell's width, in units of the last binary32 bit.
+        counts: (2, cells) u32, written: counts of positive and of negative numbers.
     """
     found = counts.reshape(-1)
     found[:] = U32(0)
@@ -76,13 +77,16 @@ def count_cells(bits: Array, base: np.uint32, shift: np.uint32, counts: Array) -
 
 @kernel
 def number_cells(counts: Array, buckets: int, numbers: Array, sizes: Array) -> tuple[int, int]:
-    """The bucket of each cell; how many buckets are of negative numbers, and how many there are.
+    """Assign cells to buckets.
 
     Args:
         counts: (2, cells) u32.
-        buckets: how many there may be at most.
-        numbers: (2, cells) u8, written where the count is not 0.
-        sizes: (256,) i64, written: how many numbers each bucket has.
+        buckets: maximum number of buckets.
+        numbers: (2, cells) u8, written for cells with a nonzero count: the cell's bucket.
+        sizes: (256,) i64, written: values per bucket.
+
+    Returns:
+        The number of buckets of negative values, and the number of buckets.
     """
     totals = np.zeros(2, np.int64)
     for sign in range(2):
@@ -111,7 +115,7 @@ def number_cells(counts: Array, buckets: int, numbers: Array, sizes: Array) -> t
             number = used[0] + used[1] - 1
             numbers[sign, cell] = U8(number)
             sizes[number] += count
-    for cell in range(counts.shape[1]):  # of negative numbers, the greatest magnitude is the least
+    for cell in range(counts.shape[1]):  # the largest magnitude is the smallest negative number
         numbers[1, cell] = U8(np.int64(used[1]) - 1 - np.int64(numbers[1, cell]))
     for n in range(used[1] // 2):
         sizes[n], sizes[used[1] - 1 - n] = sizes[used[1] - 1 - n], sizes[n]
@@ -120,18 +124,19 @@ def number_cells(counts: Array, buckets: int, numbers: Array, sizes: Array) -> t
 
 @inline
 def _add_magnitude(number: np.uint32, code: np.uint8, sums: Array, part: int) -> None:
+    """Add a number's magnitude to the partial sum of its bucket."""
     sums[part, code] += F64(f32_of_bits(U32(number & U32(0x7FFFFFFF))))
 
 
 @kernel
 def assign(bits: Array, base: np.uint32, shift: np.uint32, numbers: Array, codes: Array, sums: Array) -> None:
-    """The bucket of each number, and the sums of each bucket's magnitudes.
+    """Look up each number's bucket and sum the magnitudes per bucket.
 
     Args:
-        bits, base, shift: as ``count_cells`` has them.
-        numbers: (2, cells) u8, of ``number_cells``.
-        codes: (r,) u8, written.
-        sums: (4, 256) binary64, zeroed; number i is added to sum i mod 4 of its bucket, in order.
+        bits, base, shift: as for ``count_cells``.
+        numbers: (2, cells) u8, from ``number_cells``.
+        codes: (r,) u8, written: the buckets.
+        sums: (4, 256) float64, zeroed; number i is added to row i mod 4, in order.
     """
     table = numbers.reshape(-1)
     cells = np.empty(64, np.uint32)
@@ -152,11 +157,11 @@ def assign(bits: Array, base: np.uint32, shift: np.uint32, numbers: Array, codes
 
 @kernel
 def look_up(codes: Array, words: Array, out: Array) -> int:
-    """Write the word of each code; the greatest code.
+    """Replace each code by its table entry, and return the largest code.
 
     Args:
         codes: (r,) u8.
-        words: (256,).
+        words: (256,) table.
         out: (r,), written.
     """
     top = U8(0)
@@ -169,7 +174,9 @@ def look_up(codes: Array, words: Array, out: Array) -> int:
 
 @kernel
 def is_ascending(bits: Array, largest: np.float32) -> bool:
-    """Whether binary32 numbers ascend, -0 below +0, and none is beyond ``largest`` in magnitude or NaN.
+    """Check that binary32 numbers ascend, with -0 below +0, and are at most ``largest`` in magnitude.
+
+    NaN fails the check.
 
     Args:
         bits: (n,) u32.

@@ -1,6 +1,6 @@
-"""The loops of 3LC (formats/spec/value/3lc.md): the greatest magnitude, digits, five a byte, runs of zeros.
+"""Kernels of 3LC (formats/spec/value/3lc.md): largest magnitude, digits, five per byte, runs of zeros.
 
-Both ways there are blocks of 320 values, whose digits lie in a buffer, a byte each.
+Encoder and decoder process blocks of 320 values, whose digits are buffered as one byte each.
 """
 
 from __future__ import annotations
@@ -34,24 +34,30 @@ U32 = np.uint32
 U64 = np.uint64
 
 DIGITS = 5
+"""Digits per byte."""
 ROW = 64
+"""Bytes of codes per block."""
 BLOCK = DIGITS * ROW
 ZERO_BYTE = 121
-"""The byte of five neutral digits."""
+"""Byte of five neutral digits."""
 FIRST_RUN, MAX_RUN = 243, 14
-"""The byte of the shortest run, which is two; the longest run."""
+"""Byte of the shortest run, which has two zero bytes; longest run."""
 WRITE_MARGIN = ROW * MAX_RUN + 16
+"""Bytes beyond the result that a kernel may overwrite."""
 BAD_COUNT, BAD_RUN, BAD_DIGIT = 1, 2, 3
+"""Error codes of ``expand_runs`` and ``dequantise``."""
 
 _PREFETCH_DISTANCE = 2048
+"""Values between the one being read and the one being prefetched."""
 _SIGN = 1 << 31
 _POWERS = 0x51_1B_09_03_01
+"""The powers 81, 27, 9, 3, 1 as bytes; byte 4 of a product with five digits is their base-3 number."""
 _ALL_BITS = ~U64(0)
 
 
 @kernel
 def max_magnitude(bits: Array) -> Any:
-    """The greatest magnitude of binary32 numbers, as its bits."""
+    """Find the largest magnitude of binary32 numbers, as bits."""
     top = keys64(last64(bits), 0)
     for start in range(0, bits.size & ~63, 64):
         prefetch(bits, start + _PREFETCH_DISTANCE, 64)
@@ -62,9 +68,9 @@ def max_magnitude(bits: Array) -> Any:
 
 @inline
 def _quantise64(bits: Array, start: int, threshold: np.uint32) -> Any:
-    """64 digits: 2 for a number of ``least`` or more, 0 for one of -``least`` or less, else 1.
+    """Quantise 64 values: 2 if at least the threshold, 0 if at most minus the threshold, else 1.
 
-    Less ``least``, a magnitude that reaches it is below 2^31 - least, and all others above.
+    After subtracting the threshold, only magnitudes that reach it are below 2^31 - threshold.
     """
     prefetch(bits, start + _PREFETCH_DISTANCE, 64)
     past = load(bits, start, 64) - threshold
@@ -75,18 +81,18 @@ def _quantise64(bits: Array, start: int, threshold: np.uint32) -> Any:
 
 @inline
 def _pack_digits(digits: Array, at: int) -> np.uint8:
-    """Five digits as a number in base 3, the first the most significant: byte 4 of a product."""
+    """Pack five digits into a base-3 number, most significant digit first."""
     return U8(load64(digits, at) * U64(_POWERS) >> U64(32) & U64(255))
 
 
 @kernel
 def quantise(bits: Array, threshold: np.uint32, codes: Array) -> None:
-    """The codes of values, without runs.
+    """Quantise values to bytes of five digits, without runs.
 
     Args:
-        bits: (r,) u32, of finite binary32 numbers.
-        least: the bits of the least magnitude that counts, not 0.
-        codes: u8, ⌈r/5⌉ of them or more, written.
+        bits: (r,) u32, finite binary32 numbers.
+        threshold: bits of the smallest magnitude that is not quantised to zero; not 0.
+        codes: u8, written; at least ⌈r/5⌉ bytes.
     """
     whole = bits.size // BLOCK
     digits = np.empty(BLOCK + 8, np.uint8)
@@ -107,14 +113,14 @@ def quantise(bits: Array, threshold: np.uint32, codes: Array) -> None:
 
 @inline
 def _write_longest_runs(run: int, out: Array, at: int) -> tuple[int, int]:
-    """Write what longest runs there are in fewer than 112 zeros; the zeros left, where the next byte goes."""
+    """Write the longest runs of fewer than 112 zero bytes; return remaining zeros and next position."""
     store64(out, at, _ALL_BITS)
     return run % MAX_RUN, at + run // MAX_RUN
 
 
 @inline
 def _write_run(run: int, out: Array, at: int) -> int:
-    """Write a run of fewer than 112 zeros; where the next byte goes."""
+    """Write a run of fewer than 112 zero bytes; return the next position."""
     rest, at = _write_longest_runs(run, out, at)
     out[at] = U8(ZERO_BYTE) if rest == 1 else U8(FIRST_RUN - 2 + rest)
     return at + (rest > 0)
@@ -122,17 +128,17 @@ def _write_run(run: int, out: Array, at: int) -> int:
 
 @kernel
 def shorten_runs(codes: Array, count: int, out: Array) -> int:
-    """Runs of the byte of zeros as single bytes; how many bytes there are then.
+    """Replace runs of the zero byte by single bytes, and return the resulting length.
 
-    What lies between two runs is moved at once.
+    Bytes between two runs are copied together.
 
     Args:
-        codes: u8, with SLACK behind the ``count`` that there are, which is overwritten.
-        count: how many.
-        out: u8, written, at least SLACK more.
+        codes: u8, ``count`` bytes and a margin of WRITE_MARGIN bytes, which is overwritten.
+        count: number of bytes.
+        out: u8, written; at least count + WRITE_MARGIN bytes.
     """
     at = 0
-    run = 0  # zeros before this block that are not written yet, fewer than 14
+    run = 0  # pending zero bytes of previous blocks, fewer than 14
     beyond = -count % ROW
     codes[count : count + beyond] = U8(0)
     for start in range(0, count + beyond, ROW):
@@ -146,7 +152,9 @@ def shorten_runs(codes: Array, count: int, out: Array) -> int:
                 continue
             at = _write_run(run, out, at)
             run = 0
-        runs = zeros & (zeros >> U64(1) | U64(1) << U64(63))  # two in a row; or one, of an unknown follower
+        runs = zeros & (
+            zeros >> U64(1) | U64(1) << U64(63)
+        )  # two zero bytes in a row, or one at the end of the block
         while here < ROW:
             ahead = min(trailing_zeros(runs >> U64(here)), ROW - here)
             store(out, at, load(codes, start + here, 64))
@@ -164,16 +172,19 @@ def shorten_runs(codes: Array, count: int, out: Array) -> int:
 
 @kernel
 def expand_runs(section: Array, count: int, codes: Array) -> int:
-    """The bytes without runs; 0, BAD_COUNT where they are not ``count``, or BAD_RUN for one to be merged.
+    """Expand runs of zeros.
 
     Args:
-        section: u8.
-        count: how many there should be.
-        codes: u8, written, SLACK more than that.
+        section: u8, the bytes with runs.
+        count: expected number of bytes.
+        codes: u8, written; count + WRITE_MARGIN bytes.
+
+    Returns:
+        0, BAD_COUNT if the result does not have ``count`` bytes, or BAD_RUN if two runs could be one.
     """
     at = 0
     unmerged = U64(0)
-    open_run = U64(0)  # whether the byte before is a run that could be longer
+    open_run = U64(0)  # 1 if the previous byte is a run that could be longer
     for start in range(0, section.size & ~63, 64):
         if at > count:
             return BAD_COUNT
@@ -205,7 +216,7 @@ def expand_runs(section: Array, count: int, codes: Array) -> int:
 
 @inline
 def _expand_byte(code: np.uint8, codes: Array, at: int) -> int:
-    """Write what a byte stands for, and more; how many bytes that is."""
+    """Expand one byte, overwriting up to 16 bytes; return the length of the result."""
     run = code >= FIRST_RUN
     store(codes, at, splat(U8(ZERO_BYTE) if run else code, 16))
     return np.int64(code) - (FIRST_RUN - 2) if run else 1
@@ -213,7 +224,7 @@ def _expand_byte(code: np.uint8, codes: Array, at: int) -> int:
 
 @inline
 def _unpack_digits(code: int) -> np.uint64:
-    """The digits of a code, a byte each, the first lowest."""
+    """Unpack a code into five digits, one byte each, first digit lowest."""
     digits = U64(0)
     for _ in range(DIGITS):
         digits = digits << U64(8) | U64(code % 3)
@@ -223,13 +234,16 @@ def _unpack_digits(code: int) -> np.uint64:
 
 @kernel
 def dequantise(codes: Array, zero: Any, plus: Any, minus: Any, out: Array) -> int:
-    """Three words for three digits; 0, or BAD_DIGIT where one after the last value is not neutral.
+    """Replace digits by words.
 
     Args:
-        codes: u8, below 243, ⌈r/5⌉ of them or more.
-        zero: the word of the neutral digit.
-        plus, minus: those of 1 and -1.
+        codes: u8, below 243; at least ⌈r/5⌉ bytes.
+        zero: word of the neutral digit.
+        plus, minus: words of 1 and -1.
         out: (r,) words, written.
+
+    Returns:
+        0, or BAD_DIGIT if a digit after the last value is not neutral.
     """
     table = np.empty(256, np.uint64)
     for code in range(256):
