@@ -1,8 +1,4 @@
-"""``dct``: the tensor's cosine transform, of type II.
-
-As many real coefficients as elements: each costs an index of its own, and says twice as much as one of the
-two numbers of an ``rfft`` bin, whose other one has to be sent along.
-"""
+"""``dct``: discrete cosine transform of type II (formats/spec/transform/dct.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +15,20 @@ __all__ = ["DCT"]
 
 @dataclass(frozen=True)
 class DCT:
-    """The orthonormal DCT-II of a tensor filled up with zeros to m elements; m real coefficients."""
+    """Orthonormal discrete cosine transform (DCT-II).
+
+    A tensor padded with zeros to m elements has m real coefficients, each with its own index. For most
+    gradients ``dct`` loses less than ``rfft`` in as many bytes, because each number is selected alone. The
+    transform is orthogonal, so the squared error of the coefficients is that of the tensor.
+
+    Source: formats/spec/transform/dct.md; formats/SPEC.md, 3.5.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> x = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
+        >>> wc.DCT.inverse(wc.DCT.forward(x), 4, x.dtype)
+        array([ 1. , -2. ,  0.5,  3. ], dtype=float32)
+    """
 
     name: ClassVar[str] = "dct"
     domain: ClassVar[int] = 2
@@ -27,12 +36,12 @@ class DCT:
 
     @classmethod
     def count(cls, size: int) -> int:
-        """How many coefficients a tensor of ``size`` elements has."""
+        """Return the number of coefficients of a tensor of ``size`` elements."""
         return smooth_length(size)
 
     @classmethod
     def forward(cls, x: Array) -> Array:
-        """The coefficients of flat, finite ``x``: float32, or float64 of float64."""
+        """Transform flat, finite ``x``; coefficients are float32, or float64 for float64."""
         from scipy import fft
 
         if not x.size:
@@ -42,7 +51,7 @@ class DCT:
 
     @classmethod
     def inverse(cls, coefficients: Array, size: int, dtype: np.dtype[Any]) -> Array:
-        """The elements."""
+        """Transform coefficients back to ``size`` elements."""
         from scipy import fft
 
         if not size:

@@ -1,7 +1,7 @@
-"""``auto-value``: for each chunk the smallest codec whose error, as measured, is no more than promised.
+"""``auto-value``: for each chunk, the smallest codec whose measured error is within a bound.
 
-``polyfit`` and ``dexpfit`` are left out: the map of their order alone takes ⌈log2 r⌉ bits a value, more than
-all of ``error-bounded`` from a few dozen values on, and a choice gives a section without a map.
+``polyfit`` and ``dexpfit`` are not candidates. The map of their order alone takes ⌈log2 r⌉ bits per value,
+which exceeds all of ``error-bounded`` from a few dozen values on.
 """
 
 from __future__ import annotations
@@ -34,25 +34,26 @@ from wirecodec.value.zstd import Zstd
 __all__ = ["AutoValue"]
 
 _ROUNDING_MARGIN = 1 - 2.0**-20
-"""Sums that are rounded do not break a promise by less."""
+"""Factor on the allowed squared error that covers rounding of the sums."""
 _MIN_ENERGY = 2.0**-900
-"""A sum of squares of which some may have vanished."""
+"""Smallest sum of squares that underflow cannot have distorted."""
 _MIN_VALUES_TO_SAMPLE, _SAMPLE_SIZE = 2**15, 2**12
-"""Values from which on a sample says what is not worth a try; values of a sample."""
+"""Values from which a sample excludes candidates, and values in the sample."""
 _SAMPLE_ERROR_FACTOR = 16.0
-"""Times the allowed square of the error that a sample's must exceed."""
+"""A candidate is excluded if its estimated squared error exceeds this multiple of the allowed one."""
 _MIN_VALUES_TO_SKIP_DEFLATE = 2048
-"""Values below which ``deflate`` is tried whatever ``zstd`` makes of them."""
+"""Values from which the result of ``zstd`` decides whether ``deflate`` is tried."""
 
 
 @dataclass(frozen=True)
 class _Family:
-    """Codecs of one kind: those for an error, and their size of r elements of so many bytes.
+    """Candidates of one kind.
 
     Args:
-        codecs: of an error.
-        size: without it they are encoded to know it.
-        sampled: whether one scale serves all values, so that a sample is treated as they are.
+        codecs: function that returns the candidates for an error bound.
+        size: function that returns a candidate's section size in bytes, given r and the bytes per value; if
+            None, the candidate is encoded to know it.
+        sampled: True if one scale serves all values, so that a sample predicts the error.
     """
 
     codecs: Callable[[float], Sequence[ValueCodec]]
@@ -61,6 +62,7 @@ class _Family:
 
 
 def _qsgd_size(codec: QSGD, r: int, width: int) -> int:
+    """Compute the section size of ``qsgd`` in bytes."""
     return 8 + 4 * -(-r // codec.bucket) + packed_size(r, codec.bits)
 
 
@@ -82,18 +84,29 @@ _FAMILIES = (
     _Family(lambda error: [ThreeLC()], sampled=True),
     _Family(lambda error: [SketchML(buckets) for buckets in (4, 16, 64, 256)], sampled=True),
 )
-"""What is tried: codecs that a scheme can name, and what ``raw`` picks."""
+"""All candidates: codecs that a scheme can name, and the 16-bit codecs of ``raw``."""
 
 
 @dataclass(frozen=True)
 class AutoValue:
-    """The smallest codec that keeps ‖v̂ - v‖₂ ≤ error · ‖v‖₂ in a chunk; raw where a value is not finite.
+    """Value codec choice: for each chunk, the smallest codec within an error bound.
 
-    Of few values it is the smallest of all that are known. Of many, codecs are passed over of which a sample
-    says that they miss the error by far, and ``deflate`` where ``zstd`` shows little to be had.
+    The decoded values v̂ satisfy ‖v̂ - v‖₂ ≤ error · ‖v‖₂ in each chunk, so error feedback converges. The
+    chunk stores the chosen codec's own section, hence bits per value are at most those of ``raw``. Chunks
+    that contain NaN or Inf are stored raw. With few values, the result is the smallest of all candidates.
+    With 2^15 values or more, a sample first excludes candidates whose error is far too large.
 
     Args:
-        error: above 0 and below 1.
+        error: relative l2 error, above 0 and below 1.
+
+    Raises:
+        EncodeError: if ``error`` is out of range.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> codec, section = wc.AutoValue(error=0.01).choose(np.full(700, 0.1, np.float32), 0)
+        >>> codec, section.size
+        (Mean(), 4)
     """
 
     name: ClassVar[str] = "auto-value"
@@ -105,8 +118,19 @@ class AutoValue:
             raise EncodeError(f"auto-value: error is {self.error!r}; it must be above 0 and below 1")
 
     def choose(self, values: Array, stream: int) -> tuple[ValueCodec, Bytes]:
-        """The codec and its section: smallest first, of those not yet encoded by the least they may take."""
-        with np.errstate(invalid="ignore"):  # a bfloat16 that signals is reported as an invalid operation
+        """Choose a codec and encode values with it.
+
+        Candidates are taken from a priority queue by size: the actual size if encoded, a lower bound
+        otherwise.
+
+        Args:
+            values: (r,) array of an element type; it may be empty.
+            stream: u64 seed of the random draws.
+
+        Returns:
+            The codec and its section.
+        """
+        with np.errstate(invalid="ignore"):  # a signalling bfloat16 NaN raises this warning
             finite = np.isfinite(values).all()
         if values.size == 0 or not finite:
             return Raw(), Raw().encode(values, stream)
@@ -129,7 +153,7 @@ class AutoValue:
         return Raw(), Raw().encode(values, stream)
 
     def _list_candidates(self, values: Array, wide: Array, stream: int) -> Iterator[tuple[ValueCodec, float]]:
-        """Codecs, and the least number of bytes that they may take; ``deflate`` follows ``zstd``."""
+        """Yield candidates and lower bounds of their sizes; ``choose`` adds ``deflate`` after ``zstd``."""
         r, width = values.size, values.dtype.itemsize
         sample = _Sample(values, wide, self.error) if r >= _MIN_VALUES_TO_SAMPLE else None
         for family in _FAMILIES:
@@ -147,14 +171,14 @@ class AutoValue:
 
     @staticmethod
     def _try_encode(codec: ValueCodec, values: Array, stream: int) -> Bytes | None:
-        """The section, or None where the codec does not take these values."""
+        """Encode values; return None if the codec raises EncodeError."""
         try:
             return as_bytes(codec.encode(values, stream))
         except EncodeError:
             return None
 
     def _is_within_error(self, codec: ValueCodec, section: Bytes, dtype: np.dtype[Any], wide: Array) -> bool:
-        """Whether what will be read is near enough."""
+        """Decode a section and check that its error is within the bound."""
         from wirecodec.kernels.cpu.value import error_bounded
 
         read = read_only(widen(codec.decode(read_only(section), wide.size, dtype, UNLIMITED)))
@@ -170,7 +194,7 @@ class AutoValue:
 
 
 class _Sample:
-    """Every so many values, and the greatest."""
+    """Sample of equally spaced values, with the largest and the smallest one."""
 
     def __init__(self, values: Array, wide: Array, error: float) -> None:
         from wirecodec.kernels.cpu.value import error_bounded
@@ -182,7 +206,7 @@ class _Sample:
         self.max_square_error = error * error * error_bounded.sum_squares(wide)
 
     def exceeds_error(self, codec: ValueCodec, section: Bytes) -> bool:
-        """Whether the error of all values must be far too large."""
+        """Check if a candidate's error on all values is certain to be far too large."""
         from wirecodec.kernels.cpu.value import error_bounded
 
         read = codec.decode(read_only(section), self.values.size, self.values.dtype, UNLIMITED)
@@ -190,6 +214,6 @@ class _Sample:
         return bool(square_error * self.stride > _SAMPLE_ERROR_FACTOR * self.max_square_error > 0)
 
     def estimate_size(self, codec: ValueCodec, section: Bytes) -> float:
-        """Half of what all values would take, without what does not grow with them."""
+        """Estimate a lower bound of a candidate's size: half of the variable part, scaled up."""
         fixed = 4 + 5 * codec.buckets if isinstance(codec, SketchML) else 4
         return max(section.size - fixed, 0) * self.stride / 2

@@ -1,7 +1,7 @@
-"""Byte planes: the first byte of every element, then the second of every element, and so on.
+"""Byte shuffle: the first bytes of all elements, then the second bytes of all elements, and so on.
 
-What general compressors are given (formats/spec/value/deflate.md, zstd.md): signs and exponents lie side by
-side, apart from the fractions, in which there is nothing to find.
+General-purpose compressors profit from it (formats/spec/value/deflate.md, zstd.md): it separates signs and
+exponents, which are compressible, from the low fraction bytes, which are not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["read_content", "write_content"]
 
 
 def write_content(values: Array, shuffle: bool) -> memoryview:
-    """The bytes of (r,) values, in planes where ``shuffle`` is set."""
+    """View (r,) values as bytes, shuffled if ``shuffle`` is True."""
     raw = values.view(np.uint8)
     if shuffle:
         raw = np.ascontiguousarray(raw.reshape(values.size, -1).T).reshape(-1)
@@ -24,7 +24,10 @@ def write_content(values: Array, shuffle: bool) -> memoryview:
 
 
 def read_content(content: bytes, shuffle: bool, dtype: np.dtype[Any]) -> Array:
-    """The (r,) values of r·itemsize bytes, read-only where they are not in planes."""
+    """Convert r · itemsize bytes to (r,) values.
+
+    The result is a read-only view of ``content`` if it is not shuffled.
+    """
     raw = np.frombuffer(content, np.uint8)
     if not shuffle:
         return raw.view(dtype)

@@ -1,7 +1,7 @@
-"""The cells of error-bounded: the widest whose error is allowed, found by measuring.
+"""Cells of error-bounded: the largest step whose measured error is within the bound.
 
-A search goes over a few steps, each judged by the fractions of the values in cells of that width; what it
-finds is measured as it will be read, and narrowed where rounding took too much.
+A search over a few steps estimates each error from the fractions of the values in their cells. The result is
+then measured by reconstruction, and reduced if rounding exceeds the bound.
 """
 
 from __future__ import annotations
@@ -22,29 +22,40 @@ __all__ = ["CENTRED", "MAX_START", "OFFSET", "CellSearch", "Cells", "split_block
 
 T = TypeVar("T")
 OFFSET, CENTRED = 1, 2
-"""Forms: cells from the least value on, or around zero."""
+"""Forms of a section: cells begin at the smallest magnitude, or are centred at zero."""
 MAX_START = 57
+"""Largest half octave with which a block may start."""
 _ROUNDING_MARGIN = 1 - 2.0**-20
+"""Factor on the allowed squared error that covers rounding of the sums."""
 _MIN_STEP, _MAX_CELLS = 2.0**-100, 2.0**24 - 2
+"""Smallest step, and largest number of cells."""
 _CENTRED_START = np.float32(0.625)
-"""Of a step: where the first cell begins, around zero."""
+"""Lower end of the first cell around zero, in steps."""
 
 
 def split_blocks(r: int) -> list[slice]:
-    """The fewest blocks of at most 2^17 values, as long as each other."""
+    """Split r values into the fewest blocks of at most 2^17 values, of equal length."""
     count = -(-r // BOUNDED_BLOCK)
     return [slice(r * n // count, r * (n + 1) // count) for n in range(count)]
 
 
 def _find_half_octave(mean: int) -> int:
-    """The number of the start nearest below a mean in 1024ths."""
+    """Find the number of the largest start that does not exceed a mean, given in units of 1/1024."""
     octave = (mean + 4).bit_length() - 1
     return min(2 * (octave - 2) + ((mean + 4) >> (octave - 1) & 1), MAX_START)
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """What numbers of cells mean, and the half octaves that blocks start with."""
+    """Parameters of the cells, and the half octaves with which the blocks start.
+
+    Args:
+        form: OFFSET or CENTRED.
+        first: lower end of the first cell.
+        step: width of a cell.
+        place: position of the reconstructed value in its cell, in steps.
+        starts: half octave of each block.
+    """
 
     form: int
     first: np.float32
@@ -53,16 +64,21 @@ class Cells:
     starts: list[int]
 
     def reconstruction(self, dtype: np.dtype[Any]) -> tuple[int, Any, Any, Any, Any]:
-        """As kernels take it."""
+        """Return the parameters that kernels need to reconstruct values."""
         return self.form - 1, self.first, self.step, self.place, np.float32(max_float32(dtype))
 
     def quantiser(self) -> tuple[int, Any, Any]:
-        """What is needed to find cells, as kernels take it."""
+        """Return the parameters that kernels need to quantise values."""
         return self.form - 1, self.first, np.float32(1) / self.step
 
 
 class CellSearch:
-    """Values, and how wide their cells may be."""
+    """Search for the largest step whose error is within the bound.
+
+    Args:
+        values: (r,) array of an element type.
+        error: relative l2 error.
+    """
 
     def __init__(self, values: Array, error: float) -> None:
         self.values, self.error = values, error
@@ -75,7 +91,7 @@ class CellSearch:
         self.max_square_error = 0.0
 
     def find_cells(self) -> Cells | None:
-        """The widest that keep the promise, or None where none were found."""
+        """Find the coarsest cells within the bound; return None if there are none."""
         from wirecodec.kernels.cpu.value import error_bounded
 
         found = self._map_blocks(lambda part: error_bounded.measure_range(self.bits[part], self.wide[part]))
@@ -103,10 +119,11 @@ class CellSearch:
         return None
 
     def _is_allowed_step(self, step: np.float32) -> bool:
+        """Check that a step is large enough for the format."""
         return float(step) >= _MIN_STEP and self.largest / float(step) < _MAX_CELLS
 
     def _search_step(self, step: np.float32) -> tuple[np.float32, float] | None:
-        """The widest step of a few whose fractions promise no more than the allowed error, and their mean."""
+        """Search for the largest step within the bound; return it and its mean fraction of a step."""
         best = None
         for n in range(16):
             if not self._is_allowed_step(step) or (n >= 8 and best is not None):
@@ -121,12 +138,12 @@ class CellSearch:
         return best
 
     def _place_first_cell(self, step: np.float32) -> tuple[int, np.float32]:
-        """The form, and where its first cell begins."""
+        """Choose the form and the lower end of the first cell."""
         around = np.float32(_CENTRED_START * step)
         return (CENTRED, around) if self.least < around else (OFFSET, np.float32(self.least))
 
     def _estimate_error(self, step: np.float32) -> tuple[float, float]:
-        """The sum of the squares of the errors, but for rounding, and the mean fraction of a step."""
+        """Estimate the squared error of a step, except rounding, and the mean fraction of a step."""
         from wirecodec.kernels.cpu.value import error_bounded
 
         _, first = self._place_first_cell(step)
@@ -141,7 +158,7 @@ class CellSearch:
         return lows + float(step) * float(step) * max(seconds - sums * mean, 0.0), mean
 
     def _build_cells(self, step: np.float32, mean: float) -> tuple[Cells, float]:
-        """Cells, and the error of what will be read."""
+        """Build cells and measure their squared error by reconstruction."""
         from wirecodec.kernels.cpu.value import error_bounded
 
         starts: list[int] = []
@@ -165,7 +182,7 @@ class CellSearch:
         return cells, sum(error for error, _ in found)
 
     def _map_blocks(self, work: Callable[[slice], T]) -> list[T]:
-        """What each block gives, in order, from as many threads as there are."""
+        """Apply a function to all blocks, in several threads, and return the results in order."""
         from wirecodec.kernels.cpu.threads import in_ranges
 
         found = in_ranges(

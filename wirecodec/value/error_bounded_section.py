@@ -1,4 +1,4 @@
-"""The sections of error-bounded with cells (formats/spec/value/error-bounded.md, forms 1 and 2)."""
+"""Sections of error-bounded with cells (formats/spec/value/error-bounded.md, forms 1 and 2)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,26 @@ _HEADER = struct.Struct("<BfffI")
 _BLOCK_HEADER = struct.Struct("<BI")
 _ALL_ROWS = (1 << BOUNDED_ROWS) - 1
 _MAX_BLOCKS_KEPT, _COUNT_STRIDE = 4, 4
-"""Most blocks that are all counted, and whose contexts are kept for their words; of more, one of how many."""
+"""Up to this many blocks, all are counted and their contexts are kept for writing.
+
+With more blocks, one in ``_COUNT_STRIDE`` is counted.
+"""
 _MIN_SYMBOLS_TO_FIT = 2**12
-"""Symbols of a row that make it worth a fit where not all blocks are counted."""
+"""Minimum symbols of a row to fit its levels if not all blocks are counted."""
 
 
 def _count_lanes(m: int) -> int:
+    """Return the number of lanes of a block of m values."""
     return 32 if m >= 16_384 else 4 if m >= 1024 else 1
 
 
 def write_section(bits: Array, cells: Cells) -> Bytes:
-    """The section of forms 1 and 2."""
+    """Write the section of forms 1 and 2.
+
+    Args:
+        bits: (r,) u32, float32 bits of the values.
+        cells: result of ``CellSearch``.
+    """
     from wirecodec.kernels.cpu.threads import in_ranges
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_tables, error_bounded_write
 
@@ -73,7 +82,7 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
         scratch = np.empty((0 if keep_all else 2, capacity), np.uint32)
         for n in range(first, last):
             codes, records = kept_records[n] if keep_all else scratch
-            if not keep_all:  # what was kept of so many blocks would lie in fresh memory, which is slower
+            if not keep_all:  # writing so many contexts to fresh memory is slower than computing them again
                 walk_block(n, scratch, counts[0, :0])
             m = blocks[n].stop - blocks[n].start
             lanes = _count_lanes(m)
@@ -94,7 +103,16 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
 
 
 class CellSection:
-    """A section of form 1 or 2, taken apart and checked, but for its words."""
+    """Parsed and validated section of form 1 or 2; only the words are unchecked.
+
+    Args:
+        section: the bytes.
+        r: number of values.
+        dtype: element type.
+
+    Raises:
+        Malformed, Invalid: as in the spec page's table.
+    """
 
     def __init__(self, section: Bytes, r: int, dtype: np.dtype[Any]) -> None:
         self.section, self.dtype, self.at = section, dtype, 0
@@ -106,9 +124,9 @@ class CellSection:
         largest = max_float32(dtype)
         negative = any(math.copysign(1, x) < 0 for x in (first, step, place))
         if negative or not (first <= largest and 2.0**-126 <= step < math.inf and place <= 1):
-            raise Invalid("error-bounded-number", f"cells begin at {first}, step {step}, place {place}")
+            raise Invalid("error-bounded-number", f"cells begin at {first}, step is {step}, place is {place}")
         if mask >> BOUNDED_ROWS:
-            raise Malformed("error-bounded-rows", f"mask {mask:#x}")
+            raise Malformed("error-bounded-rows", f"mask is {mask:#x}; it has {BOUNDED_ROWS} bits")
         self.mask = mask
         self.levels = usual_levels(self.form).copy() if mask else usual_levels(self.form)
         for row in range(BOUNDED_ROWS):
@@ -121,14 +139,16 @@ class CellSection:
     def _read_bytes(self, size: int) -> Bytes:
         data = self.section[self.at : self.at + size]
         if data.size != size:
-            raise Malformed("error-bounded-length", f"{self.section.size} bytes")
+            raise Malformed("error-bounded-length", f"{self.section.size} bytes; the section is truncated")
         self.at += size
         return data
 
     def _read_row(self, levels: Array) -> None:
         used, escape = self._read_bytes(2)
         if used >= levels.size:
-            raise Malformed("error-bounded-rows", f"{used} levels")
+            raise Malformed(
+                "error-bounded-rows", f"a row has {used} levels; it must have at most {levels.size - 1}"
+            )
         levels[:-1] = 255
         levels[-1] = escape
         levels[:used] = self._read_bytes(int(used))
@@ -139,12 +159,12 @@ class CellSection:
 
         start, count = _BLOCK_HEADER.unpack(self._read_bytes(_BLOCK_HEADER.size).tobytes())
         if start > MAX_START:
-            raise Malformed("error-bounded-start", f"start {start}")
+            raise Malformed("error-bounded-start", f"start is {start}; it must be at most {MAX_START}")
         lanes = _count_lanes(part.stop - part.start)
         states = np.full(MAX_LANES, 2**16, np.uint32)
         states[:lanes].view(np.uint8)[:] = self._read_bytes(4 * lanes)
         if (least := int(states.min())) < 2**16:
-            raise Invalid("error-bounded-state", f"a state is {least}")
+            raise Invalid("error-bounded-state", f"a state is {least}; it must be at least 65536")
         data = self._read_bytes(2 * count)
         words = np.zeros(HEAD_WORDS + count + TAIL_WORDS, np.uint16)
         words[HEAD_WORDS : HEAD_WORDS + count].view(np.uint8)[:] = data
@@ -153,7 +173,7 @@ class CellSection:
 
 @cache
 def _build_usual_table(form: int) -> Array:
-    """The table of a section without rows of its own."""
+    """Build the frequency table of a section that replaces no row."""
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_tables
 
     table = np.empty((BOUNDED_ROWS, error_bounded_lanes.ROW_STRIDE), np.uint32)
@@ -162,7 +182,7 @@ def _build_usual_table(form: int) -> Array:
 
 
 def read_section(s: CellSection) -> Array:
-    """The section's values; Invalid where the words do not end with them."""
+    """Decode a section's values; raise Invalid if the words do not end with the last value."""
     from wirecodec.kernels.cpu.threads import in_ranges
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_read, error_bounded_tables
 

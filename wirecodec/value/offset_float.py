@@ -1,8 +1,4 @@
-"""``offset-float``: floats of few bits, whose codes begin at eps (formats/spec/value/offset-float.md).
-
-The range-based float of the FFT paper (Algorithm 1, Figure 8), with its gaps closed: zero and negative values
-have codes of their own, and values are rounded, not cut.
-"""
+"""``offset-float``: floats of few bits, whose codes begin at eps (formats/spec/value/offset-float.md)."""
 
 from __future__ import annotations
 
@@ -28,18 +24,33 @@ _ROUNDINGS = ("nearest", "stochastic")
 
 @dataclass(frozen=True)
 class OffsetFloat:
-    """Floats without a fixed exponent range: zero, and those of ``mantissa`` bits from eps on, of both signs.
+    """Offset float (range-based float) value codec.
 
-    What is not given is chosen for each chunk: the range is that of the values, eps the least for which all
-    codes suffice, the mantissa the one of least squared error.
+    The codes stand for zero and for floats of ``mantissa`` bits from eps upwards, of both signs; there is no
+    fixed exponent range. Parameters that are None are chosen per chunk: the range covers the values, eps is
+    the smallest one for which the codes suffice, the mantissa minimises the squared error of a sample. It
+    takes ``bits`` bits per value and 12 bytes per chunk. Rounding to nearest is contractive; stochastic
+    rounding is unbiased within the range.
+
+    Source: Wang et al., *FFT-based Gradient Sparsification*, 2020, Algorithm 1 and Figure 8, with rounding
+    and with codes for zero and negative values; formats/spec/value/offset-float.md.
 
     Args:
-        bits: 2 to 16 a value.
-        mantissa: its bits, 0 to 23, without the leading one.
-        min: the least value, 0 or less; those below it become the nearest there is.
-        max: the greatest value, 0 or more.
-        eps: the least positive number that has a code, cut to ``mantissa`` bits.
-        rounding: "nearest", or "stochastic", which is unbiased within the range.
+        bits: bits per value, 2 to 16.
+        mantissa: bits of the mantissa without the leading one, 0 to 23.
+        min: smallest value, at most 0; smaller values are clamped.
+        max: largest value, at least 0; larger values are clamped.
+        eps: smallest positive number that has a code; it is truncated to ``mantissa`` bits.
+        rounding: "nearest" or "stochastic".
+
+    Raises:
+        EncodeError: if a parameter is out of range; on encoding, if a float64 value is too large for float32.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> x = np.array([1.0, -2.0, 0.3, 3.0], np.float32)
+        >>> wc.decode(wc.encode(x, "all | raw-index | offset-float(bits=4, mantissa=1)")).values
+        array([ 1. , -2. ,  0.25,  3. ], dtype=float32)
     """
 
     name: ClassVar[str] = "offset-float"
@@ -55,11 +66,11 @@ class OffsetFloat:
     def __post_init__(self) -> None:
         settle(self, bits=as_integer(self.bits, "offset-float: bits"))
         if not 2 <= self.bits <= 16:
-            raise EncodeError(f"offset-float: bits is {self.bits}; it must be from 2 to 16")
+            raise EncodeError(f"offset-float: bits is {self.bits}; it must be 2 to 16")
         if self.mantissa is not None:
             settle(self, mantissa=as_integer(self.mantissa, "offset-float: mantissa"))
             if not 0 <= self.mantissa <= 23:
-                raise EncodeError(f"offset-float: mantissa is {self.mantissa}; it must be from 0 to 23")
+                raise EncodeError(f"offset-float: mantissa is {self.mantissa}; it must be 0 to 23")
         for field, low, high in (("min", -math.inf, 0.0), ("max", 0.0, math.inf), ("eps", 0.0, math.inf)):
             given = getattr(self, field)
             if given is None:
@@ -68,7 +79,7 @@ class OffsetFloat:
             settle(self, **{field: real})
             if not low <= real <= high or not _magnitude_bits(real) < 0x7F800000:
                 raise EncodeError(
-                    f"offset-float: {field} is {real!r}; it must be a binary32 number from {low} to {high}"
+                    f"offset-float: {field} is {real!r}; it must be a finite binary32 number, {low} to {high}"
                 )
         if self.eps is not None and _magnitude_bits(self.eps) == 0:
             raise EncodeError(f"offset-float: eps is {self.eps!r}; it must be 2^-149 or more")
@@ -78,7 +89,7 @@ class OffsetFloat:
             )
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """The range where it is not given, the parameters from a sample, and the codes: two passes."""
+        """Encode values in at most two passes: the range if it is not given, then the codes."""
         from wirecodec.kernels.cpu.threads import in_ranges, share
         from wirecodec.kernels.cpu.value import offset_float
 
@@ -117,7 +128,7 @@ class OffsetFloat:
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """The numbers that the codes stand for, rounded to ``dtype``."""
+        """Decode codes to numbers, rounded to ``dtype``."""
         from wirecodec.kernels.cpu.threads import share
         from wirecodec.kernels.cpu.value import offset_float
 
@@ -137,7 +148,15 @@ class OffsetFloat:
 
     @classmethod
     def read_header(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, int, int, int]:
-        """Bits, mantissa, base, positive and negative codes, after every check but that of the codes."""
+        """Validate everything but the codes of a section.
+
+        Returns:
+            Bits per code, mantissa bits, base, number of positive codes, number of negative codes.
+
+        Raises:
+            Malformed: if length, parameters or padding are wrong.
+            Invalid: if the range is not one of the element type.
+        """
         if section.size < _HEAD.size:
             raise Malformed("offset-float-length", f"{section.size} bytes; the parameters take {_HEAD.size}")
         bits, m, reserved, positive, negative, base = _HEAD.unpack(section[: _HEAD.size].tobytes())
@@ -156,7 +175,7 @@ class OffsetFloat:
 
 
 def _magnitude_bits(x: float) -> int:
-    """The bits of |x| as a binary32 number; those of infinity where it is too large."""
+    """Return the binary32 bits of |x|, or those of infinity if it is too large."""
     try:
         return int.from_bytes(struct.pack("<f", abs(x)), "little")
     except OverflowError:

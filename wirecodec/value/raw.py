@@ -1,8 +1,7 @@
-"""``raw``: the values themselves, or narrowed to 16 bits (formats/spec/value/raw.md; codecs 1, 2 and 3).
+"""``raw``: uncompressed values, or values rounded to 16 bits (formats/spec/value/raw.md; codecs 1, 2 and 3).
 
-``Raw()`` stores the tensor's own type. ``Raw("float16")`` and ``Raw("bfloat16")`` store float32 and float64
-tensors in 16 bits, which come back in the tensor's type; a tensor of a 16-bit type is stored as it is. NaN
-and Inf are carried.
+``Raw("float16")`` and ``Raw("bfloat16")`` store float32 and float64 tensors in 16 bits and decode to the
+tensor's type. Tensors of a 16-bit type are stored unchanged.
 """
 
 from __future__ import annotations
@@ -19,12 +18,29 @@ from wirecodec.limits import DecodeLimits
 __all__ = ["Raw", "Raw16Bit", "RawBfloat16", "RawFloat16", "round_to_16_bits", "widen"]
 
 _MIN_VALUES_PER_THREAD = 2**18
-"""Values that are worth a thread."""
+"""Values that justify another thread."""
 
 
 @dataclass(frozen=True)
 class Raw:
-    """Lossless with ``dtype`` None; "float16" or "bfloat16" round once, to nearest even."""
+    """Raw value codec.
+
+    It takes 8 · itemsize bits per value and is lossless if ``dtype`` is None. Otherwise it takes 16 bits per
+    value and rounds to nearest, ties to even: the relative error is at most 2^-11 (float16) or 2^-8
+    (bfloat16) for normal numbers. NaN and Inf are preserved. Source: formats/spec/value/raw.md.
+
+    Args:
+        dtype: None, "float16" or "bfloat16".
+
+    Raises:
+        EncodeError: if ``dtype`` is anything else; on encoding, if a finite value is too large for 16 bits.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> x = np.array([1.0, -2.0, 0.1], np.float32)
+        >>> wc.decode(wc.encode(x, "all | raw-index | raw(bfloat16)")).values
+        array([ 1.        , -2.        ,  0.10009766], dtype=float32)
+    """
 
     name: ClassVar[str] = "raw"
     wire_id: ClassVar[int] = 1
@@ -36,25 +52,25 @@ class Raw:
             raise EncodeError(f"raw: dtype is {self.dtype!r}; it must be None, 'float16' or 'bfloat16'")
 
     def choose(self, values: Array, stream: int) -> tuple[Raw | Raw16Bit, Bytes]:
-        """The wire codec for values of this type, and its section."""
+        """Choose the wire codec for the type of the values, and encode them with it."""
         codec: Raw | Raw16Bit = Raw()
         if self.dtype is not None and values.dtype.itemsize != 2:
             codec = RawFloat16() if self.dtype == "float16" else RawBfloat16()
         return codec, codec.encode(values, stream)
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """The bytes of the values, not copied."""
+        """View the values as bytes."""
         return values.view(np.uint8)
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """A view of the section."""
+        """View the section as values."""
         _check_length(section, r, dtype.itemsize)
         return section.view(dtype)
 
 
 class Raw16Bit:
-    """16-bit storage of float32 and float64 tensors; ``stored`` is the 16-bit type."""
+    """Base class of 16-bit storage of float32 and float64 tensors; ``stored`` is the 16-bit type."""
 
     carries_nonfinite: ClassVar[bool] = True
     name: ClassVar[str]
@@ -62,7 +78,7 @@ class Raw16Bit:
     stored: ClassVar[np.dtype[Any]]
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """Rounded once; EncodeError at the first finite value that would become infinite."""
+        """Round values to 16 bits; raise EncodeError at the first finite value that overflows."""
         from wirecodec.kernels.cpu.coding import narrow
 
         bits = bits_of(values)
@@ -77,9 +93,9 @@ class Raw16Bit:
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """Widened exactly, NaN payloads included."""
+        """Widen 16-bit values exactly, NaN payloads included."""
         if dtype.itemsize == 2:
-            raise Invalid("raw-dtype", f"{cls.name} of a {dtype} tensor")
+            raise Invalid("raw-dtype", f"the tensor is {dtype}; {cls.name} needs float32 or float64")
         _check_length(section, r, 2)
         single = widen(section.view(cls.stored))
         return single if dtype == np.float32 else _to_float64(single)
@@ -87,7 +103,7 @@ class Raw16Bit:
 
 @dataclass(frozen=True)
 class RawFloat16(Raw16Bit):
-    """binary16 storage."""
+    """Raw value codec with float16 storage; ``Raw("float16")`` chooses it."""
 
     name: ClassVar[str] = "raw-float16"
     wire_id: ClassVar[int] = 2
@@ -96,7 +112,7 @@ class RawFloat16(Raw16Bit):
 
 @dataclass(frozen=True)
 class RawBfloat16(Raw16Bit):
-    """bfloat16 storage."""
+    """Raw value codec with bfloat16 storage; ``Raw("bfloat16")`` chooses it."""
 
     name: ClassVar[str] = "raw-bfloat16"
     wire_id: ClassVar[int] = 3
@@ -104,7 +120,15 @@ class RawBfloat16(Raw16Bit):
 
 
 def round_to_16_bits(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
-    """u32 or u64 bits as u16 bits of a 16-bit type, rounded once; and whether a finite value overflowed."""
+    """Round numbers to a 16-bit type, to nearest, ties to even.
+
+    Args:
+        bits: (r,) u32 or u64 bits of float32 or float64 values.
+        stored: float16 or bfloat16.
+
+    Returns:
+        (r,) u16 bits, and True if a finite value overflowed.
+    """
     from wirecodec.kernels.cpu.coding import narrow
     from wirecodec.kernels.cpu.threads import in_ranges
 
@@ -117,7 +141,7 @@ def round_to_16_bits(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
 
 
 def widen(values: Array) -> Array:
-    """Values in a type that kernels do arithmetic in: 16-bit types become float32, exactly."""
+    """Convert 16-bit values to float32, exactly; return float32 and float64 values unchanged."""
     from wirecodec.kernels.cpu.coding import narrow
     from wirecodec.kernels.cpu.threads import in_ranges
 
@@ -130,8 +154,8 @@ def widen(values: Array) -> Array:
 
 
 def _to_float64(single: Array) -> Array:
-    """float32 to float64, exactly; NaN by its bits, since a processor may quiet one that it converts."""
-    with np.errstate(invalid="ignore"):  # that quieting is reported as an invalid operation
+    """Convert float32 to float64 exactly; NaN by its bits, because processors quiet signalling NaN."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN raises this warning
         double = single.astype(np.float64)
     if (nan := np.isnan(single)).any():
         bits = single[nan].view(np.uint32).astype(np.uint64)
@@ -144,5 +168,6 @@ def _to_float64(single: Array) -> Array:
 
 
 def _check_length(section: Bytes, r: int, width: int) -> None:
+    """Raise Malformed if a section does not hold r values of ``width`` bytes."""
     if section.size != r * width:
-        raise Malformed("raw-length", f"{section.size} bytes for {r} values of {width}")
+        raise Malformed("raw-length", f"{section.size} bytes for {r} values of {width} bytes")

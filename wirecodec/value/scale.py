@@ -1,4 +1,4 @@
-"""One number that stands for many values: its type on the wire, its range, its rounding."""
+"""Scales: one number for many values, with its wire type, range and rounding."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from wirecodec.value.raw import round_to_16_bits
 __all__ = ["MAX_SCALE", "max_scale", "round_scale", "scale_type"]
 
 MAX_SCALE = MAX_FLOAT32 | {"float64": float(np.finfo(np.float64).max)}
-"""The greatest number that an element type holds, by its name."""
+"""Largest number that each element type holds, by type name."""
 
 
 @cache
 def max_scale(dtype: np.dtype[Any]) -> float:
-    """Return the greatest number that an element type holds; ``dtype.name`` takes microseconds."""
+    """Return the largest number that an element type holds.
+
+    The result is cached because ``dtype.name`` takes microseconds.
+    """
     return MAX_SCALE[dtype.name]
 
 
 def scale_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """binary64 for float64 elements, binary32 for all others."""
+    """Return the wire type of a scale: binary64 for float64 elements, binary32 for all others."""
     return np.dtype("<f8" if dtype == np.float64 else "<f4")
 
 
 def round_scale(scale: Array, dtype: np.dtype[Any]) -> Array:
-    """One number of ``scale_type`` in the element type, rounded to nearest, ties to even."""
+    """Round one number of ``scale_type`` to the element type, to nearest, ties to even."""
     if dtype.itemsize != 2:
         return scale.astype(dtype)
     return round_to_16_bits(bits_of(scale), dtype)[0].view(dtype)

@@ -1,8 +1,4 @@
-"""``sketchml``: the mean of the value's quantile bucket (formats/spec/value/sketchml.md).
-
-After Jiang et al., SketchML (2018), with the Huffman-coded bucket numbers of SKCompress (2020). The quantiles
-are exact among cells of magnitudes, no sketch of them: all values of a chunk are at hand.
-"""
+"""``sketchml``: the mean of each value's quantile bucket (formats/spec/value/sketchml.md)."""
 
 from __future__ import annotations
 
@@ -31,17 +27,36 @@ __all__ = ["SketchML"]
 
 _HEAD = struct.Struct("<BBH")
 _PACKED, _HUFFMAN = 0, 1
+"""Forms of a section."""
 _MAX_BUCKETS = 256
 _WRITE_MARGIN = 8
+"""Bytes beyond the result that the Huffman writer may overwrite."""
 _NO_EXTRA_BITS, _BUCKET_NUMBERS = np.zeros(_MAX_BUCKETS, np.int64), np.arange(_MAX_BUCKETS)
 
 
 @dataclass(frozen=True)
 class SketchML:
-    """Buckets of about equally many values, none of both signs; a value comes back as its bucket's mean.
+    """Quantile bucket (SketchML) value codec.
+
+    Values are sorted into buckets of about equal counts; a bucket contains values of one sign. A value is
+    decoded as its bucket's mean. Bucket numbers are packed, or Huffman-coded if that is smaller, so it takes
+    at most ⌈log2 buckets⌉ bits per value, and 4 bytes per bucket and chunk. Contractive; not unbiased.
+
+    Source: Jiang et al., *SketchML*, 2018, and *SKCompress*, 2020; formats/spec/value/sketchml.md. The
+    quantiles are exact among cells of magnitudes instead of sketched, because all values of a chunk are
+    available.
 
     Args:
-        buckets: 2 to 256.
+        buckets: maximum number of buckets, 2 to 256.
+
+    Raises:
+        EncodeError: if ``buckets`` is out of range; on encoding, if a float64 value is too large for float32.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> x = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
+        >>> wc.decode(wc.encode(x, "all | raw-index | sketchml(buckets=2)")).values
+        array([ 1.5, -2. ,  1.5,  1.5], dtype=float32)
     """
 
     name: ClassVar[str] = "sketchml"
@@ -52,10 +67,10 @@ class SketchML:
     def __post_init__(self) -> None:
         settle(self, buckets=as_integer(self.buckets, "sketchml: buckets"))
         if not 2 <= self.buckets <= _MAX_BUCKETS:
-            raise EncodeError(f"sketchml: buckets is {self.buckets}; it must be from 2 to {_MAX_BUCKETS}")
+            raise EncodeError(f"sketchml: buckets is {self.buckets}; it must be 2 to {_MAX_BUCKETS}")
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """Extremes, counts, buckets, codes: four passes, the last over bytes."""
+        """Encode values in four passes, the last one over bytes: extremes, counts, buckets, codes."""
         from wirecodec.kernels.cpu.coding import canonical_huffman
 
         means, sizes, codes = _assign_buckets(bits_of(to_float32(values, self.name)), self.buckets)
@@ -70,11 +85,11 @@ class SketchML:
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """The means, rounded to ``dtype``, by bucket numbers."""
+        """Decode bucket numbers to means, rounded to ``dtype``."""
         from wirecodec.kernels.cpu.value import sketchml
 
         if section.size < _HEAD.size:
-            raise Malformed("sketchml-length", f"{section.size} bytes; the head alone takes {_HEAD.size}")
+            raise Malformed("sketchml-length", f"{section.size} bytes; the header alone takes {_HEAD.size}")
         form, last, reserved = _HEAD.unpack(section[: _HEAD.size].tobytes())
         if form > _HUFFMAN or reserved or (form == _HUFFMAN and last == 0):
             raise Malformed("sketchml-form", f"form {form}, {last + 1} buckets, reserved {reserved}")
@@ -83,7 +98,9 @@ class SketchML:
             raise Malformed("sketchml-length", f"{section.size} bytes; the means alone end at {body}")
         means = section[_HEAD.size : body].copy().view("<f4")
         if not sketchml.is_ascending(bits_of(means), np.float32(max_float32(dtype))):
-            raise Invalid("sketchml-mean", "a mean is not finite in the element type, or not above the last")
+            raise Invalid(
+                "sketchml-mean", "a mean is not finite in the element type, or not above its predecessor"
+            )
         words = np.zeros(_MAX_BUCKETS, np.dtype(f"u{dtype.itemsize}"))
         words[: last + 1] = bits_of(from_float32(means, dtype))
         read = _read_huffman if form == _HUFFMAN else _read_packed
@@ -95,7 +112,7 @@ class SketchML:
 
 
 def _assign_buckets(bits: Array, buckets: int) -> tuple[Array, Array, Array]:
-    """The mean and the size of each bucket, in the order of values, and the bucket of each value."""
+    """Compute the mean and the size of each bucket, in ascending order, and the bucket of each value."""
     from wirecodec.kernels.cpu.value import sketchml
 
     least, top = sketchml.find_extremes(bits)
@@ -117,12 +134,13 @@ def _assign_buckets(bits: Array, buckets: int) -> tuple[Array, Array, Array]:
 
 
 def _join_section(form: int, means: Array, body: Array) -> Bytes:
+    """Join header, means and bucket numbers."""
     head = np.frombuffer(_HEAD.pack(form, means.size - 1, 0), np.uint8)
     return np.concatenate([head, means.view(np.uint8), body])
 
 
 def _write_huffman(codes: Array, lengths: Array, inner: int) -> Bytes:
-    """The lengths of the Huffman codes, those of the spans, the spans."""
+    """Write the lengths of the Huffman codes, the sizes of the spans, and the spans."""
     from wirecodec.kernels.cpu.coding import canonical_huffman
     from wirecodec.kernels.cpu.index import huffman
 
@@ -139,7 +157,7 @@ def _write_huffman(codes: Array, lengths: Array, inner: int) -> Bytes:
 
 
 def _read_packed(body: Bytes, r: int, buckets: int) -> Array:
-    """Bucket numbers of as many bits as the last one has."""
+    """Read packed bucket numbers."""
     width = (buckets - 1).bit_length()
     if body.size != packed_size(r, width):
         raise Malformed("sketchml-length", f"{body.size} bytes for {r} codes of {width} bits")
@@ -151,7 +169,7 @@ def _read_packed(body: Bytes, r: int, buckets: int) -> Array:
 
 
 def _read_huffman(body: Bytes, r: int, buckets: int) -> Array:
-    """Bucket numbers in Huffman code."""
+    """Read Huffman-coded bucket numbers."""
     from wirecodec.kernels.cpu.coding import canonical_huffman_read
 
     inner = -(-r // HUFFMAN_SPAN) - 1
