@@ -93,7 +93,7 @@ _stages: dict[str, dict[str, Any]] = {
     "transform": {c.name: c for c in TRANSFORMS},
     "selector": {c.name: c for c in _SELECTORS},
     "index codec": {c.name: c for c in _INDEX} | {AutoIndex.name: AutoIndex},
-    "value codec": {c.name: c for c in (*VALUE_CODECS, *VALUE_CHOICES)},
+    "value codec": {c.name: c for c in VALUE_CODECS} | {c.name: c for c in VALUE_CHOICES},
 }
 
 

@@ -31,7 +31,7 @@ def powers(first: float, last: float, count: int) -> Any:
     )
 
 
-def attempted(codec: Any, values: Any) -> tuple[Any, int | None]:
+def try_round_trip(codec: Any, values: Any) -> tuple[Any, int | None]:
     """(what is decoded, None), or (None, the position that an EncodeError names, -1 for none)."""
     try:
         blob = wc.encode(values, scheme(codec))
@@ -40,7 +40,7 @@ def attempted(codec: Any, values: Any) -> tuple[Any, int | None]:
     return wc.decode(blob), None
 
 
-def odd(dtype: np.dtype[Any]) -> dict[str, Any]:
+def finite_corner_cases(dtype: np.dtype[Any]) -> dict[str, Any]:
     """Finite vectors, r > 0, in a type."""
     info = ml_dtypes.finfo(dtype)
     largest, tiny, least = float(info.max), float(info.smallest_normal), float(info.smallest_subnormal)
@@ -71,9 +71,9 @@ def odd(dtype: np.dtype[Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=label)
-def test_what_comes_back_is_finite_or_an_element_is_named(codec: Any, dtype: np.dtype[Any]) -> None:
-    for name, values in odd(dtype).items():
-        found, position = attempted(codec, values)
+def test_result_is_finite_or_the_error_has_a_position(codec: Any, dtype: np.dtype[Any]) -> None:
+    for name, values in finite_corner_cases(dtype).items():
+        found, position = try_round_trip(codec, values)
         if position is not None:
             assert 0 <= position < values.size, name
             assert not traits_of(codec).exact, name
@@ -88,7 +88,7 @@ def test_what_comes_back_is_finite_or_an_element_is_named(codec: Any, dtype: np.
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=label)
-def test_nonfinite_values(codec: Any, dtype: np.dtype[Any]) -> None:
+def test_nonfinite_values_are_preserved_or_raise(codec: Any, dtype: np.dtype[Any]) -> None:
     """Carried where the codec says so; else the first is named, by its place in the tensor."""
     for bad, (at, size) in product((np.nan, np.inf, -np.inf), ((0, 1), (0, 700), (699, 700), (512, 700))):
         values = np.ones(size, dtype)
@@ -103,7 +103,7 @@ def test_nonfinite_values(codec: Any, dtype: np.dtype[Any]) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=label)
-def test_no_values(codec: Any, dtype: np.dtype[Any]) -> None:
+def test_empty_selections(codec: Any, dtype: np.dtype[Any]) -> None:
     """No element, or none selected: no codec sees it."""
     for size, select in ((0, wc.All()), (0, wc.NonZero()), (50, wc.NonZero())):
         found = wc.decode(wc.encode(np.zeros(size, dtype), scheme(codec, select)))
@@ -115,7 +115,7 @@ def test_float64_beyond_float32(codec: Any) -> None:
     """Refused at the first that is too large, or finite."""
     values = np.ones(700)
     values[[600, 650]] = 1e300, -1e308
-    found, position = attempted(codec, values)
+    found, position = try_round_trip(codec, values)
     assert position in (None, 600)
     if found is not None:
         assert np.isfinite(found.values).all()

@@ -40,7 +40,7 @@ def round_trip(codec: Any, values: Any, seed: int = 0) -> Any:
     return wc.decode(wc.encode(values, wc.Scheme(wc.All(), wc.RawIndex(), codec), seed=seed)).values
 
 
-def drawn(codec: Any, values: Any, stream: int) -> Any:
+def decode_draw(codec: Any, values: Any, stream: int) -> Any:
     """The codec alone, which is faster."""
     section = as_bytes(codec.encode(read_only(values), stream))
     return codec.decode(section, values.size, values.dtype, UNLIMITED)
@@ -60,7 +60,7 @@ def test_every_codec_has_traits() -> None:
 
 
 @pytest.mark.parametrize("codec", with_trait("exact"), ids=label)
-def test_exact_codecs_return_the_bits(codec: Any, gradient: Any) -> None:
+def test_exact_codecs_preserve_every_bit(codec: Any, gradient: Any) -> None:
     values = gradient[:20_000]
     assert np.array_equal(round_trip(codec, values).view(np.uint32), values.view(np.uint32))
 
@@ -73,27 +73,27 @@ def test_the_mean_over_seeds_is_the_value(codec: Any) -> None:
     """
     values = np.array([1, -0.9, 0.5, 0.37, -0.25, 0.1, -0.01, 1e-3, 0, 0.75, -1, 0.66, 3e-5], np.float32)
     tiled = np.tile(values, TILES)
-    decoded = np.array([drawn(codec, tiled, mix(seed)) for seed in range(SEEDS)], np.float64)
+    decoded = np.array([decode_draw(codec, tiled, mix(seed)) for seed in range(SEEDS)], np.float64)
     assert np.unique(decoded, axis=0).shape[0] > 1
     decoded = decoded.reshape(-1, values.size)
     draws, slack = len(decoded), traits_of(codec).slack
-    off = decoded.mean(axis=0) - values
+    offset = decoded.mean(axis=0) - values
     allowed = Z * decoded.std(axis=0) / np.sqrt(draws) + slack
     # Where almost no draw gives a value another level, the sample's deviation is no measure: what is off is
     # then one draw's level at the most.
-    assert (np.abs(off) <= allowed + 5 * np.abs(decoded).max() / draws).all(), off / allowed
-    assert abs(off.sum()) <= Z * decoded.sum(axis=1).std() / np.sqrt(draws) + values.size * slack
+    assert (np.abs(offset) <= allowed + 5 * np.abs(decoded).max() / draws).all(), offset / allowed
+    assert abs(offset.sum()) <= Z * decoded.sum(axis=1).std() / np.sqrt(draws) + values.size * slack
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=label)
-def test_who_draws(codec: Any, rng: np.random.Generator) -> None:
+def test_results_depend_on_the_seed_as_declared(codec: Any, rng: np.random.Generator) -> None:
     """Another seed gives other values, or it changes nothing."""
     values = rng.normal(size=300).astype(np.float32)
     same = np.array_equal(round_trip(codec, values, 1), round_trip(codec, values, 2))
     assert traits_of(codec).draws in (None, not same)
 
 
-def families(rng: np.random.Generator) -> dict[str, Any]:
+def vector_families(rng: np.random.Generator) -> dict[str, Any]:
     """Vectors of every shape, those that are hardest for a scale, a grid, a bucket or a curve among them."""
     found = {
         "one": [0.7],
@@ -121,23 +121,25 @@ def families(rng: np.random.Generator) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("codec", with_trait("contracts"), ids=label)
-def test_it_contracts(codec: Any, gradient: Any) -> None:
+def test_codecs_contract_as_declared(codec: Any, gradient: Any) -> None:
     """‖Q(v) - v‖² ≤ (1 - c) ‖v‖²; a float32 or two of rounding is allowed."""
-    vectors = families(np.random.default_rng(4)) | {"gradient": gradient[:5000]}
+    vectors = vector_families(np.random.default_rng(4)) | {"gradient": gradient[:5000]}
     for name, values in vectors.items():
         v, q = values.astype(np.float64), round_trip(codec, values).astype(np.float64)
-        share = 1 - traits_of(codec).contracts(v.size)
-        assert ((q - v) ** 2).sum() <= (share * (1 + 1e-5) + 1e-13) * (v**2).sum(), name
+        fraction = 1 - traits_of(codec).contracts(v.size)
+        assert ((q - v) ** 2).sum() <= (fraction * (1 + 1e-5) + 1e-13) * (v**2).sum(), name
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=label)
-def test_error_feedback(codec: Any) -> None:
+def test_error_feedback_converges_or_the_page_says_so(codec: Any) -> None:
     """Least squares by the largest fifth: the loss falls to a hundredth, or the page says so."""
     if traits_of(codec).feedback is None or any(converges(codec, *pace) for pace in PACES):
         return
     page = PAGES.get(wire_name(codec), "")
-    said = [s for s in re.split(r"(?<=[.:])\s", page) if "error feedback" in s.lower() and "diverge" in s]
-    assert said, "the page does not say that error feedback diverges"
+    statements = [
+        s for s in re.split(r"(?<=[.:])\s", page) if "error feedback" in s.lower() and "diverge" in s
+    ]
+    assert statements, "the page does not say that error feedback diverges"
     assert not traits_of(codec).feedback
 
 
@@ -150,18 +152,18 @@ def converges(codec: Any, rate: float, steps: int) -> bool:
     rng = np.random.default_rng(6)
     a = rng.normal(size=(1000, 200))
     squares = a.T @ a / 1000
-    off = -rng.laplace(size=200)
-    first = float(off @ squares @ off)
+    offset = -rng.laplace(size=200)
+    first = float(offset @ squares @ offset)
     c = wc.Compressor(wc.Scheme(wc.TopK(0.2), wc.Rice(), codec))
     for _ in range(steps):
-        gradient = squares @ off
-        if not float(off @ gradient) < 1e6 * first:
+        gradient = squares @ offset
+        if not float(offset @ gradient) < 1e6 * first:
             return False
         sent = c.decompress(c.compress({"w": gradient.astype(np.float32)}))["w"]
-        off[sent.indices] -= rate * sent.values.astype(np.float64)
-    return float(off @ squares @ off) < first / 100
+        offset[sent.indices] -= rate * sent.values.astype(np.float64)
+    return float(offset @ squares @ offset) < first / 100
 
 
-def test_the_regression_can_fail() -> None:
+def test_norm_l2_with_two_bits_diverges() -> None:
     """Norm l2 with two bits diverges, as its page says."""
     assert not any(converges(wc.QSGD(bits=2, norm="l2"), *pace) for pace in PACES)
