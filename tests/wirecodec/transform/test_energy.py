@@ -1,4 +1,4 @@
-"""What transforms do to real gradients: the paper's claim, and what its pages say of it."""
+"""Tests of transforms on real gradients: the paper's claim, and the spec pages' statements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def relative_error(x: Any, blob: Any) -> float:
 @each
 @pytest.mark.parametrize("transform", ["rfft", "dct"])
 def test_most_energy_is_kept(name: str, transform: str) -> None:
-    """θ = 0.85, the paper's: 15 % of the coefficients are kept."""
+    """15 % of the coefficients are kept, which is the paper's θ = 0.85."""
     x = np.load(DATA / f"{name}.npy")
     lost = relative_error(x, wc.encode(x, f"{transform} | topk(0.15) | bitmap | raw"))
     assert 1 - lost**2 > 0.6
@@ -32,7 +32,7 @@ def test_most_energy_is_kept(name: str, transform: str) -> None:
 @each
 @pytest.mark.parametrize("fraction", FRACTIONS)
 def test_dct_loses_less_than_rfft_for_equal_size(name: str, fraction: float) -> None:
-    """The half of its index bytes that a bin saves is worth less than a choice of each number alone."""
+    """rfft needs half the indices; dct gains more by selecting each number alone."""
     x = np.load(DATA / f"{name}.npy")
     rest = "auto-index | raw(bfloat16)"
     bins = wc.encode(x, f"rfft | topk({fraction}) | {rest}")
@@ -44,7 +44,7 @@ def test_dct_loses_less_than_rfft_for_equal_size(name: str, fraction: float) -> 
 @each
 @pytest.mark.parametrize("fraction", FRACTIONS)
 def test_elements_are_sparser_than_frequencies_except_residuals(name: str, fraction: float) -> None:
-    """They lose less than as many coefficients, of raw gradients; more of one that feedback has flattened."""
+    """Raw gradients lose less in elements than in coefficients; residuals of error feedback lose more."""
     x = np.load(DATA / f"{name}.npy")
     rest = f"topk({fraction}) | bitmap | raw"
     elements, cosines = (relative_error(x, wc.encode(x, scheme)) for scheme in (rest, f"dct | {rest}"))

@@ -1,4 +1,4 @@
-"""Transformed tensors from strangers, and from another writer: library and reference decoder agree."""
+"""Tests of hostile containers of transformed tensors: library and reference decoder agree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "floa
 
 
 def one_coefficient(domain: int, n: int, *, present: bool = True, length: int | None = None) -> bytes:
-    """Coefficient 0 of a tensor of n elements, or none, under a true record or a false one."""
+    """Write a container with at most one coefficient and a valid or an invalid length record."""
     rows = []
     most = 2**24 // NUMBERS[domain]
     for base in range(0, count(domain, n), most):
@@ -111,7 +111,7 @@ def test_registered_codecs_receive_real_coefficients(monkeypatch: pytest.MonkeyP
 
 
 def check_agreement(found: Any, expected: Any, spectra: dict[str, float]) -> None:
-    """The same refusal, or tensors as near as a reader's must be."""
+    """Check that both raise the same error, or that tensors agree within the accuracy of the spec."""
     if not isinstance(expected[0], bytes):
         assert found == expected
         return
@@ -128,7 +128,7 @@ def check_agreement(found: Any, expected: Any, spectra: dict[str, float]) -> Non
 
 @st.composite
 def containers(draw: st.DrawFn) -> tuple[bytes, dict[str, float]]:
-    """A container of transformed tensors and plain ones, and how near the elements of each must be."""
+    """Draw a container of transformed and plain tensors, and the accuracy of each."""
     tensors: list[Any] = []
     near = {}
     index, value = [], []
@@ -175,7 +175,7 @@ def test_library_and_reference_decode_alike(container: tuple[bytes, dict[str, fl
 def test_library_and_reference_raise_alike(
     container: tuple[bytes, dict[str, float]], choose: st.DataObject
 ) -> None:
-    """Bytes changed under right checksums: the same refusal, or elements as near as they must be."""
+    """Bytes are changed under valid checksums: both raise the same error, or elements agree."""
     data, _ = container
     broken = bytearray(data)
     for _ in range(choose.draw(st.integers(1, 2))):
@@ -189,9 +189,9 @@ def test_library_and_reference_raise_alike(
         return
     assert [t[:4] for t in found[1]] == [t[:4] for t in expected[1]]
     for (*_, dtype, _shape, _indices, a), (*_, b) in zip(found[1], expected[1], strict=True):
-        with np.errstate(invalid="ignore"):  # a plain tensor may hold signalling NaN
+        with np.errstate(invalid="ignore"):  # plain tensors may contain signalling NaN
             one, other = (np.frombuffer(v, dtype_named(dtype)).astype(np.float64) for v in (a, b))
         largest = float(np.abs(other).max(initial=0))
-        if largest < ml_dtypes.finfo(dtype_named(dtype)).max:  # where elements are cut, a last bit decides
+        if largest < ml_dtypes.finfo(dtype_named(dtype)).max:  # clamped elements may differ
             near = (2 * ROUNDING[dtype] + 2.0**-16) * largest * math.sqrt(other.size)
             assert np.abs(one - other).max(initial=0) <= near

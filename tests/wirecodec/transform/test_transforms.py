@@ -1,4 +1,4 @@
-"""Transforms: orthogonal, the library's and SciPy's alike, and composed with every codec and every way in."""
+"""Tests of transforms: orthogonality, equality with SciPy, every codec, selector and entry point."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wide(x: Any) -> Any:
 
 
 def test_smooth_length() -> None:
-    """The least number that 2, 3 and 5 alone divide; SciPy's and the reference's agree."""
+    """SciPy and the reference find the same lengths."""
     for n in [*range(2000), 2**20 + 1, 269_722, 26_000_000, 2**28 - 1]:
         assert smooth_length(n) == reference_length(n)
         assert smooth_length(n) == (fft.next_fast_len(n, real=True) if n else 0)
@@ -41,7 +41,7 @@ def test_smooth_length() -> None:
 @both
 @pytest.mark.parametrize("size", SIZES)
 def test_transforms_are_orthogonal(transform: Any, size: int, dtype: Any, rng: np.random.Generator) -> None:
-    """Squares add up alike, and the inverse gives the elements back, but for one rounding each way."""
+    """The norm is preserved, and the inverse returns the elements up to one rounding each way."""
     x = rng.normal(size=size).astype(dtype)
     c = transform.forward(x)
     assert c.size == transform.count(size) == count(transform.domain, size)
@@ -58,7 +58,7 @@ def test_transforms_are_orthogonal(transform: Any, size: int, dtype: Any, rng: n
 
 @pytest.mark.parametrize("size", SIZES[1:])
 def test_coefficients_follow_the_spec_formulas(size: int, rng: np.random.Generator) -> None:
-    """Written out as the pages have them, as matrices."""
+    """The spec pages' sums are written as matrices."""
     x, m = rng.normal(size=size), smooth_length(size)
     if m > 1001:
         return
@@ -96,7 +96,7 @@ VALUE = [wc.Raw(), wc.Raw("bfloat16"), *(c() for c in registry.value_codecs().va
 @pytest.mark.parametrize("index", INDEX, ids=lambda i: registry.index_codec(i).name)
 @pytest.mark.parametrize("value", VALUE, ids=str)
 def test_every_pair_of_codecs(transform: Any, index: int, value: Any, rng: np.random.Generator) -> None:
-    """What is lost of the coefficients is what is lost of the tensor; library and reference decode alike."""
+    """The error of the coefficients is that of the tensor; library and reference decode alike."""
     codec = registry.index_codec(index)
     codec = wc.Bloom("p0") if codec is wc.Bloom else wc.Binned(50) if codec is wc.Binned else codec()
     x = rng.normal(size=600).cumsum().astype(np.float32)
@@ -124,7 +124,7 @@ SELECTORS = [
 def test_every_selector_receives_coefficients(
     transform: Any, selector: str, rng: np.random.Generator
 ) -> None:
-    """Real ones, or the magnitudes of complex ones: it chooses as of an array that holds these."""
+    """The selection equals that of an array of the coefficients, or of the magnitudes of complex ones."""
     scheme = wc.Scheme.parse(f"{transform.name} | {selector} | rice | raw")
     x = (rng.laplace(size=5000) * rng.random(5000)).astype(np.float32)
     c = transform.forward(x)
@@ -157,7 +157,7 @@ def test_nonfinite_elements_raise_with_their_position(name: str, dtype: Any) -> 
 
 @either
 def test_coefficients_out_of_range_raise(name: str) -> None:
-    """Coefficients grow with the root of the size; what a codec refuses is a coefficient, not an element."""
+    """Coefficients grow with the square root of the size; codecs report a coefficient, not an element."""
     for x in (
         np.full(100, 3e38, np.float32),
         np.full(4, 1e301),
@@ -250,7 +250,7 @@ def test_no_coefficients_decode_to_no_elements(name: str) -> None:
 
 @both
 def test_several_chunks(transform: Any, rng: np.random.Generator) -> None:
-    """2^24 elements have 2^23 + 1 bins: the last one is a chunk alone."""
+    """2^24 elements have 2^23 + 1 bins, so the last bin is a chunk of its own."""
     size = 2**24 if transform.width == 2 else smooth_length(2**24 + 1)
     c = np.zeros(transform.count(size), transform.forward(np.ones(1, np.float32)).dtype)
     indices = np.array([0, 5, 700_000, c.size - 2, c.size - 1])
@@ -311,7 +311,7 @@ def test_selectors_with_state_keep_it(rng: np.random.Generator) -> None:
 
 @both
 def test_feedback_converges(transform: Any) -> None:
-    """A quadratic, by 2 % of the coefficients a step."""
+    """On a quadratic, with 2 % of the coefficients per step."""
     rng = np.random.default_rng(5)
     target, curvature = rng.normal(size=400), 10.0 ** rng.uniform(-1, 0, 400)
     c = wc.Compressor(wc.Scheme(wc.TopK(0.02), wc.Rice(), wc.QSGD(4), transform))

@@ -1,4 +1,4 @@
-"""auto-value: the smallest that keeps the promise, held against trying everything."""
+"""Tests of auto-value: the choice is the smallest section within the error, compared with all candidates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wirecodec.value.raw import RawBfloat16, RawFloat16
 
 
 def all_candidates(error: float, dtype: Any) -> list[Any]:
-    """Every codec that may be chosen, with all parameters."""
+    """Return every candidate, with all parameters."""
     found = [wc.Raw(), wc.SignScale(), wc.ErrorBounded(error), *(wc.QSGD(bits) for bits in range(2, 9))]
     found += [wc.Mean(), wc.Zstd(), wc.Deflate(), wc.TernGrad(), wc.ThreeLC()]
     found += [*(wc.OffsetFloat(n) for n in range(2, 17)), *(wc.SketchML(n) for n in (4, 16, 64, 256))]
@@ -26,7 +26,7 @@ def all_candidates(error: float, dtype: Any) -> list[Any]:
 
 
 def check_choice(values: Any, error: float, stream: int) -> None:
-    """What is chosen keeps the promise in exact arithmetic, and nothing smaller by more than 2 % does."""
+    """Check that the choice is within the error, and that nothing within it is more than 2 % smaller."""
     chosen, section = wc.AutoValue(error).choose(values, stream)
     assert chosen in all_candidates(error, values.dtype)
     for codec in all_candidates(error, values.dtype):
@@ -64,7 +64,7 @@ def test_choice_is_the_smallest_within_the_error(values: Any, error: float, stre
 
 
 def bursts(rng: np.random.Generator, r: int) -> Any:
-    """Values of which a short stretch has nearly all the energy."""
+    """Draw values with nearly all energy in a short stretch."""
     x = 1e-4 * rng.normal(size=r)
     at = rng.integers(0, r - 300)
     x[at : at + 300] = rng.laplace(size=300)
@@ -88,7 +88,7 @@ MANY: dict[str, Any] = {
 @pytest.mark.parametrize("kind", MANY)
 @pytest.mark.parametrize("error", [0.8, 0.3, 0.05, 0.01, 1e-4])
 def test_choice_is_the_smallest_for_many_values(kind: str, error: float) -> None:
-    """What a sample passes over does not matter."""
+    """Excluding candidates by a sample does not change the result."""
     rng = np.random.default_rng([len(kind), int(1e4 * error)])
     values = MANY[kind](rng, 33_000).astype(np.float32)
     check_choice(values, error, 7)
@@ -102,9 +102,9 @@ def test_error_holds_for_corner_cases(dtype: np.dtype[Any]) -> None:
 
 
 def test_every_registered_codec_is_a_candidate_or_exempt() -> None:
-    """A new value codec is to be tried, or to be named here as one that is not."""
+    """A new value codec must be tried, or be listed here as exempt."""
     known = {type(codec) for codec in all_candidates(0.01, np.dtype(np.float32))}
-    ordered = {wc.PolyFit, wc.DExpFit}  # their map alone takes more than the others
+    ordered = {wc.PolyFit, wc.DExpFit}  # their map alone is larger than other sections
     assert known | ordered == set(value_codecs().values())
 
 

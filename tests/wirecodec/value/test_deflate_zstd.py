@@ -1,4 +1,4 @@
-"""deflate and zstd: every bit comes back, and nothing is decompressed that was not asked for."""
+"""Tests of deflate and zstd: lossless, and no decompression beyond the expected size."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_every_prefix_of_a_section_raises(cls: Any, rng: np.random.Generator) ->
 
 @pytest.mark.parametrize(("cls", "code"), [(wc.Deflate, "deflate-stream"), (wc.Zstd, "zstd-size")])
 def test_decompression_bomb_uses_little_memory(cls: Any, code: str) -> None:
-    """64 MiB of zeros where 3 values are wanted."""
+    """The section holds 64 MiB of zeros; 3 values are expected."""
     section = encode_section(cls(), np.zeros(2**24, np.float32)).tobytes()
     error_of(cls, section, 3)
     tracemalloc.start()
@@ -97,7 +97,7 @@ def test_decompression_bomb_uses_little_memory(cls: Any, code: str) -> None:
 
 @pytest.mark.parametrize("level", range(1, 20))
 def test_windows_of_every_level_are_decoded(level: int) -> None:
-    """9 MiB, so that a greater window would be of use."""
+    """The 9 MiB of values would profit from a larger window."""
     values = np.zeros(9 * 2**18, np.float32)
     section = encode_section(wc.Zstd(level=level), values)
     assert zstandard.get_frame_parameters(section[1:].tobytes()).window_size <= 2**23

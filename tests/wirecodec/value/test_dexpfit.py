@@ -1,4 +1,4 @@
-"""dexpfit: what it promises beyond a round trip; that it contracts is shown beside polyfit."""
+"""Tests of dexpfit beyond round trips; test_polyfit.py tests that it contracts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from wirecodec.value.curve_fit import split_by_sign
 
 
 def round_trip(values: Any) -> tuple[Any, Any]:
-    """The section of sorted values, and what it decodes to."""
+    """Return the section of sorted values, and the decoded values."""
     section = wc.DExpFit().encode(values, 0)
     return section, wc.DExpFit.decode(section, values.size, values.dtype, UNLIMITED)
 
 
 def check_against_scipy(v: Any) -> None:
-    """Each part of sorted values within 2 % of what curve_fit converges to."""
+    """Check that the error of each part is within 2 % of SciPy's curve_fit."""
     _, decoded = round_trip(v)
     edges = split_by_sign(v)
     for a, b in pairwise(edges):
@@ -57,7 +57,7 @@ CURVES: dict[str, Callable[[np.random.Generator], Any]] = {
 
 @pytest.mark.parametrize("name", CURVES)
 def test_curves_are_fitted_as_well_as_by_scipy(name: str, rng: np.random.Generator) -> None:
-    """The arc is one whose discriminant is negative."""
+    """The discriminant of the arc is negative."""
     check_against_scipy(np.sort(CURVES[name](rng)))
 
 

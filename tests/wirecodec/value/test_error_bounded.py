@@ -1,4 +1,4 @@
-"""error-bounded: the promise on hostile inputs, sizes near the bound, and a coder that is what it says."""
+"""Tests of error-bounded: the bound on hostile inputs, section sizes, and equality with the reference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST = {"float32": 3.4028234e38, "float16": 65504.0, "bfloat16": 3.3895313e38, "
 
 
 def hostile(kind: str, r: int, rng: np.random.Generator, dtype: Any) -> Any:
-    """Values that a quantiser with one step for all may get wrong."""
+    """Draw values that a uniform quantiser may get wrong."""
     most = MOST[dtype.name]
     signs = rng.choice([-1.0, 1.0], r)
     kinds: dict[str, Any] = {
@@ -76,7 +76,7 @@ def test_error_bound_holds(kind: str, r: int, seed: int, dtype: Any, error: floa
 def test_bytes_equal_the_reference_writer(
     kind: str, r: int, seed: int, dtype: Any, data: st.DataObject
 ) -> None:
-    """The reference writer, whose arithmetic is its own, writes the same section."""
+    """The reference writer has its own arithmetic."""
     values = hostile(kind, r, np.random.default_rng(seed), dtype)
     error = data.draw(st.sampled_from([0.9, 0.1, 0.01, 1e-3, 1e-5]))
     written = reference.ErrorBounded(error).section(values.tobytes(), BY_NAME[dtype.name], 0)
@@ -98,7 +98,7 @@ def largest_laplace_values(size: int, fraction: float) -> Any:
 
 @pytest.mark.parametrize(("error", "bound", "most"), [(0.01, 4.56, 4.83), (0.05, 2.34, 2.53)])
 def test_sizes_near_the_rate_distortion_bound(error: float, bound: float, most: float) -> None:
-    """The top 1 % of Laplace values: within 6 % of the bound at an error of 1 %."""
+    """Sections of the top 1 % of Laplace values are within 6 % of the bound at an error of 1 %."""
     values = largest_laplace_values(10_000_000, 0.01)
     section = encode_section(wc.ErrorBounded(error), values)
     assert bound < 8 * section.size / values.size < most
@@ -108,7 +108,7 @@ def test_sizes_near_the_rate_distortion_bound(error: float, bound: float, most: 
 
 
 def test_repeating_signs_take_fewer_bits(rng: np.random.Generator) -> None:
-    """Stretches of one sign take less than half a bit for it; random signs take a bit."""
+    """Repeating signs take less than half a bit per value; random signs take one bit."""
     magnitudes = (1 + rng.exponential(size=20_000)).astype(np.float32)
     mixed = magnitudes * rng.choice([-1, 1], magnitudes.size).astype(np.float32)
     runs = magnitudes * np.repeat(rng.choice([-1, 1], 500), 40).astype(np.float32)
@@ -131,7 +131,7 @@ def test_zeros_are_almost_free() -> None:
 
 
 def test_error_bound_holds_at_block_and_lane_limits(rng: np.random.Generator) -> None:
-    """Sizes around those at which the number of lanes and of blocks changes."""
+    """The sizes are near those that change the number of lanes or blocks."""
     x = rng.laplace(size=2**17 + 40).astype(np.float32)
     for r in (1023, 1024, 1027, 16_383, 16_384, 16_384 + 31, 2**17, 2**17 + 33):
         read = round_trip(wc.ErrorBounded(0.02), x[:r])
@@ -167,7 +167,7 @@ def test_threads_do_not_change_bytes(rng: np.random.Generator) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 3000), st.data())
 def test_corrupt_sections_decode_as_in_the_reference(seed: int, r: int, data: st.DataObject) -> None:
-    """Whatever stands in a block, the library says what the reference says, and reads nothing beyond."""
+    """The library raises the reference's error or returns its values, without reading out of bounds."""
     rng = np.random.default_rng(seed)
     section = bytearray(encode_section(wc.ErrorBounded(0.01), hostile("waves", r, rng, np.dtype(np.float32))))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -278,11 +278,11 @@ def test_constants_equal_the_reference() -> None:
 def test_many_blocks_equal_the_reference_writer(
     count: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of more than four, every fourth is counted; blocks are shorter here, as the reference is slow."""
+    """Of more than four blocks, every fourth is counted. Short blocks save the reference's time."""
     monkeypatch.setattr(error_bounded_cells, "BOUNDED_BLOCK", 3000)
     monkeypatch.setattr(page, "BLOCK", 3000)
     values = rng.laplace(size=3000 * count - 7).astype(np.float32)
-    values[3000:6000] *= 40  # not counted where there are five
+    values[3000:6000] *= 40  # not counted if there are five blocks
     section = encode_section(wc.ErrorBounded(0.02), values)
     written = reference.ErrorBounded(0.02).section(values.tobytes(), BY_NAME["float32"], 0)
     assert section.tobytes() == written

@@ -1,4 +1,4 @@
-"""mean: what it promises beyond a round trip with the reference."""
+"""Tests of mean beyond round trips with the reference."""
 
 from __future__ import annotations
 

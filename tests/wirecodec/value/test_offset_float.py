@@ -1,4 +1,4 @@
-"""offset-float: the paper's figure, the nearest of all codes, unbiasedness, and the best mantissa."""
+"""Tests of offset-float: the paper's figure, nearest rounding, unbiasedness, choice of the mantissa."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL = st.floats(-4, 4, width=32)
 
 
 def representable_numbers(codec: wc.OffsetFloat, values: Any) -> list[Fraction]:
-    """All numbers that have a code, by the page's formula."""
+    """Compute all numbers that have a code, by the spec page's formula."""
     _, m, _, positive, negative, base = struct.unpack("<BBHHHI", bytes(codec.encode(values, 0)[:12]))
     plus = (np.arange(base, base + positive) << (23 - m)).astype(np.uint32).view(np.float32)
     minus = -(np.arange(base, base + negative) << (23 - m)).astype(np.uint32).view(np.float32)
@@ -55,7 +55,7 @@ def test_values_round_to_the_nearest_number(
     numbers = representable_numbers(codec, x)
     assert len(numbers) <= 2**bits
     for value, found in zip(values, round_trip(codec, x).tolist(), strict=True):
-        ours = [n for n in numbers if n * Fraction(value) >= 0]  # a value keeps its sign, or becomes 0
+        ours = [n for n in numbers if n * Fraction(value) >= 0]  # a value keeps its sign or becomes 0
         assert abs(Fraction(value) - Fraction(found)) == min(abs(Fraction(value) - n) for n in ours)
 
 
@@ -97,7 +97,7 @@ def test_mantissa_has_the_smallest_error(rng: np.random.Generator) -> None:
 
 
 def test_stochastic_rounding_is_unbiased(rng: np.random.Generator) -> None:
-    """The mean over many draws, of values below eps, between codes, and over a power of two."""
+    """The values are below eps, between codes, and at powers of two."""
     for mantissa, scale in ((None, 1.0), (0, 1.0), (2, 1e-3), (9, 1.0), (16, 1.0)):
         codec = wc.OffsetFloat(6, mantissa, rounding="stochastic")
         points = (rng.laplace(size=40) * scale).astype(np.float32)
@@ -137,7 +137,7 @@ def test_section_sizes() -> None:
 
 @pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
 def test_thread_count_does_not_change_bytes(rounding: str, rng: np.random.Generator) -> None:
-    """600,000 values, cut into threads' units, as the same values without: each block is coded alone."""
+    """The 600,001 values are split into several work units."""
     import numba
 
     x = rng.laplace(size=600_001).astype(np.float32)

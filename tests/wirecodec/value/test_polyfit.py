@@ -1,4 +1,4 @@
-"""polyfit: what it promises beyond a round trip with the reference."""
+"""Tests of polyfit beyond round trips with the reference; some also test dexpfit."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PLAIN = wc.PolyFit()
 
 
 def round_trip(values: Any, codec: Any = PLAIN) -> tuple[Any, Any]:
-    """The section of sorted values, and what it decodes to."""
+    """Return the section of sorted values, and the decoded values."""
     section = codec.encode(values, 0)
     return section, type(codec).decode(section, values.size, values.dtype, UNLIMITED)
 
 
 def pieces_of(section: Any) -> list[tuple[int, int]]:
-    """(length, degree) of each."""
+    """Return the length and degree of each piece."""
     n = int(section[:4].view("<u4")[0])
     return [
         ((head & 0xFFFFFF) + 1, head >> 24) for head in section[4 : 4 + 4 * n].copy().view("<u4").tolist()
@@ -44,7 +44,7 @@ def relative_error(values: Any, decoded: Any) -> float:
 
 
 def corner_cases(dtype: Any) -> list[list[float]]:
-    """Values of every kind that a fit could fail on."""
+    """Return values that are difficult to fit."""
     info = ml_dtypes.finfo(dtype)
     most, least = float(info.max), float(info.smallest_subnormal)
     ramp = np.linspace(-1, 1, 400)
@@ -92,7 +92,7 @@ def test_curve_fits_contract(values: list[float], degree: int, pieces: int | Non
 @pytest.mark.parametrize("density", [0.001, 0.01, 0.1])
 @pytest.mark.parametrize("degree", [1, 3, 5])
 def test_error_is_at_most_the_papers(gradient: Any, density: float, degree: int) -> None:
-    """Of the same number of pieces, each split in turn and fitted by NumPy."""
+    """The comparison splits pieces in turn and fits the same number of them by NumPy."""
     x = wc.TopK(density).select(gradient)
     v = np.sort(gradient[x.indices])
     section, decoded = round_trip(v, wc.PolyFit(degree))
@@ -133,7 +133,7 @@ def test_pieces_follow_the_spec_page(r: int, degree: int, seed: int, most: int |
 
 
 def expected_pieces(v: Any, parts: list[int], error: float) -> int:
-    """The sum over the parts of ⌈√(2M / τ)⌉."""
+    """Compute Σ⌈√(2M / τ)⌉ over the parts."""
     w = v.astype(np.float64)
     total = 0
     for a, b in itertools.pairwise(parts):
@@ -142,7 +142,7 @@ def expected_pieces(v: Any, parts: list[int], error: float) -> int:
         total += (
             max(1, math.ceil(math.sqrt(2 * turn / (error * np.sqrt((w**2).mean()))) - 1e-9)) if turn else 1
         )
-    return total + 1  # what is at a whole number may round up
+    return total + 1  # rounding can raise a whole number by one
 
 
 def test_smaller_error_parameters_give_larger_sections(rng: np.random.Generator) -> None:
@@ -206,7 +206,7 @@ def test_scheme_string_round_trip(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["polyfit", "dexpfit"])
 def test_error_feedback_converges(rng: np.random.Generator, value: str) -> None:
-    """A badly scaled quadratic: the distance falls below any given one."""
+    """The distance to a badly scaled quadratic's minimum falls below 0.1 %."""
     curvature, target = 10.0 ** rng.uniform(-1, 0, 400), rng.normal(size=400)
     c = wc.Compressor(f"topk(0.25) | rice | {value}")
     w = np.zeros(400)

@@ -1,7 +1,6 @@
-"""What value codecs promise as quantisers, for every codec of the registry: unbiased, contractive, safe under
-error feedback.
+"""Tests of every value codec as a quantiser: unbiased, contractive, safe under error feedback.
 
-The promises stand in ``value_traits``; a codec without a row there fails.
+``traits`` declares the properties; a codec without an entry fails.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ PAGES = {
 }
 SEEDS, TILES = 300, 10
 Z = 6.0
-"""Standard errors within which a mean must lie; the seeds are fixed, so the outcome is, too."""
+"""Accepted standard errors of a mean; the seeds are fixed, and therefore the result."""
 
 
 def round_trip(codec: Any, values: Any, seed: int = 0) -> Any:
@@ -41,7 +40,7 @@ def round_trip(codec: Any, values: Any, seed: int = 0) -> Any:
 
 
 def decode_draw(codec: Any, values: Any, stream: int) -> Any:
-    """The codec alone, which is faster."""
+    """Encode and decode with the codec alone, which is faster."""
     section = as_bytes(codec.encode(read_only(values), stream))
     return codec.decode(section, values.size, values.dtype, UNLIMITED)
 
@@ -67,9 +66,9 @@ def test_exact_codecs_preserve_every_bit(codec: Any, gradient: Any) -> None:
 
 @pytest.mark.parametrize("codec", [c for c in with_trait("unbiased") if not traits_of(c).exact], ids=label)
 def test_the_mean_over_seeds_is_the_value(codec: Any) -> None:
-    """Every value of a small vector, each within Z standard errors of its mean; and the draws differ.
+    """The mean of every value is within Z standard errors, and the draws differ.
 
-    The vector stands several times in what is encoded, so that a seed gives several draws.
+    The vector is tiled, so that one seed gives several draws.
     """
     values = np.array([1, -0.9, 0.5, 0.37, -0.25, 0.1, -0.01, 1e-3, 0, 0.75, -1, 0.66, 3e-5], np.float32)
     tiled = np.tile(values, TILES)
@@ -79,22 +78,22 @@ def test_the_mean_over_seeds_is_the_value(codec: Any) -> None:
     draws, slack = len(decoded), traits_of(codec).slack
     offset = decoded.mean(axis=0) - values
     allowed = Z * decoded.std(axis=0) / np.sqrt(draws) + slack
-    # Where almost no draw gives a value another level, the sample's deviation is no measure: what is off is
-    # then one draw's level at the most.
+    # If almost every draw gives the same level, the sample's deviation is too small. The bias is then at most
+    # the level of a few draws.
     assert (np.abs(offset) <= allowed + 5 * np.abs(decoded).max() / draws).all(), offset / allowed
     assert abs(offset.sum()) <= Z * decoded.sum(axis=1).std() / np.sqrt(draws) + values.size * slack
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_results_depend_on_the_seed_as_declared(codec: Any, rng: np.random.Generator) -> None:
-    """Another seed gives other values, or it changes nothing."""
+    """Another seed gives other values if and only if the codec draws."""
     values = rng.normal(size=300).astype(np.float32)
     same = np.array_equal(round_trip(codec, values, 1), round_trip(codec, values, 2))
     assert traits_of(codec).draws in (None, not same)
 
 
 def vector_families(rng: np.random.Generator) -> dict[str, Any]:
-    """Vectors of every shape, those that are hardest for a scale, a grid, a bucket or a curve among them."""
+    """Draw vectors of many shapes, including hard ones for a scale, a grid, a bucket or a curve."""
     found = {
         "one": [0.7],
         "two": [1.0, -1e-3],
@@ -122,7 +121,7 @@ def vector_families(rng: np.random.Generator) -> dict[str, Any]:
 
 @pytest.mark.parametrize("codec", with_trait("contracts"), ids=label)
 def test_codecs_contract_as_declared(codec: Any, gradient: Any) -> None:
-    """‖Q(v) - v‖² ≤ (1 - c) ‖v‖²; a float32 or two of rounding is allowed."""
+    """‖Q(v) - v‖² ≤ (1 - c) ‖v‖², with an allowance for float32 rounding."""
     vectors = vector_families(np.random.default_rng(4)) | {"gradient": gradient[:5000]}
     for name, values in vectors.items():
         v, q = values.astype(np.float64), round_trip(codec, values).astype(np.float64)
@@ -132,7 +131,7 @@ def test_codecs_contract_as_declared(codec: Any, gradient: Any) -> None:
 
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_error_feedback_converges_or_the_page_says_so(codec: Any) -> None:
-    """Least squares by the largest fifth: the loss falls to a hundredth, or the page says so."""
+    """Least squares with the largest fifth: the loss falls to 1 %, or the spec page states divergence."""
     if traits_of(codec).feedback is None or any(converges(codec, *pace) for pace in PACES):
         return
     page = PAGES.get(wire_name(codec), "")
@@ -144,11 +143,11 @@ def test_error_feedback_converges_or_the_page_says_so(codec: Any) -> None:
 
 
 PACES = ((0.1, 100), (0.03, 300))
-"""Rate and steps; a codec that holds much of a step back needs a small rate."""
+"""Learning rates and steps; a codec with a large residual needs a small rate."""
 
 
 def converges(codec: Any, rate: float, steps: int) -> bool:
-    """Whether the loss falls to a hundredth."""
+    """Check if the loss falls to 1 %."""
     rng = np.random.default_rng(6)
     a = rng.normal(size=(1000, 200))
     squares = a.T @ a / 1000
@@ -165,5 +164,5 @@ def converges(codec: Any, rate: float, steps: int) -> bool:
 
 
 def test_norm_l2_with_two_bits_diverges() -> None:
-    """Norm l2 with two bits diverges, as its page says."""
+    """The spec page states it; this shows that ``converges`` can be False."""
     assert not any(converges(wc.QSGD(bits=2, norm="l2"), *pace) for pace in PACES)

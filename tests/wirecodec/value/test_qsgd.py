@@ -1,4 +1,4 @@
-"""qsgd: buckets that do not fall on blocks or on threads' units, and bits that do not depend on threads."""
+"""Tests of qsgd: buckets that cross blocks and work units, and independence of the thread count."""
 
 from __future__ import annotations
 

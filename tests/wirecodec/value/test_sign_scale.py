@@ -1,4 +1,4 @@
-"""sign-scale: what it promises beyond a round trip with the reference."""
+"""Tests of sign-scale beyond round trips with the reference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 @settings(max_examples=300, deadline=None)
 @given(st.lists(FINITE, min_size=1, max_size=200))
 def test_sign_scale_contracts(values: list[float]) -> None:
-    """‖v - Q(v)‖² = ‖v‖² - ‖v‖₁²/r where the scale is the mean, and so at most (1 - 1/r) ‖v‖²."""
+    """‖v - Q(v)‖² = ‖v‖² - ‖v‖₁²/r if the scale is the mean, hence at most (1 - 1/r) ‖v‖²."""
     v = np.array(values, np.float32)
     exact = [Fraction(float(a)) for a in v]
     error = sum(
@@ -95,7 +95,7 @@ def test_section_sizes() -> None:
 
 
 def test_error_feedback_converges(rng: np.random.Generator) -> None:
-    """A badly scaled quadratic, one bit an element: the distance falls below any given one."""
+    """With one bit per element, the distance to a badly scaled quadratic's minimum falls below 0.01 %."""
     curvature, target = 10.0 ** rng.uniform(-2, 0, 40), rng.normal(size=40)
     c = wc.Compressor("all | raw-index | sign-scale")
     w = np.zeros(40)

@@ -1,4 +1,4 @@
-"""Values in order, and their map: what a round trip with the reference does not show."""
+"""Tests of sorting and of the map, beyond round trips with the reference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CURVES = [wc.PolyFit(), wc.DExpFit()]
 
 
 def key(x: float) -> tuple[float, bool]:
-    """-0 comes before +0."""
+    """Return a sort key that places -0 before +0."""
     return x, not np.signbit(x)
 
 
@@ -74,7 +74,7 @@ def test_invalid_permutations_raise(r: int, seed: int, wrong: int) -> None:
 
 @pytest.mark.parametrize("codec", CURVES, ids=repr)
 def test_values_return_to_their_positions(codec: Any, rng: np.random.Generator) -> None:
-    """An order that is got wrong anywhere is a large error here."""
+    """A wrong position would cause a large error."""
     x = rng.laplace(size=20_000).astype(np.float32)
     for select, index in (
         (wc.All(), wc.RawIndex()),
@@ -147,7 +147,7 @@ def test_decoding_memory_is_bounded(codec: Any, rng: np.random.Generator, dtype:
 
 @dataclass(frozen=True)
 class Increments:
-    """An ordered codec of a user's own, which refuses values above a bound."""
+    """User-defined ordered codec that raises above a bound."""
 
     name: ClassVar[str] = "increments"
     wire_id: ClassVar[int] = 0x95

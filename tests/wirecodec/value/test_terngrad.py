@@ -1,4 +1,4 @@
-"""terngrad: unbiased, where nothing is cut; sizes; what cutting does."""
+"""Tests of terngrad: unbiasedness without clipping, section sizes, effect of clipping."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 
 
 def expected_values(values: Any, clip: float | None, stream: int) -> Any:
-    """The page, in float32 scalars and Python integers."""
+    """Compute the decoded values as the spec page does, in float32 scalars and Python integers."""
     x = [np.float32(v) for v in values]
     scale = max(abs(v) for v in x)
     if clip is not None:
@@ -49,8 +49,10 @@ SEEDS = 4000
 
 
 def test_terngrad_is_unbiased(gradient: Any) -> None:
-    """The mean over seeds, of every value apart, within 5 of its own standard deviations; that of all of them
-    together, weighted by their signs, within 4."""
+    """Means over seeds are near the values.
+
+    Each is within 5 of its standard deviations. Their sum, weighted by signs, is within 4.
+    """
     x = gradient[np.argsort(-np.abs(gradient))[:400]][np.random.default_rng(1).permutation(400)]
     total = np.zeros(x.size)
     for seed in range(SEEDS):
@@ -64,7 +66,7 @@ def test_terngrad_is_unbiased(gradient: Any) -> None:
 
 
 def test_clipping_bias_is_detected(gradient: Any) -> None:
-    """What clipping does to the same values is far outside those bounds."""
+    """The bias of clipping is far outside the accepted range."""
     x = gradient[np.argsort(-np.abs(gradient))[:400]]
     total = np.zeros(x.size)
     for seed in range(SEEDS):
@@ -85,7 +87,7 @@ def test_error_follows_the_spec_page(rng: np.random.Generator) -> None:
 
 
 def test_draws_of_different_values_are_uncorrelated(rng: np.random.Generator) -> None:
-    """Neighbours, values 16, 64 and 512 apart: whether they are sent has no correlation."""
+    """The pairs are 1 to 512 values apart."""
     x = np.full(100_000, 0.5, np.float32)
     x[0] = 1.0
     sent = (round_trip(wc.TernGrad(), x, 99) != 0).astype(float)[1:] - 0.5

@@ -1,4 +1,4 @@
-"""3lc: what it promises beyond a round trip with the reference."""
+"""Tests of 3lc beyond round trips with the reference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALLEST = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133, "f
 
 
 def expected_size(levels: Any) -> int:
-    """Bytes of a section, from the paper's text: five levels a byte, at most 14 bytes of zeros in one."""
+    """Compute a section's bytes from the paper: five levels per byte, up to 14 zero bytes in one."""
     padded = np.append(levels, np.zeros(-len(levels) % 5, int)).reshape(-1, 5)
     runs = [(key, len(list(group))) for key, group in groupby(not five.any() for five in padded)]
     return 4 + sum(math.ceil(n / 14) if zeros else n for zeros, n in runs)
@@ -31,7 +31,7 @@ def expected_size(levels: Any) -> int:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(FINITE, min_size=1, max_size=400), SPARSITY)
 def test_levels_follow_the_spec_page(values: list[float], sparsity: float) -> None:
-    """v / M, rounded to nearest, halves away from zero; computed with fractions."""
+    """v / M is rounded to nearest, ties away from zero; the test computes with fractions."""
     v = np.array(values, np.float32)
     got = round_trip(wc.ThreeLC(sparsity), v)
     top = float(np.abs(v).max())
@@ -46,7 +46,7 @@ def test_levels_follow_the_spec_page(values: list[float], sparsity: float) -> No
 @settings(max_examples=300, deadline=None)
 @given(st.lists(FINITE, min_size=1, max_size=100), SPARSITY)
 def test_three_lc_contracts(values: list[float], sparsity: float) -> None:
-    """No error is above its value, and that of the greatest is (sparsity - 1) times it."""
+    """No error exceeds its value; the largest value's error is (sparsity - 1) times it."""
     v = np.array(values, np.float32)
     errors = [
         abs(Fraction(float(a)) - Fraction(float(b)))
@@ -109,7 +109,7 @@ def test_parameter_out_of_range(sparsity: Any) -> None:
 
 @pytest.mark.parametrize("sparsity", [1.0, 1.5])
 def test_residuals_stay_bounded(rng: np.random.Generator, sparsity: float) -> None:
-    """The page's table: 1.4 and 4 gradients of a thousand values."""
+    """The spec page's table: residuals of 1.4 and 4 times the norm of a gradient of 1000 values."""
     residual = np.zeros(1000, np.float32)
     norms = []
     for _ in range(400):
@@ -120,7 +120,7 @@ def test_residuals_stay_bounded(rng: np.random.Generator, sparsity: float) -> No
 
 
 def test_large_learning_rates_diverge_with_high_sparsity() -> None:
-    """The page's quadratic: at a learning rate of 0.3, sparsity 1 converges and 1.75 does not."""
+    """On the spec page's quadratic with learning rate 0.3, sparsity 1 converges and 1.75 diverges."""
 
     def distance(sparsity: float, rate: float, steps: int) -> float:
         rng = np.random.default_rng(5)
