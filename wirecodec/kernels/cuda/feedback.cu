@@ -48,29 +48,17 @@ template <class F> INLINE void subtract(F* left, const u32* indices, const F* se
   left[at] = is_finite(rest) ? rest : 0;
 }
 
-// left = residual + beta · (gradient - sent) at the indices, or 0 where that is not finite. `residual`, where not
-// given, is 0; so is `sent`; without indices, of all elements.
-template <class F>
-INLINE void filter(const F* gradient, const F* residual, const u32* indices, const F* sent, u32 size, F beta,
-                   F* left) {
-  const u32 i = AT;
-  if (i >= size) return;
-  const u32 at = indices ? indices[i] : i;
-  const F off = gradient[at] - (sent ? sent[i] : 0);
-  const F rest = (residual ? residual[at] : 0) + beta * off;
-  left[at] = is_finite(rest) ? rest : 0;
-}
-
-// left = beta · (x - sent) + keep · residual at the indices. Where not given, `sent` is 0, and nothing is added for
-// the residual; without indices, of all elements.
+// left = beta · (x - sent) + keep · residual at the indices, or 0 where that is not finite. Where not given, `sent`
+// is 0, and nothing is added for the residual; without indices, of all elements.
 template <class F>
 INLINE void lowpass(const F* x, const F* residual, const u32* indices, const F* sent, u32 size, F beta, F keep,
                     F* left) {
   const u32 i = AT;
   if (i >= size) return;
   const u32 at = indices ? indices[i] : i;
-  const F rest = beta * (sent ? x[at] - sent[i] : x[at]);
-  left[at] = residual ? rest + keep * residual[at] : rest;
+  F rest = beta * (sent ? x[at] - sent[i] : x[at]);
+  if (residual) rest = rest + keep * residual[at];
+  left[at] = is_finite(rest) ? rest : 0;
 }
 
 #define FEEDBACK(F, suffix)                                                                                    \
@@ -80,10 +68,6 @@ INLINE void lowpass(const F* x, const F* residual, const u32* indices, const F* 
   KERNEL clip_##suffix(const F* x, u32 size, u64 most, F* out) { clip<F>(x, size, number<F>(most), out); }     \
   KERNEL subtract_##suffix(F* left, const u32* indices, const F* sent, u32 size) {                             \
     subtract<F>(left, indices, sent, size);                                                                    \
-  }                                                                                                            \
-  KERNEL filter_##suffix(const F* gradient, const F* residual, const u32* indices, const F* sent, u32 size,    \
-                         u64 beta, F* left) {                                                                  \
-    filter<F>(gradient, residual, indices, sent, size, number<F>(beta), left);                                 \
   }                                                                                                            \
   KERNEL lowpass_##suffix(const F* x, const F* residual, const u32* indices, const F* sent, u32 size,          \
                           u64 beta, u64 keep, F* left) {                                                       \
