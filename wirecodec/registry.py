@@ -103,7 +103,7 @@ def index_codecs() -> dict[int, type[IndexCodec]]:
 
 
 def value_codecs() -> dict[int, type[ValueCodec]]:
-    """Every value codec that a reader knows, by wire id."""
+    """Return every registered value codec, by wire id."""
     return dict(_value)
 
 
@@ -113,17 +113,17 @@ def index_codec(wire_id: int) -> type[IndexCodec]:
 
 
 def value_codec(wire_id: int) -> type[ValueCodec]:
-    """The value codec of a known id."""
+    """Return the value codec of a registered id."""
     return _value[wire_id]
 
 
 def transforms() -> dict[int, type[Transform]]:
-    """Every transform that a reader knows, by the domain of its coefficients."""
+    """Return every transform, by the domain of its coefficients."""
     return dict(_domain)
 
 
 def transform(domain: int) -> type[Transform]:
-    """The transform of a known domain."""
+    """Return the transform of a registered domain."""
     return _domain[domain]
 
 

@@ -91,10 +91,11 @@ _FAMILIES = (
 class AutoValue:
     """Value codec choice: for each chunk, the smallest codec within an error bound.
 
-    The decoded values v̂ satisfy ‖v̂ - v‖₂ ≤ error · ‖v‖₂ in each chunk, so error feedback converges. The
-    chunk stores the chosen codec's own section, hence bits per value are at most those of ``raw``. Chunks
-    that contain NaN or Inf are stored raw. With few values, the result is the smallest of all candidates.
-    With 2^15 values or more, a sample first excludes candidates whose error is far too large.
+    The decoded values v̂ satisfy ‖v̂ - v‖₂ ≤ error · ‖v‖₂ in each chunk, so error feedback converges. A chunk
+    stores the chosen codec's section and takes at most the bits per value of ``raw``. Chunks that contain NaN
+    or Inf are stored raw. With few values, the result is the smallest of all candidates. With 2^15 values or
+    more, a sample first excludes candidates whose error is far too large. The choice is part of the encoder;
+    no section format belongs to it.
 
     Args:
         error: relative l2 error, above 0 and below 1.

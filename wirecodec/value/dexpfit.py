@@ -40,10 +40,11 @@ _MAX_FACTOR = 2.0**900
 class DExpFit:
     """Double-exponential curve fit (Fit-DExp) value codec.
 
-    Sorted values of each sign are approximated by a·e^(bx) + c·e^(dx), fitted on 512 bins: Jacquelin's
-    integral equation gives the start, Levenberg-Marquardt steps refine it. A curve takes 36 bytes, at most
-    two curves per chunk, and the map of the original order ⌈log2 r⌉ bits per value. The values are stored
-    unchanged if that is smaller. Not unbiased; a curve's error never exceeds that of zeros.
+    Sorted values of each sign are approximated by a·e^(bx) + c·e^(dx), fitted on at most 512 bins.
+    Jacquelin's integral equation gives the start, and Levenberg-Marquardt steps refine it. A curve takes 36
+    bytes, and a chunk has at most three: negative, zero and positive values. The map of the original order
+    takes ⌈log2 r⌉ bits per value. The values are stored unchanged if that is smaller. Not unbiased; a curve's
+    error never exceeds that of zeros.
 
     Source: Xu et al., *DeepReduce*, 2021, section 5; formats/spec/value/dexpfit.md.
 

@@ -57,10 +57,10 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
     counts = np.zeros((len(counted_blocks), *shape), np.uint32)
     kept_records = np.empty((len(blocks) if keep_all else 0, 2, capacity), np.uint32)
 
-    def walk_block(n: int, found: Array, counts: Array) -> None:
+    def walk_block(n: int, outputs: Array, counts: Array) -> None:
         x, quantiser = bits[blocks[n]], cells.quantiser()
         error_bounded_write.walk(
-            x, _count_lanes(x.size), quantiser, cells.starts[n], found[0], found[1], counts.reshape(-1)
+            x, _count_lanes(x.size), quantiser, cells.starts[n], outputs[0], outputs[1], counts.reshape(-1)
         )
 
     def walk(first: int, last: int) -> None:
@@ -77,7 +77,7 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
     error_bounded_tables.fill(levels, _ALL_ROWS, table)
 
     def write(first: int, last: int) -> list[bytes]:
-        found = []
+        payload = []
         words, states = np.empty(4 * capacity, np.uint16), np.empty(error_bounded_lanes.MAX_LANES, np.uint32)
         scratch = np.empty((0 if keep_all else 2, capacity), np.uint32)
         for n in range(first, last):
@@ -87,8 +87,8 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
             m = blocks[n].stop - blocks[n].start
             lanes = _count_lanes(m)
             count = error_bounded_write.write(m, lanes, codes, records, table.reshape(-1), states, words)
-            found += [states[:lanes].tobytes(), words[:count].tobytes()]
-        return found
+            payload += [states[:lanes].tobytes(), words[:count].tobytes()]
+        return payload
 
     parts = [_HEADER.pack(cells.form, cells.first, cells.step, cells.place, mask)]
     for row in range(BOUNDED_ROWS):
@@ -96,7 +96,7 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
             *bins, escape = levels[row].tolist()
             used = bytes(bins).rstrip(b"\xff")
             parts.append(bytes([len(used), escape]) + used)
-    pieces = [piece for found in in_ranges(write, len(blocks), 1) for piece in found]
+    pieces = [piece for group in in_ranges(write, len(blocks), 1) for piece in group]
     for start, states, words in zip(cells.starts, pieces[::2], pieces[1::2], strict=True):
         parts += [_BLOCK_HEADER.pack(start, len(words) // 2), states, words]
     return np.frombuffer(b"".join(parts), np.uint8)
@@ -118,7 +118,7 @@ class CellSection:
         self.section, self.dtype, self.at = section, dtype, 0
         self.form = int(section[0])
         if not OFFSET <= self.form <= CENTRED:  # the caller read another form if the buffer has changed
-            raise Malformed("error-bounded-form", f"form {self.form}")
+            raise Malformed("error-bounded-form", f"form is {self.form}; it must be 0 to 2")
         _, first, step, place, mask = _HEADER.unpack(self._read_bytes(_HEADER.size).tobytes())
         self.cells = Cells(self.form, np.float32(first), np.float32(step), np.float32(place), [])
         largest = max_float32(dtype)

@@ -26,11 +26,11 @@ _ROUNDINGS = ("nearest", "stochastic")
 class OffsetFloat:
     """Offset float (range-based float) value codec.
 
-    The codes stand for zero and for floats of ``mantissa`` bits from eps upwards, of both signs; there is no
-    fixed exponent range. Parameters that are None are chosen per chunk: the range covers the values, eps is
-    the smallest one for which the codes suffice, the mantissa minimises the squared error of a sample. It
-    takes ``bits`` bits per value and 12 bytes per chunk. Rounding to nearest is contractive; stochastic
-    rounding is unbiased within the range.
+    The codes stand for zero and for floats of ``mantissa`` bits from eps upwards, of both signs. There is no
+    fixed exponent range. Parameters that are None are chosen per chunk. The range then covers the values, eps
+    is the smallest for which the codes suffice, and the mantissa minimises a sample's squared error. It takes
+    ``bits`` bits per value and 12 bytes per chunk. Rounding to nearest is contractive. Stochastic rounding is
+    unbiased within the range.
 
     Source: Wang et al., *FFT-based Gradient Sparsification*, 2020, Algorithm 1 and Figure 8, with rounding
     and with codes for zero and negative values; formats/spec/value/offset-float.md.
@@ -161,13 +161,16 @@ class OffsetFloat:
             raise Malformed("offset-float-length", f"{section.size} bytes; the parameters take {_HEAD.size}")
         bits, m, reserved, positive, negative, base = _HEAD.unpack(section[: _HEAD.size].tobytes())
         if not 2 <= bits <= 16 or m > 23 or reserved:
-            raise Malformed("offset-float-parameter", f"bits {bits}, mantissa {m}, reserved {reserved}")
+            raise Malformed(
+                "offset-float-parameter", f"bits is {bits}, mantissa is {m}, reserved is {reserved}"
+            )
         if section.size != _HEAD.size + packed_size(r, bits):
             raise Malformed("offset-float-length", f"{section.size} bytes for {r} values of {bits} bits")
         top = base + max(positive, negative, 1) - 1 << 23 - m
         if base == 0 or positive + negative >= 1 << bits or top > _magnitude_bits(max_float32(dtype)):
             raise Invalid(
-                "offset-float-range", f"base {base}, {positive} positive and {negative} negative codes"
+                "offset-float-range",
+                f"base is {base}, with {positive} positive and {negative} negative codes",
             )
         if has_stray_bits(section[_HEAD.size :], r, bits):
             raise Malformed("offset-float-padding", "a bit after the last code is set")

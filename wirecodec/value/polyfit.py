@@ -38,9 +38,9 @@ class PolyFit:
     """Piecewise polynomial curve fit (Fit-Poly) value codec.
 
     Sorted values are approximated by least-squares polynomials. Pieces are split at the point farthest from
-    the piece's chord, and a piece contains values of one sign. A piece takes 4 + 4 · (degree + 1) bytes (8
-    per coefficient for float64), and the map of the original order ⌈log2 r⌉ bits per value. The values are
-    stored unchanged if that is smaller. Not unbiased; a piece's error never exceeds that of zeros.
+    the piece's chord, and a piece contains values of one sign. A piece takes 4 + 4 · (degree + 1) bytes, or 4
+    + 8 · (degree + 1) for float64. The map of the original order takes ⌈log2 r⌉ bits per value. The values
+    are stored unchanged if that is smaller. Not unbiased; a piece's error never exceeds that of zeros.
 
     Source: Xu et al., *DeepReduce*, 2021, section 5, with Gram polynomials; formats/spec/value/polyfit.md.
 

@@ -28,9 +28,9 @@ class QSGD:
     """Quantized SGD (QSGD) value codec.
 
     A value is rounded at random to one of the 2s + 1 multiples of scale/s, where s = 2^(bits-1) - 1. It takes
-    bits + 32/bucket bits per value and 8 bytes per chunk. Unbiased up to 2^-16 of a step. The draws are
-    hashes of a counter, so the same seed gives the same bytes on every backend. Norm "l2" with 4 bits or
-    fewer diverges under error feedback.
+    bits + 32/bucket bits per value and 8 bytes per chunk. Unbiased up to 2^-16 of a step. Draws are hashes of
+    a counter, so the same seed gives the same bytes on every backend. With norm "l2" and few bits (4 or
+    fewer), error feedback diverges.
 
     Source: Alistarh et al., *QSGD*, 2017; formats/spec/value/qsgd.md.
 
@@ -143,7 +143,8 @@ class QSGD:
             or not 16 <= bucket <= _MAX_BUCKET
         ):
             raise Malformed(
-                "qsgd-parameter", f"bits {bits}, norm {norm}, reserved {reserved}, bucket {bucket}"
+                "qsgd-parameter",
+                f"bits is {bits}, norm is {norm}, reserved is {reserved}, bucket is {bucket}",
             )
         body = _HEAD.size + 4 * -(-r // bucket)
         if section.size != body + packed_size(r, bits):
@@ -151,7 +152,7 @@ class QSGD:
         scales = section[_HEAD.size : body].copy().view("<f4")
         if not qsgd.are_scales(bits_of(scales), _MIN_SCALE, np.float32(max_float32(dtype))):
             raise Invalid(
-                "qsgd-scale", "a scale is not a normal, positive, finite number of the element type, nor 0"
+                "qsgd-scale", "a scale is neither 0 nor a finite number of the element type from 2^-100 on"
             )
         if has_stray_bits(section[body:], r, bits):
             raise Malformed("qsgd-padding", "a bit after the last code is set")

@@ -26,8 +26,10 @@ class Raw:
     """Raw value codec.
 
     It takes 8 · itemsize bits per value and is lossless if ``dtype`` is None. Otherwise it takes 16 bits per
-    value and rounds to nearest, ties to even: the relative error is at most 2^-11 (float16) or 2^-8
-    (bfloat16) for normal numbers. NaN and Inf are preserved. Source: formats/spec/value/raw.md.
+    value and rounds to nearest, ties to even. For normal numbers the relative error is then at most 2^-11
+    (float16) or 2^-8 (bfloat16). NaN and Inf are preserved.
+
+    Source: formats/spec/value/raw.md.
 
     Args:
         dtype: None, "float16" or "bfloat16".

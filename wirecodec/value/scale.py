@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of
+from wirecodec.arrays import Array, Bytes, bits_of
+from wirecodec.errors import Invalid
 from wirecodec.value.float32_convert import MAX_FLOAT32
 from wirecodec.value.raw import round_to_16_bits
 
-__all__ = ["MAX_SCALE", "max_scale", "round_scale", "scale_type"]
+__all__ = ["MAX_SCALE", "max_scale", "read_scale", "round_scale", "scale_type", "sign_words"]
 
 MAX_SCALE = MAX_FLOAT32 | {"float64": float(np.finfo(np.float64).max)}
 """Largest number that each element type holds, by type name."""
@@ -36,3 +37,30 @@ def round_scale(scale: Array, dtype: np.dtype[Any]) -> Array:
     if dtype.itemsize != 2:
         return scale.astype(dtype)
     return round_to_16_bits(bits_of(scale), dtype)[0].view(dtype)
+
+
+def read_scale(part: Bytes, kind: Any, largest: float, code: str) -> Array:
+    """Read a scale, which must be 0 to ``largest`` and not -0.
+
+    Args:
+        part: the scale's bytes.
+        kind: its wire type.
+        largest: largest valid scale.
+        code: code of the error.
+
+    Returns:
+        (1,) array of type ``kind``.
+
+    Raises:
+        Invalid: if the scale is out of range or NaN.
+    """
+    scale: Array = part.view(kind)
+    if not scale[0] <= largest or np.signbit(scale[0]):
+        raise Invalid(code, f"the scale is {scale[0]}; it must be 0 to {largest:g}")
+    return scale
+
+
+def sign_words(number: Array) -> tuple[Any, Any]:
+    """Return the bits of plus and of minus a (1,) non-negative number."""
+    plus = bits_of(number)[0]
+    return plus, plus | plus.dtype.type(1 << (8 * plus.itemsize - 1))

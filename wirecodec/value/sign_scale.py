@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, bits_of
-from wirecodec.errors import Invalid, Malformed
+from wirecodec.errors import Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.value.raw import widen
-from wirecodec.value.scale import MAX_SCALE, round_scale, scale_type
+from wirecodec.value.scale import max_scale, read_scale, round_scale, scale_type, sign_words
 
 __all__ = ["SignScale"]
 
@@ -83,16 +83,10 @@ class SignScale:
         head = scale_type(dtype).itemsize
         if section.size != head + -(-r // 8):
             raise Malformed("sign-scale-length", f"{section.size} bytes for {r} values")
-        scale = section[:head].view(scale_type(dtype))
-        if not scale[0] <= MAX_SCALE[dtype.name] or np.signbit(scale[0]):
-            raise Invalid(
-                "sign-scale-scale", f"the scale is {scale[0]}; it must be a non-negative finite {dtype}"
-            )
+        scale = read_scale(section[:head], scale_type(dtype), max_scale(dtype), "sign-scale-scale")
         if r % 8 and section[-1] >> r % 8:
             raise Malformed("sign-scale-padding", "a bit after the last sign is set")
-        zero = bits_of(round_scale(scale, dtype))[0]
-        one = zero | zero.dtype.type(1 << (8 * zero.itemsize - 1))
-        return zero, one, section[head:]
+        return *sign_words(round_scale(scale, dtype)), section[head:]
 
 
 def _minus_zero(bits: Array) -> Any:

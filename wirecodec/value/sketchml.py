@@ -38,9 +38,9 @@ _NO_EXTRA_BITS, _BUCKET_NUMBERS = np.zeros(_MAX_BUCKETS, np.int64), np.arange(_M
 class SketchML:
     """Quantile bucket (SketchML) value codec.
 
-    Values are sorted into buckets of about equal counts; a bucket contains values of one sign. A value is
-    decoded as its bucket's mean. Bucket numbers are packed, or Huffman-coded if that is smaller, so it takes
-    at most ⌈log2 buckets⌉ bits per value, and 4 bytes per bucket and chunk. Contractive; not unbiased.
+    Values are sorted into buckets of about equal counts, and a bucket contains values of one sign. A value is
+    decoded as its bucket's mean. Bucket numbers are packed, or Huffman-coded if that is smaller. It takes at
+    most ⌈log2 buckets⌉ bits per value, and 4 bytes per bucket and chunk. Contractive; not unbiased.
 
     Source: Jiang et al., *SketchML*, 2018, and *SKCompress*, 2020; formats/spec/value/sketchml.md. The
     quantiles are exact among cells of magnitudes instead of sketched, because all values of a chunk are
@@ -92,7 +92,9 @@ class SketchML:
             raise Malformed("sketchml-length", f"{section.size} bytes; the header alone takes {_HEAD.size}")
         form, last, reserved = _HEAD.unpack(section[: _HEAD.size].tobytes())
         if form > _HUFFMAN or reserved or (form == _HUFFMAN and last == 0):
-            raise Malformed("sketchml-form", f"form {form}, {last + 1} buckets, reserved {reserved}")
+            raise Malformed(
+                "sketchml-form", f"form is {form}, with {last + 1} buckets, reserved is {reserved}"
+            )
         body = _HEAD.size + 4 * (last + 1)
         if section.size < body:
             raise Malformed("sketchml-length", f"{section.size} bytes; the means alone end at {body}")

@@ -14,6 +14,7 @@ from wirecodec.kernels.layout import TERNARY_DIGITS
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_real, settle
 from wirecodec.value.float32_convert import from_float32, max_float32, to_float32
+from wirecodec.value.scale import read_scale, sign_words
 
 __all__ = ["TernGrad"]
 
@@ -26,8 +27,8 @@ class TernGrad:
     """Ternary gradient (TernGrad) value codec.
 
     A value is sent as its sign times the scale with probability |v|/scale, and as zero otherwise. It takes
-    1.6 bits per value and 4 bytes per chunk. Unbiased up to 2^-17 of the scale if ``clip`` is None. The error
-    exceeds the norm of values that differ much in size, so error feedback diverges. The draws are hashes of a
+    1.6 bits per value and 4 bytes per chunk. Unbiased up to 2^-17 of the scale if ``clip`` is None. If values
+    differ much in size, the error exceeds their norm, so error feedback diverges. Draws are hashes of a
     counter, so the same seed gives the same bytes on every backend.
 
     Source: Wen et al., *TernGrad*, 2017; formats/spec/value/terngrad.md.
@@ -88,13 +89,8 @@ class TernGrad:
 
         if section.size != _HEAD + -(-r // TERNARY_DIGITS):
             raise Malformed("terngrad-length", f"{section.size} bytes for {r} values")
-        scale = section[:_HEAD].view("<f4")
-        if not scale[0] <= max_float32(dtype) or np.signbit(scale[0]):
-            raise Invalid(
-                "terngrad-scale", f"the scale is {scale[0]}; it must be a non-negative finite {dtype}"
-            )
-        plus = bits_of(from_float32(scale, dtype))[0]
-        minus = plus | plus.dtype.type(1 << (8 * plus.itemsize - 1))
+        scale = read_scale(section[:_HEAD], "<f4", max_float32(dtype), "terngrad-scale")
+        plus, minus = sign_words(from_float32(scale, dtype))
         out = np.empty(r, plus.dtype)
         found = base3.expand(np.ascontiguousarray(section[_HEAD:]), minus, plus, out)
         if found == base3.BAD_BYTE:

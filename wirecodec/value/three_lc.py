@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, bits_of
-from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.errors import EncodeError, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_real, settle
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
+from wirecodec.value.scale import read_scale, sign_words
 
 __all__ = ["ThreeLC"]
 
@@ -22,10 +23,10 @@ _HEAD = 4
 class ThreeLC:
     """3LC value codec.
 
-    A value is rounded to -1, 0 or 1 times the scale. Five values take one byte, and up to 14 zero bytes
-    become one, so it takes 1.6 bits per value at most and 0.115 for zeros, and 4 bytes per chunk.
-    Contractive, by as little as (1 - (sparsity - 1)²)/r: large learning rates diverge if the residual is
-    large. Not unbiased.
+    A value is rounded to -1, 0 or 1 times the scale. Five values take one byte, and up to 14 bytes of zeros
+    become one. It takes at most 1.6 bits per value, 0.115 for zeros, and 4 bytes per chunk. Not unbiased.
+    Contractive: ‖Q(v) - v‖² ≤ (1 - c) ‖v‖² with c = (1 - (sparsity - 1)²)/r. This c is small, so residuals
+    can be large, and large learning rates then diverge.
 
     Source: Lim et al., *3LC*, 2019 (3-value quantisation with sparsity multiplication, quartic encoding,
     zero-run encoding); formats/spec/value/3lc.md.
@@ -77,9 +78,7 @@ class ThreeLC:
 
         if section.size < _HEAD:
             raise Malformed("3lc-length", f"{section.size} bytes; the scale alone takes {_HEAD}")
-        scale = section[:_HEAD].view("<f4")
-        if not scale[0] <= max_float32(dtype) or np.signbit(scale[0]):
-            raise Invalid("3lc-scale", f"the scale is {scale[0]}; it must be a non-negative finite {dtype}")
+        scale = read_scale(section[:_HEAD], "<f4", max_float32(dtype), "3lc-scale")
         count = -(-r // three_lc.DIGITS)
         codes = np.empty(count + three_lc.WRITE_MARGIN, np.uint8)
         bad = three_lc.expand_runs(np.ascontiguousarray(section[_HEAD:]), count, codes)
@@ -87,8 +86,7 @@ class ThreeLC:
             raise Malformed("3lc-count", f"the bytes do not expand to {count}, which {r} values need")
         if bad == three_lc.BAD_RUN:
             raise Malformed("3lc-run", "a run follows a run that is not the longest")
-        plus = bits_of(from_float32(scale, dtype))[0]
-        minus = plus | plus.dtype.type(1 << (8 * plus.itemsize - 1))
+        plus, minus = sign_words(from_float32(scale, dtype))
         out = np.empty(r, plus.dtype)
         if three_lc.dequantise(codes, plus.dtype.type(0), plus, minus, out) == three_lc.BAD_DIGIT:
             raise Malformed("3lc-padding", "a digit after the last value is not 1")
