@@ -13,7 +13,7 @@ import numpy as np
 from wirecodec.arrays import Array, read_only
 from wirecodec.kernels.layout import BOUNDED_ROWS
 
-__all__ = ["CENTRED", "OFFSET", "SHIFTED", "usual_levels"]
+__all__ = ["CENTRED", "OFFSET", "SHIFTED", "default_levels"]
 
 OFFSET = (
     "ff0179ceeffefefffffffefffefffffffffffefffffffefefffffffffffe",
@@ -79,7 +79,7 @@ SHIFTED = (
 
 
 @cache
-def usual_levels(form: int) -> Array:
+def default_levels(form: int) -> Array:
     """Return (26, 33) u8 levels of a form: the bins', then the escape's; 255 marks an absent bin."""
     levels = np.full((BOUNDED_ROWS, 33), 255, np.uint8)
     for row, digits in enumerate((OFFSET if form == 1 else CENTRED) + SHIFTED):

@@ -13,7 +13,7 @@ from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.layout import BOUNDED_ROWS
 from wirecodec.value.error_bounded_cells import CENTRED, MAX_START, OFFSET, Cells, split_blocks
-from wirecodec.value.error_bounded_levels import usual_levels
+from wirecodec.value.error_bounded_levels import default_levels
 from wirecodec.value.float32_convert import from_float32, max_float32
 
 __all__ = ["CellSection", "read_section", "write_section"]
@@ -69,7 +69,7 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
             walk_block(n, kept_records[n] if keep_all else scratch, counts[i])
 
     in_ranges(walk, len(counted_blocks), 1)
-    levels = usual_levels(cells.form).copy()
+    levels = default_levels(cells.form).copy()
     mask = error_bounded_tables.fit(
         counts.sum((0, 1), np.uint32)[:BOUNDED_ROWS], 1 if keep_all else _MIN_SYMBOLS_TO_FIT, levels
     )
@@ -128,7 +128,7 @@ class CellSection:
         if mask >> BOUNDED_ROWS:
             raise Malformed("error-bounded-rows", f"mask is {mask:#x}; it has {BOUNDED_ROWS} bits")
         self.mask = mask
-        self.levels = usual_levels(self.form).copy() if mask else usual_levels(self.form)
+        self.levels = default_levels(self.form).copy() if mask else default_levels(self.form)
         for row in range(BOUNDED_ROWS):
             if mask >> row & 1:
                 self._read_row(self.levels[row])
@@ -172,12 +172,12 @@ class CellSection:
 
 
 @cache
-def _build_usual_table(form: int) -> Array:
+def _build_default_table(form: int) -> Array:
     """Build the frequency table of a section that replaces no row."""
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_tables
 
     table = np.empty((BOUNDED_ROWS, error_bounded_lanes.ROW_STRIDE), np.uint32)
-    error_bounded_tables.fill(usual_levels(form).copy(), _ALL_ROWS, table)
+    error_bounded_tables.fill(default_levels(form).copy(), _ALL_ROWS, table)
     return table
 
 
@@ -186,7 +186,7 @@ def read_section(s: CellSection) -> Array:
     from wirecodec.kernels.cpu.threads import in_ranges
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_read, error_bounded_tables
 
-    table = _build_usual_table(s.form)
+    table = _build_default_table(s.form)
     if s.mask:
         table = table.copy()
         error_bounded_tables.fill(s.levels, s.mask, table)

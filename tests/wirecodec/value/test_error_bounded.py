@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from formats.reference import error_bounded as page
-from formats.reference.error_bounded_writer import symbol_of
 from formats.reference.floats import BY_NAME
+from formats.reference.value import error_bounded as page
+from formats.reference.value import error_bounded_model as model
+from formats.reference.writing.value.error_bounded import find_symbol
 from tests import oracles
 from tests.wirecodec.value.sections import encode_section, round_trip
 from wirecodec.arrays import DTYPES
@@ -79,7 +80,7 @@ def test_bytes_equal_the_reference_writer(
     """The reference writer has its own arithmetic."""
     values = hostile(kind, r, np.random.default_rng(seed), dtype)
     error = data.draw(st.sampled_from([0.9, 0.1, 0.01, 1e-3, 1e-5]))
-    written = reference.ErrorBounded(error).section(values.tobytes(), BY_NAME[dtype.name], 0)
+    written = reference.ErrorBounded(error).write_section(values.tobytes(), BY_NAME[dtype.name], 0)
     assert encode_section(wc.ErrorBounded(error), values).tobytes() == written
 
 
@@ -187,7 +188,7 @@ def test_corrupt_sections_decode_as_in_the_reference(seed: int, r: int, data: st
     assert found == expected
 
 
-def test_usual_levels_equal_the_spec_page() -> None:
+def test_default_levels_equal_the_spec_page() -> None:
     """The page, the library and the reference list the same levels."""
     with open("formats/spec/value/error-bounded.md", encoding="utf-8") as file:
         rows = [line.split("|") for line in file if line.startswith("| ") and line[2].isdigit()]
@@ -197,7 +198,7 @@ def test_usual_levels_equal_the_spec_page() -> None:
     assert [listed[row][1] for row in range(24)] == list(error_bounded_levels.CENTRED)
     assert [listed[row][0] for row in (24, 25)] == list(error_bounded_levels.SHIFTED)
     for form in (1, 2):
-        assert error_bounded_levels.usual_levels(form).tolist() == page.usual_levels(form)
+        assert error_bounded_levels.default_levels(form).tolist() == model.default_levels(form)
 
 
 def test_frequencies_of_a_row_sum_to_4096(rng: np.random.Generator) -> None:
@@ -211,7 +212,7 @@ def test_frequencies_of_a_row_sum_to_4096(rng: np.random.Generator) -> None:
     table = np.empty((200, 49), np.uint32)
     error_bounded_tables.fill(levels, -1, table)
     for row, op in zip(levels.tolist(), table.tolist(), strict=True):
-        f = page.frequencies(row)
+        f = model.frequencies(row)
         assert sum(f) == 4096
         assert min(f) >= 0
         assert [n >> 12 for n in op] == f
@@ -236,19 +237,19 @@ def test_symbols_cover_all_numbers() -> None:
     symbol, shift = np.meshgrid(np.arange(48, dtype=np.uint32), np.arange(16, dtype=np.uint32))
     bases, bits = np.empty_like(symbol), np.empty_like(symbol)
     compute_bases_and_bits(symbol.ravel(), shift.ravel(), bases.ravel(), bits.ravel())
-    for s, (base, some) in enumerate(page.SYMBOLS[:48]):
+    for s, (base, some) in enumerate(model.SYMBOLS[:48]):
         assert bases[:, s].tolist() == [base << h for h in range(16)]
         assert bits[:, s].tolist() == [some + h for h in range(16)]
-    escape = np.full(16, page.ESCAPE, np.uint32)
+    escape = np.full(16, model.ESCAPE, np.uint32)
     compute_bases_and_bits(escape, shift[:, 0].copy(), bases[0], bits[0])
     assert set(bases[0, :16]) == {0}
     assert set(bits[0, :16]) == {24}
     tokens = np.array([*range(639), 2**20], np.uint32)
     found = np.empty_like(tokens)
     compute_symbols(tokens, found)
-    assert found.tolist() == [symbol_of(int(token)) for token in tokens]
+    assert found.tolist() == [find_symbol(int(token)) for token in tokens]
     for token, number in zip(tokens.tolist(), found.tolist(), strict=True):
-        assert number == page.ESCAPE if token >= 512 else page.SYMBOLS[number][0] <= token
+        assert number == model.ESCAPE if token >= 512 else model.SYMBOLS[number][0] <= token
 
 
 def test_parameter_out_of_range() -> None:
@@ -268,8 +269,8 @@ def test_error_feedback_converges(rng: np.random.Generator) -> None:
 
 
 def test_constants_equal_the_reference() -> None:
-    assert (page.BLOCK, page.ROWS) == (BOUNDED_BLOCK, BOUNDED_ROWS)
-    assert page.blocks(2**18 + 7) == [
+    assert (model.BLOCK, model.ROWS) == (BOUNDED_BLOCK, BOUNDED_ROWS)
+    assert model.split_blocks(2**18 + 7) == [
         range(part.start, part.stop) for part in error_bounded_cells.split_blocks(2**18 + 7)
     ]
 
@@ -280,11 +281,11 @@ def test_many_blocks_equal_the_reference_writer(
 ) -> None:
     """Of more than four blocks, every fourth is counted. Short blocks save the reference's time."""
     monkeypatch.setattr(error_bounded_cells, "BOUNDED_BLOCK", 3000)
-    monkeypatch.setattr(page, "BLOCK", 3000)
+    monkeypatch.setattr(model, "BLOCK", 3000)
     values = rng.laplace(size=3000 * count - 7).astype(np.float32)
     values[3000:6000] *= 40  # not counted if there are five blocks
     section = encode_section(wc.ErrorBounded(0.02), values)
-    written = reference.ErrorBounded(0.02).section(values.tobytes(), BY_NAME["float32"], 0)
+    written = reference.ErrorBounded(0.02).write_section(values.tobytes(), BY_NAME["float32"], 0)
     assert section.tobytes() == written
     assert oracles.within(values, round_trip(wc.ErrorBounded(0.02), values), 0.02)
     assert (

@@ -120,13 +120,13 @@ def fit(counts: Array, min_symbols: int, levels: Array) -> int:
     Args:
         counts: (rows, ≥ 49) u32.
         min_symbols: minimum count of a row to be fitted, at least 1.
-        levels: (rows, 33) u8, the usual levels, updated.
+        levels: (rows, 33) u8, the default levels, updated.
 
     Returns:
         Mask with one bit per row, set if the row was replaced.
     """
     mask = 0
-    usual = np.empty(ESCAPE + 1, np.uint32)
+    initial = np.empty(ESCAPE + 1, np.uint32)
     fitted = np.empty(ESCAPE + 1, np.uint32)
     fitted_levels = np.empty(BINS + 1, np.uint8)
     for row in range(counts.shape[0]):
@@ -146,8 +146,8 @@ def fit(counts: Array, min_symbols: int, levels: Array) -> int:
                 used = b + 1
         fitted_levels[BINS] = _find_level(U64(counts[row, ESCAPE]), total)
         _compute_frequencies(fitted_levels, fitted)
-        _compute_frequencies(levels[row], usual)
-        if _estimate_cost(counts[row], fitted) + ((2 + used) << 11) < _estimate_cost(counts[row], usual):
+        _compute_frequencies(levels[row], initial)
+        if _estimate_cost(counts[row], fitted) + ((2 + used) << 11) < _estimate_cost(counts[row], initial):
             levels[row] = fitted_levels
             mask |= 1 << row
     return mask
