@@ -15,8 +15,8 @@ from collectives.communicator import Communicator
 from collectives.rates import Rates
 from collectives.simulation.communicator import SimulatedComm
 from collectives.split import ranges_of
-from collectives.tuning.calibration import rates_of
-from collectives.tuning.cost_model import Workload, choose, costs, index_bytes, union_by_chance
+from collectives.tuning.calibration import get_rates
+from collectives.tuning.cost_model import Workload, choose, costs, estimate_union, index_bytes
 from tests.collectives.conftest import World
 from tests.collectives.inputs import SCHEMES, bits, gradient
 from tests.conftest import DTYPES
@@ -156,7 +156,7 @@ def test_it_chooses_the_fastest_of_a_simulated_network() -> None:
 
             def timed(comm: SimulatedComm, algorithm: str, tensors: list[Array] = tensors) -> float:
                 channel = co.Channel(comm)
-                rates_of(channel)
+                get_rates(channel)
                 for _ in range(2):  # the second time, the union is known
                     begin = comm.clock
                     co.allreduce(channel, tensors[comm.rank], algorithm=algorithm)
@@ -171,7 +171,7 @@ def test_it_chooses_the_fastest_of_a_simulated_network() -> None:
 
 
 def test_rates_of_a_simulated_network_are_its_own() -> None:
-    for rates in co.simulate(4, lambda comm: rates_of(co.Channel(comm)), alpha=5e-5, beta=8e-9):
+    for rates in co.simulate(4, lambda comm: get_rates(co.Channel(comm)), alpha=5e-5, beta=8e-9):
         assert rates.alpha == pytest.approx(5e-5, rel=1e-3)
         assert rates.beta == pytest.approx(8e-9, rel=1e-3)
         assert rates.gamma == rates.delta == 0
@@ -183,7 +183,7 @@ def test_calibration_is_alike_on_all_ranks_and_short(several: World) -> None:
     def measure(comm: Communicator) -> tuple[Rates, float]:
         channel = co.Channel(comm)
         begin = time.perf_counter()
-        return rates_of(channel), time.perf_counter() - begin
+        return get_rates(channel), time.perf_counter() - begin
 
     found = several.run(measure)
     assert len({rates for rates, _ in found}) == 1
@@ -200,9 +200,9 @@ def test_small_exchanges_are_not_worth_measuring_for(several: World) -> None:
 
 
 def test_union_by_chance() -> None:
-    assert union_by_chance(1000, [1000, 3]) == 1000
-    assert union_by_chance(1000, [10]) == pytest.approx(10)
-    assert union_by_chance(1000, [500, 500]) == pytest.approx(750)
+    assert estimate_union(1000, [1000, 3]) == 1000
+    assert estimate_union(1000, [10]) == pytest.approx(10)
+    assert estimate_union(1000, [500, 500]) == pytest.approx(750)
 
 
 def test_the_union_is_remembered_and_looked_at_again() -> None:

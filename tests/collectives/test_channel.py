@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import collectives as co
-from collectives.communicator import Communicator, Patience, Request, wait_all
+from collectives.communicator import Backoff, Communicator, Request, wait_all
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
 from tests.mpi_processes import end_all, needed_mpirun, processes_of, rank_environment
@@ -38,7 +38,7 @@ def test_mpi4py_satisfies_the_protocol_as_it_is() -> None:
     request = comm.Isend(b"x", comm.rank)
     assert isinstance(request, Request)
     got = np.zeros(1, np.uint8)
-    wait_all(Patience(comm, 5, "a message to oneself"), [request, comm.Irecv(got, comm.rank)])
+    wait_all(Backoff(comm, 5, "a message to oneself"), [request, comm.Irecv(got, comm.rank)])
     assert got.tobytes() == b"x"
 
 
@@ -100,7 +100,7 @@ PLACE: Any = Place()
 def test_a_wait_ends_at_its_deadline() -> None:
     start = time.monotonic()
     with pytest.raises(co.Timeout, match=r"rank 1: the moon saw nothing arrive for 0\.2 s"):
-        wait_all(Patience(PLACE, 0.2, "the moon"), [Never()])
+        wait_all(Backoff(PLACE, 0.2, "the moon"), [Never()])
     assert 0.2 <= time.monotonic() - start < 2
 
 
@@ -115,7 +115,7 @@ def test_progress_extends_the_deadline() -> None:
         def Test(self) -> bool:
             return time.monotonic() > self.when
 
-    wait_all(Patience(PLACE, 0.4, "a slow transfer"), [At(0.15 * k) for k in range(1, 5)])
+    wait_all(Backoff(PLACE, 0.4, "a slow transfer"), [At(0.15 * k) for k in range(1, 5)])
     assert time.monotonic() - start >= 0.6
 
 
@@ -191,12 +191,12 @@ def test_a_stopped_rank_is_a_timeout_on_the_others(tmp_path: Path) -> None:
 def test_room_is_used_again_where_it_is_little() -> None:
     def fn(comm: SimulatedComm) -> None:
         channel = co.Channel(comm)
-        first = channel.room(1000)
+        first = channel.get_buffer(1000)
         assert len(first) == 1000
-        assert np.shares_memory(first, channel.room(500))
-        assert len(channel.room(2000)) == 2000
-        large = channel.room(17 << 20)
+        assert np.shares_memory(first, channel.get_buffer(500))
+        assert len(channel.get_buffer(2000)) == 2000
+        large = channel.get_buffer(17 << 20)
         assert len(large) == 17 << 20
-        assert not np.shares_memory(large, channel.room(17 << 20))
+        assert not np.shares_memory(large, channel.get_buffer(17 << 20))
 
     co.simulate(1, fn)

@@ -66,11 +66,11 @@ def test_who_lies_on_a_device() -> None:
 
 def test_staging_waits_before_and_after(calls: list[str]) -> None:
     x = gradient(0, (10, 3))
-    assert bits(device.staged(OnDevice(x))) == bits(x)
+    assert bits(device.copy_to_host(OnDevice(x))) == bits(x)
     assert calls == ["device", "pinned", "stream"]
     host = {"a": x}
-    assert device.staged(host)["a"] is x
-    assert device.staged(x) is x
+    assert device.copy_to_host(host)["a"] is x
+    assert device.copy_to_host(x) is x
 
 
 def test_without_cupy_all_ranks_hear_which_extra_is_missing(

@@ -62,7 +62,7 @@ def test_all_ranks_hear_of_a_rank_that_cannot_read_its_container(monkeypatch: py
     begin = time.monotonic()
     with monkeypatch.context() as patch:
         if world.rank == 1:
-            patch.setattr(exchange, "stored_in", fails)
+            patch.setattr(exchange, "count_stored", fails)
         with pytest.raises(co.CollectiveError, match="rank 1: encoding failed: MemoryError: no room"):
             co.allreduce(channel, x, "topk(0.1) | rice | raw")
     assert time.monotonic() - begin < 15

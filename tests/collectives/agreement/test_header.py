@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from collectives.agreement.agree import _text
-from collectives.agreement.errors_from_headers import agreed, decide, unreadable
+from collectives.agreement.errors_from_headers import error_for, headers_match, protocol_error
 from collectives.agreement.header import (
     MAGIC,
     Algorithm,
@@ -112,7 +112,7 @@ def test_hashes_are_those_of_the_page() -> None:
 
 def test_most_ranks_are_right() -> None:
     table = [Header(operation=2, dtype=code) for code in (4, 1, 1, 2, 1)]
-    error = decide(table, [""] * 5)
+    error = error_for(table, [""] * 5)
     assert error.ranks == (0, 3)
     assert str(error) == (
         "rank 0: dtype float64, where ranks 1, 2, 4: dtype float32; "
@@ -121,21 +121,21 @@ def test_most_ranks_are_right() -> None:
 
 
 def test_of_equally_many_the_lowest_rank_is_right() -> None:
-    assert decide([Header(operation=2, dtype=code) for code in (4, 1, 1, 4)], [""] * 4).ranks == (1, 2)
+    assert error_for([Header(operation=2, dtype=code) for code in (4, 1, 1, 4)], [""] * 4).ranks == (1, 2)
 
 
 def test_earlier_fields_are_reported_first() -> None:
     table = [Header(sequence=3, dtype=1), Header(sequence=4, dtype=4, operation=3)]
-    assert decide(table, ["", ""]).reason == "sequence"
+    assert error_for(table, ["", ""]).reason == "sequence"
 
 
 @pytest.mark.parametrize("foreign", [{"magic": b"abcd"}, {"version": 2}, {"text_len": 1 << 20}], ids=str)
 def test_foreign_headers(foreign: dict[str, Any]) -> None:
     table = [Header(operation=2), Header(operation=2)._replace(**foreign)]
-    assert not agreed(table) or "text_len" in foreign
-    error = unreadable(table)
+    assert not headers_match(table) or "text_len" in foreign
+    error = protocol_error(table)
     assert error is not None
     assert (error.ranks, error.reason) == ((1,), "protocol")
     assert "different software" in str(error)
-    assert unreadable(table[:1]) is None
+    assert protocol_error(table[:1]) is None
     assert example()[:4] == MAGIC

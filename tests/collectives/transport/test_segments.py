@@ -15,7 +15,15 @@ from collectives.transport.allgather import allgather_ragged
 from collectives.transport.alltoall import alltoall_ragged
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import sum_dense
-from collectives.transport.segments import AHEAD, SEGMENT, Side, evenly, in_step, segments_of, transfer
+from collectives.transport.segments import (
+    MAX_IN_FLIGHT,
+    MAX_SEGMENT,
+    SegmentList,
+    compute_segment_size,
+    count_segments,
+    make_send_limit,
+    transfer,
+)
 from tests.collectives.conftest import World
 from tests.collectives.inputs import bits
 
@@ -55,23 +63,23 @@ def test_more_bytes_than_mpi_can_count() -> None:
     comm = Endless()
     transfer(
         co.Channel(comm),
-        Side.of([(1, blocks[0])]),
-        Side.of([(1, block) for block in blocks]),
-        in_step([blocks[0], blocks[0][:0]], blocks),
+        SegmentList.from_blocks([(1, blocks[0])]),
+        SegmentList.from_blocks([(1, block) for block in blocks]),
+        make_send_limit([blocks[0], blocks[0][:0]], blocks),
         "a test",
     )
     assert sum(comm.received) == 2**31 + 5
     assert sum(comm.sent) == 2**31 + 2**32 + 6
-    assert max(comm.sent + comm.received) == SEGMENT < 2**16
+    assert max(comm.sent + comm.received) == MAX_SEGMENT < 2**16
 
 
-@pytest.mark.parametrize("nbytes", [1, 9, SEGMENT, SEGMENT + 1, 4 * SEGMENT + 7, 2**33 + 1])
+@pytest.mark.parametrize("nbytes", [1, 9, MAX_SEGMENT, MAX_SEGMENT + 1, 4 * MAX_SEGMENT + 7, 2**33 + 1])
 def test_equal_segments_are_no_more_than_there_must_be(nbytes: int) -> None:
-    segment = evenly(nbytes)
-    assert segments_of(nbytes, segment) == segments_of(nbytes)
-    assert segment <= SEGMENT
-    assert nbytes - segment * (segments_of(nbytes) - 1) > segment - segments_of(nbytes)
-    assert segments_of(nbytes, evenly(nbytes, 3)) >= min(3, nbytes)
+    segment = compute_segment_size(nbytes)
+    assert count_segments(nbytes, segment) == count_segments(nbytes)
+    assert segment <= MAX_SEGMENT
+    assert nbytes - segment * (count_segments(nbytes) - 1) > segment - count_segments(nbytes)
+    assert count_segments(nbytes, compute_segment_size(nbytes, 3)) >= min(3, nbytes)
 
 
 def test_blocks_in_turn() -> None:
@@ -81,15 +89,15 @@ def test_blocks_in_turn() -> None:
         (3, np.arange(3, dtype=np.uint8)),
         (4, np.empty(0, np.uint8)),
     ]
-    side = Side.in_turn(blocks, 4)
+    side = SegmentList.interleave(blocks, 4)
     found = [(rank, segment.tolist()) for rank, segment in side.segments]
     assert found == [(5, [0, 1, 2, 3]), (3, [0, 1, 2]), (5, [4, 5, 6, 7]), (5, [8, 9])]
     assert side.count == len(found)
 
 
 def test_rounds_of_very_different_lengths_end() -> None:
-    """Rank 0 has 20 times AHEAD for rank 1, and rank 2 waits for what comes after it."""
-    long, short = 20 * AHEAD * SEGMENT, 1000
+    """Rank 0 has 20 times MAX_IN_FLIGHT for rank 1, and rank 2 waits for what comes after it."""
+    long, short = 20 * MAX_IN_FLIGHT * MAX_SEGMENT, 1000
     sizes = [[0, long, short], [short, 0, 0], [long, short, 0]]
 
     def fn(comm: Communicator) -> bool:
@@ -104,7 +112,7 @@ def test_rounds_of_very_different_lengths_end() -> None:
 
 
 def test_blocks_of_very_different_lengths_go_around() -> None:
-    counts = [3 * AHEAD * SEGMENT + 7, 0, 11, SEGMENT]
+    counts = [3 * MAX_IN_FLIGHT * MAX_SEGMENT + 7, 0, 11, MAX_SEGMENT]
 
     def fn(comm: Communicator) -> bool:
         block = np.full(counts[comm.rank], comm.rank + 1, np.uint8)
@@ -129,12 +137,12 @@ def test_sums_of_many_ranks_with_little_each() -> None:
 
 
 def test_sums_of_more_than_may_be_under_way() -> None:
-    _check_sums(World(3, simulated=True), "float32", 2.5 * AHEAD)
+    _check_sums(World(3, simulated=True), "float32", 2.5 * MAX_IN_FLIGHT)
 
 
 def _check_sums(several: World, dtype: str, segments: float) -> None:
     n = several.n
-    size = int(segments * SEGMENT * n / np.dtype(dtype).itemsize) + 3
+    size = int(segments * MAX_SEGMENT * n / np.dtype(dtype).itemsize) + 3
     vectors = [np.random.default_rng(rank).standard_normal(size).astype(dtype) for rank in range(n)]
     total = np.zeros(size, np.promote_types(dtype, np.float32))
     for vector in vectors:
@@ -151,7 +159,7 @@ def _check_sums(several: World, dtype: str, segments: float) -> None:
 
 def test_a_sum_leaves_while_its_range_is_still_coming_in() -> None:
     """On the simulated clock a sum takes the time of its bytes, and that of three messages more or less."""
-    n, size, beta = 4, 40 * SEGMENT, 8e-9
+    n, size, beta = 4, 40 * MAX_SEGMENT, 8e-9
 
     def fn(comm: SimulatedComm) -> float:
         begin = comm.clock
@@ -159,7 +167,7 @@ def test_a_sum_leaves_while_its_range_is_still_coming_in() -> None:
         return comm.clock - begin
 
     taken = max(co.simulate(n, fn, alpha=1e-5, beta=beta))
-    assert taken < 2 * (n - 1) / n * size * beta + 3 * (SEGMENT * beta + 1e-5)
+    assert taken < 2 * (n - 1) / n * size * beta + 3 * (MAX_SEGMENT * beta + 1e-5)
 
 
 def test_a_sum_may_be_given_its_place() -> None:
@@ -170,7 +178,7 @@ def test_a_sum_may_be_given_its_place() -> None:
     tracemalloc.start()
     try:
         assert sum_dense(channel, x, 1, out) is out
-        assert tracemalloc.get_traced_memory()[1] < 4 * AHEAD * SEGMENT < out.nbytes / 10
+        assert tracemalloc.get_traced_memory()[1] < 4 * MAX_IN_FLIGHT * MAX_SEGMENT < out.nbytes / 10
     finally:
         tracemalloc.stop()
 
@@ -187,7 +195,7 @@ def test_a_sum_may_be_given_its_place() -> None:
 
 
 def test_a_broadcast_keeps_all_links_busy() -> None:
-    n, size, beta = 8, 100 * SEGMENT, 8e-9
+    n, size, beta = 8, 100 * MAX_SEGMENT, 8e-9
 
     def fn(comm: SimulatedComm) -> float:
         block = np.ones(size, np.uint8) if comm.rank == 3 else np.empty(0, np.uint8)
@@ -195,4 +203,4 @@ def test_a_broadcast_keeps_all_links_busy() -> None:
         return comm.clock
 
     taken = max(co.simulate(n, fn, alpha=1e-5, beta=beta))
-    assert taken < size * beta + (n - 2) * (SEGMENT * beta + 1e-5) + 2e-5
+    assert taken < size * beta + (n - 2) * (MAX_SEGMENT * beta + 1e-5) + 2e-5
