@@ -13,11 +13,10 @@ from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import Header, Operand, Operation, Status
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
-from collectives.device import copy_to_host
+from collectives.device import stage_on_host
 from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encode_and_agree, error_of_container
 from collectives.transport.allgather import allgather_ragged
-from wirecodec.arrays import BFLOAT16
-from wirecodec.pipeline import decode_many_to, decode_to
+from wirecodec.interop import BFLOAT16, decode_many_to, decode_to
 
 __all__ = ["allgather", "allgather_bytes"]
 
@@ -51,7 +50,7 @@ def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[ByteArray]:
         data: ByteArray = np.empty(0, np.uint8)
         failure = None
         try:
-            data = _as_bytes(copy_to_host(blob))
+            data = _as_bytes(stage_on_host(blob))
         except Exception as error:
             failure = Failure(Status.ARGUMENT, error)
         proposal = Header(operation=Operation.ALLGATHER_BYTES, payload_len=len(data))
@@ -114,8 +113,9 @@ def allgather(
     Example:
         >>> import numpy as np, collectives as co
         >>> grad = np.array([0, 3, 0, -5], np.float32)
-        >>> tensors = co.simulate(2, lambda comm: co.allgather(comm, grad * comm.rank, "topk(0.25) | rice | raw"))
-        >>> tensors[0][1].to_dense()
+        >>> scheme = "topk(0.25) | rice | raw"
+        >>> results = co.simulate(2, lambda comm: co.allgather(comm, grad * comm.rank, scheme))
+        >>> results[0][1].to_dense()
         array([ 0.,  0.,  0., -5.], dtype=float32)
     """
     with encode_and_agree(comm, tensor, scheme, seed, Header(operation=Operation.ALLGATHER)) as (

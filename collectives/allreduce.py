@@ -36,6 +36,7 @@ from collectives.exchange import (
 from collectives.split import split_allreduce
 from collectives.transport.reduce import Dense, accumulator_dtype, divide_and_round, sum_named
 from collectives.tuning.cost_model import Workload, choose_algorithm
+from wirecodec.interop import gpu_count_nonzero, gpu_mean, gpu_zeros
 
 __all__ = ["allreduce"]
 
@@ -164,9 +165,7 @@ def _count_nonzero(vector: Any) -> int:
     """Count the nonzero elements of a vector, or of raw bits on a GPU; -0 counts as zero."""
     if not is_on_gpu(vector):
         return int(np.count_nonzero(vector))
-    from wirecodec.gpu import entry
-
-    return entry.count_nonzero(vector)
+    return gpu_count_nonzero(vector)
 
 
 def _sum_gathered(channel: Channel, local: Encoding, divisor: int) -> dict[str, Any]:
@@ -177,11 +176,9 @@ def _sum_gathered(channel: Channel, local: Encoding, divisor: int) -> dict[str, 
         return {
             name: divide_and_round(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()
         }
-    from wirecodec.gpu import entry
-
     with local.gpu.current():
-        sums = _add_blobs(local, blobs, entry.zeros)
-        return {name: entry.mean(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
+        sums = _add_blobs(local, blobs, gpu_zeros)
+        return {name: gpu_mean(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
 
 
 def _add_blobs(

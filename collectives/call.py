@@ -26,7 +26,7 @@ class Call:
         begun: whether another rank may have received anything of this call.
         last: whether the next transfer is the last one of the call.
         delivered: whether every rank has all that it needs from the others.
-        learning: whether the channels of all ranks still have to make the same change after the last transfer.
+        learning: whether all ranks still have to update their channels alike after the last transfer.
     """
 
     begun: bool = False

@@ -146,7 +146,7 @@ class Backoff:
 
 
 def wait_all(backoff: Backoff, requests: Sequence[Request]) -> None:
-    """Poll until every request is complete; complete requests are allowed. Raises Timeout like ``backoff``."""
+    """Poll until every request is complete. Raises Timeout like ``backoff``."""
     pending = list(requests)
     while pending:
         incomplete = [request for request in pending if not request.Test()]

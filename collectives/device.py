@@ -29,11 +29,11 @@ __all__ = [
     "DEVICES",
     "Device",
     "GpuDevice",
-    "copy_to_host",
     "find_gpu",
     "is_on_gpu",
     "match_devices",
     "may_take_device",
+    "stage_on_host",
 ]
 
 Device: TypeAlias = Literal["auto", "mpi", "staged"]
@@ -123,14 +123,14 @@ def may_take_device(comm: Any, setting: Device = "auto") -> bool:
     return _CUDA in _get_memory_kinds(comm)
 
 
-def copy_to_host(tensors: Any) -> Any:
+def stage_on_host(tensors: Any) -> Any:
     """Copy an array, or those of {name: array}, to the host if they are on a GPU; return others as they are.
 
     Raises:
         ImportError: CuPy is missing. The message names the extra.
     """
     if isinstance(tensors, Mapping):
-        return {name: copy_to_host(each) for name, each in tensors.items()}
+        return {name: stage_on_host(each) for name, each in tensors.items()}
     if not is_on_gpu(tensors):
         return tensors
     return tensors.detach().cpu() if _is_torch(tensors) else _copy_array_to_host(tensors)

@@ -22,12 +22,10 @@ from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Operand, Status
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
-from collectives.device import GpuDevice, copy_to_host, find_gpu
+from collectives.device import GpuDevice, find_gpu, stage_on_host
 from collectives.errors import CollectiveError
 from collectives.transport.allgather import allgather_ragged
-from wirecodec.arrays import as_bytes, as_flat, dtype_named
-from wirecodec.container.layout import CHUNK
-from wirecodec.scheme import SchemeLike, as_scheme
+from wirecodec.interop import CHUNK, SchemeLike, as_bytes, as_flat, as_scheme, dtype_named
 
 __all__ = [
     "ONLY",
@@ -97,7 +95,7 @@ class Encoding:
         if self.gpu is not None:
             self.blob_on_gpu = blob
             with self.gpu.current():
-                on_host = copy_to_host(blob) if on_host is None else on_host
+                on_host = stage_on_host(blob) if on_host is None else on_host
         self.blob = as_bytes(blob if on_host is None else on_host)
 
     def get_limits(self, blobs: Sequence[ByteArray]) -> wc.DecodeLimits:
@@ -255,7 +253,7 @@ def _encode(local: Encoding, tensor: Tensors, scheme: SchemeArgument, seed: int,
         local.bare = not isinstance(tensor, Mapping)
         local.gpu = find_gpu(tensor)
         if local.gpu is None:
-            tensor = copy_to_host(tensor)
+            tensor = stage_on_host(tensor)
         else:
             local.gpu.synchronize()  # the stream that writes the tensor is unknown
         tensors = {ONLY: tensor} if local.bare else dict(tensor)

@@ -32,7 +32,7 @@ from collectives.exchange import (
 from collectives.transport.allgather import allgather_ragged
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
 from collectives.transport.reduce import Dense, accumulator_dtype, compute_bounds, divide_and_round
-from wirecodec.arrays import as_bytes
+from wirecodec.interop import as_bytes
 
 __all__ = ["SECOND_PHASE", "assign_ranges", "split_allreduce"]
 

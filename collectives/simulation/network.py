@@ -57,7 +57,10 @@ class AllgatherState:
     done: bool = False
 
     def complete(self, network: Network) -> None:
-        """Compute the completion times of a ring: in round k, rank r sends the block of rank r-k to its right."""
+        """Compute the completion times of a ring.
+
+        In round k, rank r sends the block of rank r-k to its right neighbour.
+        """
         n = network.n
         now = [self.times[rank] for rank in range(n)]
         sizes = [len(self.blocks[rank]) for rank in range(n)]

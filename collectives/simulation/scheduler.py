@@ -21,7 +21,7 @@ MAX_IDLE_POLLS = 100_000  # by all ranks together without an event; then the pro
 
 
 class _RankEnded(BaseException):
-    """Exception that ends a rank's thread after another rank failed; ``except Exception`` does not catch it."""
+    """Exception that ends a rank's thread after another rank failed; not caught by ``except Exception``."""
 
 
 class Scheduler:

@@ -15,7 +15,7 @@ import numpy as np
 
 import collectives as co
 import wirecodec as wc
-from collectives.transport.segments import Octets
+from collectives.transport.segments import ByteArray
 from tests.collectives.inputs import bits, gradient
 from tests.oracles import Array
 
@@ -135,8 +135,8 @@ def _compressed(channel: co.Channel, mine: Contribution) -> bytes:
 class _Leading(co.CLTk):
     """CLT-k whose indices arrive broken where this rank leads."""
 
-    def _choice(self, turn: Any) -> Octets:
-        broken: Octets = super()._choice(turn).copy()
+    def _encode_indices(self, turn: Any) -> ByteArray:
+        broken: ByteArray = super()._encode_indices(turn).copy()
         broken[-9] ^= 1
         return broken
 
@@ -178,7 +178,7 @@ class Odd:
         return bytes([CORRUPTS in values]) + values.tobytes()
 
     @classmethod
-    def decode(cls, section: Octets, r: int, dtype: np.dtype[Any], limits: Any) -> Array:
+    def decode(cls, section: ByteArray, r: int, dtype: np.dtype[Any], limits: Any) -> Array:
         if section.size != 1 + r * dtype.itemsize or section[0]:
             raise wc.Malformed("odd", "refused")
         values: Array = section[1:].copy().view(dtype)

@@ -14,9 +14,15 @@ from collectives.agreement.header import Algorithm
 from collectives.communicator import Communicator
 from collectives.rates import Rates
 from collectives.simulation.communicator import SimulatedComm
-from collectives.split import ranges_of
+from collectives.split import assign_ranges
 from collectives.tuning.calibration import get_rates
-from collectives.tuning.cost_model import Workload, choose, costs, estimate_union, index_bytes
+from collectives.tuning.cost_model import (
+    Workload,
+    choose_algorithm,
+    estimate_costs,
+    estimate_index_bytes,
+    estimate_union,
+)
 from tests.collectives.conftest import World
 from tests.collectives.inputs import SCHEMES, bits, gradient
 from tests.conftest import DTYPES
@@ -78,7 +84,7 @@ def test_compressors_take_the_same_steps(algorithm: str) -> None:
 def test_ranges_part_all_elements(n: int) -> None:
     shapes: dict[str, tuple[int, ...]] = {"b": (5,), "a": (2, 3), "c": (0,), "d": (), "e": (40,)}
     forms = {name: (shape, np.dtype(np.float32)) for name, shape in shapes.items()}
-    ranges = ranges_of(forms, n)
+    ranges = assign_ranges(forms, n)
     seen = [(name, i) for mine in ranges for name, (start, stop) in mine.items() for i in range(start, stop)]
     assert seen == [(name, i) for name in sorted(shapes) for i in range(int(np.prod(shapes[name])))]
     widths = [sum(stop - start for start, stop in mine.values()) for mine in ranges]
@@ -109,12 +115,12 @@ def test_bytes_are_those_of_the_formulas(n: int) -> None:
         x[rng.choice(d, k, replace=False)] = rng.standard_normal(k)
         tensors.append(x)
     union = int((np.array(tensors) != 0).any(0).sum())
-    share, h = (n - 1) / n, index_bytes(k, d)
+    share, h = (n - 1) / n, estimate_index_bytes(k, d)
     first = share * k * (4 + h)
     expected = {
         "allgather": (n - 1) * k * (4 + h),
         "dense": 2 * share * 4 * d,
-        "split-pairs": first + share * union * (4 + index_bytes(union, d)),
+        "split-pairs": first + share * union * (4 + estimate_index_bytes(union, d)),
         "split-bitmap": first + share * (4 * union + d / 8),
         "split-dense": first + share * 4 * d,
     }
@@ -131,7 +137,7 @@ def test_what_is_expected_is_what_is_sent() -> None:
     blobs = tuple(wc.encode(x, scheme).nbytes for x in tensors)
     stored = (d // 20,) * n
     union = int((np.array([wc.decode(wc.encode(x, scheme)).to_dense() for x in tensors]) != 0).any(0).sum())
-    for algorithm, cost in costs(Workload(n, d, 4 * d, blobs, stored, union)).items():
+    for algorithm, cost in estimate_costs(Workload(n, d, 4 * d, blobs, stored, union)).items():
         name = algorithm.name.lower().replace("_", "-")
         assert sent_bytes(n, name, scheme, tensors) == pytest.approx(cost.nbytes, rel=0.06), name
 
@@ -214,7 +220,7 @@ def test_the_union_is_remembered_and_looked_at_again() -> None:
         co.allreduce(channel, x, "topk(0.1) | rice | raw")
         known = next(iter(channel._unions.values()), None)
         work = Workload(8, x.size, x.nbytes, (45_000,) * 8, (10_000,) * 8, known or 0)
-        return known, choose(channel, work)
+        return known, choose_algorithm(channel, work)
 
     known, chosen = co.simulate(8, learn, alpha=1e-6, beta=8e-9)[0]
     assert known == 10_000
@@ -251,7 +257,7 @@ def test_a_piece_that_one_rank_refuses_is_an_error_on_all(algorithm: str, monkey
     assert {str(error) for error, _, _ in results} == {str(results[0][0])}
     error = results[0][0]
     assert (error.ranks, error.reason) == ((1,), "decode")
-    assert "refused by rank 2: ChecksumMismatch" in str(error)
+    assert "cannot be decoded by rank 2: ChecksumMismatch" in str(error)
     assert [step for _, step, _ in results] == [0] * 4
     assert {after for _, _, after in results} == {bits(np.ones(5, np.float32))}
 
@@ -320,7 +326,7 @@ def test_what_the_callers_work_raises_closes_the_channel() -> None:
     if comm.rank:
         with pytest.raises(ZeroDivisionError):
             co.allreduce(channel, gradient(comm.rank, 100_000))
-        with pytest.raises(co.CollectiveError, match="given up"):
+        with pytest.raises(co.CollectiveError, match="was closed after an earlier error"):
             co.allreduce(comm, gradient(0))
     else:
         time.sleep(0.2)

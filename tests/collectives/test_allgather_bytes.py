@@ -26,9 +26,7 @@ LENGTHS: dict[str, Callable[[int, int], int]] = {
     "segment and a byte": lambda rank, n: MAX_SEGMENT + (rank % 2),
     "ragged segments": lambda rank, n: MAX_SEGMENT * rank + rank,
     "a megabyte": lambda rank, n: 1 << 20,
-    "more than is under way at once": lambda rank, n: (
-        (MAX_IN_FLIGHT + 6) * MAX_SEGMENT + 1 if rank == 0 else 9
-    ),
+    "more than are in flight": lambda rank, n: (MAX_IN_FLIGHT + 6) * MAX_SEGMENT + 1 if rank == 0 else 9,
 }
 
 

@@ -126,7 +126,7 @@ def test_bytes_that_no_rank_can_decode(world: World, call: Collective) -> None:
     assert set(results) == {results[0]}
     text, ranks, reason = results[0]
     assert (ranks, reason) == ((world.n - 1,), "decode")
-    assert f"rank {world.n - 1}: its bytes are refused: ChecksumMismatch entry-checksum" in text
+    assert f"rank {world.n - 1}: its container cannot be decoded: ChecksumMismatch entry-checksum" in text
 
 
 def test_a_rank_that_alone_cannot_decode_has_sent_its_step(world: World) -> None:

@@ -60,17 +60,17 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_who_lies_on_a_device() -> None:
     x = gradient(0, 10)
-    assert device.is_on_device(OnDevice(x))
-    assert not any(map(device.is_on_device, (x, x.tolist(), b"x", None)))
+    assert device.is_on_gpu(OnDevice(x))
+    assert not any(map(device.is_on_gpu, (x, x.tolist(), b"x", None)))
 
 
 def test_staging_waits_before_and_after(calls: list[str]) -> None:
     x = gradient(0, (10, 3))
-    assert bits(device.copy_to_host(OnDevice(x))) == bits(x)
+    assert bits(device.stage_on_host(OnDevice(x))) == bits(x)
     assert calls == ["device", "pinned", "stream"]
     host = {"a": x}
-    assert device.copy_to_host(host)["a"] is x
-    assert device.copy_to_host(x) is x
+    assert device.stage_on_host(host)["a"] is x
+    assert device.stage_on_host(x) is x
 
 
 def test_without_cupy_all_ranks_hear_which_extra_is_missing(

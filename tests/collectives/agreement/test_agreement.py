@@ -189,7 +189,7 @@ def test_a_rank_that_differs(several: World, case: tuple[Call, str, str, str]) -
     (text, ranks, why), sequence = provoke(several, call)
     assert (ranks, why) == ((n - 1,), reason)
     most = "rank 0" if n == 2 else f"ranks {', '.join(map(str, range(n - 1)))}"
-    first, second = text.split(", where ")
+    first, second = text.split(", but ")
     assert first.startswith(f"rank {n - 1}: ")
     assert says in first
     assert second.startswith(f"{most}: ")
@@ -257,7 +257,7 @@ def test_a_difference_far_down_a_long_list_of_tensors(several: World) -> None:
         }
 
     error = several.errors(lambda comm: co.allreduce(comm, model(comm.rank)))[0]
-    first, second = str(error).split(", where ")
+    first, second = str(error).split(", but ")
     assert "… layer150.weight: float32 (6,)" in first
     assert "… layer150.weight: float32 (5,)" in second
     assert len(str(error)) < 400

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from collectives.agreement.agree import _text
+from collectives.agreement.agree import _compose_text
 from collectives.agreement.errors_from_headers import error_for, headers_match, protocol_error
 from collectives.agreement.header import (
     MAGIC,
@@ -35,7 +35,7 @@ def example() -> bytes:
 
 def test_golden_header() -> None:
     operand = Operand.of({"0": ((1000,), "float32")}, bare=True, scheme="topk(0.01) | rice | raw")
-    text = _text(operand, None)
+    text = _compose_text(operand, None)
     header = Header(
         operation=Operation.ALLREDUCE,
         reduction=Reduction.MEAN,
@@ -115,8 +115,9 @@ def test_most_ranks_are_right() -> None:
     error = error_for(table, [""] * 5)
     assert error.ranks == (0, 3)
     assert str(error) == (
-        "rank 0: dtype float64, where ranks 1, 2, 4: dtype float32; "
-        "rank 3: dtype float16, where ranks 1, 2, 4: dtype float32"
+        "rank 0: dtype float64, but ranks 1, 2, 4: dtype float32; "
+        "rank 3: dtype float16, but ranks 1, 2, 4: dtype float32; "
+        "all ranks must pass tensors of the same dtype"
     )
 
 

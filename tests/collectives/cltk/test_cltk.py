@@ -291,14 +291,14 @@ def test_ranks_that_differ(several: World, wrong: str, reason: str) -> None:
 
 
 def test_a_broken_choice_is_an_error_on_all(monkeypatch: Any) -> None:
-    whole = co.CLTk._choice
+    whole = co.CLTk._encode_indices
 
     def broken(self: co.CLTk, turn: Any) -> Any:
         blob = whole(self, turn).copy()
         blob[-12] ^= 1
         return blob
 
-    monkeypatch.setattr(co.CLTk, "_choice", broken)
+    monkeypatch.setattr(co.CLTk, "_encode_indices", broken)
 
     def fn(comm: SimulatedComm) -> tuple[str, int]:
         cltk = co.CLTk(RATIO)
