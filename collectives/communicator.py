@@ -1,4 +1,4 @@
-"""Interface of a communicator, and waiting with a deadline.
+"""Interface of a communicator, waiting with a deadline, and bytes sent by all-gathers.
 
 ``Communicator`` is the part of MPI that this package uses. mpi4py's Comm and the simulated communicator
 satisfy it.
@@ -17,7 +17,14 @@ from typing import Any, Protocol, runtime_checkable
 
 from collectives.errors import Timeout
 
-__all__ = ["Backoff", "Communicator", "Request", "wait_all"]
+__all__ = [
+    "Backoff",
+    "Communicator",
+    "Request",
+    "count_equal_ring_bytes",
+    "count_ring_bytes",
+    "wait_all",
+]
 
 POLLS_WITHOUT_PAUSE = 50  # about 20 µs
 POLLS_WITH_YIELD = 10
@@ -155,6 +162,21 @@ def wait_all(backoff: Backoff, requests: Sequence[Request]) -> None:
         elif incomplete:
             backoff.pause(incomplete)
         pending = incomplete
+
+
+def count_ring_bytes(counts: Sequence[int], rank: int) -> int:
+    """Count the bytes that a rank sends in a ring all-gather: every block except its right neighbour's.
+
+    Args:
+        counts: bytes of every rank's block.
+        rank: the sender.
+    """
+    return sum(counts) - counts[(rank + 1) % len(counts)]
+
+
+def count_equal_ring_bytes(nbytes: int, size: int) -> int:
+    """Count the bytes that each of ``size`` ranks sends in a ring all-gather of blocks of ``nbytes``."""
+    return nbytes * (size - 1)
 
 
 def _count_cores() -> int:

@@ -19,8 +19,8 @@ import wirecodec as wc
 from benchmarks.collectives.cases import Case
 from collectives.agreement.agree import agree
 from collectives.agreement.header import Algorithm, Header, Operand, Operation
+from collectives.communicator import count_ring_bytes
 from collectives.split import SECOND_PHASE
-from collectives.traffic import count_ring_bytes
 from collectives.transport.allgather import allgather_concatenated
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
 from collectives.transport.broadcast import broadcast

@@ -15,7 +15,7 @@ import numpy as np
 from collectives.agreement.errors_from_headers import error_for, headers_match, protocol_error
 from collectives.agreement.header import HEADER_SIZE, MAX_TEXT, NO_DETAIL, Header, Operand, Status
 from collectives.channel import ByteArray, Channel
-from collectives.traffic import count_equal_ring_bytes
+from collectives.communicator import count_equal_ring_bytes
 from collectives.transport.allgather import allgather_ragged
 
 __all__ = ["Failure", "agree"]

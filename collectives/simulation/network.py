@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from collectives.traffic import count_ring_bytes
+from collectives.communicator import count_ring_bytes
 
 __all__ = ["AllgatherState", "Endpoint", "MessageQueue", "Network"]
 

@@ -13,7 +13,7 @@ from itertools import accumulate
 import numpy as np
 
 from collectives.channel import ByteArray, Channel
-from collectives.traffic import count_ring_bytes
+from collectives.communicator import count_ring_bytes
 from collectives.transport.segments import (
     MIN_SEGMENTED,
     SegmentList,

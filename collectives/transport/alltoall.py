@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from collectives.channel import ByteArray, Channel
-from collectives.traffic import count_equal_ring_bytes
+from collectives.communicator import count_equal_ring_bytes
 from collectives.transport.segments import SegmentList, make_send_limit, transfer
 
 __all__ = ["alltoall_ragged", "exchange_counts"]

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 import wirecodec as wc
 from collectives.channel import Channel
+from collectives.communicator import count_equal_ring_bytes
 from collectives.rates import Rates
-from collectives.traffic import count_equal_ring_bytes
 from collectives.transport.segments import MAX_IN_FLIGHT, MAX_SEGMENT, SegmentList, transfer
 
 __all__ = ["calibrate", "get_rates"]

@@ -1,4 +1,4 @@
-"""The algorithms of allreduce: one result for all of them, their bytes, their failures, and the choice."""
+"""Algorithms of allreduce: equal results, bytes, failures, and the automatic choice."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_bits_are_those_of_allgather(world: World, algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", OTHERS)
 def test_tensors_of_any_shapes_and_types(several: World, algorithm: str) -> None:
-    """More ranks than elements, empty tensors, and 200,000 elements: above the segments' sizes."""
+    """Cases are more ranks than elements, empty tensors, and more elements than a segment holds."""
     model: dict[str, int | tuple[int, ...]] = {"a": 3, "b": (2, 0), "c": (), "d": (100, 2000), "é": 1}
     kinds = dict(zip(model, ["float32", "float64", "float16", "float32", "bfloat16"], strict=True))
 
@@ -95,7 +95,7 @@ def test_ranges_part_all_elements(n: int) -> None:
 
 
 def sent_bytes(n: int, algorithm: str, scheme: str, tensors: list[Array]) -> float:
-    """Bytes a rank, on average, without what agreeing costs."""
+    """Compute the average bytes per rank without headers."""
 
     def one(comm: SimulatedComm) -> int:
         co.allreduce(comm, tensors[comm.rank], scheme, algorithm=algorithm)
@@ -106,7 +106,7 @@ def sent_bytes(n: int, algorithm: str, scheme: str, tensors: list[Array]) -> flo
 
 @pytest.mark.parametrize("n", [2, 4, 5])
 def test_bytes_are_those_of_the_formulas(n: int) -> None:
-    """Within 6 %: heads of containers, headers, sections."""
+    """The tolerance of 6 % covers the headers of containers."""
     d, k = 400_000, 20_000
     rng = np.random.default_rng(3)
     tensors = []
@@ -130,7 +130,7 @@ def test_bytes_are_those_of_the_formulas(n: int) -> None:
 
 
 def test_what_is_expected_is_what_is_sent() -> None:
-    """The cost model's bytes against the wire, for the algorithms that it is to tell apart."""
+    """The cost model predicts the sent bytes of each algorithm."""
     n, d = 4, 300_000
     tensors = [gradient(rank, d) for rank in range(n)]
     scheme = "topk(0.05) | rice | raw"
@@ -146,7 +146,7 @@ def test_what_is_expected_is_what_is_sent() -> None:
 
 
 def test_it_chooses_the_fastest_of_a_simulated_network() -> None:
-    """On the simulated clock, where alpha and beta are exact: never more than 1.25 times the best."""
+    """On the simulated clock, it takes at most 1.25 times the time of the best."""
     regrets = []
     for n in (2, 4, 8):
         for share, overlap in [(0.5, 0), (0.1, 0), (0.1, 0.9), (0.01, 0), (0.01, 0.9), (0.001, 0)]:
@@ -163,7 +163,7 @@ def test_it_chooses_the_fastest_of_a_simulated_network() -> None:
             def timed(comm: SimulatedComm, algorithm: str, tensors: list[Array] = tensors) -> float:
                 channel = co.Channel(comm)
                 get_rates(channel)
-                for _ in range(2):  # the second time, the union is known
+                for _ in range(2):  # the second call knows the union
                     begin = comm.clock
                     co.allreduce(channel, tensors[comm.rank], algorithm=algorithm)
                 return comm.clock - begin
@@ -212,7 +212,7 @@ def test_union_by_chance() -> None:
 
 
 def test_the_union_is_remembered_and_looked_at_again() -> None:
-    """Ranks that choose alike: the first guess is chance, the second what was seen."""
+    """For ranks that select alike, the first estimate assumes independence; the second one is the count."""
     x = gradient(0, 100_000)
 
     def learn(comm: SimulatedComm) -> tuple[int | None, Algorithm]:
@@ -232,7 +232,7 @@ def test_the_union_is_remembered_and_looked_at_again() -> None:
 
 @pytest.mark.parametrize("algorithm", ["split-pairs", "split-bitmap", "split-dense"])
 def test_a_piece_that_one_rank_refuses_is_an_error_on_all(algorithm: str, monkeypatch: Any) -> None:
-    """Rank 1 sends a broken piece to rank 2, which alone sees it."""
+    """Rank 1 sends an invalid piece to rank 2, the only one that receives it."""
     from collectives import split
 
     whole = split._pieces
@@ -290,7 +290,7 @@ def test_every_algorithm_has_a_name() -> None:
 
 @pytest.mark.mpi(2, 4)
 def test_the_caller_computes_meanwhile() -> None:
-    """A piece of the caller's work is done whenever nothing arrives, and the result is the same."""
+    """The caller's function runs while nothing arrives, and the result is the same."""
     import time
 
     from mpi4py import MPI
@@ -308,7 +308,7 @@ def test_the_caller_computes_meanwhile() -> None:
     got = bits(co.allreduce(co.Channel(comm, meanwhile=work), x, algorithm="dense"))
     assert got == bits(co.allreduce(comm, x))
     if comm.rank:
-        assert len(pieces) >= 1  # more, the faster the machine
+        assert len(pieces) >= 1  # grows with the speed of the machine
 
 
 @pytest.mark.mpi(2)

@@ -1,4 +1,4 @@
-"""allgather_bytes returns what each rank gave, whatever its length: nothing, a few bytes, many segments."""
+"""allgather_bytes returns each rank's bytes, for lengths from 0 to many segments."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_no_buffer_is_reported_by_all(world: World, wrong: Any) -> None:
 
 
 def test_bytes_sent(world: World) -> None:
-    """Headers and payloads as a ring sends them: all blocks but the right neighbour's."""
+    """Headers and payloads count as rings: all blocks except the right neighbour's."""
     lengths = [1000 * (rank + 1) for rank in range(world.n)]
 
     def check(comm: Communicator) -> int:

@@ -1,4 +1,4 @@
-"""Communicators as they are, Channels kept with them, and waits that end."""
+"""Protocol of communicators, their Channels, and deadlines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import collectives as co
 from collectives.communicator import Backoff, Communicator, Request, wait_all
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
-from tests.mpi_processes import end_all, needed_mpirun, processes_of, rank_environment
+from tests.mpi_processes import end_all, find_processes, rank_environment, require_mpirun
 
 
 def test_simulated_communicators_satisfy_the_protocol() -> None:
@@ -59,7 +59,7 @@ def test_the_channel_belongs_to_the_communicator_not_to_its_handle() -> None:
 
     comm = MPI.COMM_WORLD.Dup()
     channel = co.Channel.of(comm)
-    assert co.Channel.of(MPI.Intracomm(comm)) is channel  # another handle of the same communicator
+    assert co.Channel.of(MPI.Intracomm(comm)) is channel  # a second handle of the same communicator
     other = comm.Dup()
     assert co.Channel.of(other) is not channel
     other.Free()
@@ -82,14 +82,14 @@ def test_what_is_no_communicator_is_refused() -> None:
 
 
 class Never:
-    """A request that does not complete."""
+    """Request that does not complete."""
 
     def Test(self) -> bool:
         return False
 
 
 class Place:
-    """A communicator that cannot block."""
+    """Communicator without ``block``."""
 
     rank, size = 1, 2
 
@@ -120,7 +120,7 @@ def test_progress_extends_the_deadline() -> None:
 
 
 def test_an_interrupt_closes_the_channel() -> None:
-    """The others may be in the exchange by now: this rank must not start another on the same communicator."""
+    """The other ranks may be in the exchange already, so this rank must not start another one."""
 
     def fn(comm: SimulatedComm) -> str:
         interrupt_gathers(comm)
@@ -162,8 +162,8 @@ time.sleep(60)
 
 
 def test_a_stopped_rank_is_a_timeout_on_the_others(tmp_path: Path) -> None:
-    """And nothing is left behind: neither by the ranks that go on, nor by the one that is stopped."""
-    prefix = needed_mpirun()
+    """No process is left behind, not even the stopped one."""
+    prefix = require_mpirun()
     script = tmp_path / "stopped.py"
     script.write_text(STOPPED)
     root = os.fspath(os.path.dirname(os.path.dirname(co.__file__)))
@@ -187,7 +187,7 @@ def test_a_stopped_rank_is_a_timeout_on_the_others(tmp_path: Path) -> None:
         end_all(process, tmp_path)
         process.stdout.close()
     assert sorted(said.decode().splitlines()) == [f"rank {rank}: Timeout then closed" for rank in (0, 2, 3)]
-    assert processes_of(tmp_path) == []
+    assert find_processes(tmp_path) == []
 
 
 def test_small_buffers_are_used_again() -> None:

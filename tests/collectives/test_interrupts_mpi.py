@@ -19,11 +19,11 @@ TIMEOUT = 1.0
 
 @pytest.mark.mpi(3)
 def test_an_interrupt_after_the_headers_gives_nobody_wrong_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rank 1 goes on with its next step, whose headers must not be taken for the payloads of this one."""
+    """Rank 1 continues with its next step, whose headers must not be received as payloads of this one."""
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
-    channel = co.Channel(world.Dup(), timeout=TIMEOUT)  # never freed: messages may be under way on it
+    channel = co.Channel(world.Dup(), timeout=TIMEOUT)  # never freed: messages may be in flight on it
     seen: list[str] = []
 
     class Interrupting(Header):

@@ -31,7 +31,7 @@ LAYERS = {
         {"__main__"},
     ],
     "collectives": [
-        {"attributes", "call", "device", "errors", "rates", "traffic"},
+        {"attributes", "call", "device", "errors", "rates"},
         {"communicator"},
         {"channel"},
         {"transport", "simulation"},

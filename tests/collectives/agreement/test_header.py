@@ -1,4 +1,4 @@
-"""The header against its page (formats/spec/agreement.md), and the verdict on a table of headers."""
+"""Header as on its page (formats/spec/agreement.md), and errors from a table of headers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGE = Path(__file__).parents[3] / "formats" / "spec" / "agreement.md"
 
 
 def example() -> bytes:
-    """The 64 bytes at the end of the page."""
+    """Read the 64 bytes at the end of the page."""
     lines = re.findall(r"^    ((?:[0-9a-f]{2} +){15}[0-9a-f]{2})$", PAGE.read_text(), re.MULTILINE)
     return bytes.fromhex("".join(lines))
 
@@ -54,7 +54,7 @@ def test_golden_header() -> None:
 
 
 def test_fields_lie_where_the_page_says() -> None:
-    """Each field alone, set to its largest value, fills just the bytes of its row."""
+    """A field with its largest value fills exactly the bytes of its row."""
     rows = re.findall(r"^\| (\d+) \| (\w+) \| (u8|u16|u32|u64|4 bytes) \|", PAGE.read_text(), re.MULTILINE)
     widths = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "4 bytes": 4}
     assert [name for _, name, _ in rows] == list(Header._fields)
@@ -86,7 +86,7 @@ def test_the_codes_are_those_of_the_page() -> None:
 
 
 def test_hashes_are_those_of_the_page() -> None:
-    """Written out from section 2, by hand."""
+    """The expected bytes follow section 2 by hand."""
     import hashlib
 
     def first8(data: bytes) -> int:
@@ -137,6 +137,6 @@ def test_foreign_headers(foreign: dict[str, Any]) -> None:
     error = protocol_error(table)
     assert error is not None
     assert (error.ranks, error.reason) == ((1,), "protocol")
-    assert "different software" in str(error)
+    assert "install the same version of wirecodec" in str(error)
     assert protocol_error(table[:1]) is None
     assert example()[:4] == MAGIC

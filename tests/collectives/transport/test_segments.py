@@ -1,4 +1,4 @@
-"""Segments: none too large for MPI to count, none waited for in a circle, none sent before it is there."""
+"""Segments: their sizes, no deadlocks between rounds, and no segment sent before it has arrived."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Done:
 
 
 class Endless:
-    """A communicator that takes and gives anything at once, and remembers how much at a time."""
+    """Communicator that completes all requests at once, and records the largest message."""
 
     rank, size = 0, 2
 
@@ -58,7 +58,7 @@ class Endless:
 
 
 def test_more_bytes_than_mpi_can_count() -> None:
-    """Blocks above 2^31 and 2^32 bytes, of one repeated byte: every message stays below the eager limit."""
+    """Of blocks above 2^31 and 2^32 bytes, every message stays below the eager limit."""
     blocks = [np.broadcast_to(np.uint8(0), (size,)) for size in (2**31 + 5, 2**32 + 1)]
     comm = Endless()
     transfer(
@@ -83,7 +83,7 @@ def test_equal_segments_are_no_more_than_there_must_be(nbytes: int) -> None:
 
 
 def test_blocks_in_turn() -> None:
-    """A segment of each; of the longest, more at the end."""
+    """Each block contributes a segment in turn; the longest has more at the end."""
     blocks = [
         (5, np.arange(10, dtype=np.uint8)),
         (3, np.arange(3, dtype=np.uint8)),
@@ -96,7 +96,7 @@ def test_blocks_in_turn() -> None:
 
 
 def test_rounds_of_very_different_lengths_end() -> None:
-    """Rank 0 has 20 times MAX_IN_FLIGHT for rank 1, and rank 2 waits for what comes after it."""
+    """Rank 0 sends 20 times MAX_IN_FLIGHT segments to rank 1, and rank 2 waits for a later message."""
     long, short = 20 * MAX_IN_FLIGHT * MAX_SEGMENT, 1000
     sizes = [[0, long, short], [short, 0, 0], [long, short, 0]]
 
@@ -127,12 +127,12 @@ def test_blocks_of_very_different_lengths_go_around() -> None:
 @pytest.mark.parametrize(("dtype", "segments"), [("float16", 0.3), ("float32", 2.5), ("float64", 1)])
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_sums_are_those_in_rank_order(n: int, dtype: str, segments: float) -> None:
-    """Whether a range is a part of a segment or several."""
+    """A range may be a part of a segment or several segments."""
     _check_sums(World(n, simulated=True), dtype, segments)
 
 
 def test_sums_of_many_ranks_with_little_each() -> None:
-    """Pieces come from all ranks at once, in any order."""
+    """Pieces arrive from all ranks at once, in any order."""
     _check_sums(World(24, simulated=True), "float32", 0.1)
 
 
@@ -158,7 +158,7 @@ def _check_sums(several: World, dtype: str, segments: float) -> None:
 
 
 def test_a_sum_leaves_while_its_range_is_still_coming_in() -> None:
-    """On the simulated clock a sum takes the time of its bytes, and that of three messages more or less."""
+    """On the simulated clock, a sum takes the time of its bytes, within three messages."""
     n, size, beta = 4, 40 * MAX_SEGMENT, 8e-9
 
     def fn(comm: SimulatedComm) -> float:
@@ -171,7 +171,7 @@ def test_a_sum_leaves_while_its_range_is_still_coming_in() -> None:
 
 
 def test_a_sum_may_be_given_its_place() -> None:
-    """It then needs room for what is under way alone, however long the vectors are."""
+    """It then allocates only a buffer for segments in flight, for vectors of any length."""
     x = np.ones(10_000_000, np.float32)
     out = np.zeros_like(x)
     channel = co.Channel(Endless())
@@ -183,7 +183,7 @@ def test_a_sum_may_be_given_its_place() -> None:
         tracemalloc.stop()
 
     def fn(comm: Communicator) -> list[bool]:
-        """Below the size at which segments begin, above it, and in half precision."""
+        """Sum vectors below and above the size at which segments begin, and in half precision."""
         found = []
         for vector in (np.ones(9, np.float32), np.ones(99_999, np.float32), np.ones(99_999, np.float16)):
             place = np.zeros_like(vector)
