@@ -25,7 +25,7 @@ from tests.collectives.inputs import bits, gradient
 ROOT = os.fspath(Path(__file__).parents[2]) + os.sep
 OWN = (ROOT + "collectives" + os.sep, contextlib.__file__)
 ALL = (*OWN, ROOT + "wirecodec" + os.sep, os.path.dirname(np.__file__) + os.sep)
-SIMULATOR = ROOT + os.sep.join(["collectives", "simulation", ""])
+SIMULATOR = f"{ROOT}collectives{os.sep}simulation{os.sep}"
 
 FAULTY, RANKS = 1, 3
 SCHEME = {"a": "topk(0.5) | raw-index | raw", "b": "all | raw-index | raw"}
