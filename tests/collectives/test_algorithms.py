@@ -218,7 +218,7 @@ def test_the_union_is_remembered_and_looked_at_again() -> None:
     def learn(comm: SimulatedComm) -> tuple[int | None, Algorithm]:
         channel = co.Channel(comm)
         co.allreduce(channel, x, "topk(0.1) | rice | raw")
-        known = next(iter(channel._unions.values()), None)
+        known = next(iter(channel._union_sizes.values()), None)
         work = Workload(8, x.size, x.nbytes, (45_000,) * 8, (10_000,) * 8, known or 0)
         return known, choose_algorithm(channel, work)
 
@@ -231,11 +231,11 @@ def test_the_union_is_remembered_and_looked_at_again() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["split-pairs", "split-bitmap", "split-dense"])
-def test_a_piece_that_one_rank_refuses_is_an_error_on_all(algorithm: str, monkeypatch: Any) -> None:
+def test_a_piece_that_one_rank_cannot_decode_is_an_error_on_all(algorithm: str, monkeypatch: Any) -> None:
     """Rank 1 sends an invalid piece to rank 2, the only one that receives it."""
     from collectives import split
 
-    whole = split._pieces
+    whole = split._encode_pieces
 
     def broken(sent: Any, ranges: Any) -> Any:
         pieces = whole(sent, ranges)
@@ -244,7 +244,7 @@ def test_a_piece_that_one_rank_refuses_is_an_error_on_all(algorithm: str, monkey
             pieces[2][-9] ^= 1
         return pieces
 
-    monkeypatch.setattr(split, "_pieces", broken)
+    monkeypatch.setattr(split, "_encode_pieces", broken)
 
     def fn(comm: SimulatedComm) -> tuple[co.CollectiveError, int, bytes]:
         compressor = wc.Compressor("topk(0.5) | rice | raw")

@@ -273,7 +273,7 @@ def test_results_as_torch_has_them() -> None:
     for kind in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
         x = torch.linspace(-2, 2, 12, dtype=torch.float64).to(kind).reshape(3, 4)
         words = x.view(getattr(torch, f"int{8 * x.element_size()}")).numpy()
-        found = device._of_words(x, marked(words.view(f"u{x.element_size()}").copy()))
+        found = device._view_bits(x, marked(words.view(f"u{x.element_size()}").copy()))
         assert (found.dtype, found.shape) == (kind, (3, 4))
         assert torch.equal(found, x)
 

@@ -28,7 +28,7 @@ from tests.mpi_processes import (
     find_processes,
     rank_environment,
     require_mpirun,
-    shared_memory,
+    find_shared_memory,
 )
 from wirecodec import registry
 
@@ -210,7 +210,7 @@ def lines_of(folder: Path, n: int, script: str, *arguments: str, until: int) -> 
         while said.count(b"\n") < until and time.monotonic() < deadline and process.poll() is None:
             with contextlib.suppress(BlockingIOError):
                 said += process.stdout.read() or b""
-            shared |= shared_memory(folder)  # before mpirun ends the ranks, to which the files belong
+            shared |= find_shared_memory(folder)  # before mpirun ends the ranks, to which the files belong
             time.sleep(0.02)
         return said.decode().splitlines(), process.poll()
     finally:
