@@ -17,7 +17,6 @@ values leave it, and only indices and means enter it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from math import prod
 from typing import Any, overload
@@ -26,11 +25,12 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
-from collectives.agreement.header import NO_DETAIL, Header, Operand, Operation, Reduction
+from collectives.agreement.header import Header, Operand, Operation, Reduction
 from collectives.channel import ByteArray, Channel
+from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.device import find_gpu, match_devices, stage_on_host
-from collectives.exchange import ONLY, Form, describe, error_of_container, failure_of_encoding, get_limits
+from collectives.exchange import ONLY, describe, failure_of_encoding
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
 from wirecodec.interop import (
@@ -146,7 +146,7 @@ class CLTk:
         channel = Channel.of(comm)
         with channel.collective() as call:
             leader = self._step % channel.size
-            local = _LocalStep()
+            local = LocalStep()
             failure = self._prepare(local, grad, leads=channel.rank == leader)
             proposal = Header(
                 operation=Operation.CLTK,
@@ -227,7 +227,7 @@ class CLTk:
             found = accumulate_on_gpu(self._feedback, grad, residual, self._searches, name)
         return self._accumulate_on_host(name, grad) if found is None else found
 
-    def _prepare(self, local: _LocalStep, grad: Any, *, leads: bool) -> Failure | None:
+    def _prepare(self, local: LocalStep, grad: Any, *, leads: bool) -> Failure | None:
         """Describe and accumulate, and as the leader select; return an exception as a Failure."""
         try:
             local.bare = not isinstance(grad, Mapping)
@@ -249,7 +249,7 @@ class CLTk:
             return failure_of_encoding(error)
         return None
 
-    def _encode_indices(self, local: _LocalStep) -> ByteArray:
+    def _encode_indices(self, local: LocalStep) -> ByteArray:
         """Select elements of each tensor, and encode their indices as a container."""
         selected = {}
         for name in local.sparse:
@@ -261,41 +261,6 @@ class CLTk:
             selected[name] = wc.SparseTensor(indices, np.ones(indices.size, np.float32), (size,))
         local.stored = sum(tensor.nnz for tensor in selected.values())
         return as_bytes(wc.encode_many(selected, INDEX_SCHEME, names=False))
-
-
-@dataclass
-class _LocalStep:
-    """State of one step on one rank, filled step by step.
-
-    Attributes:
-        bare: whether the caller passed one tensor without a name.
-        forms: {name: (shape, dtype)}, in the order of the names' UTF-8 bytes.
-        totals: {name: gradient + residual}.
-        operand: description of the tensors and the settings, the same on all ranks.
-        sparse: names of the tensors that are not sent whole.
-        stored: number of elements that the leader selected; NO_DETAIL on other ranks.
-        blob: the container of the leader's indices; empty on other ranks.
-    """
-
-    bare: bool = True
-    forms: dict[str, Form] = field(default_factory=dict)
-    totals: dict[str, AccumulatedGradient] = field(default_factory=dict)
-    operand: Operand = field(default_factory=Operand)
-    sparse: list[str] = field(default_factory=list)
-    stored: int = NO_DETAIL
-    blob: ByteArray = field(default_factory=lambda: np.empty(0, np.uint8))
-
-    def decode_supports(self, blob: ByteArray, leader: int) -> dict[str, Dense | None]:
-        """Decode each tensor's indices, None for all; raise CollectiveError on all ranks if that fails."""
-        supports: dict[str, Dense | None] = dict.fromkeys(self.forms)
-        if not self.sparse:
-            return supports
-        schema = {name: ((prod(self.forms[name][0]),), np.dtype(np.float32)) for name in self.sparse}
-        try:
-            tensors = wc.decode_many(blob, limits=get_limits(schema, [blob]), schema=schema)
-        except wc.WireError as error:
-            raise error_of_container(leader, error) from error
-        return supports | {name: None if t.is_full else t.indices for name, t in tensors.items()}
 
 
 def on_host(residual: Any) -> Any:

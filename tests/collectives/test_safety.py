@@ -26,9 +26,9 @@ from tests.mpi_processes import (
     die_with_parent,
     end_all,
     find_processes,
+    find_shared_memory,
     rank_environment,
     require_mpirun,
-    find_shared_memory,
 )
 from wirecodec import registry
 
