@@ -10,7 +10,7 @@ import pytest
 
 import collectives as co
 from collectives import exchange
-from collectives.agreement.agree import agree
+from collectives.agreement import agree
 from collectives.agreement.header import Header
 
 INTERRUPTED = 3  # the step in which rank 1 is interrupted
