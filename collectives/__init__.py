@@ -1,9 +1,9 @@
-"""collectives: wirecodec's bytes between ranks, over MPI or anything that looks like it.
+"""Collective operations on compressed tensors, over MPI, torch.distributed or simulated ranks.
 
     import collectives as co
     mean = co.allreduce(MPI.COMM_WORLD, gradient, "topk(0.01) | rice | qsgd")
 
-All ranks get the same bits, or all ranks get the same CollectiveError.
+All ranks get the same bits, or all ranks raise the same CollectiveError.
 """
 
 from __future__ import annotations

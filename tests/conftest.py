@@ -18,7 +18,7 @@ DTYPES = [np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat1
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(mpi_launch.plugin(), "mpi-launch")
+    config.pluginmanager.register(mpi_launch.make_plugin(), "mpi-launch")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A torch.distributed process group as a communicator. torch is imported on first use."""
+"""Communicator over a torch.distributed process group. torch is imported on first use."""
 
 from __future__ import annotations
 
@@ -16,13 +16,25 @@ __all__ = ["TorchComm"]
 
 
 class TorchComm:
-    """A torch.distributed process group that satisfies ``collectives.communicator.Communicator``.
+    """Communicator over a torch.distributed process group, which satisfies Communicator.
+
+    gloo reports the arrival of a message only to a thread that waits for it. So one thread waits for sends
+    and another one for receives, each in the order in which they began.
 
     Args:
-        group: a gloo group of which this process is a member; the default group without one.
+        group: a gloo group that contains this process; by default the group of all processes.
 
-    gloo tells nobody whether a message has arrived before somebody waits for it, so two threads wait, one for
-    what is sent and one for what is received, each in the order in which it began.
+    Attributes:
+        rank: of this process in the group.
+        size: number of ranks.
+
+    Raises:
+        ImportError: torch is missing.
+
+    Example:
+        >>> import collectives as co, torch.distributed as dist  # doctest: +SKIP
+        >>> dist.init_process_group("gloo")  # doctest: +SKIP
+        >>> mean = co.allreduce(co.TorchComm(), grad, "topk(0.01) | rice | qsgd")  # doctest: +SKIP
     """
 
     def __init__(self, group: Any = None) -> None:
@@ -42,9 +54,9 @@ class TorchComm:
             dest: a rank.
             tag: of the message.
         """
-        tensor = _tensor_of(buf, writes=False)
+        tensor = _as_tensor(buf, writes=False)
         if not len(tensor):
-            return _Done()
+            return _CompletedRequest()
         work = self._dist.isend(tensor, group=self._group, group_dst=dest, tag=tag)
         return self._sends.watch(work, tensor)
 
@@ -56,47 +68,49 @@ class TorchComm:
             source: a rank.
             tag: of the message.
         """
-        tensor = _tensor_of(buf, writes=True)
+        tensor = _as_tensor(buf, writes=True)
         if not len(tensor):
-            return _Done()
+            return _CompletedRequest()
         work = self._dist.irecv(tensor, group=self._group, group_src=source, tag=tag)
         return self._receives.watch(work, tensor)
 
     def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
         """Start to gather equal uint8 blocks from all ranks, in rank order."""
-        block = _octets(sendbuf)
+        block = _as_bytes(sendbuf)
         counts = [len(block)] * self.size
         return self.Iallgatherv(block, [recvbuf, (counts, [len(block) * k for k in range(self.size)])])
 
     def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
         """Start to gather blocks of any length: recvbuf = [uint8 array, (counts, displacements)].
 
-        gloo gathers equal blocks only, so shorter ones travel with padding.
+        gloo gathers only equal blocks, so shorter ones are padded.
         """
         import torch
 
         out, (counts, starts) = recvbuf
         widest = max(counts)
         if not widest:
-            return _Done()
+            return _CompletedRequest()
         padded = torch.zeros(widest, dtype=torch.uint8)
-        block = _octets(sendbuf)
+        block = _as_bytes(sendbuf)
         padded.numpy()[: len(block)] = block
         gathered = [torch.empty(widest, dtype=torch.uint8) for _ in range(self.size)]
         work = self._dist.all_gather(gathered, padded, group=self._group, async_op=True)
-        return _Gathered(work, padded, gathered, _octets(out), list(zip(starts, counts, strict=True)))
+        return _AllgatherRequest(
+            work, padded, gathered, _as_bytes(out), list(zip(starts, counts, strict=True))
+        )
 
 
-class _Done:
-    """A request with nothing to do."""
+class _CompletedRequest:
+    """Request that is complete from the start, of an empty message."""
 
     def Test(self) -> bool:  # noqa: N802
-        """It is complete."""
+        """Return True."""
         return True
 
 
-class _Watched:
-    """A request that a thread waits for."""
+class _WatchedRequest:
+    """Request that a thread waits for."""
 
     def __init__(self, work: Any, tensor: Any) -> None:
         self.work = work
@@ -105,7 +119,7 @@ class _Watched:
         self.error: BaseException | None = None
 
     def Test(self) -> bool:  # noqa: N802
-        """Whether it is complete; raises what went wrong with it."""
+        """Return whether the operation is complete; raise its error if it failed."""
         if not self.finished.is_set():
             return False
         if self.error is not None:
@@ -114,15 +128,15 @@ class _Watched:
 
 
 class _Waiter:
-    """A thread that waits for one request after the other."""
+    """Thread that waits for one request after another."""
 
     def __init__(self, what: str) -> None:
-        self._requests: queue.SimpleQueue[_Watched] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[_WatchedRequest] = queue.SimpleQueue()
         threading.Thread(target=self._run, name=f"TorchComm: {what}", daemon=True).start()
 
-    def watch(self, work: Any, tensor: Any) -> _Watched:
-        """A request that is complete once ``work`` is."""
-        request = _Watched(work, tensor)
+    def watch(self, work: Any, tensor: Any) -> _WatchedRequest:
+        """Return a request that completes when ``work`` does."""
+        request = _WatchedRequest(work, tensor)
         self._requests.put(request)
         return request
 
@@ -131,13 +145,13 @@ class _Waiter:
             request = self._requests.get()
             try:
                 request.work.wait()
-            except BaseException as error:  # raised where the request is tested
+            except BaseException as error:  # raised by Test
                 request.error = error
             request.finished.set()
 
 
-class _Gathered:
-    """An all-gather under way; the blocks are put in place once it is complete."""
+class _AllgatherRequest:
+    """Request of an all-gather, which copies the blocks to their places when it completes."""
 
     def __init__(
         self, work: Any, padded: Any, gathered: Sequence[Any], out: Any, places: Sequence[tuple[int, int]]
@@ -150,7 +164,7 @@ class _Gathered:
         self._complete = False
 
     def Test(self) -> bool:  # noqa: N802
-        """Make progress; True once the operation is complete."""
+        """Make progress; return True if the operation is complete."""
         if not self._complete and self._work.is_completed():
             self._work.wait()
             for block, (start, count) in zip(self._gathered, self._places, strict=True):
@@ -159,16 +173,16 @@ class _Gathered:
         return self._complete
 
 
-def _octets(buf: Any) -> npt.NDArray[np.uint8]:
+def _as_bytes(buf: Any) -> npt.NDArray[np.uint8]:
     array = buf if isinstance(buf, np.ndarray) else np.frombuffer(buf, np.uint8)
     return array.reshape(-1).view(np.uint8)
 
 
-def _tensor_of(buf: Any, *, writes: bool) -> Any:
-    """The bytes of a contiguous array as a tensor that shares them, but for what is read-only."""
+def _as_tensor(buf: Any, *, writes: bool) -> Any:
+    """View a contiguous array as a tensor of bytes; copy it if it is read-only."""
     import torch
 
-    octets = _octets(buf)
-    if writes and not octets.flags.writeable:
-        raise ValueError("a read-only array cannot receive")
-    return torch.from_numpy(octets if octets.flags.writeable else octets.copy())
+    data = _as_bytes(buf)
+    if writes and not data.flags.writeable:
+        raise ValueError("the receive buffer is read-only; pass a writable array")
+    return torch.from_numpy(data if data.flags.writeable else data.copy())

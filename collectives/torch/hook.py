@@ -1,4 +1,4 @@
-"""A communication hook for DistributedDataParallel. torch is imported on first use.
+"""Communication hook for DistributedDataParallel. torch is imported on first use.
 
 ddp.register_comm_hook(None, co.torch_hook(compressor, co.TorchComm(), model.named_parameters()))
 """
@@ -26,17 +26,32 @@ def torch_hook(
     *,
     algorithm: str = "auto",
 ) -> Callable[[object, Any], Any]:
-    """A communication hook by which DistributedDataParallel averages what ``compressor`` sends.
+    """Create a communication hook with which DistributedDataParallel averages compressed gradients.
+
+    DDP passes gradients to the hook in buckets. The hook collects all buckets of a step and exchanges them at
+    once, under the parameters' names. So residuals and schedules advance once per training step, for any size
+    of the buckets. An exception of ``allreduce`` is raised by ``backward()``, on all ranks.
 
     Args:
-        compressor: this rank's; all ranks build theirs alike.
-        comm: a TorchComm, or any communicator of the same ranks in the same order, or its Channel.
-        named_parameters: of the model that is wrapped, as ``model.named_parameters()`` gives them.
-        algorithm: of allreduce; CLT-k has its own.
+        compressor: this rank's compressor, with the same settings on all ranks.
+        comm: a TorchComm, or another communicator with the same ranks in the same order, or its Channel.
+        named_parameters: ``model.named_parameters()`` of the wrapped model.
+        algorithm: as for allreduce; CLT-k ignores it.
 
-    DDP hands over its gradients in buckets. They are gathered, and exchanged when the last one is there: one
-    exchange a step, under the parameters' names, so that residuals, steps and schedules are those of training
-    steps, however DDP cuts its buckets. What ``allreduce`` raises comes out of ``backward()``, on all ranks.
+    Returns:
+        The hook, for ``DistributedDataParallel.register_comm_hook``.
+
+    Raises:
+        ImportError: torch is missing.
+
+    Source:
+        https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html
+
+    Example:
+        >>> import collectives as co, wirecodec as wc
+        >>> compressor = wc.Compressor("topk(0.01) | rice | qsgd")
+        >>> hook = co.torch_hook(compressor, co.TorchComm(), model.named_parameters())  # doctest: +SKIP
+        >>> ddp.register_comm_hook(None, hook)  # doctest: +SKIP
     """
     import torch
     import torch.distributed as dist
@@ -46,7 +61,7 @@ def torch_hook(
 
     def hook(state: object, bucket: Any) -> Any:
         future: Any = torch.futures.Future()
-        if bucket.index() == 0:  # a backward pass that was interrupted has left its buckets
+        if bucket.index() == 0:  # an interrupted backward pass may have left buckets
             pending.clear()
         pending.append((bucket, future))
         if not bucket.is_last():
@@ -65,7 +80,7 @@ def torch_hook(
             means = allreduce(comm, gradients, compressor, algorithm=algorithm)
         for name, gradient in parts:
             mean: Any = means[name]
-            if not isinstance(mean, torch.Tensor):  # it is one where the gradient lies on a GPU
+            if not isinstance(mean, torch.Tensor):  # it is a tensor if the gradient is on a GPU
                 bits = mean.view(np.int16) if mean.dtype.name == "bfloat16" else mean
                 mean = torch.from_numpy(bits).view(gradient.dtype)
             gradient.copy_(mean)
@@ -73,6 +88,6 @@ def torch_hook(
             done.set_result(each.buffer())
         return future
 
-    # DDP looks at these, and takes no strings.
+    # DDP checks these annotations and does not accept strings.
     hook.__annotations__ = {"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]}
     return hook

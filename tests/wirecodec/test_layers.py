@@ -31,7 +31,7 @@ LAYERS = {
         {"__main__"},
     ],
     "collectives": [
-        {"call", "device", "errors", "rates"},
+        {"attributes", "call", "device", "errors", "rates"},
         {"communicator"},
         {"channel"},
         {"transport", "simulation"},
