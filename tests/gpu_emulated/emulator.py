@@ -72,7 +72,7 @@ def library_of(path: Path) -> Any:
     compiler = _compiler()
     assert compiler is not None
     parts = [HERE / "simt.hpp", HERE / "simt.cpp"]
-    texts = [*build.headers().values(), *(part.read_text() for part in (path, *parts)), *FLAGS]
+    texts = [*build.read_headers().values(), *(part.read_text() for part in (path, *parts)), *FLAGS]
     digest = hashlib.sha256("\0".join([compiler, *texts]).encode()).hexdigest()[:24]
     folder = Path(tempfile.gettempdir()) / f"wirecodec-simt-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -93,7 +93,7 @@ def library_of(path: Path) -> Any:
 def parameters_of(source: str) -> dict[str, tuple[int, ...]] | None:
     """The bytes of each parameter of each kernel, by NVRTC's account; None where it is missing."""
     try:
-        text = build.compiled(source, "compute_75").ptx.decode()
+        text = build.compile_source(source, "compute_75").ptx.decode()
     except DeviceError as error:
         if "is missing" not in str(error):
             raise

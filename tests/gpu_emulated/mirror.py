@@ -35,7 +35,7 @@ class Mirror(Emulator):
             return
         cupy = self._real.cupy
         if path.stem not in self._modules:
-            image = build.image(path.stem, self._real.capability)
+            image = build.build_image(path.stem, self._real.capability)
             self._modules[path.stem] = cupy.RawModule(path=str(image))
         there: dict[int, tuple[Array, Any]] = {}
         passed = tuple(self._passed(each, there) for each in arguments)

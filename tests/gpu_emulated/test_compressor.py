@@ -345,7 +345,7 @@ def test_a_residual_of_a_wider_type(standin: StandInDevice) -> None:
 def test_all_lie_on_one_device(standin: StandInDevice) -> None:
     there, here = pair("topk(0.5) | rice | raw")
     x = np.ones(9, np.float32)
-    with pytest.raises(wc.EncodeError, match="tensor 'b': lies on the host"):
+    with pytest.raises(wc.EncodeError, match="tensor 'b': is on the host"):
         there.prepare({"a": marked(x), "b": x})
     with pytest.raises(wc.EncodeError, match="tensor 'a': dtype int64"):
         there.prepare({"a": marked(np.arange(3))})

@@ -65,7 +65,7 @@ def test_what_a_narrower_type_can_be_sent(emulator: Emulator, kind: Any, narrow:
     x = vector(3, kind)
     most = float(np.finfo(narrow).max)
     clipped = feedback.clipped(emulator, emulator.put(x), most)
-    coder = elements.narrowed if narrow == np.float16 else elements.as_single
+    coder = elements.narrow if narrow == np.float16 else elements.to_float32
     made, over = coder(emulator, bits_of(clipped), narrow if narrow == np.float16 else kind)
     assert over[0] == elements.NOWHERE
     assert made.tobytes() == wc.ErrorFeedback().sendable(x, np.dtype(narrow)).tobytes()
@@ -129,7 +129,7 @@ def test_words_are_scattered(emulator: Emulator, dtype: Any, count: int) -> None
     numbers = np.random.default_rng(count).permutation(SIZE)[:count].astype(np.uint32)
     expected = np.zeros(SIZE, words.dtype)
     expected[numbers] = words
-    made = elements.scattered(emulator, emulator.put(words), emulator.put(numbers), SIZE)
+    made = elements.scatter(emulator, emulator.put(words), emulator.put(numbers), SIZE)
     assert made.tobytes() == expected.tobytes()
 
 
@@ -151,11 +151,11 @@ def test_signs_with_another_magnitude(emulator: Emulator, dtype: Any) -> None:
     with np.errstate(over="ignore"):
         x = vector(7, np.float32).astype(dtype)
     magnitude = np.array([0.75], dtype)
-    made = elements.with_magnitude(emulator, emulator.put(bits_of(x)), int(bits_of(magnitude)[0]))
+    made = elements.set_magnitude(emulator, emulator.put(bits_of(x)), int(bits_of(magnitude)[0]))
     assert made.tobytes() == np.copysign(magnitude, x).tobytes()
     numbers, count = np.arange(x.size, dtype=np.uint32)[1::3], np.array([x.size // 5], np.uint32)
     given = (emulator.put(each) for each in (bits_of(x), bits_of(magnitude), numbers, count))
-    made = elements.with_magnitude(emulator, *given)
+    made = elements.set_magnitude(emulator, *given)
     assert made.size == numbers.size
     some = numbers[: count[0]]
     assert made[: some.size].tobytes() == np.copysign(magnitude, x[some]).tobytes()
@@ -168,6 +168,6 @@ def test_a_number_rounded(emulator: Emulator, dtype: Any) -> None:
     with np.errstate(over="ignore"):
         for x in (*near, *(each * (1 + 2.0**-45) for each in near), *edges):
             number = np.array([x])
-            made = elements.rounded(emulator, emulator.put(number), dtype)
+            made = elements.round_scalar(emulator, emulator.put(number), dtype)
             assert made.tobytes() == number.astype(dtype).tobytes(), x
-        assert np.isnan(elements.rounded(emulator, emulator.put(np.array([np.nan])), dtype).view(dtype))
+        assert np.isnan(elements.round_scalar(emulator, emulator.put(np.array([np.nan])), dtype).view(dtype))

@@ -12,6 +12,8 @@ from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import DeviceFlat, bits_of
 from wirecodec.container import header
+from wirecodec.cpu import chunk as cpu_chunk
+from wirecodec.gpu import chunk as gpu_chunk
 from wirecodec.gpu import encode
 from wirecodec.gpu.chunk import has_kernels
 from wirecodec.scheme import as_scheme
@@ -60,7 +62,7 @@ def tensor(dtype: Any, size: int = 9001) -> Array:
 def on_device(device: Emulator, x: Array, scheme: Any, seed: int = 5, tag: bytes = b"") -> Any:
     """What ``wc.encode`` of a CuPy array does, on another device."""
     flat = DeviceFlat(device.put(bits_of(x.reshape(-1))), x.dtype, x.shape)
-    return encode.encoded(device, flat, as_scheme(scheme), seed, tag)
+    return encode.encode(device, flat, as_scheme(scheme), seed, tag)
 
 
 @pytest.mark.parametrize("value", VALUES)
@@ -132,7 +134,7 @@ def test_few_elements(select: str, size: int) -> None:
 
 def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are shorter here, so that three of them take no minute."""
-    for module in (header, encode, __import__("wirecodec.cpu.chunk", fromlist=["CHUNK"])):
+    for module in (header, cpu_chunk, gpu_chunk):
         monkeypatch.setattr(module, "CHUNK", 4096)
     x = tensor(np.float32, 10_000)
     x[4096:8192] = 0

@@ -16,10 +16,10 @@ from wirecodec.arrays import DTYPES, bits_of
 from wirecodec.container import header
 from wirecodec.cpu import chunk
 from wirecodec.errors import EncodeError
-from wirecodec.gpu import encode
+from wirecodec.gpu import chunk as gpu_chunk
 from wirecodec.gpu.plan import encoder
 from wirecodec.gpu.plan.encoder import DevicePlan, check
-from wirecodec.gpu.plan.selectors import _Sampled, _Top
+from wirecodec.gpu.plan.selectors import _DGC, _TopK
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.scheme import as_scheme
 
@@ -31,13 +31,13 @@ CODED = [each for each in INDEXES if not each.startswith("bloom")]
 class Planned:
     """A plan on a device of its own, beside the CPU: captured once, and launched for each tensor."""
 
-    def __init__(self, x: Array, scheme: str, *, tag: bytes = b"", most: int = 2**31) -> None:
+    def __init__(self, x: Array, scheme: str, *, tag: bytes = b"", capacity: int = 2**31) -> None:
         self.device = Recorder(len(scheme), 3)
         self.scheme, self.tag = scheme, tag
         self.shape, self.words = x.shape, self.device.put(bits_of(x.reshape(-1)))
         parsed = as_scheme(scheme)
         check(x.size, parsed)
-        self.plan = DevicePlan(self.device, x.shape, x.dtype, parsed, tag, most)
+        self.plan = DevicePlan(self.device, x.shape, x.dtype, parsed, tag, capacity)
         self.device.begin_capture()
         self.plan.run(self.words)
         self.graph = self.device.end_capture()
@@ -140,7 +140,7 @@ def test_filters_of_few(index: str, dtype: Any) -> None:
 @pytest.mark.parametrize("index", ["bloom(p0, 0.3)", "bloom(p1, 0.3)"])
 def test_a_filter_that_holds_more_than_there_is_memory_for(index: str) -> None:
     x = tensor(np.float32)
-    planned = Planned(x, f"topk(k=20) | {index} | raw", most=100)
+    planned = Planned(x, f"topk(k=20) | {index} | raw", capacity=100)
     assert planned.plan._blob.nbytes < 2000
     made = planned.encode(x, 7)
     assert made.tobytes() == wc.encode(x, planned.scheme, seed=7).tobytes()
@@ -149,7 +149,7 @@ def test_a_filter_that_holds_more_than_there_is_memory_for(index: str) -> None:
 
 def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are shorter here; some are empty, some full, and the last is a short one."""
-    for module in (header, encode, encoder, chunk):
+    for module in (header, chunk, gpu_chunk, encoder):
         monkeypatch.setattr(module, "CHUNK", 4096)
     rng = np.random.default_rng(1)
     some = tensor(np.float32, 10_000)
@@ -206,10 +206,10 @@ def test_what_reaches_the_threshold_of_a_sample() -> None:
         (0.1, 0 * x, {"none"}),
     ):
         planned, found = Planned(x, f"dgc({ratio}) | rice | raw"), set()
-        assert isinstance(planned.plan._planned, _Sampled)
+        assert isinstance(planned.plan._selector, _DGC)
         for seed in (0, 1, 2, 3, 2**64 - 1):
             planned.check(given.astype(np.float32), seed)
-            search = planned.plan._planned.sampled.search
+            search = planned.plan._selector.dgc.search
             swept, taken = search._search[8:].tolist()
             more = "more" if taken > search._k else "fewer" if taken else "none"
             found.add("too many" if swept else more)
@@ -293,7 +293,7 @@ def test_more_than_there_is_memory_for() -> None:
     x = tensor(np.float32)
     for select in ("nonzero", "threshold(0.5)", "adacomp"):
         scheme = f"{select} | rice | qsgd"
-        planned = Planned(x, scheme, most=1000)
+        planned = Planned(x, scheme, capacity=1000)
         assert planned.plan._blob.nbytes < 8000
         made = planned.encode(x, 7)
         assert made.tobytes() == wc.encode(x, scheme, seed=7).tobytes()
@@ -303,8 +303,8 @@ def test_more_than_there_is_memory_for() -> None:
 
 def searched(planned: Planned) -> Search:
     """A plan's own."""
-    assert isinstance(planned.plan._planned, _Top)
-    return planned.plan._planned.search
+    assert isinstance(planned.plan._selector, _TopK)
+    return planned.plan._selector.search
 
 
 def test_the_last_threshold_serves() -> None:
@@ -333,7 +333,10 @@ def test_a_new_plan_has_no_threshold() -> None:
             "no randomk; it has all, nonzero, threshold, topk, dgc, adacomp; raw-index",
         ),
         ("topk(0.1) | auto-index | deflate", "no auto-index, deflate"),
-        ("topk(0.1) | bloom(p2, 0.1) | raw", "bloom of policy p0 or p1, after topk, of 16777216 elements at"),
+        (
+            "topk(0.1) | bloom(p2, 0.1) | raw",
+            "bloom only with policy p0 or p1, after topk, for at most 16777216",
+        ),
         ("dgc(0.1) | bloom(p0, 0.1) | raw", "after topk"),
         ("all | bloom(p1, 0.1) | raw", "after topk"),
         ("dct | topk(0.1) | rice | raw", "no dct"),
@@ -353,7 +356,7 @@ def test_sizes_without_a_plan(size: int) -> None:
 def test_a_filter_is_of_one_chunk() -> None:
     scheme = as_scheme("topk(k=9) | bloom(p0, 0.1) | raw")
     check(2**24, scheme)
-    with pytest.raises(EncodeError, match="of 16777216 elements at most"):
+    with pytest.raises(EncodeError, match="for at most 16777216 elements"):
         check(2**24 + 1, scheme)
 
 

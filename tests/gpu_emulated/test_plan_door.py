@@ -71,7 +71,7 @@ def test_errors_come_with_the_bytes(standin: StandInDevice) -> None:
 
 def test_bfloat16_and_little_memory(standin: StandInDevice) -> None:
     x = tensor(BFLOAT16)
-    blob = Plan(9001, "bfloat16", "nonzero | rice | raw", most=8000).encode(marked(x)).get()
+    blob = Plan(9001, "bfloat16", "nonzero | rice | raw", capacity=8000).encode(marked(x)).get()
     assert blob.tobytes() == wc.encode(x, "nonzero | rice | raw").tobytes()
 
 
@@ -80,10 +80,13 @@ def test_other_tensors(standin: StandInDevice) -> None:
     assert repr(plan).startswith("Plan((30, 100), float32, 'topk(0.05)")
     x = np.ones((30, 100), np.float32)
     for given, said in (
-        (marked(x.astype(np.float64)), r"for float32 of \(30, 100\), the tensor is float64 of \(30, 100\)"),
+        (
+            marked(x.astype(np.float64)),
+            r"the tensor is float64 of \(30, 100\); the plan is for float32 of",
+        ),
         (marked(x.reshape(-1)), r"the tensor is float32 of \(3000,\)"),
         (marked(x.copy())[::-1], "not contiguous"),
-        (x, "ndarray does not lie on a GPU"),
+        (x, "ndarray is not on a GPU"),
     ):
         with pytest.raises(wc.EncodeError, match=said):
             plan.encode(given)
@@ -97,9 +100,9 @@ def test_other_tensors(standin: StandInDevice) -> None:
         ((9, np.float32, None), "a plan has no auto-index"),
         ((0, np.float32, SCHEME), "1 to 2.31 - 1 elements"),
         (((2**16, 2**15), np.float32, SCHEME), "1 to 2.31 - 1 elements"),
-        (((-1, -9), np.float32, SCHEME), "no shape"),
-        ((2.5, np.float32, SCHEME), "no shape"),
-        (("9", np.float32, SCHEME), "no shape"),
+        (((-1, -9), np.float32, SCHEME), "not a shape"),
+        ((2.5, np.float32, SCHEME), "not a shape"),
+        (("9", np.float32, SCHEME), "not a shape"),
         (((1,) * 33, np.float32, SCHEME), "33 dimensions"),
     ],
 )
@@ -109,10 +112,10 @@ def test_no_such_plan(given: tuple[Any, ...], said: str) -> None:
         Plan(*given)
 
 
-@pytest.mark.parametrize("most", [0, -1, 1.5])
-def test_memory_for_none(most: Any) -> None:
-    with pytest.raises(wc.EncodeError, match="most"):
-        Plan(9, np.float32, SCHEME, most=most)
+@pytest.mark.parametrize("capacity", [0, -1, 1.5])
+def test_memory_for_none(capacity: Any) -> None:
+    with pytest.raises(wc.EncodeError, match="capacity"):
+        Plan(9, np.float32, SCHEME, capacity=capacity)
 
 
 def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:

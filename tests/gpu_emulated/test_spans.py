@@ -16,8 +16,8 @@ from wirecodec.limits import DEFAULT_LIMITS
 
 CASES = supports(np.random.default_rng(3))
 CODECS: dict[str, tuple[Any, Callable[..., Any], Callable[..., Any]]] = {
-    "rice": (wc.Rice(), spans.rice, spans.rice_indices),
-    "elias-fano": (wc.EliasFano(), spans.elias_fano, spans.elias_fano_indices),
+    "rice": (wc.Rice(), spans.encode_rice, spans.decode_rice),
+    "elias-fano": (wc.EliasFano(), spans.encode_elias_fano, spans.decode_elias_fano),
 }
 
 

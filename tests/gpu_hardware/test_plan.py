@@ -115,7 +115,7 @@ def test_several_chunks(cupy: Any) -> None:
     size = 2**25 + 12_345
     several = "topk(0.01) | rice | qsgd", "threshold(2.5) | bitmap | sign-scale"
     for scheme in (*several, "dgc(0.001) | rice | raw", "adacomp(bin=500) | rice | raw"):
-        plan = Plan(size, np.float32, scheme, most=size // 10)
+        plan = Plan(size, np.float32, scheme, capacity=size // 10)
         for seed in range(2):
             x = rng.standard_normal(size).astype(np.float32)
             check(cupy, plan.encode(cupy.asarray(x), seed=seed).get(), x, scheme, seed)

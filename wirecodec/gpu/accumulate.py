@@ -12,7 +12,8 @@ import numpy as np
 from wirecodec.arrays import DeviceFlat
 from wirecodec.cpu.chunk import Part
 from wirecodec.feedback import ErrorFeedback
-from wirecodec.gpu.support import Refused, has_nonfinite
+from wirecodec.gpu.arrays import has_nonfinite
+from wirecodec.gpu.fallback import HostFallback
 from wirecodec.kernels.cuda import elements, feedback
 from wirecodec.kernels.cuda.device import Device
 
@@ -37,7 +38,7 @@ class Sum:
 
 
 def corrected(device: Device, rule: ErrorFeedback, gradient: DeviceFlat, residual: Any) -> Sum:
-    """The sum; Refused where something is not finite, or a type is to be narrowed to a quarter.
+    """The sum; HostFallback where something is not finite, or a type is to be narrowed to a quarter.
 
     ``residual`` is (size,) float32 or float64, or None.
     """
@@ -51,18 +52,18 @@ def corrected(device: Device, rule: ErrorFeedback, gradient: DeviceFlat, residua
 def added(device: Device, rule: ErrorFeedback, gradient: DeviceFlat, residual: Any) -> tuple[Any, Any]:
     """(size,) the sum, and the residual in its type; without one, the gradient itself if that is wide enough.
 
-    Refused where something is not finite.
+    HostFallback where something is not finite.
     """
     wide = rule.wide(gradient.dtype, None if residual is None else residual.dtype)
-    steps = elements.converted(device, gradient.words, gradient.dtype, wide)
+    steps = elements.convert(device, gradient.words, gradient.dtype, wide)
     if residual is None:
         if has_nonfinite(device, gradient.words, gradient.dtype):
-            raise Refused
+            raise HostFallback
         return steps, None
-    before = elements.converted(device, _words(residual), residual.dtype, wide)
+    before = elements.convert(device, _words(residual), residual.dtype, wide)
     x = device.empty(steps.size, wide)
     if device.get(feedback.add(device, steps, before, x))[0]:
-        raise Refused
+        raise HostFallback
     return x, before
 
 
@@ -74,17 +75,17 @@ def summed(gradient: DeviceFlat, residual: Any, seen: DeviceFlat) -> Sum:
 def sendable(device: Device, x: Any, dtype: np.dtype[Any]) -> Any:
     """Words of what of finite ``x`` fits the element type; what is beyond its range stays behind.
 
-    Refused where the type is a quarter as wide.
+    HostFallback where the type is a quarter as wide.
     """
     wide = np.dtype(x.dtype)
     if dtype == wide:
         return _words(x)
     if 2 * dtype.itemsize < wide.itemsize:
-        raise Refused
+        raise HostFallback
     words = _words(feedback.clipped(device, x, float(ml_dtypes.finfo(dtype).max)))
     if dtype.itemsize == 2:
-        return elements.narrowed(device, words, dtype)[0]
-    return elements.as_single(device, words, wide)[0]
+        return elements.narrow(device, words, dtype)[0]
+    return elements.to_float32(device, words, wide)[0]
 
 
 def remainder(device: Device, rule: ErrorFeedback, total: Sum, sent: Sequence[Part]) -> Any:
@@ -100,7 +101,7 @@ def remainder(device: Device, rule: ErrorFeedback, total: Sum, sent: Sequence[Pa
         left = device.empty(total.x.size, wide)
         device.copy(total.x, left)
     for part in sent:
-        values = elements.converted(device, part.values, total.gradient.dtype, wide)
+        values = elements.convert(device, part.values, total.gradient.dtype, wide)
         feedback.subtract(device, left[part.base : part.base + part.d], part.indices, values)
     return left
 
@@ -110,11 +111,11 @@ def _filtered(device: Device, beta: float, total: Sum, sent: Sequence[Part]) -> 
     wide = np.dtype(total.x.dtype)
     steps, before = total.x, total.residual
     if before is not None:
-        steps = elements.converted(device, total.gradient.words, total.gradient.dtype, wide)
+        steps = elements.convert(device, total.gradient.words, total.gradient.dtype, wide)
     left = device.empty(steps.size, wide)
     feedback.filtered(device, steps, before, beta, left)
     for part in sent:
-        values = elements.converted(device, part.values, total.gradient.dtype, wide)
+        values = elements.convert(device, part.values, total.gradient.dtype, wide)
         chunk = slice(part.base, part.base + part.d)
         old = None if before is None else before[chunk]
         feedback.filtered(device, steps[chunk], old, beta, left[chunk], part.indices, values)

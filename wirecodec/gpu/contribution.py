@@ -16,9 +16,10 @@ from wirecodec.arrays import Array, DeviceFlat, as_device_flat, bits_of, on_gpu
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.gpu import accumulate as sums
 from wirecodec.gpu.entry import device_of
+from wirecodec.gpu.fallback import HostFallback
+from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import has_kernels, select
 from wirecodec.gpu.select.warm_topk import LastTop
-from wirecodec.gpu.support import Context, Refused
 from wirecodec.kernels.cuda import elements, feedback
 from wirecodec.kernels.cuda.device import cupy_device
 from wirecodec.select.topk import TopK
@@ -59,7 +60,7 @@ class DeviceShare:
             if where is not None:
                 indices = device.put(np.ascontiguousarray(where, np.uint32))
                 words = x.view(f"u{x.dtype.itemsize}")
-                x = elements.gathered(device, words, indices).view(x.dtype)
+                x = elements.gather(device, words, indices).view(x.dtype)
             sent = sums.sendable(device, x, self.gradient.dtype)
             values = device.get(sent).view(self.gradient.dtype)
             return DevicePicked(self, indices, sent, values)
@@ -87,7 +88,7 @@ class DevicePicked:
         x, gradient, residual = share.x, share.gradient, share.residual
         wide = np.dtype(x.dtype)
         with device_of(x) as device:
-            sent = elements.converted(device, self.sent, gradient.dtype, wide)
+            sent = elements.convert(device, self.sent, gradient.dtype, wide)
             if share.rule.beta == 1:
                 left = x
                 if residual is None and gradient.dtype == wide:  # it is the caller's own
@@ -98,7 +99,7 @@ class DevicePicked:
             beta = wide.type(share.rule.beta)
             left = device.empty(x.size, wide)
             if self.indices is not None:
-                steps = elements.converted(device, gradient.words, gradient.dtype, wide)
+                steps = elements.convert(device, gradient.words, gradient.dtype, wide)
                 feedback.lowpass(device, steps, residual, (beta, 1), left)
             feedback.lowpass(device, x, residual, (beta, 1 - beta), left, self.indices, sent)
             return left
@@ -109,7 +110,7 @@ class DevicePicked:
             words = device.put(np.ascontiguousarray(bits_of(means)))
             if self.indices is None:
                 return words
-            return elements.scattered(device, words, self.indices, self.share.x.size)
+            return elements.scatter(device, words, self.indices, self.share.x.size)
 
 
 def share(rule: ErrorFeedback, gradient: Any, residual: Any, last: LastTop) -> DeviceShare | None:
@@ -128,6 +129,6 @@ def share(rule: ErrorFeedback, gradient: Any, residual: Any, last: LastTop) -> D
             residual = residual if on_gpu(residual) else device.put(residual)
         try:
             x, before = sums.added(device, rule, flat, residual)
-        except Refused:
+        except HostFallback:
             return None
         return DeviceShare(rule, flat, before, x, last)

@@ -20,9 +20,13 @@ from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.gpu import accumulate as sums
 from wirecodec.gpu import decode as decoding
-from wirecodec.gpu.encode import chosen, encoded_supports, on_host
+from wirecodec.gpu.arrays import copy_to_host
+from wirecodec.gpu.encode import encode_supports
+from wirecodec.gpu.fallback import HostFallback
+from wirecodec.gpu.select.common import Context
+from wirecodec.gpu.select.dispatch import choose as choose_on_device
 from wirecodec.gpu.select.dispatch import select_sum
-from wirecodec.gpu.support import Context, DeviceSupport, Refused
+from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import Asked
@@ -68,21 +72,21 @@ def take(device: Device, flat: DeviceFlat, asked: Asked) -> Taken:
         raise EncodeError(f"{flat.words.size} elements; on a GPU a Compressor takes 2^31 at most")
     context = Context(asked.seed, flat, asked.state, asked.last)
     if rule is None:
-        return Taken(asked, *chosen(device, flat, scheme, context), None)
+        return Taken(asked, *choose_on_device(device, flat, scheme, context), None)
     if residual is not None and flat.dtype == residual.dtype and scheme.transform is None:
         support = select_sum(device, flat, residual, scheme.select, context)
         if support is not None:
             return Taken(asked, support, support.state, sums.summed(flat, residual, support.flat))
     try:
         total = sums.corrected(device, rule, flat, residual)
-    except Refused:
+    except HostFallback:
         return _taken_on_host(device, flat, asked, rule)
-    return Taken(asked, *chosen(device, total.seen, scheme, context), total)
+    return Taken(asked, *choose_on_device(device, total.seen, scheme, context), total)
 
 
 def _taken_on_host(device: Device, flat: DeviceFlat, asked: Asked, rule: ErrorFeedback) -> Taken:
     """The same by the CPU's code."""
-    gradient = on_host(device, flat).data
+    gradient = copy_to_host(device, flat).data
     residual = None if asked.residual is None else device.get(asked.residual)
     x = rule.corrected(gradient, residual)
     seen = gradient if residual is None else read_only(rule.sendable(x, gradient.dtype))
@@ -96,7 +100,7 @@ def encode(device: Device, taken: Mapping[str, Taken], seed: int, *, names: bool
     """What was taken, in the order of keys, as one container on the device; EncodeError names the tensor."""
     supports = {name: each.support for name, each in taken.items()}
     schemes = {name: each.asked.scheme for name, each in taken.items()}
-    return encoded_supports(device, supports, schemes, seed, b"", names=names, fuse=fuse)
+    return encode_supports(device, supports, schemes, seed, b"", names=names, fuse=fuse)
 
 
 def left(device: Device, taken: Taken, sent: Sequence[Part]) -> Any:
@@ -109,7 +113,7 @@ def left(device: Device, taken: Taken, sent: Sequence[Part]) -> Any:
         return None
     if isinstance(total, sums.Sum):
         return sums.remainder(device, rule, total, sent)
-    indices, words = decoding.joined(device, sent, total.x.size)
+    indices, words = decoding.concatenate_parts(device, sent, total.x.size)
     values = device.get(words).view(total.gradient.dtype)
     got = SparseTensor._of(None if indices is None else device.get(indices), values, support.shape)
     return device.put(np.ascontiguousarray(rule.remainder(total.x, total.gradient, total.residual, got)))
