@@ -15,7 +15,7 @@ from wirecodec.arrays import Bytes, bits_of
 from wirecodec.container.header import Row
 from wirecodec.container.layout import CHUNK, Entry
 from wirecodec.cpu import chunk
-from wirecodec.cpu.chunk import Part, Support, chunks_of, element_type
+from wirecodec.cpu.chunk import chunks_of, element_type
 from wirecodec.gpu.arrays import has_nonfinite
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.index import find_index_codec, find_index_decoder
@@ -28,6 +28,7 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.limits import DecodeLimits
 from wirecodec.prng import mix
 from wirecodec.scheme import Scheme
+from wirecodec.support import Part, Support
 
 __all__ = ["decode_chunk", "encode_chunks", "has_kernels", "to_device"]
 

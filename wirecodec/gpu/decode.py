@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.cpu.chunk import Part
 from wirecodec.gpu.arrays import concatenate
 from wirecodec.gpu.index.base import rebase
 from wirecodec.kernels.cuda import bits, elements
 from wirecodec.kernels.cuda.device import Device
+from wirecodec.support import Part
 
 __all__ = ["add_part", "concatenate_parts"]
 

@@ -11,7 +11,6 @@ from wirecodec.arrays import DeviceFlat
 from wirecodec.container import extension as ext
 from wirecodec.container import layout
 from wirecodec.container.layout import Entry
-from wirecodec.cpu.chunk import Support
 from wirecodec.cpu.fuse import tabled
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.chunk import encode_chunks
@@ -23,6 +22,7 @@ from wirecodec.kernels.cuda import checksum
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.prng import mix
 from wirecodec.scheme import Scheme
+from wirecodec.support import Support
 
 __all__ = ["encode", "encode_many", "encode_supports", "pack"]
 

@@ -6,8 +6,7 @@ Only this module and ``gpu.plan.entry`` import CuPy, by ``cupy_device``; everyth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,44 +16,33 @@ import numpy as np
 from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
 from wirecodec.container.header import Head, open_head
 from wirecodec.container.schema import Outlines, dtypes_of
-from wirecodec.cpu.chunk import Part
+from wirecodec.cpu.decode import parts_of
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import arrays, chunk
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import encode as encoding
 from wirecodec.gpu import step as steps
 from wirecodec.gpu.fuse import split_part
-from wirecodec.kernels.cuda.device import CupyDevice, cupy_device
+from wirecodec.kernels.cuda.device import CupyDevice, cupy_device, device_of
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import Done, Step
+from wirecodec.support import Part
 
 __all__ = [
     "add",
     "can_add",
     "count_nonzero",
-    "device_of",
     "encode",
     "encode_many",
     "mean",
     "octets_of",
     "on_host",
-    "sparse",
     "step",
+    "tensors_of",
     "zeros",
 ]
-
-Decoder = Callable[..., dict[int, list[Part]]]
-"""``cpu.decode.parts_of``: (data, header, limits, chunk decoder, chunk splitter) -> chunks by key."""
-
-
-@contextmanager
-def device_of(array: Any) -> Iterator[CupyDevice]:
-    """Yield the device of a CuPy array, which is the current one meanwhile."""
-    cupy = cupy_device().cupy
-    with cupy.cuda.Device(array.device.id):
-        yield cupy_device()
 
 
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
@@ -97,37 +85,37 @@ def _as_flats(tensors: Mapping[str, Any]) -> dict[str, DeviceFlat]:
     return flats
 
 
-def step(tensors: Mapping[str, Any], wanted: Step, decoder: Decoder) -> Done:
+def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
     """Run a Compressor's step for named tensors on one GPU; their residuals may be anywhere.
 
     EncodeError names the tensor.
     """
     flats = _as_flats(tensors)
     with device_of(next(iter(flats.values())).words) as device:
-        taken = {}
+        selected = {}
         for name, asked in wanted.asked.items():
             residual = asked.residual
             moved = device.put(residual) if residual is not None and not on_gpu(residual) else residual
             try:
-                taken[name] = steps.take(device, flats[name], replace(asked, residual=moved))
+                selected[name] = steps.select_tensor(device, flats[name], replace(asked, residual=moved))
             except EncodeError as error:
                 raise error.of(name) from None
-        blob = steps.encode(device, taken, wanted.seed, names=wanted.names, fuse=wanted.fuse)
+        blob = steps.encode(device, selected, wanted.seed, names=wanted.names, fuse=wanted.fuse)
         octets = as_bytes(device.get(blob))
         head = open_head(octets, UNLIMITED, vouched=True)
-        parts = _decode_parts(device, octets, head, UNLIMITED, decoder)
-        left = {}
-        for key, (name, each) in enumerate(taken.items()):
+        parts = _decode_parts(device, octets, head, UNLIMITED)
+        residuals = {}
+        for key, (name, each) in enumerate(selected.items()):
             try:
-                left[name] = steps.left(device, each, parts[key])
+                residuals[name] = steps.next_residual(device, each, parts[key])
             except EncodeError as error:
                 raise error.of(name) from None
         return Done(
             blob,
             octets,
-            {name: _to_sparse(device, flats[name], parts[key]) for key, name in enumerate(taken)},
-            {name: each for name, each in left.items() if each is not None},
-            {name: each.selector for name, each in taken.items() if each.selector is not None},
+            {name: _to_sparse(device, flats[name], parts[key]) for key, name in enumerate(selected)},
+            {name: each for name, each in residuals.items() if each is not None},
+            {name: each.selector for name, each in selected.items() if each.selector is not None},
         )
 
 
@@ -161,9 +149,7 @@ def can_add(target: Any) -> bool:
     return isinstance(target, kind) and target.dtype in (np.float32, np.float64) and target.flags.c_contiguous
 
 
-def add(
-    data: Bytes, head: Head, targets: Sequence[Any], scale: float, limits: DecodeLimits, decoder: Decoder
-) -> None:
+def add(data: Bytes, head: Head, targets: Sequence[Any], scale: float, limits: DecodeLimits) -> None:
     """Add scale * values to arrays on one GPU, after all chunks are decoded.
 
     Args:
@@ -172,14 +158,13 @@ def add(
         targets: one array per tensor.
         scale: factor for all values.
         limits: bounds on decoding.
-        decoder: ``cpu.decode.parts_of``.
 
     Raises a WireError; ValueError if an array is on another device.
     """
     if not all(map(on_gpu, targets)) or len({target.device.id for target in targets}) > 1:
         raise ValueError("out is on several devices; all arrays must be on one device")
     with device_of(targets[0]) as device:
-        parts = _decode_parts(device, data, head, limits, decoder)
+        parts = _decode_parts(device, data, head, limits)
         types = dtypes_of(head)
         for key, target in enumerate(targets):
             for part in parts[key]:
@@ -203,9 +188,7 @@ def count_nonzero(words: Any) -> int:
         return arrays.count_nonzero(device, words)
 
 
-def sparse(
-    data: Bytes, head: Head, outlines: Outlines, limits: DecodeLimits, decoder: Decoder
-) -> list[SparseTensor]:
+def tensors_of(data: Bytes, head: Head, outlines: Outlines, limits: DecodeLimits) -> list[SparseTensor]:
     """Decode the tensors of a container onto the current GPU.
 
     Raises a WireError; DeviceError for tensors that CuPy cannot hold: bfloat16, and more than 2^31 elements.
@@ -218,7 +201,7 @@ def sparse(
             )
         if outline.size > 2**31:
             raise DeviceError(f"{outline.name!r} has {outline.size} elements; a GPU decodes at most 2^31")
-    parts = _decode_parts(device, data, head, limits, decoder)
+    parts = _decode_parts(device, data, head, limits)
     tensors = []
     for key, outline in enumerate(outlines):
         indices, raw = decoding.concatenate_parts(device, parts[key], outline.size)
@@ -226,11 +209,9 @@ def sparse(
     return tensors
 
 
-def _decode_parts(
-    device: CupyDevice, data: Bytes, head: Head, limits: DecodeLimits, decoder: Decoder
-) -> dict[int, list[Part]]:
+def _decode_parts(device: CupyDevice, data: Bytes, head: Head, limits: DecodeLimits) -> dict[int, list[Part]]:
     """Decode every tensor's chunks onto the device; the host decodes transformed ones."""
     if not head.block.is_transformed:
-        return decoder(data, head, limits, partial(chunk.decode_chunk, device), partial(split_part, device))
-    decoded = decoder(data, head, limits)
+        return parts_of(data, head, limits, partial(chunk.decode_chunk, device), partial(split_part, device))
+    decoded = parts_of(data, head, limits)
     return {key: [chunk.to_device(device, part) for part in parts] for key, parts in decoded.items()}

@@ -10,7 +10,6 @@ import numpy as np
 
 from wirecodec.arrays import Array, DeviceFlat
 from wirecodec.cpu import fuse
-from wirecodec.cpu.chunk import Part, Support
 from wirecodec.gpu.arrays import concatenate
 from wirecodec.gpu.index.base import rebase
 from wirecodec.gpu.support import DeviceSupport, support_to_host
@@ -18,6 +17,7 @@ from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.scheme import Scheme
+from wirecodec.support import Part, Support
 
 __all__ = ["concatenate_supports", "split_part"]
 

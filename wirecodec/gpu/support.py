@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array, DeviceFlat, read_only
-from wirecodec.cpu.chunk import Support
 from wirecodec.cpu.select import scaled
 from wirecodec.kernels.cuda import elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.sparse import index_dtype
+from wirecodec.support import Support
 
 __all__ = ["DeviceSupport", "support_to_host"]
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from wirecodec.arrays import DeviceFlat
 from wirecodec.cpu import select as cpu
-from wirecodec.cpu.chunk import Support
 from wirecodec.gpu.arrays import copy_to_host
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.adacomp import adacomp, adacomp_of_sum
@@ -32,6 +31,7 @@ from wirecodec.select.sidco import SIDCo
 from wirecodec.select.threshold import Threshold
 from wirecodec.select.threshold_common import threshold_bits
 from wirecodec.select.topk import TopK, share_of
+from wirecodec.support import Support
 
 __all__ = ["SIZE_LIMIT", "choose", "has_kernels", "select", "select_sum"]
 
