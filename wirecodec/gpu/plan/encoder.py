@@ -160,7 +160,8 @@ class DevicePlan:
         base = self._bases[number]
         d = self._chunk_size(base)
         memory.rewind()
-        indices, values, found = None, raw[base : base + d], None
+        indices: Any = None
+        values, found = raw[base : base + d], None
         if selected is not None:
             indices, values, found = selected.indices, selected.values, selected.found
         container.open_chunk(memory, indices, found, base, d, self._size, self._outcome, chunk)

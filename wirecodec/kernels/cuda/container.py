@@ -149,7 +149,7 @@ def recount_chunk(
         kept: whether the number stays.
     """
     numbers = np.uint32(capacity), np.uint32(kept), np.uint32(d)
-    device.launch("container", "reread_chunk", 1, found, *numbers, outcome, chunk.words)
+    device.launch("container", "recount_chunk", 1, found, *numbers, outcome, chunk.words)
 
 
 def take_chunk(

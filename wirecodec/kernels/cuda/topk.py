@@ -122,7 +122,7 @@ class Search:
     def _check_warm(self, selected: Selected, *, fewer: bool = False) -> None:
         """Test whether the selected elements hold the top k; if ``fewer``, fewer than k are enough."""
         one = np.uint64(self._k), np.uint64(self._size), np.uint32(self._width), np.uint32(self._capacity)
-        self._device.launch("topk", "judge_warm", 1, self._search, selected.found, *one, np.uint32(fewer))
+        self._device.launch("topk", "check_warm", 1, self._search, selected.found, *one, np.uint32(fewer))
 
     def _or_cold(self, words: Any, infinity: int) -> Selected:
         """Select the top k of the selected elements, or of all elements if those do not hold it."""
@@ -138,7 +138,7 @@ class Search:
     def _select_kth(self, words: Any, infinity: int) -> Selected:
         """Find the k-th key among the selected elements, and keep their top k."""
         device, search, selected = self._device, self._search, self._sweep.result
-        device.launch("topk", "search_taken", 1, search)
+        device.launch("topk", "search_selected", 1, search)
         count = search[_SELECTED:].view(np.uint32)
         self._count(selected.values, count, 0)
         return self._keep.select(
