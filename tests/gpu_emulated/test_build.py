@@ -1,4 +1,4 @@
-"""Every kernel compiles for every architecture, to code whose arithmetic is a CPU's; and the cache."""
+"""Every kernel compiles for every architecture, to a CPU's arithmetic; and the cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_compiles_to_plain_arithmetic(name: str, architecture: int) -> None:
     assert [each for each in FLOATS.findall(text) if ".rn" not in each] == []
 
 
-def test_the_check_sees_what_it_looks_for() -> None:
+def test_the_check_finds_fused_arithmetic() -> None:
     text = (
         'extern "C" __global__ void f(float* x, double* y)'
         "{ x[0] = x[1] * x[2] + x[3]; x[4] = x[5] / x[6]; y[0] = y[1] * y[2] + y[3]; }"
@@ -68,7 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_cache_is_by_all_that_matters(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_key_covers_all_inputs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = build.build_image("packing", 90)
     written = first.stat().st_mtime_ns
     assert build.build_image("packing", 90) == first
@@ -103,13 +103,13 @@ def test_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     elsewhere.rmdir()
 
 
-def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvrtc, "_places", lambda: ["libnot-there.so"])
-    with pytest.raises(wc.DeviceError, match=r"pip install nvidia-cuda-nvrtc-cu12.*libnot-there"):
+    with pytest.raises(wc.DeviceError, match=r"install nvidia-cuda-nvrtc-cu12.*libnot-there"):
         nvrtc._library.__wrapped__()
 
 
-def test_no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any) -> Any:
@@ -122,7 +122,7 @@ def test_no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
         device.cupy_device()
 
 
-def test_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_device(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refused(RuntimeError):
         pass
 

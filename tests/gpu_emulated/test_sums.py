@@ -71,7 +71,7 @@ def test_adacomp_with_its_residual(emulator: Emulator, kind: Any, width: int) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_adacomp_sees_what_is_not_finite(emulator: Emulator, kind: Any) -> None:
+def test_adacomp_reports_nonfinite(emulator: Emulator, kind: Any) -> None:
     gradient = np.ones(300, kind)
     gradient[299] = np.inf
     there, total = emulator.put(gradient), emulator.empty(300, kind)
@@ -80,6 +80,6 @@ def test_adacomp_sees_what_is_not_finite(emulator: Emulator, kind: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 63, 64, 65, 1000, 16_384, 40_001])
-def test_crc32_as_zlib_has_it(emulator: Emulator, size: int) -> None:
+def test_crc32_equals_zlib(emulator: Emulator, size: int) -> None:
     octets = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
     assert checksum.crc32(emulator, emulator.put(octets))[0] == zlib.crc32(octets.tobytes())

@@ -1,4 +1,4 @@
-"""Value codecs on the device: the bytes of the CPU's codecs, and what those decode them to."""
+"""Value codecs on the device: the bytes of the CPU's codecs, and the values that those decode."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_qsgd(emulator: Emulator, name: str, bits: int) -> None:
         assert out.tobytes() == back.tobytes()
 
 
-def test_qsgd_says_that_a_code_is_wrong(emulator: Emulator) -> None:
+def test_qsgd_reports_invalid_codes(emulator: Emulator) -> None:
     x = np.zeros(600, np.float32)
     x[:512] = 1
     section = values.encode_qsgd(emulator, emulator.put(bits_of(x)), 4, 512, 0, LARGEST["float32"], STREAM)
@@ -108,7 +108,7 @@ def test_sign_scale(emulator: Emulator, kind: Any) -> None:
 
 
 def corner_words(width: int) -> Array:
-    """Bits of every kind of number, and those where rounding to 16 bits turns."""
+    """Return raw bits of every kind of number, and those at which rounding to 16 bits changes."""
     rng = np.random.default_rng(width)
     kind = np.dtype(f"u{width}")
     turns = "0 1 7C00 7F80 3F000000 477FEFFF 477FF000 7F7F7FFF 7F7F8000 38800000 387FFFFF 7F800000 7F800001"

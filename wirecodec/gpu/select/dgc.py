@@ -23,17 +23,17 @@ class DGCSearch:
     Args:
         device: where the elements are.
         size: number of elements.
-        words: unsigned type of the elements' raw bits.
+        raw_type: unsigned type of the elements' raw bits.
         selector: one that selects fewer than all elements.
     """
 
-    def __init__(self, device: Device, size: int, words: Any, selector: DGC) -> None:
+    def __init__(self, device: Device, size: int, raw_type: Any, selector: DGC) -> None:
         self._device, self._sample_size = device, share_of(selector.sample, size)
-        self._sample = device.empty(self._sample_size + 1, words)  # a search needs k < n: one zero more
+        self._sample = device.empty(self._sample_size + 1, raw_type)  # a search needs k < n: one zero more
         device.clear(self._sample)
         k = share_of(selector.ratio, self._sample_size)
-        self._threshold = Search(device, self._sample_size + 1, words, k)
-        self.search = Search(device, size, words, share_of(selector.ratio, size))
+        self._threshold = Search(device, self._sample_size + 1, raw_type, k)
+        self.search = Search(device, size, raw_type, share_of(selector.ratio, size))
 
     def select(self, raw: Any, infinity: int, stream: Any) -> Selected:
         """Select from (size,) raw bits; NaN and Inf reach every threshold and are reported.

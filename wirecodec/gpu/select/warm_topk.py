@@ -42,8 +42,8 @@ class LastTop:
         Both are (n,) float32 or float64. Returns None if there was no search before. ``Search.warm_sum``
         defines the result of a sum beyond the type's range.
         """
-        words = gradient.view(f"u{gradient.dtype.itemsize}").dtype
-        if self._search is None or self._key != (device, gradient.size, words, k):
+        raw_type = gradient.view(f"u{gradient.dtype.itemsize}").dtype
+        if self._search is None or self._key != (device, gradient.size, raw_type, k):
             return None
-        total = device.empty(gradient.size, words)
+        total = device.empty(gradient.size, raw_type)
         return self._search.warm_sum(gradient, residual, total, infinity), total

@@ -25,13 +25,13 @@ def _bits(x: float, dtype: Any = np.float64) -> Any:
 
 
 def sum_moments(
-    device: Device, words: Any, low: int, high: int, origin: float, scale: float
+    device: Device, raw: Any, low: int, high: int, origin: float, scale: float
 ) -> tuple[Any, Any]:
     """Sum the keys from ``low`` to below ``high``.
 
     Args:
         device: where the elements are.
-        words: (n,) u32 or u64, raw bits of float32 or float64 numbers x.
+        raw: (n,) u32 or u64, raw bits of float32 or float64 numbers x.
         low: a key, which is the raw bits of a magnitude.
         high: another.
         origin: y = |x| · scale - origin.
@@ -39,15 +39,15 @@ def sum_moments(
 
     Returns (3,) float64: the count, Σ y and Σ y²; and (1,) u64, the largest key.
     """
-    rows = 1 + blocks_for(words.size // _LANES * _LANES, _ROW)
+    rows = 1 + blocks_for(raw.size // _LANES * _LANES, _ROW)
     each, top = device.empty(3 * rows, np.float64), device.empty(1, np.uint64)
     device.clear(top)
     device.launch(
         "moments",
-        f"sums_u{8 * words.dtype.itemsize}",
+        f"sums_u{8 * raw.dtype.itemsize}",
         blocks_for(rows, THREADS // _LANES),
-        words,
-        np.uint32(words.size),
+        raw,
+        np.uint32(raw.size),
         np.uint64(low),
         np.uint64(high),
         _bits(origin),
@@ -60,15 +60,15 @@ def sum_moments(
     return out, top
 
 
-def sample(device: Device, words: Any, stream: Any, out: Any) -> None:
+def sample(device: Device, raw: Any, stream: Any, out: Any) -> None:
     """Draw one element from each of n stretches of equal length, into (n,) ``out``.
 
     ``stream`` seeds the draws, a u64 or (1,) u64 on the device.
     """
-    name = f"sample_u{8 * words.dtype.itemsize}"
-    size = np.uint64(words.size), np.uint32(out.size)
+    name = f"sample_u{8 * raw.dtype.itemsize}"
+    size = np.uint64(raw.size), np.uint32(out.size)
     blocks = blocks_for(out.size, THREADS)
-    device.launch("moments", name, blocks, words, *size, *stream_words(stream), out)
+    device.launch("moments", name, blocks, raw, *size, *stream_words(stream), out)
 
 
 def mark_bins(

@@ -29,9 +29,9 @@ _INFINITY: dict[str, int] = {
 }
 
 
-def magnitude_of(words: Any) -> int:
-    """Return the mask of a magnitude in unsigned ``words``: all bits but the sign."""
-    return int(2 ** (8 * words.dtype.itemsize - 1)) - 1
+def magnitude_of(raw: Any) -> int:
+    """Return the mask of a magnitude in unsigned ``raw`` bits: all bits but the sign."""
+    return int(2 ** (8 * raw.dtype.itemsize - 1)) - 1
 
 
 def infinity_of(dtype: Any) -> int:
@@ -72,12 +72,14 @@ class Selector:
     Args:
         device: where the elements are.
         size: maximum number of elements, below 2^31.
-        words: unsigned type of their raw bits.
+        raw_type: unsigned type of their raw bits.
         capacity: maximum number of selected elements to keep.
         bitmap: whether to write a bitmap.
     """
 
-    def __init__(self, device: Device, size: int, words: Any, capacity: int, *, bitmap: bool = False) -> None:
+    def __init__(
+        self, device: Device, size: int, raw_type: Any, capacity: int, *, bitmap: bool = False
+    ) -> None:
         if size >= 2**31:
             raise ValueError(f"size is {size}; it must be below 2^31")
         self._device = device
@@ -87,13 +89,13 @@ class Selector:
         self.result = Selected(
             device.empty(-(-size // 32), np.uint32) if bitmap else None,
             device.empty(capacity, np.uint32),
-            device.empty(capacity, words),
+            device.empty(capacity, raw_type),
             device.put(np.array([0, _NO_POSITION], np.uint32)),
         )
 
     def select(
         self,
-        words: Any,
+        raw: Any,
         rule: Any,
         *,
         mask: int,
@@ -105,17 +107,17 @@ class Selector:
         """Launch a selection; return ``result``, which it fills.
 
         Args:
-            words: (n,) u16, u32 or u64 raw bits.
+            raw: (n,) u16, u32 or u64 raw bits.
             rule: (2,) u64.
             mask: of a key.
             infinity: its key, to report the first element that is not finite; 0 for no report.
-            count: (1,) u32, how many of ``words`` there are; None for all.
+            count: (1,) u32, how many of ``raw`` there are; None for all.
             numbers: (n,) u32, the elements' indices; None for 0 to n - 1.
             gate: (1,) u64; if it is 0, the kernel does nothing.
         """
-        size = np.uint32(words.size)
-        given = gate, words, size, count, numbers, np.uint64(mask), np.uint64(infinity), rule
-        return self._launch(f"select_u{8 * words.dtype.itemsize}", words.size, given)
+        size = np.uint32(raw.size)
+        given = gate, raw, size, count, numbers, np.uint64(mask), np.uint64(infinity), rule
+        return self._launch(f"select_u{8 * raw.dtype.itemsize}", raw.size, given)
 
     def select_sum(self, gradient: Any, residual: Any, rest: Any, rule: Any) -> Selected:
         """Select from gradient + residual (float32 or float64), and write the sums, 0 for selected elements.

@@ -41,23 +41,23 @@ class Search:
     Args:
         device: where the elements are.
         size: number of elements.
-        words: unsigned type of their raw bits.
+        raw_type: unsigned type of their raw bits.
         k: number of elements to select, 0 < k < size.
     """
 
-    def __init__(self, device: Device, size: int, words: Any, k: int) -> None:
+    def __init__(self, device: Device, size: int, raw_type: Any, k: int) -> None:
         if not 0 < k < size:
             raise ValueError(f"k is {k}; it must be 1 to {size - 1}")
         self._device, self._size, self._k = device, size, k
-        self._width = 8 * np.dtype(words).itemsize - 1
+        self._width = 8 * np.dtype(raw_type).itemsize - 1
         self._capacity = min(size, 2 * k + size // 16 + 4096)
         self._unreachable = device.put(np.full(_FIELDS, 2**64 - 1, np.uint64))
         self._search = device.empty(_FIELDS, np.uint64)
         self.forget()
         self._counts = device.empty(_DIGITS, np.uint32)
         device.clear(self._counts)
-        self._sweep = Selector(device, size, words, self._capacity)
-        self._keep = Selector(device, self._capacity, words, k)
+        self._sweep = Selector(device, size, raw_type, self._capacity)
+        self._keep = Selector(device, self._capacity, raw_type, k)
 
     @property
     def rule(self) -> Any:
@@ -76,20 +76,20 @@ class Search:
         """
         self._device.copy(self._unreachable, self._search)
 
-    def cold(self, words: Any, infinity: int) -> Selected:
+    def cold(self, raw: Any, infinity: int) -> Selected:
         """Select the top k of (size,) raw bits; NaN and Inf rank highest and are reported."""
         one = np.uint64(self._k), np.uint64(self._size), np.uint32(self._width)
         self._device.launch("topk", "begin_search", 1, self._search, *one)
-        self._count_all(words)
-        self._sweep.select(words, self._search[:2], mask=magnitude_of(words))
-        return self._select_kth(words, infinity)
+        self._count_all(raw)
+        self._sweep.select(raw, self._search[:2], mask=magnitude_of(raw))
+        return self._select_kth(raw, infinity)
 
-    def warm(self, words: Any, infinity: int) -> Selected:
+    def warm(self, raw: Any, infinity: int) -> Selected:
         """Select the same after a first search; faster if the k-th key is close to the last one."""
         self._begin_warm()
-        selected = self._sweep.select(words, self._search[:2], mask=magnitude_of(words))
+        selected = self._sweep.select(raw, self._search[:2], mask=magnitude_of(raw))
         self._check_warm(selected)
-        return self._or_cold(words, infinity)
+        return self._or_cold(raw, infinity)
 
     def warm_sum(self, gradient: Any, residual: Any, total: Any, infinity: int) -> Selected:
         """Select the top k of gradient + residual, (size,) float32 or float64.
@@ -104,15 +104,15 @@ class Search:
         feedback.add(self._device, gradient, residual, total.view(gradient.dtype), gate=self._search[_SWEEP:])
         return self._or_cold(total, infinity)
 
-    def reaching(self, words: Any, rule: Any, infinity: int) -> Selected:
+    def reaching(self, raw: Any, rule: Any, infinity: int) -> Selected:
         """Select the elements of the top k of (size,) raw bits whose key is at least ``rule[0]``, and not 0.
 
         ``rule``, (2,) u64, is that of another search.
         """
         self._device.launch("topk", "begin_at", 1, self._search, rule)
-        selected = self._sweep.select(words, self._search[:2], mask=magnitude_of(words))
+        selected = self._sweep.select(raw, self._search[:2], mask=magnitude_of(raw))
         self._check_warm(selected, fewer=True)
-        return self._or_cold(words, infinity)
+        return self._or_cold(raw, infinity)
 
     def _begin_warm(self) -> None:
         """Set a rule a little below the last threshold."""
@@ -124,18 +124,18 @@ class Search:
         one = np.uint64(self._k), np.uint64(self._size), np.uint32(self._width), np.uint32(self._capacity)
         self._device.launch("topk", "check_warm", 1, self._search, selected.found, *one, np.uint32(fewer))
 
-    def _or_cold(self, words: Any, infinity: int) -> Selected:
+    def _or_cold(self, raw: Any, infinity: int) -> Selected:
         """Select the top k of the selected elements, or of all elements if those do not hold it."""
-        self._count_all(words)
+        self._count_all(raw)
         search = self._search
-        self._sweep.select(words, search[:2], mask=magnitude_of(words), gate=search[_SWEEP:])
-        return self._select_kth(words, infinity)
+        self._sweep.select(raw, search[:2], mask=magnitude_of(raw), gate=search[_SWEEP:])
+        return self._select_kth(raw, infinity)
 
-    def _count_all(self, words: Any) -> None:
+    def _count_all(self, raw: Any) -> None:
         """Count digits of all keys until the remaining elements fit the buffer."""
-        self._count(words, None, self._capacity)
+        self._count(raw, None, self._capacity)
 
-    def _select_kth(self, words: Any, infinity: int) -> Selected:
+    def _select_kth(self, raw: Any, infinity: int) -> Selected:
         """Find the k-th key among the selected elements, and keep their top k."""
         device, search, selected = self._device, self._search, self._sweep.result
         device.launch("topk", "search_selected", 1, search)
@@ -144,22 +144,22 @@ class Search:
         return self._keep.select(
             selected.values,
             search[:2],
-            mask=magnitude_of(words),
+            mask=magnitude_of(raw),
             infinity=infinity,
             count=count,
             numbers=selected.indices,
         )
 
-    def _count(self, words: Any, count: Any, capacity: int) -> None:
-        blocks = blocks_for(words.size, _KEYS_PER_BLOCK, _MAX_BLOCKS)
+    def _count(self, raw: Any, count: Any, capacity: int) -> None:
+        blocks = blocks_for(raw.size, _KEYS_PER_BLOCK, _MAX_BLOCKS)
         for _ in range(blocks_for(self._width, _DIGIT)):
             self._device.launch(
                 "topk",
-                f"count_digits_u{8 * words.dtype.itemsize}",
+                f"count_digits_u{8 * raw.dtype.itemsize}",
                 blocks,
                 self._search,
-                words,
-                np.uint32(words.size),
+                raw,
+                np.uint32(raw.size),
                 count,
                 self._counts,
             )
