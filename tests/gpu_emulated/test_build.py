@@ -78,7 +78,7 @@ def test_the_cache_key_covers_all_inputs(folder: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "--extra-device-vectorization"))
     others.add(build.build_image("packing", 90))
     changed = {name: text + "\n" for name, text in build.read_headers().items()}
-    monkeypatch.setattr(build, "headers", lambda: changed)
+    monkeypatch.setattr(build, "read_headers", lambda: changed)
     others.add(build.build_image("packing", 90))
     monkeypatch.setattr(nvrtc, "version", lambda: (99, 9))
     others.add(build.build_image("packing", 90))

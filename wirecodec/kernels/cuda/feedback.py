@@ -57,27 +57,28 @@ def subtract(device: Device, left: Any, indices: Any, sent: Any) -> None:
 
 def filter_residual(
     device: Device,
-    gradient: Any,
+    x: Any,
     residual: Any,
-    beta: float,
+    weights: tuple[float, float],
     left: Any,
     indices: Any = None,
     sent: Any = None,
 ) -> None:
-    """Compute left = residual + beta · (gradient - sent), 0 if not finite.
+    """Compute left = beta · (x - sent) + keep · residual, 0 if not finite.
 
     Args:
         device: where the arrays are.
-        gradient: (n,).
-        residual: (n,), or None for 0.
-        beta: rounded to their type.
+        x: (n,).
+        residual: (n,); None adds nothing.
+        weights: beta and keep, rounded to their type.
         left: (n,); only the elements at the indices are written.
         indices: (k,) u32, or None for all.
         sent: (k,), or None for 0.
     """
-    size = gradient.size if sent is None else sent.size
-    given = gradient, residual, indices, sent, np.uint32(size), _bits(beta, left.dtype), left
-    device.launch("feedback", _name("filter", left), blocks_for(size, THREADS), *given)
+    size = x.size if sent is None else sent.size
+    rounded = (_bits(weight, left.dtype) for weight in weights)
+    given = x, residual, indices, sent, np.uint32(size), *rounded, left
+    device.launch("feedback", _name("lowpass", left), blocks_for(size, THREADS), *given)
 
 
 def put_back(device: Device, selected: Selected, rest: Any) -> None:
