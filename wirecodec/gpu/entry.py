@@ -33,12 +33,12 @@ from wirecodec.support import Part
 __all__ = [
     "add",
     "can_add",
+    "copy_bytes_to_host",
+    "copy_to_host",
     "count_nonzero",
     "encode",
     "encode_many",
     "mean",
-    "octets_of",
-    "on_host",
     "step",
     "tensors_of",
     "zeros",
@@ -127,7 +127,7 @@ def _to_sparse(device: CupyDevice, flat: DeviceFlat, parts: Sequence[Part]) -> S
     return SparseTensor._of(indices, raw.view(flat.dtype), flat.shape, UNLIMITED.max_dense)
 
 
-def on_host(array: Any) -> Array:
+def copy_to_host(array: Any) -> Array:
     """Copy a CuPy array, or one with the same interface, to the host."""
     cupy = cupy_device().cupy
     contiguous = cupy.ascontiguousarray(cupy.asarray(array))
@@ -136,10 +136,10 @@ def on_host(array: Any) -> Array:
         return copy
 
 
-def octets_of(blob: Any) -> Bytes:
+def copy_bytes_to_host(blob: Any) -> Bytes:
     """Copy a container's bytes from a GPU to the host."""
     cupy = cupy_device().cupy
-    copy: Bytes = on_host(cupy.ascontiguousarray(cupy.asarray(blob)).reshape(-1).view(np.uint8))
+    copy: Bytes = copy_to_host(cupy.ascontiguousarray(cupy.asarray(blob)).reshape(-1).view(np.uint8))
     return copy
 
 
