@@ -12,7 +12,7 @@ from wirecodec.gpu.value.base import EncodedValues, GpuValueCodec, to_float32, t
 from wirecodec.kernels.cuda import values
 from wirecodec.kernels.cuda.container import ValueLength
 from wirecodec.kernels.cuda.device import Device
-from wirecodec.value.float32_convert import LARGEST
+from wirecodec.value.float32_convert import MAX_FLOAT32
 from wirecodec.value.offset_float import OffsetFloat
 
 __all__ = ["OFFSET_FLOAT"]
@@ -23,13 +23,13 @@ def _encode(
 ) -> EncodedValues:
     float32, flags = to_float32(device, raw, dtype, count)
     eps, up, down = (None if x is None else _magnitude(x) for x in (codec.eps, codec.max, codec.min))
-    largest, stochastic = _magnitude(LARGEST[dtype.name]), codec.rounding == "stochastic"
+    largest, stochastic = _magnitude(MAX_FLOAT32[dtype.name]), codec.rounding == "stochastic"
     request = values.OffsetFormat(codec.bits, codec.mantissa, eps, up, down, largest, stochastic)
     return EncodedValues(values.encode_offset_float(device, float32, request, stream, count), flags)
 
 
 def _decode(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any:
-    header = OffsetFloat.opened(section, r, dtype)
+    header = OffsetFloat.read_header(section, r, dtype)
     return to_values(device, *values.decode_offset_float(device, device.put(section), r, header), dtype)
 
 

@@ -11,7 +11,7 @@ from wirecodec.gpu.value.base import EncodedValues, GpuValueCodec, to_float32, t
 from wirecodec.kernels.cuda import values
 from wirecodec.kernels.cuda.container import ValueLength
 from wirecodec.kernels.cuda.device import Device
-from wirecodec.value.float32_convert import LARGEST
+from wirecodec.value.float32_convert import MAX_FLOAT32
 from wirecodec.value.qsgd import QSGD
 
 __all__ = ["QSGD_VALUES"]
@@ -23,13 +23,13 @@ def _encode(
     device: Device, codec: QSGD, raw: Any, dtype: np.dtype[Any], stream: Any, count: Any
 ) -> EncodedValues:
     float32, flags = to_float32(device, raw, dtype, count)
-    norm, largest = _NORM_CODES[codec.norm], LARGEST[dtype.name]
+    norm, largest = _NORM_CODES[codec.norm], MAX_FLOAT32[dtype.name]
     section = values.encode_qsgd(device, float32, codec.bits, codec.bucket, norm, largest, stream, count)
     return EncodedValues(section, flags)
 
 
 def _decode(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any:
-    bits, bucket, _ = QSGD.opened(section, r, dtype)
+    bits, bucket, _ = QSGD.read_header(section, r, dtype)
     return to_values(device, *values.decode_qsgd(device, device.put(section), r, bits, bucket), dtype)
 
 

@@ -25,7 +25,7 @@ def _encode(
 
 
 def _decode(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any:
-    zero, one, signs = SignScale.opened(section, r, dtype)
+    zero, one, signs = SignScale.read_header(section, r, dtype)
     return values.expand_signs(device, device.put(np.ascontiguousarray(signs)), r, zero, one)
 
 
