@@ -305,4 +305,4 @@ def _here(x: Any) -> Any:
         return x
     from wirecodec.gpu import entry
 
-    return entry.on_host(x)
+    return entry.copy_to_host(x)

@@ -121,7 +121,7 @@ def copy_to_host(array: Any) -> Array:
     """Return a copy of an array on a GPU."""
     from wirecodec.gpu import entry
 
-    return entry.on_host(array)
+    return entry.copy_to_host(array)
 
 
 def gpu_zeros(size: int, dtype: np.dtype[Any]) -> Any:

@@ -207,7 +207,7 @@ def _open(blob: Any, limits: DecodeLimits, *, vouched: bool) -> tuple[Bytes, Hea
     if on_gpu(blob):
         from wirecodec.gpu import entry
 
-        blob = entry.octets_of(blob)
+        blob = entry.copy_bytes_to_host(blob)
     data = as_bytes(blob)
     return data, open_head(data, limits, vouched=vouched)
 

@@ -1,4 +1,4 @@
-"""What kernels run on in the tests of this folder: the emulator, in two orders of blocks, and a GPU."""
+"""Devices of the tests in this folder: the emulator, with two orders of blocks, and a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wirecodec.kernels.cuda import nvrtc
 
 
 def device(seed: int, resident: int) -> Emulator:
-    """A device on this CPU; the test is skipped where there cannot be one."""
+    """Make a device on this CPU; skip the test if the machine cannot run one."""
     if (why := why_not()) is not None:
         pytest.skip(why)
     return Emulator(seed, resident)
@@ -20,7 +20,7 @@ def device(seed: int, resident: int) -> Emulator:
 
 @pytest.fixture(params=["alone", "together", pytest.param("on a GPU", marks=pytest.mark.gpu)])
 def emulator(request: pytest.FixtureRequest) -> Emulator:
-    """A device whose blocks run one or six at a time, and a real one."""
+    """Return a device that runs one or six blocks at a time, or a real one."""
     if request.param == "on a GPU":
         try:
             return Mirror()
@@ -31,7 +31,7 @@ def emulator(request: pytest.FixtureRequest) -> Emulator:
 
 @pytest.fixture
 def compiler() -> None:
-    """NVRTC; the test is skipped where it is not installed."""
+    """Require NVRTC; skip the test if it is not installed."""
     try:
         nvrtc.version()
     except DeviceError as error:
@@ -40,5 +40,5 @@ def compiler() -> None:
 
 @pytest.fixture(params=["alone", "together"])
 def probed(request: pytest.FixtureRequest) -> Emulator:
-    """The emulator alone."""
+    """Return an emulator, never a GPU."""
     return device(1, 1) if request.param == "alone" else device(2, 6)

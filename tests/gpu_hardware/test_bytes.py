@@ -1,4 +1,4 @@
-"""The same bytes from a GPU as from the CPU, the same elements back, and what streams and sizes may do."""
+"""The bytes of the CPU from a GPU, the same elements back, and streams and sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VECTORS = Path(__file__).parents[2] / "formats" / "vectors"
 
 
 def check(cupy: Any, x: Array, scheme: str | None) -> None:
-    """Encoded and decoded there as here."""
+    """Encode and decode on the GPU, and compare with the CPU."""
     expected = wc.encode(x, scheme, seed=9, tag=b"tag")
     blob = wc.encode(cupy.asarray(x), scheme, seed=9, tag=b"tag")
     assert isinstance(blob, cupy.ndarray)
@@ -52,14 +52,14 @@ def test_the_battery(cupy: Any, select: str, value: str, kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("select", FITTED)
-def test_a_sample_and_fits(cupy: Any, select: str, kind: Any) -> None:
+def test_samples_and_fits(cupy: Any, select: str, kind: Any) -> None:
     for rest in ("rice | raw", "bitmap | qsgd"):
         for x in (tensor(kind), tensor(kind, 100_001), tensor(kind, 70)):
             check(cupy, x, f"{select} | {rest}")
 
 
 @pytest.mark.parametrize("scheme", [*STAGED, None])
-def test_what_has_no_kernels(cupy: Any, scheme: str | None) -> None:
+def test_stages_without_kernels(cupy: Any, scheme: str | None) -> None:
     check(cupy, tensor(np.float32), scheme)
 
 
@@ -94,7 +94,7 @@ def test_named_tensors(cupy: Any) -> None:
 
 @pytest.mark.parametrize("folder", ["valid", "bad"])
 def test_golden_vectors(cupy: Any, folder: str) -> None:
-    """A container on the GPU is read, or refused, as one on the host is."""
+    """Decode each container on the GPU, or raise the error of the host."""
     for path in sorted((VECTORS / folder).glob("*/*.json")):
         blob = np.frombuffer(conformance.load(path).data, np.uint8)
         here, there = outcome(blob), outcome(cupy.asarray(blob))
@@ -103,7 +103,7 @@ def test_golden_vectors(cupy: Any, folder: str) -> None:
 
 
 def outcome(blob: Any) -> Any:
-    """What a container decodes to, or why not."""
+    """Return the decoded tensors, or the error."""
     try:
         found = wc.decode_many(blob)
     except wc.WireError as error:

@@ -1,6 +1,6 @@
 """Gradient + residual of one tensor on a GPU: the formulas and the bits of ``wirecodec.cpu.accumulate``.
 
-All elements are finite here. A tensor with NaN or Inf is Refused, and the host computes its step.
+All elements are finite here. A tensor with NaN or Inf raises HostFallback, and the host computes its step.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import numpy as np
 
 from wirecodec.arrays import Array, DeviceFlat, as_device_flat, bits_of, on_gpu
 from wirecodec.feedback import ErrorFeedback
+from wirecodec.gpu.arrays import has_nonfinite
+from wirecodec.gpu.fallback import HostFallback
+from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import has_kernels, select
 from wirecodec.gpu.select.warm_topk import LastTop
-from wirecodec.gpu.support import Context, Refused, has_nonfinite
 from wirecodec.kernels.cuda import elements, feedback
 from wirecodec.kernels.cuda.device import Device, cupy_device, device_of
 from wirecodec.select.base import Selector
@@ -55,36 +57,39 @@ class AccumulatedGradient:
         residual: Any,
         last: LastTop | None = None,
     ) -> AccumulatedGradient:
-        """Add a residual, (size,) float32 or float64 or None. Raises Refused if an element is not finite."""
+        """Add a residual, (size,) float32 or float64 or None.
+
+        Raises HostFallback if an element is not finite.
+        """
         dtype = rule.sum_dtype(gradient.dtype, None if residual is None else residual.dtype)
-        wide = elements.converted(device, gradient.words, gradient.dtype, dtype)
+        wide = elements.convert(device, gradient.words, gradient.dtype, dtype)
         if residual is None:
             if has_nonfinite(device, gradient.words, gradient.dtype):
-                raise Refused
+                raise HostFallback
             return cls(device, rule, gradient, None, wide, last)
-        before = elements.converted(device, _raw_bits(residual), residual.dtype, dtype)
+        before = elements.convert(device, _raw_bits(residual), residual.dtype, dtype)
         x = device.empty(wide.size, dtype)
         if device.get(feedback.add(device, wide, before, x))[0]:
-            raise Refused
+            raise HostFallback
         return cls(device, rule, gradient, before, x, last)
 
     def sendable(self, indices: Any = None) -> DeviceFlat:
         """Return x in the gradient's type, at the indices or all. Values beyond its range are clamped.
 
-        Raises Refused if the type is a quarter as wide as that of x.
+        Raises HostFallback if the type is a quarter as wide as that of x.
         """
         device, x, dtype = self.device, self.x, self.gradient.dtype
         if indices is not None:
-            x = elements.gathered(device, _raw_bits(x), indices).view(x.dtype)
+            x = elements.gather(device, _raw_bits(x), indices).view(x.dtype)
         shape = self.gradient.shape if indices is None else (x.size,)
         if dtype == np.dtype(x.dtype):
             return DeviceFlat(_raw_bits(x), dtype, shape)
         if 2 * dtype.itemsize < x.dtype.itemsize:
-            raise Refused
-        clamped = _raw_bits(feedback.clipped(device, x, float(ml_dtypes.finfo(dtype).max)))
+            raise HostFallback
+        clamped = _raw_bits(feedback.clamp(device, x, float(ml_dtypes.finfo(dtype).max)))
         if dtype.itemsize == 2:
-            return DeviceFlat(elements.narrowed(device, clamped, dtype)[0], dtype, shape)
-        return DeviceFlat(elements.as_single(device, clamped, np.dtype(x.dtype))[0], dtype, shape)
+            return DeviceFlat(elements.narrow(device, clamped, dtype)[0], dtype, shape)
+        return DeviceFlat(elements.to_float32(device, clamped, np.dtype(x.dtype))[0], dtype, shape)
 
     def top(self, selector: Selector) -> Array | None:
         """Return the selector's indices into x, (k,) u32 on the host, ascending; None for all."""
@@ -116,7 +121,7 @@ class AccumulatedGradient:
             left = device.empty(self.x.size, dtype)
             device.copy(self.x, left)
         for part in sent:
-            values = elements.converted(device, part.values, self.gradient.dtype, dtype)
+            values = elements.convert(device, part.values, self.gradient.dtype, dtype)
             feedback.subtract(device, left[part.base : part.base + part.d], part.indices, values)
         return left
 
@@ -126,14 +131,14 @@ class AccumulatedGradient:
         beta = dtype.type(self.rule.beta)
         left = device.empty(x.size, dtype)
         if any(part.indices is not None for part in sent):
-            gradient = elements.converted(device, self.gradient.words, self.gradient.dtype, dtype)
-            feedback.lowpass(device, gradient, residual, (beta, 1), left)
+            gradient = elements.convert(device, self.gradient.words, self.gradient.dtype, dtype)
+            feedback.filter_residual(device, gradient, residual, (beta, 1), left)
         for part in sent:
-            values = elements.converted(device, part.values, self.gradient.dtype, dtype)
+            values = elements.convert(device, part.values, self.gradient.dtype, dtype)
             chunk = slice(part.base, part.base + part.d)
             before = None if residual is None else residual[chunk]
             weights = beta, 1 - beta
-            feedback.lowpass(device, x[chunk], before, weights, left[chunk], part.indices, values)
+            feedback.filter_residual(device, x[chunk], before, weights, left[chunk], part.indices, values)
         return left
 
 
@@ -165,7 +170,7 @@ class SelectedValues:
             bits = device.put(np.ascontiguousarray(bits_of(means)))
             if self.indices is None:
                 return bits
-            return elements.scattered(device, bits, self.indices, self.total.x.size)
+            return elements.scatter(device, bits, self.indices, self.total.x.size)
 
 
 def accumulate(
@@ -194,7 +199,7 @@ def accumulate(
             residual = residual if on_gpu(residual) else device.put(residual)
         try:
             return AccumulatedGradient.of(device, rule, flat, residual, last)
-        except Refused:
+        except HostFallback:
             return None
 
 

@@ -1,4 +1,4 @@
-"""``encode``, ``decode`` and ``decode_add`` of what lies on a GPU, up to CuPy itself."""
+"""``encode``, ``decode`` and ``decode_add`` of arrays on a GPU, except CuPy itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCHEMES = [
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_there_and_back(standin: StandInDevice, scheme: str) -> None:
+def test_encode_and_decode_equal_the_cpu(standin: StandInDevice, scheme: str) -> None:
     x = tensor(np.float32).reshape(9001, 1)
     expected = wc.encode(x, scheme, seed=3)
     blob = wc.encode(marked(x.copy()), scheme, seed=3)
@@ -58,7 +58,7 @@ def test_there_and_back(standin: StandInDevice, scheme: str) -> None:
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("scheme", SCHEMES[:8])
-def test_adding(standin: StandInDevice, scheme: str, kind: Any, dtype: Any) -> None:
+def test_decode_add_equals_the_cpu(standin: StandInDevice, scheme: str, kind: Any, dtype: Any) -> None:
     x = tensor(dtype)
     blob = wc.encode(x, scheme, seed=3)
     here = np.random.default_rng(1).standard_normal(x.size).astype(kind)
@@ -86,7 +86,7 @@ def test_several_tensors(standin: StandInDevice) -> None:
         assert all(on_device[name].tobytes() == out[name].tobytes() for name in out)
 
 
-def test_chunks_are_joined(standin: StandInDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_are_concatenated(standin: StandInDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (chunk, header):
         monkeypatch.setattr(module, "CHUNK", 4096)
     x = tensor(np.float32, 10_000)
@@ -99,25 +99,25 @@ def test_chunks_are_joined(standin: StandInDevice, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("scheme", SCHEMES[:8])
-def test_a_broken_container_is_refused_alike(standin: StandInDevice, scheme: str) -> None:
-    """Bits of sections are flipped under right checksums: both refuse, and say the same, or read the same."""
+def test_invalid_containers_raise_the_same_error(standin: StandInDevice, scheme: str) -> None:
+    """Flip bits of sections and correct the checksum: both raise the same error, or decode the same."""
     x = tensor(np.float32, 700)
-    entries = made_entries(x, scheme)
+    entries = encode_entries(x, scheme)
     rng = np.random.default_rng(3)
     refused = 0
     for _ in range(40):
-        blob = resealed(rng, entries)
+        blob = flip_bit(rng, entries)
         out = np.zeros(x.size, np.float32)
         there = standin.put(out)
-        expected, found = (verdict(given, to) for given, to in ((blob, out), (standin.put(blob), there)))
+        expected, found = (error_of(given, to) for given, to in ((blob, out), (standin.put(blob), there)))
         assert found == expected
         assert there.tobytes() == out.tobytes()
         refused += expected is not None
     assert refused
 
 
-def verdict(blob: Array, out: Array) -> tuple[Any, ...] | None:
-    """How adding it is refused; None where it is added."""
+def error_of(blob: Array, out: Array) -> tuple[Any, ...] | None:
+    """Return the error of decode_add, or None."""
     try:
         wc.decode_add(blob, out)
     except wc.WireError as error:
@@ -125,14 +125,13 @@ def verdict(blob: Array, out: Array) -> tuple[Any, ...] | None:
     return None
 
 
-def made_entries(x: Array, scheme: str) -> Any:
-
+def encode_entries(x: Array, scheme: str) -> Any:
     one = as_scheme(scheme)
     return list(chunks_of(0, select(x, one, seed=mix(0, 0)), one, 0))
 
 
-def resealed(rng: np.random.Generator, entries: Any) -> Array:
-    """A container of the entries, a bit of a section flipped."""
+def flip_bit(rng: np.random.Generator, entries: Any) -> Array:
+    """Return a container of the entries with one flipped bit in a section."""
     entry = entries[0]
     field = "index_section" if entry.index_section.size and rng.random() < 0.5 else "value_section"
     section = getattr(entry, field).copy()
@@ -152,7 +151,7 @@ def test_named_tensors(standin: StandInDevice) -> None:
         made = wc.encode_many(there, schemes, seed=4, tag=b"t", names=names)
         assert isinstance(made, OnGPU)
         assert made.tobytes() == wc.encode_many(tensors, schemes, seed=4, tag=b"t", names=names).tobytes()
-    with pytest.raises(wc.EncodeError, match="tensor 'b': lies on the host"):
+    with pytest.raises(wc.EncodeError, match="tensor 'b': is on the host"):
         wc.encode_many({**there, "b": tensors["b"]})
     fused = {name: x.reshape(-1) for name, x in tensors.items()} | {"d": tensor(np.float32, 90)}
     for scheme in (
@@ -173,13 +172,13 @@ def test_named_tensors(standin: StandInDevice) -> None:
     assert np.isnan(found["c"].to_dense()[3])
 
 
-def test_what_cannot_be_added_to(standin: StandInDevice) -> None:
+def test_decode_add_rejects_unsuitable_arrays(standin: StandInDevice) -> None:
     blob = wc.encode(tensor(np.float32), "topk(0.1) | rice | raw")
     for out in (standin.empty(9001, np.float16), standin.empty(18_002, np.float32)[::2]):
         with pytest.raises(ValueError, match="no writable, contiguous"):
             wc.decode_add(blob, out)
     both = wc.encode_many({"a": np.ones(3, np.float32), "b": np.ones(3, np.float32)})
-    with pytest.raises(ValueError, match="one device"):
+    with pytest.raises(ValueError, match="on one device"):
         wc.decode_add(both, {"a": standin.empty(3, np.float32), "b": np.zeros(3, np.float32)})
 
 
@@ -196,7 +195,7 @@ def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
             call(marked(np.ones(9, np.float32)))
 
 
-def test_who_lies_on_a_gpu() -> None:
+def test_on_gpu_recognizes_arrays() -> None:
     class Packed:
         def __init__(self, kind: int) -> None:
             self.kind = kind
@@ -210,7 +209,7 @@ def test_who_lies_on_a_gpu() -> None:
         assert not on_gpu(other)
 
 
-def test_words_of_a_device_array(standin: StandInDevice, dtype: Any) -> None:
+def test_as_device_flat_gives_raw_bits(standin: StandInDevice, dtype: Any) -> None:
     x = np.arange(12).astype(dtype).reshape(3, 4)
     if dtype != BFLOAT16:
         flat = as_device_flat(marked(x).T, standin.cupy)

@@ -1,4 +1,4 @@
-"""``wirecodec.gpu.Plan``, up to CuPy itself."""
+"""``wirecodec.gpu.Plan``, except CuPy itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEME = "topk(0.05) | rice | qsgd(bits=4)"
 
 
 @pytest.mark.parametrize("shape", [9001, (9001,), [1, 9001], (9001, 1, 1)])
-def test_step_after_step(standin: StandInDevice, shape: Any) -> None:
+def test_consecutive_steps_equal_the_cpu(standin: StandInDevice, shape: Any) -> None:
     plan = Plan(shape, "float32", SCHEME, tag=b"tag")
     assert np.size(np.empty(plan.shape)) == 9001
     assert plan.dtype == np.dtype(np.float32)
@@ -36,7 +36,7 @@ def test_step_after_step(standin: StandInDevice, shape: Any) -> None:
         assert blob.tobytes() == wc.encode(x, SCHEME, seed=seed, tag=b"tag").tobytes()
 
 
-def test_seeds_stay(standin: StandInDevice) -> None:
+def test_the_seed_persists(standin: StandInDevice) -> None:
     plan, x = Plan(9001, np.float32, SCHEME), tensor(np.float32)
     there = marked(x.copy())
     plain, other = (wc.encode(x, SCHEME, seed=seed).tobytes() for seed in (0, 8))
@@ -51,7 +51,7 @@ def test_seeds_stay(standin: StandInDevice) -> None:
         plan.reseed("one")  # type: ignore[arg-type]
 
 
-def test_one_container_at_a_time(standin: StandInDevice) -> None:
+def test_a_new_container_invalidates_the_last(standin: StandInDevice) -> None:
     plan = Plan(9001, np.float32, SCHEME)
     first = plan.encode(marked(tensor(np.float32)))
     assert first.get().tobytes() == first.get().tobytes()
@@ -61,7 +61,7 @@ def test_one_container_at_a_time(standin: StandInDevice) -> None:
     assert second.get().tobytes() == wc.encode(-tensor(np.float32), SCHEME).tobytes()
 
 
-def test_errors_come_with_the_bytes(standin: StandInDevice) -> None:
+def test_get_raises_errors_of_elements(standin: StandInDevice) -> None:
     x = tensor(np.float32)
     x[77] = np.nan
     pending = Plan(9001, np.float32, SCHEME).encode(marked(x))
@@ -69,21 +69,24 @@ def test_errors_come_with_the_bytes(standin: StandInDevice) -> None:
         pending.get()
 
 
-def test_bfloat16_and_little_memory(standin: StandInDevice) -> None:
+def test_bfloat16_with_limited_capacity(standin: StandInDevice) -> None:
     x = tensor(BFLOAT16)
-    blob = Plan(9001, "bfloat16", "nonzero | rice | raw", most=8000).encode(marked(x)).get()
+    blob = Plan(9001, "bfloat16", "nonzero | rice | raw", capacity=8000).encode(marked(x)).get()
     assert blob.tobytes() == wc.encode(x, "nonzero | rice | raw").tobytes()
 
 
-def test_other_tensors(standin: StandInDevice) -> None:
+def test_encode_rejects_other_tensors(standin: StandInDevice) -> None:
     plan = Plan((30, 100), np.float32, SCHEME)
     assert repr(plan).startswith("Plan((30, 100), float32, 'topk(0.05)")
     x = np.ones((30, 100), np.float32)
     for given, said in (
-        (marked(x.astype(np.float64)), r"for float32 of \(30, 100\), the tensor is float64 of \(30, 100\)"),
+        (
+            marked(x.astype(np.float64)),
+            r"the tensor is float64 of \(30, 100\); the plan is for float32 of",
+        ),
         (marked(x.reshape(-1)), r"the tensor is float32 of \(3000,\)"),
         (marked(x.copy())[::-1], "not contiguous"),
-        (x, "ndarray does not lie on a GPU"),
+        (x, "ndarray is not on a GPU"),
     ):
         with pytest.raises(wc.EncodeError, match=said):
             plan.encode(given)
@@ -97,22 +100,22 @@ def test_other_tensors(standin: StandInDevice) -> None:
         ((9, np.float32, None), "a plan has no auto-index"),
         ((0, np.float32, SCHEME), "1 to 2.31 - 1 elements"),
         (((2**16, 2**15), np.float32, SCHEME), "1 to 2.31 - 1 elements"),
-        (((-1, -9), np.float32, SCHEME), "no shape"),
-        ((2.5, np.float32, SCHEME), "no shape"),
-        (("9", np.float32, SCHEME), "no shape"),
+        (((-1, -9), np.float32, SCHEME), "not a shape"),
+        ((2.5, np.float32, SCHEME), "not a shape"),
+        (("9", np.float32, SCHEME), "not a shape"),
         (((1,) * 33, np.float32, SCHEME), "33 dimensions"),
     ],
 )
-def test_no_such_plan(given: tuple[Any, ...], said: str) -> None:
-    """Said without a GPU, too."""
+def test_unsupported_plans(given: tuple[Any, ...], said: str) -> None:
+    """The checks need no GPU."""
     with pytest.raises(wc.EncodeError, match=said):
         Plan(*given)
 
 
-@pytest.mark.parametrize("most", [0, -1, 1.5])
-def test_memory_for_none(most: Any) -> None:
-    with pytest.raises(wc.EncodeError, match="most"):
-        Plan(9, np.float32, SCHEME, most=most)
+@pytest.mark.parametrize("capacity", [0, -1, 1.5])
+def test_invalid_capacity(capacity: Any) -> None:
+    with pytest.raises(wc.EncodeError, match="capacity"):
+        Plan(9, np.float32, SCHEME, capacity=capacity)
 
 
 def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +124,7 @@ def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
         Plan(9, np.float32, SCHEME)
 
 
-def test_what_the_readme_shows(
+def test_the_example_of_the_readme(
     standin: StandInDevice, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (code,) = re.findall(r"^```py\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
@@ -133,7 +136,7 @@ def test_what_the_readme_shows(
     assert capsys.readouterr().out.split() == list(map(str, expected))
 
 
-def test_another_gpu(standin: StandInDevice) -> None:
+def test_a_tensor_on_another_gpu(standin: StandInDevice) -> None:
     class There(OnGPU):
         device = SimpleNamespace(id=1)
 
