@@ -46,7 +46,7 @@ class EliasFano:
                 indices, layout.bases, layout.parameters, layout.starts, first, last, words[inner:]
             )
 
-        taken = threads.in_ranges(write, inner + 1, _LEAST)[-1]
+        taken = threads.map_ranges(write, inner + 1, _LEAST)[-1]
         return section[: 4 * (inner + int(layout.starts[inner]) + taken)]
 
     @classmethod
@@ -60,7 +60,7 @@ class EliasFano:
         def read(first: int, last: int) -> tuple[int, int]:
             return layout.read(words, d, r, first, last, indices[first * RICE_SPAN : last * RICE_SPAN])
 
-        for code, span in threads.in_ranges(read, layout.parameters.size, _LEAST):
+        for code, span in threads.map_ranges(read, layout.parameters.size, _LEAST):
             _check(code, span)
         return indices
 

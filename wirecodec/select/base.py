@@ -56,7 +56,7 @@ def first_nonfinite(x: Array) -> int:
     from wirecodec.kernels.cpu import support
 
     bits = read_only(bits_of(x))
-    return int(support.first_nonfinite(bits, bits.dtype.type(_INFINITY[x.dtype.name])))
+    return int(support.find_nonfinite(bits, bits.dtype.type(_INFINITY[x.dtype.name])))
 
 
 def all_finite(x: Array) -> bool:

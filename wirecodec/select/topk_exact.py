@@ -120,7 +120,7 @@ def _largest(bits: Array) -> int:
 
 def over_parts(size: int, work: Callable[[int, int], T]) -> list[T]:
     """[work(start, stop), …] of an array's parts, in order, on as many threads as it is worth."""
-    from wirecodec.kernels.cpu.threads import in_ranges, thread_count
+    from wirecodec.kernels.cpu.threads import map_ranges, thread_count
 
     def some(first: int, last: int) -> list[T]:
         cuts = [*range(first * UNIT, last * UNIT, PART), min(last * UNIT, size)]
@@ -128,15 +128,15 @@ def over_parts(size: int, work: Callable[[int, int], T]) -> list[T]:
 
     units = -(-size // UNIT)
     least = max(WORTHWHILE, units // thread_count())  # no more parts than needed: each has buffers of its own
-    return [part for parts in in_ranges(some, units, least) for part in parts]
+    return [part for parts in map_ranges(some, units, least) for part in parts]
 
 
 def of_each(work: Callable[[int], T], n: int, candidates: int) -> list[T]:
     """[work(0), … work(n - 1)] on n parts with so many candidates, side by side where these are many."""
-    from wirecodec.kernels.cpu.threads import in_ranges
+    from wirecodec.kernels.cpu.threads import map_ranges
 
     least = 1 if candidates >= ALONE else n
-    some = in_ranges(lambda first, last: [work(i) for i in range(first, last)], n, least)
+    some = map_ranges(lambda first, last: [work(i) for i in range(first, last)], n, least)
     return [done for several in some for done in several]
 
 

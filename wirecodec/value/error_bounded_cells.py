@@ -162,9 +162,9 @@ class Values:
 
     def _blockwise(self, work: Callable[[slice], T]) -> list[T]:
         """What each block gives, in order, from as many threads as there are."""
-        from wirecodec.kernels.cpu.threads import in_ranges
+        from wirecodec.kernels.cpu.threads import map_ranges
 
-        found = in_ranges(
+        found = map_ranges(
             lambda first, last: [work(part) for part in self.blocks[first:last]], len(self.blocks), 1
         )
         return [one for some in found for one in some]

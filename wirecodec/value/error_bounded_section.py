@@ -33,7 +33,7 @@ def _lanes(m: int) -> int:
 
 def coded(bits: Array, cells: Cells) -> Bytes:
     """The section of forms 1 and 2."""
-    from wirecodec.kernels.cpu.threads import in_ranges
+    from wirecodec.kernels.cpu.threads import map_ranges
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_tables, error_bounded_write
 
     blocks = blocks_of(bits.size)
@@ -55,7 +55,7 @@ def coded(bits: Array, cells: Cells) -> Bytes:
         for i, n in enumerate(counted[first:last], first):
             walked(n, kept[n] if few else again, counts[i])
 
-    in_ranges(walk, len(counted), 1)
+    map_ranges(walk, len(counted), 1)
     levels = usual_levels(cells.form).copy()
     mask = error_bounded_tables.fit(
         counts.sum((0, 1), np.uint32)[:BOUNDED_ROWS], 1 if few else _LEAST, levels
@@ -83,7 +83,7 @@ def coded(bits: Array, cells: Cells) -> Bytes:
             *bins, escape = levels[row].tolist()
             used = bytes(bins).rstrip(b"\xff")
             parts.append(bytes([len(used), escape]) + used)
-    pieces = [piece for found in in_ranges(write, len(blocks), 1) for piece in found]
+    pieces = [piece for found in map_ranges(write, len(blocks), 1) for piece in found]
     for start, states, words in zip(cells.starts, pieces[::2], pieces[1::2], strict=True):
         parts += [_BLOCK.pack(start, len(words) // 2), states, words]
     return np.frombuffer(b"".join(parts), np.uint8)
@@ -159,7 +159,7 @@ def _usual_table(form: int) -> Array:
 
 def decoded(s: Section) -> Array:
     """The section's values; Invalid where the words do not end with them."""
-    from wirecodec.kernels.cpu.threads import in_ranges
+    from wirecodec.kernels.cpu.threads import map_ranges
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_read, error_bounded_tables
 
     table = _usual_table(s.form)
@@ -180,6 +180,6 @@ def decoded(s: Section) -> Array:
             for part, lanes, start, states, words in s.blocks[first:last]
         )
 
-    if not all(in_ranges(read, len(s.blocks), 1)):
+    if not all(map_ranges(read, len(s.blocks), 1)):
         raise Invalid("error-bounded-code", "the words do not end where the values do")
     return from_single(out, s.dtype)

@@ -62,7 +62,7 @@ class QSGD:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Scales, codes and packing, in one pass where a bucket fits a thread's unit."""
-        from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.threads import run_parallel
         from wirecodec.kernels.cpu.value import qsgd
 
         x = as_single(values, self.name)
@@ -77,7 +77,7 @@ class QSGD:
         elif known:
             qsgd.max_scales(bits, self.bucket, scales)
         low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
-        share(
+        run_parallel(
             lambda turns: qsgd.quantise(bits, self.bucket, self.bits, low, high, known, scales, words, turns),
             -(-x.size // qsgd.UNIT),
             qsgd.LEAST_UNITS,
@@ -87,13 +87,13 @@ class QSGD:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Levels times steps, rounded to ``dtype``."""
-        from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.threads import run_parallel
         from wirecodec.kernels.cpu.value import qsgd
 
         bits, bucket, scales = cls.opened(section, r, dtype)
         words = read_only(section)[_HEAD.size + scales.nbytes :].view("<u4")
         values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
-        share(
+        run_parallel(
             lambda turns: qsgd.dequantise(words, bucket, bits, scales, bits_of(values), bad, turns),
             -(-r // qsgd.UNIT),
             qsgd.LEAST_UNITS,

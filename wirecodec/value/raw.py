@@ -106,26 +106,26 @@ class RawBfloat16(Narrowed):
 def narrowed(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
     """u32 or u64 bits as u16 bits of a 16-bit type, rounded once; and whether a finite value overflowed."""
     from wirecodec.kernels.cpu.coding import narrow
-    from wirecodec.kernels.cpu.threads import in_ranges
+    from wirecodec.kernels.cpu.threads import map_ranges
 
     out = np.empty(bits.size, np.uint16)
     if bits.itemsize == 4:
         convert = narrow.half_from_f32 if stored == np.float16 else narrow.bfloat16_from_f32
     else:
         convert = narrow.half_from_f64 if stored == np.float16 else narrow.bfloat16_from_f64
-    return out, any(in_ranges(lambda i, j: convert(bits[i:j], out[i:j]), bits.size, _LEAST))
+    return out, any(map_ranges(lambda i, j: convert(bits[i:j], out[i:j]), bits.size, _LEAST))
 
 
 def widened(values: Array) -> Array:
     """Values in a type that kernels do arithmetic in: 16-bit types become float32, exactly."""
     from wirecodec.kernels.cpu.coding import narrow
-    from wirecodec.kernels.cpu.threads import in_ranges
+    from wirecodec.kernels.cpu.threads import map_ranges
 
     if values.dtype.itemsize != 2:
         return values
     single, bits = np.empty(values.size, np.uint32), bits_of(np.ascontiguousarray(values))
     convert = narrow.single_from_half if values.dtype == np.float16 else narrow.single_from_bfloat16
-    in_ranges(lambda i, j: convert(bits[i:j], single[i:j]), bits.size, _LEAST)
+    map_ranges(lambda i, j: convert(bits[i:j], single[i:j]), bits.size, _LEAST)
     return single.view(np.float32)
 
 

@@ -17,10 +17,11 @@ USE = """
 import numpy as np
 import wirecodec.kernels.cpu.jit as jit
 jit.PATIENCE = jit._compiling._patience = {patience}
-from wirecodec.kernels.cpu import mean, support
+from wirecodec.kernels.cpu import support
+from wirecodec.kernels.cpu.value import mean
 x = np.ones(70, np.float32)
 mean.total(x.view(np.uint32) if {words} else x)
-assert support.first_nonfinite(x.view(np.uint32), np.uint32(0x7F800000)) == -1
+assert support.find_nonfinite(x.view(np.uint32), np.uint32(0x7F800000)) == -1
 """
 
 
@@ -51,14 +52,15 @@ import time
 import numpy as np
 import wirecodec.kernels.cpu.jit as jit
 jit.PATIENCE = jit._compiling._patience = 0.3
-from wirecodec.kernels.cpu import sums, support
+from wirecodec.kernels.cpu import support
+from wirecodec.kernels.cpu.select import sums
 waits = []
 time_sleep, time.sleep = time.sleep, lambda seconds: (waits.append(seconds), time_sleep(seconds))
 x = np.ones(70, np.float32)
 sums.absolute_sum(x.view(np.uint32))
 assert 3 < len(waits) < 40, waits
 waits.clear()
-support.first_disorder(np.arange(5, dtype=np.uint32))  # another kernel: it does not wait again
+support.find_disorder(np.arange(5, dtype=np.uint32))  # another kernel: it does not wait again
 assert not waits
 """
 

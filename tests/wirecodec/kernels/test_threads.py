@@ -55,13 +55,13 @@ def test_every_unit_is_done_once(many: int) -> None:
     for units in (0, 1, 2, 3, 10, 100):
         visits = np.zeros(units, np.int64)
         for times in range(1, 30):
-            threads.share(lambda turns, v=visits: count_visits(turns, v, 0), units, 1)
+            threads.run_parallel(lambda turns, v=visits: count_visits(turns, v, 0), units, 1)
             assert (visits == times).all()
 
 
 def test_ranges_are_in_order_and_whole(many: int) -> None:
     for n in (0, 1, 2, 3, 10, 100):
-        ranges = threads.in_ranges(lambda start, stop: (start, stop), n, 1)
+        ranges = threads.map_ranges(lambda start, stop: (start, stop), n, 1)
         assert [start for start, _ in ranges] == [0, *(stop for _, stop in ranges[:-1])]
         assert ranges[-1][1] == n
 
@@ -72,7 +72,7 @@ def test_errors_in_ranges_arrive(many: int) -> None:
             raise ValueError(f"unit {start}")
 
     with pytest.raises(ValueError, match="unit"):
-        threads.in_ranges(work, 100, 1)
+        threads.map_ranges(work, 100, 1)
 
 
 def test_others_help(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_others_help(monkeypatch: pytest.MonkeyPatch) -> None:
             helped.set()
 
     for _ in range(50):
-        threads.share(work, 100, 1)
+        threads.run_parallel(work, 100, 1)
         if helped.wait(0.01):
             break
     assert helped.is_set()
@@ -97,7 +97,7 @@ def test_little_work_stays_in_its_thread(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(threads, "thread_count", lambda: 4)
     monkeypatch.setattr(threads._helpers, "call", lambda *_: pytest.fail("not worth it"))
     visits = np.zeros(19, np.int64)
-    threads.share(lambda turns: count_visits(turns, visits, 0), 19, 10)
+    threads.run_parallel(lambda turns: count_visits(turns, visits, 0), 19, 10)
     assert (visits == 1).all()
 
 
@@ -124,9 +124,9 @@ def test_errors_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     for work, message in ((fails_there, "there"), (fails_here, "here")):
         visits = np.zeros(10, np.int64)
         with pytest.raises(IndexError, match=message):
-            threads.share(work, 10, 1)
+            threads.run_parallel(work, 10, 1)
     visits = np.zeros(10, np.int64)
-    threads.share(lambda turns: count_visits(turns, visits, 0), 10, 1)
+    threads.run_parallel(lambda turns: count_visits(turns, visits, 0), 10, 1)
     assert (visits == 1).all()
 
 
@@ -200,7 +200,7 @@ from wirecodec.kernels.cpu import threads
 threads.thread_count = lambda: 2
 def work():
     visits = np.zeros(100, np.int64)
-    threads.share(lambda turns: count_visits(turns, visits, 1000), 100, 1)
+    threads.run_parallel(lambda turns: count_visits(turns, visits, 1000), 100, 1)
     return int((visits != 0).sum())
 atexit.register(lambda: print(work()))  # runs after the threads have ended
 assert work() == 100

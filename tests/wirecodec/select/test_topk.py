@@ -225,7 +225,7 @@ def test_kernels_never_write_beyond_their_room() -> None:
 @kernel
 def _words(a: Any, out: Any) -> int:
     memory.prefetch(a, np.int64(10**6), 64)
-    return memory.width_of(a)
+    return memory.bit_width(a)
 
 
 def test_words_of_memory() -> None:
@@ -239,14 +239,14 @@ import numpy as np
 from tests import oracles
 from tests.wirecodec.select.vectors import FAMILIES, family, typed, sums
 from wirecodec.arrays import aligned, bits_of
-from wirecodec.select import exact
+from wirecodec.select import topk_exact
 import wirecodec as wc
 for dtype in DTYPES:
     for name in FAMILIES:
         for n in (5, 4000, 30_001):
             x = typed(family(name, n, 2), dtype)
             for k in (1, n // 100 + 1, n // 10 + 1, n // 2):
-                indices, words = exact.top_k(bits_of(x), k)
+                indices, words = topk_exact.top_k(bits_of(x), k)
                 assert np.array_equal(indices, oracles.top_k_sorted(x, k)), (name, n, k)
                 assert np.array_equal(words, bits_of(x)[indices])
     if np.dtype(dtype).itemsize >= 4:

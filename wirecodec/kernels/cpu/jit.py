@@ -27,7 +27,7 @@ try:
 except ImportError:  # not a POSIX system: Numba's own atomic renames must do
     fcntl = None
 
-__all__ = ["borrowing", "inline", "kernel"]
+__all__ = ["inline", "inline_without_refcounts", "kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -149,7 +149,7 @@ def inline(fn: F) -> F:
     return cast(F, numba.njit(nogil=True, error_model="numpy", inline="never")(fn))
 
 
-def borrowing(fn: F) -> F:
+def inline_without_refcounts(fn: F) -> F:
     """An ``inline`` word that neither makes nor returns arrays: compiled without reference counts.
 
     They are atomic, and where a loop calls a short word with arrays they can cost more than the word itself.

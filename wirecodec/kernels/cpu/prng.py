@@ -9,14 +9,14 @@ import numpy as np
 from wirecodec.kernels.cpu.jit import inline
 from wirecodec.kernels.cpu.simd.vector import ramp
 
-__all__ = ["draw16", "draw32", "draws", "finish"]
+__all__ = ["draw16", "draw32", "draw32x16", "splitmix_finalize"]
 
 U32 = np.uint32
 U64 = np.uint64
 
 
 @inline
-def finish(z: U64) -> U64:
+def splitmix_finalize(z: U64) -> U64:
     """The finisher of splitmix64: a permutation of the u64 in which every bit depends on every bit."""
     z = U64((z ^ (z >> U64(30))) * U64(0xBF58476D1CE4E5B9))
     z = U64((z ^ (z >> U64(27))) * U64(0x94D049BB133111EB))
@@ -36,7 +36,7 @@ def draw32(low: U32, high: U32, i: U32) -> U32:
 
 
 @inline
-def draws(low: U32, high: U32, first: U32) -> Any:
+def draw32x16(low: U32, high: U32, first: U32) -> Any:
     """``draw32`` for ``first`` and the 15 numbers after it, as a vector."""
     x = ramp(16, 32) * 0x9E3779B9 + U32(first * U32(0x9E3779B9) + low)
     x ^= x >> 16

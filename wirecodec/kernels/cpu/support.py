@@ -7,11 +7,11 @@ from typing import Any
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 
-__all__ = ["add_at", "first_disorder", "first_nonfinite"]
+__all__ = ["add_at", "find_disorder", "find_nonfinite"]
 
 
 @kernel
-def first_nonfinite(bits: Array, exponent: Any) -> int:
+def find_nonfinite(bits: Array, exponent: Any) -> int:
     """The first position whose exponent bits are all ones (``exponent`` is their mask), or -1."""
     for start in range(0, bits.size, 4096):
         block = bits[start : start + 4096]
@@ -26,7 +26,7 @@ def first_nonfinite(bits: Array, exponent: Any) -> int:
 
 
 @kernel
-def first_disorder(indices: Array) -> int:
+def find_disorder(indices: Array) -> int:
     """The first position i > 0 with indices[i] <= indices[i - 1], or -1."""
     disorder = False
     for i in range(1, indices.size):

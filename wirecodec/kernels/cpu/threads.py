@@ -31,9 +31,9 @@ from numba.np.ufunc import parallel
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.vector_type import word
+from wirecodec.kernels.cpu.simd.vector_type import llvm_intrinsic
 
-__all__ = ["in_ranges", "next_unit", "share", "thread_count"]
+__all__ = ["map_ranges", "next_unit", "run_parallel", "thread_count"]
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ def thread_count() -> int:
     return count
 
 
-@word
+@llvm_intrinsic
 def _add(typing_context: Any, counters: Any, i: Any, amount: Any) -> Any:
     """What counter i held before ``amount`` was added to it, in one step for all threads."""
 
@@ -82,7 +82,7 @@ def next_unit(turns: Array, unit: int) -> int:
     return -1
 
 
-def share(work: Callable[[Array], object], units: int, least: int) -> None:
+def run_parallel(work: Callable[[Array], object], units: int, least: int) -> None:
     """Have units 0 … units - 1 done, in this thread and others.
 
     Args:
@@ -110,7 +110,7 @@ def _turn(turns: Array, unit: int) -> int:
     return next_unit(turns, unit)
 
 
-def in_ranges(work: Callable[[int, int], T], n: int, least: int) -> list[T]:
+def map_ranges(work: Callable[[int, int], T], n: int, least: int) -> list[T]:
     """[work(start, stop), …] over ranges that make up 0 … n, in order, for kernels that take no turns.
 
     Args:
@@ -129,7 +129,7 @@ def in_ranges(work: Callable[[int, int], T], n: int, least: int) -> list[T]:
             done[part] = work(n * part // parts, n * (part + 1) // parts)
             part = _turn(turns, part)
 
-    share(some, parts, 1)
+    run_parallel(some, parts, 1)
     return [done[part] for part in range(parts)]
 
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import borrowing
+from wirecodec.kernels.cpu.jit import inline_without_refcounts
 
 __all__ = ["AHEAD", "ONE", "Coder", "begin", "code", "finish", "learned"]
 
@@ -33,18 +33,18 @@ _WORD = U64(0xFFFFFFFF)
 _LEAST = U64(1 << 24)
 
 
-@borrowing
+@inline_without_refcounts
 def learned(probability: np.int64) -> U32:
     """A context that begins with this probability."""
     return U32((probability << _COUNTS) | 1)
 
 
-@borrowing
+@inline_without_refcounts
 def _next(data: Array, at: np.int64) -> U64:
     return U64(data[at]) if at < data.size else U64(0)
 
 
-@borrowing
+@inline_without_refcounts
 def begin(data: Array, writes: bool) -> Coder:
     """A coder at the start of a section that it writes or reads."""
     low = U64(0)
@@ -56,7 +56,7 @@ def begin(data: Array, writes: bool) -> Coder:
     return low, _WORD, at
 
 
-@borrowing
+@inline_without_refcounts
 def _carry(data: Array, at: np.int64) -> None:
     """A sum that left the word goes to the bytes before."""
     at = min(at, data.size) - 1
@@ -67,7 +67,7 @@ def _carry(data: Array, at: np.int64) -> None:
         at -= 1
 
 
-@borrowing
+@inline_without_refcounts
 def _split(state: U32, bit: bool, writes: bool, coder: Coder) -> tuple[bool, U32, Coder]:
     """The bit, what is learned from it, and the part of the interval that it leaves."""
     low, width, at = coder
@@ -85,7 +85,7 @@ def _split(state: U32, bit: bool, writes: bool, coder: Coder) -> tuple[bool, U32
     return bit, U32((probability << _COUNTS) | min(count + 1, _MOST)), (low, width, at)
 
 
-@borrowing
+@inline_without_refcounts
 def _shift(data: Array, writes: bool, coder: Coder) -> Coder:
     """Bytes in or out, until the interval is wide again."""
     low, width, at = coder
@@ -104,7 +104,7 @@ def _shift(data: Array, writes: bool, coder: Coder) -> Coder:
     return low, width, at
 
 
-@borrowing
+@inline_without_refcounts
 def code(
     data: Array, contexts: Array, context: np.int64, bit: bool, writes: bool, coder: Coder
 ) -> tuple[bool, Coder]:
@@ -126,7 +126,7 @@ def code(
     return bit, coder
 
 
-@borrowing
+@inline_without_refcounts
 def finish(data: Array, coder: Coder) -> np.int64:
     """Write the last byte; the section's bytes, more than ``data`` has room for where it was too small."""
     low, _, at = coder

@@ -11,7 +11,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.memory import width_of
+from wirecodec.kernels.cpu.simd.memory import bit_width
 from wirecodec.kernels.cpu.simd.words import load64, store64
 
 __all__ = ["pack_bits", "pairs_of", "scatter", "sort_pairs", "split_pairs", "unpack_permutation"]
@@ -39,7 +39,7 @@ def pairs_of(bits: Array, before: Array, pairs: Array) -> None:
         before: pairs in whose order the keys, then their upper halves, are taken; none for lower halves.
         pairs: (r,) u64, written.
     """
-    width = width_of(bits)
+    width = bit_width(bits)
     for i in range(pairs.size):
         at = before[i] & LOW if before.size else U64(i)
         key = _key(U64(bits[at]), width)
@@ -80,7 +80,7 @@ def sort_pairs(pairs: Array, width: int) -> Array:
 @kernel
 def split_pairs(pairs: Array, bits: Array, order: Array, out: Array) -> None:
     """The positions (u32) of pairs, and the floats' ``bits`` at them, which a key of 32 bits holds itself."""
-    width = width_of(bits)
+    width = bit_width(bits)
     sign = U64(1) << U64(width - 1)
     for i in range(pairs.size):
         at = pairs[i] & LOW

@@ -8,10 +8,10 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
-from wirecodec.kernels.cpu.simd.vector import load, mask_bits
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
+from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits
 from wirecodec.kernels.cpu.simd.words import load64, popcount
-from wirecodec.kernels.cpu.threads import next_unit, share
+from wirecodec.kernels.cpu.threads import next_unit, run_parallel
 
 __all__ = ["copied_bits", "count_ones", "nonzero_bits", "positions", "set_bits"]
 
@@ -52,7 +52,7 @@ def nonzero_bits(bits: Array) -> tuple[Array, Array]:
     """
     words = np.empty(-(-bits.size // 64), np.uint64)
     counts = np.empty(-(-words.size // BLOCK), np.int64)
-    share(lambda turns: _nonzero_bits(bits, words, counts, turns), counts.size, LEAST_MARKED)
+    run_parallel(lambda turns: _nonzero_bits(bits, words, counts, turns), counts.size, LEAST_MARKED)
     return words, counts.cumsum()
 
 
@@ -63,7 +63,7 @@ def copied_bits(section: Array) -> tuple[Array, Array]:
     """
     words = np.empty(-(-section.size // 8), np.uint64)
     counts = np.empty(-(-words.size // BLOCK), np.int64)
-    share(lambda turns: _copied_bits(section, words, counts, turns), counts.size, LEAST_COPIED)
+    run_parallel(lambda turns: _copied_bits(section, words, counts, turns), counts.size, LEAST_COPIED)
     return words, counts.cumsum()
 
 
@@ -76,7 +76,7 @@ def positions(words: Array, ends: Array, dtype: np.dtype[Any]) -> Array:
         dtype: int32 or int64.
     """
     out = np.empty(ends[-1] if ends.size else 0, dtype)
-    share(lambda turns: _positions(words, ends, out, turns), ends.size, LEAST_FOUND)
+    run_parallel(lambda turns: _positions(words, ends, out, turns), ends.size, LEAST_FOUND)
     return out
 
 
@@ -89,7 +89,7 @@ def _nonzero_bits(bits: Array, words: Array, counts: Array, turns: Array) -> Non
         count = 0
         stop = min((block + 1) * BLOCK, words.size)
         for i in range(block * BLOCK, min(stop, whole)):
-            words[i] = mask_bits(load(bits, i << 6, 64) != 0)
+            words[i] = mask_to_bits(load(bits, i << 6, 64) != 0)
             count += popcount(words[i])
         if stop > whole:
             word = U64(0)
@@ -132,10 +132,10 @@ def _positions(words: Array, ends: Array, out: Array, turns: Array) -> None:
         end = ends[block]
         i = block * BLOCK
         while n + 64 <= end:
-            n += store_ones(out, n, words[i], i << 6)
+            n += store_set_bits(out, n, words[i], i << 6)
             i += 1
-        while n < end:  # what store_ones may overwrite is another block's, or not there
-            found = store_ones(last, 0, words[i], i << 6)
+        while n < end:  # store_set_bits may overwrite the next block
+            found = store_set_bits(last, 0, words[i], i << 6)
             for j in range(found):
                 out[n + j] = last[j]
             n += found

@@ -6,7 +6,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.coding.arithmetic import AHEAD, ONE, Coder, begin, code, finish, learned
-from wirecodec.kernels.cpu.jit import borrowing, inline, kernel
+from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.simd.words import popcount
 from wirecodec.kernels.layout import CONTEXT_BLOCK, CONTEXT_PART, CONTEXT_PERIODS
 
@@ -52,7 +52,7 @@ def _contexts(r: int, d: int) -> Array:
     return contexts
 
 
-@borrowing
+@inline_without_refcounts
 def _quiet(history: Array, start: int, stop: int) -> bool:
     """Whether nothing was present in these columns of the rows that are remembered."""
     seen = U16(0)
@@ -61,7 +61,7 @@ def _quiet(history: Array, start: int, stop: int) -> bool:
     return seen == U16(0)
 
 
-@borrowing
+@inline_without_refcounts
 def _part(
     data: Array,
     contexts: Array,
@@ -174,7 +174,7 @@ def walk(data: Array, indices: Array, period: int, d: int, writes: bool) -> int:
     return BAD_LENGTH if coder[2] > data.size + AHEAD else BAD_COUNT
 
 
-@borrowing
+@inline_without_refcounts
 def _ended(data: Array, coder: Coder) -> np.int64:
     low, _, at = coder
     if at != data.size + AHEAD:

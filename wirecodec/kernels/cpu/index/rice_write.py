@@ -18,9 +18,9 @@ from wirecodec.kernels.cpu.index.rice import (
     head_words,
 )
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.vector import evens, odds, reinterpret, splat, store
+from wirecodec.kernels.cpu.simd.vector import even_lanes, odd_lanes, reinterpret, splat, store
 from wirecodec.kernels.cpu.simd.words import store64
-from wirecodec.kernels.cpu.threads import next_unit, share
+from wirecodec.kernels.cpu.threads import next_unit, run_parallel
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN
 
 __all__ = ["write"]
@@ -39,7 +39,7 @@ def write(indices: Array, parameters: Array, span_words: Array, words: Array) ->
         words: the section, u32, written.
     """
     units = -(-span_words.size // UNIT_SPANS)
-    share(lambda turns: _write(indices, parameters, span_words, words, turns), units, LEAST_UNITS)
+    run_parallel(lambda turns: _write(indices, parameters, span_words, words, turns), units, LEAST_UNITS)
 
 
 @kernel
@@ -203,6 +203,6 @@ def _write_unary(
 @inline
 def _merged(code0: Any, zeros0: Any, code1: Any, zeros1: Any, each: int) -> tuple[Any, Any]:
     """Every two neighbours of two vectors made one; wrong, but for the zeros, where the codes do not fit."""
-    zeros = evens(zeros0, zeros1)
-    code = evens(code0, code1) | odds(code0, code1) << (zeros + each)
-    return code, zeros + odds(zeros0, zeros1)
+    zeros = even_lanes(zeros0, zeros1)
+    code = even_lanes(code0, code1) | odd_lanes(code0, code1) << (zeros + each)
+    return code, zeros + odd_lanes(zeros0, zeros1)

@@ -11,9 +11,9 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
-from wirecodec.kernels.cpu.simd.masks64 import reach64, top64
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
-from wirecodec.kernels.cpu.simd.words import float_of_bits, low_ones
+from wirecodec.kernels.cpu.simd.masks64 import adacomp_mask64, max_key64
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
+from wirecodec.kernels.cpu.simd.words import float_from_bits, low_bits_mask
 
 __all__ = ["NO_ORDER", "SUMS", "fill_bins"]
 
@@ -56,14 +56,14 @@ def fill_bins(
     count = 0
     for bin, begin in enumerate(range(0, size, width)):
         end = min(begin + width, size)
-        top = top64(bits, begin, low_ones(end - begin))
+        top = max_key64(bits, begin, low_bits_mask(end - begin))
         for at in range(begin + 64, end, 64):
-            top = max(top, top64(bits, at, low_ones(end - at)))
+            top = max(top, max_key64(bits, at, low_bits_mask(end - at)))
         if top >= infinity:
             return NO_ORDER
         if top != 0:
-            sums[bin & (SUMS - 1)] += F64(float_of_bits(top))
+            sums[bin & (SUMS - 1)] += F64(float_from_bits(top))
             for at in range(begin, end, 64):
-                mask = reach64(x, gradient, at, ahead, top) & low_ones(end - at)
-                count += store_ones(out, count, mask, at)
+                mask = adacomp_mask64(x, gradient, at, ahead, top) & low_bits_mask(end - at)
+                count += store_set_bits(out, count, mask, at)
     return count

@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import borrowing, inline, kernel
-from wirecodec.kernels.cpu.simd.compress_store import store_chosen
-from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64, keys64, top64
-from wirecodec.kernels.cpu.simd.memory import prefetch, width_of
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
-from wirecodec.kernels.cpu.simd.vector import greatest, lanes_of, load, select
-from wirecodec.kernels.cpu.simd.words import leading_zeros, low_ones, popcount, trailing_zeros
+from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
+from wirecodec.kernels.cpu.simd.compress_store import compress_store
+from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64, keys64, max_key64
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
+from wirecodec.kernels.cpu.simd.vector import bits_to_mask, load, reduce_max, select
+from wirecodec.kernels.cpu.simd.words import leading_zeros, low_bits_mask, popcount, trailing_zeros
 
 __all__ = ["SLACK", "fill_chunks"]
 
@@ -29,45 +29,45 @@ FEW = 16
 """Keys between two, or a 64th of the chunk, are few enough to be looked at alone."""
 
 
-@borrowing
+@inline_without_refcounts
 def _key(bits: Array, i: int) -> np.uint64:
-    return U64(bits[i]) & low_ones(width_of(bits) - 1)
+    return U64(bits[i]) & low_bits_mask(bit_width(bits) - 1)
 
 
-@borrowing
+@inline_without_refcounts
 def _top(bits: Array, start: int, stop: int) -> np.uint64:
     """The greatest key of at most 64 elements."""
     if start + 64 <= bits.size:
         if stop - start > 16:
-            return U64(top64(bits, start, low_ones(stop - start)))
+            return U64(max_key64(bits, start, low_bits_mask(stop - start)))
         keys = (load(bits, start, 16) << 1) >> 1
-        return U64(greatest(select(lanes_of(low_ones(stop - start), 16), keys, keys ^ keys)))
+        return U64(reduce_max(select(bits_to_mask(low_bits_mask(stop - start), 16), keys, keys ^ keys)))
     top = U64(0)
     for i in range(start, stop):
         top = max(top, _key(bits, i))
     return top
 
 
-@borrowing
+@inline_without_refcounts
 def _reaching(bits: Array, start: int, stop: int, least: np.uint64) -> np.uint64:
     """Which of at most 64 elements have keys of ``least`` or more."""
     if start + 64 <= bits.size:
-        return at_least64(bits, start, least) & low_ones(stop - start)
+        return at_least64(bits, start, least) & low_bits_mask(stop - start)
     mask = U64(0)
     for i in range(start, stop):
         mask |= U64(_key(bits, i) >= least) << U64(i - start)
     return mask
 
 
-@borrowing
+@inline_without_refcounts
 def _above(bits: Array, start: int, stop: int, threshold: np.uint64) -> np.uint64:
     """Which of at most 64 elements have keys of more than ``threshold``."""
     if start + 64 <= bits.size:
-        return above64(bits, start, threshold) & low_ones(stop - start)
+        return above64(bits, start, threshold) & low_bits_mask(stop - start)
     return _reaching(bits, start, stop, threshold + U64(1))
 
 
-@borrowing
+@inline_without_refcounts
 def _count(bits: Array, first: int, stop: int, least: np.uint64) -> int:
     n = 0
     for start in range(first, stop, 64):
@@ -75,11 +75,11 @@ def _count(bits: Array, first: int, stop: int, least: np.uint64) -> int:
     return n
 
 
-@borrowing
+@inline_without_refcounts
 def _put_keys(bits: Array, start: int, mask: np.uint64, keys: Array, n: int) -> int:
     """The keys of those of 64 elements whose bit is set, from keys[n] on; how many."""
     if start + 64 <= bits.size and popcount(mask) > 2:
-        return store_chosen(keys, n, keys64(bits, start), mask)
+        return compress_store(keys, n, keys64(bits, start), mask)
     put = 0
     while mask != U64(0):
         keys[n + put] = _key(bits, start + trailing_zeros(mask))
@@ -88,7 +88,7 @@ def _put_keys(bits: Array, start: int, mask: np.uint64, keys: Array, n: int) -> 
     return put
 
 
-@borrowing
+@inline_without_refcounts
 def _bracket(
     bits: Array, first: int, stop: int, m: int, guess: np.uint64, step: np.uint64
 ) -> tuple[np.uint64, np.uint64, int]:
@@ -96,7 +96,7 @@ def _bracket(
 
     Few lie between the two, or only one key does. ``guess`` and ``step`` say where to look first.
     """
-    low, high = U64(0), U64(1) << U64(width_of(bits) - 1)
+    low, high = U64(0), U64(1) << U64(bit_width(bits) - 1)
     reaching, certain = stop - first, 0
     few = max(FEW, (stop - first) >> 6)
     key = guess
@@ -131,7 +131,7 @@ def _kth(keys: Array, m: int, scratch: Array) -> np.uint64:
             scratch[rank], scratch[best] = scratch[best], scratch[rank]
         return U64(scratch[m - 1])
     counts = np.empty(256, np.int64)
-    shift = width_of(keys) - 8
+    shift = bit_width(keys) - 8
     while True:
         counts[:] = 0
         for i in range(left):
@@ -150,7 +150,7 @@ def _kth(keys: Array, m: int, scratch: Array) -> np.uint64:
         shift -= 8
 
 
-@borrowing
+@inline_without_refcounts
 def _greatest_at(bits: Array, first: int, stop: int) -> tuple[np.uint64, int]:
     """The greatest key, and the first place where it is."""
     best, block = U64(0), first
@@ -162,7 +162,7 @@ def _greatest_at(bits: Array, first: int, stop: int) -> tuple[np.uint64, int]:
     return best, block + (trailing_zeros(_reaching(bits, block, min(stop, block + 64), best)) & 63)
 
 
-@borrowing
+@inline_without_refcounts
 def _tops(bits: Array, first: int, stop: int, tops: Array) -> np.uint64:
     """The greatest keys of blocks of 64, and the greatest of all."""
     best = U64(0)
@@ -206,7 +206,7 @@ def _threshold(
     return threshold, m
 
 
-@borrowing
+@inline_without_refcounts
 def _put(
     bits: Array,
     first: int,
@@ -233,7 +233,7 @@ def _put(
             mask |= equal
         if n + popcount(mask) > stops:  # another thread writes to the array
             return n
-        n += store_ones(out, n, mask, start)
+        n += store_set_bits(out, n, mask, start)
     return n
 
 
@@ -254,8 +254,8 @@ def fill_chunks(bits: Array, infinity: int, chunk: int, each: int, last: int, ou
     blocks = chunk // 64 + 1
     tops, keys = np.empty(blocks, bits.dtype), np.empty(chunk + 64, bits.dtype)
     scratch = np.empty(max(chunk, blocks), bits.dtype)
-    beyond = U64(1) << U64(width_of(bits) - 1)
-    guess, step = U64(0), U64(1) << U64(width_of(bits) >> 1)
+    beyond = U64(1) << U64(bit_width(bits) - 1)
+    guess, step = U64(0), U64(1) << U64(bit_width(bits) >> 1)
     written, greatest_of_all = 0, U64(0)
     for first in range(0, bits.size, chunk):
         stop = min(first + chunk, bits.size)

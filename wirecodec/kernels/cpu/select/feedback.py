@@ -11,9 +11,9 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.select.sample import bracket_of, run_of
 from wirecodec.kernels.cpu.select.topk import AHEAD, BLOCK, SLACK, chosen_of, key_of
 from wirecodec.kernels.cpu.simd.floats import add_floats
-from wirecodec.kernels.cpu.simd.memory import drain, prefetch, stream, width_of
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
-from wirecodec.kernels.cpu.simd.vector import lane, load, mask_bits, select
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch, store_fence, stream_store
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
+from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select
 from wirecodec.kernels.cpu.simd.words import trailing_zeros
 
 __all__ = ["add", "bracket_sum", "put_differences", "restore", "sweep_sum"]
@@ -25,7 +25,7 @@ U64 = np.uint64
 @inline
 def _sum(a: Array, b: Array, i: int) -> Any:
     """The bits of one sum."""
-    return lane(add_floats(load(a, i, 1), load(b, i, 1)), 0)
+    return extract_lane(add_floats(load(a, i, 1), load(b, i, 1)), 0)
 
 
 @kernel
@@ -34,7 +34,7 @@ def bracket_sum(
 ) -> tuple[int, int, bool]:
     """``sample.bracket`` of the sums of two arrays of floats, given as their bits."""
     keys = np.empty(samples, a.dtype)
-    magnitude = (U64(1) << U64(width_of(a) - 1)) - U64(1)
+    magnitude = (U64(1) << U64(bit_width(a) - 1)) - U64(1)
     strata = samples // run
     for stratum in range(strata):
         first = run_of(stratum, strata, a.size // run, U64(seed)) * run
@@ -68,11 +68,11 @@ def sweep_sum(a: Array, b: Array, low: int, left: Array, found: Array, words: Ar
             prefetch(b, at + AHEAD, 64)
             total = add_floats(load(a, at, 64), load(b, at, 64))
             reached = (total << 1) >= (least << U64(1))
-            stream(left, at, select(reached, total & 0, total))
-            n += store_ones(found, n, mask_bits(reached), U32(at))
+            stream_store(left, at, select(reached, total & 0, total))
+            n += store_set_bits(found, n, mask_to_bits(reached), U32(at))
         for i in range(first, n):
             words[i] = _sum(a, b, np.int64(U32(found[i])))
-    drain()
+    store_fence()
     if n > found.size - 2 * SLACK:
         return -1
     for i in range(whole, a.size):

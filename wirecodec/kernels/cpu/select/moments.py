@@ -14,30 +14,30 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.compress_store import store_chosen
+from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.floats import (
     add_floats,
-    doubles,
     multiply_floats,
     splat_float,
     subtract_floats,
     sum_floats,
+    to_float64,
 )
-from wirecodec.kernels.cpu.simd.masks64 import at_least64, keys64, last64
-from wirecodec.kernels.cpu.simd.memory import prefetch, width_of
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
+from wirecodec.kernels.cpu.simd.masks64 import at_least64, keys64, load_tail64
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import (
-    greatest,
-    lane,
+    extract_lane,
     load,
-    lower,
-    mask_bits,
+    lower_half,
+    mask_to_bits,
+    reduce_add,
+    reduce_max,
     select,
-    total,
-    upper,
-    widened,
+    upper_half,
+    widen,
 )
-from wirecodec.kernels.cpu.simd.words import float_of_bits, popcount
+from wirecodec.kernels.cpu.simd.words import float_from_bits, popcount
 
 __all__ = ["BLOCK", "SLACK", "exceedances", "fold", "sweep"]
 
@@ -53,14 +53,14 @@ AHEAD = 2048  # bytes; what a processor prefetches by itself stops at the end of
 @inline
 def _keys(bits: Array, at: int) -> Any:
     """64 keys, in lanes as wide as the floats that sums are taken in."""
-    return widened(keys64(bits, at))
+    return widen(keys64(bits, at))
 
 
 @inline
 def _magnitudes(bits: Array, keys: Any, scale: float, half: bool) -> Any:
     """|x| · scale of such keys; of 16 bits, binary16 where ``half``, else bfloat16."""
     shift, rebias, normal = 0, 0, 0
-    if width_of(bits) == 16:
+    if bit_width(bits) == 16:
         shift, rebias, normal = (13, 112 << 23, 0x400) if half else (16, 0, 0)
     words = (keys << shift) + rebias
     # Below binary16's normals: as a fraction of the least normal, which is then taken off.
@@ -75,7 +75,7 @@ def _logs(bits: Array, start: int, stop: int, scale: float, half: bool) -> tuple
     Exponents are summed and fractions multiplied, so that one logarithm does for a block: 1 <= p < 2^8. What
     underflows counts as the least normal number or so.
     """
-    digits, bias = (52, 1023) if width_of(bits) == 64 else (23, 127)
+    digits, bias = (52, 1023) if bit_width(bits) == 64 else (23, 127)
     product = ones = splat_float(1.0, _keys(bits, start))
     exponents = ones ^ ones
     for at in range(start, stop, 64):
@@ -85,15 +85,15 @@ def _logs(bits: Array, start: int, stop: int, scale: float, half: bool) -> tuple
         exponents += select(present, words >> digits, ones >> digits)
         fractions = (words & ((1 << digits) - 1)) | ones
         product = multiply_floats(product, select(present, fractions, ones))
-    halves = doubles(product)
-    by32 = multiply_floats(lower(halves), upper(halves))
-    by16 = multiply_floats(lower(by32), upper(by32))
-    by8 = multiply_floats(lower(by16), upper(by16))  # each below 2^512
-    whole = I64(total(exponents)) + I64(total(by8 >> 52)) - bias * (stop - start) - 8 * 1023
+    halves = to_float64(product)
+    by32 = multiply_floats(lower_half(halves), upper_half(halves))
+    by16 = multiply_floats(lower_half(by32), upper_half(by32))
+    by8 = multiply_floats(lower_half(by16), upper_half(by16))  # each below 2^512
+    whole = I64(reduce_add(exponents)) + I64(reduce_add(by8 >> 52)) - bias * (stop - start) - 8 * 1023
     left = (by8 & ((1 << 52) - 1)) | (1023 << 52)
-    by4 = multiply_floats(lower(left), upper(left))
-    by2 = multiply_floats(lower(by4), upper(by4))
-    return whole, float_of_bits(lane(multiply_floats(lower(by2), upper(by2)), 0))
+    by4 = multiply_floats(lower_half(left), upper_half(left))
+    by2 = multiply_floats(lower_half(by4), upper_half(by4))
+    return whole, float_from_bits(extract_lane(multiply_floats(lower_half(by2), upper_half(by2)), 0))
 
 
 @inline
@@ -114,20 +114,20 @@ def _block(
     firsts = squares = zeros
     count = 0
     for at in range(start, stop, 64):
-        prefetch(bits, at + AHEAD // (width_of(bits) >> 3), 64)
+        prefetch(bits, at + AHEAD // (bit_width(bits) >> 3), 64)
         keys = _keys(bits, at)
         taken = (keys - low) < (high - low)
         y = select(taken, subtract_floats(_magnitudes(bits, keys, scale, half), origins), zeros)
         firsts = add_floats(firsts, y)
         squares = add_floats(squares, multiply_floats(y, y))
-        count += popcount(mask_bits(taken))
+        count += popcount(mask_to_bits(taken))
         most = select(keys > most, keys, most)
     sums[0], sums[1], sums[2] = count, sum_floats(firsts), sum_floats(squares)
     sums[3] = sums[4] = 0.0
     if with_logs:
         whole, left = _logs(bits, start, stop, scale, half)
         sums[3], sums[4] = whole, math.log(left)
-    return U64(greatest(most))
+    return U64(reduce_max(most))
 
 
 @kernel
@@ -162,7 +162,7 @@ def sweep(
     for block in range(first, last):
         row = sums[block]
         if block == 0:
-            found = _block(last64(bits), 0, 64, low, high, origin, scale, half, with_logs, row)
+            found = _block(load_tail64(bits), 0, 64, low, high, origin, scale, half, with_logs, row)
         else:
             start = (block - 1) * BLOCK
             stop = min(start + BLOCK, whole)
@@ -208,18 +208,18 @@ def exceedances(
     for at in range(start, whole, 64):
         if n > room:
             return at, n
-        prefetch(bits, at + AHEAD // (width_of(bits) >> 3), 64)
+        prefetch(bits, at + AHEAD // (bit_width(bits) >> 3), 64)
         mask = at_least64(bits, at, key)
         if kept.size:
-            store_chosen(kept, n, load(bits, at, 64), mask)
+            compress_store(kept, n, load(bits, at, 64), mask)
         if numbers.size:
-            n += store_chosen(where, n, load(numbers, at, 64), mask)
+            n += compress_store(where, n, load(numbers, at, 64), mask)
         else:
-            n += store_ones(where, n, mask, at)
+            n += store_set_bits(where, n, mask, at)
     if n > room:
         return whole, n
     for i in range(whole, bits.size):
-        if (U64(bits[i]) & ((U64(1) << U64(width_of(bits) - 1)) - U64(1))) >= key:
+        if (U64(bits[i]) & ((U64(1) << U64(bit_width(bits) - 1)) - U64(1))) >= key:
             where[n] = numbers[i] if numbers.size else i
             if kept.size:
                 kept[n] = bits[i]

@@ -12,9 +12,9 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.compress_store import store_chosen
-from wirecodec.kernels.cpu.simd.memory import prefetch, width_of
-from wirecodec.kernels.cpu.simd.vector import load, mask_bits, resize, store
+from wirecodec.kernels.cpu.simd.compress_store import compress_store
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
+from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, resize, store
 from wirecodec.kernels.cpu.simd.words import popcount, trailing_zeros
 
 __all__ = ["count_from", "count_threshold", "kth_largest", "threshold_of"]
@@ -112,9 +112,9 @@ def threshold_of(keys: Array, rank: int, width: int) -> tuple[int, int]:
 @inline
 def _sharing(bits: Array, at: int, prefix: np.uint64, left: int) -> np.uint64:
     """Bit j: whether the key of bits[at + j] is ``prefix`` above its low ``left`` bits, for 64 of them."""
-    if left + 1 >= width_of(bits):
+    if left + 1 >= bit_width(bits):
         return ~U64(0)
-    return mask_bits(((load(bits, at, 64) << 1) >> U64(left + 1)) == prefix)
+    return mask_to_bits(((load(bits, at, 64) << 1) >> U64(left + 1)) == prefix)
 
 
 @inline
@@ -122,9 +122,9 @@ def _count_sixty_four(digits: Array, at: int, counts: Array) -> None:
     """Count as many digits, one by one, unless two of them make up half: those are counted by the mask."""
     every = load(digits, at, 64)
     first = U64(digits[at])
-    firsts = mask_bits(every == np.uint16(first))
+    firsts = mask_to_bits(every == np.uint16(first))
     second = U64(digits[at + (trailing_zeros(~firsts) & 63)])
-    seconds = mask_bits(every == np.uint16(second)) & ~firsts
+    seconds = mask_to_bits(every == np.uint16(second)) & ~firsts
     rest = ~(firsts | seconds)
     if popcount(rest) > 32:
         for i in range(at, at + 64, ROWS):
@@ -136,7 +136,7 @@ def _count_sixty_four(digits: Array, at: int, counts: Array) -> None:
     rounds = 0
     while rest != U64(0) and rounds < 6:
         other = U64(digits[at + trailing_zeros(rest)])
-        others = mask_bits(every == np.uint16(other)) & rest
+        others = mask_to_bits(every == np.uint16(other)) & rest
         counts[2 + (rounds & 1), other] += popcount(others)
         rest ^= others
         rounds += 1
@@ -152,7 +152,7 @@ def _count_words(bits: Array, prefix: np.uint64, left: int, shift: int, digits: 
 
     These digits are put side by side in ``digits`` first.
     """
-    upper = U64(width_of(bits) - left)
+    upper = U64(bit_width(bits) - left)
     whole = bits.size & ~63
     for start in range(0, whole, BLOCK):
         n = 0
@@ -164,13 +164,13 @@ def _count_words(bits: Array, prefix: np.uint64, left: int, shift: int, digits: 
                 store(digits, n, digit)
                 n += 64
             elif sharing != U64(0):
-                n += store_chosen(digits, n, digit, sharing)
+                n += compress_store(digits, n, digit, sharing)
         for at in range(0, n & ~63, 64):
             _count_sixty_four(digits, at, counts)
         for i in range(n & ~63, n):
             counts[i & (ROWS - 1), U64(digits[i])] += 1
     for i in range(whole, bits.size):
-        key = U64(bits[i]) & ((U64(1) << U64(width_of(bits) - 1)) - U64(1))
+        key = U64(bits[i]) & ((U64(1) << U64(bit_width(bits) - 1)) - U64(1))
         if key >> U64(left) == prefix:
             counts[0, (key >> U64(shift)) & U64((1 << (left - shift)) - 1)] += 1
 
@@ -185,7 +185,7 @@ def count_threshold(bits: Array, k: int) -> tuple[int, int]:
     total = np.empty((1, DIGITS), np.int64)
     digits = np.empty(BLOCK + 64, np.uint16)
     found = U64(0)
-    left = width_of(bits) - 1
+    left = bit_width(bits) - 1
     while left > 0:
         shift = max(left - DIGIT, 0)
         total[:] = 0

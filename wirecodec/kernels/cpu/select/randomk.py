@@ -8,7 +8,7 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.prng import draw32
 from wirecodec.kernels.cpu.simd.masks64 import at_most64
-from wirecodec.kernels.cpu.simd.words import low_ones, trailing_zeros
+from wirecodec.kernels.cpu.simd.words import low_bits_mask, trailing_zeros
 
 __all__ = ["ROOM", "draws_at_most"]
 
@@ -41,7 +41,7 @@ def draws_at_most(
             return -1
         for j in range(64):
             block[j] = draw32(low, high, U32(U32(start) + U32(j)))
-        mask = at_most64(block, 0, limit) & low_ones(size - start)
+        mask = at_most64(block, 0, limit) & low_bits_mask(size - start)
         while mask != U64(0):
             j = trailing_zeros(mask)
             found[count] = start + j

@@ -7,7 +7,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.select.radix import kth_largest
-from wirecodec.kernels.cpu.simd.memory import width_of
+from wirecodec.kernels.cpu.simd.memory import bit_width
 from wirecodec.kernels.cpu.simd.words import multiply_high
 
 __all__ = ["bracket", "bracket_of", "run_of"]
@@ -45,7 +45,7 @@ def bracket(
         high_rank: the upper key's rank; the largest key of all stands for a rank of 0 or less.
     """
     keys = np.empty(samples, bits.dtype)
-    magnitude = (U64(1) << U64(width_of(bits) - 1)) - U64(1)
+    magnitude = (U64(1) << U64(bit_width(bits) - 1)) - U64(1)
     strata = samples // run
     for stratum in range(strata):
         first = run_of(stratum, strata, bits.size // run, U64(seed)) * run
@@ -57,7 +57,7 @@ def bracket(
 @kernel
 def bracket_of(keys: Array, low_rank: int, high_rank: int) -> tuple[int, int, bool]:
     """The same of a sample's ``keys``."""
-    width = width_of(keys) - 1
+    width = bit_width(keys) - 1
     low, high = U64(0), (U64(1) << U64(width)) - U64(1)
     n = keys.size
     if low_rank <= n:

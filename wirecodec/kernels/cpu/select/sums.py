@@ -10,10 +10,10 @@ from typing import Any
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
-from wirecodec.kernels.cpu.simd.floats import add_floats, doubles, multiply_floats, splat_float, sum_floats
-from wirecodec.kernels.cpu.simd.masks64 import keys64, last64
+from wirecodec.kernels.cpu.simd.floats import add_floats, multiply_floats, splat_float, sum_floats, to_float64
+from wirecodec.kernels.cpu.simd.masks64 import keys64, load_tail64
 from wirecodec.kernels.cpu.simd.memory import prefetch
-from wirecodec.kernels.cpu.simd.vector import greatest, load, select
+from wirecodec.kernels.cpu.simd.vector import load, reduce_max, select
 
 __all__ = ["absolute_sum", "signed_sums"]
 
@@ -23,25 +23,25 @@ AHEAD = 512  # what a processor prefetches by itself stops at the end of every p
 @kernel
 def absolute_sum(bits: Array) -> tuple[float, Any]:
     """Σ|x|, and the greatest key, of the bits of float32 or float64: one read."""
-    top = keys64(last64(bits), 0)
-    last = doubles(top)
+    top = keys64(load_tail64(bits), 0)
+    last = to_float64(top)
     sums = splat_float(0.0, last)
     for start in range(0, bits.size & ~63, 64):
         prefetch(bits, start + AHEAD, 64)
         keys = keys64(bits, start)
         top = select(keys > top, keys, top)
-        sums = add_floats(sums, doubles(keys))
-    return sum_floats(add_floats(sums, last)), greatest(top)
+        sums = add_floats(sums, to_float64(keys))
+    return sum_floats(add_floats(sums, last)), reduce_max(top)
 
 
 @kernel
 def signed_sums(bits: Array) -> tuple[float, float]:
     """Σx and Σx² of the bits of float32 or float64: one read."""
-    last = doubles(load(last64(bits), 0, 64))
+    last = to_float64(load(load_tail64(bits), 0, 64))
     sums = squares = splat_float(0.0, last)
     for start in range(0, bits.size & ~63, 64):
         prefetch(bits, start + AHEAD, 64)
-        values = doubles(load(bits, start, 64))
+        values = to_float64(load(bits, start, 64))
         sums = add_floats(sums, values)
         squares = add_floats(squares, multiply_floats(values, values))
     sums = add_floats(sums, last)

@@ -14,7 +14,7 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.masks64 import at_least64
 from wirecodec.kernels.cpu.simd.memory import prefetch
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.words import popcount
 
 __all__ = ["ROOM", "count_each", "fill_at_least"]
@@ -69,7 +69,7 @@ def fill_at_least(
             return at, count, odd == U64(0)
         prefetch(bits, at + AHEAD, 64)
         odd |= at_least64(bits, at, infinity)
-        count += store_ones(out, count, at_least64(bits, at, threshold), at)
+        count += store_set_bits(out, count, at_least64(bits, at, threshold), at)
     if out.size - count < 64:
         return whole, count, odd == U64(0)
     for i in range(max(start, whole), bits.size):

@@ -11,10 +11,10 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.select.radix import threshold_of
-from wirecodec.kernels.cpu.simd.compress_store import store_chosen
+from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64
-from wirecodec.kernels.cpu.simd.memory import prefetch, width_of
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import leading_zeros, popcount
 
@@ -32,7 +32,7 @@ AHEAD = 512  # what a processor prefetches by itself stops at the end of every p
 @inline
 def key_of(bits: Array, i: int) -> np.uint64:
     """The key of one element."""
-    return U64(bits[i]) & ((U64(1) << U64(width_of(bits) - 1)) - U64(1))
+    return U64(bits[i]) & ((U64(1) << U64(bit_width(bits) - 1)) - U64(1))
 
 
 @kernel
@@ -54,7 +54,7 @@ def sweep(bits: Array, low: int, found: Array, words: Array) -> int:
         first = n
         for at in range(block, min(block + BLOCK, whole), 64):
             prefetch(bits, at + AHEAD, 64)
-            n += store_ones(found, n, at_least64(bits, at, least), U32(at))
+            n += store_set_bits(found, n, at_least64(bits, at, least), U32(at))
         for i in range(first, n):
             words[i] = bits[U64(U32(found[i]))]
     if n > found.size - 2 * SLACK:
@@ -84,7 +84,7 @@ def collect(bits: Array, low: int, high: int, keys: Array) -> tuple[int, int]:
         certain += popcount(sure)
         rest = at_least64(bits, at, least) & ~sure
         if rest != U64(0):
-            n += store_chosen(keys, n, (load(bits, at, 64) << 1) >> 1, rest)
+            n += compress_store(keys, n, (load(bits, at, 64) << 1) >> 1, rest)
     if n > keys.size - SLACK:
         return certain, -1
     for i in range(whole, bits.size):
@@ -131,8 +131,8 @@ def keep(found: Array, words: Array, least: int, ties: int, start: int, indices:
     at = 0
     while at < whole and n + 64 <= indices.size:
         chosen, ties = chosen_of(words, at, threshold, ties)
-        store_chosen(values, n, load(words, at, 64), chosen)
-        n += store_chosen(indices, n, load(found, at, 64) + start, chosen)
+        compress_store(values, n, load(words, at, 64), chosen)
+        n += compress_store(indices, n, load(found, at, 64) + start, chosen)
         at += 64
     for i in range(at, words.size):
         key = key_of(words, i)
@@ -160,7 +160,7 @@ def settle(found: Array, words: Array, k: int, low: int, high: int) -> int:
     keys = np.empty(words.size + SLACK, words.dtype)
     certain, n = collect(words, low, high, keys)
     if certain >= k:
-        high = np.int64((U64(1) << U64(width_of(words) - 1)) - U64(1))
+        high = np.int64((U64(1) << U64(bit_width(words) - 1)) - U64(1))
         certain, n = collect(words, low, high, keys)
     width = 64 - leading_zeros(U64(low) ^ U64(high))
     threshold, ties = threshold_of(keys[:n], k - certain, width)
@@ -182,7 +182,7 @@ def fill(bits: Array, least: int, ties: int, indices: Array, values: Array) -> t
         for at in range(block, min(block + BLOCK, whole), 64):
             prefetch(bits, at + AHEAD, 64)
             chosen, ties = chosen_of(bits, at, threshold, ties)
-            n += store_ones(indices, n, chosen, U32(at))
+            n += store_set_bits(indices, n, chosen, U32(at))
             if n > k:  # another thread writes to the array
                 return -1, ties
         for i in range(first, n):

@@ -1,4 +1,4 @@
-"""``store_chosen``: some lanes of a vector, side by side, which is how an array is thinned out."""
+"""``compress_store``: some lanes of a vector, side by side, which is how an array is thinned out."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from wirecodec.kernels.cpu.simd.vector_type import call, has, place, shuffled, word
+from wirecodec.kernels.cpu.simd.vector_type import (
+    call_intrinsic,
+    element_pointer,
+    has_feature,
+    llvm_intrinsic,
+    shuffle,
+)
 
-__all__ = ["store_chosen"]
+__all__ = ["compress_store"]
 
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 
-@word
-def store_chosen(typing_context: Any, array: Any, i: Any, vector: Any, chosen: Any) -> Any:
+@llvm_intrinsic
+def compress_store(typing_context: Any, array: Any, i: Any, vector: Any, chosen: Any) -> Any:
     """Write the lanes whose bit is set in a u64, in order, from element i of an array on; how many.
 
     As many elements as the vector has lanes may be overwritten: the array must have them.
     """
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        at = place(context, builder, sig.args[0], args[0], args[1], vector.lanes)
-        fast = has(context, "avx512f" if vector.bits >= 32 else "avx512vbmi2")
+        at = element_pointer(context, builder, sig.args[0], args[0], args[1], vector.lanes)
+        fast = has_feature(context, "avx512f" if vector.bits >= 32 else "avx512vbmi2")
         fast &= vector.lanes * vector.bits >= 128
         return (_compressed if fast else _one_by_one)(builder, at, args[2], args[3])
 
@@ -38,8 +44,8 @@ def _compressed(builder: Any, at: Any, vector: Any, chosen: Any) -> Any:
     for first in range(0, vector.type.count, lanes):
         bits = builder.trunc(builder.lshr(chosen, I64(first)), ir.IntType(lanes))
         mask = builder.bitcast(bits, ir.VectorType(I1, lanes))
-        source = shuffled(builder, vector, vector, list(range(first, first + lanes)))
-        packed = call(
+        source = shuffle(builder, vector, vector, list(range(first, first + lanes)))
+        packed = call_intrinsic(
             builder, "experimental.vector.compress", part, source, mask, ir.Constant(part, ir.Undefined)
         )
         there = builder.bitcast(builder.gep(at, [count]), part.as_pointer())

@@ -11,17 +11,17 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from wirecodec.kernels.cpu.simd.vector_type import Vector, shuffled, word
+from wirecodec.kernels.cpu.simd.vector_type import Vector, llvm_intrinsic, shuffle
 
 __all__ = [
     "add_floats",
-    "doubles",
-    "floats_of",
-    "integers_of",
+    "float_to_int",
+    "int_to_float",
     "multiply_floats",
     "splat_float",
     "subtract_floats",
     "sum_floats",
+    "to_float64",
 ]
 
 I32 = ir.IntType(32)
@@ -39,26 +39,26 @@ def _rounded(name: str) -> Callable[..., Any]:
     return generate
 
 
-@word
+@llvm_intrinsic
 def add_floats(typing_context: Any, a: Any, b: Any) -> Any:
     """a + b, lane by lane."""
     return a(a, b), _rounded("fadd")
 
 
-@word
+@llvm_intrinsic
 def subtract_floats(typing_context: Any, a: Any, b: Any) -> Any:
     """a - b, lane by lane."""
     return a(a, b), _rounded("fsub")
 
 
-@word
+@llvm_intrinsic
 def multiply_floats(typing_context: Any, a: Any, b: Any) -> Any:
     """a · b, lane by lane."""
     return a(a, b), _rounded("fmul")
 
 
-@word
-def floats_of(typing_context: Any, vector: Any) -> Any:
+@llvm_intrinsic
+def int_to_float(typing_context: Any, vector: Any) -> Any:
     """Lanes that are integers in two's complement as floats of their width."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -68,8 +68,8 @@ def floats_of(typing_context: Any, vector: Any) -> Any:
     return vector(vector), generate
 
 
-@word
-def integers_of(typing_context: Any, vector: Any) -> Any:
+@llvm_intrinsic
+def float_to_int(typing_context: Any, vector: Any) -> Any:
     """Floats cut toward zero, as integers of their width in two's complement; all must fit."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -79,7 +79,7 @@ def integers_of(typing_context: Any, vector: Any) -> Any:
     return vector(vector), generate
 
 
-@word
+@llvm_intrinsic
 def splat_float(typing_context: Any, number: Any, like: Any) -> Any:
     """A binary64 number, rounded to the width of a vector's lanes, in as many lanes."""
 
@@ -87,7 +87,7 @@ def splat_float(typing_context: Any, number: Any, like: Any) -> Any:
         value = args[0] if like.bits == 64 else builder.fptrunc(args[0], FORMS[like.bits])
         nothing = ir.Constant(like.form, ir.Undefined)
         first = builder.insert_element(nothing, builder.bitcast(value, like.form.element), I32(0))
-        return shuffled(builder, first, nothing, [0] * like.lanes)
+        return shuffle(builder, first, nothing, [0] * like.lanes)
 
     return like(types.float64, like), generate
 
@@ -98,8 +98,8 @@ def _widened(builder: Any, vector: Any, lanes: Any) -> Any:
     return found if vector.bits == 64 else builder.fpext(found, ir.VectorType(FORMS[64], vector.lanes))
 
 
-@word
-def doubles(typing_context: Any, vector: Any) -> Any:
+@llvm_intrinsic
+def to_float64(typing_context: Any, vector: Any) -> Any:
     """The lanes as binary64."""
     result = Vector(vector.lanes, 64)
 
@@ -109,7 +109,7 @@ def doubles(typing_context: Any, vector: Any) -> Any:
     return result(vector), generate
 
 
-@word
+@llvm_intrinsic
 def sum_floats(typing_context: Any, vector: Any) -> Any:
     """The sum of 2^n lanes in binary64: each of the upper half added to its lane of the lower, and again."""
 
@@ -117,7 +117,7 @@ def sum_floats(typing_context: Any, vector: Any) -> Any:
         sums, lanes = _widened(builder, vector, args[0]), vector.lanes
         while lanes > 1:
             lanes //= 2
-            lower, upper = (shuffled(builder, sums, sums, list(range(at, at + lanes))) for at in (0, lanes))
+            lower, upper = (shuffle(builder, sums, sums, list(range(at, at + lanes))) for at in (0, lanes))
             sums = builder.fadd(lower, upper)
         return builder.extract_element(sums, I32(0))
 

@@ -8,26 +8,32 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from wirecodec.kernels.cpu.simd.vector_type import Vector, count_of, has, place, word
+from wirecodec.kernels.cpu.simd.vector_type import (
+    Vector,
+    element_pointer,
+    has_feature,
+    lane_count,
+    llvm_intrinsic,
+)
 
-__all__ = ["gathered", "heights", "near_quotients", "spread_chosen"]
+__all__ = ["divide_approximately", "expand_load", "floor_log2", "gather"]
 
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 F32 = ir.FloatType()
 
 
-@word
-def spread_chosen(typing_context: Any, array: Any, i: Any, chosen: Any, lanes: Any, bits: Any) -> Any:
+@llvm_intrinsic
+def expand_load(typing_context: Any, array: Any, i: Any, chosen: Any, lanes: Any, bits: Any) -> Any:
     """Elements i, i + 1, … in the lanes whose bit is set in a u64, in order, and 0 in the others.
 
     Lanes get ``bits`` bits, no fewer than the elements have; ``lanes`` is a constant, or a vector of as many.
     The array must have elements i … i + lanes - 1.
     """
-    vector = Vector(count_of(lanes), bits.literal_value)
+    vector = Vector(lane_count(lanes), bits.literal_value)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        at = place(context, builder, sig.args[0], args[0], args[1], vector.lanes)
-        fast = has(context, "avx512f" if array.dtype.bitwidth >= 32 else "avx512vbmi2")
+        at = element_pointer(context, builder, sig.args[0], args[0], args[1], vector.lanes)
+        fast = has_feature(context, "avx512f" if array.dtype.bitwidth >= 32 else "avx512vbmi2")
         fast &= vector.lanes * array.dtype.bitwidth >= 128
         return (_expanded if fast else _one_by_one)(builder, at, args[2], vector)
 
@@ -58,8 +64,8 @@ def _one_by_one(builder: Any, at: Any, chosen: Any, vector: Vector) -> Any:
     return found
 
 
-@word
-def gathered(typing_context: Any, array: Any, places: Any) -> Any:
+@llvm_intrinsic
+def gather(typing_context: Any, array: Any, places: Any) -> Any:
     """The element of a contiguous array at each lane's place; all must lie within it."""
     vector = Vector(places.lanes, array.dtype.bitwidth)
 
@@ -79,8 +85,8 @@ def gathered(typing_context: Any, array: Any, places: Any) -> Any:
     return vector(array, places), generate
 
 
-@word
-def heights(typing_context: Any, vector: Any) -> Any:
+@llvm_intrinsic
+def floor_log2(typing_context: Any, vector: Any) -> Any:
     """The number of each lane's highest one bit; all ones for 0."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -94,8 +100,8 @@ def heights(typing_context: Any, vector: Any) -> Any:
     return vector(vector), generate
 
 
-@word
-def near_quotients(typing_context: Any, a: Any, b: Any) -> Any:
+@llvm_intrinsic
+def divide_approximately(typing_context: Any, a: Any, b: Any) -> Any:
     """⌊a / b⌋, below 2^20, or an integer beside it, of lanes of 32 bits: binary32 is off by 0.2 at most."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:

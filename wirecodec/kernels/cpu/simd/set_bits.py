@@ -13,25 +13,25 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline
 from wirecodec.kernels.cpu.simd.vector_type import (
     Vector,
-    call,
-    has,
-    numbered,
-    place,
-    shuffled,
-    splatted,
-    word,
+    broadcast,
+    call_intrinsic,
+    element_pointer,
+    has_feature,
+    lane_numbers,
+    llvm_intrinsic,
+    shuffle,
 )
 from wirecodec.kernels.cpu.simd.words import load64
 
-__all__ = ["find_ones", "store_ones"]
+__all__ = ["find_set_bits", "store_set_bits"]
 
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 POSITIONS = [[i for i in range(8) if byte >> i & 1] for byte in range(256)]
 
 
-@word
-def store_ones(typing_context: Any, array: Any, i: Any, bits: Any, base: Any) -> Any:
+@llvm_intrinsic
+def store_set_bits(typing_context: Any, array: Any, i: Any, bits: Any, base: Any) -> Any:
     """Write base + the positions of a u64's one bits, ascending, from element i of an array on; how many.
 
     Elements i … i + 63 may be overwritten, whatever the word: the array must have them.
@@ -39,8 +39,8 @@ def store_ones(typing_context: Any, array: Any, i: Any, bits: Any, base: Any) ->
     element = types.Integer.from_bitwidth(array.dtype.bitwidth, signed=False)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        at = place(context, builder, sig.args[0], args[0], args[1], 64)
-        put = _put_compressed if has(context, "avx512vbmi2") else _put_looked_up
+        at = element_pointer(context, builder, sig.args[0], args[0], args[1], 64)
+        put = _put_compressed if has_feature(context, "avx512vbmi2") else _put_looked_up
         return put(context, builder, at, args[2], args[3], element)
 
     return types.intp(array, types.intp, types.uint64, element), generate
@@ -49,7 +49,7 @@ def store_ones(typing_context: Any, array: Any, i: Any, bits: Any, base: Any) ->
 def _store(context: Any, builder: Any, at: Any, first: Any, lanes: Any, base: Any, element: Any) -> None:
     """Widen bytes, add ``base`` and write them from element ``first`` of ``at`` on."""
     part = Vector(lanes.type.count, element.bitwidth)
-    sums = builder.add(builder.zext(lanes, part.form), splatted(context, builder, base, element, part))
+    sums = builder.add(builder.zext(lanes, part.form), broadcast(context, builder, base, element, part))
     there = builder.bitcast(builder.gep(at, [first]), part.form.as_pointer())
     builder.store(sums, there, align=part.bits // 8)
 
@@ -59,11 +59,13 @@ def _put_compressed(context: Any, builder: Any, at: Any, bits: Any, base: Any, e
     every = Vector(64, 8)
     nothing = ir.Constant(every.form, ir.Undefined)
     chosen = builder.bitcast(bits, ir.VectorType(I1, 64))
-    packed = call(builder, "experimental.vector.compress", every.form, numbered(every), chosen, nothing)
+    packed = call_intrinsic(
+        builder, "experimental.vector.compress", every.form, lane_numbers(every), chosen, nothing
+    )
     count = builder.call(builder.module.declare_intrinsic("llvm.ctpop", [I64]), [bits])
 
     def put(first: int) -> None:
-        lanes = shuffled(builder, packed, nothing, list(range(first, first + 16)))
+        lanes = shuffle(builder, packed, nothing, list(range(first, first + 16)))
         _store(context, builder, at, I64(first), lanes, base, element)
 
     put(0)
@@ -102,7 +104,7 @@ def _counts_up_to(builder: Any, bits: Any) -> Any:
 
 
 @inline
-def find_ones(words: Array, w: int, stop: int, n: int, ones: Array) -> bool:
+def find_set_bits(words: Array, w: int, stop: int, n: int, ones: Array) -> bool:
     """The positions of the one bits of u32 words w … stop - 1 into ``ones``; whether they are n.
 
     ``ones`` has room for n + 64.
@@ -110,8 +112,8 @@ def find_ones(words: Array, w: int, stop: int, n: int, ones: Array) -> bool:
     found = 0
     first = w
     while w + 1 < stop and found <= n:
-        found += store_ones(ones, found, load64(words, w << 2), (w - first) << 5)
+        found += store_set_bits(ones, found, load64(words, w << 2), (w - first) << 5)
         w += 2
     if w + 1 == stop and found <= n:
-        found += store_ones(ones, found, np.uint64(words[w]), (w - first) << 5)
+        found += store_set_bits(ones, found, np.uint64(words[w]), (w - first) << 5)
     return found == n

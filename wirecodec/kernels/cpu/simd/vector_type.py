@@ -18,7 +18,17 @@ from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-__all__ = ["Vector", "call", "count_of", "has", "numbered", "place", "shuffled", "splatted", "word"]
+__all__ = [
+    "Vector",
+    "broadcast",
+    "call_intrinsic",
+    "element_pointer",
+    "has_feature",
+    "lane_count",
+    "lane_numbers",
+    "llvm_intrinsic",
+    "shuffle",
+]
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 
@@ -43,13 +53,13 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, vector, vector.form)
 
 
-def word(fn: Callable[..., Any]) -> Callable[..., Any]:
+def llvm_intrinsic(fn: Callable[..., Any]) -> Callable[..., Any]:
     """An instruction that kernels call like a function; constants reach it as such."""
     made: Callable[..., Any] = intrinsic(prefer_literal=True)(fn)
     return made
 
 
-def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+def call_intrinsic(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
     """An LLVM intrinsic on vectors, overloaded by the type of its first argument."""
     form = arguments[0].type
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
@@ -57,24 +67,24 @@ def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, full), arguments)
 
 
-def shuffled(builder: Any, a: Any, b: Any, order: list[int]) -> Any:
+def shuffle(builder: Any, a: Any, b: Any, order: list[int]) -> Any:
     """Lanes of ``a``, or of ``b`` where ``order`` counts beyond them."""
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(order)), order))
 
 
-def splatted(context: Any, builder: Any, number: Any, kind: Any, vector: Vector) -> Any:
+def broadcast(context: Any, builder: Any, number: Any, kind: Any, vector: Vector) -> Any:
     """An integer of any type in all lanes, cut to their width."""
     nothing = ir.Constant(vector.form, ir.Undefined)
     first = builder.insert_element(nothing, context.cast(builder, number, kind, vector.element), I32(0))
-    return shuffled(builder, first, nothing, [0] * vector.lanes)
+    return shuffle(builder, first, nothing, [0] * vector.lanes)
 
 
-def numbered(vector: Vector) -> Any:
+def lane_numbers(vector: Vector) -> Any:
     """0, 1, 2, …"""
     return ir.Constant(vector.form, list(range(vector.lanes)))
 
 
-def place(context: Any, builder: Any, kind: Any, array: Any, i: Any, lanes: int) -> Any:
+def element_pointer(context: Any, builder: Any, kind: Any, array: Any, i: Any, lanes: int) -> Any:
     """Where element i of a contiguous array lies; with NUMBA_BOUNDSCHECK, all lanes must be there."""
     made = context.make_array(kind)(context, builder, array)
     if context.enable_boundscheck:
@@ -83,12 +93,12 @@ def place(context: Any, builder: Any, kind: Any, array: Any, i: Any, lanes: int)
     return builder.gep(made.data, [i])
 
 
-def count_of(lanes: Any) -> int:
+def lane_count(lanes: Any) -> int:
     """How many lanes a constant says, or a vector has."""
     return int(lanes.lanes if isinstance(lanes, Vector) else lanes.literal_value)
 
 
-def has(context: Any, feature: str) -> bool:
+def has_feature(context: Any, feature: str) -> bool:
     """Whether the processor that is compiled for has a feature; Numba's cache is keyed by the same list."""
     return f"+{feature}" in context.codegen().magic_tuple()[2].split(",")
 
@@ -114,7 +124,7 @@ def _define(name: str, build: Callable[..., Any], *, compares: bool = False) -> 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         vector = next(kind for kind in sig.args if isinstance(kind, Vector))
         sides = [
-            value if kind == vector else splatted(context, builder, value, kind, vector)
+            value if kind == vector else broadcast(context, builder, value, kind, vector)
             for value, kind in zip(args, sig.args, strict=True)
         ]
         return build(builder, *sides)

@@ -15,12 +15,12 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 __all__ = [
-    "bits_of_f32",
-    "f32_of_bits",
-    "float_of_bits",
+    "f32_from_bits",
+    "f32_to_bits",
+    "float_from_bits",
     "leading_zeros",
     "load64",
-    "low_ones",
+    "low_bits_mask",
     "multiply_high",
     "popcount",
     "rotate_left",
@@ -124,7 +124,7 @@ def store64(typing_context: Any, array: Any, byte: Any, word: Any) -> Any:
 
 
 @_word
-def f32_of_bits(typing_context: Any, bits: Any) -> Any:
+def f32_from_bits(typing_context: Any, bits: Any) -> Any:
     """The float32 whose bits are this u32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -134,7 +134,7 @@ def f32_of_bits(typing_context: Any, bits: Any) -> Any:
 
 
 @_word
-def bits_of_f32(typing_context: Any, value: Any) -> Any:
+def f32_to_bits(typing_context: Any, value: Any) -> Any:
     """The bits of a float32 as a u32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -144,7 +144,7 @@ def bits_of_f32(typing_context: Any, value: Any) -> Any:
 
 
 @_word
-def float_of_bits(typing_context: Any, bits: Any) -> Any:
+def float_from_bits(typing_context: Any, bits: Any) -> Any:
     """The float32 or float64 whose bits are this u32 or u64."""
     single = bits.bitwidth == 32
 
@@ -155,7 +155,7 @@ def float_of_bits(typing_context: Any, bits: Any) -> Any:
 
 
 @_word
-def low_ones(typing_context: Any, count: Any) -> Any:
+def low_bits_mask(typing_context: Any, count: Any) -> Any:
     """A u64 whose ``count`` low bits are set; all of them for 64 and more, none for 0 and less."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

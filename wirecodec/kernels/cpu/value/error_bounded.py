@@ -15,26 +15,26 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.floats import (
     add_floats,
-    doubles,
-    floats_of,
-    integers_of,
+    float_to_int,
+    int_to_float,
     multiply_floats,
     splat_float,
     subtract_floats,
     sum_floats,
+    to_float64,
 )
 from wirecodec.kernels.cpu.simd.vector import (
-    greatest,
-    lanes_of,
+    bits_to_mask,
     load,
-    mask_bits,
+    mask_to_bits,
+    reduce_add,
+    reduce_max,
     resize,
     select,
     splat,
     store,
-    total,
 )
-from wirecodec.kernels.cpu.simd.words import low_ones, popcount
+from wirecodec.kernels.cpu.simd.words import low_bits_mask, popcount
 
 __all__ = [
     "SUMS",
@@ -66,7 +66,7 @@ def codes_of(bits: Any, cells: Any) -> Any:
     """2k + sign of binary32 numbers."""
     zero, first, inverse = cells
     u, low = _cut(bits, first, inverse)
-    k = integers_of(u)
+    k = float_to_int(u)
     code = (select(low, k & 0, k + zero) << 1) | (bits >> 31)
     return select(code >= U32(2 * zero), code, code & 0)
 
@@ -75,7 +75,7 @@ def codes_of(bits: Any, cells: Any) -> Any:
 def numbers_of(code: Any, numbers: Any) -> Any:
     """What codes mean, in binary32."""
     zero, first, step, place, most = numbers
-    j = add_floats(floats_of((code >> 1) - zero), splat_float(place, code))
+    j = add_floats(int_to_float((code >> 1) - zero), splat_float(place, code))
     a = add_floats(splat_float(first, code), multiply_floats(j, splat_float(step, code)))
     largest = splat_float(most, code)
     a = select(a < largest, a, largest) | (code << 31)
@@ -105,12 +105,12 @@ def survey(bits: Array, values: Array) -> tuple[int, int, float]:
         a = load(bits, at, SUMS) & 0x7FFFFFFF
         b = 0x7FFFFFFF - a
         most, least = select(a > most, a, most), select(b > least, b, least)
-        sums = _squared(sums, doubles(load(values, at, SUMS)))
-    low, high = U32(0x7FFFFFFF) - greatest(least), greatest(most)
+        sums = _squared(sums, to_float64(load(values, at, SUMS)))
+    low, high = U32(0x7FFFFFFF) - reduce_max(least), reduce_max(most)
     for i in range(bits.size & -SUMS, bits.size):
         b = U32(bits[i] & U32(0x7FFFFFFF))
         low, high = min(low, b), max(high, b)
-    return low, high, sum_floats(_squared(sums, doubles(load(_rest(values), 0, SUMS))))
+    return low, high, sum_floats(_squared(sums, to_float64(load(_rest(values), 0, SUMS))))
 
 
 @kernel
@@ -118,8 +118,8 @@ def squares(values: Array) -> float:
     """Σ v²."""
     sums = splat(U64(0), SUMS)
     for at in range(0, values.size & -SUMS, SUMS):
-        sums = _squared(sums, doubles(load(values, at, SUMS)))
-    return sum_floats(_squared(sums, doubles(load(_rest(values), 0, SUMS))))
+        sums = _squared(sums, to_float64(load(values, at, SUMS)))
+    return sum_floats(_squared(sums, to_float64(load(_rest(values), 0, SUMS))))
 
 
 @kernel
@@ -127,9 +127,9 @@ def difference(values: Array, others: Array) -> float:
     """Σ (v - w)²."""
     sums = splat(U64(0), SUMS)
     for at in range(0, values.size & -SUMS, SUMS):
-        v, w = doubles(load(values, at, SUMS)), doubles(load(others, at, SUMS))
+        v, w = to_float64(load(values, at, SUMS)), to_float64(load(others, at, SUMS))
         sums = _squared(sums, subtract_floats(v, w))
-    v, w = doubles(load(_rest(values), 0, SUMS)), doubles(load(_rest(others), 0, SUMS))
+    v, w = to_float64(load(_rest(values), 0, SUMS)), to_float64(load(_rest(others), 0, SUMS))
     return sum_floats(_squared(sums, subtract_floats(v, w)))
 
 
@@ -138,12 +138,12 @@ def _expected(bits: Any, there: Any, first: float, inverse: float, sums: Any) ->
     """``expect`` of 64 values, of which only some are there."""
     fractions, seconds, lows, below = sums
     u, low = _cut(bits, first, inverse)
-    part = subtract_floats(u, floats_of(integers_of(u)))
-    few = mask_bits(low & there)
+    part = subtract_floats(u, int_to_float(float_to_int(u)))
+    few = mask_to_bits(low & there)
     if few:
         part = select(low, part & 0, part)
-        lows = _squared(lows, doubles(select(low & there, bits, bits & 0)))
-    part = doubles(select(there, part, part & 0))
+        lows = _squared(lows, to_float64(select(low & there, bits, bits & 0)))
+    part = to_float64(select(there, part, part & 0))
     return add_floats(fractions, part), _squared(seconds, part), lows, below + popcount(few)
 
 
@@ -161,10 +161,10 @@ def expect(bits: Array, first: Any, inverse: Any) -> tuple[float, float, float, 
     """
     none = splat(U64(0), SUMS)
     sums = (none, none, none, np.int64(0))
-    every = lanes_of(low_ones(SUMS), SUMS)
+    every = bits_to_mask(low_bits_mask(SUMS), SUMS)
     for at in range(0, bits.size & -SUMS, SUMS):
         sums = _expected(load(bits, at, SUMS), every, first, inverse, sums)
-    there = lanes_of(low_ones(bits.size & (SUMS - 1)), SUMS)
+    there = bits_to_mask(low_bits_mask(bits.size & (SUMS - 1)), SUMS)
     fractions, seconds, lows, below = _expected(load(_rest(bits), 0, SUMS), there, first, inverse, sums)
     return sum_floats(fractions), sum_floats(seconds), sum_floats(lows), below
 
@@ -174,7 +174,7 @@ def _measured(bits: Any, values: Any, there: Any, cells: Any, numbers: Any, sums
     """``measure`` of 64 values, of which only some are there."""
     errors, ks = sums
     code = codes_of(bits, cells)
-    d = subtract_floats(doubles((values << 1) >> 1), doubles(numbers_of((code >> 1) << 1, numbers)))
+    d = subtract_floats(to_float64((values << 1) >> 1), to_float64(numbers_of((code >> 1) << 1, numbers)))
     k = code >> 1
     k = select(k < MOST, k, (k & 0) | MOST)
     return _squared(errors, select(there, d, d & 0)), ks + select(there, k, k & 0)
@@ -190,13 +190,13 @@ def measure(bits: Array, values: Array, cells: Any, numbers: Any) -> tuple[float
         cells, numbers: as the module says.
     """
     sums = (splat(U64(0), SUMS), splat(U32(0), SUMS))
-    every = lanes_of(low_ones(SUMS), SUMS)
+    every = bits_to_mask(low_bits_mask(SUMS), SUMS)
     for at in range(0, bits.size & -SUMS, SUMS):
         sums = _measured(load(bits, at, SUMS), load(values, at, SUMS), every, cells, numbers, sums)
-    there = lanes_of(low_ones(bits.size & (SUMS - 1)), SUMS)
+    there = bits_to_mask(low_bits_mask(bits.size & (SUMS - 1)), SUMS)
     bit, value = load(_rest(bits), 0, SUMS), load(_rest(values), 0, SUMS)
     errors, ks = _measured(bit, value, there, cells, numbers, sums)
-    return sum_floats(errors), np.int64(total(resize(ks, 64)))
+    return sum_floats(errors), np.int64(reduce_add(resize(ks, 64)))
 
 
 @kernel

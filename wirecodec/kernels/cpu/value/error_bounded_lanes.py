@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import borrowing, inline
-from wirecodec.kernels.cpu.simd.compress_store import store_chosen
-from wirecodec.kernels.cpu.simd.gather import gathered, heights, near_quotients, spread_chosen
-from wirecodec.kernels.cpu.simd.vector import mask_bits, resize, select
+from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts
+from wirecodec.kernels.cpu.simd.compress_store import compress_store
+from wirecodec.kernels.cpu.simd.gather import divide_approximately, expand_load, floor_log2, gather
+from wirecodec.kernels.cpu.simd.vector import mask_to_bits, resize, select
 from wirecodec.kernels.cpu.simd.words import popcount
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
@@ -51,7 +51,7 @@ HALF = 12
 """Bits that one phase takes, at most, of those that are not modelled."""
 
 
-@borrowing
+@inline_without_refcounts
 def places_of(m: int, lanes: int, places: Array) -> None:
     """Where each lane's run begins."""
     steps, more = m // lanes, m % lanes
@@ -77,7 +77,7 @@ def begun(like: Any, start: int) -> Any:
 def contexts(known: Any) -> Any:
     """Rows, and shifts."""
     w = ((known[0] + known[1]) >> 1) + 4
-    octave = heights(w)
+    octave = floor_log2(w)
     row = ((least(octave, 14) - 2) << 1) + ((w >> (octave - 1)) & 1)
     return row, octave - least(octave, 13)
 
@@ -107,7 +107,7 @@ def learned(known: Any, code: Any, unsigned: np.uint32) -> Any:
 @inline
 def symbols(token: Any) -> Any:
     """The symbols of numbers, their unmodelled bits left out."""
-    octave = heights(token | 4)
+    octave = floor_log2(token | 4)
     large = least((octave << 2) + ((token >> (octave - 2)) & 3) + 12, ESCAPE)
     return select(token < DIRECT, token, large)
 
@@ -130,9 +130,9 @@ def base_of(symbol: Any, shift: Any) -> Any:
 def pushed(x: Any, f: Any, start: Any, active: Any, words: Array, p: int) -> Any:
     """The states after a frequency and a start are coded into those that are active, and where words end."""
     need = ((x >> 20) >= f) & active
-    p += store_chosen(words, p, resize(x, 16), mask_bits(need))
+    p += compress_store(words, p, resize(x, 16), mask_to_bits(need))
     x = select(need, x >> 16, x)
-    q = near_quotients(x, f)
+    q = divide_approximately(x, f)
     rest, gap = x - q * f, 4096 - f
     y = (q << 12) + rest + start
     y = select(rest < f, y, select(rest >= 1 << 31, y - gap, y + gap))
@@ -144,7 +144,7 @@ def raw_pushed(x: Any, bits: Any, number: Any, active: Any, words: Array, p: int
     """As ``pushed``, for 0 to 12 bits that are as likely as not: quotients are shifts."""
     left = 12 - bits
     need = ((x >> 20) >> left != 0) & active
-    p += store_chosen(words, p, resize(x, 16), mask_bits(need))
+    p += compress_store(words, p, resize(x, 16), mask_to_bits(need))
     x = select(need, x >> 16, x)
     y = ((x >> left) << 12) + (x - ((x >> left) << left)) + (number << left)
     return select(active, y, x), p
@@ -154,15 +154,15 @@ def raw_pushed(x: Any, bits: Any, number: Any, active: Any, words: Array, p: int
 def refilled(x: Any, words: Array, p: int, active: Any) -> Any:
     """A word for each active state below 2^16, the last lane's first; where the words end that are left."""
     low = (x < 65536) & active
-    need = mask_bits(low)
+    need = mask_to_bits(low)
     p -= popcount(need)
-    return select(low, (x << 16) | spread_chosen(words, p, need, x, 32), x), p
+    return select(low, (x << 16) | expand_load(words, p, need, x, 32), x), p
 
 
 @inline
 def symbol_taken(x: Any, row: Any, found: Array) -> Any:
     """The states after a symbol is taken from each, and the symbols; ``found`` is (rows · 4096,)."""
-    entry = gathered(found, (row << 12) | (x & 4095))
+    entry = gather(found, (row << 12) | (x & 4095))
     return (((entry >> 12) & 4095) + 1) * (x >> 12) + (entry & 4095), entry >> 24
 
 

@@ -7,11 +7,19 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import borrowing, inline, kernel
-from wirecodec.kernels.cpu.simd.gather import gathered
-from wirecodec.kernels.cpu.simd.transpose import EDGE, runs_of_columns
-from wirecodec.kernels.cpu.simd.vector import lane, lanes_of, load, mask_bits, select, splat, store
-from wirecodec.kernels.cpu.simd.words import low_ones, trailing_zeros
+from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
+from wirecodec.kernels.cpu.simd.gather import gather
+from wirecodec.kernels.cpu.simd.transpose import TILE_SIZE, transpose_to_runs
+from wirecodec.kernels.cpu.simd.vector import (
+    bits_to_mask,
+    extract_lane,
+    load,
+    mask_to_bits,
+    select,
+    splat,
+    store,
+)
+from wirecodec.kernels.cpu.simd.words import low_bits_mask, trailing_zeros
 from wirecodec.kernels.cpu.value.error_bounded import numbers_of
 from wirecodec.kernels.cpu.value.error_bounded_lanes import (
     DIRECT,
@@ -45,20 +53,20 @@ PAD, BEHIND = 256, 32
 """Words before those of a block in memory, more than a step can take; and after them, for whole vectors."""
 
 
-@borrowing
+@inline_without_refcounts
 def _deal(tile: Array, places: Array, lanes: int, first: int, count: int, out: Array) -> None:
     """Steps ``first`` …, at most 16, to the lanes' runs."""
     steps, more = out.size // lanes, out.size % lanes
-    if lanes == MANY and first + EDGE <= steps:
-        runs_of_columns(tile, 0, MANY, out, places, 0, first)
-        runs_of_columns(tile, EDGE, MANY, out, places, EDGE, first)
+    if lanes == MANY and first + TILE_SIZE <= steps:
+        transpose_to_runs(tile, 0, MANY, out, places, 0, first)
+        transpose_to_runs(tile, TILE_SIZE, MANY, out, places, TILE_SIZE, first)
         return
     for i in range(count):
         for n in range(lanes if first + i < steps else more):
             out[places[n] + first + i] = tile[i * lanes + n]
 
 
-@borrowing
+@inline_without_refcounts
 def _slots(table: Array, row: int, found: Array) -> None:
     """What each of 4096 slots of a row says: symbol · 2^24 + (frequency - 1) · 2^12 + slot - start."""
     for symbol in range(ESCAPE + 1):
@@ -70,7 +78,7 @@ def _slots(table: Array, row: int, found: Array) -> None:
             slots[i] = entry | U32(i)
 
 
-@borrowing
+@inline_without_refcounts
 def _beginnings(table: Array, row: int, found: Array) -> None:
     """The symbol that each 16th slot of a row belongs to."""
     symbol, end = -1, 0
@@ -86,12 +94,12 @@ def _symbols(x: Any, row: Any, tables: tuple[Array, Array, Array]) -> Any:
     """As ``symbol_taken``; each symbol is searched for from that of the 16th slot at or before its own."""
     table, found, _ = tables
     slot = x & 4095
-    symbol = gathered(found, (row << 8) | (slot >> 4))
-    op = gathered(table, (row << 6) | symbol)
+    symbol = gather(found, (row << 8) | (slot >> 4))
+    op = gather(table, (row << 6) | symbol)
     before = (op >> HALF) + (op & 4095) <= slot
-    while mask_bits(before):
+    while mask_to_bits(before):
         symbol = select(before, symbol + 1, symbol)
-        op = gathered(table, (row << 6) | symbol)
+        op = gather(table, (row << 6) | symbol)
         before = (op >> HALF) + (op & 4095) <= slot
     return (op >> HALF) * (x >> HALF) + slot - (op & 4095), symbol
 
@@ -100,9 +108,9 @@ def _symbols(x: Any, row: Any, tables: tuple[Array, Array, Array]) -> Any:
 def _prepared(row: Any, tables: tuple[Array, Array, Array], whole: bool) -> None:
     """Have these rows written, slots or beginnings, which ``ready`` remembers."""
     table, found, ready = tables
-    missing = mask_bits(((((row & 0) | ready[0]) >> row) & 1) == 0)
+    missing = mask_to_bits(((((row & 0) | ready[0]) >> row) & 1) == 0)
     while missing:
-        one = np.int64(lane(row, trailing_zeros(missing)))
+        one = np.int64(extract_lane(row, trailing_zeros(missing)))
         if not (ready[0] >> U32(one)) & U32(1):
             if whole:
                 _slots(table, one, found)
@@ -124,16 +132,16 @@ def _read(
     out: Array,
 ) -> bool:
     whole = lanes == MANY
-    places, tile = np.empty(MANY, np.int64), np.empty(EDGE * MANY + FEW, np.uint32)
+    places, tile = np.empty(MANY, np.int64), np.empty(TILE_SIZE * MANY + FEW, np.uint32)
     places_of(out.size, lanes, places)
     x, known = load(states, 0, like), begun(like, start)
     zero = U32(numbers[0])
     p = words.size - BEHIND
     steps = -(-out.size // lanes)
-    for begin in range(0, steps, EDGE):
-        count = min(EDGE, steps - begin)
+    for begin in range(0, steps, TILE_SIZE):
+        count = min(TILE_SIZE, steps - begin)
         for i in range(count):
-            active = lanes_of(low_ones(min(lanes, out.size - (begin + i) * lanes)), like)
+            active = bits_to_mask(low_bits_mask(min(lanes, out.size - (begin + i) * lanes)), like)
             row, shift = contexts(known)
             _prepared(row, tables, whole)
             if whole:
@@ -141,14 +149,14 @@ def _read(
             else:
                 y, k = _symbols(x, row, tables)
             y, p = refilled(y, words, p, active)
-            if mask_bits(((k | (shift << 5)) >= DIRECT) & active):
+            if mask_to_bits(((k | (shift << 5)) >= DIRECT) & active):
                 bits = bits_after(k, shift)
                 low = least(bits, HALF)
                 k = base_of(k, shift)
                 y, more = raw_taken(y, low)
                 y, p = refilled(y, words, p, active)
                 k += more
-                if mask_bits((bits > HALF) & active):
+                if mask_to_bits((bits > HALF) & active):
                     y, more = raw_taken(y, bits - low)
                     y, p = refilled(y, words, p, active)
                     k += more << HALF
@@ -160,7 +168,7 @@ def _read(
             store(tile, i * lanes, numbers_of(code, numbers))
             known = learned(known, code, zero << U32(1))
         _deal(tile, places, lanes, begin, count, out)
-    return p == PAD and not mask_bits(x != 65536)
+    return p == PAD and not mask_to_bits(x != 65536)
 
 
 @kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import borrowing, kernel
+from wirecodec.kernels.cpu.jit import inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.simd.words import leading_zeros
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
@@ -31,12 +31,12 @@ ESCAPED = 24 << 8
 """What an escape costs besides its symbol, in 256ths of a bit."""
 
 
-@borrowing
+@inline_without_refcounts
 def _weight(level: U8) -> U64:
     return U64(0) if level == NONE else POWERS[level & 15] >> U64(level >> 4)
 
 
-@borrowing
+@inline_without_refcounts
 def _frequencies(levels: Array, out: Array) -> None:
     """(33,) levels, the last that of the escape, to (49,) frequencies whose sum is 4096."""
     whole = U64(0)
@@ -54,7 +54,7 @@ def _frequencies(levels: Array, out: Array) -> None:
     out[first] = U32(np.int64(out[first]) + left)
 
 
-@borrowing
+@inline_without_refcounts
 def _level(count: U64, total: U64) -> U8:
     """The least level whose weight is no more than a share of 2^20."""
     if count == U64(0):
@@ -69,7 +69,7 @@ def _level(count: U64, total: U64) -> U8:
     return U8(level)
 
 
-@borrowing
+@inline_without_refcounts
 def _cost(counts: Array, frequencies: Array) -> np.int64:
     """About what the symbols take, in 256ths of a bit: logarithms are linear between powers of two."""
     cost = np.int64(0)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import borrowing, inline, kernel
-from wirecodec.kernels.cpu.simd.gather import gathered
-from wirecodec.kernels.cpu.simd.transpose import EDGE, columns_of_runs
-from wirecodec.kernels.cpu.simd.vector import lanes_of, load, mask_bits, select, splat, store
-from wirecodec.kernels.cpu.simd.words import low_ones
+from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
+from wirecodec.kernels.cpu.simd.gather import gather
+from wirecodec.kernels.cpu.simd.transpose import TILE_SIZE, transpose_from_runs
+from wirecodec.kernels.cpu.simd.vector import bits_to_mask, load, mask_to_bits, select, splat, store
+from wirecodec.kernels.cpu.simd.words import low_bits_mask
 from wirecodec.kernels.cpu.value.error_bounded import codes_of
 from wirecodec.kernels.cpu.value.error_bounded_lanes import (
     DIRECT,
@@ -49,13 +49,13 @@ INDEX, SHIFT = 13, 24
 """Where the parts of a record begin, after its sign's: place in the table of frequencies, shift."""
 
 
-@borrowing
+@inline_without_refcounts
 def _collect(x: Array, places: Array, lanes: int, first: int, count: int, tile: Array) -> None:
     """Steps ``first`` …, at most 16, from the lanes' runs; 0 for values that there are not."""
     steps, more = x.size // lanes, x.size % lanes
-    if lanes == MANY and first + EDGE <= steps:
-        columns_of_runs(x, places, 0, first, tile, 0, MANY)
-        columns_of_runs(x, places, EDGE, first, tile, EDGE, MANY)
+    if lanes == MANY and first + TILE_SIZE <= steps:
+        transpose_from_runs(x, places, 0, first, tile, 0, MANY)
+        transpose_from_runs(x, places, TILE_SIZE, first, tile, TILE_SIZE, MANY)
         return
     for i in range(count):
         for n in range(lanes):
@@ -63,7 +63,7 @@ def _collect(x: Array, places: Array, lanes: int, first: int, count: int, tile: 
             tile[i * lanes + n] = x[places[n] + first + i] if there else U32(0)
 
 
-@borrowing
+@inline_without_refcounts
 def _count(records: Array, first: int, last: int, counts: Array) -> None:
     """In four tables in turn: a symbol soon after itself would wait for its own count to be written."""
     for i in range(first, last):
@@ -81,14 +81,14 @@ def _walk(
     records: Array,
     counts: Array,
 ) -> None:
-    places, tile = np.empty(MANY, np.int64), np.empty(EDGE * MANY + FEW, np.uint32)
+    places, tile = np.empty(MANY, np.int64), np.empty(TILE_SIZE * MANY + FEW, np.uint32)
     places_of(x.size, lanes, places)
     tile[:] = U32(0)
     known = begun(like, start)
     unsigned = U32(2 * cells[0])
     steps = -(-x.size // lanes)
-    for begin in range(0, steps, EDGE):
-        count = min(EDGE, steps - begin)
+    for begin in range(0, steps, TILE_SIZE):
+        count = min(TILE_SIZE, steps - begin)
         _collect(x, places, lanes, begin, count, tile)
         for i in range(count):
             at = (begin + i) * lanes
@@ -139,23 +139,23 @@ def _write(
     x = (like & 0) | 65536
     p = 0
     for at in range((m - 1) // lanes * lanes, -1, -lanes):
-        active = lanes_of(low_ones(min(lanes, m - at)), like)
+        active = bits_to_mask(low_bits_mask(min(lanes, m - at)), like)
         record = load(records, at, like)
         f = (record & 4095) + 1
         x, p = pushed(x, f, select((record & 4096) != 0, 4096 - f, f & 0), active, words, p)
         index, shift = (record >> INDEX) & 2047, record >> SHIFT
-        op = gathered(table, index)
+        op = gather(table, index)
         absent = op == 0
-        if mask_bits(absent):
+        if mask_to_bits(absent):
             index = select(absent, (index & 1984) | ESCAPE, index)
-            op = gathered(table, index)
+            op = gather(table, index)
         symbol = index & (WIDTH - 1)
-        if mask_bits((symbol | (shift << 5)) >= DIRECT):
+        if mask_to_bits((symbol | (shift << 5)) >= DIRECT):
             bits = bits_after(symbol, shift)
             low = least(bits, HALF)
             one = (bits & 0) | 1
             rest = (load(codes, at, like) >> 1) & ((one << bits) - 1)
-            if mask_bits(bits > HALF):
+            if mask_to_bits(bits > HALF):
                 x, p = raw_pushed(x, bits - low, rest >> low, active, words, p)
             x, p = raw_pushed(x, low, rest & ((one << low) - 1), active, words, p)
         x, p = pushed(x, op >> HALF, op & 4095, active, words, p)
