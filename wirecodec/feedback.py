@@ -112,7 +112,7 @@ class ErrorFeedback:
         from wirecodec.kernels.cpu.select import feedback
 
         if not np.array_equal(bits_of(values), bits_of(sent.values)):
-            feedback.put_differences(read_only(values), read_only(sent.values), _unsigned(indices), rest)
+            feedback.store_differences(read_only(values), read_only(sent.values), _unsigned(indices), rest)
         return rest
 
 

@@ -30,20 +30,7 @@ from wirecodec.index import (
     Structured,
 )
 from wirecodec.index.base import IndexCodec
-from wirecodec.select import (
-    DGC,
-    AdaComp,
-    All,
-    ChunkTopK,
-    GaussianK,
-    NonZero,
-    RandomK,
-    RedSync,
-    Selector,
-    SIDCo,
-    Threshold,
-    TopK,
-)
+from wirecodec.select import SELECTORS
 from wirecodec.transform import DCT, RFFT, Transform
 from wirecodec.value import (
     QSGD,
@@ -84,10 +71,6 @@ T = TypeVar("T", bound=type)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _TRANSFORMS: tuple[type[Transform], ...] = (RFFT, DCT)
-_SELECTORS: tuple[type[Selector], ...] = (
-    *(All, NonZero, TopK, RandomK, Threshold),
-    *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp, SIDCo),
-)
 _INDEX: tuple[type[IndexCodec], ...] = (
     RawIndex,
     Bitmap,
@@ -124,7 +107,7 @@ _index = {c.wire_id: c for c in _INDEX}
 _value = {c.wire_id: c for c in (*_VALUE, *_CHOSEN)}
 _stages: dict[str, dict[str, Any]] = {
     "transform": {c.name: c for c in _TRANSFORMS},
-    "selector": {c.name: c for c in _SELECTORS},
+    "selector": {c.name: c for c in SELECTORS},
     "index codec": {c.name: c for c in _INDEX} | {AutoIndex.name: AutoIndex},
     "value codec": {c.name: c for c in _VALUE} | {AutoValue.name: AutoValue},
 }

@@ -15,7 +15,7 @@ import wirecodec as wc
 from collectives.device import place_of
 from collectives.transport.reduce import Dense
 from wirecodec.arrays import as_flat
-from wirecodec.select.base import finite_or_raise
+from wirecodec.select.base import require_finite
 
 __all__ = ["HostShare", "Picked", "Share", "device_share", "here"]
 
@@ -78,7 +78,7 @@ class HostShare:
         if residual is not None and residual.size != flat.size:
             raise wc.EncodeError(f"{flat.size} elements; the residual has {residual.size}")
         x = rule.corrected(flat, residual)
-        finite_or_raise(x, "clt-k")
+        require_finite(x, "clt-k")
         return cls(rule, flat, residual, x)
 
     def top(self, selector: wc.TopK) -> Dense | None:

@@ -19,14 +19,14 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import Selection, finite_or_raise
-from wirecodec.select.threshold_common import widened
+from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.threshold_common import widen
 from wirecodec.sparse import index_dtype
 from wirecodec.validation import as_integer, as_real, settle
 
 __all__ = ["AdaComp"]
 
-_STRETCH = 2**18
+_ELEMENTS_PER_CALL = 2**18
 """Elements that a kernel is given at once, about."""
 
 
@@ -62,30 +62,32 @@ class AdaComp:
         """
         if gradient is not None and (gradient.shape != x.shape or gradient.dtype != x.dtype):
             raise EncodeError(f"the gradient is {gradient.dtype} {gradient.shape}; x is {x.dtype} {x.shape}")
-        wide, steps = widened(x), widened(x if gradient is None else gradient)
-        found, mean = _sent(wide, steps, min(self.bin, max(x.size, 1)), self.factor - 1)
+        wide, steps = widen(x), widen(x if gradient is None else gradient)
+        found, mean = _select_bins(wide, steps, min(self.bin, max(x.size, 1)), self.factor - 1)
         if found is None:
-            finite_or_raise(x, self.name)
+            require_finite(x, self.name)
             raise EncodeError("the tensor changed while it was read")
         return Selection(None if found.size == x.size else found, scale=mean)
 
 
-def _sent(x: Array, gradient: Array, width: int, ahead: float) -> tuple[Array | None, float]:
+def _select_bins(x: Array, gradient: Array, width: int, ahead: float) -> tuple[Array | None, float]:
     """Indices, None where an element is not finite, and the mean of the bins' greatest magnitudes."""
     from wirecodec.kernels.cpu.select import adacomp
 
-    step = width * adacomp.SUMS * -(-_STRETCH // (width * adacomp.SUMS))  # whole rounds of the partial sums
+    step = (
+        width * adacomp.PARTIAL_SUMS * -(-_ELEMENTS_PER_CALL // (width * adacomp.PARTIAL_SUMS))
+    )  # whole rounds of the partial sums
     infinity = bits_of(np.array([np.inf], x.dtype))[0]
-    sums = np.zeros(adacomp.SUMS, np.float64)
+    sums = np.zeros(adacomp.PARTIAL_SUMS, np.float64)
     out = np.empty(min(step, x.size) + 64, index_dtype(x.size))
     pieces = [out[:0]]
     for start in range(0, x.size, step):
         size = min(step, x.size - start)
         readable = size + 63  # the last block begins before the end
-        part, steps = (_padded(one[start : start + readable], readable) for one in (x, gradient))
+        part, steps = (_pad(one[start : start + readable], readable) for one in (x, gradient))
         bits, factor = bits_of(part), x.dtype.type(ahead)
         count = adacomp.fill_bins(part, steps, bits, size, width, factor, infinity, out, sums)
-        if count == adacomp.NO_ORDER:
+        if count == adacomp.NOT_FINITE:
             return None, 0.0
         pieces.append(out[:count] + out.dtype.type(start))
     with np.errstate(over="ignore"):
@@ -94,7 +96,7 @@ def _sent(x: Array, gradient: Array, width: int, ahead: float) -> tuple[Array | 
     return np.concatenate(pieces), float(sums[0]) / max(1, -(-x.size // width))
 
 
-def _padded(x: Array, size: int) -> Array:
+def _pad(x: Array, size: int) -> Array:
     """``x`` and zeros behind it, so that kernels may read ``size`` elements."""
     if x.size == size:
         return x

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
 
-__all__ = ["Selection", "Selector", "all_finite", "finite_or_raise", "first_nonfinite"]
+__all__ = ["Selection", "Selector", "all_finite", "find_nonfinite", "require_finite"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Selector(Protocol):
 _INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF << 52}
 
 
-def first_nonfinite(x: Array) -> int:
+def find_nonfinite(x: Array) -> int:
     """Return the position of the first NaN or Inf of flat ``x``, or -1."""
     from wirecodec.kernels.cpu import support
 
@@ -61,10 +61,10 @@ def first_nonfinite(x: Array) -> int:
 
 def all_finite(x: Array) -> bool:
     """Whether flat ``x`` has no NaN and no Inf; one read."""
-    return first_nonfinite(x) < 0
+    return find_nonfinite(x) < 0
 
 
-def finite_or_raise(x: Array, what: str) -> None:
+def require_finite(x: Array, what: str) -> None:
     """EncodeError naming the first NaN or Inf of flat ``x``, which ``what`` cannot carry."""
-    if (at := first_nonfinite(x)) >= 0:
+    if (at := find_nonfinite(x)) >= 0:
         raise EncodeError(f"{what} cannot carry {float(x[at])}", position=at)

@@ -14,9 +14,9 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import Selection, finite_or_raise
-from wirecodec.select.threshold_common import whole
-from wirecodec.select.topk import share_of
+from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.threshold_common import select_all
+from wirecodec.select.topk import fraction_count
 from wirecodec.sparse import index_dtype
 from wirecodec.validation import as_integer, as_ratio, settle
 
@@ -52,16 +52,16 @@ class ChunkTopK:
 
         chunk = min(self.chunk, max(x.size, 1))
         full, rest = divmod(x.size, chunk)
-        each, last = share_of(self.ratio, chunk), share_of(self.ratio, rest)
+        each, last = fraction_count(self.ratio, chunk), fraction_count(self.ratio, rest)
         if full * each + last == x.size:
-            return whole(x, self.name)
+            return select_all(x, self.name)
         bits = bits_of(x)
         total = full * each + last
         found = np.empty(total + chunk_topk.SLACK, index_dtype(x.size))
         infinity = int(bits_of(np.array([np.inf], x.dtype))[0])
         count, finite = chunk_topk.fill_chunks(bits, infinity, chunk, each, last, found)
         if not finite:
-            finite_or_raise(x, self.name)
+            require_finite(x, self.name)
         if count != total:
             raise EncodeError("the tensor changed while it was read")
         return Selection(found[:total])

@@ -15,9 +15,9 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.prng import mix
-from wirecodec.select.base import Selection, all_finite, finite_or_raise
-from wirecodec.select.threshold_common import collected, whole
-from wirecodec.select.topk import TopK, share_of
+from wirecodec.select.base import Selection, all_finite, require_finite
+from wirecodec.select.threshold_common import collect_indices, select_all
+from wirecodec.select.topk import TopK, fraction_count
 from wirecodec.validation import as_ratio, settle
 
 __all__ = ["DGC"]
@@ -47,25 +47,25 @@ class DGC:
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
         """Those of the top k that reach the sample's threshold; EncodeError names the first NaN or Inf."""
-        k = share_of(self.ratio, x.size)
+        k = fraction_count(self.ratio, x.size)
         if k == x.size:
-            return whole(x, self.name)
-        sample = x[_positions(share_of(self.sample, x.size), x.size, mix(seed))]
+            return select_all(x, self.name)
+        sample = x[draw_positions(fraction_count(self.sample, x.size), x.size, mix(seed))]
         if not all_finite(sample):
-            finite_or_raise(x, self.name)
-        top = TopK(k=share_of(self.ratio, sample.size)).select(sample).indices
+            require_finite(x, self.name)
+        top = TopK(k=fraction_count(self.ratio, sample.size)).select(sample).indices
         magnitudes = bits_of(np.abs(sample if top is None else sample[top]))
-        found = collected(x, max(magnitudes.min(), magnitudes.dtype.type(1)), self.name, k)
+        found = collect_indices(x, max(magnitudes.min(), magnitudes.dtype.type(1)), self.name, k)
         if found.size > k:
             found = found[TopK(k=k).select(x[found]).indices]
         return Selection(found)
 
 
-def _positions(n: int, size: int, stream: int) -> Array:
+def draw_positions(n: int, size: int, stream: int) -> Array:
     """One element from each of n stretches [⌊q·size/n⌋, ⌊(q+1)·size/n⌋): the high half of length · draw32."""
     from wirecodec.kernels.cpu.select import dgc
 
     low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
     positions = np.empty(n, np.int64)
-    dgc.stratified(low, high, size, positions)
+    dgc.draw_stratified(low, high, size, positions)
     return positions

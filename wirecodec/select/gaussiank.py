@@ -15,15 +15,21 @@ from statistics import NormalDist
 from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
-from wirecodec.select.base import Selection, finite_or_raise
-from wirecodec.select.threshold_common import counted_each, fitted, threshold_bits, whole, widened
-from wirecodec.select.topk import share_of
+from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.threshold_common import (
+    count_three,
+    round_threshold,
+    select_all,
+    select_by_threshold,
+    widen,
+)
+from wirecodec.select.topk import fraction_count
 from wirecodec.validation import as_ratio, settle
 
 __all__ = ["GaussianK"]
 
-_CORRECTIONS = 3
-_LEAST = math.ulp(0.0)
+_MAX_CORRECTIONS = 3
+_MIN_PROBABILITY = math.ulp(0.0)
 """A probability: half of the least ratio there is would be 0."""
 
 
@@ -44,32 +50,34 @@ class GaussianK:
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
         """The elements that reach the corrected threshold; EncodeError names the first NaN or Inf."""
-        k = share_of(self.ratio, x.size)
+        k = fraction_count(self.ratio, x.size)
         if k == x.size:
-            return whole(x, self.name)
-        wide = widened(x)
-        mean, deviation = _normal(wide)
+            return select_all(x, self.name)
+        wide = widen(x)
+        mean, deviation = _fit_normal(wide)
         if not math.isfinite(mean + deviation):
-            finite_or_raise(x, self.name)
-            return fitted(wide, math.inf, self.name, 0)  # squares beyond binary64: nothing stands out
-        threshold = mean - NormalDist().inv_cdf(max(self.ratio / 2, _LEAST)) * deviation
+            require_finite(x, self.name)
+            return select_by_threshold(
+                wide, math.inf, self.name, 0
+            )  # squares beyond binary64: nothing stands out
+        threshold = mean - NormalDist().inv_cdf(max(self.ratio / 2, _MIN_PROBABILITY)) * deviation
         counts: dict[float, int] = {}
-        for _ in range(_CORRECTIONS):
+        for _ in range(_MAX_CORRECTIONS):
             if threshold not in counts:  # one read counts it and both that may come next
                 near = [factor * threshold for factor in (0.5, 1.0, 1.5)]
-                bits = (threshold_bits(t, wide.dtype) for t in near)
-                counts = dict(zip(near, counted_each(wide, *bits), strict=True))
+                bits = (round_threshold(t, wide.dtype) for t in near)
+                counts = dict(zip(near, count_three(wide, *bits), strict=True))
             count = counts[threshold]
             if 2 * k <= 3 * count <= 4 * k:
                 break
             threshold *= 0.5 if 3 * count < 2 * k else 1.5
-        return fitted(wide, threshold, self.name, expected=2 * k)
+        return select_by_threshold(wide, threshold, self.name, expected=2 * k)
 
 
-def _normal(x: Array) -> tuple[float, float]:
+def _fit_normal(x: Array) -> tuple[float, float]:
     """Mean and standard deviation; not finite where an element is not."""
     from wirecodec.kernels.cpu.select import sums
 
-    total, squares = sums.signed_sums(bits_of(x))
+    total, squares = sums.sum_and_squares(bits_of(x))
     mean = total / x.size
     return mean, math.sqrt(max(0.0, squares / x.size - mean * mean)) if squares < math.inf else math.inf

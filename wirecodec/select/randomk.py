@@ -16,8 +16,8 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 from wirecodec.prng import mix
-from wirecodec.select.base import Selection, finite_or_raise
-from wirecodec.select.topk import share_of
+from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.topk import fraction_count
 from wirecodec.sparse import index_dtype
 from wirecodec.validation import as_ratio, settle
 
@@ -43,16 +43,16 @@ class RandomK:
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
         """k elements that depend on the size and the seed alone; EncodeError names the first NaN or Inf."""
-        finite_or_raise(x, self.name)
-        k = share_of(self.ratio, x.size)
+        require_finite(x, self.name)
+        k = fraction_count(self.ratio, x.size)
         if k == x.size:
             return Selection(None)
         if x.size > _DRAWS:
             raise EncodeError(f"randomk draws among at most 2^32 elements, not {x.size}")
-        return Selection(_least_draws(x.size, k, mix(seed)))
+        return Selection(_select_smallest_draws(x.size, k, mix(seed)))
 
 
-def _least_draws(size: int, k: int, stream: int) -> Array:
+def _select_smallest_draws(size: int, k: int, stream: int) -> Array:
     """The k indices below ``size`` of least draw, ascending; k < size."""
     from wirecodec.kernels.cpu.select import randomk
 
@@ -62,9 +62,9 @@ def _least_draws(size: int, k: int, stream: int) -> Array:
     limits = [min(_DRAWS - 1, (k + spread) * _DRAWS // size), _DRAWS - 1]
     rooms = [min(size, k + 2 * spread), size]
     for limit, room in zip(limits, rooms, strict=True):
-        found = np.empty(room + randomk.ROOM, index_dtype(size))
-        draws = np.empty(room + randomk.ROOM, np.uint32)
-        count = randomk.draws_at_most(low, high, size, np.uint32(limit), found, draws)
+        found = np.empty(room + randomk.SLACK, index_dtype(size))
+        draws = np.empty(room + randomk.SLACK, np.uint32)
+        count = randomk.collect_draws(low, high, size, np.uint32(limit), found, draws)
         if count >= k:
             break
     draws, found = draws[:count], found[:count]

@@ -12,14 +12,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
-from wirecodec.select.base import Selection, finite_or_raise
-from wirecodec.select.threshold_common import counted_each, fitted, threshold_bits, whole, widened
-from wirecodec.select.topk import share_of
+from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.threshold_common import (
+    count_three,
+    round_threshold,
+    select_all,
+    select_by_threshold,
+    widen,
+)
+from wirecodec.select.topk import fraction_count
 from wirecodec.validation import as_ratio, settle
 
 __all__ = ["RedSync"]
 
-_ROUNDS = 10
+_MAX_ROUNDS = 10
 
 
 @dataclass(frozen=True)
@@ -39,33 +45,33 @@ class RedSync:
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
         """The elements that reach the threshold; EncodeError names the first NaN or Inf."""
-        k = share_of(self.ratio, x.size)
+        k = fraction_count(self.ratio, x.size)
         if k == x.size:
-            return whole(x, self.name)
-        wide = widened(x)
-        mean, greatest = _mean_and_greatest(wide)
+            return select_all(x, self.name)
+        wide = widen(x)
+        mean, greatest = _mean_and_max(wide)
         if not greatest < float("inf"):
-            finite_or_raise(x, self.name)
-        return fitted(wide, _bisected(wide, k, mean, greatest), self.name, expected=2 * k)
+            require_finite(x, self.name)
+        return select_by_threshold(wide, _bisect(wide, k, mean, greatest), self.name, expected=2 * k)
 
 
-def _mean_and_greatest(x: Array) -> tuple[float, float]:
+def _mean_and_max(x: Array) -> tuple[float, float]:
     """Of the magnitudes; the greatest is NaN or infinite where one of them is."""
     from wirecodec.kernels.cpu.select import sums
 
     bits = bits_of(x)
-    total, top = sums.absolute_sum(bits)
+    total, top = sums.sum_magnitudes(bits)
     greatest = float(bits.dtype.type(top).view(x.dtype))
     return min(total / x.size, greatest), greatest
 
 
-def _bisected(x: Array, k: int, mean: float, greatest: float) -> float:
+def _bisect(x: Array, k: int, mean: float, greatest: float) -> float:
     """The threshold that k to 2k elements reach, or the last one tried."""
     low, high, threshold = 0.0, 1.0, mean
-    for _ in range(_ROUNDS // 2):
+    for _ in range(_MAX_ROUNDS // 2):
         ratios = [low + (high - low) * part for part in (0.25, 0.5, 0.75)]
         thresholds = [mean + r * (greatest - mean) for r in ratios]
-        counts = counted_each(x, *(threshold_bits(t, x.dtype) for t in thresholds))
+        counts = count_three(x, *(round_threshold(t, x.dtype) for t in thresholds))
         at = 1
         for _ in range(2):
             threshold, count = thresholds[at], counts[at]

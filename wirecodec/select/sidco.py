@@ -23,18 +23,18 @@ from wirecodec.errors import EncodeError
 from wirecodec.select import sidco_controller
 from wirecodec.select.base import Selection
 from wirecodec.select.sidco_magnitudes import Magnitudes
-from wirecodec.select.sidco_search import SIDS, Stages, Trial
-from wirecodec.select.sidco_sweeps import Sweeps
-from wirecodec.select.topk import share_of
+from wirecodec.select.sidco_search import DISTRIBUTIONS, MeasuredThreshold, ThresholdSearch
+from wirecodec.select.sidco_sweeps import MagnitudeSource
+from wirecodec.select.topk import fraction_count
 from wirecodec.validation import as_integer, as_ratio, as_real, settle
 
-__all__ = ["SIDCo", "Search"]
+__all__ = ["SIDCo", "SIDCoResult"]
 
-_STAGES = 3
+_DEFAULT_STAGES = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
+class SIDCoResult:
     """How a selection came about.
 
     Attributes:
@@ -48,7 +48,7 @@ class Search:
 
     selection: Selection
     threshold: float
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[MeasuredThreshold, ...] = ()
     stages: int = 0
     reads: float = 0.0
     exact: bool = False
@@ -88,7 +88,7 @@ class SIDCo:
         )
         if self.stages is not None:
             settle(self, stages=as_integer(self.stages, "sidco: stages"))
-        for what, valid in (("sid", tuple(SIDS)), ("mode", ("retargeted", "faithful"))):
+        for what, valid in (("sid", tuple(DISTRIBUTIONS)), ("mode", ("retargeted", "faithful"))):
             if getattr(self, what) not in valid:
                 raise EncodeError(f"sidco: {what} is {getattr(self, what)!r}; known: {', '.join(valid)}")
         if self.stages is not None and not 1 <= self.stages <= 64:
@@ -104,43 +104,43 @@ class SIDCo:
         """The elements beyond the fitted threshold; EncodeError names the first NaN or Inf."""
         return self.search(x, state=state).selection
 
-    def search(self, x: Array, *, state: Any = None) -> Search:
+    def search(self, x: Array, *, state: Any = None) -> SIDCoResult:
         """As ``select``, and how it came about."""
         self._control(state)
         if x.size == 0:
-            return Search(Selection(np.empty(0, np.int32), state), 0.0)
-        return self.search_in(Magnitudes(x, self.name, with_logs=self.sid == "gamma-gp"), state=state)
+            return SIDCoResult(Selection(np.empty(0, np.int32), state), 0.0)
+        return self.search_magnitudes(Magnitudes(x, self.name, with_logs=self.sid == "gamma-gp"), state=state)
 
-    def search_in(self, magnitudes: Sweeps, *, state: Any = None) -> Search:
+    def search_magnitudes(self, magnitudes: MagnitudeSource, *, state: Any = None) -> SIDCoResult:
         """As ``search``, of one or more elements that nothing was asked of before, wherever they lie."""
         size = magnitudes.size
         control = self._control(state)
-        k = share_of(self.ratio, size)
-        stages = Stages(magnitudes, k, self.sid, self.first)
+        k = fraction_count(self.ratio, size)
+        stages = ThresholdSearch(magnitudes, k, self.sid, self.first)
         indices: Array | None = None
         threshold = 0.0
         if k >= magnitudes.total.count:  # all that are not 0; of a ratio of 1, all
             if k < size:
-                threshold = magnitudes.settled(0.0)
-                indices = magnitudes.reaching(threshold, magnitudes.total.count)
+                threshold = magnitudes.round_up(0.0)
+                indices = magnitudes.find_reaching(threshold, magnitudes.total.count)
         elif control is not None:
-            indices, threshold = stages.faithful(
-                min(control.stages, sidco_controller.most_stages(self.ratio))
+            indices, threshold = stages.run_faithful(
+                min(control.stages, sidco_controller.max_stages(self.ratio))
             )
-            control = sidco_controller.stepped(
+            control = sidco_controller.update(
                 control, indices.size / k, self.ratio, window=self.window, tolerance=self.tolerance
             )
-            state = sidco_controller.saved(control)
+            state = sidco_controller.save(control)
         else:
-            indices, threshold = stages.retargeted(self.stages or _STAGES, k * self.tolerance / 4)
-        return Search(
+            indices, threshold = stages.run_retargeted(self.stages or _DEFAULT_STAGES, k * self.tolerance / 4)
+        return SIDCoResult(
             Selection(indices, state),
             threshold / magnitudes.scale,
-            tuple(stages.trials),
-            stages.fitted,
-            magnitudes.swept / size,
+            tuple(search.measured),
+            stages.fit_count,
+            magnitudes.elements_read / size,
             stages.exact,
         )
 
-    def _control(self, state: Any) -> sidco_controller.Control | None:
-        return sidco_controller.restored(state, self.stages or 1) if self.mode == "faithful" else None
+    def _control(self, state: Any) -> sidco_controller.Controller | None:
+        return sidco_controller.restore(state, self.stages or 1) if self.mode == "faithful" else None

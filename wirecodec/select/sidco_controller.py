@@ -20,11 +20,11 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 
-__all__ = ["Control", "most_stages", "restored", "saved", "stepped"]
+__all__ = ["Controller", "max_stages", "restore", "save", "update"]
 
 
 @dataclass(frozen=True)
-class Control:
+class Controller:
     """Where the controller of one tensor stands.
 
     Attributes:
@@ -43,38 +43,38 @@ class Control:
     error: float = math.inf
 
 
-def most_stages(ratio: float) -> int:
+def max_stages(ratio: float) -> int:
     """⌈log₂ 1/δ⌉, at least 1."""
     return max(1, math.ceil(-math.log2(ratio)))
 
 
-def stepped(control: Control, kept: float, ratio: float, *, window: int, tolerance: float) -> Control:
+def update(control: Controller, kept: float, ratio: float, *, window: int, tolerance: float) -> Controller:
     """After a step that kept ``kept`` times k."""
     seen, total = control.seen + 1, control.total + kept
     if seen < window:
         return replace(control, seen=seen, total=total)
     off = total / seen - 1
     if abs(off) <= tolerance:
-        return Control(control.stages, control.direction)
-    most = most_stages(ratio)
+        return Controller(control.stages, control.direction)
+    most = max_stages(ratio)
     direction = -control.direction if abs(off) > control.error else control.direction
     move = -direction if off > 0 else direction
     if not 1 <= control.stages + move <= most:
         direction, move = -direction, -move
-    return Control(min(max(control.stages + move, 1), most), direction, error=abs(off))
+    return Controller(min(max(control.stages + move, 1), most), direction, error=abs(off))
 
 
-def saved(control: Control) -> Array:
+def save(control: Controller) -> Array:
     """As a selector's state."""
     return np.array(
         [control.stages, control.direction, control.seen, control.total, control.error], np.float64
     )
 
 
-def restored(state: Any, stages: int) -> Control:
+def restore(state: Any, stages: int) -> Controller:
     """From a selector's state, or, of none, beginning with ``stages``; EncodeError for what is no state."""
     if state is None:
-        return Control(stages)
+        return Controller(stages)
     found = np.asarray(state)
     if found.shape != (5,) or found.dtype != np.float64:
         raise EncodeError(f"sidco: the state is {found.dtype} of shape {found.shape}, not five float64")
@@ -89,4 +89,4 @@ def restored(state: Any, stages: int) -> Control:
         and seen == int(seen)
     ):
         raise EncodeError(f"sidco: not a state: {found.tolist()}")
-    return Control(int(count), int(direction), int(seen), total, error)
+    return Controller(int(count), int(direction), int(seen), total, error)

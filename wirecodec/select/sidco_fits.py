@@ -15,7 +15,17 @@ import numpy as np
 
 from wirecodec.arrays import Array
 
-__all__ = ["Exponential", "Fit", "Gamma", "Moments", "Pareto", "Point", "exponential", "gamma", "pareto"]
+__all__ = [
+    "Exponential",
+    "Fit",
+    "Gamma",
+    "Moments",
+    "Pareto",
+    "Point",
+    "fit_exponential",
+    "fit_gamma",
+    "fit_pareto",
+]
 
 
 @dataclass(frozen=True)
@@ -113,12 +123,12 @@ class Point:
         return np.where(y < self.at, 1.0, 0.0)
 
 
-def exponential(moments: Moments) -> Fit:
+def fit_exponential(moments: Moments) -> Fit:
     """By maximum likelihood: the scale is the mean."""
     return Exponential(moments.mean)
 
 
-def pareto(moments: Moments) -> Fit:
+def fit_pareto(moments: Moments) -> Fit:
     """By mean and variance (equations 8 and 9); the shape is held within ±½, where they exist."""
     mean, variance = moments.mean, moments.variance
     if not variance > 0:
@@ -127,7 +137,7 @@ def pareto(moments: Moments) -> Fit:
     return Pareto(shape, mean * (1 - shape))
 
 
-def gamma(moments: Moments) -> Fit:
+def fit_gamma(moments: Moments) -> Fit:
     """By maximum likelihood, from mean and mean logarithm.
 
     Equation 27 is Minka's first guess at the shape, to be followed by steps of Newton's method. It is a

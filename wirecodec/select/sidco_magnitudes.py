@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
-from wirecodec.select.base import finite_or_raise
-from wirecodec.select.sidco_sweeps import Sums, Sweeps
-from wirecodec.select.threshold_common import with_room
+from wirecodec.select.base import require_finite
+from wirecodec.select.sidco_sweeps import MagnitudeSource, Sums
+from wirecodec.select.threshold_common import grow
 from wirecodec.sparse import index_dtype
 
 __all__ = ["Magnitudes"]
 
 
-class Magnitudes(Sweeps):
+class Magnitudes(MagnitudeSource):
     """The magnitudes of flat ``x``, of which ``what`` carries no NaN or Inf."""
 
     def __init__(self, x: Array, what: str, *, with_logs: bool = False) -> None:
@@ -37,7 +37,7 @@ class Magnitudes(Sweeps):
             self._numbers, self._bits = where, read_only(kept[:n])
         return n
 
-    def reaching(self, threshold: float, expected: int) -> Array:
+    def find_reaching(self, threshold: float, expected: int) -> Array:
         """Ascending indices of the elements that reach the threshold, with a guess of their number.
 
         No question may follow: they take the place of the numbers that were put aside.
@@ -45,12 +45,12 @@ class Magnitudes(Sweeps):
         where, _, n = self._exceedances(threshold, expected, bits=False)
         return where[:n]
 
-    def top(self, k: int) -> tuple[Array, float]:
+    def find_top(self, k: int) -> tuple[Array, float]:
         """Ascending indices of the k largest that are left, ties to the lower index, and the least one."""
         from wirecodec.select.topk import TopK
 
         found = TopK(k=k).select(self._bits.view(self._x.dtype)).indices
-        self.swept += self.size
+        self.elements_read += self.size
         found = np.arange(self.size, dtype=self._index) if found is None else found
         least = np.min(self._bits[found] & self._bits.dtype.type(self._keys - 1))
         found = found.astype(self._index, copy=False)
@@ -71,23 +71,23 @@ class Magnitudes(Sweeps):
         more = int(expected + expected / 8) + 1024
         while at < self.size:
             room = min(n + more, self.size) + moments.SLACK
-            where = where if where.size >= room else with_room(where, n, room)
-            kept = with_room(kept, n, where.size) if bits else kept
-            at, n = moments.exceedances(self._bits, key, numbers, at, where, kept, n)
+            where = where if where.size >= room else grow(where, n, room)
+            kept = grow(kept, n, where.size) if bits else kept
+            at, n = moments.collect_reaching(self._bits, key, numbers, at, where, kept, n)
             more = int(1.1 * n / max(at, 1) * (self.size - at)) + 4096
-        self.swept += self.size
+        self.elements_read += self.size
         if 2 * n < where.size and where is not self._numbers:
-            where, kept = with_room(where, n, n + moments.SLACK), kept[:n].copy()
+            where, kept = grow(where, n, n + moments.SLACK), kept[:n].copy()
         return where, kept, n
 
     def _sums(self, low: int, high: int, origin: float, with_logs: bool) -> tuple[Sums, int]:
         from wirecodec.kernels.cpu.select import moments
 
-        blocks = 1 + -(-(self.size & ~63) // moments.BLOCK)
+        blocks = 1 + -(-(self.size & ~63) // moments.BLOCK_SIZE)
         sums = np.empty((blocks, 5))
         interval = np.uint64(low), np.uint64(high), origin, self.scale, self._dtype == np.float16
         top = int(moments.sweep(self._bits, 0, blocks, *interval, with_logs, sums))
-        return moments.fold(sums), top
+        return moments.add_blocks(sums), top
 
-    def _refuse(self) -> None:
-        finite_or_raise(self._x, self._what)
+    def _raise_nonfinite(self) -> None:
+        require_finite(self._x, self._what)

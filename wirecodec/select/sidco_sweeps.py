@@ -17,13 +17,13 @@ import numpy as np
 from wirecodec.arrays import bits_of
 from wirecodec.select.sidco_fits import Moments
 
-__all__ = ["Sums", "Sweeps"]
+__all__ = ["MagnitudeSource", "Sums"]
 
 Sums = tuple[int, float, float, float]
 """Count, Σ y, Σ y² and Σ ln y."""
 
 
-class Sweeps(ABC):
+class MagnitudeSource(ABC):
     """The magnitudes of elements of a type, of which none may be NaN or Inf.
 
     Attributes:
@@ -35,10 +35,10 @@ class Sweeps(ABC):
     def __init__(self, dtype: np.dtype[Any], *, with_logs: bool = False) -> None:
         self._dtype = dtype
         self._keys = 1 << (8 * dtype.itemsize - 1)  # all but the sign
-        self.scale, self.swept = 1.0, 0
+        self.scale, self.elements_read = 1.0, 0
         self.total, largest = self._sweep(1, self._keys, 0.0, with_logs)
         if not math.isfinite(largest):
-            self._refuse()
+            self._raise_nonfinite()
         room = 400 if dtype == np.float64 else 40
         if self.total.count and not 2.0**-room <= largest < 2.0**room:
             self.scale = 2.0 ** min(max(-math.frexp(largest)[1], -1000 if room > 40 else -100), 2.5 * room)
@@ -57,14 +57,14 @@ class Sweeps(ABC):
         """
 
     @abstractmethod
-    def reaching(self, threshold: float, expected: int) -> Any:
+    def find_reaching(self, threshold: float, expected: int) -> Any:
         """Ascending indices of the elements that reach the threshold, with a guess of their number.
 
         No question may follow: they may take the place of the numbers that were put aside.
         """
 
     @abstractmethod
-    def top(self, k: int) -> tuple[Any, float]:
+    def find_top(self, k: int) -> tuple[Any, float]:
         """Ascending indices of the k largest that are left, ties to the lower index, and the least one."""
 
     @abstractmethod
@@ -72,18 +72,18 @@ class Sweeps(ABC):
         """Sums over the keys from ``low`` to below ``high``, y = |x| · scale - origin; the largest key."""
 
     @abstractmethod
-    def _refuse(self) -> None:
+    def _raise_nonfinite(self) -> None:
         """Raise, since there is a NaN or Inf."""
 
-    def settled(self, threshold: float) -> float:
+    def round_up(self, threshold: float) -> float:
         """The least number of the element type that is not below the threshold, above 0."""
         return self._number(self._key(threshold))
 
-    def beyond(self, threshold: float) -> Moments:
+    def moments_above(self, threshold: float) -> Moments:
         """Moments of the excess |x| - threshold of the elements that reach a settled threshold."""
         return self._sweep(self._key(threshold), self._keys, threshold, False)[0]
 
-    def between(self, low: float, high: float) -> Moments:
+    def moments_between(self, low: float, high: float) -> Moments:
         """Moments of the excess |x| - low of the elements that reach ``low`` but not ``high``; settled."""
         return self._sweep(self._key(low), self._key(high), low, False)[0]
 
@@ -101,7 +101,7 @@ class Sweeps(ABC):
     def _sweep(self, low: int, high: int, origin: float, with_logs: bool) -> tuple[Moments, float]:
         """Moments of the keys from ``low`` to below ``high``, and the largest magnitude of all."""
         (count, total, squares, logs), top = self._sums(low, high, origin, with_logs)
-        self.swept += self.size
+        self.elements_read += self.size
         n = max(count, 1)
         mean = total / n
         moments = Moments(count, mean, max(squares / n - mean * mean, 0.0), logs / n)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Selection
-from wirecodec.select.threshold_common import fitted
+from wirecodec.select.threshold_common import select_by_threshold
 from wirecodec.validation import as_real, settle
 
 __all__ = ["Threshold"]
@@ -38,4 +38,4 @@ class Threshold:
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
         """The elements that reach t; EncodeError names the first NaN or Inf."""
-        return fitted(x, self.t, self.name, expected=x.size // 64)
+        return select_by_threshold(x, self.t, self.name, expected=x.size // 64)

@@ -14,16 +14,16 @@ from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import Selection, all_finite, finite_or_raise
-from wirecodec.select.topk_exact import top_k
-from wirecodec.select.topk_fused_residual import top_k_of_sum
+from wirecodec.select.base import Selection, all_finite, require_finite
+from wirecodec.select.topk_exact import select_top_k
+from wirecodec.select.topk_fused_residual import select_top_k_of_sum
 from wirecodec.validation import as_integer, as_ratio, settle
 
-__all__ = ["TopK", "share_of"]
+__all__ = ["TopK", "fraction_count"]
 
 
 @lru_cache(maxsize=1024)
-def share_of(ratio: float, size: int) -> int:
+def fraction_count(ratio: float, size: int) -> int:
     """⌊ratio · size⌋ in exact decimal, at least 1 where size > 0, at most size."""
     exact = Fraction(Decimal(repr(float(ratio)))) * size
     return min(size, max(1, exact.numerator // exact.denominator)) if size else 0
@@ -52,7 +52,7 @@ class TopK:
 
     def count(self, size: int) -> int:
         """How many of ``size`` elements are kept."""
-        return share_of(self.ratio, size) if self.ratio is not None else min(self.k or 0, size)
+        return fraction_count(self.ratio, size) if self.ratio is not None else min(self.k or 0, size)
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
@@ -60,12 +60,12 @@ class TopK:
         """The top k; EncodeError names the first NaN or Inf."""
         k = self.count(x.size)
         if k == x.size:
-            finite_or_raise(x, self.name)
+            require_finite(x, self.name)
             return Selection(None)
-        indices, words = top_k(bits_of(x), k)
+        indices, words = select_top_k(bits_of(x), k)
         values = words.view(x.dtype)
         if not all_finite(values):  # what is not finite is above all that is
-            finite_or_raise(x, self.name)
+            require_finite(x, self.name)
         return Selection(indices, values=values)
 
     def select_sum(self, gradient: Array, residual: Array, rest: Array) -> Selection | None:
@@ -80,7 +80,7 @@ class TopK:
         sum is not finite.
         """
         k = self.count(gradient.size)
-        found = top_k_of_sum(gradient, residual, k, rest) if k < gradient.size else None
+        found = select_top_k_of_sum(gradient, residual, k, rest) if k < gradient.size else None
         if found is None:
             return None
         indices, words = found

@@ -25,32 +25,41 @@ from wirecodec.arrays import Array, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.sparse import index_dtype
 
-__all__ = ["Candidates", "Plan", "cut_off", "kept", "of_each", "over_parts", "planned", "top_k"]
+__all__ = [
+    "Candidates",
+    "SamplePlan",
+    "find_threshold",
+    "keep_top",
+    "map_array_parts",
+    "map_parts",
+    "plan_sample",
+    "select_top_k",
+]
 
 T = TypeVar("T")
-Found: TypeAlias = "tuple[Array, Array]"
+IndicesAndBits: TypeAlias = "tuple[Array, Array]"
 """Positions, ascending, and the words there."""
 
-SMALL = 4096
+MAX_UNSAMPLED_SIZE = 4096
 """Elements of which no sample is taken."""
-ERRORS = 3.0
+STANDARD_ERRORS = 3.0
 """Standard errors of the sample between the bracket's keys and the k-th."""
-CORRELATED = 4.0
+NEIGHBOUR_CORRELATION = 4.0
 """How many neighbours tell as much as one element at random."""
-DENSE = 4
+MIN_SPARSE_RECIPROCAL = 4
 """From one in so many on, candidates would take as much room as the array."""
-UNIT = 4096
+ELEMENTS_PER_UNIT = 4096
 """Elements; cuts between threads lie at multiples."""
-WORTHWHILE = 2**21 // UNIT
+MIN_UNITS_PER_THREAD = 2**21 // ELEMENTS_PER_UNIT
 """Units that are worth a thread."""
-PART = 2**30
+MAX_PART_SIZE = 2**30
 """Elements whose positions are counted in 32 bits."""
-ALONE = 2**17
+MIN_PARALLEL_CANDIDATES = 2**17
 """Candidates that one thread has settled before another one begins."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class SamplePlan:
     """How to sample.
 
     Attributes:
@@ -69,20 +78,20 @@ class Plan:
 
 
 @lru_cache(maxsize=1024)
-def planned(size: int, k: int, run: int, spread: float = CORRELATED) -> Plan:
+def plan_sample(size: int, k: int, run: int, spread: float = NEIGHBOUR_CORRELATION) -> SamplePlan:
     """A sample, ``run`` elements at a time, that costs about as much as what it lets through in vain."""
     share = k / size
-    best = (ERRORS * size * math.sqrt(spread * share)) ** (2 / 3)
+    best = (STANDARD_ERRORS * size * math.sqrt(spread * share)) ** (2 / 3)
     samples = int(min(max(best, 2048), 131072, size // 8)) // run * run
     rank = samples * share
-    error = ERRORS * math.sqrt(rank * spread * (1 - share))
-    low = math.ceil(rank + error + ERRORS**2 / 2)
+    error = STANDARD_ERRORS * math.sqrt(rank * spread * (1 - share))
+    low = math.ceil(rank + error + STANDARD_ERRORS**2 / 2)
     high = math.floor(rank - error - 1)
-    luck = (1.1 + 2 * ERRORS / math.sqrt(low)) / samples
-    return Plan(samples, low, high, min(low * luck, 1.0), min((low - max(high, 0)) * 2 * luck, 1.0))
+    luck = (1.1 + 2 * STANDARD_ERRORS / math.sqrt(low)) / samples
+    return SamplePlan(samples, low, high, min(low * luck, 1.0), min((low - max(high, 0)) * 2 * luck, 1.0))
 
 
-def top_k(bits: Array, k: int) -> Found:
+def select_top_k(bits: Array, k: int) -> IndicesAndBits:
     """Positions of the k largest keys of flat ``bits``, and the words there; 0 < k < size.
 
     A key is a word without its sign. Positions are int32, or int64 above 2^31.
@@ -91,58 +100,63 @@ def top_k(bits: Array, k: int) -> Found:
 
     bits = read_only(bits)
     found = None
-    if bits.size <= SMALL:
-        found = _sparse(bits, k, 0, _largest(bits), 1.0)
+    if bits.size <= MAX_UNSAMPLED_SIZE:
+        found = _select_sparse(bits, k, 0, _max_key(bits), 1.0)
     else:
         run = 64 // bits.itemsize
-        plan = planned(bits.size, k, run)
-        low, high, tied = sample.bracket(bits, run, 0, plan.samples, plan.low, plan.high)
-        if DENSE * k <= bits.size and not tied:
-            found = _sparse(bits, k, low, high, plan.share)
+        plan = plan_sample(bits.size, k, run)
+        low, high, tied = sample.bracket_kth(bits, run, 0, plan.samples, plan.low, plan.high)
+        if MIN_SPARSE_RECIPROCAL * k <= bits.size and not tied:
+            found = _select_sparse(bits, k, low, high, plan.share)
         else:
-            found = _dense(bits, k, low, high, plan.between, True)
+            found = _select_dense(bits, k, low, high, plan.between, True)
         if found is None:
             # Who knows where samples lie may have put there what misleads: the next ones lie anywhere.
-            plan, seed = planned(bits.size, k, 1, 1.0), time.perf_counter_ns()
-            low, high, tied = sample.bracket(bits, 1, seed, plan.samples, plan.low, plan.high)
-            found = _dense(bits, k, low, high, plan.between, tied)
+            plan, seed = plan_sample(bits.size, k, 1, 1.0), time.perf_counter_ns()
+            low, high, tied = sample.bracket_kth(bits, 1, seed, plan.samples, plan.low, plan.high)
+            found = _select_dense(bits, k, low, high, plan.between, tied)
     if found is None:
-        found = _filled(bits, k, *radix.count_threshold(bits, k))
+        found = _fill(bits, k, *radix.find_threshold_by_digits(bits, k))
     if found is None:
         raise EncodeError("the tensor changed while it was read")
     return found
 
 
-def _largest(bits: Array) -> int:
+def _max_key(bits: Array) -> int:
     """The largest key."""
     return (1 << (8 * bits.itemsize - 1)) - 1
 
 
-def over_parts(size: int, work: Callable[[int, int], T]) -> list[T]:
+def map_array_parts(size: int, work: Callable[[int, int], T]) -> list[T]:
     """[work(start, stop), …] of an array's parts, in order, on as many threads as it is worth."""
     from wirecodec.kernels.cpu.threads import map_ranges, thread_count
 
     def some(first: int, last: int) -> list[T]:
-        cuts = [*range(first * UNIT, last * UNIT, PART), min(last * UNIT, size)]
+        cuts = [
+            *range(first * ELEMENTS_PER_UNIT, last * ELEMENTS_PER_UNIT, MAX_PART_SIZE),
+            min(last * ELEMENTS_PER_UNIT, size),
+        ]
         return [work(start, stop) for start, stop in pairwise(cuts)]
 
-    units = -(-size // UNIT)
-    least = max(WORTHWHILE, units // thread_count())  # no more parts than needed: each has buffers of its own
+    units = -(-size // ELEMENTS_PER_UNIT)
+    least = max(
+        MIN_UNITS_PER_THREAD, units // thread_count()
+    )  # no more parts than needed: each has buffers of its own
     return [part for parts in map_ranges(some, units, least) for part in parts]
 
 
-def of_each(work: Callable[[int], T], n: int, candidates: int) -> list[T]:
+def map_parts(work: Callable[[int], T], n: int, candidates: int) -> list[T]:
     """[work(0), … work(n - 1)] on n parts with so many candidates, side by side where these are many."""
     from wirecodec.kernels.cpu.threads import map_ranges
 
-    least = 1 if candidates >= ALONE else n
+    least = 1 if candidates >= MIN_PARALLEL_CANDIDATES else n
     some = map_ranges(lambda first, last: [work(i) for i in range(first, last)], n, least)
     return [done for several in some for done in several]
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """What a sweep took of one part of the array; its buffers are used up by ``kept``.
+    """What a sweep took of one part of the array; its buffers are used up by ``keep_top``.
 
     Attributes:
         start: where the part begins.
@@ -168,21 +182,21 @@ class Candidates:
         return cls(start, found, words, certain, keys[:n])
 
 
-def _sparse(bits: Array, k: int, low: int, high: int, share: float) -> Found | None:
+def _select_sparse(bits: Array, k: int, low: int, high: int, share: float) -> IndicesAndBits | None:
     """From what reaches ``low``; None where that is fewer than k, or much more than thought."""
     from wirecodec.kernels.cpu.select import topk
 
     def swept(start: int, stop: int) -> tuple[int, int, Array, Array]:
-        room = min(int(share * bits.size), stop - start) + topk.ROOM
+        room = min(int(share * bits.size), stop - start) + topk.SWEEP_SLACK
         found, words = np.empty(room, np.int32), np.empty(room, bits.dtype)
         return start, topk.sweep(bits[start:stop], low, found, words), found, words
 
-    parts = over_parts(bits.size, swept)
+    parts = map_array_parts(bits.size, swept)
     if sum(n for _, n, _, _ in parts) < k or any(n < 0 for _, n, _, _ in parts):
         return None
     if len(parts) == 1:
         ((_, n, found, words),) = parts
-        if topk.settle(found[:n], words[:n], k, low, high) != k:
+        if topk.keep_top_k(found[:n], words[:n], k, low, high) != k:
             raise EncodeError("the tensor changed while it was read")
         return found[:k], words[:k]
 
@@ -190,35 +204,35 @@ def _sparse(bits: Array, k: int, low: int, high: int, share: float) -> Found | N
         start, n, found, words = parts[i]
         return Candidates.of(start, found[:n], words[:n], low, high)
 
-    candidates = of_each(counted, len(parts), k)
-    return kept(candidates, *cut_off(candidates, k, low, high), index_dtype(bits.size))
+    candidates = map_parts(counted, len(parts), k)
+    return keep_top(candidates, *find_threshold(candidates, k, low, high), index_dtype(bits.size))
 
 
-def cut_off(parts: list[Candidates], k: int, low: int, high: int) -> tuple[int, list[int], list[int]]:
+def find_threshold(parts: list[Candidates], k: int, low: int, high: int) -> tuple[int, list[int], list[int]]:
     """The k-th largest key, and of each part how many equal to it are kept, and how many altogether."""
     from wirecodec.kernels.cpu.select import radix
 
     rank = k - sum(part.certain for part in parts)
     if rank <= 0:
-        high = _largest(parts[0].words)
+        high = _max_key(parts[0].words)
         parts = [Candidates.of(part.start, part.found, part.words, low, high) for part in parts]
         rank = k - sum(part.certain for part in parts)
     keys = parts[0].keys if len(parts) == 1 else np.concatenate([part.keys for part in parts])
-    threshold, left = radix.threshold_of(keys, rank, (low ^ high).bit_length())
+    threshold, left = radix.find_threshold(keys, rank, (low ^ high).bit_length())
     if len(parts) == 1:
         return threshold, [left], [k]
     ties, sizes = [], []
     for part in parts:
-        more, equal = radix.count_from(part.keys, threshold)
+        more, equal = radix.count_above_and_equal(part.keys, threshold)
         ties.append(min(left, equal))
         left -= ties[-1]
         sizes.append(part.certain + more + ties[-1])
     return threshold, ties, sizes
 
 
-def kept(
+def keep_top(
     parts: list[Candidates], threshold: int, ties: list[int], sizes: list[int], dtype: np.dtype[Any]
-) -> Found:
+) -> IndicesAndBits:
     """The candidates above a threshold, and of each part the first ``ties`` equal to it."""
     from wirecodec.kernels.cpu.select import topk
 
@@ -236,11 +250,13 @@ def kept(
         if not narrow:
             np.add(local, part.start, out=indices[span])
 
-    of_each(keep, len(parts), stops[-1])
+    map_parts(keep, len(parts), stops[-1])
     return indices[: stops[-1]], words[: stops[-1]]
 
 
-def _dense(bits: Array, k: int, low: int, high: int, share: float, tied: bool) -> Found | None:
+def _select_dense(
+    bits: Array, k: int, low: int, high: int, share: float, tied: bool
+) -> IndicesAndBits | None:
     """By counting, then filling; None where the k-th key does not lie from ``low`` to below ``high``.
 
     Or where it is ``low`` at most, and nothing says, as ``tied`` would, that filling is worth a try.
@@ -248,29 +264,29 @@ def _dense(bits: Array, k: int, low: int, high: int, share: float, tied: bool) -
     from wirecodec.kernels.cpu.select import radix, topk
 
     def collected(start: int, stop: int) -> tuple[int, Array]:
-        keys = np.empty(min(int(share * bits.size), stop - start) + topk.ROOM, bits.dtype)
+        keys = np.empty(min(int(share * bits.size), stop - start) + topk.SWEEP_SLACK, bits.dtype)
         certain, n = topk.collect(bits[start:stop], low + 1, max(high, low + 1), keys)
         return (certain, keys[:n]) if n >= 0 else (k, keys[:0])
 
-    parts = over_parts(bits.size, collected)
+    parts = map_array_parts(bits.size, collected)
     rank = k - sum(certain for certain, _ in parts)
     keys = parts[0][1] if len(parts) == 1 else np.concatenate([keys for _, keys in parts])
     if rank <= 0 or (rank > keys.size and not tied):
         return None
     if rank > keys.size:
-        return _filled(bits, k, low, rank - keys.size)
-    return _filled(bits, k, *radix.threshold_of(keys, rank, (low ^ high).bit_length()))
+        return _fill(bits, k, low, rank - keys.size)
+    return _fill(bits, k, *radix.find_threshold(keys, rank, (low ^ high).bit_length()))
 
 
-def _filled(bits: Array, k: int, threshold: int, ties: int) -> Found | None:
+def _fill(bits: Array, k: int, threshold: int, ties: int) -> IndicesAndBits | None:
     """The keys above ``threshold`` and the first ``ties`` equal to it; None where they are not k."""
     from wirecodec.kernels.cpu.select import topk
 
     indices, words = np.empty(k + topk.SLACK, index_dtype(bits.size)), np.empty(k + topk.SLACK, bits.dtype)
     n = 0
-    for start in range(0, bits.size, PART):
+    for start in range(0, bits.size, MAX_PART_SIZE):
         local = indices[n:].view(np.int32)[: indices.size - n]
-        more, ties = topk.fill(bits[start : start + PART], threshold, ties, local, words[n:])
+        more, ties = topk.fill(bits[start : start + MAX_PART_SIZE], threshold, ties, local, words[n:])
         if more < 0:
             return None
         if indices.dtype != np.int32:

@@ -177,7 +177,7 @@ def run_selectors(sink: Sink) -> None:
                 sink(wc.encode(gradient, f"{selector} | auto-index | raw", seed=1))
             if gradient.size > 1:  # top_k counts only if two samples were misleading, by bad luck
                 bits = read_only(bits_of(gradient).reshape(-1))
-                sink(np.array(radix.count_threshold(bits, gradient.size // 2)))
+                sink(np.array(radix.find_threshold_by_digits(bits, gradient.size // 2)))
 
 
 def run_transforms(sink: Sink) -> None:
@@ -210,13 +210,13 @@ def run_steps(sink: Sink) -> None:
 @contextlib.contextmanager
 def shared_out(count: int) -> Iterator[None]:
     """Share small arrays out among ``count`` threads."""
-    before = threads.thread_count, topk_exact.WORTHWHILE, topk_exact.ALONE
+    before = threads.thread_count, topk_exact.MIN_UNITS_PER_THREAD, topk_exact.MIN_PARALLEL_CANDIDATES
     threads.thread_count = lambda: count
-    topk_exact.WORTHWHILE = topk_exact.ALONE = 1
+    topk_exact.MIN_UNITS_PER_THREAD = topk_exact.MIN_PARALLEL_CANDIDATES = 1
     try:
         yield
     finally:
-        threads.thread_count, topk_exact.WORTHWHILE, topk_exact.ALONE = before
+        threads.thread_count, topk_exact.MIN_UNITS_PER_THREAD, topk_exact.MIN_PARALLEL_CANDIDATES = before
 
 
 def run() -> str:

@@ -297,10 +297,10 @@ def test_ranks_choose_alike() -> None:
 
 
 def test_no_sample_is_drawn_twice() -> None:
-    from wirecodec.select.dgc import _positions
+    from wirecodec.select.dgc import draw_positions
 
     for size, n in ((10, 1), (10, 10), (1001, 10), (1_000_003, 777)):
-        found = _positions(n, size, 0x123456789ABCDEF)
+        found = draw_positions(n, size, 0x123456789ABCDEF)
         edges = [q * size // n for q in range(n + 1)]
         assert all(a <= p < b for p, a, b in zip(found.tolist(), edges, edges[1:], strict=False))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests import oracles
-from wirecodec.select.topk import share_of
+from wirecodec.select.topk import fraction_count
 
 
 def chosen(selector: Any, x: Any) -> list[int]:
@@ -65,12 +65,12 @@ def test_topk_on_any_floats(values: list[float], data: st.DataObject) -> None:
     ],
 )
 def test_k_is_exact_decimal(ratio: str, size: int) -> None:
-    assert share_of(float(ratio), size) == oracles.kept(ratio, size)
+    assert fraction_count(float(ratio), size) == oracles.kept(ratio, size)
 
 
 @given(st.decimals(min_value="0.000001", max_value="1", places=6), st.integers(0, 10**9))
 def test_k_is_exact_decimal_anywhere(ratio: Any, size: int) -> None:
-    assert share_of(float(ratio), size) == min(size, max(1, int(Fraction(ratio) * size)) if size else 0)
+    assert fraction_count(float(ratio), size) == min(size, max(1, int(Fraction(ratio) * size)) if size else 0)
 
 
 def test_topk_of_real_gradients(gradient: Any) -> None:

@@ -33,19 +33,19 @@ def test_sweeps_are_the_moments(rng: np.random.Generator, dtype: np.dtype[Any]) 
             assert total.mean == pytest.approx(present.mean(), rel=1e-5)
             assert total.variance == pytest.approx(present.var(), rel=1e-4, abs=1e-5 * present.mean() ** 2)
             assert total.log_mean == pytest.approx(np.log(present).mean(), rel=1e-6, abs=1e-5)
-            at = found.settled(float(np.median(present)) * 1.01)
-            beyond, below = found.beyond(at), found.between(0.0, at)
+            at = found.round_up(float(np.median(present)) * 1.01)
+            beyond, below = found.moments_above(at), found.moments_between(0.0, at)
             y = present[present >= at] - at
             assert beyond.count == y.size
             assert below.count == present.size - y.size
             if y.size:
                 assert beyond.mean == pytest.approx(y.mean(), rel=1e-4, abs=1e-6 * at)
-            assert found.reaching(at, size).tolist() == np.flatnonzero(g * found.scale >= at).tolist()
+            assert found.find_reaching(at, size).tolist() == np.flatnonzero(g * found.scale >= at).tolist()
             assert found.narrow(at, expected=0) == y.size
             if y.size:
-                higher = found.settled(at * 1.5)
+                higher = found.round_up(at * 1.5)
                 assert (
-                    found.reaching(higher, size).tolist()
+                    found.find_reaching(higher, size).tolist()
                     == np.flatnonzero(g * found.scale >= higher).tolist()
                 )
 
@@ -54,7 +54,7 @@ def test_sums_have_one_order(rng: np.random.Generator) -> None:
     x = rng.standard_t(2, 300_001).astype(np.float32)
     first = wc.SIDCo(0.01, "gamma-gp").search(x)
     again = wc.SIDCo(0.01, "gamma-gp").search(np.concatenate([np.ones(3, np.float32), x])[3:].copy())
-    assert first.trials == again.trials
+    assert first.measured == again.measured
 
 
 # The paper's mode.
@@ -72,7 +72,7 @@ def test_faithful_stages_are_the_papers(sid: str, rng: np.random.Generator, dtyp
         y = x.astype(dtype)
         for ratio in (0.3, *DENSITIES):
             for stages in (1, 2, 4):
-                if stages > sidco_controller.most_stages(ratio):
+                if stages > sidco_controller.max_stages(ratio):
                     continue
                 found = wc.SIDCo(ratio, sid, mode="faithful", stages=stages).search(y)
                 expected = oracles.sidco_threshold(y, ratio, sid, stages)
@@ -91,14 +91,14 @@ def test_faithful_stages_are_the_papers(sid: str, rng: np.random.Generator, dtyp
     st.integers(1, 12),
 )
 def test_controller_is_the_papers(ratios: list[float], ratio: float, window: int, begin: int) -> None:
-    most = sidco_controller.most_stages(ratio)
+    most = sidco_controller.max_stages(ratio)
     assert most == math.ceil(math.log2(1 / ratio))
     begin = min(begin, most)
-    control, taken = sidco_controller.restored(None, begin), []
+    control, taken = sidco_controller.restore(None, begin), []
     for kept in ratios:
         taken.append(control.stages)
-        control = sidco_controller.restored(sidco_controller.saved(control), 99)
-        control = sidco_controller.stepped(control, kept, ratio, window=window, tolerance=0.2)
+        control = sidco_controller.restore(sidco_controller.save(control), 99)
+        control = sidco_controller.update(control, kept, ratio, window=window, tolerance=0.2)
     assert taken == oracles.sidco_stages(ratios, most, begin=begin, window=window)
 
 

@@ -48,25 +48,25 @@ def test_pareto_becomes_exponential_without_a_step() -> None:
 
 def test_fits_of_what_does_not_vary() -> None:
     constant = sidco_fits.Moments(10, 3.0, 0.0, math.log(3.0))
-    assert sidco_fits.pareto(constant) == sidco_fits.gamma(constant) == sidco_fits.Point(3.0)
+    assert sidco_fits.fit_pareto(constant) == sidco_fits.fit_gamma(constant) == sidco_fits.Point(3.0)
     assert sidco_fits.Point(3.0).threshold(0.1) == 3.0
     assert sidco_fits.Point(3.0).survival(np.array([2.0, 3.0])).tolist() == [1.0, 0.0]
-    nearly = sidco_fits.pareto(sidco_fits.Moments(10, 3.0, 1e-12, math.log(3.0)))
+    nearly = sidco_fits.fit_pareto(sidco_fits.Moments(10, 3.0, 1e-12, math.log(3.0)))
     assert isinstance(nearly, sidco_fits.Pareto)
     assert nearly.shape == -0.5
 
 
 SAMPLES = {
-    "laplace": (stats.expon(), sidco_fits.exponential, 0.01),
-    "laplace as Pareto": (stats.expon(), sidco_fits.pareto, 0.01),
-    "Pareto, light": (stats.genpareto(-0.2), sidco_fits.pareto, 0.01),
-    "Pareto, c = 0.1": (stats.genpareto(0.1), sidco_fits.pareto, 0.01),
-    "Pareto, c = 0.2": (stats.genpareto(0.2), sidco_fits.pareto, 0.01),
-    "gamma, 0.1": (stats.gamma(0.1), sidco_fits.gamma, 0.01),
-    "gamma, 0.3": (stats.gamma(0.3), sidco_fits.gamma, 0.01),
-    "gamma, 0.6": (stats.gamma(0.6), sidco_fits.gamma, 0.01),
-    "gamma, 1": (stats.gamma(1.0), sidco_fits.gamma, 0.01),
-    "gamma, 4": (stats.gamma(4.0), sidco_fits.gamma, 0.01),
+    "laplace": (stats.expon(), sidco_fits.fit_exponential, 0.01),
+    "laplace as Pareto": (stats.expon(), sidco_fits.fit_pareto, 0.01),
+    "Pareto, light": (stats.genpareto(-0.2), sidco_fits.fit_pareto, 0.01),
+    "Pareto, c = 0.1": (stats.genpareto(0.1), sidco_fits.fit_pareto, 0.01),
+    "Pareto, c = 0.2": (stats.genpareto(0.2), sidco_fits.fit_pareto, 0.01),
+    "gamma, 0.1": (stats.gamma(0.1), sidco_fits.fit_gamma, 0.01),
+    "gamma, 0.3": (stats.gamma(0.3), sidco_fits.fit_gamma, 0.01),
+    "gamma, 0.6": (stats.gamma(0.6), sidco_fits.fit_gamma, 0.01),
+    "gamma, 1": (stats.gamma(1.0), sidco_fits.fit_gamma, 0.01),
+    "gamma, 4": (stats.gamma(4.0), sidco_fits.fit_gamma, 0.01),
 }
 
 
@@ -74,7 +74,7 @@ SAMPLES = {
 def test_gamma_is_the_likeliest(shape: float) -> None:
     """Where the moments are the distribution's own, so is the fit, nearly: the paper's is a percent off."""
     theirs = stats.gamma(shape)
-    found = sidco_fits.gamma(sidco_fits.Moments(10, shape, shape, float(special.digamma(shape))))
+    found = sidco_fits.fit_gamma(sidco_fits.Moments(10, shape, shape, float(special.digamma(shape))))
     assert isinstance(found, sidco_fits.Gamma)
     assert found.shape == pytest.approx(shape, rel=3e-4)
     for density in (0.25, *DENSITIES):

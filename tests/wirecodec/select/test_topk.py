@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def assert_exact(x: Any, k: int) -> None:
-    indices, words = topk_exact.top_k(bits_of(x), k)
+    indices, words = topk_exact.select_top_k(bits_of(x), k)
     expected = oracles.top_k_sorted(x, k)
     assert indices.dtype == np.int32
     assert np.array_equal(indices, expected)
@@ -64,7 +64,7 @@ def test_the_same_from_any_number_of_threads(name: str, on_threads: Any) -> None
 def _sampled(bits: Any, run: int, samples: int, seed: int, out: Any) -> None:
     strata = samples // run
     for stratum in range(strata):
-        first = sample.run_of(stratum, strata, bits.size // run, np.uint64(seed)) * run
+        first = sample.choose_run(stratum, strata, bits.size // run, np.uint64(seed)) * run
         for i in range(run):
             out[stratum * run + i] = first + i
 
@@ -72,7 +72,7 @@ def _sampled(bits: Any, run: int, samples: int, seed: int, out: Any) -> None:
 def sampled(x: Any, k: int) -> Any:
     """Where a first sample of x looks."""
     run = 64 // x.itemsize
-    plan = topk_exact.planned(x.size, k, run)
+    plan = topk_exact.plan_sample(x.size, k, run)
     found = np.empty(plan.samples, np.int64)
     _sampled(bits_of(x), run, plan.samples, 0, found)
     return found
@@ -80,7 +80,7 @@ def sampled(x: Any, k: int) -> Any:
 
 def sampled_next(x: Any, k: int, seed: int) -> Any:
     """Where a second sample looks at such a time."""
-    plan = topk_exact.planned(x.size, k, 1, 1.0)
+    plan = topk_exact.plan_sample(x.size, k, 1, 1.0)
     found = np.empty(plan.samples, np.int64)
     _sampled(bits_of(x), 1, plan.samples, seed, found)
     return found
@@ -109,13 +109,13 @@ def test_an_adversary_who_knows_the_sample(dtype: Any, k: int, on_threads: Any) 
 def test_an_adversary_who_knows_the_time(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both samples see what is not there: the digits are counted."""
     counted: list[int] = []
-    count = radix.count_threshold
+    count = radix.find_threshold_by_digits
 
     def noted(bits: Any, k: int) -> Any:
         counted.append(k)
         return count(bits, k)
 
-    monkeypatch.setattr(radix, "count_threshold", noted)
+    monkeypatch.setattr(radix, "find_threshold_by_digits", noted)
     monkeypatch.setattr(topk_exact, "time", SimpleNamespace(perf_counter_ns=lambda: 7))
     rng = np.random.default_rng(3)
     for seen, unseen in ((1e-3, 1.0), (1.0, 1e-3), (0.0, 1.0)):
@@ -150,7 +150,7 @@ def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_exact(x, 1000)
     assert taken[0] in ("_sparse", "_dense")
     assert "_filled" in taken
-    monkeypatch.setattr(sample, "bracket", lambda *a: (1, 2, False))  # two samples that are of no use
+    monkeypatch.setattr(sample, "bracket_kth", lambda *a: (1, 2, False))  # two samples that are of no use
     taken.clear()
     assert_exact(family("heavy tails", 100_000, 2).astype(np.float32), 1000)
     assert taken == ["_sparse", "_dense", "_filled"]
@@ -158,7 +158,9 @@ def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         (False, ["_sparse", "_dense"]),
         (True, ["_dense", "_filled"] * 2),
     ):  # nor these, too high
-        monkeypatch.setattr(sample, "bracket", lambda *a, tied=tied: (2**30 + 2**29, 2**30 + 2**29 + 1, tied))
+        monkeypatch.setattr(
+            sample, "bracket_kth", lambda *a, tied=tied: (2**30 + 2**29, 2**30 + 2**29 + 1, tied)
+        )
         taken.clear()
         assert_exact(family("heavy tails", 100_000, 2).astype(np.float32), 1000)
         assert taken == [*ways, "_filled"]
@@ -181,7 +183,7 @@ def test_digits_are_counted(dtype: Any) -> None:
                 for k in {1, size // 3 + 1, size}:
                     least = keys[k - 1]
                     expected = (int(least), k - int(np.count_nonzero(keys > least)))
-                    assert radix.count_threshold(read_only(bits), k) == expected
+                    assert radix.find_threshold_by_digits(read_only(bits), k) == expected
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -212,14 +214,14 @@ def test_kernels_never_write_beyond_their_room() -> None:
     bits = bits_of(np.ones(5000, np.float32))
     bits.flags.writeable = False
     one = int(bits[0])
-    found, words = np.empty(topk.ROOM + 100, np.int32), np.empty(topk.ROOM + 100, np.uint32)
+    found, words = np.empty(topk.SWEEP_SLACK + 100, np.int32), np.empty(topk.SWEEP_SLACK + 100, np.uint32)
     assert topk.sweep(bits, one, found, words) == -1
     assert topk.collect(bits, one, one + 1, np.empty(70, np.uint32)) == (0, -1)
     assert topk.fill(bits, one - 1, 0, np.empty(164, np.int32), np.empty(164, np.uint32))[0] == -1
     places = np.arange(1000, dtype=np.int32)
     out = np.empty(1, np.int32), np.empty(1, np.uint32)
     assert topk.keep(places, bits[:1000].copy(), one - 1, 0, 0, *out) == -1
-    assert topk.settle(places[:10], np.zeros(10, np.uint32), 5, one, one + 1) != 5
+    assert topk.keep_top_k(places[:10], np.zeros(10, np.uint32), 5, one, one + 1) != 5
 
 
 @kernel
@@ -246,7 +248,7 @@ for dtype in DTYPES:
         for n in (5, 4000, 30_001):
             x = typed(family(name, n, 2), dtype)
             for k in (1, n // 100 + 1, n // 10 + 1, n // 2):
-                indices, words = topk_exact.top_k(bits_of(x), k)
+                indices, words = topk_exact.select_top_k(bits_of(x), k)
                 assert np.array_equal(indices, oracles.top_k_sorted(x, k)), (name, n, k)
                 assert np.array_equal(words, bits_of(x)[indices])
     if np.dtype(dtype).itemsize >= 4:
@@ -275,5 +277,5 @@ def test_elsewhere(types: str, settings: dict[str, str], tmp_path: Path) -> None
 
 def test_bfloat16_orders_as_float32_does() -> None:
     x = family("heavy tails", 50_000, 8).astype(ml_dtypes.bfloat16)
-    indices, _ = topk_exact.top_k(bits_of(x), 700)
-    assert np.array_equal(indices, topk_exact.top_k(bits_of(x.astype(np.float32)), 700)[0])
+    indices, _ = topk_exact.select_top_k(bits_of(x), 700)
+    assert np.array_equal(indices, topk_exact.select_top_k(bits_of(x.astype(np.float32)), 700)[0])

@@ -25,8 +25,8 @@ from wirecodec.select.all import All
 from wirecodec.select.dgc import DGC
 from wirecodec.select.nonzero import NonZero
 from wirecodec.select.threshold import Threshold
-from wirecodec.select.threshold_common import threshold_bits
-from wirecodec.select.topk import TopK, share_of
+from wirecodec.select.threshold_common import round_threshold
+from wirecodec.select.topk import TopK, fraction_count
 
 __all__ = ["SELECTORS", "Planned", "planned"]
 
@@ -152,7 +152,7 @@ def _nonzero(device: Kernels, selector: NonZero, size: int, dtype: np.dtype[Any]
 
 
 def _threshold(device: Kernels, selector: Threshold, size: int, dtype: np.dtype[Any], most: int) -> Planned:
-    least = int(threshold_bits(selector.t, dtype))
+    least = int(round_threshold(selector.t, dtype))
     mask = 2 ** (8 * dtype.itemsize - 1) - 1
     return _Passing(device, size, dtype, most, least, mask, infinity_of(dtype))
 
@@ -163,7 +163,7 @@ def _topk(device: Kernels, selector: TopK, size: int, dtype: np.dtype[Any], most
 
 
 def _dgc(device: Kernels, selector: DGC, size: int, dtype: np.dtype[Any], most: int) -> Planned:
-    k = share_of(selector.ratio, size)
+    k = fraction_count(selector.ratio, size)
     return _Every(size, ordered=True) if k == size else _Sampled(device, selector, size, dtype, k)
 
 

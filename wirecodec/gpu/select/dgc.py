@@ -12,7 +12,7 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.select.dgc import DGC
-from wirecodec.select.topk import share_of
+from wirecodec.select.topk import fraction_count
 
 __all__ = ["Sampled"]
 
@@ -28,11 +28,11 @@ class Sampled:
     """
 
     def __init__(self, device: Device, size: int, words: Any, selector: DGC) -> None:
-        self._device, self._drawn = device, share_of(selector.sample, size)
+        self._device, self._drawn = device, fraction_count(selector.sample, size)
         self._sample = device.empty(self._drawn + 1, words)  # a zero behind: a search leaves one out
         device.clear(self._sample)
-        self._threshold = Search(device, self._drawn + 1, words, share_of(selector.ratio, self._drawn))
-        self.search = Search(device, size, words, share_of(selector.ratio, size))
+        self._threshold = Search(device, self._drawn + 1, words, fraction_count(selector.ratio, self._drawn))
+        self.search = Search(device, size, words, fraction_count(selector.ratio, size))
 
     def select(self, words: Any, infinity: int, stream: Any) -> Selected:
         """Of (size,) ``words``; what is not finite reaches any threshold, and is looked for.

@@ -24,8 +24,8 @@ from wirecodec.select.dgc import DGC
 from wirecodec.select.nonzero import NonZero
 from wirecodec.select.sidco import SIDCo
 from wirecodec.select.threshold import Threshold
-from wirecodec.select.threshold_common import threshold_bits
-from wirecodec.select.topk import TopK, share_of
+from wirecodec.select.threshold_common import round_threshold
+from wirecodec.select.topk import TopK, fraction_count
 
 __all__ = ["has_kernels", "select", "select_sum"]
 
@@ -78,7 +78,7 @@ def _nonzero(device: Device, flat: DeviceFlat, selector: NonZero, context: Conte
 
 
 def _threshold(device: Device, flat: DeviceFlat, selector: Threshold, context: Context) -> DeviceSupport:
-    least = int(threshold_bits(selector.t, flat.dtype))
+    least = int(round_threshold(selector.t, flat.dtype))
     return passed(device, flat, reaching(device, flat.words, least, infinity_of(flat.dtype)))
 
 
@@ -109,7 +109,7 @@ def _topk_of_sum(
 
 def _dgc(device: Device, flat: DeviceFlat, selector: DGC, context: Context) -> DeviceSupport:
     words, infinity = flat.words, infinity_of(flat.dtype)
-    if share_of(selector.ratio, words.size) == words.size:
+    if fraction_count(selector.ratio, words.size) == words.size:
         return whole(device, flat)
     made = Sampled(device, words.size, words.dtype, selector).select(words, infinity, mix(context.seed))
     return passed(device, flat, made)

@@ -12,14 +12,14 @@ from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected
 from wirecodec.select.sidco import SIDCo
-from wirecodec.select.sidco_sweeps import Sums, Sweeps
+from wirecodec.select.sidco_sweeps import MagnitudeSource, Sums
 
 __all__ = ["DeviceMagnitudes", "sidco"]
 
 
 def sidco(device: Device, flat: DeviceFlat, selector: SIDCo, context: Context) -> DeviceSupport:
     """The elements beyond the fitted threshold; Refused where one is not finite."""
-    found = selector.search_in(DeviceMagnitudes(device, flat), state=context.state).selection
+    found = selector.search_magnitudes(DeviceMagnitudes(device, flat), state=context.state).selection
     indices: Any = found.indices
     if indices is None or indices.size == flat.words.size:
         return DeviceSupport(None, flat.words, flat, state=found.state)
@@ -27,7 +27,7 @@ def sidco(device: Device, flat: DeviceFlat, selector: SIDCo, context: Context) -
     return DeviceSupport(indices, words, flat, state=found.state)
 
 
-class DeviceMagnitudes(Sweeps):
+class DeviceMagnitudes(MagnitudeSource):
     """The magnitudes of a tensor on a device, without logarithms; 16-bit types are looked at as float32."""
 
     def __init__(self, device: Device, flat: DeviceFlat) -> None:
@@ -49,16 +49,16 @@ class DeviceMagnitudes(Sweeps):
             self._words, self._numbers = made.values[:n], made.indices[:n]
         return n
 
-    def reaching(self, threshold: float, expected: int) -> Any:
+    def find_reaching(self, threshold: float, expected: int) -> Any:
         """Ascending indices, u32 on the device, of the elements that reach the threshold."""
         made, n = self._reached(threshold)
         return made.indices[:n]
 
-    def top(self, k: int) -> tuple[Any, float]:
+    def find_top(self, k: int) -> tuple[Any, float]:
         """Ascending indices, u32 on the device, of the k largest that are left, and the least one."""
         k = min(k, self.size)
         made, least = top(self._device, self._words, 0, k)
-        self.swept += self.size
+        self.elements_read += self.size
         indices = made.indices
         if self._numbers is not None:
             indices = elements.gathered(self._device, self._numbers, indices)
@@ -68,7 +68,7 @@ class DeviceMagnitudes(Sweeps):
         """What reaches the threshold, and how many that is."""
         key = self._wide(self._key(threshold))
         made = reaching(self._device, self._words, key, 0, self._numbers)
-        self.swept += self.size
+        self.elements_read += self.size
         return made, made.count(self._device)[0]
 
     def _sums(self, low: int, high: int, origin: float, with_logs: bool) -> tuple[Sums, int]:
@@ -79,7 +79,7 @@ class DeviceMagnitudes(Sweeps):
         count, total, squares = self._device.get(sums).tolist()
         return (int(count), total, squares, 0.0), self._of_wide(int(self._device.get(greatest)[0]))
 
-    def _refuse(self) -> None:
+    def _raise_nonfinite(self) -> None:
         raise Refused
 
     def _wide(self, key: int) -> int:

@@ -31,9 +31,9 @@ __all__ = ["inline", "inline_without_refcounts", "kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PATIENCE = 60.0
+MAX_WAIT_SECONDS = 60.0
 """Seconds to wait for another process, which may compile for 20 s, or be stopped for ever."""
-_FIRST_POLL, _LAST_POLL = 0.01, 0.25
+_MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.01, 0.25
 """Seconds between two looks at the lock, doubled from one to the next."""
 
 
@@ -47,7 +47,7 @@ class _CompileLock:
         self._thread = threading.RLock()
         self._depth = 0
         self._file: int | None = None
-        self._patience = PATIENCE
+        self._patience = MAX_WAIT_SECONDS
 
     @contextlib.contextmanager
     def __call__(self, folder: str | None, cached: Callable[[], bool] = lambda: False) -> Iterator[None]:
@@ -71,7 +71,7 @@ class _CompileLock:
         if self._file is not None:
             os.close(self._file)
         self._thread, self._depth, self._file = threading.RLock(), 0, None
-        self._patience = PATIENCE
+        self._patience = MAX_WAIT_SECONDS
 
     def _open(self, folder: str | None, cached: Callable[[], bool]) -> int | None:
         """Return the locked file, or None to go on without a lock."""
@@ -95,7 +95,7 @@ class _CompileLock:
 
         Once a process has waited in vain, it does not wait again before it has got the lock.
         """
-        end, pause = time.monotonic() + self._patience, _FIRST_POLL
+        end, pause = time.monotonic() + self._patience, _MIN_POLL_SECONDS
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,20 +104,20 @@ class _CompileLock:
             except OSError:
                 return False  # a file system without locks
             else:
-                self._patience = PATIENCE
+                self._patience = MAX_WAIT_SECONDS
                 return True
             if time.monotonic() >= end:
                 self._patience = 0.0
                 return False
             time.sleep(pause)
-            pause = min(2 * pause, _LAST_POLL)
+            pause = min(2 * pause, _MAX_POLL_SECONDS)
             if cached():
                 return False
 
 
-_compiling = _CompileLock()
+_compile_lock = _CompileLock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_compiling.forget)
+    os.register_at_fork(after_in_child=_compile_lock.forget)
 
 
 def kernel(fn: F) -> F:
@@ -134,7 +134,7 @@ def kernel(fn: F) -> F:
             return is_cached(dispatcher, signature)
 
         # Also to load: a kernel that is compiled after all would take this thread lock under Numba's own.
-        with _compiling(None if cached() else folder, cached):
+        with _compile_lock(None if cached() else folder, cached):
             return compile_plainly(signature)
 
     dispatcher.compile = compile_locked

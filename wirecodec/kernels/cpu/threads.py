@@ -37,10 +37,10 @@ __all__ = ["map_ranges", "next_unit", "run_parallel", "thread_count"]
 
 T = TypeVar("T")
 
-NEXT, STOP, LEFT, CALLED = 0, 1, 2, 3
+NEXT, END, UNFINISHED, CALLER_WAITS = 0, 1, 2, 3
 """Of ``turns``: the next unit, the one after the last, units not yet done, whether there is other work."""
 
-PATIENCE, GRACE = 25_000, 300
+MAX_POLLS, POLLS_AFTER_CALL = 25_000, 300
 """Looks at a counter: 0.2 ms; 2 µs, in which the caller leaves the GIL."""
 
 
@@ -65,20 +65,20 @@ def _add(typing_context: Any, counters: Any, i: Any, amount: Any) -> Any:
 def next_unit(turns: Array, unit: int) -> int:
     """The unit to do now that ``unit`` is done, -1 before the first; -1 where none is left."""
     if unit >= 0:
-        _add(turns, LEFT, -1)
+        _add(turns, UNFINISHED, -1)
     unit = _add(turns, NEXT, 1)
-    if unit < turns[STOP]:
+    if unit < turns[END]:
         return unit
-    if turns.size == CALLED:  # the caller's: it waits for what others took, but not for long
+    if turns.size == CALLER_WAITS:  # the caller's: it waits for what others took, but not for long
         looks = 0
-        while _add(turns, LEFT, 0) > 0 and looks < PATIENCE:
+        while _add(turns, UNFINISHED, 0) > 0 and looks < MAX_POLLS:
             looks += 1
     else:
         looks = 0
-        while _add(turns, CALLED, 0) == 0 and looks < PATIENCE:
+        while _add(turns, CALLER_WAITS, 0) == 0 and looks < MAX_POLLS:
             looks += 1
-        for _ in range(GRACE):
-            _add(turns, CALLED, 0)
+        for _ in range(POLLS_AFTER_CALL):
+            _add(turns, CALLER_WAITS, 0)
     return -1
 
 
@@ -96,7 +96,7 @@ def run_parallel(work: Callable[[Array], object], units: int, least: int) -> Non
         job = _Job(work, turns)
         _helpers.call(count - 1, job)
     try:
-        work(turns[:CALLED])
+        work(turns[:CALLER_WAITS])
     except BaseException:
         turns[NEXT] = units  # the others need not go on
         raise
@@ -105,7 +105,7 @@ def run_parallel(work: Callable[[Array], object], units: int, least: int) -> Non
 
 
 @kernel
-def _turn(turns: Array, unit: int) -> int:
+def _next_unit(turns: Array, unit: int) -> int:
     """``next_unit`` for Python."""
     return next_unit(turns, unit)
 
@@ -124,10 +124,10 @@ def map_ranges(work: Callable[[int, int], T], n: int, least: int) -> list[T]:
     done: dict[int, T] = {}
 
     def some(turns: Array) -> None:
-        part = _turn(turns, -1)
+        part = _next_unit(turns, -1)
         while part >= 0:
             done[part] = work(n * part // parts, n * (part + 1) // parts)
-            part = _turn(turns, part)
+            part = _next_unit(turns, part)
 
     run_parallel(some, parts, 1)
     return [done[part] for part in range(parts)]
@@ -151,7 +151,7 @@ class _Job:
 
     def finish(self) -> None:
         """Wait until all units are done, and let go of the caller's arrays."""
-        while self.turns[LEFT] > 0 and self._error is None:
+        while self.turns[UNFINISHED] > 0 and self._error is None:
             time.sleep(1e-4)
         self._work = None
         if self._error is not None:
@@ -169,7 +169,7 @@ class _Helpers:
         """Begin without threads: the parent's are not this process's."""
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._latest = np.zeros(CALLED + 1, np.int64)
+        self._latest = np.zeros(CALLER_WAITS + 1, np.int64)
 
     def call(self, count: int, job: _Job) -> None:
         """Ask ``count`` threads to join a job."""
@@ -184,7 +184,7 @@ class _Helpers:
             self._threads.append(thread)
         for _ in self._threads[:count]:
             self._jobs.put(job)
-        self._latest[CALLED] = 1
+        self._latest[CALLER_WAITS] = 1
         self._latest = job.turns
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ class _Helpers:
         self._open = False
         for _ in self._threads:
             self._jobs.put(None)
-        self._latest[CALLED] = 1
+        self._latest[CALLER_WAITS] = 1
         for thread in self._threads:
             thread.join()
 

@@ -15,14 +15,14 @@ from wirecodec.kernels.cpu.simd.masks64 import adacomp_mask64, max_key64
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.words import float_from_bits, low_bits_mask
 
-__all__ = ["NO_ORDER", "SUMS", "fill_bins"]
+__all__ = ["NOT_FINITE", "PARTIAL_SUMS", "fill_bins"]
 
 F64 = np.float64
 
-NO_ORDER = -1
+NOT_FINITE = -1
 """What ``fill_bins`` returns instead of a count where a bin holds NaN or Inf."""
 
-SUMS = 16
+PARTIAL_SUMS = 16
 """Partial sums of the bins' greatest magnitudes."""
 
 
@@ -60,9 +60,9 @@ def fill_bins(
         for at in range(begin + 64, end, 64):
             top = max(top, max_key64(bits, at, low_bits_mask(end - at)))
         if top >= infinity:
-            return NO_ORDER
+            return NOT_FINITE
         if top != 0:
-            sums[bin & (SUMS - 1)] += F64(float_from_bits(top))
+            sums[bin & (PARTIAL_SUMS - 1)] += F64(float_from_bits(top))
             for at in range(begin, end, 64):
                 mask = adacomp_mask64(x, gradient, at, ahead, top) & low_bits_mask(end - at)
                 count += store_set_bits(out, count, mask, at)

@@ -24,8 +24,8 @@ U64 = np.uint64
 
 SLACK = 64
 """Elements that ``fill_chunks`` needs free beyond those it writes."""
-AHEAD = 512
-FEW = 16
+PREFETCH_ELEMENTS = 512
+MIN_BRACKET_SIZE = 16
 """Keys between two, or a 64th of the chunk, are few enough to be looked at alone."""
 
 
@@ -35,7 +35,7 @@ def _key(bits: Array, i: int) -> np.uint64:
 
 
 @inline_without_refcounts
-def _top(bits: Array, start: int, stop: int) -> np.uint64:
+def _max_key(bits: Array, start: int, stop: int) -> np.uint64:
     """The greatest key of at most 64 elements."""
     if start + 64 <= bits.size:
         if stop - start > 16:
@@ -49,7 +49,7 @@ def _top(bits: Array, start: int, stop: int) -> np.uint64:
 
 
 @inline_without_refcounts
-def _reaching(bits: Array, start: int, stop: int, least: np.uint64) -> np.uint64:
+def _mask_at_least(bits: Array, start: int, stop: int, least: np.uint64) -> np.uint64:
     """Which of at most 64 elements have keys of ``least`` or more."""
     if start + 64 <= bits.size:
         return at_least64(bits, start, least) & low_bits_mask(stop - start)
@@ -60,23 +60,23 @@ def _reaching(bits: Array, start: int, stop: int, least: np.uint64) -> np.uint64
 
 
 @inline_without_refcounts
-def _above(bits: Array, start: int, stop: int, threshold: np.uint64) -> np.uint64:
+def _mask_above(bits: Array, start: int, stop: int, threshold: np.uint64) -> np.uint64:
     """Which of at most 64 elements have keys of more than ``threshold``."""
     if start + 64 <= bits.size:
         return above64(bits, start, threshold) & low_bits_mask(stop - start)
-    return _reaching(bits, start, stop, threshold + U64(1))
+    return _mask_at_least(bits, start, stop, threshold + U64(1))
 
 
 @inline_without_refcounts
-def _count(bits: Array, first: int, stop: int, least: np.uint64) -> int:
+def _count_at_least(bits: Array, first: int, stop: int, least: np.uint64) -> int:
     n = 0
     for start in range(first, stop, 64):
-        n += popcount(_reaching(bits, start, min(stop, start + 64), least))
+        n += popcount(_mask_at_least(bits, start, min(stop, start + 64), least))
     return n
 
 
 @inline_without_refcounts
-def _put_keys(bits: Array, start: int, mask: np.uint64, keys: Array, n: int) -> int:
+def _store_keys(bits: Array, start: int, mask: np.uint64, keys: Array, n: int) -> int:
     """The keys of those of 64 elements whose bit is set, from keys[n] on; how many."""
     if start + 64 <= bits.size and popcount(mask) > 2:
         return compress_store(keys, n, keys64(bits, start), mask)
@@ -89,7 +89,7 @@ def _put_keys(bits: Array, start: int, mask: np.uint64, keys: Array, n: int) -> 
 
 
 @inline_without_refcounts
-def _bracket(
+def _bracket_kth(
     bits: Array, first: int, stop: int, m: int, guess: np.uint64, step: np.uint64
 ) -> tuple[np.uint64, np.uint64, int]:
     """A key that at least m elements reach, one that fewer do, and how many these are.
@@ -98,12 +98,12 @@ def _bracket(
     """
     low, high = U64(0), U64(1) << U64(bit_width(bits) - 1)
     reaching, certain = stop - first, 0
-    few = max(FEW, (stop - first) >> 6)
+    few = max(MIN_BRACKET_SIZE, (stop - first) >> 6)
     key = guess
     while reaching - certain > few and high - low > U64(1):
         if not low < key < high:
             key = low + ((high - low) >> U64(1))
-        n = _count(bits, first, stop, key)
+        n = _count_at_least(bits, first, stop, key)
         if n >= m:
             low, reaching = key, n
             key = key + step
@@ -117,12 +117,12 @@ def _bracket(
 
 
 @inline
-def _kth(keys: Array, m: int, scratch: Array) -> np.uint64:
+def _select_kth(keys: Array, m: int, scratch: Array) -> np.uint64:
     """The m-th greatest of ``keys``, digit by digit; ``scratch`` has room for all of them."""
     left = keys.size
     for i in range(left):
         scratch[i] = keys[i]
-    if m == 1 or left <= FEW:
+    if m == 1 or left <= MIN_BRACKET_SIZE:
         for rank in range(m):
             best = rank
             for i in range(rank + 1, left):
@@ -151,31 +151,31 @@ def _kth(keys: Array, m: int, scratch: Array) -> np.uint64:
 
 
 @inline_without_refcounts
-def _greatest_at(bits: Array, first: int, stop: int) -> tuple[np.uint64, int]:
+def _find_max(bits: Array, first: int, stop: int) -> tuple[np.uint64, int]:
     """The greatest key, and the first place where it is."""
     best, block = U64(0), first
     for start in range(first, stop, 64):
-        prefetch(bits, start + AHEAD, 64)
-        top = _top(bits, start, min(stop, start + 64))
+        prefetch(bits, start + PREFETCH_ELEMENTS, 64)
+        top = _max_key(bits, start, min(stop, start + 64))
         if top > best:
             best, block = top, start
-    return best, block + (trailing_zeros(_reaching(bits, block, min(stop, block + 64), best)) & 63)
+    return best, block + (trailing_zeros(_mask_at_least(bits, block, min(stop, block + 64), best)) & 63)
 
 
 @inline_without_refcounts
-def _tops(bits: Array, first: int, stop: int, tops: Array) -> np.uint64:
+def _store_block_maxima(bits: Array, first: int, stop: int, tops: Array) -> np.uint64:
     """The greatest keys of blocks of 64, and the greatest of all."""
     best = U64(0)
     for block, start in enumerate(range(first, stop, 64)):
-        prefetch(bits, start + AHEAD, 64)
-        top = _top(bits, start, min(stop, start + 64))
+        prefetch(bits, start + PREFETCH_ELEMENTS, 64)
+        top = _max_key(bits, start, min(stop, start + 64))
         tops[block] = top
         best = max(best, top)
     return best
 
 
 @inline
-def _threshold(
+def _find_threshold(
     bits: Array,
     first: int,
     stop: int,
@@ -196,18 +196,18 @@ def _threshold(
     for block, start in enumerate(range(first, stop, 64)):
         if U64(tops[block]) >= low:
             end = min(stop, start + 64)
-            mask = _reaching(bits, start, end, low) & ~_above(bits, start, end, high - U64(1))
-            n += _put_keys(bits, start, mask, keys, n)
+            mask = _mask_at_least(bits, start, end, low) & ~_mask_above(bits, start, end, high - U64(1))
+            n += _store_keys(bits, start, mask, keys, n)
     if not 1 <= m <= n:
         return low, 0
-    threshold = _kth(keys[:n], m, scratch)
+    threshold = _select_kth(keys[:n], m, scratch)
     for i in range(n):
         m -= U64(keys[i]) > threshold
     return threshold, m
 
 
 @inline_without_refcounts
-def _put(
+def _store_indices(
     bits: Array,
     first: int,
     stop: int,
@@ -224,9 +224,9 @@ def _put(
         if U64(tops[block]) < least:
             continue
         end = min(stop, start + 64)
-        mask = _above(bits, start, end, least)
+        mask = _mask_above(bits, start, end, least)
         if ties > 0:
-            equal = _reaching(bits, start, end, least) & ~mask
+            equal = _mask_at_least(bits, start, end, least) & ~mask
             for _ in range(popcount(equal) - ties):
                 equal ^= U64(1) << U64(63 - leading_zeros(equal))
             ties -= popcount(equal)
@@ -263,22 +263,22 @@ def fill_chunks(bits: Array, infinity: int, chunk: int, each: int, last: int, ou
         if out.size - SLACK - written < m:
             break
         if m == 1:
-            best, place = _greatest_at(bits, first, stop)
+            best, place = _find_max(bits, first, stop)
             greatest_of_all = max(greatest_of_all, best)
             out[written] = place
             written += 1
             continue
-        greatest_of_all = max(greatest_of_all, _tops(bits, first, stop, tops))
+        greatest_of_all = max(greatest_of_all, _store_block_maxima(bits, first, stop, tops))
         n = (stop - first + 63) >> 6
         low, high, certain = U64(0), beyond, 0
         if m <= n:
-            low = _kth(tops[:n], m, scratch)
+            low = _select_kth(tops[:n], m, scratch)
         if low == U64(0):  # that says nothing
-            low, high, certain = _bracket(bits, first, stop, m, guess, step)
-        threshold, ties = _threshold(bits, first, stop, tops, low, high, m - certain, keys, scratch)
+            low, high, certain = _bracket_kth(bits, first, stop, m, guess, step)
+        threshold, ties = _find_threshold(bits, first, stop, tops, low, high, m - certain, keys, scratch)
         if ties == 0:
             break
         step = ((step + max(threshold, guess) - min(threshold, guess)) >> U64(1)) + U64(1)
         guess = threshold
-        written = _put(bits, first, stop, tops, threshold, ties, out, written, m)
+        written = _store_indices(bits, first, stop, tops, threshold, ties, out, written, m)
     return written, greatest_of_all < U64(infinity)

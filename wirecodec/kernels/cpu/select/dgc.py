@@ -8,14 +8,14 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.prng import draw32
 
-__all__ = ["stratified"]
+__all__ = ["draw_stratified"]
 
 U32 = np.uint32
 U64 = np.uint64
 
 
 @kernel
-def stratified(low: np.uint32, high: np.uint32, size: int, positions: Array) -> None:
+def draw_stratified(low: np.uint32, high: np.uint32, size: int, positions: Array) -> None:
     """One position from each of n stretches of equal length, to an element, ascending.
 
     Args:

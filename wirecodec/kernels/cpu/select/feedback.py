@@ -8,22 +8,22 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.select.sample import bracket_of, run_of
-from wirecodec.kernels.cpu.select.topk import AHEAD, BLOCK, SLACK, chosen_of, key_of
+from wirecodec.kernels.cpu.select.sample import bracket_sample, choose_run
+from wirecodec.kernels.cpu.select.topk import BLOCK_SIZE, PREFETCH_ELEMENTS, SLACK, key_of, top_mask
 from wirecodec.kernels.cpu.simd.floats import add_floats
 from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch, store_fence, stream_store
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select
 from wirecodec.kernels.cpu.simd.words import trailing_zeros
 
-__all__ = ["add", "bracket_sum", "put_differences", "restore", "sweep_sum"]
+__all__ = ["add", "bracket_sum", "restore_unselected", "store_differences", "sweep_sum"]
 
 U32 = np.uint32
 U64 = np.uint64
 
 
 @inline
-def _sum(a: Array, b: Array, i: int) -> Any:
+def _add_one(a: Array, b: Array, i: int) -> Any:
     """The bits of one sum."""
     return extract_lane(add_floats(load(a, i, 1), load(b, i, 1)), 0)
 
@@ -37,10 +37,10 @@ def bracket_sum(
     magnitude = (U64(1) << U64(bit_width(a) - 1)) - U64(1)
     strata = samples // run
     for stratum in range(strata):
-        first = run_of(stratum, strata, a.size // run, U64(seed)) * run
+        first = choose_run(stratum, strata, a.size // run, U64(seed)) * run
         for i in range(run):
-            keys[stratum * run + i] = U64(_sum(a, b, first + i)) & magnitude
-    return bracket_of(keys, low_rank, high_rank)
+            keys[stratum * run + i] = U64(_add_one(a, b, first + i)) & magnitude
+    return bracket_sample(keys, low_rank, high_rank)
 
 
 @kernel
@@ -59,24 +59,24 @@ def sweep_sum(a: Array, b: Array, low: int, left: Array, found: Array, words: Ar
     least = U64(low)
     n = 0
     whole = a.size & ~63
-    for block in range(0, whole, BLOCK):
-        if n > found.size - BLOCK - SLACK:
+    for block in range(0, whole, BLOCK_SIZE):
+        if n > found.size - BLOCK_SIZE - SLACK:
             return -1
         first = n
-        for at in range(block, min(block + BLOCK, whole), 64):
-            prefetch(a, at + AHEAD, 64)
-            prefetch(b, at + AHEAD, 64)
+        for at in range(block, min(block + BLOCK_SIZE, whole), 64):
+            prefetch(a, at + PREFETCH_ELEMENTS, 64)
+            prefetch(b, at + PREFETCH_ELEMENTS, 64)
             total = add_floats(load(a, at, 64), load(b, at, 64))
             reached = (total << 1) >= (least << U64(1))
             stream_store(left, at, select(reached, total & 0, total))
             n += store_set_bits(found, n, mask_to_bits(reached), U32(at))
         for i in range(first, n):
-            words[i] = _sum(a, b, np.int64(U32(found[i])))
+            words[i] = _add_one(a, b, np.int64(U32(found[i])))
     store_fence()
     if n > found.size - 2 * SLACK:
         return -1
     for i in range(whole, a.size):
-        left[i] = _sum(a, b, i)
+        left[i] = _add_one(a, b, i)
         if key_of(left, i) >= least:
             found[n] = i
             words[n] = left[i]
@@ -86,7 +86,7 @@ def sweep_sum(a: Array, b: Array, low: int, left: Array, found: Array, words: Ar
 
 
 @kernel
-def restore(left: Array, found: Array, words: Array, threshold: int, ties: int) -> None:
+def restore_unselected(left: Array, found: Array, words: Array, threshold: int, ties: int) -> None:
     """Put back the words that are below a threshold, and those equal to it but for the first ``ties``.
 
     ``found`` are positions within ``left``.
@@ -96,7 +96,7 @@ def restore(left: Array, found: Array, words: Array, threshold: int, ties: int) 
     n = 0
     whole = words.size & ~63
     for at in range(0, whole, 64):
-        chosen, ties = chosen_of(words, at, least, ties)
+        chosen, ties = top_mask(words, at, least, ties)
         rest = ~chosen
         while rest != U64(0):
             back[n] = at + trailing_zeros(rest)
@@ -117,8 +117,12 @@ def restore(left: Array, found: Array, words: Array, threshold: int, ties: int) 
 def add(a: Array, b: Array, out: Array) -> bool:
     """out = a + b; whether all of it is finite."""
     finite = True
-    for start in range(0, a.size, BLOCK):
-        x, y, z = a[start : start + BLOCK], b[start : start + BLOCK], out[start : start + BLOCK]
+    for start in range(0, a.size, BLOCK_SIZE):
+        x, y, z = (
+            a[start : start + BLOCK_SIZE],
+            b[start : start + BLOCK_SIZE],
+            out[start : start + BLOCK_SIZE],
+        )
         for i in range(z.size):
             z[i] = x[i] + y[i]
         for i in range(z.size):
@@ -127,7 +131,7 @@ def add(a: Array, b: Array, out: Array) -> bool:
 
 
 @kernel
-def put_differences(values: Array, sent: Array, indices: Array, rest: Array) -> None:
+def store_differences(values: Array, sent: Array, indices: Array, rest: Array) -> None:
     """rest[indices[i]] = values[i] - sent[i], or 0 where that is not finite."""
     for i in range(indices.size):
         difference = values[i] - sent[i]

@@ -39,25 +39,25 @@ from wirecodec.kernels.cpu.simd.vector import (
 )
 from wirecodec.kernels.cpu.simd.words import float_from_bits, popcount
 
-__all__ = ["BLOCK", "SLACK", "exceedances", "fold", "sweep"]
+__all__ = ["BLOCK_SIZE", "SLACK", "add_blocks", "collect_reaching", "sweep"]
 
 I64 = np.int64
 U64 = np.uint64
 
-BLOCK = 4096
+BLOCK_SIZE = 4096
 """Elements whose sums a lane takes in binary32: 64, which leaves five digits or more."""
 SLACK = 64
-AHEAD = 2048  # bytes; what a processor prefetches by itself stops at the end of every page
+PREFETCH_BYTES = 2048  # bytes; what a processor prefetches by itself stops at the end of every page
 
 
 @inline
-def _keys(bits: Array, at: int) -> Any:
+def _load_keys(bits: Array, at: int) -> Any:
     """64 keys, in lanes as wide as the floats that sums are taken in."""
     return widen(keys64(bits, at))
 
 
 @inline
-def _magnitudes(bits: Array, keys: Any, scale: float, half: bool) -> Any:
+def _scale_magnitudes(bits: Array, keys: Any, scale: float, half: bool) -> Any:
     """|x| · scale of such keys; of 16 bits, binary16 where ``half``, else bfloat16."""
     shift, rebias, normal = 0, 0, 0
     if bit_width(bits) == 16:
@@ -69,18 +69,18 @@ def _magnitudes(bits: Array, keys: Any, scale: float, half: bool) -> Any:
 
 
 @inline
-def _logs(bits: Array, start: int, stop: int, scale: float, half: bool) -> tuple[int, float]:
+def _sum_logs(bits: Array, start: int, stop: int, scale: float, half: bool) -> tuple[int, float]:
     """(e, p) with e · ln 2 + ln p = Σ ln(|x| · scale) of the elements of a block that are not 0.
 
     Exponents are summed and fractions multiplied, so that one logarithm does for a block: 1 <= p < 2^8. What
     underflows counts as the least normal number or so.
     """
     digits, bias = (52, 1023) if bit_width(bits) == 64 else (23, 127)
-    product = ones = splat_float(1.0, _keys(bits, start))
+    product = ones = splat_float(1.0, _load_keys(bits, start))
     exponents = ones ^ ones
     for at in range(start, stop, 64):
-        keys = _keys(bits, at)
-        words = _magnitudes(bits, keys, scale, half)
+        keys = _load_keys(bits, at)
+        words = _scale_magnitudes(bits, keys, scale, half)
         present = keys != 0
         exponents += select(present, words >> digits, ones >> digits)
         fractions = (words & ((1 << digits) - 1)) | ones
@@ -97,7 +97,7 @@ def _logs(bits: Array, start: int, stop: int, scale: float, half: bool) -> tuple
 
 
 @inline
-def _block(
+def _sum_block(
     bits: Array,
     start: int,
     stop: int,
@@ -109,15 +109,15 @@ def _block(
     with_logs: bool,
     sums: Array,
 ) -> np.uint64:
-    origins = splat_float(origin, _keys(bits, start))
+    origins = splat_float(origin, _load_keys(bits, start))
     most = zeros = origins ^ origins
     firsts = squares = zeros
     count = 0
     for at in range(start, stop, 64):
-        prefetch(bits, at + AHEAD // (bit_width(bits) >> 3), 64)
-        keys = _keys(bits, at)
+        prefetch(bits, at + PREFETCH_BYTES // (bit_width(bits) >> 3), 64)
+        keys = _load_keys(bits, at)
         taken = (keys - low) < (high - low)
-        y = select(taken, subtract_floats(_magnitudes(bits, keys, scale, half), origins), zeros)
+        y = select(taken, subtract_floats(_scale_magnitudes(bits, keys, scale, half), origins), zeros)
         firsts = add_floats(firsts, y)
         squares = add_floats(squares, multiply_floats(y, y))
         count += popcount(mask_to_bits(taken))
@@ -125,7 +125,7 @@ def _block(
     sums[0], sums[1], sums[2] = count, sum_floats(firsts), sum_floats(squares)
     sums[3] = sums[4] = 0.0
     if with_logs:
-        whole, left = _logs(bits, start, stop, scale, half)
+        whole, left = _sum_logs(bits, start, stop, scale, half)
         sums[3], sums[4] = whole, math.log(left)
     return U64(reduce_max(most))
 
@@ -149,30 +149,30 @@ def sweep(
 
     Args:
         bits: the elements.
-        first, last: blocks; block 0 is the elements after the last multiple of 64, 1 the first ``BLOCK``.
+        first, last: blocks. Block 0 is the elements after the last multiple of 64; block 1 is the first ``BLOCK_SIZE``.
         low, high: keys, between which the elements are that count.
         origin: in the unit of |x| · scale.
         scale: a power of two that lets y² neither overflow nor underflow.
         half: whether 16 bits are binary16; they are bfloat16 otherwise.
         with_logs: whether Σ ln(|x| · scale) is wanted, which is that of all elements that are not 0.
-        sums: (blocks, 5), of which rows ``first`` … ``last`` - 1 are written, for ``fold``.
+        sums: (blocks, 5), of which rows ``first`` … ``last`` - 1 are written, for ``add_blocks``.
     """
     whole = bits.size & ~63
     top = U64(0)
     for block in range(first, last):
         row = sums[block]
         if block == 0:
-            found = _block(load_tail64(bits), 0, 64, low, high, origin, scale, half, with_logs, row)
+            found = _sum_block(load_tail64(bits), 0, 64, low, high, origin, scale, half, with_logs, row)
         else:
-            start = (block - 1) * BLOCK
-            stop = min(start + BLOCK, whole)
-            found = _block(bits, start, stop, low, high, origin, scale, half, with_logs, row)
+            start = (block - 1) * BLOCK_SIZE
+            stop = min(start + BLOCK_SIZE, whole)
+            found = _sum_block(bits, start, stop, low, high, origin, scale, half, with_logs, row)
         top = max(top, found)
     return top
 
 
 @kernel
-def fold(sums: Array) -> tuple[int, float, float, float]:
+def add_blocks(sums: Array) -> tuple[int, float, float, float]:
     """Count, Σ y, Σ y² and Σ ln of all blocks."""
     count, firsts, squares, exponents, logs = 0.0, 0.0, 0.0, 0.0, 0.0
     for block in range(sums.shape[0]):
@@ -185,7 +185,7 @@ def fold(sums: Array) -> tuple[int, float, float, float]:
 
 
 @kernel
-def exceedances(
+def collect_reaching(
     bits: Array, key: np.uint64, numbers: Array, start: int, where: Array, kept: Array, n: int
 ) -> tuple[int, int]:
     """The elements of at least ``key`` > 0 in their order, while there is room for them.
@@ -208,7 +208,7 @@ def exceedances(
     for at in range(start, whole, 64):
         if n > room:
             return at, n
-        prefetch(bits, at + AHEAD // (bit_width(bits) >> 3), 64)
+        prefetch(bits, at + PREFETCH_BYTES // (bit_width(bits) >> 3), 64)
         mask = at_least64(bits, at, key)
         if kept.size:
             compress_store(kept, n, load(bits, at, 64), mask)

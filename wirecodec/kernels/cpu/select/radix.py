@@ -17,16 +17,16 @@ from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
 from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, resize, store
 from wirecodec.kernels.cpu.simd.words import popcount, trailing_zeros
 
-__all__ = ["count_from", "count_threshold", "kth_largest", "threshold_of"]
+__all__ = ["count_above_and_equal", "find_threshold", "find_threshold_by_digits", "select_kth"]
 
 U64 = np.uint64
-DIGIT = 11
-DIGITS = 1 << DIGIT
-FEW = 32
-BLOCK = 4096
-AHEAD = 512
+DIGIT_BITS = 11
+DIGITS = 1 << DIGIT_BITS
+MAX_SORTED_SIZE = 32
+BLOCK_SIZE = 4096
+PREFETCH_ELEMENTS = 512
 ROWS = 4
-PART = 2**30  # elements that are counted in 32 bits
+MAX_PART_SIZE = 2**30  # elements that are counted in 32 bits
 
 
 @inline
@@ -47,7 +47,7 @@ def _count_digits(keys: Array, shift: int, counts: Array) -> None:
 
 
 @inline
-def _digit_at(counts: Array, rank: int) -> tuple[int, int]:
+def _find_digit(counts: Array, rank: int) -> tuple[int, int]:
     """The digit of the ``rank``-th largest key, and its rank among the keys of that digit."""
     digit = DIGITS - 1
     while digit > 0 and counts[0, digit] < rank:
@@ -57,17 +57,17 @@ def _digit_at(counts: Array, rank: int) -> tuple[int, int]:
 
 
 @kernel
-def kth_largest(keys: Array, rank: int, width: int) -> Any:
+def select_kth(keys: Array, rank: int, width: int) -> Any:
     """The ``rank``-th largest of ``keys``, which agree above their low ``width`` bits; their order is lost.
 
     1 <= rank <= keys.size.
     """
     counts = np.empty((4, DIGITS), np.int32)
     n = keys.size
-    while n > FEW and width > 0:
-        shift = max(width - DIGIT, 0)
+    while n > MAX_SORTED_SIZE and width > 0:
+        shift = max(width - DIGIT_BITS, 0)
         _count_digits(keys[:n], shift, counts)
-        digit, rank = _digit_at(counts, rank)
+        digit, rank = _find_digit(counts, rank)
         left = 0
         for i in range(n):
             key = keys[i]
@@ -87,7 +87,7 @@ def kth_largest(keys: Array, rank: int, width: int) -> Any:
 
 
 @kernel
-def count_from(keys: Array, threshold: int) -> tuple[int, int]:
+def count_above_and_equal(keys: Array, threshold: int) -> tuple[int, int]:
     """How many ``keys`` are above a threshold, and how many equal to it."""
     least = U64(threshold)
     more = equal = 0
@@ -98,19 +98,19 @@ def count_from(keys: Array, threshold: int) -> tuple[int, int]:
 
 
 @kernel
-def threshold_of(keys: Array, rank: int, width: int) -> tuple[int, int]:
+def find_threshold(keys: Array, rank: int, width: int) -> tuple[int, int]:
     """The ``rank``-th largest of ``keys``, and how many of those equal to it are among the ``rank`` largest.
 
     They agree above their low ``width`` bits. (0, 0) where there is no such rank.
     """
     if not 1 <= rank <= keys.size:
         return U64(0), 0
-    threshold = U64(kth_largest(keys.copy(), rank, width))
-    return threshold, rank - count_from(keys, threshold)[0]
+    threshold = U64(select_kth(keys.copy(), rank, width))
+    return threshold, rank - count_above_and_equal(keys, threshold)[0]
 
 
 @inline
-def _sharing(bits: Array, at: int, prefix: np.uint64, left: int) -> np.uint64:
+def _prefix_mask(bits: Array, at: int, prefix: np.uint64, left: int) -> np.uint64:
     """Bit j: whether the key of bits[at + j] is ``prefix`` above its low ``left`` bits, for 64 of them."""
     if left + 1 >= bit_width(bits):
         return ~U64(0)
@@ -118,7 +118,7 @@ def _sharing(bits: Array, at: int, prefix: np.uint64, left: int) -> np.uint64:
 
 
 @inline
-def _count_sixty_four(digits: Array, at: int, counts: Array) -> None:
+def _count_64_digits(digits: Array, at: int, counts: Array) -> None:
     """Count as many digits, one by one, unless two of them make up half: those are counted by the mask."""
     every = load(digits, at, 64)
     first = U64(digits[at])
@@ -147,26 +147,28 @@ def _count_sixty_four(digits: Array, at: int, counts: Array) -> None:
 
 
 @inline
-def _count_words(bits: Array, prefix: np.uint64, left: int, shift: int, digits: Array, counts: Array) -> None:
+def _count_prefixed(
+    bits: Array, prefix: np.uint64, left: int, shift: int, digits: Array, counts: Array
+) -> None:
     """Count the bits from ``shift`` to ``left`` of the keys that are ``prefix`` above, over all rows.
 
     These digits are put side by side in ``digits`` first.
     """
     upper = U64(bit_width(bits) - left)
     whole = bits.size & ~63
-    for start in range(0, whole, BLOCK):
+    for start in range(0, whole, BLOCK_SIZE):
         n = 0
-        for at in range(start, min(start + BLOCK, whole), 64):
-            prefetch(bits, at + AHEAD, 64)
+        for at in range(start, min(start + BLOCK_SIZE, whole), 64):
+            prefetch(bits, at + PREFETCH_ELEMENTS, 64)
             digit = resize((load(bits, at, 64) << upper) >> (upper + U64(shift)), 16)
-            sharing = _sharing(bits, at, prefix, left)
+            sharing = _prefix_mask(bits, at, prefix, left)
             if sharing == ~U64(0):
                 store(digits, n, digit)
                 n += 64
             elif sharing != U64(0):
                 n += compress_store(digits, n, digit, sharing)
         for at in range(0, n & ~63, 64):
-            _count_sixty_four(digits, at, counts)
+            _count_64_digits(digits, at, counts)
         for i in range(n & ~63, n):
             counts[i & (ROWS - 1), U64(digits[i])] += 1
     for i in range(whole, bits.size):
@@ -176,25 +178,25 @@ def _count_words(bits: Array, prefix: np.uint64, left: int, shift: int, digits: 
 
 
 @kernel
-def count_threshold(bits: Array, k: int) -> tuple[int, int]:
+def find_threshold_by_digits(bits: Array, k: int) -> tuple[int, int]:
     """The k-th largest key of ``bits``, and how many of the keys equal to it belong to the top k.
 
     A key is a word without its sign; 1 <= k <= size. One pass for every 11 of its bits, whatever the input.
     """
     counts = np.empty((ROWS, DIGITS), np.int32)
     total = np.empty((1, DIGITS), np.int64)
-    digits = np.empty(BLOCK + 64, np.uint16)
+    digits = np.empty(BLOCK_SIZE + 64, np.uint16)
     found = U64(0)
     left = bit_width(bits) - 1
     while left > 0:
-        shift = max(left - DIGIT, 0)
+        shift = max(left - DIGIT_BITS, 0)
         total[:] = 0
-        for start in range(0, bits.size, PART):
+        for start in range(0, bits.size, MAX_PART_SIZE):
             counts[:] = 0
-            _count_words(bits[start : start + PART], found, left, shift, digits, counts)
+            _count_prefixed(bits[start : start + MAX_PART_SIZE], found, left, shift, digits, counts)
             for row in range(ROWS):
                 total[0] += counts[row]
-        digit, k = _digit_at(total, k)
+        digit, k = _find_digit(total, k)
         found = U64((found << U64(left - shift)) | U64(digit))
         left = shift
     return found, k

@@ -10,17 +10,17 @@ from wirecodec.kernels.cpu.prng import draw32
 from wirecodec.kernels.cpu.simd.masks64 import at_most64
 from wirecodec.kernels.cpu.simd.words import low_bits_mask, trailing_zeros
 
-__all__ = ["ROOM", "draws_at_most"]
+__all__ = ["SLACK", "collect_draws"]
 
 U32 = np.uint32
 U64 = np.uint64
 
-ROOM = 64
-"""Elements beyond what is expected that the outputs of ``draws_at_most`` must have room for."""
+SLACK = 64
+"""Elements beyond what is expected that the outputs of ``collect_draws`` must have room for."""
 
 
 @kernel
-def draws_at_most(
+def collect_draws(
     low: np.uint32, high: np.uint32, size: int, limit: np.uint32, found: Array, draws: Array
 ) -> int:
     """The elements below ``size`` whose draws are ``limit`` or less, ascending, and their draws.

@@ -15,19 +15,19 @@ from wirecodec.kernels.cpu.simd.masks64 import keys64, load_tail64
 from wirecodec.kernels.cpu.simd.memory import prefetch
 from wirecodec.kernels.cpu.simd.vector import load, reduce_max, select
 
-__all__ = ["absolute_sum", "signed_sums"]
+__all__ = ["sum_and_squares", "sum_magnitudes"]
 
-AHEAD = 512  # what a processor prefetches by itself stops at the end of every page
+PREFETCH_ELEMENTS = 512  # what a processor prefetches by itself stops at the end of every page
 
 
 @kernel
-def absolute_sum(bits: Array) -> tuple[float, Any]:
+def sum_magnitudes(bits: Array) -> tuple[float, Any]:
     """Σ|x|, and the greatest key, of the bits of float32 or float64: one read."""
     top = keys64(load_tail64(bits), 0)
     last = to_float64(top)
     sums = splat_float(0.0, last)
     for start in range(0, bits.size & ~63, 64):
-        prefetch(bits, start + AHEAD, 64)
+        prefetch(bits, start + PREFETCH_ELEMENTS, 64)
         keys = keys64(bits, start)
         top = select(keys > top, keys, top)
         sums = add_floats(sums, to_float64(keys))
@@ -35,12 +35,12 @@ def absolute_sum(bits: Array) -> tuple[float, Any]:
 
 
 @kernel
-def signed_sums(bits: Array) -> tuple[float, float]:
+def sum_and_squares(bits: Array) -> tuple[float, float]:
     """Σx and Σx² of the bits of float32 or float64: one read."""
     last = to_float64(load(load_tail64(bits), 0, 64))
     sums = squares = splat_float(0.0, last)
     for start in range(0, bits.size & ~63, 64):
-        prefetch(bits, start + AHEAD, 64)
+        prefetch(bits, start + PREFETCH_ELEMENTS, 64)
         values = to_float64(load(bits, start, 64))
         sums = add_floats(sums, values)
         squares = add_floats(squares, multiply_floats(values, values))

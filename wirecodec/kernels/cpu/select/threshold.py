@@ -17,22 +17,22 @@ from wirecodec.kernels.cpu.simd.memory import prefetch
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.words import popcount
 
-__all__ = ["ROOM", "count_each", "fill_at_least"]
+__all__ = ["SLACK", "count_three", "fill_at_least"]
 
 U64 = np.uint64
 
-ROOM = 64
+SLACK = 64
 """Elements that ``fill_at_least`` needs free in ``out`` before it looks at the next 64."""
-AHEAD = 512  # what a processor prefetches by itself stops at the end of every page
+PREFETCH_ELEMENTS = 512  # what a processor prefetches by itself stops at the end of every page
 
 
 @kernel
-def count_each(bits: Array, sign: Any, low: Any, middle: Any, high: Any) -> tuple[int, int, int]:
+def count_three(bits: Array, sign: Any, low: Any, middle: Any, high: Any) -> tuple[int, int, int]:
     """How many magnitudes are at or above each of three thresholds; ``sign`` is their type's sign bit."""
     most = between = least = 0
     whole = bits.size & ~63
     for start in range(0, whole, 64):
-        prefetch(bits, start + AHEAD, 64)
+        prefetch(bits, start + PREFETCH_ELEMENTS, 64)
         most += popcount(at_least64(bits, start, low))
         between += popcount(at_least64(bits, start, middle))
         least += popcount(at_least64(bits, start, high))
@@ -67,7 +67,7 @@ def fill_at_least(
     for at in range(start, whole, 64):
         if out.size - count < 64:
             return at, count, odd == U64(0)
-        prefetch(bits, at + AHEAD, 64)
+        prefetch(bits, at + PREFETCH_ELEMENTS, 64)
         odd |= at_least64(bits, at, infinity)
         count += store_set_bits(out, count, at_least64(bits, at, threshold), at)
     if out.size - count < 64:

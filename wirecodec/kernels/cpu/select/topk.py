@@ -10,7 +10,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.select.radix import threshold_of
+from wirecodec.kernels.cpu.select.radix import find_threshold
 from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64
 from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
@@ -18,15 +18,15 @@ from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import leading_zeros, popcount
 
-__all__ = ["ROOM", "SLACK", "collect", "fill", "keep", "settle", "sweep"]
+__all__ = ["SLACK", "SWEEP_SLACK", "collect", "fill", "keep", "keep_top_k", "sweep"]
 
 I32 = np.int32
 U32 = np.uint32
 U64 = np.uint64
-BLOCK = 1024
+BLOCK_SIZE = 1024
 SLACK = 64
-ROOM = BLOCK + 2 * SLACK
-AHEAD = 512  # what a processor prefetches by itself stops at the end of every page
+SWEEP_SLACK = BLOCK_SIZE + 2 * SLACK
+PREFETCH_ELEMENTS = 512  # what a processor prefetches by itself stops at the end of every page
 
 
 @inline
@@ -48,12 +48,12 @@ def sweep(bits: Array, low: int, found: Array, words: Array) -> int:
     least = U64(low)
     n = 0
     whole = bits.size & ~63
-    for block in range(0, whole, BLOCK):
-        if n > found.size - BLOCK - SLACK:
+    for block in range(0, whole, BLOCK_SIZE):
+        if n > found.size - BLOCK_SIZE - SLACK:
             return -1
         first = n
-        for at in range(block, min(block + BLOCK, whole), 64):
-            prefetch(bits, at + AHEAD, 64)
+        for at in range(block, min(block + BLOCK_SIZE, whole), 64):
+            prefetch(bits, at + PREFETCH_ELEMENTS, 64)
             n += store_set_bits(found, n, at_least64(bits, at, least), U32(at))
         for i in range(first, n):
             words[i] = bits[U64(U32(found[i]))]
@@ -79,7 +79,7 @@ def collect(bits: Array, low: int, high: int, keys: Array) -> tuple[int, int]:
     for at in range(0, whole, 64):
         if n > keys.size - SLACK:
             return certain, -1
-        prefetch(bits, at + AHEAD, 64)
+        prefetch(bits, at + PREFETCH_ELEMENTS, 64)
         sure = at_least64(bits, at, enough)
         certain += popcount(sure)
         rest = at_least64(bits, at, least) & ~sure
@@ -98,7 +98,7 @@ def collect(bits: Array, low: int, high: int, keys: Array) -> tuple[int, int]:
 
 
 @inline
-def chosen_of(bits: Array, at: int, threshold: np.uint64, ties: int) -> tuple[np.uint64, int]:
+def top_mask(bits: Array, at: int, threshold: np.uint64, ties: int) -> tuple[np.uint64, int]:
     """Bit j: whether the key of bits[at + j] is above a threshold, or one of the first ``ties`` equal to it.
 
     And the ties that are left.
@@ -130,7 +130,7 @@ def keep(found: Array, words: Array, least: int, ties: int, start: int, indices:
     whole = words.size & ~63
     at = 0
     while at < whole and n + 64 <= indices.size:
-        chosen, ties = chosen_of(words, at, threshold, ties)
+        chosen, ties = top_mask(words, at, threshold, ties)
         compress_store(values, n, load(words, at, 64), chosen)
         n += compress_store(indices, n, load(found, at, 64) + start, chosen)
         at += 64
@@ -147,7 +147,7 @@ def keep(found: Array, words: Array, least: int, ties: int, start: int, indices:
 
 
 @kernel
-def settle(found: Array, words: Array, k: int, low: int, high: int) -> int:
+def keep_top_k(found: Array, words: Array, k: int, low: int, high: int) -> int:
     """The top k of what ``sweep`` found, into its own buffers; how many, which is k.
 
     Args:
@@ -163,7 +163,7 @@ def settle(found: Array, words: Array, k: int, low: int, high: int) -> int:
         high = np.int64((U64(1) << U64(bit_width(words) - 1)) - U64(1))
         certain, n = collect(words, low, high, keys)
     width = 64 - leading_zeros(U64(low) ^ U64(high))
-    threshold, ties = threshold_of(keys[:n], k - certain, width)
+    threshold, ties = find_threshold(keys[:n], k - certain, width)
     return keep(found, words, np.int64(threshold), ties, 0, found[:k], words[:k])
 
 
@@ -177,11 +177,11 @@ def fill(bits: Array, least: int, ties: int, indices: Array, values: Array) -> t
     n = 0
     k = indices.size - SLACK
     whole = bits.size & ~63
-    for block in range(0, whole, BLOCK):
+    for block in range(0, whole, BLOCK_SIZE):
         first = n
-        for at in range(block, min(block + BLOCK, whole), 64):
-            prefetch(bits, at + AHEAD, 64)
-            chosen, ties = chosen_of(bits, at, threshold, ties)
+        for at in range(block, min(block + BLOCK_SIZE, whole), 64):
+            prefetch(bits, at + PREFETCH_ELEMENTS, 64)
+            chosen, ties = top_mask(bits, at, threshold, ties)
             n += store_set_bits(indices, n, chosen, U32(at))
             if n > k:  # another thread writes to the array
                 return -1, ties

@@ -31,12 +31,12 @@ def compress_store(typing_context: Any, array: Any, i: Any, vector: Any, chosen:
         at = element_pointer(context, builder, sig.args[0], args[0], args[1], vector.lanes)
         fast = has_feature(context, "avx512f" if vector.bits >= 32 else "avx512vbmi2")
         fast &= vector.lanes * vector.bits >= 128
-        return (_compressed if fast else _one_by_one)(builder, at, args[2], args[3])
+        return (_store_by_instruction if fast else _store_lane_by_lane)(builder, at, args[2], args[3])
 
     return types.intp(array, types.intp, vector, types.uint64), generate
 
 
-def _compressed(builder: Any, at: Any, vector: Any, chosen: Any) -> Any:
+def _store_by_instruction(builder: Any, at: Any, vector: Any, chosen: Any) -> Any:
     """As many lanes as a register has, by one instruction."""
     lanes = min(vector.type.count, 512 // vector.type.element.width)
     part = ir.VectorType(vector.type.element, lanes)
@@ -55,7 +55,7 @@ def _compressed(builder: Any, at: Any, vector: Any, chosen: Any) -> Any:
     return count
 
 
-def _one_by_one(builder: Any, at: Any, vector: Any, chosen: Any) -> Any:
+def _store_lane_by_lane(builder: Any, at: Any, vector: Any, chosen: Any) -> Any:
     """Each lane is written, and stays where its bit is set; no branch to mispredict."""
     count = I64(0)
     for i in range(vector.type.count):

@@ -28,7 +28,7 @@ I32 = ir.IntType(32)
 FORMS = {32: ir.FloatType(), 64: ir.DoubleType()}
 
 
-def _rounded(name: str) -> Callable[..., Any]:
+def _define(name: str) -> Callable[..., Any]:
     """An operation on two vectors of floats."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -42,19 +42,19 @@ def _rounded(name: str) -> Callable[..., Any]:
 @llvm_intrinsic
 def add_floats(typing_context: Any, a: Any, b: Any) -> Any:
     """a + b, lane by lane."""
-    return a(a, b), _rounded("fadd")
+    return a(a, b), _define("fadd")
 
 
 @llvm_intrinsic
 def subtract_floats(typing_context: Any, a: Any, b: Any) -> Any:
     """a - b, lane by lane."""
-    return a(a, b), _rounded("fsub")
+    return a(a, b), _define("fsub")
 
 
 @llvm_intrinsic
 def multiply_floats(typing_context: Any, a: Any, b: Any) -> Any:
     """a · b, lane by lane."""
-    return a(a, b), _rounded("fmul")
+    return a(a, b), _define("fmul")
 
 
 @llvm_intrinsic
@@ -92,7 +92,7 @@ def splat_float(typing_context: Any, number: Any, like: Any) -> Any:
     return like(types.float64, like), generate
 
 
-def _widened(builder: Any, vector: Any, lanes: Any) -> Any:
+def _to_float64(builder: Any, vector: Any, lanes: Any) -> Any:
     """Lanes as binary64."""
     found = builder.bitcast(lanes, ir.VectorType(FORMS[vector.bits], vector.lanes))
     return found if vector.bits == 64 else builder.fpext(found, ir.VectorType(FORMS[64], vector.lanes))
@@ -104,7 +104,7 @@ def to_float64(typing_context: Any, vector: Any) -> Any:
     result = Vector(vector.lanes, 64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.bitcast(_widened(builder, vector, args[0]), result.form)
+        return builder.bitcast(_to_float64(builder, vector, args[0]), result.form)
 
     return result(vector), generate
 
@@ -114,7 +114,7 @@ def sum_floats(typing_context: Any, vector: Any) -> Any:
     """The sum of 2^n lanes in binary64: each of the upper half added to its lane of the lower, and again."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        sums, lanes = _widened(builder, vector, args[0]), vector.lanes
+        sums, lanes = _to_float64(builder, vector, args[0]), vector.lanes
         while lanes > 1:
             lanes //= 2
             lower, upper = (shuffle(builder, sums, sums, list(range(at, at + lanes))) for at in (0, lanes))

@@ -35,12 +35,12 @@ def expand_load(typing_context: Any, array: Any, i: Any, chosen: Any, lanes: Any
         at = element_pointer(context, builder, sig.args[0], args[0], args[1], vector.lanes)
         fast = has_feature(context, "avx512f" if array.dtype.bitwidth >= 32 else "avx512vbmi2")
         fast &= vector.lanes * array.dtype.bitwidth >= 128
-        return (_expanded if fast else _one_by_one)(builder, at, args[2], vector)
+        return (_load_by_instruction if fast else _load_lane_by_lane)(builder, at, args[2], vector)
 
     return vector(array, types.intp, types.uint64, lanes, bits), generate
 
 
-def _expanded(builder: Any, at: Any, chosen: Any, vector: Vector) -> Any:
+def _load_by_instruction(builder: Any, at: Any, chosen: Any, vector: Vector) -> Any:
     """By one instruction."""
     source = ir.VectorType(at.type.pointee, vector.lanes)
     mask = builder.bitcast(builder.trunc(chosen, ir.IntType(vector.lanes)), ir.VectorType(I1, vector.lanes))
@@ -51,7 +51,7 @@ def _expanded(builder: Any, at: Any, chosen: Any, vector: Vector) -> Any:
     return builder.zext(found, vector.form)
 
 
-def _one_by_one(builder: Any, at: Any, chosen: Any, vector: Vector) -> Any:
+def _load_lane_by_lane(builder: Any, at: Any, chosen: Any, vector: Vector) -> Any:
     """Each lane reads; no branch to mispredict."""
     found: Any = ir.Constant(vector.form, None)
     count = I64(0)

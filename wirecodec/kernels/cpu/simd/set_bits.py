@@ -40,7 +40,7 @@ def store_set_bits(typing_context: Any, array: Any, i: Any, bits: Any, base: Any
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at = element_pointer(context, builder, sig.args[0], args[0], args[1], 64)
-        put = _put_compressed if has_feature(context, "avx512vbmi2") else _put_looked_up
+        put = _store_by_compress if has_feature(context, "avx512vbmi2") else _store_by_table
         return put(context, builder, at, args[2], args[3], element)
 
     return types.intp(array, types.intp, types.uint64, element), generate
@@ -54,7 +54,7 @@ def _store(context: Any, builder: Any, at: Any, first: Any, lanes: Any, base: An
     builder.store(sums, there, align=part.bits // 8)
 
 
-def _put_compressed(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
+def _store_by_compress(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
     """The bytes 0 … 63 compressed by the word: one instruction; then as many as there are, 16 at a time."""
     every = Vector(64, 8)
     nothing = ir.Constant(every.form, ir.Undefined)
@@ -77,7 +77,7 @@ def _put_compressed(context: Any, builder: Any, at: Any, bits: Any, base: Any, e
     return count
 
 
-def _put_looked_up(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
+def _store_by_table(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
     """Eight positions a byte from a table, behind those of the bytes before."""
     row = ir.VectorType(ir.IntType(8), 8)
     table = builder.module.globals.get("wirecodec.positions")
@@ -86,7 +86,7 @@ def _put_looked_up(context: Any, builder: Any, at: Any, bits: Any, base: Any, el
         table = cgutils.global_constant(
             builder.module, "wirecodec.positions", ir.Constant(ir.ArrayType(row, 256), rows)
         )
-    counts = _counts_up_to(builder, bits)
+    counts = _prefix_popcounts(builder, bits)
     for i in range(8):
         byte = builder.and_(builder.lshr(bits, I64(8 * i)), I64(255))
         before = builder.and_(builder.lshr(counts, I64(8 * i - 8)), I64(255)) if i else I64(0)
@@ -95,7 +95,7 @@ def _put_looked_up(context: Any, builder: Any, at: Any, bits: Any, base: Any, el
     return builder.lshr(counts, I64(56))
 
 
-def _counts_up_to(builder: Any, bits: Any) -> Any:
+def _prefix_popcounts(builder: Any, bits: Any) -> Any:
     """Byte i holds the number of one bits of bytes 0 … i."""
     for shift, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
         upper = builder.and_(builder.lshr(bits, I64(shift)), I64(mask))

@@ -16,7 +16,7 @@ TILE_SIZE = 16
 """Rows and columns of a tile."""
 
 
-def _turned(builder: Any, rows: list[Any]) -> list[Any]:
+def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
     """Rows as columns: each round rotates the bits of an element's place, row and column, by one."""
     half = TILE_SIZE // 2
     low, high = ([at // 2 + start + at % 2 * TILE_SIZE for at in range(TILE_SIZE)] for start in (0, half))
@@ -26,7 +26,7 @@ def _turned(builder: Any, rows: list[Any]) -> list[Any]:
     return rows
 
 
-def _run(context: Any, builder: Any, kinds: Any, made: Any, n: int) -> Any:
+def _run_pointer(context: Any, builder: Any, kinds: Any, made: Any, n: int) -> Any:
     """Where element ``i`` of the run ``first + n`` lies; ``made`` are array, places, first and i."""
     array, places, first, i = made
     number = builder.add(first, I64(n))
@@ -35,7 +35,7 @@ def _run(context: Any, builder: Any, kinds: Any, made: Any, n: int) -> Any:
     return builder.bitcast(at, ir.VectorType(at.type.pointee, TILE_SIZE).as_pointer())
 
 
-def _row(context: Any, builder: Any, kind: Any, made: Any, n: int) -> Any:
+def _row_pointer(context: Any, builder: Any, kind: Any, made: Any, n: int) -> Any:
     """Where row n lies; ``made`` are array, the place of the first row, and how far they are apart."""
     array, at, apart = made
     row = element_pointer(
@@ -55,10 +55,10 @@ def transpose_from_runs(
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         size = array.dtype.bitwidth // 8
-        runs = [_run(context, builder, sig.args[:2], args[:4], n) for n in range(TILE_SIZE)]
-        rows = _turned(builder, [builder.load(run, align=size) for run in runs])
+        runs = [_run_pointer(context, builder, sig.args[:2], args[:4], n) for n in range(TILE_SIZE)]
+        rows = _transpose(builder, [builder.load(run, align=size) for run in runs])
         for n, row in enumerate(rows):
-            builder.store(row, _row(context, builder, sig.args[4], args[4:], n), align=size)
+            builder.store(row, _row_pointer(context, builder, sig.args[4], args[4:], n), align=size)
         return context.get_dummy_value()
 
     kinds = (array, places, types.intp, types.intp, out, types.intp, types.intp)
@@ -73,10 +73,10 @@ def transpose_to_runs(
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         size = array.dtype.bitwidth // 8
-        columns = [_row(context, builder, sig.args[0], args[:3], n) for n in range(TILE_SIZE)]
-        rows = _turned(builder, [builder.load(column, align=size) for column in columns])
+        columns = [_row_pointer(context, builder, sig.args[0], args[:3], n) for n in range(TILE_SIZE)]
+        rows = _transpose(builder, [builder.load(column, align=size) for column in columns])
         for n, row in enumerate(rows):
-            builder.store(row, _run(context, builder, sig.args[3:5], args[3:], n), align=size)
+            builder.store(row, _run_pointer(context, builder, sig.args[3:5], args[3:], n), align=size)
         return context.get_dummy_value()
 
     kinds = (array, types.intp, types.intp, out, places, types.intp, types.intp)

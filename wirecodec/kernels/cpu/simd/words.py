@@ -31,13 +31,13 @@ __all__ = [
 I8, I64 = ir.IntType(8), ir.IntType(64)
 
 
-def _word(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _llvm_intrinsic(fn: Callable[..., Any]) -> Callable[..., Any]:
     """An instruction that kernels call like a function."""
     made: Callable[..., Any] = intrinsic(fn)
     return made
 
 
-@_word
+@_llvm_intrinsic
 def trailing_zeros(typing_context: Any, word: Any) -> Any:
     """Number of zero bits below the lowest one bit of a u64; 64 for 0."""
 
@@ -47,7 +47,7 @@ def trailing_zeros(typing_context: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@_word
+@_llvm_intrinsic
 def leading_zeros(typing_context: Any, word: Any) -> Any:
     """Number of zero bits above the highest one bit of a u64; 64 for 0."""
 
@@ -57,7 +57,7 @@ def leading_zeros(typing_context: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@_word
+@_llvm_intrinsic
 def popcount(typing_context: Any, word: Any) -> Any:
     """Number of one bits of a u64."""
 
@@ -67,7 +67,7 @@ def popcount(typing_context: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@_word
+@_llvm_intrinsic
 def rotate_left(typing_context: Any, word: Any, count: Any) -> Any:
     """A u64 rotated toward its high end by ``count`` (u64) modulo 64."""
 
@@ -78,7 +78,7 @@ def rotate_left(typing_context: Any, word: Any, count: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
-@_word
+@_llvm_intrinsic
 def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
     """The upper 64 bits of the 128-bit product of two u64."""
 
@@ -100,7 +100,7 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, byte: Any)
     return builder.gep(builder.bitcast(made.data, I8.as_pointer()), [byte])
 
 
-@_word
+@_llvm_intrinsic
 def load64(typing_context: Any, array: Any, byte: Any) -> Any:
     """The u64, little-endian, at any byte offset of a contiguous array; all 8 bytes must lie within it."""
 
@@ -111,7 +111,7 @@ def load64(typing_context: Any, array: Any, byte: Any) -> Any:
     return types.uint64(array, types.int64), generate
 
 
-@_word
+@_llvm_intrinsic
 def store64(typing_context: Any, array: Any, byte: Any, word: Any) -> Any:
     """Write a u64, little-endian, at any byte offset of a contiguous array that holds all 8 bytes."""
 
@@ -123,7 +123,7 @@ def store64(typing_context: Any, array: Any, byte: Any, word: Any) -> Any:
     return types.void(array, types.int64, types.uint64), generate
 
 
-@_word
+@_llvm_intrinsic
 def f32_from_bits(typing_context: Any, bits: Any) -> Any:
     """The float32 whose bits are this u32."""
 
@@ -133,7 +133,7 @@ def f32_from_bits(typing_context: Any, bits: Any) -> Any:
     return types.float32(types.uint32), generate
 
 
-@_word
+@_llvm_intrinsic
 def f32_to_bits(typing_context: Any, value: Any) -> Any:
     """The bits of a float32 as a u32."""
 
@@ -143,7 +143,7 @@ def f32_to_bits(typing_context: Any, value: Any) -> Any:
     return types.uint32(types.float32), generate
 
 
-@_word
+@_llvm_intrinsic
 def float_from_bits(typing_context: Any, bits: Any) -> Any:
     """The float32 or float64 whose bits are this u32 or u64."""
     single = bits.bitwidth == 32
@@ -154,7 +154,7 @@ def float_from_bits(typing_context: Any, bits: Any) -> Any:
     return (types.float32 if single else types.float64)(bits), generate
 
 
-@_word
+@_llvm_intrinsic
 def low_bits_mask(typing_context: Any, count: Any) -> Any:
     """A u64 whose ``count`` low bits are set; all of them for 64 and more, none for 0 and less."""
 
