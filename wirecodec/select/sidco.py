@@ -136,7 +136,7 @@ class SIDCo:
         return SIDCoResult(
             Selection(indices, state),
             threshold / magnitudes.scale,
-            tuple(search.measured),
+            tuple(stages.measured),
             stages.fit_count,
             magnitudes.elements_read / size,
             stages.exact,
