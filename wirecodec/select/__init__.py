@@ -1,7 +1,7 @@
 """Selectors: they choose the elements of a tensor that are sent.
 
-One file per selector. ``base`` defines the interface. ``SELECTORS`` is the only list of them: the registry and
-the scheme parser derive from it.
+One file per selector; ``base`` defines the interface. ``SELECTORS`` is the only list of the built-in ones,
+and the registry derives from it.
 """
 
 from wirecodec.select.adacomp import AdaComp

@@ -1,11 +1,4 @@
-"""``gaussiank``: a threshold from a fitted normal distribution (Shi et al., GaussianKSGD, 2019, as SIDCo,
-section 2, describes it).
-
-μ + z·σ, with z the point that a standard normal's magnitude exceeds with probability ``ratio``; then up to
-three corrections: × 0.5 where fewer than 2k/3 elements reach it, × 1.5 where more than 4k/3 do. SIDCo gives
-no numbers; the factors and the band are those of the authors' algorithm as it is commonly stated. Gradients
-are no normal distribution, and three corrections do not make up for that: it often misses k by far.
-"""
+"""``gaussiank``: a threshold from a fitted normal distribution, corrected up to three times."""
 
 from __future__ import annotations
 
@@ -30,14 +23,34 @@ __all__ = ["GaussianK"]
 
 _MAX_CORRECTIONS = 3
 _MIN_PROBABILITY = math.ulp(0.0)
-"""A probability: half of the least ratio there is would be 0."""
+"""Lower bound of a tail probability: half of the smallest ratio would round to 0."""
 
 
 @dataclass(frozen=True)
 class GaussianK:
-    """Some elements, none where the last threshold is too high; at most five passes over the array.
+    """Selector of about k elements, by the threshold of a fitted normal distribution.
 
-    A threshold of 0 or below, as a negative μ may give, takes all that are not 0.
+    Selects {i : |x_i| ≥ t, x_i ≠ 0}. First t = μ + z·σ, with P(|Z| > z) = ``ratio`` for a standard normal Z.
+    Then up to three corrections follow: t/2 if fewer than 2k/3 elements reach t, 1.5·t if more than 4k/3 do.
+    A t of 0 or below, as a negative μ may give, selects all elements that are not 0. Gradients are not
+    normally distributed, so the count often misses k by far; it can be 0.
+
+    Cost: at most five reads of the array.
+
+    Source: Shi et al., Understanding Top-k Sparsification in Distributed Deep Learning, 2019 (GaussianK-SGD),
+    as SIDCo (MLSys 2021), section 2, describes it. SIDCo gives no numbers; factors and band are those
+    commonly stated.
+
+    Args:
+        ratio: k/n, above 0 and at most 1.
+
+    Raises:
+        EncodeError: if ``ratio`` is out of range.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.GaussianK(0.25).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
+        array([1], dtype=int32)
     """
 
     name: ClassVar[str] = "gaussiank"
@@ -49,7 +62,18 @@ class GaussianK:
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
-        """The elements that reach the corrected threshold; EncodeError names the first NaN or Inf."""
+        """Select the elements that reach the corrected threshold.
+
+        Args:
+            x: (n,) any element type.
+            gradient: unused.
+            state: unused.
+            seed: unused.
+
+        Returns a Selection.
+
+        Raises EncodeError at the first NaN or Inf.
+        """
         k = fraction_count(self.ratio, x.size)
         if k == x.size:
             return select_all(x, self.name)
@@ -59,11 +83,11 @@ class GaussianK:
             require_finite(x, self.name)
             return select_by_threshold(
                 wide, math.inf, self.name, 0
-            )  # squares beyond binary64: nothing stands out
+            )  # the squares overflow binary64; Inf selects nothing
         threshold = mean - NormalDist().inv_cdf(max(self.ratio / 2, _MIN_PROBABILITY)) * deviation
         counts: dict[float, int] = {}
         for _ in range(_MAX_CORRECTIONS):
-            if threshold not in counts:  # one read counts it and both that may come next
+            if threshold not in counts:  # one read counts it and its two possible successors
                 near = [factor * threshold for factor in (0.5, 1.0, 1.5)]
                 bits = (round_threshold(t, wide.dtype) for t in near)
                 counts = dict(zip(near, count_three(wide, *bits), strict=True))
@@ -75,7 +99,7 @@ class GaussianK:
 
 
 def _fit_normal(x: Array) -> tuple[float, float]:
-    """Mean and standard deviation; not finite where an element is not."""
+    """Return mean and standard deviation; they are not finite if an element is not."""
     from wirecodec.kernels.cpu.select import sums
 
     total, squares = sums.sum_and_squares(bits_of(x))

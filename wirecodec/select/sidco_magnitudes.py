@@ -1,4 +1,4 @@
-"""A tensor's magnitudes on the host, as a search for a threshold sees them; see ``sweeps``."""
+"""Magnitudes of a tensor on the host, as the threshold search reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Magnitudes"]
 
 
 class Magnitudes(MagnitudeSource):
-    """The magnitudes of flat ``x``, of which ``what`` carries no NaN or Inf."""
+    """Magnitudes of flat ``x``; ``what`` names the selector in messages."""
 
     def __init__(self, x: Array, what: str, *, with_logs: bool = False) -> None:
         self._x, self._what, self._bits = x, what, read_only(bits_of(x))
@@ -24,13 +24,14 @@ class Magnitudes(MagnitudeSource):
 
     @property
     def size(self) -> int:
-        """How many elements a sweep goes over now."""
+        """Number of elements that a sweep reads now."""
         return int(self._bits.size)
 
     def narrow(self, threshold: float, *, expected: float, least: float = 0) -> int:
-        """How many elements reach the threshold; if ``least`` do, later sweeps go over those alone.
+        """Count the elements that reach the threshold.
 
-        A good guess of how many that is saves memory and copies.
+        If they are ``least`` or more, later sweeps are restricted to them. ``expected`` is a guess of that
+        number; a good one saves memory and copies.
         """
         where, kept, n = self._exceedances(threshold, expected, bits=True)
         if n >= least:
@@ -38,15 +39,16 @@ class Magnitudes(MagnitudeSource):
         return n
 
     def find_reaching(self, threshold: float, expected: int) -> Array:
-        """Ascending indices of the elements that reach the threshold, with a guess of their number.
+        """Return the ascending indices of the elements that reach the threshold.
 
-        No question may follow: they take the place of the numbers that were put aside.
+        ``expected`` is a guess of their number. This must be the last call: the result overwrites the stored
+        indices.
         """
         where, _, n = self._exceedances(threshold, expected, bits=False)
         return where[:n]
 
     def find_top(self, k: int) -> tuple[Array, float]:
-        """Ascending indices of the k largest that are left, ties to the lower index, and the least one."""
+        """Return the indices, ascending, of the k largest remaining elements, and their smallest magnitude."""
         from wirecodec.select.topk import TopK
 
         found = TopK(k=k).select(self._bits.view(self._x.dtype)).indices
@@ -57,10 +59,10 @@ class Magnitudes(MagnitudeSource):
         return self._numbers[found] if self._numbers.size else found, self._number(int(least))
 
     def _exceedances(self, threshold: float, expected: float, *, bits: bool) -> tuple[Array, Array, int]:
-        """Numbers of those that reach the threshold and, with ``bits``, those; and how many that is.
+        """Return the indices of the elements that reach the threshold, their bits, and their number.
 
-        Both have room behind them, the numbers at least ``SLACK``. Without ``bits`` numbers put aside are
-        thinned out in place: a sweep never writes beyond what it has read.
+        Both arrays are longer than that number, the indices by at least ``SLACK``. Without ``bits`` the
+        stored indices are compacted in place: a sweep never writes beyond what it has read.
         """
         from wirecodec.kernels.cpu.select import moments
 
@@ -70,8 +72,8 @@ class Magnitudes(MagnitudeSource):
         at = n = 0
         more = int(expected + expected / 8) + 1024
         while at < self.size:
-            room = min(n + more, self.size) + moments.SLACK
-            where = where if where.size >= room else grow(where, n, room)
+            capacity = min(n + more, self.size) + moments.SLACK
+            where = where if where.size >= capacity else grow(where, n, capacity)
             kept = grow(kept, n, where.size) if bits else kept
             at, n = moments.collect_reaching(self._bits, key, numbers, at, where, kept, n)
             more = int(1.1 * n / max(at, 1) * (self.size - at)) + 4096

@@ -1,7 +1,7 @@
-"""The exact top k of gradient + residual, found while the two are added.
+"""Exact top k of gradient + residual, found while the two are added.
 
-One sweep reads both and writes their sum with its candidates at +0; those that are not of the top k are put
-back. Nothing that was given is changed.
+One sweep reads both arrays and writes their sum, with +0 at the candidates. Candidates outside the top k are
+then written back. The inputs are not modified.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ __all__ = ["select_top_k_of_sum"]
 
 
 def select_top_k_of_sum(a: Array, b: Array, k: int, left: Array) -> topk_exact.IndicesAndBits | None:
-    """Positions of the k largest sums of flat ``a`` and ``b``, and the bits of these sums.
+    """Return the positions of the k largest sums of flat ``a`` and ``b``, and the bits of these sums.
 
     Args:
-        a: float32 or float64.
-        b: as many, of the same type.
-        k: from 1 to below their number.
-        left: as many, from a multiple of 64 bytes in memory on. It gets the sums, with +0 for those chosen.
+        a: (n,) float32 or float64.
+        b: (n,) of the same type.
+        k: 0 < k < n.
+        left: (n,) aligned to 64 bytes; it receives the sums, with +0 at the selected elements.
 
-    None where this is no cheaper than to add first; then ``left`` holds nothing of use.
+    Returns None, with undefined contents of ``left``, if adding first is no slower.
     """
     from wirecodec.kernels.cpu.select import feedback, topk
 
@@ -37,13 +37,13 @@ def select_top_k_of_sum(a: Array, b: Array, k: int, left: Array) -> topk_exact.I
     if tied:
         return None
 
-    def swept(start: int, stop: int) -> topk_exact.Candidates | None:
-        room = min(int(plan.share * x.size), stop - start) + topk.SWEEP_SLACK
-        found, words = np.empty(room, np.int32), np.empty(room, x.dtype)
+    def sweep(start: int, stop: int) -> topk_exact.Candidates | None:
+        capacity = min(int(plan.fraction * x.size), stop - start) + topk.SWEEP_SLACK
+        found, words = np.empty(capacity, np.int32), np.empty(capacity, x.dtype)
         n = feedback.sweep_sum(x[start:stop], y[start:stop], low, rest[start:stop], found, words)
-        return topk_exact.Candidates.of(start, found[:n], words[:n], low, high) if n >= 0 else None
+        return topk_exact.Candidates.collect(start, found[:n], words[:n], low, high) if n >= 0 else None
 
-    swept_parts = topk_exact.map_array_parts(x.size, swept)
+    swept_parts = topk_exact.map_array_parts(x.size, sweep)
     parts = [part for part in swept_parts if part is not None]
     if len(parts) < len(swept_parts) or sum(part.words.size for part in parts) < k:
         return None
