@@ -81,7 +81,7 @@ class Pareto:
         return self.scale * log * (math.expm1(bent) / bent if abs(bent) > 1e-12 else 1.0)
 
     def survival(self, y: Array) -> Array:
-        """Return the probability that each y is exceeded; 0 above the upper end, which a negative shape has."""
+        """Return the probability that each y is exceeded; 0 above the upper end, if the shape is negative."""
         if self.shape == 0:
             return Exponential(self.scale).survival(y)
         with np.errstate(divide="ignore"):

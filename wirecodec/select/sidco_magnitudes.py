@@ -48,7 +48,7 @@ class Magnitudes(MagnitudeSource):
         return where[:n]
 
     def find_top(self, k: int) -> tuple[Array, float]:
-        """Return the indices, ascending, of the k largest remaining elements, and their smallest magnitude."""
+        """Return ascending indices of the k largest remaining elements, and their smallest magnitude."""
         from wirecodec.select.topk import TopK
 
         found = TopK(k=k).select(self._bits.view(self._x.dtype)).indices

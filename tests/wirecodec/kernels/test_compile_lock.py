@@ -16,7 +16,7 @@ fcntl = pytest.importorskip("fcntl")
 USE = """
 import numpy as np
 import wirecodec.kernels.cpu.jit as jit
-jit.PATIENCE = jit._compiling._patience = {patience}
+jit.MAX_WAIT_SECONDS = jit._compile_lock._max_wait = {patience}
 from wirecodec.kernels.cpu import support
 from wirecodec.kernels.cpu.value import mean
 x = np.ones(70, np.float32)
@@ -51,7 +51,7 @@ COLD = """
 import time
 import numpy as np
 import wirecodec.kernels.cpu.jit as jit
-jit.PATIENCE = jit._compiling._patience = 0.3
+jit.MAX_WAIT_SECONDS = jit._compile_lock._max_wait = 0.3
 from wirecodec.kernels.cpu import support
 from wirecodec.kernels.cpu.select import sums
 waits = []

@@ -101,7 +101,7 @@ def test_receivers_get_signs_times_one_scale(
 def test_gradients_of_another_kind_are_refused() -> None:
     x = np.ones(10, np.float32)
     for wrong in (np.ones(9, np.float32), np.ones(10), np.ones((2, 5), np.float32)):
-        with pytest.raises(wc.EncodeError, match="the gradient is"):
+        with pytest.raises(wc.EncodeError, match="adacomp: gradient is"):
             wc.AdaComp().select(x, gradient=wrong)
 
 

@@ -1,6 +1,6 @@
-"""AdaComp's two looks at a bin (AdaComp, Algorithm 2): its greatest |G|, and who reaches that.
+"""AdaComp's two passes over a bin (AdaComp, Algorithm 2): its maximum |G|, and the elements that reach it.
 
-A bin is read once from memory; the second look finds it in the cache.
+A bin is read once from memory; the second pass reads it from the cache.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["NOT_FINITE", "PARTIAL_SUMS", "fill_bins"]
 F64 = np.float64
 
 NOT_FINITE = -1
-"""What ``fill_bins`` returns instead of a count where a bin holds NaN or Inf."""
+"""Result of ``fill_bins`` if a bin holds NaN or Inf."""
 
 PARTIAL_SUMS = 16
-"""Partial sums of the bins' greatest magnitudes."""
+"""Number of partial sums of the bins' maxima."""
 
 
 @kernel
@@ -38,20 +38,20 @@ def fill_bins(
     out: Array,
     sums: Array,
 ) -> int:
-    """The positions of what AdaComp sends of ``size`` elements, ascending, into ``out``.
+    """Store the positions that AdaComp sends of ``size`` elements, ascending.
 
     Args:
         x: G, float32 or float64; 63 elements beyond ``size`` must be readable.
         gradient: of the same type and length.
         bits: of ``x``.
-        size: how many elements count.
-        width: elements of a bin; the last one may be shorter.
+        size: number of elements.
+        width: elements per bin; the last one may be shorter.
         ahead: H = G + ahead · gradient.
         infinity: the bits of infinity.
-        out: positions, written; of at least ``size`` + 64.
-        sums: (SUMS,) float64; the greatest magnitude of bin b is added to sum b mod SUMS.
+        out: positions, written; at least ``size`` + 64.
+        sums: (PARTIAL_SUMS,) float64; the maximum magnitude of bin b is added to sum b mod PARTIAL_SUMS.
 
-    Returns how many there are, or NO_ORDER.
+    Returns the number of positions, or NOT_FINITE.
     """
     count = 0
     for bin, begin in enumerate(range(0, size, width)):

@@ -1,8 +1,8 @@
-"""The top of each chunk: its greatest element, or what reaches a threshold that counting finds.
+"""Top of each chunk: its largest element, or the elements that reach a threshold found by counting.
 
-The least key that is kept lies between a key that enough elements reach and one that too few do. Where few
-are kept, greatest magnitudes of blocks of 64 say what is enough, and only blocks that reach it are looked at
-again; else elements are counted again and again, from the threshold of the chunk before on, which lies near.
+The smallest key that is kept is bracketed by a key that enough elements reach and one that too few do. If few
+are kept, maxima of blocks of 64 give the lower key, and only blocks that reach it are read again. Otherwise
+elements are counted repeatedly, starting from the threshold of the previous chunk, which is close.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ SLACK = 64
 """Elements that ``fill_chunks`` needs free beyond those it writes."""
 PREFETCH_ELEMENTS = 512
 MIN_BRACKET_SIZE = 16
-"""Keys between two, or a 64th of the chunk, are few enough to be looked at alone."""
+"""Number of keys between two, or 1/64 of the chunk, below which they are sorted out individually."""
 
 
 @inline_without_refcounts
 def _key(bits: Array, i: int) -> np.uint64:
+    """Return the key of one element."""
     return U64(bits[i]) & low_bits_mask(bit_width(bits) - 1)
 
 
 @inline_without_refcounts
 def _max_key(bits: Array, start: int, stop: int) -> np.uint64:
-    """The greatest key of at most 64 elements."""
+    """Return the largest key of at most 64 elements."""
     if start + 64 <= bits.size:
         if stop - start > 16:
             return U64(max_key64(bits, start, low_bits_mask(stop - start)))
@@ -50,7 +51,7 @@ def _max_key(bits: Array, start: int, stop: int) -> np.uint64:
 
 @inline_without_refcounts
 def _mask_at_least(bits: Array, start: int, stop: int, least: np.uint64) -> np.uint64:
-    """Which of at most 64 elements have keys of ``least`` or more."""
+    """Return the mask of those of at most 64 elements with a key of ``least`` or more."""
     if start + 64 <= bits.size:
         return at_least64(bits, start, least) & low_bits_mask(stop - start)
     mask = U64(0)
@@ -61,7 +62,7 @@ def _mask_at_least(bits: Array, start: int, stop: int, least: np.uint64) -> np.u
 
 @inline_without_refcounts
 def _mask_above(bits: Array, start: int, stop: int, threshold: np.uint64) -> np.uint64:
-    """Which of at most 64 elements have keys of more than ``threshold``."""
+    """Return the mask of those of at most 64 elements with a key above ``threshold``."""
     if start + 64 <= bits.size:
         return above64(bits, start, threshold) & low_bits_mask(stop - start)
     return _mask_at_least(bits, start, stop, threshold + U64(1))
@@ -69,6 +70,7 @@ def _mask_above(bits: Array, start: int, stop: int, threshold: np.uint64) -> np.
 
 @inline_without_refcounts
 def _count_at_least(bits: Array, first: int, stop: int, least: np.uint64) -> int:
+    """Count the elements with a key of ``least`` or more."""
     n = 0
     for start in range(first, stop, 64):
         n += popcount(_mask_at_least(bits, start, min(stop, start + 64), least))
@@ -77,7 +79,7 @@ def _count_at_least(bits: Array, first: int, stop: int, least: np.uint64) -> int
 
 @inline_without_refcounts
 def _store_keys(bits: Array, start: int, mask: np.uint64, keys: Array, n: int) -> int:
-    """The keys of those of 64 elements whose bit is set, from keys[n] on; how many."""
+    """Store the keys of those of 64 elements selected by ``mask``, from keys[n] on; return their number."""
     if start + 64 <= bits.size and popcount(mask) > 2:
         return compress_store(keys, n, keys64(bits, start), mask)
     put = 0
@@ -92,9 +94,9 @@ def _store_keys(bits: Array, start: int, mask: np.uint64, keys: Array, n: int) -
 def _bracket_kth(
     bits: Array, first: int, stop: int, m: int, guess: np.uint64, step: np.uint64
 ) -> tuple[np.uint64, np.uint64, int]:
-    """A key that at least m elements reach, one that fewer do, and how many these are.
+    """Return a key that at least m elements reach, one that fewer do, and the number of the latter.
 
-    Few lie between the two, or only one key does. ``guess`` and ``step`` say where to look first.
+    Few keys, or only one, are between the two. ``guess`` and ``step`` are where the search starts.
     """
     low, high = U64(0), U64(1) << U64(bit_width(bits) - 1)
     reaching, certain = stop - first, 0
@@ -118,7 +120,7 @@ def _bracket_kth(
 
 @inline
 def _select_kth(keys: Array, m: int, scratch: Array) -> np.uint64:
-    """The m-th greatest of ``keys``, digit by digit; ``scratch`` has room for all of them."""
+    """Return the m-th largest of ``keys``, digit by digit; ``scratch`` has at least as many elements."""
     left = keys.size
     for i in range(left):
         scratch[i] = keys[i]
@@ -152,7 +154,7 @@ def _select_kth(keys: Array, m: int, scratch: Array) -> np.uint64:
 
 @inline_without_refcounts
 def _find_max(bits: Array, first: int, stop: int) -> tuple[np.uint64, int]:
-    """The greatest key, and the first place where it is."""
+    """Return the largest key, and its first position."""
     best, block = U64(0), first
     for start in range(first, stop, 64):
         prefetch(bits, start + PREFETCH_ELEMENTS, 64)
@@ -164,7 +166,7 @@ def _find_max(bits: Array, first: int, stop: int) -> tuple[np.uint64, int]:
 
 @inline_without_refcounts
 def _store_block_maxima(bits: Array, first: int, stop: int, tops: Array) -> np.uint64:
-    """The greatest keys of blocks of 64, and the greatest of all."""
+    """Store the largest keys of blocks of 64; return the largest of all."""
     best = U64(0)
     for block, start in enumerate(range(first, stop, 64)):
         prefetch(bits, start + PREFETCH_ELEMENTS, 64)
@@ -186,9 +188,9 @@ def _find_threshold(
     keys: Array,
     scratch: Array,
 ) -> tuple[np.uint64, int]:
-    """The m-th greatest of the keys from ``low`` to below ``high``, and its rank among those equal to it.
+    """Return the m-th largest of the keys from ``low`` to below ``high``, and its rank among equal keys.
 
-    Blocks whose top is below ``low`` are left out. The rank is 0 where there are no m.
+    Blocks with a maximum below ``low`` are skipped. The rank is 0 if there are fewer than m keys.
     """
     if high - low == U64(1):
         return low, m
@@ -218,7 +220,7 @@ def _store_indices(
     n: int,
     m: int,
 ) -> int:
-    """The positions above a key and the first ``ties`` at it, from out[n] on; no more than m."""
+    """Store the positions above a key and the first ``ties`` equal to it, from out[n] on; at most m."""
     stops = n + m
     for block, start in enumerate(range(first, stop, 64)):
         if U64(tops[block]) < least:
@@ -231,7 +233,7 @@ def _store_indices(
                 equal ^= U64(1) << U64(63 - leading_zeros(equal))
             ties -= popcount(equal)
             mask |= equal
-        if n + popcount(mask) > stops:  # another thread writes to the array
+        if n + popcount(mask) > stops:  # another thread changed the array
             return n
         n += store_set_bits(out, n, mask, start)
     return n
@@ -239,17 +241,18 @@ def _store_indices(
 
 @kernel
 def fill_chunks(bits: Array, infinity: int, chunk: int, each: int, last: int, out: Array) -> tuple[int, bool]:
-    """The positions of the top of each chunk, ascending, into ``out``.
+    """Store the positions of the top of each chunk, ascending.
 
     Args:
         bits: the elements, at least one.
-        infinity: its bits.
-        chunk: elements of a chunk, at most all.
-        each: how many are kept of a whole chunk, from 1 to ``chunk``.
-        last: how many of the shorter one at the end, where there is one.
+        infinity: bits of infinity.
+        chunk: elements per chunk, at most all.
+        each: number kept per whole chunk, from 1 to ``chunk``.
+        last: number kept of the shorter chunk at the end, if there is one.
         out: positions, written; ``SLACK`` more than are kept.
 
-    Returns how many were written, fewer where another thread changes the array, and whether all is finite.
+    Returns the number written, smaller if another thread changes the array, and whether all elements are
+    finite.
     """
     blocks = chunk // 64 + 1
     tops, keys = np.empty(blocks, bits.dtype), np.empty(chunk + 64, bits.dtype)
@@ -273,7 +276,7 @@ def fill_chunks(bits: Array, infinity: int, chunk: int, each: int, last: int, ou
         low, high, certain = U64(0), beyond, 0
         if m <= n:
             low = _select_kth(tops[:n], m, scratch)
-        if low == U64(0):  # that says nothing
+        if low == U64(0):  # zeros bracket nothing
             low, high, certain = _bracket_kth(bits, first, stop, m, guess, step)
         threshold, ties = _find_threshold(bits, first, stop, tops, low, high, m - certain, keys, scratch)
         if ties == 0:

@@ -1,4 +1,4 @@
-"""The sample of ``dgc``: positions drawn by counter hash, one a stretch."""
+"""Sample of ``dgc``: positions drawn by counter hash, one per stratum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ U64 = np.uint64
 
 @kernel
 def draw_stratified(low: np.uint32, high: np.uint32, size: int, positions: Array) -> None:
-    """One position from each of n stretches of equal length, to an element, ascending.
+    """Draw one position from each of n strata, whose lengths differ by at most one; ascending.
 
     Args:
         low, high: the halves of the stream.

@@ -1,4 +1,4 @@
-"""Error feedback: gradient + residual, the candidates of its top k, and what is left of it."""
+"""Error feedback: gradient + residual, the candidates of its top k, and the remainder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ U64 = np.uint64
 
 @inline
 def _add_one(a: Array, b: Array, i: int) -> Any:
-    """The bits of one sum."""
+    """Return the bits of one sum."""
     return extract_lane(add_floats(load(a, i, 1), load(b, i, 1)), 0)
 
 
@@ -32,7 +32,7 @@ def _add_one(a: Array, b: Array, i: int) -> Any:
 def bracket_sum(
     a: Array, b: Array, run: int, seed: int, samples: int, low_rank: int, high_rank: int
 ) -> tuple[int, int, bool]:
-    """``sample.bracket`` of the sums of two arrays of floats, given as their bits."""
+    """Apply ``sample.bracket_kth`` to the sums of two arrays of floats, given as their bits."""
     keys = np.empty(samples, a.dtype)
     magnitude = (U64(1) << U64(bit_width(a) - 1)) - U64(1)
     strata = samples // run
@@ -45,16 +45,17 @@ def bracket_sum(
 
 @kernel
 def sweep_sum(a: Array, b: Array, low: int, left: Array, found: Array, words: Array) -> int:
-    """``topk.sweep`` over the sums of two arrays of floats, given as their bits, and the sums themselves.
+    """Apply ``topk.sweep`` to the sums of two arrays of floats, given as their bits, and store the sums.
 
     Args:
-        a: fewer than 2^31 words.
-        b: as many.
+        a: (n,) fewer than 2^31 elements.
+        b: (n,).
         low: a threshold.
-        left: as many; it gets the sums that are below the threshold, and +0 for the others. It begins at a
-            multiple of 64 bytes in memory.
-        found: int32, with slack; the positions of the others.
-        words: as many; these sums.
+        left: (n,) aligned to 64 bytes; it receives the sums below the threshold, and +0 for the others.
+        found: int32, with slack; receives the positions of the others.
+        words: as many; receives these sums.
+
+    Returns the number of positions, or -1 if the buffers are too small.
     """
     least = U64(low)
     n = 0
@@ -87,7 +88,7 @@ def sweep_sum(a: Array, b: Array, low: int, left: Array, found: Array, words: Ar
 
 @kernel
 def restore_unselected(left: Array, found: Array, words: Array, threshold: int, ties: int) -> None:
-    """Put back the words that are below a threshold, and those equal to it but for the first ``ties``.
+    """Write back the words below a threshold, and those equal to it except the first ``ties``.
 
     ``found`` are positions within ``left``.
     """
@@ -108,14 +109,14 @@ def restore_unselected(left: Array, found: Array, words: Array, threshold: int, 
         if key < least or (key == least and ties < 0):
             back[n] = i
             n += 1
-    for i in range(n):  # the sweep wrote around the caches
+    for i in range(n):  # the sweep's stores bypassed the caches, so prefetch
         prefetch(left, np.int64(found[back[min(i + 32, n - 1)]]), 1)
         left[U64(U32(found[back[i]]))] = words[back[i]]
 
 
 @kernel
 def add(a: Array, b: Array, out: Array) -> bool:
-    """out = a + b; whether all of it is finite."""
+    """Compute out = a + b; return whether all of it is finite."""
     finite = True
     for start in range(0, a.size, BLOCK_SIZE):
         x, y, z = (
@@ -132,7 +133,7 @@ def add(a: Array, b: Array, out: Array) -> bool:
 
 @kernel
 def store_differences(values: Array, sent: Array, indices: Array, rest: Array) -> None:
-    """rest[indices[i]] = values[i] - sent[i], or 0 where that is not finite."""
+    """Compute rest[indices[i]] = values[i] - sent[i], or 0 if that is not finite."""
     for i in range(indices.size):
         difference = values[i] - sent[i]
         rest[indices[i]] = difference if np.isfinite(difference) else 0

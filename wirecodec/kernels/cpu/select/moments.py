@@ -1,8 +1,8 @@
-"""Moments of magnitudes over an interval, in one read of the array; and those that exceed a threshold.
+"""Moments of magnitudes over an interval, in one read of the array, and the elements that reach a threshold.
 
 A *key* is an element's magnitude bits, which order as magnitudes do. Sums have one order on every machine,
-however a sweep is cut: in blocks of 4096 elements, 64 lanes of binary32, which ``sum_floats`` folds;
-then block after block in binary64. Of 64 bits, all of it is in binary64.
+however a sweep is divided. Within a block of 4096 elements, 64 lanes of binary32 are summed and folded by
+``sum_floats``; blocks are then summed in binary64. For float64 elements, all sums are in binary64.
 """
 
 from __future__ import annotations
@@ -45,35 +45,35 @@ I64 = np.int64
 U64 = np.uint64
 
 BLOCK_SIZE = 4096
-"""Elements whose sums a lane takes in binary32: 64, which leaves five digits or more."""
+"""Elements per block: a lane sums 64 of them in binary32, which keeps at least five digits."""
 SLACK = 64
-PREFETCH_BYTES = 2048  # bytes; what a processor prefetches by itself stops at the end of every page
+PREFETCH_BYTES = 2048  # hardware prefetching stops at page boundaries
 
 
 @inline
 def _load_keys(bits: Array, at: int) -> Any:
-    """64 keys, in lanes as wide as the floats that sums are taken in."""
+    """Load 64 keys, in lanes as wide as the floats of the sums."""
     return widen(keys64(bits, at))
 
 
 @inline
 def _scale_magnitudes(bits: Array, keys: Any, scale: float, half: bool) -> Any:
-    """|x| · scale of such keys; of 16 bits, binary16 where ``half``, else bfloat16."""
+    """Return |x| · scale of such keys; 16-bit keys are binary16 if ``half``, else bfloat16."""
     shift, rebias, normal = 0, 0, 0
     if bit_width(bits) == 16:
         shift, rebias, normal = (13, 112 << 23, 0x400) if half else (16, 0, 0)
     words = (keys << shift) + rebias
-    # Below binary16's normals: as a fraction of the least normal, which is then taken off.
+    # Binary16 subnormals become fractions of the smallest normal, which is then subtracted.
     fractions = subtract_floats(words + (1 << 23), splat_float(2.0**-14, keys))
     return multiply_floats(select(keys < normal, fractions, words), splat_float(scale, keys))
 
 
 @inline
 def _sum_logs(bits: Array, start: int, stop: int, scale: float, half: bool) -> tuple[int, float]:
-    """(e, p) with e · ln 2 + ln p = Σ ln(|x| · scale) of the elements of a block that are not 0.
+    """Return (e, p) with e · ln 2 + ln p = Σ ln(|x| · scale) over the elements of a block that are not 0.
 
-    Exponents are summed and fractions multiplied, so that one logarithm does for a block: 1 <= p < 2^8. What
-    underflows counts as the least normal number or so.
+    Exponents are summed and fractions multiplied, so that one logarithm per block suffices: 1 <= p < 2^8.
+    Underflowing elements count as about the smallest normal number.
     """
     digits, bias = (52, 1023) if bit_width(bits) == 64 else (23, 127)
     product = ones = splat_float(1.0, _load_keys(bits, start))
@@ -109,6 +109,7 @@ def _sum_block(
     with_logs: bool,
     sums: Array,
 ) -> np.uint64:
+    """Store the sums of one block; return its largest key."""
     origins = splat_float(origin, _load_keys(bits, start))
     most = zeros = origins ^ origins
     firsts = squares = zeros
@@ -143,19 +144,20 @@ def sweep(
     with_logs: bool,
     sums: Array,
 ) -> np.uint64:
-    """Sums over the elements with 0 < low <= key < high in some blocks, and the largest key there is in them.
+    """Sum over the elements of some blocks with 0 < low <= key < high; return the largest key of the blocks.
 
     y = |x| · scale - origin. One read.
 
     Args:
         bits: the elements.
-        first, last: blocks. Block 0 is the elements after the last multiple of 64; block 1 is the first ``BLOCK_SIZE``.
-        low, high: keys, between which the elements are that count.
+        first, last: range of blocks; block 0 is the tail after the last multiple of 64, block 1 begins the
+            array.
+        low, high: interval of the keys.
         origin: in the unit of |x| · scale.
-        scale: a power of two that lets y² neither overflow nor underflow.
-        half: whether 16 bits are binary16; they are bfloat16 otherwise.
-        with_logs: whether Σ ln(|x| · scale) is wanted, which is that of all elements that are not 0.
-        sums: (blocks, 5), of which rows ``first`` … ``last`` - 1 are written, for ``add_blocks``.
+        scale: a power of two with which y² neither overflows nor underflows.
+        half: whether 16-bit elements are binary16; else they are bfloat16.
+        with_logs: whether to sum ln(|x| · scale), over all elements that are not 0.
+        sums: (blocks, 5); rows ``first`` ... ``last`` - 1 are written, for ``add_blocks``.
     """
     whole = bits.size & ~63
     top = U64(0)
@@ -173,7 +175,7 @@ def sweep(
 
 @kernel
 def add_blocks(sums: Array) -> tuple[int, float, float, float]:
-    """Count, Σ y, Σ y² and Σ ln of all blocks."""
+    """Return count, Σ y, Σ y² and Σ ln over all blocks."""
     count, firsts, squares, exponents, logs = 0.0, 0.0, 0.0, 0.0, 0.0
     for block in range(sums.shape[0]):
         count += sums[block, 0]
@@ -188,18 +190,19 @@ def add_blocks(sums: Array) -> tuple[int, float, float, float]:
 def collect_reaching(
     bits: Array, key: np.uint64, numbers: Array, start: int, where: Array, kept: Array, n: int
 ) -> tuple[int, int]:
-    """The elements of at least ``key`` > 0 in their order, while there is room for them.
+    """Collect the elements of at least ``key`` > 0 in their order, as long as the buffers have space.
 
     Args:
         bits: the elements.
-        key: the least that counts.
-        numbers: of the elements, as many as those; or none, and they are numbered from 0.
-        start: where to go on, a multiple of 64.
-        where: receives the numbers of those found; the last ``SLACK`` elements are for what is overwritten.
-        kept: receives their bits, with the room of ``where``; or none.
-        n: how many ``where`` holds already.
+        key: the threshold, above 0.
+        numbers: numbers of the elements, or empty if they are numbered from 0.
+        start: where to continue, a multiple of 64.
+        where: receives the numbers; its last ``SLACK`` elements may be overwritten.
+        kept: receives the bits, as long as ``where``; or empty.
+        n: number of elements in ``where`` so far.
 
-    Returns where it stopped, the size of ``bits`` where it came to the end; and how many ``where`` holds.
+    Returns the position at which it stopped (``bits.size`` at the end), and the number of elements in
+    ``where``.
     """
     whole = bits.size & ~63
     room = where.size - SLACK

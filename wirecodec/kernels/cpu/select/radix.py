@@ -1,7 +1,7 @@
-"""Order without sorting: the k-th largest of many keys by counting digits of 11 bits.
+"""Selection without sorting: the k-th largest of many keys, by counting digits of 11 bits.
 
-A key is a float's bits without the sign; it orders as the magnitude does. Four tables take turns, since a
-processor that counts equal digits one after the other waits for its own stores.
+A key is a float's bits without the sign; it orders as the magnitude does. Four tables alternate, because a
+processor that counts equal digits in succession waits for its own stores.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_PART_SIZE = 2**30  # elements that are counted in 32 bits
 
 @inline
 def _count_digits(keys: Array, shift: int, counts: Array) -> None:
-    """How many ``keys`` have each digit, the 11 bits from ``shift`` on, into the first row of ``counts``."""
+    """Count the ``keys`` with each digit, the 11 bits from ``shift`` on, in the first row of ``counts``."""
     counts[:] = 0
     low, mask = U64(shift), U64(DIGITS - 1)
     whole = keys.size & ~3
@@ -48,7 +48,7 @@ def _count_digits(keys: Array, shift: int, counts: Array) -> None:
 
 @inline
 def _find_digit(counts: Array, rank: int) -> tuple[int, int]:
-    """The digit of the ``rank``-th largest key, and its rank among the keys of that digit."""
+    """Return the digit of the ``rank``-th largest key, and its rank among the keys with that digit."""
     digit = DIGITS - 1
     while digit > 0 and counts[0, digit] < rank:
         rank -= counts[0, digit]
@@ -58,7 +58,7 @@ def _find_digit(counts: Array, rank: int) -> tuple[int, int]:
 
 @kernel
 def select_kth(keys: Array, rank: int, width: int) -> Any:
-    """The ``rank``-th largest of ``keys``, which agree above their low ``width`` bits; their order is lost.
+    """Return the ``rank``-th largest of ``keys``, which agree above their low ``width`` bits; reorder them.
 
     1 <= rank <= keys.size.
     """
@@ -88,7 +88,7 @@ def select_kth(keys: Array, rank: int, width: int) -> Any:
 
 @kernel
 def count_above_and_equal(keys: Array, threshold: int) -> tuple[int, int]:
-    """How many ``keys`` are above a threshold, and how many equal to it."""
+    """Count the ``keys`` above a threshold, and those equal to it."""
     least = U64(threshold)
     more = equal = 0
     for i in range(keys.size):
@@ -99,9 +99,9 @@ def count_above_and_equal(keys: Array, threshold: int) -> tuple[int, int]:
 
 @kernel
 def find_threshold(keys: Array, rank: int, width: int) -> tuple[int, int]:
-    """The ``rank``-th largest of ``keys``, and how many of those equal to it are among the ``rank`` largest.
+    """Return the ``rank``-th largest of ``keys``, and the number of equal keys among the ``rank`` largest.
 
-    They agree above their low ``width`` bits. (0, 0) where there is no such rank.
+    The keys agree above their low ``width`` bits. Returns (0, 0) if there is no such rank.
     """
     if not 1 <= rank <= keys.size:
         return U64(0), 0
@@ -111,7 +111,7 @@ def find_threshold(keys: Array, rank: int, width: int) -> tuple[int, int]:
 
 @inline
 def _prefix_mask(bits: Array, at: int, prefix: np.uint64, left: int) -> np.uint64:
-    """Bit j: whether the key of bits[at + j] is ``prefix`` above its low ``left`` bits, for 64 of them."""
+    """Return the mask of those of 64 elements whose key is ``prefix`` above its low ``left`` bits."""
     if left + 1 >= bit_width(bits):
         return ~U64(0)
     return mask_to_bits(((load(bits, at, 64) << 1) >> U64(left + 1)) == prefix)
@@ -119,7 +119,7 @@ def _prefix_mask(bits: Array, at: int, prefix: np.uint64, left: int) -> np.uint6
 
 @inline
 def _count_64_digits(digits: Array, at: int, counts: Array) -> None:
-    """Count as many digits, one by one, unless two of them make up half: those are counted by the mask."""
+    """Count 64 digits: by masks if two values make up half of them, else one by one."""
     every = load(digits, at, 64)
     first = U64(digits[at])
     firsts = mask_to_bits(every == np.uint16(first))
@@ -150,9 +150,9 @@ def _count_64_digits(digits: Array, at: int, counts: Array) -> None:
 def _count_prefixed(
     bits: Array, prefix: np.uint64, left: int, shift: int, digits: Array, counts: Array
 ) -> None:
-    """Count the bits from ``shift`` to ``left`` of the keys that are ``prefix`` above, over all rows.
+    """Count the bits from ``shift`` to ``left`` of the keys that equal ``prefix`` above, over all rows.
 
-    These digits are put side by side in ``digits`` first.
+    The digits are first compacted in ``digits``.
     """
     upper = U64(bit_width(bits) - left)
     whole = bits.size & ~63
@@ -179,9 +179,9 @@ def _count_prefixed(
 
 @kernel
 def find_threshold_by_digits(bits: Array, k: int) -> tuple[int, int]:
-    """The k-th largest key of ``bits``, and how many of the keys equal to it belong to the top k.
+    """Return the k-th largest key of ``bits``, and the number of equal keys in the top k.
 
-    A key is a word without its sign; 1 <= k <= size. One pass for every 11 of its bits, whatever the input.
+    A key is an element's bits without the sign; 1 <= k <= size. One pass per 11 bits, for any input.
     """
     counts = np.empty((ROWS, DIGITS), np.int32)
     total = np.empty((1, DIGITS), np.int64)

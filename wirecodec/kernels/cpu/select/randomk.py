@@ -1,4 +1,4 @@
-"""The elements of least draw, for ``randomk``: no read of any array, one hash an element."""
+"""Elements of smallest draw, for ``randomk``: no read of any array, one hash per element."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ U32 = np.uint32
 U64 = np.uint64
 
 SLACK = 64
-"""Elements beyond what is expected that the outputs of ``collect_draws`` must have room for."""
+"""Elements beyond the expected number that the outputs of ``collect_draws`` must have."""
 
 
 @kernel
 def collect_draws(
     low: np.uint32, high: np.uint32, size: int, limit: np.uint32, found: Array, draws: Array
 ) -> int:
-    """The elements below ``size`` whose draws are ``limit`` or less, ascending, and their draws.
+    """Collect the elements below ``size`` with a draw of ``limit`` or less, ascending, and their draws.
 
     Args:
         low, high: the halves of the stream.
         size: at most 2^32.
-        limit: the greatest draw that is taken.
+        limit: the largest draw that is collected.
         found: indices, written.
         draws: u32, written; as long as ``found``.
 
-    Returns how many there are, or -1 where there is no room for them.
+    Returns their number, or -1 if the buffers are too small.
     """
     count = 0
     block = np.empty(64, np.uint32)

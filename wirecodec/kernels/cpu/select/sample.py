@@ -1,4 +1,4 @@
-"""Where the k-th largest key of an array lies, judged from a sample of its cache lines."""
+"""Bracket of the k-th largest key of an array, from a sample of its cache lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _hash(x: np.uint64) -> np.uint64:
 
 @inline
 def choose_run(stratum: int, strata: int, runs: int, seed: np.uint64) -> int:
-    """Which of ``runs`` is sampled for a stratum: each takes one of an equal share of them."""
+    """Return the sampled one of ``runs`` for a stratum; all strata are equally long."""
     step = (U64(runs) << U64(20)) // U64(strata)
     first = np.int64((U64(stratum) * step) >> U64(20))
     return first + np.int64(multiply_high(_hash(U64(stratum) + seed), U64(runs // strata)))
@@ -34,15 +34,15 @@ def choose_run(stratum: int, strata: int, runs: int, seed: np.uint64) -> int:
 def bracket_kth(
     bits: Array, run: int, seed: int, samples: int, low_rank: int, high_rank: int
 ) -> tuple[int, int, bool]:
-    """Two keys of a sample, and whether many more tie at the lower one than its rank says.
+    """Return two keys of a sample, and whether many more tie at the lower one than its rank.
 
     Args:
-        bits: ``samples`` words or more.
+        bits: ``samples`` elements or more.
         run: neighbours that are sampled together.
-        seed: which ones; their places are the same on any machine.
+        seed: of the positions, which are the same on any machine.
         samples: a multiple of ``run``, at least one.
-        low_rank: the lower key's rank; 0 stands for a key where the sample has no such rank.
-        high_rank: the upper key's rank; the largest key of all stands for a rank of 0 or less.
+        low_rank: rank of the lower key; the key is 0 if the sample has no such rank.
+        high_rank: rank of the upper key; the key is the largest of the type if the rank is 0 or less.
     """
     keys = np.empty(samples, bits.dtype)
     magnitude = (U64(1) << U64(bit_width(bits) - 1)) - U64(1)
@@ -56,7 +56,7 @@ def bracket_kth(
 
 @kernel
 def bracket_sample(keys: Array, low_rank: int, high_rank: int) -> tuple[int, int, bool]:
-    """The same of a sample's ``keys``."""
+    """Return the result of ``bracket_kth`` for a sample's ``keys``."""
     width = bit_width(keys) - 1
     low, high = U64(0), (U64(1) << U64(width)) - U64(1)
     n = keys.size

@@ -1,7 +1,7 @@
 """Sums over an array, in binary64 and in a fixed order: 64 partial sums, folded in halves.
 
-Element i goes to partial sum i mod 64, in order; then, for w = 32, 16, … 1, sum j += sum (j + w) for j < w.
-So a threshold that is fitted to them is the same in every run, and no sum of float32 values overflows.
+Element i is added to partial sum i mod 64, in order. Then, for w = 32, 16, ... 1, sum j += sum (j + w) for j
+< w. A threshold fitted to them is the same in every run, and no sum of float32 values overflows.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from wirecodec.kernels.cpu.simd.vector import load, reduce_max, select
 
 __all__ = ["sum_and_squares", "sum_magnitudes"]
 
-PREFETCH_ELEMENTS = 512  # what a processor prefetches by itself stops at the end of every page
+PREFETCH_ELEMENTS = 512  # hardware prefetching stops at page boundaries
 
 
 @kernel
 def sum_magnitudes(bits: Array) -> tuple[float, Any]:
-    """Σ|x|, and the greatest key, of the bits of float32 or float64: one read."""
+    """Return Σ|x| and the largest key, from the bits of float32 or float64; one read."""
     top = keys64(load_tail64(bits), 0)
     last = to_float64(top)
     sums = splat_float(0.0, last)
@@ -36,7 +36,7 @@ def sum_magnitudes(bits: Array) -> tuple[float, Any]:
 
 @kernel
 def sum_and_squares(bits: Array) -> tuple[float, float]:
-    """Σx and Σx² of the bits of float32 or float64: one read."""
+    """Return Σx and Σx², from the bits of float32 or float64; one read."""
     last = to_float64(load(load_tail64(bits), 0, 64))
     sums = squares = splat_float(0.0, last)
     for start in range(0, bits.size & ~63, 64):

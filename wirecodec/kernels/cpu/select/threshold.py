@@ -1,7 +1,7 @@
-"""Counting and collecting the elements at or above a threshold: one read of the array each.
+"""Count and collect the elements at or above a threshold, in one read of the array each.
 
-A threshold is the bits of a magnitude, of the array's own unsigned type; float bits without the sign order as
-magnitudes do, so NaN and the infinities stand above every threshold that is not above the infinities itself.
+A threshold is the bits of a magnitude, of the array's unsigned type. Float bits without the sign order as
+magnitudes do. NaN and Inf are therefore above every finite threshold.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["SLACK", "count_three", "fill_at_least"]
 U64 = np.uint64
 
 SLACK = 64
-"""Elements that ``fill_at_least`` needs free in ``out`` before it looks at the next 64."""
-PREFETCH_ELEMENTS = 512  # what a processor prefetches by itself stops at the end of every page
+"""Elements that ``fill_at_least`` needs free in ``out`` before it reads the next 64."""
+PREFETCH_ELEMENTS = 512  # hardware prefetching stops at page boundaries
 
 
 @kernel
 def count_three(bits: Array, sign: Any, low: Any, middle: Any, high: Any) -> tuple[int, int, int]:
-    """How many magnitudes are at or above each of three thresholds; ``sign`` is their type's sign bit."""
+    """Count the magnitudes at or above each of three thresholds; ``sign`` is the sign bit of their type."""
     most = between = least = 0
     whole = bits.size & ~63
     for start in range(0, whole, 64):
@@ -48,19 +48,19 @@ def count_three(bits: Array, sign: Any, low: Any, middle: Any, high: Any) -> tup
 def fill_at_least(
     bits: Array, sign: Any, threshold: Any, infinity: Any, start: int, out: Array, count: int
 ) -> tuple[int, int, bool]:
-    """The positions of magnitudes at or above a threshold, ascending, into ``out``.
+    """Store the positions of magnitudes at or above a threshold, ascending.
 
     Args:
         bits: the elements.
         sign: the sign bit of their type.
         threshold: bits of a magnitude.
         infinity: the bits of infinity.
-        start: where to go on, a multiple of 64.
-        out: positions; written from ``count`` on while ROOM of them are free.
-        count: how many it holds already.
+        start: where to continue, a multiple of 64.
+        out: positions; written from ``count`` on while SLACK of them are free.
+        count: number of positions so far.
 
-    Returns where it stopped, the size of ``bits`` where it came to the end; how many ``out`` holds; and
-    whether all it saw was finite.
+    Returns the position at which it stopped (``bits.size`` at the end), the number of positions in ``out``,
+    and whether all elements read were finite.
     """
     odd = U64(0)
     whole = bits.size & ~63

@@ -1,7 +1,7 @@
-"""Exact top-k: the sweeps over the array, and over what they found.
+"""Exact top-k: sweeps over the array, and over the candidates.
 
-A key is an element's bits without the sign. It orders as the magnitude does, so all of this is integer work,
-64 keys at once. Buffers "with slack" have ``SLACK`` elements more than they are to hold.
+A key is an element's bits without the sign. It orders as the magnitude does, so all of this is integer work
+on 64 keys at a time. Buffers "with slack" have ``SLACK`` elements more than they are to hold.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ U64 = np.uint64
 BLOCK_SIZE = 1024
 SLACK = 64
 SWEEP_SLACK = BLOCK_SIZE + 2 * SLACK
-PREFETCH_ELEMENTS = 512  # what a processor prefetches by itself stops at the end of every page
+PREFETCH_ELEMENTS = 512  # hardware prefetching stops at page boundaries
 
 
 @inline
 def key_of(bits: Array, i: int) -> np.uint64:
-    """The key of one element."""
+    """Return the key of one element."""
     return U64(bits[i]) & ((U64(1) << U64(bit_width(bits) - 1)) - U64(1))
 
 
 @kernel
 def sweep(bits: Array, low: int, found: Array, words: Array) -> int:
-    """The positions of keys of ``low`` or more, and the words there; how many, or -1 where there is no room.
+    """Collect the positions of keys of ``low`` or more, and the bits there.
 
     Args:
-        bits: fewer than 2^31 words.
+        bits: fewer than 2^31 elements.
         low: a threshold.
-        found: int32, with slack.
-        words: as many, of the type of ``bits``.
+        found: int32, with slack; receives the positions.
+        words: as many, of the type of ``bits``; receives the bits.
+
+    Returns their number, or -1 if the buffers are too small.
     """
     least = U64(low)
     n = 0
@@ -69,9 +71,9 @@ def sweep(bits: Array, low: int, found: Array, words: Array) -> int:
 
 @kernel
 def collect(bits: Array, low: int, high: int, keys: Array) -> tuple[int, int]:
-    """How many keys are ``high`` or more, and how many from ``low`` to below ``high`` were put into ``keys``.
+    """Count the keys of ``high`` or more, and collect those from ``low`` to below ``high`` in ``keys``.
 
-    The second is -1 where they have no room.
+    Returns both numbers; the second is -1 if ``keys`` is too small.
     """
     least, enough = U64(low), U64(high)
     certain = n = 0
@@ -99,9 +101,9 @@ def collect(bits: Array, low: int, high: int, keys: Array) -> tuple[int, int]:
 
 @inline
 def top_mask(bits: Array, at: int, threshold: np.uint64, ties: int) -> tuple[np.uint64, int]:
-    """Bit j: whether the key of bits[at + j] is above a threshold, or one of the first ``ties`` equal to it.
+    """Return the mask of the keys of bits[at] ... above a threshold or among the first ``ties`` equal to it.
 
-    And the ties that are left.
+    Returns the remaining ties as well.
     """
     more = above64(bits, at, threshold)
     if ties == 0:
@@ -114,16 +116,18 @@ def top_mask(bits: Array, at: int, threshold: np.uint64, ties: int) -> tuple[np.
 
 @kernel
 def keep(found: Array, words: Array, least: int, ties: int, start: int, indices: Array, values: Array) -> int:
-    """Of what ``sweep`` found, the keys above ``least`` and the first ``ties`` equal to it; how many.
+    """Keep the swept elements with keys above ``least`` and the first ``ties`` equal to it.
 
     Args:
         found: positions.
-        words: the words there.
-        least: the least key to keep.
-        ties: how often.
-        start: what is added to a position.
-        indices: int32, with room for exactly those.
-        values: as many, of the type of ``words``.
+        words: the bits there.
+        least: the smallest key to keep.
+        ties: how many of the keys equal to ``least`` are kept.
+        start: added to every position.
+        indices: int32, of exactly the number to keep; written.
+        values: as many, of the type of ``words``; written.
+
+    Returns their number, or -1 if the array changed.
     """
     threshold = U64(least)
     n = 0
@@ -138,7 +142,7 @@ def keep(found: Array, words: Array, least: int, ties: int, start: int, indices:
         key = key_of(words, i)
         tie = key == threshold and ties > 0
         if key > threshold or tie:
-            if n == indices.size:  # another thread writes to the array
+            if n == indices.size:  # another thread changed the array
                 return -1
             ties -= tie
             indices[n], values[n] = found[i] + start, words[i]
@@ -148,14 +152,16 @@ def keep(found: Array, words: Array, least: int, ties: int, start: int, indices:
 
 @kernel
 def keep_top_k(found: Array, words: Array, k: int, low: int, high: int) -> int:
-    """The top k of what ``sweep`` found, into its own buffers; how many, which is k.
+    """Keep the top k of the elements that ``sweep`` collected, in its own buffers.
 
     Args:
         found: positions, k or more.
-        words: the words there, all of them keys from ``low`` on.
-        k: how many are kept.
+        words: the bits there, all with keys from ``low`` on.
+        k: the number to keep.
         low: a key.
-        high: one that fewer than k keys reach, most likely.
+        high: a key that fewer than k keys very probably reach.
+
+    Returns their number, which is k.
     """
     keys = np.empty(words.size + SLACK, words.dtype)
     certain, n = collect(words, low, high, keys)
@@ -169,9 +175,10 @@ def keep_top_k(found: Array, words: Array, k: int, low: int, high: int) -> int:
 
 @kernel
 def fill(bits: Array, least: int, ties: int, indices: Array, values: Array) -> tuple[int, int]:
-    """``sweep`` and ``keep`` at once, where the threshold is known: how many, and the ties that are left.
+    """Apply ``sweep`` and ``keep`` in one pass, for a known threshold.
 
-    ``indices`` and ``values`` with slack; -1 where there is no room.
+    ``indices`` and ``values`` have slack. Returns the number of elements, or -1 if the buffers are too small,
+    and the remaining ties.
     """
     threshold = U64(least)
     n = 0
@@ -183,7 +190,7 @@ def fill(bits: Array, least: int, ties: int, indices: Array, values: Array) -> t
             prefetch(bits, at + PREFETCH_ELEMENTS, 64)
             chosen, ties = top_mask(bits, at, threshold, ties)
             n += store_set_bits(indices, n, chosen, U32(at))
-            if n > k:  # another thread writes to the array
+            if n > k:  # another thread changed the array
                 return -1, ties
         for i in range(first, n):
             values[i] = bits[U64(U32(indices[i]))]

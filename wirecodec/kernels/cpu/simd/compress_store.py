@@ -1,4 +1,4 @@
-"""``compress_store``: some lanes of a vector, side by side, which is how an array is thinned out."""
+"""``compress_store``: selected lanes of a vector, stored contiguously."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 @llvm_intrinsic
 def compress_store(typing_context: Any, array: Any, i: Any, vector: Any, chosen: Any) -> Any:
-    """Write the lanes whose bit is set in a u64, in order, from element i of an array on; how many.
+    """Store the lanes selected by the bits of a u64, in order, from element i on; return their number.
 
-    As many elements as the vector has lanes may be overwritten: the array must have them.
+    The array must have as many elements from i on as the vector has lanes, because all of them may be
+    overwritten.
     """
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -37,7 +38,7 @@ def compress_store(typing_context: Any, array: Any, i: Any, vector: Any, chosen:
 
 
 def _store_by_instruction(builder: Any, at: Any, vector: Any, chosen: Any) -> Any:
-    """As many lanes as a register has, by one instruction."""
+    """Store as many lanes as a register has with one instruction."""
     lanes = min(vector.type.count, 512 // vector.type.element.width)
     part = ir.VectorType(vector.type.element, lanes)
     count = I64(0)
@@ -56,7 +57,7 @@ def _store_by_instruction(builder: Any, at: Any, vector: Any, chosen: Any) -> An
 
 
 def _store_lane_by_lane(builder: Any, at: Any, vector: Any, chosen: Any) -> Any:
-    """Each lane is written, and stays where its bit is set; no branch to mispredict."""
+    """Store every lane and advance only if its bit is set; there is no branch to mispredict."""
     count = I64(0)
     for i in range(vector.type.count):
         builder.store(builder.extract_element(vector, I32(i)), builder.gep(at, [count]))

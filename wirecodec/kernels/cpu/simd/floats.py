@@ -1,6 +1,6 @@
-"""The vocabulary of the kernels, continued: vectors whose lanes are the bits of binary32 or binary64 numbers.
+"""Vectors whose lanes are the bits of binary32 or binary64 numbers.
 
-Every operation is rounded to nearest, and none is fused with another: results are the same everywhere.
+Every operation is rounded to nearest, and none is fused with another. Results are the same on every machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORMS = {32: ir.FloatType(), 64: ir.DoubleType()}
 
 
 def _define(name: str) -> Callable[..., Any]:
-    """An operation on two vectors of floats."""
+    """Generate an LLVM operation on two vectors of floats."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         form = ir.VectorType(FORMS[sig.args[0].bits], sig.args[0].lanes)
@@ -41,25 +41,25 @@ def _define(name: str) -> Callable[..., Any]:
 
 @llvm_intrinsic
 def add_floats(typing_context: Any, a: Any, b: Any) -> Any:
-    """a + b, lane by lane."""
+    """Compute a + b per lane."""
     return a(a, b), _define("fadd")
 
 
 @llvm_intrinsic
 def subtract_floats(typing_context: Any, a: Any, b: Any) -> Any:
-    """a - b, lane by lane."""
+    """Compute a - b per lane."""
     return a(a, b), _define("fsub")
 
 
 @llvm_intrinsic
 def multiply_floats(typing_context: Any, a: Any, b: Any) -> Any:
-    """a · b, lane by lane."""
+    """Compute a · b per lane."""
     return a(a, b), _define("fmul")
 
 
 @llvm_intrinsic
 def int_to_float(typing_context: Any, vector: Any) -> Any:
-    """Lanes that are integers in two's complement as floats of their width."""
+    """Convert two's complement integers to floats of the same width."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         form = ir.VectorType(FORMS[vector.bits], vector.lanes)
@@ -70,7 +70,7 @@ def int_to_float(typing_context: Any, vector: Any) -> Any:
 
 @llvm_intrinsic
 def float_to_int(typing_context: Any, vector: Any) -> Any:
-    """Floats cut toward zero, as integers of their width in two's complement; all must fit."""
+    """Convert floats, truncated toward zero, to two's complement integers of the same width; all must fit."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         floats = builder.bitcast(args[0], ir.VectorType(FORMS[vector.bits], vector.lanes))
@@ -81,7 +81,7 @@ def float_to_int(typing_context: Any, vector: Any) -> Any:
 
 @llvm_intrinsic
 def splat_float(typing_context: Any, number: Any, like: Any) -> Any:
-    """A binary64 number, rounded to the width of a vector's lanes, in as many lanes."""
+    """Round a binary64 number to the width of the lanes of ``like``, and copy it to as many lanes."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         value = args[0] if like.bits == 64 else builder.fptrunc(args[0], FORMS[like.bits])
@@ -93,14 +93,14 @@ def splat_float(typing_context: Any, number: Any, like: Any) -> Any:
 
 
 def _to_float64(builder: Any, vector: Any, lanes: Any) -> Any:
-    """Lanes as binary64."""
+    """Convert the lanes to binary64."""
     found = builder.bitcast(lanes, ir.VectorType(FORMS[vector.bits], vector.lanes))
     return found if vector.bits == 64 else builder.fpext(found, ir.VectorType(FORMS[64], vector.lanes))
 
 
 @llvm_intrinsic
 def to_float64(typing_context: Any, vector: Any) -> Any:
-    """The lanes as binary64."""
+    """Convert the lanes to binary64."""
     result = Vector(vector.lanes, 64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -111,7 +111,7 @@ def to_float64(typing_context: Any, vector: Any) -> Any:
 
 @llvm_intrinsic
 def sum_floats(typing_context: Any, vector: Any) -> Any:
-    """The sum of 2^n lanes in binary64: each of the upper half added to its lane of the lower, and again."""
+    """Sum 2^n lanes in binary64, in halves: the upper half is added to the lower, until one lane is left."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         sums, lanes = _to_float64(builder, vector, args[0]), vector.lanes

@@ -1,4 +1,4 @@
-"""Words for lanes that each go their own way: what they take from an array, counts, quotients."""
+"""Operations in which each lane has its own address or count."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ F32 = ir.FloatType()
 
 @llvm_intrinsic
 def expand_load(typing_context: Any, array: Any, i: Any, chosen: Any, lanes: Any, bits: Any) -> Any:
-    """Elements i, i + 1, … in the lanes whose bit is set in a u64, in order, and 0 in the others.
+    """Load elements i, i + 1, ... into the lanes selected by the bits of a u64, in order; the others are 0.
 
-    Lanes get ``bits`` bits, no fewer than the elements have; ``lanes`` is a constant, or a vector of as many.
-    The array must have elements i … i + lanes - 1.
+    ``bits`` is the width of the lanes, at least that of the elements. ``lanes`` is a constant, or a vector
+    with as many. The array must have elements i ... i + lanes - 1.
     """
     vector = Vector(lane_count(lanes), bits.literal_value)
 
@@ -41,7 +41,7 @@ def expand_load(typing_context: Any, array: Any, i: Any, chosen: Any, lanes: Any
 
 
 def _load_by_instruction(builder: Any, at: Any, chosen: Any, vector: Vector) -> Any:
-    """By one instruction."""
+    """Load with one instruction."""
     source = ir.VectorType(at.type.pointee, vector.lanes)
     mask = builder.bitcast(builder.trunc(chosen, ir.IntType(vector.lanes)), ir.VectorType(I1, vector.lanes))
     kind = ir.FunctionType(source, [at.type, mask.type, source])
@@ -52,7 +52,7 @@ def _load_by_instruction(builder: Any, at: Any, chosen: Any, vector: Vector) -> 
 
 
 def _load_lane_by_lane(builder: Any, at: Any, chosen: Any, vector: Vector) -> Any:
-    """Each lane reads; no branch to mispredict."""
+    """Load per lane; there is no branch to mispredict."""
     found: Any = ir.Constant(vector.form, None)
     count = I64(0)
     for i in range(vector.lanes):
@@ -66,7 +66,7 @@ def _load_lane_by_lane(builder: Any, at: Any, chosen: Any, vector: Vector) -> An
 
 @llvm_intrinsic
 def gather(typing_context: Any, array: Any, places: Any) -> Any:
-    """The element of a contiguous array at each lane's place; all must lie within it."""
+    """Load the element of a contiguous array at each lane's index; all indices must be within it."""
     vector = Vector(places.lanes, array.dtype.bitwidth)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -87,7 +87,7 @@ def gather(typing_context: Any, array: Any, places: Any) -> Any:
 
 @llvm_intrinsic
 def floor_log2(typing_context: Any, vector: Any) -> Any:
-    """The number of each lane's highest one bit; all ones for 0."""
+    """Return the index of each lane's highest one bit; all ones for 0."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         form = args[0].type
@@ -102,7 +102,10 @@ def floor_log2(typing_context: Any, vector: Any) -> Any:
 
 @llvm_intrinsic
 def divide_approximately(typing_context: Any, a: Any, b: Any) -> Any:
-    """⌊a / b⌋, below 2^20, or an integer beside it, of lanes of 32 bits: binary32 is off by 0.2 at most."""
+    """Return ⌊a / b⌋, or an integer next to it, per 32-bit lane.
+
+    Quotients must be below 2^20; the error of binary32 is then at most 0.2.
+    """
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         form = ir.VectorType(F32, a.lanes)

@@ -42,7 +42,7 @@ U64 = np.uint64
 
 @inline
 def load_tail64(bits: Array) -> Array:
-    """The elements after the last multiple of 64, and zeros."""
+    """Return the elements after the last multiple of 64, padded with zeros."""
     last = np.zeros(64, bits.dtype)
     whole = bits.size & ~63
     last[: bits.size - whole] = bits[whole:]
@@ -51,44 +51,44 @@ def load_tail64(bits: Array) -> Array:
 
 @inline
 def keys64(bits: Array, start: int) -> Any:
-    """The keys of 64 floats, given as their bits."""
+    """Load the keys of 64 floats, given as their bits."""
     return (load(bits, start, 64) << 1) >> 1
 
 
 @inline
 def at_least64(bits: Array, start: int, threshold: Any) -> np.uint64:
-    """Which of 64 floats, given as their bits, have a key of ``threshold`` or more."""
+    """Return the mask of those of 64 floats, given as their bits, with a key of ``threshold`` or more."""
     return mask_to_bits((load(bits, start, 64) << 1) >= (U64(threshold) << U64(1)))
 
 
 @inline
 def above64(bits: Array, start: int, threshold: Any) -> np.uint64:
-    """Which of 64 floats, given as their bits, have a key of more than ``threshold``."""
+    """Return the mask of those of 64 floats, given as their bits, with a key above ``threshold``."""
     return mask_to_bits((load(bits, start, 64) << 1) > (U64(threshold) << U64(1)))
 
 
 @inline
 def at_most64(words: Array, start: int, limit: Any) -> np.uint64:
-    """Which of 64 unsigned words are ``limit`` or less."""
+    """Return the mask of those of 64 unsigned words that are ``limit`` or less."""
     return mask_to_bits(load(words, start, 64) <= limit)
 
 
 @inline
 def negative64(bits: Array, start: int) -> np.uint64:
-    """Which of 64 floats, given as their bits, are below zero; -0 is not."""
+    """Return the mask of those of 64 floats, given as their bits, that are below zero; -0 is not."""
     return mask_to_bits(load(bits, start, 64) > (U64(1) << U64(8 * bits.itemsize - 1)))
 
 
 @inline
 def max_key64(bits: Array, start: int, mask: np.uint64) -> Any:
-    """The greatest key of those of 64 floats whose bits are set in ``mask``; 0 for none."""
+    """Return the largest key of those of 64 floats selected by ``mask``; 0 if none is."""
     keys = keys64(bits, start)
     return reduce_max(select(bits_to_mask(mask, 64), keys, keys ^ keys))
 
 
 @inline
 def adacomp_mask64(x: Array, gradient: Array, start: int, factor: float, top: Any) -> np.uint64:
-    """Which of 64 elements have x ≠ 0 and |x + factor · gradient| ≥ ``top``, each operation rounded."""
+    """Return the mask of x ≠ 0 and |x + factor · gradient| ≥ ``top``, each operation rounded."""
     here = load(x, start, 64)
     ahead = add_floats(here, multiply_floats(load(gradient, start, 64), splat_float(factor, here)))
     return mask_to_bits((ahead << 1) >= (U64(top) << U64(1))) & mask_to_bits((here << 1) != 0)
@@ -96,5 +96,5 @@ def adacomp_mask64(x: Array, gradient: Array, start: int, factor: float, top: An
 
 @inline
 def store_by_mask64(out: Array, start: int, mask: np.uint64, zero: Any, one: Any) -> None:
-    """Write 64 elements: ``one`` where the mask's bit is set, ``zero`` elsewhere."""
+    """Store 64 elements: ``one`` if the mask's bit is set, else ``zero``."""
     store(out, start, select(bits_to_mask(mask, 64), splat(one, 64), splat(zero, 64)))

@@ -1,4 +1,4 @@
-"""Words on memory itself: what will be read soon, and what is written and not read again."""
+"""Memory operations: prefetch, and stores that bypass the caches."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ LINE = 64
 
 @llvm_intrinsic
 def bit_width(typing_context: Any, array: Any) -> Any:
-    """Bits of an element of an array, as a constant; ``itemsize`` is read from memory."""
+    """Return the bits per element of an array as a constant; ``itemsize`` is read from memory."""
     return types.intp(array), lambda context, builder, sig, args: I64(array.dtype.bitwidth)
 
 
 @llvm_intrinsic
 def prefetch(typing_context: Any, array: Any, i: Any, lanes: Any) -> Any:
-    """Ask for the memory of elements i … i + lanes - 1, which need not exist."""
+    """Prefetch elements i ... i + lanes - 1, which need not exist."""
     span = lanes.literal_value * array.dtype.bitwidth // 8
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -41,9 +41,9 @@ def prefetch(typing_context: Any, array: Any, i: Any, lanes: Any) -> Any:
 
 @llvm_intrinsic
 def stream_store(typing_context: Any, array: Any, i: Any, vector: Any) -> Any:
-    """``store`` around the caches; element i must lie at a multiple of 64 bytes in memory.
+    """Store a vector past the caches; element i must be aligned to 64 bytes.
 
-    ``store_fence`` before another thread reads it.
+    Call ``store_fence`` before another thread reads it.
     """
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -57,7 +57,7 @@ def stream_store(typing_context: Any, array: Any, i: Any, vector: Any) -> Any:
 
 @llvm_intrinsic
 def store_fence(typing_context: Any) -> Any:
-    """Others see what was stored before it no later than what is stored after it."""
+    """Make earlier stores visible to other threads before later ones."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         builder.fence("seq_cst")

@@ -1,4 +1,4 @@
-"""The positions of words' one bits, of which bitmaps and unary codes are made."""
+"""Positions of the set bits of words, for bitmaps and unary codes."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ POSITIONS = [[i for i in range(8) if byte >> i & 1] for byte in range(256)]
 
 @llvm_intrinsic
 def store_set_bits(typing_context: Any, array: Any, i: Any, bits: Any, base: Any) -> Any:
-    """Write base + the positions of a u64's one bits, ascending, from element i of an array on; how many.
+    """Store base + the positions of a u64's set bits, ascending, from element i on; return their number.
 
-    Elements i … i + 63 may be overwritten, whatever the word: the array must have them.
+    The array must have elements i ... i + 63, because all of them may be overwritten.
     """
     element = types.Integer.from_bitwidth(array.dtype.bitwidth, signed=False)
 
@@ -47,7 +47,7 @@ def store_set_bits(typing_context: Any, array: Any, i: Any, bits: Any, base: Any
 
 
 def _store(context: Any, builder: Any, at: Any, first: Any, lanes: Any, base: Any, element: Any) -> None:
-    """Widen bytes, add ``base`` and write them from element ``first`` of ``at`` on."""
+    """Widen bytes, add ``base`` and store them from element ``first`` of ``at`` on."""
     part = Vector(lanes.type.count, element.bitwidth)
     sums = builder.add(builder.zext(lanes, part.form), broadcast(context, builder, base, element, part))
     there = builder.bitcast(builder.gep(at, [first]), part.form.as_pointer())
@@ -55,7 +55,7 @@ def _store(context: Any, builder: Any, at: Any, first: Any, lanes: Any, base: An
 
 
 def _store_by_compress(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
-    """The bytes 0 … 63 compressed by the word: one instruction; then as many as there are, 16 at a time."""
+    """Compress the bytes 0 ... 63 with one instruction, then store 16 at a time as many as there are."""
     every = Vector(64, 8)
     nothing = ir.Constant(every.form, ir.Undefined)
     chosen = builder.bitcast(bits, ir.VectorType(I1, 64))
@@ -78,7 +78,7 @@ def _store_by_compress(context: Any, builder: Any, at: Any, bits: Any, base: Any
 
 
 def _store_by_table(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
-    """Eight positions a byte from a table, behind those of the bytes before."""
+    """Store eight positions per byte from a table, after those of the bytes before."""
     row = ir.VectorType(ir.IntType(8), 8)
     table = builder.module.globals.get("wirecodec.positions")
     if table is None:
@@ -96,7 +96,7 @@ def _store_by_table(context: Any, builder: Any, at: Any, bits: Any, base: Any, e
 
 
 def _prefix_popcounts(builder: Any, bits: Any) -> Any:
-    """Byte i holds the number of one bits of bytes 0 … i."""
+    """Return a word whose byte i is the number of set bits of bytes 0 ... i."""
     for shift, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
         upper = builder.and_(builder.lshr(bits, I64(shift)), I64(mask))
         bits = builder.add(builder.and_(bits, I64(mask)), upper)
@@ -105,9 +105,9 @@ def _prefix_popcounts(builder: Any, bits: Any) -> Any:
 
 @inline
 def find_set_bits(words: Array, w: int, stop: int, n: int, ones: Array) -> bool:
-    """The positions of the one bits of u32 words w … stop - 1 into ``ones``; whether they are n.
+    """Store the positions of the set bits of u32 words w ... stop - 1 in ``ones``; return whether they are n.
 
-    ``ones`` has room for n + 64.
+    ``ones`` must have n + 64 elements.
     """
     found = 0
     first = w

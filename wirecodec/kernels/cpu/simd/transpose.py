@@ -1,4 +1,4 @@
-"""Runs that lie side by side: tiles of 16 × 16 elements, turned so that their rows become columns."""
+"""Transposition of tiles of 16 × 16 elements between runs and columns."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["TILE_SIZE", "transpose_from_runs", "transpose_to_runs"]
 
 I64 = ir.IntType(64)
 TILE_SIZE = 16
-"""Rows and columns of a tile."""
+"""Rows and columns per tile."""
 
 
 def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
-    """Rows as columns: each round rotates the bits of an element's place, row and column, by one."""
+    """Transpose rows to columns: each of four rounds rotates the bits of an element's index by one."""
     half = TILE_SIZE // 2
     low, high = ([at // 2 + start + at % 2 * TILE_SIZE for at in range(TILE_SIZE)] for start in (0, half))
     for _ in range(4):
@@ -27,7 +27,7 @@ def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
 
 
 def _run_pointer(context: Any, builder: Any, kinds: Any, made: Any, n: int) -> Any:
-    """Where element ``i`` of the run ``first + n`` lies; ``made`` are array, places, first and i."""
+    """Return the address of element ``i`` of the run ``first + n``; ``made`` is (array, places, first, i)."""
     array, places, first, i = made
     number = builder.add(first, I64(n))
     start = builder.load(element_pointer(context, builder, kinds[1], places, number, 1))
@@ -36,7 +36,7 @@ def _run_pointer(context: Any, builder: Any, kinds: Any, made: Any, n: int) -> A
 
 
 def _row_pointer(context: Any, builder: Any, kind: Any, made: Any, n: int) -> Any:
-    """Where row n lies; ``made`` are array, the place of the first row, and how far they are apart."""
+    """Return the address of row n; ``made`` is (array, position of the first row, distance between rows)."""
     array, at, apart = made
     row = element_pointer(
         context, builder, kind, array, builder.add(at, builder.mul(apart, I64(n))), TILE_SIZE
@@ -48,9 +48,9 @@ def _row_pointer(context: Any, builder: Any, kind: Any, made: Any, n: int) -> An
 def transpose_from_runs(
     typing_context: Any, array: Any, places: Any, first: Any, i: Any, out: Any, at: Any, apart: Any
 ) -> Any:
-    """Elements i … i + 15 of the runs ``first`` … ``first`` + 15, which begin at ``places``, as columns.
+    """Store elements i ... i + 15 of the runs ``first`` ... ``first`` + 15 as columns.
 
-    Row n of them is written from element ``at + n · apart`` of ``out`` on.
+    The runs begin at ``places``. Row n is written from element ``at + n · apart`` of ``out`` on.
     """
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -69,7 +69,7 @@ def transpose_from_runs(
 def transpose_to_runs(
     typing_context: Any, array: Any, at: Any, apart: Any, out: Any, places: Any, first: Any, i: Any
 ) -> Any:
-    """The inverse of ``transpose_from_runs``, from ``array`` to the runs of ``out``."""
+    """Invert ``transpose_from_runs``, from ``array`` to the runs of ``out``."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         size = array.dtype.bitwidth // 8

@@ -1,7 +1,7 @@
-"""The vocabulary of the kernels, continued: words on vectors, for loops that no compiler vectorises alone.
+"""Operations on vectors, for loops that no compiler vectorises by itself.
 
-``Vector`` and its operators are in ``vector_type``. Numbers of lanes and widths are constants of the kernel.
-LLVM maps every word to whatever the processor has, from SSE2 to AVX-512; the results are the same.
+``vector_type`` has ``Vector`` and its operators. Numbers of lanes and widths are constants of the kernel.
+LLVM maps every operation to the processor's instructions, from SSE2 to AVX-512; the results are the same.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ I32, I64 = ir.IntType(32), ir.IntType(64)
 
 @llvm_intrinsic
 def load(typing_context: Any, array: Any, i: Any, lanes: Any) -> Any:
-    """Elements i … i + lanes - 1 of a contiguous array of unsigned integers, or the bits of its floats.
+    """Load elements i ... i + lanes - 1 of a contiguous array: unsigned integers, or bits of floats.
 
-    ``lanes`` is a constant, or a vector that has as many.
+    ``lanes`` is a constant, or a vector with as many.
     """
     vector = Vector(lane_count(lanes), array.dtype.bitwidth)
 
@@ -67,7 +67,7 @@ def load(typing_context: Any, array: Any, i: Any, lanes: Any) -> Any:
 
 @llvm_intrinsic
 def store(typing_context: Any, array: Any, i: Any, vector: Any) -> Any:
-    """Write a vector over elements i … of a contiguous array of integers of its width."""
+    """Store a vector from element i on in a contiguous array of integers of its width."""
     if not isinstance(vector, Vector) or array.dtype.bitwidth != vector.bits:
         return None
 
@@ -81,7 +81,7 @@ def store(typing_context: Any, array: Any, i: Any, vector: Any) -> Any:
 
 @llvm_intrinsic
 def splat(typing_context: Any, number: Any, lanes: Any) -> Any:
-    """An integer in every lane; its type gives the width."""
+    """Copy an integer to every lane; its type gives the width."""
     kind = types.unliteral(number)
     vector = Vector(lanes.literal_value, kind.bitwidth)
 
@@ -93,14 +93,14 @@ def splat(typing_context: Any, number: Any, lanes: Any) -> Any:
 
 @llvm_intrinsic
 def ramp(typing_context: Any, lanes: Any, bits: Any) -> Any:
-    """0, 1, 2, …"""
+    """Return the vector 0, 1, 2, ..."""
     vector = Vector(lanes.literal_value, bits.literal_value)
     return vector(lanes, bits), lambda context, builder, sig, args: lane_numbers(vector)
 
 
 @llvm_intrinsic
 def extract_lane(typing_context: Any, vector: Any, i: Any) -> Any:
-    """The integer in lane i."""
+    """Return the integer in lane i."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.extract_element(*args)
@@ -110,7 +110,7 @@ def extract_lane(typing_context: Any, vector: Any, i: Any) -> Any:
 
 @llvm_intrinsic
 def broadcast_lane(typing_context: Any, vector: Any, i: Any) -> Any:
-    """Lane i, a constant, in every lane."""
+    """Copy lane i, a constant, to every lane."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return shuffle(builder, args[0], args[0], [i.literal_value] * vector.lanes)
@@ -120,7 +120,7 @@ def broadcast_lane(typing_context: Any, vector: Any, i: Any) -> Any:
 
 @llvm_intrinsic
 def shift_in(typing_context: Any, vector: Any, number: Any) -> Any:
-    """Every lane moved up by one; ``number`` in lane 0."""
+    """Move every lane up by one, and put ``number`` in lane 0."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         nothing = ir.Constant(vector.form, ir.Undefined)
@@ -133,7 +133,7 @@ def shift_in(typing_context: Any, vector: Any, number: Any) -> Any:
 
 @llvm_intrinsic
 def even_lanes(typing_context: Any, a: Any, b: Any) -> Any:
-    """Lanes 0, 2, 4, … of ``a``, then those of ``b``."""
+    """Return lanes 0, 2, 4, ... of ``a``, then those of ``b``."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return shuffle(builder, args[0], args[1], list(range(0, 2 * a.lanes, 2)))
@@ -143,7 +143,7 @@ def even_lanes(typing_context: Any, a: Any, b: Any) -> Any:
 
 @llvm_intrinsic
 def odd_lanes(typing_context: Any, a: Any, b: Any) -> Any:
-    """Lanes 1, 3, 5, … of ``a``, then those of ``b``."""
+    """Return lanes 1, 3, 5, ... of ``a``, then those of ``b``."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return shuffle(builder, args[0], args[1], list(range(1, 2 * a.lanes, 2)))
@@ -153,7 +153,7 @@ def odd_lanes(typing_context: Any, a: Any, b: Any) -> Any:
 
 @llvm_intrinsic
 def resize(typing_context: Any, vector: Any, bits: Any) -> Any:
-    """The lanes with ``bits`` bits each: zeros added above, or the upper bits dropped."""
+    """Zero-extend or truncate the lanes to ``bits`` bits each."""
     result = Vector(vector.lanes, bits.literal_value)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -164,7 +164,7 @@ def resize(typing_context: Any, vector: Any, bits: Any) -> Any:
 
 @llvm_intrinsic
 def widen(typing_context: Any, vector: Any) -> Any:
-    """Lanes of fewer than 32 bits with 32, zeros added above; wider ones as they are."""
+    """Zero-extend lanes of fewer than 32 bits to 32; keep wider ones."""
     result = Vector(vector.lanes, max(vector.bits, 32))
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -175,7 +175,7 @@ def widen(typing_context: Any, vector: Any) -> Any:
 
 @llvm_intrinsic
 def lower_half(typing_context: Any, vector: Any) -> Any:
-    """The first half of the lanes."""
+    """Return the first half of the lanes."""
     half = vector.lanes // 2
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -186,7 +186,7 @@ def lower_half(typing_context: Any, vector: Any) -> Any:
 
 @llvm_intrinsic
 def upper_half(typing_context: Any, vector: Any) -> Any:
-    """The second half of the lanes."""
+    """Return the second half of the lanes."""
     half = vector.lanes // 2
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -197,14 +197,14 @@ def upper_half(typing_context: Any, vector: Any) -> Any:
 
 @llvm_intrinsic
 def reinterpret(typing_context: Any, vector: Any, bits: Any) -> Any:
-    """The same memory as lanes of another width, little-endian."""
+    """Reinterpret the same memory as lanes of another width, little-endian."""
     result = Vector(vector.lanes * vector.bits // bits.literal_value, bits.literal_value)
     return result(vector, bits), lambda context, builder, sig, args: builder.bitcast(args[0], result.form)
 
 
 @llvm_intrinsic
 def mask_to_bits(typing_context: Any, mask: Any) -> Any:
-    """A mask of at most 64 lanes as a u64, lane 0 in bit 0."""
+    """Convert a mask of at most 64 lanes to a u64, lane 0 in bit 0."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.zext(builder.bitcast(args[0], ir.IntType(mask.lanes)), I64)
@@ -214,7 +214,7 @@ def mask_to_bits(typing_context: Any, mask: Any) -> Any:
 
 @llvm_intrinsic
 def bits_to_mask(typing_context: Any, bits: Any, lanes: Any) -> Any:
-    """A mask of the lowest bits of a u64, bit 0 for lane 0; ``lanes`` as of ``load``."""
+    """Convert the lowest bits of a u64 to a mask, bit 0 for lane 0; ``lanes`` as in ``load``."""
     mask = Vector(lane_count(lanes), 1)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -225,13 +225,16 @@ def bits_to_mask(typing_context: Any, bits: Any, lanes: Any) -> Any:
 
 @llvm_intrinsic
 def select(typing_context: Any, mask: Any, a: Any, b: Any) -> Any:
-    """Lanes of ``a`` where the mask is set, else of ``b``."""
+    """Return lanes of ``a`` if the mask is set, else of ``b``."""
     return a(mask, a, b), lambda context, builder, sig, args: builder.select(*args)
 
 
 @llvm_intrinsic
 def funnel_shift_right(typing_context: Any, high: Any, low: Any, count: Any) -> Any:
-    """The lower half of high:low >> (count modulo the width), each lane; an integer counts for all."""
+    """Return the lower half of high:low >> (count modulo the width) per lane.
+
+    An integer count applies to all lanes.
+    """
     kind = types.unliteral(count)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -243,7 +246,7 @@ def funnel_shift_right(typing_context: Any, high: Any, low: Any, count: Any) -> 
 
 @llvm_intrinsic
 def popcounts(typing_context: Any, vector: Any) -> Any:
-    """Number of one bits of each lane."""
+    """Count the set bits of each lane."""
     return vector(vector), lambda context, builder, sig, args: call_intrinsic(
         builder, "ctpop", vector.form, *args
     )
@@ -251,7 +254,7 @@ def popcounts(typing_context: Any, vector: Any) -> Any:
 
 @llvm_intrinsic
 def reduce_add(typing_context: Any, vector: Any) -> Any:
-    """The sum of all lanes; it wraps."""
+    """Return the sum of all lanes; it wraps."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return call_intrinsic(builder, "vector.reduce.add", vector.form.element, *args)
@@ -261,7 +264,7 @@ def reduce_add(typing_context: Any, vector: Any) -> Any:
 
 @llvm_intrinsic
 def reduce_max(typing_context: Any, vector: Any) -> Any:
-    """The greatest of all lanes."""
+    """Return the maximum of all lanes."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return call_intrinsic(builder, "vector.reduce.umax", vector.form.element, *args)
@@ -271,7 +274,7 @@ def reduce_max(typing_context: Any, vector: Any) -> Any:
 
 @llvm_intrinsic
 def prefix_sum(typing_context: Any, vector: Any) -> Any:
-    """Lane i holds the sum of lanes 0 … i; it wraps."""
+    """Return the inclusive prefix sums: lane i is the sum of lanes 0 ... i; it wraps."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         n, sums, zeros = vector.lanes, args[0], ir.Constant(vector.form, [0] * vector.lanes)

@@ -1,9 +1,9 @@
-"""``Vector``: a few unsigned integers that a processor treats at once, as a type of Numba with operators.
+"""``Vector``: a Numba type for a few unsigned integers in one SIMD register, with operators.
 
-A vector is a value inside kernels as a number is. +, -, *, &, |, ^, << and >> work lane by lane and wrap;
-comparisons are unsigned and give a mask, ``Vector(lanes, 1)``. An integer beside a vector stands for all its
-lanes, cut to their width. A lane that is shifted by its width or more is undefined. The other words are in
-``vector``; what they are built of is here.
+Inside kernels, a vector is a value like a number. +, -, *, &, |, ^, << and >> work per lane and wrap.
+Comparisons are unsigned and return a mask, ``Vector(lanes, 1)``. An integer operand is truncated and copied
+to all lanes. A shift by the lane's width or more is undefined. ``vector`` has the other operations; this
+module has their building blocks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ I32, I64 = ir.IntType(32), ir.IntType(64)
 
 
 class Vector(types.Type):  # type: ignore[misc]
-    """``lanes`` unsigned integers of ``bits`` bits each."""
+    """Vector of ``lanes`` unsigned integers of ``bits`` bits each."""
 
     def __init__(self, lanes: int, bits: int) -> None:
         self.lanes, self.bits = lanes, bits
@@ -43,7 +43,7 @@ class Vector(types.Type):  # type: ignore[misc]
 
     @property
     def element(self) -> Any:
-        """The type of one lane."""
+        """Type of one lane."""
         return types.Integer.from_bitwidth(self.bits, signed=False)
 
 
@@ -54,13 +54,13 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def llvm_intrinsic(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """An instruction that kernels call like a function; constants reach it as such."""
+    """Register a code generator as a function for kernels; constant arguments reach it as literals."""
     made: Callable[..., Any] = intrinsic(prefer_literal=True)(fn)
     return made
 
 
 def call_intrinsic(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
-    """An LLVM intrinsic on vectors, overloaded by the type of its first argument."""
+    """Call an LLVM intrinsic on vectors, overloaded by the type of its first argument."""
     form = arguments[0].type
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     full = f"llvm.{name}.v{form.count}i{form.element.width}"
@@ -68,24 +68,24 @@ def call_intrinsic(builder: Any, name: str, result: Any, *arguments: Any) -> Any
 
 
 def shuffle(builder: Any, a: Any, b: Any, order: list[int]) -> Any:
-    """Lanes of ``a``, or of ``b`` where ``order`` counts beyond them."""
+    """Select lanes of ``a``, and of ``b`` for numbers of ``order`` beyond them."""
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(order)), order))
 
 
 def broadcast(context: Any, builder: Any, number: Any, kind: Any, vector: Vector) -> Any:
-    """An integer of any type in all lanes, cut to their width."""
+    """Copy an integer of any type, truncated, to all lanes."""
     nothing = ir.Constant(vector.form, ir.Undefined)
     first = builder.insert_element(nothing, context.cast(builder, number, kind, vector.element), I32(0))
     return shuffle(builder, first, nothing, [0] * vector.lanes)
 
 
 def lane_numbers(vector: Vector) -> Any:
-    """0, 1, 2, …"""
+    """Return the constant vector 0, 1, 2, ..."""
     return ir.Constant(vector.form, list(range(vector.lanes)))
 
 
 def element_pointer(context: Any, builder: Any, kind: Any, array: Any, i: Any, lanes: int) -> Any:
-    """Where element i of a contiguous array lies; with NUMBA_BOUNDSCHECK, all lanes must be there."""
+    """Return the address of element i of a contiguous array; with NUMBA_BOUNDSCHECK, check all lanes."""
     made = context.make_array(kind)(context, builder, array)
     if context.enable_boundscheck:
         cgutils.do_boundscheck(context, builder, i, made.nitems)
@@ -94,17 +94,17 @@ def element_pointer(context: Any, builder: Any, kind: Any, array: Any, i: Any, l
 
 
 def lane_count(lanes: Any) -> int:
-    """How many lanes a constant says, or a vector has."""
+    """Return the number of lanes of a constant or of a vector."""
     return int(lanes.lanes if isinstance(lanes, Vector) else lanes.literal_value)
 
 
 def has_feature(context: Any, feature: str) -> bool:
-    """Whether the processor that is compiled for has a feature; Numba's cache is keyed by the same list."""
+    """Return whether the target processor has a feature; Numba's cache is keyed by the same list."""
     return f"+{feature}" in context.codegen().magic_tuple()[2].split(",")
 
 
 class _Operator(AbstractTemplate):  # type: ignore[misc]
-    """Two vectors of one type, or a vector and an integer."""
+    """Typing of operators: two vectors of one type, or a vector and an integer."""
 
     compares = False
 
@@ -117,7 +117,7 @@ class _Operator(AbstractTemplate):  # type: ignore[misc]
 
 
 def _define(name: str, build: Callable[..., Any], *, compares: bool = False) -> None:
-    """Let an operator of Python take vectors; ``build`` takes the builder and two LLVM vectors."""
+    """Define an operator of Python for vectors; ``build`` takes the builder and two LLVM vectors."""
     op = getattr(operator, name)
     infer_global(op)(type(f"Vector_{name}", (_Operator,), {"compares": compares}))
 

@@ -1,7 +1,7 @@
-"""The vocabulary of the kernels: what a processor can do with a word and NumPy's language cannot say.
+"""Operations on 64-bit words that NumPy's language cannot express.
 
-Each name is one or a few instructions (LLVM intrinsics through Numba), total on its whole domain unless its
-docstring says not.
+Each is one or a few instructions (LLVM intrinsics through Numba), defined on its whole domain unless its
+docstring states otherwise.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ I8, I64 = ir.IntType(8), ir.IntType(64)
 
 
 def _llvm_intrinsic(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """An instruction that kernels call like a function."""
+    """Register a code generator as a function for kernels."""
     made: Callable[..., Any] = intrinsic(fn)
     return made
 
 
 @_llvm_intrinsic
 def trailing_zeros(typing_context: Any, word: Any) -> Any:
-    """Number of zero bits below the lowest one bit of a u64; 64 for 0."""
+    """Count the zero bits below the lowest one bit of a u64; 64 for 0."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -49,7 +49,7 @@ def trailing_zeros(typing_context: Any, word: Any) -> Any:
 
 @_llvm_intrinsic
 def leading_zeros(typing_context: Any, word: Any) -> Any:
-    """Number of zero bits above the highest one bit of a u64; 64 for 0."""
+    """Count the zero bits above the highest one bit of a u64; 64 for 0."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -59,7 +59,7 @@ def leading_zeros(typing_context: Any, word: Any) -> Any:
 
 @_llvm_intrinsic
 def popcount(typing_context: Any, word: Any) -> Any:
-    """Number of one bits of a u64."""
+    """Count the one bits of a u64."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -69,7 +69,7 @@ def popcount(typing_context: Any, word: Any) -> Any:
 
 @_llvm_intrinsic
 def rotate_left(typing_context: Any, word: Any, count: Any) -> Any:
-    """A u64 rotated toward its high end by ``count`` (u64) modulo 64."""
+    """Rotate a u64 toward its high end by ``count`` (u64) modulo 64."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         funnel = builder.module.declare_intrinsic("llvm.fshl", (I64,), ir.FunctionType(I64, [I64] * 3))
@@ -80,7 +80,7 @@ def rotate_left(typing_context: Any, word: Any, count: Any) -> Any:
 
 @_llvm_intrinsic
 def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
-    """The upper 64 bits of the 128-bit product of two u64."""
+    """Return the upper 64 bits of the 128-bit product of two u64."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wide = ir.IntType(128)
@@ -91,7 +91,7 @@ def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, byte: Any) -> Any:
-    """Where 8 bytes of an array lie; with NUMBA_BOUNDSCHECK, they must be there."""
+    """Return the address of 8 bytes of an array; with NUMBA_BOUNDSCHECK, check that they exist."""
     made = context.make_array(array_type)(context, builder, array)
     if context.enable_boundscheck:
         size = builder.mul(made.nitems, made.itemsize)
@@ -102,7 +102,7 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, byte: Any)
 
 @_llvm_intrinsic
 def load64(typing_context: Any, array: Any, byte: Any) -> Any:
-    """The u64, little-endian, at any byte offset of a contiguous array; all 8 bytes must lie within it."""
+    """Load the little-endian u64 at any byte offset of a contiguous array; all 8 bytes must be within it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         at = _address(context, builder, signature.args[0], *arguments)
@@ -113,7 +113,7 @@ def load64(typing_context: Any, array: Any, byte: Any) -> Any:
 
 @_llvm_intrinsic
 def store64(typing_context: Any, array: Any, byte: Any, word: Any) -> Any:
-    """Write a u64, little-endian, at any byte offset of a contiguous array that holds all 8 bytes."""
+    """Store a little-endian u64 at any byte offset of a contiguous array; all 8 bytes must be within it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         at = _address(context, builder, signature.args[0], *arguments[:2])
@@ -125,7 +125,7 @@ def store64(typing_context: Any, array: Any, byte: Any, word: Any) -> Any:
 
 @_llvm_intrinsic
 def f32_from_bits(typing_context: Any, bits: Any) -> Any:
-    """The float32 whose bits are this u32."""
+    """Return the float32 with the bits of a u32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.FloatType())
@@ -135,7 +135,7 @@ def f32_from_bits(typing_context: Any, bits: Any) -> Any:
 
 @_llvm_intrinsic
 def f32_to_bits(typing_context: Any, value: Any) -> Any:
-    """The bits of a float32 as a u32."""
+    """Return the bits of a float32 as a u32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(32))
@@ -145,7 +145,7 @@ def f32_to_bits(typing_context: Any, value: Any) -> Any:
 
 @_llvm_intrinsic
 def float_from_bits(typing_context: Any, bits: Any) -> Any:
-    """The float32 or float64 whose bits are this u32 or u64."""
+    """Return the float32 or float64 with the bits of a u32 or u64."""
     single = bits.bitwidth == 32
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -156,7 +156,7 @@ def float_from_bits(typing_context: Any, bits: Any) -> Any:
 
 @_llvm_intrinsic
 def low_bits_mask(typing_context: Any, count: Any) -> Any:
-    """A u64 whose ``count`` low bits are set; all of them for 64 and more, none for 0 and less."""
+    """Return a u64 with its ``count`` low bits set; all of them for 64 or more, none for 0 or less."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         n = arguments[0]
