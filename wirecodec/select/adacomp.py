@@ -87,7 +87,7 @@ class AdaComp:
         """
         if gradient is not None and (gradient.shape != x.shape or gradient.dtype != x.dtype):
             raise EncodeError(
-                f"adacomp: gradient is {gradient.dtype} {gradient.shape}; it must be {x.dtype} {x.shape}, as x"
+                f"adacomp: gradient is {gradient.dtype} {gradient.shape}; it must be {x.dtype} {x.shape}"
             )
         wide, steps = widen(x), widen(x if gradient is None else gradient)
         indices, mean = _select_bins(wide, steps, min(self.bin, max(x.size, 1)), self.factor - 1)

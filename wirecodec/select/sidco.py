@@ -8,7 +8,7 @@ stage, thresholds are interpolated, linearly in the logarithm of the count, unti
 tolerance/4 of k. If that fails, as with equal magnitudes, the k largest are selected exactly.
 
 *Faithful*: the paper's stages and its controller of their number. Its Algorithm 1 is corrected in five places
-that cannot be meant: signs; zeros; σ for σ²; an average of Q counts of which one is dropped; a number of
+that cannot be meant: signs; zeros; σ for σ²; an average over Q counts that drops one; a number of
 stages that never leaves 1 if one stage keeps too much.
 """
 

@@ -1,7 +1,7 @@
 """Corpus of encodes, decodes and steps that reaches every kernel of ``wirecodec/kernels/cpu``.
 
 ``python -m tests.wirecodec.kernels.corpus`` runs it and prints a digest of all results.
-``test_kernel_memory.py`` runs it under bounds checks, and with a guard page behind each array.
+``test_memory.py`` runs it under bounds checks, and with a guard page behind each array.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["kernels", "run", "unused_kernels"]
 
 DTYPES = [np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float64)]
 SIZES = (1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 511, 512, 513, 1024, 4095, 4096, 4097)
-"""Elements, around the multiples of 8 to 4096 that kernels work in."""
+"""Numbers of elements, around the multiples of 8 to 4096 in which kernels work."""
 SELECTORS = (
     *("all", "nonzero", "topk(0.1)", "topk(k=1)", "randomk(0.1)", "threshold(0.5)"),
     *("dgc(0.02)", "redsync(0.02)", "gaussiank(0.02)", "adacomp"),

@@ -1,4 +1,4 @@
-"""A warm cache needs no lock; a cold one waits for it, but not for ever."""
+"""A warm cache needs no lock; with a cold one, the wait for the lock is bounded."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ assert not waits
 
 
 class Files(cache_files._ContentNamed):
-    """Files whose stamp a test sets."""
+    """Cache files whose stamp a test sets."""
 
     def __init__(self, folder: Path, stamp: int) -> None:
         super().__init__(str(folder), "kernel-1.py311", stamp)
 
 
-def test_an_index_never_names_the_code_of_another_source(tmp_path: Path) -> None:
+def test_an_index_never_names_code_of_another_source(tmp_path: Path) -> None:
     """A reader without the lock may see a new index beside old data."""
     seen: list[Any] = []
 

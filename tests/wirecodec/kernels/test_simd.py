@@ -1,4 +1,4 @@
-"""The vector vocabulary against NumPy, on this processor and compiled for older ones."""
+"""SIMD operations compared with NumPy, on this processor and compiled for older ones."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def put(out: Any, i: int, word: Any, base: Any) -> int:
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.int32, np.int64, np.uint64])
-def test_positions_of_ones(dtype: Any, rng: np.random.Generator) -> None:
+def test_positions_of_set_bits(dtype: Any, rng: np.random.Generator) -> None:
     base = 2**40 + 5 if np.dtype(dtype).itemsize == 8 else 2**30 + 5
     for ones in range(65):
         where = np.sort(rng.choice(64, ones, replace=False))
@@ -245,7 +245,7 @@ print(digest.hexdigest())
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the others are named after x86 processors")
 def test_older_processors_write_and_read_the_same() -> None:
-    """Also through one cache: what was compiled for this processor is not given to them."""
+    """This holds with a shared cache as well: code for this processor is not loaded on older ones."""
     here = run(SECTIONS)
     for name in ("x86-64", "haswell"):
         assert run(SECTIONS, NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES="") == here

@@ -1,4 +1,4 @@
-"""Selectors against their brute-force definitions."""
+"""Selectors compared with their brute-force definitions."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_topk_of_real_gradients(gradient: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_topk_names_the_first_that_has_no_order(dtype: np.dtype[Any], bad: float) -> None:
+def test_topk_reports_the_first_nonfinite(dtype: np.dtype[Any], bad: float) -> None:
     x = np.ones(10_000).astype(dtype)
     x[[5000, 7000]] = bad
     with pytest.raises(wc.EncodeError, match="element 5000: topk cannot carry") as caught:
@@ -89,11 +89,11 @@ def test_topk_names_the_first_that_has_no_order(dtype: np.dtype[Any], bad: float
     assert caught.value.position == 5000
 
 
-def test_topk_of_nothing() -> None:
+def test_topk_of_an_empty_tensor() -> None:
     assert chosen(wc.TopK(0.5), np.empty(0, np.float32)) == []
 
 
-def test_topk_wants_one_parameter() -> None:
+def test_topk_needs_one_parameter() -> None:
     for wrong in (
         {},
         {"ratio": 0.1, "k": 2},
@@ -107,7 +107,7 @@ def test_topk_wants_one_parameter() -> None:
             wc.TopK(**wrong)
 
 
-def test_nonzero_goes_by_bits(dtype: np.dtype[Any]) -> None:
+def test_nonzero_compares_bits(dtype: np.dtype[Any]) -> None:
     x = np.array([0.0, -0.0, 1.0, np.nan, 0.0, np.inf, 1e-41]).astype(dtype)
     bits = x.view(f"u{x.dtype.itemsize}")
     assert chosen(wc.NonZero(), x) == np.flatnonzero(bits).tolist()

@@ -1,4 +1,4 @@
-"""SIDCo: sweeps against NumPy, stages and controller against the paper's text, k̂ against k."""
+"""SIDCo: sweeps compared with NumPy, stages and controller with the paper's text, k̂ with k."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_sums_have_one_order(rng: np.random.Generator) -> None:
     assert first.measured == again.measured
 
 
-# The paper's mode.
+# Faithful mode.
 
 
 @pytest.mark.parametrize("sid", SIDS)
@@ -103,7 +103,7 @@ def test_controller_is_the_papers(ratios: list[float], ratio: float, window: int
 
 
 def test_controller_leaves_one_stage_on_heavy_tails(rng: np.random.Generator) -> None:
-    """At one stage an exponential fit keeps far too much; the paper's rule takes stages away from one."""
+    """With one stage, an exponential fit keeps far too much; the paper's rule cannot add one."""
     selector, kept = wc.SIDCo(0.001, mode="faithful"), []
     state: Any = None
     for _ in range(40):
@@ -139,16 +139,16 @@ def test_faithful_state_is_a_compressors(rng: np.random.Generator) -> None:
     "state",
     [np.zeros(5), np.ones(4), np.ones(5, np.float32), np.array([1, 0, 0, 0, 1.0]), [1, 1, np.nan, 0, 0], "x"],
 )
-def test_no_state_of_its_own_is_refused(state: Any) -> None:
+def test_invalid_states_raise(state: Any) -> None:
     with pytest.raises(wc.EncodeError, match="state"):
         wc.SIDCo(0.1, mode="faithful").select(np.ones(10, np.float32), state=state)
 
 
-# The default.
+# Retargeted mode.
 
 
 def near(x: Any, ratio: float, found: Any, off: float = 0.05) -> None:
-    """k̂ within ``off`` of k, and they are the largest."""
+    """Check that k̂ is within ``off`` of k, and that the largest are selected."""
     k = oracles.kept(repr(ratio), x.size)
     g = np.abs(x.astype(np.float64))
     indices = found.selection.indices
@@ -176,7 +176,7 @@ def test_real_gradients_stay_near_k(gradient: Any, sid: str) -> None:
 @pytest.mark.parametrize("ratio", DENSITIES)
 @pytest.mark.parametrize("sid", SIDS)
 def test_feedback_stays_near_k(gradient: Any, sid: str, ratio: float) -> None:
-    """At every one of 60 iterations: what is held back has an edge at the last threshold."""
+    """This holds at every one of 60 iterations, although the residual has an edge at the last threshold."""
     rng = np.random.default_rng(6)
     gradient = gradient[:100_000]
     residual = np.zeros_like(gradient)
@@ -284,7 +284,7 @@ def test_few_elements(mode: str, dtype: np.dtype[Any]) -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("mode", ["retargeted", "faithful"])
-def test_the_first_that_has_no_order_is_named(mode: str, dtype: np.dtype[Any], bad: float) -> None:
+def test_the_first_nonfinite_is_reported(mode: str, dtype: np.dtype[Any], bad: float) -> None:
     x = np.ones(10_000).astype(dtype)
     for at in ([5000, 7000], [9999], [0]):
         y = x.copy()

@@ -1,4 +1,4 @@
-"""Exact top-k against sorting: any size, type and number of threads, and inputs that mislead its sample."""
+"""Exact top-k compared with sorting: any size, type and threads, and inputs that mislead its sample."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def assert_exact(x: Any, k: int) -> None:
 )
 @example(4097, "constant", DTYPES[0], 0.001, 0)
 @example(70_000, "rows", DTYPES[0], 0.1, 0)
-def test_any_size_type_and_share(n: int, name: str, dtype: Any, share: float, seed: int) -> None:
+def test_any_size_type_and_fraction(n: int, name: str, dtype: Any, share: float, seed: int) -> None:
     x = typed(family(name, n + 1, seed), dtype)
     assert_exact(x, min(n, max(1, int(share * n))))
 
@@ -70,7 +70,7 @@ def _sampled(bits: Any, run: int, samples: int, seed: int, out: Any) -> None:
 
 
 def sampled(x: Any, k: int) -> Any:
-    """Where a first sample of x looks."""
+    """Return the positions of the first sample of x."""
     run = 64 // x.itemsize
     plan = topk_exact.plan_sample(x.size, k, run)
     found = np.empty(plan.samples, np.int64)
@@ -79,7 +79,7 @@ def sampled(x: Any, k: int) -> Any:
 
 
 def sampled_next(x: Any, k: int, seed: int) -> Any:
-    """Where a second sample looks at such a time."""
+    """Return the positions of a second sample that is seeded with a given time."""
     plan = topk_exact.plan_sample(x.size, k, 1, 1.0)
     found = np.empty(plan.samples, np.int64)
     _sampled(bits_of(x), 1, plan.samples, seed, found)
@@ -89,7 +89,7 @@ def sampled_next(x: Any, k: int, seed: int) -> Any:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("k", [200, 20_000])
 def test_an_adversary_who_knows_the_sample(dtype: Any, k: int, on_threads: Any) -> None:
-    """Large where nobody looks, small where nobody looks, zero but there, ties but there."""
+    """Unsampled elements are large, or small; sampled ones alone are not zero, or alone are ties."""
     rng = np.random.default_rng(3)
     for threads_taken in (1, 2):
         on_threads(threads_taken)
@@ -107,7 +107,7 @@ def test_an_adversary_who_knows_the_sample(dtype: Any, k: int, on_threads: Any) 
 
 @pytest.mark.parametrize("k", [200, 20_000])
 def test_an_adversary_who_knows_the_time(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both samples see what is not there: the digits are counted."""
+    """Both samples mislead, so the digits are counted."""
     counted: list[int] = []
     count = radix.find_threshold_by_digits
 
@@ -126,8 +126,8 @@ def test_an_adversary_who_knows_the_time(k: int, monkeypatch: pytest.MonkeyPatch
     assert counted == [k] * 3
 
 
-def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the tests above would not test them."""
+def test_every_method_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the tests above would not cover all methods."""
     taken: list[str] = []
 
     def noted(name: str, way: Any) -> Any:
@@ -168,7 +168,7 @@ def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64])
 def test_digits_are_counted(dtype: Any) -> None:
-    """However many different ones there are among 64: one, two, up to eight, more, all."""
+    """Among 64 elements there are one, two, up to eight, more, or 64 different digits."""
     rng = np.random.default_rng(4)
     width = 8 * np.dtype(dtype).itemsize
     for size in (1, 63, 64, 200, 4096 + 64, 9000):
@@ -187,7 +187,7 @@ def test_digits_are_counted(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_first_without_an_order_is_named(dtype: Any, on_threads: Any) -> None:
+def test_the_first_nonfinite_is_reported(dtype: Any, on_threads: Any) -> None:
     for threads_taken in (1, 2):
         on_threads(threads_taken)
         for places in ([0], [70_016], [12_345, 50_000], [69_999, 70_016], range(33, 70_017, 2)):
@@ -209,8 +209,8 @@ def test_values_come_with_the_selection(dtype: Any) -> None:
     assert np.array_equal(found.values, x[found.indices])
 
 
-def test_kernels_never_write_beyond_their_room() -> None:
-    """What another thread may do to counts between two looks at an array."""
+def test_kernels_never_write_beyond_their_buffers() -> None:
+    """Another thread may change an array between two reads, so counts may be wrong."""
     bits = bits_of(np.ones(5000, np.float32))
     bits.flags.writeable = False
     one = int(bits[0])
@@ -236,7 +236,7 @@ def test_words_of_memory() -> None:
         assert _words(x, x) == 8 * x.itemsize
 
 
-ELSEWHERE = """
+OTHER_PROCESSORS = """
 import numpy as np
 from tests import oracles
 from tests.wirecodec.select.vectors import FAMILIES, family, typed, sums
@@ -269,9 +269,9 @@ for dtype in DTYPES:
     ],
     ids=["without AVX-512", "with bounds checked"],
 )
-def test_elsewhere(types: str, settings: dict[str, str], tmp_path: Path) -> None:
+def test_other_processors_and_settings(types: str, settings: dict[str, str], tmp_path: Path) -> None:
     env = {**os.environ, **settings, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
-    code = ELSEWHERE.replace("DTYPES", types)
+    code = OTHER_PROCESSORS.replace("DTYPES", types)
     subprocess.run([sys.executable, "-W", "error", "-c", code], env=env, check=True, timeout=280)
 
 
