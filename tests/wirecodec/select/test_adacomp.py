@@ -16,7 +16,7 @@ ADACOMP = "adacomp | rice | sign-scale"
 
 
 def cases(rng: np.random.Generator) -> dict[str, tuple[Any, Any]]:
-    """Yield (G, gradient) for every corner case of the algorithm."""
+    """Return (G, gradient) for every corner case of the algorithm."""
     n = 730
     gradient = rng.normal(size=n)
     residual = 10 * rng.normal(size=n)

@@ -103,7 +103,7 @@ def test_controller_is_the_papers(ratios: list[float], ratio: float, window: int
 
 
 def test_controller_leaves_one_stage_on_heavy_tails(rng: np.random.Generator) -> None:
-    """With one stage, an exponential fit keeps far too much; the paper's rule cannot add one."""
+    """With one stage, an exponential fit keeps far too much, and the paper's rule only removes stages."""
     selector, kept = wc.SIDCo(0.001, mode="faithful"), []
     state: Any = None
     for _ in range(40):
