@@ -82,12 +82,12 @@ def _store_keys(bits: Array, start: int, mask: np.uint64, keys: Array, n: int) -
     """Store the keys of those of 64 elements selected by ``mask``, from keys[n] on; return their number."""
     if start + 64 <= bits.size and popcount(mask) > 2:
         return compress_store(keys, n, keys64(bits, start), mask)
-    put = 0
+    count = 0
     while mask != U64(0):
-        keys[n + put] = _key(bits, start + trailing_zeros(mask))
-        put += 1
+        keys[n + count] = _key(bits, start + trailing_zeros(mask))
+        count += 1
         mask &= mask - U64(1)
-    return put
+    return count
 
 
 @inline_without_refcounts
@@ -100,9 +100,9 @@ def _bracket_kth(
     """
     low, high = U64(0), U64(1) << U64(bit_width(bits) - 1)
     reaching, certain = stop - first, 0
-    few = max(MIN_BRACKET_SIZE, (stop - first) >> 6)
+    max_between = max(MIN_BRACKET_SIZE, (stop - first) >> 6)
     key = guess
-    while reaching - certain > few and high - low > U64(1):
+    while reaching - certain > max_between and high - low > U64(1):
         if not low < key < high:
             key = low + ((high - low) >> U64(1))
         n = _count_at_least(bits, first, stop, key)

@@ -68,9 +68,9 @@ def sweep_sum(a: Array, b: Array, low: int, left: Array, found: Array, words: Ar
             prefetch(a, at + PREFETCH_ELEMENTS, 64)
             prefetch(b, at + PREFETCH_ELEMENTS, 64)
             total = add_floats(load(a, at, 64), load(b, at, 64))
-            reached = (total << 1) >= (least << U64(1))
-            stream_store(left, at, select(reached, total & 0, total))
-            n += store_set_bits(found, n, mask_to_bits(reached), U32(at))
+            at_least = (total << 1) >= (least << U64(1))
+            stream_store(left, at, select(at_least, total & 0, total))
+            n += store_set_bits(found, n, mask_to_bits(at_least), U32(at))
         for i in range(first, n):
             words[i] = _add_one(a, b, np.int64(U32(found[i])))
     store_fence()
@@ -93,25 +93,25 @@ def restore_unselected(left: Array, found: Array, words: Array, threshold: int, 
     ``found`` are positions within ``left``.
     """
     least = U64(threshold)
-    back = np.empty(words.size, np.int32)
+    positions = np.empty(words.size, np.int32)
     n = 0
     whole = words.size & ~63
     for at in range(0, whole, 64):
-        chosen, ties = top_mask(words, at, least, ties)
-        rest = ~chosen
+        mask, ties = top_mask(words, at, least, ties)
+        rest = ~mask
         while rest != U64(0):
-            back[n] = at + trailing_zeros(rest)
+            positions[n] = at + trailing_zeros(rest)
             n += 1
             rest &= rest - U64(1)
     for i in range(whole, words.size):
         key = key_of(words, i)
         ties -= key == least
         if key < least or (key == least and ties < 0):
-            back[n] = i
+            positions[n] = i
             n += 1
     for i in range(n):  # the sweep's stores bypassed the caches, so prefetch
-        prefetch(left, np.int64(found[back[min(i + 32, n - 1)]]), 1)
-        left[U64(U32(found[back[i]]))] = words[back[i]]
+        prefetch(left, np.int64(found[positions[min(i + 32, n - 1)]]), 1)
+        left[U64(U32(found[positions[i]]))] = words[positions[i]]
 
 
 @kernel

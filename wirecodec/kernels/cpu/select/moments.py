@@ -90,8 +90,8 @@ def _sum_logs(bits: Array, start: int, stop: int, scale: float, half: bool) -> t
     by16 = multiply_floats(lower_half(by32), upper_half(by32))
     by8 = multiply_floats(lower_half(by16), upper_half(by16))  # each below 2^512
     whole = I64(reduce_add(exponents)) + I64(reduce_add(by8 >> 52)) - bias * (stop - start) - 8 * 1023
-    left = (by8 & ((1 << 52) - 1)) | (1023 << 52)
-    by4 = multiply_floats(lower_half(left), upper_half(left))
+    fraction = (by8 & ((1 << 52) - 1)) | (1023 << 52)
+    by4 = multiply_floats(lower_half(fraction), upper_half(fraction))
     by2 = multiply_floats(lower_half(by4), upper_half(by4))
     return whole, float_from_bits(extract_lane(multiply_floats(lower_half(by2), upper_half(by2)), 0))
 
@@ -111,24 +111,24 @@ def _sum_block(
 ) -> np.uint64:
     """Store the sums of one block; return its largest key."""
     origins = splat_float(origin, _load_keys(bits, start))
-    most = zeros = origins ^ origins
+    largest = zeros = origins ^ origins
     firsts = squares = zeros
     count = 0
     for at in range(start, stop, 64):
         prefetch(bits, at + PREFETCH_BYTES // (bit_width(bits) >> 3), 64)
         keys = _load_keys(bits, at)
-        taken = (keys - low) < (high - low)
-        y = select(taken, subtract_floats(_scale_magnitudes(bits, keys, scale, half), origins), zeros)
+        inside = (keys - low) < (high - low)
+        y = select(inside, subtract_floats(_scale_magnitudes(bits, keys, scale, half), origins), zeros)
         firsts = add_floats(firsts, y)
         squares = add_floats(squares, multiply_floats(y, y))
-        count += popcount(mask_to_bits(taken))
-        most = select(keys > most, keys, most)
+        count += popcount(mask_to_bits(inside))
+        largest = select(keys > largest, keys, largest)
     sums[0], sums[1], sums[2] = count, sum_floats(firsts), sum_floats(squares)
     sums[3] = sums[4] = 0.0
     if with_logs:
-        whole, left = _sum_logs(bits, start, stop, scale, half)
-        sums[3], sums[4] = whole, math.log(left)
-    return U64(reduce_max(most))
+        whole, fraction = _sum_logs(bits, start, stop, scale, half)
+        sums[3], sums[4] = whole, math.log(fraction)
+    return U64(reduce_max(largest))
 
 
 @kernel
@@ -205,11 +205,11 @@ def collect_reaching(
     ``where``.
     """
     whole = bits.size & ~63
-    room = where.size - SLACK
+    capacity = where.size - SLACK
     if (kept.size and kept.size != where.size) or (numbers.size and numbers.size != bits.size):
         return start, n
     for at in range(start, whole, 64):
-        if n > room:
+        if n > capacity:
             return at, n
         prefetch(bits, at + PREFETCH_BYTES // (bit_width(bits) >> 3), 64)
         mask = at_least64(bits, at, key)
@@ -219,7 +219,7 @@ def collect_reaching(
             n += compress_store(where, n, load(numbers, at, 64), mask)
         else:
             n += store_set_bits(where, n, mask, at)
-    if n > room:
+    if n > capacity:
         return whole, n
     for i in range(whole, bits.size):
         if (U64(bits[i]) & ((U64(1) << U64(bit_width(bits) - 1)) - U64(1))) >= key:

@@ -120,11 +120,11 @@ def _prefix_mask(bits: Array, at: int, prefix: np.uint64, left: int) -> np.uint6
 @inline
 def _count_64_digits(digits: Array, at: int, counts: Array) -> None:
     """Count 64 digits: by masks if two values make up half of them, else one by one."""
-    every = load(digits, at, 64)
+    all_digits = load(digits, at, 64)
     first = U64(digits[at])
-    firsts = mask_to_bits(every == np.uint16(first))
+    firsts = mask_to_bits(all_digits == np.uint16(first))
     second = U64(digits[at + (trailing_zeros(~firsts) & 63)])
-    seconds = mask_to_bits(every == np.uint16(second)) & ~firsts
+    seconds = mask_to_bits(all_digits == np.uint16(second)) & ~firsts
     rest = ~(firsts | seconds)
     if popcount(rest) > 32:
         for i in range(at, at + 64, ROWS):
@@ -136,7 +136,7 @@ def _count_64_digits(digits: Array, at: int, counts: Array) -> None:
     rounds = 0
     while rest != U64(0) and rounds < 6:
         other = U64(digits[at + trailing_zeros(rest)])
-        others = mask_to_bits(every == np.uint16(other)) & rest
+        others = mask_to_bits(all_digits == np.uint16(other)) & rest
         counts[2 + (rounds & 1), other] += popcount(others)
         rest ^= others
         rounds += 1

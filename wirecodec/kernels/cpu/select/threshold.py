@@ -29,19 +29,19 @@ PREFETCH_ELEMENTS = 512  # hardware prefetching stops at page boundaries
 @kernel
 def count_three(bits: Array, sign: Any, low: Any, middle: Any, high: Any) -> tuple[int, int, int]:
     """Count the magnitudes at or above each of three thresholds; ``sign`` is the sign bit of their type."""
-    most = between = least = 0
+    at_low = at_middle = at_high = 0
     whole = bits.size & ~63
     for start in range(0, whole, 64):
         prefetch(bits, start + PREFETCH_ELEMENTS, 64)
-        most += popcount(at_least64(bits, start, low))
-        between += popcount(at_least64(bits, start, middle))
-        least += popcount(at_least64(bits, start, high))
+        at_low += popcount(at_least64(bits, start, low))
+        at_middle += popcount(at_least64(bits, start, middle))
+        at_high += popcount(at_least64(bits, start, high))
     for i in range(whole, bits.size):
         key = bits[i] & ~sign
-        most += key >= low
-        between += key >= middle
-        least += key >= high
-    return most, between, least
+        at_low += key >= low
+        at_middle += key >= middle
+        at_high += key >= high
+    return at_low, at_middle, at_high
 
 
 @kernel
@@ -62,20 +62,20 @@ def fill_at_least(
     Returns the position at which it stopped (``bits.size`` at the end), the number of positions in ``out``,
     and whether all elements read were finite.
     """
-    odd = U64(0)
+    nonfinite = U64(0)
     whole = bits.size & ~63
     for at in range(start, whole, 64):
         if out.size - count < 64:
-            return at, count, odd == U64(0)
+            return at, count, nonfinite == U64(0)
         prefetch(bits, at + PREFETCH_ELEMENTS, 64)
-        odd |= at_least64(bits, at, infinity)
+        nonfinite |= at_least64(bits, at, infinity)
         count += store_set_bits(out, count, at_least64(bits, at, threshold), at)
     if out.size - count < 64:
-        return whole, count, odd == U64(0)
+        return whole, count, nonfinite == U64(0)
     for i in range(max(start, whole), bits.size):
         key = bits[i] & ~sign
-        odd |= U64(key >= infinity)
+        nonfinite |= U64(key >= infinity)
         if key >= threshold:
             out[count] = i
             count += 1
-    return bits.size, count, odd == U64(0)
+    return bits.size, count, nonfinite == U64(0)

@@ -75,23 +75,23 @@ def collect(bits: Array, low: int, high: int, keys: Array) -> tuple[int, int]:
 
     Returns both numbers; the second is -1 if ``keys`` is too small.
     """
-    least, enough = U64(low), U64(high)
+    least, upper = U64(low), U64(high)
     certain = n = 0
     whole = bits.size & ~63
     for at in range(0, whole, 64):
         if n > keys.size - SLACK:
             return certain, -1
         prefetch(bits, at + PREFETCH_ELEMENTS, 64)
-        sure = at_least64(bits, at, enough)
-        certain += popcount(sure)
-        rest = at_least64(bits, at, least) & ~sure
+        certain_mask = at_least64(bits, at, upper)
+        certain += popcount(certain_mask)
+        rest = at_least64(bits, at, least) & ~certain_mask
         if rest != U64(0):
             n += compress_store(keys, n, (load(bits, at, 64) << 1) >> 1, rest)
     if n > keys.size - SLACK:
         return certain, -1
     for i in range(whole, bits.size):
         key = key_of(bits, i)
-        if key >= enough:
+        if key >= upper:
             certain += 1
         elif key >= least:
             keys[n] = key
@@ -134,9 +134,9 @@ def keep(found: Array, words: Array, least: int, ties: int, start: int, indices:
     whole = words.size & ~63
     at = 0
     while at < whole and n + 64 <= indices.size:
-        chosen, ties = top_mask(words, at, threshold, ties)
-        compress_store(values, n, load(words, at, 64), chosen)
-        n += compress_store(indices, n, load(found, at, 64) + start, chosen)
+        mask, ties = top_mask(words, at, threshold, ties)
+        compress_store(values, n, load(words, at, 64), mask)
+        n += compress_store(indices, n, load(found, at, 64) + start, mask)
         at += 64
     for i in range(at, words.size):
         key = key_of(words, i)
@@ -188,8 +188,8 @@ def fill(bits: Array, least: int, ties: int, indices: Array, values: Array) -> t
         first = n
         for at in range(block, min(block + BLOCK_SIZE, whole), 64):
             prefetch(bits, at + PREFETCH_ELEMENTS, 64)
-            chosen, ties = top_mask(bits, at, threshold, ties)
-            n += store_set_bits(indices, n, chosen, U32(at))
+            mask, ties = top_mask(bits, at, threshold, ties)
+            n += store_set_bits(indices, n, mask, U32(at))
             if n > k:  # another thread changed the array
                 return -1, ties
         for i in range(first, n):

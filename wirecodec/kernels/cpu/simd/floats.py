@@ -85,9 +85,9 @@ def splat_float(typing_context: Any, number: Any, like: Any) -> Any:
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         value = args[0] if like.bits == 64 else builder.fptrunc(args[0], FORMS[like.bits])
-        nothing = ir.Constant(like.form, ir.Undefined)
-        first = builder.insert_element(nothing, builder.bitcast(value, like.form.element), I32(0))
-        return shuffle(builder, first, nothing, [0] * like.lanes)
+        undefined = ir.Constant(like.form, ir.Undefined)
+        first = builder.insert_element(undefined, builder.bitcast(value, like.form.element), I32(0))
+        return shuffle(builder, first, undefined, [0] * like.lanes)
 
     return like(types.float64, like), generate
 

@@ -23,7 +23,7 @@ F32 = ir.FloatType()
 
 
 @llvm_intrinsic
-def expand_load(typing_context: Any, array: Any, i: Any, chosen: Any, lanes: Any, bits: Any) -> Any:
+def expand_load(typing_context: Any, array: Any, i: Any, selection: Any, lanes: Any, bits: Any) -> Any:
     """Load elements i, i + 1, ... into the lanes selected by the bits of a u64, in order; the others are 0.
 
     ``bits`` is the width of the lanes, at least that of the elements. ``lanes`` is a constant, or a vector
@@ -33,17 +33,19 @@ def expand_load(typing_context: Any, array: Any, i: Any, chosen: Any, lanes: Any
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at = element_pointer(context, builder, sig.args[0], args[0], args[1], vector.lanes)
-        fast = has_feature(context, "avx512f" if array.dtype.bitwidth >= 32 else "avx512vbmi2")
-        fast &= vector.lanes * array.dtype.bitwidth >= 128
-        return (_load_by_instruction if fast else _load_lane_by_lane)(builder, at, args[2], vector)
+        has_instruction = has_feature(context, "avx512f" if array.dtype.bitwidth >= 32 else "avx512vbmi2")
+        has_instruction &= vector.lanes * array.dtype.bitwidth >= 128
+        return (_load_by_instruction if has_instruction else _load_lane_by_lane)(builder, at, args[2], vector)
 
     return vector(array, types.intp, types.uint64, lanes, bits), generate
 
 
-def _load_by_instruction(builder: Any, at: Any, chosen: Any, vector: Vector) -> Any:
+def _load_by_instruction(builder: Any, at: Any, selection: Any, vector: Vector) -> Any:
     """Load with one instruction."""
     source = ir.VectorType(at.type.pointee, vector.lanes)
-    mask = builder.bitcast(builder.trunc(chosen, ir.IntType(vector.lanes)), ir.VectorType(I1, vector.lanes))
+    mask = builder.bitcast(
+        builder.trunc(selection, ir.IntType(vector.lanes)), ir.VectorType(I1, vector.lanes)
+    )
     kind = ir.FunctionType(source, [at.type, mask.type, source])
     name = f"llvm.masked.expandload.v{vector.lanes}i{at.type.pointee.width}"
     expand = cgutils.get_or_insert_function(builder.module, kind, name)
@@ -51,30 +53,30 @@ def _load_by_instruction(builder: Any, at: Any, chosen: Any, vector: Vector) -> 
     return builder.zext(found, vector.form)
 
 
-def _load_lane_by_lane(builder: Any, at: Any, chosen: Any, vector: Vector) -> Any:
+def _load_lane_by_lane(builder: Any, at: Any, selection: Any, vector: Vector) -> Any:
     """Load per lane; there is no branch to mispredict."""
     found: Any = ir.Constant(vector.form, None)
     count = I64(0)
     for i in range(vector.lanes):
-        bit = builder.and_(builder.lshr(chosen, I64(i)), I64(1))
+        bit = builder.and_(builder.lshr(selection, I64(i)), I64(1))
         element = builder.zext(builder.load(builder.gep(at, [count])), vector.form.element)
-        kept = builder.select(builder.trunc(bit, I1), element, vector.form.element(0))
-        found = builder.insert_element(found, kept, I32(i))
+        lane = builder.select(builder.trunc(bit, I1), element, vector.form.element(0))
+        found = builder.insert_element(found, lane, I32(i))
         count = builder.add(count, bit)
     return found
 
 
 @llvm_intrinsic
-def gather(typing_context: Any, array: Any, places: Any) -> Any:
+def gather(typing_context: Any, array: Any, indices: Any) -> Any:
     """Load the element of a contiguous array at each lane's index; all indices must be within it."""
-    vector = Vector(places.lanes, array.dtype.bitwidth)
+    vector = Vector(indices.lanes, array.dtype.bitwidth)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         wide = builder.zext(args[1], ir.VectorType(I64, vector.lanes))
         if context.enable_boundscheck:
-            made = context.make_array(sig.args[0])(context, builder, args[0])
+            view = context.make_array(sig.args[0])(context, builder, args[0])
             for i in range(vector.lanes):
-                cgutils.do_boundscheck(context, builder, builder.extract_element(wide, I32(i)), made.nitems)
+                cgutils.do_boundscheck(context, builder, builder.extract_element(wide, I32(i)), view.nitems)
         data = context.make_array(sig.args[0])(context, builder, args[0]).data
         found: Any = ir.Constant(vector.form, ir.Undefined)
         for i in range(vector.lanes):
@@ -82,7 +84,7 @@ def gather(typing_context: Any, array: Any, places: Any) -> Any:
             found = builder.insert_element(found, element, I32(i))
         return found
 
-    return vector(array, places), generate
+    return vector(array, indices), generate
 
 
 @llvm_intrinsic

@@ -89,9 +89,9 @@ def max_key64(bits: Array, start: int, mask: np.uint64) -> Any:
 @inline
 def adacomp_mask64(x: Array, gradient: Array, start: int, factor: float, top: Any) -> np.uint64:
     """Return the mask of x ≠ 0 and |x + factor · gradient| ≥ ``top``, each operation rounded."""
-    here = load(x, start, 64)
-    ahead = add_floats(here, multiply_floats(load(gradient, start, 64), splat_float(factor, here)))
-    return mask_to_bits((ahead << 1) >= (U64(top) << U64(1))) & mask_to_bits((here << 1) != 0)
+    values = load(x, start, 64)
+    looked_ahead = add_floats(values, multiply_floats(load(gradient, start, 64), splat_float(factor, values)))
+    return mask_to_bits((looked_ahead << 1) >= (U64(top) << U64(1))) & mask_to_bits((values << 1) != 0)
 
 
 @inline

@@ -50,22 +50,22 @@ def _store(context: Any, builder: Any, at: Any, first: Any, lanes: Any, base: An
     """Widen bytes, add ``base`` and store them from element ``first`` of ``at`` on."""
     part = Vector(lanes.type.count, element.bitwidth)
     sums = builder.add(builder.zext(lanes, part.form), broadcast(context, builder, base, element, part))
-    there = builder.bitcast(builder.gep(at, [first]), part.form.as_pointer())
-    builder.store(sums, there, align=part.bits // 8)
+    address = builder.bitcast(builder.gep(at, [first]), part.form.as_pointer())
+    builder.store(sums, address, align=part.bits // 8)
 
 
 def _store_by_compress(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
     """Compress the bytes 0 ... 63 with one instruction, then store 16 at a time as many as there are."""
-    every = Vector(64, 8)
-    nothing = ir.Constant(every.form, ir.Undefined)
-    chosen = builder.bitcast(bits, ir.VectorType(I1, 64))
+    all_bytes = Vector(64, 8)
+    undefined = ir.Constant(all_bytes.form, ir.Undefined)
+    selection = builder.bitcast(bits, ir.VectorType(I1, 64))
     packed = call_intrinsic(
-        builder, "experimental.vector.compress", every.form, lane_numbers(every), chosen, nothing
+        builder, "experimental.vector.compress", all_bytes.form, lane_numbers(all_bytes), selection, undefined
     )
     count = builder.call(builder.module.declare_intrinsic("llvm.ctpop", [I64]), [bits])
 
     def put(first: int) -> None:
-        lanes = shuffle(builder, packed, nothing, list(range(first, first + 16)))
+        lanes = shuffle(builder, packed, undefined, list(range(first, first + 16)))
         _store(context, builder, at, I64(first), lanes, base, element)
 
     put(0)

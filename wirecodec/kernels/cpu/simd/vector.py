@@ -123,8 +123,8 @@ def shift_in(typing_context: Any, vector: Any, number: Any) -> Any:
     """Move every lane up by one, and put ``number`` in lane 0."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        nothing = ir.Constant(vector.form, ir.Undefined)
-        moved = shuffle(builder, args[0], nothing, [0, *range(vector.lanes - 1)])
+        undefined = ir.Constant(vector.form, ir.Undefined)
+        moved = shuffle(builder, args[0], undefined, [0, *range(vector.lanes - 1)])
         first = context.cast(builder, args[1], sig.args[1], vector.element)
         return builder.insert_element(moved, first, I32(0))
 

@@ -55,8 +55,8 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
 
 def llvm_intrinsic(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Register a code generator as a function for kernels; constant arguments reach it as literals."""
-    made: Callable[..., Any] = intrinsic(prefer_literal=True)(fn)
-    return made
+    function: Callable[..., Any] = intrinsic(prefer_literal=True)(fn)
+    return function
 
 
 def call_intrinsic(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
@@ -74,9 +74,9 @@ def shuffle(builder: Any, a: Any, b: Any, order: list[int]) -> Any:
 
 def broadcast(context: Any, builder: Any, number: Any, kind: Any, vector: Vector) -> Any:
     """Copy an integer of any type, truncated, to all lanes."""
-    nothing = ir.Constant(vector.form, ir.Undefined)
-    first = builder.insert_element(nothing, context.cast(builder, number, kind, vector.element), I32(0))
-    return shuffle(builder, first, nothing, [0] * vector.lanes)
+    undefined = ir.Constant(vector.form, ir.Undefined)
+    first = builder.insert_element(undefined, context.cast(builder, number, kind, vector.element), I32(0))
+    return shuffle(builder, first, undefined, [0] * vector.lanes)
 
 
 def lane_numbers(vector: Vector) -> Any:
@@ -86,11 +86,11 @@ def lane_numbers(vector: Vector) -> Any:
 
 def element_pointer(context: Any, builder: Any, kind: Any, array: Any, i: Any, lanes: int) -> Any:
     """Return the address of element i of a contiguous array; with NUMBA_BOUNDSCHECK, check all lanes."""
-    made = context.make_array(kind)(context, builder, array)
+    view = context.make_array(kind)(context, builder, array)
     if context.enable_boundscheck:
-        cgutils.do_boundscheck(context, builder, i, made.nitems)
-        cgutils.do_boundscheck(context, builder, builder.add(i, I64(lanes - 1)), made.nitems)
-    return builder.gep(made.data, [i])
+        cgutils.do_boundscheck(context, builder, i, view.nitems)
+        cgutils.do_boundscheck(context, builder, builder.add(i, I64(lanes - 1)), view.nitems)
+    return builder.gep(view.data, [i])
 
 
 def lane_count(lanes: Any) -> int:
@@ -144,8 +144,8 @@ def _comparison(sign: str) -> Callable[..., Any]:
 for _name in ("add", "sub", "mul", "and_", "or_", "xor"):
     _define(_name, _method(_name))
     _define("i" + _name.rstrip("_"), _method(_name))
-for _name, _built in (("lshift", "shl"), ("rshift", "lshr")):
-    _define(_name, _method(_built))
-    _define("i" + _name, _method(_built))
+for _name, _builder_name in (("lshift", "shl"), ("rshift", "lshr")):
+    _define(_name, _method(_builder_name))
+    _define("i" + _name, _method(_builder_name))
 for _name, _sign in (("lt", "<"), ("le", "<="), ("eq", "=="), ("ne", "!="), ("ge", ">="), ("gt", ">")):
     _define(_name, _comparison(_sign), compares=True)

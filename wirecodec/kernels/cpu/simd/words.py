@@ -33,8 +33,8 @@ I8, I64 = ir.IntType(8), ir.IntType(64)
 
 def _llvm_intrinsic(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Register a code generator as a function for kernels."""
-    made: Callable[..., Any] = intrinsic(fn)
-    return made
+    function: Callable[..., Any] = intrinsic(fn)
+    return function
 
 
 @_llvm_intrinsic
@@ -92,12 +92,12 @@ def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, byte: Any) -> Any:
     """Return the address of 8 bytes of an array; with NUMBA_BOUNDSCHECK, check that they exist."""
-    made = context.make_array(array_type)(context, builder, array)
+    view = context.make_array(array_type)(context, builder, array)
     if context.enable_boundscheck:
-        size = builder.mul(made.nitems, made.itemsize)
+        size = builder.mul(view.nitems, view.itemsize)
         cgutils.do_boundscheck(context, builder, byte, size)
         cgutils.do_boundscheck(context, builder, builder.add(byte, I64(7)), size)
-    return builder.gep(builder.bitcast(made.data, I8.as_pointer()), [byte])
+    return builder.gep(builder.bitcast(view.data, I8.as_pointer()), [byte])
 
 
 @_llvm_intrinsic
@@ -163,9 +163,9 @@ def low_bits_mask(typing_context: Any, count: Any) -> Any:
         ones = builder.sub(
             builder.shl(ir.Constant(I64, 1), builder.and_(n, ir.Constant(I64, 63))), ir.Constant(I64, 1)
         )
-        many = builder.icmp_signed(">=", n, ir.Constant(I64, 64))
-        none = builder.icmp_signed("<=", n, ir.Constant(I64, 0))
-        some = builder.select(none, ir.Constant(I64, 0), ones)
-        return builder.select(many, ir.Constant(I64, 2**64 - 1), some)
+        is_full = builder.icmp_signed(">=", n, ir.Constant(I64, 64))
+        is_empty = builder.icmp_signed("<=", n, ir.Constant(I64, 0))
+        partial = builder.select(is_empty, ir.Constant(I64, 0), ones)
+        return builder.select(is_full, ir.Constant(I64, 2**64 - 1), partial)
 
     return types.uint64(types.int64), generate
