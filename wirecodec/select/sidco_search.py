@@ -76,7 +76,7 @@ class ThresholdSearch:
         self._magnitudes, self._k = magnitudes, k
         self._first_fit, self._later_fit = DISTRIBUTIONS[sid]
         total = magnitudes.total.count
-        self._most = _MAX_READS * magnitudes.size
+        self._max_read = _MAX_READS * magnitudes.size
         self._first = max(k, min(int(first * magnitudes.size), total))
         self.measured: list[MeasuredThreshold] = []
         self.fit_count = 0
@@ -87,19 +87,19 @@ class ThresholdSearch:
         """Return indices and threshold after the paper's stages, which ignore counts."""
         source, k = self._magnitudes, self._k
         stages = 1 if self._first == k else stages
-        share = (k if stages == 1 else self._first) / source.total.count
-        threshold = source.round_up(self._first_fit(source.total).threshold(share))
+        fraction = (k if stages == 1 else self._first) / source.total.count
+        threshold = source.round_up(self._first_fit(source.total).threshold(fraction))
         self.fit_count = 1
         for stage in range(2, stages + 1):
-            beyond = source.moments_above(threshold)
-            self._note("fit", _Point(threshold, beyond.count))
-            if beyond.count == 0:
+            excess = source.moments_above(threshold)
+            self._note("fit", _Point(threshold, excess.count))
+            if excess.count == 0:
                 break
-            share = (k / self._first) ** (1 / (stages - 1))
-            threshold = source.round_up(threshold + self._later_fit(beyond).threshold(share))
+            fraction = (k / self._first) ** (1 / (stages - 1))
+            threshold = source.round_up(threshold + self._later_fit(excess).threshold(fraction))
             self.fit_count += 1
             if stage == 2 and stages > 2:
-                source.narrow(threshold, expected=share * beyond.count)
+                source.narrow(threshold, expected=fraction * excess.count)
         found = source.find_reaching(threshold, k)
         self._note("fit", _Point(threshold, found.size))
         return found, threshold
@@ -120,7 +120,7 @@ class ThresholdSearch:
             if (
                 source.size <= _MAX_EXACT_SIZE
                 or len(self.measured) >= _MAX_THRESHOLDS
-                or source.elements_read >= self._most
+                or source.elements_read >= self._max_read
             ):
                 break
             if low.threshold > 0 and low.count <= _NARROW_ENOUGH * k and source.size > 2 * low.count:
@@ -146,9 +146,11 @@ class ThresholdSearch:
             aim = low.count * math.pow(k / low.count, 1 / left)
         else:
             aim = k
-        room = _NARROW_FACTOR * k
+        target = _NARROW_FACTOR * k
         above = 0 if high is None else high.count
-        return max(aim, room) if source.size > _LAST_STAGE_FACTOR * k and above < room < low.count else aim
+        return (
+            max(aim, target) if source.size > _LAST_STAGE_FACTOR * k and above < target < low.count else aim
+        )
 
     def _next(self, low: _Point, high: _Point | None, aim: float, stages: int) -> tuple[str, float]:
         """Return the rule for the next threshold, and that threshold."""
@@ -161,24 +163,24 @@ class ThresholdSearch:
             return "fit", low.threshold + math.ldexp(step, max(self.fit_count - stages, 0))
         if high.threshold > _MAX_INTERPOLATION_RATIO * low.threshold:
             rest = self._magnitudes.moments_between(low.threshold, high.threshold)
-            share = (aim - high.count) / max(rest.count, 1)
-            threshold = low.threshold + sidco_fits.fit_exponential(rest).threshold(share)
+            fraction = (aim - high.count) / max(rest.count, 1)
+            threshold = low.threshold + sidco_fits.fit_exponential(rest).threshold(fraction)
             self.fit_count += 1
             if low.threshold < threshold < high.threshold:
                 return "refit", threshold
-        part = (low.count - aim) / (low.count - high.count)
+        fraction = (low.count - aim) / (low.count - high.count)
         if self._interpolated % 3 < 2:  # else linear in the count, for tails that end abruptly
-            part = math.log(low.count / aim) / math.log(low.count / max(high.count, 0.5))
+            fraction = math.log(low.count / aim) / math.log(low.count / max(high.count, 0.5))
         self._interpolated += 1
-        return "interpolation", low.threshold + part * (high.threshold - low.threshold)
+        return "interpolation", low.threshold + fraction * (high.threshold - low.threshold)
 
     def _measure(self, threshold: float, low: _Point, aim: float, least: float) -> _Point:
         """Count the elements that reach the threshold; if they are few, restrict later sweeps to them."""
         source = self._magnitudes
         if 1.1 * self._k <= aim <= source.size / 5:
             return _Point(threshold, source.narrow(threshold, expected=aim, least=least))
-        beyond = source.moments_above(threshold)
-        return _Point(threshold, beyond.count, beyond)
+        excess = source.moments_above(threshold)
+        return _Point(threshold, excess.count, excess)
 
     def _note(self, rule: str, point: _Point) -> None:
         source = self._magnitudes

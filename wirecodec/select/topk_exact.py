@@ -87,14 +87,14 @@ def plan_sample(size: int, k: int, run: int, spread: float = NEIGHBOUR_CORRELATI
     error = STANDARD_ERRORS * math.sqrt(rank * spread * (1 - fraction))
     low = math.ceil(rank + error + STANDARD_ERRORS**2 / 2)
     high = math.floor(rank - error - 1)
-    luck = (1.1 + 2 * STANDARD_ERRORS / math.sqrt(low)) / samples
-    return SamplePlan(samples, low, high, min(low * luck, 1.0), min((low - max(high, 0)) * 2 * luck, 1.0))
+    margin = (1.1 + 2 * STANDARD_ERRORS / math.sqrt(low)) / samples
+    return SamplePlan(samples, low, high, min(low * margin, 1.0), min((low - max(high, 0)) * 2 * margin, 1.0))
 
 
 def select_top_k(bits: Array, k: int) -> IndicesAndBits:
     """Return the positions of the k largest keys of flat ``bits``, and the bits there; 0 < k < size.
 
-    A key is an element's bits without the sign. Positions are int32, or int64 for 2^31 elements or more.
+    A key is an element's bits without the sign. Positions are int32, or int64 above 2^31 elements.
     """
     from wirecodec.kernels.cpu.select import radix, sample
 

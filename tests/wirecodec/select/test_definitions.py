@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests import oracles
+from wirecodec import select
 from wirecodec.select.topk import fraction_count
 
 
@@ -120,3 +121,8 @@ def test_all_is_every_element() -> None:
 
 def test_selectors_satisfy_the_protocol() -> None:
     assert all(isinstance(s, wc.Selector) for s in (wc.All(), wc.NonZero(), wc.TopK(0.1)))
+
+
+def test_every_exported_selector_is_in_the_list() -> None:
+    exported = {getattr(select, name) for name in select.__all__ if name not in ("SELECTORS", "Selector")}
+    assert {cls for cls in exported if hasattr(cls, "select")} == set(select.SELECTORS)
