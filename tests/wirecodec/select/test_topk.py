@@ -111,11 +111,11 @@ def test_an_adversary_who_knows_the_time(k: int, monkeypatch: pytest.MonkeyPatch
     counted: list[int] = []
     count = radix.find_threshold_by_digits
 
-    def noted(bits: Any, k: int) -> Any:
+    def record(bits: Any, k: int) -> Any:
         counted.append(k)
         return count(bits, k)
 
-    monkeypatch.setattr(radix, "find_threshold_by_digits", noted)
+    monkeypatch.setattr(radix, "find_threshold_by_digits", record)
     monkeypatch.setattr(topk_exact, "time", SimpleNamespace(perf_counter_ns=lambda: 7))
     rng = np.random.default_rng(3)
     for seen, unseen in ((1e-3, 1.0), (1.0, 1e-3), (0.0, 1.0)):
@@ -128,42 +128,42 @@ def test_an_adversary_who_knows_the_time(k: int, monkeypatch: pytest.MonkeyPatch
 
 def test_every_method_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the tests above would not cover all methods."""
-    taken: list[str] = []
+    calls: list[str] = []
 
-    def noted(name: str, way: Any) -> Any:
+    def record(name: str, method: Any) -> Any:
         def call(*arguments: Any) -> Any:
-            taken.append(name)
-            return way(*arguments)
+            calls.append(name)
+            return method(*arguments)
 
         return call
 
-    for name in ("_sparse", "_dense", "_filled"):
-        monkeypatch.setattr(topk_exact, name, noted(name, getattr(topk_exact, name)))
+    for name in ("_select_sparse", "_select_dense", "_fill"):
+        monkeypatch.setattr(topk_exact, name, record(name, getattr(topk_exact, name)))
     x = family("heavy tails", 100_000, 1).astype(np.float32)
-    for k, ways in ((1000, ["_sparse"]), (50_000, ["_dense", "_filled"])):
-        taken.clear()
+    for k, methods in ((1000, ["_select_sparse"]), (50_000, ["_select_dense", "_fill"])):
+        calls.clear()
         assert_exact(x, k)
-        assert taken == ways
+        assert calls == methods
     x[:] = 1e-3
     x[sampled(x, 1000)] = 1.0
-    taken.clear()
+    calls.clear()
     assert_exact(x, 1000)
-    assert taken[0] in ("_sparse", "_dense")
-    assert "_filled" in taken
-    monkeypatch.setattr(sample, "bracket_kth", lambda *a: (1, 2, False))  # two samples that are of no use
-    taken.clear()
+    assert calls[0] in ("_select_sparse", "_select_dense")
+    assert "_fill" in calls
+    monkeypatch.setattr(sample, "bracket_kth", lambda *a: (1, 2, False))  # both samples are useless
+    calls.clear()
     assert_exact(family("heavy tails", 100_000, 2).astype(np.float32), 1000)
-    assert taken == ["_sparse", "_dense", "_filled"]
-    for tied, ways in (
-        (False, ["_sparse", "_dense"]),
-        (True, ["_dense", "_filled"] * 2),
-    ):  # nor these, too high
+    assert calls == ["_select_sparse", "_select_dense", "_fill"]
+    for tied, methods in (
+        (False, ["_select_sparse", "_select_dense"]),
+        (True, ["_select_dense", "_fill"] * 2),
+    ):  # brackets above all keys
         monkeypatch.setattr(
             sample, "bracket_kth", lambda *a, tied=tied: (2**30 + 2**29, 2**30 + 2**29 + 1, tied)
         )
-        taken.clear()
+        calls.clear()
         assert_exact(family("heavy tails", 100_000, 2).astype(np.float32), 1000)
-        assert taken == [*ways, "_filled"]
+        assert calls == [*methods, "_fill"]
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64])
@@ -173,7 +173,7 @@ def test_digits_are_counted(dtype: Any) -> None:
     width = 8 * np.dtype(dtype).itemsize
     for size in (1, 63, 64, 200, 4096 + 64, 9000):
         for values in (1, 2, 3, 5, 12, 40, 10_000):
-            for often in (0.0, 0.4, 0.9):  # how often the first two of them are taken
+            for often in (0.0, 0.4, 0.9):  # how often the first two of them are calls
                 few = rng.integers(0, 2**64, values, dtype=np.uint64) >> np.uint64(64 - width)
                 which = np.where(
                     rng.random(size) < often, rng.integers(0, 2, size), rng.integers(0, 2**31, size)
