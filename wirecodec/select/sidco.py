@@ -50,7 +50,7 @@ class SIDCoResult:
 
     selection: Selection
     threshold: float
-    trials: tuple[MeasuredThreshold, ...] = ()
+    measured: tuple[MeasuredThreshold, ...] = ()
     stages: int = 0
     reads: float = 0.0
     exact: bool = False
