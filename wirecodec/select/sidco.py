@@ -63,7 +63,7 @@ class SIDCo:
     Selects {i : |x_i| ≥ t, x_i ≠ 0}. Stage 1 takes t from P(|x| > t) = ``first``; stage s adds the threshold
     of a fit to |x| - t over the elements that reach t. k = max(1, ⌊ratio · n⌋).
 
-    Cost: typically two to four reads of the array, at most about eight.
+    Cost: typically three to four reads of the array, at most about eight.
 
     Source: Abdelmoniem et al., SIDCo, MLSys 2021, sections 2.3 and 2.4, Algorithm 1.
 
