@@ -18,20 +18,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.index import CHOICES as INDEX_CHOICES
 from wirecodec.index import CODECS as INDEX_CODECS
 from wirecodec.index.base import IndexCodec
-from wirecodec.select import (
-    DGC,
-    AdaComp,
-    All,
-    ChunkTopK,
-    GaussianK,
-    NonZero,
-    RandomK,
-    RedSync,
-    Selector,
-    SIDCo,
-    Threshold,
-    TopK,
-)
+from wirecodec.select import SELECTORS
 from wirecodec.transform import TRANSFORMS, Transform
 from wirecodec.value import CHOICES as VALUE_CHOICES
 from wirecodec.value import CODECS as VALUE_CODECS
@@ -56,17 +43,13 @@ EXPERIMENTAL = 0x80
 T = TypeVar("T", bound=type)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-_SELECTORS: tuple[type[Selector], ...] = (
-    *(All, NonZero, TopK, RandomK, Threshold),
-    *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp, SIDCo),
-)
 
 _domain = {c.domain: c for c in TRANSFORMS}
 _index = {c.wire_id: c for c in INDEX_CODECS}
 _value = {c.wire_id: c for c in (*VALUE_CODECS, *TYPED_RAW)}
 _stages: dict[str, dict[str, Any]] = {
     "transform": {c.name: c for c in TRANSFORMS},
-    "selector": {c.name: c for c in _SELECTORS},
+    "selector": {c.name: c for c in SELECTORS},
     "index codec": {c.name: c for c in INDEX_CODECS} | {c.name: c for c in INDEX_CHOICES},
     "value codec": {c.name: c for c in VALUE_CODECS} | {c.name: c for c in VALUE_CHOICES},
 }

@@ -9,7 +9,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, read_only
 from wirecodec.schedule import Schedule, parse_schedule
-from wirecodec.select.base import first_nonfinite
+from wirecodec.select.base import find_nonfinite
 from wirecodec.validation import as_integer
 
 __all__ = ["saved_residual", "saved_schedule", "saved_step", "unmasked"]
@@ -40,7 +40,7 @@ def saved_residual(key: str, x: Any) -> Array:
     found = unmasked(key, x).reshape(-1)
     if found.dtype not in (np.float32, np.float64):
         raise ValueError(f"{key} is {found.dtype}; a residual is float32 or float64")
-    if (at := first_nonfinite(read_only(found))) >= 0:
+    if (at := find_nonfinite(read_only(found))) >= 0:
         raise ValueError(f"{key}: element {at} is {float(found[at])}; a residual is finite")
     return found
 

@@ -45,7 +45,7 @@ def ascending_indices(indices: Any, size: int) -> Array:
     if where.size:
         from wirecodec.kernels.cpu import support
 
-        if (at := support.first_disorder(where)) >= 0:
+        if (at := support.find_disorder(where)) >= 0:
             raise EncodeError(f"indices are not ascending and unique: {where[at - 1]}, then {where[at]}")
     return where.astype(index_dtype(size), copy=False)
 

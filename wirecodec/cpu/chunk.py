@@ -29,7 +29,7 @@ from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.prng import mix
 from wirecodec.registry import EXPERIMENTAL, index_codec, transform, value_codec
 from wirecodec.scheme import Scheme, call_string
-from wirecodec.select.base import finite_or_raise
+from wirecodec.select.base import require_finite
 from wirecodec.sparse import ascending_indices
 from wirecodec.support import Part, Support
 from wirecodec.transform.base import coefficient_type, is_in_range
@@ -95,7 +95,7 @@ def _entry(
         elif some is not None and is_lossy(index):
             made = index.approximate(some, d, stream)
             if not made.complete:
-                finite_or_raise(read_only(_numbers(values)), call_string(index))
+                require_finite(read_only(_numbers(values)), call_string(index))
             if made.found is not None:
                 indices = _local_found(index, made.found, d)
                 values = support.at(indices.astype(np.int64) + base)
@@ -109,7 +109,7 @@ def _entry(
             value, value_section = value.choose(values, stream)
         else:
             if not value.carries_nonfinite:
-                finite_or_raise(values, value.name)
+                require_finite(values, value.name)
             if is_ordered(value):
                 values, positions = sort_ascending(values)
                 map_section = pack_map(positions)

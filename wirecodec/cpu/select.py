@@ -16,7 +16,7 @@ from wirecodec.arrays import Array, Flat, as_flat, read_only
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.scheme import Scheme
 from wirecodec.select.all import All
-from wirecodec.select.base import Selection, Selector, finite_or_raise
+from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.nonzero import NonZero
 from wirecodec.sparse import SparseTensor, ascending_indices, nonzero
 from wirecodec.support import Support
@@ -71,7 +71,7 @@ def _choose_coefficients(flat: Flat, scheme: Scheme, state: Any, seed: int) -> t
     """The same among coefficients. No gradient is shown to the selector; it would have to be transformed."""
     transform = scheme.transform
     assert transform is not None
-    finite_or_raise(flat.data, transform.name)
+    require_finite(flat.data, transform.name)
     coefficients = read_only(transform.forward(flat.data))
     seen = coefficients if transform.width == 1 else _magnitudes(coefficients)
     try:

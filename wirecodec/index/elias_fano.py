@@ -63,7 +63,7 @@ class EliasFano:
                 indices, layout.bases, layout.parameters, layout.starts, first, last, words[inner:]
             )
 
-        last_words = threads.in_ranges(write, inner + 1, _MIN_SPANS_PER_THREAD)[-1]
+        last_words = threads.map_ranges(write, inner + 1, _MIN_SPANS_PER_THREAD)[-1]
         return section[: 4 * (inner + int(layout.starts[inner]) + last_words)]
 
     @classmethod
@@ -77,7 +77,7 @@ class EliasFano:
         def read(first: int, last: int) -> tuple[int, int]:
             return layout.read(words, d, r, first, last, indices[first * RICE_SPAN : last * RICE_SPAN])
 
-        for code, span in threads.in_ranges(read, layout.parameters.size, _MIN_SPANS_PER_THREAD):
+        for code, span in threads.map_ranges(read, layout.parameters.size, _MIN_SPANS_PER_THREAD):
             _raise_if_bad(code, span)
         return indices
 

@@ -22,7 +22,7 @@ def ascending_below(indices: Array, d: int) -> Array:
     """
     from wirecodec.kernels.cpu import support
 
-    if (at := support.first_disorder(indices)) >= 0:
+    if (at := support.find_disorder(indices)) >= 0:
         raise Invalid("index-order", f"index {indices[at]} follows {indices[at - 1]}")
     if indices.size and int(indices[-1]) >= d:
         raise Invalid("index-range", f"index {indices[-1]} in a chunk of {d} elements")

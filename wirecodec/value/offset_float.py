@@ -90,14 +90,14 @@ class OffsetFloat:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode values in at most two passes: the range if it is not given, then the codes."""
-        from wirecodec.kernels.cpu.threads import in_ranges, share
+        from wirecodec.kernels.cpu.threads import map_ranges, run_parallel
         from wirecodec.kernels.cpu.value import offset_float
 
         bits = bits_of(to_float32(values, self.name))
         up, down = (0 if x is None else _magnitude_bits(x) for x in (self.max, self.min))
         if self.max is None or self.min is None:
             min_values = offset_float.UNIT * offset_float.MIN_UNITS_PER_THREAD
-            ranges = in_ranges(lambda i, j: offset_float.find_range(bits[i:j]), bits.size, min_values)
+            ranges = map_ranges(lambda i, j: offset_float.find_range(bits[i:j]), bits.size, min_values)
             up = max(a for a, _ in ranges) if self.max is None else up
             down = max(b for _, b in ranges) if self.min is None else down
         stochastic = self.rounding == "stochastic"
@@ -117,7 +117,7 @@ class OffsetFloat:
         _HEAD.pack_into(section.data, 0, self.bits, m, 0, positive, negative, base)
         words = section[_HEAD.size :].view(np.uint32)
         low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
-        share(
+        run_parallel(
             lambda turns: offset_float.quantise(
                 bits, self.bits, m, base, positive, negative, stochastic, low, high, words, turns
             ),
@@ -129,13 +129,13 @@ class OffsetFloat:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Decode codes to numbers, rounded to ``dtype``."""
-        from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.threads import run_parallel
         from wirecodec.kernels.cpu.value import offset_float
 
         bits, m, base, positive, negative = cls.read_header(section, r, dtype)
         words = read_only(section)[_HEAD.size :].view("<u4")
         values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
-        share(
+        run_parallel(
             lambda turns: offset_float.dequantise(
                 words, bits, m, base, positive, negative, bits_of(values), bad, turns
             ),

@@ -74,7 +74,7 @@ class QSGD:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode values in one pass, or two for norm "l2" or buckets above 16,384 values."""
-        from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.threads import run_parallel
         from wirecodec.kernels.cpu.value import qsgd
 
         x = to_float32(values, self.name)
@@ -89,7 +89,7 @@ class QSGD:
         elif scales_given:
             qsgd.max_scales(bits, self.bucket, scales)
         low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
-        share(
+        run_parallel(
             lambda turns: qsgd.quantise(
                 bits, self.bucket, self.bits, low, high, scales_given, scales, words, turns
             ),
@@ -101,13 +101,13 @@ class QSGD:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Decode codes to multiples of the steps, rounded to ``dtype``."""
-        from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.threads import run_parallel
         from wirecodec.kernels.cpu.value import qsgd
 
         bits, bucket, scales = cls.read_header(section, r, dtype)
         words = read_only(section)[_HEAD.size + scales.nbytes :].view("<u4")
         values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
-        share(
+        run_parallel(
             lambda turns: qsgd.dequantise(words, bucket, bits, scales, bits_of(values), bad, turns),
             -(-r // qsgd.UNIT),
             qsgd.MIN_UNITS_PER_THREAD,

@@ -1,4 +1,4 @@
-"""A warm cache needs no lock; a cold one waits for it, but not for ever."""
+"""A warm cache needs no lock; with a cold one, the wait for the lock is bounded."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ fcntl = pytest.importorskip("fcntl")
 USE = """
 import numpy as np
 import wirecodec.kernels.cpu.jit as jit
-jit.PATIENCE = jit._compiling._patience = {patience}
-from wirecodec.kernels.cpu import mean, support
+jit.MAX_WAIT_SECONDS = jit._compile_lock._max_wait = {patience}
+from wirecodec.kernels.cpu import support
 x = np.ones(70, np.float32)
-mean.total(x.view(np.uint32) if {words} else x)
-assert support.first_nonfinite(x.view(np.uint32), np.uint32(0x7F800000)) == -1
+assert support.find_nonfinite(x.view(np.uint32), np.uint32(0x7F800000)) == -1
 """
 
 
 def test_a_held_lock_delays_only_what_is_not_cached(tmp_path: Path) -> None:
     cache = str(tmp_path)
-    first = USE.format(patience=60, words=0)
+    first = USE.format(patience=60)
     run(first, NUMBA_CACHE_DIR=cache)
     (lock,) = tmp_path.rglob("wirecodec.lock")
     holder = os.open(lock, os.O_RDWR)
@@ -50,27 +49,26 @@ COLD = """
 import time
 import numpy as np
 import wirecodec.kernels.cpu.jit as jit
-jit.PATIENCE = jit._compiling._patience = 0.3
-from wirecodec.kernels.cpu import sums, support
+jit.MAX_WAIT_SECONDS = jit._compile_lock._max_wait = 0.3
+from wirecodec.kernels.cpu import extension, support
 waits = []
 time_sleep, time.sleep = time.sleep, lambda seconds: (waits.append(seconds), time_sleep(seconds))
-x = np.ones(70, np.float32)
-sums.absolute_sum(x.view(np.uint32))
+extension.skip_rows(np.zeros(8, np.uint8), 4)
 assert 3 < len(waits) < 40, waits
 waits.clear()
-support.first_disorder(np.arange(5, dtype=np.uint32))  # another kernel: it does not wait again
+support.find_disorder(np.arange(5, dtype=np.uint32))  # another kernel: it does not wait again
 assert not waits
 """
 
 
 class Files(cache_files._ContentNamed):
-    """Files whose stamp a test sets."""
+    """Cache files whose stamp a test sets."""
 
     def __init__(self, folder: Path, stamp: int) -> None:
         super().__init__(str(folder), "kernel-1.py311", stamp)
 
 
-def test_an_index_never_names_the_code_of_another_source(tmp_path: Path) -> None:
+def test_an_index_never_names_code_of_another_source(tmp_path: Path) -> None:
     """A reader without the lock may see a new index beside old data."""
     seen: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Kernels against brute force, and their disk cache under many processes at once."""
+"""Kernels compared with brute force, and their disk cache under many processes at once."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_rice_reads_any_parameter(b: int) -> None:
     assert np.array_equal(wc.Rice.decode(section, 2**24, 600, UNLIMITED), indices)
 
 
-def test_nonzero_looks_at_bits(dtype: np.dtype[Any]) -> None:
+def test_nonzero_compares_bits(dtype: np.dtype[Any]) -> None:
     rng = np.random.default_rng(11)
     for size in (0, 1, 63, 64, 65, 4097):
         for density in (0, 0.02, 0.5, 1):
@@ -135,7 +135,7 @@ def test_narrowing_is_the_nearest_value(rng: np.random.Generator) -> None:
 
 
 def test_narrowing_rounds_ties_to_even_once(rng: np.random.Generator) -> None:
-    """Halfway between two bfloat16 values, and a hair off it: float64 must not be rounded twice."""
+    """At and next to the midpoint of two bfloat16 values, float64 must not be rounded twice."""
     low = rng.integers(0, 0x7F7F, 20_000).astype(np.uint32)
     middle = (
         (low << 16).view(np.float32).astype(float) + ((low + 1) << 16).view(np.float32).astype(float)
@@ -148,7 +148,7 @@ def test_narrowing_rounds_ties_to_even_once(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("stored", ["float16", "bfloat16"])
-def test_narrowing_refuses_what_would_become_infinite(stored: str) -> None:
+def test_narrowing_to_infinity_raises(stored: str) -> None:
     largest = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}[stored]
     for dtype in (np.float32, np.float64):
         x = np.array([1, np.inf, -largest, largest], dtype)
@@ -160,14 +160,17 @@ def test_narrowing_refuses_what_would_become_infinite(stored: str) -> None:
         assert caught.value.position == 3
 
 
-def test_qsgd_refuses_what_float32_cannot_hold() -> None:
+def test_qsgd_raises_beyond_float32() -> None:
     with pytest.raises(wc.EncodeError, match="element 5: 1e"):
         wc.encode(np.array([1, 0, 0, 0, 0, 1e39]), "nonzero | rice | qsgd")
 
 
 ONE_FORM = """
 import numpy as np, wirecodec as wc
-from wirecodec.kernels.cpu import bitmap, qsgd, rice, rice_read, rice_write, sample, support, topk
+from wirecodec.kernels.cpu import support
+from wirecodec.kernels.cpu.index import bitmap, rice, rice_read, rice_write
+from wirecodec.kernels.cpu.select import sample, topk
+from wirecodec.kernels.cpu.value import qsgd
 c = wc.Compressor("topk(0.1) | rice | qsgd")
 for step in range(3):
     g = np.random.default_rng(step).normal(size=(50, 40)).astype(np.float32)
@@ -182,8 +185,8 @@ assert sum(len(k.signatures) for k in used) >= 10
 """
 
 
-def test_a_kernel_is_compiled_once_for_a_type(tmp_path: Path) -> None:
-    """Read-only or not, flat or not, first step or third: inputs reach the kernels in one form."""
+def test_a_kernel_is_compiled_once_per_type(tmp_path: Path) -> None:
+    """Arrays reach the kernels in one form: read-only or not, flat or not, first step or third."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-W", "error", "-c", ONE_FORM], env=env, check=True, timeout=240)
 
@@ -201,12 +204,12 @@ assert np.abs(t.values - x[k]).max() <= np.abs(x).max() / 7
 
 FORKED = """
 import fcntl, os, time
-from wirecodec.kernels.cpu.jit import _compiling
+from wirecodec.kernels.cpu.jit import _compile_lock
 folder = os.environ["FOLDER"]
-with _compiling(folder):
+with _compile_lock(folder):
     child = os.fork()
     if child == 0:
-        with _compiling(None):  # the parent's lock is not the child's
+        with _compile_lock(None):  # the parent's lock is not the child's
             time.sleep(60)
         os._exit(0)
 try:
@@ -233,14 +236,13 @@ assert wc.decode(wc.encode(np.arange(9, dtype=np.float32), "topk(0.3) | bitmap |
 """
 
 
-def test_without_a_folder_to_cache_in() -> None:
+def test_without_a_cache_folder() -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-W", "error", "-c", NO_CACHE], env=env, check=True, timeout=120)
 
 
 def test_many_processes_on_a_cold_cache(tmp_path: Path) -> None:
-    """Ranks start together and compile at once: all must get the right code, and leave a cache that serves
-    the next one."""
+    """Ranks start together and compile at once. All get the right code, and leave a cache that works."""
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT), "NUMBA_NUM_THREADS": "1"}
     for _ in range(2):
         ranks = [
@@ -265,8 +267,8 @@ def test_decoding_in_threads(rng: np.random.Generator) -> None:
         assert all(pool.map(there_and_back, tensors))
 
 
-def test_conversions_do_not_depend_on_the_place(rng: np.random.Generator) -> None:
-    """Every pattern of 16 bits, and what decides, in a vector and in the rest after it."""
+def test_conversions_do_not_depend_on_the_position(rng: np.random.Generator) -> None:
+    """All 16-bit patterns, and all midpoints, in a vector and in the tail after it."""
     halves = np.arange(2**16, dtype=np.uint16)
     for widen, kind in (
         (narrow.single_from_half, np.float16),

@@ -1,4 +1,4 @@
-"""One battery for every selector of the registry, against the brute-force definitions in tests/oracles.py."""
+"""One battery for every registered selector, compared with the definitions in tests/oracles.py."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Choose = Callable[[Any], list[int]]
 
 
 def share(x: Any, ratio: str, some: Choose) -> list[int]:
-    """``some`` where fewer than all are to be kept."""
+    """Compute ``some`` if fewer than all elements are kept."""
     return list(range(x.size)) if oracles.kept(ratio, x.size) == x.size else some(x)
 
 
 def by_ratio(ratio: str) -> dict[Any, Choose]:
-    """The selectors that keep a share, and what each must choose."""
+    """Return the selectors with a ratio, and the selection that each must make."""
     number = float(ratio)
 
     def k(x: Any) -> int:
@@ -97,19 +97,19 @@ VECTORS = vectors()
 
 
 @pytest.mark.parametrize("selector", EXPECTED, ids=str)
-def test_the_choice_is_the_definition(selector: Any, dtype: np.dtype[Any]) -> None:
+def test_selection_is_the_definition(selector: Any, dtype: np.dtype[Any]) -> None:
     for name, shape in VECTORS.items():
         x = shape.astype(dtype)
         assert chosen(selector, x) == EXPECTED[selector](x), name
 
 
-def test_every_selector_is_held_against_a_definition() -> None:
-    """The definition of SIDCo's choice is that of its threshold, in tests/wirecodec/select/test_sidco.py."""
+def test_every_selector_has_a_definition() -> None:
+    """SIDCo is defined by its threshold, in tests/wirecodec/select/test_sidco.py."""
     assert {type(selector) for selector in EXPECTED} == set(SELECTORS.values()) - {wc.SIDCo}
 
 
 def example(name: str, ratio: float = 0.05) -> Any:
-    """A selector of that name."""
+    """Return a selector with that name."""
     given = {"ratio": ratio, "chunk": 30, "t": 0.5}
     cls = SELECTORS[name]
     fields = {f.name for f in dataclasses.fields(cls)}
@@ -117,8 +117,8 @@ def example(name: str, ratio: float = 0.05) -> Any:
 
 
 @pytest.mark.parametrize("name", SELECTORS)
-def test_the_choice_depends_on_numbers_alone(name: str, dtype: np.dtype[Any]) -> None:
-    """Not on where they lie, whether they may be written, or what was chosen before."""
+def test_selection_depends_on_numbers_alone(name: str, dtype: np.dtype[Any]) -> None:
+    """It does not depend on memory layout, on write permission, or on earlier selections."""
     x = np.random.default_rng(1).normal(size=2000).astype(dtype)
     first = wc.encode(x, wc.Scheme(example(name), wc.Rice(), wc.Raw()), seed=5)
     strided = np.empty((2000, 3), dtype)[:, 1]
@@ -134,7 +134,7 @@ def test_the_choice_depends_on_numbers_alone(name: str, dtype: np.dtype[Any]) ->
 
 @pytest.mark.parametrize("name", sorted(set(SELECTORS) - {"all", "nonzero"}))
 @pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
-def test_the_first_that_is_not_finite_is_named(name: str, dtype: np.dtype[Any], bad: float) -> None:
+def test_the_first_nonfinite_is_reported(name: str, dtype: np.dtype[Any], bad: float) -> None:
     for ratio, at in product((0.05, 1.0), ([5000, 7000], [9999], [0, 1], [63, 64])):
         x = np.random.default_rng(3).normal(size=10_000).astype(dtype)
         x[at] = bad
@@ -144,8 +144,8 @@ def test_the_first_that_is_not_finite_is_named(name: str, dtype: np.dtype[Any], 
 
 
 @pytest.mark.parametrize("name", sorted(set(SELECTORS) - {"all", "nonzero"}))
-def test_nan_is_named_wherever_it_hides(name: str) -> None:
-    """NaNs of the greatest payload stand above an infinity that comes first."""
+def test_nan_of_any_payload_is_reported(name: str) -> None:
+    """NaNs of the largest payload order above an infinity at a lower index."""
     x = np.zeros(700, np.float32)
     x.view(np.uint32)[[100, 400, 699]] = 0x7F800000, 0x7FFFFFFF, 0xFFFFFFFF
     with pytest.raises(wc.EncodeError) as caught:
@@ -154,7 +154,7 @@ def test_nan_is_named_wherever_it_hides(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(SELECTORS) - {"all", "nonzero"}))
-def test_a_nan_that_signals_is_named_without_a_warning(name: str, dtype: np.dtype[Any]) -> None:
+def test_a_signalling_nan_is_reported_without_a_warning(name: str, dtype: np.dtype[Any]) -> None:
     x = np.ones(10_000, dtype)
     bits = bits_of(x)
     bits[:] = bits_of(np.array([np.inf], dtype)) + bits.dtype.type(1)
@@ -163,13 +163,13 @@ def test_a_nan_that_signals_is_named_without_a_warning(name: str, dtype: np.dtyp
 
 
 @pytest.mark.parametrize("name", [n for n in SELECTORS if hasattr(example(n), "ratio")])
-def test_the_least_ratio_there_is_keeps_little(name: str) -> None:
+def test_the_smallest_ratio_keeps_little(name: str) -> None:
     x = np.random.default_rng(0).normal(size=2000).astype(np.float32)
     assert len(chosen(example(name, 5e-324), x)) <= -(-2000 // 30)  # chunk-topk: one of each chunk
 
 
 @pytest.mark.parametrize("name", [n for n in SELECTORS if hasattr(example(n), "ratio")])
-def test_ratios_are_shares_and_follow_schedules(name: str) -> None:
+def test_ratios_are_fractions_and_follow_schedules(name: str) -> None:
     for wrong in (0, -0.1, 1.5, float("nan"), "much"):
         with pytest.raises(wc.EncodeError, match="ratio"):
             example(name, wrong)
@@ -229,7 +229,7 @@ def test_redsync_finds_k_to_2k_of_light_tails() -> None:
 
 
 def test_redsync_and_gaussiank_miss_heavy_tails(gradient: Any) -> None:
-    """They are baselines; a miss is no error. What they choose is still all above one threshold."""
+    """These are baselines: a miss is not an error, but the selection is all elements above one threshold."""
     for selector in (wc.RedSync(0.001), wc.GaussianK(0.001)):
         found = chosen(selector, gradient)
         assert 0 < len(found) < gradient.size
@@ -250,7 +250,7 @@ def test_chunks_keep_less_energy(gradient: Any) -> None:
     assert chosen(wc.ChunkTopK(0.01, gradient.size), gradient) == chosen(wc.TopK(0.01), gradient)
 
 
-def test_randomk_does_not_look_at_the_values() -> None:
+def test_randomk_ignores_the_values() -> None:
     rng = np.random.default_rng(9)
     one, other = rng.normal(size=5000).astype(np.float32), np.zeros(5000)
     assert chosen(wc.RandomK(0.1), one) == chosen(wc.RandomK(0.1), other)
@@ -258,8 +258,8 @@ def test_randomk_does_not_look_at_the_values() -> None:
     assert len(seeds) == 20
 
 
-def test_randomk_draws_every_set_alike() -> None:
-    """All C(6, 3) sets over 6000 seeds: chi-square of 19 degrees of freedom, below its 0.999 quantile."""
+def test_randomk_draws_every_set_equally() -> None:
+    """All C(6, 3) sets over 6000 seeds: chi-square with 19 degrees of freedom, below its 0.999 quantile."""
     counts = dict.fromkeys(combinations(range(6), 3), 0)
     x = np.ones(6, np.float32)
     for seed in range(6000):
@@ -283,7 +283,7 @@ def test_randomk_is_its_definition_at_any_size() -> None:
         assert found.tolist() == oracles.random_k(size, oracles.kept(ratio, size), 7)
 
 
-def test_ranks_choose_alike() -> None:
+def test_ranks_select_the_same_elements() -> None:
     """A Compressor mixes the rank into the codecs' draws, not into the selectors'."""
     x = np.random.default_rng(0).normal(size=3000).astype(np.float32)
     for scheme in ("randomk(0.1) | rice | qsgd", "dgc(0.1) | rice | qsgd"):
@@ -297,16 +297,16 @@ def test_ranks_choose_alike() -> None:
 
 
 def test_no_sample_is_drawn_twice() -> None:
-    from wirecodec.select.dgc import _positions
+    from wirecodec.select.dgc import draw_positions
 
     for size, n in ((10, 1), (10, 10), (1001, 10), (1_000_003, 777)):
-        found = _positions(n, size, 0x123456789ABCDEF)
+        found = draw_positions(n, size, 0x123456789ABCDEF)
         edges = [q * size // n for q in range(n + 1)]
         assert all(a <= p < b for p, a, b in zip(found.tolist(), edges, edges[1:], strict=False))
 
 
-def test_many_elements_at_a_time() -> None:
-    """The room for what is found grows where the guess was small."""
+def test_buffers_grow() -> None:
+    """The buffer of the indices grows if the guess of their number was too small."""
     x = np.random.default_rng(0).normal(size=300_000).astype(np.float32)
     for t in (1e-9, 0.1, 2.0, 5.0):
         assert np.array_equal(chosen(wc.Threshold(t), x), np.flatnonzero(np.abs(x) >= np.float32(t)))
@@ -333,7 +333,7 @@ def test_thresholds_round_to_the_type(dtype: np.dtype[Any]) -> None:
 def test_chunks_of_any_size_and_scale(
     n: int, chunk: int, ratio: float, dtype: np.dtype[Any], kind: str, seed: int
 ) -> None:
-    """The threshold of one chunk is of little use to the next where scales change from chunk to chunk."""
+    """The threshold of one chunk is a poor guess for the next if scales change between chunks."""
     rng = np.random.default_rng(seed)
     x = rng.laplace(size=n)
     scale = np.repeat(10.0 ** rng.integers(-7, 5, n // chunk + 1), chunk)[:n]

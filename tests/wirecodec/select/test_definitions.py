@@ -1,4 +1,4 @@
-"""Selectors against their brute-force definitions."""
+"""Selectors compared with their brute-force definitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests import oracles
-from wirecodec.select.topk import share_of
+from wirecodec import select
+from wirecodec.select.topk import fraction_count
 
 
 def chosen(selector: Any, x: Any) -> list[int]:
@@ -65,12 +66,12 @@ def test_topk_on_any_floats(values: list[float], data: st.DataObject) -> None:
     ],
 )
 def test_k_is_exact_decimal(ratio: str, size: int) -> None:
-    assert share_of(float(ratio), size) == oracles.kept(ratio, size)
+    assert fraction_count(float(ratio), size) == oracles.kept(ratio, size)
 
 
 @given(st.decimals(min_value="0.000001", max_value="1", places=6), st.integers(0, 10**9))
 def test_k_is_exact_decimal_anywhere(ratio: Any, size: int) -> None:
-    assert share_of(float(ratio), size) == min(size, max(1, int(Fraction(ratio) * size)) if size else 0)
+    assert fraction_count(float(ratio), size) == min(size, max(1, int(Fraction(ratio) * size)) if size else 0)
 
 
 def test_topk_of_real_gradients(gradient: Any) -> None:
@@ -81,7 +82,7 @@ def test_topk_of_real_gradients(gradient: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_topk_names_the_first_that_has_no_order(dtype: np.dtype[Any], bad: float) -> None:
+def test_topk_reports_the_first_nonfinite(dtype: np.dtype[Any], bad: float) -> None:
     x = np.ones(10_000).astype(dtype)
     x[[5000, 7000]] = bad
     with pytest.raises(wc.EncodeError, match="element 5000: topk cannot carry") as caught:
@@ -89,11 +90,11 @@ def test_topk_names_the_first_that_has_no_order(dtype: np.dtype[Any], bad: float
     assert caught.value.position == 5000
 
 
-def test_topk_of_nothing() -> None:
+def test_topk_of_an_empty_tensor() -> None:
     assert chosen(wc.TopK(0.5), np.empty(0, np.float32)) == []
 
 
-def test_topk_wants_one_parameter() -> None:
+def test_topk_needs_one_parameter() -> None:
     for wrong in (
         {},
         {"ratio": 0.1, "k": 2},
@@ -107,7 +108,7 @@ def test_topk_wants_one_parameter() -> None:
             wc.TopK(**wrong)
 
 
-def test_nonzero_goes_by_bits(dtype: np.dtype[Any]) -> None:
+def test_nonzero_compares_bits(dtype: np.dtype[Any]) -> None:
     x = np.array([0.0, -0.0, 1.0, np.nan, 0.0, np.inf, 1e-41]).astype(dtype)
     bits = x.view(f"u{x.dtype.itemsize}")
     assert chosen(wc.NonZero(), x) == np.flatnonzero(bits).tolist()
@@ -120,3 +121,8 @@ def test_all_is_every_element() -> None:
 
 def test_selectors_satisfy_the_protocol() -> None:
     assert all(isinstance(s, wc.Selector) for s in (wc.All(), wc.NonZero(), wc.TopK(0.1)))
+
+
+def test_every_exported_selector_is_in_the_list() -> None:
+    exported = {getattr(select, name) for name in select.__all__ if name not in ("SELECTORS", "Selector")}
+    assert {cls for cls in exported if hasattr(cls, "select")} == set(select.SELECTORS)
