@@ -57,6 +57,7 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
+from wirecodec.size_bound import max_encoded_bytes
 from wirecodec.sparse import SparseTensor
 from wirecodec.transform import DCT, RFFT, Transform
 from wirecodec.value import (
@@ -153,6 +154,7 @@ __all__ = [
     "encode_many",
     "inspect",
     "iter_blobs",
+    "max_encoded_bytes",
     "preset",
     "register",
 ]

@@ -21,7 +21,7 @@ LAYERS = {
         {"registry"},
         {"scheme"},
         {"container", "feedback", "presets", "schedule", "support"},
-        {"saved_state", "step"},
+        {"saved_state", "size_bound", "step"},
         {"cpu"},
         {"gpu"},
         {"pipeline"},

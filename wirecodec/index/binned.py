@@ -50,6 +50,11 @@ class Binned:
         binned.write(indices, self.bin, width, records, section[2:])
         return section[:-_SLACK]
 
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        records = r + -(-d // self.bin) - 1  # one per index, and one per empty bin before the last index
+        return 2 + -(-records * (self.bin.bit_length() + 1) // 8)
+
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """One pass over the records."""

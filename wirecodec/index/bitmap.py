@@ -34,6 +34,10 @@ class Bitmap:
         bitmap.set_bits(indices, words)
         return words.view(np.uint8)[: bitmap_bytes(d)]
 
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        return bitmap_bytes(d)
+
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Copy the bitmap, check and count the bits of the copy, then fill."""

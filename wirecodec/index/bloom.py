@@ -83,6 +83,14 @@ class Bloom:
             ) from None
         return Approximation(section, found, complete=policy == P0)
 
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        return HEAD_BYTES + filter_bytes(r, self.fpr)
+
+    def max_decoded(self, r: int, d: int) -> int:
+        """Return the most indices that a section of r of d elements decodes to; p0 keeps every positive."""
+        return d if self.policy == "p0" else r
+
     @classmethod
     def work(cls, section: Bytes, d: int, r: int) -> int:
         """Check the header and count the steps: windows of the filter, p1's draws, p2's passes."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
-from wirecodec.kernels.layout import CONTEXT_PERIODS
+from wirecodec.kernels.layout import CONTEXT_BLOCK, CONTEXT_PART, CONTEXT_PERIODS
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_integer, settle
 
@@ -19,6 +19,10 @@ __all__ = ["ContextIndex"]
 
 _LEAST, _MOST = CONTEXT_PERIODS
 _HEAD = 2
+_MAX_DECISION_BITS = 17
+"""The coder's least probability is 2^-16; truncation of its interval adds less than one bit."""
+_MAX_TAIL = 4
+"""Bytes that the last interval takes at most."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,12 @@ class ContextIndex:
         period = context.find_period(indices)
         rows = _section(indices, d, period) if period else plain
         return rows if rows.size < plain.size else plain
+
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        blocks = d // CONTEXT_BLOCK + d // _LEAST + 2  # each row ends its last block and part
+        decisions = d + (d // CONTEXT_PART + blocks) + blocks
+        return _HEAD + -(-decisions * _MAX_DECISION_BITS // 8) + _MAX_TAIL
 
     @classmethod
     def work(cls, section: Bytes, d: int, r: int) -> int:

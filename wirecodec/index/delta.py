@@ -9,6 +9,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
+from wirecodec.index.bounds import max_varint_bytes
 from wirecodec.index.varint import SLACK, surveyed
 from wirecodec.limits import DecodeLimits
 
@@ -29,6 +30,10 @@ class Delta:
         section = np.empty(planned_bytes(indices) + SLACK, np.uint8)
         delta.write(indices, section)
         return section[:-SLACK]
+
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        return max_varint_bytes(r, d)
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:

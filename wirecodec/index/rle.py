@@ -12,6 +12,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
+from wirecodec.index.bounds import max_runs, max_varint_bytes
 from wirecodec.index.varint import SLACK, surveyed
 from wirecodec.limits import DecodeLimits
 
@@ -32,6 +33,11 @@ class RLE:
         section = np.empty(planned_bytes(indices) + SLACK, np.uint8)
         rle.write(indices, section)
         return section[:-SLACK]
+
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        runs = max_runs(r, d)
+        return max_varint_bytes(runs, d) + max_varint_bytes(runs, r)
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:

@@ -44,6 +44,12 @@ class ChunkTopK:
         if self.chunk < 1:
             raise EncodeError(f"chunk-topk: chunk is {self.chunk}; it must be 1 or more")
 
+    def count_range(self, size: int) -> tuple[int, int]:
+        """Return the fewest and the most of ``size`` elements that are selected."""
+        full, rest = divmod(size, self.chunk)
+        k = full * share_of(self.ratio, self.chunk) + share_of(self.ratio, rest)
+        return k, k
+
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:

@@ -43,6 +43,11 @@ class DGC:
             sample=as_ratio(self.sample, "dgc: sample"),
         )
 
+    def count_range(self, size: int) -> tuple[int, int]:
+        """Return the fewest and the most of ``size`` elements that are selected."""
+        k = share_of(self.ratio, size)
+        return (k if k == size else 0), k
+
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:

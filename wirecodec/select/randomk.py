@@ -39,6 +39,11 @@ class RandomK:
     def __post_init__(self) -> None:
         settle(self, ratio=as_ratio(self.ratio, "randomk: ratio"))
 
+    def count_range(self, size: int) -> tuple[int, int]:
+        """Return the fewest and the most of ``size`` elements that are selected."""
+        k = share_of(self.ratio, size)
+        return k, k
+
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:

@@ -54,6 +54,10 @@ class TopK:
         """How many of ``size`` elements are kept."""
         return share_of(self.ratio, size) if self.ratio is not None else min(self.k or 0, size)
 
+    def count_range(self, size: int) -> tuple[int, int]:
+        """Return the fewest and the most of ``size`` elements that are selected."""
+        return self.count(size), self.count(size)
+
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:

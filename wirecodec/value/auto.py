@@ -128,6 +128,10 @@ class AutoValue:
                     heapq.heappush(tries, (least, n + 1, Deflate(), None))
         return Raw(), Raw().encode(values, stream)
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return Raw().max_bytes(r, dtype)
+
     def _candidates(self, values: Array, wide: Array, stream: int) -> Iterator[tuple[ValueCodec, float]]:
         """Codecs, and the least number of bytes that they may take; ``deflate`` follows ``zstd``."""
         r, width = values.size, values.dtype.itemsize

@@ -47,6 +47,12 @@ class Deflate:
         parts = (bytes([self.shuffle]), coder.compress(to_content(values, self.shuffle)), coder.flush())
         return np.frombuffer(b"".join(parts), np.uint8)
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        size = r * dtype.itemsize
+        # zlib's deflateBound for any of its settings; it also holds for libraries that replace zlib.
+        return 1 + size + -(-size // 8) + -(-size // 64) + 5
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The values, after no more than a byte beyond them was decompressed."""

@@ -71,6 +71,10 @@ class DExpFit:
             parameters[wrong, 0] = constants(y, exponent, lengths)[wrong]
         return section_of((lengths - 1 | backwards * _BACKWARDS).astype("<u4"), parameters.astype("<f8"))
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return 4 + r * dtype.itemsize
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The curves, in float64, rounded once."""

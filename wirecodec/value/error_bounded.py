@@ -52,6 +52,10 @@ class ErrorBounded:
                 return section
         return np.concatenate([np.array([_EXACT], np.uint8), values.view(np.uint8)])
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return 1 + r * dtype.itemsize
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The values, each near the middle of its cell."""

@@ -115,6 +115,10 @@ class OffsetFloat:
         )
         return section
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return _HEAD.size + packed_size(r, self.bits)
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The numbers that the codes stand for, rounded to ``dtype``."""

@@ -104,6 +104,10 @@ class PolyFit:
             )
         return section_of((lengths - 1 | degrees << 24).astype("<u4"), sent)
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return 4 + r * dtype.itemsize
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The pieces' polynomials, in float64, rounded once."""

@@ -84,6 +84,10 @@ class QSGD:
         )
         return section
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return _HEAD.size + 4 * -(-r // self.bucket) + packed_size(r, self.bits)
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Levels times steps, rounded to ``dtype``."""

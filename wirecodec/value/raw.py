@@ -46,6 +46,10 @@ class Raw:
         """The bytes of the values, not copied."""
         return values.view(np.uint8)
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return r * (dtype.itemsize if self.dtype is None else 2)
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """A view of the section."""
@@ -74,6 +78,10 @@ class Narrowed:
             at = int(narrow.first_overflow(out, infinity, bits, wide, magnitude))
             raise EncodeError(f"{float(values[at])} is too large for {self.stored}", position=at)
         return out.view(np.uint8)
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return 2 * r
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:

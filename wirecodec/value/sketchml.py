@@ -68,6 +68,12 @@ class SketchML:
             return _section(_HUFFMAN, means, _coded(codes, lengths, inner))
         return _section(_PACKED, means, packed(codes, width) if width else codes[:0])
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        means = min(self.buckets, r)
+        spans = -(-r // HUFFMAN_SPAN)  # each ends with a whole byte, which the choice of Huffman leaves out
+        return _HEAD.size + 4 * means + packed_size(r, (means - 1).bit_length()) + spans + 1
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The means, rounded to ``dtype``, by bucket numbers."""

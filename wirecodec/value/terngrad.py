@@ -69,6 +69,10 @@ class TernGrad:
         single = np.array([scale], np.float32)
         return single if single[0] >= _SMALLEST_SCALE else np.zeros(1, np.float32)
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return _HEAD + -(-r // TERNARY_DIGITS)
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The scale, rounded to ``dtype``, with the signs that are not 0."""

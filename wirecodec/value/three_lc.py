@@ -13,6 +13,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.kernels.layout import TERNARY_DIGITS
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_real, settle
 from wirecodec.value.float32_convert import LARGEST, as_single, from_single, largest_single
@@ -54,6 +55,10 @@ class ThreeLC:
         section = np.empty(_HEAD + codes.size, np.uint8)
         section[:_HEAD] = np.array([scale], "<f4").view(np.uint8)
         return section[: _HEAD + three_lc.shorten(codes, count, section[_HEAD:])]
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return _HEAD + -(-r // TERNARY_DIGITS)
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:

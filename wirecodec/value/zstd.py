@@ -56,6 +56,11 @@ class Zstd:
         frame = zstandard.ZstdCompressor(level=self.level).compress(to_content(values, self.shuffle))
         return np.frombuffer(bytes([self.shuffle]) + frame, np.uint8)
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        size = r * dtype.itemsize
+        return 1 + size + (size >> 8) + (max(2**17 - size, 0) >> 11)  # ZSTD_compressBound
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """The values of a frame whose header and blocks are right."""
