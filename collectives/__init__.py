@@ -15,7 +15,8 @@ from collectives.cltk.allreduce import CLTk, ratios_by_flops
 from collectives.cltk.similarity import Similarity, similarity
 from collectives.errors import CollectiveError, Timeout
 from collectives.simulation.communicator import simulate
-from collectives.torch.hook import TorchComm, torch_hook
+from collectives.torch.communicator import TorchComm
+from collectives.torch.hook import torch_hook
 
 __all__ = [
     "CLTk",

@@ -17,8 +17,7 @@ from collectives.device import staged
 from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, refusal
 from collectives.transport.allgather import allgather_ragged
 from collectives.transport.segments import Octets
-from wirecodec.arrays import BFLOAT16
-from wirecodec.pipeline import decode_many_to, decode_to
+from wirecodec.interop import BFLOAT16, decode_many_to, decode_to
 
 __all__ = ["allgather", "allgather_bytes"]
 

@@ -29,6 +29,7 @@ from collectives.split import split
 from collectives.transport.reduce import Dense, accumulator, finish, sum_named
 from collectives.transport.segments import Octets
 from collectives.tuning.cost_model import Workload, choose
+from wirecodec.interop import gpu_count_nonzero, gpu_mean, gpu_zeros
 
 __all__ = ["allreduce"]
 
@@ -134,9 +135,7 @@ def _nonzeros(vector: Any) -> int:
     """How many elements are not 0; of words on a GPU, but for their sign."""
     if not is_on_device(vector):
         return int(np.count_nonzero(vector))
-    from wirecodec.gpu import entry
-
-    return entry.count_nonzero(vector)
+    return gpu_count_nonzero(vector)
 
 
 def _by_gathering(channel: Channel, local: Encoding, divisor: int) -> dict[str, Any]:
@@ -148,11 +147,9 @@ def _by_gathering(channel: Channel, local: Encoding, divisor: int) -> dict[str, 
     if local.place is None:
         sums = _added(local, blobs, np.zeros)
         return {name: finish(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
-    from wirecodec.gpu import entry
-
     with local.place.current():
-        sums = _added(local, blobs, entry.zeros)
-        return {name: entry.mean(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
+        sums = _added(local, blobs, gpu_zeros)
+        return {name: gpu_mean(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
 
 
 def _added(

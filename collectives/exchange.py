@@ -26,9 +26,7 @@ from collectives.device import Place, place_of, staged
 from collectives.errors import CollectiveError
 from collectives.transport.allgather import allgather_ragged
 from collectives.transport.segments import Octets
-from wirecodec.arrays import as_bytes, as_flat, dtype_named
-from wirecodec.container.layout import CHUNK
-from wirecodec.scheme import SchemeLike, as_scheme
+from wirecodec.interop import CHUNK, SchemeLike, as_bytes, as_flat, as_scheme, dtype_named
 
 __all__ = [
     "ONLY",

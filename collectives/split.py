@@ -33,7 +33,7 @@ from collectives.transport.allgather import allgather_ragged
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
 from collectives.transport.reduce import Dense, accumulator, bounds_of, finish
 from collectives.transport.segments import Octets
-from wirecodec.arrays import as_bytes
+from wirecodec.interop import as_bytes
 
 __all__ = ["SECOND_PHASE", "ranges_of", "split"]
 

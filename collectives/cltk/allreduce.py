@@ -1,17 +1,18 @@
-"""CLT-k: one rank's choice for all ranks, so that sparse gradients can be summed like dense ones.
+"""CLT-k: one rank selects for all ranks, so that sparse gradients are summed like dense ones.
 
-ScaleCom (Chen et al., 2020), Algorithm 1. In step t, rank t mod n is the leader: it picks the largest
-elements of its residual + gradient and broadcasts where they are. Every rank contributes its own values
-there; the values are summed in rank order, and what a rank did not send stays in its residual:
+ScaleCom (Chen et al., 2020), Algorithm 1. In step t, rank t mod n is the leader. It selects the largest
+elements of its residual + gradient and broadcasts their indices. Every rank sends its own values at these
+indices. The values are summed in rank order, and the rest stays in each rank's residual:
 
-    x = m + g          sent = x at the leader's indices          m' = (1 - beta) m + beta (x - sent)
+    x = m + g        sent = x at the leader's indices        m' = m + beta * (g - sent)
 
-The bytes a rank sends do not grow with the number of ranks. Since all ranks send the same elements, choosing
-and averaging commute, bit for bit; with beta 1, m' + sent is x, bit for bit. That choosing contracts holds in
-expectation alone, as far as the ranks' residuals resemble each other (``similarity`` measures it).
+This is the paper's (1 - beta) * m + beta * (x - sent), rearranged. The bytes that a rank sends do not grow
+with the number of ranks. All ranks send the same elements, so selecting and averaging commute, bit for bit.
+With beta 1, m' + sent is x, bit for bit. The selection is a contraction only in expectation, and only if the
+ranks' residuals are similar (``similarity`` measures this).
 
-Where all gradients of a rank lie on one GPU, x and m stay there: what leaves it are the leader's indices and
-the chosen values, what comes back are indices and means (``shares``).
+If all gradients of a rank are on one GPU, x and m stay there. Only the leader's indices and the selected
+values leave it, and only indices and means enter it.
 """
 
 from __future__ import annotations
@@ -28,18 +29,25 @@ import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import NO_DETAIL, Header, Operand, Operation, Reduction
 from collectives.channel import Channel
-from collectives.cltk.shares import HostShare, Share, device_share, here
 from collectives.communicator import Communicator
 from collectives.device import like, place_of, staged
 from collectives.exchange import ONLY, Form, failed_encoding, form_of, limits_of, refusal
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
 from collectives.transport.segments import Octets
-from wirecodec.arrays import as_bytes
-from wirecodec.saved_state import saved_residual, saved_step
-from wirecodec.validation import as_integer
+from wirecodec.interop import (
+    AccumulatedGradient,
+    HostGradient,
+    accumulate,
+    accumulate_on_gpu,
+    as_bytes,
+    as_integer,
+    copy_to_host,
+    saved_residual,
+    saved_step,
+)
 
-__all__ = ["CLTk", "ratios_by_flops"]
+__all__ = ["CLTk", "on_host", "ratios_by_flops"]
 
 _INDICES = "all | auto-index | mean"
 
@@ -74,8 +82,8 @@ class CLTk:
         if self._warmup < 0:
             raise wc.EncodeError(f"warmup is {warmup!r}; it must be a number of steps")
         self._step = 0
-        self._residuals: dict[str, Any] = {}  # where the gradients lay
-        self._last: dict[str, Any] = {}  # where searches on a GPU ended: what they find does not depend on it
+        self._residuals: dict[str, Any] = {}  # on the device of the last gradients
+        self._searches: dict[str, Any] = {}  # ends of searches on a GPU; the results do not depend on them
 
     @property
     def step(self) -> int:
@@ -122,21 +130,23 @@ class CLTk:
             table = agree(channel, proposal, turn.operand, failure)
             blob = broadcast(channel, turn.blob, table[leader].payload_len, leader)
             supports = turn.supports(blob, leader)
-            picked = {name: share.picked(supports[name]) for name, share in turn.shares.items()}
-            values = {name: each.values for name, each in picked.items()}
-            after = {name: each.remainder() for name, each in picked.items()}, self._step + 1
+            selected = {name: total.select(supports[name]) for name, total in turn.totals.items()}
+            values = {name: each.values for name, each in selected.items()}
+            after = {name: each.remainder() for name, each in selected.items()}, self._step + 1
             try:
                 means = sum_named(channel, values, channel.size)
             finally:
                 if call.delivered:  # even if this rank raises: the others have taken the step
                     self._residuals, self._step = after
-        dense = {name: each.dense(means[name]).reshape(turn.forms[name][0]) for name, each in picked.items()}
+        dense = {
+            name: each.scatter(means[name]).reshape(turn.forms[name][0]) for name, each in selected.items()
+        }
         found: Dense | dict[str, Dense] = like(grad, dense[ONLY] if turn.bare else dense)
         return found
 
     def state_dict(self) -> dict[str, Dense]:
         """This rank's state as flat {str: ndarray}, copied, on the host."""
-        residuals = {f"residual/{name}": np.array(here(x)) for name, x in self._residuals.items()}
+        residuals = {f"residual/{name}": np.array(on_host(x)) for name, x in self._residuals.items()}
         return {"step": np.array(self._step, np.int64), **residuals}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -165,26 +175,28 @@ class CLTk:
                 return None if selector.ratio == 1 else selector
         raise wc.EncodeError(f"no ratio matches; the globs are {', '.join(self._selectors)}", tensor=name)
 
-    def corrected(self, name: str, grad: Any) -> Dense:
-        """Gradient + residual, flat, on the host.
+    def accumulated(self, name: str, grad: Any) -> Dense:
+        """Return gradient + residual, flat, on the host.
 
-        EncodeError where it is not finite, or the residual has another size.
+        Raises EncodeError if an element is not finite, or the residual has another size.
         """
-        return self._host_share(name, grad).x
+        return self._accumulate_on_host(name, grad).x
 
-    def _host_share(self, name: str, grad: Any) -> HostShare:
-        """Of a gradient wherever it lies; EncodeError names it."""
+    def _accumulate_on_host(self, name: str, grad: Any) -> HostGradient:
+        """Add the residual to a gradient on any device. Raises EncodeError, which names the tensor."""
         try:
-            return HostShare.of(self._feedback, staged(grad), here(self._residuals.get(name)))
+            residual = on_host(self._residuals.get(name))
+            return accumulate(self._feedback, staged(grad), residual, "clt-k")
         except wc.EncodeError as error:
             raise error.of(name) from None
 
-    def _share(self, name: str, grad: Any, *, there: bool) -> Share:
-        """Where the gradient lies, or on the host: ``there`` says whether all lie on one GPU."""
+    def _accumulate(self, name: str, grad: Any, *, on_gpu: bool) -> AccumulatedGradient:
+        """Add the residual to a gradient, on the GPU if all gradients are there."""
         found = None
-        if there:
-            found = device_share(self._feedback, grad, self._residuals.get(name), self._last, name)
-        return self._host_share(name, grad) if found is None else found
+        if on_gpu:
+            residual = self._residuals.get(name)
+            found = accumulate_on_gpu(self._feedback, grad, residual, self._searches, name)
+        return self._accumulate_on_host(name, grad) if found is None else found
 
     def _prepare(self, turn: _Turn, grad: Any, *, leads: bool) -> Failure | None:
         """Describe, correct and, as the leader, choose; an exception becomes a Failure for all to hear of."""
@@ -199,7 +211,7 @@ class CLTk:
             turn.operand = Operand.of(described, bare=turn.bare, scheme=self.signature)
             turn.forms = forms
             for name in forms:
-                turn.shares[name] = self._share(name, grads[name], there=place is not None)
+                turn.totals[name] = self._accumulate(name, grads[name], on_gpu=place is not None)
             if self._step >= self._warmup:
                 turn.chosen = [name for name in forms if self.selector(name) is not None]
             if leads and turn.chosen:
@@ -214,7 +226,7 @@ class CLTk:
         for name in turn.chosen:
             selector, size = self.selector(name), prod(turn.forms[name][0])
             assert selector is not None
-            indices = turn.shares[name].top(selector)
+            indices = turn.totals[name].top(selector)
             where = np.arange(size, dtype=np.int64) if indices is None else indices
             chosen[name] = wc.SparseTensor(where, np.ones(where.size, np.float32), (size,))
         turn.stored = sum(tensor.nnz for tensor in chosen.values())
@@ -228,7 +240,7 @@ class _Turn:
     Attributes:
         bare: whether one tensor was given without a name.
         forms: {name: (shape, dtype)}, in the order of the names' UTF-8 bytes.
-        shares: {name: gradient + residual}.
+        totals: {name: gradient + residual}.
         operand: what all ranks must agree on.
         chosen: the tensors of which not everything is sent.
         stored: how many elements the leader chose; NO_DETAIL on other ranks.
@@ -237,7 +249,7 @@ class _Turn:
 
     bare: bool = True
     forms: dict[str, Form] = field(default_factory=dict)
-    shares: dict[str, Share] = field(default_factory=dict)
+    totals: dict[str, AccumulatedGradient] = field(default_factory=dict)
     operand: Operand = field(default_factory=Operand)
     chosen: list[str] = field(default_factory=list)
     stored: int = NO_DETAIL
@@ -254,3 +266,12 @@ class _Turn:
         except wc.WireError as error:
             raise refusal(leader, error) from error
         return found | {name: None if t.is_full else t.indices for name, t in tensors.items()}
+
+
+def on_host(residual: Any) -> Any:
+    """Return a residual on the host: a finished copy if it is on a GPU; None for None."""
+    place = None if residual is None else place_of(residual)
+    if place is None:
+        return residual
+    place.settle()
+    return copy_to_host(residual)

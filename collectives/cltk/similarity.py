@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from collectives.channel import Channel
-from collectives.cltk.allreduce import CLTk
-from collectives.cltk.shares import here
+from collectives.cltk.allreduce import CLTk, on_host
 from collectives.communicator import Communicator
 from collectives.exchange import ONLY
 from collectives.transport.alltoall import exchange_counts
@@ -66,8 +65,8 @@ def _of_one(channel: Channel, cltk: CLTk, name: str, grad: Any) -> Similarity:
         name: the tensor's.
         grad: its gradient.
     """
-    x = cltk.corrected(name, grad)
-    residual = here(cltk.residual(name))
+    x = cltk.accumulated(name, grad)
+    residual = on_host(cltk.residual(name))
     selector = cltk.selector(name)
     distance = _cosine_distance(channel, np.zeros_like(x) if residual is None else residual)
     mean = sum_dense(channel, x, channel.size)

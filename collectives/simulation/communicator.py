@@ -1,8 +1,8 @@
 """n ranks in one process: for tests, and for studies at sizes one has no machines for.
 
 The ranks run in the order of their clocks (``collectives.simulation.scheduler``), so a simulation gives the
-same result, the same counts and the same clock every time. When every rank waits, each of them gets a Timeout at
-once. When a rank raises, the others are ended where they are.
+same result, the same counts and the same clock every time. If every rank waits, each gets a Timeout at once.
+If a rank raises, the others end where they are.
 
 ``comm.bytes_sent`` counts what a rank puts on the wire. A message to oneself is free. MPI's all-gathers count
 as a ring: each rank sends every block but the one of its right neighbour.

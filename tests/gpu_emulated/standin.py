@@ -15,8 +15,9 @@ import pytest
 
 from tests.gpu_emulated.recorder import Recorder
 from tests.inputs import Array
-from wirecodec.gpu import contribution, entry
+from wirecodec.gpu import accumulate, entry
 from wirecodec.gpu.plan import entry as plan_entry
+from wirecodec.kernels.cuda import device as device_module
 
 
 class OnGPU(np.ndarray[Any, Any]):
@@ -87,7 +88,7 @@ def marked(x: Array) -> Array:
 def standin(monkeypatch: pytest.MonkeyPatch) -> StandInDevice:
     """The door, leading to the stand-in; ``import cupy`` finds it, too."""
     device = StandInDevice(3, 3)
-    for module in (entry, plan_entry, contribution):
+    for module in (device_module, entry, plan_entry, accumulate):
         monkeypatch.setattr(module, "cupy_device", lambda: device)
     monkeypatch.setitem(sys.modules, "cupy", device.cupy)
     return device

@@ -11,6 +11,7 @@ import wirecodec as wc
 from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import bits_of
+from wirecodec.cpu.accumulate import AccumulatedGradient
 from wirecodec.kernels.cuda import elements, feedback
 from wirecodec.kernels.cuda.select import Selector, rule_of
 
@@ -33,7 +34,7 @@ def vector(seed: int, kind: Any) -> Array:
 def test_sums_are_held_within_the_range(emulator: Emulator, kind: Any) -> None:
     gradient, residual = vector(1, kind), vector(2, kind)
     with np.errstate(all="ignore"):
-        expected = wc.ErrorFeedback().corrected(gradient, residual)
+        expected = AccumulatedGradient.of(wc.ErrorFeedback(), gradient, residual).x
         assert not np.isfinite(gradient + residual).all()
     out = emulator.empty(SIZE, kind)
     odd = feedback.add(emulator, emulator.put(gradient), emulator.put(residual), out)
@@ -68,7 +69,10 @@ def test_what_a_narrower_type_can_be_sent(emulator: Emulator, kind: Any, narrow:
     coder = elements.narrowed if narrow == np.float16 else elements.as_single
     made, over = coder(emulator, bits_of(clipped), narrow if narrow == np.float16 else kind)
     assert over[0] == elements.NOWHERE
-    assert made.tobytes() == wc.ErrorFeedback().sendable(x, np.dtype(narrow)).tobytes()
+    assert (
+        made.tobytes()
+        == AccumulatedGradient(wc.ErrorFeedback(), np.zeros(SIZE, narrow), None, x).sendable().tobytes()
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,7 +83,7 @@ def test_what_is_left(emulator: Emulator, kind: Any, beta: float, with_residual:
     gradient, residual = vector(4, kind), vector(5, kind) if with_residual else None
     rule = wc.ErrorFeedback(beta)
     with np.errstate(all="ignore"):
-        x = rule.corrected(gradient, residual)
+        x = AccumulatedGradient.of(rule, gradient, residual).x
     where = np.arange(SIZE) if full else np.flatnonzero(np.abs(x) > 1)
     values = (-0.7 * x[where]).astype(kind)  # so that some of the remainders overflow
     x, gradient_there = x.copy(), emulator.put(gradient)
@@ -91,35 +95,9 @@ def test_what_is_left(emulator: Emulator, kind: Any, beta: float, with_residual:
     else:
         feedback.filtered(emulator, gradient_there, residual_there, beta, left)
         feedback.filtered(emulator, gradient_there, residual_there, beta, left, indices, sent)
-    expected = rule.remainder(x, gradient, residual, wc.SparseTensor(where, values, (SIZE,)))
+    expected = AccumulatedGradient(rule, gradient, residual, x).remainder(None if full else where, values)
     assert left.tobytes() == expected.tobytes()
     assert (left[where] == 0).any()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("with_residual", [False, True])
-@pytest.mark.parametrize("full", [False, True])
-def test_the_low_pass_filter(emulator: Emulator, kind: Any, with_residual: bool, full: bool) -> None:
-    """Every operation rounded, both zeros kept, and what is beyond the range infinite."""
-    x, residual = vector(8, kind), vector(9, kind) if with_residual else None
-    beta = kind(0.3)
-    keep = 1 - beta
-    where = np.arange(SIZE) if full else np.flatnonzero(np.abs(x) > 1)
-    sent = (-3 * np.sign(x[where])).astype(kind)
-    expected, rest = beta * x, beta * (x[where] - sent)
-    if residual is not None:
-        with np.errstate(over="ignore"):
-            expected += residual
-            rest += keep * residual[where]
-    expected[where] = rest
-    there, left = emulator.put(x), emulator.empty(SIZE, kind)
-    before = None if residual is None else emulator.put(residual)
-    indices = None if full else emulator.put(where.astype(np.uint32))
-    if not full:
-        feedback.lowpass(emulator, there, before, (beta, 1), left)
-    feedback.lowpass(emulator, there, before, (beta, keep), left, indices, emulator.put(sent))
-    assert left.tobytes() == expected.tobytes()
-    assert full or with_residual or (np.signbit(left) & (left == 0)).any()
 
 
 @pytest.mark.parametrize("count", [0, 1, 700])

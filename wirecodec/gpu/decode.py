@@ -14,7 +14,7 @@ import numpy as np
 from wirecodec.arrays import BFLOAT16, Bytes, bits_of
 from wirecodec.container.header import Row
 from wirecodec.cpu import chunk
-from wirecodec.cpu.chunk import Part, element_type
+from wirecodec.cpu.chunk import element_type
 from wirecodec.gpu.bloom import indices_of
 from wirecodec.gpu.support import concatenated
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
@@ -24,6 +24,7 @@ from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import bits, elements, spans, values
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.limits import DecodeLimits
+from wirecodec.support import Part
 from wirecodec.value.offset_float import OffsetFloat
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16

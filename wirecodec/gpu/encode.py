@@ -11,7 +11,7 @@ from wirecodec.arrays import DeviceFlat, Flat, read_only
 from wirecodec.container import extension as ext
 from wirecodec.container import layout
 from wirecodec.container.layout import CHUNK, Entry
-from wirecodec.cpu.chunk import Support, chunks_of
+from wirecodec.cpu.chunk import chunks_of
 from wirecodec.cpu.fuse import tabled
 from wirecodec.cpu.select import choose
 from wirecodec.errors import EncodeError
@@ -25,6 +25,7 @@ from wirecodec.kernels.cuda import bits, checksum, elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.prng import mix
 from wirecodec.scheme import Scheme
+from wirecodec.support import Support
 
 __all__ = ["chosen", "encoded", "encoded_many", "encoded_supports", "entries_of", "on_host", "packed"]
 

@@ -6,8 +6,7 @@ the current stream of the device that the arrays lie on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,44 +16,33 @@ import numpy as np
 from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
 from wirecodec.container.header import Head, open_head
 from wirecodec.container.schema import Outlines, dtypes_of
-from wirecodec.cpu.chunk import Part
+from wirecodec.cpu.decode import parts_of
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import dense
 from wirecodec.gpu import encode as encoding
 from wirecodec.gpu import step as steps
 from wirecodec.gpu.fuse import parted
-from wirecodec.kernels.cuda.device import CupyDevice, cupy_device
+from wirecodec.kernels.cuda.device import CupyDevice, cupy_device, device_of
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import Done, Step
+from wirecodec.support import Part
 
 __all__ = [
     "add",
     "can_add",
     "count_nonzero",
-    "device_of",
     "encode",
     "encode_many",
     "mean",
     "octets_of",
     "on_host",
-    "sparse",
     "step",
+    "tensors_of",
     "zeros",
 ]
-
-Decoder = Callable[..., dict[int, list[Part]]]
-"""The pipeline's: (data, head, limits, how to read a chunk, to cut a fused one) -> every tensor's parts."""
-
-
-@contextmanager
-def device_of(array: Any) -> Iterator[CupyDevice]:
-    """The device that a CuPy array lies on, made the current one."""
-    cupy = cupy_device().cupy
-    with cupy.cuda.Device(array.device.id):
-        yield cupy_device()
 
 
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
@@ -97,7 +85,7 @@ def _flats(tensors: Mapping[str, Any]) -> dict[str, DeviceFlat]:
     return flats
 
 
-def step(tensors: Mapping[str, Any], wanted: Step, decoder: Decoder) -> Done:
+def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
     """A Compressor's step of named tensors that lie on one GPU; residuals may lie anywhere.
 
     EncodeError names the tensor.
@@ -115,7 +103,7 @@ def step(tensors: Mapping[str, Any], wanted: Step, decoder: Decoder) -> Done:
         blob = steps.encode(device, taken, wanted.seed, names=wanted.names, fuse=wanted.fuse)
         octets = as_bytes(device.get(blob))
         head = open_head(octets, UNLIMITED, vouched=True)
-        parts = _parts(device, octets, head, UNLIMITED, decoder)
+        parts = _parts(device, octets, head, UNLIMITED)
         left = {}
         for key, (name, each) in enumerate(taken.items()):
             try:
@@ -161,14 +149,12 @@ def can_add(target: Any) -> bool:
     return isinstance(target, kind) and target.dtype in (np.float32, np.float64) and target.flags.c_contiguous
 
 
-def add(
-    data: Bytes, head: Head, targets: Sequence[Any], scale: float, limits: DecodeLimits, decoder: Decoder
-) -> None:
+def add(data: Bytes, head: Head, targets: Sequence[Any], scale: float, limits: DecodeLimits) -> None:
     """scale * values into arrays on one GPU, once all are decoded; ValueError where one is elsewhere."""
     if not all(map(on_gpu, targets)) or len({target.device.id for target in targets}) > 1:
         raise ValueError("out must lie on one device, all of it")
     with device_of(targets[0]) as device:
-        parts = _parts(device, data, head, limits, decoder)
+        parts = _parts(device, data, head, limits)
         types = dtypes_of(head)
         for key, target in enumerate(targets):
             for part in parts[key]:
@@ -192,9 +178,7 @@ def count_nonzero(words: Any) -> int:
         return dense.count_nonzero(device, words)
 
 
-def sparse(
-    data: Bytes, head: Head, outlines: Outlines, limits: DecodeLimits, decoder: Decoder
-) -> list[SparseTensor]:
+def tensors_of(data: Bytes, head: Head, outlines: Outlines, limits: DecodeLimits) -> list[SparseTensor]:
     """The tensors of a container, their arrays on the current GPU.
 
     DeviceError where CuPy cannot hold them: bfloat16, and indices above 2^31.
@@ -205,7 +189,7 @@ def sparse(
             raise DeviceError(f"{outline.name!r} is bfloat16, which CuPy has not: decode_add into float32")
         if outline.size > 2**31:
             raise DeviceError(f"{outline.name!r} has {outline.size} elements; a GPU decodes 2^31 at most")
-    parts = _parts(device, data, head, limits, decoder)
+    parts = _parts(device, data, head, limits)
     found = []
     for key, outline in enumerate(outlines):
         indices, words = decoding.joined(device, parts[key], outline.size)
@@ -213,11 +197,9 @@ def sparse(
     return found
 
 
-def _parts(
-    device: CupyDevice, data: Bytes, head: Head, limits: DecodeLimits, decoder: Decoder
-) -> dict[int, list[Part]]:
+def _parts(device: CupyDevice, data: Bytes, head: Head, limits: DecodeLimits) -> dict[int, list[Part]]:
     """Every tensor's parts on the device; where one was transformed, by way of the host."""
     if not head.block.is_transformed:
-        return decoder(data, head, limits, partial(decoding.decode_chunk, device), partial(parted, device))
-    found = decoder(data, head, limits)
+        return parts_of(data, head, limits, partial(decoding.decode_chunk, device), partial(parted, device))
+    found = parts_of(data, head, limits)
     return {key: [decoding.on_device(device, part) for part in parts] for key, parts in found.items()}

@@ -10,12 +10,12 @@ import numpy as np
 
 from wirecodec.arrays import Array, DeviceFlat
 from wirecodec.cpu import fuse
-from wirecodec.cpu.chunk import Part, Support
 from wirecodec.gpu.support import DeviceSupport, concatenated, staged
 from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.scheme import Scheme
+from wirecodec.support import Part, Support
 
 __all__ = ["joined", "parted"]
 

@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, DeviceFlat, Flat, read_only
-from wirecodec.cpu.chunk import Part, Support
+from wirecodec.arrays import DeviceFlat, Flat, read_only
+from wirecodec.cpu import accumulate as host
 from wirecodec.cpu.select import choose
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
-from wirecodec.gpu import accumulate as sums
 from wirecodec.gpu import decode as decoding
+from wirecodec.gpu.accumulate import AccumulatedGradient
 from wirecodec.gpu.encode import chosen, encoded_supports, on_host
 from wirecodec.gpu.select.dispatch import select_sum
 from wirecodec.gpu.support import Context, DeviceSupport, Refused
 from wirecodec.kernels.cuda.device import Device
-from wirecodec.sparse import SparseTensor
 from wirecodec.step import Asked
+from wirecodec.support import Part, Support
 
 __all__ = ["Taken", "encode", "left", "take"]
 
@@ -47,16 +47,7 @@ class Taken:
     asked: Asked
     support: DeviceSupport | Support
     selector: Any
-    total: sums.Sum | _HostSum | None
-
-
-@dataclass(frozen=True, eq=False)
-class _HostSum:
-    """Gradient + residual on the host."""
-
-    x: Array
-    gradient: Array
-    residual: Array | None
+    total: AccumulatedGradient | host.AccumulatedGradient | None
 
 
 def take(device: Device, flat: DeviceFlat, asked: Asked) -> Taken:
@@ -72,24 +63,27 @@ def take(device: Device, flat: DeviceFlat, asked: Asked) -> Taken:
     if residual is not None and flat.dtype == residual.dtype and scheme.transform is None:
         support = select_sum(device, flat, residual, scheme.select, context)
         if support is not None:
-            return Taken(asked, support, support.state, sums.summed(flat, residual, support.flat))
+            x = support.flat.words.view(support.flat.dtype)
+            total = AccumulatedGradient(device, rule, flat, residual, x)
+            return Taken(asked, support, support.state, total)
     try:
-        total = sums.corrected(device, rule, flat, residual)
+        total = AccumulatedGradient.of(device, rule, flat, residual)
+        seen = flat if residual is None else total.sendable()
     except Refused:
         return _taken_on_host(device, flat, asked, rule)
-    return Taken(asked, *chosen(device, total.seen, scheme, context), total)
+    return Taken(asked, *chosen(device, seen, scheme, context), total)
 
 
 def _taken_on_host(device: Device, flat: DeviceFlat, asked: Asked, rule: ErrorFeedback) -> Taken:
     """The same by the CPU's code."""
     gradient = on_host(device, flat).data
     residual = None if asked.residual is None else device.get(asked.residual)
-    x = rule.corrected(gradient, residual)
-    seen = gradient if residual is None else read_only(rule.sendable(x, gradient.dtype))
+    total = host.AccumulatedGradient.of(rule, gradient, residual)
+    seen = gradient if residual is None else read_only(total.sendable())
     found = choose(
         Flat(seen, flat.shape), asked.scheme, gradient=gradient, state=asked.state, seed=asked.seed
     )
-    return Taken(asked, *found, _HostSum(x, gradient, residual))
+    return Taken(asked, *found, total)
 
 
 def encode(device: Device, taken: Mapping[str, Taken], seed: int, *, names: bool, fuse: int) -> Any:
@@ -104,12 +98,12 @@ def left(device: Device, taken: Taken, sent: Sequence[Part]) -> Any:
 
     ``sent``: what receivers decode, in chunks, values as words.
     """
-    rule, total, support = taken.asked.feedback, taken.total, taken.support
-    if rule is None or total is None:
+    total = taken.total
+    if total is None:
         return None
-    if isinstance(total, sums.Sum):
-        return sums.remainder(device, rule, total, sent)
-    indices, words = decoding.joined(device, sent, total.x.size)
-    values = device.get(words).view(total.gradient.dtype)
-    got = SparseTensor._of(None if indices is None else device.get(indices), values, support.shape)
-    return device.put(np.ascontiguousarray(rule.remainder(total.x, total.gradient, total.residual, got)))
+    if isinstance(total, AccumulatedGradient):
+        return total.remainder(sent)
+    indices, bits = decoding.joined(device, sent, total.x.size)
+    values = device.get(bits).view(total.gradient.dtype)
+    left = total.remainder(None if indices is None else device.get(indices), values)
+    return device.put(np.ascontiguousarray(left))

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array, DeviceFlat, read_only
-from wirecodec.cpu.chunk import Support
 from wirecodec.cpu.select import scaled
 from wirecodec.gpu.select.warm_topk import LastTop
 from wirecodec.kernels.cuda import bits, elements
@@ -17,6 +16,7 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected, Selector, infinity_of, magnitude_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.sparse import index_dtype
+from wirecodec.support import Support
 
 __all__ = [
     "Context",

@@ -272,13 +272,13 @@ def test_similarity_of_residuals_on_the_device(standin: StandInDevice) -> None:
 
 def test_bfloat16_comes_back_as_words(standin: StandInDevice) -> None:
     """CuPy has not this type; torch takes the words."""
-    from collectives.cltk.shares import device_share
     from wirecodec.feedback import ErrorFeedback
+    from wirecodec.interop import accumulate_on_gpu
     from wirecodec.select.topk import TopK
 
     x = gradient(1, 500, BFLOAT16)
-    share = device_share(ErrorFeedback(), marked(x), None, {}, "w")
-    assert share is not None
-    picked = share.picked(share.top(TopK(k=20)))
-    assert picked.values.dtype == BFLOAT16
-    assert picked.dense(picked.values).dtype == np.uint16
+    total = accumulate_on_gpu(ErrorFeedback(), marked(x), None, {}, "w")
+    assert total is not None
+    selected = total.select(total.top(TopK(k=20)))
+    assert selected.values.dtype == BFLOAT16
+    assert selected.scatter(selected.values).dtype == np.uint16

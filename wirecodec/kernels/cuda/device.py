@@ -7,6 +7,8 @@ of ``THREADS``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -16,7 +18,7 @@ from wirecodec.arrays import Array
 from wirecodec.errors import DeviceError
 from wirecodec.kernels.cuda import build
 
-__all__ = ["THREADS", "CupyDevice", "Device", "blocks_for", "cupy_device"]
+__all__ = ["THREADS", "CupyDevice", "Device", "blocks_for", "cupy_device", "device_of"]
 
 THREADS = 256
 """Of every block of every kernel."""
@@ -129,6 +131,14 @@ def cupy_device() -> CupyDevice:
         return _device(cupy, number)
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise DeviceError(f"no GPU can be used: {error}") from None
+
+
+@contextmanager
+def device_of(array: Any) -> Iterator[CupyDevice]:
+    """Make the device of a CuPy array the current one."""
+    cupy = cupy_device().cupy
+    with cupy.cuda.Device(array.device.id):
+        yield cupy_device()
 
 
 @lru_cache(maxsize=16)

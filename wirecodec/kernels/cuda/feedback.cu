@@ -61,18 +61,6 @@ INLINE void filter(const F* gradient, const F* residual, const u32* indices, con
   left[at] = is_finite(rest) ? rest : 0;
 }
 
-// left = beta · (x - sent) + keep · residual at the indices. Where not given, `sent` is 0, and nothing is added for
-// the residual; without indices, of all elements.
-template <class F>
-INLINE void lowpass(const F* x, const F* residual, const u32* indices, const F* sent, u32 size, F beta, F keep,
-                    F* left) {
-  const u32 i = AT;
-  if (i >= size) return;
-  const u32 at = indices ? indices[i] : i;
-  const F rest = beta * (sent ? x[at] - sent[i] : x[at]);
-  left[at] = residual ? rest + keep * residual[at] : rest;
-}
-
 #define FEEDBACK(F, suffix)                                                                                    \
   KERNEL add_##suffix(const u64* gate, const F* gradient, const F* residual, u32 size, F* out, u32* odd) {     \
     add<F>(gate, gradient, residual, size, out, odd);                                                          \
@@ -84,10 +72,6 @@ INLINE void lowpass(const F* x, const F* residual, const u32* indices, const F* 
   KERNEL filter_##suffix(const F* gradient, const F* residual, const u32* indices, const F* sent, u32 size,    \
                          u64 beta, F* left) {                                                                  \
     filter<F>(gradient, residual, indices, sent, size, number<F>(beta), left);                                 \
-  }                                                                                                            \
-  KERNEL lowpass_##suffix(const F* x, const F* residual, const u32* indices, const F* sent, u32 size,          \
-                          u64 beta, u64 keep, F* left) {                                                       \
-    lowpass<F>(x, residual, indices, sent, size, number<F>(beta), number<F>(keep), left);                      \
   }
 
 FEEDBACK(float, f32)
