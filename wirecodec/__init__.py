@@ -1,8 +1,8 @@
-"""wirecodec: sparse gradients as compact bytes, and back.
+"""wirecodec encodes sparse gradients as compact bytes and decodes them.
 
-``encode`` and ``decode`` are pure functions between tensors and containers (formats/SPEC.md); a ``Scheme``
-says how; a ``Compressor`` holds what must last between steps. Moving the bytes between ranks is the business
-of the package ``collectives``.
+``encode`` and ``decode`` are pure functions between tensors and containers (formats/SPEC.md). A ``Scheme``
+names the codecs. A ``Compressor`` holds the state that persists between steps. The package ``collectives``
+moves the bytes between ranks.
 """
 
 from wirecodec.compressor import Compressor, Prepared
