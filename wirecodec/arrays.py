@@ -85,14 +85,14 @@ def dtype_named(dtype: Any) -> np.dtype[Any]:
     """
     name = str(dtype).rpartition(".")[2] if type(dtype).__module__ == "torch" else dtype
     if name is None:
-        raise EncodeError("dtype is None; it must be one of float32, float16, bfloat16, float64")
+        raise EncodeError("dtype is None; it must be float32, float16, bfloat16 or float64")
     try:
         found: np.dtype[Any] = BFLOAT16 if isinstance(name, str) and name == "bfloat16" else np.dtype(name)
     except TypeError:
         raise EncodeError(f"dtype is {dtype!r}, which is unknown") from None
     native: np.dtype[Any] = found.newbyteorder("=")
     if native not in DTYPES:
-        raise EncodeError(f"dtype is {found}; it must be one of float32, float16, bfloat16, float64")
+        raise EncodeError(f"dtype {found} is not carried; it must be float32, float16, bfloat16 or float64")
     return native
 
 

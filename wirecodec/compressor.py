@@ -270,7 +270,9 @@ class Compressor:
             return scheme
         density = float(self._schedule(step))
         if not 0 < density <= 1:
-            raise EncodeError(f"density is {density!r} at step {step} of the schedule; it must be above 0 and at most 1")
+            raise EncodeError(
+                f"density is {density!r} at step {step} of the schedule; it must be above 0 and at most 1"
+            )
         return dataclasses.replace(scheme, select=dataclasses.replace(selector, ratio=density))
 
     def _keeps(self, name: str, scheme: Scheme, state: _State) -> bool:

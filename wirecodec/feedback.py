@@ -21,7 +21,7 @@ class ErrorFeedback:
     """Error feedback with an optional low-pass filter.
 
     The residual m of a tensor becomes m + beta * (gradient - sent). With beta 1, everything that was not sent
-    is kept. A smaller beta keeps a share of it (ScaleCom, Algorithm 1), which large batches need.
+    is kept. A smaller beta keeps a fraction of it (ScaleCom, Algorithm 1), which large batches need.
 
     Args:
         beta: weight of the newest step, above 0 and at most 1.

@@ -247,7 +247,9 @@ def decode_add(
         targets = [out]
     for outline, target in zip(outlines, targets, strict=True):
         if not _way(on_gpu(target)).can_add(target):
-            raise ValueError(f"out of {outline.name!r} is not a writable, contiguous float32 or float64 array")
+            raise ValueError(
+                f"out of {outline.name!r} is not a writable, contiguous float32 or float64 array"
+            )
         if target.size != outline.size:
             raise SchemaMismatch(
                 "schema-shape", f"{outline.name!r} has shape {outline.shape}; out has {target.shape}"

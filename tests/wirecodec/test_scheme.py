@@ -120,7 +120,7 @@ def test_schemes_take_instances() -> None:
     ):
         with pytest.raises(wc.EncodeError):
             wc.Scheme(*wrong)
-    with pytest.raises(wc.EncodeError, match="neither a Scheme"):
+    with pytest.raises(wc.EncodeError, match="must be a Scheme"):
         wc.encode(np.ones(3, np.float32), 7)
 
 
@@ -136,5 +136,5 @@ def test_first_glob_wins() -> None:
 @pytest.mark.parametrize("depth", [3_000, 100_000])
 def test_deeply_nested_arguments_are_refused(depth: int) -> None:
     for nested in ("-" * depth + "1", "(" * depth + "1", "[" * depth + "1"):
-        with pytest.raises(wc.EncodeError, match=r"topk: cannot read argument|characters"):
+        with pytest.raises(wc.EncodeError, match=r"topk: argument is|characters"):
             wc.Scheme.parse(f"topk({nested}) | rice | raw")

@@ -1,7 +1,6 @@
-"""The container: prefix, table, extension block, payload, checksums (formats/SPEC.md, section 2).
+"""Writing of a container: prefix, table, extension block, payload, checksums (formats/SPEC.md, section 2).
 
-How its parts are laid out, and ``pack``, which lays entries out; ``head`` reads them. Codecs are called by
-``chunk``, not here.
+``pack`` writes encoded entries; ``container.header`` reads them. ``cpu.chunk`` calls the codecs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MAGIC = b"\xf7WC\x1a"
 MAJOR, MINOR = 1, 0
 HAS_EXTENSION = 1
 CHUNK = 2**24
-"""Elements of every chunk of a tensor but its last; half as many where each is a complex coefficient."""
+"""Elements of every chunk of a tensor except its last; half as many if they are complex coefficients."""
 
 PREFIX = struct.Struct("<4sBBHIIQ")
 PREFIX_BYTES = PREFIX.size
@@ -49,7 +48,7 @@ LENGTHS = ("index_len", "value_len", "map_len")
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A chunk to be written: place, counts, type and domain, codecs, sections (no map where it is None)."""
+    """Encoded chunk: place, counts, element type and domain, codecs' ids, sections; None for no map."""
 
     key: int
     base: int
@@ -65,13 +64,13 @@ class Entry:
 
     @property
     def parts(self) -> list[Bytes]:
-        """The sections that there are, in their order."""
-        found = [self.index_section, self.value_section]
-        return found if self.map_section is None else [*found, self.map_section]
+        """The sections in their order."""
+        sections = [self.index_section, self.value_section]
+        return sections if self.map_section is None else [*sections, self.map_section]
 
 
 def pack(entries: Sequence[Entry], extension: ext.Extension) -> Bytes:
-    """The container of ``entries``, which are ascending by (key, base), as a new uint8 array."""
+    """Write a container of entries, ascending by (key, base), as a new (n,) uint8 array."""
     block = ext.write(extension)
     payload, places, total = layout(entries, block)
     blob = np.empty(total, np.uint8)
@@ -88,7 +87,7 @@ def pack(entries: Sequence[Entry], extension: ext.Extension) -> Bytes:
 
 
 def layout(entries: Sequence[Entry], block: bytes) -> tuple[int, list[tuple[int, int]], int]:
-    """Where the payload begins, where each entry's begins and ends, and the container's length.
+    """Compute the offset of the payload, (start, stop) of each entry, and the container's length.
 
     Args:
         entries: ascending by (key, base).
@@ -103,7 +102,7 @@ def layout(entries: Sequence[Entry], block: bytes) -> tuple[int, list[tuple[int,
 
 
 def head_of(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: int) -> bytes:
-    """Prefix, table and extension block, of entries whose payloads have these checksums."""
+    """Write prefix, table and extension block of entries whose payloads have these checksums."""
     table = np.zeros(len(entries), TABLE)
     for row, e, payload_crc in zip(table, entries, crcs, strict=True):
         row["key"], row["base"], row["d"], row["r"] = e.key, e.base, e.d, e.r
@@ -120,10 +119,10 @@ def head_of(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: 
 
 
 def padded(n: int) -> int:
-    """Bytes that a section takes with its padding."""
+    """Return a section's length with its padding."""
     return n + ext.pad8(n)
 
 
 def head_crc(prefix: bytes, table: bytes, block: bytes) -> int:
-    """Compute the checksum of the whole head except the checksum's own four bytes."""
+    """Compute the checksum of the header without its own four bytes."""
     return zlib.crc32(block, zlib.crc32(table, zlib.crc32(prefix[:12] + prefix[16:24])))
