@@ -1,7 +1,7 @@
-"""From a container's sections to its tensors' chunks, and from these to tensors or into sums.
+"""Decoding on the host: from a container's sections to chunks, and from chunks to tensors or into sums.
 
-A container may hold very many small tensors, and objects take far more room than its bytes do. So until all
-of it is known to be right, what small chunks hold lies side by side, in columns.
+A container may hold very many small tensors, whose objects take far more memory than its bytes. So small
+chunks are kept in shared columns until the whole container has been checked.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["add", "add_parts", "parts_of", "sparse_of", "tensors_of"]
 _SMALL = 16
 """Elements up to which a chunk is smaller than its objects."""
 
-_FEW = 64
-"""Entries of which nobody minds the objects."""
+_MAX_OBJECTS = 64
+"""Entries up to which all chunks are kept as objects."""
 
-_LARGEST = 16
+_MAX_VALUE_BYTES = 16
 """Bytes of the largest value, a complex coefficient of float64."""
 
 
@@ -42,12 +42,24 @@ def parts_of(
     read: Callable[[Row, list[Bytes], DecodeLimits], Part] = decode_chunk,
     cut: Callable[[Part, Array], dict[int, list[Part]]] = parted,
 ) -> dict[int, list[Part]]:
-    """Every tensor's chunks, by key; fused entries cut into their members, coefficients transformed back.
+    """Decode all chunks of a container; split fused entries, and invert transforms.
 
-    ``read`` decodes a chunk and ``cut`` cuts a fused one; both may leave their arrays on a GPU where nothing
-    is transformed.
+    Args:
+        data: the container.
+        head: its header.
+        limits: bounds on the cost.
+        read: decodes a chunk.
+        cut: splits a fused chunk into its members.
+
+    ``read`` and ``cut`` may leave arrays on a GPU if no tensor is transformed.
+
+    Returns:
+        {key: the tensor's chunks}.
+
+    Raises:
+        WireError: a section is not valid.
     """
-    kept = _Kept(head.table)
+    kept = _ChunkStore(head.table)
     left = limits  # max_work bounds the sum over the entries
     for entry, offset, row, parts in sections(data, head):
         try:
@@ -63,7 +75,7 @@ def parts_of(
     for row, (key, size) in zip(
         head.table[spans.starts[spans.domains > 0]].tolist(), head.block.lengths(), strict=True
     ):
-        found[key] = [_restored(found[key], Row(*row), size)]
+        found[key] = [_invert_transform(found[key], Row(*row), size)]
     for group in head.block.groups():
         found.update(cut(found[int(group[0, 0])][0], group))
     return found
@@ -83,8 +95,8 @@ def add(data: Bytes, head: Head, targets: Sequence[Array], scale: float, limits:
             add_parts(target.reshape(-1), decoded[key], scale)
 
 
-def _restored(parts: list[Part], row: Row, size: int) -> Part:
-    """A tensor of its coefficients: all of it is present, or nothing where no coefficient is."""
+def _invert_transform(parts: list[Part], row: Row, size: int) -> Part:
+    """Invert a transform: all elements are present, or none if there is no coefficient."""
     count, dtype = sum(part.d for part in parts), element_type(row)
     if count and not any(part.values.size for part in parts):
         return Part(0, size, nothing(np.dtype(np.uint32)), nothing(dtype))
@@ -96,7 +108,7 @@ def _restored(parts: list[Part], row: Row, size: int) -> Part:
 
 
 def sparse_of(outline: Outline, parts: list[Part], limits: DecodeLimits) -> SparseTensor:
-    """A tensor's chunks joined."""
+    """Concatenate a tensor's chunks."""
     values = parts[0].values if len(parts) == 1 else np.concatenate([part.values for part in parts])
     if all(part.indices is None for part in parts):
         return SparseTensor._of(None, values, outline.shape, limits.max_dense)
@@ -132,25 +144,25 @@ def add_parts(target: Array, parts: list[Part], scale: float) -> None:
             support.add_at(chunk, read_only(part.indices), read_only(values), factor)
 
 
-class _Kept:
-    """The decoded chunks of a table's entries; objects when they are asked for."""
+class _ChunkStore:
+    """Store of the decoded chunks of a table's entries; small chunks are columns until they are read."""
 
     def __init__(self, table: Array) -> None:
         self._whole: dict[int, Part] = {}
         self._table = table
-        self._most = _SMALL if table.size > _FEW else 0
-        if self._most:
+        self._max_small = _SMALL if table.size > _MAX_OBJECTS else 0
+        if self._max_small:
             stored = table["r"].astype(np.int64)
-            stored[stored > self._most] = 0
+            stored[stored > self._max_small] = 0
             self._stops = np.cumsum(stored)
-            room = int(self._stops[-1])
-            self._indices = np.empty(room, np.uint32)
-            self._values = np.empty(room * _LARGEST, np.uint8)
+            total = int(self._stops[-1])
+            self._indices = np.empty(total, np.uint32)
+            self._values = np.empty(total * _MAX_VALUE_BYTES, np.uint8)
 
     def keep(self, entry: int, part: Part) -> None:
-        """What an entry decodes to; arrays on a GPU stay as they are."""
+        """Store an entry's chunk; arrays on a GPU are kept as objects."""
         r = part.values.size
-        if r > self._most or self._most == 0 or not isinstance(part.values, np.ndarray):
+        if r > self._max_small or self._max_small == 0 or not isinstance(part.values, np.ndarray):
             self._whole[entry] = part
         elif r:
             start = int(self._stops[entry]) - r
@@ -159,7 +171,7 @@ class _Kept:
             self._column(start, part.values.dtype, r)[...] = part.values
 
     def __getitem__(self, entry: int) -> Part:
-        """What an entry decoded to, once it is kept."""
+        """Return an entry's chunk."""
         if entry in self._whole:
             return self._whole[entry]
         row = Row(*self._table[entry].tolist())
@@ -171,6 +183,6 @@ class _Kept:
         return Part(base, d, self._indices[start : start + r], self._column(start, dtype, r))
 
     def _column(self, start: int, dtype: np.dtype[Any], r: int) -> Array:
-        """The room for r values of a type, from ``start`` on."""
-        at = start * _LARGEST
+        """Return the part of the value column for r values of a dtype from ``start`` on."""
+        at = start * _MAX_VALUE_BYTES
         return self._values[at : at + r * dtype.itemsize].view(dtype)
