@@ -20,8 +20,8 @@ __all__ = ["ErrorFeedback"]
 class ErrorFeedback:
     """Error feedback with an optional low-pass filter.
 
-    The residual m of a tensor becomes m + beta * (gradient - sent). With beta 1, everything that was not sent
-    is kept. A smaller beta keeps a fraction of it (ScaleCom, Algorithm 1), which large batches need.
+    The residual m of a tensor becomes (1 - beta) * m + beta * (m + gradient - sent). With beta 1, everything
+    that was not sent is kept. A smaller beta is a low-pass filter (ScaleCom, Algorithm 1) for large batches.
 
     Args:
         beta: weight of the newest step, above 0 and at most 1.

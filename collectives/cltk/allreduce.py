@@ -4,9 +4,9 @@ ScaleCom (Chen et al., 2020), Algorithm 1. In step t, rank t mod n is the leader
 elements of its residual + gradient and broadcasts their indices. Every rank sends its own values at these
 indices. The values are summed in rank order, and the rest stays in each rank's residual:
 
-    x = m + g        sent = x at the leader's indices        m' = m + beta * (g - sent)
+    x = m + g        sent = x at the leader's indices        m' = (1 - beta) * m + beta * (x - sent)
 
-This is the paper's (1 - beta) * m + beta * (x - sent), rearranged. The bytes that a rank sends do not grow
+The bytes that a rank sends do not grow
 with the number of ranks. All ranks send the same elements, so selecting and averaging commute, bit for bit.
 With beta 1, m' + sent is x, bit for bit. The selection is a contraction only in expectation, and only if the
 ranks' residuals are similar (``similarity`` measures this).

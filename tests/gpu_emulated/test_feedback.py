@@ -93,8 +93,10 @@ def test_what_is_left(emulator: Emulator, kind: Any, beta: float, with_residual:
     if beta == 1:
         feedback.subtract(emulator, left, indices, sent)
     else:
-        feedback.filtered(emulator, gradient_there, residual_there, beta, left)
-        feedback.filtered(emulator, gradient_there, residual_there, beta, left, indices, sent)
+        weights = kind(beta), 1 - kind(beta)
+        if not full:
+            feedback.lowpass(emulator, gradient_there, residual_there, (kind(beta), 1), left)
+        feedback.lowpass(emulator, emulator.put(x), residual_there, weights, left, indices, sent)
     expected = AccumulatedGradient(rule, gradient, residual, x).remainder(None if full else where, values)
     assert left.tobytes() == expected.tobytes()
     assert (left[where] == 0).any()

@@ -11,7 +11,7 @@ from wirecodec.gpu import chunk, decode
 from wirecodec.registry import index_codecs, value_codecs
 
 ROOT = Path(__file__).parents[2] / "formats" / "spec"
-SENTENCE = "A tensor that lies on a GPU is coded on the host"
+SENTENCE = "There is no GPU kernel for this codec"
 PAGES: list[tuple[str, Any]] = [("index", codec) for codec in index_codecs().values()]
 PAGES += [("value", codec) for codec in value_codecs().values()]
 

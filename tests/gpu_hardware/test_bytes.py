@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
+from formats import conformance
 from tests.gpu_emulated.test_gpu_encode import FITTED, INDEXES, SELECTORS, STAGED, VALUES, tensor
 from tests.inputs import Array
 from wirecodec.arrays import bits_of
@@ -95,8 +95,8 @@ def test_named_tensors(cupy: Any) -> None:
 @pytest.mark.parametrize("folder", ["valid", "bad"])
 def test_golden_vectors(cupy: Any, folder: str) -> None:
     """A container on the GPU is read, or refused, as one on the host is."""
-    for path in sorted((VECTORS / folder).glob("*.json")):
-        blob = np.frombuffer(bytes.fromhex(json.loads(path.read_text())["hex"]), np.uint8)
+    for path in sorted((VECTORS / folder).glob("*/*.json")):
+        blob = np.frombuffer(conformance.load(path).data, np.uint8)
         here, there = outcome(blob), outcome(cupy.asarray(blob))
         no_such_numbers = isinstance(there, str) and "bfloat16" in there  # in CuPy
         assert no_such_numbers or there == here, path.stem

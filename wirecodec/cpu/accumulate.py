@@ -1,11 +1,11 @@
 """Gradient + residual of one tensor on the host, and the residual that is left after sending a part of it.
 
-    x = m + g        m' = x - sent                  if beta is 1
-                     m' = m + beta * (g - sent)     otherwise
+    x = m + g        m' = (1 - beta) * m + beta * (x - sent)
 
-g is the gradient, m the residual, ``sent`` the tensor that receivers decode. With beta 1 and lossless values,
-m' + sent is x, bit for bit. A beta below 1 is the low-pass filter of ScaleCom (Algorithm 1). A Compressor and
-CLT-k share this module; ``wirecodec.gpu.accumulate`` computes the same bits on a GPU.
+g is the gradient, m the residual, ``sent`` the tensor that receivers decode. With beta 1 this is x - sent:
+if values are lossless, m' + sent is x, bit for bit. A beta below 1 is the low-pass filter of ScaleCom
+(Algorithm 1); elements that were not sent are computed as m + beta * g, with one rounding less. A Compressor
+and CLT-k share this module. ``wirecodec.gpu.accumulate`` computes the same bits on a GPU.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class AccumulatedGradient:
                 _subtract_at(left, indices, sent.astype(left.dtype, copy=False))
             else:
                 self._filter(left, left.dtype.type(beta), indices, sent.astype(left.dtype, copy=False))
-        if not self.finite and not all_finite(left):
+        if not (self.finite and beta == 1) and not all_finite(left):
             _require_delivered(self.gradient, indices, sent)
             left[~np.isfinite(left)] = 0  # NaN and Inf were delivered; a residual would keep them for ever
         return left
@@ -135,19 +135,19 @@ class AccumulatedGradient:
         return self.x.copy() if copy else np.empty_like(self.x)
 
     def _filter(self, out: Array, beta: Any, indices: Array | None, sent: Array) -> None:
-        """Compute residual + beta * (gradient - sent); ``sent`` is 0 outside of the indices."""
-        gradient = self.gradient.astype(out.dtype, copy=False)
-        residual = out.dtype.type(0) if self.residual is None else self.residual
+        """Compute the low-pass filter's residual; ``out`` may be x."""
+        residual = self.residual
+        delivered: Array = (self.x if indices is None else self.x[indices]) - sent
+        delivered *= beta
+        if residual is not None:
+            delivered += (1 - beta) * (residual if indices is None else residual[indices])
         if indices is None:
-            np.subtract(gradient, sent, out=out)
-            out *= beta
-            out += residual
+            out[:] = delivered
             return
-        at_indices = beta * (gradient[indices] - sent)
-        at_indices += residual if self.residual is None else self.residual[indices]
-        np.multiply(gradient, beta, out=out)
-        out += residual
-        out[indices] = at_indices
+        np.multiply(self.gradient.astype(out.dtype, copy=False), beta, out=out)
+        if residual is not None:
+            out += residual
+        out[indices] = delivered
 
 
 @dataclass(frozen=True, eq=False)

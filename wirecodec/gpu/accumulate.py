@@ -121,19 +121,19 @@ class AccumulatedGradient:
         return left
 
     def _filter(self, sent: Sequence[Part]) -> Any:
-        """Compute residual + beta * (gradient - sent)."""
-        device, dtype, beta = self.device, np.dtype(self.x.dtype), self.rule.beta
-        gradient, residual = self.x, self.residual
-        if residual is not None:
+        """Compute the low-pass filter's residual."""
+        device, dtype, x, residual = self.device, np.dtype(self.x.dtype), self.x, self.residual
+        beta = dtype.type(self.rule.beta)
+        left = device.empty(x.size, dtype)
+        if any(part.indices is not None for part in sent):
             gradient = elements.converted(device, self.gradient.words, self.gradient.dtype, dtype)
-        left = device.empty(gradient.size, dtype)
-        if any(part.indices is not None for part in sent) or not sent:
-            feedback.filtered(device, gradient, residual, beta, left)
+            feedback.lowpass(device, gradient, residual, (beta, 1), left)
         for part in sent:
             values = elements.converted(device, part.values, self.gradient.dtype, dtype)
             chunk = slice(part.base, part.base + part.d)
             before = None if residual is None else residual[chunk]
-            feedback.filtered(device, gradient[chunk], before, beta, left[chunk], part.indices, values)
+            weights = beta, 1 - beta
+            feedback.lowpass(device, x[chunk], before, weights, left[chunk], part.indices, values)
         return left
 
 

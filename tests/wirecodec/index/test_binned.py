@@ -32,7 +32,7 @@ def test_sections_are_the_reference_writers(d: int, size: int, data: st.DataObje
     bins = indices // size
     records = r + int(bins[-1]) + 1 - np.unique(bins).size
     assert section.size == 2 + -(-records * (size.bit_length() + 1) // 8)
-    assert section.tobytes() == reference.Binned(size).section(indices.tolist(), d)
+    assert section.tobytes() == reference.Binned(size).write_section(indices.tolist(), d)
     assert np.array_equal(wc.Binned.decode(section, d, r, UNLIMITED), indices)
 
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from formats.reference.bloom import bits_of
-from formats.reference.bloom_writer import POLICIES, windows_of, words_of
 from formats.reference.floats import FLOAT32
-from formats.reference.value_writers import write_qsgd
+from formats.reference.index.bloom import element_bits
+from formats.reference.writing.index.bloom import POLICIES, choose_windows, choose_words
+from formats.reference.writing.value.qsgd import write_qsgd
 from tests import inputs
 from wirecodec.index.bloom import filter_bytes, windows
 from wirecodec.limits import UNLIMITED
@@ -52,7 +52,7 @@ rates = st.one_of(
 def test_sizes_are_the_definition(fpr: float, n: int) -> None:
     k, length = windows(fpr), filter_bytes(n, fpr)
     assert 2.0**-k <= fpr < 2.0 ** (1 - k)
-    assert (k, length // 8) == (windows_of(fpr), words_of(n, fpr))
+    assert (k, length // 8) == (choose_windows(fpr), choose_words(n, fpr))
     if fpr < 1 - 1e-9:
         exact = -k / math.log1p(-(fpr ** (1 / k))) * n
         assert exact * (1 - 1e-9) <= 8 * length <= exact * (1 + 1e-9) + n / 2**16 + 65
@@ -75,8 +75,8 @@ def test_each_bit_is_where_the_page_says(rng: np.random.Generator) -> None:
         section = wc.Bloom("naive", fpr).encode(indices, 5000, 0)
         k, length = windows(fpr), section.size - HEAD
         found = np.flatnonzero(np.unpackbits(section[HEAD:], bitorder="little"))
-        assert set(found.tolist()) == {bit for x in indices.tolist() for bit in bits_of(x, k, length)}
-        held = [x for x in range(5000) if set(bits_of(x, k, length)) <= set(found.tolist())]
+        assert set(found.tolist()) == {bit for x in indices.tolist() for bit in element_bits(x, k, length)}
+        held = [x for x in range(5000) if set(element_bits(x, k, length)) <= set(found.tolist())]
         assert positives(indices, 5000, fpr).tolist() == held
 
 

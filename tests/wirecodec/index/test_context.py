@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from formats.reference.context import find_period
+from formats.reference.writing.index.context import find_period
 from tests import inputs, oracles
 from wirecodec.kernels.cpu.index import context
 from wirecodec.limits import UNLIMITED
@@ -86,7 +86,7 @@ def test_sections_are_the_reference_writers(d: int, period: int, seed: int, low:
         indices = np.array([seed % d], np.uint32)
     for given_period in (None, 0, period, 16_384):
         section = wc.ContextIndex(given_period).encode(indices, d, 0)
-        assert section.tobytes() == reference.Context(given_period).section(indices.tolist(), d)
+        assert section.tobytes() == reference.Context(given_period).write_section(indices.tolist(), d)
         assert np.array_equal(wc.ContextIndex.decode(section, d, indices.size, UNLIMITED), indices)
     assert context.find_period(indices) == find_period(indices.tolist())
 

@@ -64,7 +64,7 @@ def test_sections_are_the_reference_writers(d: int, data: st.DataObject) -> None
         indices = data.draw(st.integers(0, d - r)) + np.arange(r)
     indices = indices.astype(np.uint32)
     section = wc.EliasFano().encode(indices, d, 0)
-    assert section.tobytes() == reference.EliasFano().section(indices.tolist(), d)
+    assert section.tobytes() == reference.EliasFano().write_section(indices.tolist(), d)
     assert np.array_equal(wc.EliasFano.decode(section, d, r, UNLIMITED), indices)
 
 

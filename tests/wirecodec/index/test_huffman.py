@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirecodec as wc
-from formats.reference.huffman_writer import class_of, code_lengths
+from formats.reference.writing.index.huffman import classify_gap, compute_code_lengths
 from tests import inputs, oracles
 from wirecodec.kernels.cpu.coding import canonical_huffman
 from wirecodec.kernels.cpu.index import huffman
@@ -50,7 +50,7 @@ def test_code_lengths(counts: list[int]) -> None:
     """Complete, at most 12 bits, as short as Huffman's own where that fits, and the very ones of the page."""
     found = lengths_of(counts)
     present = {symbol: count for symbol, count in enumerate(counts) if count}
-    assert found == [code_lengths(present).get(symbol, 0) for symbol in range(len(counts))]
+    assert found == [compute_code_lengths(present).get(symbol, 0) for symbol in range(len(counts))]
     if len(present) > 1:
         assert sum(2.0**-length for symbol, length in enumerate(found) if symbol in present) == 1
         assert max(found) <= 12
@@ -100,7 +100,7 @@ def test_classes_are_the_definition() -> None:
     for gap in gaps:
         huffman.count_gaps(np.array([gap], np.uint32), counts)
         assert counts.sum() == 1
-        assert counts[class_of(gap, 3)[0]] == 1
+        assert counts[classify_gap(gap, 3)[0]] == 1
 
 
 @settings(max_examples=300, deadline=None)
@@ -111,9 +111,9 @@ def test_the_chosen_classes_make_the_section_smallest(gaps: list[int]) -> None:
     indices = (np.cumsum(np.array(gaps) + 1) - 1).astype(np.uint32)
     d = int(indices[-1]) + 2
     section = wc.Huffman().encode(indices, d, 0)
-    sizes = [len(Huffman(m=m).section(indices.tolist(), d)) for m in range(4)]
+    sizes = [len(Huffman(m=m).write_section(indices.tolist(), d)) for m in range(4)]
     assert abs(section.size - min(sizes)) <= 1  # bits are compared, and then filled up to bytes
-    assert bytes(section) == Huffman().section(indices.tolist(), d)
+    assert bytes(section) == Huffman().write_section(indices.tolist(), d)
 
 
 @pytest.mark.parametrize(("density", "bits"), [(0.1, 4.75), (0.01, 8.13), (0.001, 11.47)])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from formats.reference.structured import bit_string, packed
+from formats.reference.writing.index.structured import pack_bits, to_bits
 from tests import inputs, oracles
 from wirecodec.index.rice import planned_bytes
 from wirecodec.index.rle import planned_bytes as rle_bytes
@@ -58,7 +58,7 @@ def test_sections_are_the_reference_writers(support: tuple[int, Any], form: str)
     assert np.array_equal(wc.Structured.decode(section, d, indices.size, UNLIMITED), indices)
     head = Head.of(section, d)
     if head.listed(indices.size, d) not in (0, head.whole(d)):
-        assert section.tobytes() == reference.Structured(CODES[form]).section(indices.tolist(), d)
+        assert section.tobytes() == reference.Structured(CODES[form]).write_section(indices.tolist(), d)
 
 
 @settings(max_examples=300, deadline=None)
@@ -202,8 +202,10 @@ def test_unknown_forms_are_refused() -> None:
 def test_memory_is_bounded_by_bytes_and_r() -> None:
     """16 million absent elements in 2 MB decode to one index without an array of them."""
     d = 2**24
-    section = np.frombuffer(b"\x04" + packed(("00000" + "1" * 256) * 65535 + "00000" + "1" * 255), np.uint8)
-    runs = b"\x05" + packed("00000" + "1" + "11000" + bit_string(0, 24))
+    section = np.frombuffer(
+        b"\x04" + pack_bits(("00000" + "1" * 256) * 65535 + "00000" + "1" * 255), np.uint8
+    )
+    runs = b"\x05" + pack_bits("00000" + "1" + "11000" + to_bits(0, 24))
     for data in (section, np.frombuffer(runs, np.uint8)):
         tracemalloc.start()
         try:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirecodec as wc
-from formats.reference.index_writers import write_rice
+from formats.reference.writing.index.rice import write_rice
 from tests import inputs, oracles
 from wirecodec.arrays import bits_of
 from wirecodec.index.rice import planned_bytes

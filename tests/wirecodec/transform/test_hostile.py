@@ -15,11 +15,12 @@ from scipy import fft
 
 import wirecodec as wc
 from formats import conformance, reference
-from formats.cases.transforms import INDEX, VALUE
 from formats.reference import Record, Row, assemble
 from formats.reference.floats import BY_NAME
-from formats.reference.sealing import extension_block
-from formats.reference.transforms import NUMBERS, accuracy, count, lengths_body, stored_type
+from formats.reference.transform.coefficients import COMPONENTS, coefficient_count, stored_type, tolerance
+from formats.reference.writing.assembly import write_extension_block
+from formats.reference.writing.transform.coefficients import write_lengths
+from formats.vector_cases.transforms import INDEX, VALUE
 from tests.fuzz.judge import library, outcome
 from wirecodec import registry
 from wirecodec.arrays import dtype_named
@@ -30,16 +31,16 @@ ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "floa
 def lone(domain: int, n: int, *, present: bool = True, length: int | None = None) -> bytes:
     """Coefficient 0 of a tensor of n elements, or none, under a true record or a false one."""
     rows = []
-    most = 2**24 // NUMBERS[domain]
-    for base in range(0, count(domain, n), most):
-        d = min(most, count(domain, n) - base)
+    most = 2**24 // COMPONENTS[domain]
+    for base in range(0, coefficient_count(domain, n), most):
+        d = min(most, coefficient_count(domain, n) - base)
         row = Row(0, base, d, 0, domain << 4 | 1, 1, 1)
         if present and base == 0:
             row.r, row.index_section = 1, bytes(2 if d <= 2**16 else 4)
-            row.value_section = b"\0\0\x80?\0\0\0\0"[: 4 * NUMBERS[domain]]
+            row.value_section = b"\0\0\x80?\0\0\0\0"[: 4 * COMPONENTS[domain]]
         rows.append(row)
-    body = lengths_body([(0, n if length is None else length)])
-    return assemble(rows, extension_block([Record(4, 1, body)]))
+    body = write_lengths([(0, n if length is None else length)])
+    return assemble(rows, write_extension_block([Record(4, 1, body)]))
 
 
 def refused(data: bytes, limits: wc.DecodeLimits | None = None) -> str:
@@ -135,7 +136,7 @@ def containers(draw: st.DrawFn) -> tuple[bytes, dict[str, float]]:
     for n in range(draw(st.integers(1, 3))):
         size, domain = draw(st.integers(0, 160)), draw(st.integers(0, 2))
         dtype = draw(st.sampled_from(["float32", "float16", "bfloat16", "float64"]))
-        d = count(domain, size) if domain else size
+        d = coefficient_count(domain, size) if domain else size
         rng = np.random.default_rng(draw(st.integers(0, 2**32)))
         where = np.flatnonzero(rng.random(d) < draw(st.sampled_from([0, 0.1, 0.5, 1]))).tolist()
         stored = stored_type(domain, BY_NAME[dtype])
@@ -146,7 +147,7 @@ def containers(draw: st.DrawFn) -> tuple[bytes, dict[str, float]]:
             tensors.append(reference.Spectrum(name, dtype, (size,), where, data, domain))
         else:
             tensors.append(reference.Tensor(name, dtype, (size,), where, data))
-        near[name] = 4 * accuracy(stored, data)
+        near[name] = 4 * tolerance(stored, data)
         index.append(draw(st.sampled_from(list(INDEX.values()))))
         value.append(draw(st.sampled_from([reference.Raw(), VALUE["qsgd"], VALUE["sign-scale"]])))
     order = sorted(range(len(tensors)), key=lambda i: tensors[i].name)

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirecodec as wc
-from formats.reference.zstd import STORED, block_header, frame_header
+from formats.reference.value.zstd import STORED
+from formats.reference.writing.value.zstd import write_block_header, write_frame_header
 from tests.wirecodec.value.sections import section_of
 from wirecodec.arrays import DTYPES
 from wirecodec.limits import UNLIMITED
@@ -105,8 +106,8 @@ def test_windows_of_every_level_are_read(level: int) -> None:
 
 
 def test_a_frame_of_many_blocks_is_read_in_little_time() -> None:
-    blocks = block_header(False, STORED, 0) * 20_000 + block_header(True, STORED, 12) + bytes(12)
-    section = b"\0" + frame_header(12) + blocks
+    blocks = write_block_header(False, STORED, 0) * 20_000 + write_block_header(True, STORED, 12) + bytes(12)
+    section = b"\0" + write_frame_header(12) + blocks
     assert not decoded(wc.Zstd, section, 3).any()
     best = np.inf
     for _ in range(5):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from formats.reference.dexpfit import exponential
+from formats.reference.value.dexpfit import exponential
 from tests import oracles
 from wirecodec.limits import UNLIMITED
 from wirecodec.value.curve_fit import parts_of

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from formats.reference import error_bounded as page
-from formats.reference.error_bounded_writer import symbol_of
 from formats.reference.floats import BY_NAME
+from formats.reference.value import error_bounded as page
+from formats.reference.value import error_bounded_model as model
+from formats.reference.writing.value.error_bounded import find_symbol
 from tests import oracles
 from tests.wirecodec.value.sections import section_of, sent
 from wirecodec.arrays import DTYPES
@@ -77,7 +78,7 @@ def test_bytes_are_those_of_the_page(kind: str, r: int, seed: int, dtype: Any, d
     """The reference writer, whose arithmetic is its own, writes the same section."""
     values = hostile(kind, r, np.random.default_rng(seed), dtype)
     error = data.draw(st.sampled_from([0.9, 0.1, 0.01, 1e-3, 1e-5]))
-    written = reference.ErrorBounded(error).section(values.tobytes(), BY_NAME[dtype.name], 0)
+    written = reference.ErrorBounded(error).write_section(values.tobytes(), BY_NAME[dtype.name], 0)
     assert section_of(wc.ErrorBounded(error), values).tobytes() == written
 
 
@@ -192,7 +193,7 @@ def test_tables_are_those_of_the_page() -> None:
     assert [listed[row][1] for row in range(24)] == list(error_bounded_levels.CENTRED)
     assert [listed[row][0] for row in (24, 25)] == list(error_bounded_levels.SHIFTED)
     for form in (1, 2):
-        assert error_bounded_levels.usual_levels(form).tolist() == page.usual_levels(form)
+        assert error_bounded_levels.usual_levels(form).tolist() == model.default_levels(form)
 
 
 def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
@@ -206,7 +207,7 @@ def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
     table = np.empty((200, 49), np.uint32)
     error_bounded_tables.fill(levels, -1, table)
     for row, op in zip(levels.tolist(), table.tolist(), strict=True):
-        f = page.frequencies(row)
+        f = model.frequencies(row)
         assert sum(f) == 4096
         assert min(f) >= 0
         assert [n >> 12 for n in op] == f
@@ -231,19 +232,19 @@ def test_symbols_cover_all_numbers() -> None:
     symbol, shift = np.meshgrid(np.arange(48, dtype=np.uint32), np.arange(16, dtype=np.uint32))
     bases, bits = np.empty_like(symbol), np.empty_like(symbol)
     of_symbols(symbol.ravel(), shift.ravel(), bases.ravel(), bits.ravel())
-    for s, (base, some) in enumerate(page.SYMBOLS[:48]):
+    for s, (base, some) in enumerate(model.SYMBOLS[:48]):
         assert bases[:, s].tolist() == [base << h for h in range(16)]
         assert bits[:, s].tolist() == [some + h for h in range(16)]
-    escape = np.full(16, page.ESCAPE, np.uint32)
+    escape = np.full(16, model.ESCAPE, np.uint32)
     of_symbols(escape, shift[:, 0].copy(), bases[0], bits[0])
     assert set(bases[0, :16]) == {0}
     assert set(bits[0, :16]) == {24}
     tokens = np.array([*range(639), 2**20], np.uint32)
     found = np.empty_like(tokens)
     of_tokens(tokens, found)
-    assert found.tolist() == [symbol_of(int(token)) for token in tokens]
+    assert found.tolist() == [find_symbol(int(token)) for token in tokens]
     for token, number in zip(tokens.tolist(), found.tolist(), strict=True):
-        assert number == page.ESCAPE if token >= 512 else page.SYMBOLS[number][0] <= token
+        assert number == model.ESCAPE if token >= 512 else model.SYMBOLS[number][0] <= token
 
 
 def test_the_error_is_checked() -> None:
@@ -263,8 +264,8 @@ def test_error_feedback_converges_with_it(rng: np.random.Generator) -> None:
 
 
 def test_constants_agree() -> None:
-    assert (page.BLOCK, page.ROWS) == (BOUNDED_BLOCK, BOUNDED_ROWS)
-    assert page.blocks(2**18 + 7) == [
+    assert (model.BLOCK, model.ROWS) == (BOUNDED_BLOCK, BOUNDED_ROWS)
+    assert model.split_blocks(2**18 + 7) == [
         range(part.start, part.stop) for part in error_bounded_cells.blocks_of(2**18 + 7)
     ]
 
@@ -275,11 +276,11 @@ def test_many_blocks_are_written_as_the_page_says(
 ) -> None:
     """Of more than four, every fourth is counted; blocks are shorter here, as the reference is slow."""
     monkeypatch.setattr(error_bounded_cells, "BOUNDED_BLOCK", 3000)
-    monkeypatch.setattr(page, "BLOCK", 3000)
+    monkeypatch.setattr(model, "BLOCK", 3000)
     values = rng.laplace(size=3000 * count - 7).astype(np.float32)
     values[3000:6000] *= 40  # not counted where there are five
     section = section_of(wc.ErrorBounded(0.02), values)
-    written = reference.ErrorBounded(0.02).section(values.tobytes(), BY_NAME["float32"], 0)
+    written = reference.ErrorBounded(0.02).write_section(values.tobytes(), BY_NAME["float32"], 0)
     assert section.tobytes() == written
     assert oracles.within(values, sent(wc.ErrorBounded(0.02), values), 0.02)
     assert (

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats.reference.floats import BY_NAME
-from formats.reference.qsgd import decode_qsgd
-from formats.reference.value_writers import write_qsgd
+from formats.reference.value.qsgd import decode_qsgd
+from formats.reference.writing.value.qsgd import write_qsgd
 from wirecodec.limits import UNLIMITED
 
 ROWS = st.one_of(st.integers(1, 70), st.sampled_from([1000, 1024, 1025, 2000, 2**20]))

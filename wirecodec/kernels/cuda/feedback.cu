@@ -48,16 +48,16 @@ template <class F> INLINE void subtract(F* left, const u32* indices, const F* se
   left[at] = is_finite(rest) ? rest : 0;
 }
 
-// left = residual + beta · (gradient - sent) at the indices, or 0 where that is not finite. `residual`, where not
-// given, is 0; so is `sent`; without indices, of all elements.
+// left = beta · (x - sent) + keep · residual at the indices, or 0 where that is not finite. Where not given, `sent`
+// is 0, and nothing is added for the residual; without indices, of all elements.
 template <class F>
-INLINE void filter(const F* gradient, const F* residual, const u32* indices, const F* sent, u32 size, F beta,
-                   F* left) {
+INLINE void lowpass(const F* x, const F* residual, const u32* indices, const F* sent, u32 size, F beta, F keep,
+                    F* left) {
   const u32 i = AT;
   if (i >= size) return;
   const u32 at = indices ? indices[i] : i;
-  const F off = gradient[at] - (sent ? sent[i] : 0);
-  const F rest = (residual ? residual[at] : 0) + beta * off;
+  F rest = beta * (sent ? x[at] - sent[i] : x[at]);
+  if (residual) rest = rest + keep * residual[at];
   left[at] = is_finite(rest) ? rest : 0;
 }
 
@@ -69,9 +69,9 @@ INLINE void filter(const F* gradient, const F* residual, const u32* indices, con
   KERNEL subtract_##suffix(F* left, const u32* indices, const F* sent, u32 size) {                             \
     subtract<F>(left, indices, sent, size);                                                                    \
   }                                                                                                            \
-  KERNEL filter_##suffix(const F* gradient, const F* residual, const u32* indices, const F* sent, u32 size,    \
-                         u64 beta, F* left) {                                                                  \
-    filter<F>(gradient, residual, indices, sent, size, number<F>(beta), left);                                 \
+  KERNEL lowpass_##suffix(const F* x, const F* residual, const u32* indices, const F* sent, u32 size,          \
+                          u64 beta, u64 keep, F* left) {                                                       \
+    lowpass<F>(x, residual, indices, sent, size, number<F>(beta), number<F>(keep), left);                      \
   }
 
 FEEDBACK(float, f32)

@@ -12,7 +12,7 @@ import numpy as np
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.cuda.select import Selected
 
-__all__ = ["add", "clipped", "filtered", "put_back", "subtract"]
+__all__ = ["add", "clipped", "lowpass", "put_back", "subtract"]
 
 _MOST = 2048
 """Blocks from where on each does more."""
@@ -54,29 +54,30 @@ def subtract(device: Device, left: Any, indices: Any, sent: Any) -> None:
     device.launch("feedback", _name("subtract", left), blocks, left, indices, sent, size)
 
 
-def filtered(
+def lowpass(
     device: Device,
-    gradient: Any,
+    x: Any,
     residual: Any,
-    beta: float,
+    weights: tuple[float, float],
     left: Any,
     indices: Any = None,
     sent: Any = None,
 ) -> None:
-    """left = residual + beta · (gradient - sent), 0 where that is not finite.
+    """left = beta · (x - sent) + keep · residual, 0 where that is not finite.
 
     Args:
         device: where.
-        gradient: (n,).
-        residual: as many, or None for 0.
-        beta: rounded to their type.
+        x: (n,).
+        residual: as many; nothing is added where it is None.
+        weights: beta and keep, rounded to their type.
         left: as many; set at the indices alone.
         indices: (k,) u32, or None for all.
         sent: (k,), or None for 0.
     """
-    size = gradient.size if sent is None else sent.size
-    given = gradient, residual, indices, sent, np.uint32(size), _bits(beta, left.dtype), left
-    device.launch("feedback", _name("filter", left), blocks_for(size, THREADS), *given)
+    size = x.size if sent is None else sent.size
+    rounded = (_bits(weight, left.dtype) for weight in weights)
+    given = x, residual, indices, sent, np.uint32(size), *rounded, left
+    device.launch("feedback", _name("lowpass", left), blocks_for(size, THREADS), *given)
 
 
 def put_back(device: Device, taken: Selected, rest: Any) -> None:
