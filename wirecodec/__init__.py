@@ -7,6 +7,7 @@ moves the bytes between ranks.
 
 from wirecodec.compressor import Compressor, Prepared
 from wirecodec.container.inspect import ContainerInfo, inspect
+from wirecodec.container.size_bound import max_encoded_bytes
 from wirecodec.container.stream import blob_size, iter_blobs
 from wirecodec.errors import (
     ChecksumMismatch,
@@ -57,7 +58,6 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
-from wirecodec.size_bound import max_encoded_bytes
 from wirecodec.sparse import SparseTensor
 from wirecodec.transform import DCT, RFFT, Transform
 from wirecodec.value import (

@@ -19,14 +19,14 @@ from wirecodec.cpu import entry as host
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import DecodeLimits, Schema
-from wirecodec.pipeline import decode_many, in_order
+from wirecodec.pipeline import decode_many, sort_names
 from wirecodec.prng import mix
 from wirecodec.saved_state import saved_residual, saved_schedule, saved_step, unmasked
 from wirecodec.schedule import Schedule, schedule_string
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.select.all import All
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import Asked, Done, Step
+from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.validation import as_integer, as_seed
 from wirecodec.value.raw import Raw
 
@@ -62,7 +62,7 @@ class Prepared:
         array([0., 3.], dtype=float32)
     """
 
-    def __init__(self, done: Done, compressor: Compressor, before: _State, after: _State) -> None:
+    def __init__(self, done: StepResult, compressor: Compressor, before: _State, after: _State) -> None:
         self.blob = done.blob
         self._octets = None if done.octets is done.blob else done.octets
         self.sent = done.sent
@@ -222,31 +222,31 @@ class Compressor:
             DeviceError: the gradients are on a GPU that cannot be used.
         """
         before = self._state
-        tensors = {name: gradients[name] for name in in_order(gradients)}
-        there = any(map(on_gpu, tensors.values()))
+        tensors = {name: gradients[name] for name in sort_names(gradients)}
+        on_device = any(map(on_gpu, tensors.values()))
         seed = mix(self._seed, before.step, as_integer(rank, "rank"))
-        choice = mix(self._seed, before.step)  # without the rank: random selectors agree on all ranks
-        asked: dict[str, Asked] = {}
+        selection_seed = mix(self._seed, before.step)  # without the rank: random selectors agree on all ranks
+        jobs: dict[str, TensorJob] = {}
         for key, name in enumerate(tensors):
             try:
-                asked[name] = self._asked(name, before, mix(choice, key), there=there)
+                jobs[name] = self._make_job(name, before, mix(selection_seed, key), on_device=on_device)
             except EncodeError as error:
                 raise error.of(name) from None
-        wanted = Step(asked, seed, self._names, self._fuse)
-        done = _step_on_gpu(tensors, wanted) if there else host.step(tensors, wanted)
+        wanted = StepInput(jobs, seed, self._names, self._fuse)
+        done = _step_on_gpu(tensors, wanted) if on_device else host.step(tensors, wanted)
         return Prepared(done, self, before, before.next(done.residuals, done.selectors))
 
-    def _asked(self, name: str, state: _State, seed: int, *, there: bool) -> Asked:
+    def _make_job(self, name: str, state: _State, seed: int, *, on_device: bool) -> TensorJob:
         """Collect the settings and the state of one tensor for this step."""
         scheme, residual = self._scheme(name, state.step), state.residuals.get(name)
         spare, last = None, None
-        if there:
+        if on_device:
             from wirecodec.gpu.select.warm_topk import LastTop
 
             last = self._last.setdefault(name, LastTop())
         else:
-            residual, spare = _here(residual), self._spare.pop(name, None)
-        return Asked(
+            residual, spare = _to_host(residual), self._spare.pop(name, None)
+        return TensorJob(
             scheme,
             self._feedback if self._keeps(name, scheme, state) else None,
             residual,
@@ -291,7 +291,7 @@ class Compressor:
             "seed": np.array(self._seed, np.uint64),
             "schedule": np.frombuffer(schedule_string(self._schedule).encode(), np.uint8).copy(),
         }
-        state |= {f"residual/{name}": np.array(_here(x)) for name, x in self._state.residuals.items()}
+        state |= {f"residual/{name}": np.array(_to_host(x)) for name, x in self._state.residuals.items()}
         state |= {f"selector/{name}": np.array(x) for name, x in self._state.selectors.items()}
         return state
 
@@ -324,14 +324,14 @@ def _sends_all(scheme: Scheme) -> bool:
     return isinstance(scheme.select, All) and scheme.value == Raw()
 
 
-def _step_on_gpu(tensors: Mapping[str, Any], wanted: Step) -> Done:
+def _step_on_gpu(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     """Run a step of tensors on one GPU; residuals may be on the host or on a GPU."""
     from wirecodec.gpu import entry
 
     return entry.step(tensors, wanted)
 
 
-def _here(x: Any) -> Any:
+def _to_host(x: Any) -> Any:
     """Return an array on the host, copied if it is on a GPU; None for None."""
     if x is None or not on_gpu(x):
         return x

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from wirecodec.arrays import Array, Bytes, as_bytes, on_gpu
-from wirecodec.container.header import Head, open_head
-from wirecodec.container.schema import Outlines, check_all, check_count, check_names, check_only
+from wirecodec.container.header import Head, read_header
+from wirecodec.container.schema import TensorSpecs, check_all, check_count, check_names, check_only
 from wirecodec.cpu import entry as host
 from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
@@ -32,7 +32,7 @@ __all__ = [
     "decode_to",
     "encode",
     "encode_many",
-    "in_order",
+    "sort_names",
 ]
 
 
@@ -59,7 +59,7 @@ def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes 
         >>> wc.decode(blob).to_dense().tolist()
         [[0.0, 0.0, 0.0], [0.0, 0.0, 4.0]]
     """
-    blob: Bytes = _way(on_gpu(tensor)).encode(
+    blob: Bytes = _implementation(on_gpu(tensor)).encode(
         tensor, as_scheme(scheme), as_seed(seed), bytes(memoryview(tag))
     )
     return blob
@@ -98,16 +98,16 @@ def encode_many(
         >>> {name: x.to_dense().tolist() for name, x in wc.decode_many(blob).items()}
         {'b': [0.0, 0.0], 'w': [1.0, 1.0, 1.0]}
     """
-    tensors = {name: tensors[name] for name in in_order(tensors)}
+    tensors = {name: tensors[name] for name in sort_names(tensors)}
     schemes = {name: scheme_for(name, scheme) for name in tensors}
-    way = _way(any(map(on_gpu, tensors.values())))
-    blob: Bytes = way.encode_many(
+    implementation = _implementation(any(map(on_gpu, tensors.values())))
+    blob: Bytes = implementation.encode_many(
         tensors, schemes, as_seed(seed), bytes(memoryview(tag)), names=names, fuse=fuse
     )
     return blob
 
 
-def in_order(tensors: Mapping[str, Any]) -> list[str]:
+def sort_names(tensors: Mapping[str, Any]) -> list[str]:
     """Sort names by their UTF-8 bytes, which is the order of keys. Raises EncodeError for an invalid name."""
     if not isinstance(tensors, Mapping):
         raise EncodeError(f"tensors is {type(tensors).__name__}; it must be a mapping {{name: tensor}}")
@@ -146,15 +146,15 @@ def decode(
 
 
 def decode_to(
-    there: bool, blob: Any, *, limits: DecodeLimits | None = None, schema: TensorSchema | None = None
+    to_gpu: bool, blob: Any, *, limits: DecodeLimits | None = None, schema: TensorSchema | None = None
 ) -> SparseTensor:
     """Decode one tensor onto the current GPU or onto the host, wherever the blob is."""
     limits = limits or DEFAULT_LIMITS
-    data, head = _open(blob, limits, vouched=schema is not None)
+    data, head = _open(blob, limits, sizes_trusted=schema is not None)
     check_count(head)
-    outlines = Outlines(head, None)
-    check_only(outlines, schema)
-    (tensor,) = _way(there).tensors_of(data, head, outlines, limits)
+    specs = TensorSpecs(head, None)
+    check_only(specs, schema)
+    (tensor,) = _implementation(to_gpu).tensors_of(data, head, specs, limits)
     found: SparseTensor = tensor
     return found
 
@@ -189,15 +189,15 @@ def decode_many(
 
 
 def decode_many_to(
-    there: bool, blob: Any, *, limits: DecodeLimits | None = None, schema: Schema | None = None
+    to_gpu: bool, blob: Any, *, limits: DecodeLimits | None = None, schema: Schema | None = None
 ) -> dict[str, SparseTensor]:
     """Decode all tensors onto the current GPU or onto the host, wherever the blob is."""
     limits = limits or DEFAULT_LIMITS
-    data, head = _open(blob, limits, vouched=schema is not None)
-    outlines = Outlines(head, schema)
-    check_all(outlines, schema)
-    tensors = _way(there).tensors_of(data, head, outlines, limits)
-    return {outline.name: tensor for outline, tensor in zip(outlines, tensors, strict=True)}
+    data, head = _open(blob, limits, sizes_trusted=schema is not None)
+    specs = TensorSpecs(head, schema)
+    check_all(specs, schema)
+    tensors = _implementation(to_gpu).tensors_of(data, head, specs, limits)
+    return {spec.name: tensor for spec, tensor in zip(specs, tensors, strict=True)}
 
 
 def decode_add(
@@ -234,42 +234,40 @@ def decode_add(
         array([1., 2., 3.], dtype=float32)
     """
     limits, scale = limits or DEFAULT_LIMITS, float(scale)
-    data, head = _open(blob, limits, vouched=True)  # sizes are checked against ``out``
+    data, head = _open(blob, limits, sizes_trusted=True)  # sizes are checked against ``out``
     if isinstance(out, Mapping):
-        outlines = Outlines(head, out)
-        check_all(outlines, schema)  # type: ignore[arg-type]
-        check_names(outlines, out)
-        targets = [out[outline.name] for outline in outlines]
+        specs = TensorSpecs(head, out)
+        check_all(specs, schema)  # type: ignore[arg-type]
+        check_names(specs, out)
+        targets = [out[spec.name] for spec in specs]
     else:
         check_count(head)
-        outlines = Outlines(head, None)
-        check_only(outlines, schema)  # type: ignore[arg-type]
+        specs = TensorSpecs(head, None)
+        check_only(specs, schema)  # type: ignore[arg-type]
         targets = [out]
-    for outline, target in zip(outlines, targets, strict=True):
-        if not _way(on_gpu(target)).can_add(target):
-            raise ValueError(
-                f"out of {outline.name!r} is not a writable, contiguous float32 or float64 array"
-            )
-        if target.size != outline.size:
+    for spec, target in zip(specs, targets, strict=True):
+        if not _implementation(on_gpu(target)).can_add(target):
+            raise ValueError(f"out of {spec.name!r} is not a writable, contiguous float32 or float64 array")
+        if target.size != spec.size:
             raise SchemaMismatch(
-                "schema-shape", f"{outline.name!r} has shape {outline.shape}; out has {target.shape}"
+                "schema-shape", f"{spec.name!r} has shape {spec.shape}; out has {target.shape}"
             )
-    _way(any(map(on_gpu, targets))).add(data, head, targets, scale, limits)
+    _implementation(any(map(on_gpu, targets))).add(data, head, targets, scale, limits)
 
 
-def _open(blob: Any, limits: DecodeLimits, *, vouched: bool) -> tuple[Bytes, Head]:
+def _open(blob: Any, limits: DecodeLimits, *, sizes_trusted: bool) -> tuple[Bytes, Head]:
     """Return a container's bytes on the host, and its checked header."""
     if on_gpu(blob):
         from wirecodec.gpu import entry
 
         blob = entry.octets_of(blob)
     data = as_bytes(blob)
-    return data, open_head(data, limits, vouched=vouched)
+    return data, read_header(data, limits, sizes_trusted=sizes_trusted)
 
 
-def _way(there: bool) -> Any:
+def _implementation(to_gpu: bool) -> Any:
     """Return the module that encodes and decodes: on the current GPU, or on the host."""
-    if there:
+    if to_gpu:
         from wirecodec.gpu import entry
 
         return entry

@@ -11,11 +11,11 @@ from wirecodec.feedback import ErrorFeedback
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 
-__all__ = ["Asked", "Done", "Step"]
+__all__ = ["StepInput", "StepResult", "TensorJob"]
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class TensorJob:
     """Settings and state of one tensor in a step.
 
     Attributes:
@@ -38,24 +38,24 @@ class Asked:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class StepInput:
     """Input of a step: all its tensors' settings and state.
 
     Attributes:
-        asked: {name: settings and state}, in the order of their keys.
+        jobs: {name: settings and state}, in the order of their keys.
         seed: seed of the codecs.
         names: True to store the names.
         fuse: number of elements up to which tensors share entries.
     """
 
-    asked: Mapping[str, Asked]
+    jobs: Mapping[str, TensorJob]
     seed: int
     names: bool
     fuse: int
 
 
 @dataclass(frozen=True, eq=False)
-class Done:
+class StepResult:
     """Result of a step.
 
     Attributes:

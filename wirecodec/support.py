@@ -10,7 +10,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 
-__all__ = ["Part", "Support"]
+__all__ = ["DecodedChunk", "Support"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Support:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Part:
+class DecodedChunk:
     """Decoded chunk of a tensor.
 
     Attributes:

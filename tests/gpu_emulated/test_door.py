@@ -17,7 +17,7 @@ from wirecodec.arrays import BFLOAT16, as_device_flat, bits_of, on_gpu
 from wirecodec.container import extension as ext
 from wirecodec.container import header, layout
 from wirecodec.cpu import chunk
-from wirecodec.cpu.chunk import chunks_of
+from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.cpu.select import select
 from wirecodec.prng import mix
 from wirecodec.scheme import as_scheme
@@ -128,7 +128,7 @@ def verdict(blob: Array, out: Array) -> tuple[Any, ...] | None:
 def made_entries(x: Array, scheme: str) -> Any:
 
     one = as_scheme(scheme)
-    return list(chunks_of(0, select(x, one, seed=mix(0, 0)), one, 0))
+    return list(encode_chunks(0, select(x, one, seed=mix(0, 0)), one, 0))
 
 
 def resealed(rng: np.random.Generator, entries: Any) -> Array:

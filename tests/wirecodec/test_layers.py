@@ -21,7 +21,7 @@ LAYERS = {
         {"registry"},
         {"scheme"},
         {"container", "feedback", "presets", "schedule", "support"},
-        {"saved_state", "size_bound", "step"},
+        {"saved_state", "step"},
         {"cpu"},
         {"gpu"},
         {"pipeline"},

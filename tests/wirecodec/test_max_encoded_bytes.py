@@ -14,7 +14,8 @@ import pytest
 import wirecodec as wc
 from tests import inputs
 from tests.wirecodec.test_battery import INDEX, SUPPORTS, VALUE, VARIANTS
-from wirecodec import registry, size_bound
+from wirecodec import registry
+from wirecodec.container import size_bound
 from wirecodec.index.base import is_lossy
 from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import ascending

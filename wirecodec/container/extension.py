@@ -15,7 +15,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 
-__all__ = ["Extension", "check_shape", "digits", "least_width", "pad8", "write"]
+__all__ = ["Extension", "check_shape", "digits", "dimension_bytes", "pad8", "write"]
 
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
 FLAGS = {FUSED: 1, NAMES: 0, SHAPES: 0, TRANSFORM: 1, TAG: 0}
@@ -106,7 +106,7 @@ def _names_body(names: Sequence[str] | None) -> bytes:
 def _shapes_body(shapes: Mapping[int, tuple[int, ...]]) -> bytes:
     parts = []
     for key, dims in sorted(shapes.items()):
-        width = least_width(dims)
+        width = dimension_bytes(dims)
         parts.append(ROW.pack(key, len(dims), width, 0) + b"".join(n.to_bytes(width, "little") for n in dims))
     return b"".join(parts)
 
@@ -115,7 +115,7 @@ def _transform_body(lengths: Mapping[int, int]) -> bytes:
     return np.array([(key, 0, size) for key, size in sorted(lengths.items())], LENGTH).tobytes()
 
 
-def least_width(dims: Sequence[int]) -> int:
+def dimension_bytes(dims: Sequence[int]) -> int:
     """Return the bytes per dimension of a shape: 1, 2, 4 or 8."""
     needed = -(-max(dims, default=0).bit_length() // 8) or 1
     return 1 << (needed - 1).bit_length()

@@ -26,9 +26,9 @@ from wirecodec.container.extension import (
     SHAPES,
     TAG,
     TRANSFORM,
-    least_width,
+    dimension_bytes,
 )
-from wirecodec.container.records import find_bodies
+from wirecodec.container.records import find_record_bodies
 from wirecodec.errors import Invalid, LimitExceeded, Malformed
 from wirecodec.registry import transform
 
@@ -139,7 +139,7 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Block
     Raises:
         WireError: a check fails.
     """
-    found = Block(find_bodies(block, start) if block else {})
+    found = Block(find_record_bodies(block, start) if block else {})
     keys = spans.keys
     if found.is_fused:
         keys = _check_fused(found, spans, max_entries)
@@ -278,8 +278,9 @@ def _rows(body: memoryview, at: int = 0) -> Iterator[tuple[int, tuple[int, ...]]
         if ndim == 1 or ndim > MAX_NDIM or letter is None or reserved or at + ndim * width > len(body):
             raise Malformed("shapes-record", f"a row has {ndim} dimensions of {width} bytes")
         dims = struct.unpack_from(f"<{ndim}{letter}", body, at)
-        if width != least_width(dims):
-            raise Malformed("shapes-record", f"{width} bytes per dimension; it must be {least_width(dims)}")
+        if width != dimension_bytes(dims):
+            least = dimension_bytes(dims)
+            raise Malformed("shapes-record", f"{width} bytes per dimension; it must be {least}")
         yield key, dims
         at += ndim * width
 

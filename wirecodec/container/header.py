@@ -1,6 +1,6 @@
 """Reading of a container's header and division of its payload: the checks of formats/SPEC.md, section 7.
 
-``open_head`` makes every check up to row 41 and returns a ``Head``. ``sections`` checks and divides each
+``read_header`` makes every check up to row 41 and returns a ``Head``. ``sections`` checks and divides each
 entry's payload. No allocation and no loop depends on a number before its check.
 
 The caller's buffer may change at any time. So each byte of the header is read once, into a copy. The
@@ -27,7 +27,7 @@ from wirecodec.container.layout import (
     PREFIX,
     PREFIX_BYTES,
     TABLE,
-    head_crc,
+    header_checksum,
 )
 from wirecodec.errors import (
     ChecksumMismatch,
@@ -43,7 +43,7 @@ from wirecodec.registry import index_codecs, transforms, value_codecs
 from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import PACKED, map_bytes
 
-__all__ = ["Head", "Row", "blob_size", "open_head", "sections"]
+__all__ = ["Head", "Row", "blob_size", "read_header", "sections"]
 
 _ROWS = 1024
 """Rows of the table that are converted to Python objects at a time."""
@@ -100,7 +100,7 @@ class _Prefix(NamedTuple):
     minor: int
     flags: int
     n_entries: int
-    head_crc: int
+    header_checksum: int
     total: int
 
 
@@ -122,13 +122,15 @@ def _prefix(data: bytes, limits: DecodeLimits) -> _Prefix:
     return _Prefix(minor, flags, n, crc, total)
 
 
-def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole: bool = True) -> Head:
+def read_header(
+    data: Bytes, limits: DecodeLimits, *, sizes_trusted: bool = False, whole: bool = True
+) -> Head:
     """Read and check a container's header: rows 1 to 41 of section 7, in their order.
 
     Args:
         data: the container's bytes.
         limits: bounds on its cost.
-        vouched: True if a schema will be compared with the tensors; max_expansion does not apply then.
+        sizes_trusted: True if a schema will be compared with the tensors; max_expansion does not apply then.
         whole: False if ``data`` may end anywhere after the header.
 
     Raises:
@@ -164,11 +166,11 @@ def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole
         raise Truncated("container", f"{data.size} bytes; the header ends at {stop}")
     fields = data[PREFIX_BYTES:table_stop].tobytes()
     block = length + data[table_stop + len(length) : stop].data
-    if head_crc(first, fields, block) != prefix.head_crc:
+    if header_checksum(first, fields, block) != prefix.header_checksum:
         raise ChecksumMismatch("head-checksum", "the header's checksum does not match", offset=12)
     table = np.frombuffer(fields, TABLE)
     _check_table(table, stop, prefix.total)
-    _check_limits(table, prefix.total, limits, vouched)
+    _check_limits(table, prefix.total, limits, sizes_trusted)
     spans = _spans(table)
     records = read(memoryview(block), table_stop, spans, limits.max_entries)
     return Head(prefix.minor, prefix.total, table, spans, records, stop)
@@ -257,7 +259,7 @@ def _widths(table: Array) -> Array:
     return found
 
 
-def _check_limits(table: Array, total: int, limits: DecodeLimits, vouched: bool) -> None:
+def _check_limits(table: Array, total: int, limits: DecodeLimits, sizes_trusted: bool) -> None:
     """Check rows 25 to 27. A transformed tensor with a coefficient stores all its elements."""
     d, r, key = table["d"] * _widths(table), table["r"], table["key"]
     plain = table["dtype"] >> 4 == 0
@@ -268,7 +270,7 @@ def _check_limits(table: Array, total: int, limits: DecodeLimits, vouched: bool)
         raise LimitExceeded("max-elements", f"{elements} stored elements; the limit is {limits.max_elements}")
     if dense > limits.max_dense:
         raise LimitExceeded("max-dense", f"{dense} elements; the limit is {limits.max_dense}")
-    if not vouched and elements > limits.max_expansion * total:
+    if not sizes_trusted and elements > limits.max_expansion * total:
         limit = f"the limit without a schema is {limits.max_expansion} per byte"
         raise LimitExceeded("max-expansion", f"{elements} stored elements in {total} bytes; {limit}")
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import as_bytes
-from wirecodec.container.header import open_head
+from wirecodec.container.header import read_header
 from wirecodec.container.layout import MAJOR
-from wirecodec.container.schema import Outlines
+from wirecodec.container.schema import TensorSpecs
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codec, transform, value_codec
 
@@ -93,18 +93,18 @@ def inspect(blob: Any) -> ContainerInfo:
         >>> entry.size, entry.nnz, entry.index, entry.value_bytes
         (4, 2, 'rice', 8)
     """
-    head = open_head(as_bytes(blob), UNLIMITED, whole=False)
-    outlines = list(Outlines(head, None))
+    head = read_header(as_bytes(blob), UNLIMITED, whole=False)
+    specs = list(TensorSpecs(head, None))
     groups = {int(group[0, 0]): group[:, 0].tolist() for group in head.block.groups()}
     entries = []
     spans = head.spans
     for key, rows in zip(spans.keys.tolist(), np.split(head.table, spans.starts[1:]), strict=False):
         domain = int(rows["dtype"][0]) >> 4
-        of_entry = [outlines[member] for member in groups.get(key, [key])]
-        size = sum(outline.size for outline in of_entry)
+        of_entry = [specs[member] for member in groups.get(key, [key])]
+        size = sum(spec.size for spec in of_entry)
         entries.append(
             EntryInfo(
-                name=", ".join(outline.name for outline in of_entry),
+                name=", ".join(spec.name for spec in of_entry),
                 size=size,
                 nnz=int(rows["r"].sum(dtype=np.int64)) * (transform(domain).width if domain else 1),
                 dtype=of_entry[0].dtype.name,
@@ -115,7 +115,7 @@ def inspect(blob: Any) -> ContainerInfo:
                 index_bytes=int(rows["index_len"].sum(dtype=np.int64)),
                 value_bytes=int(rows["value_len"].sum(dtype=np.int64)),
                 chunks=len(rows),
-                members=tuple((outline.name, outline.size) for outline in of_entry),
+                members=tuple((spec.name, spec.size) for spec in of_entry),
                 map_bytes=int(rows["map_len"].sum(dtype=np.int64)),
             )
         )

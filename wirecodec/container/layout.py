@@ -17,7 +17,7 @@ from wirecodec.arrays import DTYPES, Bytes
 from wirecodec.container import extension as ext
 from wirecodec.value.sort_permutation import PACKED
 
-__all__ = ["CHUNK", "MAJOR", "PREFIX_BYTES", "Entry", "head_of", "layout", "pack"]
+__all__ = ["CHUNK", "MAJOR", "PREFIX_BYTES", "Entry", "header_bytes", "layout", "pack"]
 
 MAGIC = b"\xf7WC\x1a"
 MAJOR, MINOR = 1, 0
@@ -82,7 +82,7 @@ def pack(entries: Sequence[Entry], extension: ext.Extension) -> Bytes:
             blob[at + part.size : at + padded(part.size)] = 0
             at += padded(part.size)
         crcs.append(zlib.crc32(blob[start:stop].data))
-    blob[:payload] = np.frombuffer(head_of(entries, crcs, block, total), np.uint8)
+    blob[:payload] = np.frombuffer(header_bytes(entries, crcs, block, total), np.uint8)
     return blob
 
 
@@ -101,7 +101,7 @@ def layout(entries: Sequence[Entry], block: bytes) -> tuple[int, list[tuple[int,
     return payload, places, at
 
 
-def head_of(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: int) -> bytes:
+def header_bytes(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: int) -> bytes:
     """Write prefix, table and extension block of entries whose payloads have these checksums."""
     table = np.zeros(len(entries), TABLE)
     for row, e, payload_crc in zip(table, entries, crcs, strict=True):
@@ -114,7 +114,7 @@ def head_of(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: 
         row["crc"] = payload_crc
     prefix = PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, len(entries), 0, total)
     fields = table.tobytes()
-    crc = head_crc(prefix, fields, block)
+    crc = header_checksum(prefix, fields, block)
     return prefix[:12] + struct.pack("<I", crc) + prefix[16:] + fields + block
 
 
@@ -123,6 +123,6 @@ def padded(n: int) -> int:
     return n + ext.pad8(n)
 
 
-def head_crc(prefix: bytes, table: bytes, block: bytes) -> int:
+def header_checksum(prefix: bytes, table: bytes, block: bytes) -> int:
     """Compute the checksum of the header without its own four bytes."""
     return zlib.crc32(block, zlib.crc32(table, zlib.crc32(prefix[:12] + prefix[16:24])))

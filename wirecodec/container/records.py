@@ -9,7 +9,7 @@ import numpy as np
 from wirecodec.container.extension import FLAGS, HEAD, RECORD, pad8
 from wirecodec.errors import Invalid, Malformed, Unsupported
 
-__all__ = ["find_bodies"]
+__all__ = ["find_record_bodies"]
 
 _LONG = 4096
 """Bytes of a rejected block from which a kernel is faster than Python."""
@@ -40,7 +40,7 @@ def _walk(block: memoryview, start: int, at: int, count: int) -> Iterator[tuple[
         raise Malformed("extension-record", "the records end before the block", offset=start + at)
 
 
-def find_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
+def find_record_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
     """Find the bodies of an extension block's known records; checks rows 28 to 30 of section 7.
 
     Args:

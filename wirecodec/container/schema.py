@@ -24,8 +24,8 @@ from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.limits import Schema, TensorSchema
 
 __all__ = [
-    "Outline",
-    "Outlines",
+    "TensorSpec",
+    "TensorSpecs",
     "check_all",
     "check_count",
     "check_names",
@@ -37,7 +37,7 @@ _NO_MORE: tuple[int, tuple[int, ...]] = -1, ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Outline:
+class TensorSpec:
     """Name, shape and dtype of a tensor, from the header."""
 
     name: str
@@ -50,7 +50,7 @@ class Outline:
         return math.prod(self.shape)
 
 
-class Outlines:
+class TensorSpecs:
     """Iterable of the specs of a container's tensors in the order of their keys.
 
     If the container has no names, those of ``named`` are used if their number matches, else ``digits``.
@@ -72,7 +72,7 @@ class Outlines:
             return self._block.names()
         return iter(self._given) if self._given else digits(len(self))
 
-    def __iter__(self) -> Iterator[Outline]:
+    def __iter__(self) -> Iterator[TensorSpec]:
         shapes = self._block.shapes()
         place, dims = next(shapes, _NO_MORE)
         columns = zip(self.names(), integers(self._sizes), integers(self._dtypes), strict=True)
@@ -81,7 +81,7 @@ class Outlines:
             if key == place:
                 shape = dims
                 place, dims = next(shapes, _NO_MORE)
-            yield Outline(name, shape, DTYPES[dtype])
+            yield TensorSpec(name, shape, DTYPES[dtype])
 
 
 def dtypes_of(head: Head) -> Array:
@@ -100,41 +100,41 @@ def check_count(head: Head) -> None:
         raise SchemaMismatch("schema-count", f"the container has {count} tensors; decode_many reads them")
 
 
-def check_only(outlines: Outlines, schema: TensorSchema | None) -> None:
+def check_only(specs: TensorSpecs, schema: TensorSchema | None) -> None:
     """Raise SchemaMismatch unless the one tensor matches the schema."""
     if schema is not None:
-        _matches((outline, schema) for outline in outlines)
+        _matches((spec, schema) for spec in specs)
 
 
-def check_all(outlines: Outlines, schema: Schema | None) -> None:
+def check_all(specs: TensorSpecs, schema: Schema | None) -> None:
     """Raise SchemaMismatch unless names, then shapes, then dtypes match the schema."""
     if schema is not None:
-        check_names(outlines, schema)
-        _matches((outline, schema[outline.name]) for outline in outlines)
+        check_names(specs, schema)
+        _matches((spec, schema[spec.name]) for spec in specs)
 
 
-def check_names(outlines: Outlines, named: Collection[str]) -> None:
+def check_names(specs: TensorSpecs, named: Collection[str]) -> None:
     """Raise SchemaMismatch unless the tensors have these names."""
     wanted = sorted(named)
-    if len(wanted) == len(outlines) and all(map(eq, outlines.names(), wanted)):
+    if len(wanted) == len(specs) and all(map(eq, specs.names(), wanted)):
         return
-    alike = groupby(merge(outlines.names(), wanted))
+    alike = groupby(merge(specs.names(), wanted))
     odd = islice((name for name, both in alike if len(list(both)) == 1), 5)
     raise SchemaMismatch("schema-names", f"tensors of one side only: {', '.join(map(repr, odd))}")
 
 
-def _matches(pairs: Iterable[tuple[Outline, TensorSchema]]) -> None:
+def _matches(pairs: Iterable[tuple[TensorSpec, TensorSchema]]) -> None:
     """Check shapes and dtypes: an invalid schema is reported first, then shapes, then dtypes."""
     wrong: dict[str, str] = {}
     try:
-        for outline, (shape, dtype) in pairs:
+        for spec, (shape, dtype) in pairs:
             dims, kind = _dimensions(shape), dtype_named(dtype)
-            if outline.shape != dims:
-                what = f"tensor {outline.name!r} has shape {outline.shape}; the schema has {dims}"
+            if spec.shape != dims:
+                what = f"tensor {spec.name!r} has shape {spec.shape}; the schema has {dims}"
                 wrong.setdefault("schema-shape", what)
-            if outline.dtype != kind:
+            if spec.dtype != kind:
                 wrong.setdefault(
-                    "schema-dtype", f"tensor {outline.name!r} is {outline.dtype}; the schema has {kind}"
+                    "schema-dtype", f"tensor {spec.name!r} is {spec.dtype}; the schema has {kind}"
                 )
     except EncodeError as error:
         raise ValueError(f"schema: {error.reason}") from None

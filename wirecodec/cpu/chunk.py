@@ -31,7 +31,7 @@ from wirecodec.registry import EXPERIMENTAL, index_codec, transform, value_codec
 from wirecodec.scheme import Scheme, call_string
 from wirecodec.select.base import finite_or_raise
 from wirecodec.sparse import ascending_indices
-from wirecodec.support import Part, Support
+from wirecodec.support import DecodedChunk, Support
 from wirecodec.transform.base import coefficient_type, in_range
 from wirecodec.value.base import ValueChoice, is_ordered
 from wirecodec.value.sort_permutation import ascending, map_of, positions_of, restored
@@ -183,7 +183,7 @@ def _types(field: int) -> tuple[np.dtype[Any], np.dtype[Any], int]:
     return (numbers if width == 1 else np.dtype(f"c{2 * numbers.itemsize}")), numbers, width
 
 
-def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> Part:
+def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> DecodedChunk:
     """Decode one chunk: indices, values, map; each codec checks its section. Raises a WireError."""
     d, r = row.d, row.r
     stored, dtype, width = _types(row.dtype)
@@ -214,7 +214,7 @@ def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> P
             raise Invalid("transform-value", "a coefficient is not finite, or above 2^1000")
     if width == 2:
         values = np.ascontiguousarray(values).view(stored)
-    return Part(row.base, d, indices, values, work)
+    return DecodedChunk(row.base, d, indices, values, work)
 
 
 def _call_for_array(codec: Any, decoding: Callable[[], Array], r: int, dtype: np.dtype[Any]) -> Array:

@@ -15,9 +15,9 @@ from wirecodec.container.layout import CHUNK, Entry
 from wirecodec.errors import EncodeError
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import index_dtype
-from wirecodec.support import Part, Support
+from wirecodec.support import DecodedChunk, Support
 
-__all__ = ["joined", "parted", "tabled"]
+__all__ = ["concatenate", "make_entries", "split_fused"]
 
 
 class Selected(Protocol):
@@ -59,7 +59,7 @@ def _group_small(
     return {group[0]: group for group in groups if len(group) > 1}
 
 
-def tabled(
+def make_entries(
     supports: Mapping[str, S],
     schemes: Mapping[str, Scheme],
     encode: Callable[[int, Sequence[S], Scheme], Iterable[Entry]],
@@ -107,7 +107,7 @@ def tabled(
     )
 
 
-def joined(supports: Sequence[Support]) -> Support:
+def concatenate(supports: Sequence[Support]) -> Support:
     """Concatenate small tensors to one."""
     starts = np.cumsum([0] + [s.size for s in supports])
     size = int(starts[-1])
@@ -141,7 +141,7 @@ def _at_member(error: EncodeError, members: list[tuple[str, int]]) -> EncodeErro
     raise AssertionError("a position outside its entry")
 
 
-def parted(part: Part, group: Array) -> dict[int, list[Part]]:
+def split_fused(part: DecodedChunk, group: Array) -> dict[int, list[DecodedChunk]]:
     """Split a fused chunk into its members, given as rows of (key, size); returns them by key."""
     # Edges of the indices' type avoid their conversion. They are below 2^24.
     edges = np.cumsum([0, *group[:, 1]]).astype(np.uint32)
@@ -149,5 +149,5 @@ def parted(part: Part, group: Array) -> dict[int, list[Part]]:
     members = {}
     for (key, size), edge, a, b in zip(group.tolist(), edges, cuts, cuts[1:], strict=False):
         indices = None if part.indices is None or b - a == size else part.indices[a:b] - edge
-        members[key] = [Part(0, size, indices, part.values[a:b])]
+        members[key] = [DecodedChunk(0, size, indices, part.values[a:b])]
     return members

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, Flat, aligned, read_only
-from wirecodec.container.header import open_head
-from wirecodec.container.schema import Outlines
+from wirecodec.container.header import read_header
+from wirecodec.container.schema import TensorSpecs
 from wirecodec.cpu.accumulate import AccumulatedGradient, subtract_sent
 from wirecodec.cpu.decode import tensors_of
 from wirecodec.cpu.encode import encode_supports
@@ -19,7 +19,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import UNLIMITED
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import Asked, Done, Step
+from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.support import Support
 
 __all__ = ["step"]
@@ -30,31 +30,31 @@ class _SelectedTensor:
     """Selected elements of one tensor, and the sum they are from.
 
     Attributes:
-        asked: the tensor's settings and state.
+        job: the tensor's settings and state.
         support: the elements to send.
         selector: the selector's next state, or None.
         total: gradient + residual; None if no residual is kept.
         rest: the sum with +0 at the selected elements, if the selector cleared them.
     """
 
-    asked: Asked
+    job: TensorJob
     support: Support
     selector: Array | None
     total: AccumulatedGradient | None
     rest: Array | None = None
 
 
-def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
+def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     """Run a step of named tensors on the host. Raises EncodeError, which names the tensor."""
     selected: dict[str, _SelectedTensor] = {}
-    for name, asked in wanted.asked.items():
+    for name, job in wanted.jobs.items():
         try:
-            selected[name] = _select(dense(tensors[name]), asked)
+            selected[name] = _select(dense(tensors[name]), job)
         except EncodeError as error:
             raise error.of(name) from None
     blob = encode_supports(
         {name: each.support for name, each in selected.items()},
-        {name: each.asked.scheme for name, each in selected.items()},
+        {name: each.job.scheme for name, each in selected.items()},
         seed=wanted.seed,
         names=wanted.names,
         fuse=wanted.fuse,
@@ -66,7 +66,7 @@ def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
             residuals[name] = _next_residual(each, sent[name])
         except EncodeError as error:
             raise error.of(name) from None
-    return Done(
+    return StepResult(
         blob,
         blob,
         sent,
@@ -77,14 +77,14 @@ def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
 
 def _decode_own(blob: Bytes, supports: Mapping[str, Support]) -> dict[str, SparseTensor]:
     """Decode a container as receivers with a schema do."""
-    head = open_head(blob, UNLIMITED, vouched=True)
+    head = read_header(blob, UNLIMITED, sizes_trusted=True)
     schema = {name: (support.shape, support.dtype) for name, support in supports.items()}
-    return dict(zip(supports, tensors_of(blob, head, Outlines(head, schema), UNLIMITED), strict=True))
+    return dict(zip(supports, tensors_of(blob, head, TensorSpecs(head, schema), UNLIMITED), strict=True))
 
 
-def _select(flat: Flat, asked: Asked) -> _SelectedTensor:
+def _select(flat: Flat, job: TensorJob) -> _SelectedTensor:
     """Add a tensor's residual, select, and gather the values."""
-    rule, residual, gradient = asked.feedback, asked.residual, flat.data
+    rule, residual, gradient = job.feedback, job.residual, flat.data
     if residual is not None and residual.size != gradient.size:
         raise EncodeError(f"the gradient has {gradient.size} elements; its residual has {residual.size}")
     total, seen = None, flat
@@ -92,23 +92,23 @@ def _select(flat: Flat, asked: Asked) -> _SelectedTensor:
         buffer = None
         if residual is not None:
             buffer = _residual_buffer(
-                asked.spare, rule.sum_dtype(gradient.dtype, residual.dtype), gradient.size
+                job.spare, rule.sum_dtype(gradient.dtype, residual.dtype), gradient.size
             )
-        selected = _select_in_sum(flat, asked, buffer)
+        selected = _select_in_sum(flat, job, buffer)
         if selected is not None:
             return selected
         total = AccumulatedGradient.of(rule, gradient, residual, buffer)
         if residual is not None:
             seen = Flat(read_only(total.sendable()), flat.shape)
-    found = choose(seen, asked.scheme, gradient=gradient, state=asked.state, seed=asked.seed)
-    return _SelectedTensor(asked, *found, total)
+    found = choose(seen, job.scheme, gradient=gradient, state=job.state, seed=job.seed)
+    return _SelectedTensor(job, *found, total)
 
 
-def _select_in_sum(flat: Flat, asked: Asked, buffer: Array | None) -> _SelectedTensor | None:
+def _select_in_sum(flat: Flat, job: TensorJob, buffer: Array | None) -> _SelectedTensor | None:
     """Add and select in one pass if the selector can; the remaining sum goes to ``buffer``."""
-    scheme, residual, gradient = asked.scheme, asked.residual, flat.data
+    scheme, residual, gradient = job.scheme, job.residual, flat.data
     select_sum = getattr(scheme.select, "select_sum", None)
-    if select_sum is None or residual is None or buffer is None or asked.feedback != ErrorFeedback():
+    if select_sum is None or residual is None or buffer is None or job.feedback != ErrorFeedback():
         return None
     if scheme.transform is not None or getattr(scheme.index, "lossy", False):
         return None
@@ -118,7 +118,7 @@ def _select_in_sum(flat: Flat, asked: Asked, buffer: Array | None) -> _SelectedT
     if selection is None:
         return None
     support = Support(selection.indices, selection.values, gradient.size, flat.shape)
-    return _SelectedTensor(asked, support, None, None, rest=buffer)
+    return _SelectedTensor(job, support, None, None, rest=buffer)
 
 
 def _residual_buffer(spare: Array | None, dtype: np.dtype[Any], size: int) -> Array:

@@ -24,7 +24,7 @@ from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import bits, elements, spans, values
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.limits import DecodeLimits
-from wirecodec.support import Part
+from wirecodec.support import DecodedChunk
 from wirecodec.value.offset_float import OffsetFloat
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16
@@ -33,7 +33,7 @@ from wirecodec.value.sign_scale import SignScale
 __all__ = ["add", "decode_chunk", "joined", "on_device"]
 
 
-def decode_chunk(device: Device, row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> Part:
+def decode_chunk(device: Device, row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> DecodedChunk:
     """One chunk, its indices and the words of its values on the device; a WireError as ``chunk`` has it.
 
     Args:
@@ -46,14 +46,16 @@ def decode_chunk(device: Device, row: Row, sections: Sequence[Bytes], limits: De
     return on_device(device, chunk.decode_chunk(row, sections, limits)) if part is None else part
 
 
-def on_device(device: Device, part: Part) -> Part:
+def on_device(device: Device, part: DecodedChunk) -> DecodedChunk:
     """A part that was decoded on the host, its values as words."""
     indices = None if part.indices is None else device.put(np.ascontiguousarray(part.indices))
     words = device.put(np.ascontiguousarray(bits_of(part.values)))
-    return Part(part.base, part.d, indices, words, part.work)
+    return DecodedChunk(part.base, part.d, indices, words, part.work)
 
 
-def _by_kernels(device: Device, row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> Part | None:
+def _by_kernels(
+    device: Device, row: Row, sections: Sequence[Bytes], limits: DecodeLimits
+) -> DecodedChunk | None:
     """None where a codec has no kernels, or a kernel refuses."""
     d, r = row.d, row.r
     value = _VALUE.get(row.value_codec)
@@ -72,7 +74,7 @@ def _by_kernels(device: Device, row: Row, sections: Sequence[Bytes], limits: Dec
     words = device.empty(0, f"u{dtype.itemsize}")
     if r:
         words = value(device, sections[1], r, dtype)
-    return None if words is None else Part(row.base, d, indices, words, work)
+    return None if words is None else DecodedChunk(row.base, d, indices, words, work)
 
 
 def _bitmap(device: Device, section: Bytes, d: int, r: int) -> Any:
@@ -146,7 +148,7 @@ _VALUE: dict[int, Callable[[Device, Bytes, int, np.dtype[Any]], Any]] = {
 }
 
 
-def add(device: Device, out: Any, part: Part, dtype: np.dtype[Any], scale: float) -> None:
+def add(device: Device, out: Any, part: DecodedChunk, dtype: np.dtype[Any], scale: float) -> None:
     """out[base + indices] += scale * values: rounded to the type of ``out``, as are product and sum.
 
     ``out`` is flat, float32 or float64; ``dtype`` the element type of the part's words.
@@ -155,7 +157,7 @@ def add(device: Device, out: Any, part: Part, dtype: np.dtype[Any], scale: float
     bits.add(device, there, part.indices, elements.converted(device, part.values, dtype, out.dtype), scale)
 
 
-def joined(device: Device, parts: Sequence[Part], size: int) -> tuple[Any, Any]:
+def joined(device: Device, parts: Sequence[DecodedChunk], size: int) -> tuple[Any, Any]:
     """A tensor's chunks as one: (r,) int32 indices, None where all of ``size`` are present; (r,) words."""
     words = concatenated(device, [part.values for part in parts])
     if words.size == size:

@@ -11,8 +11,8 @@ from wirecodec.arrays import DeviceFlat, Flat, read_only
 from wirecodec.container import extension as ext
 from wirecodec.container import layout
 from wirecodec.container.layout import CHUNK, Entry
-from wirecodec.cpu.chunk import chunks_of
-from wirecodec.cpu.fuse import tabled
+from wirecodec.cpu.chunk import encode_chunks
+from wirecodec.cpu.fuse import make_entries
 from wirecodec.cpu.select import choose
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import chunk
@@ -103,7 +103,7 @@ def encoded_supports(
         one = joined(device, members, scheme) if len(members) > 1 else members[0]
         return entries_of(device, key, one, scheme, seed)
 
-    entries, extension = tabled(supports, schemes, coded, tag=tag, names=names, fuse=fuse)
+    entries, extension = make_entries(supports, schemes, coded, tag=tag, names=names, fuse=fuse)
     return packed(device, entries, extension)
 
 
@@ -121,7 +121,7 @@ def entries_of(
             except Refused:
                 pass
         support = staged(device, support)
-    return list(chunks_of(key, support, scheme, seed))
+    return list(encode_chunks(key, support, scheme, seed))
 
 
 def _coded(device: Device, key: int, support: DeviceSupport, scheme: Scheme, seed: int) -> list[Entry]:
@@ -174,6 +174,6 @@ def packed(device: Device, entries: Sequence[Entry], extension: ext.Extension) -
             device.copy(there, blob[at : at + part.size])
             at += part.size + ext.pad8(part.size)
         device.copy(checksum.crc32(device, blob[start:stop]), crcs[number : number + 1])
-    head = layout.head_of(entries, device.get(crcs).tolist(), block, total)
+    head = layout.header_bytes(entries, device.get(crcs).tolist(), block, total)
     device.copy(device.put(np.frombuffer(head, np.uint8)), blob[:payload])
     return blob

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
-from wirecodec.container.header import Head, open_head
-from wirecodec.container.schema import Outlines, dtypes_of
-from wirecodec.cpu.decode import parts_of
+from wirecodec.container.header import Head, read_header
+from wirecodec.container.schema import TensorSpecs, dtypes_of
+from wirecodec.cpu.decode import decode_chunks
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import dense
@@ -27,8 +27,8 @@ from wirecodec.kernels.cuda.device import CupyDevice, cupy_device, device_of
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import Done, Step
-from wirecodec.support import Part
+from wirecodec.step import StepInput, StepResult
+from wirecodec.support import DecodedChunk
 
 __all__ = [
     "add",
@@ -85,7 +85,7 @@ def _flats(tensors: Mapping[str, Any]) -> dict[str, DeviceFlat]:
     return flats
 
 
-def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
+def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     """A Compressor's step of named tensors that lie on one GPU; residuals may lie anywhere.
 
     EncodeError names the tensor.
@@ -93,16 +93,16 @@ def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
     flats = _flats(tensors)
     with device_of(next(iter(flats.values())).words) as device:
         taken = {}
-        for name, asked in wanted.asked.items():
-            residual = asked.residual
+        for name, job in wanted.jobs.items():
+            residual = job.residual
             there = device.put(residual) if residual is not None and not on_gpu(residual) else residual
             try:
-                taken[name] = steps.take(device, flats[name], replace(asked, residual=there))
+                taken[name] = steps.take(device, flats[name], replace(job, residual=there))
             except EncodeError as error:
                 raise error.of(name) from None
         blob = steps.encode(device, taken, wanted.seed, names=wanted.names, fuse=wanted.fuse)
         octets = as_bytes(device.get(blob))
-        head = open_head(octets, UNLIMITED, vouched=True)
+        head = read_header(octets, UNLIMITED, sizes_trusted=True)
         parts = _parts(device, octets, head, UNLIMITED)
         left = {}
         for key, (name, each) in enumerate(taken.items()):
@@ -110,7 +110,7 @@ def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
                 left[name] = steps.left(device, each, parts[key])
             except EncodeError as error:
                 raise error.of(name) from None
-        return Done(
+        return StepResult(
             blob,
             octets,
             {name: _sent(device, flats[name], parts[key]) for key, name in enumerate(taken)},
@@ -119,7 +119,7 @@ def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
         )
 
 
-def _sent(device: CupyDevice, flat: DeviceFlat, parts: Sequence[Part]) -> SparseTensor:
+def _sent(device: CupyDevice, flat: DeviceFlat, parts: Sequence[DecodedChunk]) -> SparseTensor:
     """A tensor's parts, on the device where CuPy can hold them."""
     indices, words = decoding.joined(device, parts, flat.words.size)
     if flat.dtype == BFLOAT16:
@@ -178,28 +178,32 @@ def count_nonzero(words: Any) -> int:
         return dense.count_nonzero(device, words)
 
 
-def tensors_of(data: Bytes, head: Head, outlines: Outlines, limits: DecodeLimits) -> list[SparseTensor]:
+def tensors_of(data: Bytes, head: Head, specs: TensorSpecs, limits: DecodeLimits) -> list[SparseTensor]:
     """The tensors of a container, their arrays on the current GPU.
 
     DeviceError where CuPy cannot hold them: bfloat16, and indices above 2^31.
     """
     device = cupy_device()
-    for outline in outlines:
-        if outline.dtype == BFLOAT16:
-            raise DeviceError(f"{outline.name!r} is bfloat16, which CuPy has not: decode_add into float32")
-        if outline.size > 2**31:
-            raise DeviceError(f"{outline.name!r} has {outline.size} elements; a GPU decodes 2^31 at most")
+    for spec in specs:
+        if spec.dtype == BFLOAT16:
+            raise DeviceError(f"{spec.name!r} is bfloat16, which CuPy has not: decode_add into float32")
+        if spec.size > 2**31:
+            raise DeviceError(f"{spec.name!r} has {spec.size} elements; a GPU decodes 2^31 at most")
     parts = _parts(device, data, head, limits)
     found = []
-    for key, outline in enumerate(outlines):
-        indices, words = decoding.joined(device, parts[key], outline.size)
-        found.append(SparseTensor._of(indices, words.view(outline.dtype), outline.shape, limits.max_dense))
+    for key, spec in enumerate(specs):
+        indices, words = decoding.joined(device, parts[key], spec.size)
+        found.append(SparseTensor._of(indices, words.view(spec.dtype), spec.shape, limits.max_dense))
     return found
 
 
-def _parts(device: CupyDevice, data: Bytes, head: Head, limits: DecodeLimits) -> dict[int, list[Part]]:
+def _parts(
+    device: CupyDevice, data: Bytes, head: Head, limits: DecodeLimits
+) -> dict[int, list[DecodedChunk]]:
     """Every tensor's parts on the device; where one was transformed, by way of the host."""
     if not head.block.is_transformed:
-        return parts_of(data, head, limits, partial(decoding.decode_chunk, device), partial(parted, device))
-    found = parts_of(data, head, limits)
+        return decode_chunks(
+            data, head, limits, partial(decoding.decode_chunk, device), partial(parted, device)
+        )
+    found = decode_chunks(data, head, limits)
     return {key: [decoding.on_device(device, part) for part in parts] for key, parts in found.items()}

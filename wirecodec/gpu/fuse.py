@@ -15,7 +15,7 @@ from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.scheme import Scheme
-from wirecodec.support import Part, Support
+from wirecodec.support import DecodedChunk, Support
 
 __all__ = ["joined", "parted"]
 
@@ -27,7 +27,7 @@ def joined(
     there = [each for each in supports if isinstance(each, DeviceSupport)]
     anew = is_lossy(scheme.index)
     if len(there) < len(supports) or (anew and any(each.scale is not None for each in there)):
-        return fuse.joined(
+        return fuse.concatenate(
             [staged(device, each) if isinstance(each, DeviceSupport) else each for each in supports]
         )
     starts = np.cumsum([0] + [each.size for each in there]).tolist()
@@ -51,7 +51,7 @@ def _from(device: Device, indices: Any, start: int, size: int) -> Any:
     return bits.counted_from(device, indices, -start % 2**32, np.uint32) if start else indices
 
 
-def parted(device: Device, part: Part, group: Array) -> dict[int, list[Part]]:
+def parted(device: Device, part: DecodedChunk, group: Array) -> dict[int, list[DecodedChunk]]:
     """A fused entry's members, (key, size) a row, as tensors of their own, by key."""
     edges = np.cumsum([0, *group[:, 1]]).astype(np.uint32)
     cuts = edges if part.indices is None else device.get(bits.below(device, part.indices, edges))
@@ -61,5 +61,5 @@ def parted(device: Device, part: Part, group: Array) -> dict[int, list[Part]]:
         indices = None
         if part.indices is not None and b - a < size:
             indices = bits.counted_from(device, part.indices[a:b], edge, np.uint32)
-        members[key] = [Part(0, size, indices, part.values[a:b])]
+        members[key] = [DecodedChunk(0, size, indices, part.values[a:b])]
     return members

@@ -33,7 +33,7 @@ def rows(rng: np.random.Generator, d: int, density: float, width: int, phase: in
     return (phase + kept[:, None] * width + np.arange(width)).ravel().astype(np.uint32)
 
 
-def head_of(indices: Any, d: int) -> Head:
+def header_bytes(indices: Any, d: int) -> Head:
     return Head.of(wc.Structured().encode(indices, d, 0), d)
 
 
@@ -70,7 +70,7 @@ def test_the_grain_is_the_greatest(support: tuple[int, Any]) -> None:
     expected = math.gcd(*(b - a for a, b in itertools.pairwise(ends))) or 1
     runs = count_runs(indices)
     assert runs == 1 + np.count_nonzero(np.diff(indices.astype(int)) != 1)
-    head = head_of(indices, d)
+    head = header_bytes(indices, d)
     assert head.grain == expected
     assert expected == 1 or all(end % expected == head.phase for end in ends)
 

@@ -181,7 +181,7 @@ def test_schemes_are_written_and_read() -> None:
     for wrong in (wc.DCT, "dct", wc.TopK(0.1), 3):
         with pytest.raises(wc.EncodeError, match="transform is"):
             wc.Scheme(wc.All(), wc.Rice(), wc.Raw(), transform=wrong)
-    with pytest.raises(wc.EncodeError, match="dct: argument .* is one too many"):
+    with pytest.raises(wc.EncodeError, match=r"dct: argument .* is one too many"):
         wc.Scheme.parse("dct(2) | all | rice | raw")
 
 
