@@ -301,7 +301,7 @@ def test_what_is_printed() -> None:
     step = c.prepare({"w": np.ones(20, np.float32)})
     assert repr(step) == f"Prepared({step.blob.nbytes} bytes, 1 tensors, open)"
     step.commit()
-    assert repr(step).endswith("settled)")
+    assert repr(step).endswith("closed)")
     assert repr(c).endswith("step=1)")
     assert repr(wc.Compressor("topk(0.1) | rice | raw")) == "Compressor('topk(0.1) | rice | raw', step=0)"
 
