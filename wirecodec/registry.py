@@ -43,25 +43,10 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
-from wirecodec.transform import DCT, RFFT, Transform
-from wirecodec.value import (
-    QSGD,
-    AutoValue,
-    Deflate,
-    DExpFit,
-    ErrorBounded,
-    Mean,
-    OffsetFloat,
-    PolyFit,
-    Raw,
-    SignScale,
-    SketchML,
-    TernGrad,
-    ThreeLC,
-    Zstd,
-)
-from wirecodec.value.base import ValueCodec
-from wirecodec.value.raw import RawBfloat16, RawFloat16
+from wirecodec.transform import TRANSFORMS, Transform
+from wirecodec.value import CHOICES as VALUE_CHOICES
+from wirecodec.value import CODECS as VALUE_CODECS
+from wirecodec.value import TYPED_RAW, ValueCodec
 
 __all__ = [
     "EXPERIMENTAL",
@@ -82,7 +67,6 @@ EXPERIMENTAL = 0x80
 T = TypeVar("T", bound=type)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-_TRANSFORMS: tuple[type[Transform], ...] = (RFFT, DCT)
 _SELECTORS: tuple[type[Selector], ...] = (
     *(All, NonZero, TopK, RandomK, Threshold),
     *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp, SIDCo),
@@ -100,32 +84,15 @@ _INDEX: tuple[type[IndexCodec], ...] = (
     Structured,
     ContextIndex,
 )
-_VALUE: tuple[type[ValueCodec], ...] = (
-    Raw,
-    QSGD,
-    SignScale,
-    Deflate,
-    Zstd,
-    OffsetFloat,
-    PolyFit,
-    DExpFit,
-    TernGrad,
-    ThreeLC,
-    SketchML,
-    ErrorBounded,
-    Mean,
-)
-_CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
-"""Codecs that ``Raw`` chooses by the tensor's dtype; schemes do not name them."""
 
-_domain = {c.domain: c for c in _TRANSFORMS}
+_domain = {c.domain: c for c in TRANSFORMS}
 _index = {c.wire_id: c for c in _INDEX}
-_value = {c.wire_id: c for c in (*_VALUE, *_CHOSEN)}
+_value = {c.wire_id: c for c in (*VALUE_CODECS, *TYPED_RAW)}
 _stages: dict[str, dict[str, Any]] = {
-    "transform": {c.name: c for c in _TRANSFORMS},
+    "transform": {c.name: c for c in TRANSFORMS},
     "selector": {c.name: c for c in _SELECTORS},
     "index codec": {c.name: c for c in _INDEX} | {AutoIndex.name: AutoIndex},
-    "value codec": {c.name: c for c in _VALUE} | {AutoValue.name: AutoValue},
+    "value codec": {c.name: c for c in VALUE_CODECS} | {c.name: c for c in VALUE_CHOICES},
 }
 
 
@@ -135,7 +102,7 @@ def index_codecs() -> dict[int, type[IndexCodec]]:
 
 
 def value_codecs() -> dict[int, type[ValueCodec]]:
-    """Return all value codecs that a reader knows, by wire id."""
+    """Return every registered value codec, by wire id."""
     return dict(_value)
 
 
@@ -145,17 +112,17 @@ def index_codec(wire_id: int) -> type[IndexCodec]:
 
 
 def value_codec(wire_id: int) -> type[ValueCodec]:
-    """Return the value codec of a known id."""
+    """Return the value codec of a registered id."""
     return _value[wire_id]
 
 
 def transforms() -> dict[int, type[Transform]]:
-    """Return all transforms that a reader knows, by the domain of their coefficients."""
+    """Return every transform, by the domain of its coefficients."""
     return dict(_domain)
 
 
 def transform(domain: int) -> type[Transform]:
-    """Return the transform of a known domain."""
+    """Return the transform of a registered domain."""
     return _domain[domain]
 
 

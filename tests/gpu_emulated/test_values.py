@@ -15,7 +15,7 @@ from wirecodec.arrays import BFLOAT16, bits_of
 from wirecodec.kernels.cpu.coding import narrow
 from wirecodec.kernels.cuda import elements, values
 from wirecodec.limits import DEFAULT_LIMITS
-from wirecodec.value.float32_convert import LARGEST, as_single
+from wirecodec.value.float32_convert import MAX_FLOAT32, to_float32
 
 STREAM = 0x0123456789ABCDEF
 SINGLE = np.dtype(np.float32)
@@ -30,7 +30,7 @@ def test_qsgd(emulator: Emulator, name: str, bits: int) -> None:
         codec = wc.QSGD(bits, bucket, ("max", "l2")[norm])
         expected = codec.encode(x, STREAM)
         there = emulator.put(bits_of(x))
-        section = values.qsgd(emulator, there, bits, bucket, norm, LARGEST["float32"], STREAM)
+        section = values.qsgd(emulator, there, bits, bucket, norm, MAX_FLOAT32["float32"], STREAM)
         assert section.tobytes() == expected.tobytes()
         out, bad = values.qsgd_values(emulator, section, x.size, bits, bucket)
         assert not bad[0]
@@ -41,7 +41,7 @@ def test_qsgd(emulator: Emulator, name: str, bits: int) -> None:
 def test_qsgd_says_that_a_code_is_wrong(emulator: Emulator) -> None:
     x = np.zeros(600, np.float32)
     x[:512] = 1
-    section = values.qsgd(emulator, emulator.put(bits_of(x)), 4, 512, 0, LARGEST["float32"], STREAM)
+    section = values.qsgd(emulator, emulator.put(bits_of(x)), 4, 512, 0, MAX_FLOAT32["float32"], STREAM)
     for at, code in ((16, 0xF), (section.size - 1, 0x1)):  # above 2s; not s in a bucket of scale 0
         wrong = emulator.put(section)
         wrong[at] = code
@@ -70,7 +70,7 @@ def test_offset_float(emulator: Emulator, name: str, rounding: str) -> None:
         eps, up, down = (
             None if each is None else magnitude(each) for each in (codec.eps, codec.max, codec.min)
         )
-        largest = magnitude(LARGEST["float32"])
+        largest = magnitude(MAX_FLOAT32["float32"])
         stochastic = rounding == "stochastic"
         asked = values.OffsetFormat(bits, codec.mantissa, eps, up, down, largest, stochastic)
         section = values.offset_float(emulator, emulator.put(bits_of(x)), asked, STREAM)
@@ -148,7 +148,7 @@ def test_widening(emulator: Emulator) -> None:
     words = np.arange(2**16, dtype=np.uint32).astype(np.uint16)
     for kind in (np.dtype(np.float16), BFLOAT16):
         made, _ = elements.as_single(emulator, emulator.put(words), kind)
-        assert made.tobytes() == as_single(words.view(kind), "test").tobytes()
+        assert made.tobytes() == to_float32(words.view(kind), "test").tobytes()
         assert elements.from_single(emulator, made[:2], kind).tobytes() == words[:2].tobytes()
 
 
@@ -163,7 +163,7 @@ def test_doubles(emulator: Emulator) -> None:
     assert over[0] == np.flatnonzero(np.isinf(single) & np.isfinite(x))[0]
     words = corner_words(4)
     made = elements.from_single(emulator, emulator.put(words), np.float64)
-    back = wc.value.raw._double(words.view(np.float32))
+    back = wc.value.raw._to_float64(words.view(np.float32))
     assert made.tobytes() == back.tobytes()
 
 

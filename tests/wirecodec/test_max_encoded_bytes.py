@@ -18,7 +18,7 @@ from wirecodec import registry
 from wirecodec.container import size_bound
 from wirecodec.index.base import is_lossy
 from wirecodec.value.base import is_ordered
-from wirecodec.value.sort_permutation import ascending
+from wirecodec.value.sort_permutation import sort_ascending
 
 Array = np.ndarray[Any, Any]
 DTYPES = [np.float32, np.float16, ml_dtypes.bfloat16, np.float64]
@@ -106,7 +106,7 @@ def test_value_sections_stay_within_their_bound(codec: Any, dtype: Any) -> None:
     for one, vector in itertools.product(_variants(codec), hard_values(dtype)):
         if codec is wc.AutoValue and vector.size > 9000:
             continue  # tries every codec
-        values = ascending(vector)[0] if is_ordered(one) else vector
+        values = sort_ascending(vector)[0] if is_ordered(one) else vector
         try:
             section = one.choose(values, 3)[1] if hasattr(one, "choose") else one.encode(values, 3)
         except wc.EncodeError:

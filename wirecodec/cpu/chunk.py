@@ -32,9 +32,9 @@ from wirecodec.scheme import Scheme, call_string
 from wirecodec.select.base import finite_or_raise
 from wirecodec.sparse import ascending_indices
 from wirecodec.support import DecodedChunk, Support
-from wirecodec.transform.base import coefficient_type, in_range
+from wirecodec.transform.base import coefficient_type, is_in_range
 from wirecodec.value.base import ValueChoice, is_ordered
-from wirecodec.value.sort_permutation import ascending, map_of, positions_of, restored
+from wirecodec.value.sort_permutation import pack_map, restore_order, sort_ascending, unpack_map
 
 __all__ = ["decode_chunk", "element_type", "encode_chunks", "stored_type"]
 
@@ -111,8 +111,8 @@ def _encode_chunk(
             if not value.carries_nonfinite:
                 finite_or_raise(values, value.name)
             if is_ordered(value):
-                values, positions = ascending(values)
-                map_section = map_of(positions)
+                values, positions = sort_ascending(values)
+                map_section = pack_map(positions)
             if values.size:
                 value_section = value.encode(values, stream)
     except EncodeError as error:
@@ -209,8 +209,8 @@ def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> D
         else:
             values = _call_for_array(value, lambda: value.decode(sections[1], n, dtype, limits), n, dtype)
         if row.map_codec:
-            values = restored(values, positions_of(sections[2], n))
-        if row.dtype >> 4 and not in_range(values):
+            values = restore_order(values, unpack_map(sections[2], n))
+        if row.dtype >> 4 and not is_in_range(values):
             raise Invalid("transform-value", "a coefficient is not finite, or above 2^1000")
     if width == 2:
         values = np.ascontiguousarray(values).view(stored)

@@ -25,7 +25,7 @@ from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import bits, elements, spans, values
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import infinity_of
-from wirecodec.value.float32_convert import LARGEST
+from wirecodec.value.float32_convert import MAX_FLOAT32
 from wirecodec.value.offset_float import OffsetFloat
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16
@@ -152,7 +152,7 @@ def _raw(device: Device, codec: Raw, words: Any, dtype: np.dtype[Any], count: An
 
 
 def _qsgd(device: Device, codec: QSGD, single: Any, dtype: np.dtype[Any], stream: Any, count: Any) -> Any:
-    norm, largest = _NORMS[codec.norm], LARGEST[dtype.name]
+    norm, largest = _NORMS[codec.norm], MAX_FLOAT32[dtype.name]
     return values.qsgd(device, single, codec.bits, codec.bucket, norm, largest, stream, count)
 
 
@@ -160,7 +160,7 @@ def _offset_float(
     device: Device, codec: OffsetFloat, single: Any, dtype: np.dtype[Any], stream: Any, count: Any
 ) -> Any:
     eps, up, down = (None if x is None else _magnitude(x) for x in (codec.eps, codec.max, codec.min))
-    largest, stochastic = _magnitude(LARGEST[dtype.name]), codec.rounding == "stochastic"
+    largest, stochastic = _magnitude(MAX_FLOAT32[dtype.name]), codec.rounding == "stochastic"
     asked = values.OffsetFormat(codec.bits, codec.mantissa, eps, up, down, largest, stochastic)
     return values.offset_float(device, single, asked, stream, count)
 

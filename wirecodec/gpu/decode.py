@@ -116,19 +116,19 @@ def _widened(stored: np.dtype[Any]) -> Callable[[Device, Bytes, int, np.dtype[An
 
 
 def _qsgd(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any:
-    n, bucket, _ = QSGD.opened(section, r, dtype)
+    n, bucket, _ = QSGD.read_header(section, r, dtype)
     single = _unless(device, *values.qsgd_values(device, device.put(section), r, n, bucket))
     return None if single is None else elements.from_single(device, single, dtype)
 
 
 def _offset_float(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any:
-    head = OffsetFloat.opened(section, r, dtype)
+    head = OffsetFloat.read_header(section, r, dtype)
     single = _unless(device, *values.offset_values(device, device.put(section), r, head))
     return None if single is None else elements.from_single(device, single, dtype)
 
 
 def _sign_scale(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any:
-    zero, one, signs = SignScale.opened(section, r, dtype)
+    zero, one, signs = SignScale.read_header(section, r, dtype)
     return values.expanded_signs(device, device.put(np.ascontiguousarray(signs)), r, zero, one)
 
 

@@ -1,4 +1,4 @@
-"""A value codec by itself: what it writes of values, and what it reads from that."""
+"""Encode and decode with a value codec alone, without a container."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from wirecodec.limits import UNLIMITED
 
-__all__ = ["section_of", "sent"]
+__all__ = ["encode_section", "round_trip"]
 
 
-def section_of(codec: Any, values: Any, stream: int = 0) -> Any:
-    """(n,) u8: the section that a codec writes of values, with the draws of a stream."""
+def encode_section(codec: Any, values: Any, stream: int = 0) -> Any:
+    """Encode values with a codec and return its section, (n,) uint8."""
     return np.frombuffer(bytes(codec.encode(values, stream)), np.uint8)
 
 
-def sent(codec: Any, values: Any, stream: int = 0) -> Any:
-    """The values as they are read from their section."""
-    return type(codec).decode(section_of(codec, values, stream), values.size, values.dtype, UNLIMITED)
+def round_trip(codec: Any, values: Any, stream: int = 0) -> Any:
+    """Encode and decode values with a codec."""
+    return type(codec).decode(encode_section(codec, values, stream), values.size, values.dtype, UNLIMITED)
