@@ -54,6 +54,10 @@ class RawIndex:
         """Encode indices as a section; see ``IndexCodec.encode``."""
         return indices.astype(_width(d)).view(np.uint8)
 
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        return r * _width(d).itemsize
+
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Decode a copy of a section; see ``IndexCodec.decode``."""

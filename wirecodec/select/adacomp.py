@@ -16,7 +16,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.select.base import Selection, require_finite
 from wirecodec.select.threshold_common import widen
 from wirecodec.sparse import index_dtype
-from wirecodec.validation import as_integer, as_real, settle
+from wirecodec.validation import as_integer, as_real, set_fields
 
 __all__ = ["AdaComp"]
 
@@ -55,7 +55,7 @@ class AdaComp:
     factor: float = 2.0
 
     def __post_init__(self) -> None:
-        settle(
+        set_fields(
             self,
             bin=as_integer(self.bin, "adacomp: bin"),
             factor=as_real(self.factor, "adacomp: factor"),

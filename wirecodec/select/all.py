@@ -30,6 +30,10 @@ class All:
 
     name: ClassVar[str] = "all"
 
+    def count_range(self, size: int) -> tuple[int, int]:
+        """Return the fewest and the most of ``size`` elements that are selected."""
+        return size, size
+
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:

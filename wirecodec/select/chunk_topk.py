@@ -18,7 +18,7 @@ from wirecodec.select.base import Selection, require_finite
 from wirecodec.select.threshold_common import select_all
 from wirecodec.select.topk import fraction_count
 from wirecodec.sparse import index_dtype
-from wirecodec.validation import as_integer, as_ratio, settle
+from wirecodec.validation import as_integer, as_ratio, set_fields
 
 __all__ = ["ChunkTopK"]
 
@@ -53,13 +53,19 @@ class ChunkTopK:
     chunk: int
 
     def __post_init__(self) -> None:
-        settle(
+        set_fields(
             self,
             ratio=as_ratio(self.ratio, "chunk-topk: ratio"),
             chunk=as_integer(self.chunk, "chunk-topk: chunk"),
         )
         if self.chunk < 1:
             raise EncodeError(f"chunk-topk: chunk is {self.chunk}; it must be 1 or more")
+
+    def count_range(self, size: int) -> tuple[int, int]:
+        """Return the fewest and the most of ``size`` elements that are selected."""
+        full, rest = divmod(size, self.chunk)
+        k = full * fraction_count(self.ratio, self.chunk) + fraction_count(self.ratio, rest)
+        return k, k
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0

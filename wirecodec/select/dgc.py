@@ -12,7 +12,7 @@ from wirecodec.prng import mix
 from wirecodec.select.base import Selection, all_finite, require_finite
 from wirecodec.select.threshold_common import collect_indices, select_all
 from wirecodec.select.topk import TopK, fraction_count
-from wirecodec.validation import as_ratio, settle
+from wirecodec.validation import as_ratio, set_fields
 
 __all__ = ["DGC"]
 
@@ -48,11 +48,16 @@ class DGC:
     sample: float = 0.01
 
     def __post_init__(self) -> None:
-        settle(
+        set_fields(
             self,
             ratio=as_ratio(self.ratio, "dgc: ratio"),
             sample=as_ratio(self.sample, "dgc: sample"),
         )
+
+    def count_range(self, size: int) -> tuple[int, int]:
+        """Return the fewest and the most of ``size`` elements that are selected."""
+        k = fraction_count(self.ratio, size)
+        return (k if k == size else 0), k
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0

@@ -17,7 +17,7 @@ from wirecodec.select.threshold_common import (
     widen,
 )
 from wirecodec.select.topk import fraction_count
-from wirecodec.validation import as_ratio, settle
+from wirecodec.validation import as_ratio, set_fields
 
 __all__ = ["GaussianK"]
 
@@ -57,7 +57,7 @@ class GaussianK:
     ratio: float
 
     def __post_init__(self) -> None:
-        settle(self, ratio=as_ratio(self.ratio, "gaussiank: ratio"))
+        set_fields(self, ratio=as_ratio(self.ratio, "gaussiank: ratio"))
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0

@@ -19,7 +19,7 @@ from wirecodec.prng import mix
 from wirecodec.select.base import Selection, require_finite
 from wirecodec.select.topk import fraction_count
 from wirecodec.sparse import index_dtype
-from wirecodec.validation import as_ratio, settle
+from wirecodec.validation import as_ratio, set_fields
 
 __all__ = ["RandomK"]
 
@@ -52,7 +52,12 @@ class RandomK:
     ratio: float
 
     def __post_init__(self) -> None:
-        settle(self, ratio=as_ratio(self.ratio, "randomk: ratio"))
+        set_fields(self, ratio=as_ratio(self.ratio, "randomk: ratio"))
+
+    def count_range(self, size: int) -> tuple[int, int]:
+        """Return the fewest and the most of ``size`` elements that are selected."""
+        k = fraction_count(self.ratio, size)
+        return k, k
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0

@@ -15,7 +15,7 @@ from wirecodec.select.threshold_common import (
     widen,
 )
 from wirecodec.select.topk import fraction_count
-from wirecodec.validation import as_ratio, settle
+from wirecodec.validation import as_ratio, set_fields
 
 __all__ = ["RedSync"]
 
@@ -53,7 +53,7 @@ class RedSync:
     ratio: float
 
     def __post_init__(self) -> None:
-        settle(self, ratio=as_ratio(self.ratio, "redsync: ratio"))
+        set_fields(self, ratio=as_ratio(self.ratio, "redsync: ratio"))
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0

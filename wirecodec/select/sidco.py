@@ -27,7 +27,7 @@ from wirecodec.select.sidco_magnitudes import Magnitudes
 from wirecodec.select.sidco_search import DISTRIBUTIONS, MeasuredThreshold, ThresholdSearch
 from wirecodec.select.sidco_sweeps import MagnitudeSource
 from wirecodec.select.topk import fraction_count
-from wirecodec.validation import as_integer, as_ratio, as_real, settle
+from wirecodec.validation import as_integer, as_ratio, as_real, set_fields
 
 __all__ = ["SIDCo", "SIDCoResult"]
 
@@ -97,7 +97,7 @@ class SIDCo:
     tolerance: float = 0.2
 
     def __post_init__(self) -> None:
-        settle(
+        set_fields(
             self,
             ratio=as_ratio(self.ratio, "sidco: ratio"),
             first=as_real(self.first, "sidco: first"),
@@ -105,7 +105,7 @@ class SIDCo:
             tolerance=as_real(self.tolerance, "sidco: tolerance"),
         )
         if self.stages is not None:
-            settle(self, stages=as_integer(self.stages, "sidco: stages"))
+            set_fields(self, stages=as_integer(self.stages, "sidco: stages"))
         for what, valid in (("sid", tuple(DISTRIBUTIONS)), ("mode", ("retargeted", "faithful"))):
             if getattr(self, what) not in valid:
                 raise EncodeError(

@@ -10,7 +10,7 @@ from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Selection
 from wirecodec.select.threshold_common import select_by_threshold
-from wirecodec.validation import as_real, settle
+from wirecodec.validation import as_real, set_fields
 
 __all__ = ["Threshold"]
 
@@ -43,7 +43,7 @@ class Threshold:
     t: float
 
     def __post_init__(self) -> None:
-        settle(self, t=as_real(self.t, "threshold: t"))
+        set_fields(self, t=as_real(self.t, "threshold: t"))
         if not 0 <= self.t < math.inf:
             raise EncodeError(f"threshold: t is {self.t!r}; it must be finite and 0 or more")
 

@@ -16,7 +16,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.select.base import Selection, all_finite, require_finite
 from wirecodec.select.topk_exact import select_top_k
 from wirecodec.select.topk_fused_residual import select_top_k_of_sum
-from wirecodec.validation import as_integer, as_ratio, settle
+from wirecodec.validation import as_integer, as_ratio, set_fields
 
 __all__ = ["TopK", "fraction_count"]
 
@@ -61,15 +61,19 @@ class TopK:
         if (self.ratio is None) == (self.k is None):
             raise EncodeError("topk: either ratio or k must be given, not both")
         if self.ratio is not None:
-            settle(self, ratio=as_ratio(self.ratio, "topk: ratio"))
+            set_fields(self, ratio=as_ratio(self.ratio, "topk: ratio"))
         if self.k is not None:
-            settle(self, k=as_integer(self.k, "topk: k"))
+            set_fields(self, k=as_integer(self.k, "topk: k"))
             if self.k < 1:
                 raise EncodeError(f"topk: k is {self.k}; it must be 1 or more")
 
     def count(self, size: int) -> int:
         """Return k for a tensor of ``size`` elements."""
         return fraction_count(self.ratio, size) if self.ratio is not None else min(self.k or 0, size)
+
+    def count_range(self, size: int) -> tuple[int, int]:
+        """Return the fewest and the most of ``size`` elements that are selected."""
+        return self.count(size), self.count(size)
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0

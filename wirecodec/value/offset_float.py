@@ -12,7 +12,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_integer, as_real, settle
+from wirecodec.validation import as_integer, as_real, set_fields
 from wirecodec.value.bit_packing import has_stray_bits, packed_size
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
@@ -64,11 +64,11 @@ class OffsetFloat:
     rounding: str = "nearest"
 
     def __post_init__(self) -> None:
-        settle(self, bits=as_integer(self.bits, "offset-float: bits"))
+        set_fields(self, bits=as_integer(self.bits, "offset-float: bits"))
         if not 2 <= self.bits <= 16:
             raise EncodeError(f"offset-float: bits is {self.bits}; it must be 2 to 16")
         if self.mantissa is not None:
-            settle(self, mantissa=as_integer(self.mantissa, "offset-float: mantissa"))
+            set_fields(self, mantissa=as_integer(self.mantissa, "offset-float: mantissa"))
             if not 0 <= self.mantissa <= 23:
                 raise EncodeError(f"offset-float: mantissa is {self.mantissa}; it must be 0 to 23")
         for field, low, high in (("min", -math.inf, 0.0), ("max", 0.0, math.inf), ("eps", 0.0, math.inf)):
@@ -76,7 +76,7 @@ class OffsetFloat:
             if given is None:
                 continue
             real = as_real(given, f"offset-float: {field}")
-            settle(self, **{field: real})
+            set_fields(self, **{field: real})
             if not low <= real <= high or not _magnitude_bits(real) < 0x7F800000:
                 raise EncodeError(
                     f"offset-float: {field} is {real!r}; it must be a finite binary32 number, {low} to {high}"
@@ -125,6 +125,10 @@ class OffsetFloat:
             offset_float.MIN_UNITS_PER_THREAD,
         )
         return section
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return _HEAD.size + packed_size(r, self.bits)
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_integer, settle
+from wirecodec.validation import as_integer, set_fields
 from wirecodec.value.bit_packing import has_stray_bits, packed_size
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
@@ -57,7 +57,9 @@ class QSGD:
     norm: str = "max"
 
     def __post_init__(self) -> None:
-        settle(self, bits=as_integer(self.bits, "qsgd: bits"), bucket=as_integer(self.bucket, "qsgd: bucket"))
+        set_fields(
+            self, bits=as_integer(self.bits, "qsgd: bits"), bucket=as_integer(self.bucket, "qsgd: bucket")
+        )
         if not 2 <= self.bits <= 8:
             raise EncodeError(f"qsgd: bits is {self.bits}; it must be 2 to 8")
         if self.bucket % 16 or not 16 <= self.bucket <= _MAX_BUCKET:
@@ -97,6 +99,10 @@ class QSGD:
             qsgd.MIN_UNITS_PER_THREAD,
         )
         return section
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return _HEAD.size + 4 * -(-r // self.bucket) + packed_size(r, self.bits)
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:

@@ -64,6 +64,10 @@ class Raw:
         """View the values as bytes."""
         return values.view(np.uint8)
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return r * (dtype.itemsize if self.dtype is None else 2)
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """View the section as values."""
@@ -92,6 +96,10 @@ class Raw16Bit:
             at = int(narrow.first_overflow(out, infinity, bits, wide, magnitude))
             raise EncodeError(f"{float(values[at])} is too large for {self.stored}", position=at)
         return out.view(np.uint8)
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return 2 * r
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
