@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
+import wirecodec as wc
 from wirecodec.limits import UNLIMITED
 
-__all__ = ["section_of", "sent"]
+__all__ = ["decoded", "refusal", "section_of", "sent"]
 
 
 def section_of(codec: Any, values: Any, stream: int = 0) -> Any:
@@ -19,3 +21,13 @@ def section_of(codec: Any, values: Any, stream: int = 0) -> Any:
 def sent(codec: Any, values: Any, stream: int = 0) -> Any:
     """The values as they are read from their section."""
     return type(codec).decode(section_of(codec, values, stream), values.size, values.dtype, UNLIMITED)
+
+
+def decoded(cls: Any, section: bytes, r: int, dtype: Any = np.float32) -> Any:
+    return cls.decode(np.frombuffer(section, np.uint8), r, np.dtype(dtype), UNLIMITED)
+
+
+def refusal(cls: Any, section: bytes, r: int) -> tuple[str, str]:
+    with pytest.raises(wc.WireError) as caught:
+        decoded(cls, section, r)
+    return type(caught.value).__name__, caught.value.code
