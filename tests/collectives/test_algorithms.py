@@ -26,6 +26,7 @@ ALGORITHMS = ("allgather", "dense", "split-pairs", "split-bitmap", "split-dense"
 OTHERS = ALGORITHMS[1:]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("algorithm", OTHERS)
 def test_the_bits_are_those_of_allgather(world: World, algorithm: str) -> None:
     def differing(comm: Communicator) -> list[tuple[str, str | None]]:
@@ -42,6 +43,7 @@ def test_the_bits_are_those_of_allgather(world: World, algorithm: str) -> None:
     assert world.run(differing) == [[]] * world.n
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("algorithm", OTHERS)
 def test_tensors_of_any_shapes_and_types(several: World, algorithm: str) -> None:
     """More ranks than elements, empty tensors, and 200,000 elements: above the segments' sizes."""
@@ -256,6 +258,7 @@ def test_a_piece_that_one_rank_refuses_is_an_error_on_all(algorithm: str, monkey
     assert {after for _, _, after in results} == {bits(np.ones(5, np.float32))}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("algorithm", OTHERS)
 def test_a_rank_that_cannot_encode_is_an_error_on_all(several: World, algorithm: str) -> None:
     def fn(comm: Communicator) -> object:

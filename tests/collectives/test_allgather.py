@@ -24,6 +24,7 @@ def parts(tensor: wc.SparseTensor) -> Parts:
     return bits(tensor.indices), bits(tensor.values), tensor.shape
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_one_tensor(world: World, dtype: np.dtype[Any], scheme: str | None) -> None:
@@ -39,6 +40,7 @@ def test_one_tensor(world: World, dtype: np.dtype[Any], scheme: str | None) -> N
     assert world.run(check) == [expected] * world.n
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (100_000,)], ids=str)
 def test_any_shape(world: World, shape: tuple[int, ...]) -> None:
     """From no elements to a payload of many segments."""

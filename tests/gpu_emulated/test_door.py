@@ -56,6 +56,7 @@ def test_there_and_back(standin: StandInDevice, scheme: str) -> None:
         np.asarray(there)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("scheme", SCHEMES[:8])
 def test_adding(standin: StandInDevice, scheme: str, kind: Any, dtype: Any) -> None:

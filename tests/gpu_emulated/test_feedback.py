@@ -71,6 +71,7 @@ def test_what_a_narrower_type_can_be_sent(emulator: Emulator, kind: Any, narrow:
     assert made.tobytes() == wc.ErrorFeedback().sendable(x, np.dtype(narrow)).tobytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 @pytest.mark.parametrize("with_residual", [False, True])
@@ -96,6 +97,7 @@ def test_what_is_left(emulator: Emulator, kind: Any, beta: float, with_residual:
     assert (left[where] == 0).any()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("with_residual", [False, True])
 @pytest.mark.parametrize("full", [False, True])
@@ -122,6 +124,7 @@ def test_the_low_pass_filter(emulator: Emulator, kind: Any, with_residual: bool,
     assert full or with_residual or (np.signbit(left) & (left == 0)).any()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("count", [0, 1, 700])
 def test_words_are_scattered(emulator: Emulator, dtype: Any, count: int) -> None:
     with np.errstate(over="ignore"):

@@ -63,12 +63,14 @@ def on_device(device: Emulator, x: Array, scheme: Any, seed: int = 5, tag: bytes
     return encode.encoded(device, flat, as_scheme(scheme), seed, tag)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("select", SELECTORS)
 def test_the_bytes_of_the_cpu(select: str, value: str) -> None:
     encodes(select, value, np.float32)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("value", VALUES)
 def test_every_element_type(value: str, dtype: Any) -> None:
     encodes("topk(0.01)", value, dtype)
@@ -84,6 +86,7 @@ def encodes(select: str, value: str, dtype: Any) -> None:
         assert on_device(device, x, scheme).tobytes() == wc.encode(x, scheme, seed=5).tobytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [0, 1, 2, 70, 1000, 9001])
 @pytest.mark.parametrize("select", FITTED)
 def test_a_sample_and_fits(select: str, size: int, dtype: Any) -> None:
@@ -104,6 +107,7 @@ def test_fits_of_what_is_tiny_or_huge(power: int) -> None:
     assert made.tobytes() == wc.encode(x, "sidco(0.02) | rice | raw", seed=5).tobytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("values", ["alike", "zeros", "ties"])
 @pytest.mark.parametrize("select", FITTED)
 def test_few_magnitudes(select: str, values: str) -> None:
@@ -121,6 +125,7 @@ def test_what_has_no_kernels(scheme: str) -> None:
     assert made.tobytes() == wc.encode(x, scheme, seed=5, tag=b"tag").tobytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [0, 1, 2, 40])
 @pytest.mark.parametrize("select", [*SELECTORS, "threshold(1e9)"])
 def test_few_elements(select: str, size: int) -> None:
@@ -149,6 +154,7 @@ def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
             assert made.tobytes() == wc.encode(x, scheme, seed=5).tobytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize(
     "scheme", ["topk(0.01)", "topk(1.0)", "threshold(1)", "all | qsgd", "nonzero | sign-scale", *FITTED]

@@ -79,6 +79,7 @@ def inputs(size: int, dtype: Any) -> Iterator[Array]:
     yield tensor(dtype, size)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("select", SELECTORS)
 def test_the_bytes_of_the_cpu(select: str, value: str) -> None:
@@ -89,6 +90,7 @@ def test_the_bytes_of_the_cpu(select: str, value: str) -> None:
         planned.check(x, seed)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("select", ["nonzero", "topk(0.05)", "threshold(1.5)"])
 def test_every_element_type(select: str, dtype: Any) -> None:
     for codecs in zip(CODED * 2, VALUES, strict=True):
@@ -97,6 +99,7 @@ def test_every_element_type(select: str, dtype: Any) -> None:
             planned.check(x)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [1, 2, 31, 33, 255, 256, 257, 511, 513, 4095, 4096, 4097, 8192, 12_289])
 @pytest.mark.parametrize("select", ["nonzero", "topk(0.5)", "topk(k=256)", "all"])
 def test_sizes_beside_those_of_blocks(select: str, size: int) -> None:
@@ -238,6 +241,7 @@ def test_a_mean_that_is_too_large() -> None:
     planned.check(np.full(100, 1e306))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
 @pytest.mark.parametrize(
     "scheme",
@@ -357,6 +361,7 @@ def test_a_filter_is_of_one_chunk() -> None:
         check(2**24 + 1, scheme)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(25))
 def test_anything(seed: int) -> None:
     """A scheme, a type and a size that were drawn, and tensors of any density through one plan."""

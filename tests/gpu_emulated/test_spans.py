@@ -21,6 +21,7 @@ CODECS: dict[str, tuple[Any, Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("codec", CODECS)
 def test_both_ways(emulator: Emulator, codec: str, name: str) -> None:

@@ -32,6 +32,7 @@ def test_delta_of_any_gaps(gaps: list[int]) -> None:
     assert held(wc.Delta(), from_gaps(gaps)) == leb128(gaps)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("before", range(60, 68))
 @pytest.mark.parametrize("number", [127, 128, 16_383, 16_384, 2**21])
 def test_numbers_that_straddle_groups_of_bytes(before: int, number: int) -> None:

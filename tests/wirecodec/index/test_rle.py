@@ -50,6 +50,7 @@ def test_one_run_of_any_length(length: int) -> None:
     assert np.array_equal(wc.RLE.decode(section, 2**24, length, UNLIMITED), indices)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("before", range(60, 68))
 @pytest.mark.parametrize("number", [127, 128, 16_383, 16_384, 2**21])
 def test_numbers_that_straddle_groups_of_bytes(before: int, number: int) -> None:

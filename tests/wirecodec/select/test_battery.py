@@ -84,6 +84,7 @@ def vectors() -> dict[str, Any]:
 VECTORS = vectors()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("selector", EXPECTED, ids=str)
 def test_the_choice_is_the_definition(selector: Any, dtype: np.dtype[Any]) -> None:
     for name, shape in VECTORS.items():
@@ -104,6 +105,7 @@ def example(name: str, ratio: float = 0.05) -> Any:
     return cls(**{key: value for key, value in given.items() if key in fields})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SELECTORS)
 def test_the_choice_depends_on_numbers_alone(name: str, dtype: np.dtype[Any]) -> None:
     """Not on where they lie, whether they may be written, or what was chosen before."""
@@ -120,6 +122,7 @@ def test_the_choice_depends_on_numbers_alone(name: str, dtype: np.dtype[Any]) ->
     assert chosen(example(name), x) == chosen(example(name), frozen)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(set(SELECTORS) - {"all", "nonzero"}))
 @pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
 def test_the_first_that_is_not_finite_is_named(name: str, dtype: np.dtype[Any], bad: float) -> None:
@@ -141,6 +144,7 @@ def test_nan_is_named_wherever_it_hides(name: str) -> None:
     assert caught.value.position == 100
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(set(SELECTORS) - {"all", "nonzero"}))
 def test_a_nan_that_signals_is_named_without_a_warning(name: str, dtype: np.dtype[Any]) -> None:
     x = np.ones(10_000, dtype)

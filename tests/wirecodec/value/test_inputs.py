@@ -70,6 +70,7 @@ def odd(dtype: np.dtype[Any]) -> dict[str, Any]:
     return {name: np.array(values, np.float64).astype(dtype) for name, values in cases.items()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_what_comes_back_is_finite_or_an_element_is_named(codec: Any, dtype: np.dtype[Any]) -> None:
     for name, values in odd(dtype).items():
@@ -87,6 +88,7 @@ def test_what_comes_back_is_finite_or_an_element_is_named(codec: Any, dtype: np.
             assert (found.values == 0).all(), name
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_nonfinite_values(codec: Any, dtype: np.dtype[Any]) -> None:
     """Carried where the codec says so; else the first is named, by its place in the tensor."""
@@ -102,6 +104,7 @@ def test_nonfinite_values(codec: Any, dtype: np.dtype[Any]) -> None:
         assert caught.value.position == at
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_no_values(codec: Any, dtype: np.dtype[Any]) -> None:
     """No element, or none selected: no codec sees it."""
@@ -110,6 +113,7 @@ def test_no_values(codec: Any, dtype: np.dtype[Any]) -> None:
         assert (found.dtype, found.values.size, found.size) == (dtype, 0, size)
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_float64_beyond_float32(codec: Any) -> None:
     """Refused at the first that is too large, or finite."""
@@ -122,6 +126,7 @@ def test_float64_beyond_float32(codec: Any) -> None:
         assert not traits_of(codec).exact or np.array_equal(found.values, values)
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_float64_below_float32(codec: Any) -> None:
     """Magnitudes that float32 cannot tell from zero."""

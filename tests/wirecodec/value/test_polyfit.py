@@ -89,6 +89,7 @@ def test_it_contracts(values: list[float], degree: int, pieces: int | None) -> N
         assert error <= sum(a * a for a in exact)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("density", [0.001, 0.01, 0.1])
 @pytest.mark.parametrize("degree", [1, 3, 5])
 def test_it_is_no_worse_than_the_paper(gradient: Any, density: float, degree: int) -> None:

@@ -120,6 +120,7 @@ def families(rng: np.random.Generator) -> dict[str, Any]:
     return {name: np.asarray(values, np.float32) for name, values in found.items()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("codec", with_trait("contracts"), ids=label)
 def test_it_contracts(codec: Any, gradient: Any) -> None:
     """‖Q(v) - v‖² ≤ (1 - c) ‖v‖²; a float32 or two of rounding is allowed."""
@@ -130,6 +131,7 @@ def test_it_contracts(codec: Any, gradient: Any) -> None:
         assert ((q - v) ** 2).sum() <= (share * (1 + 1e-5) + 1e-13) * (v**2).sum(), name
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_error_feedback(codec: Any) -> None:
     """Least squares by the largest fifth: the loss falls to a hundredth, or the page says so."""

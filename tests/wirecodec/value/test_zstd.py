@@ -39,6 +39,7 @@ def test_a_bomb_costs_what_was_asked_for() -> None:
     assert peak <= 65_536 + 4 * len(section)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("level", range(1, 20))
 def test_windows_of_every_level_are_read(level: int) -> None:
     """9 MiB, so that a greater window would be of use."""
