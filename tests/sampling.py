@@ -1,7 +1,7 @@
 """Sample the cases of a parametrised test: ``@pytest.mark.sampled``.
 
     @pytest.mark.sampled          every value of every parameter occurs in a case of the sample
-    @pytest.mark.sampled(40)      further cases, until the sample has 40
+    @pytest.mark.sampled(10)      10 cases, with as many values as 10 cases can show
 
 The other cases get the marker ``sweep``, which plain ``pytest`` leaves out. The sample depends on the order
 of the cases alone, so every process and every run picks the same one.
@@ -29,31 +29,35 @@ def mark_sweeps(items: Sequence[pytest.Item]) -> None:
     for cases in tests.values():
         mark = cases[0].get_closest_marker("sampled")
         assert mark is not None
-        sample = sample_cases([labels_of(case) for case in cases], *mark.args)
+        sample = sample_cases(labels_of(cases), *mark.args)
         for position, case in enumerate(cases):
             if position not in sample:
                 case.add_marker("sweep")
 
 
-def labels_of(case: pytest.Function) -> Labels:
-    """Return (name, position among its values) of each parameter of a case."""
-    return frozenset(case.callspec.indices.items())
+def labels_of(cases: Sequence[pytest.Function]) -> list[Labels]:
+    """Return (name, number of its value) of each parameter of each case, by identity of the values."""
+    numbers: dict[tuple[str, int], int] = {}
+    return [
+        frozenset(
+            (name, numbers.setdefault((name, id(value)), len(numbers)))
+            for name, value in case.callspec.params.items()
+        )
+        for case in cases
+    ]
 
 
-def sample_cases(cases: Sequence[Labels], size: int = 0) -> set[int]:
-    """Return the positions of cases that show every label, at least ``size`` of them.
+def sample_cases(cases: Sequence[Labels], size: int | None = None) -> set[int]:
+    """Return the positions of ``size`` cases that show many labels, or of as many as show every label.
 
     Greedy: the case with the most labels that no earlier one has; among equals the least checksum.
     """
     order = sorted(range(len(cases)), key=lambda n: zlib.crc32(repr(sorted(cases[n])).encode()))
     missing: set[tuple[str, int]] = set().union(*cases)
-    sample: dict[int, None] = {}
-    while missing:
+    sample: set[int] = set()
+    while order and (missing if size is None else len(sample) < size):
         best = max(order, key=lambda n: len(cases[n] & missing))
         missing -= cases[best]
-        sample[best] = None
-    for position in order:
-        if len(sample) >= size:
-            break
-        sample[position] = None
-    return set(sample)
+        sample.add(best)
+        order.remove(best)
+    return sample

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import wirecodec as wc
 from wirecodec.limits import UNLIMITED
@@ -75,6 +76,7 @@ def test_a_forked_child_does_not_hold_the_lock(tmp_path: Path) -> None:
 
 NO_CACHE = """
 import numpy as np
+import pytest
 from numba.core.dispatcher import Dispatcher
 def refuse(self):
     raise RuntimeError("cannot cache function: no locator available")
