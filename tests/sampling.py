@@ -21,11 +21,15 @@ Labels = frozenset[tuple[str, int]]
 
 
 def mark_sweeps(items: Sequence[pytest.Item]) -> None:
-    """Give the marker ``sweep`` to cases of sampled tests that are not in the sample."""
-    tests: defaultdict[tuple[str, str], list[pytest.Function]] = defaultdict(list)
+    """Give the marker ``sweep`` to cases of sampled tests that are not in the sample.
+
+    Cases under mpirun have a sample of their own. Cases on a GPU and cases that are sweeps already are in none.
+    """
+    tests: defaultdict[tuple[str, str, bool], list[pytest.Function]] = defaultdict(list)
     for item in items:
-        if isinstance(item, pytest.Function) and item.get_closest_marker("sampled"):
-            tests[str(item.path), item.originalname].append(item)
+        marks = {mark.name for mark in item.iter_markers()}
+        if isinstance(item, pytest.Function) and "sampled" in marks and not marks & {"sweep", "gpu"}:
+            tests[str(item.path), item.originalname, "mpi" in marks].append(item)
     for cases in tests.values():
         mark = cases[0].get_closest_marker("sampled")
         assert mark is not None

@@ -90,7 +90,7 @@ def interrupt_gathers(comm: SimulatedComm) -> None:
 
 
 SAMPLED_RANKS = (2, 3)
-"""Rank counts that run under mpirun by default; the others are sweeps, because each rank is a Python to start."""
+"""Rank counts that run under mpirun by default; the others are sweeps, because ranks take long to start."""
 
 
 def worlds(simulated: Sequence[int], real: Sequence[int]) -> list[Any]:
