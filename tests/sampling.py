@@ -23,7 +23,7 @@ Labels = frozenset[tuple[str, int]]
 def mark_sweeps(items: Sequence[pytest.Item]) -> None:
     """Give the marker ``sweep`` to cases of sampled tests that are not in the sample.
 
-    Cases under mpirun have a sample of their own. Cases on a GPU and cases that are sweeps already are in none.
+    Cases under mpirun have a sample of their own. Cases on a GPU are in none, nor are other sweeps.
     """
     tests: defaultdict[tuple[str, str, bool], list[pytest.Function]] = defaultdict(list)
     for item in items:

@@ -42,8 +42,3 @@ def test_skips_are_one_line_with_their_reasons_counted() -> None:
     assert line.startswith("skipped: 2 no torch; 1 no GPU; 1 xxx")
     assert line.endswith("...")
     assert summarize_skips([]) == ""
-
-
-@pytest.mark.sweep
-def test_a_sweep_runs_only_if_asked_for(request: pytest.FixtureRequest) -> None:
-    assert "not sweep" not in request.config.option.markexpr

@@ -87,6 +87,7 @@ def test_sparse_tensors(world: World) -> None:
     assert world.run(check) == [[([r, 50], [1.0, r], (10, 10)) for r in range(world.n)]] * world.n
 
 
+@pytest.mark.sweep
 def test_as_many_entries_as_the_tensors_need() -> None:
     """More than the 65,536 that a reader grants a stranger."""
     count = wc.DecodeLimits().max_entries + 1

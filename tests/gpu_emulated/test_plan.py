@@ -114,6 +114,7 @@ def test_sizes_beside_those_of_blocks(select: str, size: int) -> None:
             planned.check(x)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("select", SAMPLES_AND_BINS)
 def test_samples_and_bins(select: str, dtype: Any) -> None:
     for size, rest in ((1, "rice | raw"), (33, "bitmap | raw"), (4097, "rice | sign-scale")):
@@ -122,6 +123,7 @@ def test_samples_and_bins(select: str, dtype: Any) -> None:
             planned.check(x, seed)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("value", VALUES[::3])
 def test_filters_of_the_top_k(value: str) -> None:
     """What readers find the device counts, all elements perhaps; p1 draws from the seed there."""
@@ -150,7 +152,12 @@ def test_a_filter_that_holds_more_than_there_is_memory_for(index: str) -> None:
     assert not np.shares_memory(made, planned.plan._blob)
 
 
-def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    "select",
+    ["nonzero", "topk(0.2)", "topk(k=3)", "all", "topk(1.0)", "threshold(0.5)", "dgc(0.2)", "adacomp"],
+)
+def test_several_chunks(select: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are shorter here; some are empty, some full, and the last is a short one."""
     for module in (header, encode, encoder, chunk):
         monkeypatch.setattr(module, "CHUNK", 4096)
@@ -158,22 +165,13 @@ def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     some = tensor(np.float32, 10_000)
     late, early, one = np.zeros(10_000), np.zeros(10_000), some.copy()
     late[8192:], early[:4096], one[4096:8192] = 1, rng.standard_normal(4096), 0
-    for select in (
-        "nonzero",
-        "topk(0.2)",
-        "topk(k=3)",
-        "all",
-        "topk(1.0)",
-        "threshold(0.5)",
-        "dgc(0.2)",
-        "adacomp",
-    ):
-        for rest in ("rice | qsgd", "raw-index | raw", "bitmap | sign-scale", "elias-fano | raw(float16)"):
-            planned = Planned(some, f"{select} | {rest}")
-            for seed, x in enumerate((some, late, early, one, some)):
-                planned.check(x.astype(np.float32), seed)
+    for rest in ("rice | qsgd", "raw-index | raw", "bitmap | sign-scale", "elias-fano | raw(float16)"):
+        planned = Planned(some, f"{select} | {rest}")
+        for seed, x in enumerate((some, late, early, one, some)):
+            planned.check(x.astype(np.float32), seed)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shape", [(9001,), (9001, 1), (1, 1, 9001)])
 @pytest.mark.parametrize("tag", [b"", b"t", bytes(range(256)) * 200])
 def test_shapes_and_tags(shape: tuple[int, ...], tag: bytes) -> None:

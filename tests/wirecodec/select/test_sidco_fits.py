@@ -83,6 +83,7 @@ def test_gamma_is_the_likeliest(shape: float) -> None:
             assert theirs.sf(found.threshold(density)) == pytest.approx(density, rel=1e-3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_fits_of_samples_keep_what_they_should(name: str) -> None:
     """From the sweep's moments on: what exceeds the threshold, in the distribution that was drawn from."""
