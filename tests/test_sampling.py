@@ -6,8 +6,6 @@ from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from tests.sampling import labels_of, sample_cases
 from tests.skips import summarize_skips
 
