@@ -1,9 +1,9 @@
-"""collectives: wirecodec's bytes between ranks, over MPI or anything that looks like it.
+"""Collective operations on compressed tensors, over MPI, torch.distributed or simulated ranks.
 
     import collectives as co
     mean = co.allreduce(MPI.COMM_WORLD, gradient, "topk(0.01) | rice | qsgd")
 
-All ranks get the same bits, or all ranks get the same CollectiveError.
+All ranks get the same bits, or all ranks raise the same CollectiveError.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collectives.cltk.allreduce import CLTk, ratios_by_flops
 from collectives.cltk.similarity import Similarity, similarity
 from collectives.errors import CollectiveError, Timeout
 from collectives.simulation.communicator import simulate
-from collectives.torch.hook import TorchComm, torch_hook
+from collectives.torch.communicator import TorchComm
+from collectives.torch.hook import torch_hook
 
 __all__ = [
     "CLTk",

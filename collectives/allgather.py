@@ -1,4 +1,4 @@
-"""All-gather: every rank gets what every rank has, as bytes or as sparse tensors, in rank order."""
+"""All-gather of bytes or sparse tensors: every rank gets those of all ranks, in rank order."""
 
 from __future__ import annotations
 
@@ -11,36 +11,46 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import Header, Operand, Operation, Status
-from collectives.channel import Channel
+from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
-from collectives.device import staged
-from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, refusal
+from collectives.device import stage_on_host
+from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encode_and_agree, error_of_container
 from collectives.transport.allgather import allgather_ragged
-from collectives.transport.segments import Octets
-from wirecodec.arrays import BFLOAT16
-from wirecodec.pipeline import decode_many_to, decode_to
+from wirecodec.interop import BFLOAT16, decode_many_to, decode_to
 
 __all__ = ["allgather", "allgather_bytes"]
 
 
-def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[Octets]:
-    """Every rank's bytes, in rank order.
+def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[ByteArray]:
+    """Gather every rank's bytes.
 
     Args:
         comm: a communicator or its Channel; all ranks call this together.
-        blob: any contiguous buffer, of any length on any rank, empty included; an array of any type
-            counts as its bytes.
+        blob: a contiguous buffer or an array of any type. Lengths may differ between ranks and may be 0.
 
-    Returns uint8 arrays of the lengths that the ranks gave, views of one new array.
+    Returns:
+        The bytes in rank order, as uint8 arrays. They are views of one new array.
 
-    Raises CollectiveError on all ranks where one gave no buffer or another call was made; Timeout.
+    Raises:
+        CollectiveError: a rank passed no buffer or made another call; the same on all ranks.
+        Timeout: a rank does not take part.
+
+    Source:
+        Ring all-gather: Thakur et al., 2005, Optimization of Collective Communication Operations in MPICH,
+        section 4.1.
+
+    Example:
+        >>> import collectives as co
+        >>> blobs = co.simulate(2, lambda comm: co.allgather_bytes(comm, b"ab"[: comm.rank + 1]))
+        >>> [blob.tobytes() for blob in blobs[0]]
+        [b'a', b'ab']
     """
     channel = Channel.of(comm)
     with channel.collective() as call:
-        data: Octets = np.empty(0, np.uint8)
+        data: ByteArray = np.empty(0, np.uint8)
         failure = None
         try:
-            data = _octets(staged(blob))
+            data = _as_bytes(stage_on_host(blob))
         except Exception as error:
             failure = Failure(Status.ARGUMENT, error)
         proposal = Header(operation=Operation.ALLGATHER_BYTES, payload_len=len(data))
@@ -64,66 +74,86 @@ def allgather(
 def allgather(
     comm: Communicator | Channel, tensor: Tensors, scheme: SchemeArgument = None, *, seed: int = 0
 ) -> list[wc.SparseTensor] | list[dict[str, wc.SparseTensor]]:
-    """Every rank's tensor as its encoding decodes, in rank order.
+    """Gather every rank's tensors, encoded by a scheme.
 
     Args:
         comm: a communicator or its Channel; all ranks call this together.
-        tensor: an array of a carried float type, a SparseTensor, or {name: of these}; the same names,
-            shapes and types on all ranks.
-        scheme: how to encode, the same on all ranks: a Scheme or its string, {glob: scheme} for named
-            tensors, a Compressor, or None for lossless.
-        seed: of random codecs. Give each rank and step another one, or all ranks round alike and their
-            errors do not average out. A Compressor has its own, and mixes rank and step in.
+        tensor: an array of float32, float16, bfloat16 or float64, a SparseTensor, or {name: tensor}. Names,
+            shapes and types must be the same on all ranks.
+        scheme: a Scheme or its string, {glob: scheme} for named tensors, a Compressor, or None for lossless;
+            the same on all ranks.
+        seed: of random codecs. It should differ between ranks and steps. Otherwise all ranks round alike, and
+            their errors do not average out. A Compressor mixes rank and step into its own seed.
 
-    Returns for each rank a SparseTensor, or {name: SparseTensor} where names were given; the same on all
-    ranks. Where this rank's tensors all lie on one GPU, so do the arrays of these, but for bfloat16.
+    Returns:
+        The decoded tensors in rank order, the same on all ranks. Each is a SparseTensor, or
+        {name: SparseTensor} if names were passed. If this rank's tensors are all on one GPU, the results are
+        on that GPU, except bfloat16 ones.
 
-    Raises CollectiveError on all ranks where one of them cannot encode, ranks differ, or a rank's bytes
-    cannot be decoded; a Compressor's state is then as it was. Timeout where a rank does not take part.
+    Raises:
+        CollectiveError: a rank cannot encode, ranks differ, or a rank's container cannot be decoded; the same
+            on all ranks. The state of a Compressor is unchanged.
+        Timeout: a rank does not take part.
 
     Any other exception (an interrupt, a MemoryError) is raised on this rank alone:
 
-    - Before anything was sent, the call counts as left out. The next call raises the same CollectiveError on
-      all ranks, of reason "sequence".
+    - Before anything was sent, the call counts as skipped. The next call raises the same CollectiveError on
+      all ranks, with reason "sequence".
     - Before the last payload, this rank's channel is closed, and the others raise Timeout. No rank takes the
       step.
-    - While payloads are under way, they arrive first. A second interrupt is raised at once.
-    - After the last payload, the Compressor has taken the step, as the others' have. The channel is usable.
+    - During the transfer of payloads, they arrive first. A second interrupt is raised at once.
+    - After the last payload, all ranks have taken the step of the Compressor. The channel is usable.
 
     If a Timeout ends the last exchange, some ranks may have taken the step. A Compressor's step is part of
-    its scheme, so the next exchange then raises the same CollectiveError on all ranks, of reason "scheme".
+    its scheme, so the next exchange raises the same CollectiveError on all ranks, with reason "scheme".
+
+    Source:
+        formats/spec/agreement.md.
+
+    Example:
+        >>> import numpy as np, collectives as co
+        >>> grad = np.array([0, 3, 0, -5], np.float32)
+        >>> scheme = "topk(0.25) | rice | raw"
+        >>> results = co.simulate(2, lambda comm: co.allgather(comm, grad * comm.rank, scheme))
+        >>> results[0][1].to_dense()
+        array([ 0.,  0.,  0., -5.], dtype=float32)
     """
-    with encoded(comm, tensor, scheme, seed, Header(operation=Operation.ALLGATHER)) as (channel, local):
+    with encode_and_agree(comm, tensor, scheme, seed, Header(operation=Operation.ALLGATHER)) as (
+        channel,
+        local,
+    ):
         blobs = local.gather(channel)
-        limits = local.limits(blobs)
+        limits = local.get_limits(blobs)
         decoded = [_decode(local, rank, blob, limits) for rank, blob in enumerate(blobs)]
         return [tensors[ONLY] for tensors in decoded] if local.bare else decoded
 
 
-def _decode(local: Encoding, rank: int, blob: Octets, limits: wc.DecodeLimits) -> dict[str, wc.SparseTensor]:
-    """One rank's tensors by name; CollectiveError where its bytes are refused.
+def _decode(
+    local: Encoding, rank: int, blob: ByteArray, limits: wc.DecodeLimits
+) -> dict[str, wc.SparseTensor]:
+    """Decode one rank's tensors, by name; raise CollectiveError if that is impossible.
 
     Args:
-        local: says what is expected.
-        rank: whose tensors they are.
-        blob: its bytes.
-        limits: what decoding may cost.
+        local: this rank's side of the exchange, with the expected shapes and types.
+        rank: the rank that sent the container.
+        blob: the container.
+        limits: of the decoder.
     """
-    there = local.place is not None and all(dtype != BFLOAT16 for _, dtype in local.forms.values())
+    on_gpu = local.gpu is not None and all(dtype != BFLOAT16 for _, dtype in local.forms.values())
     try:
-        with local.place.current() if local.place is not None else nullcontext():
+        with local.gpu.current() if local.gpu is not None else nullcontext():
             if local.named:
-                return decode_many_to(there, blob, limits=limits, schema=local.forms)
-            return {ONLY: decode_to(there, blob, limits=limits, schema=local.forms[ONLY])}
+                return decode_many_to(on_gpu, blob, limits=limits, schema=local.forms)
+            return {ONLY: decode_to(on_gpu, blob, limits=limits, schema=local.forms[ONLY])}
     except wc.WireError as error:
-        raise refusal(rank, error) from error
+        raise error_of_container(rank, error) from error
 
 
-def _octets(blob: Any) -> Octets:
-    """The bytes of any buffer; TypeError where it is none."""
+def _as_bytes(blob: Any) -> ByteArray:
+    """View a buffer as bytes; raise TypeError if it is not one."""
     if not isinstance(blob, np.ndarray):
         view = memoryview(blob)
         return np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
     if blob.dtype.hasobject:
-        raise TypeError("an array of objects has no bytes to send")
+        raise TypeError("blob is an array of Python objects; pass bytes or an array of numbers")
     return np.ascontiguousarray(blob).reshape(-1).view(np.uint8)

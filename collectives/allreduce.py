@@ -1,13 +1,13 @@
-"""Sparse all-reduce: every rank gets the sum, or the mean, of what all ranks' encodings decode to.
+"""Sparse all-reduce: every rank gets the sum, or the mean, of all ranks' encoded tensors.
 
-Whatever the algorithm, each element is summed in rank order, from +0, so that all ranks hold the same
-bits and a run can be repeated. MPI_Allreduce promises neither. The algorithms differ in what travels:
+Every algorithm sums each element in rank order, from +0. So all ranks have the same bits, and runs are
+reproducible. MPI_Allreduce guarantees neither. The algorithms differ in what they send:
 
-    allgather                    every rank's encoding, to every rank
+    allgather                    every rank's container, to every rank
     dense                        the decoded vectors: a reduce-scatter, then the sums
     split-pairs, -bitmap, -dense the decoded elements, to the rank that sums their range; then the sums, with
                                  coded indices, with a bitmap, or all of them
-    auto                         whichever ``choice`` expects to take the least time
+    auto                         the fastest one by ``collectives.tuning.cost_model``
 """
 
 from __future__ import annotations
@@ -21,14 +21,22 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import Algorithm, Header, Operation, Reduction, Status
-from collectives.channel import Channel
+from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
-from collectives.device import is_on_device, like
-from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encoded, failed_decoding, refusal
-from collectives.split import split
-from collectives.transport.reduce import Dense, accumulator, finish, sum_named
-from collectives.transport.segments import Octets
-from collectives.tuning.cost_model import Workload, choose
+from collectives.device import is_on_gpu, match_devices
+from collectives.exchange import (
+    ONLY,
+    Encoding,
+    SchemeArgument,
+    Tensors,
+    encode_and_agree,
+    error_of_container,
+    failure_of_decoding,
+)
+from collectives.split import split_allreduce
+from collectives.transport.reduce import Dense, accumulator_dtype, divide_and_round, sum_named
+from collectives.tuning.cost_model import Workload, choose_algorithm
+from wirecodec.interop import gpu_count_nonzero, gpu_mean, gpu_zeros
 
 __all__ = ["allreduce"]
 
@@ -69,98 +77,118 @@ def allreduce(
     op: Literal["mean", "sum"] = "mean",
     seed: int = 0,
 ) -> Dense | dict[str, Dense]:
-    """The mean or the sum over the ranks of decode(encode(tensor)), dense.
+    """Average or sum tensors over the ranks, encoded by a scheme.
+
+    Each element of the result is the sum in rank order of decode(encode(tensor)), from +0. float16 and
+    bfloat16 are summed and divided in float32, and rounded once.
 
     Args:
-        comm, tensor, scheme, seed: as for allgather.
+        comm: a communicator or its Channel; all ranks call this together.
+        tensor: an array of float32, float16, bfloat16 or float64, a SparseTensor, or {name: tensor}. Names,
+            shapes and types must be the same on all ranks.
+        scheme: a Scheme or its string, {glob: scheme} for named tensors, a Compressor, or None for lossless;
+            the same on all ranks.
         algorithm: "auto", "allgather", "dense", "split-pairs", "split-bitmap" or "split-dense", the same on
-            all ranks. It changes the bytes that travel and the time, never the result.
-        op: "mean" divides the sum by the number of ranks.
+            all ranks. It changes the traffic and the time, never the result.
+        op: "sum", or "mean", which divides the sum by the number of ranks.
+        seed: as for allgather.
 
-    Returns an array of the tensor's shape and type, or {name: array}; the same bits on every rank.
-    float16 and bfloat16 are summed (and divided) in float32 and rounded once. Where a tensor lies on a GPU,
-    its result does, too. Where all lie on one GPU they are encoded there; under "allgather" they are decoded
-    and added there as well, under the other algorithms on the host, from the bytes that left the GPU.
+    Returns:
+        A dense array of the tensor's shape and type, or {name: array}; the same bits on every rank. The
+        result of a tensor on a GPU is on that GPU.
 
-    Raises what allgather raises. Another algorithm or op, on one rank or on all, is a CollectiveError on all.
-    Under "auto", the first exchange and every 64th also count the elements of the sum, by which all ranks
-    choose the next algorithm. An error on one rank before it has counted closes its channel. The step is then
-    taken.
+    Raises:
+        CollectiveError: a rank cannot encode, ranks differ, an argument is invalid, or a rank's container
+            cannot be decoded; the same on all ranks. The state of a Compressor is unchanged.
+        Timeout: a rank does not take part.
+
+    Other exceptions have the effects that allgather describes. With "auto", the first exchange and every 64th
+    also count the nonzero elements of the sum, from which all ranks predict the next algorithm. An error on
+    one rank during this count closes its channel, and the step is taken.
+
+    Tensors that are all on one GPU are encoded there. "allgather" also decodes and adds them there; the other
+    algorithms use the host.
+
+    Source:
+        Renggli et al., 2019, SparCML: sparse all-reduce by gathering or by splitting.
+
+    Example:
+        >>> import numpy as np, collectives as co
+        >>> grad = np.array([0, 3, 0, -5], np.float32)
+        >>> co.simulate(2, lambda comm: co.allreduce(comm, grad * comm.rank, "topk(0.5) | rice | raw"))[0]
+        array([ 0. ,  1.5,  0. , -2.5], dtype=float32)
     """
     proposal = Header(operation=Operation.ALLREDUCE)
     failure = None
     try:
         proposal = proposal._replace(
-            reduction=_choice("op", op, _REDUCTIONS), algorithm=_choice("algorithm", algorithm, _ALGORITHMS)
+            reduction=_parse("op", op, _REDUCTIONS), algorithm=_parse("algorithm", algorithm, _ALGORITHMS)
         )
-    except Exception as error:  # for all ranks to hear of
+    except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
-    with encoded(comm, tensor, scheme, seed, proposal, failure) as (channel, local):
+    with encode_and_agree(comm, tensor, scheme, seed, proposal, failure) as (channel, local):
         divisor = channel.size if op == "mean" else 1
-        chosen = Algorithm(proposal.algorithm)
-        if chosen == Algorithm.AUTO:
-            chosen = choose(channel, Workload.of(channel, local.table, local.forms))
-        learn = chosen != Algorithm(proposal.algorithm) and channel.due(local.operand.signature)
+        choice = Algorithm(proposal.algorithm)
+        if choice == Algorithm.AUTO:
+            choice = choose_algorithm(channel, Workload.of(channel, local.table, local.forms))
+        learn = choice != Algorithm(proposal.algorithm) and channel.is_union_due(local.operand.signature)
         channel.call.learning = learn
-        if chosen == Algorithm.ALLGATHER:
-            sums = _by_gathering(channel, local, divisor)
-        elif chosen == Algorithm.DENSE:
-            sums = _by_dense_sums(channel, local, divisor, proposal)
+        if choice == Algorithm.ALLGATHER:
+            sums = _sum_gathered(channel, local, divisor)
+        elif choice == Algorithm.DENSE:
+            sums = _sum_dense(channel, local, divisor, proposal)
         else:
-            sums = split(channel, local, divisor, proposal._replace(algorithm=chosen))
-            learn = False  # the headers have said it already
+            sums = split_allreduce(channel, local, divisor, proposal._replace(algorithm=choice))
+            learn = False  # the headers of the second phase contain the count
         if learn:
-            channel.remember_union(local.operand.signature, sum(map(_nonzeros, sums.values())))
+            channel.remember_union(local.operand.signature, sum(map(_count_nonzero, sums.values())))
             channel.call.learning = False
         dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.forms.items()}
-        found: Dense | dict[str, Dense] = like(tensor, dense[ONLY] if local.bare else dense)
-        return found
+        result: Dense | dict[str, Dense] = match_devices(tensor, dense[ONLY] if local.bare else dense)
+        return result
 
 
-def _choice(name: str, given: Any, known: Mapping[str, int]) -> int:
-    """The code of an argument's value; ValueError where it is none.
+def _parse(name: str, value: Any, codes: Mapping[str, int]) -> int:
+    """Convert the value of an argument to its code; raise ValueError if there is none.
 
     Args:
         name: of the argument, for the error.
-        given: its value.
-        known: {value: code}.
+        value: of the argument.
+        codes: {value: code}.
     """
-    if not isinstance(given, str) or given not in known:
-        raise ValueError(f"{name} is {given!r}; the choices are {', '.join(map(repr, known))}")
-    return known[given]
+    if not isinstance(value, str) or value not in codes:
+        raise ValueError(f"{name} is {value!r}; the choices are {', '.join(map(repr, codes))}")
+    return codes[value]
 
 
-def _nonzeros(vector: Any) -> int:
-    """How many elements are not 0; of words on a GPU, but for their sign."""
-    if not is_on_device(vector):
+def _count_nonzero(vector: Any) -> int:
+    """Count the nonzero elements of a vector, or of raw bits on a GPU; -0 counts as zero."""
+    if not is_on_gpu(vector):
         return int(np.count_nonzero(vector))
-    from wirecodec.gpu import entry
-
-    return entry.count_nonzero(vector)
+    return gpu_count_nonzero(vector)
 
 
-def _by_gathering(channel: Channel, local: Encoding, divisor: int) -> dict[str, Any]:
-    """Flat sums by name, as words where the tensors lie on a GPU: there, that is.
-
-    Nothing is seen of them until the last blob proved valid.
-    """
+def _sum_gathered(channel: Channel, local: Encoding, divisor: int) -> dict[str, Any]:
+    """Gather every rank's container and add them to flat sums, by name; on a GPU, sums are raw bits."""
     blobs = local.gather(channel)
-    if local.place is None:
-        sums = _added(local, blobs, np.zeros)
-        return {name: finish(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
-    from wirecodec.gpu import entry
+    if local.gpu is None:
+        sums = _add_blobs(local, blobs, np.zeros)
+        return {
+            name: divide_and_round(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()
+        }
+    with local.gpu.current():
+        sums = _add_blobs(local, blobs, gpu_zeros)
+        return {name: gpu_mean(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
 
-    with local.place.current():
-        sums = _added(local, blobs, entry.zeros)
-        return {name: entry.mean(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
 
-
-def _added(
-    local: Encoding, blobs: Sequence[Octets], zeros: Callable[[int, np.dtype[Any]], Any]
+def _add_blobs(
+    local: Encoding, blobs: Sequence[ByteArray], zeros: Callable[[int, np.dtype[Any]], Any]
 ) -> dict[str, Any]:
-    """What all ranks sent, added in rank order to flat ``zeros(size, dtype)``, by name."""
-    limits = local.limits(blobs)
-    sums = {name: zeros(prod(shape), accumulator(dtype)) for name, (shape, dtype) in local.forms.items()}
+    """Add all containers in rank order to flat ``zeros(size, dtype)``, by name."""
+    limits = local.get_limits(blobs)
+    sums = {
+        name: zeros(prod(shape), accumulator_dtype(dtype)) for name, (shape, dtype) in local.forms.items()
+    }
     for rank, blob in enumerate(blobs):
         try:
             if local.named:
@@ -168,28 +196,28 @@ def _added(
             else:
                 wc.decode_add(blob, sums[ONLY], limits=limits, schema=local.forms[ONLY])
         except wc.WireError as error:
-            raise refusal(rank, error) from error
+            raise error_of_container(rank, error) from error
     return sums
 
 
-def _by_dense_sums(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
-    """Flat sums by name; tensors of one type are summed as one vector.
+def _sum_dense(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
+    """Decode this rank's container, and sum all ranks' dense vectors by name.
 
     Args:
         channel: open; all ranks call this together.
-        local: this rank's side, agreed on.
+        local: this rank's side, after the agreement.
         divisor: 1, or the number of ranks.
-        proposal: what was asked for. Where that was no algorithm in particular, no rank has yet tried to read
-            what it encoded itself, and they tell each other.
+        proposal: the requested operation. With "auto", no rank has tried to decode its own container before
+            the agreement, so the ranks exchange the results here.
     """
     flat: dict[str, Dense] = {}
     failure = None
     try:
-        flat = {name: tensor.to_dense().reshape(-1) for name, tensor in local.sent().items()}
+        flat = {name: tensor.to_dense().reshape(-1) for name, tensor in local.decode_own().items()}
     except Exception as error:
-        failure = failed_decoding(error, channel.rank)
+        failure = failure_of_decoding(error, channel.rank)
     if Algorithm(proposal.algorithm) == Algorithm.AUTO:
         agree(channel, proposal, local.operand, failure)
     elif failure is not None:
-        raise failure.error  # a rank that has no room for them leaves the others waiting
+        raise failure.error  # out of memory: the other ranks will time out
     return sum_named(channel, {name: flat[name] for name in sorted(flat, key=str.encode)}, divisor)

@@ -1,13 +1,13 @@
-"""One collective call on one rank: its progress, and the effect of an exception.
+"""Progress of a collective call on one rank, and the effect of an exception.
 
 ``Channel.collective`` is the only guard of this package. Every operation runs inside it, from its first
 header to its last payload:
 
-    the exception is raised         this rank                           the other ranks
-    before anything was sent        the call counts as left out         one verdict at its next call
-    as a verdict of all ranks       channel usable, step rolled back    the same verdict
+    time of the exception           this rank                           the other ranks
+    before anything was sent        the call counts as skipped          the same error in its next call
+    an error that all ranks share   channel usable, step rolled back    the same error
     before the last payload         channel closed, step rolled back    Timeout, step rolled back
-    while payloads are under way    the transfer is completed first     complete the transfer
+    during the transfer of payloads the transfer is completed first     complete the transfer
     after the last payload          channel usable, step committed      step committed
 """
 
@@ -24,9 +24,9 @@ class Call:
 
     Attributes:
         begun: whether another rank may have received anything of this call.
-        last: whether the transfer that comes next is the last one of the call.
-        delivered: whether all ranks have all that they need of each other.
-        learning: whether the channels of all ranks have yet to change alike, after the last transfer.
+        last: whether the next transfer is the last one of the call.
+        delivered: whether every rank has all that it needs from the others.
+        learning: whether all ranks still have to update their channels alike after the last transfer.
     """
 
     begun: bool = False
@@ -36,5 +36,5 @@ class Call:
 
     @property
     def in_step(self) -> bool:
-        """Whether the next call of this rank cannot be taken for a part of this one."""
+        """Whether the next call of this rank cannot be mistaken for a part of this one."""
         return self.delivered and not self.learning

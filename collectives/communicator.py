@@ -1,10 +1,11 @@
-"""What a communicator must offer, and how to wait on one.
+"""Interface of a communicator, waiting with a deadline, and bytes sent by all-gathers.
 
-``Communicator`` is the part of MPI that this package uses; mpi4py's Comm satisfies it as it is, and so
-does a simulated one. Every wait is bounded: requests are polled, at first without a pause, then giving
-up the core, then asleep for an eighth of the time waited so far (ranks may outnumber the cores, and nobody
-should sleep through much of what arrives), until they complete or until nothing has happened for ``timeout``
-seconds.
+``Communicator`` is the part of MPI that this package uses. mpi4py's Comm and the simulated communicator
+satisfy it.
+
+Requests are polled. The first polls have no pause, the next ones yield the core, and later ones sleep for an
+eighth of the time waited so far: ranks may outnumber the cores, and a long sleep would delay what arrives.
+The wait ends if all requests complete, or if nothing arrives for ``timeout`` seconds.
 """
 
 from __future__ import annotations
@@ -16,29 +17,36 @@ from typing import Any, Protocol, runtime_checkable
 
 from collectives.errors import Timeout
 
-__all__ = ["Communicator", "Patience", "Request", "wait_all"]
+__all__ = [
+    "Backoff",
+    "Communicator",
+    "Request",
+    "count_equal_ring_bytes",
+    "count_ring_bytes",
+    "wait_all",
+]
 
-_SPINS = 50  # polls before the core is given up, about 20 µs
-_YIELDS = 10  # polls that give up the core, before sleeping
-_ASLEEP = 1 / 8  # of the time waited so far
-_LONGEST_SLEEP = 1e-3
+POLLS_WITHOUT_PAUSE = 50  # about 20 µs
+POLLS_WITH_YIELD = 10
+SLEEP_FRACTION = 1 / 8  # of the time waited so far
+MAX_SLEEP = 1e-3  # seconds
 
 
 @runtime_checkable
 class Request(Protocol):
-    """An operation under way. It keeps its buffers alive for as long as it lives."""
+    """Operation in progress. It keeps its buffers alive."""
 
     def Test(self) -> bool:  # noqa: N802 - MPI's name
-        """Make progress; True once the operation is complete."""
+        """Make progress; return True if the operation is complete."""
         ...
 
 
 @runtime_checkable
 class Communicator(Protocol):
-    """Ranks that exchange buffers; the names and meanings are MPI's.
+    """Group of ranks that exchange buffers; names and meanings are MPI's.
 
-    A communicator on which polling is wasteful may offer ``block(requests) -> bool`` besides: sleep until
-    one of the requests may have completed; False where none of them ever can.
+    A communicator may also have ``block(requests) -> bool``, which is used instead of polling. It waits until
+    one of the requests may have completed, and returns False if none of them ever can.
     """
 
     @property
@@ -48,15 +56,15 @@ class Communicator(Protocol):
 
     @property
     def size(self) -> int:
-        """How many ranks there are."""
+        """Number of ranks."""
         ...
 
     def Isend(self, buf: Any, dest: int, tag: int = ...) -> Request:  # noqa: N802
-        """Start to send. Messages of one sender, receiver and tag arrive in order.
+        """Start to send. Messages with the same sender, receiver and tag arrive in order.
 
         Args:
             buf: a contiguous array.
-            dest: a rank, this one included.
+            dest: a rank; this one is allowed.
             tag: of the message.
         """
         ...
@@ -66,7 +74,7 @@ class Communicator(Protocol):
 
         Args:
             buf: a contiguous array, at least as long as the message.
-            source: a rank, this one included.
+            source: a rank; this one is allowed.
             tag: of the message.
         """
         ...
@@ -80,14 +88,14 @@ class Communicator(Protocol):
         ...
 
 
-class Patience:
-    """How one rank waits: ``pause`` after a poll that found nothing, ``progress`` after one that did.
+class Backoff:
+    """Waiting strategy of one rank: call ``pause`` after a poll without result, else ``reset``.
 
     Args:
-        comm: whose requests are polled.
-        timeout: seconds without progress after which ``pause`` raises Timeout.
-        what: what is waited for, named in the Timeout.
-        meanwhile: what to do instead of resting, while it returns True.
+        comm: the communicator whose requests are polled.
+        timeout: seconds without an arrival after which ``pause`` raises Timeout.
+        what: name of the operation in the Timeout.
+        meanwhile: a function that is called instead of a pause until it returns False.
     """
 
     def __init__(
@@ -96,70 +104,89 @@ class Patience:
         self._meanwhile = meanwhile
         self._rank = comm.rank
         self._block = getattr(comm, "block", None)
-        # As if all ranks were on this host: giving up the core costs little where they are not.
-        self._spins = _SPINS if comm.size <= _cores() else 0
+        # This assumes that all ranks share this host: if they do not, an early yield costs little.
+        self._max_spins = POLLS_WITHOUT_PAUSE if comm.size <= _count_cores() else 0
         self._timeout = timeout
         self._what = what
-        self.progress()
+        self.reset()
 
-    def progress(self) -> None:
-        """Something completed: be eager again, and start the timeout anew."""
+    def reset(self) -> None:
+        """Poll without pauses again, and restart the timeout, because something completed."""
         self._misses = 0
         self._since = time.monotonic()
 
     def pause(self, pending: Sequence[Request]) -> None:
-        """Nothing completed: let others run for a moment, or use it oneself. Raises Timeout."""
+        """Yield the core, sleep, or call ``meanwhile``, because nothing completed.
+
+        Args:
+            pending: the requests that are waited for.
+
+        Raises:
+            Timeout: the timeout is over, or the requests can never complete.
+        """
         if self._meanwhile is not None:
-            meanwhile, self._meanwhile = self._meanwhile, None  # one that raises is not called again
+            meanwhile, self._meanwhile = self._meanwhile, None  # if it raises, it is not called again
             if meanwhile():
                 self._meanwhile = meanwhile
-                self._give_time()
+                self._since = time.monotonic()  # the caller's computation does not count as silence
                 return
         if self._block is not None:
             if not self._block(pending):
-                raise self._expired("can never finish: every rank is waiting or gone")
+                raise self._make_timeout("cannot complete: every rank waits or has ended")
             return
         self._misses += 1
-        if self._misses <= self._spins:
+        if self._misses <= self._max_spins:
             return
         waited = time.monotonic() - self._since
-        if self._misses <= self._spins + _YIELDS:
-            _give_up_core()
+        if self._misses <= self._max_spins + POLLS_WITH_YIELD:
+            _yield_core()
         else:
-            time.sleep(min(waited * _ASLEEP, _LONGEST_SLEEP))
+            time.sleep(min(waited * SLEEP_FRACTION, MAX_SLEEP))
         if waited > self._timeout:
-            raise self._expired(
-                f"saw nothing arrive for {self._timeout:g} s: a rank stopped, or does something else"
+            raise self._make_timeout(
+                f"received nothing for {self._timeout:g} s; a rank has stopped, or has not made this call."
+                " If it only computes for longer, pass Channel(comm, timeout=...) with a larger timeout"
             )
 
-    def _give_time(self) -> None:
-        """Time that was used is no time in which nothing arrived: the next poll comes first."""
-        self._since = time.monotonic()
-
-    def _expired(self, why: str) -> Timeout:
+    def _make_timeout(self, why: str) -> Timeout:
         return Timeout(f"rank {self._rank}: {self._what} {why}", reason="timeout")
 
 
-def wait_all(patience: Patience, requests: Sequence[Request]) -> None:
-    """Poll until every request is complete; they may be already. Raises Timeout as ``patience`` does."""
+def wait_all(backoff: Backoff, requests: Sequence[Request]) -> None:
+    """Poll until every request is complete. Raises Timeout like ``backoff``."""
     pending = list(requests)
     while pending:
-        left = [request for request in pending if not request.Test()]
-        if len(left) < len(pending):
-            patience.progress()
-        elif left:
-            patience.pause(left)
-        pending = left
+        incomplete = [request for request in pending if not request.Test()]
+        if len(incomplete) < len(pending):
+            backoff.reset()
+        elif incomplete:
+            backoff.pause(incomplete)
+        pending = incomplete
 
 
-def _cores() -> int:
-    """Cores that this process may use (a container or a binding may leave fewer than the machine has)."""
+def count_ring_bytes(counts: Sequence[int], rank: int) -> int:
+    """Count the bytes that a rank sends in a ring all-gather: every block except its right neighbour's.
+
+    Args:
+        counts: bytes of every rank's block.
+        rank: the sender.
+    """
+    return sum(counts) - counts[(rank + 1) % len(counts)]
+
+
+def count_equal_ring_bytes(nbytes: int, size: int) -> int:
+    """Count the bytes that each of ``size`` ranks sends in a ring all-gather of blocks of ``nbytes``."""
+    return nbytes * (size - 1)
+
+
+def _count_cores() -> int:
+    """Count the cores that this process may use; a container or a binding may exclude some."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def _give_up_core() -> None:
+def _yield_core() -> None:
     if hasattr(os, "sched_yield"):
         os.sched_yield()
     else:

@@ -1,17 +1,18 @@
-"""Arrays on a GPU: which stay there, and whether MPI may be handed them.
+"""Arrays on a GPU: where they are encoded, and whether MPI may receive device memory.
 
-Tensors that all lie on one GPU are encoded there (``wirecodec.gpu``), and their blob alone leaves it; what
-arrives is decoded, or added, there. The blob goes to MPI as it lies where ``Channel.takes_device`` says so,
-and through pinned memory elsewhere. What decides, in this order, and once for a Channel:
+Tensors that are all on one GPU are encoded there (``wirecodec.gpu``), so only their container is copied.
+Received containers are decoded, or added, on the same GPU. MPI receives the container in device memory if
+``Channel.takes_device`` allows it, and otherwise a copy in pinned memory. The decision is made once per
+Channel, in this order:
 
-    1. ``Channel(comm, device="mpi")`` or ``"staged"``; ``"auto"`` asks further, of MPI's communicators
-    2. MPIX_Query_cuda_support, of the MPI library that is loaded
-    3. the communicator's info key ``mpi_memory_alloc_kinds`` (MPI 4.1): "cuda"
+    1. ``Channel(comm, device="mpi")`` or ``"staged"``; with ``"auto"``, MPI communicators continue
+    2. MPIX_Query_cuda_support of the loaded MPI library
+    3. the communicator's info key ``mpi_memory_alloc_kinds`` (MPI 4.1) contains "cuda"
     4. otherwise: staged, device ─► pinned host ─► MPI ─► host ─► device
 
-No device pointer is ever sent to find out: an MPI without CUDA reads it and dies. Ranks agree
-(``Channel.takes_device``): one that must stage makes all stage. Tensors of which some lie elsewhere are
-copied to the host before they are encoded, and their results back.
+The decision never sends a device pointer as a trial: an MPI without CUDA would crash. Ranks agree
+(``Channel.takes_device``): if one rank must stage, all ranks stage. Tensors on several devices are copied to
+the host before they are encoded, and their results are copied back.
 """
 
 from __future__ import annotations
@@ -24,7 +25,16 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-__all__ = ["DEVICES", "Device", "Place", "is_on_device", "like", "may_take_device", "place_of", "staged"]
+__all__ = [
+    "DEVICES",
+    "Device",
+    "GpuDevice",
+    "find_gpu",
+    "is_on_gpu",
+    "match_devices",
+    "may_take_device",
+    "stage_on_host",
+]
 
 Device: TypeAlias = Literal["auto", "mpi", "staged"]
 DEVICES: tuple[Device, ...] = ("auto", "mpi", "staged")
@@ -34,42 +44,46 @@ _INFO_KEY = "mpi_memory_alloc_kinds"
 
 
 @dataclass(frozen=True)
-class Place:
-    """A GPU on which all tensors of an exchange lie.
+class GpuDevice:
+    """GPU that holds all tensors of an exchange.
 
     Attributes:
         cupy: the module.
-        number: the GPU's.
+        number: CUDA's number of the device.
     """
 
     cupy: Any
     number: int
 
     def current(self) -> Any:
-        """A context in which it is CuPy's current device."""
+        """Return a context in which this is CuPy's current device."""
         return self.cupy.cuda.Device(self.number)
 
-    def settle(self) -> None:
-        """Wait for all that was begun there: MPI knows of no stream, nor this package of the caller's."""
+    def synchronize(self) -> None:
+        """Wait for all work on the device: MPI knows no streams, and the caller's stream is unknown."""
         with self.current():
             self.cupy.cuda.runtime.deviceSynchronize()
 
-    def octets(self, size: int) -> Any:
-        """(size,) u8 there, not filled, that no stream is still writing to."""
+    def allocate(self, size: int) -> Any:
+        """Allocate a (size,) uint8 buffer that no stream still writes to."""
         with self.current():
-            room = self.cupy.empty(size, np.uint8)
-        self.settle()
-        return room
+            buffer = self.cupy.empty(size, np.uint8)
+        self.synchronize()
+        return buffer
 
 
-def place_of(tensors: Any) -> Place | None:
-    """The GPU on which an array, or all of {name: array}, lie.
+def find_gpu(tensors: Any) -> GpuDevice | None:
+    """Find the GPU that holds an array, or all arrays of {name: array}.
 
-    None where they do not, or torch's do and CuPy is missing; ImportError, naming the extra, where others'
-    do and it is.
+    Returns:
+        The device, or None if the arrays are not all on one GPU. None also if they are torch tensors and
+        CuPy is missing.
+
+    Raises:
+        ImportError: CuPy is missing and the arrays are not torch tensors. The message names the extra.
     """
     arrays = list(tensors.values()) if isinstance(tensors, Mapping) else [tensors]
-    if not arrays or not all(map(is_on_device, arrays)):
+    if not arrays or not all(map(is_on_gpu, arrays)):
         return None
     try:
         cupy = _cupy()
@@ -77,87 +91,92 @@ def place_of(tensors: Any) -> Place | None:
         if all(map(_is_torch, arrays)):
             return None
         raise
-    numbers = {_number_of(array, cupy) for array in arrays}
-    return Place(cupy, numbers.pop()) if len(numbers) == 1 else None
+    numbers = {_get_device_number(array, cupy) for array in arrays}
+    return GpuDevice(cupy, numbers.pop()) if len(numbers) == 1 else None
 
 
-def _number_of(array: Any, cupy: Any) -> int:
+def _get_device_number(array: Any, cupy: Any) -> int:
     if _is_torch(array):
         return int(array.device.index)
     return int(cupy.asarray(array).device.id)
 
 
-def is_on_device(array: Any) -> bool:
-    """Whether an array lies on a GPU, by its own account: no CuPy is needed to know."""
-    if _is_torch(array):  # whose interface raises for types that it does not know
+def is_on_gpu(array: Any) -> bool:
+    """Return whether an array is on a GPU, without CuPy."""
+    if _is_torch(array):  # torch's __cuda_array_interface__ raises for types that it does not support
         return bool(array.is_cuda)
     return isinstance(getattr(array, "__cuda_array_interface__", None), Mapping)
 
 
 def may_take_device(comm: Any, setting: Device = "auto") -> bool:
-    """Whether this rank's MPI may be handed device memory; the other ranks may differ.
+    """Return whether this rank's MPI takes device memory; other ranks may differ.
 
     Args:
         comm: an mpi4py communicator, or any other.
-        setting: the caller's word goes before everything.
+        setting: the caller's choice, which has priority unless it is "auto".
     """
     if setting != "auto":
         return setting == "mpi"
-    said = _query_cuda_support()
-    if said is not None:
-        return said
-    return _CUDA in _alloc_kinds(comm)
+    supported = _query_cuda_support()
+    if supported is not None:
+        return supported
+    return _CUDA in _get_memory_kinds(comm)
 
 
-def staged(tensors: Any) -> Any:
-    """The same array, or {name: array}, with what lies on a device copied to the host, completely.
+def stage_on_host(tensors: Any) -> Any:
+    """Copy an array, or those of {name: array}, to the host if they are on a GPU; return others as they are.
 
-    Raises ImportError, naming the extra, where CuPy is missing.
+    Raises:
+        ImportError: CuPy is missing. The message names the extra.
     """
     if isinstance(tensors, Mapping):
-        return {name: staged(each) for name, each in tensors.items()}
-    if not is_on_device(tensors):
+        return {name: stage_on_host(each) for name, each in tensors.items()}
+    if not is_on_gpu(tensors):
         return tensors
-    return tensors.detach().cpu() if _is_torch(tensors) else _to_host(tensors)
+    return tensors.detach().cpu() if _is_torch(tensors) else _copy_array_to_host(tensors)
 
 
-def like(tensors: Any, results: Any) -> Any:
-    """Results, on the host or as CuPy's words, as the arrays that they belong to, and where those lie.
+def match_devices(tensors: Any, results: Any) -> Any:
+    """Move results to the devices of the tensors that they belong to.
 
     Args:
         tensors: an array, or {name: array}, as the caller gave them.
-        results: an array, or {name: array} of the same names. What lies on a GPU is unsigned words, flat.
+        results: an array, or {name: array} with the same names. Those on a GPU are flat raw bits, as
+            unsigned integers.
+
+    Returns:
+        Arrays with the type and the shape of the tensors, on their devices.
     """
     if isinstance(tensors, Mapping):
-        return {name: like(tensors[name], each) for name, each in results.items()}
-    if not is_on_device(tensors):
+        return {name: match_devices(tensors[name], each) for name, each in results.items()}
+    if not is_on_gpu(tensors):
         return results
-    if is_on_device(results):
-        return _of_words(tensors, results)
+    if is_on_gpu(results):
+        return _view_bits(tensors, results)
     if _is_torch(tensors):
-        octets = sys.modules["torch"].from_numpy(results.reshape(-1).view(np.uint8))
-        return octets.view(tensors.dtype).reshape(tensors.shape).to(tensors.device)
+        raw = sys.modules["torch"].from_numpy(results.reshape(-1).view(np.uint8))
+        return raw.view(tensors.dtype).reshape(tensors.shape).to(tensors.device)
     return _cupy().asarray(results)
 
 
-def _of_words(tensor: Any, words: Any) -> Any:
-    """Words on a GPU as an array like another one there."""
+def _view_bits(tensor: Any, bits: Any) -> Any:
+    """View raw bits on a GPU as an array of a tensor's type and shape."""
     if not _is_torch(tensor):
-        return words.view(tensor.dtype).reshape(tensor.shape)
-    integers = words.view(f"i{words.dtype.itemsize}")  # torch takes these alone from everyone
+        return bits.view(tensor.dtype).reshape(tensor.shape)
+    integers = bits.view(f"i{bits.dtype.itemsize}")  # torch imports only signed integers from everyone
     return sys.modules["torch"].from_dlpack(integers).view(tensor.dtype).reshape(tensor.shape)
 
 
-def _to_host(array: Any) -> Any:
-    """Through pinned memory, which a device copies to without a second copy of its own."""
+def _copy_array_to_host(array: Any) -> Any:
+    """Copy through pinned memory, which the device writes without an intermediate copy."""
     cupy = _cupy()
-    cupy.cuda.runtime.deviceSynchronize()  # whatever stream writes it: MPI and the host know of none
-    there = cupy.ascontiguousarray(cupy.asarray(array))
-    room = cupy.cuda.alloc_pinned_memory(there.nbytes)
-    here = np.frombuffer(room, there.dtype, there.size).reshape(there.shape)
-    there.get(out=here)
+    cupy.cuda.runtime.deviceSynchronize()  # the stream that writes the array is unknown
+    on_gpu = cupy.ascontiguousarray(cupy.asarray(array))
+    buffer = cupy.cuda.alloc_pinned_memory(on_gpu.nbytes)
+    on_host = np.frombuffer(buffer, on_gpu.dtype, on_gpu.size).reshape(on_gpu.shape)
+    on_gpu.get(out=on_host)
     cupy.cuda.get_current_stream().synchronize()
-    return here
+    return on_host
 
 
 def _is_torch(array: Any) -> bool:
@@ -169,13 +188,13 @@ def _cupy() -> Any:
         import cupy
     except ImportError:
         raise ImportError(
-            "an array on a GPU needs CuPy: pip install 'wirecodec[cuda12]' or 'wirecodec[cuda13]'"
+            "arrays on a GPU need CuPy; run pip install 'wirecodec[cuda12]' or 'wirecodec[cuda13]'"
         ) from None
     return cupy
 
 
 def _query_cuda_support() -> bool | None:
-    """What the MPI library says of itself; None where none is loaded, or it has no such function."""
+    """Ask the MPI library for CUDA support; return None if none is loaded or it has no such function."""
     if "mpi4py.MPI" not in sys.modules:
         return None
     try:
@@ -186,8 +205,8 @@ def _query_cuda_support() -> bool | None:
     return bool(query() == 1)
 
 
-def _alloc_kinds(comm: Any) -> set[str]:
-    """The kinds of memory that the communicator promises to take, without their restrictors."""
+def _get_memory_kinds(comm: Any) -> set[str]:
+    """Return the kinds of memory that the communicator supports, without their restrictors."""
     if not hasattr(comm, "Get_info"):
         return set()
     info = comm.Get_info()

@@ -1,8 +1,7 @@
-"""What goes wrong between ranks.
+"""Exceptions of the collectives.
 
-A CollectiveError that comes out of an agreement is raised on every rank of the communicator with the
-same text, and the communicator stays usable. A Timeout is local: each waiting rank finds out for itself
-that nothing arrives any more, and the channel it waited on is closed.
+Ranks agree on a CollectiveError by exchanging headers. Every rank raises it with the same text, and the
+communicator stays usable. A Timeout is local to one rank. It closes the channel on which the rank waited.
 """
 
 from __future__ import annotations
@@ -12,30 +11,37 @@ from collections.abc import Iterable
 __all__ = ["CollectiveError", "Timeout", "name_ranks"]
 
 
-def name_ranks(ranks: Iterable[int], most: int = 8) -> str:
-    """Ranks in words: "rank 2"; "ranks 0, 1, 3"; beyond ``most``, "ranks 0, 1, … (40 of them)"."""
+def name_ranks(ranks: Iterable[int], max_listed: int = 8) -> str:
+    """Name ranks in an error message.
+
+    Args:
+        ranks: in any order.
+        max_listed: ranks that are listed in full.
+
+    Returns "rank 2", "ranks 0, 1, 3", or for more than ``max_listed`` ranks "ranks 0, 1, … (40 of them)".
+    """
     listed = sorted(ranks)
     if len(listed) == 1:
         return f"rank {listed[0]}"
-    if len(listed) <= most:
+    if len(listed) <= max_listed:
         return "ranks " + ", ".join(map(str, listed))
-    return "ranks " + ", ".join(map(str, listed[:most])) + f", … ({len(listed)} of them)"
+    return "ranks " + ", ".join(map(str, listed[:max_listed])) + f", … ({len(listed)} of them)"
 
 
 class CollectiveError(RuntimeError):
-    """An exchange that did not take place.
+    """Failure of a collective call.
 
     Args:
-        message: the same on every rank, if an agreement led to it.
-        ranks: the ranks at fault; empty where nobody can say.
+        message: the same on every rank if the ranks agreed on the error.
+        ranks: the ranks at fault; empty if they are unknown.
         reason: see the attribute.
 
     Attributes:
-        ranks: as given, ascending.
-        reason: one word for programs: "encode", "value", "argument" (a rank could not contribute),
-            "sequence", "operation", "dtype", "shape", "scheme" (ranks differ), "protocol" (a header that
-            is none), "decode" (a rank's bytes are refused by all), "closed" (the channel was given up
-            earlier), "timeout".
+        ranks: the ranks at fault, ascending.
+        reason: one word for programs. A rank could not contribute: "encode", "value", "argument". Ranks
+            differ: "sequence", "operation", "dtype", "shape", "scheme". A header is invalid: "protocol". A
+            rank's container cannot be decoded: "decode". The channel was closed earlier: "closed". Nothing
+            arrived: "timeout".
     """
 
     def __init__(self, message: str, *, ranks: Iterable[int] = (), reason: str) -> None:
@@ -53,9 +59,9 @@ class CollectiveError(RuntimeError):
 
 
 class Timeout(CollectiveError):
-    """Nothing arrived for as long as the channel's timeout.
+    """Error of a rank that received nothing during the channel's timeout.
 
-    The channel is closed, for messages may still be under way.
+    Messages may still be in flight, so the channel is closed. Continue on another communicator.
     """
 
 

@@ -1,10 +1,10 @@
-"""The steps that allgather and allreduce share: describe, encode, agree, exchange; then commit or roll back.
+"""Common steps of allgather and allreduce: describe, encode, agree, exchange, and commit or roll back.
 
-Encoding happens in here, on the host or on the GPU where the tensors lie, between the ranks' arrival and
-the agreement, so that a rank that cannot encode still takes part and all ranks hear of it. A Compressor is
-committed where all ranks have one another's bytes and none of these is refused; ranks decide that alike, for
-they hold the same bytes, or have told each other. An error on one rank after that point does not roll back
-its Compressor, because the other ranks already hold its contribution.
+Encoding happens between the call and the agreement, so that a rank that cannot encode still takes part and
+all ranks learn of it. Tensors are encoded on the host or on their GPU. A Compressor is committed if every
+rank has all containers and can decode them. All ranks decide this alike, because they have the same bytes or
+have exchanged their results. An error on one rank after that point does not roll back its Compressor, because
+the other ranks already hold its contribution.
 """
 
 from __future__ import annotations
@@ -20,15 +20,12 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Operand, Status
-from collectives.channel import Channel
+from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
-from collectives.device import Place, place_of, staged
+from collectives.device import GpuDevice, find_gpu, stage_on_host
 from collectives.errors import CollectiveError
 from collectives.transport.allgather import allgather_ragged
-from collectives.transport.segments import Octets
-from wirecodec.arrays import as_bytes, as_flat, dtype_named
-from wirecodec.container.layout import CHUNK
-from wirecodec.scheme import SchemeLike, as_scheme
+from wirecodec.interop import CHUNK, SchemeLike, as_bytes, as_flat, as_scheme, dtype_named
 
 __all__ = [
     "ONLY",
@@ -36,40 +33,40 @@ __all__ = [
     "Form",
     "SchemeArgument",
     "Tensors",
-    "encoded",
-    "failed_decoding",
-    "failed_encoding",
-    "form_of",
-    "limits_of",
-    "refusal",
-    "stored_in",
+    "count_stored",
+    "describe",
+    "encode_and_agree",
+    "error_of_container",
+    "failure_of_decoding",
+    "failure_of_encoding",
+    "get_limits",
 ]
 
 Tensors: TypeAlias = Any  # an array, a SparseTensor, or {name: array or SparseTensor}
 SchemeArgument: TypeAlias = "SchemeLike | Mapping[str, SchemeLike] | wc.Compressor"
 Form: TypeAlias = tuple[tuple[int, ...], "np.dtype[Any]"]
 
-ONLY = "0"  # the name of a tensor given without one: the number of its key, as the wire format has it
+ONLY = "0"  # name of a tensor that was passed without one: the number of its key in the wire format
 
 
 @dataclass
 class Encoding:
-    """This rank's side of an exchange, filled in step by step: a failure leaves what was known before.
+    """This rank's side of an exchange. It is filled step by step; a failure keeps the earlier steps.
 
     Attributes:
         blob: this rank's container.
         forms: {name: (shape, dtype)} of the tensors, the same on all ranks.
-        bare: whether one tensor was given without a name.
-        named: whether the blob holds named tensors (a Compressor's always does).
-        operand: what all ranks must agree on.
-        table: every rank's header, once they agreed.
+        bare: whether the caller passed one tensor without a name.
+        named: whether the container has named tensors, as a Compressor's always has.
+        operand: description of the tensors and the scheme, the same on all ranks.
+        table: every rank's header, after the agreement.
         prepared: a Compressor's step.
-        decoded: what this rank's own container says, once ``sent`` was called.
-        place: the GPU that the tensors lie on, all of them; None elsewhere.
-        there: the container on that GPU; ``blob`` is the same on the host.
+        decoded: the tensors in this rank's own container, after a call of ``decode_own``.
+        gpu: the GPU that holds all tensors, or None.
+        blob_on_gpu: the container on that GPU; ``blob`` is its copy on the host.
     """
 
-    blob: Octets = field(default_factory=lambda: np.empty(0, np.uint8))
+    blob: ByteArray = field(default_factory=lambda: np.empty(0, np.uint8))
     forms: dict[str, Form] = field(default_factory=dict)
     bare: bool = True
     named: bool = False
@@ -77,42 +74,39 @@ class Encoding:
     table: list[Header] = field(default_factory=list)
     prepared: wc.Prepared | None = None
     decoded: Mapping[str, wc.SparseTensor] | None = None
-    place: Place | None = None
-    there: Any = None
+    gpu: GpuDevice | None = None
+    blob_on_gpu: Any = None
 
-    def gather(self, channel: Channel) -> list[Octets]:
-        """Every rank's container, in rank order, the same on all ranks.
-
-        They lie on this rank's GPU where MPI puts them there.
-        """
+    def gather(self, channel: Channel) -> list[ByteArray]:
+        """Gather every rank's container, in rank order; on this rank's GPU if MPI writes device memory."""
         counts = [header.payload_len for header in self.table]
         direct = channel.takes_device()
         channel.call.last = True
-        if self.place is not None and direct:
-            with self.place.current():
-                blobs = allgather_ragged(channel, self.there, counts, self.place.octets)
+        if self.gpu is not None and direct:
+            with self.gpu.current():
+                blobs = allgather_ragged(channel, self.blob_on_gpu, counts, self.gpu.allocate)
         else:
             blobs = allgather_ragged(channel, self.blob, counts)
         channel.call.delivered = True
         return blobs
 
-    def keep(self, blob: Any, octets: Octets | None = None) -> None:
-        """This rank's container, and its bytes on the host where they are known."""
-        if self.place is not None:
-            self.there = blob
-            with self.place.current():
-                octets = staged(blob) if octets is None else octets
-        self.blob = as_bytes(blob if octets is None else octets)
+    def set_blob(self, blob: Any, on_host: ByteArray | None = None) -> None:
+        """Set this rank's container; ``on_host`` is its copy on the host, if there already is one."""
+        if self.gpu is not None:
+            self.blob_on_gpu = blob
+            with self.gpu.current():
+                on_host = stage_on_host(blob) if on_host is None else on_host
+        self.blob = as_bytes(blob if on_host is None else on_host)
 
-    def limits(self, blobs: Sequence[Octets]) -> wc.DecodeLimits:
-        """What decoding one of the containers may cost: as much as tensors of these forms do."""
-        return limits_of(self.forms, blobs)
+    def get_limits(self, blobs: Sequence[ByteArray]) -> wc.DecodeLimits:
+        """Return the limits for decoding one of the containers."""
+        return get_limits(self.forms, blobs)
 
-    def sent(self) -> Mapping[str, wc.SparseTensor]:
-        """What this rank's container decodes to, by name, on the host."""
+    def decode_own(self) -> Mapping[str, wc.SparseTensor]:
+        """Decode this rank's own container on the host, by name."""
         if self.decoded is None:
-            limits = self.limits([self.blob])
-            if self.prepared is not None and self.place is None:
+            limits = self.get_limits([self.blob])
+            if self.prepared is not None and self.gpu is None:
                 self.decoded = self.prepared.sent
             elif self.named:
                 self.decoded = wc.decode_many(self.blob, limits=limits, schema=self.forms)
@@ -122,7 +116,7 @@ class Encoding:
 
 
 @contextmanager
-def encoded(
+def encode_and_agree(
     comm: Communicator | Channel,
     tensor: Tensors,
     scheme: SchemeArgument,
@@ -130,16 +124,19 @@ def encoded(
     proposal: Header,
     failure: Failure | None = None,
 ) -> Iterator[tuple[Channel, Encoding]]:
-    """Encode, agree, and yield what is to be exchanged.
+    """Encode, agree, and yield the channel and this rank's Encoding.
+
+    The whole block is one ``Channel.collective``. A Compressor is committed if the call is ``delivered``. It
+    is rolled back otherwise, and if the block raises CollectiveError, which it must do on all ranks or none.
 
     Args:
         comm, tensor, scheme, seed: as for allgather.
         proposal: operation, reduction and algorithm.
-        failure: why this rank has nothing to contribute, where that is known already.
+        failure: the reason why this rank cannot contribute, if it is known already.
 
-    All of it is one ``Channel.collective``. A Compressor is committed if the call is ``delivered``. It is
-    rolled back otherwise, and if the caller's block raises CollectiveError, which it must do on all ranks or
-    none. Raises as ``agree`` does.
+    Raises:
+        CollectiveError: a rank failed or ranks differ; the same on all ranks.
+        Timeout: a rank does not take part.
     """
     channel = Channel.of(comm)
     local = Encoding()
@@ -147,11 +144,13 @@ def encoded(
         try:
             if failure is None:
                 failure = _encode(local, tensor, scheme, seed, channel.rank)
-            if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it will need what it encoded
-                failure = _decode_own(local, channel.rank)
+            if (
+                failure is None and proposal.algorithm > Algorithm.ALLGATHER
+            ):  # it needs its own tensors decoded
+                failure = _try_decode_own(local, channel.rank)
             stored = NO_DETAIL
             if failure is None:
-                stored, failure = _count_stored(local)
+                stored, failure = _try_count_stored(local)
             proposal = proposal._replace(payload_len=len(local.blob), detail=stored)
             local.table = agree(channel, proposal, local.operand, failure)
             yield channel, local
@@ -160,35 +159,36 @@ def encoded(
             raise
         finally:
             if local.prepared is not None:
-                settle = local.prepared.commit if call.delivered else local.prepared.rollback
+                resolve = local.prepared.commit if call.delivered else local.prepared.rollback
                 try:
-                    settle()
-                except RuntimeError:  # it cannot be settled
+                    resolve()
+                except RuntimeError:  # it was resolved by another call
                     raise
-                except BaseException:  # an interrupt must not undo what the other ranks have done
-                    with suppress(RuntimeError):  # it was settled before the interrupt
-                        settle()
+                except BaseException:  # an interrupt must not leave the step open: other ranks have decided
+                    with suppress(RuntimeError):  # it was resolved before the interrupt
+                        resolve()
                     raise
 
 
-def refusal(rank: int, error: wc.WireError) -> CollectiveError:
-    """The error for a rank's container that cannot be decoded.
+def error_of_container(rank: int, error: wc.WireError) -> CollectiveError:
+    """Return the error for a rank's container that cannot be decoded.
 
-    All ranks hold the same bytes and expect the same tensors, so all of them raise it.
+    All ranks have the same bytes and expect the same tensors, so all of them raise it.
     """
-    text = f"rank {rank}: its bytes are refused: {type(error).__name__} {error}"
+    text = f"rank {rank}: its container cannot be decoded: {type(error).__name__} {error}"
     return CollectiveError(text, ranks=[rank], reason="decode")
 
 
-def stored_in(blob: Octets) -> int:
-    """How many elements a container stores."""
+def count_stored(blob: ByteArray) -> int:
+    """Count the elements that a container stores."""
     return sum(entry.nnz for entry in wc.inspect(blob).entries)
 
 
-def limits_of(forms: Mapping[str, Form], blobs: Sequence[Octets]) -> wc.DecodeLimits:
-    """What containers of tensors of these forms can need: an entry a chunk, every element stored.
+def get_limits(forms: Mapping[str, Form], blobs: Sequence[ByteArray]) -> wc.DecodeLimits:
+    """Return the limits for decoding containers of tensors with these shapes.
 
-    A transform's coefficients are at most twice as many numbers as the elements.
+    They allow one entry per chunk, and that every element is stored. A transform has at most twice as many
+    coefficients as elements.
     """
     sizes = [2 * prod(shape) for shape, _ in forms.values()]
     return wc.DecodeLimits(
@@ -199,8 +199,8 @@ def limits_of(forms: Mapping[str, Form], blobs: Sequence[Octets]) -> wc.DecodeLi
     )
 
 
-def form_of(tensor: Any) -> Form:
-    """Shape and element type of any array; EncodeError where it is none."""
+def describe(tensor: Any) -> Form:
+    """Return the shape and the element type of an array; raise EncodeError if it is not one."""
     shape, dtype = getattr(tensor, "shape", None), getattr(tensor, "dtype", None)
     if shape is None or dtype is None:
         flat = as_flat(tensor)
@@ -208,76 +208,79 @@ def form_of(tensor: Any) -> Form:
     return tuple(int(n) for n in shape), dtype_named(dtype)
 
 
-def failed_encoding(error: Exception) -> Failure:
-    """What the other ranks are told of an exception that came up while this one described or encoded."""
+def failure_of_encoding(error: Exception) -> Failure:
+    """Return the Failure for an exception that this rank raised while it described or encoded tensors."""
     if isinstance(error, wc.EncodeError):
         return Failure(Status.ENCODE if error.position is None else Status.VALUE, error, error.position)
     if isinstance(error, TypeError | AttributeError):
         return Failure(Status.ARGUMENT, error)
-    return Failure(Status.ENCODE, error)  # whatever it is, the others must not wait for this rank
+    return Failure(Status.ENCODE, error)  # of any type, so that the others never wait for this rank
 
 
-def failed_decoding(error: Exception, rank: int) -> Failure:
-    """What the other ranks are told where rank ``rank``, this one, cannot read what it encoded itself."""
-    return Failure(Status.DECODE, error, rank) if isinstance(error, wc.WireError) else failed_encoding(error)
+def failure_of_decoding(error: Exception, rank: int) -> Failure:
+    """Return the Failure for an exception that this rank, ``rank``, raised while it decoded its own bytes."""
+    if isinstance(error, wc.WireError):
+        return Failure(Status.DECODE, error, rank)
+    return failure_of_encoding(error)
 
 
-def _count_stored(local: Encoding) -> tuple[int, Failure | None]:
-    """How many elements this rank's container stores; or NO_DETAIL, and why it cannot be read."""
+def _try_count_stored(local: Encoding) -> tuple[int, Failure | None]:
+    """Count the elements in this rank's container; return NO_DETAIL and a Failure if it cannot be read."""
     try:
-        return stored_in(local.blob), None
+        return count_stored(local.blob), None
     except Exception as error:
-        return NO_DETAIL, failed_encoding(error)
+        return NO_DETAIL, failure_of_encoding(error)
 
 
-def _decode_own(local: Encoding, rank: int) -> Failure | None:
+def _try_decode_own(local: Encoding, rank: int) -> Failure | None:
+    """Decode this rank's own container; return a Failure if that is impossible."""
     try:
-        local.sent()
+        local.decode_own()
     except Exception as error:
-        return failed_decoding(error, rank)
+        return failure_of_decoding(error, rank)
     return None
 
 
 def _encode(local: Encoding, tensor: Tensors, scheme: SchemeArgument, seed: int, rank: int) -> Failure | None:
-    """Describe and encode; an exception of this rank becomes a Failure for all to hear of.
+    """Describe and encode tensors; return an exception as a Failure, which is reported to all ranks.
 
     Args:
-        local: filled in.
-        tensor, scheme, seed: the caller's.
+        local: the Encoding to fill.
+        tensor, scheme, seed: the caller's arguments.
         rank: mixed into a Compressor's seed.
     """
     try:
         local.bare = not isinstance(tensor, Mapping)
-        local.place = place_of(tensor)
-        if local.place is None:
-            tensor = staged(tensor)
+        local.gpu = find_gpu(tensor)
+        if local.gpu is None:
+            tensor = stage_on_host(tensor)
         else:
-            local.place.settle()  # whatever stream writes it
+            local.gpu.synchronize()  # the stream that writes the tensor is unknown
         tensors = {ONLY: tensor} if local.bare else dict(tensor)
-        local.forms = {name: form_of(one) for name, one in tensors.items()}
+        local.forms = {name: describe(one) for name, one in tensors.items()}
         described = {name: (shape, dtype.name) for name, (shape, dtype) in local.forms.items()}
         if not isinstance(scheme, wc.Compressor | Mapping):
             scheme = as_scheme(scheme)
-        local.operand = Operand.of(described, bare=local.bare, scheme=_scheme_text(scheme))
+        local.operand = Operand.of(described, bare=local.bare, scheme=_normalize_scheme(scheme))
         if isinstance(scheme, wc.Compressor):
             local.prepared = scheme.prepare(tensors, rank=rank)
             local.named = True
-            local.keep(local.prepared.blob, local.prepared.octets)
+            local.set_blob(local.prepared.blob, local.prepared.octets)
         elif local.bare:
             if isinstance(scheme, Mapping):
-                raise TypeError("a mapping of globs to schemes needs named tensors")
-            local.keep(wc.encode(tensor, scheme, seed=seed))
+                raise TypeError("a mapping of globs to schemes needs named tensors; pass {name: tensor}")
+            local.set_blob(wc.encode(tensor, scheme, seed=seed))
         else:
             local.named = True
-            # The names are agreed by their hash, so the container need not repeat them.
-            local.keep(wc.encode_many(tensors, scheme, seed=seed, names=False))
+            # The headers have agreed on the names by their hash, so the container omits them.
+            local.set_blob(wc.encode_many(tensors, scheme, seed=seed, names=False))
     except Exception as error:
-        return failed_encoding(error)
+        return failure_of_encoding(error)
     return None
 
 
-def _scheme_text(scheme: SchemeArgument) -> str:
-    """A scheme as all ranks must write it: equal for equal schemes, however each rank spelled its own."""
+def _normalize_scheme(scheme: SchemeArgument) -> str:
+    """Normalize a scheme to a text that is equal for equal schemes."""
     if isinstance(scheme, wc.Compressor):
         return f"compressor {scheme.signature}; step {scheme.step}"
     if isinstance(scheme, Mapping):

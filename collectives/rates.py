@@ -1,4 +1,4 @@
-"""What communication and computation cost: four numbers that the ranks of a channel share."""
+"""Measured costs of communication and computation, which all ranks of a channel share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ __all__ = ["Rates"]
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds: a message (alpha), a byte (beta), an element of a dense sum (gamma), a stored one (delta)."""
+    """Costs in seconds.
+
+    Attributes:
+        alpha: per message.
+        beta: per byte.
+        gamma: per element of a dense sum.
+        delta: per stored element that is decoded and added.
+    """
 
     alpha: float
     beta: float

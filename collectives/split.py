@@ -1,10 +1,10 @@
-"""Sparse all-reduce by ranges: each rank sums one range of the elements, and tells the others its sums.
+"""Sparse all-reduce by ranges: each rank sums one range of the elements and sends the sums to the others.
 
-    every rank's tensors ─► cut into n ranges ─► all-to-all ─► ordered sums of one's range ─► all-gather
+    every rank's tensors ─► cut into n ranges ─► all-to-all ─► ordered sums of one range ─► all-gather
 
-Where many ranks choose alike, the sums take fewer bytes than all ranks' encodings do. A range is that of all
-tensors' elements in the order of their names, so tensors of any sizes share the work. What travels are
-containers: of the decoded values, which need no second rounding, and then of the sums.
+If many ranks select the same elements, the sums take fewer bytes than all ranks' containers. A range covers
+the elements of all tensors in the order of their names, so tensors of any size are divided evenly. The
+messages are containers: of the decoded values, which need no second rounding, and then of the sums.
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Status
-from collectives.channel import Channel
+from collectives.channel import ByteArray, Channel
 from collectives.exchange import (
     Encoding,
     Form,
-    failed_decoding,
-    failed_encoding,
-    limits_of,
-    refusal,
-    stored_in,
+    count_stored,
+    error_of_container,
+    failure_of_decoding,
+    failure_of_encoding,
+    get_limits,
 )
 from collectives.transport.allgather import allgather_ragged
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
-from collectives.transport.reduce import Dense, accumulator, bounds_of, finish
-from collectives.transport.segments import Octets
-from wirecodec.arrays import as_bytes
+from collectives.transport.reduce import Dense, accumulator_dtype, compute_bounds, divide_and_round
+from wirecodec.interop import as_bytes
 
-__all__ = ["SECOND_PHASE", "ranges_of", "split"]
+__all__ = ["SECOND_PHASE", "assign_ranges", "split_allreduce"]
 
 Ranges: TypeAlias = dict[str, tuple[int, int]]
 
-_FIRST_PHASE = "nonzero | rice | raw"
+FIRST_PHASE = "nonzero | rice | raw"
 SECOND_PHASE = {
     Algorithm.SPLIT_PAIRS: "nonzero | rice | raw",
     Algorithm.SPLIT_BITMAP: "nonzero | bitmap | raw",
@@ -47,54 +46,60 @@ SECOND_PHASE = {
 }
 
 
-def ranges_of(forms: Mapping[str, Form], ranks: int) -> list[Ranges]:
-    """For each rank, {name: (start, stop)} of the elements that it sums; a name where it sums any."""
+def assign_ranges(forms: Mapping[str, Form], ranks: int) -> list[Ranges]:
+    """Assign to each rank the elements that it sums, as {name: (start, stop)}; ranges are not empty."""
     sizes = {name: prod(forms[name][0]) for name in sorted(forms, key=str.encode)}
-    edges = bounds_of(sum(sizes.values()), ranks)
+    bounds = compute_bounds(sum(sizes.values()), ranks)
     ends = list(accumulate(sizes.values()))
-    found: list[Ranges] = []
-    for low, high in pairwise(edges):
-        found.append(
+    ranges: list[Ranges] = []
+    for low, high in pairwise(bounds):
+        ranges.append(
             {
                 name: (max(low, end - size) - (end - size), min(high, end) - (end - size))
                 for (name, size), end in zip(sizes.items(), ends, strict=True)
                 if max(low, end - size) < min(high, end)
             }
         )
-    return found
+    return ranges
 
 
-def split(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
-    """Flat sums by name, divided by ``divisor``, in the tensors' types; the same bits on every rank.
+def split_allreduce(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
+    """Sum all ranks' tensors by ranges.
 
     Args:
         channel: open; all ranks call this together.
-        local: this rank's side, agreed on.
+        local: this rank's side, after the agreement.
         divisor: 1, or the number of ranks.
-        proposal: operation, reduction and the split algorithm that all ranks chose.
+        proposal: operation, reduction and the split algorithm, the same on all ranks.
 
-    Raises CollectiveError on all ranks where one of them refuses what another one sent; Timeout.
+    Returns:
+        Flat sums by name, divided by ``divisor``, in the tensors' types; the same bits on every rank.
+
+    Raises:
+        CollectiveError: a rank cannot decode what another one sent; the same on all ranks.
+        Timeout: a rank does not take part.
     """
-    ranges = ranges_of(local.forms, channel.size)
+    ranges = assign_ranges(local.forms, channel.size)
     failure = None
-    blocks: list[Octets] = [
-        np.empty(0, np.uint8)
-    ] * channel.size  # no containers: whoever gets one refuses it
+    # An empty block is not a container, so its receiver reports it.
+    blocks: list[ByteArray] = [np.empty(0, np.uint8)] * channel.size
     try:
-        blocks = _pieces(local.sent(), ranges)
+        blocks = _encode_pieces(local.decode_own(), ranges)
     except Exception as error:
-        failure = failed_decoding(error, channel.rank)
+        failure = failure_of_decoding(error, channel.rank)
     counts = exchange_counts(channel, [len(block) for block in blocks])
-    found = alltoall_ragged(channel, blocks, [row[channel.rank] for row in counts])
-    block: Octets = np.empty(0, np.uint8)
+    pieces = alltoall_ragged(channel, blocks, [row[channel.rank] for row in counts])
+    block: ByteArray = np.empty(0, np.uint8)
     stored = NO_DETAIL
     try:
-        block = _sums(found, local.forms, ranges[channel.rank], divisor, Algorithm(proposal.algorithm))
-        stored = stored_in(block)
-    except _Refused as error:
+        block = _encode_sums(
+            pieces, local.forms, ranges[channel.rank], divisor, Algorithm(proposal.algorithm)
+        )
+        stored = count_stored(block)
+    except _InvalidPiece as error:
         failure = failure or Failure(Status.DECODE, error.error, error.rank)
     except Exception as error:
-        failure = failure or failed_encoding(error)
+        failure = failure or failure_of_encoding(error)
     proposal = proposal._replace(payload_len=len(block), detail=stored)
     table = agree(channel, proposal, local.operand, failure)
     channel.remember_union(local.operand.signature, sum(header.detail for header in table))
@@ -102,11 +107,11 @@ def split(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> 
     channel.call.last = True
     results = allgather_ragged(channel, block, [header.payload_len for header in table])
     channel.call.delivered = True
-    return _joined(results, local.forms, ranges)
+    return _decode_sums(results, local.forms, ranges)
 
 
-class _Refused(Exception):
-    """What a rank sent does not decode."""
+class _InvalidPiece(Exception):
+    """Error of a piece that cannot be decoded."""
 
     def __init__(self, rank: int, error: wc.WireError) -> None:
         super().__init__(rank, error)
@@ -114,22 +119,22 @@ class _Refused(Exception):
         self.error = error
 
 
-def _pieces(sent: Mapping[str, wc.SparseTensor], ranges: list[Ranges]) -> list[Octets]:
-    """For each rank, what it sums of these tensors, as a container."""
+def _encode_pieces(tensors: Mapping[str, wc.SparseTensor], ranges: list[Ranges]) -> list[ByteArray]:
+    """Encode each rank's range of the tensors as a container."""
     return [
         as_bytes(
             wc.encode_many(
-                {name: _slice(sent[name], *limits) for name, limits in mine.items()},
-                _FIRST_PHASE,
+                {name: _slice(tensors[name], *bounds) for name, bounds in own.items()},
+                FIRST_PHASE,
                 names=False,
             )
         )
-        for mine in ranges
+        for own in ranges
     ]
 
 
 def _slice(tensor: wc.SparseTensor, start: int, stop: int) -> wc.SparseTensor:
-    """The elements from ``start`` to ``stop``, as a flat tensor of their own."""
+    """Return the elements from ``start`` to ``stop`` as a flat tensor."""
     if tensor.is_full:
         return wc.SparseTensor.from_dense(tensor.values[start:stop])
     edges = np.array([start, stop - 1], np.int64).astype(tensor.indices.dtype)
@@ -138,43 +143,47 @@ def _slice(tensor: wc.SparseTensor, start: int, stop: int) -> wc.SparseTensor:
     return wc.SparseTensor(tensor.indices[first:last] - edges[0], tensor.values[first:last], (stop - start,))
 
 
-def _forms_within(forms: Mapping[str, Form], ranges: Ranges) -> dict[str, Form]:
+def _get_schema(forms: Mapping[str, Form], ranges: Ranges) -> dict[str, Form]:
+    """Return the shapes and types of a rank's ranges."""
     return {name: ((stop - start,), forms[name][1]) for name, (start, stop) in ranges.items()}
 
 
-def _sums(
-    blobs: list[Octets], forms: Mapping[str, Form], ranges: Ranges, divisor: int, algorithm: Algorithm
-) -> Octets:
-    """The container of this rank's sums; raises _Refused.
+def _encode_sums(
+    blobs: list[ByteArray], forms: Mapping[str, Form], ranges: Ranges, divisor: int, algorithm: Algorithm
+) -> ByteArray:
+    """Sum all ranks' pieces and encode the sums as a container.
 
     Args:
         blobs: every rank's piece, in rank order.
         forms: of the whole tensors.
-        ranges: what this rank sums.
+        ranges: of this rank.
         divisor: 1, or the number of ranks.
-        algorithm: says how sums are written.
+        algorithm: determines the scheme of the sums.
+
+    Raises:
+        _InvalidPiece: a piece cannot be decoded.
     """
-    schema = _forms_within(forms, ranges)
-    limits = limits_of(schema, blobs)
-    totals = {name: np.zeros(shape, accumulator(dtype)) for name, (shape, dtype) in schema.items()}
+    schema = _get_schema(forms, ranges)
+    limits = get_limits(schema, blobs)
+    totals = {name: np.zeros(shape, accumulator_dtype(dtype)) for name, (shape, dtype) in schema.items()}
     for rank, blob in enumerate(blobs):
         try:
             wc.decode_add(blob, totals, limits=limits, schema=schema)
         except wc.WireError as error:
-            raise _Refused(rank, error) from error
-    done = {name: finish(total, divisor, forms[name][1]) for name, total in totals.items()}
-    return as_bytes(wc.encode_many(done, SECOND_PHASE[algorithm], names=False))
+            raise _InvalidPiece(rank, error) from error
+    results = {name: divide_and_round(total, divisor, forms[name][1]) for name, total in totals.items()}
+    return as_bytes(wc.encode_many(results, SECOND_PHASE[algorithm], names=False))
 
 
-def _joined(blobs: list[Octets], forms: Mapping[str, Form], ranges: list[Ranges]) -> dict[str, Dense]:
-    """All ranks' sums next to each other; CollectiveError, on all ranks alike, where one is refused."""
+def _decode_sums(blobs: list[ByteArray], forms: Mapping[str, Form], ranges: list[Ranges]) -> dict[str, Dense]:
+    """Decode and concatenate all ranks' sums; raise CollectiveError on all ranks if one is invalid."""
     out = {name: np.empty(prod(shape), dtype) for name, (shape, dtype) in forms.items()}
-    for rank, (blob, mine) in enumerate(zip(blobs, ranges, strict=True)):
-        schema = _forms_within(forms, mine)
+    for rank, (blob, own) in enumerate(zip(blobs, ranges, strict=True)):
+        schema = _get_schema(forms, own)
         try:
-            found = wc.decode_many(blob, limits=limits_of(schema, [blob]), schema=schema)
+            tensors = wc.decode_many(blob, limits=get_limits(schema, [blob]), schema=schema)
         except wc.WireError as error:
-            raise refusal(rank, error) from error
-        for name, (start, stop) in mine.items():
-            found[name].to_dense(out=out[name][start:stop])
+            raise error_of_container(rank, error) from error
+        for name, (start, stop) in own.items():
+            tensors[name].to_dense(out=out[name][start:stop])
     return out

@@ -1,15 +1,15 @@
-"""Runs any decoder over the golden vectors (SPEC sections 2-7); see vectors/README.md for the files.
+"""Run any decoder over the golden vectors (SPEC sections 2-7; file format: vectors/README.md).
 
 A decoder is a callable ``decode(data, limits, schema)``:
 
-    data      bytes
-    limits    dict of the limits that differ from the defaults of SPEC section 7, by name; often empty
+    data      bytes of the container
+    limits    dict, by name, of the limits that differ from the defaults of SPEC section 7; often empty
     schema    dict {name: (shape tuple, element type name)}, or None
-    returns   (tag, tensors); tag: bytes; tensors: in the order of their keys, each
-              (name, element type name, shape, indices, values): indices a sequence of int, values the
-              little-endian bytes of the elements present: these very bytes, or, where the vector says
-              how near is near enough (SPEC section 3.5), numbers as near as that
-    raises    an exception whose class has the kind's name, with the code as its attribute ``code``
+    returns   (tag, tensors). tag is bytes. tensors are in the order of their keys, each
+              (name, element type name, shape, indices, values). indices is a sequence of int. values are
+              the little-endian bytes of the elements present. They must equal the vector's bytes or, if the
+              vector has a tolerance (SPEC section 3.5), be within it
+    raises    an exception whose class name is the kind and whose attribute ``code`` is the code
 
     python formats/conformance.py [module:function]        (default: the reference decoder)
 """
@@ -38,7 +38,7 @@ Decode = Callable[
 
 @dataclass(frozen=True)
 class Failure:
-    """One vector that a decoder got wrong, and how."""
+    """A vector that a decoder got wrong, with a description."""
 
     id: str
     message: str
@@ -46,7 +46,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Encode:
-    """What an exact writer is given to reproduce a vector's bytes."""
+    """Input from which an exact writer must reproduce a vector's bytes."""
 
     many: bool
     scheme: str
@@ -57,10 +57,9 @@ class Encode:
 
 @dataclass(frozen=True)
 class Vector:
-    """One file of vectors/, its abbreviations expanded.
+    """One file of vectors/, with its abbreviations expanded.
 
-    ``within`` says of each tensor how far its values may be from those of a reader; 0 where they must be the
-    same bytes.
+    ``within`` is, for each tensor, the largest allowed difference of a value; 0 if the bytes must be equal.
     """
 
     id: str
@@ -77,7 +76,7 @@ class Vector:
 
 
 def load(path: Path) -> Vector:
-    """The vector in a file."""
+    """Load the vector in a file."""
     fields = json.loads(path.read_text(encoding="utf-8"))
     schema = fields.get("schema")
     decoded = fields.get("decoded", {"tag": "", "tensors": []})
@@ -85,34 +84,34 @@ def load(path: Path) -> Vector:
     return Vector(
         id=fields["id"],
         about=fields["about"],
-        data=_unhex(fields["hex"]),
+        data=_parse_hex(fields["hex"]),
         result=fields["result"],
         code=fields.get("code"),
         limits=fields.get("limits", {}),
         schema=schema and {name: (tuple(shape), dtype) for name, (shape, dtype) in schema.items()},
-        tag=_unhex(decoded["tag"]),
-        tensors=[_tensor(t) for t in decoded["tensors"]],
+        tag=_parse_hex(decoded["tag"]),
+        tensors=[_parse_tensor(t) for t in decoded["tensors"]],
         within=[float(t.get("within", 0)) for t in decoded["tensors"]],
         encode=encode
         and Encode(
             many=encode["many"],
             scheme=encode["scheme"],
             seed=encode["seed"],
-            tag=_unhex(encode["tag"]),
-            tensors=[_tensor(t) for t in encode["tensors"]],
+            tag=_parse_hex(encode["tag"]),
+            tensors=[_parse_tensor(t) for t in encode["tensors"]],
         ),
     )
 
 
 def load_all(vectors: Path = DEFAULT_DIR) -> Iterator[Vector]:
-    """Every vector, the valid ones first, in the order of their file names."""
-    for folder in ("valid", "bad"):
-        for path in sorted((vectors / folder).glob("*.json")):
+    """Load every vector: the valid ones first, each half in the order of the file names."""
+    for verdict in ("valid", "bad"):
+        for path in sorted((vectors / verdict).glob("*/*.json"), key=lambda path: path.name):
             yield load(path)
 
 
 def run(decode: Decode, vectors: Path = DEFAULT_DIR) -> list[Failure]:
-    """What the decoder gets wrong; empty where it conforms."""
+    """Run a decoder over all vectors; return its failures, none if it conforms."""
     failures = []
     for vector in load_all(vectors):
         message = check(decode, vector)
@@ -122,7 +121,7 @@ def run(decode: Decode, vectors: Path = DEFAULT_DIR) -> list[Failure]:
 
 
 def check(decode: Decode, vector: Vector) -> str | None:
-    """What the decoder gets wrong about one vector, or None."""
+    """Run a decoder on one vector; return a description of its failure, or None."""
     try:
         tag, tensors = decode(vector.data, dict(vector.limits), vector.schema)
     except Exception as error:
@@ -139,52 +138,52 @@ def check(decode: Decode, vector: Vector) -> str | None:
     if len(tensors) != len(vector.tensors):
         return f"{len(tensors)} tensors, not {len(vector.tensors)}"
     for got, want, within in zip(tensors, vector.tensors, vector.within, strict=True):
-        part = _difference(got, want, within)
+        part = _find_difference(got, want, within)
         if part is not None:
             return f"{part} of {want[0]!r} differs"
     return None
 
 
-def _difference(got: TensorTuple, want: TensorTuple, within: float) -> str | None:
-    """The first part of a tensor that is not as wanted, or None; values may be so far off."""
+def _find_difference(got: TensorTuple, want: TensorTuple, within: float) -> str | None:
+    """Name the first field of a tensor that is not as wanted, or None; values may differ by ``within``."""
     same = {
         "name": got[0] == want[0],
         "element type": got[1] == want[1],
         "shape": tuple(got[2]) == tuple(want[2]),
         "indices": len(got[3]) == len(want[3]) and list(got[3]) == list(want[3]),
-        "values": bytes(got[4]) == want[4] or (within > 0 and _near(bytes(got[4]), want, within)),
+        "values": bytes(got[4]) == want[4] or (within > 0 and _is_near(bytes(got[4]), want, within)),
     }
     return next((part for part, equal in same.items() if not equal), None)
 
 
-def _near(values: bytes, want: TensorTuple, within: float) -> bool:
-    """Whether every value is a number at most so far from the wanted one."""
+def _is_near(values: bytes, want: TensorTuple, within: float) -> bool:
+    """Return whether every value is a number within ``within`` of the wanted one."""
     if len(values) != len(want[4]):
         return False
-    pairs = zip(_numbers(values, want[1]), _numbers(want[4], want[1]), strict=True)
+    pairs = zip(_iterate_numbers(values, want[1]), _iterate_numbers(want[4], want[1]), strict=True)
     return all(abs(a - b) <= within for a, b in pairs)  # false of NaN
 
 
-def _numbers(values: bytes, dtype: str) -> Iterator[float]:
-    """The little-endian elements of a type, as numbers."""
+def _iterate_numbers(values: bytes, dtype: str) -> Iterator[float]:
+    """Yield the little-endian elements of a type as numbers."""
     if dtype == "bfloat16":  # the upper half of a binary32
         values = b"".join(b"\0\0" + values[i : i + 2] for i in range(0, len(values), 2))
     letter = {"float16": "e", "float32": "f", "bfloat16": "f", "float64": "d"}[dtype]
     return (x for (x,) in struct.iter_unpack("<" + letter, values))
 
 
-def _unhex(text: str | list[str]) -> bytes:
+def _parse_hex(text: str | list[str]) -> bytes:
     return bytes.fromhex(text if isinstance(text, str) else "".join(text))
 
 
-def _tensor(fields: Mapping[str, Any]) -> TensorTuple:
+def _parse_tensor(fields: Mapping[str, Any]) -> TensorTuple:
     shape = tuple(fields["shape"])
     indices = expand_indices(fields["indices"], shape)
     return fields["name"], fields["dtype"], shape, indices, expand_values(fields["values"])
 
 
 def expand_indices(indices: Any, shape: tuple[int, ...]) -> list[int]:
-    """Indices from a list, from "all", or from {"ranges": [[start, stop, step], …]}."""
+    """Expand indices given as a list, as "all", or as {"ranges": [[start, stop, step], …]}."""
     if indices == "all":
         size = 1
         for dimension in shape:
@@ -196,35 +195,39 @@ def expand_indices(indices: Any, shape: tuple[int, ...]) -> list[int]:
 
 
 def expand_values(values: str | list[str] | dict[str, Any]) -> bytes:
-    """Bytes from hex, from a list of hex, or from {"repeat": hex, "bytes": n}: cyclic, cut to n bytes."""
+    """Expand bytes from hex, a list of hex, or {"repeat": hex, "bytes": n}: repeated and cut to n bytes."""
     if isinstance(values, dict):
-        period = _unhex(values["repeat"])
+        period = _parse_hex(values["repeat"])
         size = int(values["bytes"])
         return (period * (size // len(period) + 1))[:size]
-    return _unhex(values)
+    return _parse_hex(values)
 
 
 def reference(
     data: bytes, limits: dict[str, int], schema: dict[str, tuple[tuple[int, ...], str]] | None
 ) -> tuple[bytes, list[TensorTuple]]:
-    """The reference decoder behind the contract above; a model for other adapters.
+    """Decode with the reference decoder; a model for other adapters.
 
     Args:
         data: the container.
         limits: the limits that differ from the defaults, by name.
         schema: {name: (shape, element type name)}, or None.
 
-    Returns (tag, tensors) and raises WireError, as the contract says.
+    Returns:
+        (tag, tensors), as the contract of this module defines them.
+
+    Raises:
+        WireError: if the container is refused.
     """
     from formats.reference import Limits, decode
-    from formats.zstd import installed
+    from formats.zstd import find_decompressor
 
-    decoded = decode(data, Limits(**limits), schema, zstd=installed())
+    decoded = decode(data, Limits(**limits), schema, zstd=find_decompressor())
     return decoded.tag, [(t.name, t.dtype, t.shape, t.indices, t.values) for t in decoded.tensors]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; 0 where the decoder conforms, 1 otherwise."""
+    """Run the command line; return 0 if the decoder conforms, else 1."""
     parser = argparse.ArgumentParser(
         prog="conformance.py", description="Run a decoder over the golden vectors."
     )

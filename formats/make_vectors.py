@@ -1,9 +1,9 @@
-"""Writes the golden vectors under vectors/ from cases/ (vectors/README.md says what the files hold).
+"""Write the golden vectors under vectors/ from the cases in vector_cases/ (files: vectors/README.md).
 
-    python formats/make_vectors.py             writes new vectors; refuses where an existing one would change
-    python formats/make_vectors.py --update    writes changed ones, too, and removes those no longer made
+    python formats/make_vectors.py             write new vectors, move misplaced ones; fail if one changes
+    python formats/make_vectors.py --update    also write changed vectors and remove those without a case
 
-Running it again changes nothing. No test runs it: its diff is reviewed.
+A second run changes nothing. No test runs this script; its diff is reviewed.
 """
 
 from __future__ import annotations
@@ -20,28 +20,43 @@ HERE = Path(__file__).resolve().parent
 VECTORS = HERE / "vectors"
 COLUMNS = 110
 HEX_COLUMNS = 96
-HEX = ("hex", "values", "tag", "repeat")
+HEX_FIELDS = ("hex", "values", "tag", "repeat")
+PAGES = sorted({page.stem for page in (HERE / "spec").glob("*/*.md")}, key=len, reverse=True)
+"""Names of the codec and transform pages, longest first."""
+CONTAINER = "container"
+"""Folder of the vectors that no single page covers."""
+
+
+def folder_of(id: str) -> str:
+    """Return the folder of a vector: the page its id begins with, ``packed`` for maps, else ``container``."""
+    if id.startswith("map-"):
+        return "packed"
+    return next((page for page in PAGES if f"{id}-".startswith(f"{page}-")), CONTAINER)
 
 
 def render_all() -> dict[str, str]:
-    """Every vector's text by its path under vectors/."""
-    from formats import cases
+    """Render every case; return the files' texts by path under vectors/.
+
+    Raises:
+        AssertionError: if two cases have the same id.
+    """
+    from formats import vector_cases
 
     texts: dict[str, str] = {}
     ids = set()
-    for module in cases.MODULES:
+    for module in vector_cases.MODULES:
         for case in module.cases():
-            path = f"{case.folder}/{case.id}.json"
             if case.id in ids:
-                raise AssertionError(f"two cases are called {case.id}")
+                raise AssertionError(f"two cases have the id {case.id}")
             ids.add(case.id)
+            path = f"{case.verdict}/{folder_of(case.id)}/{case.id}.json"
             texts[path] = "\n".join(_render(case.fields, "")) + "\n"
     return texts
 
 
 def _render(value: Any, indent: str, field: str | None = None) -> Iterator[str]:
-    """JSON in lines of readable length."""
-    if field in HEX and isinstance(value, str) and len(value) > HEX_COLUMNS:
+    """Yield the lines of a JSON value, broken to a readable length."""
+    if field in HEX_FIELDS and isinstance(value, str) and len(value) > HEX_COLUMNS:
         value = [value[i : i + HEX_COLUMNS] for i in range(0, len(value), HEX_COLUMNS)]
     text = json.dumps(value)
     if len(indent) + len(text) < COLUMNS or isinstance(value, str) or not value:
@@ -65,22 +80,34 @@ def _render(value: Any, indent: str, field: str | None = None) -> Iterator[str]:
     yield indent + closing
 
 
+def move_misplaced(texts: dict[str, str]) -> None:
+    """Move each vector that is in another folder than its case's; its content stays as it is.
+
+    Args:
+        texts: the rendered files by path under vectors/.
+    """
+    right = {Path(path).stem: VECTORS / path for path in texts}
+    for path in sorted(VECTORS.rglob("*.json")):
+        target = right.get(path.stem, path)
+        if path != target and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(target)
+            print(f"moved {path.relative_to(VECTORS)} to {target.relative_to(VECTORS)}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; 0 where the vectors are up to date afterwards."""
+    """Run the command line; return 0 if the vectors are up to date afterwards."""
     parser = argparse.ArgumentParser(prog="make_vectors.py", description="Write the golden vectors.")
     parser.add_argument("--update", action="store_true", help="change and remove existing vectors")
     update = parser.parse_args(arguments).update
     texts = render_all()
-    present = {
-        f"{p.parent.name}/{p.name}": p
-        for folder in ("valid", "bad")
-        for p in (VECTORS / folder).glob("*.json")
-    }
+    move_misplaced(texts)
+    present = {p.relative_to(VECTORS).as_posix(): p for p in VECTORS.rglob("*.json")}
     changed = [name for name, p in present.items() if texts.get(name) != p.read_text(encoding="utf-8")]
     if changed and not update:
         for name in changed:
             print(f"would {'change' if name in texts else 'remove'} {name}")
-        print("nothing written: --update changes existing vectors")
+        print("nothing written; pass --update to change existing vectors")
         return 1
     for name in changed:
         if name not in texts:

@@ -1,17 +1,17 @@
-"""A Zstandard decompressor for the reference decoder, where this Python has one.
+"""A Zstandard decompressor for the reference decoder, if this Python has one.
 
-Python has had one of its own since 3.14; before, there is the package ``zstandard``.
+Python 3.14 and later have one in the standard library. Earlier versions use the package ``zstandard``.
 """
 
 from __future__ import annotations
 
 import importlib
 
-from formats.reference.zstd import Decompress
+from formats.reference.value.zstd import Decompress
 
 
-def installed() -> Decompress | None:
-    """What gives a frame's content, or None."""
+def find_decompressor() -> Decompress | None:
+    """Return a function that decompresses a frame, or None if no decompressor is installed."""
     try:
         module = importlib.import_module("compression.zstd")
         return lambda frame, size: bytes(module.decompress(frame))

@@ -23,7 +23,7 @@ WITHOUT_GPU = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(mpi_launch.plugin(), "mpi-launch")
+    config.pluginmanager.register(mpi_launch.make_plugin(), "mpi-launch")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,7 @@
-"""A group of ranks that run tests: one mpirun, its deadlines, and the reports that its ranks leave.
+"""Group of ranks that run tests: one mpirun, its deadlines, and the reports of its ranks.
 
-Each rank writes one file in a folder that the group made; what all ranks say of a test is one result.
+Each rank writes one file into the folder of the group. The reports of all ranks are merged into one result
+per test.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from typing import IO, Any, Literal, TypeAlias
 
 import pytest
 
-from tests.mpi_processes import FOLDER, end_all, processes_of, rank_environment, shared_memory
+from tests.mpi_processes import FOLDER, end_all, find_processes, find_shared_memory, rank_environment
 
 __all__ = ["Group", "Result"]
 
 Result: TypeAlias = tuple[Literal["passed", "failed", "skipped"], str, dict[str, Any]]
-"""A test's outcome, the text to go with it, and further attributes of the report."""
+"""Outcome of a test, its text, and further attributes of the report."""
 
 
 class Group:
-    """One mpirun, and what its ranks have reported so far.
+    """One mpirun and the reports of its ranks.
 
     Args:
         prefix: the command that starts ranks.
-        ranks: how many.
-        items: what they run, in this order.
+        ranks: number of ranks.
+        items: the tests that they run, in this order.
     """
 
     def __init__(self, prefix: Sequence[str], ranks: int, items: Sequence[pytest.Item]) -> None:
@@ -44,15 +45,15 @@ class Group:
         self._startup = float(os.environ.get("MPI_TEST_STARTUP", "120"))
         self._grace = float(os.environ.get("MPI_TEST_GRACE", "5"))
         self._ended = False
-        self._never_began = ""  # why no rank began any test
-        self._latest: float | None = None  # when a rank last began or ended a test
-        self._began: defaultdict[str, set[int]] = defaultdict(set)
+        self._start_failure = ""  # the reason why no rank began any test
+        self._latest: float | None = None  # time at which a rank last began or ended a test
+        self._begun: defaultdict[str, set[int]] = defaultdict(set)
         self._reports: defaultdict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
-        self._left = [item.nodeid for item in items]
+        self._remaining = [item.nodeid for item in items]
         self._folder = Path(tempfile.mkdtemp(prefix="mpi-tests-"))
         self._files: dict[int, IO[str]] = {}
         self._shared: set[Path] = set()
-        (self._folder / "tests.json").write_text(json.dumps(self._left))
+        (self._folder / "tests.json").write_text(json.dumps(self._remaining))
         config = items[0].config
         command = [*prefix, "-n", str(ranks), sys.executable, "-m", "pytest"]
         command += ["-q", "--color=no", "-p", "no:cacheprovider", "-m", "", f"--rootdir={config.rootpath}"]
@@ -73,35 +74,35 @@ class Group:
         self._started = time.monotonic()
 
     def will_run(self, nodeid: str) -> bool:
-        """Whether a result for this test can be had without starting another group."""
-        return bool(self._never_began) or (nodeid in self._left and not self._ended)
+        """Return whether this group can still report the test."""
+        return bool(self._start_failure) or (nodeid in self._remaining and not self._ended)
 
-    def result(self, item: pytest.Item) -> Result:
-        """Wait for one test."""
+    def wait_for(self, item: pytest.Item) -> Result:
+        """Wait for the result of one test."""
         nodeid = item.nodeid
-        if self._never_began:
-            return "failed", self._never_began, {}
+        if self._start_failure:
+            return "failed", self._start_failure, {}
         mark = item.get_closest_marker("mpi")
         timeout = float(mark.kwargs.get("timeout", self._timeout)) if mark else self._timeout
-        self._left.remove(nodeid)
+        self._remaining.remove(nodeid)
         while True:
-            exited = self._process.poll()  # before reading, so that what was written before the end is read
+            exited = self._process.poll()  # before reading, so that reports written before the end are read
             self._read()
             if len(self._reports[nodeid]) == self.ranks:
                 return self._merge(nodeid)
             if exited is not None:
-                return self._broken(nodeid, f"mpirun ended with {exited} during this test")
+                return self._fail(nodeid, f"mpirun ended with {exited} during this test")
             now = time.monotonic()
             if self._latest is None:
                 if now > self._started + self._startup:
-                    return self._broken(nodeid, f"the ranks did not start within {self._startup:g} s")
+                    return self._fail(nodeid, f"the ranks did not start within {self._startup:g} s")
             elif now > self._latest + timeout:
-                return self._broken(nodeid, f"not finished within {timeout:g} s")
+                return self._fail(nodeid, f"not finished within {timeout:g} s")
             failed = [
                 report["seen"] for report in self._reports[nodeid].values() if report["outcome"] == "failed"
             ]
             if failed and now > min(failed) + self._grace:
-                return self._broken(
+                return self._fail(
                     nodeid, f"a rank failed, and others were still running {self._grace:g} s later"
                 )
             time.sleep(0.01)
@@ -109,7 +110,7 @@ class Group:
     def end(self) -> None:
         """End every process of the group, and remove the folder.
 
-        Also when all tests are done: many ranks on few cores take seconds in MPI_Finalize, and prove nothing.
+        The ranks do not reach MPI_Finalize, which takes many ranks on few cores several seconds.
         """
         if self._ended:
             return
@@ -130,50 +131,50 @@ class Group:
             while True:
                 at = file.tell()
                 line = file.readline()
-                if not line.endswith("\n"):  # nothing, or half a line
+                if not line.endswith("\n"):  # no line, or an incomplete one
                     file.seek(at)
                     break
                 event = json.loads(line)
                 if self._latest is None:
-                    self._shared = shared_memory(self._folder)
+                    self._shared = find_shared_memory(self._folder)
                 self._latest = event["seen"] = time.monotonic()
                 if event["event"] == "begin":
-                    self._began[event["id"]].add(rank)
+                    self._begun[event["id"]].add(rank)
                 else:
                     self._reports[event["id"]][rank] = event
 
     def _merge(self, nodeid: str) -> Result:
-        """One outcome from all ranks': failed if any failed, skipped if all were."""
+        """Merge all ranks' outcomes: failed if any rank failed, skipped if all skipped."""
         reports = self._reports[nodeid]
         if any(report["outcome"] == "failed" for report in reports.values()):
-            return "failed", tracebacks(reports), {}
+            return "failed", format_tracebacks(reports), {}
         if all(report["outcome"] == "skipped" for report in reports.values()):
             expected = reports[0].get("wasxfail")
             return "skipped", reports[0]["text"], {} if expected is None else {"wasxfail": expected}
         return "passed", "", {}
 
-    def _broken(self, nodeid: str, why: str) -> Result:
-        """The group is lost: fail this test with all that is known, and end the group."""
-        reports, began = self._reports[nodeid], self._began[nodeid]
-        inside = [rank for rank in range(self.ranks) if rank in began and rank not in reports]
+    def _fail(self, nodeid: str, why: str) -> Result:
+        """Fail this test with all known details, and end the group, because a rank died or hangs."""
+        reports, begun = self._reports[nodeid], self._begun[nodeid]
+        inside = [rank for rank in range(self.ranks) if rank in begun and rank not in reports]
         lines = [f"{why}; on {self.ranks} ranks, still in the test: {', '.join(map(str, inside)) or 'none'}"]
         log = (self._folder / "log").read_text(errors="replace")
-        stacks = self._stacks(inside) if self._process.poll() is None else ""
+        stacks = self._get_stacks(inside) if self._process.poll() is None else ""
         if reports:
-            lines.append(tracebacks(reports))
+            lines.append(format_tracebacks(reports))
         if stacks:
             lines.append(stacks)
         lines.append(f"---- output of mpirun (end) ----\n{log[-3000:]}")
         text = "\n".join(lines)
         if self._latest is None:
-            self._never_began = text
+            self._start_failure = text
         self.end()
         return "failed", text, {}
 
-    def _stacks(self, ranks: Iterable[int]) -> str:
-        """Where hanging ranks are, by their own account; a stopped one gives none."""
+    def _get_stacks(self, ranks: Iterable[int]) -> str:
+        """Ask hanging ranks for their stacks; a stopped rank gives none."""
         parts = []
-        living = processes_of(self._folder)
+        living = find_processes(self._folder)
         for rank in ranks:
             pid_file, stack_file = self._folder / f"{rank}.pid", self._folder / f"{rank}.stack"
             pid = int(pid_file.read_text() or 0) if pid_file.exists() else 0
@@ -189,14 +190,12 @@ class Group:
                     for line in text.splitlines()
                     if f"{os.sep}_pytest{os.sep}" not in line and "File" in line
                 ]
-                parts.append(
-                    "\n".join([f"---- rank {rank} is at ----", *(frames[:20] or ["(it does not answer)"])])
-                )
+                parts.append("\n".join([f"---- rank {rank} is at ----", *(frames[:20] or ["(no answer)"])]))
         return "\n".join(parts)
 
 
-def tracebacks(reports: dict[int, dict[str, Any]]) -> str:
-    """The failures of all ranks; ranks that failed alike share one."""
+def format_tracebacks(reports: dict[int, dict[str, Any]]) -> str:
+    """Format the failures of all ranks; ranks with equal failures share one."""
     same: defaultdict[str, list[int]] = defaultdict(list)
     for rank in sorted(reports):
         if reports[rank]["outcome"] == "failed":

@@ -1,21 +1,21 @@
-"""``pytest`` alone runs the tests marked ``mpi``: one mpirun a rank count, in which every rank runs them.
+"""Pytest plugin that runs the tests marked ``mpi`` under mpirun, with one mpirun per rank count.
 
     @pytest.mark.mpi(4)                         runs on 4 ranks
     @pytest.mark.mpi(1, 2, 4)                   one item for each rank count
-    @pytest.mark.mpi(3, timeout=10)             with a deadline of its own, in seconds
+    @pytest.mark.mpi(3, timeout=10)             has its own deadline, in seconds
 
-This file is both sides. The *launcher*, in the pytest that a person started, starts a *group* of ranks
-(mpi_group.py) when it comes to the first test of a rank count, and reports each test as soon as all ranks
-have. A *rank* is a pytest of its own that runs the same tests in the same order, writes down what happened,
-and meets the others after each test. A group that dies or hangs fails the test it was in; a new group runs
-the rest. Ranks write one file each, in a folder that the group made; there is no other channel.
+This file contains both sides. The *launcher* is the user's pytest. At the first test of each rank count it
+starts a *group* of ranks (mpi_group.py). It reports each test as soon as all ranks have reported it. A *rank*
+is another pytest process that runs the same tests in the same order, reports each, and waits for the other
+ranks after each. If a group dies or hangs, the current test fails, and a new group runs the remaining ones.
+Each rank writes one file into the folder of its group. There is no other channel.
 
-Test modules must not import mpi4py.MPI at their top: the launcher imports them, too, and would become a
-rank of an MPI job of its own.
+Test modules must not import mpi4py.MPI at module level. The launcher also imports them, and would initialize
+MPI itself.
 
-Environment: REQUIRE_MPI=1 makes a missing mpirun a failure instead of a skip. In seconds, MPI_TEST_TIMEOUT is
-the deadline of a test (60), MPI_TEST_STARTUP that of starting a group (120), MPI_TEST_GRACE how long ranks
-may stay in a test that another has failed (5).
+Environment: REQUIRE_MPI=1 makes a missing mpirun a failure instead of a skip. Three variables are in seconds:
+MPI_TEST_TIMEOUT is the deadline per test (60), MPI_TEST_STARTUP the deadline for the start of a group (120),
+MPI_TEST_GRACE the time that ranks may spend in a test after another rank failed it (5).
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ import pytest
 from tests.mpi_group import Group, Result
 from tests.mpi_processes import FOLDER, find_mpirun, mpi_required
 
-__all__ = ["Launcher", "Rank", "plugin"]
+__all__ = ["Launcher", "Rank", "make_plugin"]
 
 
-def plugin() -> Launcher | Rank:
-    """The plugin for this process, to be registered in pytest_configure."""
+def make_plugin() -> Launcher | Rank:
+    """Create the plugin for this process, which pytest_configure registers."""
     folder = os.environ.get(FOLDER)
     return Rank(Path(folder)) if folder else Launcher()
 
 
-def rank_count(item: pytest.Item) -> int | None:
-    """On how many ranks an item runs; None where it is not for MPI."""
+def get_rank_count(item: pytest.Item) -> int | None:
+    """Return the number of ranks of a test, or None if it is not marked ``mpi``."""
     mark = item.get_closest_marker("mpi")
     if mark is None:
         return None
@@ -58,20 +58,22 @@ def rank_count(item: pytest.Item) -> int | None:
 
 
 class Expansion:
-    """What launcher and ranks do alike: one item for each rank count of a mark."""
+    """Common part of launcher and ranks: one item per rank count of a mark."""
 
     @pytest.fixture
     def mpi_ranks(self, request: pytest.FixtureRequest) -> int:
-        """The number of ranks of a test that is marked with several."""
+        """Number of ranks of a test that is marked with several."""
         return int(request.param)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Parametrise a test function that is marked with several rank counts."""
+        """Parametrize a test function that is marked with several rank counts."""
         mark = metafunc.definition.get_closest_marker("mpi")
         if mark is None:
             return
         if not mark.args:
-            raise pytest.UsageError(f"{metafunc.definition.nodeid}: the mpi mark needs a number of ranks")
+            raise pytest.UsageError(
+                f"{metafunc.definition.nodeid}: the mpi mark needs a number of ranks, such as mpi(2)"
+            )
         if len(mark.args) > 1:
             metafunc.fixturenames.append("mpi_ranks")
             metafunc.parametrize("mpi_ranks", mark.args, ids=[f"n={n}" for n in mark.args], indirect=True)
@@ -81,35 +83,35 @@ class Expansion:
 
 
 class Launcher(Expansion):
-    """Runs groups, and reports for them.
+    """Plugin of the user's pytest, which starts groups and reports their results.
 
     Attributes:
-        before_launch: called once, before the first group starts: to fill caches on disk that many ranks
-            would otherwise fill all at once.
+        before_launch: called once, before the first group starts. It can fill caches on disk that all ranks
+            would otherwise fill at the same time.
     """
 
     def __init__(self) -> None:
         self.before_launch: Callable[[], None] | None = None
         self._prefix: list[str] | None = None
         self._missing = ""
-        self._looked = False
+        self._searched = False
         self._group: Group | None = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Ordinary tests first, then those of one rank count after another: a group runs once."""
-        items.sort(key=lambda item: rank_count(item) or 0)
+        """Sort the tests by rank count, ordinary ones first, so that each rank count needs one group."""
+        items.sort(key=lambda item: get_rank_count(item) or 0)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        """Report an MPI test from its group."""
-        ranks = rank_count(item)
+        """Report an MPI test with the result of its group."""
+        ranks = get_rank_count(item)
         if ranks is None:
             return None
         hook = item.ihook
         hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         start = time.time()
-        outcome, text, extra = self._result(item, ranks)
+        outcome, text, extra = self._get_result(item, ranks)
         path, line, _ = item.location
         report = pytest.TestReport(
             nodeid=item.nodeid,
@@ -128,16 +130,16 @@ class Launcher(Expansion):
         return True
 
     def pytest_sessionfinish(self) -> None:
-        """Leave no process behind, whatever ended the session."""
+        """End all processes of the current group."""
         if self._group is not None:
             self._group.end()
 
-    def _result(self, item: pytest.Item, ranks: int) -> Result:
-        if not self._looked:
-            self._looked = True
+    def _get_result(self, item: pytest.Item, ranks: int) -> Result:
+        if not self._searched:
+            self._searched = True
             self._prefix, self._missing = find_mpirun()
             if self._prefix and self.before_launch is not None:
-                # What is broken breaks a test, too, and is reported there.
+                # An error here also occurs in a test, which reports it.
                 with contextlib.suppress(Exception):
                     self.before_launch()
         if not self._prefix:
@@ -147,23 +149,23 @@ class Launcher(Expansion):
             if self._group is not None:
                 self._group.end()
             items = item.session.items
-            rest = [other for other in items[items.index(item) :] if rank_count(other) == ranks]
+            rest = [other for other in items[items.index(item) :] if get_rank_count(other) == ranks]
             self._group = Group(self._prefix, ranks, rest)
-        return self._group.result(item)
+        return self._group.wait_for(item)
 
 
 # ---- ranks ----
 
 
 class Rank(Expansion):
-    """Runs the tests that the launcher listed, in its order, together with the other ranks."""
+    """Plugin of a rank's pytest, which runs the launcher's tests together with the other ranks."""
 
     def __init__(self, folder: Path) -> None:
         import faulthandler
 
         from mpi4py import MPI
 
-        self._comm = MPI.COMM_WORLD.Dup()  # tests must not see our barrier
+        self._comm = MPI.COMM_WORLD.Dup()  # separates the barrier below from the tests
         self._folder = folder
         rank = self._comm.rank
         (folder / f"{rank}.pid").write_text(str(os.getpid()))
@@ -171,7 +173,7 @@ class Rank(Expansion):
         self._stack = open(folder / f"{rank}.stack", "w", encoding="utf-8")  # noqa: SIM115
         faulthandler.register(signal.SIGUSR1, file=self._stack, all_threads=False)
         self._phases: list[pytest.TestReport] = []
-        threading.Thread(target=self._die_with_launcher, daemon=True).start()
+        threading.Thread(target=self._end_with_launcher, daemon=True).start()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -182,26 +184,26 @@ class Rank(Expansion):
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Tell when a test begins and how it ended; then meet the others."""
+        """Report the begin and the end of a test; then wait for the other ranks."""
         self._phases.clear()
-        self._tell(event="begin", id=item.nodeid)
+        self._report(event="begin", id=item.nodeid)
         result = yield
         failed = [report for report in self._phases if report.failed]
         skipped = [report for report in self._phases if report.skipped]
         if failed:
-            text = "\n".join(_text(report) for report in failed)
-            self._tell(event="end", id=item.nodeid, outcome="failed", text=text)
+            text = "\n".join(_format_report(report) for report in failed)
+            self._report(event="end", id=item.nodeid, outcome="failed", text=text)
         elif skipped:
             reason = (
                 skipped[0].longrepr[2] if isinstance(skipped[0].longrepr, tuple) else skipped[0].longreprtext
             )
             more = {"wasxfail": skipped[0].wasxfail} if hasattr(skipped[0], "wasxfail") else {}
-            self._tell(event="end", id=item.nodeid, outcome="skipped", text=reason, **more)
+            self._report(event="end", id=item.nodeid, outcome="skipped", text=reason, **more)
         else:
-            self._tell(event="end", id=item.nodeid, outcome="passed", text="")
-        meeting = self._comm.Ibarrier()
-        while not meeting.Test():
-            time.sleep(0.0005)  # a blocking barrier would keep a core busy that a slower rank needs
+            self._report(event="end", id=item.nodeid, outcome="passed", text="")
+        barrier = self._comm.Ibarrier()
+        while not barrier.Test():
+            time.sleep(0.0005)  # a blocking barrier would occupy a core that a slower rank needs
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -209,16 +211,16 @@ class Rank(Expansion):
         self._phases.append(report)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Failed tests are reported by the launcher; mpirun would end the other ranks for an exit status."""
+        """Exit with status 0 after failed tests, because mpirun would otherwise end the other ranks."""
         if session.exitstatus == pytest.ExitCode.TESTS_FAILED:
             session.exitstatus = pytest.ExitCode.OK
 
-    def _tell(self, **event: Any) -> None:
+    def _report(self, **event: Any) -> None:
         self._out.write(json.dumps(event) + "\n")
         self._out.flush()
 
-    def _die_with_launcher(self) -> None:
-        """A launcher that was killed cannot end its ranks."""
+    def _end_with_launcher(self) -> None:
+        """End this rank after its launcher was killed."""
         launcher = int(os.environ["MPI_TEST_LAUNCHER"])
         while True:
             time.sleep(2)
@@ -228,7 +230,7 @@ class Rank(Expansion):
                 os._exit(1)
 
 
-def _text(report: pytest.TestReport) -> str:
+def _format_report(report: pytest.TestReport) -> str:
     where = "" if report.when == "call" else f"[in {report.when}]\n"
     return (
         where

@@ -1,4 +1,4 @@
-"""mpirun and the processes it starts: where it is, what ranks on one machine need, how all are ended."""
+"""mpirun and its processes: search for the command, environment of the ranks, and termination."""
 
 from __future__ import annotations
 
@@ -22,43 +22,43 @@ __all__ = [
     "die_with_parent",
     "end_all",
     "find_mpirun",
+    "find_processes",
+    "find_shared_memory",
     "mpi_required",
-    "needed_mpirun",
-    "processes_of",
     "rank_environment",
-    "shared_memory",
+    "require_mpirun",
 ]
 
-FOLDER = "MPI_TEST_FOLDER"  # set for ranks only: where they find their tests and leave their reports
-_MARK = "MPI_TEST_MARK"  # set for mpirun and all that it starts
+FOLDER = "MPI_TEST_FOLDER"  # set for ranks only: the folder of their tests and reports
+_MARK = "MPI_TEST_MARK"  # set for mpirun and all its descendants
 
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 def find_mpirun() -> tuple[list[str] | None, str]:
-    """The command that starts ranks, or None and the reason; the one beside this Python goes first."""
+    """Find the command that starts ranks, first beside this Python; or return None and a reason."""
     for module in ("mpi4py", "numpy"):
         if importlib.util.find_spec(module) is None:
             return None, f"{module} is not installed"
     path = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
-    found = shutil.which("mpirun", path=path) or shutil.which("mpiexec", path=path)
-    if found is None:
+    command = shutil.which("mpirun", path=path) or shutil.which("mpiexec", path=path)
+    if command is None:
         return None, "no mpirun beside this Python or in PATH"
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False, timeout=60)
-    if said.returncode != 0:
-        return None, f"{found} does not run: {(said.stdout + said.stderr).strip()[-300:]}"
-    if "open mpi" in said.stdout.lower() or "open-mpi" in said.stdout.lower():
-        return [found, "--oversubscribe", "--bind-to", "none"], ""
-    return [found], ""
+    version = subprocess.run([command, "--version"], capture_output=True, text=True, check=False, timeout=60)
+    if version.returncode != 0:
+        return None, f"{command} does not run: {(version.stdout + version.stderr).strip()[-300:]}"
+    if "open mpi" in version.stdout.lower() or "open-mpi" in version.stdout.lower():
+        return [command, "--oversubscribe", "--bind-to", "none"], ""
+    return [command], ""
 
 
 def mpi_required() -> bool:
-    """Whether a missing mpirun is a failure (REQUIRE_MPI=1) and not a reason to skip."""
+    """Return whether a missing mpirun is a failure (REQUIRE_MPI=1) instead of a reason to skip."""
     return os.environ.get("REQUIRE_MPI", "") not in ("", "0")
 
 
-def needed_mpirun() -> list[str]:
-    """The command that starts ranks, for a test that is skipped, or fails, where there is none."""
+def require_mpirun() -> list[str]:
+    """Find the command that starts ranks; skip or fail the test if there is none."""
     prefix, missing = find_mpirun()
     if prefix is None:
         (pytest.fail if mpi_required() else pytest.skip)(missing)
@@ -66,10 +66,11 @@ def needed_mpirun() -> list[str]:
 
 
 def rank_environment(folder: Path) -> dict[str, str]:
-    """For ranks that share one host and few cores: no network, and a waiting rank gives up its core.
+    """Return the environment of ranks that share one host and few cores.
 
-    Open MPI's shared memory lies in ``folder``, so that what a killed rank leaves behind goes with it; in
-    /dev/shm it would stay. All that is started with this environment is known by the folder's name.
+    They use no network, and a waiting rank yields its core. Open MPI's shared memory is in ``folder`` and is
+    removed with it; in /dev/shm, that of a killed rank would stay. The environment contains the folder's
+    name, by which ``find_processes`` recognizes the processes.
     """
     inherited = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
     return inherited | {
@@ -87,64 +88,64 @@ def rank_environment(folder: Path) -> dict[str, str]:
 
 
 def die_with_parent() -> None:
-    """From now on, this process is killed when the one that started it ends, even while it is stopped.
+    """Have the kernel kill this process when its parent ends, even if this process is stopped.
 
-    What ``end_all`` does, for a pytest that is killed before it comes to that. Linux only; nothing elsewhere.
-    It outlasts an exec, not a fork: mpirun's ranks call it, too.
+    This ends ranks if pytest is killed before it calls ``end_all``. It works on Linux only. The setting
+    survives exec but not fork, so mpirun's ranks also call this function.
     """
     if sys.platform == "linux":
         parent = os.getppid()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended just before
+        if os.getppid() != parent:  # the parent ended before the call
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def end_all(process: subprocess.Popen[bytes], folder: Path, shared: Iterable[Path] = ()) -> None:
-    """End a process that was started with ``rank_environment(folder)``, and all that it started.
+    """End a process that was started with ``rank_environment(folder)``, and all its descendants.
 
     Args:
         process: mpirun.
-        folder: tells what it started. Open MPI gives each rank a process group of its own, MPICH even a
-            session: only what a process inherits and keeps, its first environment, says whose it is.
-        shared: what to remove besides ``shared_memory(folder)``, of which nothing is known once mpirun ended
-            the ranks.
+        folder: identifies the descendants by their environment. Open MPI gives each rank its own process
+            group, and MPICH its own session, so neither of these identifies them.
+        shared: files to remove in addition to ``find_shared_memory(folder)``, which finds none after mpirun
+            has ended the ranks.
     """
-    shared = {*shared, *shared_memory(folder)}
+    shared = {*shared, *find_shared_memory(folder)}
     if process.poll() is None:
-        process.terminate()  # mpirun passes it on
+        process.terminate()  # mpirun forwards it
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(2)
-    for pid in processes_of(folder):
+    for pid in find_processes(folder):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     if process.poll() is None:
         process.kill()
     process.wait()
     deadline = time.monotonic() + 5
-    while processes_of(folder) and time.monotonic() < deadline:  # a kill takes effect when it is seen
+    while find_processes(folder) and time.monotonic() < deadline:  # a kill takes effect later
         time.sleep(0.01)
     for path in shared:
         path.unlink(missing_ok=True)
 
 
-def processes_of(folder: Path) -> list[int]:
-    """The living processes that ``rank_environment(folder)`` came down to. Linux only; none elsewhere."""
+def find_processes(folder: Path) -> list[int]:
+    """Find the living processes that inherited ``rank_environment(folder)``. Works on Linux only."""
     mark = f"{_MARK}={folder}".encode()
     return [
         int(path.name)
         for path in Path("/proc").glob("[0-9]*")
-        if mark in _read(path / "environ").split(b"\0")  # a dead one that nobody waited for has none
+        if mark in _read(path / "environ").split(b"\0")  # a zombie has none
     ]
 
 
-def shared_memory(folder: Path) -> set[Path]:
-    """Where the ranks among these processes share memory under MPICH; a killed one leaves it there."""
-    maps = b"\n".join(_read(Path(f"/proc/{pid}/maps")) for pid in processes_of(folder))
+def find_shared_memory(folder: Path) -> set[Path]:
+    """Find the shared-memory files of these processes under MPICH; killed ranks leave them behind."""
+    maps = b"\n".join(_read(Path(f"/proc/{pid}/maps")) for pid in find_processes(folder))
     return {Path(os.fsdecode(found)) for found in re.findall(rb"/dev/shm/mpich_shm_\w+", maps)}
 
 
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError:  # it ended meanwhile, or is another user's
+    except OSError:  # it has ended, or belongs to another user
         return b""

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from formats.reference.draws import draw32, mix
-from formats.reference.floats import BY_NAME, FLOAT64, convert, float_of
+from formats.reference.floats import BY_NAME, FLOAT64, convert, to_float
+from formats.reference.prng import draw32, mix
 
 Array = npt.NDArray[Any]
 
@@ -73,7 +73,7 @@ def lane_sum(numbers: list[float], lanes: int) -> float:
 def rounded(number: float, dtype: Any) -> float:
     """A binary64 number in an element type, rounded once, to nearest, ties to even."""
     target = BY_NAME[np.dtype(dtype).name]
-    return float_of(convert(int(np.float64(number).view(np.uint64)), FLOAT64, target), target)
+    return to_float(convert(int(np.float64(number).view(np.uint64)), FLOAT64, target), target)
 
 
 def reaching(x: Array, threshold: float) -> list[int]:

@@ -1,4 +1,4 @@
-"""The launcher itself: a failure names its rank, and a rank that dies or hangs costs its own test only."""
+"""Launcher of MPI tests: a failure names its rank, and a rank that dies or hangs fails only one test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests import mpi_launch
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "mpi: runs under mpirun")
-    config.pluginmanager.register(mpi_launch.plugin(), "mpi-launch")
+    config.pluginmanager.register(mpi_launch.make_plugin(), "mpi-launch")
 """
 
 HEAD = """
@@ -40,12 +40,12 @@ def test_after(): assert comm.allreduce(1) == 2
 
 
 def run(folder: Path, tests: str, conftest: str = CONFTEST, head: str = HEAD, **environment: str) -> str:
-    """What pytest says of a file with these tests.
+    """Run pytest on a file with these tests, and return its output.
 
     Args:
-        folder: an empty one.
-        tests: the file, but for its head.
-        conftest: the conftest.py beside it.
+        folder: an empty folder.
+        tests: the file without its first lines.
+        conftest: the text of conftest.py.
         head: the file's first lines.
         environment: variables to add.
     """
@@ -57,7 +57,7 @@ def run(folder: Path, tests: str, conftest: str = CONFTEST, head: str = HEAD, **
         for key, value in os.environ.items()
         if not key.startswith(("PYTEST", "MPI_TEST", "REQUIRE"))
     }
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -77,13 +77,13 @@ def run(folder: Path, tests: str, conftest: str = CONFTEST, head: str = HEAD, **
         check=False,
         timeout=200,
     )
-    return done.stdout + done.stderr
+    return completed.stdout + completed.stderr
 
 
-def outcomes(said: str) -> dict[str, str]:
+def parse_outcomes(output: str) -> dict[str, str]:
     return {
         name: word
-        for word, name in re.findall(r"^(PASSED|FAILED|XFAIL|XPASS) test_it\.py::(\S+)", said, re.MULTILINE)
+        for word, name in re.findall(r"^(PASSED|FAILED|XFAIL|XPASS) test_it\.py::(\S+)", output, re.MULTILINE)
     }
 
 
@@ -92,7 +92,7 @@ needs_mpirun = pytest.mark.skipif(NO_MPIRUN and not mpi_required(), reason="no m
 
 @needs_mpirun
 def test_one_item_for_each_rank_count(tmp_path: Path) -> None:
-    said = run(
+    output = run(
         tmp_path,
         """
 def test_alone(): assert "MPI_TEST_FOLDER" not in os.environ
@@ -108,7 +108,7 @@ def test_skipped(): pytest.skip("for a reason")
 def test_expected(): assert comm.rank < 0
 """,
     )
-    assert outcomes(said) == {
+    assert parse_outcomes(output) == {
         "test_alone": "PASSED",
         "test_ranks[n=1-a]": "PASSED",
         "test_ranks[n=1-b]": "PASSED",
@@ -117,12 +117,12 @@ def test_expected(): assert comm.rank < 0
         "test_three": "PASSED",
         "test_expected": "XFAIL",
     }
-    assert "for a reason" in said
+    assert "for a reason" in output
 
 
 @needs_mpirun
 def test_failures_name_their_ranks(tmp_path: Path) -> None:
-    said = run(
+    output = run(
         tmp_path,
         """
 @pytest.mark.mpi(3)
@@ -137,16 +137,16 @@ def test_fixture(broken): pass
 def test_after(): assert comm.allreduce(1) == 3
 """,
     )
-    assert outcomes(said) == {
+    assert parse_outcomes(output) == {
         "test_one": "FAILED",
         "test_all": "FAILED",
         "test_fixture": "FAILED",
         "test_after": "PASSED",
     }
-    assert "==== rank 1 ====" in said
-    assert "not me" in said
-    assert "==== ranks 0, 1, 2 ====" in said or "==== rank 2 ====" in said
-    assert "OSError: in a fixture" in said
+    assert "==== rank 1 ====" in output
+    assert "not me" in output
+    assert "==== ranks 0, 1, 2 ====" in output or "==== rank 2 ====" in output
+    assert "OSError: in a fixture" in output
 
 
 @needs_mpirun
@@ -167,54 +167,54 @@ def test_after(): assert comm.allreduce(1) == 3
     ],
     ids=["killed", "left", "hangs", "stopped", "fails while others wait"],
 )
-def test_a_lost_rank_costs_one_test(tmp_path: Path, body: str, says: str) -> None:
+def test_a_lost_rank_fails_one_test(tmp_path: Path, body: str, says: str) -> None:
     test = f"@pytest.mark.mpi(2, timeout=2)\ndef test_it():\n    {body}"
     shared = set(Path("/dev/shm").glob("mpich_shm_*"))
-    said = run(tmp_path, BEFORE_AND_AFTER.format(test))
+    output = run(tmp_path, BEFORE_AND_AFTER.format(test))
     assert set(Path("/dev/shm").glob("mpich_shm_*")) <= shared
-    assert outcomes(said) == {"test_before": "PASSED", "test_it": "FAILED", "test_after": "PASSED"}
-    assert says in said
-    assert "still in the test: " in said
+    assert parse_outcomes(output) == {"test_before": "PASSED", "test_it": "FAILED", "test_after": "PASSED"}
+    assert says in output
+    assert "still in the test: " in output
 
 
 @needs_mpirun
-def test_a_hanging_rank_says_where(tmp_path: Path) -> None:
-    said = run(
+def test_the_stack_of_a_hanging_rank_is_reported(tmp_path: Path) -> None:
+    output = run(
         tmp_path,
         "@pytest.mark.mpi(2, timeout=2)\ndef test_it():\n    if comm.rank: comm.Recv(bytearray(1), 0)",
     )
-    assert re.search(r"---- rank 1 is at ----\n.*test_it\.py.*in test_it", said)
+    assert re.search(r"---- rank 1 is at ----\n.*test_it\.py.*in test_it", output)
 
 
 @needs_mpirun
 def test_ranks_that_cannot_start_fail_all_tests_at_once(tmp_path: Path) -> None:
-    """Not one mpirun for each test."""
+    """mpirun is not started again for each test."""
     broken = HEAD + "if 'MPI_TEST_FOLDER' in os.environ: raise OSError('broken import')\n"
-    said = run(tmp_path, BEFORE_AND_AFTER.format(""), head=broken)
-    assert outcomes(said) == {"test_before": "FAILED", "test_after": "FAILED"}
-    assert "broken import" in said
+    output = run(tmp_path, BEFORE_AND_AFTER.format(""), head=broken)
+    assert parse_outcomes(output) == {"test_before": "FAILED", "test_after": "FAILED"}
+    assert "broken import" in output
 
 
 MISSING = CONFTEST + "\nmpi_launch.find_mpirun = lambda: (None, 'no mpirun today')\n"
 
 
 def test_without_mpirun_tests_skip_with_the_reason(tmp_path: Path) -> None:
-    said = run(
+    output = run(
         tmp_path,
         "def test_alone(): pass\n@pytest.mark.mpi(2)\ndef test_two(): pass",
         MISSING,
         "import pytest\n",
     )
-    assert "1 passed, 1 skipped" in said
-    assert "no mpirun today" in said
+    assert "1 passed, 1 skipped" in output
+    assert "no mpirun today" in output
 
 
-def test_without_mpirun_tests_fail_where_it_is_required(tmp_path: Path) -> None:
-    said = run(
+def test_without_mpirun_tests_fail_if_it_is_required(tmp_path: Path) -> None:
+    output = run(
         tmp_path, "@pytest.mark.mpi(2)\ndef test_two(): pass", MISSING, "import pytest\n", REQUIRE_MPI="1"
     )
-    assert "1 failed" in said
-    assert "no mpirun today" in said
+    assert "1 failed" in output
+    assert "no mpirun today" in output
 
 
 def test_a_mark_needs_a_number(tmp_path: Path) -> None:

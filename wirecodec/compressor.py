@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, on_gpu
-from wirecodec.cpu import step as host_step
-from wirecodec.cpu.decode import parts_of
+from wirecodec.cpu import entry as host
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import DecodeLimits, Schema
@@ -205,7 +204,7 @@ class Compressor:
             except EncodeError as error:
                 raise error.of(name) from None
         wanted = Step(asked, seed, self._names, self._fuse)
-        done = _step_on_gpu(tensors, wanted) if there else host_step.step(tensors, wanted)
+        done = _step_on_gpu(tensors, wanted) if there else host.step(tensors, wanted)
         return Prepared(done, self, before, before.next(done.residuals, done.selectors))
 
     def _asked(self, name: str, state: _State, seed: int, *, there: bool) -> Asked:
@@ -294,10 +293,10 @@ def _sends_all(scheme: Scheme) -> bool:
 
 
 def _step_on_gpu(tensors: Mapping[str, Any], wanted: Step) -> Done:
-    """``host_step.step`` of tensors on a GPU, all of them on one; residuals may lie anywhere."""
+    """``wirecodec.cpu.step`` of tensors on a GPU, all of them on one; residuals may lie anywhere."""
     from wirecodec.gpu import entry
 
-    return entry.step(tensors, wanted, parts_of)
+    return entry.step(tensors, wanted)
 
 
 def _here(x: Any) -> Any:
@@ -306,4 +305,4 @@ def _here(x: Any) -> Any:
         return x
     from wirecodec.gpu import entry
 
-    return entry.on_host(x)
+    return entry.copy_to_host(x)

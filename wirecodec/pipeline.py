@@ -12,25 +12,16 @@ out.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from wirecodec.arrays import Array, Bytes, as_bytes, on_gpu
-from wirecodec.container import extension as ext
-from wirecodec.container import layout
 from wirecodec.container.header import Head, open_head
 from wirecodec.container.schema import Outlines, check_all, check_count, check_names, check_only
-from wirecodec.cpu.chunk import Support, chunks_of
-from wirecodec.cpu.decode import add_parts, parts_of, sparse_of
-from wirecodec.cpu.fuse import joined, tabled
-from wirecodec.cpu.select import dense, gather, select
+from wirecodec.cpu import entry as host
 from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
-from wirecodec.prng import mix
-from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
+from wirecodec.scheme import SchemeLike, as_scheme, scheme_for
 from wirecodec.sparse import SparseTensor
 from wirecodec.validation import as_seed
 
@@ -40,13 +31,9 @@ __all__ = [
     "decode_many",
     "decode_many_to",
     "decode_to",
-    "dense",
     "encode",
     "encode_many",
-    "encode_supports",
-    "gather",
     "in_order",
-    "select_many",
 ]
 
 
@@ -63,19 +50,10 @@ def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes 
     Returns a uint8 array, CuPy's where the tensor lies on a GPU. Raises EncodeError, which names the first
     element that the scheme cannot carry; DeviceError where a GPU's tensor cannot be reached.
     """
-    one, seed = as_scheme(scheme), as_seed(seed)
-    if on_gpu(tensor):
-        from wirecodec.gpu import entry
-
-        return entry.encode(tensor, one, seed, bytes(memoryview(tag)))
-    support = select(tensor, one, seed=mix(seed, 0))
-    ext.check_shape(support.shape)
-    extension = ext.Extension(
-        shapes={} if len(support.shape) == 1 else {0: support.shape},
-        lengths={0: math.prod(support.shape)} if support.domain else {},
-        tag=bytes(memoryview(tag)),
+    blob: Bytes = _way(on_gpu(tensor)).encode(
+        tensor, as_scheme(scheme), as_seed(seed), bytes(memoryview(tag))
     )
-    return layout.pack(list(chunks_of(0, support, one, seed)), extension)
+    return blob
 
 
 def encode_many(
@@ -102,31 +80,13 @@ def encode_many(
     Returns a uint8 array; CuPy's where the tensors lie on a GPU, all of them. Raises EncodeError, which names
     the tensor, and its element where one is to blame.
     """
-    seed = as_seed(seed)
-    order = in_order(tensors)
-    if any(on_gpu(tensors[name]) for name in order):
-        from wirecodec.gpu import entry
-
-        schemes = {name: scheme_for(name, scheme) for name in order}
-        there = {name: tensors[name] for name in order}
-        return entry.encode_many(there, schemes, seed, bytes(memoryview(tag)), names=names, fuse=fuse)
-    supports, schemes = select_many(tensors, scheme, seed=seed)
-    return encode_supports(supports, schemes, seed=seed, tag=tag, names=names, fuse=fuse)
-
-
-def select_many(
-    tensors: Mapping[str, Any], scheme: SchemeLike | Mapping[str, SchemeLike], *, seed: int
-) -> tuple[dict[str, Support], dict[str, Scheme]]:
-    """What goes on the wire of each tensor, and its scheme, both in the order of their keys."""
-    supports: dict[str, Support] = {}
-    schemes: dict[str, Scheme] = {}
-    for key, name in enumerate(in_order(tensors)):
-        try:
-            schemes[name] = scheme_for(name, scheme)
-            supports[name] = select(tensors[name], schemes[name], seed=mix(seed, key))
-        except EncodeError as error:
-            raise error.of(name) from None
-    return supports, schemes
+    tensors = {name: tensors[name] for name in in_order(tensors)}
+    schemes = {name: scheme_for(name, scheme) for name in tensors}
+    way = _way(any(map(on_gpu, tensors.values())))
+    blob: Bytes = way.encode_many(
+        tensors, schemes, as_seed(seed), bytes(memoryview(tag)), names=names, fuse=fuse
+    )
+    return blob
 
 
 def in_order(tensors: Mapping[str, Any]) -> list[str]:
@@ -137,25 +97,6 @@ def in_order(tensors: Mapping[str, Any]) -> list[str]:
         return sorted(tensors, key=str.encode)
     except (TypeError, UnicodeEncodeError) as error:
         raise EncodeError(f"a tensor's name must be a string that UTF-8 can write: {error}") from None
-
-
-def encode_supports(
-    supports: Mapping[str, Support],
-    schemes: Mapping[str, Scheme],
-    *,
-    seed: int,
-    tag: bytes = b"",
-    names: bool = True,
-    fuse: int = 0,
-) -> Bytes:
-    """What was selected of named tensors, given in the order of their keys, as one container."""
-
-    def coded(key: int, members: Sequence[Support], scheme: Scheme) -> Iterator[layout.Entry]:
-        return chunks_of(key, joined(members) if len(members) > 1 else members[0], scheme, seed)
-
-    tag = bytes(memoryview(tag))
-    entries, extension = tabled(supports, schemes, coded, tag=tag, names=names, fuse=fuse)
-    return layout.pack(entries, extension)
 
 
 def decode(
@@ -184,11 +125,9 @@ def decode_to(
     check_count(head)
     outlines = Outlines(head, None)
     check_only(outlines, schema)
-    if there:
-        from wirecodec.gpu import entry
-
-        return entry.sparse(data, head, outlines, limits, parts_of)[0]
-    return sparse_of(next(iter(outlines)), parts_of(data, head, limits)[0], limits)
+    (tensor,) = _way(there).tensors_of(data, head, outlines, limits)
+    found: SparseTensor = tensor
+    return found
 
 
 def decode_many(
@@ -216,13 +155,8 @@ def decode_many_to(
     data, head = _open(blob, limits, vouched=schema is not None)
     outlines = Outlines(head, schema)
     check_all(outlines, schema)
-    if there:
-        from wirecodec.gpu import entry
-
-        found = entry.sparse(data, head, outlines, limits, parts_of)
-        return {outline.name: each for outline, each in zip(outlines, found, strict=True)}
-    parts = parts_of(data, head, limits)
-    return {outline.name: sparse_of(outline, parts.pop(key), limits) for key, outline in enumerate(outlines)}
+    tensors = _way(there).tensors_of(data, head, outlines, limits)
+    return {outline.name: tensor for outline, tensor in zip(outlines, tensors, strict=True)}
 
 
 def decode_add(
@@ -260,37 +194,28 @@ def decode_add(
         check_only(outlines, schema)  # type: ignore[arg-type]
         targets = [out]
     for outline, target in zip(outlines, targets, strict=True):
-        if not _can_add(target):
+        if not _way(on_gpu(target)).can_add(target):
             raise ValueError(f"out of {outline.name!r} is no writable, contiguous float32 or float64 array")
         if target.size != outline.size:
             raise SchemaMismatch(
                 "schema-shape", f"{outline.name!r} has shape {outline.shape}, out {target.shape}"
             )
-    if any(map(on_gpu, targets)):
-        from wirecodec.gpu import entry
-
-        entry.add(data, head, targets, scale, limits, parts_of)
-        return
-    decoded = parts_of(data, head, limits)
-    with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
-        for key, target in enumerate(targets):
-            add_parts(target.reshape(-1), decoded[key], scale)
-
-
-def _can_add(target: Any) -> bool:
-    if on_gpu(target):
-        from wirecodec.gpu import entry
-
-        return entry.can_add(target)
-    if type(target) not in (np.ndarray, np.memmap) or target.dtype not in (np.float32, np.float64):
-        return False
-    return bool(target.flags.c_contiguous and target.flags.writeable)
+    _way(any(map(on_gpu, targets))).add(data, head, targets, scale, limits)
 
 
 def _open(blob: Any, limits: DecodeLimits, *, vouched: bool) -> tuple[Bytes, Head]:
     if on_gpu(blob):
         from wirecodec.gpu import entry
 
-        blob = entry.octets_of(blob)
+        blob = entry.copy_bytes_to_host(blob)
     data = as_bytes(blob)
     return data, open_head(data, limits, vouched=vouched)
+
+
+def _way(there: bool) -> Any:
+    """Return the module that encodes and decodes: on the current GPU, or on the host."""
+    if there:
+        from wirecodec.gpu import entry
+
+        return entry
+    return host

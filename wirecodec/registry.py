@@ -1,7 +1,7 @@
 """Names and wire ids ⇄ classes.
 
-The built-in codecs are listed here once; their ids are class attributes and are held against
-formats/registry.toml by a test. ``register`` admits user-defined codecs and selectors: ids 0x80 to 0xFF,
+The codecs are those that each stage's package lists. Ids are class attributes; a test compares them with
+formats/registry.toml. ``register`` admits user-defined codecs and selectors: ids 0x80 to 0xFF,
 names that are not taken. It is the only state of the package that a caller can change.
 """
 
@@ -15,20 +15,8 @@ from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 from wirecodec.errors import EncodeError
-from wirecodec.index import (
-    RLE,
-    AutoIndex,
-    Binned,
-    Bitmap,
-    Bloom,
-    ContextIndex,
-    Delta,
-    EliasFano,
-    Huffman,
-    RawIndex,
-    Rice,
-    Structured,
-)
+from wirecodec.index import CHOICES as INDEX_CHOICES
+from wirecodec.index import CODECS as INDEX_CODECS
 from wirecodec.index.base import IndexCodec
 from wirecodec.select import (
     DGC,
@@ -44,25 +32,10 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
-from wirecodec.transform import DCT, RFFT, Transform
-from wirecodec.value import (
-    QSGD,
-    AutoValue,
-    Deflate,
-    DExpFit,
-    ErrorBounded,
-    Mean,
-    OffsetFloat,
-    PolyFit,
-    Raw,
-    SignScale,
-    SketchML,
-    TernGrad,
-    ThreeLC,
-    Zstd,
-)
-from wirecodec.value.base import ValueCodec
-from wirecodec.value.raw import RawBfloat16, RawFloat16
+from wirecodec.transform import TRANSFORMS, Transform
+from wirecodec.value import CHOICES as VALUE_CHOICES
+from wirecodec.value import CODECS as VALUE_CODECS
+from wirecodec.value import TYPED_RAW, ValueCodec
 
 __all__ = [
     "EXPERIMENTAL",
@@ -83,80 +56,49 @@ EXPERIMENTAL = 0x80
 T = TypeVar("T", bound=type)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-_TRANSFORMS: tuple[type[Transform], ...] = (RFFT, DCT)
 _SELECTORS: tuple[type[Selector], ...] = (
     *(All, NonZero, TopK, RandomK, Threshold),
     *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp, SIDCo),
 )
-_INDEX: tuple[type[IndexCodec], ...] = (
-    RawIndex,
-    Bitmap,
-    Rice,
-    RLE,
-    Delta,
-    Huffman,
-    EliasFano,
-    Binned,
-    Bloom,
-    Structured,
-    ContextIndex,
-)
-_VALUE: tuple[type[ValueCodec], ...] = (
-    Raw,
-    QSGD,
-    SignScale,
-    Deflate,
-    Zstd,
-    OffsetFloat,
-    PolyFit,
-    DExpFit,
-    TernGrad,
-    ThreeLC,
-    SketchML,
-    ErrorBounded,
-    Mean,
-)
-_CHOSEN: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
-"""By ``Raw``, for the tensor's type; no scheme names them."""
 
-_domain = {c.domain: c for c in _TRANSFORMS}
-_index = {c.wire_id: c for c in _INDEX}
-_value = {c.wire_id: c for c in (*_VALUE, *_CHOSEN)}
+_domain = {c.domain: c for c in TRANSFORMS}
+_index = {c.wire_id: c for c in INDEX_CODECS}
+_value = {c.wire_id: c for c in (*VALUE_CODECS, *TYPED_RAW)}
 _stages: dict[str, dict[str, Any]] = {
-    "transform": {c.name: c for c in _TRANSFORMS},
+    "transform": {c.name: c for c in TRANSFORMS},
     "selector": {c.name: c for c in _SELECTORS},
-    "index codec": {c.name: c for c in _INDEX} | {AutoIndex.name: AutoIndex},
-    "value codec": {c.name: c for c in _VALUE} | {AutoValue.name: AutoValue},
+    "index codec": {c.name: c for c in INDEX_CODECS} | {c.name: c for c in INDEX_CHOICES},
+    "value codec": {c.name: c for c in VALUE_CODECS} | {c.name: c for c in VALUE_CHOICES},
 }
 
 
 def index_codecs() -> dict[int, type[IndexCodec]]:
-    """Every index codec that a reader knows, by wire id."""
+    """Return every index codec that a reader knows, by wire id."""
     return dict(_index)
 
 
 def value_codecs() -> dict[int, type[ValueCodec]]:
-    """Every value codec that a reader knows, by wire id."""
+    """Return every registered value codec, by wire id."""
     return dict(_value)
 
 
 def index_codec(wire_id: int) -> type[IndexCodec]:
-    """The index codec of a known id."""
+    """Return the index codec of a known id."""
     return _index[wire_id]
 
 
 def value_codec(wire_id: int) -> type[ValueCodec]:
-    """The value codec of a known id."""
+    """Return the value codec of a registered id."""
     return _value[wire_id]
 
 
 def transforms() -> dict[int, type[Transform]]:
-    """Every transform that a reader knows, by the domain of its coefficients."""
+    """Return every transform, by the domain of its coefficients."""
     return dict(_domain)
 
 
 def transform(domain: int) -> type[Transform]:
-    """The transform of a known domain."""
+    """Return the transform of a registered domain."""
     return _domain[domain]
 
 

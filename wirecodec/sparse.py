@@ -28,7 +28,7 @@ def nonzero(data: Array) -> Array:
     """Ascending indices of the elements of flat ``data`` whose bits are not all 0; -0.0 is one of them."""
     from wirecodec.kernels.cpu.index import bitmap
 
-    return bitmap.positions(*bitmap.nonzero_bits(bits_of(data)), index_dtype(data.size))
+    return bitmap.find_positions(*bitmap.find_nonzero(bits_of(data)), index_dtype(data.size))
 
 
 def ascending_indices(indices: Any, size: int) -> Array:

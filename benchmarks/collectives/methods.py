@@ -19,13 +19,13 @@ import wirecodec as wc
 from benchmarks.collectives.cases import Case
 from collectives.agreement.agree import agree
 from collectives.agreement.header import Algorithm, Header, Operand, Operation
-from collectives.channel import ring_bytes
+from collectives.communicator import count_ring_bytes
 from collectives.split import SECOND_PHASE
-from collectives.transport.allgather import allgather_joined
+from collectives.transport.allgather import allgather_concatenated
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
 from collectives.transport.broadcast import broadcast
-from collectives.transport.reduce import bounds_of, sum_dense
-from collectives.tuning.cost_model import Workload, choose, union_by_chance
+from collectives.transport.reduce import compute_bounds, sum_dense
+from collectives.tuning.cost_model import Workload, choose_algorithm, estimate_union
 
 __all__ = ["ALGORITHMS", "AUTO", "Method", "build_exchanges", "build_whole_calls"]
 
@@ -93,7 +93,9 @@ def _build_allgathers(channel: co.Channel, sparse: wc.SparseTensor) -> dict[str,
 
     def ring(block: Any) -> Method:
         counts = comm.allgather(len(block))
-        return Method(lambda: allgather_joined(channel, block, counts), ring_bytes(counts, channel.rank))
+        return Method(
+            lambda: allgather_concatenated(channel, block, counts), count_ring_bytes(counts, channel.rank)
+        )
 
     found = {"allgather, pairs": ring(raw), "allgather": ring(wc.encode(sparse, _PAIRS))}
     return {"native allgather, pairs": Method(native, found["allgather, pairs"].nbytes), **found}
@@ -131,7 +133,7 @@ def _build_splits(channel: co.Channel, case: Case, sparse: wc.SparseTensor) -> d
     """Build the split all-reduce in each form of its second phase: pieces to ranks, then sums of ranges."""
     comm: Any = channel.comm
     n, rank = channel.size, channel.rank
-    edges = bounds_of(case.elements, n)
+    edges = compute_bounds(case.elements, n)
     cuts = np.searchsorted(sparse.indices, edges)
     pieces = []
     for (first, last), (low, high) in zip(pairwise(cuts), pairwise(edges), strict=True):
@@ -151,9 +153,9 @@ def _build_splits(channel: co.Channel, case: Case, sparse: wc.SparseTensor) -> d
         def call() -> None:
             rows = exchange_counts(channel, [len(piece) for piece in pieces])
             alltoall_ragged(channel, pieces, [row[rank] for row in rows])
-            allgather_joined(channel, sums, counts)
+            allgather_concatenated(channel, sums, counts)
 
-        return Method(call, scattered + ring_bytes(counts, rank))
+        return Method(call, scattered + count_ring_bytes(counts, rank))
 
     return {_format_algorithm(algorithm): build(scheme) for algorithm, scheme in SECOND_PHASE.items()}
 
@@ -186,8 +188,10 @@ def build_whole_calls(comm: Any, case: Case, *, dense: bool = True) -> dict[str,
         """Repeat the automatic choice from the same numbers."""
         signature = Operand.of({"0": (x.shape, "float32")}, bare=True, scheme=scheme).signature
         stored = (case.count,) * comm.size
-        union = channel.union_of(signature) or union_by_chance(x.size, stored)
-        return _format_algorithm(choose(channel, Workload(comm.size, x.size, x.nbytes, blobs, stored, union)))
+        union = channel.get_union(signature) or estimate_union(x.size, stored)
+        return _format_algorithm(
+            choose_algorithm(channel, Workload(comm.size, x.size, x.nbytes, blobs, stored, union))
+        )
 
     methods[f"allreduce {AUTO}"].note = repeat_choice
     return methods

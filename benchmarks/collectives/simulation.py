@@ -11,7 +11,7 @@ import numpy as np
 import collectives as co
 import wirecodec as wc
 from benchmarks.collectives.cases import Case
-from collectives.transport.allgather import allgather_joined
+from collectives.transport.allgather import allgather_concatenated
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import sum_dense
 
@@ -61,7 +61,7 @@ def simulate_methods(
             broadcast(channel, indices, len(indices), 0)
             sum_dense(channel, values, channel.size)
         elif method == "allgather":
-            allgather_joined(channel, blob, [len(blob)] * channel.size)
+            allgather_concatenated(channel, blob, [len(blob)] * channel.size)
         else:
             sum_dense(channel, dense, 1)
 

@@ -18,9 +18,9 @@ import numpy as np
 import wirecodec as wc
 from benchmarks.common.results import format_markdown
 from wirecodec.arrays import DeviceFlat
+from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import select
 from wirecodec.gpu.select.warm_topk import LastTop
-from wirecodec.gpu.support import Context
 from wirecodec.kernels.cuda.device import CupyDevice
 
 __all__ = ["DENSITIES", "SIZES", "SelectorTime", "draw", "format_table", "measure_selectors"]

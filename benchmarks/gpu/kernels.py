@@ -67,14 +67,14 @@ def generate_cases(device: CupyDevice, x: Any) -> Iterator[Case]:
     search = Search(device, n, np.uint32, k)
     yield Case("exact top-k, cold", 8, 0.75, lambda: search.cold(words, INFINITY))
     yield Case("exact top-k, warm", 4.1, 0.70, lambda: search.warm(words, INFINITY))
-    yield Case("sums for SIDCo", 4, 0.75, lambda: moments.sums(device, words, 1, 2**31, 0.0, 1.0))
+    yield Case("sums for SIDCo", 4, 0.75, lambda: moments.sum_moments(device, words, 1, 2**31, 0.0, 1.0))
     yield from _generate_steps(device, x, selector, rule, search)
     codes, packed = device.empty(n, np.uint8), device.empty(packing.packed_words(n, 4), np.uint32)
     device.clear(codes)
     yield Case("pack, 4 bits", 1.5, 0.70, lambda: packing.pack(device, codes, 4, packed))
-    yield Case("qsgd", 4.5, 0.70, lambda: values.qsgd(device, words, 4, 512, 0, LARGEST, 7))
+    yield Case("qsgd", 4.5, 0.70, lambda: values.encode_qsgd(device, words, 4, 512, 0, LARGEST, 7))
     format_ = values.OffsetFormat(8, None, None, None, None, INFINITY - 1, False)
-    yield Case("offset-float", 9, 0.70, lambda: values.offset_float(device, words, format_, 7))
+    yield Case("offset-float", 9, 0.70, lambda: values.encode_offset_float(device, words, format_, 7))
     yield from _generate_encoders(device.cupy, x)
     yield from _generate_peers(device.cupy, x, k)
 
@@ -93,12 +93,12 @@ def _generate_steps(
 
     def run_threshold_step() -> None:
         selector.select_sum(x, residual, rest, rule)
-        spans.rice(device, top.indices, x.size)
+        spans.encode_rice(device, top.indices, x.size)
 
     def run_topk_step() -> None:
         found = search.warm_sum(x, residual, rest, INFINITY)
-        spans.rice(device, found.indices, x.size)
-        values.qsgd(device, found.values, 4, 512, 0, LARGEST, 7)
+        spans.encode_rice(device, found.indices, x.size)
+        values.encode_qsgd(device, found.values, 4, 512, 0, LARGEST, 7)
 
     yield Case("residual + select + rice", traffic, 1 / 1.35, run_threshold_step)
     yield Case("residual + exact top-k, warm + rice + qsgd", traffic, 1 / 1.35, run_topk_step)

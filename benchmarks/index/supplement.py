@@ -77,7 +77,7 @@ def _measure_bitmaps(d: int, budget: float) -> SectionResult:
 def _make_bitmap(x: Any) -> Any:
     from wirecodec.kernels.cpu.index import bitmap
 
-    return bitmap.nonzero_bits(bits_of(x))
+    return bitmap.find_nonzero(bits_of(x))
 
 
 def _packbits(x: Any) -> Any:

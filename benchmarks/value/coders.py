@@ -14,7 +14,7 @@ from wirecodec.arrays import as_bytes
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import value_codec
 from wirecodec.value.base import is_ordered
-from wirecodec.value.sort_permutation import ascending, map_of, positions_of, restored
+from wirecodec.value.sort_permutation import pack_map, restore_order, sort_ascending, unpack_map
 
 __all__ = ["CONFIGURATIONS", "Codec", "Coder", "build_codecs"]
 
@@ -109,8 +109,8 @@ class Codec:
             return codec, as_bytes(section), NO_MAP
         if not self._ordered:
             return codec, as_bytes(codec.encode(values, stream)), NO_MAP
-        values, positions = ascending(values)
-        return codec, as_bytes(codec.encode(values, stream)), as_bytes(map_of(positions))
+        values, positions = sort_ascending(values)
+        return codec, as_bytes(codec.encode(values, stream)), as_bytes(pack_map(positions))
 
     def nbytes(self, code: Any) -> int:
         """Return the lengths of section and map."""
@@ -121,7 +121,7 @@ class Codec:
         codec, section, mapping = code
         values = value_codec(codec.wire_id).decode(section, r, np.dtype(np.float32), UNLIMITED)
         if mapping.size:
-            values = restored(values, positions_of(mapping, r))
+            values = restore_order(values, unpack_map(mapping, r))
         return np.asarray(values)
 
 

@@ -1,1 +1,1 @@
-"""Agreement before an exchange: headers, and the one error that they lead to on every rank."""
+"""Agreement before an exchange: headers, their comparison, and the errors that follow from them."""

@@ -1,6 +1,7 @@
-"""From the table of headers, and the ranks' texts, to one CollectiveError that reads the same on every rank.
+"""Error resolution: one CollectiveError from the table of headers and the ranks' texts.
 
-Everything here is a pure function of what all ranks have seen alike (formats/spec/agreement.md, section 4).
+All functions are pure. Their inputs are the same on every rank, so every rank raises the same error
+(formats/spec/agreement.md, section 4).
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from collectives.agreement.header import (
 )
 from collectives.errors import CollectiveError, name_ranks
 
-__all__ = ["agreed", "decide", "unreadable"]
+__all__ = ["error_for", "headers_match", "protocol_error"]
 
-# The fields that must be equal, in the order in which differences are reported, and each one's reason.
+# The fields that must be equal, in the order in which differences are reported, with the reason of each.
 _COMPARED = (
     ("sequence", ("sequence",)),
     ("operation", ("operation", "reduction", "algorithm")),
@@ -33,26 +34,36 @@ _COMPARED = (
     ("shape", ("elements", "signature")),
     ("scheme", ("scheme",)),
 )
+_ADVICE = {
+    "sequence": "a rank skipped a call or made an extra one; all ranks must make the same calls",
+    "operation": "all ranks must make the same call, with the same op and algorithm",
+    "dtype": "all ranks must pass tensors of the same dtype",
+    "shape": "all ranks must pass tensors with the same names and shapes",
+    "scheme": "all ranks must use the same scheme, and be at the same step of it",
+}
 _REASONS = {
     Status.ENCODE: "encode",
     Status.VALUE: "value",
     Status.ARGUMENT: "argument",
     Status.DECODE: "decode",
 }
-_EXCERPT = 120  # characters of a rank's tensors that an error message shows
+MAX_EXCERPT = 120  # characters of a rank's tensors that an error message shows
 
 
-def agreed(table: Sequence[Header]) -> bool:
-    """Whether all ranks can, and want the same."""
+def headers_match(table: Sequence[Header]) -> bool:
+    """Return whether all ranks can contribute, and to the same operation."""
     first = table[0]
-    wanted = _all_fields(first)
+    fields = _get_compared(first)
     return first[:3] == (MAGIC, VERSION, Status.OK) and all(
-        header is first or (header[:3] == first[:3] and _all_fields(header) == wanted) for header in table
+        header is first or (header[:3] == first[:3] and _get_compared(header) == fields) for header in table
     )
 
 
-def unreadable(table: Sequence[Header]) -> CollectiveError | None:
-    """Where a header is none of this version, nothing in it can be trusted: there is no second exchange."""
+def protocol_error(table: Sequence[Header]) -> CollectiveError | None:
+    """Return the error of headers that are not of this version, or None if all are.
+
+    No field of such a header can be trusted, so no texts are exchanged.
+    """
     wrong = [
         rank
         for rank, header in enumerate(table)
@@ -60,39 +71,50 @@ def unreadable(table: Sequence[Header]) -> CollectiveError | None:
     ]
     if not wrong:
         return None
-    seen = table[wrong[0]]
-    what = (
-        f"magic {seen.magic.hex(' ')}"
-        if seen.magic != MAGIC
-        else f"version {seen.version}, text of {seen.text_len} bytes"
+    header = table[wrong[0]]
+    found = (
+        f"magic {header.magic.hex(' ')}"
+        if header.magic != MAGIC
+        else f"version {header.version}, text of {header.text_len} bytes"
     )
     return CollectiveError(
-        f"{name_ranks(wrong)}: not a header of version {VERSION} ({what}); the ranks run different software",
+        f"{name_ranks(wrong)}: not a header of version {VERSION} ({found});"
+        " install the same version of wirecodec on every rank",
         ranks=wrong,
         reason="protocol",
     )
 
 
-def decide(table: Sequence[Header], texts: Sequence[str]) -> CollectiveError:
-    """The error of a readable table without agreement: of failed ranks, or else of the first difference."""
+def error_for(table: Sequence[Header], texts: Sequence[str]) -> CollectiveError:
+    """Return the error of a readable table whose headers do not match.
+
+    Args:
+        table: every rank's header.
+        texts: every rank's text.
+
+    Returns:
+        The failures of all failed ranks, or if none failed, the first difference.
+    """
     failed = [rank for rank, header in enumerate(table) if header.status != Status.OK]
     if failed:
-        return _failed(table, texts, failed)
+        return _error_of_failures(table, texts, failed)
     for reason, fields in _COMPARED:
         groups: dict[tuple[int, ...], list[int]] = {}
         for rank, header in enumerate(table):
             groups.setdefault(tuple(getattr(header, field) for field in fields), []).append(rank)
         if len(groups) > 1:
-            return _differ(reason, list(groups.values()), table, texts)
-    raise AssertionError("the table is agreed")
+            return _error_of_difference(reason, list(groups.values()), table, texts)
+    raise AssertionError("all headers match")
 
 
-_all_fields: Callable[[Header], tuple[int, ...]] = attrgetter(
+_get_compared: Callable[[Header], tuple[int, ...]] = attrgetter(
     *(field for _, fields in _COMPARED for field in fields)
 )
 
 
-def _failed(table: Sequence[Header], texts: Sequence[str], failed: Sequence[int]) -> CollectiveError:
+def _error_of_failures(
+    table: Sequence[Header], texts: Sequence[str], failed: Sequence[int]
+) -> CollectiveError:
     groups: dict[tuple[int, int, str], list[int]] = {}
     for rank in failed:
         groups.setdefault((table[rank].status, table[rank].detail, texts[rank]), []).append(rank)
@@ -101,25 +123,29 @@ def _failed(table: Sequence[Header], texts: Sequence[str], failed: Sequence[int]
     for (status, detail, text), ranks in groups.items():
         if status == Status.DECODE and detail < len(table):
             at_fault.add(detail)
-            parts.append(f"{name_ranks([detail])}: its bytes are refused by {name_ranks(ranks)}: {text}")
+            parts.append(
+                f"{name_ranks([detail])}: its container cannot be decoded by {name_ranks(ranks)}: {text}"
+            )
             continue
         at_fault.update(ranks)
-        what = "wrong argument" if status == Status.ARGUMENT else "encoding failed"
-        at = "" if detail == NO_DETAIL else f" at element {detail}"
-        parts.append(f"{name_ranks(ranks)}: {what}{at}: {text}")
+        kind = "wrong argument" if status == Status.ARGUMENT else "encoding failed"
+        position = "" if detail == NO_DETAIL else f" at element {detail}"
+        parts.append(f"{name_ranks(ranks)}: {kind}{position}: {text}")
     status = table[failed[0]].status
     reason = _REASONS[Status(status)] if status in set(Status) else "encode"
     return CollectiveError("; ".join(parts), ranks=at_fault, reason=reason)
 
 
-def _differ(
+def _error_of_difference(
     reason: str, groups: Sequence[Sequence[int]], table: Sequence[Header], texts: Sequence[str]
 ) -> CollectiveError:
-    """The error of ranks that differ: the largest group is right, of equal ones that with the lowest rank.
+    """Return the error of ranks that differ.
+
+    The largest group of equal ranks is taken to be right; of equally large ones, that with the lowest rank.
 
     Args:
-        reason: what they differ in.
-        groups: ranks that agree with each other, ascending by their lowest rank.
+        reason: name of the difference.
+        groups: ranks that are equal to each other, ascending by their lowest rank.
         table: every rank's header.
         texts: every rank's text.
     """
@@ -127,51 +153,50 @@ def _differ(
     parts = []
     for wrong in groups:
         if wrong is not right:
-            theirs, ours = _describe(reason, [(table[ranks[0]], texts[ranks[0]]) for ranks in (wrong, right)])
-            parts.append(f"{name_ranks(wrong)}: {theirs}, where {name_ranks(right)}: {ours}")
+            found, expected = _describe(
+                reason, [(table[ranks[0]], texts[ranks[0]]) for ranks in (wrong, right)]
+            )
+            parts.append(f"{name_ranks(wrong)}: {found}, but {name_ranks(right)}: {expected}")
     wrong_ranks = [rank for ranks in groups if ranks is not right for rank in ranks]
-    return CollectiveError("; ".join(parts), ranks=wrong_ranks, reason=reason)
+    return CollectiveError("; ".join([*parts, _ADVICE[reason]]), ranks=wrong_ranks, reason=reason)
 
 
 def _describe(reason: str, pair: Sequence[tuple[Header, str]]) -> list[str]:
-    """What two headers say about the field in which they differ.
-
-    Where a header has only a hash, in the ranks' own words.
-    """
+    """Describe the field in which two headers differ; for hashes, use the ranks' texts."""
     if reason == "sequence":
         return [f"exchange {header.sequence}" for header, _ in pair]
     if reason == "operation":
-        return [_operation(header) for header, _ in pair]
+        return [_describe_operation(header) for header, _ in pair]
     if reason == "scheme":
         return [f"scheme {text.partition(chr(10))[0]}" for _, text in pair]
     names = {0: "none"} | {code: name for name, code in DTYPE_CODES.items()}
     if reason == "dtype" and all(header.dtype in names for header, _ in pair):
         return [f"dtype {names[header.dtype]}" for header, _ in pair]
-    return [f"tensors {text}" for text in _excerpts([text.partition("\n")[2] for _, text in pair])]
+    return [f"tensors {text}" for text in _cut_excerpts([text.partition("\n")[2] for _, text in pair])]
 
 
-def _operation(header: Header) -> str:
-    words = [_word(Operation, header.operation)]
+def _describe_operation(header: Header) -> str:
+    words = [_get_label(Operation, header.operation)]
     if header.reduction != Reduction.NONE:
         words += [
-            f"op={_word(Reduction, header.reduction)}",
-            f"algorithm={_word(Algorithm, header.algorithm)}",
+            f"op={_get_label(Reduction, header.reduction)}",
+            f"algorithm={_get_label(Algorithm, header.algorithm)}",
         ]
     return " ".join(words)
 
 
-def _word(kind: type[IntEnum], value: int) -> str:
+def _get_label(kind: type[IntEnum], value: int) -> str:
     return kind(value).name.lower().replace("_", "-") if value in set(kind) else str(value)
 
 
-def _excerpts(texts: Sequence[str]) -> list[str]:
-    """Both texts, from the tensor in which they begin to differ where they are long."""
+def _cut_excerpts(texts: Sequence[str]) -> list[str]:
+    """Cut two long texts to excerpts that start at the first tensor in which they differ."""
     one, other = texts
-    differ = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
-    alike = one[:differ]
-    start = alike.rfind("; ") + 2 if "; " in alike and len(max(texts, key=len)) > _EXCERPT else 0
-    shown = [("… " if start else "") + text[start : start + _EXCERPT] for text in texts]
+    difference = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+    prefix = one[:difference]
+    start = prefix.rfind("; ") + 2 if "; " in prefix and len(max(texts, key=len)) > MAX_EXCERPT else 0
+    shown = [("… " if start else "") + text[start : start + MAX_EXCERPT] for text in texts]
     return [
-        text + (" …" if len(whole) > start + _EXCERPT else "")
+        text + (" …" if len(whole) > start + MAX_EXCERPT else "")
         for text, whole in zip(shown, texts, strict=True)
     ]

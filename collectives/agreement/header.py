@@ -1,7 +1,7 @@
-"""The 64 bytes that a rank sends before its payload, and what is hashed into them.
+"""64-byte header that a rank sends before its payload, and the hashes in it.
 
-formats/spec/agreement.md, sections 1 and 2. The codes of operations and algorithms are those of the page; a
-new algorithm gets a new code there and here.
+The page is formats/spec/agreement.md, sections 1 and 2. A new operation or algorithm gets a new code both on
+the page and here.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ NO_DETAIL = 2**64 - 1
 MAX_TEXT = 65_536  # bytes of a text in the second exchange
 
 DTYPE_CODES = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4}
-MIXED = 255  # tensors of several types
+MIXED = 255  # tensors of several dtypes
 
 _LAYOUT = struct.Struct("<4s4BQBBHI5Q")
 HEADER_SIZE = _LAYOUT.size
 
 
 class Status(IntEnum):
-    """Whether a rank has something to send."""
+    """Status of a rank: whether it has a payload."""
 
     OK = 0
-    ENCODE = 1  # the encoder refused, or failed
-    VALUE = 2  # the encoder refused one element; its position is known
-    ARGUMENT = 3  # the caller's arguments have no meaning: no buffer, an unknown algorithm
-    DECODE = 4  # what another rank sent is refused
+    ENCODE = 1  # encoding failed
+    VALUE = 2  # one element cannot be encoded; its position is known
+    ARGUMENT = 3  # invalid arguments: not a buffer, an unknown algorithm
+    DECODE = 4  # the container of another rank cannot be decoded
 
 
 class Operation(IntEnum):
-    """What the ranks are about to do."""
+    """Collective operation."""
 
     ALLGATHER_BYTES = 1
     ALLGATHER = 2
@@ -63,7 +63,7 @@ class Operation(IntEnum):
 
 
 class Reduction(IntEnum):
-    """How values are combined."""
+    """Reduction of the values."""
 
     NONE = 0
     SUM = 1
@@ -71,7 +71,7 @@ class Reduction(IntEnum):
 
 
 class Algorithm(IntEnum):
-    """Which algorithm the callers asked for."""
+    """Algorithm that the caller requested."""
 
     AUTO = 0
     ALLGATHER = 1
@@ -82,7 +82,7 @@ class Algorithm(IntEnum):
 
 
 class Header(NamedTuple):
-    """The fields of the page, in its order."""
+    """Header fields, in the order of the page."""
 
     magic: bytes = MAGIC
     version: int = VERSION
@@ -101,20 +101,25 @@ class Header(NamedTuple):
     scheme: int = 0
 
     def pack(self) -> bytes:
-        """The 64 bytes."""
+        """Serialize the header as 64 bytes."""
         return _LAYOUT.pack(*self)
 
     @classmethod
     def unpack(cls, data: bytes) -> Header:
-        """The header in 64 bytes, whatever they say."""
+        """Parse 64 bytes without checks."""
         return cls(*_LAYOUT.unpack(data))
 
 
 @dataclass(frozen=True)
 class Operand:
-    """What a rank brings to an exchange, as far as all ranks must agree on it.
+    """Description of a rank's tensors and scheme, on which all ranks must agree.
 
-    The two texts are for error messages.
+    Attributes:
+        dtype: code of the element type, MIXED for several types, 0 for others.
+        elements: in all tensors.
+        signature: hash of names, types and shapes.
+        scheme: hash of the scheme.
+        tensors_text, scheme_text: descriptions for error messages.
     """
 
     dtype: int = 0
@@ -126,12 +131,12 @@ class Operand:
 
     @classmethod
     def of(cls, tensors: Mapping[str, tuple[tuple[int, ...], str]], *, bare: bool, scheme: str) -> Operand:
-        """The operand that these tensors are.
+        """Describe tensors and a scheme.
 
         Args:
             tensors: {name: (shape, dtype's name)}.
-            bare: whether one tensor was given without a name.
-            scheme: as all ranks write it.
+            bare: whether the caller passed one tensor without a name.
+            scheme: normalized, so that equal schemes have equal texts.
         """
         packed = [struct.pack("<BI", 0 if bare else 1, len(tensors))]
         texts = []
@@ -156,5 +161,5 @@ class Operand:
 
 
 def short_hash(data: bytes) -> int:
-    """The first 8 bytes of SHA-256, little-endian."""
+    """Return the first 8 bytes of SHA-256 as a little-endian number."""
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "little")

@@ -1,1 +1,1 @@
-"""Simulated ranks: many ranks in one process, for tests and studies."""
+"""Ranks simulated in one process, with a model of the network."""

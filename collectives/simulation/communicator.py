@@ -1,16 +1,16 @@
-"""n ranks in one process: for tests, and for studies at sizes one has no machines for.
+"""Simulated communicator: n ranks in one process, for tests and for studies of large networks.
 
-The ranks run in the order of their clocks (``collectives.simulation.scheduler``), so a simulation gives the
-same result, the same counts and the same clock every time. When every rank waits, each of them gets a Timeout at
-once. When a rank raises, the others are ended where they are.
+The ranks run in the order of their clocks (``collectives.simulation.scheduler``). So a simulation always has
+the same results, counts and clocks. If every rank waits, each of them gets a Timeout at once. If a rank
+raises, the others are ended.
 
-``comm.bytes_sent`` counts what a rank puts on the wire. A message to oneself is free. MPI's all-gathers count
-as a ring: each rank sends every block but the one of its right neighbour.
+``comm.bytes_sent`` counts the bytes that a rank sends to other ranks. MPI's all-gathers count as rings: each
+rank sends every block except its right neighbour's.
 
 ``comm.clock``, in seconds, follows the alpha-beta model: a message of m bytes arrives alpha + beta·m after it
-left. A rank sends one message after the other (each occupies its link for beta·m); links do not disturb each
-other. An all-gather takes the n-1 rounds of a ring. A rank that does nothing but poll lets time pass until
-the next of its requests completes. Computation takes no time unless the program says so with
+left. A rank sends one message after another, and each occupies its link for beta·m. Links are independent.
+An all-gather takes the n-1 rounds of a ring. If a rank only polls, its clock advances to the time at which
+the next of its requests completes. Computation takes no time unless the program calls
 ``comm.advance(seconds)``.
 """
 
@@ -24,245 +24,267 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.errors import Timeout
-from collectives.simulation.network import Gathering, Port, Wire
-from collectives.simulation.scheduler import Turns
+from collectives.simulation.network import AllgatherState, Endpoint, Network
+from collectives.simulation.scheduler import Scheduler
 
 __all__ = ["SimulatedComm", "simulate"]
 
 T = TypeVar("T")
-_Octets: TypeAlias = npt.NDArray[np.uint8]
+_ByteArray: TypeAlias = npt.NDArray[np.uint8]
 
 
 def simulate(n: int, fn: Callable[[SimulatedComm], T], *, alpha: float = 0.0, beta: float = 0.0) -> list[T]:
-    """Run fn(comm) on n simulated ranks; the results, in rank order.
+    """Run a function on simulated ranks in this process.
 
     Args:
-        n: ranks, at least 1.
-        fn: what every rank runs; it may raise.
-        alpha: seconds a message takes, however short.
-        beta: seconds a byte takes; 8e-9 is 1 Gbit/s.
+        n: number of ranks, at least 1.
+        fn: the function, called with a SimulatedComm on each rank.
+        alpha: seconds per message.
+        beta: seconds per byte; 8e-9 is 1 Gbit/s.
 
-    Raises what the first rank to fail raised, with a note that names the rank.
+    Returns:
+        The results in rank order.
+
+    Raises:
+        ValueError: n is below 1, or alpha or beta is negative.
+        BaseException: the exception of the first rank that failed, with a note that names the rank.
+
+    Source:
+        The alpha-beta model: Hockney, 1994, The communication challenge for MPP.
+
+    Example:
+        >>> import collectives as co
+        >>> co.simulate(2, lambda comm: [len(blob) for blob in co.allgather_bytes(comm, bytes(comm.rank))])
+        [[0, 1], [0, 1]]
     """
     if n < 1:
-        raise ValueError(f"n is {n}, but a communicator has at least one rank")
+        raise ValueError(f"n is {n}; it must be at least 1")
     if alpha < 0 or beta < 0:
-        raise ValueError("alpha and beta are times, and cannot be negative")
-    turns, wire = Turns(n), Wire(n, alpha, beta)
-    return turns.run(lambda rank: fn(SimulatedComm(turns, Port(wire, rank))))
+        raise ValueError(f"alpha is {alpha} and beta is {beta}; both must be at least 0")
+    scheduler, network = Scheduler(n), Network(n, alpha, beta)
+    return scheduler.run(lambda rank: fn(SimulatedComm(scheduler, Endpoint(network, rank))))
 
 
 class SimulatedComm:
-    """One rank's view of a simulated communicator; satisfies collectives.communicator.Communicator.
+    """Simulated communicator of one rank; it satisfies collectives.communicator.Communicator.
 
     Attributes:
         rank, size: as in MPI.
     """
 
-    def __init__(self, turns: Turns, port: Port) -> None:
-        self._turns = turns
-        self._port = port
-        self._open: list[_Pending] = []  # requests that are not complete
-        self._vain = 0  # tests since something last began or completed
-        self.rank = port.rank
-        self.size = port.wire.n
+    def __init__(self, scheduler: Scheduler, endpoint: Endpoint) -> None:
+        self._scheduler = scheduler
+        self._endpoint = endpoint
+        self._incomplete: list[_SimulatedRequest] = []
+        self._idle_tests = 0  # since a request last began or completed
+        self.rank = endpoint.rank
+        self.size = endpoint.network.n
 
     @property
     def bytes_sent(self) -> int:
-        """Payload bytes this rank put on the wire."""
-        return self._port.bytes_sent
+        """Bytes that this rank sent to other ranks."""
+        return self._endpoint.bytes_sent
 
     @property
     def clock(self) -> float:
         """Seconds since the start, by the alpha-beta model."""
-        return self._port.clock
+        return self._endpoint.clock
 
     def advance(self, seconds: float) -> None:
-        """Let time pass on this rank, for a computation."""
+        """Advance this rank's clock by the time of a computation."""
         if seconds < 0:
-            raise ValueError("time does not run backwards")
-        self._port.clock += seconds
+            raise ValueError(f"seconds is {seconds}; it must be at least 0")
+        self._endpoint.clock += seconds
 
-    def Isend(self, buf: Any, dest: int, tag: int = 0) -> _Pending:  # noqa: N802 - MPI's names
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> _SimulatedRequest:  # noqa: N802 - MPI's names
         """Start to send; the message is copied at once.
 
         Args:
             buf: a contiguous array.
-            dest: a rank, this one included.
+            dest: a rank; this one is allowed.
             tag: of the message.
         """
-        self._turns.check()
-        left = self._port.send(_octets(buf).tobytes(), self._other(dest), tag)
-        self._turns.news([dest], self.clock)
-        return self._opened(_Sent(self, left))
+        self._scheduler.check()
+        left = self._endpoint.send(_as_bytes(buf).tobytes(), self._check_rank(dest), tag)
+        self._scheduler.notify([dest], self.clock)
+        return self._register(_Send(self, left))
 
-    def Irecv(self, buf: Any, source: int, tag: int = 0) -> _Pending:  # noqa: N802
+    def Irecv(self, buf: Any, source: int, tag: int = 0) -> _SimulatedRequest:  # noqa: N802
         """Start to receive.
 
         Args:
             buf: a contiguous array, which may be longer than the message.
-            source: a rank, this one included.
+            source: a rank; this one is allowed.
             tag: of the message.
         """
-        self._turns.check()
-        return self._opened(_Receive(self, _octets(buf), self._other(source), tag))
+        self._scheduler.check()
+        return self._register(_Receive(self, _as_bytes(buf), self._check_rank(source), tag))
 
-    def Iallgather(self, sendbuf: Any, recvbuf: Any) -> _Pending:  # noqa: N802
+    def Iallgather(self, sendbuf: Any, recvbuf: Any) -> _SimulatedRequest:  # noqa: N802
         """Start to gather equal blocks from all ranks."""
-        block, out = _octets(sendbuf), _octets(recvbuf)
+        block, out = _as_bytes(sendbuf), _as_bytes(recvbuf)
         if len(out) != self.size * len(block):
-            raise ValueError(f"{self.size} blocks of {len(block)} bytes do not fill a buffer of {len(out)}")
+            raise ValueError(
+                f"recvbuf has {len(out)} bytes; it must have {self.size * len(block)}: {self.size} blocks of"
+                f" {len(block)}"
+            )
         starts = [rank * len(block) for rank in range(self.size)]
         return self._gather("Iallgather", block, out, [len(block)] * self.size, starts)
 
-    def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> _Pending:  # noqa: N802
+    def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> _SimulatedRequest:  # noqa: N802
         """Start to gather blocks of any length: recvbuf = [array, (counts, displacements)]."""
         out, (counts, starts) = recvbuf
-        return self._gather("Iallgatherv", _octets(sendbuf), _octets(out), counts, starts)
+        return self._gather("Iallgatherv", _as_bytes(sendbuf), _as_bytes(out), counts, starts)
 
-    def block(self, requests: Sequence[_Pending]) -> bool:
-        """Let the other ranks run until one of the requests can complete; False where none ever can."""
-        while not any(request.due() for request in requests):
-            if not self._let_time_pass(requests) and not self._turns.wait(self.rank, self.clock):
+    def block(self, requests: Sequence[_SimulatedRequest]) -> bool:
+        """Run other ranks until one of the requests can complete; return False if none ever can."""
+        while not any(request.is_ready() for request in requests):
+            if not self._advance_to_next(requests) and not self._scheduler.wait(self.rank, self.clock):
                 return False
         return True
 
-    def _opened(self, request: _Pending) -> _Pending:
-        self._open.append(request)
-        self._vain = 0
+    def _register(self, request: _SimulatedRequest) -> _SimulatedRequest:
+        self._incomplete.append(request)
+        self._idle_tests = 0
         return request
 
-    def _poll(self) -> bool:
-        """After a test that found nothing; False where no rank can ever go on.
+    def _yield_after_test(self) -> bool:
+        """Run other ranks if this one only polls; return False if no rank can ever continue.
 
-        Only a rank that has tested all it has, and more than once, does nothing but wait.
+        A rank only polls if it has tested all its requests more than once.
         """
-        self._vain += 1
-        if self._vain <= 2 * len(self._open):
+        self._idle_tests += 1
+        if self._idle_tests <= 2 * len(self._incomplete):
             return True
-        return self._let_time_pass(self._open) or self._turns.poll(self.rank, self.clock)
+        return self._advance_to_next(self._incomplete) or self._scheduler.yield_after_poll(
+            self.rank, self.clock
+        )
 
-    def _let_time_pass(self, requests: Sequence[_Pending]) -> bool:
-        """Go to the time at which the next of the requests completes; False where none is known to."""
+    def _advance_to_next(self, requests: Sequence[_SimulatedRequest]) -> bool:
+        """Advance the clock to the next completion of the requests; return False if none is known."""
         before = None
         while True:
-            times = [t for request in requests if (t := request.when()) is not None and t > self.clock]
+            times = [t for request in requests if (t := request.get_time()) is not None and t > self.clock]
             if not times:
                 return False
             if before == min(times):
-                self._port.clock = before
+                self._endpoint.clock = before
                 return True
             before = min(times)
-            self._turns.until(self.rank, before)
+            self._scheduler.yield_until(self.rank, before)
 
     def _gather(
-        self, call: str, block: _Octets, out: _Octets, counts: Sequence[int], starts: Sequence[int]
-    ) -> _Pending:
-        self._turns.check()
+        self, call: str, block: _ByteArray, out: _ByteArray, counts: Sequence[int], starts: Sequence[int]
+    ) -> _SimulatedRequest:
+        self._scheduler.check()
         if len(counts) != self.size or len(block) != counts[self.rank]:
             raise ValueError(
-                f"rank {self.rank} contributes {len(block)} bytes to {call}, but counts are {list(counts)}"
+                f"rank {self.rank}: sendbuf of {call} has {len(block)} bytes, but counts are {list(counts)}"
             )
-        gathering = self._port.gather(call, block.tobytes(), counts)
-        self._turns.news(range(self.size) if gathering.done else (), self.clock)
-        request = _Gathered(self, gathering, out, list(zip(starts, counts, strict=True)))
-        return self._opened(request)
+        state = self._endpoint.join_allgather(call, block.tobytes(), counts)
+        self._scheduler.notify(range(self.size) if state.done else (), self.clock)
+        request = _Allgather(self, state, out, list(zip(starts, counts, strict=True)))
+        return self._register(request)
 
-    def _other(self, rank: int) -> int:
+    def _check_rank(self, rank: int) -> int:
         if not 0 <= rank < self.size:
-            raise ValueError(f"rank {rank} does not exist: the communicator has {self.size}")
+            raise ValueError(f"rank is {rank}; it must be 0 to {self.size - 1}")
         return rank
 
 
-class _Pending(ABC):
-    """A request. Test lets time pass, and other ranks run, where it finds nothing; so a rank may poll."""
+class _SimulatedRequest(ABC):
+    """Request of a simulated rank. ``Test`` runs other ranks if the request is incomplete."""
 
     def __init__(self, comm: SimulatedComm) -> None:
         self._comm = comm
-        self._port = comm._port
-        self._turns = comm._turns
+        self._endpoint = comm._endpoint
+        self._scheduler = comm._scheduler
         self._complete = False
 
     @abstractmethod
-    def when(self) -> float | None:
-        """The time at which it completes; None while nobody knows."""
+    def get_time(self) -> float | None:
+        """Return the time of completion, or None if it is not known yet."""
 
-    def take(self) -> None:  # noqa: B027 - most have nothing to do
-        """Complete the request."""
+    def complete(self) -> None:  # noqa: B027 - a send has nothing to do
+        """Deliver the data of the request."""
 
-    def due(self) -> bool:
-        """Whether Test would be True at once."""
+    def is_ready(self) -> bool:
+        """Return whether Test would return True at once."""
         if self._complete:
             return True
-        time = self.when()
-        return time is not None and time <= self._port.clock
+        time = self.get_time()
+        return time is not None and time <= self._endpoint.clock
 
     def Test(self) -> bool:  # noqa: N802 - MPI's name
-        """Make progress; True once the operation is complete."""
-        self._turns.check()
+        """Make progress; return True if the operation is complete."""
+        self._scheduler.check()
         comm = self._comm
-        if not self.due() and not comm._poll():
-            raise Timeout(f"rank {comm.rank}: all ranks poll or wait, and none sends", reason="timeout")
-        if not self._complete and self.due():
-            self.take()
+        if not self.is_ready() and not comm._yield_after_test():
+            raise Timeout(
+                f"rank {comm.rank}: all ranks wait or poll, and no message is in flight", reason="timeout"
+            )
+        if not self._complete and self.is_ready():
+            self.complete()
             self._complete = True
-            comm._open.remove(self)
-            comm._vain = 0
+            comm._incomplete.remove(self)
+            comm._idle_tests = 0
         return self._complete
 
 
-class _Sent(_Pending):
+class _Send(_SimulatedRequest):
     def __init__(self, comm: SimulatedComm, left: float) -> None:
         super().__init__(comm)
         self._left = left
 
-    def when(self) -> float:
+    def get_time(self) -> float:
         return self._left
 
 
-class _Receive(_Pending):
-    def __init__(self, comm: SimulatedComm, out: _Octets, source: int, tag: int) -> None:
+class _Receive(_SimulatedRequest):
+    def __init__(self, comm: SimulatedComm, out: _ByteArray, source: int, tag: int) -> None:
         super().__init__(comm)
         self._out = out
-        self._lane = self._port.wire.lanes[source, comm.rank, tag]
-        self._number = self._lane.post()
+        self._queue = self._endpoint.network.queues[source, comm.rank, tag]
+        self._number = self._queue.post()
 
-    def when(self) -> float | None:
-        message = self._lane.messages.get(self._number)
+    def get_time(self) -> float | None:
+        message = self._queue.messages.get(self._number)
         return None if message is None else message[1]
 
-    def take(self) -> None:
-        data, _ = self._lane.messages.pop(self._number)
+    def complete(self) -> None:
+        data, _ = self._queue.messages.pop(self._number)
         if len(data) > len(self._out):
-            raise RuntimeError(f"a message of {len(data)} bytes does not fit a receive of {len(self._out)}")
+            raise RuntimeError(
+                f"a message has {len(data)} bytes, but its receive buffer has {len(self._out)}"
+            )
         self._out[: len(data)] = np.frombuffer(data, np.uint8)
 
 
-class _Gathered(_Pending):
+class _Allgather(_SimulatedRequest):
     def __init__(
-        self, comm: SimulatedComm, gathering: Gathering, out: _Octets, places: Sequence[tuple[int, int]]
+        self, comm: SimulatedComm, state: AllgatherState, out: _ByteArray, places: Sequence[tuple[int, int]]
     ) -> None:
         super().__init__(comm)
-        self._gathering = gathering
+        self._state = state
         self._out = out
         self._places = places
 
-    def when(self) -> float | None:
-        return self._gathering.times[self._port.rank] if self._gathering.done else None
+    def get_time(self) -> float | None:
+        return self._state.times[self._endpoint.rank] if self._state.done else None
 
-    def take(self) -> None:
+    def complete(self) -> None:
         for rank, (start, count) in enumerate(self._places):
-            data = self._gathering.blocks[rank]
+            data = self._state.blocks[rank]
             if len(data) != count:
                 raise RuntimeError(
-                    f"rank {rank} contributed {len(data)} bytes to {self._gathering.call}, not {count}"
+                    f"rank {rank} sent {len(data)} bytes in {self._state.call}, but counts expect {count}"
                 )
             self._out[start : start + count] = np.frombuffer(data, np.uint8)
 
 
-def _octets(buf: Any) -> _Octets:
-    """The bytes of a contiguous array, without a copy."""
+def _as_bytes(buf: Any) -> _ByteArray:
+    """View a contiguous array as bytes."""
     array = buf if isinstance(buf, np.ndarray) else np.frombuffer(buf, np.uint8)
     if not array.flags.c_contiguous:
-        raise ValueError("a buffer must be contiguous")
+        raise ValueError("a buffer is not contiguous; copy it with np.ascontiguousarray")
     return array.reshape(-1).view(np.uint8)

@@ -1,7 +1,8 @@
-"""What is under way between simulated ranks: messages and collectives, with their bytes and their times.
+"""Simulated network: messages and all-gathers in flight, with their bytes and times.
 
-The rules are those of ``collectives.simulation.communicator``. Nothing here waits, or runs a rank; a Port
-counts and times what its rank sends; a Lane or a Gathering holds it until it is taken.
+``collectives.simulation.communicator`` describes the model of time. Nothing in this module waits or runs a
+rank. An Endpoint counts and times what its rank sends. A MessageQueue or an AllgatherState holds it until it
+is received.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from collectives.channel import ring_bytes
+from collectives.communicator import count_ring_bytes
 
-__all__ = ["Gathering", "Lane", "Port", "Wire"]
+__all__ = ["AllgatherState", "Endpoint", "MessageQueue", "Network"]
 
 
 @dataclass
-class Lane:
-    """Messages of one source, destination and tag: the k-th that is sent goes to the k-th receive.
+class MessageQueue:
+    """Messages with one source, destination and tag; the k-th message goes to the k-th receive.
 
     Attributes:
-        sent, posted: messages and receives so far.
-        messages: those that were not taken yet, by number: (bytes, arrival in seconds).
+        sent, posted: number of messages and receives so far.
+        messages: {number: (bytes, arrival in seconds)} of messages that were not received yet.
     """
 
     sent: int = 0
@@ -34,19 +35,20 @@ class Lane:
         self.sent += 1
 
     def post(self) -> int:
-        """The number of the message that the next receive gets."""
+        """Post a receive; return the number of its message."""
         self.posted += 1
         return self.posted - 1
 
 
 @dataclass
-class Gathering:
-    """One all-gather: each rank's block, and the time of its call; in the end, of its completion.
+class AllgatherState:
+    """Progress of one all-gather.
 
     Attributes:
-        call: MPI's name of it.
-        blocks, times: by rank.
-        done: whether all ranks have called, and ``times`` are completions.
+        call: MPI's name of the function.
+        blocks: by rank.
+        times: by rank, of its call; after the completion, of its completion.
+        done: whether all ranks have called.
     """
 
     call: str
@@ -54,101 +56,111 @@ class Gathering:
     times: dict[int, float] = field(default_factory=dict)
     done: bool = False
 
-    def finish(self, wire: Wire) -> None:
-        """The rounds of a ring: in round k, rank r sends the block of rank r-k to its right."""
-        n = wire.n
+    def complete(self, network: Network) -> None:
+        """Compute the completion times of a ring.
+
+        In round k, rank r sends the block of rank r-k to its right neighbour.
+        """
+        n = network.n
         now = [self.times[rank] for rank in range(n)]
         sizes = [len(self.blocks[rank]) for rank in range(n)]
         for k in range(n - 1):
             now = [
                 max(now[r], now[r - 1])
-                + wire.alpha
-                + wire.beta * max(sizes[(r - k) % n], sizes[(r - 1 - k) % n])
+                + network.alpha
+                + network.beta * max(sizes[(r - k) % n], sizes[(r - 1 - k) % n])
                 for r in range(n)
             ]
         self.times = dict(enumerate(now))
         self.done = True
 
 
-class Wire:
-    """What all ranks share.
+class Network:
+    """State that all ranks share.
 
     Args:
-        n: ranks.
-        alpha: seconds a message takes, however short.
-        beta: seconds a byte takes.
+        n: number of ranks.
+        alpha: seconds per message.
+        beta: seconds per byte.
 
     Attributes:
-        lanes: by (source, destination, tag).
-        gatherings: collectives that some rank has not called yet, by number.
+        n, alpha, beta: as given.
+        queues: by (source, destination, tag).
+        allgathers: those that not all ranks have called yet, by number.
     """
 
     def __init__(self, n: int, alpha: float, beta: float) -> None:
         self.n = n
         self.alpha = alpha
         self.beta = beta
-        self.lanes: defaultdict[tuple[int, int, int], Lane] = defaultdict(Lane)
-        self.gatherings: dict[int, Gathering] = {}
+        self.queues: defaultdict[tuple[int, int, int], MessageQueue] = defaultdict(MessageQueue)
+        self.allgathers: dict[int, AllgatherState] = {}
 
 
-class Port:
-    """One rank's end of the wire.
+class Endpoint:
+    """One rank's end of the network.
 
     Args:
-        wire: shared by all ranks.
-        rank: whose end it is.
+        network: shared by all ranks.
+        rank: the rank that sends and receives here.
 
     Attributes:
-        bytes_sent: bytes this rank put on the wire.
+        network, rank: as given.
+        bytes_sent: bytes that this rank sent to other ranks.
         clock: seconds since the start.
     """
 
-    def __init__(self, wire: Wire, rank: int) -> None:
-        self.wire = wire
+    def __init__(self, network: Network, rank: int) -> None:
+        self.network = network
         self.rank = rank
         self.bytes_sent = 0
         self.clock = 0.0
-        self._link_free = 0.0  # when the last message will have left
+        self._link_free = 0.0  # time at which the last message will have left
         self._collectives = 0
 
     def send(self, data: bytes, dest: int, tag: int) -> float:
-        """Put a message under way; when it will have left.
+        """Send a message.
 
         Args:
             data: the message.
-            dest: a rank; this one included, which is free.
-            tag: of the lane.
+            dest: a rank; a message to this one is free.
+            tag: of the message.
+
+        Returns:
+            The time at which the message will have left.
         """
         arrival = left = self.clock
         if dest != self.rank:
             self.bytes_sent += len(data)
-            left = max(self.clock, self._link_free) + self.wire.beta * len(data)
+            left = max(self.clock, self._link_free) + self.network.beta * len(data)
             self._link_free = left
-            arrival = left + self.wire.alpha
-        self.wire.lanes[self.rank, dest, tag].put(data, arrival)
+            arrival = left + self.network.alpha
+        self.network.queues[self.rank, dest, tag].put(data, arrival)
         return left
 
-    def gather(self, call: str, data: bytes, counts: Sequence[int]) -> Gathering:
-        """Join this rank's next collective.
+    def join_allgather(self, call: str, data: bytes, counts: Sequence[int]) -> AllgatherState:
+        """Contribute to this rank's next all-gather.
 
         Args:
-            call: MPI's name of it, the same on all ranks.
+            call: MPI's name of the function, the same on all ranks.
             data: this rank's block.
             counts: the lengths of all ranks' blocks.
 
-        RuntimeError where another rank called another collective.
+        Raises:
+            RuntimeError: another rank called another function.
         """
-        wire, number = self.wire, self._collectives
+        network, number = self.network, self._collectives
         self._collectives += 1
-        self.bytes_sent += ring_bytes(counts, self.rank) if wire.n > 1 else 0
-        gathering = wire.gatherings.setdefault(number, Gathering(call))
-        if gathering.call != call:
+        self.bytes_sent += count_ring_bytes(counts, self.rank) if network.n > 1 else 0
+        state = network.allgathers.setdefault(number, AllgatherState(call))
+        if state.call != call:
             raise RuntimeError(
-                f"rank {self.rank} calls {call} as collective {number}, another rank {gathering.call}"
+                f"collective {number} is {call} on rank {self.rank} and {state.call} on another rank;"
+                " all ranks must make the same calls"
             )
-        gathering.blocks[self.rank] = data
-        gathering.times[self.rank] = self.clock
-        if len(gathering.blocks) == wire.n:
-            del wire.gatherings[number]
-            gathering.finish(wire)
-        return gathering
+        state.blocks[self.rank] = data
+        state.times[self.rank] = self.clock
+        if len(state.blocks) == network.n:
+            del network.allgathers[number]
+            state.complete(network)
+        return state

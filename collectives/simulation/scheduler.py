@@ -1,9 +1,9 @@
-"""Threads that take turns: one of them runs at a time, and each simulation goes the same way.
+"""Deterministic scheduler of simulated ranks: one thread per rank, of which one runs at a time.
 
-A thread runs until it waits, or polls in vain; then the turn passes to the one, of those that can go on, that
-is earliest on the simulated clock, and among these to the next in rank order. So what the threads share needs
-no locks, and nobody acts on what lies in another one's future. Where all of them wait, nothing can ever
-happen again, and each is told so. Where one raises, the others are ended at their next communication.
+A thread runs until it waits, or polls without result. Then the ready rank with the earliest simulated clock
+runs, or of several, the next one in rank order. So shared state needs no locks, and no rank acts on another
+rank's future. If all ranks wait, nothing can happen any more, and each of them is informed. If a rank raises,
+the others end at their next communication.
 """
 
 from __future__ import annotations
@@ -13,58 +13,62 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeVar
 
-__all__ = ["Turns"]
+__all__ = ["Scheduler"]
 
 T = TypeVar("T")
 
-_FRUITLESS = 100_000  # polls by all ranks together without news, after which a program polls forever
+MAX_IDLE_POLLS = 100_000  # by all ranks together without an event; then the program polls forever
 
 
-class _Ended(BaseException):
-    """Ends a rank's thread because another one failed; no ``except Exception`` of the program catches it."""
+class _RankEnded(BaseException):
+    """Exception that ends a rank's thread after another rank failed; not caught by ``except Exception``."""
 
 
-class Turns:
-    """Whose turn it is among n ranks, and who waits. Only the rank whose turn it is may call this.
+class Scheduler:
+    """Scheduler of n ranks. Only the running rank may call its methods.
 
     Args:
-        n: ranks, at least 1.
+        n: number of ranks, at least 1.
     """
 
     def __init__(self, n: int) -> None:
         self.n = n
-        self._turns = [threading.Semaphore(0) for _ in range(n)]
+        self._permits = [threading.Semaphore(0) for _ in range(n)]
         self._state: list[Literal["ready", "waiting", "gone"]] = ["ready"] * n
-        self._time = [0.0] * n  # from when on each can go on
+        self._time = [0.0] * n  # from which each rank can continue
         self._stuck: set[int] = set()
-        self._polls = 0
+        self._idle_polls = 0
         self._failure: tuple[int, BaseException] | None = None
 
     def run(self, body: Callable[[int], T]) -> list[T]:
-        """The results of body(rank) on every rank, each in a thread of its own.
+        """Run body(rank) on every rank, each in its own thread.
 
-        Raises what the first rank to fail raised, with a note that names the rank.
+        Returns:
+            The results in rank order.
+
+        Raises:
+            BaseException: the exception of the first rank that failed, with a note that names the rank.
         """
         results: dict[int, T] = {}
 
-        def thread_of(rank: int) -> None:
+        def run_rank(rank: int) -> None:
             try:
-                self._turns[rank].acquire()
+                self._permits[rank].acquire()
                 self.check()
                 results[rank] = body(rank)
-            except _Ended:
+            except _RankEnded:
                 pass
             except BaseException as error:
                 self._fail(rank, error)
             finally:
                 self._state[rank] = "gone"
-                self._hand_on(rank)
+                self._start_next(rank)
 
         threads = [
-            # A context of its own, as a copy: NumPy's error state is the caller's on every rank.
+            # Each thread has a copy of the caller's context, so that NumPy's error state is the caller's.
             threading.Thread(
                 target=contextvars.copy_context().run,
-                args=(thread_of, rank),
+                args=(run_rank, rank),
                 name=f"rank {rank}",
                 daemon=True,
             )
@@ -72,7 +76,7 @@ class Turns:
         ]
         for thread in threads:
             thread.start()
-        self._turns[0].release()
+        self._permits[0].release()
         try:
             for thread in threads:
                 thread.join()
@@ -81,54 +85,54 @@ class Turns:
             raise
         if self._failure is not None:
             rank, failure = self._failure
-            _note(failure, f"raised on simulated rank {rank} of {self.n}")
+            _add_note(failure, f"raised on simulated rank {rank} of {self.n}")
             raise failure
         return [results[rank] for rank in range(self.n)]
 
     def check(self) -> None:
         """End this rank if another one failed."""
         if self._failure is not None:
-            raise _Ended
+            raise _RankEnded
 
-    def news(self, ranks: Iterable[int], now: float) -> None:
-        """Something happened, which these ranks may wait for, while it was ``now`` on the caller's clock."""
-        self._polls = 0
+    def notify(self, ranks: Iterable[int], now: float) -> None:
+        """Wake ranks, because something happened at time ``now`` that they may wait for."""
+        self._idle_polls = 0
         for rank in ranks:
             self._time[rank] = min(self._time[rank], now)
             self._wake([rank])
 
-    def poll(self, rank: int, now: float) -> bool:
-        """Let others run after a poll that found nothing; False where all ranks poll, without any news."""
-        self._polls += 1
-        if self._polls > _FRUITLESS:
+    def yield_after_poll(self, rank: int, now: float) -> bool:
+        """Run other ranks after a poll without result; return False if all ranks poll without any event."""
+        self._idle_polls += 1
+        if self._idle_polls > MAX_IDLE_POLLS:
             return False
         others = [t for other, t in enumerate(self._time) if other != rank and self._state[other] == "ready"]
-        self._time[rank] = max(now, min(others, default=now))  # or it would be its turn again
-        self._pass(rank)
+        self._time[rank] = max(now, min(others, default=now))  # otherwise this rank would run again
+        self._switch(rank)
         return True
 
-    def until(self, rank: int, time: float) -> None:
-        """Let all those run that can go on before ``time``; less long where there is news for this rank."""
+    def yield_until(self, rank: int, time: float) -> None:
+        """Run the other ranks that can continue before ``time``, or until this rank is notified."""
         self._time[rank] = time
         if any(t < time and self._state[other] == "ready" for other, t in enumerate(self._time)):
-            self._pass(rank)
+            self._switch(rank)
 
     def wait(self, rank: int, now: float) -> bool:
-        """Let others run until there is news for this rank; False where there can never be any."""
+        """Run other ranks until this one is notified; return False if that can never happen."""
         self._state[rank] = "waiting"
         self._time[rank] = now
-        self._pass(rank)
+        self._switch(rank)
         stuck = rank in self._stuck
         self._stuck.discard(rank)
         return not stuck
 
-    def _pass(self, rank: int) -> None:
-        """Let the next rank run that can, and return when it is this rank's turn again."""
-        self._hand_on(rank)
-        self._turns[rank].acquire()
+    def _switch(self, rank: int) -> None:
+        """Start the next ready rank; return when this rank may run again."""
+        self._start_next(rank)
+        self._permits[rank].acquire()
         self.check()
 
-    def _hand_on(self, rank: int) -> None:
+    def _start_next(self, rank: int) -> None:
         order = sorted(
             ((rank + step) % self.n for step in range(1, self.n + 1)), key=lambda other: self._time[other]
         )
@@ -138,10 +142,10 @@ class Turns:
             self._stuck.update(ready)
             self._wake(ready)
         if ready:
-            self._turns[ready[0]].release()
+            self._permits[ready[0]].release()
 
     def _fail(self, rank: int, error: BaseException) -> None:
-        """Note the first failure, and let every waiting rank run to its end."""
+        """Record the first failure, and wake every waiting rank so that it ends."""
         if self._failure is None:
             self._failure = rank, error
         self._wake(range(self.n))
@@ -152,6 +156,6 @@ class Turns:
                 self._state[rank] = "ready"
 
 
-def _note(error: BaseException, text: str) -> None:
-    """``error.add_note``, which Python 3.10 does not have."""
+def _add_note(error: BaseException, text: str) -> None:
+    """Add a note like ``error.add_note``, which Python 3.10 does not have."""
     error.__notes__ = [*getattr(error, "__notes__", []), text]  # type: ignore[attr-defined]

@@ -1,99 +1,22 @@
-"""torch.distributed as a communicator, and a communication hook for DistributedDataParallel.
+"""Communication hook for DistributedDataParallel. torch is imported on first use.
 
-    ddp.register_comm_hook(None, co.torch_hook(compressor, co.TorchComm(), model.named_parameters()))
-
-torch is imported on first use; nothing else in this package needs it. Tensors live on the CPU (gloo).
+ddp.register_comm_hook(None, co.torch_hook(compressor, co.TorchComm(), model.named_parameters()))
 """
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import wirecodec as wc
 from collectives.allreduce import allreduce
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
-from collectives.communicator import Communicator, Request
+from collectives.communicator import Communicator
 
-__all__ = ["TorchComm", "torch_hook"]
-
-
-class TorchComm:
-    """A torch.distributed process group that satisfies ``collectives.communicator.Communicator``.
-
-    Args:
-        group: a gloo group of which this process is a member; the default group without one.
-
-    gloo tells nobody whether a message has arrived before somebody waits for it, so two threads wait, one for
-    what is sent and one for what is received, each in the order in which it began.
-    """
-
-    def __init__(self, group: Any = None) -> None:
-        import torch.distributed as dist
-
-        self._dist = dist
-        self._group = dist.group.WORLD if group is None else group
-        self.rank: int = dist.get_rank(self._group)
-        self.size: int = dist.get_world_size(self._group)
-        self._sends, self._receives = _Waiter("sends"), _Waiter("receives")
-
-    def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:  # noqa: N802 - MPI's names
-        """Start to send.
-
-        Args:
-            buf: a contiguous array.
-            dest: a rank.
-            tag: of the message.
-        """
-        tensor = _tensor_of(buf, writes=False)
-        if not len(tensor):
-            return _Done()
-        work = self._dist.isend(tensor, group=self._group, group_dst=dest, tag=tag)
-        return self._sends.watch(work, tensor)
-
-    def Irecv(self, buf: Any, source: int, tag: int = 0) -> Request:  # noqa: N802
-        """Start to receive.
-
-        Args:
-            buf: a contiguous array of the message's length.
-            source: a rank.
-            tag: of the message.
-        """
-        tensor = _tensor_of(buf, writes=True)
-        if not len(tensor):
-            return _Done()
-        work = self._dist.irecv(tensor, group=self._group, group_src=source, tag=tag)
-        return self._receives.watch(work, tensor)
-
-    def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
-        """Start to gather equal uint8 blocks from all ranks, in rank order."""
-        block = _octets(sendbuf)
-        counts = [len(block)] * self.size
-        return self.Iallgatherv(block, [recvbuf, (counts, [len(block) * k for k in range(self.size)])])
-
-    def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
-        """Start to gather blocks of any length: recvbuf = [uint8 array, (counts, displacements)].
-
-        gloo gathers equal blocks only, so shorter ones travel with padding.
-        """
-        import torch
-
-        out, (counts, starts) = recvbuf
-        widest = max(counts)
-        if not widest:
-            return _Done()
-        padded = torch.zeros(widest, dtype=torch.uint8)
-        block = _octets(sendbuf)
-        padded.numpy()[: len(block)] = block
-        gathered = [torch.empty(widest, dtype=torch.uint8) for _ in range(self.size)]
-        work = self._dist.all_gather(gathered, padded, group=self._group, async_op=True)
-        return _Gathered(work, padded, gathered, _octets(out), list(zip(starts, counts, strict=True)))
+__all__ = ["torch_hook"]
 
 
 def torch_hook(
@@ -103,17 +26,32 @@ def torch_hook(
     *,
     algorithm: str = "auto",
 ) -> Callable[[object, Any], Any]:
-    """A communication hook by which DistributedDataParallel averages what ``compressor`` sends.
+    """Create a communication hook with which DistributedDataParallel averages compressed gradients.
+
+    DDP passes gradients to the hook in buckets. The hook collects all buckets of a step and exchanges them at
+    once, under the parameters' names. So residuals and schedules advance once per training step, for any size
+    of the buckets. An exception of ``allreduce`` is raised by ``backward()``, on all ranks.
 
     Args:
-        compressor: this rank's; all ranks build theirs alike.
-        comm: a TorchComm, or any communicator of the same ranks in the same order, or its Channel.
-        named_parameters: of the model that is wrapped, as ``model.named_parameters()`` gives them.
-        algorithm: of allreduce; CLT-k has its own.
+        compressor: this rank's compressor, with the same settings on all ranks.
+        comm: a TorchComm, or another communicator with the same ranks in the same order, or its Channel.
+        named_parameters: ``model.named_parameters()`` of the wrapped model.
+        algorithm: as for allreduce; CLT-k ignores it.
 
-    DDP hands over its gradients in buckets. They are gathered, and exchanged when the last one is there: one
-    exchange a step, under the parameters' names, so that residuals, steps and schedules are those of training
-    steps, however DDP cuts its buckets. What ``allreduce`` raises comes out of ``backward()``, on all ranks.
+    Returns:
+        The hook, for ``DistributedDataParallel.register_comm_hook``.
+
+    Raises:
+        ImportError: torch is missing.
+
+    Source:
+        https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html
+
+    Example:
+        >>> import collectives as co, wirecodec as wc
+        >>> compressor = wc.Compressor("topk(0.01) | rice | qsgd")
+        >>> hook = co.torch_hook(compressor, co.TorchComm(), model.named_parameters())  # doctest: +SKIP
+        >>> ddp.register_comm_hook(None, hook)  # doctest: +SKIP
     """
     import torch
     import torch.distributed as dist
@@ -123,7 +61,7 @@ def torch_hook(
 
     def hook(state: object, bucket: Any) -> Any:
         future: Any = torch.futures.Future()
-        if bucket.index() == 0:  # a backward pass that was interrupted has left its buckets
+        if bucket.index() == 0:  # an interrupted backward pass may have left buckets
             pending.clear()
         pending.append((bucket, future))
         if not bucket.is_last():
@@ -142,7 +80,7 @@ def torch_hook(
             means = allreduce(comm, gradients, compressor, algorithm=algorithm)
         for name, gradient in parts:
             mean: Any = means[name]
-            if not isinstance(mean, torch.Tensor):  # it is one where the gradient lies on a GPU
+            if not isinstance(mean, torch.Tensor):  # it is a tensor if the gradient is on a GPU
                 bits = mean.view(np.int16) if mean.dtype.name == "bfloat16" else mean
                 mean = torch.from_numpy(bits).view(gradient.dtype)
             gradient.copy_(mean)
@@ -150,93 +88,6 @@ def torch_hook(
             done.set_result(each.buffer())
         return future
 
-    # DDP looks at these, and takes no strings.
+    # DDP checks these annotations and does not accept strings.
     hook.__annotations__ = {"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]}
     return hook
-
-
-class _Done:
-    """A request with nothing to do."""
-
-    def Test(self) -> bool:  # noqa: N802
-        """It is complete."""
-        return True
-
-
-class _Watched:
-    """A request that a thread waits for."""
-
-    def __init__(self, work: Any, tensor: Any) -> None:
-        self.work = work
-        self.tensor = tensor  # kept alive
-        self.finished = threading.Event()
-        self.error: BaseException | None = None
-
-    def Test(self) -> bool:  # noqa: N802
-        """Whether it is complete; raises what went wrong with it."""
-        if not self.finished.is_set():
-            return False
-        if self.error is not None:
-            raise self.error
-        return True
-
-
-class _Waiter:
-    """A thread that waits for one request after the other."""
-
-    def __init__(self, what: str) -> None:
-        self._requests: queue.SimpleQueue[_Watched] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name=f"TorchComm: {what}", daemon=True).start()
-
-    def watch(self, work: Any, tensor: Any) -> _Watched:
-        """A request that is complete once ``work`` is."""
-        request = _Watched(work, tensor)
-        self._requests.put(request)
-        return request
-
-    def _run(self) -> None:
-        while True:
-            request = self._requests.get()
-            try:
-                request.work.wait()
-            except BaseException as error:  # raised where the request is tested
-                request.error = error
-            request.finished.set()
-
-
-class _Gathered:
-    """An all-gather under way; the blocks are put in place once it is complete."""
-
-    def __init__(
-        self, work: Any, padded: Any, gathered: Sequence[Any], out: Any, places: Sequence[tuple[int, int]]
-    ) -> None:
-        self._work = work
-        self._padded = padded  # kept alive
-        self._gathered = gathered
-        self._out = out
-        self._places = places
-        self._complete = False
-
-    def Test(self) -> bool:  # noqa: N802
-        """Make progress; True once the operation is complete."""
-        if not self._complete and self._work.is_completed():
-            self._work.wait()
-            for block, (start, count) in zip(self._gathered, self._places, strict=True):
-                self._out[start : start + count] = block.numpy()[:count]
-            self._complete = True
-        return self._complete
-
-
-def _octets(buf: Any) -> npt.NDArray[np.uint8]:
-    array = buf if isinstance(buf, np.ndarray) else np.frombuffer(buf, np.uint8)
-    return array.reshape(-1).view(np.uint8)
-
-
-def _tensor_of(buf: Any, *, writes: bool) -> Any:
-    """The bytes of a contiguous array as a tensor that shares them, but for what is read-only."""
-    import torch
-
-    octets = _octets(buf)
-    if writes and not octets.flags.writeable:
-        raise ValueError("a read-only array cannot receive")
-    return torch.from_numpy(octets if octets.flags.writeable else octets.copy())

@@ -1,8 +1,8 @@
-"""All-gather of blocks of any length, under a deadline.
+"""All-gather of blocks of any length.
 
-Small exchanges use MPI's own Iallgatherv. From 32 KiB on, blocks travel around a ring in segments
-(``transfer`` says why): each rank passes its own to the right, then each that came in, but not the right
-neighbour's.
+Exchanges below 32 KiB use MPI's own Iallgatherv. Larger ones use a ring of segments (``transfer`` gives the
+reason). Each rank sends its own block to its right neighbour, and then each block that it received, except
+the right neighbour's.
 """
 
 from __future__ import annotations
@@ -12,82 +12,103 @@ from itertools import accumulate
 
 import numpy as np
 
-from collectives.channel import Channel, ring_bytes
-from collectives.transport.segments import NATIVE_BELOW, Octets, Side, evenly, in_step, segments_of, transfer
+from collectives.channel import ByteArray, Channel
+from collectives.communicator import count_ring_bytes
+from collectives.transport.segments import (
+    MIN_SEGMENTED,
+    SegmentList,
+    compute_segment_size,
+    count_segments,
+    make_send_limit,
+    transfer,
+)
 
-__all__ = ["allgather_joined", "allgather_ragged"]
+__all__ = ["allgather_concatenated", "allgather_ragged"]
 
-_SHORTEST = 16 * 1024  # bytes of a segment
-_SEGMENTS = 3  # a block, at least: the first is passed on while the others come in
+MIN_SEGMENT = 16 * 1024  # bytes
+MIN_SEGMENTS_PER_BLOCK = 3  # the first is forwarded while the others arrive
 
 
 def allgather_ragged(
-    channel: Channel, block: Octets, counts: Sequence[int], memory: Callable[[int], Octets] | None = None
-) -> list[Octets]:
-    """Every rank's block, in rank order, as views of one new array.
+    channel: Channel,
+    block: ByteArray,
+    counts: Sequence[int],
+    allocate: Callable[[int], ByteArray] | None = None,
+) -> list[ByteArray]:
+    """Gather every rank's block.
 
     Args:
         channel: open; all ranks call this together.
         block: this rank's bytes, contiguous, of length counts[rank].
         counts: the length of every rank's block in bytes, the same list on all ranks.
-        memory: size -> uint8 array, where blocks are to go; the host's without it. MPI must take both.
+        allocate: size -> uint8 array for the blocks; by default on the host. MPI must support its memory.
 
-    Raises Timeout after the channel's timeout without progress; the channel is then closed.
+    Returns:
+        The blocks in rank order, as views of one new array.
+
+    Raises:
+        Timeout: nothing arrived during the channel's timeout; the channel is then closed.
     """
-    out = allgather_joined(channel, block, counts, memory)
+    out = allgather_concatenated(channel, block, counts, allocate)
     ends = list(accumulate(counts))
     return [out[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
-def allgather_joined(
-    channel: Channel, block: Octets, counts: Sequence[int], memory: Callable[[int], Octets] | None = None
-) -> Octets:
-    """The same, as the one array in which the blocks stand next to each other.
+def allgather_concatenated(
+    channel: Channel,
+    block: ByteArray,
+    counts: Sequence[int],
+    allocate: Callable[[int], ByteArray] | None = None,
+) -> ByteArray:
+    """Gather every rank's block, as one array.
 
     Args:
-        channel, block, counts, memory: as for ``allgather_ragged``.
+        channel, block, counts, allocate: as for ``allgather_ragged``.
+
+    Returns:
+        The blocks in rank order, without gaps.
     """
     ends = list(accumulate(counts))
     starts = [end - count for end, count in zip(ends, counts, strict=True)]
-    out: Octets = memory(ends[-1]) if memory else np.empty(ends[-1], np.uint8)
+    out: ByteArray = allocate(ends[-1]) if allocate else np.empty(ends[-1], np.uint8)
     if channel.size == 1 or not len(out):
         out[:] = block
-    elif len(out) < NATIVE_BELOW:
-        channel.bytes_sent += ring_bytes(counts, channel.rank)
-        channel.gather(block, out, "gathering the payloads", (list(counts), starts))
+    elif len(out) < MIN_SEGMENTED:
+        channel.bytes_sent += count_ring_bytes(counts, channel.rank)
+        channel.gather(block, out, "the all-gather of payloads", (list(counts), starts))
     else:
-        _ring(channel, block, [out[start:end] for start, end in zip(starts, ends, strict=True)])
+        _gather_in_ring(channel, block, [out[start:end] for start, end in zip(starts, ends, strict=True)])
     return out
 
 
-def _ring(channel: Channel, block: Octets, blocks: Sequence[Octets]) -> None:
+def _gather_in_ring(channel: Channel, block: ByteArray, blocks: Sequence[ByteArray]) -> None:
     """Fill the blocks of all ranks.
 
     Args:
         channel: open.
         block: this rank's.
-        blocks: where each rank's is to stand.
+        blocks: buffers for every rank's block.
     """
     n, rank = channel.size, channel.rank
     left, right = (rank - 1) % n, (rank + 1) % n
     arriving = [blocks[(left - step) % n] for step in range(n - 1)]
     leaving = [block, *arriving[:-1]]
-    segment = max(_SHORTEST, evenly(max(len(one) for one in blocks), _SEGMENTS))
+    segment = max(MIN_SEGMENT, compute_segment_size(max(len(one) for one in blocks), MIN_SEGMENTS_PER_BLOCK))
     own = blocks[rank]
 
-    def keep(number: int) -> None:
-        """Copy a segment of one's own block, while the others are under way."""
+    def copy_own_segment(number: int) -> None:
+        """Copy a segment of this rank's own block while the others travel."""
         start = number * segment
         own[start : start + segment] = block[start : start + segment]
 
     channel.bytes_sent += sum(map(len, leaving))
     transfer(
         channel,
-        Side.of([(left, room) for room in arriving], segment),
-        Side.of([(right, data) for data in leaving], segment),
-        in_step(arriving, leaving, passed_from=1, segment=segment),
-        f"passing payloads from rank {left} to rank {right}",
-        keep,
+        SegmentList.from_blocks([(left, buffer) for buffer in arriving], segment),
+        SegmentList.from_blocks([(right, data) for data in leaving], segment),
+        make_send_limit(arriving, leaving, forwarded_from=1, segment=segment),
+        f"the transfer of payloads from rank {left} to rank {right}",
+        copy_own_segment,
     )
-    kept = segment * sum(segments_of(len(room), segment) for room in arriving)
-    own[kept:] = block[kept:]
+    end = segment * sum(count_segments(len(buffer), segment) for buffer in arriving)
+    own[end:] = block[end:]

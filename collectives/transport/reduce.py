@@ -1,11 +1,11 @@
-"""Sums in rank order: what makes every rank's result the same bits, whoever computes it.
+"""Dense sums in rank order, which have the same bits on every rank.
 
-Each element is summed from +0, rank by rank, in at least float32; it is divided, for a mean, in the type of
-the sum, and rounded once. MPI_Allreduce sums in an order of its own, which differs between MPIs, rank counts
-and sizes.
+Each element is summed from +0, rank by rank, in at least float32. For a mean, the sum is divided in its own
+type. The result is rounded once. MPI_Allreduce sums in another order, which depends on the MPI library, the
+number of ranks and the size.
 
-``sum_dense`` is a reduce-scatter and an all-gather: each rank sums one range of the elements and tells the
-others, so that 2(n-1)/n of the vector leave every rank.
+``sum_dense`` is a reduce-scatter and an all-gather: each rank sums one range of the elements and sends the
+sums to the others. So 2(n-1)/n of the vector leave every rank.
 """
 
 from __future__ import annotations
@@ -17,87 +17,94 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from collectives.channel import Channel
+from collectives.channel import ByteArray, Channel
 from collectives.transport.allgather import allgather_ragged
 from collectives.transport.segments import (
-    AHEAD,
-    NATIVE_BELOW,
-    Octets,
-    Side,
-    evenly,
-    in_step,
-    segments_of,
+    MAX_IN_FLIGHT,
+    MIN_SEGMENTED,
+    SegmentList,
+    compute_segment_size,
+    count_segments,
+    make_send_limit,
     transfer,
 )
 
-__all__ = ["Dense", "accumulator", "bounds_of", "finish", "sum_dense", "sum_named"]
+__all__ = ["Dense", "accumulator_dtype", "compute_bounds", "divide_and_round", "sum_dense", "sum_named"]
 
 Dense: TypeAlias = npt.NDArray[Any]
 
 
-def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type that values of ``dtype`` are summed in."""
+def accumulator_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which values of ``dtype`` are summed."""
     return dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
 
 
-def finish(total: Dense, ranks: int, dtype: np.dtype[Any]) -> Dense:
-    """Divide in the type of the sum, then round once.
+def divide_and_round(total: Dense, divisor: int, dtype: np.dtype[Any]) -> Dense:
+    """Divide a sum in its own type, then round once.
 
     Args:
         total: overwritten.
-        ranks: what to divide by.
-        dtype: what to round to.
+        divisor: 1, or the number of ranks.
+        dtype: type of the result.
     """
-    with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
-        if ranks > 1:
-            np.divide(total, total.dtype.type(ranks), out=total)
+    with np.errstate(all="ignore"):  # NaN, Inf and overflow follow IEEE 754
+        if divisor > 1:
+            np.divide(total, total.dtype.type(divisor), out=total)
         return total.astype(dtype, copy=False)
 
 
-def bounds_of(size: int, ranks: int) -> list[int]:
-    """Where the ranks' ranges of ``size`` elements begin and end: ranks + 1 numbers."""
+def compute_bounds(size: int, ranks: int) -> list[int]:
+    """Compute the ranks + 1 bounds of the ranks' ranges of ``size`` elements."""
     return [size * rank // ranks for rank in range(ranks + 1)]
 
 
 def sum_dense(channel: Channel, vector: Dense, divisor: int, out: Dense | None = None) -> Dense:
-    """The sum in rank order of every rank's vector, divided by ``divisor``; the same bits on every rank.
+    """Sum every rank's vector in rank order, and divide by ``divisor``.
 
     Args:
         channel: open; all ranks call this together.
-        vector: (d,) of one type and size on all ranks; not changed.
+        vector: (d,), of the same type and size on all ranks; not changed.
         divisor: 1, or the number of ranks.
-        out: (d,) of that type, contiguous, where the sum is to stand; a new array without one. To spare the
-            system finding memory for it may save as much time as the sum takes.
+        out: (d,) of that type, contiguous, for the sum; by default a new array. The allocation of a new one
+            may take as much time as the sum.
 
-    Returns the sum. Raises Timeout.
+    Returns:
+        The sum, the same bits on every rank.
+
+    Raises:
+        Timeout: nothing arrived during the channel's timeout; the channel is then closed.
     """
     n, dtype = channel.size, vector.dtype
-    mine = _octets(vector)
-    if n * len(mine) < NATIVE_BELOW or n == 1:
-        blocks = allgather_ragged(channel, mine, [len(mine)] * n)
+    data = _as_bytes(vector)
+    if n * len(data) < MIN_SEGMENTED or n == 1:
+        blocks = allgather_ragged(channel, data, [len(data)] * n)
         if out is None:
             out = np.empty(vector.size, dtype)
         _sum_into(out, [block.view(dtype) for block in blocks], divisor)
         return out
     if out is None:
         out = np.empty(vector.size, dtype)
-    _reduce(channel, _cut(np.ascontiguousarray(vector), n), _cut(out, n), divisor)
+    _reduce(channel, _split(np.ascontiguousarray(vector), n), _split(out, n), divisor)
     return out
 
 
 def sum_named(channel: Channel, vectors: Mapping[str, Dense], divisor: int) -> dict[str, Dense]:
     """Sum every rank's vectors by name, as the last exchange of a call.
 
-    Vectors of one type travel as one.
+    Vectors of the same type are summed as one vector.
 
     Args:
         channel: open; all ranks call this together.
         vectors: {name: (d,)}; the same names, types and sizes on all ranks, in the same order.
         divisor: 1, or the number of ranks.
 
-    Returns {name: (d,)}, the same bits on every rank. Raises Timeout.
+    Returns:
+        {name: (d,)}, the same bits on every rank.
+
+    Raises:
+        Timeout: nothing arrived during the channel's timeout; the channel is then closed.
     """
-    work: list[tuple[Dense, Dense]] = []  # all memory is allocated before the first byte is sent
+    work: list[tuple[Dense, Dense]] = []  # (summands, sums), allocated before the first byte is sent
     sums: dict[str, Dense] = {}
     for dtype in sorted({vector.dtype for vector in vectors.values()}, key=str):
         same = {name: vector for name, vector in vectors.items() if vector.dtype == dtype}
@@ -116,17 +123,16 @@ def sum_named(channel: Channel, vectors: Mapping[str, Dense], divisor: int) -> d
 
 
 def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], divisor: int) -> None:
-    """Pieces to their ranges' ranks; then the sums around a ring, as ``ring`` has it.
+    """Send pieces to the ranks that sum them, then send the sums around a ring.
 
-    A rank sends to all others in turn, a segment to each: whole pieces one after another would be handed to
-    the network faster than it takes them, and all of them would arrive late. A segment is summed, and may be
-    passed on, as soon as all ranks' pieces of it are there. So these stay for a moment, in a little room that
-    remains in the cache.
+    A rank sends one segment to each other rank in turn. If it sent whole pieces one after another, it would
+    overrun the network, and all of them would arrive late. A segment is summed, and may be forwarded, as soon
+    as all ranks' pieces of it have arrived. So the pieces need only a small buffer, which stays in the cache.
 
     Args:
         channel: open.
-        pieces: this rank's, of each range.
-        sums: of each range; filled.
+        pieces: this rank's values in each range.
+        sums: buffers for the sums of each range.
         divisor: 1, or the number of ranks.
     """
     n, rank = channel.size, channel.rank
@@ -134,75 +140,76 @@ def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], di
     senders = [(rank - step) % n for step in range(1, n)]
     own = pieces[rank]
     longest = max(piece.size for piece in pieces)
-    width = -(-evenly(longest * own.itemsize) // own.itemsize)  # elements of a segment, alike on all ranks
+    width = -(-compute_segment_size(longest * own.itemsize) // own.itemsize)  # elements per segment
     segment = width * own.itemsize
-    groups = segments_of(own.nbytes, segment)  # of n-1 segments, one of each sender
-    at_once = min(groups, AHEAD // (n - 1) + 2)
-    room = channel.room(at_once * n * segment).view(own.dtype).reshape(at_once, n, width)
+    groups = count_segments(own.nbytes, segment)  # each of n-1 segments, one per sender
+    slots = min(groups, MAX_IN_FLIGHT // (n - 1) + 2)
+    buffer = channel.get_buffer(slots * n * segment).view(own.dtype).reshape(slots, n, width)
 
-    def spot(group: int, sender: int) -> Dense:
-        """Where a sender's piece of a group is."""
-        found: Dense = room[group % at_once, sender, : own.size - group * width]
-        return found
+    def get_slot(group: int, sender: int) -> Dense:
+        """Return the buffer for a sender's segment of a group."""
+        slot: Dense = buffer[group % slots, sender, : own.size - group * width]
+        return slot
 
-    def add(number: int) -> None:
+    def add_group(number: int) -> None:
+        """Sum a group if segment ``number`` completes it."""
         group, others = divmod(number + 1, n - 1)
         if others == 0 and 0 < group <= groups:
             group -= 1
             part = slice(group * width, (group + 1) * width)
-            found = [own[part] if other == rank else spot(group, other) for other in range(n)]
-            _sum_into(sums[rank][part], found, divisor)
+            vectors = [own[part] if other == rank else get_slot(group, other) for other in range(n)]
+            _sum_into(sums[rank][part], vectors, divisor)
 
-    outgoing = [((rank + step) % n, _octets(pieces[(rank + step) % n])) for step in range(1, n)]
-    arriving = [_octets(sums[(left - step) % n]) for step in range(n - 1)]
-    leaving = [_octets(sums[rank]), *arriving[:-1]]
-    sending = Side.in_turn(outgoing, segment)
-    passing = Side.of([(right, block) for block in leaving], segment)
-    coming = Side.of([(left, block) for block in arriving], segment)
-    rooms = [(sender, _octets(spot(group, sender))) for group in range(groups) for sender in senders]
-    pieces_due = (n - 1) * groups
-    passed_on = in_step(arriving, leaving, passed_from=1, segment=segment)
+    pieces_out = [((rank + step) % n, _as_bytes(pieces[(rank + step) % n])) for step in range(1, n)]
+    sums_in = [_as_bytes(sums[(left - step) % n]) for step in range(n - 1)]
+    sums_out = [_as_bytes(sums[rank]), *sums_in[:-1]]
+    slots_in = [(sender, _as_bytes(get_slot(group, sender))) for group in range(groups) for sender in senders]
+    piece_segments = SegmentList.interleave(pieces_out, segment)
+    sum_segments = SegmentList.from_blocks([(right, block) for block in sums_out], segment)
+    sum_buffers = SegmentList.from_blocks([(left, block) for block in sums_in], segment)
+    expected_pieces = (n - 1) * groups
+    limit_of_ring = make_send_limit(sums_in, sums_out, forwarded_from=1, segment=segment)
 
-    def ready(received: int) -> int:
-        """AHEAD of what came in, and no sum before it is there; then as the ring has it."""
-        if received < pieces_due:
-            return min(received + AHEAD, sending.count + received // (n - 1))
-        return sending.count + passed_on(received - pieces_due)
+    def send_limit(received: int) -> int:
+        """Limit pieces by what was received, sums by what was summed; then follow the ring."""
+        if received < expected_pieces:
+            return min(received + MAX_IN_FLIGHT, piece_segments.count + received // (n - 1))
+        return piece_segments.count + limit_of_ring(received - expected_pieces)
 
-    channel.bytes_sent += sum(len(block) for _, block in outgoing) + sum(len(block) for block in leaving)
+    channel.bytes_sent += sum(len(block) for _, block in pieces_out) + sum(map(len, sums_out))
     transfer(
         channel,
-        Side([*rooms, *coming.segments]),
-        Side([*sending.segments, *passing.segments]),
-        ready,
-        "summing",
-        add,
+        SegmentList([*slots_in, *sum_buffers.segments]),
+        SegmentList([*piece_segments.segments, *sum_segments.segments]),
+        send_limit,
+        "the dense sum",
+        add_group,
     )
 
 
 def _sum_into(out: Dense, vectors: Sequence[Dense], divisor: int) -> None:
-    """The sum of vectors in their order, from +0, divided as ``finish`` does it.
+    """Sum vectors in their order, from +0; divide and round as ``divide_and_round``.
 
     Args:
-        out: (d,), where it is to stand; what is of the sum's own type is summed there.
+        out: (d,), for the result.
         vectors: (d,) each, of ``out``'s type.
         divisor: 1, or the number of ranks.
     """
-    wide = accumulator(out.dtype)
+    wide = accumulator_dtype(out.dtype)
     total = out if wide == out.dtype else np.empty(out.size, wide)
     total.fill(0)
     with np.errstate(all="ignore"):
         for vector in vectors:
             total += vector
-    done = finish(total, divisor, out.dtype)
-    if done is not out:
-        out[:] = done
+    result = divide_and_round(total, divisor, out.dtype)
+    if result is not out:
+        out[:] = result
 
 
-def _cut(vector: Dense, ranks: int) -> list[Dense]:
-    """The ranks' ranges of a vector, as views."""
-    return [vector[start:stop] for start, stop in pairwise(bounds_of(vector.size, ranks))]
+def _split(vector: Dense, ranks: int) -> list[Dense]:
+    """Split a vector into the ranks' ranges, as views."""
+    return [vector[start:stop] for start, stop in pairwise(compute_bounds(vector.size, ranks))]
 
 
-def _octets(vector: Dense) -> Octets:
+def _as_bytes(vector: Dense) -> ByteArray:
     return np.ascontiguousarray(vector).view(np.uint8)

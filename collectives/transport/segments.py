@@ -1,9 +1,11 @@
-"""Segments between neighbours: what the ring, the pairwise exchange and the chain have in common.
+"""Segmented transfers between neighbours, used by the ring, the pairwise exchange and the chain.
 
-A transfer is an ordered list of segments to receive and one of segments to send, all below MPI's eager limit.
-Receives are posted ahead; a rank sends no further ahead than its neighbour is known to keep up, so that
-nobody has to buffer much. Open MPI's rendezvous protocol over TCP, which larger messages take, is nearly
-half-duplex: 1.5 to 3 times as long. Segments also keep every MPI count far below 2^31.
+A transfer is an ordered list of segments to receive and another one of segments to send. All segments are
+below MPI's eager limit, because Open MPI's rendezvous protocol over TCP, which larger messages use, is nearly
+half-duplex and takes 1.5 to 3 times as long. Segments also keep every MPI count far below 2^31.
+
+Receives are posted ahead. A rank sends only a limited number of segments more than it has received, so that
+no rank has to buffer many.
 """
 
 from __future__ import annotations
@@ -13,54 +15,54 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from collectives.channel import TAG, Channel, Octets
+from collectives.channel import TAG, ByteArray, Channel
 from collectives.communicator import Request
 
 __all__ = [
-    "AHEAD",
-    "NATIVE_BELOW",
-    "SEGMENT",
-    "Octets",
-    "Side",
-    "cut",
-    "evenly",
-    "in_step",
-    "segments_of",
+    "MAX_IN_FLIGHT",
+    "MAX_SEGMENT",
+    "MIN_SEGMENTED",
+    "ByteArray",
+    "SegmentList",
+    "compute_segment_size",
+    "count_segments",
+    "make_send_limit",
+    "split_block",
     "transfer",
 ]
 
-NATIVE_BELOW = 32 * 1024  # total bytes; below, one native call has less latency than rounds of messages
-SEGMENT = 60 * 1024  # bytes; Open MPI's eager limit is 64 KiB with its own headers
-AHEAD = 16  # segments under way at once in each direction: enough for 10 Gbit/s, and partners stay in step
+MIN_SEGMENTED = 32 * 1024  # total bytes; below, one native call has less latency than rounds of messages
+MAX_SEGMENT = 60 * 1024  # bytes; Open MPI's eager limit is 64 KiB with its own headers
+MAX_IN_FLIGHT = 16  # segments per direction: enough for 10 Gbit/s, and partners keep the same pace
 
 
 @dataclass(frozen=True)
-class Side:
-    """One direction of a transfer.
+class SegmentList:
+    """Segments of one direction of a transfer.
 
     Attributes:
-        segments: views in the order in which they travel, each with the rank that it comes from or goes to.
-            They are listed before the first one travels, so that a transfer can be taken up again.
+        segments: (rank, view) in the order of transfer; the rank is the source or the destination. The list
+            is complete before the first segment travels, so that an interrupted transfer can be continued.
     """
 
-    segments: Sequence[tuple[int, Octets]]
+    segments: Sequence[tuple[int, ByteArray]]
 
     @classmethod
-    def of(cls, blocks: Sequence[tuple[int, Octets]], segment: int = SEGMENT) -> Side:
-        """Blocks that travel one after another.
+    def from_blocks(cls, blocks: Sequence[tuple[int, ByteArray]], segment: int = MAX_SEGMENT) -> SegmentList:
+        """List the segments of blocks that travel one after another.
 
         Args:
-            blocks: contiguous, each with the rank that it comes from or goes to.
-            segment: bytes of a message.
+            blocks: (rank, contiguous bytes).
+            segment: bytes per message.
         """
-        return cls([each for rank, block in blocks for each in cut(rank, block, segment)])
+        return cls([each for rank, block in blocks for each in split_block(rank, block, segment)])
 
     @classmethod
-    def in_turn(cls, blocks: Sequence[tuple[int, Octets]], segment: int = SEGMENT) -> Side:
-        """Blocks that travel side by side: the first segment of each, then the second of each, and so on.
+    def interleave(cls, blocks: Sequence[tuple[int, ByteArray]], segment: int = MAX_SEGMENT) -> SegmentList:
+        """List the first segment of each block, then the second of each, and so on.
 
         Args:
-            blocks, segment: as for ``of``.
+            blocks, segment: as for ``from_blocks``.
         """
         longest = max((len(block) for _, block in blocks), default=0)
         return cls(
@@ -74,110 +76,116 @@ class Side:
 
     @property
     def count(self) -> int:
-        """How many segments there are."""
+        """Number of segments."""
         return len(self.segments)
 
 
-def segments_of(nbytes: int, segment: int = SEGMENT) -> int:
-    """How many segments a block takes."""
+def count_segments(nbytes: int, segment: int = MAX_SEGMENT) -> int:
+    """Count the segments of a block of ``nbytes``."""
     return -(-nbytes // segment)
 
 
-def evenly(nbytes: int, least: int = 1) -> int:
-    """Bytes of a segment where a block is cut into equal ones: a short one at its end would cost as much.
+def compute_segment_size(nbytes: int, min_segments: int = 1) -> int:
+    """Compute the bytes per segment that split a block evenly; a short last segment would cost as much.
 
     Args:
         nbytes: of the block, at least 1.
-        least: how many segments there are to be, at least.
+        min_segments: the smallest number of segments.
     """
-    return -(-nbytes // max(least, segments_of(nbytes)))
+    return -(-nbytes // max(min_segments, count_segments(nbytes)))
 
 
-def cut(rank: int, block: Octets, segment: int = SEGMENT) -> list[tuple[int, Octets]]:
-    """A block's segments, as views, each with the rank."""
+def split_block(rank: int, block: ByteArray, segment: int = MAX_SEGMENT) -> list[tuple[int, ByteArray]]:
+    """Split a block into segments, as (rank, view)."""
     return [(rank, block[start : start + segment]) for start in range(0, len(block), segment)]
 
 
-def in_step(
-    arriving: Sequence[Octets],
-    leaving: Sequence[Octets],
-    passed_from: int | None = None,
-    segment: int = SEGMENT,
+def make_send_limit(
+    arriving: Sequence[ByteArray],
+    leaving: Sequence[ByteArray],
+    forwarded_from: int | None = None,
+    segment: int = MAX_SEGMENT,
 ) -> Callable[[int], int]:
-    """How many segments may leave once so many came in, where rounds of all ranks follow one another.
+    """Return a function from the number of received segments to the number that may be sent.
 
-    All of the rounds before may leave, and AHEAD more than came in of this one. So a rank waits only for one
-    that is in an earlier round, or behind it in the same one, and n ranks cannot do so in a circle, however
-    much longer one block is than another.
+    All segments of earlier rounds may be sent. Of the current round, MAX_IN_FLIGHT more than were received
+    may be sent. So a rank waits only for a rank in an earlier round, or for one behind it in the same round.
+    Such waits cannot form a cycle, whatever the lengths of the blocks.
 
     Args:
         arriving, leaving: the block of each round.
-        passed_from: the first round whose block is what came in in the round before, as it was or summed up;
-            None where there is no such round.
-        segment: bytes of a message.
+        forwarded_from: the first round that sends the block received in the previous round, or the sum of it;
+            None if there is no such round.
+        segment: bytes per message.
     """
-    came = list(accumulate((segments_of(len(block), segment) for block in arriving), initial=0))
-    went = list(accumulate((segments_of(len(block), segment) for block in leaving), initial=0))
-    own = len(leaving) if passed_from is None else passed_from
+    received_before = list(accumulate((count_segments(len(b), segment) for b in arriving), initial=0))
+    sent_before = list(accumulate((count_segments(len(b), segment) for b in leaving), initial=0))
+    first_forwarded = len(leaving) if forwarded_from is None else forwarded_from
 
-    def ready(received: int) -> int:
-        current = bisect_right(came, received) - 1
-        within = received - came[current]
-        there = went[own] if current + 1 < own else went[current + 1] + within
-        return min(went[current] + within + AHEAD, there)
+    def send_limit(received: int) -> int:
+        current = bisect_right(received_before, received) - 1
+        within = received - received_before[current]
+        available = (
+            sent_before[first_forwarded]
+            if current + 1 < first_forwarded
+            else sent_before[current + 1] + within
+        )
+        return min(sent_before[current] + within + MAX_IN_FLIGHT, available)
 
-    return ready
+    return send_limit
 
 
 def transfer(
     channel: Channel,
-    arriving: Side,
-    leaving: Side,
-    ready: Callable[[int], int],
+    arriving: SegmentList,
+    leaving: SegmentList,
+    send_limit: Callable[[int], int],
     what: str,
-    arrived: Callable[[int], None] | None = None,
+    on_arrival: Callable[[int], None] | None = None,
 ) -> None:
-    """Receive all of one side while sending all of the other.
+    """Receive all segments of one list while sending all of the other.
 
     Args:
-        channel: open; the neighbours do the same with the sides exchanged.
-        arriving: segments are filled in this order.
-        leaving: segments are sent in this order.
-        ready: how many segments may leave, once so many came in; not asked any more once all are in.
-        what: this is, named in a Timeout.
-        arrived: called with the number of each segment that came in, from 0, before any is sent that waits
-            for it. It may be called twice with one number, if an exception broke off the first call.
+        channel: open; the neighbours do the same with the lists exchanged.
+        arriving: segments to fill, in this order.
+        leaving: segments to send, in this order.
+        send_limit: function from the number of received segments to the number that may be sent. It is not
+            called after the last one was received.
+        what: name of the operation in a Timeout.
+        on_arrival: called with the number of each received segment, from 0, before any segment is sent that
+            depends on it. If an exception breaks off this function, it is called again with the same number.
 
-    Raises Timeout after the channel's timeout without progress; the channel is then closed.
+    Raises:
+        Timeout: nothing arrived during the channel's timeout; the channel is then closed.
     """
     comm = channel.comm
     incoming, outgoing = arriving.segments, leaving.segments
     to_receive, to_send = len(incoming), len(outgoing)
-    receives: list[Request] = []  # all that were posted, so that their number is never out of date
+    receives: list[Request] = []  # never shortened, so that an interrupt cannot separate list and counters
     sends: list[Request] = []
-    received = sent = 0  # how many of them are complete
-    patience = channel.patience(what)
+    received = sent = 0  # complete ones
+    backoff = channel.make_backoff(what)
 
     def run() -> None:
         nonlocal received, sent
         while received < to_receive or sent < to_send:
-            before = received, sent, len(sends)  # one each way a turn: a burst keeps others waiting
-            limit = to_send if received == to_receive else min(to_send, ready(received))
-            if len(sends) < limit and len(sends) - sent < AHEAD:
+            before = received, sent, len(sends)
+            limit = to_send if received == to_receive else min(to_send, send_limit(received))
+            if len(sends) < limit and len(sends) - sent < MAX_IN_FLIGHT:  # one per turn: bursts delay others
                 to, segment = outgoing[len(sends)]
                 sends.append(comm.Isend(segment, to, TAG))
-            while len(receives) < to_receive and len(receives) - received < AHEAD:
-                source, room = incoming[len(receives)]
-                receives.append(comm.Irecv(room, source, TAG))
+            while len(receives) < to_receive and len(receives) - received < MAX_IN_FLIGHT:
+                source, buffer = incoming[len(receives)]
+                receives.append(comm.Irecv(buffer, source, TAG))
             if received < to_receive and receives[received].Test():
-                if arrived is not None:
-                    arrived(received)
+                if on_arrival is not None:
+                    on_arrival(received)
                 received += 1
             while sent < len(sends) and sends[sent].Test():
                 sent += 1
             if (received, sent, len(sends)) != before:
-                patience.progress()
+                backoff.reset()
             elif received < to_receive or sent < len(sends):  # later requests may be complete already
-                patience.pause([*receives[received : received + 1], *sends[sent : sent + 1]])
+                backoff.pause([*receives[received : received + 1], *sends[sent : sent + 1]])
 
     channel.drive(run, (incoming, outgoing, receives, sends))

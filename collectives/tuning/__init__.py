@@ -1,1 +1,1 @@
-"""The automatic choice of an algorithm: measured rates and a cost model."""
+"""Choice of the all-reduce algorithm: measured rates and a cost model."""

@@ -1,14 +1,16 @@
-"""Which all-reduce takes the least time: bytes, messages and touched elements, at this network's rates.
+"""Cost model of the all-reduce algorithms: messages, bytes and elements, at the measured rates.
 
-    time = alpha · rounds + beta · bytes a rank sends + gamma · dense elements + delta · stored elements
+    time = alpha · rounds + beta · bytes sent per rank + gamma · dense elements + delta · stored elements
 
-alpha to delta are measured once a channel (``calibration``). The rest comes from the table of headers,
-so that every rank computes the same numbers and makes the same choice. How much the ranks' choices overlap
-is what the last exchange of the same tensors showed, and at first what chance would have it.
+alpha to delta are measured once per channel (``calibration``). The other quantities come from the table of
+headers. So every rank computes the same numbers and makes the same choice. The size of the union of the
+ranks' supports comes from the last count for the same tensors. Before the first count, it is the expected
+size for independent random supports.
 
-With n ranks, f = (n-1)/n, k elements a rank of v bytes each, h bytes an index, the union U, d elements:
+With n ranks, f = (n-1)/n, k elements per rank of v bytes each, h bytes per index, the union U, d elements, a
+rank sends:
 
-    allgather      the encodings of the others
+    allgather      the containers of the others
     dense          2f·d·v
     split-pairs    f·(k(v+h) + U(v+h'))       split-bitmap  f·(k(v+h) + U·v + d/8)
     split-dense    f·(k(v+h) + d·v)
@@ -24,22 +26,31 @@ from collectives.agreement.header import NO_DETAIL, Algorithm, Header
 from collectives.channel import Channel
 from collectives.exchange import Form
 from collectives.rates import Rates
-from collectives.tuning.calibration import rates_of
+from collectives.tuning.calibration import get_rates
 
-__all__ = ["Cost", "Workload", "choose", "costs", "index_bytes", "union_by_chance"]
+__all__ = [
+    "Cost",
+    "Workload",
+    "choose_algorithm",
+    "estimate_costs",
+    "estimate_index_bytes",
+    "estimate_union",
+]
+
+MIN_CALIBRATED = 32 * 1024  # bytes of all containers; one native call moves fewer
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What an all-reduce is about, alike on all ranks.
+    """Sizes of an all-reduce, the same on all ranks.
 
     Attributes:
         ranks: n.
         elements: d, of all tensors.
-        nbytes: of their values, d·v.
-        blobs: bytes of every rank's encoding.
-        stored: elements of every rank's encoding.
-        union: how many elements at least one rank stores, as far as one can tell.
+        nbytes: bytes of their values, d·v.
+        blobs: bytes of every rank's container.
+        stored: elements in every rank's container.
+        union: estimated number of elements that at least one rank stores.
     """
 
     ranks: int
@@ -51,24 +62,24 @@ class Workload:
 
     @classmethod
     def of(cls, channel: Channel, table: Sequence[Header], forms: Mapping[str, Form]) -> Workload:
-        """From the headers of an agreement."""
+        """Derive the sizes from the headers of an agreement."""
         elements = table[0].elements
         nbytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in forms.values())
         stored = tuple(elements if h.detail == NO_DETAIL else min(h.detail, elements) for h in table)
-        known = channel.union_of(table[0].signature)
-        union = union_by_chance(elements, stored) if known is None else float(known)
+        known = channel.get_union(table[0].signature)
+        union = estimate_union(elements, stored) if known is None else float(known)
         union = min(max(union, *stored), sum(stored), elements)
         return cls(len(table), elements, nbytes, tuple(h.payload_len for h in table), stored, union)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What the busiest rank has to do.
+    """Work of the busiest rank.
 
     Attributes:
-        rounds: messages one after another.
-        nbytes: sent.
-        dense: elements of arrays that it goes through.
+        rounds: consecutive messages.
+        nbytes: bytes sent.
+        dense: array elements that it reads or writes.
         stored: elements that it encodes, or decodes and adds.
     """
 
@@ -78,61 +89,63 @@ class Cost:
     stored: float
 
     def seconds(self, rates: Rates) -> float:
-        """At these rates."""
-        moved = rates.alpha * self.rounds + rates.beta * self.nbytes
-        return moved + rates.gamma * self.dense + rates.delta * self.stored
+        """Compute the time at these rates."""
+        communication = rates.alpha * self.rounds + rates.beta * self.nbytes
+        return communication + rates.gamma * self.dense + rates.delta * self.stored
 
 
-def choose(channel: Channel, work: Workload) -> Algorithm:
-    """The algorithm of least expected time; the same on every rank."""
+def choose_algorithm(channel: Channel, work: Workload) -> Algorithm:
+    """Choose the algorithm with the least predicted time; the same on every rank."""
     if work.ranks == 1 or not work.elements:
         return Algorithm.ALLGATHER
-    if sum(work.blobs) < _NOT_WORTH_CALIBRATING:
+    if sum(work.blobs) < MIN_CALIBRATED:
         return Algorithm.ALLGATHER
-    rates = rates_of(channel)
-    found = costs(work)
-    return min(found, key=lambda algorithm: (found[algorithm].seconds(rates), algorithm))
+    rates = get_rates(channel)
+    costs = estimate_costs(work)
+    return min(costs, key=lambda algorithm: (costs[algorithm].seconds(rates), algorithm))
 
 
-_NOT_WORTH_CALIBRATING = 32 * 1024  # bytes; one native call moves them
-
-
-def costs(work: Workload) -> dict[Algorithm, Cost]:
-    """What each algorithm takes."""
+def estimate_costs(work: Workload) -> dict[Algorithm, Cost]:
+    """Estimate the cost of each algorithm."""
     n, d = work.ranks, work.elements
-    share = (n - 1) / n
+    fraction = (n - 1) / n  # of the data that leaves a rank
     width = work.nbytes / d
     stored = max(work.stored)
-    pieces = share * stored * (width + index_bytes(stored, d))
-    received = share * sum(work.stored) / n
+    pieces = fraction * stored * (width + estimate_index_bytes(stored, d))
+    received = fraction * sum(work.stored) / n
     first = Cost(2 * (n - 1), pieces, 0, 2 * stored + received)
     gathered = sum(work.blobs) - min(work.blobs)
 
     def split(second: float, sums: float) -> Cost:
         stored = first.stored + sums * (1 + 1 / n)
-        return Cost(2 * first.rounds, first.nbytes + share * second, 3 * d, stored)
+        return Cost(2 * first.rounds, first.nbytes + fraction * second, 3 * d, stored)
 
     return {
         Algorithm.ALLGATHER: Cost(n - 1, gathered, 3 * d, sum(work.stored)),
-        Algorithm.DENSE: Cost(2 * (n - 1), 2 * share * work.nbytes, 4 * d, stored),
-        Algorithm.SPLIT_PAIRS: split(work.union * (width + index_bytes(work.union, d)), work.union),
+        Algorithm.DENSE: Cost(2 * (n - 1), 2 * fraction * work.nbytes, 4 * d, stored),
+        Algorithm.SPLIT_PAIRS: split(work.union * (width + estimate_index_bytes(work.union, d)), work.union),
         Algorithm.SPLIT_BITMAP: split(work.union * width + d / 8, work.union),
         Algorithm.SPLIT_DENSE: split(work.nbytes, d),
     }
 
 
-def index_bytes(stored: float, elements: int) -> float:
-    """About how many bytes an index takes: the entropy of indices spread evenly, and 2 % more."""
-    share = min(stored / elements, 1.0) if elements else 0.0
-    if not 0 < share < 1:
+def estimate_index_bytes(stored: float, elements: int) -> float:
+    """Estimate the bytes per index: the entropy of uniformly random indices plus 2 %."""
+    density = min(stored / elements, 1.0) if elements else 0.0
+    if not 0 < density < 1:
         return 0.0
-    entropy = -(share * math.log2(share) + (1 - share) * math.log2(1 - share))
-    return 1.02 * entropy / share / 8
+    entropy = -(density * math.log2(density) + (1 - density) * math.log2(1 - density))
+    return 1.02 * entropy / density / 8
 
 
-def union_by_chance(elements: int, stored: Sequence[int]) -> float:
-    """Elements in at least one of the sets, where each were drawn without regard to the others."""
-    missed = 1.0
+def estimate_union(elements: int, stored: Sequence[int]) -> float:
+    """Estimate the size of the union of independent random sets.
+
+    Args:
+        elements: number of elements to draw from.
+        stored: size of each set.
+    """
+    missed = 1.0  # probability that no set has an element
     for count in stored:
         missed *= 1 - count / elements if elements else 1.0
     return elements * (1 - missed)

@@ -1,11 +1,11 @@
-/* Decodes containers and prints what is in them.
+/* Decode containers and print their content.
  *
- *     check FILE …      each file, with the default limits and no schema
- *     check             requests from standard input, an answer to each before the next is read; for tests
+ *     check FILE …      each file, with the default limits and without a schema
+ *     check             requests from standard input; each is answered before the next is read; for tests
  *
- * A request is, all little-endian: limits u64 × 6 in the order of wc_limits; schema u32, 1 or 0; and with a schema
- * count u32 and for each tensor name_len u32, dtype u32, ndim u32, dimension u64 × ndim, the name; then length u64 and
- * the container. An answer is one line "refused KIND CODE"; or "ok N TAG" and for each of the N tensors a line
+ * A request is, all little-endian: limits u64 × 6 in the order of wc_limits; schema u32, 1 or 0; if it is 1,
+ * count u32 and, for each tensor, name_len u32, dtype u32, ndim u32, dimension u64 × ndim, the name; then length u64 and
+ * the container. An answer is one line "refused KIND CODE", or "ok N TAG" and, for each of the N tensors, a line
  * "tensor NAME DTYPE NDIM dimensions", one of its indices and one of its values. Name, tag and values are in hexadecimal, with
  * "-" for no bytes; values are little-endian elements.
  */
@@ -21,8 +21,8 @@ static void fail(const char *message) {
     exit(2);
 }
 
-/* Memory, of at least one byte; never NULL. */
-static void *room(uint64_t size) {
+/* Allocate at least one byte; never return NULL. */
+static void *allocate(uint64_t size) {
     void *memory = size > SIZE_MAX ? NULL : malloc(size ? (size_t)size : 1);
     if (!memory) fail("out of memory");
     return memory;
@@ -34,7 +34,7 @@ static void print_hex(const uint8_t *at, uint64_t n) {
     for (i = 0; i < n; i++) printf("%02x", at[i]);
 }
 
-/* An element as its little-endian bytes, whatever the machine's order. */
+/* Print an element's little-endian bytes, on machines of any byte order. */
 static void print_element(const wc_tensor *tensor, uint64_t i) {
     unsigned width = wc_width(tensor->dtype), j;
     const uint8_t *at = (const uint8_t *)tensor->values + i * width;
@@ -53,7 +53,7 @@ static void print_element(const wc_tensor *tensor, uint64_t i) {
     for (j = 0; j < width; j++) printf("%02x", (unsigned)(bits >> 8 * j & 255));
 }
 
-/* `width`: digits of the key where nothing else names the tensor. */
+/* Print a tensor. `width` is the number of digits of a key that serves as name. */
 static void print_tensor(const wc_tensor *tensor, uint32_t key, int width) {
     static const char *const dtypes[] = {"", "float32", "float16", "bfloat16", "float64"};
     char digits[16];
@@ -75,19 +75,19 @@ static void print_tensor(const wc_tensor *tensor, uint32_t key, int width) {
     putchar('\n');
 }
 
-/* Decodes one container and prints the answer; 1 where it is refused. */
+/* Decode one container and print the answer; return 1 if it is refused. */
 static int answer(const uint8_t *data, size_t size, const wc_limits *limits, const wc_schema *schema) {
     void *described = NULL, *decoded = NULL;
     wc_reader reader;
     uint32_t i;
     wc_status status = wc_open(&reader, data, size, limits, schema);
     if (status.kind == WC_OK) {
-        described = room(reader.describe_room);
-        status = wc_describe(&reader, described, reader.describe_room);
+        described = allocate(reader.describe_size);
+        status = wc_describe(&reader, described, reader.describe_size);
     }
     if (status.kind == WC_OK) {
-        decoded = room(reader.read_room);
-        status = wc_read(&reader, decoded, reader.read_room);
+        decoded = allocate(reader.read_size);
+        status = wc_read(&reader, decoded, reader.read_size);
     }
     if (status.kind != WC_OK) {
         printf("refused %s %s\n", wc_kind_name(status.kind), status.code);
@@ -103,30 +103,30 @@ static int answer(const uint8_t *data, size_t size, const wc_limits *limits, con
     return status.kind != WC_OK;
 }
 
-/* Exactly n bytes of a file. */
-static uint8_t *take(FILE *file, uint64_t n) {
-    uint8_t *bytes = (uint8_t *)room(n);
+/* Read exactly n bytes of a file. */
+static uint8_t *read_bytes(FILE *file, uint64_t n) {
+    uint8_t *bytes = (uint8_t *)allocate(n);
     if (n && fread(bytes, 1, (size_t)n, file) != n) fail("the input ends within a request");
     return bytes;
 }
 
-static uint64_t take_number(FILE *file, unsigned bytes) {
-    uint8_t *at = take(file, bytes);
+static uint64_t read_number(FILE *file, unsigned bytes) {
+    uint8_t *at = read_bytes(file, bytes);
     uint64_t number = wc_number(at, bytes);
     free(at);
     return number;
 }
 
-static void take_expected(FILE *file, wc_expected *expected) {
+static void read_expected(FILE *file, wc_expected *expected) {
     uint64_t *shape;
     unsigned i;
-    expected->name_len = (size_t)take_number(file, 4);
-    expected->dtype = (int)take_number(file, 4);
-    expected->ndim = (unsigned)take_number(file, 4);
-    shape = (uint64_t *)room(8 * (uint64_t)expected->ndim);
-    for (i = 0; i < expected->ndim; i++) shape[i] = take_number(file, 8);
+    expected->name_len = (size_t)read_number(file, 4);
+    expected->dtype = (int)read_number(file, 4);
+    expected->ndim = (unsigned)read_number(file, 4);
+    shape = (uint64_t *)allocate(8 * (uint64_t)expected->ndim);
+    for (i = 0; i < expected->ndim; i++) shape[i] = read_number(file, 8);
     expected->shape = shape;
-    expected->name = (const char *)take(file, expected->name_len);
+    expected->name = (const char *)read_bytes(file, expected->name_len);
 }
 
 static void free_schema(wc_schema *schema, wc_expected *tensors) {
@@ -138,7 +138,7 @@ static void free_schema(wc_schema *schema, wc_expected *tensors) {
     free(tensors);
 }
 
-/* One request, whose first byte is read already. */
+/* Answer one request. */
 static void serve(FILE *file) {
     wc_limits limits;
     wc_schema schema;
@@ -147,33 +147,33 @@ static void serve(FILE *file) {
     uint64_t size;
     uint32_t i;
     int expects;
-    limits.max_bytes = take_number(file, 8);
-    limits.max_entries = take_number(file, 8);
-    limits.max_elements = take_number(file, 8);
-    limits.max_dense = take_number(file, 8);
-    limits.max_expansion = take_number(file, 8);
-    limits.max_work = take_number(file, 8);
-    expects = take_number(file, 4) == 1;
-    schema.count = expects ? (uint32_t)take_number(file, 4) : 0;
-    if (expects) tensors = (wc_expected *)room((uint64_t)schema.count * sizeof *tensors);
-    for (i = 0; i < schema.count; i++) take_expected(file, &tensors[i]);
+    limits.max_bytes = read_number(file, 8);
+    limits.max_entries = read_number(file, 8);
+    limits.max_elements = read_number(file, 8);
+    limits.max_dense = read_number(file, 8);
+    limits.max_expansion = read_number(file, 8);
+    limits.max_work = read_number(file, 8);
+    expects = read_number(file, 4) == 1;
+    schema.count = expects ? (uint32_t)read_number(file, 4) : 0;
+    if (expects) tensors = (wc_expected *)allocate((uint64_t)schema.count * sizeof *tensors);
+    for (i = 0; i < schema.count; i++) read_expected(file, &tensors[i]);
     schema.tensors = tensors;
-    size = take_number(file, 8);
-    data = take(file, size);
+    size = read_number(file, 8);
+    data = read_bytes(file, size);
     answer(data, (size_t)size, &limits, expects ? &schema : NULL);
     free(data);
     free_schema(&schema, tensors);
 }
 
-/* A whole file, or NULL. */
-static uint8_t *whole_file(const char *path, size_t *size) {
+/* Read a whole file; return NULL if that fails. */
+static uint8_t *read_file(const char *path, size_t *size) {
     FILE *file = fopen(path, "rb");
     uint8_t *bytes = NULL;
     long length;
     if (!file) return NULL;
     if (fseek(file, 0, SEEK_END) == 0 && (length = ftell(file)) >= 0 && fseek(file, 0, SEEK_SET) == 0) {
         *size = (size_t)length;
-        bytes = take(file, (uint64_t)length);
+        bytes = read_bytes(file, (uint64_t)length);
     }
     fclose(file);
     return bytes;
@@ -183,7 +183,7 @@ int main(int argc, char **argv) {
     int i, refused = 0, next;
     for (i = 1; i < argc; i++) {
         size_t size = 0;
-        uint8_t *data = whole_file(argv[i], &size);
+        uint8_t *data = read_file(argv[i], &size);
         if (!data) fail(argv[i]);
         refused |= answer(data, size, NULL, NULL);
         free(data);

@@ -1,15 +1,15 @@
 /* A reader of the wirecodec container, version 1.0, in C99: one header, no allocation, no recursion.
  *
- * It is written from formats/SPEC.md and the pages beside it; a comment at each function names the section that it
- * follows. formats/c/README.md says how to use it, and which codecs it leaves out.
+ * It is written from formats/SPEC.md and its pages. The comment at each function names the section that it
+ * implements. formats/c/README.md describes its use and the codecs that it leaves out.
  *
  *     wc_reader reader;
  *     wc_status status = wc_open(&reader, data, size, NULL, NULL);              rows 1 to 32 of SPEC section 7
- *     status = wc_describe(&reader, room, reader.describe_room);                rows 33 to 44: reader.tensors
- *     status = wc_read(&reader, more_room, reader.read_room);                   rows 45 to 48: indices and values
+ *     status = wc_describe(&reader, buffer, reader.describe_size);              rows 33 to 44: reader.tensors
+ *     status = wc_read(&reader, other_buffer, reader.read_size);                rows 45 to 48: indices and values
  *
- * Each call needs the one before it to have given WC_OK. The caller owns all memory: the container, and the two
- * rooms, must stay where they are as long as the reader is used. Floats are taken to be IEEE 754.
+ * Each call requires that the one before it returned WC_OK. The caller owns all memory. The container and the two
+ * buffers must stay in place as long as the reader is used. Floats must be IEEE 754.
  */
 
 #ifndef WIRECODEC_H
@@ -19,9 +19,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ---- What a caller sees -------------------------------------------------------------------------------- */
+/* ---- The public interface -------------------------------------------------------------------------------- */
 
-/* The kinds of refusal (SPEC section 7). WC_ROOM is none: the caller gave less room than was asked for. */
+/* The kinds of refusal (SPEC section 7). WC_BUFFER is not a refusal: the caller's buffer is too small. */
 typedef enum wc_kind {
     WC_OK,
     WC_TRUNCATED,
@@ -31,10 +31,10 @@ typedef enum wc_kind {
     WC_UNSUPPORTED,
     WC_LIMIT_EXCEEDED,
     WC_SCHEMA_MISMATCH,
-    WC_ROOM
+    WC_BUFFER
 } wc_kind;
 
-/* How a call went: a kind, and the code of the row that failed, "" for none. */
+/* Result of a call: a kind, and the code of the row that failed, "" for none. */
 typedef struct wc_status {
     wc_kind kind;
     const char *code;
@@ -43,7 +43,7 @@ typedef struct wc_status {
 /* Element types (SPEC 2.2). */
 enum { WC_FLOAT32 = 1, WC_FLOAT16 = 2, WC_BFLOAT16 = 3, WC_FLOAT64 = 4 };
 
-/* What a reader is willing to read (SPEC section 7). */
+/* Limits of a reader (SPEC section 7). */
 typedef struct wc_limits {
     uint64_t max_bytes;
     uint64_t max_entries;
@@ -55,7 +55,7 @@ typedef struct wc_limits {
 
 /* A tensor that a schema expects. */
 typedef struct wc_expected {
-    const char *name; /* UTF-8; need not end with a zero byte */
+    const char *name; /* UTF-8; a terminating zero byte is not required */
     size_t name_len;
     int dtype;
     unsigned ndim;
@@ -68,9 +68,9 @@ typedef struct wc_schema {
     uint32_t count;
 } wc_schema;
 
-/* A tensor. What stands below the line is there after wc_read. */
+/* A tensor. wc_read sets the fields below the line. */
 typedef struct wc_tensor {
-    const char *name; /* not ended by a zero byte; NULL where nothing names the tensor but its key */
+    const char *name; /* without a terminating zero byte; NULL if only the key identifies the tensor */
     size_t name_len;
     uint64_t size; /* elements, present or not */
     const uint8_t *dims; /* as on the wire: see wc_dimension */
@@ -79,7 +79,7 @@ typedef struct wc_tensor {
     uint8_t dtype;
     /* --- */
     uint64_t *indices; /* of the elements present, ascending */
-    void *values; /* one for each index: float, double, or the 16 bits of a float16 or bfloat16, in the machine's order */
+    void *values; /* one for each index: float, double, or the 16 bits of a float16 or bfloat16, in the machine's byte order */
     uint64_t count;
 } wc_tensor;
 
@@ -89,22 +89,22 @@ typedef struct wc_bytes {
     uint64_t size;
 } wc_bytes;
 
-/* A container that is being read. The fields after `read_room` are the reader's own. */
+/* A container that is being read. The fields after `read_size` are private. */
 typedef struct wc_reader {
     wc_tensor *tensors; /* in the order of their keys */
     uint32_t n_tensors;
     wc_bytes tag;
-    uint64_t describe_room; /* bytes that wc_describe needs */
-    uint64_t read_room; /* bytes that wc_read needs */
+    uint64_t describe_size; /* bytes that wc_describe needs */
+    uint64_t read_size; /* bytes that wc_read needs */
     const uint8_t *data;
     uint64_t size;
     wc_limits limits;
     const wc_schema *schema;
     uint32_t n_entries;
-    uint32_t n_others; /* members of fused entries, the first ones left out */
-    uint64_t payload; /* where the first section is */
+    uint32_t n_others; /* members of fused entries except the first of each */
+    uint64_t payload; /* offset of the first section */
     uint64_t work;
-    wc_bytes records[6]; /* bodies by type; at = NULL where there is none */
+    wc_bytes records[6]; /* bodies by type; at = NULL if absent */
 } wc_reader;
 
 /* One row of the table of contents (SPEC 2.2). */
@@ -134,10 +134,10 @@ static inline wc_status wc_invalid(const char *code) { return wc_refuse(WC_INVAL
         if (wc_tried.kind != WC_OK) return wc_tried;                                                         \
     } while (0)
 
-/* The name of a kind, as SPEC section 7 has it. */
+/* Return the name of a kind (SPEC section 7). */
 static inline const char *wc_kind_name(wc_kind kind) {
     static const char *const names[] = {"Ok",          "Truncated",     "Malformed",      "Invalid", "ChecksumMismatch",
-                                        "Unsupported", "LimitExceeded", "SchemaMismatch", "Room"};
+                                        "Unsupported", "LimitExceeded", "SchemaMismatch", "Buffer"};
     return names[kind];
 }
 
@@ -153,7 +153,7 @@ static inline wc_limits wc_default_limits(void) {
     return limits;
 }
 
-/* Little-endian numbers, wherever they stand (SPEC section 1). */
+/* Read little-endian numbers at any alignment (SPEC section 1). */
 static inline uint32_t wc_u16(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
 static inline uint32_t wc_u32(const uint8_t *p) { return wc_u16(p) | wc_u16(p + 2) << 16; }
 static inline uint64_t wc_u64(const uint8_t *p) { return wc_u32(p) | (uint64_t)wc_u32(p + 4) << 32; }
@@ -188,7 +188,7 @@ static inline int wc_all_zero(const uint8_t *at, uint64_t n) {
     return 1;
 }
 
-/* CRC-32 (SPEC section 6) of bytes that follow those of `crc`; 0 before the first. Half a byte at a time. */
+/* Continue the CRC-32 `crc` with these bytes (SPEC section 6); start with 0. Processes half a byte at a time. */
 static inline uint32_t wc_crc32(uint32_t crc, const uint8_t *at, uint64_t n) {
     static const uint32_t table[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4,
                                        0x4DB26158, 0x5005713C, 0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C,
@@ -203,7 +203,7 @@ static inline uint32_t wc_crc32(uint32_t crc, const uint8_t *at, uint64_t n) {
     return ~crc;
 }
 
-/* Puts the largest of the n numbers from `root` down where heap order wants it. */
+/* Restore heap order below `root` among n numbers. */
 static inline void wc_sift(uint64_t *x, uint64_t root, uint64_t n) {
     uint64_t child;
     while ((child = 2 * root + 1) < n) {
@@ -217,7 +217,7 @@ static inline void wc_sift(uint64_t *x, uint64_t root, uint64_t n) {
     }
 }
 
-/* Sorts ascending, in place: the C library's qsort may allocate. */
+/* Sort ascending, in place. The C library's qsort may allocate. */
 static inline void wc_sort(uint64_t *x, uint64_t n) {
     uint64_t i;
     for (i = n / 2; i-- > 0;) wc_sift(x, i, n);
@@ -231,7 +231,7 @@ static inline void wc_sort(uint64_t *x, uint64_t n) {
 
 /* ---- Bit streams (SPEC section 1) ------------------------------------------------------------------------ */
 
-/* A bit stream of a length in bytes, read from bit 0 of its first byte upwards; beyond its end are zeros. */
+/* A bit stream, read from bit 0 of its first byte upwards; zeros follow its end. */
 typedef struct wc_bits {
     const uint8_t *at;
     uint64_t size; /* bytes */
@@ -246,7 +246,7 @@ static inline wc_bits wc_stream(const uint8_t *at, uint64_t size) {
     return bits;
 }
 
-/* The n ≤ 32 bits from a position on, which is not moved. */
+/* Return the n ≤ 32 bits at a position, without moving it. */
 static inline uint32_t wc_peek(const wc_bits *bits, uint64_t pos, unsigned n) {
     uint64_t word = 0, byte = pos / 8;
     unsigned i;
@@ -260,7 +260,7 @@ static inline uint32_t wc_take(wc_bits *bits, unsigned n) {
     return number;
 }
 
-/* Moves past zero bits and the one bit after them, and counts the zeros; nothing is left where there is none. */
+/* Count the zero bits before the next one bit, and move past it; without a one bit, move to the end. */
 static inline uint64_t wc_unary(wc_bits *bits) {
     uint64_t zeros = 0;
     while (bits->pos < 8 * bits->size) {
@@ -277,14 +277,14 @@ static inline uint64_t wc_unary(wc_bits *bits) {
     return zeros;
 }
 
-/* Whether all bits from the position on are 0. */
+/* Return whether all bits from the position on are 0. */
 static inline int wc_rest_zero(const wc_bits *bits, uint64_t pos) {
     uint64_t byte = pos / 8;
     if (byte >= bits->size) return 1;
     return bits->at[byte] >> pos % 8 == 0 && wc_all_zero(bits->at + byte + 1, bits->size - byte - 1);
 }
 
-/* The j-th number of n ≤ 24 bits in a block of 32 rows and so many lanes (SPEC 1.1, index/rice.md). */
+/* Return number j of n ≤ 24 bits in a block of 32 rows and `lanes` lanes (SPEC 1.1, index/rice.md). */
 static inline uint32_t wc_lane_code(const uint8_t *block, unsigned lanes, unsigned n, unsigned j) {
     unsigned lane = j % lanes, bit = j / lanes * n, row = bit / 32, shift = bit % 32;
     uint64_t word;
@@ -294,13 +294,13 @@ static inline uint32_t wc_lane_code(const uint8_t *block, unsigned lanes, unsign
     return (uint32_t)(word >> shift & (((uint64_t)1 << n) - 1));
 }
 
-/* The bytes of numbers that are packed in such blocks. */
+/* Return the length in bytes of numbers that are packed in such blocks. */
 static inline uint64_t wc_lane_bytes(uint64_t m, unsigned lanes, unsigned n) {
     uint64_t block = 32 * lanes;
     return 4 * (m / block * lanes * n + wc_ceil(m % block * n, 32));
 }
 
-/* Number j of m that are packed in such blocks. */
+/* Return number j of m that are packed in such blocks. */
 static inline uint32_t wc_lane_number(const uint8_t *at, uint64_t m, unsigned lanes, unsigned n, uint64_t j) {
     uint64_t block = 32 * lanes, full = m / block;
     const uint8_t *start = at + 4 * (j / block) * lanes * n;
@@ -310,21 +310,21 @@ static inline uint32_t wc_lane_number(const uint8_t *at, uint64_t m, unsigned la
     return wc_peek(&rest, j % block * n, n);
 }
 
-/* Whether the bits after the last of such numbers are 0. */
+/* Return whether the bits after the last of such numbers are 0. */
 static inline int wc_lane_padding(const uint8_t *at, uint64_t m, unsigned lanes, unsigned n) {
     uint64_t block = 32 * lanes, tail = m % block;
     wc_bits rest = wc_stream(at + 4 * (m / block) * lanes * n, 4 * wc_ceil(tail * n, 32));
     return wc_rest_zero(&rest, tail * n);
 }
 
-/* Packed codes are 16 lanes (SPEC 1.1). */
+/* Packed codes have 16 lanes (SPEC 1.1). */
 enum { WC_PACKED = 16, WC_LOW = 8 };
 
 /* ---- Element types (SPEC section 1 and 2.2) --------------------------------------------------------------- */
 
 static inline unsigned wc_width(int dtype) { return dtype == WC_FLOAT64 ? 8 : dtype == WC_FLOAT32 ? 4 : 2; }
 
-/* The bits, as binary32, of the largest finite number of the element type; of binary32 for float64. */
+/* Return the binary32 bits of the largest finite number of the element type (of binary32 for float64). */
 static inline uint32_t wc_largest(int dtype) {
     return dtype == WC_FLOAT16 ? 0x477FE000 : dtype == WC_BFLOAT16 ? 0x7F7F0000 : 0x7F7FFFFF;
 }
@@ -341,7 +341,7 @@ static inline uint32_t wc_float_bits(float x) {
     return bits;
 }
 
-/* A finite binary32 as binary16, to nearest, ties to even. */
+/* Convert a finite binary32 to binary16, to nearest, ties to even. */
 static inline uint16_t wc_to_half(uint32_t x) {
     uint32_t sign = x >> 16 & 0x8000, a = x & 0x7FFFFFFF, e = a >> 23, m, shift, q, rest;
     if (a >= 0x38800000) return (uint16_t)(sign | (a - 0x38000000 + 0xFFF + (a >> 13 & 1)) >> 13);
@@ -354,10 +354,10 @@ static inline uint16_t wc_to_half(uint32_t x) {
     return (uint16_t)(sign | q);
 }
 
-/* A finite binary32 as bfloat16, to nearest, ties to even. */
+/* Convert a finite binary32 to bfloat16, to nearest, ties to even. */
 static inline uint16_t wc_to_bfloat(uint32_t x) { return (uint16_t)((x + 0x7FFF + (x >> 16 & 1)) >> 16); }
 
-/* A binary16 as binary32, exactly; a NaN keeps its fraction bits (value/raw.md). */
+/* Convert a binary16 to binary32, exactly; a NaN keeps its fraction bits (value/raw.md). */
 static inline uint32_t wc_from_half(uint32_t x) {
     uint32_t sign = (x & 0x8000) << 16, e = x >> 10 & 31, m = x & 0x3FF;
     if (e == 31) return sign | 0x7F800000 | m << 13;
@@ -367,7 +367,7 @@ static inline uint32_t wc_from_half(uint32_t x) {
     return sign | e << 23 | (m & 0x3FF) << 13;
 }
 
-/* A binary32 as binary64, exactly; a NaN keeps its fraction bits. */
+/* Convert a binary32 to binary64, exactly; a NaN keeps its fraction bits. */
 static inline uint64_t wc_from_single(uint32_t x) {
     uint64_t sign = (uint64_t)(x >> 31) << 63, e = x >> 23 & 255, m = x & 0x7FFFFF;
     if (e == 255) return sign | (uint64_t)0x7FF << 52 | m << 29;
@@ -377,14 +377,14 @@ static inline uint64_t wc_from_single(uint32_t x) {
     return sign | e << 52 | (m & 0x7FFFFF) << 29;
 }
 
-/* Where the decoded values of an entry go. */
+/* Destination of the decoded values of an entry. */
 typedef struct wc_values {
     uint8_t *at;
     uint32_t r;
     int dtype;
 } wc_values;
 
-/* Stores the bits of value i, of which the element type takes as many as it has. */
+/* Store the bits of value i, truncated to the width of the element type. */
 static inline void wc_put_bits(wc_values out, uint64_t i, uint64_t bits) {
     uint32_t single = (uint32_t)bits;
     uint16_t half = (uint16_t)bits;
@@ -396,7 +396,7 @@ static inline void wc_put_bits(wc_values out, uint64_t i, uint64_t bits) {
         memcpy(out.at + 2 * i, &half, 2);
 }
 
-/* The bits of a finite binary32 in the element type, to nearest, ties to even. */
+/* Convert a finite binary32 to the element type, to nearest, ties to even. */
 static inline uint64_t wc_in_type(int dtype, uint32_t single) {
     switch (dtype) {
     case WC_FLOAT16: return wc_to_half(single);
@@ -413,7 +413,7 @@ static inline void wc_put_single(wc_values out, uint64_t i, uint32_t single) {
 /* The sign bit of the element type. */
 static inline uint64_t wc_sign_bit(int dtype) { return (uint64_t)1 << (8 * wc_width(dtype) - 1); }
 
-/* An element on the wire, as bits. */
+/* Read an element from the wire, as bits. */
 static inline uint64_t wc_element(const uint8_t *at, int dtype) {
     return dtype == WC_FLOAT64 ? wc_u64(at) : dtype == WC_FLOAT32 ? wc_u32(at) : wc_u16(at);
 }
@@ -435,14 +435,14 @@ static inline uint32_t wc_draw32(uint64_t stream, uint64_t i) {
 
 /* ---- Index codecs ---------------------------------------------------------------------------------------- */
 
-/* What an index codec reads and fills: a section of at least one byte, 0 < r < d, and room for r indices. */
+/* Input and output of an index codec: a section of at least one byte, 0 < r < d, and a buffer for r indices. */
 typedef struct wc_index {
     const uint8_t *at;
     uint64_t len;
     uint32_t d, r;
     uint64_t *out;
     uint8_t *scratch; /* wc_scratch bytes, aligned to 8 */
-    uint64_t *work; /* of the container so far */
+    uint64_t *work; /* total of the container so far */
     uint64_t max_work;
 } wc_index;
 
@@ -474,7 +474,7 @@ static inline wc_status wc_bitmap(const wc_index *x) {
     return wc_ok();
 }
 
-/* The indices of one span of rice (index/rice.md, Section): low bits, then unary parts. */
+/* Read the indices of one span of rice (index/rice.md, Section): low bits, then unary parts. */
 static inline wc_status wc_rice_span(const wc_index *x, uint64_t c, uint64_t base, wc_bits *parameters,
                                      const uint8_t *at, uint64_t words) {
     uint64_t n = wc_min(WC_SPAN, x->r - c * WC_SPAN), first, i, next = base, low_bytes = 0;
@@ -540,7 +540,7 @@ static inline wc_status wc_rice(const wc_index *x) {
     return wc_ok();
 }
 
-/* The checks of varints that rle and delta share (index/rle.md, Varints): all are 1 to 4 bytes, the least. */
+/* Check the varints of rle and delta (index/rle.md, Varints): 1 to 4 bytes, the fewest possible. */
 static inline int wc_varints_valid(const uint8_t *at, uint64_t len) {
     uint64_t i, bytes = 0;
     for (i = 0; i < len; i++) {
@@ -558,7 +558,7 @@ static inline uint64_t wc_varints_count(const uint8_t *at, uint64_t len) {
     return count;
 }
 
-/* One varint of those that are valid. */
+/* Read one valid varint. */
 static inline uint32_t wc_varint(const uint8_t **at) {
     uint32_t number = 0;
     unsigned shift = 0;
@@ -596,8 +596,8 @@ static inline wc_status wc_delta(const wc_index *x) {
     return next > x->d ? wc_invalid("index-range") : wc_ok();
 }
 
-/* A canonical code of at most 12 bits (index/huffman.md, Code): how many codes each length has, and the symbols
- * in the order of their codes. With one symbol its code has no bits. */
+/* A canonical code of at most 12 bits (index/huffman.md, Code): the number of codes of each length, and the symbols
+ * in the order of their codes. If there is one symbol, its code has no bits. */
 typedef struct wc_code {
     uint16_t count[13];
     uint8_t symbol[256];
@@ -611,10 +611,10 @@ static inline wc_code wc_single_code(unsigned symbol) {
     return code;
 }
 
-/* The length of symbol i from packed half bytes. */
+/* Return the length of symbol i from packed half bytes. */
 static inline unsigned wc_code_length(const uint8_t *lengths, unsigned i) { return lengths[i / 2] >> 4 * (i % 2) & 15; }
 
-/* The four checks of lengths, which index/huffman.md and value/sketchml.md share, and the code. */
+/* Make the four checks of lengths of index/huffman.md and value/sketchml.md, and build the code. */
 static inline wc_status wc_build_code(wc_code *code, const uint8_t *lengths, unsigned first, unsigned n,
                                       const char *const refusals[4]) {
     unsigned i, length, filled = 0, sum = 0;
@@ -633,7 +633,7 @@ static inline wc_status wc_build_code(wc_code *code, const uint8_t *lengths, uns
     return sum == 4096 ? wc_ok() : wc_malformed(refusals[3]);
 }
 
-/* The symbol whose code is next. */
+/* Read the next symbol. */
 static inline unsigned wc_symbol(const wc_code *code, wc_bits *bits) {
     unsigned word = 0, first = 0, index = 0, length;
     if (code->count[0]) return code->symbol[0];
@@ -647,7 +647,7 @@ static inline unsigned wc_symbol(const wc_code *code, wc_bits *bits) {
     return code->symbol[0]; /* not reached: the code is complete */
 }
 
-/* One span of gaps, before its checks: indices may be too large, and are not to be relied on. */
+/* Read one span of gaps. Its checks follow, so indices may still be too large. */
 static inline void wc_huffman_gaps(const wc_code *code, unsigned m, wc_bits *bits, uint64_t n, uint64_t next,
                                    uint64_t *out) {
     uint64_t i;
@@ -723,7 +723,7 @@ static inline wc_status wc_huffman(const wc_index *x) {
     return wc_huffman_end(x, bases, form == 4);
 }
 
-/* What follows from the place of a span of Elias-Fano (index/elias-fano.md, Section). */
+/* Quantities of a span that follow from its position (index/elias-fano.md, Section). */
 typedef struct wc_ef_span {
     uint64_t n, base, z, low_words, high_words;
     unsigned b;
@@ -745,7 +745,7 @@ static inline wc_ef_span wc_ef_at(const wc_index *x, uint64_t c) {
     return span;
 }
 
-/* The indices of one span (index/elias-fano.md, the checks span after span). */
+/* Read the indices of one span (index/elias-fano.md, the checks of each span). */
 static inline wc_status wc_ef_read(const wc_index *x, uint64_t c, const wc_ef_span *span, const uint8_t *at,
                                    uint64_t words) {
     uint64_t i, position = 0, *out = x->out + c * WC_SPAN;
@@ -794,7 +794,7 @@ static inline wc_status wc_elias_fano(const wc_index *x) {
 /* index/binned.md */
 static inline wc_status wc_binned(const wc_index *x) {
     uint64_t n = 0, bin = 0, previous = 0, bits_left, T;
-    int open = 0; /* whether the record before did not end its bin */
+    int open = 0; /* whether the previous record did not end its bin */
     unsigned w;
     wc_bits bits;
     if (x->len < 2) return wc_malformed("binned-length");
@@ -825,14 +825,14 @@ static inline wc_status wc_binned(const wc_index *x) {
     return wc_rest_zero(&bits, bits.pos) ? wc_ok() : wc_malformed("binned-padding");
 }
 
-/* The present elements, filled in from ranges of listed ones in ascending order (index/structured.md, Grains). */
+/* The present elements, built from ascending ranges of listed ones (index/structured.md, Grains). */
 typedef struct wc_support {
     uint64_t *out;
     uint64_t n, r, cursor;
     int complement;
 } wc_support;
 
-/* Never more than r: a section that lists too much is refused after it was read. */
+/* Append at most r elements; a section that lists too many is refused after it is read. */
 static inline void wc_present(wc_support *s, uint64_t from, uint64_t to) {
     for (; from < to && s->n < s->r; from++) s->out[s->n++] = from;
 }
@@ -845,7 +845,7 @@ static inline void wc_listed(wc_support *s, uint64_t from, uint64_t to) {
     s->cursor = to;
 }
 
-/* A gap stream (index/structured.md, Gap streams): m ascending numbers below a bound. */
+/* Read a gap stream (index/structured.md, Gap streams): m ascending numbers below a bound. */
 typedef struct wc_gaps {
     wc_bits bits;
     uint64_t i, next, bound;
@@ -875,12 +875,12 @@ static inline wc_status wc_gap(wc_gaps *g, uint64_t *number) {
     return wc_ok();
 }
 
-/* What a section of index/structured.md says of itself. */
+/* Header of a section of index/structured.md. */
 typedef struct wc_grains {
     uint64_t g, p, n, m;
 } wc_grains;
 
-/* The runs of grains: all numbers are checked in a first pass; the second reads both streams side by side. */
+/* Read runs of grains. A first pass checks all numbers; a second pass reads both streams in parallel. */
 static inline wc_status wc_structured_runs(const wc_grains *s, wc_bits *bits, wc_support *to) {
     uint64_t most = wc_min(s->m, s->n - s->m + 1), k, i, z, e = 0, previous = 0;
     unsigned w = wc_bit_length(most - 1);
@@ -930,7 +930,7 @@ static inline wc_status wc_structured_bitmap(const wc_grains *s, wc_bits *bits, 
     return wc_ok();
 }
 
-/* The whole grains of a support (index/structured.md, Section). */
+/* Read the whole grains of a support (index/structured.md, Section). */
 static inline wc_status wc_structured_body(const wc_grains *s, unsigned form, wc_bits bits, wc_support *to) {
     if (s->m == 0 || s->m == s->n) {
         if (bits.size) return wc_malformed("structured-length");
@@ -943,7 +943,7 @@ static inline wc_status wc_structured_body(const wc_grains *s, unsigned form, wc
     return wc_rest_zero(&bits, bits.pos) ? wc_ok() : wc_malformed("structured-padding");
 }
 
-/* A number of so many bytes. */
+/* Read a number of `width` bytes. */
 static inline uint64_t wc_number(const uint8_t *at, unsigned width) {
     uint64_t number = 0;
     unsigned i;
@@ -982,7 +982,7 @@ static inline wc_status wc_structured(const wc_index *x) {
     return wc_ok();
 }
 
-/* Adds the work of an entry to that of those before it (SPEC section 7, max_work). */
+/* Add the work of an entry to the total (SPEC section 7, max_work). */
 static inline wc_status wc_add_work(const wc_index *x, uint64_t work) {
     if (work > x->max_work || *x->work > x->max_work - work) return wc_refuse(WC_LIMIT_EXCEEDED, "max-work");
     *x->work += work;
@@ -996,7 +996,7 @@ typedef struct wc_bloom {
     unsigned k;
 } wc_bloom;
 
-/* Where window j of a group lies, and how far it is rotated (index/bloom.md, Which bits an element stands for). */
+/* Return the offset and the rotation of window j of a group (index/bloom.md, Bits of an element). */
 static inline uint64_t wc_bloom_window(const wc_bloom *f, uint64_t group, unsigned j, unsigned *rotation) {
     uint64_t word = wc_finish((16 * group + j / 2 + 1) * 0x9E3779B97F4A7C15u);
     uint32_t half = (uint32_t)(j % 2 ? word >> 32 : word);
@@ -1004,14 +1004,14 @@ static inline uint64_t wc_bloom_window(const wc_bloom *f, uint64_t group, unsign
     return half / 64 * f->bytes >> 26;
 }
 
-/* The number of bit_j(x). */
+/* Return bit_j(x). */
 static inline uint64_t wc_bloom_bit(const wc_bloom *f, uint64_t x, unsigned j) {
     unsigned rotation;
     uint64_t offset = wc_bloom_window(f, x / 64, j, &rotation);
     return (8 * offset + (x - rotation) % 64) % (8 * f->bytes);
 }
 
-/* The positives of a group, below d: bit i is that of element 64·group + i. */
+/* Return the positives of a group, below d: bit i is element 64·group + i. */
 static inline uint64_t wc_bloom_group(const wc_bloom *f, uint64_t group, uint32_t d) {
     uint64_t held = ~(uint64_t)0;
     unsigned j, i;
@@ -1025,12 +1025,12 @@ static inline uint64_t wc_bloom_group(const wc_bloom *f, uint64_t group, uint32_
     return held;
 }
 
-/* Selection sampling (index/bloom.md, Policies): whether item i of n is taken, where c of q were. */
+/* Selection sampling (index/bloom.md, Policies): return whether item i of n is selected, after c of q. */
 static inline int wc_bloom_takes(const wc_bloom *f, uint64_t t, uint64_t i, uint64_t n, uint64_t c, uint64_t q) {
     return (uint64_t)wc_draw32(f->stream, t + i) * (n - i) >> 32 < q - c;
 }
 
-/* All policies but p2: r of the positives, by their number. */
+/* All policies but p2: select r of the positives by position. */
 static inline void wc_bloom_choose(const wc_index *x, const wc_bloom *f, unsigned policy, uint64_t positives) {
     uint64_t skip = policy == 5 ? (positives - x->r) / 2 : policy == 6 ? positives - x->r : 0;
     uint64_t i = 0, n = 0, group;
@@ -1044,9 +1044,9 @@ static inline void wc_bloom_choose(const wc_index *x, const wc_bloom *f, unsigne
     }
 }
 
-/* What policy p2 needs beside the output, laid out in the scratch room. */
+/* Scratch memory of policy p2. */
 typedef struct wc_conflicts {
-    uint64_t *pairs; /* (bit, number of the positive), sorted: the doubtful lists, one after the other */
+    uint64_t *pairs; /* (bit, position of the positive), sorted: the doubtful lists, concatenated */
     uint64_t *lists; /* (length, start in pairs), sorted */
     uint32_t *positives;
     uint8_t *chosen, *seen, *shared, *explained; /* by positive; by bit of the filter */
@@ -1056,15 +1056,15 @@ typedef struct wc_conflicts {
 static inline uint64_t wc_conflicts_most(uint64_t r) { return 5 * r + 4096; }
 static inline uint64_t wc_positives_most(uint64_t r) { return (5 * r + 128) / 2; }
 
-/* Bytes of scratch for p2 with r indices and a filter of so many bytes. */
-static inline uint64_t wc_conflicts_room(uint64_t r, uint64_t bytes) {
+/* Return the scratch size of p2 for r indices and a filter of `bytes` bytes. */
+static inline uint64_t wc_conflicts_size(uint64_t r, uint64_t bytes) {
     return 16 * wc_conflicts_most(r) + 5 * wc_positives_most(r) + 3 * bytes + 8;
 }
 
-static inline wc_conflicts wc_conflicts_at(uint8_t *room, uint64_t r, uint64_t bytes) {
+static inline wc_conflicts wc_conflicts_at(uint8_t *buffer, uint64_t r, uint64_t bytes) {
     wc_conflicts p;
     memset(&p, 0, sizeof p);
-    p.pairs = (uint64_t *)(void *)room;
+    p.pairs = (uint64_t *)(void *)buffer;
     p.lists = p.pairs + wc_conflicts_most(r);
     p.positives = (uint32_t *)(void *)(p.lists + wc_conflicts_most(r));
     p.chosen = (uint8_t *)(p.positives + wc_positives_most(r));
@@ -1078,7 +1078,7 @@ static inline wc_conflicts wc_conflicts_at(uint8_t *room, uint64_t r, uint64_t b
 static inline int wc_bit_at(const uint8_t *bits, uint64_t n) { return bits[n / 8] >> n % 8 & 1; }
 static inline void wc_set_bit(uint8_t *bits, uint64_t n) { bits[n / 8] |= (uint8_t)(1u << n % 8); }
 
-/* The certain items of p2, step 1, and the bits that they explain. */
+/* Step 1 of p2: find the certain items, and the bits that they set. */
 static inline void wc_find_certain(wc_conflicts *p, const wc_bloom *f) {
     uint64_t i, bit;
     unsigned j;
@@ -1097,7 +1097,7 @@ static inline void wc_find_certain(wc_conflicts *p, const wc_bloom *f) {
     }
 }
 
-/* The doubtful lists of p2, step 2: 0 where there are too many items in them. */
+/* Step 2 of p2: find the doubtful lists; return 0 if they have too many items. */
 static inline int wc_find_doubtful(wc_conflicts *p, const wc_bloom *f, uint64_t most) {
     uint64_t i, bit;
     unsigned j;
@@ -1112,7 +1112,7 @@ static inline int wc_find_doubtful(wc_conflicts *p, const wc_bloom *f, uint64_t 
     return 1;
 }
 
-/* Steps 3 and 4 of p2: one item of each doubtful list that has no chosen one, then any. */
+/* Steps 3 and 4 of p2: select one item of each doubtful list without a selected one, then any items. */
 static inline void wc_settle(wc_conflicts *p, const wc_bloom *f, uint64_t r) {
     const uint64_t low = ((uint64_t)1 << 28) - 1;
     uint64_t n_lists = 0, start, end, i, t = 0, n, q, c = 0;
@@ -1190,7 +1190,7 @@ static inline wc_status wc_bloom_filter(const wc_index *x) {
     return wc_ok();
 }
 
-/* What a context has learned, and the coder with all that it remembers (index/context.md). */
+/* State of a context, and state of the coder and the walk (index/context.md). */
 typedef struct wc_learned {
     uint32_t q, n;
 } wc_learned;
@@ -1209,10 +1209,10 @@ typedef struct wc_walk {
     int too_long; /* S - 3 exceeds the bytes of the code */
 } wc_walk;
 
-/* Scratch that every entry may use: the walk's, which is the largest but for p2. */
+/* Scratch size of every entry: that of the walk, the largest except for p2. */
 enum { WC_SCRATCH = sizeof(wc_walk) };
 
-/* The class of a number (index/context.md, The walk). */
+/* Return the class of a number (index/context.md, The walk). */
 static inline unsigned wc_class(unsigned n) {
     static const uint8_t from[11] = {1, 2, 3, 4, 5, 7, 9, 12, 16, 21, 26};
     unsigned c = 0;
@@ -1220,7 +1220,7 @@ static inline unsigned wc_class(unsigned n) {
     return c;
 }
 
-/* The numbers that contexts begin with (index/context.md, The coder). A part's or bit's number 8 stands for –. */
+/* Set the initial state of all contexts (index/context.md, The coder). Position 8 of a part or bit means none. */
 static inline void wc_begin_contexts(wc_walk *w, uint64_t d, uint64_t r) {
     uint64_t delta = wc_min(wc_max((r << 22) / d, 64), ((uint64_t)1 << 22) - 64), gamma, i;
     gamma = wc_min(8 * delta, (uint64_t)1 << 21);
@@ -1240,7 +1240,7 @@ static inline void wc_begin_contexts(wc_walk *w, uint64_t d, uint64_t r) {
     }
 }
 
-/* Takes a byte. The value is cut far above every width: once it has reached the width it never falls below it. */
+/* Consume a byte. The value is clamped far above every width: once it reaches the width, it stays above it. */
 static inline void wc_take_byte(wc_walk *w) {
     uint64_t byte = w->taken < w->size ? w->code[w->taken] : 0;
     w->taken++;
@@ -1248,7 +1248,7 @@ static inline void wc_take_byte(wc_walk *w) {
     if (w->taken > w->size + 3) w->too_long = 1;
 }
 
-/* Decodes one bit (index/context.md, The coder). */
+/* Decode one bit (index/context.md, The coder). */
 static inline int wc_code_bit(wc_walk *w, unsigned context) {
     wc_learned *learned = &w->contexts[context];
     uint32_t bound = (w->width >> 16) * (uint32_t)wc_min(wc_max(learned->q >> 6, 1), 65535);
@@ -1270,7 +1270,7 @@ static inline int wc_code_bit(wc_walk *w, unsigned context) {
     return present;
 }
 
-/* Whether the histories of so many columns, from the next element's on, are 0. */
+/* Return whether the histories of `n` columns, from that of the next element on, are 0. */
 static inline int wc_quiet(const wc_walk *w, uint64_t n) {
     uint64_t i, column = w->period ? w->element % w->period : 0;
     for (i = 0; w->period && i < n; i++)
@@ -1278,14 +1278,14 @@ static inline int wc_quiet(const wc_walk *w, uint64_t n) {
     return 1;
 }
 
-/* The context of an element's bit; k is its number in a promised part, 8 where there is no promise. */
+/* Return the context of an element's bit; k is its position in a promised part, 8 without a promise. */
 static inline unsigned wc_bit_context(const wc_walk *w, unsigned k) {
     unsigned history = w->period ? w->history[w->element % w->period] : 0, n = wc_ones(history);
     if (k == 8 && history) k = 9 + 2 * ((unsigned)wc_min(n, 3 + n / 2) - 1) + (history & 1);
     return WC_FIRST_BITS + 24 * k + 2 * wc_class(wc_ones(w->window)) + (w->window & 1);
 }
 
-/* The elements of one part that is not skipped; returns how many are present. */
+/* Decode the elements of one part that is not skipped; return the number of those present. */
 static inline unsigned wc_walk_elements(wc_walk *w, unsigned size, int promised) {
     unsigned k, present = 0;
     for (k = 0; k < size && w->n < w->r && !w->too_long; k++, w->element++) {
@@ -1303,7 +1303,7 @@ static inline unsigned wc_walk_elements(wc_walk *w, unsigned size, int promised)
     return present;
 }
 
-/* One block of up to 64 elements (index/context.md, The walk, steps 1 to 3). */
+/* Decode one block of up to 64 elements (index/context.md, The walk, steps 1 to 3). */
 static inline void wc_walk_block(wc_walk *w, unsigned size) {
     unsigned at, part, present = 0;
     int promised = wc_quiet(w, size);
@@ -1357,7 +1357,7 @@ static inline wc_status wc_context(const wc_index *x) {
     return w->value >> 24 ? wc_malformed("context-end") : wc_ok();
 }
 
-/* The index section of an entry (SPEC section 7, row 47). */
+/* Decode the index section of an entry (SPEC section 7, row 47). */
 static inline wc_status wc_read_index(unsigned id, const wc_index *x) {
     switch (id) {
     case 1: return wc_raw_index(x);
@@ -1394,7 +1394,7 @@ static inline wc_status wc_raw(wc_bytes s, wc_values out, unsigned id) {
     return wc_ok();
 }
 
-/* The least scale but 0 that qsgd takes, 2^-100. */
+/* The least scale of qsgd other than 0: 2^-100. */
 #define WC_LEAST_SCALE 0x0D800000u
 
 /* value/qsgd.md */
@@ -1429,7 +1429,7 @@ static inline wc_status wc_qsgd(wc_bytes s, wc_values out) {
     return wc_ok();
 }
 
-/* A finite scale or mean: binary64 where the elements are, binary32 otherwise. 0 where it is none of the type's. */
+/* Read a scale or mean, binary64 for float64 and binary32 otherwise; return 0 if it is not finite in the type. */
 static inline int wc_one_number(const uint8_t *at, int dtype, int sign_allowed, uint64_t *element) {
     uint64_t bits = wc_element(at, dtype == WC_FLOAT64 ? dtype : WC_FLOAT32);
     uint64_t sign = (uint64_t)1 << (dtype == WC_FLOAT64 ? 63 : 31);
@@ -1489,12 +1489,12 @@ static inline wc_status wc_offset_float(wc_bytes s, wc_values out) {
     return wc_ok();
 }
 
-/* Stores the value of a digit 0, 1 or 2: minus the scale, +0, plus the scale. */
+/* Store the value of a digit 0, 1 or 2: minus the scale, +0, plus the scale. */
 static inline void wc_put_digit(wc_values out, uint64_t i, unsigned digit, uint64_t scale) {
     wc_put_bits(out, i, digit == 1 ? 0 : digit == 2 ? scale : scale | wc_sign_bit(out.dtype));
 }
 
-/* Place 0 … 4 of a byte of five digits of base 3, the first the most significant. */
+/* Return digit 0 … 4 of a byte of five digits of base 3, the first the most significant. */
 static inline unsigned wc_digit(unsigned byte, unsigned place) {
     static const unsigned weight[5] = {81, 27, 9, 3, 1};
     return byte / weight[place] % 3;
@@ -1526,7 +1526,7 @@ static inline wc_status wc_terngrad(wc_bytes s, wc_values out) {
     return wc_ok();
 }
 
-/* Whether a byte of 3lc stands for codes of 121, and for fewer than 14 of them. */
+/* Return whether a byte of 3lc represents codes of 121, but fewer than 14 of them. */
 static inline int wc_short_run(unsigned byte) { return byte == 121 || (byte >= 243 && byte < 255); }
 
 /* value/3lc.md */
@@ -1554,7 +1554,7 @@ static inline wc_status wc_three_lc(wc_bytes s, wc_values out) {
     return wc_ok();
 }
 
-/* The bits of a binary32 as a number that orders as the numbers do, -0 below +0. */
+/* Return a key with the order of binary32 numbers, -0 below +0. */
 static inline uint32_t wc_ordered(uint32_t bits) { return bits >> 31 ? ~bits : bits | 0x80000000u; }
 
 /* Huffman codes of value/sketchml.md */
@@ -1622,25 +1622,25 @@ typedef struct wc_eb_table {
     uint16_t start[WC_EB_ROWS][WC_EB_SYMBOLS + 1];
 } wc_eb_table;
 
-/* What a lane knows, and the value that it reads. */
+/* State of a lane, and the value that it reads. */
 typedef struct wc_eb_lane {
     uint32_t x;
-    uint64_t fast, slow, at; /* at: which value of the chunk is next */
+    uint64_t fast, slow, at; /* at: position of the next value in the chunk */
     uint32_t chance[2];
     unsigned alike, sign, symbol, bits;
     uint32_t k;
 } wc_eb_lane;
 
-/* A section that has passed the checks before its blocks. */
+/* A section after the checks that precede its blocks. */
 typedef struct wc_eb {
     unsigned form;
     float first, step, place;
     wc_eb_table *table;
 } wc_eb;
 
-/* The usual levels of a row, of form 1 or 2: the escape's, then the bins' (Frequencies). */
-static inline const char *wc_eb_usual(unsigned form, unsigned row) {
-    static const char *const usual[2][WC_EB_ROWS] = {
+/* The default levels of each row, for forms 1 and 2: that of the escape, then those of the bins (Frequencies). */
+static inline const char *wc_eb_default_levels(unsigned form, unsigned row) {
+    static const char *const defaults[2][WC_EB_ROWS] = {
         {"ff0179ceeffefefffffffefffefffffffffffefffffffefefffffffffffe",
          "ff0156afc8ededffffdd",
          "ff0151a0caedfdfd",
@@ -1694,25 +1694,25 @@ static inline const char *wc_eb_usual(unsigned form, unsigned row) {
          NULL,
          NULL}
     };
-    return usual[form == 2 && row < 24][row];
+    return defaults[form == 2 && row < 24][row];
 }
 
 static inline unsigned wc_hex(char c) { return (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10); }
 
-/* The bin of a symbol, and how many symbols it has. */
+/* Return the bin of a symbol, and its number of symbols. */
 static inline unsigned wc_eb_bin(unsigned symbol, unsigned *symbols) {
     *symbols = symbol >= 8 && symbol < 16 ? 2 : symbol >= 16 && symbol < 32 ? 4 : 1;
     return symbol < 8 ? symbol : symbol < 16 ? 8 + (symbol - 8) / 2 : symbol < 32 ? 12 + (symbol - 16) / 4 : symbol - 16;
 }
 
-/* The weight of a level (Frequencies). */
+/* Return the weight of a level (Frequencies). */
 static inline uint32_t wc_eb_weight(unsigned level) {
     static const uint32_t powers[16] = {1048576, 1004120, 961548, 920782, 881744, 844361, 808563, 774282,
                                         741455,  710020,  679917, 651091, 623487, 597053, 571740, 547500};
     return level == 255 ? 0 : powers[level % 16] >> level / 16;
 }
 
-/* One row of frequencies from 33 levels, the escape's last (Frequencies). */
+/* Compute one row of frequencies from 33 levels; the last is that of the escape (Frequencies). */
 static inline void wc_eb_row(wc_eb_table *table, unsigned row, const uint8_t *levels) {
     uint16_t *frequency = table->frequency[row], *start = table->start[row];
     uint32_t total = 0, sum = 0;
@@ -1729,7 +1729,7 @@ static inline void wc_eb_row(wc_eb_table *table, unsigned row, const uint8_t *le
     for (start[0] = 0, s = 0; s < WC_EB_SYMBOLS; s++) start[s + 1] = (uint16_t)(start[s] + frequency[s]);
 }
 
-/* The rows of a section, usual or given: the checks from mask to the levels. Moves past them. */
+/* Read the rows of a section, with the checks from mask to the levels, and move past them. */
 static inline wc_status wc_eb_rows(wc_eb *eb, uint32_t mask, const uint8_t **at, const uint8_t *end) {
     uint8_t levels[WC_EB_BINS + 1];
     unsigned row, i;
@@ -1746,21 +1746,21 @@ static inline wc_status wc_eb_rows(wc_eb *eb, uint32_t mask, const uint8_t **at,
             memcpy(levels, *at + 2, used);
             *at += 2 + used;
         } else {
-            const char *usual = wc_eb_usual(eb->form, row);
-            for (i = 0; usual[2 * i]; i++)
-                levels[i ? i - 1 : (unsigned)WC_EB_BINS] = (uint8_t)(16 * wc_hex(usual[2 * i]) + wc_hex(usual[2 * i + 1]));
+            const char *defaults = wc_eb_default_levels(eb->form, row);
+            for (i = 0; defaults[2 * i]; i++)
+                levels[i ? i - 1 : (unsigned)WC_EB_BINS] = (uint8_t)(16 * wc_hex(defaults[2 * i]) + wc_hex(defaults[2 * i + 1]));
         }
         wc_eb_row(eb->table, row, levels);
     }
     return wc_ok();
 }
 
-/* The first value of block b of r values (Section). */
+/* Return the first value of block b of r values (Section). */
 static inline uint64_t wc_eb_block(uint64_t r, uint64_t b) { return r * b / wc_ceil(r, (uint64_t)1 << 17); }
 
 static inline unsigned wc_eb_lanes(uint64_t m) { return m >= 16384 ? 32 : m >= 1024 ? 4 : 1; }
 
-/* The checks of what blocks consist of, before any is decoded. */
+/* Check the parts of all blocks before any is decoded. */
 static inline wc_status wc_eb_blocks(uint64_t r, const uint8_t *at, const uint8_t *end) {
     uint64_t b, n = wc_ceil(r, (uint64_t)1 << 17), words;
     unsigned lanes, i;
@@ -1780,19 +1780,19 @@ static inline wc_status wc_eb_blocks(uint64_t r, const uint8_t *at, const uint8_
     return at == end ? wc_ok() : wc_malformed("error-bounded-length");
 }
 
-/* Takes what has a frequency and a start from a lane's state (Steps). */
+/* Remove an item with a frequency and a start from a lane's state (Steps). */
 static inline void wc_eb_advance(wc_eb_lane *lane, uint32_t frequency, uint32_t start) {
     lane->x = frequency * (lane->x >> 12) + lane->x % 4096 - start;
 }
 
-/* A number of b ≤ 12 bits. */
+/* Read a number of b ≤ 12 bits. */
 static inline uint32_t wc_eb_number(wc_eb_lane *lane, unsigned b) {
     uint32_t slot = lane->x % 4096, number = slot >> (12 - b);
     wc_eb_advance(lane, (uint32_t)4096 >> b, number << (12 - b));
     return number;
 }
 
-/* Gives words to the lanes of a step that need one, the last lane first; 0 where there is none left. */
+/* Consume words for the lanes of a step that need one, highest lane first; return 0 if none remains. */
 static inline int wc_eb_refill(wc_eb_lane *lanes, unsigned n, const uint8_t *words, uint64_t *left) {
     for (; n-- > 0;) {
         if (lanes[n].x >> 16) continue;
@@ -1802,7 +1802,7 @@ static inline int wc_eb_refill(wc_eb_lane *lanes, unsigned n, const uint8_t *wor
     return 1;
 }
 
-/* Phase 1 of a lane: the symbol, which gives the base of k and the number of bits (Symbols, Lanes and contexts). */
+/* Phase 1 of a lane: read the symbol, the base of k and the number of bits (Symbols, Lanes and contexts). */
 static inline void wc_eb_symbol(wc_eb_lane *lane, const wc_eb_table *table) {
     uint64_t w = (lane->fast + lane->slow) / 2 + 4;
     unsigned o = wc_bit_length(w) - 1, half = (unsigned)(w >> (o - 1) & 1), s = 0, group;
@@ -1821,7 +1821,7 @@ static inline void wc_eb_symbol(wc_eb_lane *lane, const wc_eb_table *table) {
     }
 }
 
-/* Phase 4 of a lane: the sign of its value. */
+/* Phase 4 of a lane: read the sign of its value. */
 static inline void wc_eb_sign(wc_eb_lane *lane) {
     uint32_t *chance = &lane->chance[lane->alike];
     uint32_t c = (uint32_t)wc_min(wc_max(*chance / 16, 32), 4064);
@@ -1832,12 +1832,12 @@ static inline void wc_eb_sign(wc_eb_lane *lane) {
     lane->alike = alike;
 }
 
-/* Stores a value (Values), and follows the means of the lane. */
+/* Store a value (Values), and update the means of the lane. */
 static inline void wc_eb_put(const wc_eb *eb, wc_eb_lane *lane, wc_values out) {
     uint32_t bits = 0;
     uint64_t k = wc_min(lane->k, ((uint64_t)1 << 20) - 1);
     if (eb->form == 1 || lane->k) {
-        volatile float x = (float)(lane->k - (eb->form == 2)); /* volatile: one rounding for each operation */
+        volatile float x = (float)(lane->k - (eb->form == 2)); /* volatile: one rounding per operation */
         x = x + eb->place;
         x = x * eb->step;
         x = eb->first + x;
@@ -1848,7 +1848,7 @@ static inline void wc_eb_put(const wc_eb *eb, wc_eb_lane *lane, wc_values out) {
     lane->slow = lane->slow - (lane->slow + 31) / 32 + 32 * k;
 }
 
-/* One value of each of the first n lanes (Steps); 0 where a word is missing. */
+/* Read one value of each of the first n lanes (Steps); return 0 if a word is missing. */
 static inline int wc_eb_step(const wc_eb *eb, wc_eb_lane *lanes, unsigned n, const uint8_t *words, uint64_t *left,
                              wc_values out) {
     unsigned i, most = 0;
@@ -1873,7 +1873,7 @@ static inline int wc_eb_step(const wc_eb *eb, wc_eb_lane *lanes, unsigned n, con
     return 1;
 }
 
-/* One block of m values from number `first` on; moves past it. */
+/* Decode one block of m values, the first at position `first`, and move past it. */
 static inline wc_status wc_eb_decode(const wc_eb *eb, uint64_t first, uint64_t m, const uint8_t **at, wc_values out) {
     wc_eb_lane lanes[WC_EB_LANES];
     unsigned n = wc_eb_lanes(m), start = **at, i;
@@ -1895,7 +1895,7 @@ static inline wc_status wc_eb_decode(const wc_eb *eb, uint64_t first, uint64_t m
     return wc_ok();
 }
 
-/* Form 0: the elements as they are, none of them NaN or infinite. */
+/* Form 0: the unchanged elements, none NaN or infinite. */
 static inline wc_status wc_eb_plain(wc_bytes s, wc_values out) {
     unsigned width = wc_width(out.dtype);
     uint64_t i, infinite = out.dtype == WC_FLOAT64   ? (uint64_t)0x7FF << 52
@@ -1939,7 +1939,7 @@ static inline wc_status wc_error_bounded(wc_bytes s, wc_values out, uint8_t *scr
     return wc_ok();
 }
 
-/* The value section of an entry (SPEC section 7, row 48). */
+/* Decode the value section of an entry (SPEC section 7, row 48). */
 static inline wc_status wc_read_value(unsigned id, wc_bytes s, wc_values out, uint8_t *scratch) {
     switch (id) {
     case 1:
@@ -1967,7 +1967,7 @@ enum { WC_PREFIX = 24, WC_ENTRY = 40, WC_FUSED = 1, WC_NAMES = 2, WC_SHAPES = 3,
 
 #define WC_CHUNK ((uint32_t)1 << 24)
 
-/* Row i of the table (SPEC 2.2). */
+/* Read row i of the table (SPEC 2.2). */
 static inline wc_entry wc_entry_at(const wc_reader *reader, uint64_t i) {
     const uint8_t *p = reader->data + WC_PREFIX + WC_ENTRY * i;
     wc_entry e;
@@ -1993,7 +1993,7 @@ static inline uint64_t wc_payload_bytes(const wc_entry *e) {
     return wc_padded(e->index_len) + wc_padded(e->value_len) + wc_padded(e->map_len);
 }
 
-/* The prefix, and how long table and extension block are: rows 1 to 13. */
+/* Check the prefix and the lengths of table and extension block: rows 1 to 13. */
 static inline wc_status wc_check_layout(wc_reader *reader) {
     const uint8_t *p = reader->data;
     uint64_t total, head, ext_len = 0, sum, i;
@@ -2027,7 +2027,7 @@ static inline wc_status wc_check_layout(wc_reader *reader) {
     return sum == total ? wc_ok() : wc_malformed("layout");
 }
 
-/* The rules for the chunks of one key (SPEC 2.2), for row i and the one before it. */
+/* Check the rules for the chunks of one key (SPEC 2.2), for row i and the one before it. */
 static inline int wc_chunk_fits(const wc_reader *reader, uint64_t i) {
     wc_entry e = wc_entry_at(reader, i), before;
     if (e.d > WC_CHUNK) return 0;
@@ -2037,7 +2037,7 @@ static inline int wc_chunk_fits(const wc_reader *reader, uint64_t i) {
     return before.d == WC_CHUNK && e.base == before.base + before.d && e.d > 0 && e.dtype == before.dtype;
 }
 
-/* The rows of the table: 14 to 24, each over all of them before the next one. */
+/* Check the table: rows 14 to 24, each over all entries before the next one. */
 static inline wc_status wc_check_row(const wc_reader *reader, int row, uint64_t i) {
     wc_entry e = wc_entry_at(reader, i), before;
     switch (row) {
@@ -2090,11 +2090,11 @@ static inline wc_record wc_record_at(const uint8_t *at) {
     record.flags = wc_u16(at + 2);
     record.body.at = at + 8;
     record.body.size = wc_u32(at + 4);
-    record.next = NULL; /* set where it is known to lie within the block */
+    record.next = NULL; /* set once it is known to be within the block */
     return record;
 }
 
-/* The record that stands at a place, if it fits what is left of the block: row 28. */
+/* Read the record at a position, if it fits the rest of the block: row 28. */
 static inline int wc_record_fits(const uint8_t *at, const uint8_t *end, wc_record *record) {
     unsigned type;
     if (end - at < 8) return 0;
@@ -2107,7 +2107,7 @@ static inline int wc_record_fits(const uint8_t *at, const uint8_t *end, wc_recor
     return wc_all_zero(record->body.at + record->body.size, wc_pad8(record->body.size));
 }
 
-/* The records of the extension block: rows 28 to 30. */
+/* Read the records of the extension block: rows 28 to 30. */
 static inline wc_status wc_check_records(wc_reader *reader) {
     const uint8_t *block = reader->data + WC_PREFIX + WC_ENTRY * (uint64_t)reader->n_entries, *at;
     const uint8_t *end = reader->data + reader->payload;
@@ -2135,7 +2135,7 @@ static inline wc_status wc_check_records(wc_reader *reader) {
     return wc_ok();
 }
 
-/* The lengths of the fused record: rows 31 and 32. Counts the members that are not the first of their groups. */
+/* Check the lengths of the fused record: rows 31 and 32. Counts the members except the first of each group. */
 static inline wc_status wc_check_fused_record(wc_reader *reader) {
     wc_bytes body = reader->records[WC_FUSED];
     uint64_t n_groups, i, at = 8;
@@ -2158,16 +2158,16 @@ static inline wc_status wc_check_fused_record(wc_reader *reader) {
     return wc_ok();
 }
 
-/* Bytes of a room that holds so many, at an address of any alignment. */
+/* Return the size of a buffer that holds `bytes` bytes after alignment. */
 static inline uint64_t wc_aligned(uint64_t bytes) { return wc_padded(bytes) + 7; }
 
-static inline uint8_t *wc_align(void *room) {
-    uint8_t *at = (uint8_t *)room;
+static inline uint8_t *wc_align(void *buffer) {
+    uint8_t *at = (uint8_t *)buffer;
     return at + (8 - (uintptr_t)at % 8) % 8;
 }
 
-/* Begins to read a container of exactly `size` bytes. NULL limits are the default ones; a NULL schema expects nothing.
- * On WC_OK, `describe_room` says what wc_describe needs. */
+/* Open a container of exactly `size` bytes. NULL limits are the defaults; a NULL schema expects nothing.
+ * On WC_OK, `describe_size` is the buffer size of wc_describe. */
 static inline wc_status wc_open(wc_reader *reader, const void *data, size_t size, const wc_limits *limits,
                                 const wc_schema *schema) {
     uint64_t i;
@@ -2182,13 +2182,13 @@ static inline wc_status wc_open(wc_reader *reader, const void *data, size_t size
     WC_TRY(wc_check_fused_record(reader));
     for (i = 0; i < reader->n_entries; i++) reader->n_tensors += wc_entry_at(reader, i).base == 0;
     reader->n_tensors += reader->n_others;
-    reader->describe_room = wc_aligned((uint64_t)reader->n_tensors * sizeof(wc_tensor));
+    reader->describe_size = wc_aligned((uint64_t)reader->n_tensors * sizeof(wc_tensor));
     return wc_ok();
 }
 
 /* ---- The tensors: rows 33 to 44 ------------------------------------------------------------------------------ */
 
-/* The first entry of a key, or n_entries. */
+/* Return the first entry of a key, or n_entries. */
 static inline uint64_t wc_find_key(const wc_reader *reader, uint32_t key) {
     uint64_t low = 0, high = reader->n_entries;
     while (low < high) {
@@ -2205,7 +2205,7 @@ static inline uint64_t wc_find_key(const wc_reader *reader, uint32_t key) {
 typedef struct wc_group {
     uint32_t key, n;
     const uint8_t *members;
-    uint64_t next; /* where the next group is in the body */
+    uint64_t next; /* offset of the next group in the body */
 } wc_group;
 
 static inline wc_group wc_group_at(const wc_reader *reader, uint64_t at) {
@@ -2218,7 +2218,7 @@ static inline wc_group wc_group_at(const wc_reader *reader, uint64_t at) {
     return group;
 }
 
-/* A group against the table: its entry, the order and the sizes of its members. */
+/* Check a group against the table: its entry, the order and the sizes of its members. */
 static inline int wc_group_fits(const wc_reader *reader, const wc_group *group) {
     uint64_t at = wc_find_key(reader, group->key), sum = 0;
     uint32_t i;
@@ -2233,7 +2233,7 @@ static inline int wc_group_fits(const wc_reader *reader, const wc_group *group) 
     return sum == wc_entry_at(reader, at).d;
 }
 
-/* Row 33. Twice the same key is found by sorting, in the room for the tensors. */
+/* Row 33. Duplicate keys are found by sorting, in the buffer of the tensors. */
 static inline wc_status wc_check_fused(const wc_reader *reader, uint64_t *keys) {
     uint64_t at, n = 0, i, last = 0;
     if (!reader->records[WC_FUSED].at) return wc_ok();
@@ -2251,7 +2251,7 @@ static inline wc_status wc_check_fused(const wc_reader *reader, uint64_t *keys) 
     return wc_ok();
 }
 
-/* Row 34, and what the table and the fused record say of each tensor. Keys differ: so none may be n or more. */
+/* Row 34, and the tensors of table and fused record. Keys are distinct, so all must be below n. */
 static inline wc_status wc_place_tensors(wc_reader *reader) {
     uint64_t i, at;
     for (i = 0; i < reader->n_entries; i++)
@@ -2293,7 +2293,7 @@ static inline wc_status wc_check_transform(const wc_reader *reader) {
     return wc_invalid("transform");
 }
 
-/* Bytes of the UTF-8 character at a place, in its shortest form and no surrogate; 0 where there is none. */
+/* Return the length of the UTF-8 character at a position, or 0 if it is not in shortest form or a surrogate. */
 static inline unsigned wc_character(const uint8_t *at, uint64_t left) {
     unsigned n = at[0] < 0x80 ? 1 : at[0] >= 0xC2 && at[0] < 0xE0 ? 2 : (at[0] & 0xF0) == 0xE0 ? 3 : 4, i;
     if ((n == 4 && (at[0] < 0xF0 || at[0] > 0xF4)) || left < n) return 0;
@@ -2314,7 +2314,7 @@ static inline int wc_is_utf8(const uint8_t *at, uint64_t n) {
     return 1;
 }
 
-/* The order of two names by their bytes: below 0, 0, above 0. */
+/* Compare two names by their bytes: below 0, 0, above 0. */
 static inline int wc_compare(const char *a, size_t a_len, const char *b, size_t b_len) {
     size_t shorter = a_len < b_len ? a_len : b_len;
     int order = shorter ? memcmp(a, b, shorter) : 0;
@@ -2344,12 +2344,12 @@ static inline wc_status wc_check_names(wc_reader *reader) {
     return wc_ok();
 }
 
-/* Dimension i of a tensor, i < ndim. */
+/* Return dimension i of a tensor, i < ndim. */
 static inline uint64_t wc_dimension(const wc_tensor *tensor, unsigned i) {
     return tensor->dims ? wc_number(tensor->dims + i * tensor->width, tensor->width) : tensor->size;
 }
 
-/* One row of the shapes record at a place of its body: row 39. */
+/* Read one row of the shapes record at a position of its body: row 39. */
 static inline int wc_shape_row(wc_bytes body, uint64_t at, uint32_t *key, wc_tensor *shape) {
     uint64_t largest = 0;
     unsigned i, least;
@@ -2365,7 +2365,7 @@ static inline int wc_shape_row(wc_bytes body, uint64_t at, uint32_t *key, wc_ten
     return shape->width == least;
 }
 
-/* Whether a shape is that of a tensor of this size: row 40. */
+/* Return whether a shape is that of a tensor of this size: row 40. */
 static inline int wc_shape_fits(const wc_tensor *shape, uint64_t size) {
     uint64_t product = 1;
     unsigned i;
@@ -2435,11 +2435,11 @@ static inline wc_status wc_check_schema(wc_reader *reader) {
     return wc_ok();
 }
 
-/* Where an entry's values lie in the room: a tensor's chunks follow each other, tensors start at multiples of 8. */
+/* Return the offset of an entry's values: a tensor's chunks are contiguous; tensors start at multiples of 8. */
 static inline uint64_t wc_value_place(const wc_entry *e, uint64_t end) { return e->base ? end : wc_padded(end); }
 
-/* What all entries together need: indices, values, and the scratch room of the entry that needs the most. */
-static inline uint64_t wc_count_room(const wc_reader *reader, uint64_t *n_indices, uint64_t *value_bytes) {
+/* Return the buffer size of all entries: indices, values, and the largest scratch size of an entry. */
+static inline uint64_t wc_count_size(const wc_reader *reader, uint64_t *n_indices, uint64_t *value_bytes) {
     uint64_t i, scratch = WC_SCRATCH, at = reader->payload;
     *n_indices = *value_bytes = 0;
     for (i = 0; i < reader->n_entries; i++) {
@@ -2447,19 +2447,19 @@ static inline uint64_t wc_count_room(const wc_reader *reader, uint64_t *n_indice
         *n_indices += e.r;
         *value_bytes = wc_value_place(&e, *value_bytes) + (uint64_t)e.r * wc_width(e.dtype);
         if (e.index == 9 && e.index_len >= 24 && reader->data[at + 13] == 3)
-            scratch = wc_max(scratch, wc_conflicts_room(e.r, e.index_len - 16));
+            scratch = wc_max(scratch, wc_conflicts_size(e.r, e.index_len - 16));
         at += wc_payload_bytes(&e);
     }
     return 8 * *n_indices + wc_padded(*value_bytes) + scratch;
 }
 
-/* Finds out which tensors there are, in a room of `describe_room` bytes. On WC_OK `tensors`, `n_tensors`, `tag` and
- * `read_room` are there, and no index or value yet. */
-static inline wc_status wc_describe(wc_reader *reader, void *room, uint64_t size) {
+/* Find the tensors, in a buffer of `describe_size` bytes. On WC_OK `tensors`, `n_tensors`, `tag` and
+ * `read_size` are set; indices and values are not. */
+static inline wc_status wc_describe(wc_reader *reader, void *buffer, uint64_t size) {
     uint64_t n_indices, value_bytes;
     uint8_t *at;
-    if (size < reader->describe_room) return wc_refuse(WC_ROOM, "describe-room");
-    at = reader->n_tensors ? wc_align(room) : (uint8_t *)room;
+    if (size < reader->describe_size) return wc_refuse(WC_BUFFER, "describe-buffer");
+    at = reader->n_tensors ? wc_align(buffer) : (uint8_t *)buffer;
     WC_TRY(wc_check_fused(reader, (uint64_t *)(void *)at));
     reader->tensors = (wc_tensor *)(void *)at;
     WC_TRY(wc_place_tensors(reader));
@@ -2469,13 +2469,13 @@ static inline wc_status wc_describe(wc_reader *reader, void *room, uint64_t size
     reader->tag = reader->records[WC_TAG];
     if (reader->tag.at && reader->tag.size == 0) return wc_malformed("tag-record");
     WC_TRY(wc_check_schema(reader));
-    reader->read_room = wc_aligned(wc_count_room(reader, &n_indices, &value_bytes));
+    reader->read_size = wc_aligned(wc_count_size(reader, &n_indices, &value_bytes));
     return wc_ok();
 }
 
 /* ---- The payload: rows 45 to 48 ----------------------------------------------------------------------------- */
 
-/* Decodes one entry whose first byte is at `at`: r indices, counted within the chunk, and r values. */
+/* Decode one entry whose first byte is at `at`: r indices, counted within the chunk, and r values. */
 static inline wc_status wc_read_entry(wc_reader *reader, const wc_entry *e, uint64_t at, uint64_t *indices,
                                       uint8_t *values, uint8_t *scratch) {
     const uint8_t *start = reader->data + at;
@@ -2513,7 +2513,7 @@ static inline wc_status wc_read_entry(wc_reader *reader, const wc_entry *e, uint
     return wc_read_value(e->value, section, out, scratch);
 }
 
-/* Gives the elements of a fused entry to its members, in order (SPEC 3.3). */
+/* Assign the elements of a fused entry to its members, in order (SPEC 3.3). */
 static inline void wc_share_out(wc_reader *reader) {
     uint64_t at, i;
     for (at = 8; at < reader->records[WC_FUSED].size;) {
@@ -2533,13 +2533,13 @@ static inline void wc_share_out(wc_reader *reader) {
     }
 }
 
-/* Decodes all tensors, in a room of `read_room` bytes, into which their indices and values then point. */
-static inline wc_status wc_read(wc_reader *reader, void *room, uint64_t size) {
+/* Decode all tensors into a buffer of `read_size` bytes; their indices and values then point into it. */
+static inline wc_status wc_read(wc_reader *reader, void *buffer, uint64_t size) {
     uint64_t n_indices, value_bytes, i, j, at = reader->payload, n = 0, place = 0, *indices;
     uint8_t *values, *scratch;
-    if (size < reader->read_room) return wc_refuse(WC_ROOM, "read-room");
-    wc_count_room(reader, &n_indices, &value_bytes);
-    indices = (uint64_t *)(void *)wc_align(room);
+    if (size < reader->read_size) return wc_refuse(WC_BUFFER, "read-buffer");
+    wc_count_size(reader, &n_indices, &value_bytes);
+    indices = (uint64_t *)(void *)wc_align(buffer);
     values = (uint8_t *)(indices + n_indices);
     scratch = values + wc_padded(value_bytes);
     reader->work = 0;

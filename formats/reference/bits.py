@@ -1,9 +1,9 @@
-"""Bit streams and lanes, both ways (SPEC section 1; pages rice and qsgd).
+"""Bit streams and lanes, both directions (SPEC section 1; pages rice and qsgd).
 
-A *stream* holds values of ``width`` bits one after the other, each from its lowest bit, filling bytes from
-bit 0 upwards. In a *lane* block, 32 rows of values are dealt to ``lanes`` streams: value j is row j div lanes
-of lane j mod lanes. Each lane fills exactly ``width`` 32-bit words, and word w of lane l is word lanes*w + l
-of the block. Every function here is linear in its input.
+A *stream* holds values of ``width`` bits one after the other, each from its lowest bit, and fills bytes from
+bit 0 upwards. A *lane* block holds 32 rows of values in ``lanes`` streams: value j is row j div lanes of lane
+j mod lanes. Each lane fills exactly ``width`` 32-bit words, and word w of lane l is word lanes*w + l of the
+block. The time of every function is linear in its input.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ ROWS = 32
 
 
 def unpack_stream(data: bytes, count: int, width: int) -> list[int]:
-    """The first values of a stream.
+    """Read the first values of a stream.
 
     Args:
-        data: the stream, which must be long enough.
-        count: how many values.
-        width: bits of each, 0 … 24.
+        data: the stream; it must be long enough.
+        count: number of values.
+        width: bits per value, 0 … 24.
     """
     mask = (1 << width) - 1
     values = []
@@ -32,30 +32,30 @@ def unpack_stream(data: bytes, count: int, width: int) -> list[int]:
 
 
 def pack_stream(values: Sequence[int], width: int, unit: int) -> bytes:
-    """The values as a stream, filled up with zero bits.
+    """Pack values as a stream, padded with zero bits.
 
     Args:
         values: integers below 2^width.
-        width: bits of each, 0 … 24.
-        unit: the stream's length is a multiple of so many bytes.
+        width: bits per value, 0 … 24.
+        unit: the stream's length is a multiple of this many bytes.
     """
     out = bytearray()
-    held = bits = 0
+    buffer = bits = 0
     for value in values:
-        held |= value << bits
+        buffer |= value << bits
         bits += width
         while bits >= 8:
-            out.append(held & 0xFF)
-            held >>= 8
+            out.append(buffer & 0xFF)
+            buffer >>= 8
             bits -= 8
     if bits:
-        out.append(held)
+        out.append(buffer)
     out += bytes(-len(out) % unit)
     return bytes(out)
 
 
-def any_bit_from(data: bytes, bit: int) -> bool:
-    """Whether any bit of ``data`` from number ``bit`` on is set: what fills up a stream must be zero."""
+def has_bit_from(data: bytes, bit: int) -> bool:
+    """Return whether a bit of ``data`` at position ``bit`` or later is set, as padding must not be."""
     byte, rest = divmod(bit, 8)
     if byte >= len(data):
         return False
@@ -63,12 +63,12 @@ def any_bit_from(data: bytes, bit: int) -> bool:
 
 
 def unpack_lanes(data: bytes, lanes: int, width: int) -> list[int]:
-    """The 32*lanes values of a block in lanes.
+    """Read the 32*lanes values of a block in lanes.
 
     Args:
         data: lanes*width words.
-        lanes: how many.
-        width: bits of a value.
+        lanes: number of lanes.
+        width: bits per value.
     """
     words = struct.unpack(f"<{lanes * width}I", data)
     mask = (1 << width) - 1
@@ -83,12 +83,12 @@ def unpack_lanes(data: bytes, lanes: int, width: int) -> list[int]:
 
 
 def pack_lanes(values: Sequence[int], lanes: int, width: int) -> bytes:
-    """The lanes*width words of a block in lanes.
+    """Pack 32*lanes values as the lanes*width words of a block.
 
     Args:
         values: 32*lanes integers below 2^width.
-        lanes: how many.
-        width: bits of a value.
+        lanes: number of lanes.
+        width: bits per value.
     """
     words = [0] * (lanes * width)
     for lane in range(lanes):

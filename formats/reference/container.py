@@ -1,8 +1,8 @@
 """A container from its first byte to its tensors: rows 1-13 and 45-50 of SPEC section 7.
 
-Each check stands here (or in table, extension, tensors) as one ``if``, in the specification's order, each
-over the whole table before the next. Nothing is allocated or looped over on the strength of a number that
-has not been checked. Python's integers do not wrap; a port must check before it adds.
+Each check is one ``if``, here or in table, extension and tensors, in the specification's order. Each is made
+over the whole table before the next. No memory is allocated and no loop runs in proportion to an unchecked
+number. Python's integers do not wrap; a port must check before it adds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from .errors import (
+from formats.reference.errors import (
     ChecksumMismatch,
     LimitExceeded,
     Malformed,
@@ -20,16 +20,16 @@ from .errors import (
     Unsupported,
     WireError,
 )
-from .extension import TAG, read_records
-from .floats import BY_ID
-from .index_codecs import decode_index
-from .limits import DEFAULT_LIMITS, Limits, Schema, Work
-from .packed import decode_packed, restore
-from .table import ENTRY_BYTES, Entry, check_table, read_table
-from .tensors import Decoded, join, place
-from .transforms import check_coefficients, stored_type
-from .value_codecs import VALUE_CODECS, ZSTD, decode_value
-from .zstd import Decompress
+from formats.reference.extension import TAG, read_records
+from formats.reference.floats import BY_ID
+from formats.reference.index.codecs import decode_index
+from formats.reference.limits import DEFAULT_LIMITS, Limits, Schema, Work
+from formats.reference.map.packed import decode_packed, restore
+from formats.reference.table import ENTRY_BYTES, Entry, check_table, read_table
+from formats.reference.tensors import Decoded, assemble_tensor, locate_tensors
+from formats.reference.transform.coefficients import check_coefficients, stored_type
+from formats.reference.value.codecs import VALUE_CODECS, ZSTD, decode_value
+from formats.reference.value.zstd import Decompress
 
 MAGIC = b"\xf7\x57\x43\x1a"
 PREFIX_BYTES = 24
@@ -38,7 +38,7 @@ INCOMPATIBLE = 0x00FE
 
 
 def pad8(n: int) -> int:
-    """Bytes from n to the next multiple of 8."""
+    """Return the number of bytes from n to the next multiple of 8."""
     return -n % 8
 
 
@@ -50,19 +50,27 @@ def decode(
     single: bool = False,
     zstd: Decompress | None = None,
 ) -> Decoded:
-    """The tensors of one container that fills the bytes exactly.
+    """Decode one container that fills the bytes exactly.
 
     Args:
         data: the container.
-        limits: what the caller is willing to read.
-        schema: the names, shapes and element types that the caller expects, or None.
+        limits: limits of the caller.
+        schema: names, shapes and element types that the caller expects, or None.
         single: whether the caller asked for exactly one tensor.
-        zstd: gives the content of a Zstandard frame from the frame and the content's size, which the frame
-            states, and raises anything where the frame is broken; without it codec 7 is not supported.
+        zstd: returns the content of a Zstandard frame, given the frame and the content size that it states.
+            It may raise any exception if the frame is invalid. Without it, codec 7 is not supported.
 
-    Returns the tensors in the order of their keys, and the tag.
+    Returns:
+        The tensors in the order of their keys, and the tag.
 
-    Raises WireError, whose class and code are those of the first check in SPEC section 7 that fails.
+    Raises:
+        WireError: with the class and code of the first check of SPEC section 7 that fails.
+
+    Example:
+        >>> from formats.reference import Tensor, decode, write
+        >>> data = write([Tensor("w", "float32", (4,), [1, 3], bytes(8))], "bitmap")
+        >>> decode(data).tensors[0].indices
+        [1, 3]
     """
     data = bytes(data)
     flags, n_entries, ext_len, total_len = _check_frame(data, limits)
@@ -73,62 +81,71 @@ def decode(
     supported = VALUE_CODECS.keys() - ({ZSTD} if zstd is None else set())
     check_table(entries, limits, total_len, schema is not None, supported)  # rows 14-27
     records = read_records(block) if flags & HAS_EXTENSION else {}  # rows 28-30
-    places = place(entries, records, schema, limits)  # rows 31-44
+    places = locate_tensors(entries, records, schema, limits)  # rows 31-44
     if single and len(places) != 1:
-        raise SchemaMismatch("schema-count", f"{len(places)} tensors where one was asked for")
+        raise SchemaMismatch("schema-count", f"{len(places)} tensors; the caller asked for one")
     chunks: dict[int, list[tuple[Sequence[int], bytes]]] = {}
     offset = table_end + ext_len
     work = Work(limits.max_work)
     for entry in entries:
         chunks.setdefault(entry.key, []).append(_decode_entry(data, offset, entry, work, zstd))  # rows 45-50
         offset += entry.payload_bytes
-    return Decoded([join(p, chunks[p.entry_key]) for p in places], records.get(TAG, b""))
+    return Decoded([assemble_tensor(p, chunks[p.entry_key]) for p in places], records.get(TAG, b""))
 
 
 def _check_frame(data: bytes, limits: Limits) -> tuple[int, int, int, int]:
-    """Rows 1-12; returns flags, n_entries, ext_len (0 where there is no extension block) and total_len."""
+    """Make the checks of rows 1-12.
+
+    Returns flags, n_entries, ext_len (0 without an extension block) and total_len.
+    """
     if len(data) < PREFIX_BYTES:
-        raise Truncated("prefix", f"{len(data)} bytes, the prefix has 24", offset=len(data))  # 1
+        raise Truncated("prefix", f"{len(data)} bytes; the prefix has 24", offset=len(data))  # 1
     magic, major, _minor, flags, n_entries, head_crc, total_len = struct.unpack_from("<4sBBHIIQ", data)
     if magic != MAGIC:
-        raise Malformed("magic", f"starts with {magic.hex()}", offset=0)  # 2
+        raise Malformed("magic", f"the magic is {magic.hex()}", offset=0)  # 2
     if major != 1:
-        raise Unsupported("major", f"version {major}", offset=4)  # 3
+        raise Unsupported("major", f"major is {major}; it must be 1", offset=4)  # 3
     if flags & INCOMPATIBLE:
         raise Unsupported("flags", f"unknown flags {flags & INCOMPATIBLE:#06x}", offset=6)  # 4
     if total_len > limits.max_bytes:
-        raise LimitExceeded("max-bytes", f"{total_len} bytes", offset=16)  # 5
+        raise LimitExceeded(
+            "max-bytes", f"total_len is {total_len}; the limit is {limits.max_bytes}", offset=16
+        )  # 5
     if total_len < PREFIX_BYTES or total_len % 8:
-        raise Malformed("total-length", f"{total_len} bytes", offset=16)  # 6
+        raise Malformed("total-length", f"total_len is {total_len}", offset=16)  # 6
     if len(data) < total_len:
-        raise Truncated("container", f"{len(data)} of {total_len} bytes", offset=len(data))  # 7
+        raise Truncated("container", f"{len(data)} of {total_len} bytes are present", offset=len(data))  # 7
     if len(data) > total_len:
         raise Malformed(
             "trailing", f"{len(data) - total_len} bytes after the container", offset=total_len
         )  # 8
     if n_entries > limits.max_entries:
-        raise LimitExceeded("max-entries", f"{n_entries} entries", offset=8)  # 9
+        raise LimitExceeded(
+            "max-entries", f"{n_entries} entries; the limit is {limits.max_entries}", offset=8
+        )  # 9
     table_end = PREFIX_BYTES + ENTRY_BYTES * n_entries
     extended = bool(flags & HAS_EXTENSION)
     if table_end + (8 if extended else 0) > total_len:
-        raise Malformed("table-length", f"{n_entries} entries in {total_len} bytes", offset=8)  # 10
+        raise Malformed("table-length", f"{n_entries} entries do not fit {total_len} bytes", offset=8)  # 10
     ext_len = 0
     if extended:
         (ext_len,) = struct.unpack_from("<I", data, table_end)
         if ext_len < 16 or ext_len % 8 or table_end + ext_len > total_len:
-            raise Malformed("extension-length", f"{ext_len} bytes", offset=table_end)  # 11
-    if head_checksum(data, table_end + ext_len) != head_crc:
-        raise ChecksumMismatch("head-checksum", "prefix, table or extension block damaged", offset=12)  # 12
+            raise Malformed("extension-length", f"ext_len is {ext_len}", offset=table_end)  # 11
+    if compute_head_checksum(data, table_end + ext_len) != head_crc:
+        raise ChecksumMismatch(
+            "head-checksum", "prefix, table or extension block is damaged", offset=12
+        )  # 12
     return flags, n_entries, ext_len, total_len
 
 
-def head_checksum(data: bytes, head_end: int) -> int:
-    """CRC-32 of all before the payload, without the four bytes that hold it."""
+def compute_head_checksum(data: bytes, head_end: int) -> int:
+    """Return the CRC-32 of all bytes before the payload, except the four bytes of head_crc."""
     return zlib.crc32(data[16:head_end], zlib.crc32(data[:12]))
 
 
 def _check_layout(entries: list[Entry], head_bytes: int, total_len: int) -> None:
-    """Row 13: the parts fill the container exactly."""
+    """Make the check of row 13: the parts fill the container exactly."""
     filled = head_bytes + sum(entry.payload_bytes for entry in entries)
     if filled != total_len:
         raise Malformed("layout", f"the parts take {filled} of {total_len} bytes", offset=PREFIX_BYTES)
@@ -137,10 +154,15 @@ def _check_layout(entries: list[Entry], head_bytes: int, total_len: int) -> None
 def _decode_entry(
     data: bytes, offset: int, entry: Entry, work: Work, zstd: Decompress | None
 ) -> tuple[Sequence[int], bytes]:
-    """Rows 45-50 for the entry whose payload starts at ``offset``: its local indices, its values' bytes."""
+    """Make the checks of rows 45-50 for the entry whose payload starts at ``offset``.
+
+    Returns its indices, counted within the chunk, and its values' bytes.
+    """
     payload = data[offset : offset + entry.payload_bytes]
     if zlib.crc32(payload) != entry.crc:
-        raise ChecksumMismatch("entry-checksum", "payload damaged", offset=offset, entry=entry.number)  # 45
+        raise ChecksumMismatch(
+            "entry-checksum", "the payload is damaged", offset=offset, entry=entry.number
+        )  # 45
     sections = []
     at = 0
     for length in (entry.index_len, entry.value_len, entry.map_len):
@@ -149,7 +171,7 @@ def _decode_entry(
     for start, section in sections:
         end = start - offset + len(section)
         if any(payload[end : end + pad8(len(section))]):
-            raise Malformed("padding", "not zero", offset=offset + end, entry=entry.number)  # 46
+            raise Malformed("padding", "padding is not zero", offset=offset + end, entry=entry.number)  # 46
     start = offset
     try:
         start, section = sections[0]
@@ -163,6 +185,6 @@ def _decode_entry(
             values = restore(values, decode_packed(section, numbers), dtype)  # 49
         check_coefficients(entry.domain, values, dtype)  # 50
     except WireError as error:
-        error.offset, error.entry = start, entry.number  # the codecs do not know where they are
+        error.offset, error.entry = start, entry.number  # codecs do not know their position
         raise
     return indices, values

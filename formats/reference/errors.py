@@ -1,15 +1,15 @@
 """The seven kinds of refusal (SPEC section 7).
 
 The class is the kind; ``code`` is the stable string of the row that failed. ``offset`` (bytes from the
-container's start) and ``entry`` (row of the table of contents) say where, as far as that is one place. Kinds
-and codes are normative; messages and positions are a courtesy.
+container's start) and ``entry`` (row of the table of contents) locate the error if it has one place. Kinds
+and codes are normative; messages and positions are informative.
 """
 
 from __future__ import annotations
 
 
 class WireError(ValueError):
-    """Bytes that are not an acceptable container."""
+    """Error about bytes that are not an acceptable container."""
 
     def __init__(
         self, code: str, message: str, *, offset: int | None = None, entry: int | None = None
@@ -32,7 +32,7 @@ class WireError(ValueError):
 
 
 class Truncated(WireError):
-    """More bytes are needed: every proper prefix of a valid container is refused so."""
+    """More bytes are needed. Every proper prefix of a valid container is refused with this kind."""
 
 
 class Malformed(WireError):
@@ -40,7 +40,7 @@ class Malformed(WireError):
 
 
 class Invalid(WireError):
-    """The parts fit together and mean something that cannot be."""
+    """The parts fit together, but their content breaks a rule."""
 
 
 class ChecksumMismatch(WireError):
@@ -48,12 +48,12 @@ class ChecksumMismatch(WireError):
 
 
 class Unsupported(WireError):
-    """Perhaps valid, but of a kind that this reader does not know."""
+    """The container may be valid, but uses a feature that this reader does not know."""
 
 
 class LimitExceeded(WireError):
-    """Beyond what the caller is willing to read."""
+    """The container exceeds a limit of the caller."""
 
 
 class SchemaMismatch(WireError):
-    """Valid, but not the tensors that the caller expects."""
+    """The container is valid, but does not hold the tensors that the caller expects."""

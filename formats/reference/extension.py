@@ -1,7 +1,7 @@
-"""The extension block's frame: SPEC section 2.3, rows 28-30 of section 7.
+"""The frame of the extension block: SPEC section 2.3, rows 28-30 of section 7.
 
-``read_records`` splits the block into records and refuses what it does not know where that is critical. What
-the records say is read in records.py.
+``read_records`` splits the block into records and refuses unknown records that are critical. records.py
+reads the bodies.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import struct
 
-from .errors import Invalid, Malformed, Unsupported
+from formats.reference.errors import Invalid, Malformed, Unsupported
 
 CRITICAL = 0x0001
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
@@ -17,39 +17,39 @@ KNOWN_FLAGS = {FUSED: CRITICAL, NAMES: 0, SHAPES: 0, TRANSFORM: CRITICAL, TAG: 0
 
 
 def read_records(block: bytes) -> dict[int, bytes]:
-    """The bodies of the known records by type; ``block`` is as long as its first field says (row 11)."""
-    found = _split(block)  # 28
-    for (last, _, _), (kind, _, _) in itertools.pairwise(found):
+    """Return the bodies of the known records by type; the block's length is already checked (row 11)."""
+    records = _split_records(block)  # 28
+    for (last, _, _), (kind, _, _) in itertools.pairwise(records):
         if kind <= last:
-            raise Invalid("extension-order", f"record type {kind} after {last}")  # 29
-    for kind, flags, _ in found:
+            raise Invalid("extension-order", f"record type {kind} follows {last}")  # 29
+    for kind, flags, _ in records:
         if kind not in KNOWN_FLAGS and flags & CRITICAL:
-            raise Unsupported("extension", f"critical record of type {kind}")  # 30
-    return {kind: body for kind, _, body in found if kind in KNOWN_FLAGS}
+            raise Unsupported("extension", f"record of unknown type {kind} is critical")  # 30
+    return {kind: body for kind, _, body in records if kind in KNOWN_FLAGS}
 
 
-def _split(block: bytes) -> list[tuple[int, int, bytes]]:
-    """Row 28: (type, flags, body) of each record."""
+def _split_records(block: bytes) -> list[tuple[int, int, bytes]]:
+    """Make the checks of row 28; return (type, flags, body) of each record."""
     (n_records,) = struct.unpack_from("<I", block, 4)
     if n_records == 0:
         raise Malformed("extension-record", "no records")
-    found = []
+    records = []
     at = 8
-    for _ in range(n_records):  # each turn consumes at least 8 bytes or refuses
+    for _ in range(n_records):  # each iteration consumes at least 8 bytes or raises
         if len(block) - at < 8:
-            raise Malformed("extension-record", "a record runs past the block")
+            raise Malformed("extension-record", "a record extends past the block")
         kind, flags, length = struct.unpack_from("<HHI", block, at)
         at += 8
         if length > len(block) - at:
-            raise Malformed("extension-record", "a record runs past the block")
+            raise Malformed("extension-record", "a record extends past the block")
         body = block[at : at + length]
-        end = at + length + -length % 8  # within the block, whose length is a multiple of 8
+        end = at + length + -length % 8  # within the block: its length is a multiple of 8
         if any(block[at + length : end]):
             raise Malformed("extension-record", "padding is not zero")
         if flags & ~CRITICAL or flags != KNOWN_FLAGS.get(kind, flags):
-            raise Malformed("extension-record", f"flags {flags:#06x} on type {kind}")
-        found.append((kind, flags, body))
+            raise Malformed("extension-record", f"record of type {kind} has flags {flags:#06x}")
+        records.append((kind, flags, body))
         at = end
     if at != len(block):
         raise Malformed("extension-record", "bytes after the last record")
-    return found
+    return records

@@ -1,9 +1,9 @@
 """The four element types, and conversions between them (SPEC sections 1 and 2.2; pages raw and qsgd).
 
-``convert`` takes a number's bits to another format: exactly where the target is wider, rounded once to
-nearest, ties to even, where it is narrower. It works on integers only, so that NaN fractions survive and a
-port need not trust its language's casts. ``round32`` turns Python's binary64 arithmetic into binary32
-arithmetic.
+``convert`` converts a number's bits to another format. The conversion is exact if the target is wider;
+otherwise it rounds once to nearest, ties to even. It uses integers only, so the fractions of NaN are
+preserved, and a port does not depend on its language's casts. ``round_to_float32`` turns Python's binary64
+arithmetic into binary32 arithmetic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Format:
-    """A binary floating-point format: sign, exponent, fraction, from the highest bit down."""
+    """Binary floating-point format: sign, exponent, fraction, from the highest bit down."""
 
     id: int
     name: str
@@ -24,17 +24,17 @@ class Format:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """Bytes per element."""
         return (1 + self.exponent_bits + self.fraction_bits) // 8
 
     @property
     def bias(self) -> int:
-        """What is added to an exponent to store it."""
+        """The number that is added to an exponent to store it."""
         return (1 << (self.exponent_bits - 1)) - 1
 
     @property
     def infinity(self) -> int:
-        """The bits of +infinity; +-NaN have a greater magnitude, finite numbers a smaller one."""
+        """The bits of +infinity; NaN have a greater magnitude, finite numbers a smaller one."""
         return ((1 << self.exponent_bits) - 1) << self.fraction_bits
 
     @property
@@ -53,15 +53,15 @@ BY_NAME = {f.name: f for f in FORMATS}
 
 
 def convert(bits: int, source: Format, target: Format) -> int:
-    """A number's bits in another format.
+    """Convert a number's bits to another format.
 
     A finite number beyond the target's range becomes infinite. A NaN keeps its sign and its leading fraction
-    bits; where the target is narrower, the highest fraction bit is set, lest nothing remain of the fraction.
+    bits. If the target is narrower, the highest fraction bit is set, so that the fraction does not become 0.
 
     Args:
         bits: the number's bits.
         source: their format.
-        target: the format wanted.
+        target: the wanted format.
     """
     sign = target.sign if bits & source.sign else 0
     magnitude = bits & (source.sign - 1)
@@ -76,12 +76,12 @@ def convert(bits: int, source: Format, target: Format) -> int:
         return sign | target.infinity | fraction
     if magnitude == 0:
         return sign
-    # The number is significand * 2^power; subnormals have no hidden bit, and the least normal exponent.
+    # The number is significand * 2^power; subnormal numbers have no hidden bit and the least normal exponent.
     significand = fraction if exponent == 0 else fraction | 1 << source.fraction_bits
     power = max(exponent, 1) - source.bias - source.fraction_bits
     leading = power + significand.bit_length() - 1  # 2^leading <= number < 2^(leading + 1)
     least_normal = 1 - target.bias
-    last = max(leading, least_normal) - target.fraction_bits  # weight of the last bit the target keeps
+    last = max(leading, least_normal) - target.fraction_bits  # weight of the last bit that the target keeps
     drop = last - power
     if drop <= 0:
         kept = significand << -drop
@@ -91,18 +91,18 @@ def convert(bits: int, source: Format, target: Format) -> int:
         half = 1 << (drop - 1)
         if rest > half or (rest == half and kept & 1):
             kept += 1
-    # A carry out of the fraction runs into the exponent field: the right number, infinity included.
+    # A carry out of the fraction increments the exponent field. The result is correct, including infinity.
     result = kept
     if leading >= least_normal:
         result += (leading - least_normal) << target.fraction_bits
     return sign | min(result, target.infinity)
 
 
-def round32(x: float) -> float:
-    """The binary32 number nearest to x, ties to even; infinite where that overflows.
+def round_to_float32(x: float) -> float:
+    """Return the binary32 number nearest to x, ties to even; infinite if that overflows.
 
-    Applied after one product or quotient of binary32 numbers computed in binary64, it gives what binary32
-    arithmetic gives: binary64 has more than 2*24 + 1 significand bits, so rounding twice is innocuous.
+    After one binary64 product or quotient of binary32 numbers, this gives the result of binary32 arithmetic:
+    binary64 has more than 2*24 + 1 significand bits, so the double rounding has no effect.
     """
     try:
         return float(struct.unpack("<f", struct.pack("<f", x))[0])
@@ -110,45 +110,61 @@ def round32(x: float) -> float:
         return math.copysign(math.inf, x)
 
 
-def finite_elements(values: bytes, dtype: Format) -> list[int]:
-    """The elements as bits, for codecs without NaN and infinity; ValueError where one is not finite."""
-    bits = elements(values, dtype.itemsize)
+def unpack_finite(values: bytes, dtype: Format) -> list[int]:
+    """Return the elements as bits, for codecs that have no NaN and infinities.
+
+    Raises:
+        ValueError: if an element is not finite.
+    """
+    bits = unpack_elements(values, dtype.itemsize)
     for i, word in enumerate(bits):
         if word & (dtype.sign - 1) >= dtype.infinity:
             raise ValueError(f"value {i} is not finite")
     return bits
 
 
-def singles(values: bytes, dtype: Format) -> list[int]:
-    """Elements as binary32 bits, as lossy codecs take them; ValueError where one is not finite there.
+def unpack_as_float32(values: bytes, dtype: Format) -> list[int]:
+    """Return elements as binary32 bits, the input of lossy codecs.
 
     Args:
         values: the elements' little-endian bytes.
         dtype: their format.
+
+    Raises:
+        ValueError: if an element is not finite in binary32.
     """
-    found = [convert(bits, dtype, FLOAT32) for bits in elements(values, dtype.itemsize)]
-    for i, bits in enumerate(found):
+    result = [convert(bits, dtype, FLOAT32) for bits in unpack_elements(values, dtype.itemsize)]
+    for i, bits in enumerate(result):
         if bits & (FLOAT32.sign - 1) >= FLOAT32.infinity:
             raise ValueError(f"value {i} is not finite in binary32")
-    return found
+    return result
 
 
-def float_of(bits: int, source: Format) -> float:
-    """The number with these bits, exactly (any format fits binary64)."""
+def to_float(bits: int, source: Format) -> float:
+    """Return the number with these bits, exactly (every format fits binary64)."""
     wide = convert(bits, source, FLOAT64)
     return float(struct.unpack("<d", wide.to_bytes(8, "little"))[0])
 
 
-def bits32(x: float) -> int:
-    """The bits of a binary32 number held in a Python float."""
+def to_float32_bits(x: float) -> int:
+    """Return the bits of a binary32 number held in a Python float."""
     return int.from_bytes(struct.pack("<f", x), "little")
 
 
-def elements(data: bytes, itemsize: int) -> list[int]:
-    """Consecutive little-endian elements as integers."""
+def unpack_elements(data: bytes, itemsize: int) -> list[int]:
+    """Return consecutive little-endian elements as integers."""
     return [int.from_bytes(data[i : i + itemsize], "little") for i in range(0, len(data), itemsize)]
 
 
-def element_bytes(bits: list[int], itemsize: int) -> bytes:
-    """The inverse of ``elements``."""
+def pack_elements(bits: list[int], itemsize: int) -> bytes:
+    """Return elements as little-endian bytes, the inverse of ``unpack_elements``."""
     return b"".join(b.to_bytes(itemsize, "little") for b in bits)
+
+
+MIN_SCALE = 0x0D800000
+"""The bits of 2^-100; the bits of positive binary32 numbers have the order of the numbers."""
+
+
+def largest_finite(dtype: Format) -> int:
+    """Return the bits of the largest finite binary32 number that the element type's range includes."""
+    return min(convert(dtype.infinity - 1, dtype, FLOAT32), FLOAT32.infinity - 1)

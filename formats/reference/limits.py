@@ -1,8 +1,8 @@
-"""What a caller is willing to read: limits and schema (SPEC section 7).
+"""Limits and schema of a caller (SPEC section 7).
 
-Limits keep a small hostile container from costing much. A schema, the names, shapes and element types that
-the caller expects, is the strongest guard: it vouches for the sizes, so max_expansion is not applied with
-one.
+Limits keep a small hostile container from causing a large cost. A schema gives the names, shapes and element
+types that the caller expects. It is the strongest guard, because it also bounds the sizes; with a schema,
+max_expansion is not applied.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 Schema = Mapping[str, tuple[tuple[int, ...], str]]
-"""Tensor name -> (shape, name of the element type)."""
+"""(shape, element type name) by tensor name."""
 
 
 @dataclass(frozen=True)
@@ -19,22 +19,22 @@ class Limits:
     """Upper bounds, each inclusive; the defaults are those of SPEC section 7."""
 
     max_bytes: int = 2**31
-    """Bytes of the container."""
+    """Length of the container in bytes."""
     max_entries: int = 65_536
-    """Rows of the table of contents, and members of fused entries but the first of each."""
+    """Rows of the table of contents, plus members of fused entries except the first of each."""
     max_elements: int = 2**28
-    """Elements present, summed over the entries."""
+    """Elements stored, summed over the entries."""
     max_dense: int = 2**32
-    """Elements, present or not, summed over the entries."""
+    """Elements, stored or not, summed over the entries."""
     max_expansion: int = 2**12
-    """Elements present, per byte of the container."""
+    """Elements stored, per byte of the container."""
     max_work: int = 2**28
-    """Steps that index codecs may take beyond their bytes and outputs, summed over the entries."""
+    """Steps of index codecs beyond their bytes and outputs, summed over the entries."""
 
 
 @dataclass
 class Work:
-    """What is left of max_work while the entries are decoded in turn."""
+    """The part of max_work that remains while the entries are decoded in turn."""
 
     left: int
 

@@ -1,7 +1,7 @@
 """The table of contents: SPEC section 2.2, rows 14-27 of section 7.
 
 Entries are plain records of the table's fields. ``check_table`` makes each check over all entries before the
-next one, and after it every count and length is bounded by the limits and by the bytes that are present.
+next one. After it, the limits and the bytes present bound every count and length.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import struct
 from collections.abc import Set
 from dataclasses import dataclass
 
-from .errors import Invalid, LimitExceeded, Malformed, Unsupported
-from .floats import BY_ID
-from .index_codecs import INDEX_CODECS
-from .limits import Limits
-from .packed import PACKED, map_bytes
-from .transforms import NUMBERS, PLAIN
-from .value_codecs import ORDERED
+from formats.reference.errors import Invalid, LimitExceeded, Malformed, Unsupported
+from formats.reference.floats import BY_ID
+from formats.reference.index.codecs import INDEX_CODECS
+from formats.reference.limits import Limits
+from formats.reference.map.packed import PACKED, map_length
+from formats.reference.transform.coefficients import COMPONENTS, PLAIN
+from formats.reference.value.codecs import ORDERED
 
 ENTRY_BYTES = 40
 ENTRY_FORMAT = "<IIQIIIIIBBBB"
@@ -54,95 +54,106 @@ class Entry:
 
     @property
     def width(self) -> int:
-        """Numbers of an element."""
-        return NUMBERS[self.domain]
+        """Components per element."""
+        return COMPONENTS[self.domain]
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of the three sections, each padded to a multiple of 8."""
+        """Length of the three sections in bytes, each padded to a multiple of 8."""
         return sum(n + -n % 8 for n in (self.index_len, self.value_len, self.map_len))
 
 
 def read_table(table: bytes) -> list[Entry]:
-    """The entries as they stand, unchecked."""
+    """Read the entries, unchecked."""
     return [Entry(n, *fields) for n, fields in enumerate(struct.iter_unpack(ENTRY_FORMAT, table))]
 
 
 def check_table(
     entries: list[Entry], limits: Limits, total_len: int, vouched: bool, values: Set[int]
 ) -> None:
-    """Rows 14-27: raises at the first that fails.
+    """Make the checks of rows 14-27.
 
     Args:
         entries: the table.
-        limits: what the caller is willing to read.
-        total_len: bytes of the container.
-        vouched: whether a schema answers for the sizes.
-        values: the ids of the value codecs that are supported.
+        limits: limits of the caller.
+        total_len: length of the container in bytes.
+        vouched: whether a schema bounds the sizes.
+        values: ids of the value codecs that are supported.
 
-    Raises Invalid, Unsupported, Malformed, LimitExceeded.
+    Raises:
+        WireError: for the first check that fails; Invalid, Unsupported, Malformed or LimitExceeded.
     """
     for last, entry in itertools.pairwise(entries):
         if (entry.key, entry.base) <= (last.key, last.base):
-            raise Invalid("table-order", "(key, base) not ascending", entry=entry.number)  # 14
+            raise Invalid("table-order", "(key, base) is not ascending", entry=entry.number)  # 14
     for entry in entries:
         if entry.dtype not in BY_ID:
-            raise Unsupported("dtype", f"element type {entry.dtype}", entry=entry.number)  # 15
+            raise Unsupported("dtype", f"element type {entry.dtype} is unknown", entry=entry.number)  # 15
     for entry in entries:
-        if entry.domain not in NUMBERS:
-            raise Unsupported("domain", f"domain {entry.domain}", entry=entry.number)  # 16
+        if entry.domain not in COMPONENTS:
+            raise Unsupported("domain", f"domain {entry.domain} is unknown", entry=entry.number)  # 16
     for entry in entries:
         if entry.index not in INDEX_CODECS:
-            raise Unsupported("index-codec", f"index codec {entry.index}", entry=entry.number)  # 17
+            raise Unsupported(
+                "index-codec", f"index codec {entry.index} is not supported", entry=entry.number
+            )  # 17
     for entry in entries:
         if entry.value not in values:
-            raise Unsupported("value-codec", f"value codec {entry.value}", entry=entry.number)  # 18
+            raise Unsupported(
+                "value-codec", f"value codec {entry.value} is not supported", entry=entry.number
+            )  # 18
     for entry in entries:
         if entry.map != (PACKED if entry.value in ORDERED else 0):
-            raise Unsupported("map-codec", f"map codec {entry.map}", entry=entry.number)  # 19
+            raise Unsupported(
+                "map-codec",
+                f"map codec {entry.map} does not go with value codec {entry.value}",
+                entry=entry.number,
+            )  # 19
     for entry in entries:
         if entry.r > entry.d:
-            raise Invalid("count", f"{entry.r} of {entry.d} elements", entry=entry.number)  # 20
+            raise Invalid("count", f"r is {entry.r} and d is {entry.d}", entry=entry.number)  # 20
     _check_chunks(entries)  # 21
     for entry in entries:
         if (entry.index_len == 0) != (entry.r in (0, entry.d)):
             raise Malformed(
-                "index-length", f"{entry.index_len} bytes, r = {entry.r}", entry=entry.number
+                "index-length", f"index_len is {entry.index_len} and r is {entry.r}", entry=entry.number
             )  # 22
     for entry in entries:
         if (entry.value_len == 0) != (entry.r == 0):
             raise Malformed(
-                "value-length", f"{entry.value_len} bytes, r = {entry.r}", entry=entry.number
+                "value-length", f"value_len is {entry.value_len} and r is {entry.r}", entry=entry.number
             )  # 23
     for entry in entries:
-        if entry.map_len != (map_bytes(entry.r * entry.width) if entry.map else 0):
-            raise Malformed("map-length", f"{entry.map_len} bytes, map {entry.map}", entry=entry.number)  # 24
-    restored = {entry.key for entry in entries if entry.domain != PLAIN and entry.r}
-    present = sum(
-        entry.r if entry.domain == PLAIN else entry.d * entry.width * (entry.key in restored)
+        if entry.map_len != (map_length(entry.r * entry.width) if entry.map else 0):
+            raise Malformed(
+                "map-length", f"map_len is {entry.map_len} and map is {entry.map}", entry=entry.number
+            )  # 24
+    transformed_keys = {entry.key for entry in entries if entry.domain != PLAIN and entry.r}
+    stored = sum(
+        entry.r if entry.domain == PLAIN else entry.d * entry.width * (entry.key in transformed_keys)
         for entry in entries
     )
-    if present > limits.max_elements:
-        raise LimitExceeded("max-elements", f"{present} elements present")  # 25
+    if stored > limits.max_elements:
+        raise LimitExceeded("max-elements", f"{stored} elements are stored")  # 25
     dense = sum(entry.d * entry.width for entry in entries)
     if dense > limits.max_dense:
         raise LimitExceeded("max-dense", f"{dense} elements")  # 26
-    if not vouched and present > limits.max_expansion * total_len:
-        raise LimitExceeded("max-expansion", f"{present} elements in {total_len} bytes")  # 27
+    if not vouched and stored > limits.max_expansion * total_len:
+        raise LimitExceeded("max-expansion", f"{stored} elements are stored in {total_len} bytes")  # 27
 
 
 def _check_chunks(entries: list[Entry]) -> None:
-    """Row 21: the entries of one key are the chunks of one tensor."""
+    """Make the checks of row 21: the entries of one key are the chunks of one tensor."""
     last: Entry | None = None
     for entry in entries:
         most = CHUNK // entry.width
         if entry.d > most:
-            raise Invalid("chunks", f"a chunk of {entry.d} elements", entry=entry.number)
+            raise Invalid("chunks", f"a chunk has {entry.d} elements", entry=entry.number)
         if last is None or last.key != entry.key:
             if entry.base != 0:
                 raise Invalid("chunks", f"the first chunk starts at {entry.base}", entry=entry.number)
         elif last.d != most or entry.base != last.base + last.d or entry.d == 0:
-            raise Invalid("chunks", f"a chunk at {entry.base} after one at {last.base}", entry=entry.number)
+            raise Invalid("chunks", f"a chunk at {entry.base} follows one at {last.base}", entry=entry.number)
         elif entry.dtype_byte != last.dtype_byte:
-            raise Invalid("chunks", "chunks of different element types", entry=entry.number)
+            raise Invalid("chunks", "the chunks have different dtype bytes", entry=entry.number)
         last = entry

@@ -1,8 +1,7 @@
 """From entries to tensors: SPEC section 3, rows 31-44 of section 7.
 
-``place`` says which tensors there are and which elements of which entries are theirs; ``join`` puts the
-decoded chunks of one tensor together, and takes coefficients back to elements. A full support is a ``range``
-throughout, so that a large one costs nothing.
+``locate_tensors`` finds the tensors and the elements of each. ``assemble_tensor`` joins the decoded chunks of
+one tensor and inverts its transform. A full support is always a ``range``, so a large one takes no memory.
 """
 
 from __future__ import annotations
@@ -11,18 +10,19 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .errors import Invalid, LimitExceeded, Malformed, SchemaMismatch
-from .extension import FUSED, NAMES, SHAPES, TAG, TRANSFORM
-from .floats import BY_ID, Format
-from .limits import Limits, Schema
-from .records import check_names, check_shapes, read_fused, read_names, read_shapes
-from .table import CHUNK, Entry
-from .transforms import NUMBERS, PLAIN, check_lengths, inverse, read_lengths
+from formats.reference.errors import Invalid, LimitExceeded, Malformed, SchemaMismatch
+from formats.reference.extension import FUSED, NAMES, SHAPES, TAG, TRANSFORM
+from formats.reference.floats import BY_ID, Format
+from formats.reference.limits import Limits, Schema
+from formats.reference.records import check_names, check_shapes, read_fused, read_names, read_shapes
+from formats.reference.table import CHUNK, Entry
+from formats.reference.transform.coefficients import COMPONENTS, PLAIN, check_lengths, read_lengths
+from formats.reference.transform.inverse import invert
 
 
 @dataclass
 class Tensor:
-    """A sparse tensor: its support, and the little-endian bits of one value for each element of it."""
+    """Sparse tensor: its support, and the little-endian bits of one value for each element of it."""
 
     name: str
     dtype: str
@@ -33,17 +33,17 @@ class Tensor:
 
 @dataclass
 class Decoded:
-    """What a container holds."""
+    """Content of a container."""
 
     tensors: list[Tensor]
     tag: bytes
 
 
 @dataclass
-class Place:
-    """Where a tensor's elements are: in all chunks of ``entry_key``, ``size`` elements from ``start`` on.
+class TensorLocation:
+    """Location of a tensor's elements: ``size`` elements from ``start`` on, in the chunks of ``entry_key``.
 
-    In a domain that is not plain, the chunks hold all its coefficients.
+    In a domain other than 0, the chunks hold all coefficients of the tensor.
     """
 
     entry_key: int
@@ -55,24 +55,25 @@ class Place:
     shape: tuple[int, ...] = ()
 
 
-def place(
+def locate_tensors(
     entries: list[Entry], records: dict[int, bytes], schema: Schema | None, limits: Limits
-) -> list[Place]:
-    """Rows 31-44: the tensors in the order of their keys, every one with its name and shape.
+) -> list[TensorLocation]:
+    """Make the checks of rows 31-44; return the tensors in the order of their keys, with names and shapes.
 
     Args:
         entries: the table, checked (rows 14-27).
         records: the bodies of the known records by type.
         schema: what the caller expects, or None.
-        limits: what the caller is willing to read.
+        limits: limits of the caller.
 
-    Raises Malformed, LimitExceeded, Invalid, SchemaMismatch.
+    Raises:
+        WireError: for the first check that fails; Malformed, LimitExceeded, Invalid or SchemaMismatch.
     """
-    by_key = _sole_and_chunked(entries)
+    by_key = _locate_by_table(entries)
     if FUSED in records:
-        _split_fused(by_key, entries, records[FUSED], limits)  # 31-33
+        _locate_fused(by_key, entries, records[FUSED], limits)  # 31-33
     n = len(by_key)
-    if any(key >= n for key in by_key):  # n different keys below n are 0 … n-1
+    if any(key >= n for key in by_key):  # n distinct keys below n are 0 … n-1
         raise Invalid("keys", f"the keys of {n} tensors are not 0 … {n - 1}")  # 34
     places = [by_key[key] for key in range(n)]
     lengths = read_lengths(records[TRANSFORM]) if TRANSFORM in records else []  # 35
@@ -86,10 +87,10 @@ def place(
     if SHAPES in records:
         rows = check_shapes(read_shapes(records[SHAPES]), [p.size for p in places])  # 39, 40
     if TAG in records and not records[TAG]:
-        raise Malformed("tag-record", "an empty tag")  # 41
+        raise Malformed("tag-record", "the tag is empty")  # 41
     for key, p in enumerate(places):
         p.shape = rows.get(key, (p.size,))
-    _name(places, names, schema)  # 42
+    _assign_names(places, names, schema)  # 42
     if schema is not None:
         for p in places:
             if p.shape != tuple(schema[p.name][0]):
@@ -100,29 +101,31 @@ def place(
     return places
 
 
-def _sole_and_chunked(entries: list[Entry]) -> dict[int, Place]:
-    """The tensors as the table alone has them."""
-    by_key: dict[int, Place] = {}
+def _locate_by_table(entries: list[Entry]) -> dict[int, TensorLocation]:
+    """Locate the tensors that the table alone describes."""
+    by_key: dict[int, TensorLocation] = {}
     for entry in entries:
         if entry.key not in by_key:
-            by_key[entry.key] = Place(entry.key, 0, 0, BY_ID[entry.dtype], entry.domain)
+            by_key[entry.key] = TensorLocation(entry.key, 0, 0, BY_ID[entry.dtype], entry.domain)
         by_key[entry.key].size += entry.d
     return by_key
 
 
-def _split_fused(by_key: dict[int, Place], entries: list[Entry], body: bytes, limits: Limits) -> None:
-    """Rows 31 to 33: gives the members of fused entries their places."""
+def _locate_fused(
+    by_key: dict[int, TensorLocation], entries: list[Entry], body: bytes, limits: Limits
+) -> None:
+    """Make the checks of rows 31 to 33; add the locations of the members of fused entries."""
     groups = read_fused(body)
     n = len(entries) + sum(len(members) - 1 for _, members in groups)
     if n > limits.max_entries:
-        raise LimitExceeded("max-entries", f"{n} entries and members of fused ones")
+        raise LimitExceeded("max-entries", f"{n} entries and further members of fused entries")
     chunks: dict[int, int] = {}
     for entry in entries:
         chunks[entry.key] = chunks.get(entry.key, 0) + 1
     last_group = -1
     for entry_key, members in groups:
         if entry_key <= last_group:
-            raise Invalid("fused", "groups not ascending")
+            raise Invalid("fused", "the groups are not ascending")
         last_group = entry_key
         if members[0][0] != entry_key:
             raise Invalid("fused", f"the first member of group {entry_key} is {members[0][0]}")
@@ -135,38 +138,40 @@ def _split_fused(by_key: dict[int, Place], entries: list[Entry], body: bytes, li
         last = -1
         for key, size in members:
             if key <= last:
-                raise Invalid("fused", f"members of group {entry_key} not ascending")
+                raise Invalid("fused", f"the members of group {entry_key} are not ascending")
             last = key
             if key != entry_key and key in by_key:
-                raise Invalid("fused", f"key {key} stands elsewhere, too")
-            by_key[key] = Place(entry_key, start, size, whole.dtype)
+                raise Invalid("fused", f"key {key} occurs twice")
+            by_key[key] = TensorLocation(entry_key, start, size, whole.dtype)
             start += size
         if start != whole.size:
             raise Invalid("fused", f"the members of group {entry_key} have {start} of {whole.size} elements")
 
 
-def _name(places: list[Place], names: list[str] | None, schema: Schema | None) -> None:
-    """Row 42; without names the schema's are taken, and without a schema the digits of the keys."""
+def _assign_names(places: list[TensorLocation], names: list[str] | None, schema: Schema | None) -> None:
+    """Make the check of row 42; without a names record, use the schema's names or the keys in decimal."""
     if names is None:
         width = len(str(len(places) - 1))
         names = [str(key).zfill(width) for key in range(len(places))]
         if schema is not None:
             names = sorted(schema, key=lambda name: name.encode("utf-8"))
     if len(names) != len(places) or (schema is not None and set(names) != set(schema)):
-        raise SchemaMismatch("schema-names", f"{len(places)} tensors, not those of the schema")
+        raise SchemaMismatch(
+            "schema-names", f"{len(places)} tensors; their names or number are not the schema's"
+        )
     for p, name in zip(places, names, strict=True):
         p.name = name
 
 
-def join(p: Place, chunks: list[tuple[Sequence[int], bytes]]) -> Tensor:
-    """The tensor at a place from the decoded chunks of its entry: indices of the tensor, values' bytes."""
+def assemble_tensor(p: TensorLocation, chunks: list[tuple[Sequence[int], bytes]]) -> Tensor:
+    """Build the tensor at a location from the decoded chunks of its entry."""
     indices: Sequence[int]
     if p.domain != PLAIN:
-        most = CHUNK // NUMBERS[p.domain]
+        most = CHUNK // COMPONENTS[p.domain]
         indices = [number * most + i for number, (local, _) in enumerate(chunks) for i in local]
         if p.size and not indices:
             return Tensor(p.name, p.dtype.name, p.shape, [], b"")
-        values = inverse(p.domain, p.size, p.dtype, indices, b"".join(values for _, values in chunks))
+        values = invert(p.domain, p.size, p.dtype, indices, b"".join(values for _, values in chunks))
         return Tensor(p.name, p.dtype.name, p.shape, range(p.size), values)
     if len(chunks) > 1:
         values = b"".join(values for _, values in chunks)

@@ -1,7 +1,7 @@
-"""One test function, on real ranks and on simulated ones.
+"""Fixtures that run one test function on real ranks and on simulated ones.
 
-A test asks for ``world``, or for ``several`` where one rank makes no sense, and gives ``run`` what each rank
-is to do; it gets back what all ranks returned, on every rank.
+A test uses ``world``, or ``several`` if it needs two ranks. It passes a function to ``run``, which returns
+the results of all ranks, on every rank.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _compile_kernels() -> None:
-    """Fill Numba's cache on disk once, or each of the ranks would compile every kernel for itself."""
+    """Fill Numba's cache on disk once, so that the ranks do not all compile the same kernels."""
     for dtype in DTYPES:
         for scheme in SCHEMES:
             for shape in (0, 1, 5000):
@@ -43,15 +43,15 @@ def _compile_kernels() -> None:
 
 @dataclass
 class World:
-    """n ranks; under mpirun this process is one of them, simulated it is all of them."""
+    """Group of n ranks: under mpirun, this process is one of them; simulated, it runs all of them."""
 
     n: int
     simulated: bool
 
     def run(self, fn: Callable[[Communicator], T]) -> list[T]:
-        """The results of fn(comm), in rank order; under mpirun, on a new communicator.
+        """Run fn(comm) on all ranks, under mpirun on a new communicator; return the results in rank order.
 
-        A rank's exception fails all ranks.
+        An exception on one rank fails all ranks.
         """
         if self.simulated:
             return co.simulate(self.n, fn)
@@ -70,7 +70,7 @@ class World:
         return [result for result, _ in both]
 
     def errors(self, fn: Callable[[Communicator], object]) -> list[co.CollectiveError]:
-        """The CollectiveErrors that fn(comm) raises, one on each rank."""
+        """Return the CollectiveErrors that fn(comm) raises, one per rank."""
 
         def caught(comm: Communicator) -> co.CollectiveError:
             with pytest.raises(co.CollectiveError) as info:
@@ -81,7 +81,7 @@ class World:
 
 
 def interrupt_gathers(comm: SimulatedComm) -> None:
-    """From now on, an all-gather of this rank meets an interrupt."""
+    """Make the following all-gathers of this rank raise KeyboardInterrupt."""
 
     def interrupted(sendbuf: Any, recvbuf: Any) -> Any:
         raise KeyboardInterrupt
@@ -94,7 +94,7 @@ SAMPLED_RANKS = (2, 3)
 
 
 def worlds(simulated: Sequence[int], real: Sequence[int]) -> list[Any]:
-    """Parameters of a fixture: so many simulated ranks, and so many under mpirun."""
+    """Make the parameters of a fixture, with these numbers of simulated and real ranks."""
 
     def marks(n: int) -> list[pytest.MarkDecorator]:
         return [pytest.mark.mpi(n), *([] if n in SAMPLED_RANKS else [pytest.mark.sweep])]
@@ -107,13 +107,13 @@ def worlds(simulated: Sequence[int], real: Sequence[int]) -> list[Any]:
 
 @pytest.fixture(params=worlds(RANKS, RANKS))
 def world(request: pytest.FixtureRequest) -> World:
-    """One rank or more, simulated and under mpirun."""
+    """Provide one or more ranks, simulated and under mpirun."""
     found: World = request.param
     return found
 
 
 @pytest.fixture(params=worlds(RANKS[1:], RANKS[1:]))
 def several(request: pytest.FixtureRequest) -> World:
-    """Two ranks or more, simulated and under mpirun."""
+    """Provide two or more ranks, simulated and under mpirun."""
     found: World = request.param
     return found

@@ -1,4 +1,4 @@
-"""What the ranks contribute in the tests."""
+"""Tensors of the tests."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SCHEMES = [None, "topk(0.05) | rice | raw", "topk(0.1) | bitmap | qsgd(bits=4)",
 
 
 def gradient(rank: int, shape: int | tuple[int, ...] = 1000, dtype: Any = "float32") -> Array:
-    """Another tensor on every rank, with zeros of both signs and values of very different size.
+    """Make a tensor that differs between ranks, with zeros of both signs and values of many magnitudes.
 
     Args:
-        rank: any number; the same one gives the same tensor.
+        rank: any number, the seed of the tensor.
         shape: of the tensor.
         dtype: of the tensor.
     """
@@ -27,18 +27,18 @@ def gradient(rank: int, shape: int | tuple[int, ...] = 1000, dtype: Any = "float
 
 
 def smooth(rank: int, shape: int | tuple[int, ...] = 1000, dtype: Any = "float32") -> Array:
-    """A gradient without zeros or ties."""
+    """Make a gradient without zeros or ties."""
     rng = np.random.default_rng([5, rank])
     result: Array = rng.standard_normal(shape).astype(dtype)
     return result
 
 
 def top(x: Array, k: int) -> Array:
-    """The k largest magnitudes, the lower index first where they tie."""
+    """Return the indices of the k largest magnitudes; of equal ones, those with lower indices."""
     return np.sort(np.argsort(-np.abs(x), kind="stable")[:k])
 
 
 def bits(x: Array) -> bytes:
-    """Everything that makes an array equal to another: type, shape, bits."""
+    """Return the type, the shape and the bits of an array."""
     kind = f"{x.dtype.name} {x.shape} "
     return kind.encode() + x.tobytes()

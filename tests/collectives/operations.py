@@ -1,6 +1,6 @@
-"""Every collective, by name, as the safety tests call it; and what one rank can get wrong.
+"""Collectives and failures of the safety tests.
 
-A new collective joins with one line in OPERATIONS, a new failure with one line in FAILURES.
+A new collective needs one line in OPERATIONS, a new failure one line in FAILURES.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import numpy as np
 
 import collectives as co
 import wirecodec as wc
-from collectives.transport.segments import Octets
+from collectives.transport.segments import ByteArray
 from tests.collectives.inputs import bits, gradient
 from tests.oracles import Array
 
 __all__ = ["FAILURES", "OPERATIONS", "Contribution", "Failure", "Odd", "Operation", "contribution"]
 
-BREAKS, CORRUPTS = 13.0, 17.0  # among the values, these make the codec raise, and write what it refuses
+BREAKS, CORRUPTS = 13.0, 17.0  # values that make the codec raise, or write an invalid section
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one rank brings to a call.
+    """Arguments of one rank.
 
     Attributes:
-        tensor: float32 (d,), or what is given in its place.
-        scheme: of the operations that take one.
-        step: how many steps a Compressor or a CLTk has taken.
-        corrupts: whether a CLT-k leader's indices are broken.
+        tensor: float32 (d,), or an invalid object.
+        scheme: for operations that have one.
+        step: steps that a Compressor or a CLTk has taken.
+        corrupts: whether a CLT-k leader sends invalid indices.
     """
 
     tensor: Any
@@ -42,17 +42,17 @@ class Contribution:
 
 
 def contribution(rank: int, size: int = 9000) -> Contribution:
-    """What is right; d is large enough for rings and segments."""
+    """Return valid arguments; d is large enough for rings and segments."""
     return Contribution(gradient(rank, size))
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One collective.
+    """Collective under test.
 
     Attributes:
-        call: all that it returned, as bytes.
-        notices: the names of the failures that are errors here; to others it is blind, or indifferent.
+        call: runs the collective and returns its results as bytes.
+        notices: names of the failures that are errors in this collective.
     """
 
     call: Callable[[co.Channel, Contribution], bytes]
@@ -61,12 +61,12 @@ class Operation:
 
 @dataclass(frozen=True)
 class Failure:
-    """What one rank does while the others do what is right.
+    """Failure of one rank.
 
     Attributes:
-        change: makes its contribution of the right one.
-        reason: of the error on all ranks; None where it is no failure.
-        skips: whether it left a call out.
+        change: converts valid arguments to those of the failing rank.
+        reason: of the error on all ranks; None if there is no error.
+        skips: whether the rank skips a call.
     """
 
     change: Callable[[Contribution], Contribution]
@@ -75,7 +75,7 @@ class Failure:
 
 
 def _with(value: float) -> Callable[[Contribution], Contribution]:
-    """The contribution with this value for its largest."""
+    """Replace the largest value."""
 
     def change(right: Contribution) -> Contribution:
         x = right.tensor.copy()
@@ -133,16 +133,16 @@ def _compressed(channel: co.Channel, mine: Contribution) -> bytes:
 
 
 class _Leading(co.CLTk):
-    """CLT-k whose indices arrive broken where this rank leads."""
+    """CLT-k with invalid indices if this rank leads."""
 
-    def _choice(self, turn: Any) -> Octets:
-        broken: Octets = super()._choice(turn).copy()
+    def _encode_indices(self, turn: Any) -> ByteArray:
+        broken: ByteArray = super()._encode_indices(turn).copy()
         broken[-9] ^= 1
         return broken
 
 
 def _cltk(channel: co.Channel, mine: Contribution) -> bytes:
-    """The last rank leads, which is the one that fails."""
+    """Run CLT-k with the last rank, which fails, as the leader."""
     cltk = (_Leading if mine.corrupts else co.CLTk)(0.1)
     cltk.load_state_dict({"step": np.array(channel.size - 1 + mine.step)})
     return bits(cltk.allreduce(channel, mine.tensor))
@@ -166,7 +166,7 @@ OPERATIONS = {
 
 @dataclass(frozen=True)
 class Odd:
-    """Raw values behind a byte that says whether to refuse them; to be registered where it is used."""
+    """Codec of raw values behind one byte, which makes the decoder raise if it is not 0."""
 
     name: ClassVar[str] = "odd"
     wire_id: ClassVar[int] = 0x90
@@ -178,7 +178,7 @@ class Odd:
         return bytes([CORRUPTS in values]) + values.tobytes()
 
     @classmethod
-    def decode(cls, section: Octets, r: int, dtype: np.dtype[Any], limits: Any) -> Array:
+    def decode(cls, section: ByteArray, r: int, dtype: np.dtype[Any], limits: Any) -> Array:
         if section.size != 1 + r * dtype.itemsize or section[0]:
             raise wc.Malformed("odd", "refused")
         values: Array = section[1:].copy().view(dtype)

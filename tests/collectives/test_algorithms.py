@@ -1,4 +1,4 @@
-"""The algorithms of allreduce: one result for all of them, their bytes, their failures, and the choice."""
+"""Algorithms of allreduce: equal results, bytes, failures, and the automatic choice."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from collectives.agreement.header import Algorithm
 from collectives.communicator import Communicator
 from collectives.rates import Rates
 from collectives.simulation.communicator import SimulatedComm
-from collectives.split import ranges_of
-from collectives.tuning.calibration import rates_of
-from collectives.tuning.cost_model import Workload, choose, costs, index_bytes, union_by_chance
+from collectives.split import assign_ranges
+from collectives.tuning.calibration import get_rates
+from collectives.tuning.cost_model import (
+    Workload,
+    choose_algorithm,
+    estimate_costs,
+    estimate_index_bytes,
+    estimate_union,
+)
 from tests.collectives.conftest import World
 from tests.collectives.inputs import SCHEMES, bits, gradient
 from tests.conftest import DTYPES
@@ -46,7 +52,7 @@ def test_the_bits_are_those_of_allgather(world: World, algorithm: str) -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("algorithm", OTHERS)
 def test_tensors_of_any_shapes_and_types(several: World, algorithm: str) -> None:
-    """More ranks than elements, empty tensors, and 200,000 elements: above the segments' sizes."""
+    """Cases are more ranks than elements, empty tensors, and more elements than a segment holds."""
     model: dict[str, int | tuple[int, ...]] = {"a": 3, "b": (2, 0), "c": (), "d": (100, 2000), "é": 1}
     kinds = dict(zip(model, ["float32", "float64", "float16", "float32", "bfloat16"], strict=True))
 
@@ -80,7 +86,7 @@ def test_compressors_take_the_same_steps(algorithm: str) -> None:
 def test_ranges_part_all_elements(n: int) -> None:
     shapes: dict[str, tuple[int, ...]] = {"b": (5,), "a": (2, 3), "c": (0,), "d": (), "e": (40,)}
     forms = {name: (shape, np.dtype(np.float32)) for name, shape in shapes.items()}
-    ranges = ranges_of(forms, n)
+    ranges = assign_ranges(forms, n)
     seen = [(name, i) for mine in ranges for name, (start, stop) in mine.items() for i in range(start, stop)]
     assert seen == [(name, i) for name in sorted(shapes) for i in range(int(np.prod(shapes[name])))]
     widths = [sum(stop - start for start, stop in mine.values()) for mine in ranges]
@@ -91,7 +97,7 @@ def test_ranges_part_all_elements(n: int) -> None:
 
 
 def sent_bytes(n: int, algorithm: str, scheme: str, tensors: list[Array]) -> float:
-    """Bytes a rank, on average, without what agreeing costs."""
+    """Compute the average bytes per rank without headers."""
 
     def one(comm: SimulatedComm) -> int:
         co.allreduce(comm, tensors[comm.rank], scheme, algorithm=algorithm)
@@ -102,7 +108,7 @@ def sent_bytes(n: int, algorithm: str, scheme: str, tensors: list[Array]) -> flo
 
 @pytest.mark.parametrize("n", [2, 4, 5])
 def test_bytes_are_those_of_the_formulas(n: int) -> None:
-    """Within 6 %: heads of containers, headers, sections."""
+    """The tolerance of 6 % covers the headers of containers."""
     d, k = 400_000, 20_000
     rng = np.random.default_rng(3)
     tensors = []
@@ -111,12 +117,12 @@ def test_bytes_are_those_of_the_formulas(n: int) -> None:
         x[rng.choice(d, k, replace=False)] = rng.standard_normal(k)
         tensors.append(x)
     union = int((np.array(tensors) != 0).any(0).sum())
-    share, h = (n - 1) / n, index_bytes(k, d)
+    share, h = (n - 1) / n, estimate_index_bytes(k, d)
     first = share * k * (4 + h)
     expected = {
         "allgather": (n - 1) * k * (4 + h),
         "dense": 2 * share * 4 * d,
-        "split-pairs": first + share * union * (4 + index_bytes(union, d)),
+        "split-pairs": first + share * union * (4 + estimate_index_bytes(union, d)),
         "split-bitmap": first + share * (4 * union + d / 8),
         "split-dense": first + share * 4 * d,
     }
@@ -126,14 +132,14 @@ def test_bytes_are_those_of_the_formulas(n: int) -> None:
 
 
 def test_what_is_expected_is_what_is_sent() -> None:
-    """The cost model's bytes against the wire, for the algorithms that it is to tell apart."""
+    """The cost model predicts the sent bytes of each algorithm."""
     n, d = 4, 300_000
     tensors = [gradient(rank, d) for rank in range(n)]
     scheme = "topk(0.05) | rice | raw"
     blobs = tuple(wc.encode(x, scheme).nbytes for x in tensors)
     stored = (d // 20,) * n
     union = int((np.array([wc.decode(wc.encode(x, scheme)).to_dense() for x in tensors]) != 0).any(0).sum())
-    for algorithm, cost in costs(Workload(n, d, 4 * d, blobs, stored, union)).items():
+    for algorithm, cost in estimate_costs(Workload(n, d, 4 * d, blobs, stored, union)).items():
         name = algorithm.name.lower().replace("_", "-")
         assert sent_bytes(n, name, scheme, tensors) == pytest.approx(cost.nbytes, rel=0.06), name
 
@@ -143,7 +149,7 @@ def test_what_is_expected_is_what_is_sent() -> None:
 
 @pytest.mark.parametrize("ranks", [(4,), pytest.param((2, 4, 8), marks=pytest.mark.sweep)])
 def test_it_chooses_the_fastest_of_a_simulated_network(ranks: tuple[int, ...]) -> None:
-    """On the simulated clock, where alpha and beta are exact: never more than 1.25 times the best."""
+    """On the simulated clock, it takes at most 1.25 times the time of the best."""
     regrets = []
     for n in ranks:
         for share, overlap in [(0.5, 0), (0.1, 0), (0.1, 0.9), (0.01, 0), (0.01, 0.9), (0.001, 0)]:
@@ -159,8 +165,8 @@ def test_it_chooses_the_fastest_of_a_simulated_network(ranks: tuple[int, ...]) -
 
             def timed(comm: SimulatedComm, algorithm: str, tensors: list[Array] = tensors) -> float:
                 channel = co.Channel(comm)
-                rates_of(channel)
-                for _ in range(2):  # the second time, the union is known
+                get_rates(channel)
+                for _ in range(2):  # the second call knows the union
                     begin = comm.clock
                     co.allreduce(channel, tensors[comm.rank], algorithm=algorithm)
                 return comm.clock - begin
@@ -174,7 +180,7 @@ def test_it_chooses_the_fastest_of_a_simulated_network(ranks: tuple[int, ...]) -
 
 
 def test_rates_of_a_simulated_network_are_its_own() -> None:
-    for rates in co.simulate(4, lambda comm: rates_of(co.Channel(comm)), alpha=5e-5, beta=8e-9):
+    for rates in co.simulate(4, lambda comm: get_rates(co.Channel(comm)), alpha=5e-5, beta=8e-9):
         assert rates.alpha == pytest.approx(5e-5, rel=1e-3)
         assert rates.beta == pytest.approx(8e-9, rel=1e-3)
         assert rates.gamma == rates.delta == 0
@@ -186,7 +192,7 @@ def test_calibration_is_alike_on_all_ranks_and_short(several: World) -> None:
     def measure(comm: Communicator) -> tuple[Rates, float]:
         channel = co.Channel(comm)
         begin = time.perf_counter()
-        return rates_of(channel), time.perf_counter() - begin
+        return get_rates(channel), time.perf_counter() - begin
 
     found = several.run(measure)
     assert len({rates for rates, _ in found}) == 1
@@ -203,21 +209,21 @@ def test_small_exchanges_are_not_worth_measuring_for(several: World) -> None:
 
 
 def test_union_by_chance() -> None:
-    assert union_by_chance(1000, [1000, 3]) == 1000
-    assert union_by_chance(1000, [10]) == pytest.approx(10)
-    assert union_by_chance(1000, [500, 500]) == pytest.approx(750)
+    assert estimate_union(1000, [1000, 3]) == 1000
+    assert estimate_union(1000, [10]) == pytest.approx(10)
+    assert estimate_union(1000, [500, 500]) == pytest.approx(750)
 
 
 def test_the_union_is_remembered_and_looked_at_again() -> None:
-    """Ranks that choose alike: the first guess is chance, the second what was seen."""
+    """For ranks that select alike, the first estimate assumes independence; the second one is the count."""
     x = gradient(0, 100_000)
 
     def learn(comm: SimulatedComm) -> tuple[int | None, Algorithm]:
         channel = co.Channel(comm)
         co.allreduce(channel, x, "topk(0.1) | rice | raw")
-        known = next(iter(channel._unions.values()), None)
+        known = next(iter(channel._union_sizes.values()), None)
         work = Workload(8, x.size, x.nbytes, (45_000,) * 8, (10_000,) * 8, known or 0)
-        return known, choose(channel, work)
+        return known, choose_algorithm(channel, work)
 
     known, chosen = co.simulate(8, learn, alpha=1e-6, beta=8e-9)[0]
     assert known == 10_000
@@ -228,11 +234,11 @@ def test_the_union_is_remembered_and_looked_at_again() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["split-pairs", "split-bitmap", "split-dense"])
-def test_a_piece_that_one_rank_refuses_is_an_error_on_all(algorithm: str, monkeypatch: Any) -> None:
-    """Rank 1 sends a broken piece to rank 2, which alone sees it."""
+def test_a_piece_that_one_rank_cannot_decode_is_an_error_on_all(algorithm: str, monkeypatch: Any) -> None:
+    """Rank 1 sends an invalid piece to rank 2, the only one that receives it."""
     from collectives import split
 
-    whole = split._pieces
+    whole = split._encode_pieces
 
     def broken(sent: Any, ranges: Any) -> Any:
         pieces = whole(sent, ranges)
@@ -241,7 +247,7 @@ def test_a_piece_that_one_rank_refuses_is_an_error_on_all(algorithm: str, monkey
             pieces[2][-9] ^= 1
         return pieces
 
-    monkeypatch.setattr(split, "_pieces", broken)
+    monkeypatch.setattr(split, "_encode_pieces", broken)
 
     def fn(comm: SimulatedComm) -> tuple[co.CollectiveError, int, bytes]:
         compressor = wc.Compressor("topk(0.5) | rice | raw")
@@ -254,7 +260,7 @@ def test_a_piece_that_one_rank_refuses_is_an_error_on_all(algorithm: str, monkey
     assert {str(error) for error, _, _ in results} == {str(results[0][0])}
     error = results[0][0]
     assert (error.ranks, error.reason) == ((1,), "decode")
-    assert "refused by rank 2: ChecksumMismatch" in str(error)
+    assert "cannot be decoded by rank 2: ChecksumMismatch" in str(error)
     assert [step for _, step, _ in results] == [0] * 4
     assert {after for _, _, after in results} == {bits(np.ones(5, np.float32))}
 
@@ -288,7 +294,7 @@ def test_every_algorithm_has_a_name() -> None:
 
 @pytest.mark.mpi(2, 4)
 def test_the_caller_computes_meanwhile() -> None:
-    """A piece of the caller's work is done whenever nothing arrives, and the result is the same."""
+    """The caller's function runs while nothing arrives, and the result is the same."""
     import time
 
     from mpi4py import MPI
@@ -306,7 +312,7 @@ def test_the_caller_computes_meanwhile() -> None:
     got = bits(co.allreduce(co.Channel(comm, meanwhile=work), x, algorithm="dense"))
     assert got == bits(co.allreduce(comm, x))
     if comm.rank:
-        assert len(pieces) >= 1  # more, the faster the machine
+        assert len(pieces) >= 1  # grows with the speed of the machine
 
 
 @pytest.mark.mpi(2)
@@ -324,7 +330,7 @@ def test_what_the_callers_work_raises_closes_the_channel() -> None:
     if comm.rank:
         with pytest.raises(ZeroDivisionError):
             co.allreduce(channel, gradient(comm.rank, 100_000))
-        with pytest.raises(co.CollectiveError, match="given up"):
+        with pytest.raises(co.CollectiveError, match="was closed after an earlier error"):
             co.allreduce(comm, gradient(0))
     else:
         time.sleep(0.2)

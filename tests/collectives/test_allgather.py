@@ -1,4 +1,4 @@
-"""allgather returns decode(encode(tensor)) of every rank, the same on all of them."""
+"""allgather returns decode(encode(tensor)) of every rank, the same on all ranks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_one_tensor(world: World, dtype: np.dtype[Any], scheme: str | None) -> N
 @pytest.mark.sampled
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (100_000,)], ids=str)
 def test_any_shape(world: World, shape: tuple[int, ...]) -> None:
-    """From no elements to a payload of many segments."""
+    """Sizes are from 0 elements to a payload of many segments."""
 
     def check(comm: Communicator) -> list[bytes]:
         return [bits(tensor.to_dense()) for tensor in co.allgather(comm, gradient(comm.rank, shape))]
@@ -89,7 +89,7 @@ def test_sparse_tensors(world: World) -> None:
 
 @pytest.mark.sweep
 def test_as_many_entries_as_the_tensors_need() -> None:
-    """More than the 65,536 that a reader grants a stranger."""
+    """They are more than the decoder's default limit of 65,536."""
     count = wc.DecodeLimits().max_entries + 1
     tensors = {str(i): np.ones(1, np.float32) for i in range(count)}
     (gathered,) = co.simulate(1, lambda comm: co.allgather(comm, tensors))[0]
@@ -100,7 +100,7 @@ def test_as_many_entries_as_the_tensors_need() -> None:
 
 @pytest.mark.parametrize("size", [CHUNK, CHUNK + 1, 2 * CHUNK + 1])
 def test_a_tensor_of_several_chunks(size: int) -> None:
-    """Each is an entry."""
+    """Each tensor is an entry."""
     tensor = wc.SparseTensor([5, size - 1], np.array([1.0, 2.0], np.float32), (size,))
     for got in co.simulate(2, lambda comm: co.allgather(comm, tensor, "all | rice | raw")):
         assert [parts(one) for one in got] == [parts(tensor)] * 2

@@ -1,4 +1,4 @@
-"""allgather_bytes returns what each rank gave, whatever its length: nothing, a few bytes, many segments."""
+"""allgather_bytes returns each rank's bytes, for lengths from 0 to many segments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import collectives as co
 from collectives.communicator import Communicator
 from collectives.simulation.communicator import SimulatedComm
-from collectives.transport.segments import AHEAD, NATIVE_BELOW, SEGMENT, Octets
+from collectives.transport.segments import MAX_IN_FLIGHT, MAX_SEGMENT, MIN_SEGMENTED, ByteArray
 from tests.collectives.conftest import World
 
 LENGTHS: dict[str, Callable[[int, int], int]] = {
@@ -20,17 +20,17 @@ LENGTHS: dict[str, Callable[[int, int], int]] = {
     "one full": lambda rank, n: 200_000 if rank == n - 1 else 0,
     "short": lambda rank, n: 1,
     "ragged": lambda rank, n: 37 * rank * rank + 1,
-    "just native": lambda rank, n: NATIVE_BELOW // n - 1,
-    "just ring": lambda rank, n: -(-NATIVE_BELOW // n),
-    "one segment": lambda rank, n: SEGMENT,
-    "segment and a byte": lambda rank, n: SEGMENT + (rank % 2),
-    "ragged segments": lambda rank, n: SEGMENT * rank + rank,
+    "just native": lambda rank, n: MIN_SEGMENTED // n - 1,
+    "just ring": lambda rank, n: -(-MIN_SEGMENTED // n),
+    "one segment": lambda rank, n: MAX_SEGMENT,
+    "segment and a byte": lambda rank, n: MAX_SEGMENT + (rank % 2),
+    "ragged segments": lambda rank, n: MAX_SEGMENT * rank + rank,
     "a megabyte": lambda rank, n: 1 << 20,
-    "more than is under way at once": lambda rank, n: (AHEAD + 6) * SEGMENT + 1 if rank == 0 else 9,
+    "more than are in flight": lambda rank, n: (MAX_IN_FLIGHT + 6) * MAX_SEGMENT + 1 if rank == 0 else 9,
 }
 
 
-def block(rank: int, length: int) -> Octets:
+def block(rank: int, length: int) -> ByteArray:
     return np.random.default_rng([3, rank]).integers(0, 256, length, np.uint8)
 
 
@@ -75,7 +75,7 @@ def test_no_buffer_is_reported_by_all(world: World, wrong: Any) -> None:
 
 
 def test_bytes_sent(world: World) -> None:
-    """Headers and payloads as a ring sends them: all blocks but the right neighbour's."""
+    """Headers and payloads count as rings: all blocks except the right neighbour's."""
     lengths = [1000 * (rank + 1) for rank in range(world.n)]
 
     def check(comm: Communicator) -> int:

@@ -1,4 +1,4 @@
-"""allreduce is the sum in rank order of what the encodings decode to: on all ranks, the definition's bits."""
+"""allreduce returns the sum in rank order of the decoded tensors, with the same bits on all ranks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.oracles import Array, rank_ordered_sum
 
 
 def definition(tensors: list[Array], scheme: str | None, op: str) -> bytes:
-    """The bits of Σ decode(encode(tensor)) in rank order, in at least float32, rounded once.
+    """Compute the bits of Σ decode(encode(tensor)) in rank order, in at least float32, rounded once.
 
     Args:
-        tensors: one of each rank.
-        scheme: how they are encoded.
-        op: "sum", or "mean", which is divided by the number of ranks before it is rounded.
+        tensors: one per rank.
+        scheme: of the encoding.
+        op: "sum", or "mean", which divides by the number of ranks before rounding.
     """
     dtype = tensors[0].dtype
     wide = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
@@ -54,7 +54,7 @@ def test_mean_is_the_default(world: World) -> None:
 
 @pytest.mark.parametrize("policy", ["naive", "p0", "p1", "p2"])
 def test_lossy_indices_keep_the_contract(policy: str) -> None:
-    """Bloom filters: the sum of what decodes, and residuals that hold what was not sent."""
+    """With Bloom filters, the result is the sum of the decoded tensors, and residuals hold the rest."""
     scheme = f"topk(0.05) | bloom(policy={policy}, fpr=0.01) | raw"
 
     def train(comm: Communicator) -> tuple[bytes, list[Array]]:
@@ -75,13 +75,13 @@ def test_lossy_indices_keep_the_contract(policy: str) -> None:
 
 
 def test_sums_start_from_plus_zero(world: World) -> None:
-    """-0 alone sums to +0: what a rank leaves out counts as +0, so sums must not depend on who sent what."""
+    """A sum of -0 only is +0, because elements that a rank does not send count as +0."""
     got = world.run(lambda comm: bits(co.allreduce(comm, np.full(3, -0.0, np.float32), op="sum")))
     assert got == [bits(np.zeros(3, np.float32))] * world.n
 
 
 def test_half_precision_is_rounded_once(several: World) -> None:
-    """1 + n·2^-11: each addition in float16 would round to 1, the sum in float32 does not."""
+    """For 1 + n·2^-11, each addition in float16 would round to 1, but the sum in float32 does not."""
     n = several.n
     values = [1.0] + [2.0**-11] * (n - 1)
     got = several.run(
@@ -114,7 +114,7 @@ def test_any_shape(world: World, shape: tuple[int, ...]) -> None:
 
 
 def test_the_result_is_the_callers(world: World) -> None:
-    """Writable, and nobody else's: neither the input nor the next result."""
+    """Results are writable and share no memory with the input or the next result."""
 
     def check(comm: Communicator) -> bool:
         x = gradient(comm.rank, (4, 5))
@@ -129,7 +129,7 @@ def test_the_result_is_the_callers(world: World) -> None:
 
 
 def test_overflow_passes_whatever_numpy_is_told(several: World) -> None:
-    """Or it would be an exception on some ranks and a result on others."""
+    """Otherwise some ranks would raise and others would not."""
 
     def check(comm: Communicator) -> float:
         with np.errstate(all="raise"):

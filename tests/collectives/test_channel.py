@@ -1,4 +1,4 @@
-"""Communicators as they are, Channels kept with them, and waits that end."""
+"""Protocol of communicators, their Channels, and deadlines."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import collectives as co
-from collectives.communicator import Communicator, Patience, Request, wait_all
+from collectives.communicator import Backoff, Communicator, Request, wait_all
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
-from tests.mpi_processes import end_all, needed_mpirun, processes_of, rank_environment
+from tests.mpi_processes import end_all, find_processes, rank_environment, require_mpirun
 
 
 def test_simulated_communicators_satisfy_the_protocol() -> None:
@@ -38,7 +38,7 @@ def test_mpi4py_satisfies_the_protocol_as_it_is() -> None:
     request = comm.Isend(b"x", comm.rank)
     assert isinstance(request, Request)
     got = np.zeros(1, np.uint8)
-    wait_all(Patience(comm, 5, "a message to oneself"), [request, comm.Irecv(got, comm.rank)])
+    wait_all(Backoff(comm, 5, "a message to oneself"), [request, comm.Irecv(got, comm.rank)])
     assert got.tobytes() == b"x"
 
 
@@ -59,7 +59,7 @@ def test_the_channel_belongs_to_the_communicator_not_to_its_handle() -> None:
 
     comm = MPI.COMM_WORLD.Dup()
     channel = co.Channel.of(comm)
-    assert co.Channel.of(MPI.Intracomm(comm)) is channel  # another handle of the same communicator
+    assert co.Channel.of(MPI.Intracomm(comm)) is channel  # a second handle of the same communicator
     other = comm.Dup()
     assert co.Channel.of(other) is not channel
     other.Free()
@@ -73,23 +73,23 @@ def test_what_is_no_communicator_is_refused() -> None:
         channel: Any = co.Channel(comm)
         co.Channel(channel)
 
-    with pytest.raises(TypeError, match="list is no communicator"):
+    with pytest.raises(TypeError, match="list is not a communicator"):
         co.Channel(no_communicator)
-    with pytest.raises(TypeError, match="Channel is no communicator"):
+    with pytest.raises(TypeError, match="Channel is not a communicator"):
         co.simulate(1, nested)
     with pytest.raises(ValueError, match="timeout"):
         co.simulate(1, lambda comm: co.Channel(comm, timeout=0))
 
 
 class Never:
-    """A request that does not complete."""
+    """Request that does not complete."""
 
     def Test(self) -> bool:
         return False
 
 
 class Place:
-    """A communicator that cannot block."""
+    """Communicator without ``block``."""
 
     rank, size = 1, 2
 
@@ -99,8 +99,8 @@ PLACE: Any = Place()
 
 def test_a_wait_ends_at_its_deadline() -> None:
     start = time.monotonic()
-    with pytest.raises(co.Timeout, match=r"rank 1: the moon saw nothing arrive for 0\.2 s"):
-        wait_all(Patience(PLACE, 0.2, "the moon"), [Never()])
+    with pytest.raises(co.Timeout, match=r"rank 1: the moon received nothing for 0\.2 s"):
+        wait_all(Backoff(PLACE, 0.2, "the moon"), [Never()])
     assert 0.2 <= time.monotonic() - start < 2
 
 
@@ -115,18 +115,20 @@ def test_progress_extends_the_deadline() -> None:
         def Test(self) -> bool:
             return time.monotonic() > self.when
 
-    wait_all(Patience(PLACE, 0.4, "a slow transfer"), [At(0.15 * k) for k in range(1, 5)])
+    wait_all(Backoff(PLACE, 0.4, "a slow transfer"), [At(0.15 * k) for k in range(1, 5)])
     assert time.monotonic() - start >= 0.6
 
 
 def test_an_interrupt_closes_the_channel() -> None:
-    """The others may be in the exchange by now: this rank must not start another on the same communicator."""
+    """The other ranks may be in the exchange already, so this rank must not start another one."""
 
     def fn(comm: SimulatedComm) -> str:
         interrupt_gathers(comm)
         with pytest.raises(KeyboardInterrupt):
             co.allgather_bytes(comm, b"x")
-        with pytest.raises(co.CollectiveError, match=r"given up earlier \(KeyboardInterrupt\)") as info:
+        with pytest.raises(
+            co.CollectiveError, match=r"closed after an earlier error \(KeyboardInterrupt\)"
+        ) as info:
             co.allreduce(comm, np.ones(3, np.float32))
         return info.value.reason
 
@@ -160,8 +162,8 @@ time.sleep(60)
 
 
 def test_a_stopped_rank_is_a_timeout_on_the_others(tmp_path: Path) -> None:
-    """And nothing is left behind: neither by the ranks that go on, nor by the one that is stopped."""
-    prefix = needed_mpirun()
+    """No process is left behind, not even the stopped one."""
+    prefix = require_mpirun()
     script = tmp_path / "stopped.py"
     script.write_text(STOPPED)
     root = os.fspath(os.path.dirname(os.path.dirname(co.__file__)))
@@ -185,18 +187,18 @@ def test_a_stopped_rank_is_a_timeout_on_the_others(tmp_path: Path) -> None:
         end_all(process, tmp_path)
         process.stdout.close()
     assert sorted(said.decode().splitlines()) == [f"rank {rank}: Timeout then closed" for rank in (0, 2, 3)]
-    assert processes_of(tmp_path) == []
+    assert find_processes(tmp_path) == []
 
 
-def test_room_is_used_again_where_it_is_little() -> None:
+def test_small_buffers_are_used_again() -> None:
     def fn(comm: SimulatedComm) -> None:
         channel = co.Channel(comm)
-        first = channel.room(1000)
+        first = channel.get_buffer(1000)
         assert len(first) == 1000
-        assert np.shares_memory(first, channel.room(500))
-        assert len(channel.room(2000)) == 2000
-        large = channel.room(17 << 20)
+        assert np.shares_memory(first, channel.get_buffer(500))
+        assert len(channel.get_buffer(2000)) == 2000
+        large = channel.get_buffer(17 << 20)
         assert len(large) == 17 << 20
-        assert not np.shares_memory(large, channel.room(17 << 20))
+        assert not np.shares_memory(large, channel.get_buffer(17 << 20))
 
     co.simulate(1, fn)

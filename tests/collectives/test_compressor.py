@@ -1,4 +1,4 @@
-"""A Compressor's state moves on exactly when the exchange succeeded, on all ranks."""
+"""A Compressor's state changes if and only if the exchange succeeds, on all ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import collectives as co
 import wirecodec as wc
 from collectives.agreement.header import Header, Operation
 from collectives.communicator import Communicator
-from collectives.exchange import encoded
+from collectives.exchange import encode_and_agree
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
 from tests.collectives.inputs import bits, gradient
@@ -29,7 +29,7 @@ def held_back(compressor: wc.Compressor) -> bytes:
 
 
 def test_steps_are_those_of_the_compressors_alone(world: World) -> None:
-    """Steps over the ranks give what the compressors give by themselves, and leave the same residuals."""
+    """Steps over ranks have the results and the residuals of local compressors."""
     grads = [
         [{"w": gradient(10 * step + rank, (20, 30)), "b": gradient(rank, 40)} for rank in range(world.n)]
         for step in range(3)
@@ -70,7 +70,7 @@ def state(compressor: wc.Compressor) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("call", [co.allgather, co.allreduce])
 def test_a_failed_step_changes_nothing(world: World, call: Collective) -> None:
-    """One rank cannot encode: no rank commits, and the repeated step is as if the failed one had not been."""
+    """If one rank cannot encode, no rank commits, and a second attempt is not affected."""
     odd = world.n - 1
 
     def check(comm: Communicator) -> str:
@@ -94,7 +94,7 @@ def test_a_failed_step_changes_nothing(world: World, call: Collective) -> None:
 
 
 class Corrupting(wc.Compressor):
-    """Damages what one rank sends, after it was encoded."""
+    """Corrupt the container of one rank after its encoding."""
 
     odd = -1
 
@@ -108,7 +108,7 @@ class Corrupting(wc.Compressor):
 
 @pytest.mark.parametrize("call", [co.allgather, co.allreduce])
 def test_bytes_that_no_rank_can_decode(world: World, call: Collective) -> None:
-    """All ranks refuse the same bytes with the same words, roll back, and go on."""
+    """All ranks raise the same error for an invalid container, roll back, and continue."""
 
     def check(comm: Communicator) -> tuple[str, tuple[int, ...], str]:
         compressor = Corrupting(SCHEME)
@@ -126,11 +126,11 @@ def test_bytes_that_no_rank_can_decode(world: World, call: Collective) -> None:
     assert set(results) == {results[0]}
     text, ranks, reason = results[0]
     assert (ranks, reason) == ((world.n - 1,), "decode")
-    assert f"rank {world.n - 1}: its bytes are refused: ChecksumMismatch entry-checksum" in text
+    assert f"rank {world.n - 1}: its container cannot be decoded: ChecksumMismatch entry-checksum" in text
 
 
 def test_a_rank_that_alone_cannot_decode_has_sent_its_step(world: World) -> None:
-    """The others have its bytes, and commit: so does it, and the next step is one for all of them."""
+    """The others have its bytes and commit, so it also commits, and the next step is the same for all."""
     tensors = {"w": gradient(0)}
 
     def check(comm: Communicator) -> int:
@@ -138,7 +138,7 @@ def test_a_rank_that_alone_cannot_decode_has_sent_its_step(world: World) -> None
         short = comm.rank == world.n - 1
         try:
             header = Header(operation=Operation.ALLGATHER)
-            with encoded(comm, tensors, compressor, 0, header) as (channel, local):
+            with encode_and_agree(comm, tensors, compressor, 0, header) as (channel, local):
                 local.gather(channel)
                 if short:
                     raise MemoryError("no room to decode into")
@@ -162,7 +162,7 @@ def test_an_interrupted_exchange_is_rolled_back() -> None:
 
 
 def test_a_rank_at_another_step_is_found(several: World) -> None:
-    """A checkpoint of another step on one rank: schedules and random choices would no longer fit together."""
+    """A checkpoint of another step on one rank is an error, because schedules and seeds would differ."""
 
     def check(comm: Communicator) -> None:
         compressor = wc.Compressor(SCHEME)

@@ -1,6 +1,6 @@
-"""Arrays on a GPU, as far as no GPU is needed: who recognises them, who decides, and the way to the host.
+"""Arrays on a GPU, without a GPU: their recognition, the choice of staging, and copies to the host.
 
-The device is host memory behind ``__cuda_array_interface__``, and CuPy a module that copies it.
+The device is host memory behind ``__cuda_array_interface__``, and CuPy is a fake module that copies it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.oracles import Array
 
 
 class OnDevice:
-    """An array that says it lies on a GPU."""
+    """Host array with the interface of a GPU array."""
 
     def __init__(self, x: Array) -> None:
         self.memory = x
@@ -39,7 +39,7 @@ class OnDevice:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A CuPy of one's own; what it was asked to wait for."""
+    """Fake CuPy that records synchronizations."""
     made: list[str] = []
 
     def pinned(nbytes: int) -> bytearray:
@@ -60,17 +60,17 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_who_lies_on_a_device() -> None:
     x = gradient(0, 10)
-    assert device.is_on_device(OnDevice(x))
-    assert not any(map(device.is_on_device, (x, x.tolist(), b"x", None)))
+    assert device.is_on_gpu(OnDevice(x))
+    assert not any(map(device.is_on_gpu, (x, x.tolist(), b"x", None)))
 
 
 def test_staging_waits_before_and_after(calls: list[str]) -> None:
     x = gradient(0, (10, 3))
-    assert bits(device.staged(OnDevice(x))) == bits(x)
+    assert bits(device.stage_on_host(OnDevice(x))) == bits(x)
     assert calls == ["device", "pinned", "stream"]
     host = {"a": x}
-    assert device.staged(host)["a"] is x
-    assert device.staged(x) is x
+    assert device.stage_on_host(host)["a"] is x
+    assert device.stage_on_host(x) is x
 
 
 def test_without_cupy_all_ranks_hear_which_extra_is_missing(
@@ -92,7 +92,7 @@ def test_without_cupy_all_ranks_hear_which_extra_is_missing(
 
 
 class Told:
-    """A communicator's info, of which only one key is there."""
+    """MPI info object with one key."""
 
     def __init__(self, kinds: str | None) -> None:
         self.kinds = kinds
@@ -130,7 +130,7 @@ def test_who_decides(
 def test_a_real_mpi_is_asked() -> None:
     from mpi4py import MPI
 
-    assert device._query_cuda_support() in (True, False)  # both wheels of PyPI have the function
+    assert device._query_cuda_support() in (True, False)  # both wheels on PyPI have the function
     assert not device.may_take_device(MPI.COMM_SELF) or device._query_cuda_support()
 
 
@@ -144,7 +144,7 @@ def test_one_rank_that_must_stage_makes_all_stage(several: World) -> None:
 
 
 def test_nothing_is_asked_where_the_communicator_is_none_of_mpis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the MPI says that happens to be loaded."""
+    """The setting has priority over the loaded MPI."""
     monkeypatch.setattr(device, "_query_cuda_support", lambda: True)
 
     def ask(comm: SimulatedComm) -> tuple[bool, int]:

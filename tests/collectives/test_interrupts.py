@@ -1,7 +1,7 @@
-"""An exception at any Python call of a collective, on one simulated rank: what this rank and the others see.
+"""Exceptions at any Python call of a collective on one simulated rank, and their effects on all ranks.
 
-A trace function counts the calls on that rank and raises at one of them. Some calls are tried here. The tests
-marked ``sweep`` try all of them, and those inside wirecodec and NumPy.
+A trace function counts the calls on that rank and raises at one of them. The default tests try some calls.
+The tests marked ``sweep`` try all of them, including those inside wirecodec and NumPy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.collectives.inputs import bits, gradient
 ROOT = os.fspath(Path(__file__).parents[2]) + os.sep
 OWN = (ROOT + "collectives" + os.sep, contextlib.__file__)
 ALL = (*OWN, ROOT + "wirecodec" + os.sep, os.path.dirname(np.__file__) + os.sep)
-SIMULATOR = tuple(f"{ROOT}collectives{os.sep}{name}.py" for name in ("simulate", "wire", "turns"))
+SIMULATOR = f"{ROOT}collectives{os.sep}simulation{os.sep}"
 
 FAULTY, RANKS = 1, 3
 SCHEME = {"a": "topk(0.5) | raw-index | raw", "b": "all | raw-index | raw"}
@@ -33,7 +33,7 @@ SMALL, LARGE = 1500, 20_000  # elements: one native call, and segments
 
 
 class Subject:
-    """One rank's side of an operation that counts its steps."""
+    """One rank's side of an operation."""
 
     step = 0
 
@@ -42,12 +42,12 @@ class Subject:
         self.tensors = {"a": gradient(comm.rank, size), "b": gradient(comm.rank, 40, np.float64)}
 
     def call(self) -> bytes:
-        """Take a step; its result."""
+        """Take a step and return its result."""
         raise NotImplementedError
 
 
 class Compressed(Subject):
-    """An operation of a Compressor."""
+    """Operation of a Compressor."""
 
     def __init__(self, comm: SimulatedComm, size: int, algorithm: str | None) -> None:
         super().__init__(comm, size)
@@ -67,7 +67,7 @@ class Compressed(Subject):
 
 
 class Leading(Subject):
-    """CLT-k."""
+    """Operation of CLT-k."""
 
     def __init__(self, comm: SimulatedComm, size: int) -> None:
         super().__init__(comm, size)
@@ -82,14 +82,14 @@ class Leading(Subject):
 
 
 class Alike(Leading):
-    """Similarity, which takes no steps."""
+    """Measurement of similarity, which takes no steps."""
 
     def call(self) -> bytes:
         return repr(co.similarity(self.channel, self.cltk, self.tensors)).encode()
 
 
 class Bytes(Subject):
-    """All-gather of bytes."""
+    """All-gather of bytes, which takes no steps."""
 
     def call(self) -> bytes:
         return b"".join(map(bits, co.allgather_bytes(self.channel, self.tensors["a"])))
@@ -109,13 +109,13 @@ SUBJECTS: dict[str, Callable[[SimulatedComm, int], Subject]] = {
 
 @dataclass
 class Injector:
-    """A trace function that raises at the k-th call in these files; 0 counts alone.
+    """Trace function that raises at the k-th call in these files; with 0 it only counts.
 
     Attributes:
-        files: what their paths start with.
-        number: of the call.
+        files: prefixes of their paths.
+        number: k.
         calls: calls so far.
-        place: of the call at which it raised.
+        place: location of the call at which it raised.
     """
 
     files: tuple[str, ...]
@@ -125,7 +125,7 @@ class Injector:
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> None:
         path = frame.f_code.co_filename
-        if event == "call" and path.startswith(self.files) and path not in SIMULATOR:
+        if event == "call" and path.startswith(self.files) and not path.startswith(SIMULATOR):
             self.calls += 1
             if self.calls == self.number:
                 sys.settrace(None)
@@ -143,19 +143,19 @@ class Injector:
 
 
 class Injected(KeyboardInterrupt):
-    """The interrupt of a test."""
+    """Interrupt of a test."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one rank saw.
+    """Results of one rank.
 
     Attributes:
-        first: of the call: "ok", the exception's type, or a verdict's text.
+        first: outcome of the call: "ok", the exception's type, or the text of a CollectiveError.
         data: its result.
         step: steps taken afterwards.
-        again: of the call that the interrupted rank made in its place.
-        then: of an exchange afterwards.
+        again: outcome of the call with which the interrupted rank replaced it.
+        then: outcome of an exchange afterwards.
     """
 
     first: str
@@ -208,7 +208,7 @@ def run(make: Callable[[SimulatedComm, int], Subject], size: int, injector: Inje
 
 
 def judge(outcomes: list[Outcome], right: list[bytes], place: str) -> None:
-    """Assert that the ranks saw one thing."""
+    """Assert that the outcomes of all ranks are consistent."""
     mine = outcomes[FAULTY]
     others = [each for rank, each in enumerate(outcomes) if rank != FAULTY]
     shown = f"at {place}: {[(each.first, each.step, each.again, each.then) for each in outcomes]}"
@@ -227,8 +227,8 @@ def judge(outcomes: list[Outcome], right: list[bytes], place: str) -> None:
 
 
 def points(name: str, size: int, files: tuple[str, ...]) -> tuple[int, list[bytes]]:
-    """How many calls there are, the same every time, and what all ranks get."""
-    for _ in range(2):  # the first run imports, and compiles
+    """Count the calls, and return the number and the results of all ranks."""
+    for _ in range(2):  # the first run imports and compiles
         injector = Injector(files)
         outcomes = run(SUBJECTS[name], size, injector)
     assert {each.first for each in outcomes} == {"ok"}

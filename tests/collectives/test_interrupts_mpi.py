@@ -10,7 +10,7 @@ import pytest
 
 import collectives as co
 from collectives import exchange
-from collectives.agreement.agree import agree
+from collectives.agreement import agree
 from collectives.agreement.header import Header
 
 INTERRUPTED = 3  # the step in which rank 1 is interrupted
@@ -19,11 +19,11 @@ TIMEOUT = 1.0
 
 @pytest.mark.mpi(3)
 def test_an_interrupt_after_the_headers_gives_nobody_wrong_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rank 1 goes on with its next step, whose headers must not be taken for the payloads of this one."""
+    """Rank 1 continues with its next step, whose headers must not be received as payloads of this one."""
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
-    channel = co.Channel(world.Dup(), timeout=TIMEOUT)  # never freed: messages may be under way on it
+    channel = co.Channel(world.Dup(), timeout=TIMEOUT)  # never freed: messages may be in flight on it
     seen: list[str] = []
 
     class Interrupting(Header):
@@ -62,7 +62,7 @@ def test_all_ranks_hear_of_a_rank_that_cannot_read_its_container(monkeypatch: py
     begin = time.monotonic()
     with monkeypatch.context() as patch:
         if world.rank == 1:
-            patch.setattr(exchange, "stored_in", fails)
+            patch.setattr(exchange, "count_stored", fails)
         with pytest.raises(co.CollectiveError, match="rank 1: encoding failed: MemoryError: no room"):
             co.allreduce(channel, x, "topk(0.1) | rice | raw")
     assert time.monotonic() - begin < 15

@@ -1,6 +1,6 @@
-"""Collectives of tensors that lie on a GPU: what ranks on the host get, bit for bit, and what leaves the GPU.
+"""Collectives of tensors on a GPU: results equal the host's bit for bit, and only containers leave the GPU.
 
-The GPU is a stand-in, whose kernels run in an emulator.
+The GPU is a stand-in whose kernels run in an emulator.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ ALGORITHMS = ["allgather", "dense", "split-pairs", "auto"]
 
 @pytest.fixture(params=worlds((1, 2, 3, 5), FEW))
 def world(request: pytest.FixtureRequest) -> World:
-    """One rank or more."""
+    """Provide one or more ranks."""
     found: World = request.param
     return found
 
 
 @pytest.fixture(params=worlds((2, 3, 5), FEW))
 def several(request: pytest.FixtureRequest) -> World:
-    """Two ranks or more."""
+    """Provide two or more ranks."""
     found: World = request.param
     return found
 
 
 def there(x: Array) -> Array:
-    """A copy on the device."""
+    """Copy an array to the device."""
     return marked(x.copy())
 
 
 def plain(x: Any) -> bytes:
-    """The bits of a result that lies on the device."""
+    """Return the bits of a result, which must be on the device."""
     assert isinstance(x, OnGPU)
     return bits(x.view(np.ndarray))
 
@@ -81,7 +81,7 @@ def test_sums_of_every_type(several: World, standin: StandInDevice, scheme: Any,
 
 
 def test_sums_beyond_the_range(several: World, standin: StandInDevice) -> None:
-    """They round to infinity as on the host, and back to zero."""
+    """They round to infinity as on the host."""
 
     def both(comm: Communicator) -> bool:
         same = True
@@ -110,7 +110,7 @@ def test_gathered_tensors_lie_there(several: World, standin: StandInDevice, name
 
 
 def alike(here: list[wc.SparseTensor], found: list[wc.SparseTensor]) -> bool:
-    """The same tensors, on the host and on the device."""
+    """Compare tensors on the host and on the device."""
     same = [
         x.shape == y.shape and bits(x.indices) == plain(y.indices) and bits(x.values) == plain(y.values)
         for x, y in zip(here, found, strict=True)
@@ -129,7 +129,7 @@ def test_bfloat16_is_gathered_on_the_host(several: World, standin: StandInDevice
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_ranks_may_differ_in_where_they_are(several: World, standin: StandInDevice, algorithm: str) -> None:
-    """Those on the host and those on a GPU have the same results, and learn the same from them."""
+    """Ranks on the host and on a GPU have the same results, and count the same union."""
 
     def mixed(comm: Communicator) -> tuple[bytes, bytes, bytes]:
         compressor = wc.Compressor(SCHEME)
@@ -155,7 +155,7 @@ def test_ranks_may_differ_in_where_they_are(several: World, standin: StandInDevi
 
 @pytest.mark.parametrize("call", [co.allgather, co.allreduce])
 def test_a_failed_step_changes_nothing(several: World, standin: StandInDevice, call: Any) -> None:
-    """One rank cannot encode: all hear of it, none commits, and the residuals stay where they are."""
+    """If one rank cannot encode, all ranks raise, none commits, and the residuals do not move."""
     odd = several.n - 1
 
     def check(comm: Communicator) -> str:
@@ -178,7 +178,7 @@ def test_a_failed_step_changes_nothing(several: World, standin: StandInDevice, c
 
 
 def test_only_compressed_bytes_leave(standin: StandInDevice) -> None:
-    """Of every rank the blob, through pinned memory, and a few counts; the device was waited for before."""
+    """Only the container leaves, through pinned memory after a synchronization, and a few counts."""
     size, ranks = 50_000, 3
 
     def run(comm: SimulatedComm) -> int:
@@ -196,7 +196,7 @@ def test_only_compressed_bytes_leave(standin: StandInDevice) -> None:
 
 
 class Recorder:
-    """A communicator that notes which memory it is handed, and whether the device was waited for."""
+    """Communicator that records the memory that it receives, and whether the device was synchronized."""
 
     def __init__(self, comm: SimulatedComm, standin: StandInDevice) -> None:
         self._comm, self._standin = comm, standin
@@ -229,7 +229,7 @@ class Recorder:
 @pytest.mark.parametrize("size", [500, 60_000])
 @pytest.mark.parametrize("setting", ["mpi", "staged", "auto"])
 def test_what_mpi_is_handed(standin: StandInDevice, size: int, setting: Any) -> None:
-    """Blobs as they lie where it may be, in one call or around the ring; results and bytes are the same."""
+    """MPI gets device memory only if it supports it; results and sent bytes are the same."""
 
     def run(comm: SimulatedComm) -> tuple[bytes, set[bool], int]:
         recorder: Any = Recorder(comm, standin)
@@ -269,18 +269,18 @@ def test_one_rank_on_the_host_beside_an_mpi_that_takes_device_memory(standin: St
 
 
 def test_results_as_torch_has_them() -> None:
-    """Words on the device as a tensor of torch's, bfloat16 included; here both lie on the host."""
+    """Raw bits become a torch tensor, also of bfloat16; in this test both are on the host."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     for kind in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
         x = torch.linspace(-2, 2, 12, dtype=torch.float64).to(kind).reshape(3, 4)
         words = x.view(getattr(torch, f"int{8 * x.element_size()}")).numpy()
-        found = device._of_words(x, marked(words.view(f"u{x.element_size()}").copy()))
+        found = device._view_bits(x, marked(words.view(f"u{x.element_size()}").copy()))
         assert (found.dtype, found.shape) == (kind, (3, 4))
         assert torch.equal(found, x)
 
 
 def test_what_is_staged(several: World, standin: StandInDevice) -> None:
-    """Bytes."""
+    """allgather_bytes copies arrays on the device to the host."""
 
     def both(comm: Communicator) -> bool:
         x = gradient(comm.rank, 900)

@@ -1,7 +1,7 @@
-"""Whatever one rank does wrong, in whatever collective: one verdict on all ranks, no hang, and a usable
-communicator. And what all do right has the same bits everywhere and every time.
+"""Any failure of one rank in any collective: the same error on all ranks, no hang, a usable communicator.
 
-One test a world goes through the tables of operations.py; a rank that stops or dies needs a job of its own.
+Results without failures have the same bits everywhere. One test per world runs the tables of operations.py; a
+rank that stops or dies needs its own job.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tests.collectives.operations import FAILURES, OPERATIONS, Odd, contribution
 from tests.mpi_processes import (
     die_with_parent,
     end_all,
-    needed_mpirun,
-    processes_of,
+    find_processes,
+    find_shared_memory,
     rank_environment,
-    shared_memory,
+    require_mpirun,
 )
 from wirecodec import registry
 
@@ -46,17 +46,17 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def odd_codec(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Registered for the test."""
+    """Register the codec for the test."""
     for state in ("_index", "_value", "_stages"):
         monkeypatch.setattr(registry, state, copy.deepcopy(getattr(registry, state)))
     wc.register(Odd)
 
 
-SMALL = 1500  # elements: what goes wrong does so before the payloads
+SMALL = 1500  # elements; the failures occur before the payloads
 
 
 def verdicts(channel: co.Channel, operation: str) -> dict[str, object]:
-    """What the last rank's failures in one operation come to: {failure: error or result}."""
+    """Run the last rank's failures in one operation; return {failure: error or result}."""
     call = OPERATIONS[operation].call
     right = contribution(channel.rank, SMALL)
     found: dict[str, object] = {}
@@ -100,7 +100,7 @@ def right_results(comm: Communicator, size: int = 9000) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_the_bits_are_those_of_every_other_rank_run_and_network(world: World) -> None:
-    """Also those of simulated ranks, and of all algorithms."""
+    """Simulated ranks and all algorithms also have the same bits."""
     first, second = world.run(right_results), world.run(right_results)
     assert first == [first[0]] * world.n
     assert second == first
@@ -177,7 +177,7 @@ for n, name, comm, alive in calls:
         verdict = "Timeout"
     took = time.monotonic() - start
     say(f"{name} on {comm.rank} of {n}: {verdict} {'in time' if 0.2 <= took <= 0.7 else took}")
-time.sleep(60)  # the test ends all of them: what was given up would never let MPI_Finalize return
+time.sleep(60)  # the test ends all ranks: MPI_Finalize would wait for the abandoned requests
 os._exit(1)
 """
 )
@@ -195,11 +195,11 @@ OPERATIONS[name].call(co.Channel(world, timeout=5), right)
 
 
 def lines_of(folder: Path, n: int, script: str, *arguments: str, until: int) -> tuple[list[str], int | None]:
-    """What the ranks of a job said until ``until`` lines were there or it ended, and its exit status."""
+    """Collect output lines of a job until there are ``until`` or it ends; also return its exit status."""
     path = folder / "script.py"
     path.write_text(script)
     process = subprocess.Popen(
-        [*needed_mpirun(), "-n", str(n), sys.executable, os.fspath(path), *arguments],
+        [*require_mpirun(), "-n", str(n), sys.executable, os.fspath(path), *arguments],
         env=rank_environment(folder) | {"PYTHONPATH": os.fspath(ROOT)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -215,7 +215,7 @@ def lines_of(folder: Path, n: int, script: str, *arguments: str, until: int) -> 
         while said.count(b"\n") < until and time.monotonic() < deadline and process.poll() is None:
             with contextlib.suppress(BlockingIOError):
                 said += process.stdout.read() or b""
-            shared |= shared_memory(folder)  # nothing says whose it is once mpirun has ended the ranks
+            shared |= find_shared_memory(folder)  # before mpirun ends the ranks, to which the files belong
             time.sleep(0.02)
         return said.decode().splitlines(), process.poll()
     finally:
@@ -224,7 +224,7 @@ def lines_of(folder: Path, n: int, script: str, *arguments: str, until: int) -> 
 
 
 def test_a_stopped_rank_is_a_timeout_on_the_others_in_every_operation(tmp_path: Path) -> None:
-    """Within the deadline and half a second, on 2, 4 and 5 ranks; one job, for that is what takes time."""
+    """It is raised within the deadline and half a second, on 2, 4 and 5 ranks of one job."""
     counts = (2, 4, 5)
     want = [
         f"{name} on {rank} of {n}: Timeout in time"
@@ -235,14 +235,14 @@ def test_a_stopped_rank_is_a_timeout_on_the_others_in_every_operation(tmp_path: 
     said, status = lines_of(tmp_path, max(counts), STOPPED, *map(str, counts), until=len(want))
     assert sorted(said) == sorted(want)
     assert status is None
-    assert processes_of(tmp_path) == []
+    assert find_processes(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     ("n", "operation"), [(2, "allreduce dense"), (4, "CLTk.allreduce"), (5, "allgather_bytes")]
 )
 def test_a_killed_rank_ends_the_others(n: int, operation: str, tmp_path: Path) -> None:
-    """mpirun sees to it, or else their deadline does."""
+    """mpirun ends them, or their deadline does."""
     _, status = lines_of(tmp_path, n, KILLED, operation, until=1)
     assert status not in (None, 0)
-    assert processes_of(tmp_path) == []
+    assert find_processes(tmp_path) == []

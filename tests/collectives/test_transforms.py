@@ -1,4 +1,4 @@
-"""Transformed tensors through collectives: their coefficients are more numbers than elements."""
+"""Collectives of transformed tensors, which have more coefficients than elements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def gradients(rank: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["rfft", "dct"])
 def test_sums_of_transformed_tensors(name: str) -> None:
-    """With every coefficient the mean is that of the tensors, the same on every rank."""
+    """If all coefficients are sent, the result is the mean of the tensors, the same on every rank."""
     scheme = f"{name} | all | raw-index | raw"
     found = co.simulate(3, lambda comm: co.allreduce(comm, gradients(comm.rank), scheme))
     gathered = co.simulate(3, lambda comm: co.allgather(comm, gradients(comm.rank), scheme))
@@ -33,7 +33,7 @@ def test_sums_of_transformed_tensors(name: str) -> None:
 
 
 def test_feedback_across_ranks() -> None:
-    """What was not sent is sent later."""
+    """Elements that were not sent are sent later."""
 
     def train(comm: Any) -> Any:
         compressor = wc.Compressor("dct | topk(0.1) | rice | raw")

@@ -1,7 +1,7 @@
 """The C decoder of formats/c against the golden vectors and the reference decoder, under sanitizers.
 
-Containers go to one process that answers each before it takes the next. What the C decoder leaves out
-(formats/c/README.md) it must refuse as unsupported, unless an earlier check refuses it as the reference does.
+One process answers requests in turn. The C decoder must refuse features that it leaves out
+(formats/c/README.md) as unsupported, unless an earlier check refuses the container as the reference does.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def compile_check(target: Path, *options: str) -> subprocess.CompletedProcess[st
 
 
 class Refused(Exception):
-    """What the C decoder gives in place of tensors."""
+    """Refusal of the C decoder."""
 
     def __init__(self, kind: str, code: str) -> None:
         super().__init__(f"{kind} {code}")
@@ -52,7 +52,7 @@ class Refused(Exception):
 
 
 def request(data: bytes, limits: dict[str, int], schema: Schema) -> bytes:
-    """A request as the head of check.c describes it."""
+    """Return a request in the form that the head of check.c describes."""
     allowed = Limits(**limits)
     names = ("max_bytes", "max_entries", "max_elements", "max_dense", "max_expansion", "max_work")
     parts = [struct.pack("<6QI", *(getattr(allowed, name) for name in names), schema is not None)]
@@ -107,7 +107,7 @@ class Check:
 
 @pytest.fixture(scope="module")
 def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Check]:
-    """The check program with sanitizers, or without where the compiler has none."""
+    """Compile the check program, with sanitizers if the compiler has them."""
     program = tmp_path_factory.mktemp("c") / "check"
     made = compile_check(program, "-O0", "-g", *SANITIZERS)
     if made.returncode:
@@ -119,7 +119,7 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Check]:
 
 
 def outcome(decode: Any, data: bytes, limits: dict[str, int], schema: Schema) -> Any:
-    """What a decoder makes of the bytes, or kind and code of its refusal."""
+    """Return the content that a decoder finds, or the kind and code of its refusal."""
     try:
         tag, tensors = decode(data, limits, schema)
     except (WireError, Refused) as error:
@@ -128,7 +128,7 @@ def outcome(decode: Any, data: bytes, limits: dict[str, int], schema: Schema) ->
 
 
 def left_out(data: bytes) -> bool:
-    """Whether the table names what the C decoder does not support."""
+    """Return whether the table names a feature that the C decoder leaves out."""
     if len(data) < 24:
         return False
     (n_entries,) = struct.unpack_from("<I", data, 8)
@@ -162,7 +162,7 @@ def agree(check: Check, data: bytes, limits: dict[str, int]) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(10))
 def test_c_and_reference_agree(check: Check, part: int) -> None:
-    """Legal containers, and changed ones, mostly under right checksums."""
+    """Valid containers, and modified ones, most of them with correct checksums."""
     for seed in range(50 * part, 50 * (part + 1)):
         rng = Random(10_000 + seed)  # not those of test_conformance.py
         data = legal(rng)

@@ -28,12 +28,12 @@ from formats.reference import (
     WireError,
     assemble,
     decode,
-    draws,
     floats,
+    prng,
     reseal,
     write,
 )
-from formats.reference.writer import Index
+from formats.reference.writing.container import Index
 
 FORMATS = Path(formats.__file__).resolve().parent
 DTYPES = ["float32", "float16", "bfloat16", "float64"]
@@ -68,7 +68,7 @@ def supports(draw: st.DrawFn) -> tuple[int, list[int]]:
     step = max(d // max(r, 1), 1)
     seed = draw(st.integers(0, 2**32))
     if r > 40:
-        return d, [i * step + draws.draw32(seed, i) % step for i in range(r)]
+        return d, [i * step + prng.draw32(seed, i) % step for i in range(r)]
     return d, sorted(draw(st.sets(st.integers(0, d - 1), min_size=r, max_size=r))) if r else []
 
 
@@ -131,7 +131,7 @@ def test_many_tensors_fused_or_not(tensors: list[Tensor], index: Index, data: st
 def test_qsgd_is_within_a_step(
     numbers: list[float], bits: int, bucket: int, norm: Literal["max", "l2"], seed: int
 ) -> None:
-    """Every value lies on one of the two levels around it, as the codec's paper has it."""
+    """Every decoded value is one of the two levels around the value, as in the codec's paper."""
     t = Tensor(
         "w", "float32", (len(numbers),), range(len(numbers)), struct.pack(f"<{len(numbers)}f", *numbers)
     )

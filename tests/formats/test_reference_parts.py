@@ -1,4 +1,4 @@
-"""The parts of the reference decoder alone: draws, floats, bits, Rice, against independent definitions."""
+"""Parts of the reference decoder against independent definitions: draws, floats, bits, Rice."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import formats
-from formats.reference import (
-    draws,
-    floats,
-)
-from formats.reference.bits import any_bit_from, pack_lanes, pack_stream, unpack_lanes, unpack_stream
-from formats.reference.index_writers import best_parameter, write_rice
-from formats.reference.rice import decode_rice
+from formats.reference import floats, prng
+from formats.reference.bits import has_bit_from, pack_lanes, pack_stream, unpack_lanes, unpack_stream
+from formats.reference.index.rice import decode_rice
+from formats.reference.writing.index.rice import choose_parameter, write_rice
 
 FORMATS = Path(formats.__file__).resolve().parent
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -45,16 +42,16 @@ def test_spec_randomness(call: str, result: str) -> None:
             return node.value
         assert isinstance(node, ast.Call)
         assert isinstance(node.func, ast.Name)
-        return int(getattr(draws, node.func.id)(*map(value, node.args)))
+        return int(getattr(prng, node.func.id)(*map(value, node.args)))
 
     assert value(ast.parse(call, mode="eval").body) == int(result, 16)
 
 
 def test_draw16_uses_every_half_once() -> None:
-    stream = draws.mix(5)
-    words = [draws.draw32(stream, i) for i in range(512)]
+    stream = prng.mix(5)
+    words = [prng.draw32(stream, i) for i in range(512)]
     halves = sorted(h for w in words for h in (w >> 16, w & 0xFFFF))
-    assert sorted(draws.draw16(stream, p) for p in range(1024)) == halves
+    assert sorted(prng.draw16(stream, p) for p in range(1024)) == halves
 
 
 # ---- floats ----
@@ -91,7 +88,7 @@ def test_widening_is_exact_and_comes_back(bits: int, narrow: floats.Format) -> N
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=500, deadline=None)
 def test_bfloat16_rounding_is_the_known_trick(bits: int) -> None:
-    """Round to nearest even by adding 0x7FFF plus the last kept bit, as is done for finite numbers."""
+    """Adding 0x7FFF plus the last kept bit rounds finite numbers to nearest even."""
     if bits & 0x7FFFFFFF < 0x7F800000:
         expected = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
         assert floats.convert(bits, floats.FLOAT32, floats.BFLOAT16) == expected
@@ -99,7 +96,7 @@ def test_bfloat16_rounding_is_the_known_trick(bits: int) -> None:
 
 @pytest.mark.parametrize("x", [3.5e38, -3.5e38, math.inf, -math.inf])
 def test_round32_overflows_to_infinity(x: float) -> None:
-    assert floats.round32(x) == math.copysign(math.inf, x)
+    assert floats.round_to_float32(x) == math.copysign(math.inf, x)
 
 
 # ---- bits ----
@@ -121,7 +118,7 @@ def test_lanes_and_streams_come_back(data: st.DataObject, width: int, lanes: int
     packed = pack_stream(some, width, 4)
     assert len(packed) == -(-len(some) * width // 32) * 4
     assert unpack_stream(packed, len(some), width) == some
-    assert not any_bit_from(packed, len(some) * width)
+    assert not has_bit_from(packed, len(some) * width)
 
 
 # ---- rice ----
@@ -139,19 +136,19 @@ gap_blocks = st.one_of(
 @given(gap_blocks)
 @settings(max_examples=400, deadline=None)
 def test_four_parameters_are_enough(gaps: list[int]) -> None:
-    """The claim of spec/index/rice.md: the best b is one of f-1 … f+2."""
-    assert -1 <= best_parameter(gaps) - _guess(gaps) <= 2
+    """spec/index/rice.md states that the best b is one of f-1 … f+2."""
+    assert -1 <= choose_parameter(gaps) - _guess(gaps) <= 2
 
 
 @pytest.mark.parametrize(
     ("gaps", "beyond"), [([23], -1), ([0], 0), ([3, 1], 1), ([64] * 82 + [192] * 18, 2)], ids=str
 )
 def test_each_of_the_four_is_best_somewhere(gaps: list[int], beyond: int) -> None:
-    assert best_parameter(gaps) == _guess(gaps) + beyond
+    assert choose_parameter(gaps) == _guess(gaps) + beyond
 
 
 def _guess(gaps: Sequence[int]) -> int:
-    """The page's f."""
+    """Return the f of the page."""
     return math.floor(math.log2(max(1, 0.7 * sum(gaps) / len(gaps))))
 
 

@@ -1,4 +1,4 @@
-"""The golden vectors are up to date, complete, and judged alike by the reference decoder (SPEC section 7)."""
+"""The golden vectors are up to date and complete, and the reference decoder conforms (SPEC section 7)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from formats.reference import (
     decode,
     write,
 )
-from formats.reference.writer import Index, ValueWriter
+from formats.reference.writing.container import Index
+from formats.reference.writing.protocols import ValueWriter
 from tests.golden import RESULTS, vectors, vectors_of
 
 FORMATS = Path(conformance.__file__).resolve().parent
@@ -46,7 +47,7 @@ PAGES = [FORMATS / "SPEC.md", *sorted((FORMATS / "spec").glob("*/*.md"))]
 
 
 def documented(page: Path) -> set[tuple[str, str]]:
-    """The (kind, code) pairs in a page's tables: a cell with a kind, and the next one."""
+    """Return the (kind, code) pairs in a page's tables: a cell with a kind, and the next cell."""
     pairs = set()
     for line in page.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -102,21 +103,22 @@ def test_command_line_fails_without_vectors(tmp_path: Path, capsys: pytest.Captu
 def test_vectors_are_up_to_date() -> None:
     made = make_vectors.render_all()
     present = {
-        f"{path.parent.name}/{path.name}": path.read_text(encoding="utf-8")
-        for path in (FORMATS / "vectors").glob("*/*.json")
+        path.relative_to(make_vectors.VECTORS).as_posix(): path.read_text(encoding="utf-8")
+        for path in make_vectors.VECTORS.rglob("*.json")
     }
     assert sorted(made) == sorted(present)
     assert [name for name in made if made[name] != present[name]] == []
 
 
 def test_files_are_small_and_named_for_their_ids() -> None:
-    sizes = {path: path.stat().st_size for path in (FORMATS / "vectors").glob("*/*.json")}
+    sizes = {path: path.stat().st_size for path in make_vectors.VECTORS.rglob("*.json")}
     assert max(sizes.values()) < 80_000
     assert sum(sizes.values()) < 4_000_000
     for path in sizes:
         fields = json.loads(path.read_text(encoding="utf-8"))
         assert fields["id"] == path.stem
-        assert (fields["result"] == "ok") == (path.parent.name == "valid")
+        assert (fields["result"] == "ok") == (path.parents[1].name == "valid")
+        assert path.parent.name == make_vectors.folder_of(path.stem)
         assert fields["about"].endswith(".")
     assert len({path.stem for path in sizes}) == len(sizes)
 
@@ -125,17 +127,23 @@ def test_make_vectors_refuses_to_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(make_vectors, "VECTORS", tmp_path)
-    monkeypatch.setattr(make_vectors, "render_all", lambda: {"valid/a.json": "1\n", "bad/b.json": "2\n"})
+    monkeypatch.setattr(
+        make_vectors, "render_all", lambda: {"valid/rice/a.json": "1\n", "bad/qsgd/b.json": "2\n"}
+    )
     assert make_vectors.main([]) == 0
+    (tmp_path / "valid" / "rice" / "a.json").rename(tmp_path / "valid" / "a.json")
     assert make_vectors.main([]) == 0
-    monkeypatch.setattr(make_vectors, "render_all", lambda: {"valid/a.json": "3\n", "valid/c.json": "4\n"})
+    assert not (tmp_path / "valid" / "a.json").exists()
+    monkeypatch.setattr(
+        make_vectors, "render_all", lambda: {"valid/rice/a.json": "3\n", "valid/rice/c.json": "4\n"}
+    )
     assert make_vectors.main([]) == 1
-    assert (tmp_path / "valid" / "a.json").read_text() == "1\n"
-    assert not (tmp_path / "valid" / "c.json").exists()
+    assert (tmp_path / "valid" / "rice" / "a.json").read_text() == "1\n"
+    assert not (tmp_path / "valid" / "rice" / "c.json").exists()
     assert make_vectors.main(["--update"]) == 0
-    assert sorted(path.name for path in tmp_path.glob("*/*.json")) == ["a.json", "c.json"]
-    assert (tmp_path / "valid" / "a.json").read_text() == "3\n"
-    assert "removed bad/b.json" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.rglob("*.json")) == ["a.json", "c.json"]
+    assert (tmp_path / "valid" / "rice" / "a.json").read_text() == "3\n"
+    assert "removed bad/qsgd/b.json" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
@@ -152,7 +160,7 @@ def test_every_refusal_is_documented() -> None:
 
 
 def numbers(data: bytes) -> Iterator[tuple[str, int]]:
-    """What a container names by number, bad ones included, as far as it can be found: (kind, number)."""
+    """Yield (kind, number) for every id in a container, as far as an invalid one can be read."""
     if data[:4] != b"\xf7WC\x1a" or len(data) < 24:
         return
     flags, n_entries = struct.unpack_from("<HI", data, 6)
@@ -174,7 +182,7 @@ def numbers(data: bytes) -> Iterator[tuple[str, int]]:
 
 
 def registered(kind: str) -> set[int]:
-    """The numbers that registry.toml lists."""
+    """Return the ids that registry.toml lists."""
     text = (FORMATS / "registry.toml").read_text(encoding="utf-8")
     return {int(n) for n in re.findall(rf"\[\[{kind}\]\]\nid = (\d+)", text)}
 
@@ -238,13 +246,13 @@ def test_every_bit_flip_is_refused(part: int) -> None:
 
 
 def called(text: str) -> tuple[str, dict[str, Any]]:
-    """A codec of a scheme: its name, and its arguments, which are all by keyword."""
+    """Return the name of a scheme's codec, and its keyword arguments."""
     name, _, rest = text.partition("(")
     return name, dict(o.split("=") for o in rest.rstrip(")").split(", ")) if rest else {}
 
 
 def index_writer(text: str) -> Index:
-    """The reference's writer of a scheme's index codec."""
+    """Return the reference's writer of a scheme's index codec."""
     name, options = called(text)
     if name == "bloom":
         return reference.Bloom(options["policy"], float(options["fpr"]))
@@ -259,7 +267,7 @@ def index_writer(text: str) -> Index:
 
 
 def value_writer(text: str) -> ValueWriter:
-    """The reference's writer of a scheme's value codec."""
+    """Return the reference's writer of a scheme's value codec."""
     name, options = called(text)
     if name == "qsgd":
         return Qsgd(bits=int(options["bits"]), bucket=int(options["bucket"]), norm=options["norm"])
@@ -279,7 +287,7 @@ def value_writer(text: str) -> ValueWriter:
 
 
 def test_encode_input_gives_the_bytes() -> None:
-    """What a library is asked to encode is enough to make the bytes; here by way of the scheme's text."""
+    """The input in ``encode`` and the text of its scheme determine the bytes."""
     assert [v.id for v in VECTORS if v.encode and not written_alike(v)] == []
 
 

@@ -9,8 +9,8 @@ import struct
 from dataclasses import dataclass, field
 
 from formats.reference import Record, Row, assemble
-from formats.reference.sealing import extension_block
 from formats.reference.table import ENTRY_BYTES, ENTRY_FORMAT
+from formats.reference.writing.assembly import write_extension_block
 
 PREFIX = 24
 _WIDTHS = {1: 4, 2: 2, 3: 2}
@@ -72,7 +72,7 @@ def _records(block: bytes, count: int) -> list[Record] | None:
 
 def laid_out(parts: Parts) -> bytes:
     """A container of the parts, with lengths and checksums that are right."""
-    block = extension_block(parts.records) if parts.records else b""
+    block = write_extension_block(parts.records) if parts.records else b""
     return assemble(parts.rows, block, minor=parts.minor, flags=parts.flags)
 
 

@@ -99,7 +99,7 @@ def _near(found: Any, theirs: Any, data: bytes) -> bool:
             continue
         if one[0] not in transformed:
             return False
-        a, b = (np.array(list(conformance._numbers(x, one[1]))) for x in (ours, values))
+        a, b = (np.array(list(conformance._iterate_numbers(x, one[1]))) for x in (ours, values))
         kind = ml_dtypes.finfo(dtype_named(one[1]))
         largest = np.abs(b[np.isfinite(b)]).max(initial=0)
         if largest == float(kind.max):

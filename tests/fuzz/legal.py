@@ -17,8 +17,16 @@ import numpy as np
 from formats import reference
 from formats.reference.floats import BY_NAME
 from formats.reference.table import CHUNK
-from formats.reference.transforms import DCT, NUMBERS, PLAIN, RFFT, count, stored_type
-from formats.reference.writer import Index, ValueWriter
+from formats.reference.transform.coefficients import (
+    COMPONENTS,
+    DCT,
+    PLAIN,
+    RFFT,
+    coefficient_count,
+    stored_type,
+)
+from formats.reference.writing.container import Index
+from formats.reference.writing.protocols import ValueWriter
 from wirecodec.arrays import dtype_named
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -68,9 +76,9 @@ def _tensor(rng: Random, n: int) -> tuple[Member, bool]:
     domain = rng.choices((PLAIN, RFFT, DCT), (10, 1, 1))[0]
     if domain:
         size = rng.choice((rng.randint(0, 9), rng.randint(0, 64)))
-        where = _support(rng, count(domain, size))
+        where = _support(rng, coefficient_count(domain, size))
         stored = stored_type(domain, BY_NAME[dtype]).name
-        numbers = _numbers(rng, stored, len(where) * NUMBERS[domain])
+        numbers = _numbers(rng, stored, len(where) * COMPONENTS[domain])
         return reference.Spectrum(name, dtype, _shape(rng, size), where, numbers, domain), True
     d = rng.choices((70, 900, 9000, CHUNK, 2 * CHUNK), (50, 38, 6, 5, 1))[0]
     d = rng.randint(0, d)

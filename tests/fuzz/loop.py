@@ -3,7 +3,7 @@
     python -m tests.fuzz.loop {decode,round_trip} [SECONDS] [--seed N] [--finds FOLDER]
 
 A finding is written to FOLDER under a name made of its bytes; ``tests.fuzz.loop FILE…`` judges files again.
-Its bytes, named and with the right verdict, belong into formats/cases as a vector.
+Its bytes, named and with the right verdict, belong into formats/vector_cases as a vector.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Mutation testing of the decoding side: what of its Python could be wrong without a test noticing.
+"""Mutation testing of the decoding side: finds changes to its Python code that no test detects.
 
     python -m tests.fuzz.mutants [--sample N] [--seed N] [--again] [--write]
 
-A mutant is one function with one comparison, operator, constant or check changed. Its code is put in place
-of the function's in a forked child, which decodes the golden vectors, and makes the probes, that run the
-function, until one comes out otherwise. ``--write`` writes formats/MUTANTS.md, in which the reasons given for
-survivors are kept; ``--again`` tries those survivors alone, after vectors were added.
+A mutant is one function with one comparison, operator, constant or check changed. A forked child replaces the
+function's code and runs the golden vectors and probes that execute it, until one gives another result.
+``--write`` writes tests/fuzz/MUTANTS.md and keeps the reasons given there for survivors. ``--again`` tries
+only those survivors, after vectors were added.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.fuzz.judge import library
 from tests.fuzz.probes import PROBES
 from tests.golden import vectors
 
-PAGE = Path(conformance.__file__).parent / "MUTANTS.md"
+PAGE = Path(__file__).parent / "MUTANTS.md"
 ROOT = PAGE.parents[1] / "wirecodec"
 SIDE = re.compile(
     r"(container|head|extension|block|chunk|parts|outline|prefix|stream|pipeline|fuse|info|(value|index|transform)/\w+)\.py"
@@ -51,7 +51,7 @@ SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A function, the line that is changed, and how; ``spot`` numbers it in a walk of the function."""
+    """A function, the changed line and the change; ``spot`` is a position in a walk of the function."""
 
     function: FunctionType
     path: str
@@ -63,7 +63,7 @@ class Mutant:
 
     @property
     def where(self) -> str:
-        """The function, as a page says it."""
+        """The function, as the page names it."""
         return f"{self.path}: {self.function.__qualname__}"
 
 
@@ -72,7 +72,7 @@ Trial = Callable[[], bool]
 
 
 def trials() -> Iterator[Trial]:
-    """The golden vectors, and the probes."""
+    """Yield the golden vectors and the probes."""
     for vector in vectors():
         yield partial(_conforms, vector)
     for probe in PROBES.values():
@@ -88,7 +88,7 @@ def _as_before(probe: Callable[[], list[str]], before: list[str]) -> bool:
 
 
 def executed() -> dict[CodeType, list[Trial]]:
-    """The trials that run each function of the decoding side."""
+    """Return the trials that execute each function of the decoding side."""
     found: dict[CodeType, list[Trial]] = {}
     for trial in trials():
         ran: set[CodeType] = set()
@@ -109,7 +109,7 @@ def executed() -> dict[CodeType, list[Trial]]:
 
 
 def functions(module: Any) -> Iterator[FunctionType]:
-    """The functions that a module defines, those of its classes included."""
+    """Yield the functions that a module defines, including methods."""
     for thing in vars(module).values():
         members = vars(thing).values() if inspect.isclass(thing) else (thing,)
         for member in members:
@@ -121,7 +121,7 @@ def functions(module: Any) -> Iterator[FunctionType]:
 
 
 def mutants(ran: dict[CodeType, list[Trial]]) -> Iterator[Mutant]:
-    """Every mutant of the functions that trials run."""
+    """Yield every mutant of the functions that trials execute."""
     for name, module in sorted(sys.modules.items()):
         path = (getattr(module, "__file__", None) or "").removeprefix(f"{ROOT}{os.sep}")
         if not name.startswith("wirecodec.") or not SIDE.fullmatch(path):
@@ -149,7 +149,7 @@ def _of(function: FunctionType, path: str, tree: ast.Module) -> Iterator[Mutant]
 
 
 def code_of(mutant: Mutant) -> CodeType:
-    """The function's code with the change."""
+    """Return the function's code with the change."""
     whole = copy.deepcopy(mutant.tree)
     target = next(
         node
@@ -175,7 +175,7 @@ def _found(code: CodeType, like: CodeType) -> CodeType | None:
 
 
 def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, int, str]]:
-    """(number in the walk, line, what to do) of each change; messages and types are let alone."""
+    """Yield (position in the walk, line, change) of each change; messages and annotations are excluded."""
     apart: set[int] = set()
     for node in ast.walk(function):
         untouched = [*getattr(node, "decorator_list", ()), getattr(node, "annotation", None)]
@@ -210,7 +210,7 @@ def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, int, str]]:
 
 
 def _apply(node: Any, change: str) -> None:
-    """The change, in place."""
+    """Apply the change in place."""
     if change == "no refusal":
         node.exc = None
         node.__class__ = ast.Pass
@@ -234,7 +234,7 @@ def _apply(node: Any, change: str) -> None:
 
 
 def killed(mutant: Mutant, noticing: Sequence[Trial]) -> bool:
-    """Whether a trial comes out otherwise, or all take far too long, with the mutant in place."""
+    """Return whether, with the mutant, a trial gives another result or the trials exceed the time."""
     code = code_of(mutant)
     child = os.fork()
     if child == 0:
@@ -253,7 +253,7 @@ REASON = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$")
 
 
 def reasons() -> dict[tuple[str, str], str]:
-    """The reasons that stand in the page."""
+    """Return the reasons given in the page."""
     if not PAGE.exists():
         return {}
     rows = map(REASON.match, PAGE.read_text(encoding="utf-8").splitlines())
@@ -261,7 +261,7 @@ def reasons() -> dict[tuple[str, str], str]:
 
 
 def rows_of(every: Sequence[Mutant]) -> dict[Mutant, tuple[str, str]]:
-    """The two columns of the page that tell each mutant; like ones on one line are numbered."""
+    """Return the two columns of the page that identify each mutant; equal ones on one line are numbered."""
     found: dict[Mutant, tuple[str, str]] = {}
     seen: dict[tuple[str, str], int] = {}
     for mutant in every:
@@ -274,17 +274,17 @@ def rows_of(every: Sequence[Mutant]) -> dict[Mutant, tuple[str, str]]:
 
 
 def page(tried: int, of: int, seed: int, survivors: Sequence[tuple[str, str]]) -> str:
-    """formats/MUTANTS.md."""
+    """Return the text of tests/fuzz/MUTANTS.md."""
     known = reasons()
     dead = tried - len(survivors)
     lines = [
         "# Mutants",
         "",
-        "Each mutant is one function of the decoding side of `wirecodec/` (container, extension block,",
-        "chunks, tensors, codecs; the Python around the kernels) with one comparison, operator, constant,",
-        "condition or refusal changed. It is killed when a golden vector comes out otherwise, or a probe of",
-        "what vectors cannot show (`tests/fuzz/probes.py`: streams, codecs of experimental ids). Written by",
-        "`make mutants`.",
+        "Each mutant changes one comparison, operator, constant, condition or raise statement in one",
+        "function of the decoding side of `wirecodec/` (container, extension block, chunks, tensors,",
+        "codecs; the Python around the kernels). A mutant is killed if a golden vector or a probe gives",
+        "another result. Probes (`tests/fuzz/probes.py`) cover what vectors cannot: streams, and codecs",
+        "of experimental ids. `make mutants` writes this page.",
         "",
         f"{tried} of {of} mutants were tried (seed {seed}); {dead} were killed, {100 * dead / tried:.1f} %.",
         "",
@@ -295,17 +295,19 @@ def page(tried: int, of: int, seed: int, survivors: Sequence[tuple[str, str]]) -
     return "\n".join(lines) + "\n"
 
 
-UNKNOWN = "not looked into"
+UNKNOWN = "not examined"
 TRIED = re.compile(r"^(\d+) of (\d+) mutants were tried \(seed (\d+)\)", re.MULTILINE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; 0 where at least nine of ten mutants are killed."""
+    """Run the command line; return 0 if at least nine of ten mutants are killed."""
     parser = argparse.ArgumentParser(prog="mutants", description="Mutation testing of the decoder.")
     parser.add_argument("--sample", type=int, default=200, help="how many; 0 for all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--again", action="store_true", help="the survivors of formats/MUTANTS.md alone")
-    parser.add_argument("--write", action="store_true", help="write formats/MUTANTS.md")
+    parser.add_argument(
+        "--again", action="store_true", help="try only the survivors of tests/fuzz/MUTANTS.md"
+    )
+    parser.add_argument("--write", action="store_true", help="write tests/fuzz/MUTANTS.md")
     options = parser.parse_args(arguments)
     np.seterr(all="ignore")
     ran = executed()

@@ -20,7 +20,7 @@ import numpy as np
 
 import wirecodec as wc
 from formats import reference
-from formats.reference.sealing import extension_block
+from formats.reference.writing.assembly import write_extension_block
 from tests.fuzz.seeds import valid_seeds
 from tests.golden import vectors
 from wirecodec import registry
@@ -171,7 +171,7 @@ def ids() -> list[str]:
     for field, n in itertools.product(("dtype", "index", "value", "map"), range(256)):
         found.append(_outcome(wc.decode_many, reference.assemble([replace(row, **{field: n})])))  # type: ignore[arg-type]
     for kind, flags in itertools.product((0, 1, 2, 3, 4, 5, 6, 7, 0xFFFF), (0, 1, 2)):
-        block = extension_block([reference.Record(kind, flags, b"\1\0\0\0\1\0\0\0")])
+        block = write_extension_block([reference.Record(kind, flags, b"\1\0\0\0\1\0\0\0")])
         found.append(_outcome(wc.decode_many, reference.assemble([row], block)))
     return found
 

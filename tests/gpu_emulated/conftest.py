@@ -1,4 +1,4 @@
-"""What kernels run on in the tests of this folder: the emulator, in two orders of blocks, and a GPU."""
+"""Devices of the tests in this folder: the emulator, with two orders of blocks, and a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wirecodec.kernels.cuda import nvrtc
 
 
 def device(seed: int, resident: int) -> Emulator:
-    """A device on this CPU; the test is skipped where there cannot be one."""
+    """Make a device on this CPU; skip the test if the machine cannot run one."""
     if (why := why_not()) is not None:
         pytest.skip(why)
     return Emulator(seed, resident)
@@ -24,7 +24,7 @@ DEVICES = ["alone", "together", *([pytest.param("on a GPU", marks=pytest.mark.gp
 
 @pytest.fixture(params=DEVICES)
 def emulator(request: pytest.FixtureRequest) -> Emulator:
-    """A device whose blocks run one or six at a time, and a real one."""
+    """Return a device that runs one or six blocks at a time, or a real one."""
     if request.param == "on a GPU":
         try:
             return Mirror()
@@ -35,7 +35,7 @@ def emulator(request: pytest.FixtureRequest) -> Emulator:
 
 @pytest.fixture
 def compiler() -> None:
-    """NVRTC; the test is skipped where it is not installed."""
+    """Require NVRTC; skip the test if it is not installed."""
     try:
         nvrtc.version()
     except DeviceError as error:
@@ -44,5 +44,5 @@ def compiler() -> None:
 
 @pytest.fixture(params=["alone", "together"])
 def probed(request: pytest.FixtureRequest) -> Emulator:
-    """The emulator alone."""
+    """Return an emulator, never a GPU."""
     return device(1, 1) if request.param == "alone" else device(2, 6)

@@ -1,8 +1,8 @@
 """A ``Device`` that is the CPU: the kernels' own sources, compiled as C++ with simt.hpp, in NumPy's memory.
 
-Launches are checked as nothing on a GPU would be: arguments have the widths of the kernel's parameters, as
-NVRTC declares them in PTX; nothing is written beside an array; threads that wait for ever are an error. New
-arrays are filled with bytes that are no sensible value of anything.
+Launches are checked more strictly than on a GPU. Arguments must have the widths of the kernel's parameters,
+as NVRTC declares them in PTX. Writes outside an array and threads that wait forever are errors. New arrays
+are filled with an implausible bit pattern.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FLAGS = (
     "-shared",
     "-ffp-contract=off",
     "-fno-strict-aliasing",
-    "-U_FORTIFY_SOURCE",  # which takes jumps between stacks for a mistake
+    "-U_FORTIFY_SOURCE",  # which reports jumps between stacks as an error
     "-Wall",
     "-Wextra",
     "-Werror",
@@ -47,13 +47,13 @@ FLAGS = (
 GUARD = 256
 POISON = 0xA5
 GUARDS = bytes([POISON]) * GUARD
-MOST_TURNS = 50_000_000
-_STUCK = {1: "its threads wait for each other for ever", 2: "it does not end"}
+MAX_TURNS = 50_000_000
+_STUCK = {1: "its threads wait for each other forever", 2: "it does not end"}
 
 
 @cache
 def why_not() -> str | None:
-    """Why kernels cannot be run on this machine's CPU; None where they can."""
+    """Return why this machine's CPU cannot run kernels; None if it can."""
     if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
         return f"simt.hpp needs Linux on x86-64 or AArch64; this is {platform.system()} {platform.machine()}"
     return None if _compiler() else "there is no C++ compiler: neither g++ nor clang++, nor CXX"
@@ -65,14 +65,14 @@ def _compiler() -> str | None:
 
 @cache
 def library_of(path: Path) -> Any:
-    """A source's kernels, compiled once and kept beside other temporary files.
+    """Compile a source's kernels once.
 
-    AssertionError with the compiler's messages where it refuses.
+    They are kept in the temporary folder. Raises AssertionError if it fails.
     """
     compiler = _compiler()
     assert compiler is not None
     parts = [HERE / "simt.hpp", HERE / "simt.cpp"]
-    texts = [*build.headers().values(), *(part.read_text() for part in (path, *parts)), *FLAGS]
+    texts = [*build.read_headers().values(), *(part.read_text() for part in (path, *parts)), *FLAGS]
     digest = hashlib.sha256("\0".join([compiler, *texts]).encode()).hexdigest()[:24]
     folder = Path(tempfile.gettempdir()) / f"wirecodec-simt-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -91,9 +91,9 @@ def library_of(path: Path) -> Any:
 
 @cache
 def parameters_of(source: str) -> dict[str, tuple[int, ...]] | None:
-    """The bytes of each parameter of each kernel, by NVRTC's account; None where it is missing."""
+    """Return the bytes of each parameter of each kernel, according to NVRTC; None if it is missing."""
     try:
-        text = build.compiled(source, "compute_75").ptx.decode()
+        text = build.compile_source(source, "compute_75").ptx.decode()
     except DeviceError as error:
         if "is missing" not in str(error):
             raise
@@ -106,45 +106,48 @@ def parameters_of(source: str) -> dict[str, tuple[int, ...]] | None:
 
 
 class Emulator:
-    """See ``wirecodec.kernels.cuda.device.Device``. Each launch runs in an order of its own."""
+    """Emulated device (``wirecodec.kernels.cuda.device.Device``).
+
+    Each launch runs its blocks in another order.
+    """
 
     def __init__(self, seed: int = 1, resident: int = 4) -> None:
         self.seed = seed
         self.resident = resident
         self.launched: list[str] = []
-        self._rooms: list[weakref.ref[Array]] = []
+        self._buffers: list[weakref.ref[Array]] = []
 
     def empty(self, size: int, dtype: Any) -> Array:
-        """An array between guards."""
+        """Allocate an array between guards."""
         nbytes = size * np.dtype(dtype).itemsize
-        room = np.full(nbytes + 2 * GUARD, POISON, np.uint8)
-        self._rooms.append(weakref.ref(room))
-        made: Array = room[GUARD : GUARD + nbytes].view(dtype)
+        buffer = np.full(nbytes + 2 * GUARD, POISON, np.uint8)
+        self._buffers.append(weakref.ref(buffer))
+        made: Array = buffer[GUARD : GUARD + nbytes].view(dtype)
         return made
 
-    def rooms(self) -> list[Array]:
-        """The bytes of every array that is still used, guards included."""
-        found = [(each, each()) for each in self._rooms]
-        self._rooms = [each for each, room in found if room is not None]
-        return [room for _, room in found if room is not None]
+    def buffers(self) -> list[Array]:
+        """Return the bytes of every array in use, guards included."""
+        found = [(each, each()) for each in self._buffers]
+        self._buffers = [each for each, buffer in found if buffer is not None]
+        return [buffer for _, buffer in found if buffer is not None]
 
     def clear(self, array: Array) -> None:
-        """Zeros."""
+        """Set all bytes to 0."""
         array.view(np.uint8)[:] = 0
 
     def copy(self, source: Array, target: Array) -> None:
-        """Bytes."""
+        """Copy bytes."""
         assert source.nbytes == target.nbytes
         target.view(np.uint8)[:] = source.view(np.uint8)
 
     def put(self, array: Array) -> Array:
-        """A copy between guards."""
+        """Copy an array to memory between guards."""
         made = self.empty(array.size, array.dtype)
         made[:] = array
         return made
 
     def get(self, array: Array) -> Array:
-        """A copy."""
+        """Copy an array."""
         found: Array = array.copy()
         return found
 
@@ -156,7 +159,7 @@ class Emulator:
         self.run(KERNELS / f"{source}.cu", kernel, blocks, *arguments)
 
     def run(self, path: Path, kernel: str, blocks: int, *arguments: Any) -> None:
-        """The same of any source."""
+        """Run a kernel of any source."""
         self.launched.append(kernel)
         words = [_word(each) for each in arguments]
         library = library_of(path)
@@ -167,7 +170,7 @@ class Emulator:
             ctypes.c_uint(THREADS),
             ctypes.c_uint(self.resident),
             ctypes.c_ulonglong(self.seed),
-            ctypes.c_ulonglong(MOST_TURNS),
+            ctypes.c_ulonglong(MAX_TURNS),
             (ctypes.c_ulonglong * len(words))(*words),
             ctypes.c_uint(len(words)),
         )
@@ -175,14 +178,14 @@ class Emulator:
         self.check_guards(kernel)
 
     def check_guards(self, kernel: str) -> None:
-        """AssertionError where something was written beside an array."""
-        for room in self.rooms():
-            beside = room[:GUARD].tobytes(), room[-GUARD:].tobytes()
-            assert beside == (GUARDS, GUARDS), f"{kernel} wrote beside an array"
+        """Raise AssertionError if a kernel wrote outside an array."""
+        for buffer in self.buffers():
+            beside = buffer[:GUARD].tobytes(), buffer[-GUARD:].tobytes()
+            assert beside == (GUARDS, GUARDS), f"{kernel} wrote outside an array"
 
 
 def _word(argument: Any) -> int:
-    """An argument as the word that is passed."""
+    """Convert an argument to the word that is passed."""
     if argument is None:
         return 0
     if isinstance(argument, np.integer):

@@ -1,7 +1,7 @@
-"""The emulator's other half: the same launches on a real GPU, for the same tests.
+"""The same launches on a real GPU, for the tests of the emulator.
 
-Arrays stay NumPy's, so that a test may look at them; each launch copies what it is given to the GPU, guards
-included, and back again.
+Arrays stay NumPy's, so that tests can read them. Each launch copies its arrays to the GPU, guards included,
+and back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Mirror"]
 
 
 class Mirror(Emulator):
-    """Raises DeviceError where there is no GPU."""
+    """Device that runs each launch on a GPU. Raises DeviceError if copies is none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,39 +28,39 @@ class Mirror(Emulator):
         self._modules: dict[str, Any] = {}
 
     def run(self, path: Path, kernel: str, blocks: int, *arguments: Any) -> None:
-        """On the GPU; waits for it."""
+        """Run a kernel on the GPU and wait for it."""
         assert path.parent == KERNELS, "a test's own source runs in the emulator alone"
         self.launched.append(kernel)
         if blocks == 0:
             return
         cupy = self._real.cupy
         if path.stem not in self._modules:
-            image = build.image(path.stem, self._real.capability)
+            image = build.build_image(path.stem, self._real.capability)
             self._modules[path.stem] = cupy.RawModule(path=str(image))
-        there: dict[int, tuple[Array, Any]] = {}
-        passed = tuple(self._passed(each, there) for each in arguments)
+        copies: dict[int, tuple[Array, Any]] = {}
+        passed = tuple(self._passed(each, copies) for each in arguments)
         self._modules[path.stem].get_function(kernel)((blocks,), (THREADS,), passed)
         cupy.cuda.get_current_stream().synchronize()
-        for room, copy in there.values():
-            copy.get(out=room)
+        for buffer, copy in copies.values():
+            copy.get(out=buffer)
         self.check_guards(kernel)
 
-    def _passed(self, argument: Any, there: dict[int, tuple[Array, Any]]) -> Any:
-        """An argument as the GPU sees it; rooms that were copied are noted."""
+    def _passed(self, argument: Any, copies: dict[int, tuple[Array, Any]]) -> Any:
+        """Return an argument as the GPU receives it; record the buffers that were copied."""
         if argument is None:
             return np.uint64(0)
         if isinstance(argument, np.generic):
             return argument
         address = int(argument.ctypes.data)
-        room = self._room_of(address)
-        first = int(room.ctypes.data)
-        if first not in there:
-            there[first] = room, self._real.cupy.asarray(room)
-        return np.uint64(int(there[first][1].data.ptr) + address - first)
+        buffer = self._buffer_of(address)
+        first = int(buffer.ctypes.data)
+        if first not in copies:
+            copies[first] = buffer, self._real.cupy.asarray(buffer)
+        return np.uint64(int(copies[first][1].data.ptr) + address - first)
 
-    def _room_of(self, address: int) -> Array:
-        for room in self.rooms():
-            first = int(room.ctypes.data)
-            if first + GUARD <= address <= first + room.size - GUARD:
-                return room
+    def _buffer_of(self, address: int) -> Array:
+        for buffer in self.buffers():
+            first = int(buffer.ctypes.data)
+            if first + GUARD <= address <= first + buffer.size - GUARD:
+                return buffer
         raise AssertionError("an array that the device did not make")

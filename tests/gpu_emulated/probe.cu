@@ -1,4 +1,4 @@
-// Mistakes that the emulator is to notice, each beside what is right.
+// Mistakes that the emulator must detect, each next to correct code.
 #include "lookback.cuh"
 
 // out[i] = the number of the thread at the other end of the block.
@@ -9,7 +9,7 @@ KERNEL mirror(u32* out, u32 with_barrier) {
   out[threadIdx.x] = all[THREADS - 1 - threadIdx.x];
 }
 
-// Every lane adds itself to its warp's word; in turns, or by looking first and writing later.
+// Every lane adds itself to its warp's word: atomically, or by a read and a later write.
 KERNEL tally(u32* out, u32 atomically) {
   __shared__ u32 sums[WARPS];
   if (lane_of() == 0) sums[warp_of()] = 0;
@@ -36,7 +36,7 @@ KERNEL crossed(u32* out, u32 wrong) {
   }
 }
 
-// Block i waits for block i - 1: where blocks have tickets, whoever is waited for runs.
+// Block i waits for block i - 1: with tickets, the block that another one waits for is running.
 KERNEL chain(u64* states, u32* tickets, u32* out, u32 with_tickets) {
   __shared__ u32 shared;
   const u32 tile = with_tickets ? take_tile(tickets, &shared) : blockIdx.x;

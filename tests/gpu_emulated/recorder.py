@@ -1,4 +1,4 @@
-"""The emulator as a stream that can be captured: what is launched is noted, to be run again and again."""
+"""The emulator as a stream that can be captured: launches are recorded, to be run again."""
 
 from __future__ import annotations
 
@@ -13,56 +13,60 @@ __all__ = ["Graph", "Recorder"]
 
 
 class Graph:
-    """As CuPy's: launches, with the arguments that they had."""
+    """Recorded launches with their arguments, as CuPy's graph."""
 
     def __init__(self) -> None:
         self.nodes: list[Callable[[], None]] = []
 
     def launch(self, stream: Any = None) -> None:
-        """All of it, in its order."""
+        """Run all launches in order."""
         for node in self.nodes:
             node()
 
 
 class Recorder(Emulator):
-    """From ``begin_capture`` to ``end_capture`` nothing runs, and what a graph cannot hold is an error."""
+    """Emulator that can record.
+
+    Between ``begin_capture`` and ``end_capture`` nothing runs, and any call that a graph cannot hold raises
+    AssertionError.
+    """
 
     def __init__(self, *settings: int) -> None:
         super().__init__(*settings)
         self._graph: Graph | None = None
 
     def begin_capture(self) -> None:
-        """What follows is noted."""
+        """Start recording."""
         self._graph = Graph()
 
     def end_capture(self) -> Graph:
-        """What was noted."""
+        """Stop recording and return the graph."""
         assert self._graph is not None
         found, self._graph = self._graph, None
         return found
 
     def empty(self, size: int, dtype: Any) -> Array:
-        """AssertionError in a capture; so does ``put``, which allocates."""
+        """Allocate; raises AssertionError during a capture, as does ``put``."""
         assert self._graph is None, "memory was allocated"
         return super().empty(size, dtype)
 
     def get(self, array: Array) -> Array:
-        """AssertionError in a capture."""
+        """Copy to the host; raises AssertionError during a capture."""
         assert self._graph is None, "the host waited"
         return super().get(array)
 
     def clear(self, array: Array) -> None:
-        """AssertionError in a capture."""
+        """Set all bytes to 0; raises AssertionError during a capture."""
         assert self._graph is None, "not a kernel"
         super().clear(array)
 
     def copy(self, source: Array, target: Array) -> None:
-        """AssertionError in a capture."""
+        """Copy; raises AssertionError during a capture."""
         assert self._graph is None, "not a kernel"
         super().copy(source, target)
 
     def launch(self, source: str, kernel: str, blocks: int, *arguments: Any) -> None:
-        """Or its note."""
+        """Run or record a launch."""
         call = partial(super().launch, source, kernel, blocks, *arguments)
         if self._graph is None:
             call()

@@ -1,4 +1,4 @@
-// The scheduler of simt.hpp: fibers, barriers, blocks that take turns.
+// The scheduler of simt.hpp: fibers, barriers, blocks that alternate.
 #include "simt.hpp"
 
 #include <csetjmp>
@@ -29,7 +29,7 @@ struct Fiber {
 struct Block {
   unsigned number = 0;
   std::vector<Fiber> fibers;
-  std::vector<Word> brought;  // by each lane of each warp, to its last exchange
+  std::vector<Word> brought;  // input of each lane of each warp to its last exchange
   std::vector<char> shared;
 };
 
@@ -87,7 +87,7 @@ static void resume(Fiber& one) {
   setcontext(&one.context);
 }
 
-// Lets the lanes of a warp go that all wait for each other; whether there were any.
+// Releases the lanes of a warp if all wait for each other; returns whether there were any.
 static bool release_warp(unsigned first) {
   unsigned there = 0, waiting = 0, wanted = 0;
   for (unsigned i = 0; i < 32; i++) {
@@ -108,13 +108,13 @@ static bool release_warp(unsigned first) {
 
 enum class Turn { done, moved, stuck };
 
-// A turn of the current block: every fiber that can run does, warps and lanes in any order; then barriers open.
+// Runs a turn of the current block: every fiber that can run, warps and lanes in any order; then opens barriers.
 static Turn turn() {
   unsigned n = (unsigned)block->fibers.size(), warps = n / 32, shift = drawn(warps), flip = drawn(32);
   bool moved = false;
   for (unsigned w = 0; w < warps; w++) {
     unsigned first = (w + shift) % warps * 32;
-    if (drawn(4) == 0) continue;  // so that warps drift apart
+    if (drawn(4) == 0) continue;  // lets warps diverge
     for (unsigned i = 0; i < 32; i++) {
       Fiber& lane = block->fibers[first + (i ^ flip)];
       if (lane.wait == Wait::nothing) resume(lane), moved = true;
@@ -193,7 +193,7 @@ static int launch(unsigned blocks, unsigned threads, unsigned resident, Word mos
 
 // Runs a kernel whose parameters are integers of 64 bits or fewer, or pointers. Such parameters are passed as
 // whole words by the calling conventions of x86-64 and AArch64 Linux, so one function type calls them all.
-// 0 where it ended; 1 where its threads wait for each other for ever; 2 where it took more turns than `most`.
+// Returns 0 if it ended; 1 if its threads wait for each other forever; 2 if it took more turns than `most`.
 extern "C" int simt_launch(void* kernel, unsigned blocks, unsigned threads, unsigned resident,
                            unsigned long long seed, unsigned long long most,
                            const unsigned long long* arguments, unsigned count) {

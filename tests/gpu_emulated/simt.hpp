@@ -1,8 +1,8 @@
-// CUDA's own names for a CPU: what the sources in wirecodec/kernels/cuda use of them, and no more.
+// CUDA's names for a CPU: only those that the sources in wirecodec/kernels/cuda use.
 //
 // Every thread is a fiber. Fibers run until they wait: for their block (__syncthreads), for their warp (ballots
-// and shuffles), or for another block (acquire). What runs next is drawn at random, so a barrier that is missing
-// shows. Blocks start in a permuted order, and a few of them at a time take turns.
+// and shuffles), or for another block (acquire). The next fiber is drawn at random, so a missing barrier
+// shows. Blocks start in a permuted order, and a few of them run alternately.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -24,7 +24,7 @@ Index block_index();
 Index grid_size();
 void barrier();
 void yield();
-// What the lanes of the warp that are still there brought, and which those are.
+// Inputs of the lanes of the warp that have not ended, and the mask of these lanes.
 const unsigned long long* exchange(unsigned long long mine, unsigned mask, unsigned* there);
 
 template <class T> unsigned long long word_of(T x) {
@@ -73,7 +73,7 @@ template <class T> T __shfl_xor_sync(unsigned mask, T x, unsigned bits) {
   return simt::from_lane(x, mask, ((threadIdx.x & 31) ^ bits) & 31, true);
 }
 
-// One fiber runs at a time, so these are atomic as they stand.
+// One fiber runs at a time, so these are atomic.
 template <class T> T atomicAdd(T* p, T x) { T old = *p; *p = old + x; return old; }
 template <class T> T atomicOr(T* p, T x) { T old = *p; *p = old | x; return old; }
 template <class T> T atomicXor(T* p, T x) { T old = *p; *p = old ^ x; return old; }

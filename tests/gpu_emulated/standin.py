@@ -1,6 +1,6 @@
-"""A stand-in for CuPy with which the door can be tried: its arrays are NumPy's that say they lie on a GPU.
+"""A stand-in for CuPy: its arrays are NumPy arrays that claim to be on a GPU.
 
-It shows what the door asks of CuPy, and no more; that CuPy has it, only a GPU can show.
+It has what ``gpu.entry`` uses of CuPy, and no more. Only a GPU can show that CuPy itself has the same.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import pytest
 
 from tests.gpu_emulated.recorder import Recorder
 from tests.inputs import Array
-from wirecodec.gpu import contribution, entry
+from wirecodec.gpu import accumulate, entry
 from wirecodec.gpu.plan import entry as plan_entry
+from wirecodec.kernels.cuda import device as device_module
 
 
 class OnGPU(np.ndarray[Any, Any]):
-    """An array that NumPy is not to touch, though it could."""
+    """Array that NumPy should not touch, although it could."""
 
     device: Any = SimpleNamespace(id=0)
 
@@ -29,17 +30,17 @@ class OnGPU(np.ndarray[Any, Any]):
         return {"shape": self.shape, "typestr": self.dtype.str, "version": 3}
 
     def get(self, out: Array) -> None:
-        """Into memory of the host."""
+        """Copy into memory of the host."""
         out[...] = self.view(np.ndarray)
 
 
 class StandInDevice(Recorder):
-    """The emulator, its arrays marked, and the module that they belong to; it has one stream.
+    """Emulator whose arrays are marked, with the module that they belong to; it has one stream.
 
     Attributes:
         cupy: the module.
         number: as of a CupyDevice.
-        asked: what was waited for, "device" and "stream", and each "pinned" memory, in order.
+        asked: the waits, "device" and "stream", and each "pinned" allocation, in order.
         fetched: bytes of each copy to the host that the library made.
     """
 
@@ -69,25 +70,25 @@ class StandInDevice(Recorder):
         return answer
 
     def empty(self, size: int, dtype: Any) -> Array:
-        """Marked."""
+        """Allocate a marked array."""
         return marked(super().empty(size, dtype))
 
     def get(self, array: Array) -> Array:
-        """No longer marked."""
+        """Copy to an array that is not marked."""
         self.fetched.append(array.nbytes)
         return np.array(super().get(array).view(np.ndarray))
 
 
 def marked(x: Array) -> Array:
-    """An array as if it lay on a GPU."""
+    """View an array as if it were on a GPU."""
     return x.view(OnGPU)
 
 
 @pytest.fixture
 def standin(monkeypatch: pytest.MonkeyPatch) -> StandInDevice:
-    """The door, leading to the stand-in; ``import cupy`` finds it, too."""
+    """Replace CuPy by the stand-in; ``import cupy`` also finds it."""
     device = StandInDevice(3, 3)
-    for module in (entry, plan_entry, contribution):
+    for module in (device_module, entry, plan_entry, accumulate):
         monkeypatch.setattr(module, "cupy_device", lambda: device)
     monkeypatch.setitem(sys.modules, "cupy", device.cupy)
     return device

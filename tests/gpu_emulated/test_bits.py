@@ -21,31 +21,31 @@ SMALL = {name: case for name, case in supports(np.random.default_rng(3)).items()
 @pytest.mark.parametrize("name", SMALL)
 def test_bitmaps_both_ways(emulator: Emulator, name: str) -> None:
     d, indices = SMALL[name]
-    words = bits.bitmap_of(emulator, emulator.put(indices), d)
+    words = bits.set_bits(emulator, emulator.put(indices), d)
     dense = np.zeros(32 * words.size, bool)
     dense[indices] = True
     assert words.view(np.uint8).tobytes() == np.packbits(dense, bitorder="little").tobytes()
-    found, said = bits.positions(emulator, words, d, indices.size)
+    found, said = bits.find_set_bits(emulator, words, d, indices.size)
     assert said.tolist() == [indices.size, 0]
     assert (found == indices).all()
 
 
 def test_some_of_the_indices(emulator: Emulator) -> None:
     indices, count = emulator.put(np.arange(0, 900, 3, dtype=np.uint32)), np.array([10], np.uint32)
-    words = bits.bitmap_of(emulator, indices, 900, emulator.put(count))
-    assert bits.positions(emulator, words, 900, 20)[0][:10].tolist() == list(range(0, 30, 3))
+    words = bits.set_bits(emulator, indices, 900, emulator.put(count))
+    assert bits.find_set_bits(emulator, words, 900, 20)[0][:10].tolist() == list(range(0, 30, 3))
 
 
 def test_a_bit_beyond_and_too_little_room(emulator: Emulator) -> None:
     words = emulator.put(np.full(3, 0xFFFFFFFF, np.uint32))
-    indices, said = bits.positions(emulator, words, 95, 4)
+    indices, said = bits.find_set_bits(emulator, words, 95, 4)
     assert said.tolist() == [96, 1]
     assert indices.tolist() == [0, 1, 2, 3]
-    assert bits.positions(emulator, words, 96, 4)[1].tolist() == [96, 0]
+    assert bits.find_set_bits(emulator, words, 96, 4)[1].tolist() == [96, 0]
 
 
 def test_no_words(emulator: Emulator) -> None:
-    assert bits.positions(emulator, emulator.empty(0, np.uint32), 0, 0)[1].tolist() == [0, 0]
+    assert bits.find_set_bits(emulator, emulator.empty(0, np.uint32), 0, 0)[1].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
@@ -56,10 +56,10 @@ def test_adding(emulator: Emulator, kind: Any, scale: float) -> None:
     values[::2] = rng.standard_normal(350)
     indices = np.sort(rng.choice(3000, 700, replace=False)).astype(np.uint32)
     there = emulator.put(out)
-    bits.add(emulator, there, emulator.put(indices), emulator.put(values), scale)
+    bits.add_scaled(emulator, there, emulator.put(indices), emulator.put(values), scale)
     cpu_support.add_at(out, indices, values, kind(scale))
     assert there.tobytes() == out.tobytes()
-    bits.add(emulator, there[:700], None, emulator.put(values), scale)
+    bits.add_scaled(emulator, there[:700], None, emulator.put(values), scale)
     out[:700] += kind(scale) * values
     assert there.tobytes() == out.tobytes()
 

@@ -20,14 +20,14 @@ STREAM = 0x1122334455667788
 def test_p0_and_p1(emulator: Emulator, fpr: float, d: int, r: int) -> None:
     indices = support(np.random.default_rng(d), d, r)
     k, nbytes = windows(fpr), filter_bytes(r, fpr)
-    words = bloom.inserted(emulator, emulator.put(indices), k, nbytes)
+    words = bloom.insert(emulator, emulator.put(indices), k, nbytes)
     p0 = wc.Bloom("p0", fpr).approximate(indices, d, STREAM)
     assert words.tobytes() == p0.section[16:].tobytes()
     bitmap, found = bloom.query(emulator, words, k, d)
-    positives = bloom.held(emulator, bitmap, d, int(found[0]))
+    positives = bloom.list_elements(emulator, bitmap, d, int(found[0]))
     assert (positives == p0.found).all()
     p1 = wc.Bloom("p1", fpr).approximate(indices, d, STREAM)
-    assert (bloom.sampled(emulator, positives, r, STREAM) == p1.found).all()
+    assert (bloom.sample(emulator, positives, r, STREAM) == p1.found).all()
     more, there = emulator.empty(positives.size + 300, np.uint32), emulator.put(np.array([STREAM], np.uint64))
     more[: positives.size] = positives
-    assert (bloom.sampled(emulator, more, r, there, found) == p1.found).all()
+    assert (bloom.sample(emulator, more, r, there, found) == p1.found).all()

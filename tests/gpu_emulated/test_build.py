@@ -1,4 +1,4 @@
-"""Every kernel compiles for every architecture, to code whose arithmetic is a CPU's; and the cache."""
+"""Every kernel compiles for every architecture, to a CPU's arithmetic; and the cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ pytestmark = pytest.mark.usefixtures("compiler")
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("name", build.names())
+@pytest.mark.parametrize("name", build.source_names())
 def test_compiles_to_plain_arithmetic(name: str, architecture: int) -> None:
     if architecture not in nvrtc.architectures():
         pytest.skip(f"NVRTC {nvrtc.version()} does not know sm_{architecture}")
-    made = build.compiled(name, f"sm_{architecture}")
+    made = build.compile_source(name, f"sm_{architecture}")
     text = made.ptx.decode()
     assert f".target sm_{architecture}" in text
     assert made.binary.startswith(b"\x7fELF")
@@ -37,15 +37,15 @@ def test_compiles_to_plain_arithmetic(name: str, architecture: int) -> None:
     assert [each for each in FLOATS.findall(text) if ".rn" not in each] == []
 
 
-def test_the_check_sees_what_it_looks_for() -> None:
+def test_the_check_finds_fused_arithmetic() -> None:
     text = (
         'extern "C" __global__ void f(float* x, double* y)'
         "{ x[0] = x[1] * x[2] + x[3]; x[4] = x[5] / x[6]; y[0] = y[1] * y[2] + y[3]; }"
     )
     target = "--gpu-architecture=compute_80"
-    loose = nvrtc.compiled(text, "f.cu", {}, [target, "--ftz=true"]).ptx.decode()
+    loose = nvrtc.compile_source(text, "f.cu", {}, [target, "--ftz=true"]).ptx.decode()
     assert {each.strip() for each in FUSED.findall(loose)} >= {"fma.", "div.rn.ftz"}
-    strict = nvrtc.compiled(text, "f.cu", {}, [target, *build.FLAGS]).ptx.decode()
+    strict = nvrtc.compile_source(text, "f.cu", {}, [target, *build.FLAGS]).ptx.decode()
     assert not FUSED.findall(strict)
     assert sorted(FLOATS.findall(strict)) == [
         "add.rn.f32",
@@ -60,7 +60,7 @@ def test_a_source_that_does_not_compile() -> None:
     with pytest.raises(
         wc.DeviceError, match=r"wrong\.cu does not compile: .*identifier \"nothing\" is undefined"
     ):
-        nvrtc.compiled("__device__ int x = nothing;", "wrong.cu", {}, ["--gpu-architecture=compute_80"])
+        nvrtc.compile_source("__device__ int x = nothing;", "wrong.cu", {}, ["--gpu-architecture=compute_80"])
 
 
 @pytest.fixture
@@ -69,27 +69,27 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_cache_is_by_all_that_matters(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = build.image("packing", 90)
+def test_the_cache_key_covers_all_inputs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = build.build_image("packing", 90)
     written = first.stat().st_mtime_ns
-    assert build.image("packing", 90) == first
+    assert build.build_image("packing", 90) == first
     assert first.stat().st_mtime_ns == written
     assert [each.name for each in folder.iterdir()] == [first.name], "nothing half-written is left"
-    others = {build.image("packing", 80)}
+    others = {build.build_image("packing", 80)}
     monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "--extra-device-vectorization"))
-    others.add(build.image("packing", 90))
-    changed = {name: text + "\n" for name, text in build.headers().items()}
-    monkeypatch.setattr(build, "headers", lambda: changed)
-    others.add(build.image("packing", 90))
+    others.add(build.build_image("packing", 90))
+    changed = {name: text + "\n" for name, text in build.read_headers().items()}
+    monkeypatch.setattr(build, "read_headers", lambda: changed)
+    others.add(build.build_image("packing", 90))
     monkeypatch.setattr(nvrtc, "version", lambda: (99, 9))
-    others.add(build.image("packing", 90))
+    others.add(build.build_image("packing", 90))
     assert len(others | {first}) == 5
 
 
 def test_a_device_newer_than_the_compiler_gets_ptx(folder: Path) -> None:
     newest = max(nvrtc.architectures())
-    assert build.architecture_for(newest + 1) == (newest, False)
-    made = build.image("packing", newest + 1)
+    assert build.choose_architecture(newest + 1) == (newest, False)
+    made = build.build_image("packing", newest + 1)
     assert made.suffix == ".ptx"
     assert f".target sm_{newest}" in made.read_text()
 
@@ -104,13 +104,13 @@ def test_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     elsewhere.rmdir()
 
 
-def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvrtc, "_places", lambda: ["libnot-there.so"])
-    with pytest.raises(wc.DeviceError, match=r"pip install nvidia-cuda-nvrtc-cu12.*libnot-there"):
+    with pytest.raises(wc.DeviceError, match=r"install nvidia-cuda-nvrtc-cu12.*libnot-there"):
         nvrtc._library.__wrapped__()
 
 
-def test_no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any) -> Any:
@@ -123,7 +123,7 @@ def test_no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
         device.cupy_device()
 
 
-def test_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_device(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refused(RuntimeError):
         pass
 

@@ -1,4 +1,4 @@
-"""A Compressor of gradients on a device: the bytes and the residuals, bit for bit, of one on the host."""
+"""A Compressor of gradients on a device has the bytes and residuals of one on the host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.inputs import Array
 from wirecodec.arrays import BFLOAT16, bits_of
 from wirecodec.container import header
 from wirecodec.cpu import chunk
-from wirecodec.gpu import encode
+from wirecodec.gpu import chunk as gpu_chunk
 
 __all__ = ["standin"]
 
@@ -65,13 +65,13 @@ GRADIENTS: dict[str, Callable[[np.random.Generator], Array]] = {
 
 
 def same(a: Any, b: Any) -> bool:
-    """Of one type, bit for bit."""
+    """Return whether two arrays have one type and the same bits."""
     x, y = (np.asarray(each.view(np.ndarray) if isinstance(each, OnGPU) else each) for each in (a, b))
     return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
 
 
 def alike(there: wc.Compressor, here: wc.Compressor) -> None:
-    """The whole state."""
+    """Compare the whole state of two Compressors."""
     one, other = there.state_dict(), here.state_dict()
     assert one.keys() == other.keys()
     assert all(type(x) is np.ndarray for x in one.values())
@@ -80,7 +80,7 @@ def alike(there: wc.Compressor, here: wc.Compressor) -> None:
 
 
 def step(there: wc.Compressor, here: wc.Compressor, gradients: Mapping[str, Array]) -> wc.Prepared:
-    """One step of both, from the same gradients."""
+    """Run one step of both from the same gradients."""
     on_device = {name: marked(x.copy()) for name, x in gradients.items()}
     made, expected = there.prepare(on_device, rank=1), here.prepare(gradients, rank=1)
     assert isinstance(made.blob, OnGPU)
@@ -127,7 +127,7 @@ def test_gradients_of_every_shape(standin: StandInDevice, scheme: str, kind: str
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("scheme", STAGED)
-def test_what_has_no_kernels_is_staged(standin: StandInDevice, scheme: str, dtype: Any) -> None:
+def test_stages_without_kernels_run_on_the_host(standin: StandInDevice, scheme: str, dtype: Any) -> None:
     rng = np.random.default_rng(3)
     there, here = pair(scheme)
     for _ in range(3):
@@ -193,8 +193,8 @@ def test_fused_entries(standin: StandInDevice, scheme: str) -> None:
 def test_several_chunks(
     standin: StandInDevice, scheme: str, beta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chunks are shorter here, so that three of them take no minute."""
-    for module in (header, encode, chunk):
+    """Use shorter chunks, so that three of them take less than a minute."""
+    for module in (header, chunk, gpu_chunk):
         monkeypatch.setattr(module, "CHUNK", 4096)
     rng = np.random.default_rng(15)
     there, here = pair(scheme, feedback=wc.ErrorFeedback(beta))
@@ -205,7 +205,7 @@ def test_several_chunks(
 
 
 def test_the_last_threshold_is_used(standin: StandInDevice) -> None:
-    """From the second step on the search is made while residual and gradient are added."""
+    """From the second step on, the search runs while residual and gradient are added."""
     rng = np.random.default_rng(7)
     there, here = pair("topk(0.02) | rice | raw")
     for number, factor in enumerate((1, 1, 1, 1e6, 1)):
@@ -220,7 +220,7 @@ def test_the_last_threshold_is_used(standin: StandInDevice) -> None:
     assert "begin_search" in standin.launched, "another type needs another search"
 
 
-def test_a_copy_goes_on_alike(standin: StandInDevice) -> None:
+def test_a_copy_continues_alike(standin: StandInDevice) -> None:
     rng = np.random.default_rng(16)
     there, here = pair("topk(0.02) | rice | raw")
     for _ in range(2):
@@ -228,7 +228,7 @@ def test_a_copy_goes_on_alike(standin: StandInDevice) -> None:
     step(copy.deepcopy(there), here, {"w": rng.standard_normal(SIZE).astype(np.float32)})
 
 
-def test_adacomp_adds_as_it_looks(standin: StandInDevice) -> None:
+def test_adacomp_adds_and_selects_in_one_pass(standin: StandInDevice) -> None:
     rng = np.random.default_rng(8)
     there, here = pair("adacomp | rice | raw")
     for _ in range(2):
@@ -243,7 +243,7 @@ def test_adacomp_adds_as_it_looks(standin: StandInDevice) -> None:
 )
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_what_is_not_finite_is_refused(standin: StandInDevice, scheme: str, bad: float, dtype: Any) -> None:
+def test_nonfinite_raises(standin: StandInDevice, scheme: str, bad: float, dtype: Any) -> None:
     rng = np.random.default_rng(9)
     there, here = pair(scheme)
     for steps in range(3):
@@ -266,9 +266,7 @@ def test_what_is_not_finite_is_refused(standin: StandInDevice, scheme: str, bad:
     "scheme", ["nonzero | rice | raw", "nonzero | rice | raw(bfloat16)", "all | rice | raw"]
 )
 @pytest.mark.parametrize("beta", [1.0, 0.5])
-def test_what_is_not_finite_is_carried_by_raw(
-    standin: StandInDevice, scheme: str, beta: float, dtype: Any
-) -> None:
+def test_raw_carries_nonfinite(standin: StandInDevice, scheme: str, beta: float, dtype: Any) -> None:
     rng = np.random.default_rng(10)
     there, here = pair(scheme, feedback=wc.ErrorFeedback(beta))
     for _ in range(3):
@@ -280,7 +278,7 @@ def test_what_is_not_finite_is_carried_by_raw(
 @pytest.mark.parametrize(
     "scheme", ["topk(k=1) | rice | raw", "threshold(1) | rice | raw", "adacomp | rice | raw"]
 )
-def test_sums_beyond_the_range_are_held(standin: StandInDevice, scheme: str) -> None:
+def test_sums_are_clamped(standin: StandInDevice, scheme: str) -> None:
     for dtype in (np.float32, np.float64, np.float16, BFLOAT16):
         largest = {2: 60_000.0, 4: 3e38, 8: 1.7e308}[np.dtype(dtype).itemsize]
         there, here = pair(scheme)
@@ -290,7 +288,7 @@ def test_sums_beyond_the_range_are_held(standin: StandInDevice, scheme: str) -> 
             assert there.state_dict()["residual/w"].any()
 
 
-def test_a_value_that_a_codec_cannot_carry(standin: StandInDevice) -> None:
+def test_a_value_that_a_codec_cannot_encode(standin: StandInDevice) -> None:
     there, here = pair("topk(k=2) | rice | raw(float16)")
     huge = np.array([1, 2, 1e300, 3])
     for compressor, x in ((here, huge), (there, marked(huge.copy()))):
@@ -314,8 +312,8 @@ def test_commit_and_rollback(standin: StandInDevice) -> None:
     step(there, here, {"w": lost})
 
 
-def test_saved_and_loaded_here_and_there(standin: StandInDevice) -> None:
-    """A state has no place: what a device saved goes on on the host, and the other way round."""
+def test_states_move_between_host_and_device(standin: StandInDevice) -> None:
+    """Load a state that was saved on the device on the host, and the reverse."""
     rng = np.random.default_rng(12)
     scheme = {"s": "sidco(0.02, mode=faithful, window=2) | rice | raw", "*": "topk(0.02) | rice | qsgd"}
     there, here = pair(scheme)
@@ -331,12 +329,12 @@ def test_saved_and_loaded_here_and_there(standin: StandInDevice) -> None:
     for compressor in (there, here):
         compressor.load_state_dict(state)
     step(there, here, tensors[3])
-    step(here, there, tensors[4])  # they change places
+    step(here, there, tensors[4])  # swap host and device
     step(there, here, tensors[5])
 
 
 def test_a_residual_of_a_wider_type(standin: StandInDevice) -> None:
-    """A state of float64 gradients, and narrower ones from then on."""
+    """Load a state of float64 gradients, then compress narrower ones."""
     rng = np.random.default_rng(13)
     for scheme in ("topk(0.05) | rice | raw", "adacomp | rice | qsgd"):
         for dtype in (np.float32, np.float16, BFLOAT16):
@@ -346,10 +344,10 @@ def test_a_residual_of_a_wider_type(standin: StandInDevice) -> None:
             assert there.state_dict()["residual/w"].dtype == np.float64
 
 
-def test_all_lie_on_one_device(standin: StandInDevice) -> None:
+def test_tensors_must_be_on_one_device(standin: StandInDevice) -> None:
     there, here = pair("topk(0.5) | rice | raw")
     x = np.ones(9, np.float32)
-    with pytest.raises(wc.EncodeError, match="tensor 'b': lies on the host"):
+    with pytest.raises(wc.EncodeError, match="tensor 'b': is on the host"):
         there.prepare({"a": marked(x), "b": x})
     with pytest.raises(wc.EncodeError, match="tensor 'a': dtype int64"):
         there.prepare({"a": marked(np.arange(3))})
@@ -359,7 +357,7 @@ def test_all_lie_on_one_device(standin: StandInDevice) -> None:
 
 
 def test_only_compressed_bytes_leave(standin: StandInDevice) -> None:
-    """What the host fetches in a step are the container and a few counts, whatever the gradient's size."""
+    """In a step the host fetches the container and a few counts, for any size of the gradient."""
     rng = np.random.default_rng(14)
     for scheme in (
         "topk(0.01) | rice | qsgd",

@@ -1,4 +1,4 @@
-"""The emulator notices mistakes; else its silence about the kernels would say nothing."""
+"""The emulator detects mistakes; otherwise, tests that pass on it would prove nothing."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ PROBE = Path(__file__).parent / "probe.cu"
 U32, U64 = np.uint32, np.uint64
 
 
-def test_a_missing_barrier_shows(probed: Emulator) -> None:
+def test_detects_a_missing_barrier(probed: Emulator) -> None:
     for barrier in (True, False):
         out = probed.empty(THREADS, U32)
         probed.run(PROBE, "mirror", 1, out, U32(barrier))
         assert (out == np.arange(THREADS)[::-1]).all() == barrier
 
 
-def test_a_sum_that_is_not_atomic_shows(probed: Emulator) -> None:
+def test_detects_a_sum_that_is_not_atomic(probed: Emulator) -> None:
     for atomically in (True, False):
         out = probed.empty(THREADS // 32, U32)
         probed.run(PROBE, "tally", 1, out, U32(atomically))
         assert (out == 32).all() == atomically
 
 
-def test_threads_that_wait_for_each_other_are_an_error(probed: Emulator) -> None:
+def test_detects_deadlock(probed: Emulator) -> None:
     out = probed.empty(THREADS, U32)
     probed.run(PROBE, "crossed", 3, out, U32(False))
     assert (out == 0xFFFFFFFF).all()
@@ -38,8 +38,8 @@ def test_threads_that_wait_for_each_other_are_an_error(probed: Emulator) -> None
 
 
 def test_blocks_start_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without tickets a block waits for one that has no room to run."""
-    monkeypatch.setattr("tests.gpu_emulated.emulator.MOST_TURNS", 20_000)
+    """Without tickets, a block waits for one that cannot start."""
+    monkeypatch.setattr("tests.gpu_emulated.emulator.MAX_TURNS", 20_000)
     for tickets in (True, False):
         emulator = device(1, 2)
         states, counter, out = emulator.empty(20, U64), emulator.empty(1, U32), emulator.empty(20, U32)
@@ -53,14 +53,14 @@ def test_blocks_start_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
             emulator.run(PROBE, "chain", 20, states, counter, out, U32(0))
 
 
-def test_what_is_written_beside_an_array_shows(probed: Emulator) -> None:
+def test_detects_writes_outside_an_array(probed: Emulator) -> None:
     out = probed.empty(10, U32)
     probed.run(PROBE, "beyond", 1, out, U32(9))
-    with pytest.raises(AssertionError, match="beside an array"):
+    with pytest.raises(AssertionError, match="outside an array"):
         probed.run(PROBE, "beyond", 1, out, U32(10))
 
 
-def test_lanes_exchange_as_cuda_has_it(probed: Emulator) -> None:
+def test_lanes_exchange_as_on_cuda(probed: Emulator) -> None:
     out = probed.empty(THREADS, U32)
     probed.run(PROBE, "exchanges", 1, out)
     lane = np.arange(THREADS) % 32
@@ -69,14 +69,14 @@ def test_lanes_exchange_as_cuda_has_it(probed: Emulator) -> None:
     assert (out == (up | down << 5 | (lane ^ 5) << 10 | 9 << 15 | some | 496 << 21)).all()
 
 
-def test_numbers_are_numpys(probed: Emulator) -> None:
+def test_numbers_must_be_numpy_scalars(probed: Emulator) -> None:
     out = probed.empty(10, U32)
     for wrong in (3, 3.0, np.float32(3)):
         with pytest.raises(AssertionError, match="NumPy's integers"):
             probed.run(PROBE, "beyond", 1, out, wrong)
 
 
-def test_arguments_are_as_wide_as_parameters(probed: Emulator, compiler: None) -> None:
+def test_argument_widths_are_checked(probed: Emulator, compiler: None) -> None:
     out = probed.empty(10, U32)
     with pytest.raises(AssertionError, match="has parameters"):
         probed.launch("packing", "pack_u8", 1, out, U32(1), U64(1), out)

@@ -1,4 +1,4 @@
-"""feedback.cu against ``ErrorFeedback``: sums, what is left of them, and the ends of the types' ranges."""
+"""feedback.cu against ``cpu.accumulate``: sums, residuals, and the limits of the types' ranges."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import wirecodec as wc
 from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import bits_of
+from wirecodec.cpu.accumulate import AccumulatedGradient
 from wirecodec.kernels.cuda import elements, feedback
 from wirecodec.kernels.cuda.select import Selector, rule_of
 
@@ -19,7 +20,7 @@ SIZE = 3001
 
 
 def vector(seed: int, kind: Any) -> Array:
-    """Numbers of all sizes, both zeros among them, and some at the end of the range."""
+    """Return numbers of all magnitudes, with both zeros and some at the limit of the range."""
     rng = np.random.default_rng(seed)
     x: Array = (rng.standard_normal(SIZE) * 2.0 ** rng.integers(-140, 100, SIZE)).astype(kind)
     x[::17] = 0.0
@@ -30,10 +31,10 @@ def vector(seed: int, kind: Any) -> Array:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sums_are_held_within_the_range(emulator: Emulator, kind: Any) -> None:
+def test_sums_are_clamped(emulator: Emulator, kind: Any) -> None:
     gradient, residual = vector(1, kind), vector(2, kind)
     with np.errstate(all="ignore"):
-        expected = wc.ErrorFeedback().corrected(gradient, residual)
+        expected = AccumulatedGradient.of(wc.ErrorFeedback(), gradient, residual).x
         assert not np.isfinite(gradient + residual).all()
     out = emulator.empty(SIZE, kind)
     odd = feedback.add(emulator, emulator.put(gradient), emulator.put(residual), out)
@@ -43,7 +44,7 @@ def test_sums_are_held_within_the_range(emulator: Emulator, kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_reported(emulator: Emulator, kind: Any, bad: float) -> None:
+def test_nonfinite_is_reported(emulator: Emulator, kind: Any, bad: float) -> None:
     gradient, residual = vector(1, kind), vector(2, kind)
     gradient[2999] = bad
     out = emulator.empty(SIZE, kind)
@@ -61,14 +62,17 @@ def test_a_closed_gate(emulator: Emulator, kind: Any) -> None:
 
 
 @pytest.mark.parametrize(("kind", "narrow"), [(np.float32, np.float16), (np.float64, np.float32)])
-def test_what_a_narrower_type_can_be_sent(emulator: Emulator, kind: Any, narrow: Any) -> None:
+def test_values_for_a_narrower_type(emulator: Emulator, kind: Any, narrow: Any) -> None:
     x = vector(3, kind)
     most = float(np.finfo(narrow).max)
-    clipped = feedback.clipped(emulator, emulator.put(x), most)
-    coder = elements.narrowed if narrow == np.float16 else elements.as_single
+    clipped = feedback.clamp(emulator, emulator.put(x), most)
+    coder = elements.narrow if narrow == np.float16 else elements.to_float32
     made, over = coder(emulator, bits_of(clipped), narrow if narrow == np.float16 else kind)
     assert over[0] == elements.NOWHERE
-    assert made.tobytes() == wc.ErrorFeedback().sendable(x, np.dtype(narrow)).tobytes()
+    assert (
+        made.tobytes()
+        == AccumulatedGradient(wc.ErrorFeedback(), np.zeros(SIZE, narrow), None, x).sendable().tobytes()
+    )
 
 
 @pytest.mark.sampled
@@ -76,11 +80,13 @@ def test_what_a_narrower_type_can_be_sent(emulator: Emulator, kind: Any, narrow:
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 @pytest.mark.parametrize("with_residual", [False, True])
 @pytest.mark.parametrize("full", [False, True])
-def test_what_is_left(emulator: Emulator, kind: Any, beta: float, with_residual: bool, full: bool) -> None:
+def test_the_next_residual(
+    emulator: Emulator, kind: Any, beta: float, with_residual: bool, full: bool
+) -> None:
     gradient, residual = vector(4, kind), vector(5, kind) if with_residual else None
     rule = wc.ErrorFeedback(beta)
     with np.errstate(all="ignore"):
-        x = rule.corrected(gradient, residual)
+        x = AccumulatedGradient.of(rule, gradient, residual).x
     where = np.arange(SIZE) if full else np.flatnonzero(np.abs(x) > 1)
     values = (-0.7 * x[where]).astype(kind)  # so that some of the remainders overflow
     x, gradient_there = x.copy(), emulator.put(gradient)
@@ -90,62 +96,37 @@ def test_what_is_left(emulator: Emulator, kind: Any, beta: float, with_residual:
     if beta == 1:
         feedback.subtract(emulator, left, indices, sent)
     else:
-        feedback.filtered(emulator, gradient_there, residual_there, beta, left)
-        feedback.filtered(emulator, gradient_there, residual_there, beta, left, indices, sent)
-    expected = rule.remainder(x, gradient, residual, wc.SparseTensor(where, values, (SIZE,)))
+        weights = kind(beta), 1 - kind(beta)
+        if not full:
+            feedback.filter_residual(emulator, gradient_there, residual_there, (kind(beta), 1), left)
+        feedback.filter_residual(emulator, emulator.put(x), residual_there, weights, left, indices, sent)
+    expected = AccumulatedGradient(rule, gradient, residual, x).remainder(None if full else where, values)
     assert left.tobytes() == expected.tobytes()
     assert (left[where] == 0).any()
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("with_residual", [False, True])
-@pytest.mark.parametrize("full", [False, True])
-def test_the_low_pass_filter(emulator: Emulator, kind: Any, with_residual: bool, full: bool) -> None:
-    """Every operation rounded, both zeros kept, and what is beyond the range infinite."""
-    x, residual = vector(8, kind), vector(9, kind) if with_residual else None
-    beta = kind(0.3)
-    keep = 1 - beta
-    where = np.arange(SIZE) if full else np.flatnonzero(np.abs(x) > 1)
-    sent = (-3 * np.sign(x[where])).astype(kind)
-    expected, rest = beta * x, beta * (x[where] - sent)
-    if residual is not None:
-        with np.errstate(over="ignore"):
-            expected += residual
-            rest += keep * residual[where]
-    expected[where] = rest
-    there, left = emulator.put(x), emulator.empty(SIZE, kind)
-    before = None if residual is None else emulator.put(residual)
-    indices = None if full else emulator.put(where.astype(np.uint32))
-    if not full:
-        feedback.lowpass(emulator, there, before, (beta, 1), left)
-    feedback.lowpass(emulator, there, before, (beta, keep), left, indices, emulator.put(sent))
-    assert left.tobytes() == expected.tobytes()
-    assert full or with_residual or (np.signbit(left) & (left == 0)).any()
-
-
-@pytest.mark.sampled
 @pytest.mark.parametrize("count", [0, 1, 700])
-def test_words_are_scattered(emulator: Emulator, dtype: Any, count: int) -> None:
+def test_scatter(emulator: Emulator, dtype: Any, count: int) -> None:
     with np.errstate(over="ignore"):
         words = bits_of(vector(10, np.float32)[:count].astype(dtype))
     numbers = np.random.default_rng(count).permutation(SIZE)[:count].astype(np.uint32)
     expected = np.zeros(SIZE, words.dtype)
     expected[numbers] = words
-    made = elements.scattered(emulator, emulator.put(words), emulator.put(numbers), SIZE)
+    made = elements.scatter(emulator, emulator.put(words), emulator.put(numbers), SIZE)
     assert made.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("room", [100, SIZE])
-def test_what_was_taken_is_put_back(emulator: Emulator, kind: Any, room: int) -> None:
+@pytest.mark.parametrize("capacity", [100, SIZE])
+def test_selected_values_are_put_back(emulator: Emulator, kind: Any, capacity: int) -> None:
     x = bits_of(vector(6, kind))
-    selector = Selector(emulator, SIZE, x.dtype, room)
+    selector = Selector(emulator, SIZE, x.dtype, capacity)
     taken = selector.select(emulator.put(x), emulator.put(rule_of(1)), mask=2 ** (8 * x.itemsize - 1) - 1)
     rest = emulator.put(np.zeros_like(x))
     feedback.put_back(emulator, taken, rest)
     expected = np.zeros_like(x)
-    where = np.flatnonzero(x << x.dtype.type(1))[:room]
+    where = np.flatnonzero(x << x.dtype.type(1))[:capacity]
     expected[where] = x[where]
     assert rest.tobytes() == expected.tobytes()
 
@@ -154,23 +135,23 @@ def test_signs_with_another_magnitude(emulator: Emulator, dtype: Any) -> None:
     with np.errstate(over="ignore"):
         x = vector(7, np.float32).astype(dtype)
     magnitude = np.array([0.75], dtype)
-    made = elements.with_magnitude(emulator, emulator.put(bits_of(x)), int(bits_of(magnitude)[0]))
+    made = elements.set_magnitude(emulator, emulator.put(bits_of(x)), int(bits_of(magnitude)[0]))
     assert made.tobytes() == np.copysign(magnitude, x).tobytes()
     numbers, count = np.arange(x.size, dtype=np.uint32)[1::3], np.array([x.size // 5], np.uint32)
     given = (emulator.put(each) for each in (bits_of(x), bits_of(magnitude), numbers, count))
-    made = elements.with_magnitude(emulator, *given)
+    made = elements.set_magnitude(emulator, *given)
     assert made.size == numbers.size
     some = numbers[: count[0]]
     assert made[: some.size].tobytes() == np.copysign(magnitude, x[some]).tobytes()
 
 
-def test_a_number_rounded(emulator: Emulator, dtype: Any) -> None:
-    """To an element type, as NumPy does it: ties, denormals, what is too large or no number."""
+def test_round_scalar(emulator: Emulator, dtype: Any) -> None:
+    """Round to an element type as NumPy does: ties, denormals, overflow and NaN."""
     near = [2.0**p * (1 + n * 2.0**-q) for p in (-149, -24, 0) for q in (8, 11, 24) for n in (1, 3)]
     edges = [0.0, 65519.9, 65520.0, 3.4e38, 3.5e38, 1e308, np.inf, 5e-324, 2.0**-150, 2.0**-25]
     with np.errstate(over="ignore"):
         for x in (*near, *(each * (1 + 2.0**-45) for each in near), *edges):
             number = np.array([x])
-            made = elements.rounded(emulator, emulator.put(number), dtype)
+            made = elements.round_scalar(emulator, emulator.put(number), dtype)
             assert made.tobytes() == number.astype(dtype).tobytes(), x
-        assert np.isnan(elements.rounded(emulator, emulator.put(np.array([np.nan])), dtype).view(dtype))
+        assert np.isnan(elements.round_scalar(emulator, emulator.put(np.array([np.nan])), dtype).view(dtype))

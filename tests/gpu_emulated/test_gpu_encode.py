@@ -1,4 +1,4 @@
-"""Containers made on a device: the bytes of ``wc.encode``, and its errors."""
+"""Containers encoded on a device: the bytes of ``wc.encode``, and its errors."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import DeviceFlat, bits_of
 from wirecodec.container import header
+from wirecodec.cpu import chunk as cpu_chunk
+from wirecodec.gpu import chunk as gpu_chunk
 from wirecodec.gpu import encode
 from wirecodec.gpu.chunk import has_kernels
 from wirecodec.scheme import as_scheme
@@ -58,25 +60,25 @@ def tensor(dtype: Any, size: int = 9001) -> Array:
 
 
 def on_device(device: Emulator, x: Array, scheme: Any, seed: int = 5, tag: bytes = b"") -> Any:
-    """What ``wc.encode`` of a CuPy array does, on another device."""
+    """Encode on another device as ``wc.encode`` does for a CuPy array."""
     flat = DeviceFlat(device.put(bits_of(x.reshape(-1))), x.dtype, x.shape)
-    return encode.encoded(device, flat, as_scheme(scheme), seed, tag)
+    return encode.encode(device, flat, as_scheme(scheme), seed, tag)
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("select", SELECTORS)
-def test_the_bytes_of_the_cpu(select: str, value: str) -> None:
-    encodes(select, value, np.float32)
+def test_bytes_equal_the_cpu(select: str, value: str) -> None:
+    check_bytes(select, value, np.float32)
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("value", VALUES)
 def test_every_element_type(value: str, dtype: Any) -> None:
-    encodes("topk(0.01)", value, dtype)
+    check_bytes("topk(0.01)", value, dtype)
 
 
-def encodes(select: str, value: str, dtype: Any) -> None:
+def check_bytes(select: str, value: str, dtype: Any) -> None:
     device = Emulator(len(select + value), 3)
     x = tensor(dtype).reshape(-1, 1)
     for index in INDEXES:
@@ -89,7 +91,7 @@ def encodes(select: str, value: str, dtype: Any) -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("size", [0, 1, 2, 70, 1000, 9001])
 @pytest.mark.parametrize("select", FITTED)
-def test_a_sample_and_fits(select: str, size: int, dtype: Any) -> None:
+def test_samples_and_fits(select: str, size: int, dtype: Any) -> None:
     device = Emulator(size, 3)
     x = tensor(dtype, size)
     for seed, rest in ((5, "rice | sign-scale"), (6, "bitmap | qsgd(bits=4)"), (7, "bloom(p0, 0.01) | raw")):
@@ -99,8 +101,8 @@ def test_a_sample_and_fits(select: str, size: int, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("power", [-140, -45, 45, 120, -1000, 1000])
-def test_fits_of_what_is_tiny_or_huge(power: int) -> None:
-    """Sums of squares would underflow, or overflow: magnitudes are scaled."""
+def test_fits_of_tiny_or_huge_magnitudes(power: int) -> None:
+    """Sums of squares would underflow or overflow without scaling."""
     kind = np.float64 if abs(power) > 140 else np.float32
     x = np.ldexp(np.random.default_rng(power % 99).laplace(size=5000).astype(kind), power)
     made = on_device(Emulator(2, 3), x, "sidco(0.02) | rice | raw")
@@ -111,7 +113,7 @@ def test_fits_of_what_is_tiny_or_huge(power: int) -> None:
 @pytest.mark.parametrize("values", ["alike", "zeros", "ties"])
 @pytest.mark.parametrize("select", FITTED)
 def test_few_magnitudes(select: str, values: str) -> None:
-    """Far more elements reach a threshold than were to, or none that is not zero."""
+    """Far more elements reach a threshold than expected, or none except zeros."""
     x = {"alike": np.ones(3001), "zeros": np.zeros(3001), "ties": np.arange(3001) % 3}[values]
     for kind in (np.float32, np.float64):
         made = on_device(Emulator(2, 3), x.astype(kind), f"{select} | rice | raw")
@@ -119,7 +121,7 @@ def test_few_magnitudes(select: str, values: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", STAGED)
-def test_what_has_no_kernels(scheme: str) -> None:
+def test_stages_without_kernels(scheme: str) -> None:
     x = tensor(np.float32)
     made = on_device(Emulator(2, 3), x, scheme, tag=b"tag")
     assert made.tobytes() == wc.encode(x, scheme, seed=5, tag=b"tag").tobytes()
@@ -136,8 +138,8 @@ def test_few_elements(select: str, size: int) -> None:
 
 
 def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks are shorter here, so that three of them take no minute."""
-    for module in (header, encode, __import__("wirecodec.cpu.chunk", fromlist=["CHUNK"])):
+    """Use shorter chunks, so that three of them take less than a minute."""
+    for module in (header, cpu_chunk, gpu_chunk):
         monkeypatch.setattr(module, "CHUNK", 4096)
     x = tensor(np.float32, 10_000)
     x[4096:8192] = 0
@@ -159,20 +161,20 @@ def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "scheme", ["topk(0.01)", "topk(1.0)", "threshold(1)", "all | qsgd", "nonzero | sign-scale", *FITTED]
 )
-def test_errors_are_those_of_the_cpu(scheme: str, bad: float) -> None:
+def test_errors_equal_the_cpu(scheme: str, bad: float) -> None:
     x = tensor(np.float32)
     x[[4000, 8000]] = bad
-    refuses(x, scheme)
+    check_error(x, scheme)
 
 
 @pytest.mark.parametrize("scheme", ["all | qsgd", "all | raw(float16)", "topk(0.01) | raw(bfloat16)"])
-def test_what_a_narrower_type_cannot_hold(scheme: str) -> None:
+def test_overflow_of_a_narrower_type(scheme: str) -> None:
     x = tensor(np.float64)
     x[1234] = 1e300
-    refuses(x, scheme)
+    check_error(x, scheme)
 
 
-def refuses(x: Array, scheme: str) -> None:
+def check_error(x: Array, scheme: str) -> None:
     with pytest.raises(wc.EncodeError) as expected:
         wc.encode(x, scheme)
     with pytest.raises(wc.EncodeError) as found:
@@ -182,11 +184,11 @@ def refuses(x: Array, scheme: str) -> None:
 
 
 def test_a_scale_that_is_too_large() -> None:
-    """Its sum overflows."""
-    refuses(np.full(300, 1e308), "adacomp(bin=1) | rice | raw")
+    """The sum of the scale overflows."""
+    check_error(np.full(300, 1e308), "adacomp(bin=1) | rice | raw")
 
 
-def test_nan_is_carried_by_raw(dtype: Any) -> None:
+def test_raw_carries_nan(dtype: Any) -> None:
     x = tensor(dtype)
     x[7] = np.nan
     for scheme in ("all | rice | raw", "nonzero | rice | raw(float16)"):

@@ -1,4 +1,4 @@
-"""select.cu against the CPU's kernels, and against what it is by definition."""
+"""select.cu against the CPU's kernels, and against the definition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import bits_of
-from wirecodec.kernels.cpu.index.bitmap import nonzero_bits
+from wirecodec.kernels.cpu.index.bitmap import find_nonzero
 from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
 from wirecodec.select.threshold_common import collected, threshold_bits
 
@@ -28,7 +28,7 @@ def vector(size: int, dtype: Any) -> Array:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("size", SIZES)
-def test_threshold_as_on_the_cpu(emulator: Emulator, size: int, dtype: Any) -> None:
+def test_threshold_equals_the_cpu(emulator: Emulator, size: int, dtype: Any) -> None:
     x = vector(size, dtype)
     words = bits_of(x)
     least = threshold_bits(1.25, x.dtype)
@@ -48,12 +48,12 @@ def test_threshold_as_on_the_cpu(emulator: Emulator, size: int, dtype: Any) -> N
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("size", SIZES)
-def test_nonzero_as_on_the_cpu(emulator: Emulator, size: int, dtype: Any) -> None:
+def test_nonzero_equals_the_cpu(emulator: Emulator, size: int, dtype: Any) -> None:
     words = bits_of(vector(size, dtype))
     selector = Selector(emulator, size, words.dtype, size, bitmap=True)
     every = 2 ** (8 * words.dtype.itemsize) - 1
     made = selector.select(emulator.put(words), emulator.put(rule_of(1)), mask=every)
-    bitmap, ends = nonzero_bits(words)
+    bitmap, ends = find_nonzero(words)
     assert made.count(emulator) == ((int(ends[-1]) if ends.size else 0), None)
     assert made.bitmap.tobytes() == bitmap.tobytes()[: made.bitmap.nbytes]
 
@@ -73,7 +73,7 @@ def test_ties_go_to_the_lower_index(emulator: Emulator, ties: int) -> None:
     assert np.unpackbits(made.bitmap.view(np.uint8), bitorder="little").sum() == count
 
 
-def test_no_more_than_there_is_room_for(emulator: Emulator) -> None:
+def test_capacity_is_respected(emulator: Emulator) -> None:
     words = np.arange(1, 9001, dtype=np.uint32)
     selector = Selector(emulator, words.size, np.uint32, 100)
     made = selector.select(emulator.put(words), emulator.put(rule_of(1)), mask=2**31 - 1)
@@ -83,7 +83,7 @@ def test_no_more_than_there_is_room_for(emulator: Emulator) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
-def test_the_first_that_is_not_finite(emulator: Emulator, bad: float, dtype: Any) -> None:
+def test_first_nonfinite(emulator: Emulator, bad: float, dtype: Any) -> None:
     x = vector(9000, dtype)
     x[[8000, 5001, 5002]] = bad
     words = bits_of(x)
@@ -104,7 +104,7 @@ def test_a_closed_gate(emulator: Emulator) -> None:
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("in_place", [False, True])
-def test_of_a_sum(emulator: Emulator, kind: Any, in_place: bool) -> None:
+def test_select_sum(emulator: Emulator, kind: Any, in_place: bool) -> None:
     rng = np.random.default_rng(8)
     gradient, residual = (rng.standard_normal(10_007).astype(kind) for _ in range(2))
     total = gradient + residual

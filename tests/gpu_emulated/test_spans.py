@@ -1,4 +1,4 @@
-"""Rice and Elias-Fano on the device: the bytes of the CPU's codecs, and what those refuse."""
+"""Rice and Elias-Fano on the device: the bytes of the CPU's codecs, and the same invalid sections."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from wirecodec.limits import DEFAULT_LIMITS
 
 CASES = supports(np.random.default_rng(3))
 CODECS: dict[str, tuple[Any, Callable[..., Any], Callable[..., Any]]] = {
-    "rice": (wc.Rice(), spans.rice, spans.rice_indices),
-    "elias-fano": (wc.EliasFano(), spans.elias_fano, spans.elias_fano_indices),
+    "rice": (wc.Rice(), spans.encode_rice, spans.decode_rice),
+    "elias-fano": (wc.EliasFano(), spans.encode_elias_fano, spans.decode_elias_fano),
 }
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("codec", CODECS)
-def test_both_ways(emulator: Emulator, codec: str, name: str) -> None:
+def test_encode_and_decode_equal_the_cpu(emulator: Emulator, codec: str, name: str) -> None:
     d, indices = CASES[name]
     on_cpu, encode, decode = CODECS[codec]
     expected = on_cpu.encode(indices, d, 0)
@@ -38,21 +38,21 @@ def test_both_ways(emulator: Emulator, codec: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_the_cpu_refuses_is_refused(codec: str) -> None:
-    """Bits flipped, words cut off and added, other counts: the verdict is the CPU's."""
+def test_rejects_what_the_cpu_rejects(codec: str) -> None:
+    """Flip bits, cut and append words, change counts: the result is the CPU's."""
     emulator = Emulator(5, 3)
     rng = np.random.default_rng(17)
     on_cpu, _, decode = CODECS[codec]
     refused = 0
     for d, r in ((20_000, 300), (20_000, 5000), (1_000_000, 4097), (70, 35)):
         whole = on_cpu.encode(support(rng, d, r), d, 0).view(np.uint32)
-        for section in (*broken(rng, whole, 25), whole[:-1], whole[:1], np.append(whole, whole[-1:])):
+        for section in (*corrupt(rng, whole, 25), whole[:-1], whole[:1], np.append(whole, whole[-1:])):
             for count in (r, r + 1):
-                refused += verdicts(emulator, on_cpu, decode, section, d, count)
+                refused += rejected_by_both(emulator, on_cpu, decode, section, d, count)
     assert refused > 100
 
 
-def broken(rng: np.random.Generator, words: Array, times: int) -> list[Array]:
+def corrupt(rng: np.random.Generator, words: Array, times: int) -> list[Array]:
     found = []
     for _ in range(times):
         one = words.copy()
@@ -61,10 +61,10 @@ def broken(rng: np.random.Generator, words: Array, times: int) -> list[Array]:
     return found
 
 
-def verdicts(
+def rejected_by_both(
     emulator: Emulator, on_cpu: Any, decode: Callable[..., Any], words: Array, d: int, r: int
 ) -> bool:
-    """Whether both refuse; they agree."""
+    """Return whether both reject the section; they must agree."""
     back, bad = decode(emulator, emulator.put(words), d, r)
     try:
         expected = on_cpu.decode(np.ascontiguousarray(words).view(np.uint8), d, r, DEFAULT_LIMITS)

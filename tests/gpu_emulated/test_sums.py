@@ -33,7 +33,7 @@ def test_moments_of_an_interval(emulator: Emulator, kind: Any, size: int) -> Non
         start, stop, origin, scale = interval
         bounds = np.uint64(start), np.uint64(stop), origin, scale
         top = cpu_moments.sweep(words, 0, rows, *bounds, False, False, expected)
-        found, greatest = moments.sums(emulator, emulator.put(words), *interval)
+        found, greatest = moments.sum_moments(emulator, emulator.put(words), *interval)
         assert found.tolist() == list(cpu_moments.fold(expected)[:3])
         assert greatest[0] == top
 
@@ -60,7 +60,7 @@ def test_adacomp_with_its_residual(emulator: Emulator, kind: Any, width: int) ->
     total = residual + gradient
     expected = wc.AdaComp(width).select(total, gradient=gradient)
     there, left = emulator.put(gradient), emulator.put(residual)
-    keys, mean, bad = moments.bins(emulator, there, left, min(width, gradient.size), 1.0, left)
+    keys, mean, bad = moments.mark_bins(emulator, there, left, min(width, gradient.size), 1.0, left)
     assert not bad[0]
     assert left.tobytes() == total.tobytes()
     assert mean[0] == expected.scale
@@ -68,22 +68,22 @@ def test_adacomp_with_its_residual(emulator: Emulator, kind: Any, width: int) ->
     made = selector.select(keys, emulator.put(rule_of(1)), mask=0xFFFF)
     count, _ = made.count(emulator)
     assert (made.indices[:count] == expected.indices).all()
-    again = moments.bins(emulator, there, None, min(width, gradient.size), 1.0, left, summed=True)
+    again = moments.mark_bins(emulator, there, None, min(width, gradient.size), 1.0, left, summed=True)
     assert [each.tobytes() for each in again] == [each.tobytes() for each in (keys, mean, bad)]
     assert left.tobytes() == total.tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_adacomp_sees_what_is_not_finite(emulator: Emulator, kind: Any) -> None:
+def test_adacomp_reports_nonfinite(emulator: Emulator, kind: Any) -> None:
     gradient = np.ones(300, kind)
     gradient[299] = np.inf
     there, total = emulator.put(gradient), emulator.empty(300, kind)
-    assert moments.bins(emulator, there, None, 50, 1.0, total)[2][0] == 1
-    assert moments.bins(emulator, there[:299], None, 50, 1.0, total[:299])[2][0] == 0
+    assert moments.mark_bins(emulator, there, None, 50, 1.0, total)[2][0] == 1
+    assert moments.mark_bins(emulator, there[:299], None, 50, 1.0, total[:299])[2][0] == 0
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("size", [0, 1, 7, 63, 64, 65, 1000, 16_384, 40_001])
-def test_crc32_as_zlib_has_it(emulator: Emulator, size: int) -> None:
+def test_crc32_equals_zlib(emulator: Emulator, size: int) -> None:
     octets = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
     assert checksum.crc32(emulator, emulator.put(octets))[0] == zlib.crc32(octets.tobytes())

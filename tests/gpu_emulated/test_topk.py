@@ -1,4 +1,4 @@
-"""topk.cu against the CPU's exact top k, cold and warm, whatever the data."""
+"""topk.cu against the CPU's exact top k, cold and warm."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import wirecodec as wc
 from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import bits_of, read_only
+from wirecodec.cpu.accumulate import AccumulatedGradient
 from wirecodec.kernels.cuda.select import infinity_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.select.topk_exact import top_k
@@ -53,7 +54,7 @@ def test_cold(emulator: Emulator, k: int, dtype: Any) -> None:
 
 @pytest.mark.parametrize("k", [1, 200, SIZE // 2])
 def test_warm(emulator: Emulator, k: int) -> None:
-    """Near the last threshold, far above and below it, and where nothing tells one from another."""
+    """Test data near the last threshold, far above and below it, and with all magnitudes equal."""
     rng = np.random.default_rng(9)
     search = Search(emulator, SIZE, np.uint32, k)
     x = rng.laplace(size=SIZE).astype(np.float32)
@@ -66,7 +67,7 @@ def test_warm(emulator: Emulator, k: int) -> None:
 
 
 def test_warm_reads_once(emulator: Emulator) -> None:
-    """Where the last threshold serves, nothing counts all keys, and the second sweep does nothing."""
+    """If the last threshold serves, no kernel counts all keys, and the second sweep does nothing."""
     rng = np.random.default_rng(10)
     search = Search(emulator, SIZE, np.uint32, 200)
     x = rng.laplace(size=SIZE).astype(np.float32)
@@ -75,14 +76,14 @@ def test_warm_reads_once(emulator: Emulator) -> None:
     assert int(search._search[8]) == 0, "it swept twice"
     assert 200 <= int(search._search[9]) < 1000
     check(emulator, search, x * np.float32(64), 200, warm=True)
-    assert int(search._search[8]) == 1, "what was taken did not fit, and yet no second sweep"
+    assert int(search._search[8]) == 1, "the selection did not fit, but there was no second sweep"
 
 
 @pytest.mark.parametrize(
     ("k", "kind"), [(1, np.float32), (200, np.float16), (200, np.float64), (5000, np.float32)]
 )
-def test_what_reaches_a_threshold(emulator: Emulator, k: int, kind: Any) -> None:
-    """All of it where it is k at most, none of it where that is none, else the top k; zeros never."""
+def test_reaching_a_threshold(emulator: Emulator, k: int, kind: Any) -> None:
+    """Select all elements that reach it if they are at most k, else the top k; never a zero."""
     search = Search(emulator, 9001, bits_of(np.zeros(0, kind)).dtype, k)
     for x in vectors(kind).values():
         words = bits_of(x[:9001])
@@ -107,7 +108,7 @@ def test_warm_of_other_widths(emulator: Emulator, width: Any) -> None:
         check(emulator, search, rng.laplace(size=SIZE).astype(kind), 333, warm=step > 0)
 
 
-def test_what_is_not_finite_is_found(emulator: Emulator) -> None:
+def test_nonfinite_is_reported(emulator: Emulator) -> None:
     x = np.random.default_rng(12).standard_normal(SIZE).astype(np.float32)
     x[7000], x[7001] = np.nan, np.inf
     made = Search(emulator, SIZE, np.uint32, 50).cold(emulator.put(bits_of(x)), infinity_of(x.dtype))
@@ -116,16 +117,16 @@ def test_what_is_not_finite_is_found(emulator: Emulator) -> None:
     assert bad is not None, "positions are those among what was taken"
 
 
-def test_a_search_that_needs_none(emulator: Emulator) -> None:
+def test_k_out_of_range(emulator: Emulator) -> None:
     for k in (0, SIZE, SIZE + 1):
-        with pytest.raises(ValueError, match="needs no search"):
+        with pytest.raises(ValueError, match="it must be 1 to"):
             Search(emulator, SIZE, np.uint32, k)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("k", [1, 200, SIZE // 2])
 def test_warm_of_a_sum(emulator: Emulator, k: int, kind: Any) -> None:
-    """Near the last threshold and far from it: the top k of gradient + residual, and all of their sums."""
+    """Test near the last threshold and far from it: the top k of gradient + residual, and all sums."""
     rng = np.random.default_rng(13)
     words = np.dtype(f"u{np.dtype(kind).itemsize}")
     search = Search(emulator, SIZE, words, k)
@@ -144,7 +145,7 @@ def test_warm_of_a_sum(emulator: Emulator, k: int, kind: Any) -> None:
         assert total.tobytes() == x.tobytes()
 
 
-def test_a_sum_that_is_not_finite_is_seen_or_held(emulator: Emulator) -> None:
+def test_a_sum_beyond_the_range_is_reported_or_clamped(emulator: Emulator) -> None:
     rng = np.random.default_rng(14)
     gradient, residual = (rng.laplace(size=SIZE).astype(np.float32) for _ in range(2))
     gradient[77] = residual[77] = np.finfo(np.float32).max
@@ -154,5 +155,5 @@ def test_a_sum_that_is_not_finite_is_seen_or_held(emulator: Emulator) -> None:
         total = emulator.empty(SIZE, np.uint32)
         made = search.warm_sum(emulator.put(gradient), emulator.put(residual), total, infinity_of(np.float32))
         assert (made.count(emulator)[1] is not None) == seen
-        held = wc.ErrorFeedback().corrected(gradient, residual)
+        held = AccumulatedGradient.of(wc.ErrorFeedback(), gradient, residual).x
         assert seen or total.tobytes() == held.tobytes()

@@ -1,4 +1,4 @@
-"""Value codecs on the device: the bytes of the CPU's codecs, and what those decode them to."""
+"""Value codecs on the device: the bytes of the CPU's codecs, and the values that those decode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wirecodec.arrays import BFLOAT16, bits_of
 from wirecodec.kernels.cpu.coding import narrow
 from wirecodec.kernels.cuda import elements, values
 from wirecodec.limits import DEFAULT_LIMITS
-from wirecodec.value.float32_convert import LARGEST, as_single
+from wirecodec.value.float32_convert import MAX_FLOAT32, to_float32
 
 STREAM = 0x0123456789ABCDEF
 SINGLE = np.dtype(np.float32)
@@ -31,22 +31,24 @@ def test_qsgd(emulator: Emulator, name: str, bits: int) -> None:
         codec = wc.QSGD(bits, bucket, ("max", "l2")[norm])
         expected = codec.encode(x, STREAM)
         there = emulator.put(bits_of(x))
-        section = values.qsgd(emulator, there, bits, bucket, norm, LARGEST["float32"], STREAM)
+        section = values.encode_qsgd(emulator, there, bits, bucket, norm, MAX_FLOAT32["float32"], STREAM)
         assert section.tobytes() == expected.tobytes()
-        out, bad = values.qsgd_values(emulator, section, x.size, bits, bucket)
+        out, bad = values.decode_qsgd(emulator, section, x.size, bits, bucket)
         assert not bad[0]
         back = wc.QSGD.decode(expected, x.size, SINGLE, DEFAULT_LIMITS)
         assert out.tobytes() == back.tobytes()
 
 
-def test_qsgd_says_that_a_code_is_wrong(emulator: Emulator) -> None:
+def test_qsgd_reports_invalid_codes(emulator: Emulator) -> None:
     x = np.zeros(600, np.float32)
     x[:512] = 1
-    section = values.qsgd(emulator, emulator.put(bits_of(x)), 4, 512, 0, LARGEST["float32"], STREAM)
+    section = values.encode_qsgd(
+        emulator, emulator.put(bits_of(x)), 4, 512, 0, MAX_FLOAT32["float32"], STREAM
+    )
     for at, code in ((16, 0xF), (section.size - 1, 0x1)):  # above 2s; not s in a bucket of scale 0
         wrong = emulator.put(section)
         wrong[at] = code
-        assert values.qsgd_values(emulator, wrong, 600, 4, 512)[1][0] == 1
+        assert values.decode_qsgd(emulator, wrong, 600, 4, 512)[1][0] == 1
         with pytest.raises(wc.Invalid, match="code"):
             wc.QSGD.decode(wrong.copy(), 600, SINGLE, DEFAULT_LIMITS)
 
@@ -72,20 +74,20 @@ def test_offset_float(emulator: Emulator, name: str, rounding: str) -> None:
         eps, up, down = (
             None if each is None else magnitude(each) for each in (codec.eps, codec.max, codec.min)
         )
-        largest = magnitude(LARGEST["float32"])
+        largest = magnitude(MAX_FLOAT32["float32"])
         stochastic = rounding == "stochastic"
         asked = values.OffsetFormat(bits, codec.mantissa, eps, up, down, largest, stochastic)
-        section = values.offset_float(emulator, emulator.put(bits_of(x)), asked, STREAM)
+        section = values.encode_offset_float(emulator, emulator.put(bits_of(x)), asked, STREAM)
         assert section.tobytes() == expected.tobytes()
         n, m, _, positive, negative, base = struct.unpack("<BBHHHI", expected[:12].tobytes())
         head = n, m, base, positive, negative
-        out, bad = values.offset_values(emulator, section, x.size, head)
+        out, bad = values.decode_offset_float(emulator, section, x.size, head)
         assert not bad[0]
         back = wc.OffsetFloat.decode(expected, x.size, SINGLE, DEFAULT_LIMITS)
         assert out.tobytes() == back.tobytes()
         if positive + negative < 2**n - 1:
             section[12:] = 0xFF
-            assert values.offset_values(emulator, section, x.size, head)[1][0] == 1
+            assert values.decode_offset_float(emulator, section, x.size, head)[1][0] == 1
 
 
 def magnitude(x: float) -> int:
@@ -99,18 +101,18 @@ def test_sign_scale(emulator: Emulator, kind: Any) -> None:
         cases |= {"overflowing": np.array([1e308, -1.5e308, 1.7e308]), "alike": np.full(100, -0.1)}
     for x in cases.values():
         expected = wc.SignScale().encode(x, STREAM)
-        section = values.sign_scale(emulator, emulator.put(x))
+        section = values.encode_sign_scale(emulator, emulator.put(x))
         assert section.tobytes() == expected.tobytes()
         head = x.dtype.itemsize
         zero = section[:head].view(bits_of(x).dtype)[0]
         one = zero | zero.dtype.type(1 << (8 * head - 1))
-        out = values.expanded_signs(emulator, section[head:], x.size, zero, one)
+        out = values.expand_signs(emulator, section[head:], x.size, zero, one)
         back = wc.SignScale.decode(expected, x.size, x.dtype, DEFAULT_LIMITS)
         assert out.tobytes() == back.tobytes()
 
 
 def corner_words(width: int) -> Array:
-    """Bits of every kind of number, and those where rounding to 16 bits turns."""
+    """Return raw bits of every kind of number, and those at which rounding to 16 bits changes."""
     rng = np.random.default_rng(width)
     kind = np.dtype(f"u{width}")
     turns = "0 1 7C00 7F80 3F000000 477FEFFF 477FF000 7F7F7FFF 7F7F8000 38800000 387FFFFF 7F800000 7F800001"
@@ -135,7 +137,7 @@ def test_narrowing(emulator: Emulator, width: int, stored: Any) -> None:
     name = f"{'half' if stored == np.float16 else 'bfloat16'}_from_f{8 * width}"
     expected = np.empty(words.size, np.uint16)
     over = getattr(narrow, name)(words, expected)
-    made, flag = elements.narrowed(emulator, emulator.put(words), stored)
+    made, flag = elements.narrow(emulator, emulator.put(words), stored)
     assert made.tobytes() == expected.tobytes()
     infinity = np.uint16(0x7C00 if stored == np.float16 else 0x7F80)
     wide = words.dtype.type(0x7F800000 if width == 4 else 0x7FF << 52)
@@ -143,15 +145,15 @@ def test_narrowing(emulator: Emulator, width: int, stored: Any) -> None:
     assert over
     assert flag[0] == at
     few = emulator.put(np.ones(5, words.dtype))
-    assert elements.narrowed(emulator, few, stored)[1][0] == elements.NOWHERE
+    assert elements.narrow(emulator, few, stored)[1][0] == elements.NOWHERE
 
 
 def test_widening(emulator: Emulator) -> None:
     words = np.arange(2**16, dtype=np.uint32).astype(np.uint16)
     for kind in (np.dtype(np.float16), BFLOAT16):
-        made, _ = elements.as_single(emulator, emulator.put(words), kind)
-        assert made.tobytes() == as_single(words.view(kind), "test").tobytes()
-        assert elements.from_single(emulator, made[:2], kind).tobytes() == words[:2].tobytes()
+        made, _ = elements.to_float32(emulator, emulator.put(words), kind)
+        assert made.tobytes() == to_float32(words.view(kind), "test").tobytes()
+        assert elements.from_float32(emulator, made[:2], kind).tobytes() == words[:2].tobytes()
 
 
 def test_doubles(emulator: Emulator) -> None:
@@ -159,18 +161,18 @@ def test_doubles(emulator: Emulator) -> None:
     x = words.view(np.float64)
     with np.errstate(all="ignore"):
         single = x.astype(np.float32)
-    made, over = elements.as_single(emulator, emulator.put(words), np.float64)
+    made, over = elements.to_float32(emulator, emulator.put(words), np.float64)
     number = ~np.isnan(x)
     assert made[number].tobytes() == bits_of(single)[number].tobytes()
     assert over[0] == np.flatnonzero(np.isinf(single) & np.isfinite(x))[0]
     words = corner_words(4)
-    made = elements.from_single(emulator, emulator.put(words), np.float64)
-    back = wc.value.raw._double(words.view(np.float32))
+    made = elements.from_float32(emulator, emulator.put(words), np.float64)
+    back = wc.value.raw._to_float64(words.view(np.float32))
     assert made.tobytes() == back.tobytes()
 
 
 def test_gathering(emulator: Emulator, dtype: Any) -> None:
     words = bits_of(np.random.default_rng(1).standard_normal(3000).astype(dtype))
     numbers = np.random.default_rng(2).integers(0, 3000, 1000).astype(np.uint32)
-    made = elements.gathered(emulator, emulator.put(words), emulator.put(numbers))
+    made = elements.gather(emulator, emulator.put(words), emulator.put(numbers))
     assert made.tobytes() == words[numbers].tobytes()

@@ -1,4 +1,4 @@
-"""Memory that is given out anew."""
+"""Memory that a workspace hands out again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.gpu_emulated.emulator import Emulator
 from wirecodec.gpu.plan.workspace import Kernels, Workspace
 
 
-def recorded(device: Emulator) -> Workspace:
-    """Twice: what asks for more the second time gets it."""
+def closed_workspace(device: Emulator) -> Workspace:
+    """Run a sequence twice, with more memory in the second run, and close the workspace."""
     memory = Workspace(device)
     for size in (5, 9):
         memory.rewind()
@@ -20,9 +20,9 @@ def recorded(device: Emulator) -> Workspace:
     return memory
 
 
-def test_the_same_memory(probed: Emulator) -> None:
-    memory = recorded(probed)
-    held = len(probed.rooms())
+def test_memory_is_reused(probed: Emulator) -> None:
+    memory = closed_workspace(probed)
+    before = len(probed.buffers())
     memory.rewind()
     first, constant = memory.empty(9, np.uint32), memory.put(np.array([7], np.uint64))
     first[:], constant[:] = 1, 2
@@ -30,25 +30,25 @@ def test_the_same_memory(probed: Emulator) -> None:
     again = memory.empty(18, np.uint16)
     assert (again.view(np.uint32) == 1).all()
     assert memory.put(np.array([7], np.uint64)).tolist() == [7], "a constant is as it was"
-    assert len(probed.rooms()) == held
+    assert len(probed.buffers()) == before
 
 
-def test_a_sequence_that_is_not_the_same(probed: Emulator) -> None:
-    memory = recorded(probed)
+def test_a_longer_sequence_raises(probed: Emulator) -> None:
+    memory = closed_workspace(probed)
     memory.rewind()
-    with pytest.raises(RuntimeError, match="when it was recorded"):
+    with pytest.raises(RuntimeError, match="more memory than in its first run"):
         memory.empty(10, np.uint32)
     memory.rewind()
     memory.empty(1, np.uint8)
-    with pytest.raises(RuntimeError, match="when it was recorded"):
+    with pytest.raises(RuntimeError, match="more memory than in its first run"):
         memory.put(np.array([8], np.uint64))
     memory.put(np.array([7], np.uint64))
-    with pytest.raises(RuntimeError, match="when it was recorded"):
+    with pytest.raises(RuntimeError, match="more memory than in its first run"):
         memory.empty(1, np.uint8)
 
 
-def test_nothing_waits(probed: Emulator) -> None:
-    memory = recorded(probed)
+def test_get_raises(probed: Emulator) -> None:
+    memory = closed_workspace(probed)
     with pytest.raises(RuntimeError, match="cannot wait"):
         memory.get(probed.empty(1, np.uint8))
 

@@ -1,1 +1,1 @@
-"""What only a GPU can show: CuPy's arrays in and out, streams, sizes, golden vectors, compute-sanitizer."""
+"""Tests that need a GPU: CuPy arrays in and out, streams, sizes, golden vectors, compute-sanitizer."""

@@ -1,4 +1,4 @@
-"""Every test here needs CuPy and a GPU."""
+"""Every test in this folder needs CuPy and a GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cupy() -> Any:
-    """The module, on a machine with a GPU."""
+    """Return the module; skip the test on a machine without a GPU."""
     try:
         return cupy_device().cupy
     except DeviceError as error:

@@ -1,8 +1,7 @@
-"""The same bytes from a GPU as from the CPU, the same elements back, and what streams and sizes may do."""
+"""The bytes of the CPU from a GPU, the same elements back, and streams and sizes."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
+from formats import conformance
 from tests.gpu_emulated.test_gpu_encode import FITTED, INDEXES, SELECTORS, STAGED, VALUES, tensor
 from tests.inputs import Array
 from wirecodec.arrays import bits_of
@@ -23,7 +23,7 @@ VECTORS = Path(__file__).parents[2] / "formats" / "vectors"
 
 
 def check(cupy: Any, x: Array, scheme: str | None) -> None:
-    """Encoded and decoded there as here."""
+    """Encode and decode on the GPU, and compare with the CPU."""
     expected = wc.encode(x, scheme, seed=9, tag=b"tag")
     blob = wc.encode(cupy.asarray(x), scheme, seed=9, tag=b"tag")
     assert isinstance(blob, cupy.ndarray)
@@ -52,14 +52,14 @@ def test_the_battery(cupy: Any, select: str, value: str, kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("select", FITTED)
-def test_a_sample_and_fits(cupy: Any, select: str, kind: Any) -> None:
+def test_samples_and_fits(cupy: Any, select: str, kind: Any) -> None:
     for rest in ("rice | raw", "bitmap | qsgd"):
         for x in (tensor(kind), tensor(kind, 100_001), tensor(kind, 70)):
             check(cupy, x, f"{select} | {rest}")
 
 
 @pytest.mark.parametrize("scheme", [*STAGED, None])
-def test_what_has_no_kernels(cupy: Any, scheme: str | None) -> None:
+def test_stages_without_kernels(cupy: Any, scheme: str | None) -> None:
     check(cupy, tensor(np.float32), scheme)
 
 
@@ -94,16 +94,16 @@ def test_named_tensors(cupy: Any) -> None:
 
 @pytest.mark.parametrize("folder", ["valid", "bad"])
 def test_golden_vectors(cupy: Any, folder: str) -> None:
-    """A container on the GPU is read, or refused, as one on the host is."""
-    for path in sorted((VECTORS / folder).glob("*.json")):
-        blob = np.frombuffer(bytes.fromhex(json.loads(path.read_text())["hex"]), np.uint8)
+    """Decode each container on the GPU, or raise the error of the host."""
+    for path in sorted((VECTORS / folder).glob("*/*.json")):
+        blob = np.frombuffer(conformance.load(path).data, np.uint8)
         here, there = outcome(blob), outcome(cupy.asarray(blob))
         no_such_numbers = isinstance(there, str) and "bfloat16" in there  # in CuPy
         assert no_such_numbers or there == here, path.stem
 
 
 def outcome(blob: Any) -> Any:
-    """What a container decodes to, or why not."""
+    """Return the decoded tensors, or the error."""
     try:
         found = wc.decode_many(blob)
     except wc.WireError as error:

@@ -1,4 +1,4 @@
-"""Collectives of arrays on a GPU: what ranks on the host would have, and results that stay there."""
+"""Collectives of arrays on a GPU: results equal those on the host and stay on the GPU."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_allgather(cupy: Any) -> None:
     assert co.simulate(3, lambda comm: rank(comm, False)) == co.simulate(3, lambda comm: rank(comm, True))
 
 
-def test_steps_of_ranks_here_and_there(cupy: Any) -> None:
+def test_steps_on_host_and_gpu(cupy: Any) -> None:
     def steps(comm: Any, there: bool) -> tuple[bytes, bytes]:
         compressor = wc.Compressor(SCHEME)
         for step in range(3):
@@ -51,7 +51,7 @@ def test_steps_of_ranks_here_and_there(cupy: Any) -> None:
 
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 @pytest.mark.parametrize("kind", [np.float32, np.float16, np.float64])
-def test_clt_k_of_ranks_here_and_there(cupy: Any, kind: Any, beta: float) -> None:
+def test_clt_k_on_host_and_gpu(cupy: Any, kind: Any, beta: float) -> None:
     def steps(comm: Any, there: bool) -> tuple[bytes, bytes]:
         cltk = co.CLTk(0.05, beta, warmup=1)
         for step in range(5):
@@ -67,7 +67,7 @@ def test_clt_k_of_ranks_here_and_there(cupy: Any, kind: Any, beta: float) -> Non
 @pytest.mark.mpi(2)
 @pytest.mark.parametrize("size", [500, 100_000])
 def test_over_mpi(cupy: Any, size: int) -> None:
-    """Staged, or straight from the device where this MPI takes device memory."""
+    """Staged through the host, or directly from the device if MPI accepts device memory."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD.Dup()

@@ -1,4 +1,4 @@
-"""A Compressor of gradients on a GPU: blobs, residuals and states of one on the host, bit for bit."""
+"""A Compressor of gradients on a GPU: blobs, residuals and states equal those on the host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.inputs import Array
 
 
 def step(cupy: Any, there: wc.Compressor, here: wc.Compressor, tensors: dict[str, Array]) -> None:
-    """One step of both; all that can be seen of them is compared."""
+    """Run one step of both, and compare everything that is visible."""
     made, expected = there.prepare({n: cupy.asarray(x) for n, x in tensors.items()}), here.prepare(tensors)
     assert isinstance(made.blob, cupy.ndarray)
     assert cupy.asnumpy(made.blob).tobytes() == made.octets.tobytes() == expected.blob.tobytes()
@@ -50,7 +50,7 @@ def test_gradients_of_every_shape(cupy: Any, shape: str) -> None:
             step(cupy, there, here, {"w": GRADIENTS[shape](rng).astype(np.float32)})
 
 
-def test_a_large_one_by_its_last_threshold(cupy: Any) -> None:
+def test_a_large_tensor_from_its_last_threshold(cupy: Any) -> None:
     rng = np.random.default_rng(3)
     there, here = (wc.Compressor("topk(0.01) | rice | qsgd") for _ in range(2))
     for factor in (1, 1, 50, 1):
@@ -73,7 +73,7 @@ def test_several_tensors(cupy: Any, fuse: int) -> None:
         step(cupy, there, here, {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()})
 
 
-def test_what_is_not_finite(cupy: Any) -> None:
+def test_nonfinite(cupy: Any) -> None:
     compressor = wc.Compressor("topk(0.1) | rice | raw")
     compressor.compress({"w": cupy.ones(5000, np.float32)})
     before = {key: x.tobytes() for key, x in compressor.state_dict().items()}

@@ -1,4 +1,4 @@
-"""Plans on a GPU: the bytes of the CPU, launched one by one and as a captured graph, without new memory."""
+"""Plans on a GPU: the bytes of the CPU, by single launches and by a captured graph, without new memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wirecodec.gpu import Plan
 
 
 def check(cupy: Any, blob: Any, x: Array, scheme: str, seed: int) -> None:
-    """The bytes of the CPU."""
+    """Compare with the bytes of the CPU."""
     assert isinstance(blob, cupy.ndarray)
     assert cupy.asnumpy(blob).tobytes() == wc.encode(x, scheme, seed=seed).tobytes()
 
@@ -54,7 +54,7 @@ def test_filters(cupy: Any, value: str) -> None:
 )
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_graph(cupy: Any, scheme: str, size: int, strict: bool) -> None:
-    """Captured once; tensor and seed change beneath it. In a strict capture CUDA refuses what allocates."""
+    """Capture once; then change tensor and seed. A strict capture fails on allocation."""
     mode = cupy.cuda.runtime.streamCaptureModeGlobal if strict else None
     with cupy.cuda.Stream(non_blocking=True) as stream:
         plan, given = Plan(size, np.float32, scheme), cupy.zeros(size, np.float32)
@@ -74,7 +74,7 @@ def test_a_graph(cupy: Any, scheme: str, size: int, strict: bool) -> None:
 
 @pytest.mark.parametrize("scheme", ["topk(0.1) | rice | qsgd(bits=3)", "dgc(0.01) | rice | raw"])
 def test_a_graph_that_counts_its_seed(cupy: Any, scheme: str) -> None:
-    """The seed is an array like any other, so that a graph may change it itself."""
+    """The seed is an ordinary array, so a graph may change it."""
     x = tensor(np.float32)
     with cupy.cuda.Stream(non_blocking=True) as stream:
         plan, given = Plan(x.size, np.float32, scheme), cupy.asarray(x)
@@ -90,7 +90,7 @@ def test_a_graph_that_counts_its_seed(cupy: Any, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("select", ["topk(0.01)", "dgc(0.01)", "adacomp"])
-def test_no_memory_is_asked_for(cupy: Any, select: str) -> None:
+def test_no_memory_is_allocated(cupy: Any, select: str) -> None:
     x = cupy.asarray(tensor(np.float32, 1_000_001))
     plan = Plan(x.size, np.float32, f"{select} | rice | qsgd")
     pool = cupy.get_default_memory_pool()
@@ -115,14 +115,14 @@ def test_several_chunks(cupy: Any) -> None:
     size = 2**25 + 12_345
     several = "topk(0.01) | rice | qsgd", "threshold(2.5) | bitmap | sign-scale"
     for scheme in (*several, "dgc(0.001) | rice | raw", "adacomp(bin=500) | rice | raw"):
-        plan = Plan(size, np.float32, scheme, most=size // 10)
+        plan = Plan(size, np.float32, scheme, capacity=size // 10)
         for seed in range(2):
             x = rng.standard_normal(size).astype(np.float32)
             check(cupy, plan.encode(cupy.asarray(x), seed=seed).get(), x, scheme, seed)
 
 
 def test_another_stream(cupy: Any) -> None:
-    """Kernels come after those that make the tensor, and before those that overwrite it."""
+    """Order the kernels after those that write the tensor, and before those that overwrite it."""
     x, scheme = tensor(np.float32, 2**22), "topk(0.01) | rice | qsgd"
     plan = Plan(x.size, np.float32, scheme)
     with cupy.cuda.Stream(non_blocking=True) as stream:

@@ -1,4 +1,4 @@
-"""compute-sanitizer over a reduced battery: memory, races in shared memory, words never written, barriers."""
+"""compute-sanitizer on a reduced battery: memory, races in shared memory, uninitialised words, barriers."""
 
 from __future__ import annotations
 

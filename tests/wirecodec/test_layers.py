@@ -31,7 +31,7 @@ LAYERS = {
         {"__main__"},
     ],
     "collectives": [
-        {"call", "device", "errors", "rates"},
+        {"attributes", "call", "device", "errors", "rates"},
         {"communicator"},
         {"channel"},
         {"transport", "simulation"},
@@ -105,6 +105,21 @@ def test_packages_keep_to_themselves(folder: str, banned: set[str]) -> None:
         if name.split(".")[0] in banned
     ]
     assert not wrong
+
+
+def test_collectives_reach_wirecodec_by_its_public_names_and_one_module() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in (ROOT / "collectives").rglob("*.py")
+        for name in imports(path)
+        if name.startswith("wirecodec.") and not name.startswith("wirecodec.interop.")
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize(("package", "most"), [("wirecodec", 20), ("collectives", 12)])
+def test_few_modules_lie_flat(package: str, most: int) -> None:
+    assert len(list((ROOT / package).glob("*.py"))) <= most
 
 
 def test_import_is_light() -> None:

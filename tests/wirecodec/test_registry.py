@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from formats.reference.index_codecs import INDEX_CODECS
-from formats.reference.packed import PACKED
-from formats.reference.transforms import NUMBERS, PLAIN
-from formats.reference.value_codecs import ORDERED, VALUE_CODECS
+from formats.reference.index.codecs import INDEX_CODECS
+from formats.reference.map.packed import PACKED
+from formats.reference.transform.coefficients import COMPONENTS, PLAIN
+from formats.reference.value.codecs import ORDERED, VALUE_CODECS
 from wirecodec import registry
 from wirecodec.arrays import DTYPES
 from wirecodec.container import extension
@@ -43,7 +43,7 @@ def test_classes_are_the_registry(kind: str, codecs: dict[int, Any]) -> None:
 def test_transforms_are_the_registry() -> None:
     found = registry.transforms()
     assert {row["id"]: row["name"] for row in ROWS["domain"]} == {i: c.name for i, c in found.items()}
-    assert {PLAIN: 1, **{i: c.width for i, c in found.items()}} == NUMBERS
+    assert {PLAIN: 1, **{i: c.width for i, c in found.items()}} == COMPONENTS
 
 
 @pytest.mark.parametrize(

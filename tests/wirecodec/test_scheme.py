@@ -93,7 +93,7 @@ def test_parameters_from_numpy_are_plain_numbers() -> None:
         ("topk | rice | raw", "either ratio or k"),
         ("topk(2) | rice | raw", "at most 1"),
         (f"topk({10**400}) | rice | raw", "topk: ratio is an integer beyond every float"),
-        ("topk(0.1) | rice | qsgd(bits=9)", "from 2 to 8"),
+        ("topk(0.1) | rice | qsgd(bits=9)", "must be 2 to 8"),
         ("topk(0.1) | rice | qsgd(bucket=100)", "multiple of 16"),
         ("topk(0.1) | rice | qsgd(norm=l1)", "'max' or 'l2'"),
         ("topk(0.1) | rice | raw(float8)", "float8"),

@@ -20,8 +20,9 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.cli.cost_model import Gradient, Stages
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
+from wirecodec.cpu.encode import encode_supports, select_many
 from wirecodec.limits import UNLIMITED
-from wirecodec.pipeline import decode_add, decode_many, encode_supports, select_many
+from wirecodec.pipeline import decode_add, decode_many
 from wirecodec.scheme import Scheme
 from wirecodec.select.all import All
 from wirecodec.value.raw import Raw
@@ -106,7 +107,8 @@ class TimedScheme:
             EncodeError: the scheme cannot encode a tensor; names tensor and element.
         """
         named = len(tensors) > 1
-        supports, schemes = select_many(tensors, scheme, seed=0)
+        schemes = dict.fromkeys(tensors, scheme)
+        supports = select_many(tensors, schemes, seed=0)
         blob = encode_supports(supports, schemes, seed=0, names=named)
         schema = {name: (x.shape, x.dtype) for name, x in tensors.items()}
         decoded = decode_many(blob, limits=UNLIMITED, schema=schema)
@@ -123,7 +125,7 @@ class TimedScheme:
                 _compute_error(tensors, {name: tensor.to_dense() for name, tensor in decoded.items()}),
             ),
             (
-                lambda: select_many(tensors, scheme, seed=0),
+                lambda: select_many(tensors, schemes, seed=0),
                 lambda: encode_supports(supports, schemes, seed=0, names=named),
                 lambda: decode_add(blob, sums, limits=UNLIMITED, schema=schema),
             ),

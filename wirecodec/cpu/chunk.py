@@ -14,7 +14,6 @@ Value codecs that need order get sorted values; a map says where each came from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
@@ -32,75 +31,15 @@ from wirecodec.registry import EXPERIMENTAL, index_codec, transform, value_codec
 from wirecodec.scheme import Scheme, call_string
 from wirecodec.select.base import finite_or_raise
 from wirecodec.sparse import ascending_indices
-from wirecodec.transform.base import coefficient_type, in_range
+from wirecodec.support import Part, Support
+from wirecodec.transform.base import coefficient_type, is_in_range
 from wirecodec.value.base import ValueChoice, is_ordered
-from wirecodec.value.sort_permutation import ascending, map_of, positions_of, restored
+from wirecodec.value.sort_permutation import pack_map, restore_order, sort_ascending, unpack_map
 
-__all__ = ["Part", "Support", "chunks_of", "decode_chunk", "element_type", "stored_type"]
+__all__ = ["chunks_of", "decode_chunk", "element_type", "stored_type"]
 
 T = TypeVar("T")
 _INDEX_TYPE = np.dtype(np.uint32)
-
-
-@dataclass(frozen=True, eq=False)
-class Support:
-    """What was selected of one tensor, or of its coefficients.
-
-    Attributes:
-        indices: (r,) ascending, or None for all of ``size``.
-        values: (r,) at the indices.
-        size: elements of the tensor; or its coefficients, which are elements to everything else here.
-        shape: the one that the tensor came in.
-        source: gives the values at any ascending element numbers; None where those not selected are 0.
-        domain: that of the coefficients; 0 where there was no transform.
-        coefficients_of: the tensor's element type where there was one.
-    """
-
-    indices: Array | None
-    values: Array
-    size: int
-    shape: tuple[int, ...]
-    source: Callable[[Array], Array] | None = None
-    domain: int = 0
-    coefficients_of: np.dtype[Any] | None = None
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The tensor's element type."""
-        return self.values.dtype if self.coefficients_of is None else self.coefficients_of
-
-    @property
-    def width(self) -> int:
-        """Numbers of a value."""
-        return 2 if self.values.dtype.kind == "c" else 1
-
-    def at(self, where: Array) -> Array:
-        """The tensor's values at ascending element numbers (n,), selected or not."""
-        if self.source is not None:
-            return self.source(where)
-        if self.indices is None:
-            return self.values[where]
-        found: Array = np.zeros(where.size, self.values.dtype)
-        if self.indices.size:
-            slots = np.searchsorted(self.indices, where.astype(self.indices.dtype, copy=False))
-            slots[slots == self.indices.size] = 0
-            stored = self.indices[slots] == where
-            found[stored] = self.values[slots[stored]]
-        return found
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Part:
-    """A decoded chunk: ``indices`` (r,) u32 from ``base`` on, or None for all of ``d``; ``values`` (r,).
-
-    ``work`` counts the steps that its index codec took beyond its bytes and r.
-    """
-
-    base: int
-    d: int
-    indices: Array | None
-    values: Array
-    work: int = 0
 
 
 def chunks_of(key: int, support: Support, scheme: Scheme, seed: int) -> Iterator[Entry]:
@@ -172,8 +111,8 @@ def _entry(
             if not value.carries_nonfinite:
                 finite_or_raise(values, value.name)
             if is_ordered(value):
-                values, positions = ascending(values)
-                map_section = map_of(positions)
+                values, positions = sort_ascending(values)
+                map_section = pack_map(positions)
             if values.size:
                 value_section = value.encode(values, stream)
     except EncodeError as error:
@@ -270,8 +209,8 @@ def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> P
         else:
             values = _checked(value, lambda: value.decode(sections[1], n, dtype, limits), n, dtype)
         if row.map_codec:
-            values = restored(values, positions_of(sections[2], n))
-        if row.dtype >> 4 and not in_range(values):
+            values = restore_order(values, unpack_map(sections[2], n))
+        if row.dtype >> 4 and not is_in_range(values):
             raise Invalid("transform-value", "a coefficient is not finite, or above 2^1000")
     if width == 2:
         values = np.ascontiguousarray(values).view(stored)

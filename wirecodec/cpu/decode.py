@@ -7,22 +7,23 @@ of it is known to be right, what small chunks hold lies side by side, in columns
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, integers, nothing, read_only
 from wirecodec.container.header import Head, Row, sections
-from wirecodec.container.schema import Outline
-from wirecodec.cpu.chunk import Part, decode_chunk, element_type, stored_type
+from wirecodec.container.schema import Outline, Outlines
+from wirecodec.cpu.chunk import decode_chunk, element_type, stored_type
 from wirecodec.cpu.fuse import parted
 from wirecodec.errors import WireError
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import transform
 from wirecodec.sparse import SparseTensor, index_dtype
+from wirecodec.support import Part
 
-__all__ = ["add_parts", "parts_of", "sparse_of"]
+__all__ = ["add", "add_parts", "parts_of", "sparse_of", "tensors_of"]
 
 _SMALL = 16
 """Elements up to which a chunk is smaller than its objects."""
@@ -66,6 +67,20 @@ def parts_of(
     for group in head.block.groups():
         found.update(cut(found[int(group[0, 0])][0], group))
     return found
+
+
+def tensors_of(data: Bytes, head: Head, outlines: Outlines, limits: DecodeLimits) -> list[SparseTensor]:
+    """Decode the tensors of a container, in the order of their keys. Raises a WireError."""
+    parts = parts_of(data, head, limits)
+    return [sparse_of(outline, parts.pop(key), limits) for key, outline in enumerate(outlines)]
+
+
+def add(data: Bytes, head: Head, targets: Sequence[Array], scale: float, limits: DecodeLimits) -> None:
+    """Add scale * values into arrays, one per key, after the whole container is decoded."""
+    decoded = parts_of(data, head, limits)
+    with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
+        for key, target in enumerate(targets):
+            add_parts(target.reshape(-1), decoded[key], scale)
 
 
 def _restored(parts: list[Part], row: Row, size: int) -> Part:

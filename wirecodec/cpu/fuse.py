@@ -12,10 +12,10 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.container import extension as ext
 from wirecodec.container.layout import CHUNK, Entry
-from wirecodec.cpu.chunk import Part, Support
 from wirecodec.errors import EncodeError
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import index_dtype
+from wirecodec.support import Part, Support
 
 __all__ = ["joined", "parted", "tabled"]
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Flat, as_flat, read_only
-from wirecodec.cpu.chunk import Support
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.scheme import Scheme
 from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector, finite_or_raise
 from wirecodec.select.nonzero import NonZero
 from wirecodec.sparse import SparseTensor, ascending_indices, nonzero
+from wirecodec.support import Support
 
 __all__ = ["choose", "dense", "gather", "magnitude_in", "scaled", "select"]
 

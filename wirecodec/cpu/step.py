@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Flat, aligned, read_only
-from wirecodec.cpu.chunk import Support
+from wirecodec.arrays import Array, Bytes, Flat, aligned, read_only
+from wirecodec.container.header import open_head
+from wirecodec.container.schema import Outlines
+from wirecodec.cpu.accumulate import AccumulatedGradient, subtract_sent
+from wirecodec.cpu.decode import tensors_of
+from wirecodec.cpu.encode import encode_supports
 from wirecodec.cpu.select import choose, dense
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import UNLIMITED
-from wirecodec.pipeline import decode_many, encode_supports
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import Asked, Done, Step
+from wirecodec.support import Support
 
 __all__ = ["step"]
 
@@ -29,17 +33,15 @@ class _Taken:
         asked: what was to be done.
         support: what is sent.
         selector: its next state, or None.
-        gradient: flat.
-        x: gradient + residual.
-        taken_out: whether what is sent is out of x already.
+        total: gradient + residual; None if no residual is kept.
+        rest: the sum with +0 at the selected elements, if the selector cleared them.
     """
 
     asked: Asked
     support: Support
     selector: Array | None
-    gradient: Array
-    x: Array
-    taken_out: bool = False
+    total: AccumulatedGradient | None
+    rest: Array | None = None
 
 
 def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
@@ -57,8 +59,7 @@ def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
         names=wanted.names,
         fuse=wanted.fuse,
     )
-    schema = {name: (each.support.shape, each.support.dtype) for name, each in taken.items()}
-    sent = decode_many(blob, limits=UNLIMITED, schema=schema)
+    sent = _decode_own(blob, {name: each.support for name, each in taken.items()})
     left: dict[str, Array | None] = {}
     for name, each in taken.items():
         try:
@@ -74,24 +75,31 @@ def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
     )
 
 
+def _decode_own(blob: Bytes, supports: Mapping[str, Support]) -> dict[str, SparseTensor]:
+    """Decode a container as its receivers do, who know its tensors."""
+    head = open_head(blob, UNLIMITED, vouched=True)
+    schema = {name: (support.shape, support.dtype) for name, support in supports.items()}
+    return dict(zip(supports, tensors_of(blob, head, Outlines(head, schema), UNLIMITED), strict=True))
+
+
 def _take(flat: Flat, asked: Asked) -> _Taken:
     """One tensor: add its residual, choose, gather."""
     rule, residual, gradient = asked.feedback, asked.residual, flat.data
     if residual is not None and residual.size != gradient.size:
         raise EncodeError(f"{gradient.size} elements; its residual has {residual.size}")
-    x, seen = gradient, flat
+    total, seen = None, flat
     if rule is not None:
         room = None
         if residual is not None:
-            room = _room(asked.spare, rule.wide(gradient.dtype, residual.dtype), gradient.size)
+            room = _room(asked.spare, rule.sum_dtype(gradient.dtype, residual.dtype), gradient.size)
         taken = _take_sum(flat, asked, room)
         if taken is not None:
             return taken
-        x = rule.corrected(gradient, residual, room)
+        total = AccumulatedGradient.of(rule, gradient, residual, room)
         if residual is not None:
-            seen = Flat(read_only(rule.sendable(x, gradient.dtype)), flat.shape)
+            seen = Flat(read_only(total.sendable()), flat.shape)
     found = choose(seen, asked.scheme, gradient=gradient, state=asked.state, seed=asked.seed)
-    return _Taken(asked, *found, gradient, x)
+    return _Taken(asked, *found, total)
 
 
 def _take_sum(flat: Flat, asked: Asked, room: Array | None) -> _Taken | None:
@@ -108,7 +116,7 @@ def _take_sum(flat: Flat, asked: Asked, room: Array | None) -> _Taken | None:
     if selection is None:
         return None
     support = Support(selection.indices, selection.values, gradient.size, flat.shape)
-    return _Taken(asked, support, None, gradient, room, taken_out=True)
+    return _Taken(asked, support, None, None, rest=room)
 
 
 def _room(spare: Array | None, dtype: np.dtype[Any], size: int) -> Array:
@@ -120,10 +128,9 @@ def _room(spare: Array | None, dtype: np.dtype[Any], size: int) -> Array:
 
 def _left(taken: _Taken, sent: SparseTensor) -> Array | None:
     """Return the next residual, or None if nothing is kept. EncodeError if a NaN or Inf was not sent."""
-    rule, x, indices = taken.asked.feedback, taken.x, taken.support.indices
-    if rule is None:
+    if taken.rest is not None:
+        assert taken.support.indices is not None
+        return subtract_sent(taken.rest, taken.support.indices, taken.support.values, sent.values)
+    if taken.total is None:
         return None
-    if taken.taken_out:
-        assert indices is not None
-        return rule.remainder_of_rest(x, indices, taken.support.values, sent)
-    return rule.remainder(x, taken.gradient, taken.asked.residual, sent)
+    return taken.total.remainder(None if sent.is_full else sent.indices, sent.values)

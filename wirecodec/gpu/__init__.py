@@ -1,9 +1,9 @@
-"""The data's way on a GPU, with the bytes that `wirecodec.cpu` writes; and `Plan`, which is experimental.
+"""The pipeline on a GPU; it writes the same bytes as `wirecodec.cpu`. `Plan` and `Pending` are experimental.
 
-If every stage of a scheme has kernels, the tensor is encoded on its device. Otherwise the host computes the
-first stage without kernels and all later ones: elements, or only the selected ones, are copied there through
+If every stage of a scheme has kernels, the tensor is encoded on its device. Otherwise the host runs the first
+stage without kernels and all later ones: all elements, or only the selected ones, are copied there through
 pinned memory, and the container is copied back. If a kernel meets a value that cannot be encoded, the host
-repeats the call and raises the error.
+repeats the call and raises the error. Nothing here has been measured on hardware.
 """
 
 from wirecodec.gpu.plan.plan import Pending, Plan

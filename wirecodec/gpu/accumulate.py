@@ -1,4 +1,7 @@
-"""Error feedback on the device: the bits of ``ErrorFeedback``, of what is finite (``wirecodec.feedback``)."""
+"""Gradient + residual of one tensor on a GPU: the formulas and the bits of ``wirecodec.cpu.accumulate``.
+
+All elements are finite here. A tensor with NaN or Inf raises HostFallback, and the host computes its step.
+"""
 
 from __future__ import annotations
 
@@ -9,117 +12,197 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from wirecodec.arrays import DeviceFlat
-from wirecodec.cpu.chunk import Part
+from wirecodec.arrays import Array, DeviceFlat, as_device_flat, bits_of, on_gpu
 from wirecodec.feedback import ErrorFeedback
-from wirecodec.gpu.support import Refused, has_nonfinite
+from wirecodec.gpu.arrays import has_nonfinite
+from wirecodec.gpu.fallback import HostFallback
+from wirecodec.gpu.select.common import Context
+from wirecodec.gpu.select.dispatch import has_kernels, select
+from wirecodec.gpu.select.warm_topk import LastTop
 from wirecodec.kernels.cuda import elements, feedback
-from wirecodec.kernels.cuda.device import Device
+from wirecodec.kernels.cuda.device import Device, cupy_device, device_of
+from wirecodec.select.base import Selector
+from wirecodec.select.topk import TopK
+from wirecodec.support import Part
 
-__all__ = ["Sum", "added", "corrected", "remainder", "sendable", "summed"]
+__all__ = ["AccumulatedGradient", "SelectedValues", "accumulate"]
 
 
 @dataclass(frozen=True, eq=False)
-class Sum:
-    """Gradient + residual.
+class AccumulatedGradient:
+    """Sum of one tensor's gradient and residual.
 
     Attributes:
-        x: (size,) float32 or float64, finite.
-        seen: what of it can be sent, in the gradient's type.
-        gradient: this step's.
-        residual: (size,) of the type of x, or None.
+        device: the device of the arrays.
+        rule: computes the next residual.
+        gradient: (size,) of this step.
+        residual: (size,) in the type of x, or None.
+        x: (size,) float32 or float64, finite; the gradient itself if that is the whole sum.
+        last: the end of the last search for the top k, at which the next one begins.
     """
 
-    x: Any
-    seen: DeviceFlat
+    device: Device
+    rule: ErrorFeedback
     gradient: DeviceFlat
     residual: Any
+    x: Any
+    last: LastTop | None = None
+
+    @classmethod
+    def of(
+        cls,
+        device: Device,
+        rule: ErrorFeedback,
+        gradient: DeviceFlat,
+        residual: Any,
+        last: LastTop | None = None,
+    ) -> AccumulatedGradient:
+        """Add a residual, (size,) float32 or float64 or None.
+
+        Raises HostFallback if an element is not finite.
+        """
+        dtype = rule.sum_dtype(gradient.dtype, None if residual is None else residual.dtype)
+        wide = elements.convert(device, gradient.words, gradient.dtype, dtype)
+        if residual is None:
+            if has_nonfinite(device, gradient.words, gradient.dtype):
+                raise HostFallback
+            return cls(device, rule, gradient, None, wide, last)
+        before = elements.convert(device, _raw_bits(residual), residual.dtype, dtype)
+        x = device.empty(wide.size, dtype)
+        if device.get(feedback.add(device, wide, before, x))[0]:
+            raise HostFallback
+        return cls(device, rule, gradient, before, x, last)
+
+    def sendable(self, indices: Any = None) -> DeviceFlat:
+        """Return x in the gradient's type, at the indices or all. Values beyond its range are clamped.
+
+        Raises HostFallback if the type is a quarter as wide as that of x.
+        """
+        device, x, dtype = self.device, self.x, self.gradient.dtype
+        if indices is not None:
+            x = elements.gather(device, _raw_bits(x), indices).view(x.dtype)
+        shape = self.gradient.shape if indices is None else (x.size,)
+        if dtype == np.dtype(x.dtype):
+            return DeviceFlat(_raw_bits(x), dtype, shape)
+        if 2 * dtype.itemsize < x.dtype.itemsize:
+            raise HostFallback
+        clamped = _raw_bits(feedback.clamp(device, x, float(ml_dtypes.finfo(dtype).max)))
+        if dtype.itemsize == 2:
+            return DeviceFlat(elements.narrow(device, clamped, dtype)[0], dtype, shape)
+        return DeviceFlat(elements.to_float32(device, clamped, np.dtype(x.dtype))[0], dtype, shape)
+
+    def top(self, selector: Selector) -> Array | None:
+        """Return the selector's indices into x, (k,) u32 on the host, ascending; None for all."""
+        with device_of(self.x):
+            flat = DeviceFlat(_raw_bits(self.x), np.dtype(self.x.dtype), (self.x.size,))
+            indices = select(self.device, flat, selector, Context(last=self.last)).indices
+            return None if indices is None else self.device.get(indices)
+
+    def select(self, indices: Array | None) -> SelectedValues:
+        """Select the elements at the host's (k,) indices, or all; waits for the device."""
+        with device_of(self.x):
+            on_device = None
+            if indices is not None:
+                on_device = self.device.put(np.ascontiguousarray(indices, np.uint32))
+            sent = self.sendable(on_device)
+            return SelectedValues(self, on_device, sent, self.device.get(sent.words).view(sent.dtype))
+
+    def remainder(self, sent: Sequence[Part]) -> Any:
+        """Return the next residual, (size,) in the type of x. Uses up x, unless x is the gradient itself.
+
+        Args:
+            sent: the decoded chunks; their values are raw bits of the gradient's type.
+        """
+        device, dtype = self.device, np.dtype(self.x.dtype)
+        if self.rule.beta < 1:
+            return self._filter(sent)
+        left = self.x
+        if self.residual is None and self.gradient.dtype == dtype:
+            left = device.empty(self.x.size, dtype)
+            device.copy(self.x, left)
+        for part in sent:
+            values = elements.convert(device, part.values, self.gradient.dtype, dtype)
+            feedback.subtract(device, left[part.base : part.base + part.d], part.indices, values)
+        return left
+
+    def _filter(self, sent: Sequence[Part]) -> Any:
+        """Compute the low-pass filter's residual."""
+        device, dtype, x, residual = self.device, np.dtype(self.x.dtype), self.x, self.residual
+        beta = dtype.type(self.rule.beta)
+        left = device.empty(x.size, dtype)
+        if any(part.indices is not None for part in sent):
+            gradient = elements.convert(device, self.gradient.words, self.gradient.dtype, dtype)
+            feedback.filter_residual(device, gradient, residual, (beta, 1), left)
+        for part in sent:
+            values = elements.convert(device, part.values, self.gradient.dtype, dtype)
+            chunk = slice(part.base, part.base + part.d)
+            before = None if residual is None else residual[chunk]
+            weights = beta, 1 - beta
+            feedback.filter_residual(device, x[chunk], before, weights, left[chunk], part.indices, values)
+        return left
 
 
-def corrected(device: Device, rule: ErrorFeedback, gradient: DeviceFlat, residual: Any) -> Sum:
-    """The sum; Refused where something is not finite, or a type is to be narrowed to a quarter.
+@dataclass(frozen=True, eq=False)
+class SelectedValues:
+    """Elements of an accumulated gradient that a rank sends.
 
-    ``residual`` is (size,) float32 or float64, or None.
+    Attributes:
+        total: the accumulated gradient.
+        indices: (k,) u32 on the device, or None for all.
+        sent: (k,) on the device, in the gradient's type.
+        values: the same on the host.
     """
-    x, before = added(device, rule, gradient, residual)
-    seen = gradient
-    if before is not None:
-        seen = DeviceFlat(sendable(device, x, gradient.dtype), gradient.dtype, gradient.shape)
-    return Sum(x, seen, gradient, before)
+
+    total: AccumulatedGradient
+    indices: Any
+    sent: DeviceFlat
+    values: Array
+
+    def remainder(self) -> Any:
+        """Return the next residual (size,) on the device. Uses up the sum; ``values`` do not change."""
+        with device_of(self.total.x):
+            return self.total.remainder([Part(0, self.total.x.size, self.indices, self.sent.words)])
+
+    def scatter(self, means: Array) -> Any:
+        """Return (size,) zeros with the (k,) means at the indices, as raw bits on the device."""
+        device = self.total.device
+        with device_of(self.total.x):
+            bits = device.put(np.ascontiguousarray(bits_of(means)))
+            if self.indices is None:
+                return bits
+            return elements.scatter(device, bits, self.indices, self.total.x.size)
 
 
-def added(device: Device, rule: ErrorFeedback, gradient: DeviceFlat, residual: Any) -> tuple[Any, Any]:
-    """(size,) the sum, and the residual in its type; without one, the gradient itself if that is wide enough.
+def accumulate(
+    rule: ErrorFeedback, gradient: Any, residual: Any, last: LastTop
+) -> AccumulatedGradient | None:
+    """Add a residual to a gradient on a GPU, or return None if the host has to compute this step.
 
-    Refused where something is not finite.
+    The host computes it if an element is not finite, the tensor is too large for the kernels, or the
+    residual has another size or is four times as wide.
+
+    Args:
+        rule: the feedback.
+        gradient: array on a GPU.
+        residual: (size,) on the host or a GPU, or None.
+        last: the end of the last search for the top k.
+
+    Raises EncodeError for other element types.
     """
-    wide = rule.wide(gradient.dtype, None if residual is None else residual.dtype)
-    steps = elements.converted(device, gradient.words, gradient.dtype, wide)
-    if residual is None:
-        if has_nonfinite(device, gradient.words, gradient.dtype):
-            raise Refused
-        return steps, None
-    before = elements.converted(device, _words(residual), residual.dtype, wide)
-    x = device.empty(steps.size, wide)
-    if device.get(feedback.add(device, steps, before, x))[0]:
-        raise Refused
-    return x, before
+    flat: DeviceFlat = as_device_flat(gradient, cupy_device().cupy)
+    with device_of(flat.words) as device:
+        if not has_kernels(TopK(k=1), flat.words.size):
+            return None
+        if residual is not None:
+            if residual.size != flat.words.size or 4 * flat.dtype.itemsize <= residual.dtype.itemsize:
+                return None
+            residual = residual if on_gpu(residual) else device.put(residual)
+        try:
+            return AccumulatedGradient.of(device, rule, flat, residual, last)
+        except HostFallback:
+            return None
 
 
-def summed(gradient: DeviceFlat, residual: Any, seen: DeviceFlat) -> Sum:
-    """A sum that was taken already, all of one type, finite."""
-    return Sum(seen.words.view(seen.dtype), seen, gradient, residual)
-
-
-def sendable(device: Device, x: Any, dtype: np.dtype[Any]) -> Any:
-    """Words of what of finite ``x`` fits the element type; what is beyond its range stays behind.
-
-    Refused where the type is a quarter as wide.
-    """
-    wide = np.dtype(x.dtype)
-    if dtype == wide:
-        return _words(x)
-    if 2 * dtype.itemsize < wide.itemsize:
-        raise Refused
-    words = _words(feedback.clipped(device, x, float(ml_dtypes.finfo(dtype).max)))
-    if dtype.itemsize == 2:
-        return elements.narrowed(device, words, dtype)[0]
-    return elements.as_single(device, words, wide)[0]
-
-
-def remainder(device: Device, rule: ErrorFeedback, total: Sum, sent: Sequence[Part]) -> Any:
-    """The next residual (size,), in the type of the sum, which is used up unless it is the gradient itself.
-
-    ``sent``: what receivers decode, in chunks; their values are words of the gradient's type.
-    """
-    wide = np.dtype(total.x.dtype)
-    if rule.beta < 1:
-        return _filtered(device, rule.beta, total, sent)
-    left = total.x
-    if total.residual is None and total.gradient.dtype == wide:
-        left = device.empty(total.x.size, wide)
-        device.copy(total.x, left)
-    for part in sent:
-        values = elements.converted(device, part.values, total.gradient.dtype, wide)
-        feedback.subtract(device, left[part.base : part.base + part.d], part.indices, values)
-    return left
-
-
-def _filtered(device: Device, beta: float, total: Sum, sent: Sequence[Part]) -> Any:
-    """residual + beta · (gradient - sent)."""
-    wide = np.dtype(total.x.dtype)
-    steps, before = total.x, total.residual
-    if before is not None:
-        steps = elements.converted(device, total.gradient.words, total.gradient.dtype, wide)
-    left = device.empty(steps.size, wide)
-    feedback.filtered(device, steps, before, beta, left)
-    for part in sent:
-        values = elements.converted(device, part.values, total.gradient.dtype, wide)
-        chunk = slice(part.base, part.base + part.d)
-        old = None if before is None else before[chunk]
-        feedback.filtered(device, steps[chunk], old, beta, left[chunk], part.indices, values)
-    return left
-
-
-def _words(x: Any) -> Any:
+def _raw_bits(x: Any) -> Any:
+    """View an array as unsigned integers of the same width."""
     return x.view(f"u{x.dtype.itemsize}")

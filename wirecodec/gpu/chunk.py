@@ -1,170 +1,181 @@
-"""Sections on the device: the codecs that have kernels, each with how it is called.
+"""One chunk through its codecs on the device, both ways (``wirecodec.cpu.chunk``).
 
-index   raw-index  bitmap  rice  elias-fano  bloom (policies p0 and p1)
-value   raw (of every type)  qsgd  offset-float  sign-scale
-
-``coded_index`` and ``coded_values`` wait for nothing. Where ``count`` is given, (1,) u32 on the device, they
-code the first so many of what they are given, and sections have room for all of it.
+The codecs with kernels are in ``gpu.index`` and ``gpu.value``. The host checks every byte of a container
+before a kernel sees it. If a kernel reports an invalid section, the host decodes it and raises the error.
 """
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from wirecodec.gpu import bloom
-from wirecodec.gpu.support import Refused
-from wirecodec.index.bitmap import Bitmap, bitmap_bytes
-from wirecodec.index.bloom import Bloom
-from wirecodec.index.elias_fano import EliasFano
-from wirecodec.index.raw import RawIndex
-from wirecodec.index.rice import Rice
-from wirecodec.kernels.cuda import bits, elements, spans, values
+from wirecodec.arrays import Bytes, bits_of
+from wirecodec.container.header import Row
+from wirecodec.container.layout import CHUNK, Entry
+from wirecodec.cpu import chunk
+from wirecodec.cpu.chunk import chunks_of, element_type
+from wirecodec.gpu.arrays import has_nonfinite
+from wirecodec.gpu.fallback import HostFallback
+from wirecodec.gpu.index import find_index_codec, find_index_decoder
+from wirecodec.gpu.index.base import ExactIndexCodec, LossyIndexCodec, rebase
+from wirecodec.gpu.select.adacomp import set_scale
+from wirecodec.gpu.support import DeviceSupport, support_to_host
+from wirecodec.gpu.value import find_value_codec, find_value_decoder
+from wirecodec.kernels.cuda import bits, elements
 from wirecodec.kernels.cuda.device import Device
-from wirecodec.kernels.cuda.select import infinity_of
-from wirecodec.value.float32_convert import LARGEST
-from wirecodec.value.offset_float import OffsetFloat
-from wirecodec.value.qsgd import QSGD
-from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16
-from wirecodec.value.sign_scale import SignScale
+from wirecodec.limits import DecodeLimits
+from wirecodec.prng import mix
+from wirecodec.scheme import Scheme
+from wirecodec.support import Part, Support
 
-__all__ = [
-    "Coded",
-    "approximated",
-    "coded_index",
-    "coded_values",
-    "has_kernels",
-    "index_section",
-    "value_section",
-    "wire_id",
-]
-
-_INDEX = (RawIndex, Bitmap, Rice, EliasFano, Bloom)
-_VALUE = (Raw, QSGD, OffsetFloat, SignScale)
-_NORMS = {"max": 0, "l2": 1}
+__all__ = ["decode_chunk", "encode_chunks", "has_kernels", "to_device"]
 
 
 def has_kernels(index: Any, value: Any) -> bool:
-    """Whether both codecs of a scheme work on the device."""
-    if isinstance(index, Bloom) and not bloom.has_kernels(index):
-        return False
-    return type(index) in _INDEX and type(value) in _VALUE
+    """Return whether both codecs of a scheme have kernels."""
+    return find_index_codec(index) is not None and find_value_codec(value) is not None
 
 
-def approximated(
-    device: Device, codec: Bloom, indices: Any, base: int, d: int, stream: int
-) -> tuple[Any, Any]:
-    """As ``index_section``, and the elements that readers will find, counted from the beginning, too."""
-    local = bits.counted_from(device, indices, base, np.uint32) if base else indices
-    section, found = bloom.approximated(device, codec, local, d, stream)
-    return section, bits.counted_from(device, found, -base % 2**32, np.uint32) if base else found
+def encode_chunks(
+    device: Device, key: int, support: DeviceSupport | Support, scheme: Scheme, seed: int
+) -> list[Entry]:
+    """Encode the chunks of a tensor's selected elements.
 
-
-def index_section(device: Device, codec: Any, indices: Any, base: int, d: int) -> Any:
-    """The section, u8, of (r,) u32 ``indices`` that are counted from the tensor's beginning, 0 < r < d.
-
-    Of a codec that is not lossy.
+    Sections are on the device, or on the host if a codec has no kernels. Raises EncodeError.
     """
-    section, taken = coded_index(device, codec, indices, base, d)
-    return section if taken is None else section[: 4 * int(device.get(taken)[0])]
+    if isinstance(support, DeviceSupport):
+        if has_kernels(scheme.index, scheme.value):
+            try:
+                return _encode_by_kernels(device, key, support, scheme, seed)
+            except HostFallback:
+                pass
+        support = support_to_host(device, support)
+    return list(chunks_of(key, support, scheme, seed))
 
 
-def coded_index(
-    device: Device, codec: Any, indices: Any, base: int, d: int, count: Any = None
+def _encode_by_kernels(
+    device: Device, key: int, support: DeviceSupport, scheme: Scheme, seed: int
+) -> list[Entry]:
+    """Encode the chunks on the device; raises HostFallback if a value cannot be encoded."""
+    size, dtype = support.size, support.dtype
+    bases = range(0, max(size, 1), CHUNK)
+    ends = [*bases[1:], size]
+    if support.indices is not None and len(bases) > 1:
+        edges = device.get(bits.find_chunk_ends(device, support.indices, CHUNK, size))
+        ends = [*edges.tolist(), support.indices.size]
+    elif support.indices is not None:
+        ends = [support.indices.size]
+    index_codec: Any = scheme.index
+    entries = []
+    for base, start, stop in zip(bases, [0, *ends], ends, strict=False):
+        d, raw = min(CHUNK, size - base), support.words[start:stop]
+        section: Any = np.empty(0, np.uint8)
+        stream = mix(seed, key, base)
+        if 0 < raw.size < d:
+            indices = support.indices[start:stop]
+            section, raw = _encode_indices(device, index_codec, support, indices, raw, base, d, stream)
+        wire_id, value_section = _encode_values(device, scheme.value, raw, dtype, stream)
+        entries.append(
+            Entry(key, base, d, raw.size, dtype, 0, index_codec.wire_id, wire_id, section, value_section)
+        )
+    return entries
+
+
+def _encode_indices(
+    device: Device, codec: Any, support: DeviceSupport, indices: Any, raw: Any, base: int, d: int, stream: int
 ) -> tuple[Any, Any]:
-    """The same, and (1,) u32, the words of it that count; None where its length follows from r and d."""
-    if isinstance(codec, RawIndex):
-        narrow = np.uint16 if d <= 2**16 else np.uint32
-        return bits.counted_from(device, indices, base, narrow, count).view(np.uint8), None
-    local = bits.counted_from(device, indices, base, np.uint32, count) if base else indices
-    if isinstance(codec, Bitmap):
-        return bits.bitmap_of(device, local, d, count).view(np.uint8)[: bitmap_bytes(d)], None
-    coder = spans.rice if isinstance(codec, Rice) else spans.elias_fano
-    words, taken = coder(device, local, d, count)
-    return words.view(np.uint8), taken
+    """Encode a chunk's indices; return the section, and the raw bits of the values that readers expect.
+
+    Args:
+        device: where everything is.
+        codec: the scheme's index codec.
+        support: of the tensor.
+        indices: (r,) u32 of the chunk, counted from the tensor's first element, 0 < r < d.
+        raw: (r,) raw bits of the values there.
+        base: the chunk's first element.
+        d: number of its elements.
+        stream: seeds the draws.
+    """
+    kernels = find_index_codec(codec)
+    if isinstance(kernels, ExactIndexCodec):
+        encoded = kernels.encode(device, codec, indices, base, d, None)
+        if encoded.words is None:
+            return encoded.section, raw
+        return encoded.section[: 4 * int(device.get(encoded.words)[0])], raw
+    assert isinstance(kernels, LossyIndexCodec)
+    if not kernels.is_complete(codec) and has_nonfinite(device, raw, support.dtype):
+        raise HostFallback  # readers may not find that element
+    made = kernels.approximate(device, codec, rebase(device, indices, base), d, stream)
+    raw = elements.gather(device, support.flat.words, rebase(device, made.indices, -base % 2**32))
+    if support.scale is not None:
+        raw = set_scale(device, raw, support.dtype, support.scale)
+    return (made.section if raw.size < d else np.empty(0, np.uint8)), raw
 
 
-@dataclass(frozen=True, eq=False)
-class Coded:
-    """A section of values, the id it is read by, and the flags that must say ``NOWHERE``."""
-
-    wire_id: int
-    section: Any
-    flags: tuple[Any, ...] = ()
-
-
-def value_section(
-    device: Device, codec: Any, words: Any, dtype: np.dtype[Any], stream: int
+def _encode_values(
+    device: Device, codec: Any, raw: Any, dtype: np.dtype[Any], stream: int
 ) -> tuple[int, Any]:
-    """The wire id and the section, u8, of (r,) ``words`` of an element type; no section where r = 0.
+    """Encode (r,) values; return the wire id and the section, which is empty if r = 0.
 
-    Refused where a value cannot be carried.
+    Raises HostFallback if a value cannot be encoded.
     """
-    coded = coded_values(device, codec, words, dtype, stream)
-    if any(int(device.get(flag)[0]) != elements.NOWHERE for flag in coded.flags):
-        raise Refused
-    return coded.wire_id, coded.section
+    kernels = find_value_codec(codec)
+    assert kernels is not None
+    wire_id = kernels.wire_id(codec, dtype)
+    if raw.size == 0:
+        return wire_id, raw.view(np.uint8)
+    encoded = kernels.encode(device, codec, raw, dtype, stream, None)
+    if any(int(device.get(flag)[0]) != elements.NOWHERE for flag in encoded.flags):
+        raise HostFallback
+    return wire_id, encoded.section
 
 
-def coded_values(
-    device: Device, codec: Any, words: Any, dtype: np.dtype[Any], stream: Any, count: Any = None
-) -> Coded:
-    """The same, with what tells whether all values can be carried.
+def decode_chunk(device: Device, row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> Part:
+    """Decode one chunk; its indices and the raw bits of its values are on the device.
 
-    ``stream`` seeds the draws, a u64 or (1,) u64 on the device.
+    Args:
+        device: where the result is.
+        row: of the table.
+        sections: of the container, on the host.
+        limits: bounds on decoding.
+
+    Raises the same WireError as the CPU's ``decode_chunk``.
     """
-    if isinstance(codec, Raw):
-        return _raw(device, codec, words, dtype, count)
-    if words.size == 0:
-        return Coded(codec.wire_id, words.view(np.uint8))
-    strange = bits.nonfinite(device, words, infinity_of(dtype), count)
-    if isinstance(codec, SignScale):
-        section = values.sign_scale(device, elements.widened(device, words, dtype, count), count)
-        return Coded(codec.wire_id, section, (strange,))
-    single, over = elements.as_single(device, words, dtype, count)
-    coder = _qsgd if isinstance(codec, QSGD) else _offset_float
-    return Coded(codec.wire_id, coder(device, codec, single, dtype, stream, count), (strange, over))
+    part = _decode_by_kernels(device, row, sections, limits)
+    return to_device(device, chunk.decode_chunk(row, sections, limits)) if part is None else part
 
 
-def wire_id(codec: Any, dtype: np.dtype[Any]) -> int:
-    """Of what a codec writes for an element type."""
-    if not isinstance(codec, Raw):
-        return int(codec.wire_id)
-    return (_stored(codec, dtype) or Raw).wire_id
+def to_device(device: Device, part: Part) -> Part:
+    """Copy a chunk that the host has decoded to the device; its values become raw bits."""
+    indices = None if part.indices is None else device.put(np.ascontiguousarray(part.indices))
+    raw = device.put(np.ascontiguousarray(bits_of(part.values)))
+    return Part(part.base, part.d, indices, raw, part.work)
 
 
-def _stored(codec: Raw, dtype: np.dtype[Any]) -> type[RawFloat16] | type[RawBfloat16] | None:
-    """The narrower type that values are stored in, if any."""
-    if codec.dtype is None or dtype.itemsize == 2:
+def _decode_by_kernels(
+    device: Device, row: Row, sections: Sequence[Bytes], limits: DecodeLimits
+) -> Part | None:
+    """Decode one chunk on the device; None if a codec has no kernels or a section is invalid."""
+    d, r = row.d, row.r
+    decode_values = find_value_decoder(row.value_codec)
+    if decode_values is None or row.dtype >> 4:
         return None
-    return RawFloat16 if codec.dtype == "float16" else RawBfloat16
-
-
-def _raw(device: Device, codec: Raw, words: Any, dtype: np.dtype[Any], count: Any) -> Coded:
-    stored = _stored(codec, dtype)
-    if stored is None:
-        return Coded(Raw.wire_id, words.view(np.uint8))
-    narrow, over = elements.narrowed(device, words, stored.stored, count)
-    return Coded(stored.wire_id, narrow.view(np.uint8), (over,))
-
-
-def _qsgd(device: Device, codec: QSGD, single: Any, dtype: np.dtype[Any], stream: Any, count: Any) -> Any:
-    norm, largest = _NORMS[codec.norm], LARGEST[dtype.name]
-    return values.qsgd(device, single, codec.bits, codec.bucket, norm, largest, stream, count)
-
-
-def _offset_float(
-    device: Device, codec: OffsetFloat, single: Any, dtype: np.dtype[Any], stream: Any, count: Any
-) -> Any:
-    eps, up, down = (None if x is None else _magnitude(x) for x in (codec.eps, codec.max, codec.min))
-    largest, stochastic = _magnitude(LARGEST[dtype.name]), codec.rounding == "stochastic"
-    asked = values.OffsetFormat(codec.bits, codec.mantissa, eps, up, down, largest, stochastic)
-    return values.offset_float(device, single, asked, stream, count)
-
-
-def _magnitude(x: float) -> int:
-    """The bits of |x|, a binary32 number."""
-    return int.from_bytes(struct.pack("<f", abs(x)), "little")
+    indices = None if r == d else device.empty(0, np.uint32)
+    work = 0
+    if 0 < r < d:
+        kernels = find_index_decoder(row.index_codec)
+        if kernels is None or kernels.decode is None:
+            return None
+        work = kernels.count_work(sections[0], d, r)
+        if work > limits.max_work:
+            return None
+        indices = kernels.decode(device, sections[0], d, r)
+        if indices is None:
+            return None
+    dtype = element_type(row)
+    raw = device.empty(0, f"u{dtype.itemsize}")
+    if r:
+        raw = decode_values(device, sections[1], r, dtype)
+    return None if raw is None else Part(row.base, d, indices, raw, work)

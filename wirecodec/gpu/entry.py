@@ -1,13 +1,12 @@
-"""Where CuPy's arrays, and torch's through DLPack, come in: what the pipeline calls for what lies on a GPU.
+"""Where arrays on a GPU enter: CuPy's, and torch's through DLPack. The pipeline calls this module.
 
-CuPy is imported here, by ``cupy_device``; everything behind this door works on any ``Device``. Launches go to
-the current stream of the device that the arrays lie on.
+Only this module and ``gpu.plan.entry`` import CuPy, by ``cupy_device``; everything below works on any
+``Device``. Kernels are launched on the current stream of the arrays' device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,51 +16,40 @@ import numpy as np
 from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
 from wirecodec.container.header import Head, open_head
 from wirecodec.container.schema import Outlines, dtypes_of
-from wirecodec.cpu.chunk import Part
+from wirecodec.cpu.decode import parts_of
 from wirecodec.errors import DeviceError, EncodeError
+from wirecodec.gpu import arrays, chunk
 from wirecodec.gpu import decode as decoding
-from wirecodec.gpu import dense
 from wirecodec.gpu import encode as encoding
 from wirecodec.gpu import step as steps
-from wirecodec.gpu.fuse import parted
-from wirecodec.kernels.cuda.device import CupyDevice, cupy_device
+from wirecodec.gpu.fuse import split_part
+from wirecodec.kernels.cuda.device import CupyDevice, cupy_device, device_of
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import Done, Step
+from wirecodec.support import Part
 
 __all__ = [
     "add",
     "can_add",
+    "copy_bytes_to_host",
+    "copy_to_host",
     "count_nonzero",
-    "device_of",
     "encode",
     "encode_many",
     "mean",
-    "octets_of",
-    "on_host",
-    "sparse",
     "step",
+    "tensors_of",
     "zeros",
 ]
 
-Decoder = Callable[..., dict[int, list[Part]]]
-"""The pipeline's: (data, head, limits, how to read a chunk, to cut a fused one) -> every tensor's parts."""
-
-
-@contextmanager
-def device_of(array: Any) -> Iterator[CupyDevice]:
-    """The device that a CuPy array lies on, made the current one."""
-    cupy = cupy_device().cupy
-    with cupy.cuda.Device(array.device.id):
-        yield cupy_device()
-
 
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
-    """A tensor that lies on a GPU as a container, a uint8 CuPy array there. EncodeError, DeviceError."""
+    """Encode a tensor on a GPU as a container, a uint8 CuPy array. Raises EncodeError or DeviceError."""
     flat: DeviceFlat = as_device_flat(tensor, cupy_device().cupy)
     with device_of(flat.words) as device:
-        blob: Bytes = encoding.encoded(device, flat, scheme, seed, tag)
+        blob: Bytes = encoding.encode(device, flat, scheme, seed, tag)
         return blob
 
 
@@ -74,150 +62,156 @@ def encode_many(
     names: bool,
     fuse: int,
 ) -> Bytes:
-    """Named tensors that lie on one GPU, in the order of their keys, as one container there."""
-    flats = _flats(tensors)
+    """Encode named tensors on one GPU, in the order of their keys, as one container on it."""
+    flats = _as_flats(tensors)
     with device_of(next(iter(flats.values())).words) as device:
-        blob: Bytes = encoding.encoded_many(device, flats, schemes, seed, tag, names=names, fuse=fuse)
+        blob: Bytes = encoding.encode_many(device, flats, schemes, seed, tag, names=names, fuse=fuse)
         return blob
 
 
-def _flats(tensors: Mapping[str, Any]) -> dict[str, DeviceFlat]:
-    """Named tensors as words; EncodeError where they do not all lie on one GPU."""
+def _as_flats(tensors: Mapping[str, Any]) -> dict[str, DeviceFlat]:
+    """View named tensors as flat raw bits. Raises EncodeError if they are not all on one GPU."""
     cupy = cupy_device().cupy
     flats = {}
     for name, tensor in tensors.items():
         if not on_gpu(tensor):
-            raise EncodeError("lies on the host, others on a GPU; bring all to one of them", tensor=name)
+            raise EncodeError("is on the host, others are on a GPU; move all to one device", tensor=name)
         try:
             flats[name] = as_device_flat(tensor, cupy)
         except EncodeError as error:
             raise error.of(name) from None
     if len({flat.words.device.id for flat in flats.values()}) > 1:
-        raise EncodeError("the tensors lie on several GPUs; bring them to one")
+        raise EncodeError("the tensors are on several GPUs; move them to one")
     return flats
 
 
-def step(tensors: Mapping[str, Any], wanted: Step, decoder: Decoder) -> Done:
-    """A Compressor's step of named tensors that lie on one GPU; residuals may lie anywhere.
+def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
+    """Run a Compressor's step for named tensors on one GPU; their residuals may be anywhere.
 
     EncodeError names the tensor.
     """
-    flats = _flats(tensors)
+    flats = _as_flats(tensors)
     with device_of(next(iter(flats.values())).words) as device:
-        taken = {}
+        selected = {}
         for name, asked in wanted.asked.items():
             residual = asked.residual
-            there = device.put(residual) if residual is not None and not on_gpu(residual) else residual
+            moved = device.put(residual) if residual is not None and not on_gpu(residual) else residual
             try:
-                taken[name] = steps.take(device, flats[name], replace(asked, residual=there))
+                selected[name] = steps.select_tensor(device, flats[name], replace(asked, residual=moved))
             except EncodeError as error:
                 raise error.of(name) from None
-        blob = steps.encode(device, taken, wanted.seed, names=wanted.names, fuse=wanted.fuse)
+        blob = steps.encode(device, selected, wanted.seed, names=wanted.names, fuse=wanted.fuse)
         octets = as_bytes(device.get(blob))
         head = open_head(octets, UNLIMITED, vouched=True)
-        parts = _parts(device, octets, head, UNLIMITED, decoder)
-        left = {}
-        for key, (name, each) in enumerate(taken.items()):
+        parts = _decode_parts(device, octets, head, UNLIMITED)
+        residuals = {}
+        for key, (name, each) in enumerate(selected.items()):
             try:
-                left[name] = steps.left(device, each, parts[key])
+                residuals[name] = steps.next_residual(device, each, parts[key])
             except EncodeError as error:
                 raise error.of(name) from None
         return Done(
             blob,
             octets,
-            {name: _sent(device, flats[name], parts[key]) for key, name in enumerate(taken)},
-            {name: each for name, each in left.items() if each is not None},
-            {name: each.selector for name, each in taken.items() if each.selector is not None},
+            {name: _to_sparse(device, flats[name], parts[key]) for key, name in enumerate(selected)},
+            {name: each for name, each in residuals.items() if each is not None},
+            {name: each.selector for name, each in selected.items() if each.selector is not None},
         )
 
 
-def _sent(device: CupyDevice, flat: DeviceFlat, parts: Sequence[Part]) -> SparseTensor:
-    """A tensor's parts, on the device where CuPy can hold them."""
-    indices, words = decoding.joined(device, parts, flat.words.size)
+def _to_sparse(device: CupyDevice, flat: DeviceFlat, parts: Sequence[Part]) -> SparseTensor:
+    """Join a tensor's chunks; bfloat16, which CuPy does not have, is copied to the host."""
+    indices, raw = decoding.concatenate_parts(device, parts, flat.words.size)
     if flat.dtype == BFLOAT16:
-        indices, words = None if indices is None else device.get(indices), device.get(words)
-    return SparseTensor._of(indices, words.view(flat.dtype), flat.shape, UNLIMITED.max_dense)
+        indices, raw = None if indices is None else device.get(indices), device.get(raw)
+    return SparseTensor._of(indices, raw.view(flat.dtype), flat.shape, UNLIMITED.max_dense)
 
 
-def on_host(array: Any) -> Array:
-    """A copy of a CuPy array, or of what offers the same interface."""
+def copy_to_host(array: Any) -> Array:
+    """Copy a CuPy array, or one with the same interface, to the host."""
     cupy = cupy_device().cupy
-    there = cupy.ascontiguousarray(cupy.asarray(array))
-    with device_of(there) as device:
-        found: Array = device.get(there.reshape(-1)).reshape(there.shape)
-        return found
+    contiguous = cupy.ascontiguousarray(cupy.asarray(array))
+    with device_of(contiguous) as device:
+        copy: Array = device.get(contiguous.reshape(-1)).reshape(contiguous.shape)
+        return copy
 
 
-def octets_of(blob: Any) -> Bytes:
-    """A container's bytes, copied from a GPU."""
+def copy_bytes_to_host(blob: Any) -> Bytes:
+    """Copy a container's bytes from a GPU to the host."""
     cupy = cupy_device().cupy
-    found: Bytes = on_host(cupy.ascontiguousarray(cupy.asarray(blob)).reshape(-1).view(np.uint8))
-    return found
+    copy: Bytes = copy_to_host(cupy.ascontiguousarray(cupy.asarray(blob)).reshape(-1).view(np.uint8))
+    return copy
 
 
 def can_add(target: Any) -> bool:
-    """Whether an array on a GPU can be added to: CuPy's, float32 or float64, contiguous."""
+    """Return whether ``add`` accepts an array: a contiguous CuPy array of float32 or float64."""
     kind = cupy_device().cupy.ndarray
     return isinstance(target, kind) and target.dtype in (np.float32, np.float64) and target.flags.c_contiguous
 
 
-def add(
-    data: Bytes, head: Head, targets: Sequence[Any], scale: float, limits: DecodeLimits, decoder: Decoder
-) -> None:
-    """scale * values into arrays on one GPU, once all are decoded; ValueError where one is elsewhere."""
+def add(data: Bytes, head: Head, targets: Sequence[Any], scale: float, limits: DecodeLimits) -> None:
+    """Add scale * values to arrays on one GPU, after all chunks are decoded.
+
+    Args:
+        data: the container, on the host.
+        head: its header, checked.
+        targets: one array per tensor.
+        scale: factor for all values.
+        limits: bounds on decoding.
+
+    Raises a WireError; ValueError if an array is on another device.
+    """
     if not all(map(on_gpu, targets)) or len({target.device.id for target in targets}) > 1:
-        raise ValueError("out must lie on one device, all of it")
+        raise ValueError("out is on several devices; all arrays must be on one device")
     with device_of(targets[0]) as device:
-        parts = _parts(device, data, head, limits, decoder)
+        parts = _decode_parts(device, data, head, limits)
         types = dtypes_of(head)
         for key, target in enumerate(targets):
             for part in parts[key]:
-                decoding.add(device, target.reshape(-1), part, DTYPES[types[key]], scale)
+                decoding.add_part(device, target.reshape(-1), part, DTYPES[types[key]], scale)
 
 
 def zeros(size: int, dtype: np.dtype[Any]) -> Any:
-    """(size,) +0 on the current GPU, float32 or float64, to be added to."""
-    return dense.zeros(cupy_device(), size, dtype)
+    """Allocate (size,) zeros on the current GPU, float32 or float64."""
+    return arrays.zeros(cupy_device(), size, dtype)
 
 
 def mean(total: Any, ranks: int, dtype: np.dtype[Any]) -> Any:
-    """(n,) CuPy ``total`` / ranks, rounded to ``dtype``, as words; ``total`` is overwritten."""
+    """Divide (n,) CuPy ``total`` by ``ranks`` in place and round to raw bits of ``dtype``."""
     with device_of(total) as device:
-        return dense.mean(device, total, ranks, dtype)
+        return arrays.mean(device, total, ranks, dtype)
 
 
 def count_nonzero(words: Any) -> int:
-    """How many of (n,) words on a GPU are not 0 but for their sign."""
+    """Count the numbers that are neither +0 nor -0 among (n,) raw bits on a GPU."""
     with device_of(words) as device:
-        return dense.count_nonzero(device, words)
+        return arrays.count_nonzero(device, words)
 
 
-def sparse(
-    data: Bytes, head: Head, outlines: Outlines, limits: DecodeLimits, decoder: Decoder
-) -> list[SparseTensor]:
-    """The tensors of a container, their arrays on the current GPU.
+def tensors_of(data: Bytes, head: Head, outlines: Outlines, limits: DecodeLimits) -> list[SparseTensor]:
+    """Decode the tensors of a container onto the current GPU.
 
-    DeviceError where CuPy cannot hold them: bfloat16, and indices above 2^31.
+    Raises a WireError; DeviceError for tensors that CuPy cannot hold: bfloat16, and more than 2^31 elements.
     """
     device = cupy_device()
     for outline in outlines:
         if outline.dtype == BFLOAT16:
-            raise DeviceError(f"{outline.name!r} is bfloat16, which CuPy has not: decode_add into float32")
+            raise DeviceError(
+                f"{outline.name!r} is bfloat16, which CuPy does not have; use decode_add into float32"
+            )
         if outline.size > 2**31:
-            raise DeviceError(f"{outline.name!r} has {outline.size} elements; a GPU decodes 2^31 at most")
-    parts = _parts(device, data, head, limits, decoder)
-    found = []
+            raise DeviceError(f"{outline.name!r} has {outline.size} elements; a GPU decodes at most 2^31")
+    parts = _decode_parts(device, data, head, limits)
+    tensors = []
     for key, outline in enumerate(outlines):
-        indices, words = decoding.joined(device, parts[key], outline.size)
-        found.append(SparseTensor._of(indices, words.view(outline.dtype), outline.shape, limits.max_dense))
-    return found
+        indices, raw = decoding.concatenate_parts(device, parts[key], outline.size)
+        tensors.append(SparseTensor._of(indices, raw.view(outline.dtype), outline.shape, limits.max_dense))
+    return tensors
 
 
-def _parts(
-    device: CupyDevice, data: Bytes, head: Head, limits: DecodeLimits, decoder: Decoder
-) -> dict[int, list[Part]]:
-    """Every tensor's parts on the device; where one was transformed, by way of the host."""
+def _decode_parts(device: CupyDevice, data: Bytes, head: Head, limits: DecodeLimits) -> dict[int, list[Part]]:
+    """Decode every tensor's chunks onto the device; the host decodes transformed ones."""
     if not head.block.is_transformed:
-        return decoder(data, head, limits, partial(decoding.decode_chunk, device), partial(parted, device))
-    found = decoder(data, head, limits)
-    return {key: [decoding.on_device(device, part) for part in parts] for key, parts in found.items()}
+        return parts_of(data, head, limits, partial(chunk.decode_chunk, device), partial(split_part, device))
+    decoded = parts_of(data, head, limits)
+    return {key: [chunk.to_device(device, part) for part in parts] for key, parts in decoded.items()}

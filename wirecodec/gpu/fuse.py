@@ -10,56 +10,68 @@ import numpy as np
 
 from wirecodec.arrays import Array, DeviceFlat
 from wirecodec.cpu import fuse
-from wirecodec.cpu.chunk import Part, Support
-from wirecodec.gpu.support import DeviceSupport, concatenated, staged
+from wirecodec.gpu.arrays import concatenate
+from wirecodec.gpu.index.base import rebase
+from wirecodec.gpu.support import DeviceSupport, support_to_host
 from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.scheme import Scheme
+from wirecodec.support import Part, Support
 
-__all__ = ["joined", "parted"]
+__all__ = ["concatenate_supports", "split_part"]
 
 
-def joined(
+def concatenate_supports(
     device: Device, supports: Sequence[DeviceSupport | Support], scheme: Scheme
 ) -> DeviceSupport | Support:
-    """Small tensors as one. On the host where one of them is, or where signs are to be gathered anew."""
-    there = [each for each in supports if isinstance(each, DeviceSupport)]
-    anew = is_lossy(scheme.index)
-    if len(there) < len(supports) or (anew and any(each.scale is not None for each in there)):
+    """Concatenate the selected elements of small tensors.
+
+    The result is on the host if one of them is, or if a lossy index codec must gather values of one
+    magnitude.
+    """
+    on_device = [each for each in supports if isinstance(each, DeviceSupport)]
+    lossy = is_lossy(scheme.index)
+    if len(on_device) < len(supports) or (lossy and any(each.scale is not None for each in on_device)):
         return fuse.joined(
-            [staged(device, each) if isinstance(each, DeviceSupport) else each for each in supports]
+            [support_to_host(device, each) if isinstance(each, DeviceSupport) else each for each in supports]
         )
-    starts = np.cumsum([0] + [each.size for each in there]).tolist()
-    words = concatenated(device, [each.words for each in there])
-    # A codec that is not lossy asks for no elements but those selected: any memory of that size will do.
-    whole = concatenated(device, [each.flat.words for each in there]) if anew else None
+    starts = np.cumsum([0] + [each.size for each in on_device]).tolist()
+    raw = concatenate(device, [each.words for each in on_device])
     size = starts[-1]
-    flat = DeviceFlat(device.empty(size, words.dtype) if whole is None else whole, there[0].dtype, (size,))
-    if words.size == size:
-        return DeviceSupport(None, words, flat)
+    # Only a lossy codec reads unselected elements. Otherwise the tensor's content does not matter.
+    elements = concatenate(device, [each.flat.words for each in on_device]) if lossy else None
+    flat = DeviceFlat(
+        device.empty(size, raw.dtype) if elements is None else elements, on_device[0].dtype, (size,)
+    )
+    if raw.size == size:
+        return DeviceSupport(None, raw, flat)
     indices = [
-        _from(device, each.indices, start, each.size) for each, start in zip(there, starts, strict=False)
+        _indices_from(device, each.indices, start, each.size)
+        for each, start in zip(on_device, starts, strict=False)
     ]
-    return DeviceSupport(concatenated(device, indices), words, flat)
+    return DeviceSupport(concatenate(device, indices), raw, flat)
 
 
-def _from(device: Device, indices: Any, start: int, size: int) -> Any:
-    """A tensor's indices where it begins at ``start``."""
+def _indices_from(device: Device, indices: Any, start: int, size: int) -> Any:
+    """Return the indices of a tensor that begins at ``start``; None stands for all ``size`` elements."""
     if indices is None:
         return device.put(np.arange(start, start + size, dtype=np.uint32))
-    return bits.counted_from(device, indices, -start % 2**32, np.uint32) if start else indices
+    return rebase(device, indices, -start % 2**32)
 
 
-def parted(device: Device, part: Part, group: Array) -> dict[int, list[Part]]:
-    """A fused entry's members, (key, size) a row, as tensors of their own, by key."""
+def split_part(device: Device, part: Part, group: Array) -> dict[int, list[Part]]:
+    """Split a fused entry into its members.
+
+    ``group`` has a row (key, size) for each. Returns chunks by key.
+    """
     edges = np.cumsum([0, *group[:, 1]]).astype(np.uint32)
-    cuts = edges if part.indices is None else device.get(bits.below(device, part.indices, edges))
+    cuts = edges if part.indices is None else device.get(bits.count_below(device, part.indices, edges))
     members = {}
     spans = zip(group.tolist(), edges.tolist(), pairwise(cuts.tolist()), strict=False)
-    for (key, size), edge, (a, b) in spans:
+    for (key, size), edge, (start, stop) in spans:
         indices = None
-        if part.indices is not None and b - a < size:
-            indices = bits.counted_from(device, part.indices[a:b], edge, np.uint32)
-        members[key] = [Part(0, size, indices, part.values[a:b])]
+        if part.indices is not None and stop - start < size:
+            indices = bits.subtract_base(device, part.indices[start:stop], edge, np.uint32)
+        members[key] = [Part(0, size, indices, part.values[start:stop])]
     return members

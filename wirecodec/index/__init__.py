@@ -1,4 +1,8 @@
-"""Index codecs: ascending element numbers as bytes. One file a codec; ``base`` says what one must offer."""
+"""Index codecs, which encode ascending element numbers as bytes. Each has a file; ``base`` has the protocol.
+
+The registry is built from ``CODECS`` and ``CHOICES``. A new codec is imported here and added to ``CODECS``,
+and ``wirecodec/__init__.py`` re-exports its class.
+"""
 
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice, IndexCodec
@@ -15,6 +19,8 @@ from wirecodec.index.rle import RLE
 from wirecodec.index.structured import Structured
 
 __all__ = [
+    "CHOICES",
+    "CODECS",
     "RLE",
     "AutoIndex",
     "Binned",
@@ -30,3 +36,12 @@ __all__ = [
     "Rice",
     "Structured",
 ]
+
+CODECS: tuple[type[IndexCodec], ...] = (
+    *(RawIndex, Bitmap, Rice, RLE, Delta, Huffman),
+    *(EliasFano, Binned, Bloom, Structured, ContextIndex),
+)
+"""The index codecs, in the order of their wire ids."""
+
+CHOICES: tuple[type[IndexChoice], ...] = (AutoIndex,)
+"""The names without a wire id, which choose one of ``CODECS`` for each chunk."""

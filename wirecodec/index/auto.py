@@ -1,7 +1,7 @@
-"""``auto-index``: for each chunk the smallest of rice, bitmap, rle, structured and huffman; of context, too,
-where size is worth more than time.
+"""``auto-index``: for each chunk the smallest of rice, bitmap, rle, structured and huffman, optionally of
+context too.
 
-It has no id of its own: the chosen codec stands on the wire.
+It has no wire id: the container has the id of the codec that was chosen.
 """
 
 from __future__ import annotations
@@ -12,35 +12,48 @@ from typing import ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes
+from wirecodec.index import rice, rle
 from wirecodec.index.base import IndexCodec
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
 from wirecodec.index.context import ContextIndex
 from wirecodec.index.huffman import Huffman
-from wirecodec.index.rice import Rice, planned_bytes
+from wirecodec.index.rice import Rice
 from wirecodec.index.rle import RLE
-from wirecodec.index.rle import planned_bytes as rle_bytes
 from wirecodec.index.structured import Structured
 from wirecodec.index.structured_plan import FORMS, Plan, Shape, count_runs
 from wirecodec.validation import as_flag
 
 __all__ = ["AutoIndex"]
 
-_FEW = 1024
-"""Up to so many indices, those that fill up rice's words weigh: gap streams are looked at, too."""
-_GLANCE = 16
-_EVERY = 64
-"""Of the blocks of gaps, the classes of every 64th are counted, but of 16 at least."""
+_MAX_SMALL_SUPPORT = 1024
+"""Up to this number of indices, the padding of rice's words matters, so that gap streams are planned too."""
+_MIN_PROBED_BLOCKS = 16
+_PROBE_INTERVAL = 64
+"""One block of gaps in 64 is sampled, but at least 16."""
 
 
 @dataclass(frozen=True)
 class AutoIndex:
-    """The smallest exact form of a support, by exact sizes, so that the choice is the same everywhere.
+    """Automatic index codec: the smallest exact codec for each chunk.
 
-    Counting the runs, one pass, and the classes of some gaps tell which forms can be the smallest; a support
-    without structure costs little more than rice alone.
+    Sizes are computed exactly and in integers, so that every machine makes the same choice. The number of
+    runs and a sample of gap classes exclude codecs that cannot be the smallest. A support without structure
+    therefore costs little more time than rice. A section is never larger than that of rice, bitmap or rle:
+    about 8.2 bits per index at 1 % density on a uniform support, ⌈d/8⌉ bytes at most.
+
+    Source: docs/guides/codec.md; each chosen codec has a page in formats/spec/index/.
 
     Args:
-        smallest: whether ``context``, which is far slower and mostly the smallest, is tried as well.
+        smallest: whether to try ``context`` as well, which is usually the smallest and much slower.
+
+    Raises:
+        EncodeError: ``smallest`` is not a bool.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> codec, section = wc.AutoIndex().choose(np.arange(10, 50_000, dtype=np.uint32), 100_000, 0)
+        >>> codec.name, section.size
+        ('rle', 4)
     """
 
     name: ClassVar[str] = "auto-index"
@@ -50,65 +63,66 @@ class AutoIndex:
         as_flag(self.smallest, "auto-index: smallest")
 
     def choose(self, indices: Array | None, d: int, stream: int) -> tuple[IndexCodec, Bytes]:
-        """The codec and its section: never larger than the smallest of rice, bitmap and rle."""
+        """Choose a codec, and encode the indices with it; see ``IndexChoice.choose``."""
         if indices is None:
             return Bitmap(), np.empty(0, np.uint8)
-        codec, section = self._fast(indices, d, stream)
+        codec, section = self._choose_fast(indices, d, stream)
         if self.smallest:
-            learned = ContextIndex().encode(indices, d, stream)
-            if learned.size < section.size:
-                return ContextIndex(), learned
+            modelled = ContextIndex().encode(indices, d, stream)
+            if modelled.size < section.size:
+                return ContextIndex(), modelled
         return codec, section
 
     @staticmethod
-    def _fast(indices: Array, d: int, stream: int) -> tuple[IndexCodec, Bytes]:
+    def _choose_fast(indices: Array, d: int, stream: int) -> tuple[IndexCodec, Bytes]:
+        """Choose without ``context``."""
         r, runs = indices.size, count_runs(indices)
-        plan = _structured(indices, d, runs)
-        least = min(bitmap_bytes(d), plan.bytes if plan else d)
-        # Rice and huffman take a bit an index or more, rle two bytes a run: mostly that excludes them.
+        plan = _plan_structured(indices, d, runs)
+        best_bytes = min(bitmap_bytes(d), plan.bytes if plan else d)
+        # Rice and huffman take at least 1 bit per index, rle 2 bytes per run, which usually excludes them.
         huffman = None
-        if r < 8 * least and _uneven(indices):
+        if r < 8 * best_bytes and _may_suit_huffman(indices):
             huffman = Huffman().encode(indices, d, stream)
-            least = min(least, huffman.size)
-        by_rle = rle_bytes(indices) if 2 * runs < least else d
-        least = min(least, by_rle)
-        # Rice is planned only where it may well lose.
-        alone = plan is None and huffman is None and 3 * r <= d
-        if r < 8 * least and (alone or planned_bytes(indices) <= least):
-            rice = Rice().encode(indices, d, stream)
-            if rice.size <= least:
-                return Rice(), rice
-        if least == bitmap_bytes(d):
+            best_bytes = min(best_bytes, huffman.size)
+        rle_bytes = rle.measure_section(indices) if 2 * runs < best_bytes else d
+        best_bytes = min(best_bytes, rle_bytes)
+        # Without a rival, rice is written without measuring it first.
+        unrivalled = plan is None and huffman is None and 3 * r <= d
+        if r < 8 * best_bytes and (unrivalled or rice.measure_section(indices) <= best_bytes):
+            section = Rice().encode(indices, d, stream)
+            if section.size <= best_bytes:
+                return Rice(), section
+        if best_bytes == bitmap_bytes(d):
             return Bitmap(), Bitmap().encode(indices, d, stream)
-        if plan and least == plan.bytes:
-            return Structured(), plan.section()
-        if huffman is not None and least == huffman.size:
+        if plan and best_bytes == plan.bytes:
+            return Structured(), plan.encode()
+        if huffman is not None and best_bytes == huffman.size:
             return Huffman(), huffman
         return RLE(), RLE().encode(indices, d, stream)
 
 
-def _uneven(indices: Array) -> bool:
-    """Whether gaps of a few blocks promise that huffman saves 0.7 % of what rice takes."""
+def _may_suit_huffman(indices: Array) -> bool:
+    """Return whether a sample of gaps suggests that huffman saves 0.7 % or more over rice."""
     from wirecodec.kernels.cpu.index import gap_probe
 
     blocks = indices.size // gap_probe.BLOCK
     if blocks == 0:
         return True
-    blocks = min(blocks, max(_GLANCE, blocks // _EVERY))
-    classes, rice = gap_probe.classes_and_rice(indices, blocks)
-    return 1000 * classes < 993 * rice
+    blocks = min(blocks, max(_MIN_PROBED_BLOCKS, blocks // _PROBE_INTERVAL))
+    huffman_bits, rice_bits = gap_probe.estimate_bits(indices, blocks)
+    return 1000 * huffman_bits < 993 * rice_bits
 
 
-def _structured(indices: Array, d: int, runs: int) -> Plan | None:
-    """The smallest plan of the structured forms that may be smaller than rice and bitmap, if any is."""
+def _plan_structured(indices: Array, d: int, runs: int) -> Plan | None:
+    """Return the smallest plan of the structured forms that may be smaller than rice and bitmap, or None."""
     r = indices.size
-    few = r <= _FEW
+    small = r <= _MAX_SMALL_SUPPORT
     # A uniform support has r(d - r)/d runs.
     long_runs = 100 * runs * d <= 80 * r * (d - r)
-    if not (long_runs or few or 2 * r > d):
+    if not (long_runs or small or 2 * r > d):
         return None
     shape = Shape.of(indices, d, runs)
-    coarse = shape.head.grain > 1
-    wanted = {"gaps": coarse or few or shape.mostly_present, "runs": long_runs or few, "bitmap": coarse}
-    plans = [shape.planned(form) for form in FORMS if wanted[form]]
+    coarse = shape.header.grain > 1
+    may_win = {"gaps": coarse or small or shape.mostly_present, "runs": long_runs or small, "bitmap": coarse}
+    plans = [shape.plan(form) for form in FORMS if may_win[form]]
     return min(plans, key=lambda plan: plan.bytes, default=None)

@@ -1,12 +1,7 @@
-"""What an index codec is: ascending u32 indices below d to bytes, and back.
+"""Protocols of index codecs: ascending u32 indices below d to a section of bytes, and back.
 
-Sections and their checks are those of formats/spec/index/NAME.md. A codec is called only where 0 < r < d;
-the other supports need no bytes (formats/SPEC.md, 2.2).
-
-A codec may have two things more. Where its steps can be far more than its bytes and r, a classmethod
-``work(section, d, r) -> int`` makes the checks that come first and counts the steps; their sum over a
-container is held against ``DecodeLimits.max_work`` before ``decode`` is called. And a codec that does not
-decode to the indices that went in is a ``LossyIndexCodec``.
+Sections and their checks are those of formats/spec/index/NAME.md. A codec is called only if 0 < r < d. Empty
+and full supports take no bytes (formats/SPEC.md, 2.2).
 """
 
 from __future__ import annotations
@@ -22,49 +17,75 @@ __all__ = ["Approximation", "IndexChoice", "IndexCodec", "LossyIndexCodec", "is_
 
 @runtime_checkable
 class IndexCodec(Protocol):
-    """A frozen dataclass whose fields are its parameters.
+    """Index codec: encodes the positions of a chunk's present elements.
+
+    It is a frozen dataclass whose fields are its parameters. ``register`` admits a codec of your own; its
+    ``decode`` must invert its ``encode``, unless it is a ``LossyIndexCodec``.
+
+    A codec whose decoding can take many more steps than its section has bytes also has a classmethod
+    ``work(section, d, r) -> int``. It makes the first checks and returns the number of steps. The sum over a
+    container is compared with ``DecodeLimits.max_work`` before ``decode`` is called.
+
+    Source: formats/SPEC.md, 2.2; docs/guides/codec.md shows how to write one.
 
     Attributes:
-        name: what schemes call it.
-        wire_id: its id in formats/registry.toml.
+        name: the name in schemes.
+        wire_id: the id in the container, from formats/registry.toml; 0x80 to 0xFF for user-defined codecs.
+
+    Example:
+        >>> import wirecodec as wc
+        >>> isinstance(wc.Rice(), wc.IndexCodec), wc.Rice.wire_id
+        (True, 3)
     """
 
     name: ClassVar[str]
     wire_id: ClassVar[int]
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
-        """The section, a uint8 array or bytes.
+        """Encode indices as a section.
 
         Args:
-            indices: (r,) u32, read-only, ascending, unique and below ``d``.
+            indices: (r,) u32, read-only, strictly ascending, below ``d``; 0 < r < d.
             d: elements of the chunk.
-            stream: a u64 that seeds what is drawn at random.
+            stream: u64 seed of random draws; deterministic codecs ignore it.
+
+        Returns:
+            (n,) u8, the section.
+
+        Raises:
+            EncodeError: the codec cannot represent these indices.
         """
         ...
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
-        """The (r,) u32 indices of a section, all checked; a WireError of the codec's page otherwise.
+        """Decode a section, and check all of it.
 
         Args:
-            section: read-only bytes, at a multiple of 8 in memory.
+            section: (n,) u8, read-only, at an address that is a multiple of 8; may be hostile.
             d: elements of the chunk.
-            r: how many are present.
-            limits: max_work bounds steps beyond the section's bytes and r.
+            r: number of present elements, 0 < r < d.
+            limits: ``max_work`` bounds the steps beyond the section's bytes and r.
+
+        Returns:
+            (r,) u32, strictly ascending, below ``d``.
+
+        Raises:
+            WireError: a check of the codec's page fails.
         """
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Approximation:
-    """A section that does not say exactly what it was made of.
+    """Section of a lossy index codec, and the indices to which it decodes.
 
     Attributes:
-        section: as ``encode`` gives it; not written where every element will be found.
-        found: (n,) u32, the indices that readers will find, at which the values are gathered from the tensor;
-            None where they are as many as went in, and the values stay what they were.
-        complete: whether ``found`` holds every index that went in. If not, NaN and Inf are refused: one whose
-            index is missing would be lost.
+        section: (n,) u8, as from ``encode``; not written if every element is found.
+        found: (n,) u32, the indices that readers decode, at which the values are gathered from the tensor.
+            None if there are as many as were encoded and the values remain those of the encoded indices.
+        complete: whether ``found`` contains every encoded index. If not, NaN and Inf are rejected, because
+            the encoder could lose one.
     """
 
     section: Bytes
@@ -74,29 +95,38 @@ class Approximation:
 
 @runtime_checkable
 class LossyIndexCodec(IndexCodec, Protocol):
-    """An index codec that decodes to other indices than went in, and says so by ``lossy``, which is True."""
+    """Index codec that may decode to other indices than were encoded; its attribute ``lossy`` is True."""
 
     lossy: ClassVar[bool]
 
     def approximate(self, indices: Array, d: int, stream: int) -> Approximation:
-        """What ``encode`` gives, and what it will decode to; arguments as there."""
+        """Encode indices, and compute the indices to which the section decodes; see ``encode``."""
         ...
 
 
 def is_lossy(codec: Any) -> TypeGuard[LossyIndexCodec]:
-    """Whether an index codec decodes to other indices than went in; codecs that do not say are exact."""
+    """Return whether an index codec may decode to other indices than were encoded.
+
+    A codec without the attribute ``lossy`` is exact.
+    """
     return bool(getattr(codec, "lossy", False))
 
 
 @runtime_checkable
 class IndexChoice(Protocol):
-    """A name without an id of its own: it picks a codec for each chunk."""
+    """Name in schemes that stands for a choice among index codecs, made for each chunk."""
 
     name: ClassVar[str]
 
     def choose(self, indices: Array | None, d: int, stream: int) -> tuple[IndexCodec, Bytes]:
-        """The codec, and its section of ``indices`` (arguments as of ``encode``).
+        """Choose a codec, and encode the indices with it.
 
-        None stands for all of ``d``, or for none: the section is empty then.
+        Args:
+            indices: as in ``IndexCodec.encode``, or None for an empty or full support.
+            d: elements of the chunk.
+            stream: u64 seed of random draws.
+
+        Returns:
+            (the codec, its section, which is empty if ``indices`` is None).
         """
         ...

@@ -1,6 +1,6 @@
 """``binned``: elements by their number within bins of T (formats/spec/index/binned.md).
 
-After AdaComp (Chen et al. 2018), whose 8 and 16 bits an element it keeps, the value's sign included.
+After AdaComp (Chen et al. 2018), which takes 8 or 16 bits per element, the value's sign included.
 """
 
 from __future__ import annotations
@@ -17,17 +17,32 @@ from wirecodec.validation import as_integer, settle
 
 __all__ = ["Binned"]
 
-_MOST = 16383
-_SLACK = 8
-"""Bytes behind the records, so that kernels can read and write whole words."""
+_MAX_BIN = 16_383
+_WORD_BYTES = 8
+"""Bytes after the records, so that kernels can load and store whole words."""
 
 
 @dataclass(frozen=True)
 class Binned:
-    """7 bits an index where bins of 32 to 63 elements have few each, as AdaComp selects them.
+    """Binned index codec: positions within bins of equal size.
+
+    A section takes 2 bytes, and ⌊log2 bin⌋ + 2 bits per index and per empty bin: 7 bits for bins of 32 to 63
+    elements. It suits the indices that ``AdaComp`` selects, a few per bin.
+
+    Source: formats/spec/index/binned.md; AdaComp (Chen et al. 2018).
 
     Args:
-        bin: how many elements, 1 to 16383.
+        bin: elements per bin, 1 to 16,383.
+
+    Raises:
+        EncodeError: ``bin`` is out of range.
+        Malformed: in decoding, the records are cut, or not in the form that a writer produces.
+        Invalid: in decoding, the indices do not ascend, or one is not below d.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.Binned(bin=50).encode(np.arange(0, 40_000, 50, dtype=np.uint32), 40_000, 0).size
+        702
     """
 
     name: ClassVar[str] = "binned"
@@ -36,39 +51,39 @@ class Binned:
 
     def __post_init__(self) -> None:
         settle(self, bin=as_integer(self.bin, "binned: bin"))
-        if not 1 <= self.bin <= _MOST:
-            raise EncodeError(f"binned: bin is {self.bin}; it must be from 1 to {_MOST}")
+        if not 1 <= self.bin <= _MAX_BIN:
+            raise EncodeError(f"binned: bin is {self.bin}; it must be 1 to {_MAX_BIN}")
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
-        """Two passes over the indices: count the records, then write them."""
+        """Encode indices as a section in two passes, count and write; see ``IndexCodec.encode``."""
         from wirecodec.kernels.cpu.index import binned
 
         width = self.bin.bit_length()
         records = int(binned.count_records(indices, self.bin))
-        section = np.empty(2 + -(-records * (width + 1) // 8) + _SLACK, np.uint8)
+        section = np.empty(2 + -(-records * (width + 1) // 8) + _WORD_BYTES, np.uint8)
         section[:2] = np.array([self.bin], "<u2").view(np.uint8)
         binned.write(indices, self.bin, width, records, section[2:])
-        return section[:-_SLACK]
+        return section[:-_WORD_BYTES]
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
-        """One pass over the records."""
+        """Decode a copy of a section in one pass; see ``IndexCodec.decode``."""
         from wirecodec.kernels.cpu.index import binned
 
         if section.size < 2:
-            raise Malformed("binned-length", f"{section.size} bytes")
+            raise Malformed("binned-length", f"{section.size} bytes; the header takes 2")
         size = int.from_bytes(section[:2].tobytes(), "little")
-        if not 1 <= size <= _MOST:
-            raise Malformed("binned-bin", f"bins of {size} elements; from 1 to {_MOST} are possible")
+        if not 1 <= size <= _MAX_BIN:
+            raise Malformed("binned-bin", f"the bin size is {size}; it must be 1 to {_MAX_BIN}")
         records = section[2:]
-        data = np.zeros(records.size + _SLACK, np.uint8)
+        data = np.zeros(records.size + _WORD_BYTES, np.uint8)
         data[: records.size] = records
         indices = np.empty(r, np.uint32)
         at, last = binned.read(data, 8 * records.size, size, size.bit_length(), d, indices)
         if at < 0:
-            raise _error_of(at)
+            raise _make_error(at)
         if not last:
-            raise Malformed("binned-last", "the last element does not end its bin")
+            raise Malformed("binned-last", "the last record does not end its bin")
         if records.size != -(-at // 8):
             raise Malformed("binned-length", f"{records.size} bytes; the records take {-(-at // 8)}")
         if at % 8 and data[at // 8] >> (at % 8):
@@ -76,16 +91,18 @@ class Binned:
         return indices
 
 
-def _error_of(code: int) -> Malformed | Invalid:
-    """The WireError of a kernel's negative answer."""
+def _make_error(code: int) -> Malformed | Invalid:
+    """Return the WireError of a kernel's error code."""
     from wirecodec.kernels.cpu.index import binned
 
     if code == binned.BAD_LENGTH:
         return Malformed("binned-length", "the records end before the last element")
     if code == binned.BAD_NUMBER:
-        return Malformed("binned-number", "a number is greater than that of an empty bin")
+        return Malformed("binned-number", "a number exceeds the bin size")
     if code == binned.BAD_EMPTY:
-        return Malformed("binned-empty", "an empty bin is within another, or is not ended")
+        return Malformed(
+            "binned-empty", "the record of an empty bin is inside another bin, or does not end one"
+        )
     if code == binned.BAD_ORDER:
-        return Invalid("index-order", "the numbers of a bin do not ascend")
-    return Invalid("index-range", "an element is beyond the chunk")
+        return Invalid("index-order", "the numbers in a bin do not ascend")
+    return Invalid("index-range", "an element exceeds the chunk")

@@ -1,7 +1,7 @@
 """``bloom``: a Bloom filter of the indices, and a policy that reads it (formats/spec/index/bloom.md).
 
-DeepReduce, section 4. What is read is not what was inserted: a filter holds every index that was inserted
-and some others. So the encoder finds what a reader will find, and the pipeline gathers the values there.
+After DeepReduce (Xu et al. 2021, section 4). A filter holds every inserted index and some others. The encoder
+therefore computes the indices that a reader will decode, and the pipeline gathers the values there.
 """
 
 from __future__ import annotations
@@ -18,30 +18,54 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed, Unsupported
 from wirecodec.index.base import Approximation
-from wirecodec.index.bloom_p2 import P2_PASSES, chosen, most_items
+from wirecodec.index.bloom_p2 import P2_PASSES, max_positives, select_inserted
 from wirecodec.kernels.layout import BLOOM_PAD
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_real, settle
 
-__all__ = ["HEAD_BYTES", "P0", "P1", "POLICIES", "Bloom", "Head", "filter_bytes", "windows"]
+__all__ = ["HEADER_BYTES", "P0", "P1", "POLICIES", "Bloom", "Header", "filter_bytes", "windows"]
 
-_HEAD = struct.Struct("<QIBBH")
-HEAD_BYTES = _HEAD.size
-_WORD = 8
+_HEADER = struct.Struct("<QIBBH")
+HEADER_BYTES = _HEADER.size
+_WORD_BYTES = 8
 _MAX_WINDOWS = 32
 NAIVE, P0, P1, P2, LEFTMOST, MIDDLE, RIGHTMOST = range(7)
 POLICIES = ("naive", "p0", "p1", "p2", "leftmost", "middle", "rightmost")
-_DRAWING = (P1, P2)
+_RANDOM_POLICIES = (P1, P2)
 
 
 @dataclass(frozen=True)
 class Bloom:
-    """A filter with false positives at the rate ``fpr``, and the ``policy`` that reads it.
+    """Bloom filter index codec: lossy, a filter of the indices and the policy that reads it.
 
-    ``p0`` sends a value for every positive, so that nothing selected is lost. The others keep as many as
-    were selected: ``p1`` draws them, ``p2`` prefers those that must have been inserted, ``leftmost``,
-    ``middle`` and ``rightmost`` take a stretch. ``naive`` lays the selected values onto the first
-    positives, wherever those are. Only ``p0`` carries NaN and Inf.
+    A section takes 16 bytes and about 1.44 log2(1/fpr) bits per index: 14.4 at 0.001. With k = ⌈log2 1/fpr⌉
+    windows per element that is -k / ln(1 - fpr^(1/k)) bits per index, rounded up to whole 8-byte words.
+
+    The filter holds n >= r elements, the positives, of which r were inserted. The policies:
+
+    - ``p0``: send a value for each of the n positives. Nothing is lost, and NaN and Inf are allowed.
+    - ``p1``: keep r of the n positives, drawn at random.
+    - ``p2``: keep r, preferring those that must have been inserted (DeepReduce, Algorithm 1).
+    - ``leftmost``, ``middle``, ``rightmost``: keep r consecutive positives.
+    - ``naive``: assign the r values to the first r positives, whichever these are.
+
+    Source: formats/spec/index/bloom.md; DeepReduce (Xu et al. 2021), section 4; Bloom (1970).
+
+    Args:
+        policy: one of the names above.
+        fpr: rate of false positives per element that was not inserted, 2^-32 <= fpr < 1.
+
+    Raises:
+        EncodeError: a parameter is out of range, or ``p2`` has too many false positives to choose from.
+        Malformed: in decoding, the header is inconsistent.
+        Invalid: in decoding, the filter does not hold the stated number of elements.
+        Unsupported: in decoding, the policy is unknown.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> indices = np.arange(0, 100_000, 100, dtype=np.uint32)
+        >>> wc.Bloom("p0", fpr=0.001).encode(indices, 100_000, 0).size
+        1816
     """
 
     name: ClassVar[str] = "bloom"
@@ -53,57 +77,65 @@ class Bloom:
     def __post_init__(self) -> None:
         settle(self, fpr=as_real(self.fpr, "bloom: fpr"))
         if self.policy not in POLICIES:
-            raise EncodeError(f"bloom: policy is {self.policy!r}; known: {', '.join(POLICIES)}")
+            raise EncodeError(f"bloom: policy is {self.policy!r}; it must be one of {', '.join(POLICIES)}")
         if not 2.0**-_MAX_WINDOWS <= self.fpr < 1:
-            raise EncodeError(f"bloom: fpr is {self.fpr!r}; it must be at least 2^-32 and below 1")
+            raise EncodeError(f"bloom: fpr is {self.fpr!r}; it must be 2^-32 or more and below 1")
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
-        """The section of ``approximate``."""
+        """Encode indices as a section; see ``IndexCodec.encode``."""
         return self.approximate(indices, d, stream).section
 
     def approximate(self, indices: Array, d: int, stream: int) -> Approximation:
-        """Insert the indices, then read the filter as a reader will.
+        """Encode indices, and read the filter as a reader will; see ``LossyIndexCodec.approximate``.
 
-        EncodeError under p2 where the false positives are too many to tell from what was inserted.
+        Raises:
+            EncodeError: under p2, there are too many false positives to choose from.
         """
         from wirecodec.kernels.cpu.index import bloom
 
         policy, k = POLICIES.index(self.policy), windows(self.fpr)
-        head = Head(stream if policy in _DRAWING else 0, indices.size, k, policy)
+        header = Header(stream if policy in _RANDOM_POLICIES else 0, indices.size, k, policy)
         filter_ = np.zeros(filter_bytes(indices.size, self.fpr) + BLOOM_PAD, np.uint8)
         bloom.insert(indices, filter_, k)
-        section = np.concatenate([np.frombuffer(head.to_bytes(), np.uint8), filter_[:-BLOOM_PAD]])
+        section = np.concatenate([np.frombuffer(header.to_bytes(), np.uint8), filter_[:-BLOOM_PAD]])
         if policy == NAIVE:
             return Approximation(section, None)
         try:
-            found = _read(filter_, head, d, None if policy == P0 else indices.size)
+            found = _read_filter(filter_, header, d, None if policy == P0 else indices.size)
         except Invalid as error:
             raise EncodeError(
-                f"bloom: {error.message}: too many for p2 to tell; take an fpr below {self.fpr!r}"
+                f"bloom: {error.message}: too many for p2; use an fpr below {self.fpr!r}"
             ) from None
         return Approximation(section, found, complete=policy == P0)
 
     @classmethod
     def work(cls, section: Bytes, d: int, r: int) -> int:
-        """Check the header and count the steps: windows of the filter, p1's draws, p2's passes."""
-        head = Head.of(section, r)
-        steps = -(-d // 8) * head.k
-        if head.policy == P1:
+        """Check the header, and count the steps of decoding: windows, draws of p1, passes of p2."""
+        header = Header.of(section, r)
+        steps = -(-d // 8) * header.k
+        if header.policy == P1:
             steps += d
-        elif head.policy == P2:
-            steps += P2_PASSES * head.k * min(d, most_items(r))
+        elif header.policy == P2:
+            steps += P2_PASSES * header.k * min(d, max_positives(r))
         return steps
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
-        """Ask the filter for every element, once or twice, and pick."""
-        head = Head.of(section, r)
-        filter_ = np.concatenate([section[_HEAD.size :], section[_HEAD.size : _HEAD.size + BLOOM_PAD]])
-        return _read(filter_, head, d, r)
+        """Decode a section by querying the filter for every element; see ``IndexCodec.decode``."""
+        header = Header.of(section, r)
+        filter_ = np.concatenate([section[_HEADER.size :], section[_HEADER.size : _HEADER.size + BLOOM_PAD]])
+        return _read_filter(filter_, header, d, r)
 
 
-class Head(NamedTuple):
-    """The header of a section, checked."""
+class Header(NamedTuple):
+    """Header of a section, checked.
+
+    Attributes:
+        stream: u64 seed of p1 and p2, otherwise 0.
+        inserted: number of inserted indices.
+        k: windows per element.
+        policy: position in ``POLICIES``.
+    """
 
     stream: int
     inserted: int
@@ -111,71 +143,85 @@ class Head(NamedTuple):
     policy: int
 
     def to_bytes(self) -> bytes:
-        """As they stand on the wire."""
-        return _HEAD.pack(*self, 0)
+        """Return the header as bytes."""
+        return _HEADER.pack(*self, 0)
 
     @classmethod
-    def of(cls, section: Bytes, r: int) -> Head:
-        """The header of a section for ``r`` elements, and its length; Malformed, Invalid or Unsupported."""
-        if section.size < _HEAD.size + _WORD or section.size % _WORD:
-            raise Malformed("bloom-length", f"{section.size} bytes are no header and filter")
-        stream, count, k, policy, reserved = _HEAD.unpack(section[: _HEAD.size].tobytes())
+    def of(cls, section: Bytes, r: int) -> Header:
+        """Read and check the header and the length of a section for ``r`` elements.
+
+        Raises:
+            WireError: a check fails.
+        """
+        if section.size < _HEADER.size + _WORD_BYTES or section.size % _WORD_BYTES:
+            raise Malformed("bloom-length", f"{section.size} bytes; it must be a multiple of 8 from 24 on")
+        stream, count, k, policy, reserved = _HEADER.unpack(section[: _HEADER.size].tobytes())
         if reserved:
-            raise Malformed("bloom-header", f"the reserved word is {reserved:#x}")
+            raise Malformed("bloom-header", f"the reserved word is {reserved:#x}; it must be 0")
         if not 0 < k <= _MAX_WINDOWS:
-            raise Malformed("bloom-windows", f"{k} windows an element; 1 to {_MAX_WINDOWS} are possible")
+            raise Malformed("bloom-windows", f"{k} windows per element; there must be 1 to {_MAX_WINDOWS}")
         if policy >= len(POLICIES):
-            raise Unsupported("bloom-policy", f"policy {policy}")
-        if stream and policy not in _DRAWING:
-            raise Malformed("bloom-header", f"a stream for {POLICIES[policy]}, which draws nothing")
+            raise Unsupported("bloom-policy", f"the policy is {policy}; the last is {len(POLICIES) - 1}")
+        if stream and policy not in _RANDOM_POLICIES:
+            raise Malformed("bloom-header", f"the stream is {stream}; it must be 0 under {POLICIES[policy]}")
         if not 0 < count <= r or (policy != P0 and count != r):
-            raise Invalid("bloom-count", f"{count} inserted, {r} to be read under {POLICIES[policy]}")
+            raise Invalid("bloom-count", f"{count} inserted and {r} present under {POLICIES[policy]}")
         return cls(stream, count, k, policy)
 
 
-def _read(filter_: Bytes, head: Head, d: int, r: int | None) -> Array:
-    """The elements that the policy reads from a padded filter, (r,) u32; None stands for all positives.
+def _read_filter(filter_: Bytes, header: Header, d: int, r: int | None) -> Array:
+    """Return the (r,) u32 elements that the policy reads from a padded filter.
 
-    Raises Invalid.
+    Args:
+        filter_: (length + BLOOM_PAD,) u8.
+        header: the section's header.
+        d: elements of the chunk.
+        r: number of elements to read, or None for all positives.
+
+    Raises:
+        Invalid: the filter does not hold the stated number of elements.
     """
     from wirecodec.kernels.cpu.index import bloom
 
-    k = head.k
+    k = header.k
     total = -1
-    if r is None or head.policy in (P1, P2, MIDDLE, RIGHTMOST):
+    if r is None or header.policy in (P1, P2, MIDDLE, RIGHTMOST):
         total = bloom.count(filter_, k, d)
         r = total if r is None else r
-        _check_positives(total, r, head.policy)
-    if head.policy == P2:
-        return chosen(filter_, k, d, total, r, head.stream)
+        _check_positives(total, r, header.policy)
+    if header.policy == P2:
+        return select_inserted(filter_, k, d, total, r, header.stream)
     indices = np.empty(r, np.uint32)
-    if head.policy == P1:
-        low, high = np.uint32(head.stream & 0xFFFFFFFF), np.uint32(head.stream >> 32)
+    if header.policy == P1:
+        low, high = np.uint32(header.stream & 0xFFFFFFFF), np.uint32(header.stream >> 32)
         bloom.sample(filter_, k, d, total, low, high, indices)
         return indices
-    skip = {MIDDLE: (total - r) // 2, RIGHTMOST: total - r}.get(head.policy, 0)
-    _check_positives(bloom.fill(filter_, k, d, skip, indices), r, head.policy)
+    skip = {MIDDLE: (total - r) // 2, RIGHTMOST: total - r}.get(header.policy, 0)
+    _check_positives(bloom.fill(filter_, k, d, skip, indices), r, header.policy)
     return indices
 
 
 def _check_positives(total: int, r: int, policy: int) -> None:
     if total < r or (policy == P0 and total != r):
-        raise Invalid("bloom-positives", f"the filter holds {total} elements; {r} are to be read")
+        raise Invalid("bloom-positives", f"the filter holds {total} elements; the table has {r}")
 
 
 def windows(fpr: float) -> int:
-    """⌈log2 1/fpr⌉ for 0 < fpr < 1."""
+    """Return k = ⌈log2 1/fpr⌉, the windows per element, for 0 < fpr < 1."""
     return 1 - frexp(fpr)[1]
 
 
 def filter_bytes(count: int, fpr: float) -> int:
-    """Bytes of the filter for ``count`` elements: a multiple of 8."""
-    return -(-count * _fixed_bits(fpr) // (1 << 22)) * _WORD
+    """Return the length in bytes of the filter for ``count`` elements, a multiple of 8."""
+    return -(-count * _scaled_bits(fpr) // (1 << 22)) * _WORD_BYTES
 
 
 @lru_cache(maxsize=64)
-def _fixed_bits(fpr: float) -> int:
-    """Bits an element, in units of 2^-16, rounded up; in decimal, so that it is the same everywhere."""
+def _scaled_bits(fpr: float) -> int:
+    """Return the bits per element in units of 2^-16, rounded up.
+
+    It is computed in decimal, so that every machine gets the same result.
+    """
     exact = Context(prec=60)
     k = windows(fpr)
     filled = exact.exp(exact.divide(exact.ln(Decimal(fpr)), Decimal(k)))

@@ -9,47 +9,62 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
-from wirecodec.index.varint import SLACK, surveyed
+from wirecodec.index.varint import STORE_MARGIN, survey_section
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["Delta", "planned_bytes"]
+__all__ = ["Delta", "measure_section"]
 
 
 @dataclass(frozen=True)
 class Delta:
-    """Whole bytes: one for a gap below 128, two below 16,384."""
+    """Delta index codec: gaps between indices as LEB128 varints.
+
+    It has no parameters. A gap takes 8 bits if it is below 128, 16 below 16,384, 24 below 2^21, otherwise 32.
+    Use it for simple readers, or for sections that a general compressor packs afterwards.
+
+    Source: formats/spec/index/delta.md.
+
+    Raises:
+        Malformed: in decoding, there are not r numbers, or one is not in its shortest form.
+        Invalid: in decoding, an index is not below d.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.Delta().encode(np.array([3, 7, 20], np.uint32), 64, 0).tolist()
+        [3, 3, 12]
+    """
 
     name: ClassVar[str] = "delta"
     wire_id: ClassVar[int] = 5
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
-        """Two passes over the indices: plan, then write."""
+        """Encode indices as a section in two passes, measure and write; see ``IndexCodec.encode``."""
         from wirecodec.kernels.cpu.index import delta
 
-        section = np.empty(planned_bytes(indices) + SLACK, np.uint8)
+        section = np.empty(measure_section(indices) + STORE_MARGIN, np.uint8)
         delta.write(indices, section)
-        return section[:-SLACK]
+        return section[:-STORE_MARGIN]
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
-        """Two passes over a copy of the section: survey, then read."""
+        """Decode a copy of a section in two passes, survey and read; see ``IndexCodec.decode``."""
         from wirecodec.kernels.cpu.index import delta
 
-        framed, count, ended, wrong = surveyed(section)
-        if count != r or not ended:
+        survey = survey_section(section)
+        if survey.n_numbers != r or not survey.complete:
             raise Malformed(
-                "delta-length", f"{count} numbers end in {section.size} bytes; the table says {r}"
+                "delta-length", f"{survey.n_numbers} numbers end in {section.size} bytes; the table has {r}"
             )
-        if wrong:
+        if survey.malformed:
             raise Malformed("delta-varint", "a number is over-long or takes more than 4 bytes")
         indices = np.empty(r, np.uint32)
-        if (least := delta.read(framed, section.size, indices)) > d:
-            raise Invalid("index-range", f"index {least - 1} in a chunk of {d} elements")
+        if (end := delta.read(survey.framed, section.size, indices)) > d:
+            raise Invalid("index-range", f"index {end - 1} in a chunk of {d} elements")
         return indices
 
 
-def planned_bytes(indices: Array) -> int:
-    """The length of the section of (r,) u32 ``indices``, r > 0, without writing it."""
+def measure_section(indices: Array) -> int:
+    """Return the length in bytes of the section of (r,) u32 ``indices``, r > 0, without writing it."""
     from wirecodec.kernels.cpu.index import delta
 
-    return int(delta.planned(indices))
+    return int(delta.measure(indices))

@@ -15,7 +15,11 @@ __all__ = ["RawIndex", "ascending_below"]
 
 
 def ascending_below(indices: Array, d: int) -> Array:
-    """``indices`` themselves, if they ascend strictly and stay below ``d``; Invalid otherwise."""
+    """Return ``indices`` if they ascend strictly and are below ``d``.
+
+    Raises:
+        Invalid: they do not.
+    """
     from wirecodec.kernels.cpu import support
 
     if (at := support.first_disorder(indices)) >= 0:
@@ -27,18 +31,32 @@ def ascending_below(indices: Array, d: int) -> Array:
 
 @dataclass(frozen=True)
 class RawIndex:
-    """2 bytes an index where d <= 65,536, else 4."""
+    """Raw index codec: each index as a little-endian integer.
+
+    It has no parameters. A section takes 16 bits per index if d <= 65,536 and 32 otherwise.
+
+    Source: formats/spec/index/raw-index.md.
+
+    Raises:
+        Malformed: in decoding, the section's length is not r times the width.
+        Invalid: in decoding, the indices do not ascend strictly, or one is not below d.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.RawIndex().encode(np.array([3, 7, 20], np.uint32), 64, 0).tolist()
+        [3, 0, 7, 0, 20, 0]
+    """
 
     name: ClassVar[str] = "raw-index"
     wire_id: ClassVar[int] = 1
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
-        """The indices, narrowed where they fit."""
+        """Encode indices as a section; see ``IndexCodec.encode``."""
         return indices.astype(_width(d)).view(np.uint8)
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
-        """The indices, copied."""
+        """Decode a copy of a section; see ``IndexCodec.decode``."""
         width = _width(d)
         if section.size != r * width.itemsize:
             raise Malformed("raw-index-length", f"{section.size} bytes for {r} indices of {width.itemsize}")

@@ -1,6 +1,6 @@
-"""``rle``: the lengths of the bitmap's runs, absent and present by turns (formats/spec/index/rle.md).
+"""``rle``: the lengths of the bitmap's runs, absent and present alternating (formats/spec/index/rle.md).
 
-After DeepReduce (2021), section 2.2: bit-level run lengths.
+After the bit-level run lengths of DeepReduce (Xu et al. 2021, section 2.2).
 """
 
 from __future__ import annotations
@@ -12,48 +12,63 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
-from wirecodec.index.varint import SLACK, surveyed
+from wirecodec.index.varint import STORE_MARGIN, survey_section
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["RLE", "planned_bytes"]
+__all__ = ["RLE", "measure_section"]
 
 
 @dataclass(frozen=True)
 class RLE:
-    """Two bytes or more a run of present elements: for supports of long runs."""
+    """Run-length index codec: the lengths of absent and present runs, alternating, as LEB128 varints.
+
+    It has no parameters. A run of present elements takes at least 16 bits: two numbers of one byte below 128,
+    two below 16,384, three below 2^21, or four. Use it for supports of long runs.
+
+    Source: formats/spec/index/rle.md; DeepReduce (Xu et al. 2021), section 2.2.
+
+    Raises:
+        Malformed: in decoding, the numbers are not pairs, or one is not in its shortest form.
+        Invalid: in decoding, a run exceeds the chunk, or the runs do not hold r elements.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.RLE().encode(np.arange(10, 50, dtype=np.uint32), 64, 0).tolist()
+        [10, 39]
+    """
 
     name: ClassVar[str] = "rle"
     wire_id: ClassVar[int] = 4
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
-        """Two passes over the indices: plan, then write."""
+        """Encode indices as a section in two passes, measure and write; see ``IndexCodec.encode``."""
         from wirecodec.kernels.cpu.index import rle
 
-        section = np.empty(planned_bytes(indices) + SLACK, np.uint8)
+        section = np.empty(measure_section(indices) + STORE_MARGIN, np.uint8)
         rle.write(indices, section)
-        return section[:-SLACK]
+        return section[:-STORE_MARGIN]
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
-        """Two passes over a copy of the section: survey, then read."""
+        """Decode a copy of a section in two passes, survey and read; see ``IndexCodec.decode``."""
         from wirecodec.kernels.cpu.index import rle
 
-        framed, count, ended, wrong = surveyed(section)
-        if not ended or count % 2:
-            raise Malformed("rle-length", f"{count} whole numbers end in {section.size} bytes")
-        if wrong:
+        survey = survey_section(section)
+        if not survey.complete or survey.n_numbers % 2:
+            raise Malformed("rle-length", f"{survey.n_numbers} whole numbers end in {section.size} bytes")
+        if survey.malformed:
             raise Malformed("rle-varint", "a number is over-long or takes more than 4 bytes")
         indices = np.empty(r, np.uint32)
-        code = rle.read(framed, section.size, d, indices)
+        code = rle.read(survey.framed, section.size, d, indices)
         if code == rle.BAD_RANGE:
-            raise Invalid("index-range", "a run goes past the chunk")
+            raise Invalid("index-range", "a run exceeds the chunk")
         if code:
             raise Invalid("rle-count", f"the runs do not hold {r} elements")
         return indices
 
 
-def planned_bytes(indices: Array) -> int:
-    """The length of the section of (r,) u32 ``indices``, r > 0, without writing it."""
+def measure_section(indices: Array) -> int:
+    """Return the length in bytes of the section of (r,) u32 ``indices``, r > 0, without writing it."""
     from wirecodec.kernels.cpu.index import rle
 
-    return int(rle.planned(indices))
+    return int(rle.measure(indices))

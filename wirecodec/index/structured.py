@@ -1,8 +1,7 @@
-"""``structured``: what a support has of structure taken off, the rest as a gap stream
-(formats/spec/index/structured.md).
+"""``structured``: gap streams of a support whose structure is removed (formats/spec/index/structured.md).
 
-Three things are taken off: that more is present than absent (the absent ones are listed), that runs begin and
-end at multiples of a grain (grains are listed), that runs are long (where they begin and end is listed).
+Three kinds of structure are removed. If more is present than absent, the absent elements are listed. If runs
+begin and end at multiples of a grain, grains are listed. If runs are long, their boundaries are listed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
-from wirecodec.index.structured_plan import FORMS, Head, Shape, count_runs
+from wirecodec.index.structured_plan import FORMS, Header, Shape, count_runs
 from wirecodec.limits import DecodeLimits
 
 __all__ = ["Structured"]
@@ -22,10 +21,27 @@ __all__ = ["Structured"]
 
 @dataclass(frozen=True)
 class Structured:
-    """Embedding rows in less than a tenth of a bit an index; runs, and what is nearly full.
+    """Structured index codec: for whole rows, long runs and nearly full supports.
+
+    The header takes 1 to 7 bytes. Listing n of N grains as ``"gaps"`` takes about 2 + log2(N/n) bits per
+    grain, as rice does; listing N - n absent ones takes the same per absent grain. ``"runs"`` lists two
+    numbers per run, ``"bitmap"`` one bit per grain. Rows of 64 at 10 % density take 0.1 bits per index.
+
+    Source: formats/spec/index/structured.md.
 
     Args:
-        form: how grains are listed; the smallest form by default.
+        form: how grains are listed: ``"gaps"``, ``"runs"``, ``"bitmap"``, or ``"smallest"`` of these.
+
+    Raises:
+        EncodeError: ``form`` is none of these.
+        Malformed: in decoding, the header or the streams are not in the form that a writer produces.
+        Invalid: in decoding, the grains do not hold r elements, or a gap exceeds the chunk.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> rows = 64 * np.arange(0, 1000, 10, dtype=np.uint32)[:, None] + np.arange(64, dtype=np.uint32)
+        >>> wc.Structured().encode(rows.ravel(), 64_000, 0).size
+        65
     """
 
     name: ClassVar[str] = "structured"
@@ -34,116 +50,115 @@ class Structured:
 
     def __post_init__(self) -> None:
         if self.form not in ("smallest", *FORMS):
-            raise EncodeError(f"structured: form is {self.form!r}; one of smallest, {', '.join(FORMS)}")
+            raise EncodeError(f"structured: form is {self.form!r}; it must be smallest, {', '.join(FORMS)}")
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
-        """Plan every form, write the smallest."""
+        """Encode indices as a section, in the smallest form by default; see ``IndexCodec.encode``."""
         shape = Shape.of(indices, d, count_runs(indices))
         forms = FORMS if self.form == "smallest" else (self.form,)
-        return min((shape.planned(form) for form in forms), key=lambda plan: plan.bytes).section()
+        return min((shape.plan(form) for form in forms), key=lambda plan: plan.bytes).encode()
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
-        """One pass over the section, which fills the indices run by run."""
-        head = Head.of(section, d)
-        count = head.listed(r, d)
-        whole = head.whole(d)
-        body = section[head.size :]
+        """Decode a section run by run; see ``IndexCodec.decode``."""
+        header = Header.of(section, d)
+        count = header.count_listed(r, d)
+        body = section[header.size :]
         out = np.empty(r, np.uint32)
-        if count in (0, whole):
-            return _trivial(head, body, d, count, out)
-        return _BODIES[head.form](head, body, d, count, out)
+        if count in (0, header.count_grains(d)):
+            return _read_empty(header, body, d, count, out)
+        return _BODY_READERS[header.form](header, body, d, count, out)
 
 
-def _trivial(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
-    """A support whose grains are all listed, or none: nothing follows the head."""
-    from wirecodec.kernels.cpu.index import structured
+def _read_empty(header: Header, body: Bytes, d: int, count: int, out: Array) -> Array:
+    """Fill a support whose grains are all listed or all not listed, so that its body is empty."""
+    from wirecodec.kernels.cpu.index import structured_read
 
     if body.size:
-        raise Malformed("structured-length", f"{body.size} bytes that list nothing")
-    whole = head.whole(d)
+        raise Malformed("structured-length", f"{body.size} bytes after the header; there must be none")
+    whole = header.count_grains(d)
     absent = np.zeros(min(count, 1), np.uint32)
-    structured.read_runs(
-        np.zeros(16, np.uint8), 0, 0, absent, count, whole, head.grain, head.phase, d, head.flags, out
+    structured_read.read_runs(
+        np.zeros(16, np.uint8), 0, 0, absent, count, whole, header.grain, header.phase, d, header.flags, out
     )
     return out
 
 
-def _bitmap(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
-    from wirecodec.kernels.cpu.index import bitmap, structured
+def _read_bitmap(header: Header, body: Bytes, d: int, count: int, out: Array) -> Array:
+    from wirecodec.kernels.cpu.index import bitmap, structured_read
 
-    whole = head.whole(d)
+    whole = header.count_grains(d)
     if body.size != -(-whole // 8):
-        raise Malformed("structured-length", f"a bitmap of {body.size} bytes for {whole} grains")
-    words, ends = bitmap.copied_bits(body)
+        raise Malformed("structured-length", f"the bitmap takes {body.size} bytes for {whole} grains")
+    words, ends = bitmap.copy_bitmap(body)
     if whole % 64 and int(words[-1]) >> (whole % 64):
         raise Malformed("structured-padding", f"a bit beyond grain {whole - 1} is set")
     if (found := int(ends[-1]) if whole else 0) != count:
-        raise Invalid("structured-count", f"{found} grains are set; the table says {count}")
-    structured.read_bitmap(words, whole, head.grain, head.phase, d, head.flags, out)
+        raise Invalid("structured-count", f"{found} grains are set; the table has {count}")
+    structured_read.read_bitmap(words, whole, header.grain, header.phase, d, header.flags, out)
     return out
 
 
-def _gaps(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
-    from wirecodec.kernels.cpu.index import structured
+def _read_gaps(header: Header, body: Bytes, d: int, count: int, out: Array) -> Array:
+    from wirecodec.kernels.cpu.index import structured_read
 
-    data = _padded(body)
-    code, at = structured.read_gaps(
-        data, 8 * body.size, 0, count, head.whole(d), head.grain, head.phase, d, head.flags, out
+    data, whole = _copy_padded(body), header.count_grains(d)
+    code, at = structured_read.read_gaps(
+        data, 8 * body.size, 0, count, whole, header.grain, header.phase, d, header.flags, out
     )
-    _raise_of(code)
-    _finished(body, at)
+    _raise_if_bad(code)
+    _check_end(body, at)
     return out
 
 
-def _runs(head: Head, body: Bytes, d: int, count: int, out: Array) -> Array:
+def _read_runs(header: Header, body: Bytes, d: int, count: int, out: Array) -> Array:
     from wirecodec.kernels.cpu.coding import gap_stream
-    from wirecodec.kernels.cpu.index import structured
+    from wirecodec.kernels.cpu.index import structured_read
 
-    whole, stop = head.whole(d), 8 * body.size
-    most = min(count, whole - count + 1)
-    width = (most - 1).bit_length()
+    whole, stop = header.count_grains(d), 8 * body.size
+    max_runs = min(count, whole - count + 1)
+    width = (max_runs - 1).bit_length()
     if stop < width:
-        raise Malformed("structured-length", "the number of runs is cut")
+        raise Malformed("structured-length", "the section ends in the number of runs")
     runs = 1 + (int.from_bytes(body[:4].tobytes(), "little") & ((1 << width) - 1))
-    if runs > most:
-        raise Malformed("structured-runs", f"{runs} runs of {count} in {whole} grains")
-    data = _padded(body)
+    if runs > max_runs:
+        raise Malformed("structured-runs", f"{runs} runs; {count} of {whole} grains make at most {max_runs}")
+    data = _copy_padded(body)
     absent = np.empty(runs, np.uint32)
-    _raise_of(at := gap_stream.read(data, width, stop, whole - count + 1, absent))
-    code, at = structured.read_runs(
-        data, stop, at, absent, count, whole, head.grain, head.phase, d, head.flags, out
+    _raise_if_bad(at := gap_stream.read(data, width, stop, whole - count + 1, absent))
+    code, at = structured_read.read_runs(
+        data, stop, at, absent, count, whole, header.grain, header.phase, d, header.flags, out
     )
-    _raise_of(code)
-    _finished(body, at)
+    _raise_if_bad(code)
+    _check_end(body, at)
     return out
 
 
-_BODIES = {"gaps": _gaps, "runs": _runs, "bitmap": _bitmap}
+_BODY_READERS = {"gaps": _read_gaps, "runs": _read_runs, "bitmap": _read_bitmap}
 
 
-def _padded(body: Bytes) -> Bytes:
-    """A copy that kernels can read words of, whatever becomes of the caller's bytes."""
+def _copy_padded(body: Bytes) -> Bytes:
+    """Copy a body, which another thread may change, and append the zero bytes that kernels load."""
     data = np.zeros(body.size + 16, np.uint8)
     data[: body.size] = body
     return data
 
 
-def _raise_of(code: int) -> None:
-    """The WireError of a kernel's negative answer."""
+def _raise_if_bad(code: int) -> None:
+    """Raise the WireError of a kernel's error code, if it is negative."""
     from wirecodec.kernels.cpu.coding import gap_stream
 
     if code >= 0:
         return
     if code == gap_stream.BAD_PARAMETER:
-        raise Malformed("structured-parameter", "a block's parameter is above 24")
+        raise Malformed("structured-parameter", "a parameter is above 24")
     if code == gap_stream.BAD_RANGE:
-        raise Invalid("index-range", "a gap runs past the chunk")
-    raise Malformed("structured-length", "the stream ends within a code")
+        raise Invalid("index-range", "a gap exceeds the chunk")
+    raise Malformed("structured-length", "the stream ends in a code")
 
 
-def _finished(body: Bytes, at: int) -> None:
-    """Nothing but zero bits of the last byte may follow bit ``at``."""
+def _check_end(body: Bytes, at: int) -> None:
+    """Check that ``at`` is in the last byte, and that only zero bits follow it."""
     if body.size != -(-at // 8):
         raise Malformed("structured-length", f"{body.size} bytes; the stream takes {-(-at // 8)}")
     if at % 8 and body[-1] >> (at % 8):

@@ -1,22 +1,40 @@
-"""Sections of LEB128 varints, framed and surveyed: what ``delta`` and ``rle`` check alike."""
+"""Sections of LEB128 varints: the copy and the checks that ``delta`` and ``rle`` share."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from wirecodec.arrays import Bytes
 
-__all__ = ["SLACK", "surveyed"]
+__all__ = ["STORE_MARGIN", "Survey", "survey_section"]
 
-SLACK = 7
-"""Bytes that a writer needs behind the section."""
+STORE_MARGIN = 7
+"""Bytes that a writer's last store may reach beyond the section."""
 
 
-def surveyed(section: Bytes) -> tuple[Bytes, int, bool, bool]:
-    """A section's own copy, framed for the kernels, and what it holds.
+class Survey(NamedTuple):
+    """Private copy of a section of varints, and the result of its checks.
 
-    Returns the copy, how many numbers end in it, whether the last one does, and whether one is over-long or
-    takes more than 4 bytes.
+    Attributes:
+        framed: (FRONT + n + BACK,) u8, the copy, framed for ``varint.read``.
+        n_numbers: how many numbers end in it.
+        complete: whether the last byte ends a number.
+        malformed: whether a number is over-long or takes more than 4 bytes.
+    """
+
+    framed: Bytes
+    n_numbers: int
+    complete: bool
+    malformed: bool
+
+
+def survey_section(section: Bytes) -> Survey:
+    """Copy a section of varints, count its numbers and check their form.
+
+    Args:
+        section: (n,) u8, which another thread may change.
     """
     from wirecodec.kernels.cpu.coding import varint
 
@@ -24,6 +42,6 @@ def surveyed(section: Bytes) -> tuple[Bytes, int, bool, bool]:
     framed[: varint.FRONT] = 0
     framed[varint.FRONT : -varint.BACK] = section
     framed[-varint.BACK :] = 0x80
-    count, wrong = varint.survey(framed, section.size)
-    ended = section.size > 0 and framed[-varint.BACK - 1] < 0x80
-    return framed, count, bool(ended), wrong
+    count, malformed = varint.survey(framed, section.size)
+    complete = section.size > 0 and framed[-varint.BACK - 1] < 0x80
+    return Survey(framed, count, bool(complete), malformed)

@@ -1,6 +1,6 @@
-"""What codecs of Huffman codes share around their kernels: lengths in half bytes, spans that decode alone.
+"""Shared parts of the codecs with canonical Huffman codes: packed code lengths, and independent spans.
 
-The codes are those of formats/spec/index/huffman.md. Errors carry the name of the codec that asks.
+The codes are those of formats/spec/index/huffman.md. Error codes begin with the name of the calling codec.
 """
 
 from __future__ import annotations
@@ -11,77 +11,95 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Malformed
 from wirecodec.kernels.layout import HUFFMAN_BITS
 
-__all__ = ["check_spans", "framed_spans", "packed_lengths", "reader_table", "span_starts"]
+__all__ = ["build_table", "check_spans", "frame_spans", "locate_spans", "pack_lengths"]
 
-_SLACK = 8
+_LOAD_BYTES = 8
 
 
-def packed_lengths(lengths: Array) -> bytes:
-    """Code lengths as half bytes, the lower half of a byte first, filled up with zero bits."""
+def pack_lengths(lengths: Array) -> bytes:
+    """Pack code lengths (u8) as 4 bits each, low half of a byte first, padded with zero bits."""
     padded = np.append(lengths, np.zeros(lengths.size % 2, np.uint8))
     packed: bytes = (padded[::2] | padded[1::2] << 4).tobytes()
     return packed
 
 
-def reader_table(
+def build_table(
     packed: Bytes, n: int, first: int, extras: Array, values: Array, codec: str
 ) -> tuple[Array, int]:
-    """Make the table of a code from its packed lengths, which must be those of a complete code.
+    """Build the decoding table of a code from its packed lengths.
 
     Args:
-        packed: (⌈n/2⌉,) u8, a half byte per length; of a single symbol nothing.
-        n: symbols, 1 to 256.
-        first: the symbol of the first of them.
-        extras: (symbols,) i64, the raw bits that follow each symbol's code.
-        values: (symbols,) i64, what each symbol means above those bits.
-        codec: named in the errors.
+        packed: (⌈n/2⌉,) u8, 4 bits per length; empty for a single symbol.
+        n: number of symbols, 1 to 256.
+        first: symbol of the first length.
+        extras: (symbols,) i64, the number of extra bits after each symbol's code.
+        values: (symbols,) i64, each symbol's value above its extra bits.
+        codec: name of the codec, for the error codes.
 
-    Returns the table for ``prefix_read`` and ``huffman_read``, and the most bits that a symbol takes. Raises
-    Malformed.
+    Returns:
+        (the table of ``canonical_huffman.fill_table``, the greatest number of bits of a symbol).
+
+    Raises:
+        Malformed: the lengths are not those of a complete code.
     """
     from wirecodec.kernels.cpu.coding import canonical_huffman
 
-    room = np.empty(1 << HUFFMAN_BITS, np.uint32)
-    fault, number, most = canonical_huffman.read_table(packed, n, first, extras, values, room)
+    table = np.empty(1 << HUFFMAN_BITS, np.uint32)
+    fault, number, max_bits = canonical_huffman.read_table(packed, n, first, extras, values, table)
     if fault == canonical_huffman.BAD_PADDING:
         raise Malformed(f"{codec}-padding", "a bit after the lengths is set")
     if fault == canonical_huffman.BAD_LENGTH:
-        raise Malformed(f"{codec}-code-length", f"a code of {number} bits; at most {HUFFMAN_BITS}")
+        raise Malformed(f"{codec}-code-length", f"a code has {number} bits; the maximum is {HUFFMAN_BITS}")
     if fault == canonical_huffman.BAD_WINDOW:
         raise Malformed(f"{codec}-window", "the first or the last symbol has no code")
     if fault == canonical_huffman.BAD_CODE:
-        raise Malformed(f"{codec}-code", f"{number} of {1 << HUFFMAN_BITS} code words are taken")
-    return room[: 1 << number], most
+        raise Malformed(f"{codec}-code", f"{number} of {1 << HUFFMAN_BITS} code words are used; all must be")
+    return table[: 1 << number], max_bits
 
 
-def span_starts(sizes: Bytes, total: int, codec: str) -> Array:
-    """Where each span begins and the last one ends, from the u16 lengths of all but the last."""
+def locate_spans(sizes: Bytes, total: int, codec: str) -> Array:
+    """Compute the first byte of each span, and the byte after the last one.
+
+    Args:
+        sizes: (2 (n - 1),) u8, the u16 lengths of all spans but the last.
+        total: bytes of all spans.
+        codec: name of the codec, for the error codes.
+
+    Returns:
+        (n + 1,) i64.
+
+    Raises:
+        Malformed: the lengths add up to more than ``total``.
+    """
     starts = np.zeros(sizes.size // 2 + 2, np.int64)
     starts[-1] = total
     if sizes.size == 0:
         return starts
     np.cumsum(np.frombuffer(sizes.tobytes(), "<u2"), out=starts[1:-1])
     if starts[-2] > total:
-        raise Malformed(f"{codec}-length", f"the spans take {starts[-2]} bytes; {total} are there")
+        raise Malformed(f"{codec}-length", f"the spans take {starts[-2]} bytes; the section has {total}")
     return starts
 
 
-def framed_spans(spans: Bytes, room: int) -> Array:
-    """A copy with ``room`` bytes and a load's width behind, so that no load leaves it."""
-    framed = np.zeros(spans.size + room + _SLACK, np.uint8)
+def frame_spans(spans: Bytes, margin: int) -> Array:
+    """Copy the spans, followed by ``margin`` zero bytes and those of one load."""
+    framed = np.zeros(spans.size + margin + _LOAD_BYTES, np.uint8)
     framed[: spans.size] = spans
     return framed
 
 
 def check_spans(framed: Array, starts: Array, ends: Array, codec: str, first: int = 0) -> None:
-    """Raise Malformed if a span does not end in its last byte, or a bit after its last code is set.
+    """Check that each span ends in its last byte, with zero bits after its last code.
 
     Args:
-        framed: of ``framed_spans``.
-        starts: (n + 1,) i64, the byte at which each span begins and the last one ends.
-        ends: (n,) u64, the bit at which the last code of each ends.
-        codec: named in the errors.
+        framed: from ``frame_spans``.
+        starts: (n + 1,) i64, the first byte of each span, and the byte after the last one.
+        ends: (n,) u64, the bit after each span's last code.
+        codec: name of the codec, for the error codes.
         first: number of the first span.
+
+    Raises:
+        Malformed: a span fails a check.
     """
     from wirecodec.kernels.cpu.coding import canonical_huffman_read
 

@@ -1,4 +1,4 @@
-"""The block sizes that the wire format fixes, for kernels and for the codecs around them."""
+"""Block sizes that the wire format fixes, shared by kernels and codecs."""
 
 from __future__ import annotations
 
@@ -28,36 +28,38 @@ __all__ = [
 RICE_SPAN = 4096
 RICE_BLOCK = 256
 RICE_LANES = 8
-"""Indices that decode alone, that share a parameter, that lie side by side (formats/spec/index/rice.md)."""
+"""Indices per span, per parameter and per row of lanes (formats/spec/index/rice.md)."""
 
 PACK_BLOCK = 512
 PACK_LANES = 16
-"""Codes that are packed together, and that lie side by side (formats/spec/value/qsgd.md)."""
+"""Codes per packed block and per row of lanes (formats/spec/value/qsgd.md)."""
 
 BLOOM_PAD = 8
-"""Bytes after a filter in memory, the first 7 a copy of its start: windows reach across its end."""
+"""Bytes after a filter in memory; the first 7 copy its start, because windows reach across its end."""
 
 GAP_BLOCK = 256
 GAP_PARAMETER_BITS = 5
-"""Numbers of a gap stream that share a parameter, and its width (formats/spec/index/structured.md)."""
+"""Numbers per parameter of a gap stream, and bits per parameter (formats/spec/index/structured.md)."""
 
 HUFFMAN_SPAN = 4096
 HUFFMAN_BITS = 12
-"""Indices or codes that decode alone, and the longest code (formats/spec/index/huffman.md)."""
+"""Indices or codes per span, and bits of the longest code (formats/spec/index/huffman.md)."""
 
 CONTEXT_BLOCK = 64
 CONTEXT_PART = 8
 CONTEXT_PERIODS = (64, 16_384)
-"""Elements under a flag, of each part of them, and the periods there are (formats/spec/index/context.md)."""
+"""Elements per flag, elements per part, and the least and greatest period (formats/spec/index/context.md)."""
 
 TERNARY_BLOCK = 320
 TERNARY_DIGITS = 5
-"""Values whose digits are dealt to 64 bytes, and digits of a byte (formats/spec/value/terngrad.md)."""
+"""Values per block of 64 bytes, and digits per byte (formats/spec/value/terngrad.md)."""
+
 SKETCH_CELLS = 2**15
 SKETCH_SUMS = 4
-"""Cells of each sign, and partial sums of a bucket (formats/spec/value/sketchml.md)."""
+"""Cells per sign, and partial sums per bucket (formats/spec/value/sketchml.md)."""
+
 BOUNDED_BLOCK = 2**17
 BOUNDED_ROWS = 26
 BOUNDED_ESCAPE = 48
-"""Values that decode alone, at most; rows of frequencies; the symbol that stands for none
+"""Greatest number of values per block, rows of frequencies, and the escape symbol
 (formats/spec/value/error-bounded.md)."""

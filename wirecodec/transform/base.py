@@ -1,9 +1,9 @@
-"""What a transform is, and what both have in common (formats/SPEC.md, 3.5).
+"""Protocol of transforms, and their common parts (formats/SPEC.md, 3.5).
 
-Both are orthogonal: the squares of the coefficients add up to those of the elements, so what is lost of the
-coefficients is what is lost of the tensor. A tensor is filled up with zeros to a length without large prime
-factors, for which every library has a fast and accurate transform of n log n steps. Sums are in float64,
-whatever the tensor's type; coefficients are rounded once, and so are the elements that come back.
+Both transforms are orthogonal, so the squared error of the coefficients is the squared error of the tensor. A
+tensor is padded with zeros to a length without large prime factors, for which every library has a fast and
+accurate transform of n log n steps. Sums are float64 for every element type. Coefficients and decoded
+elements are rounded once.
 """
 
 from __future__ import annotations
@@ -17,20 +17,32 @@ import numpy as np
 from wirecodec.arrays import BFLOAT16, Array, bits_of
 from wirecodec.errors import EncodeError
 
-__all__ = ["Transform", "coefficient_type", "elements", "in_range", "rounded", "smooth_length"]
+__all__ = [
+    "Transform",
+    "coefficient_type",
+    "is_in_range",
+    "round_coefficients",
+    "round_elements",
+    "smooth_length",
+]
 
-_LARGEST = 2.0**1000
-"""Of a coefficient: sums of float64 coefficients stay finite."""
+_MAX_COEFFICIENT = 2.0**1000
+"""Largest magnitude of a coefficient; sums of float64 coefficients then stay finite."""
 
 
 @runtime_checkable
 class Transform(Protocol):
-    """A frozen dataclass whose fields are its parameters.
+    """Protocol of transforms: a frozen dataclass whose fields are the transform's parameters.
 
     Attributes:
-        name: what schemes call it.
+        name: name in scheme strings.
         domain: marks the entries that hold its coefficients (formats/SPEC.md, 2.2).
-        width: numbers of one coefficient; 2 where it is complex.
+        width: real numbers per coefficient; 2 if coefficients are complex.
+
+    Example:
+        >>> import wirecodec as wc
+        >>> isinstance(wc.DCT(), wc.Transform)
+        True
     """
 
     name: ClassVar[str]
@@ -39,23 +51,42 @@ class Transform(Protocol):
 
     @classmethod
     def count(cls, size: int) -> int:
-        """How many coefficients a tensor of ``size`` elements has."""
+        """Return the number of coefficients of a tensor of ``size`` elements."""
         ...
 
     @classmethod
     def forward(cls, x: Array) -> Array:
-        """The coefficients of flat, finite ``x``; EncodeError where they are beyond their type's range."""
+        """Transform a tensor.
+
+        Args:
+            x: (n,) array of an element type, finite.
+
+        Returns:
+            (count(n),) coefficients, float32 or complex64; float64 or complex128 if ``x`` is float64.
+
+        Raises:
+            EncodeError: if a coefficient is out of its type's range.
+        """
         ...
 
     @classmethod
     def inverse(cls, coefficients: Array, size: int, dtype: np.dtype[Any]) -> Array:
-        """The ``size`` elements that all coefficients, each in range, stand for; finite."""
+        """Transform coefficients back.
+
+        Args:
+            coefficients: (count(size),) all coefficients, each in range.
+            size: number of elements.
+            dtype: element type of the result.
+
+        Returns:
+            (size,) finite array of type ``dtype``.
+        """
         ...
 
 
 @lru_cache(maxsize=1024)
 def smooth_length(size: int) -> int:
-    """The least number from ``size`` on that 2, 3 and 5 alone divide; 0 for 0."""
+    """Find the smallest number from ``size`` on whose only prime factors are 2, 3 and 5; return 0 for 0."""
     if size <= 1:
         return size
     least = 1 << (size - 1).bit_length()
@@ -70,33 +101,39 @@ def smooth_length(size: int) -> int:
 
 
 def coefficient_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of the numbers in the coefficients of such a tensor: float32, or float64 of float64."""
+    """Return the real type of coefficients: float64 for float64 tensors, float32 for all others."""
     return np.dtype(np.float64 if dtype == np.float64 else np.float32)
 
 
-def in_range(numbers: Array) -> bool:
-    """Whether every number is finite, and at most 2^1000 in magnitude."""
+def is_in_range(numbers: Array) -> bool:
+    """Check that every number is finite and at most 2^1000 in magnitude."""
     if not numbers.size:
         return True
     with np.errstate(invalid="ignore"):
-        return float(numbers.max()) <= _LARGEST and float(numbers.min()) >= -_LARGEST
+        return float(numbers.max()) <= _MAX_COEFFICIENT and float(numbers.min()) >= -_MAX_COEFFICIENT
 
 
-def rounded(coefficients: Array, dtype: np.dtype[Any], what: str) -> Array:
-    """float64 or complex128 coefficients of a tensor of this type, in the type they are stored in.
+def round_coefficients(coefficients: Array, dtype: np.dtype[Any], what: str) -> Array:
+    """Round coefficients to the type in which they are stored.
 
-    EncodeError where one is out of its range.
+    Args:
+        coefficients: float64 or complex128.
+        dtype: element type of the tensor.
+        what: name of the transform, used in the error message.
+
+    Raises:
+        EncodeError: if a coefficient is out of range.
     """
     numbers, kind = coefficients.view(np.float64), coefficient_type(dtype)
     with np.errstate(over="ignore", under="ignore"):
         stored = numbers.astype(kind, copy=False)
-    if not in_range(stored):
+    if not is_in_range(stored):
         raise EncodeError(f"the elements are too large for {what}: a coefficient is beyond {kind}")
     return stored if coefficients.dtype == np.float64 else stored.view(np.dtype(f"c{2 * kind.itemsize}"))
 
 
-def elements(sums: Array, size: int, dtype: np.dtype[Any]) -> Array:
-    """The first ``size`` of float64 ``sums`` as elements: rounded once, cut to the type's finite range."""
+def round_elements(sums: Array, size: int, dtype: np.dtype[Any]) -> Array:
+    """Round the first ``size`` of float64 ``sums`` once to elements, clamped to the type's finite range."""
     kept = sums[:size]
     if dtype == np.float64:
         return kept if kept.size == sums.size else kept.copy()

@@ -1,8 +1,4 @@
-"""``dct``: the tensor's cosine transform, of type II.
-
-As many real coefficients as elements: each costs an index of its own, and says twice as much as one of the
-two numbers of an ``rfft`` bin, whose other one has to be sent along.
-"""
+"""``dct``: discrete cosine transform of type II (formats/spec/transform/dct.md)."""
 
 from __future__ import annotations
 
@@ -12,14 +8,27 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.transform.base import elements, rounded, smooth_length
+from wirecodec.transform.base import round_coefficients, round_elements, smooth_length
 
 __all__ = ["DCT"]
 
 
 @dataclass(frozen=True)
 class DCT:
-    """The orthonormal DCT-II of a tensor filled up with zeros to m elements; m real coefficients."""
+    """Orthonormal discrete cosine transform (DCT-II).
+
+    A tensor padded with zeros to m elements has m real coefficients, each with its own index. For most
+    gradients ``dct`` loses less than ``rfft`` in as many bytes, because each number is selected alone. The
+    transform is orthogonal, so the squared error of the coefficients is that of the tensor.
+
+    Source: formats/spec/transform/dct.md; formats/SPEC.md, 3.5.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> x = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
+        >>> wc.DCT.inverse(wc.DCT.forward(x), 4, x.dtype)
+        array([ 1. , -2. ,  0.5,  3. ], dtype=float32)
+    """
 
     name: ClassVar[str] = "dct"
     domain: ClassVar[int] = 2
@@ -27,25 +36,25 @@ class DCT:
 
     @classmethod
     def count(cls, size: int) -> int:
-        """How many coefficients a tensor of ``size`` elements has."""
+        """Return the number of coefficients of a tensor of ``size`` elements."""
         return smooth_length(size)
 
     @classmethod
     def forward(cls, x: Array) -> Array:
-        """The coefficients of flat, finite ``x``: float32, or float64 of float64."""
+        """Transform flat, finite ``x``; coefficients are float32, or float64 for float64."""
         from scipy import fft
 
         if not x.size:
-            return rounded(np.empty(0), x.dtype, cls.name)
+            return round_coefficients(np.empty(0), x.dtype, cls.name)
         sums = fft.dct(x.astype(np.float64), n=smooth_length(x.size), norm="ortho", overwrite_x=True)
-        return rounded(sums, x.dtype, cls.name)
+        return round_coefficients(sums, x.dtype, cls.name)
 
     @classmethod
     def inverse(cls, coefficients: Array, size: int, dtype: np.dtype[Any]) -> Array:
-        """The elements."""
+        """Transform coefficients back to ``size`` elements."""
         from scipy import fft
 
         if not size:
             return np.empty(0, dtype)
         sums = coefficients.astype(np.float64)
-        return elements(fft.idct(sums, norm="ortho", overwrite_x=True), size, dtype)
+        return round_elements(fft.idct(sums, norm="ortho", overwrite_x=True), size, dtype)

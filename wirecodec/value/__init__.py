@@ -1,6 +1,6 @@
-"""Value codecs: the values of the chosen elements as bytes.
+"""Value codecs: the values of the selected elements as bytes.
 
-One file a codec; ``base`` says what one must offer.
+One file per codec; ``base`` defines the protocols.
 """
 
 from wirecodec.value.auto import AutoValue
@@ -12,7 +12,7 @@ from wirecodec.value.mean import Mean
 from wirecodec.value.offset_float import OffsetFloat
 from wirecodec.value.polyfit import PolyFit
 from wirecodec.value.qsgd import QSGD
-from wirecodec.value.raw import Raw
+from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16
 from wirecodec.value.sign_scale import SignScale
 from wirecodec.value.sketchml import SketchML
 from wirecodec.value.terngrad import TernGrad
@@ -20,7 +20,10 @@ from wirecodec.value.three_lc import ThreeLC
 from wirecodec.value.zstd import Zstd
 
 __all__ = [
+    "CHOICES",
+    "CODECS",
     "QSGD",
+    "TYPED_RAW",
     "AutoValue",
     "DExpFit",
     "Deflate",
@@ -38,3 +41,13 @@ __all__ = [
     "ValueCodec",
     "Zstd",
 ]
+
+CODECS: tuple[type[ValueCodec], ...] = (
+    *(Raw, QSGD, SignScale, Deflate, Zstd, OffsetFloat, PolyFit, DExpFit),
+    *(TernGrad, ThreeLC, SketchML, ErrorBounded, Mean),
+)
+"""Every codec that a scheme can name, in the order of its wire id."""
+TYPED_RAW: tuple[type[ValueCodec], ...] = (RawFloat16, RawBfloat16)
+"""Wire codecs that ``Raw`` chooses; schemes name them by its ``dtype``."""
+CHOICES: tuple[type[ValueChoice], ...] = (AutoValue,)
+"""Names that choose a codec for each chunk."""

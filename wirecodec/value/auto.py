@@ -1,7 +1,7 @@
-"""``auto-value``: for each chunk the smallest codec whose error, as measured, is no more than promised.
+"""``auto-value``: for each chunk, the smallest codec whose measured error is within a bound.
 
-``polyfit`` and ``dexpfit`` are left out: the map of their order alone takes ⌈log2 r⌉ bits a value, more than
-all of ``error-bounded`` from a few dozen values on, and a choice gives a section without a map.
+``polyfit`` and ``dexpfit`` are not candidates. The map of their order alone takes ⌈log2 r⌉ bits per value,
+which exceeds all of ``error-bounded`` from a few dozen values on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wirecodec.value.error_bounded import ErrorBounded
 from wirecodec.value.mean import Mean
 from wirecodec.value.offset_float import OffsetFloat
 from wirecodec.value.qsgd import QSGD
-from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16, widened
+from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16, widen
 from wirecodec.value.sign_scale import SignScale
 from wirecodec.value.sketchml import SketchML
 from wirecodec.value.terngrad import TernGrad
@@ -33,26 +33,27 @@ from wirecodec.value.zstd import Zstd
 
 __all__ = ["AutoValue"]
 
-_SLACK = 1 - 2.0**-20
-"""Sums that are rounded do not break a promise by less."""
-_LEAST = 2.0**-900
-"""A sum of squares of which some may have vanished."""
-_MANY, _SAMPLE = 2**15, 2**12
-"""Values from which on a sample says what is not worth a try; values of a sample."""
-_MARGIN = 16.0
-"""Times the allowed square of the error that a sample's must exceed."""
-_FEW = 2048
-"""Values below which ``deflate`` is tried whatever ``zstd`` makes of them."""
+_ROUNDING_MARGIN = 1 - 2.0**-20
+"""Factor on the allowed squared error that covers rounding of the sums."""
+_MIN_ENERGY = 2.0**-900
+"""Smallest sum of squares that underflow cannot have distorted."""
+_MIN_VALUES_TO_SAMPLE, _SAMPLE_SIZE = 2**15, 2**12
+"""Values from which a sample excludes candidates, and values in the sample."""
+_SAMPLE_ERROR_FACTOR = 16.0
+"""A candidate is excluded if its estimated squared error exceeds this multiple of the allowed one."""
+_MIN_VALUES_TO_SKIP_DEFLATE = 2048
+"""Values from which the result of ``zstd`` decides whether ``deflate`` is tried."""
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """Codecs of one kind: those for an error, and their size of r elements of so many bytes.
+class _Family:
+    """Candidates of one kind.
 
     Args:
-        codecs: of an error.
-        size: without it they are encoded to know it.
-        sampled: whether one scale serves all values, so that a sample is treated as they are.
+        codecs: function that returns the candidates for an error bound.
+        size: function that returns a candidate's section size in bytes, given r and the bytes per value; if
+            None, the candidate is encoded to know it.
+        sampled: True if one scale serves all values, so that a sample predicts the error.
     """
 
     codecs: Callable[[float], Sequence[ValueCodec]]
@@ -60,40 +61,53 @@ class _Kind:
     sampled: bool = False
 
 
-def _qsgd_bytes(codec: QSGD, r: int, width: int) -> int:
+def _qsgd_size(codec: QSGD, r: int, width: int) -> int:
+    """Compute the section size of ``qsgd`` in bytes."""
     return 8 + 4 * -(-r // codec.bucket) + packed_size(r, codec.bits)
 
 
-_KINDS = (
-    _Kind(lambda error: [Raw()], lambda codec, r, width: r * width),
-    _Kind(lambda error: [RawFloat16(), RawBfloat16()], lambda codec, r, width: 2 * r),
-    _Kind(lambda error: [SignScale()], lambda codec, r, width: max(width, 4) + -(-r // 8)),
-    _Kind(lambda error: [Mean()], lambda codec, r, width: max(width, 4)),
-    _Kind(lambda error: [QSGD(bits) for bits in range(2, 9)], _qsgd_bytes),
-    _Kind(
+_FAMILIES = (
+    _Family(lambda error: [Raw()], lambda codec, r, width: r * width),
+    _Family(lambda error: [RawFloat16(), RawBfloat16()], lambda codec, r, width: 2 * r),
+    _Family(lambda error: [SignScale()], lambda codec, r, width: max(width, 4) + -(-r // 8)),
+    _Family(lambda error: [Mean()], lambda codec, r, width: max(width, 4)),
+    _Family(lambda error: [QSGD(bits) for bits in range(2, 9)], _qsgd_size),
+    _Family(
         lambda error: [OffsetFloat(bits) for bits in range(2, 17)],
         lambda codec, r, width: 12 + packed_size(r, codec.bits),
         sampled=True,
     ),
-    _Kind(lambda error: [TernGrad()], lambda codec, r, width: 4 + -(-r // 5), sampled=True),
-    _Kind(lambda error: [ErrorBounded(error)]),
-    _Kind(lambda error: [Zstd()]),
-    _Kind(lambda error: [Deflate()]),
-    _Kind(lambda error: [ThreeLC()], sampled=True),
-    _Kind(lambda error: [SketchML(buckets) for buckets in (4, 16, 64, 256)], sampled=True),
+    _Family(lambda error: [TernGrad()], lambda codec, r, width: 4 + -(-r // 5), sampled=True),
+    _Family(lambda error: [ErrorBounded(error)]),
+    _Family(lambda error: [Zstd()]),
+    _Family(lambda error: [Deflate()]),
+    _Family(lambda error: [ThreeLC()], sampled=True),
+    _Family(lambda error: [SketchML(buckets) for buckets in (4, 16, 64, 256)], sampled=True),
 )
-"""What is tried: codecs that a scheme can name, and what ``raw`` picks."""
+"""All candidates: codecs that a scheme can name, and the 16-bit codecs of ``raw``."""
 
 
 @dataclass(frozen=True)
 class AutoValue:
-    """The smallest codec that keeps ‖v̂ - v‖₂ ≤ error · ‖v‖₂ in a chunk; raw where a value is not finite.
+    """Value codec choice: for each chunk, the smallest codec within an error bound.
 
-    Of few values it is the smallest of all that are known. Of many, codecs are passed over of which a sample
-    says that they miss the error by far, and ``deflate`` where ``zstd`` shows little to be had.
+    The decoded values v̂ satisfy ‖v̂ - v‖₂ ≤ error · ‖v‖₂ in each chunk, so error feedback converges. A chunk
+    stores the chosen codec's section and takes at most the bits per value of ``raw``. Chunks that contain NaN
+    or Inf are stored raw. With few values, the result is the smallest of all candidates. With 2^15 values or
+    more, a sample first excludes candidates whose error is far too large. The choice is part of the encoder;
+    no section format belongs to it.
 
     Args:
-        error: above 0 and below 1.
+        error: relative l2 error, above 0 and below 1.
+
+    Raises:
+        EncodeError: if ``error`` is out of range.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> codec, section = wc.AutoValue(error=0.01).choose(np.full(700, 0.1, np.float32), 0)
+        >>> codec, section.size
+        (Mean(), 4)
     """
 
     name: ClassVar[str] = "auto-value"
@@ -105,88 +119,102 @@ class AutoValue:
             raise EncodeError(f"auto-value: error is {self.error!r}; it must be above 0 and below 1")
 
     def choose(self, values: Array, stream: int) -> tuple[ValueCodec, Bytes]:
-        """The codec and its section: smallest first, of those not yet encoded by the least they may take."""
-        with np.errstate(invalid="ignore"):  # a bfloat16 that signals is reported as an invalid operation
+        """Choose a codec and encode values with it.
+
+        Candidates are taken from a priority queue by size: the actual size if encoded, a lower bound
+        otherwise.
+
+        Args:
+            values: (r,) array of an element type; it may be empty.
+            stream: u64 seed of the random draws.
+
+        Returns:
+            The codec and its section.
+        """
+        with np.errstate(invalid="ignore"):  # a signalling bfloat16 NaN raises this warning
             finite = np.isfinite(values).all()
         if values.size == 0 or not finite:
             return Raw(), Raw().encode(values, stream)
-        wide = read_only(widened(values))
-        tries: list[tuple[float, int, ValueCodec, Bytes | None]] = [
-            (least, 2 * n, codec, None)
-            for n, (codec, least) in enumerate(self._candidates(values, wide, stream))
+        wide = read_only(widen(values))
+        queue: list[tuple[float, int, ValueCodec, Bytes | None]] = [
+            (min_size, 2 * n, codec, None)
+            for n, (codec, min_size) in enumerate(self._list_candidates(values, wide, stream))
         ]
-        heapq.heapify(tries)
-        while tries:
-            _, n, codec, section = heapq.heappop(tries)
+        heapq.heapify(queue)
+        while queue:
+            _, n, codec, section = heapq.heappop(queue)
             if section is not None:
-                if self._kept(codec, section, values.dtype, wide):
+                if self._is_within_error(codec, section, values.dtype, wide):
                     return codec, section
-            elif (made := self._encoded(codec, values, stream)) is not None:
-                heapq.heappush(tries, (made.size, n, codec, made))
+            elif (encoded := self._try_encode(codec, values, stream)) is not None:
+                heapq.heappush(queue, (encoded.size, n, codec, encoded))
                 if isinstance(codec, Zstd):
-                    least = made.size / 2 if values.size >= _FEW else 0
-                    heapq.heappush(tries, (least, n + 1, Deflate(), None))
+                    min_size = encoded.size / 2 if values.size >= _MIN_VALUES_TO_SKIP_DEFLATE else 0
+                    heapq.heappush(queue, (min_size, n + 1, Deflate(), None))
         return Raw(), Raw().encode(values, stream)
 
-    def _candidates(self, values: Array, wide: Array, stream: int) -> Iterator[tuple[ValueCodec, float]]:
-        """Codecs, and the least number of bytes that they may take; ``deflate`` follows ``zstd``."""
+    def _list_candidates(self, values: Array, wide: Array, stream: int) -> Iterator[tuple[ValueCodec, float]]:
+        """Yield candidates and lower bounds of their sizes; ``choose`` adds ``deflate`` after ``zstd``."""
         r, width = values.size, values.dtype.itemsize
-        sample = _Sample(values, wide, self.error) if r >= _MANY else None
-        for kind in _KINDS:
-            for codec in kind.codecs(self.error):
+        sample = _Sample(values, wide, self.error) if r >= _MIN_VALUES_TO_SAMPLE else None
+        for family in _FAMILIES:
+            for codec in family.codecs(self.error):
                 if isinstance(codec, Deflate) or (width == 2 and isinstance(codec, RawFloat16 | RawBfloat16)):
                     continue
-                least: float = kind.size(codec, r, width) if kind.size else 0
-                if kind.sampled and sample is not None:
-                    section = self._encoded(codec, sample.values, stream)
-                    if section is None or sample.missed(codec, section):
+                min_size: float = family.size(codec, r, width) if family.size else 0
+                if family.sampled and sample is not None:
+                    section = self._try_encode(codec, sample.values, stream)
+                    if section is None or sample.exceeds_error(codec, section):
                         continue
-                    if not kind.size:
-                        least = sample.least(codec, section)
-                yield codec, least
+                    if not family.size:
+                        min_size = sample.estimate_size(codec, section)
+                yield codec, min_size
 
     @staticmethod
-    def _encoded(codec: ValueCodec, values: Array, stream: int) -> Bytes | None:
-        """The section, or None where the codec does not take these values."""
+    def _try_encode(codec: ValueCodec, values: Array, stream: int) -> Bytes | None:
+        """Encode values; return None if the codec raises EncodeError."""
         try:
             return as_bytes(codec.encode(values, stream))
         except EncodeError:
             return None
 
-    def _kept(self, codec: ValueCodec, section: Bytes, dtype: np.dtype[Any], wide: Array) -> bool:
-        """Whether what will be read is near enough."""
+    def _is_within_error(self, codec: ValueCodec, section: Bytes, dtype: np.dtype[Any], wide: Array) -> bool:
+        """Decode a section and check that its error is within the bound."""
         from wirecodec.kernels.cpu.value import error_bounded
 
-        read = read_only(widened(codec.decode(read_only(section), wide.size, dtype, UNLIMITED)))
+        read = read_only(widen(codec.decode(read_only(section), wide.size, dtype, UNLIMITED)))
         if np.array_equal(read, wide):
             return True
-        whole = error_bounded.squares(wide)
-        if not _LEAST < whole < np.inf:
+        energy = error_bounded.sum_squares(wide)
+        if not _MIN_ENERGY < energy < np.inf:
             return False
-        return bool(error_bounded.difference(wide, read) <= self.error * self.error * whole * _SLACK)
+        return bool(
+            error_bounded.sum_square_differences(wide, read)
+            <= self.error * self.error * energy * _ROUNDING_MARGIN
+        )
 
 
 class _Sample:
-    """Every so many values, and the greatest."""
+    """Sample of equally spaced values, with the largest and the smallest one."""
 
     def __init__(self, values: Array, wide: Array, error: float) -> None:
         from wirecodec.kernels.cpu.value import error_bounded
 
-        self.share = values.size // _SAMPLE
-        picked = np.append(np.arange(0, values.size, self.share), [wide.argmax(), wide.argmin()])
-        self.values = values[picked]
-        self.wide = read_only(widened(self.values))
-        self.allowed = error * error * error_bounded.squares(wide)
+        self.stride = values.size // _SAMPLE_SIZE
+        positions = np.append(np.arange(0, values.size, self.stride), [wide.argmax(), wide.argmin()])
+        self.values = values[positions]
+        self.wide = read_only(widen(self.values))
+        self.max_square_error = error * error * error_bounded.sum_squares(wide)
 
-    def missed(self, codec: ValueCodec, section: Bytes) -> bool:
-        """Whether the error of all values must be far too large."""
+    def exceeds_error(self, codec: ValueCodec, section: Bytes) -> bool:
+        """Check if a candidate's error on all values is certain to be far too large."""
         from wirecodec.kernels.cpu.value import error_bounded
 
         read = codec.decode(read_only(section), self.values.size, self.values.dtype, UNLIMITED)
-        off = error_bounded.difference(self.wide, read_only(widened(read)))
-        return bool(off * self.share > _MARGIN * self.allowed > 0)
+        square_error = error_bounded.sum_square_differences(self.wide, read_only(widen(read)))
+        return bool(square_error * self.stride > _SAMPLE_ERROR_FACTOR * self.max_square_error > 0)
 
-    def least(self, codec: ValueCodec, section: Bytes) -> float:
-        """Half of what all values would take, without what does not grow with them."""
+    def estimate_size(self, codec: ValueCodec, section: Bytes) -> float:
+        """Estimate a lower bound of a candidate's size: half of the variable part, scaled up."""
         fixed = 4 + 5 * codec.buckets if isinstance(codec, SketchML) else 4
-        return max(section.size - fixed, 0) * self.share / 2
+        return max(section.size - fixed, 0) * self.stride / 2

@@ -1,6 +1,6 @@
-"""What a value codec is: the values of a chunk, in the order of its indices, to bytes and back.
+"""Protocols of value codecs: values of a chunk, in the order of its indices, to bytes and back.
 
-Sections and their checks are those of formats/spec/value/NAME.md. A codec is called only where r > 0.
+formats/spec/value/NAME.md defines each codec's section and its checks. Codecs are called with r > 0 only.
 """
 
 from __future__ import annotations
@@ -17,13 +17,18 @@ __all__ = ["OrderedValueCodec", "ValueChoice", "ValueCodec", "is_ordered"]
 
 @runtime_checkable
 class ValueCodec(Protocol):
-    """A frozen dataclass whose fields are its parameters.
+    """Protocol of value codecs: a frozen dataclass whose fields are the codec's parameters.
 
     Attributes:
-        name: what schemes call it.
-        wire_id: its id in formats/registry.toml.
-        carries_nonfinite: whether NaN and Inf come back; where they do not, the pipeline refuses them, naming
-            the element, before ``encode`` sees them.
+        name: name in scheme strings.
+        wire_id: id in formats/registry.toml; user-defined codecs use 0x80 to 0xFF.
+        carries_nonfinite: True if NaN and Inf are preserved. If False, the pipeline raises EncodeError at the
+            first such element and does not call ``encode``.
+
+    Example:
+        >>> import wirecodec as wc
+        >>> isinstance(wc.QSGD(bits=4), wc.ValueCodec)
+        True
     """
 
     name: ClassVar[str]
@@ -31,55 +36,75 @@ class ValueCodec(Protocol):
     carries_nonfinite: ClassVar[bool]
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """The section, a uint8 array or bytes.
+        """Encode values as a section.
 
         Args:
-            values: (r,), read-only, of one of the four element types.
-            stream: a u64 that seeds what is drawn at random.
+            values: (r,) read-only array of one of the four element types, r > 0.
+            stream: u64 seed of the random draws.
 
-        The ``position`` of an EncodeError is the number of the value; the pipeline turns it into the
-        element's.
+        Returns:
+            The section, a uint8 array or bytes.
+
+        Raises:
+            EncodeError: if a value cannot be encoded. ``position`` is the index into ``values``; the pipeline
+                replaces it by the element's index.
         """
         ...
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """The (r,) values of a section; a WireError of the codec's page where it is wrong.
+        """Decode a section.
 
         Args:
-            section: read-only bytes, at a multiple of 8 in memory.
-            r: how many values there are.
-            dtype: the element type to deliver.
-            limits: max_work bounds steps beyond the section's bytes and r.
+            section: read-only uint8 array, aligned to 8 bytes.
+            r: number of values, above 0.
+            dtype: element type of the result.
+            limits: ``max_work`` bounds the steps beyond section bytes and r.
+
+        Returns:
+            (r,) array of type ``dtype``.
+
+        Raises:
+            WireError: if the section violates a check of the codec's spec page.
         """
         ...
 
 
 @runtime_checkable
 class OrderedValueCodec(ValueCodec, Protocol):
-    """A value codec whose values come and go in ascending order, and says so by ``ordered``, which is True.
+    """Protocol of value codecs that need ascending values; ``ordered`` is True.
 
-    The pipeline sorts, and stores with the section a map of where each value came from. ``-0`` comes before
-    ``+0``, and equal values as they stood.
+    The pipeline sorts the values and stores a map to their original order with the section. -0 precedes +0,
+    and the sort is stable.
     """
 
     ordered: ClassVar[bool]
 
 
 def is_ordered(codec: Any) -> TypeGuard[OrderedValueCodec]:
-    """Whether a value codec needs its values sorted; codecs that do not say take them as they come."""
+    """Check if a value codec needs sorted values; the default is no."""
     return bool(getattr(codec, "ordered", False))
 
 
 @runtime_checkable
 class ValueChoice(Protocol):
-    """A name without an id of its own: it picks a codec for each chunk."""
+    """Protocol of names without a wire id, which choose a codec for each chunk."""
 
     name: ClassVar[str]
 
     def choose(self, values: Array, stream: int) -> tuple[ValueCodec, Bytes]:
-        """The codec, and its section of ``values`` (arguments as of ``encode``).
+        """Choose a codec and encode the values with it.
 
-        The values may be none, and need not be finite: a choice refuses what no codec of its own carries.
+        The values may be empty and may contain NaN and Inf.
+
+        Args:
+            values: (r,) read-only array of one of the four element types.
+            stream: u64 seed of the random draws.
+
+        Returns:
+            The codec and its section.
+
+        Raises:
+            EncodeError: if no available codec can encode the values.
         """
         ...

@@ -1,4 +1,4 @@
-"""Packed codes, as several sections hold them: their length, and both ways (formats/SPEC.md, 1.1)."""
+"""Bit-packed codes, shared by several sections (formats/SPEC.md, 1.1)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,24 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.kernels.layout import PACK_BLOCK
 
-__all__ = ["packed", "packed_size", "stray_bits", "unpacked"]
+__all__ = ["has_stray_bits", "pack", "packed_size", "unpack"]
 
 
 def packed_size(count: int, bits: int) -> int:
-    """Bytes of ``count`` codes of ``bits`` bits each."""
+    """Compute the bytes of ``count`` codes with ``bits`` bits each."""
     return PACK_BLOCK * bits // 8 * (count // PACK_BLOCK) + 4 * -(-(count % PACK_BLOCK) * bits // 32)
 
 
-def packed(codes: Array, bits: int) -> Bytes:
-    """Codes (u8, u16 or u32), each below 2^bits, packed; bits 1 to 24."""
+def pack(codes: Array, bits: int) -> Bytes:
+    """Pack codes.
+
+    Args:
+        codes: (count,) u8, u16 or u32, each below 2^bits.
+        bits: bits per code, 1 to 24.
+
+    Returns:
+        (packed_size(count, bits),) uint8.
+    """
     from wirecodec.kernels.cpu.coding import packing
 
     words = np.empty(packed_size(codes.size, bits) // 4, np.uint32)
@@ -26,8 +34,18 @@ def packed(codes: Array, bits: int) -> Bytes:
     return words.view(np.uint8)
 
 
-def unpacked(part: Bytes, count: int, bits: int, dtype: Any) -> Array:
-    """``count`` codes as ``dtype`` (u8, u16 or u32) from a part of a section of ``packed_size`` bytes."""
+def unpack(part: Bytes, count: int, bits: int, dtype: Any) -> Array:
+    """Unpack codes.
+
+    Args:
+        part: (packed_size(count, bits),) uint8.
+        count: number of codes.
+        bits: bits per code, 1 to 24.
+        dtype: uint8, uint16 or uint32.
+
+    Returns:
+        (count,) array of type ``dtype``.
+    """
     from wirecodec.kernels.cpu.coding import packing
 
     codes = np.empty(count, dtype)
@@ -35,7 +53,7 @@ def unpacked(part: Bytes, count: int, bits: int, dtype: Any) -> Array:
     return codes
 
 
-def stray_bits(part: Bytes, count: int, bits: int) -> bool:
-    """Whether a bit after the last code of a part of ``packed_size`` bytes is set."""
+def has_stray_bits(part: Bytes, count: int, bits: int) -> bool:
+    """Check if a bit after the last code of packed codes is set."""
     used = count % PACK_BLOCK * bits % 32
     return bool(used and int.from_bytes(part[-4:].tobytes(), "little") >> used)

@@ -1,7 +1,7 @@
-"""Byte planes: the first byte of every element, then the second of every element, and so on.
+"""Byte shuffle: the first bytes of all elements, then the second bytes of all elements, and so on.
 
-What general compressors are given (formats/spec/value/deflate.md, zstd.md): signs and exponents lie side by
-side, apart from the fractions, in which there is nothing to find.
+General-purpose compressors profit from it (formats/spec/value/deflate.md, zstd.md): it separates signs and
+exponents, which are compressible, from the low fraction bytes, which are not.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ import numpy as np
 
 from wirecodec.arrays import Array
 
-__all__ = ["from_content", "to_content"]
+__all__ = ["read_content", "write_content"]
 
 
-def to_content(values: Array, shuffle: bool) -> memoryview:
-    """The bytes of (r,) values, in planes where ``shuffle`` is set."""
+def write_content(values: Array, shuffle: bool) -> memoryview:
+    """View (r,) values as bytes, shuffled if ``shuffle`` is True."""
     raw = values.view(np.uint8)
     if shuffle:
         raw = np.ascontiguousarray(raw.reshape(values.size, -1).T).reshape(-1)
     return raw.data
 
 
-def from_content(content: bytes, shuffle: bool, dtype: np.dtype[Any]) -> Array:
-    """The (r,) values of r·itemsize bytes, read-only where they are not in planes."""
+def read_content(content: bytes, shuffle: bool, dtype: np.dtype[Any]) -> Array:
+    """Convert r · itemsize bytes to (r,) values.
+
+    The result is a read-only view of ``content`` if it is not shuffled.
+    """
     raw = np.frombuffer(content, np.uint8)
     if not shuffle:
         return raw.view(dtype)

@@ -1,7 +1,7 @@
-"""What the curve fits share: the curve's unit, its parts by sign, heads of pieces, the raw form, rounding.
+"""Common parts of the curve-fitting codecs: scaling, splitting by sign, heads of pieces, raw form, rounding.
 
-Sections of ``polyfit`` and ``dexpfit`` begin alike: a number of pieces, u32, and a u32 for each; without a
-piece the values follow as they are.
+Sections of ``polyfit`` and ``dexpfit`` begin with the number of pieces, u32, and one u32 head per piece. If
+there are no pieces, the values follow unchanged.
 """
 
 from __future__ import annotations
@@ -15,59 +15,66 @@ import numpy as np
 
 from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
-from wirecodec.value.raw import widened
+from wirecodec.value.raw import widen
 
 __all__ = [
-    "drawn",
-    "heads_of",
-    "largest",
-    "means",
-    "parts_of",
-    "raw_form",
-    "raw_values",
-    "scaled",
-    "section_of",
-    "worse",
-    "zeros",
+    "average_pieces",
+    "evaluate_curve",
+    "find_worse_than_zeros",
+    "max_finite",
+    "read_heads",
+    "read_raw",
+    "scale_values",
+    "split_by_sign",
+    "write_raw",
+    "write_section",
+    "zero_pieces",
 ]
 
-LENGTH = 2**24 - 1
-"""The bits of a head that hold a length, less 1."""
+MAX_LENGTH_FIELD = 2**24 - 1
+"""Mask of the head bits that hold a piece's length minus 1."""
 
 
-def scaled(values: Array) -> tuple[Array, int]:
-    """Sorted values over 2^n, whose squares binary64 holds; and n: 0, unless they are float64."""
+def scale_values(values: Array) -> tuple[Array, int]:
+    """Scale sorted values so that binary64 holds their squares.
+
+    Returns:
+        The values divided by 2^n as float32 or float64, and n, which is 0 unless they are float64.
+    """
     if values.dtype.itemsize == 2:
-        return widened(values), 0
+        return widen(values), 0
     if values.dtype == np.float32:
         return values, 0
     exponent = max(math.frexp(max(abs(float(values[0])), abs(float(values[-1]))))[1], -1000)
     return values * math.ldexp(1.0, -exponent), exponent
 
 
-def parts_of(y: Array) -> Array:
-    """The edges, from 0 to r, of the negative, the zero and the positive of sorted values."""
+def split_by_sign(y: Array) -> Array:
+    """Find the boundaries, from 0 to r, of the negative, zero and positive parts of sorted values."""
     zero = y.dtype.type(0)
     return np.unique([0, np.searchsorted(y, zero, "left"), np.searchsorted(y, zero, "right"), y.size])
 
 
-def largest(dtype: np.dtype[Any]) -> float:
-    """The greatest finite number of an element type."""
+def max_finite(dtype: np.dtype[Any]) -> float:
+    """Return the largest finite number of an element type."""
     return float(ml_dtypes.finfo(dtype).max)
 
 
-def drawn(curve: Callable[[float, Array], None], r: int, dtype: np.dtype[Any]) -> Array:
-    """The (r,) elements of a curve, rounded once.
+def evaluate_curve(curve: Callable[[float, Array], None], r: int, dtype: np.dtype[Any]) -> Array:
+    """Evaluate a curve in an element type, with one rounding.
 
     Args:
-        curve: writes it into an array, its magnitudes cut to a number: curve(number, array).
-        r: how many.
+        curve: called as curve(largest, array); writes its points, clamped to ``largest``, into the array.
+        r: number of points.
         dtype: the element type.
+
+    Returns:
+        (r,) array of type ``dtype``.
     """
     from wirecodec.kernels.cpu.coding import narrow
 
     out = np.empty(r, np.float32 if dtype == np.float32 else np.float64)
-    curve(largest(dtype), out)
+    curve(max_finite(dtype), out)
     if dtype.itemsize != 2:
         return out
     half = np.empty(r, np.uint16)
@@ -75,30 +82,40 @@ def drawn(curve: Callable[[float, Array], None], r: int, dtype: np.dtype[Any]) -
     return half.view(dtype)
 
 
-def worse(y: Array, exponent: int, decoded: Array, lengths: Array) -> Array:
-    """Which pieces are farther from the values (over 2^exponent) than zeros would be."""
+def find_worse_than_zeros(y: Array, exponent: int, decoded: Array, lengths: Array) -> Array:
+    """Find the pieces whose error exceeds that of zeros.
+
+    Args:
+        y: (r,) values divided by 2^exponent.
+        exponent: n of ``scale_values``.
+        decoded: (r,) decoded values.
+        lengths: (n,) points per piece.
+
+    Returns:
+        (n,) bool.
+    """
     from wirecodec.kernels.cpu.value import curve_fit as curve
 
     error, energy = np.empty(lengths.size), np.empty(lengths.size)
-    curve.squares(y, widened(decoded), math.ldexp(1.0, -exponent), lengths, error, energy)
+    curve.sum_squares(y, widen(decoded), math.ldexp(1.0, -exponent), lengths, error, energy)
     wrong: Array = ~(error <= energy * (1 - 2.0**-30))
     return wrong
 
 
-def means(y: Array, exponent: int, lengths: Array) -> Array:
-    """The mean of each piece of values over 2^exponent, in their own unit."""
+def average_pieces(y: Array, exponent: int, lengths: Array) -> Array:
+    """Compute the mean of each piece, rescaled by 2^exponent."""
     sums = np.add.reduceat(y, np.cumsum(lengths) - lengths, dtype=np.float64)
     mean: Array = np.ldexp(sums / lengths, exponent)
     return mean
 
 
-def zeros(y: Array, exponent: int, lengths: Array) -> Array:
-    """What is never worse than zeros."""
+def zero_pieces(y: Array, exponent: int, lengths: Array) -> Array:
+    """Return one zero per piece, the constant that is never worse than zeros."""
     return np.zeros(lengths.size)
 
 
-def section_of(heads: Array, parameters: Array) -> Bytes:
-    """The number of pieces, their heads, their parameters."""
+def write_section(heads: Array, parameters: Array) -> Bytes:
+    """Join the number of pieces, their heads and their parameters."""
     section = np.empty(4 + heads.nbytes + parameters.nbytes, np.uint8)
     section[:4] = np.array([heads.size], "<u4").view(np.uint8)
     section[4 : 4 + heads.nbytes] = heads.view(np.uint8)
@@ -106,29 +123,34 @@ def section_of(heads: Array, parameters: Array) -> Bytes:
     return section
 
 
-def raw_form(values: Array) -> Bytes:
-    """No piece; the values as they are."""
-    return section_of(np.empty(0, "<u4"), values)
+def write_raw(values: Array) -> Bytes:
+    """Write a section without pieces, which holds the values unchanged."""
+    return write_section(np.empty(0, "<u4"), values)
 
 
-def raw_values(section: Bytes, r: int, dtype: np.dtype[Any], name: str) -> Array:
-    """The values of a section without pieces."""
+def read_raw(section: Bytes, r: int, dtype: np.dtype[Any], name: str) -> Array:
+    """Read the values of a section without pieces.
+
+    Raises:
+        Malformed: if the length is wrong.
+        Invalid: if a value is NaN or infinite.
+    """
     if section.size != 4 + r * dtype.itemsize:
         raise Malformed(f"{name}-length", f"{section.size} bytes for {r} values")
     values: Array = section[4:].copy().view(dtype)
-    with np.errstate(invalid="ignore"):  # a bfloat16 that signals is reported as an invalid operation
+    with np.errstate(invalid="ignore"):  # a signalling bfloat16 NaN raises this warning
         finite = np.isfinite(values).all()
     if not finite:
         raise Invalid(f"{name}-value", "a value is NaN or infinite")
     return values
 
 
-def heads_of(section: Bytes, r: int, name: str) -> Array:
-    """The heads (u32) of a section's pieces, of which there may be none."""
+def read_heads(section: Bytes, r: int, name: str) -> Array:
+    """Read the heads (u32) of a section's pieces; raise Malformed if the section is too short."""
     if section.size < 4:
-        raise Malformed(f"{name}-length", f"{section.size} bytes; the number of pieces takes 4")
+        raise Malformed(f"{name}-length", f"{section.size} bytes; the number of pieces needs 4")
     n = int(section[:4].copy().view("<u4")[0])
     if n > r or section.size < 4 + 4 * n:
-        raise Malformed(f"{name}-length", f"{section.size} bytes of {n} pieces and {r} values")
+        raise Malformed(f"{name}-length", f"{section.size} bytes for {n} pieces and {r} values")
     heads: Array = section[4 : 4 + 4 * n].copy().view("<u4")
     return heads

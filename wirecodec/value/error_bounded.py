@@ -1,8 +1,4 @@
-"""``error-bounded``: as few bits as an error allows (formats/spec/value/error-bounded.md).
-
-A uniform quantiser whose step is found by measuring, and an entropy coder that learns: each value's context
-is the mean magnitude of those before it, its sign's whether signs stay.
-"""
+"""``error-bounded``: few bits for a bounded l2 error (formats/spec/value/error-bounded.md)."""
 
 from __future__ import annotations
 
@@ -15,21 +11,38 @@ from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_real, settle
-from wirecodec.value.error_bounded_cells import Values
-from wirecodec.value.error_bounded_section import Section, coded, decoded
+from wirecodec.value.error_bounded_cells import CellSearch
+from wirecodec.value.error_bounded_section import CellSection, read_section, write_section
 
 __all__ = ["ErrorBounded"]
 
 _EXACT = 0
-"""The form of elements as they are."""
+"""Form of unchanged elements."""
 
 
 @dataclass(frozen=True)
 class ErrorBounded:
-    """No chunk's values v come back with an l2 error above ``error`` times ‖v‖₂.
+    """Error-bounded value codec.
+
+    The decoded values v̂ of each chunk satisfy ‖v̂ - v‖₂ ≤ error · ‖v‖₂, so error feedback converges. A
+    uniform quantiser is as coarse as this bound allows, by measurement. Adaptive rANS codes cells and signs;
+    the context is the mean magnitude of the preceding values. The top 1 % of Laplace-distributed values take
+    4.8 bits per value for an error of 0.01, and 2.5 for 0.05. Not unbiased.
+
+    Source: formats/spec/value/error-bounded.md; for rANS, Duda, *Asymmetric Numeral Systems*, 2013.
 
     Args:
-        error: above 0 and below 1.
+        error: relative l2 error, above 0 and below 1.
+
+    Raises:
+        EncodeError: if ``error`` is out of range.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> x = np.random.default_rng(0).laplace(size=10_000).astype(np.float32)
+        >>> y = wc.decode(wc.encode(x, "all | raw-index | error-bounded(error=0.05)")).values
+        >>> bool(np.linalg.norm(y - x) <= 0.05 * np.linalg.norm(x))
+        True
     """
 
     name: ClassVar[str] = "error-bounded"
@@ -43,26 +56,29 @@ class ErrorBounded:
             raise EncodeError(f"error-bounded: error is {self.error!r}; it must be above 0 and below 1")
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """The values in cells if that is smaller than the values themselves."""
-        found = Values(values, self.error)
-        cells = found.cells()
+        """Encode values as cells, or unchanged if that is smaller."""
+        search = CellSearch(values, self.error)
+        cells = search.find_cells()
         if cells is not None:
-            section = coded(found.bits, cells)
+            section = write_section(search.bits, cells)
             if section.size < 1 + values.nbytes:
                 return section
         return np.concatenate([np.array([_EXACT], np.uint8), values.view(np.uint8)])
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """The values, each near the middle of its cell."""
+        """Decode cells to values near their middle."""
         if section[0] == _EXACT:
-            return _exact(section[1:], r, dtype)
-        return decoded(Section(section, r, dtype))
+            return _read_exact(section[1:], r, dtype)
+        return read_section(CellSection(section, r, dtype))
 
 
-def _exact(elements: Bytes, r: int, dtype: np.dtype[Any]) -> Array:
+def _read_exact(elements: Bytes, r: int, dtype: np.dtype[Any]) -> Array:
+    """Read unchanged elements, which must be finite."""
     if elements.size != r * dtype.itemsize:
-        raise Malformed("error-bounded-length", f"{elements.size} bytes for {r} values of {dtype.itemsize}")
+        raise Malformed(
+            "error-bounded-length", f"{elements.size} bytes for {r} values of {dtype.itemsize} bytes"
+        )
     values: Array = elements.copy().view(dtype)
     infinity = bits_of(np.array([np.inf], dtype))[0]
     if ((bits_of(values) << 1) >= infinity << 1).any():

@@ -1,7 +1,7 @@
-"""The cells of error-bounded: the widest whose error is allowed, found by measuring.
+"""Cells of error-bounded: the largest step whose measured error is within the bound.
 
-A search goes over a few steps, each judged by the fractions of the values in cells of that width; what it
-finds is measured as it will be read, and narrowed where rounding took too much.
+A search over a few steps estimates each error from the fractions of the values in their cells. The result is
+then measured by reconstruction, and reduced if rounding exceeds the bound.
 """
 
 from __future__ import annotations
@@ -15,36 +15,47 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.kernels.layout import BOUNDED_BLOCK
-from wirecodec.value.float32_convert import from_single, largest_single
-from wirecodec.value.raw import widened
+from wirecodec.value.float32_convert import from_float32, max_float32
+from wirecodec.value.raw import widen
 
-__all__ = ["CENTRED", "LAST_START", "OFFSET", "Cells", "Values", "blocks_of"]
+__all__ = ["CENTRED", "MAX_START", "OFFSET", "CellSearch", "Cells", "split_blocks"]
 
 T = TypeVar("T")
 OFFSET, CENTRED = 1, 2
-"""Forms: cells from the least value on, or around zero."""
-LAST_START = 57
-_SLACK = 1 - 2.0**-20
-_LEAST_STEP, _MOST_CELLS = 2.0**-100, 2.0**24 - 2
-_SHARE = np.float32(0.625)
-"""Of a step: where the first cell begins, around zero."""
+"""Forms of a section: cells begin at the smallest magnitude, or are centred at zero."""
+MAX_START = 57
+"""Largest half octave with which a block may start."""
+_ROUNDING_MARGIN = 1 - 2.0**-20
+"""Factor on the allowed squared error that covers rounding of the sums."""
+_MIN_STEP, _MAX_CELLS = 2.0**-100, 2.0**24 - 2
+"""Smallest step, and largest number of cells."""
+_CENTRED_START = np.float32(0.625)
+"""Lower end of the first cell around zero, in steps."""
 
 
-def blocks_of(r: int) -> list[slice]:
-    """The fewest blocks of at most 2^17 values, as long as each other."""
+def split_blocks(r: int) -> list[slice]:
+    """Split r values into the fewest blocks of at most 2^17 values, of equal length."""
     count = -(-r // BOUNDED_BLOCK)
     return [slice(r * n // count, r * (n + 1) // count) for n in range(count)]
 
 
-def _half_octave(mean: int) -> int:
-    """The number of the start nearest below a mean in 1024ths."""
+def _find_half_octave(mean: int) -> int:
+    """Find the number of the largest start that does not exceed a mean, given in units of 1/1024."""
     octave = (mean + 4).bit_length() - 1
-    return min(2 * (octave - 2) + ((mean + 4) >> (octave - 1) & 1), LAST_START)
+    return min(2 * (octave - 2) + ((mean + 4) >> (octave - 1) & 1), MAX_START)
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """What numbers of cells mean, and the half octaves that blocks start with."""
+    """Parameters of the cells, and the half octaves with which the blocks start.
+
+    Args:
+        form: OFFSET or CENTRED.
+        first: lower end of the first cell.
+        step: width of a cell.
+        place: position of the reconstructed value in its cell, in steps.
+        starts: half octave of each block.
+    """
 
     form: int
     first: np.float32
@@ -52,116 +63,126 @@ class Cells:
     place: np.float32
     starts: list[int]
 
-    def numbers(self, dtype: np.dtype[Any]) -> tuple[int, Any, Any, Any, Any]:
-        """As kernels take it."""
-        return self.form - 1, self.first, self.step, self.place, np.float32(largest_single(dtype))
+    def reconstruction(self, dtype: np.dtype[Any]) -> tuple[int, Any, Any, Any, Any]:
+        """Return the parameters that kernels need to reconstruct values."""
+        return self.form - 1, self.first, self.step, self.place, np.float32(max_float32(dtype))
 
-    def inverse(self) -> tuple[int, Any, Any]:
-        """What is needed to find cells, as kernels take it."""
+    def quantiser(self) -> tuple[int, Any, Any]:
+        """Return the parameters that kernels need to quantise values."""
         return self.form - 1, self.first, np.float32(1) / self.step
 
 
-class Values:
-    """Values, and how wide their cells may be."""
+class CellSearch:
+    """Search for the largest step whose error is within the bound.
+
+    Args:
+        values: (r,) array of an element type.
+        error: relative l2 error.
+    """
 
     def __init__(self, values: Array, error: float) -> None:
         self.values, self.error = values, error
-        self.blocks = blocks_of(values.size)
-        x = self.wide = widened(values)
+        self.blocks = split_blocks(values.size)
+        x = self.wide = widen(values)
         if x.dtype != np.float32:
             with np.errstate(over="ignore"):
                 x = x.astype(np.float32)
         self.bits = bits_of(x)
-        self.allowed = 0.0
+        self.max_square_error = 0.0
 
-    def cells(self) -> Cells | None:
-        """The widest that keep the promise, or None where none were found."""
+    def find_cells(self) -> Cells | None:
+        """Find the coarsest cells within the bound; return None if there are none."""
         from wirecodec.kernels.cpu.value import error_bounded
 
-        found = self._blockwise(lambda part: error_bounded.survey(self.bits[part], self.wide[part]))
+        found = self._map_blocks(lambda part: error_bounded.measure_range(self.bits[part], self.wide[part]))
         ends = np.array([min(one[0] for one in found), max(one[1] for one in found)], np.uint32)
-        self.least, self.most = ends.view(np.float32).tolist()
-        whole = sum(one[2] for one in found)
-        if whole == 0 and not self.wide.any():
-            return self._measured(np.float32(1), 0.0)[0]
-        if not (math.isfinite(self.most) and 2.0**-900 < whole < math.inf):
+        self.least, self.largest = ends.view(np.float32).tolist()
+        energy = sum(one[2] for one in found)
+        if energy == 0 and not self.wide.any():
+            return self._build_cells(np.float32(1), 0.0)[0]
+        if not (math.isfinite(self.largest) and 2.0**-900 < energy < math.inf):
             return None
-        self.allowed = self.error * self.error * whole * _SLACK
-        guess = np.float32(min(self.error * math.sqrt(12 * whole / self.values.size), 2.0**120))
-        kept = self._search(guess)
-        if kept is None:
+        self.max_square_error = self.error * self.error * energy * _ROUNDING_MARGIN
+        guess = np.float32(min(self.error * math.sqrt(12 * energy / self.values.size), 2.0**120))
+        best_step = self._search_step(guess)
+        if best_step is None:
             return None
-        step, mean = kept
+        step, mean = best_step
         for _ in range(4):
-            cells, error = self._measured(step, mean)
-            if error <= self.allowed:
+            cells, error = self._build_cells(step, mean)
+            if error <= self.max_square_error:
                 return cells
-            step = np.float32(float(step) * min(math.sqrt(self.allowed / error), 0.9990234375))
-            if not self._possible(step):
+            step = np.float32(float(step) * min(math.sqrt(self.max_square_error / error), 0.9990234375))
+            if not self._is_allowed_step(step):
                 return None
-            _, mean = self._expected(step)
+            _, mean = self._estimate_error(step)
         return None
 
-    def _possible(self, step: np.float32) -> bool:
-        return float(step) >= _LEAST_STEP and self.most / float(step) < _MOST_CELLS
+    def _is_allowed_step(self, step: np.float32) -> bool:
+        """Check that a step is large enough for the format."""
+        return float(step) >= _MIN_STEP and self.largest / float(step) < _MAX_CELLS
 
-    def _search(self, step: np.float32) -> tuple[np.float32, float] | None:
-        """The widest step of a few whose fractions promise no more than the allowed error, and their mean."""
+    def _search_step(self, step: np.float32) -> tuple[np.float32, float] | None:
+        """Search for the largest step within the bound; return it and its mean fraction of a step."""
         best = None
         for n in range(16):
-            if not self._possible(step) or (n >= 8 and best is not None):
+            if not self._is_allowed_step(step) or (n >= 8 and best is not None):
                 break
-            error, mean = self._expected(step)
-            if error <= self.allowed:
+            error, mean = self._estimate_error(step)
+            if error <= self.max_square_error:
                 best = (step, mean) if best is None else max(best, (step, mean))
-                if error >= 0.995 * self.allowed or error == 0:
+                if error >= 0.995 * self.max_square_error or error == 0:
                     break
-            ratio = math.sqrt(self.allowed / error) if n < 8 else 0.5
+            ratio = math.sqrt(self.max_square_error / error) if n < 8 else 0.5
             step = np.float32(float(step) * min(max(ratio, 0.25), 2.0) * 0.9990234375)
         return best
 
-    def _first(self, step: np.float32) -> tuple[int, np.float32]:
-        """The form, and where its first cell begins."""
-        around = np.float32(_SHARE * step)
+    def _place_first_cell(self, step: np.float32) -> tuple[int, np.float32]:
+        """Choose the form and the lower end of the first cell."""
+        around = np.float32(_CENTRED_START * step)
         return (CENTRED, around) if self.least < around else (OFFSET, np.float32(self.least))
 
-    def _expected(self, step: np.float32) -> tuple[float, float]:
-        """The sum of the squares of the errors, but for rounding, and the mean fraction of a step."""
+    def _estimate_error(self, step: np.float32) -> tuple[float, float]:
+        """Estimate the squared error of a step, except rounding, and the mean fraction of a step."""
         from wirecodec.kernels.cpu.value import error_bounded
 
-        _, first = self._first(step)
+        _, first = self._place_first_cell(step)
         inverse = np.float32(1) / step
         sums, seconds, lows, below = 0.0, 0.0, 0.0, 0
-        for found in self._blockwise(lambda part: error_bounded.expect(self.bits[part], first, inverse)):
+        for found in self._map_blocks(
+            lambda part: error_bounded.estimate_error(self.bits[part], first, inverse)
+        ):
             sums, seconds, lows = sums + found[0], seconds + found[1], lows + found[2]
             below += found[3]
         mean = sums / max(self.bits.size - below, 1)
         return lows + float(step) * float(step) * max(seconds - sums * mean, 0.0), mean
 
-    def _measured(self, step: np.float32, mean: float) -> tuple[Cells, float]:
-        """Cells, and the error of what will be read."""
+    def _build_cells(self, step: np.float32, mean: float) -> tuple[Cells, float]:
+        """Build cells and measure their squared error by reconstruction."""
         from wirecodec.kernels.cpu.value import error_bounded
 
         starts: list[int] = []
-        cells = Cells(*self._first(step), step, np.float32(mean), starts)
-        numbers, inverse = cells.numbers(self.values.dtype), cells.inverse()
+        cells = Cells(*self._place_first_cell(step), step, np.float32(mean), starts)
+        reconstruction, quantiser = cells.reconstruction(self.values.dtype), cells.quantiser()
 
         def errors(part: slice) -> tuple[float, int]:
-            error, total = error_bounded.measure(self.bits[part], self.wide[part], inverse, numbers)
+            error, total = error_bounded.measure_error(
+                self.bits[part], self.wide[part], quantiser, reconstruction
+            )
             if self.values.dtype.itemsize == 2:
-                out = np.empty(part.stop - part.start + error_bounded.SUMS, np.float32)
-                error_bounded.restore(self.bits[part], inverse, numbers, bits_of(out))
-                read = from_single(out[: part.stop - part.start], self.values.dtype)
-                error = error_bounded.difference(self.wide[part], widened(read))
+                out = np.empty(part.stop - part.start + error_bounded.BATCH, np.float32)
+                error_bounded.round_trip(self.bits[part], quantiser, reconstruction, bits_of(out))
+                read = from_float32(out[: part.stop - part.start], self.values.dtype)
+                error = error_bounded.sum_square_differences(self.wide[part], widen(read))
             return error, total
 
-        found = self._blockwise(errors)
+        found = self._map_blocks(errors)
         for (_, total), part in zip(found, self.blocks, strict=True):
-            starts.append(_half_octave((total << 10) // (part.stop - part.start)))
+            starts.append(_find_half_octave((total << 10) // (part.stop - part.start)))
         return cells, sum(error for error, _ in found)
 
-    def _blockwise(self, work: Callable[[slice], T]) -> list[T]:
-        """What each block gives, in order, from as many threads as there are."""
+    def _map_blocks(self, work: Callable[[slice], T]) -> list[T]:
+        """Apply a function to all blocks, in several threads, and return the results in order."""
         from wirecodec.kernels.cpu.threads import in_ranges
 
         found = in_ranges(

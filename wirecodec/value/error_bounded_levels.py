@@ -1,7 +1,7 @@
-"""The levels that error-bounded begins with (formats/spec/value/error-bounded.md), row by row.
+"""Initial levels of error-bounded (formats/spec/value/error-bounded.md), one row per context.
 
-Two hexadecimal digits a level: the escape's, then the bins'; bins that are left out have none. Counted on
-real gradients, and on Laplace, Gaussian and Student values.
+Each level is two hexadecimal digits: the escape's, then the bins'. Absent bins are left out. The levels were
+counted on real gradients and on Laplace, Gaussian and Student values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from wirecodec.arrays import Array, read_only
 from wirecodec.kernels.layout import BOUNDED_ROWS
 
-__all__ = ["CENTRED", "OFFSET", "SHIFTED", "usual_levels"]
+__all__ = ["CENTRED", "OFFSET", "SHIFTED", "default_levels"]
 
 OFFSET = (
     "ff0179ceeffefefffffffefffefffffffffffefffffffefefffffffffffe",
@@ -41,7 +41,7 @@ OFFSET = (
     "fe3a3c3e4042434546383c3f433a47535f5f7487989bb3bfcecddceffef9fefefe",
     "f24143454647494a4c3d3f4144383d444b46576778788c9eb0adc0c3d2deebf3fb",
 )
-"""Of form 1, rows 0 to 23."""
+"""Rows 0 to 23 of form 1."""
 
 CENTRED = (
     "ff019ae8f5fefefefefefefefefefefefefefffefefe",
@@ -69,18 +69,18 @@ CENTRED = (
     "fe483f404142434445373a3e4138414c58608199acb4cce1f1f1fefefefefe",
     "fe504546474848494a3b3d3f41343a414a4a6275868faabdc7cfeaf6fefefefe",
 )
-"""Of form 2, rows 0 to 23."""
+"""Rows 0 to 23 of form 2."""
 
 SHIFTED = (
     "fe3e3e3f4041434445373b3e423944515e648095a5a9bed0dcd8ebf9fefefefefe",
     "fe454446474848494a3b3d3f41353b424b4a63798c93acbdcacce2effef6fefefe",
 )
-"""Rows 24 and 25 of both."""
+"""Rows 24 and 25 of both forms."""
 
 
 @cache
-def usual_levels(form: int) -> Array:
-    """(26, 33) u8, the bins' levels and then the escape's, 255 for none."""
+def default_levels(form: int) -> Array:
+    """Return (26, 33) u8 levels of a form: the bins', then the escape's; 255 marks an absent bin."""
     levels = np.full((BOUNDED_ROWS, 33), 255, np.uint8)
     for row, digits in enumerate((OFFSET if form == 1 else CENTRED) + SHIFTED):
         escape, *bins = bytes.fromhex(digits)

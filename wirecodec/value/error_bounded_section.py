@@ -1,4 +1,4 @@
-"""The sections of error-bounded with cells (formats/spec/value/error-bounded.md, forms 1 and 2)."""
+"""Sections of error-bounded with cells (formats/spec/value/error-bounded.md, forms 1 and 2)."""
 
 from __future__ import annotations
 
@@ -12,174 +12,198 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.layout import BOUNDED_ROWS
-from wirecodec.value.error_bounded_cells import CENTRED, LAST_START, OFFSET, Cells, blocks_of
-from wirecodec.value.error_bounded_levels import usual_levels
-from wirecodec.value.float32_convert import from_single, largest_single
+from wirecodec.value.error_bounded_cells import CENTRED, MAX_START, OFFSET, Cells, split_blocks
+from wirecodec.value.error_bounded_levels import default_levels
+from wirecodec.value.float32_convert import from_float32, max_float32
 
-__all__ = ["Section", "coded", "decoded"]
+__all__ = ["CellSection", "read_section", "write_section"]
 
-_HEAD = struct.Struct("<BfffI")
-_BLOCK = struct.Struct("<BI")
+_HEADER = struct.Struct("<BfffI")
+_BLOCK_HEADER = struct.Struct("<BI")
 _ALL_ROWS = (1 << BOUNDED_ROWS) - 1
-_ALL, _STRIDE = 4, 4
-"""Most blocks that are all counted, and whose contexts are kept for their words; of more, one of how many."""
-_LEAST = 2**12
-"""Symbols of a row that make it worth a fit where not all blocks are counted."""
+_MAX_BLOCKS_KEPT, _COUNT_STRIDE = 4, 4
+"""Up to this many blocks, all are counted and their contexts are kept for writing.
+
+With more blocks, one in ``_COUNT_STRIDE`` is counted.
+"""
+_MIN_SYMBOLS_TO_FIT = 2**12
+"""Minimum symbols of a row to fit its levels if not all blocks are counted."""
 
 
-def _lanes(m: int) -> int:
+def _count_lanes(m: int) -> int:
+    """Return the number of lanes of a block of m values."""
     return 32 if m >= 16_384 else 4 if m >= 1024 else 1
 
 
-def coded(bits: Array, cells: Cells) -> Bytes:
-    """The section of forms 1 and 2."""
+def write_section(bits: Array, cells: Cells) -> Bytes:
+    """Write the section of forms 1 and 2.
+
+    Args:
+        bits: (r,) u32, float32 bits of the values.
+        cells: result of ``CellSearch``.
+    """
     from wirecodec.kernels.cpu.threads import in_ranges
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_tables, error_bounded_write
 
-    blocks = blocks_of(bits.size)
-    room = max(part.stop - part.start for part in blocks) + 32
-    few = len(blocks) <= _ALL
-    counted = range(0, len(blocks), 1 if few else _STRIDE)
-    shape = error_bounded_write.TABLES, 2048 // error_bounded_lanes.WIDTH, error_bounded_lanes.WIDTH
-    counts = np.zeros((len(counted), *shape), np.uint32)
-    kept = np.empty((len(blocks) if few else 0, 2, room), np.uint32)
+    blocks = split_blocks(bits.size)
+    capacity = max(part.stop - part.start for part in blocks) + 32
+    keep_all = len(blocks) <= _MAX_BLOCKS_KEPT
+    counted_blocks = range(0, len(blocks), 1 if keep_all else _COUNT_STRIDE)
+    shape = (
+        error_bounded_write.COUNT_TABLES,
+        2048 // error_bounded_lanes.ROW_STRIDE,
+        error_bounded_lanes.ROW_STRIDE,
+    )
+    counts = np.zeros((len(counted_blocks), *shape), np.uint32)
+    kept_records = np.empty((len(blocks) if keep_all else 0, 2, capacity), np.uint32)
 
-    def walked(n: int, found: Array, counts: Array) -> None:
-        x, inverse = bits[blocks[n]], cells.inverse()
+    def walk_block(n: int, outputs: Array, counts: Array) -> None:
+        x, quantiser = bits[blocks[n]], cells.quantiser()
         error_bounded_write.walk(
-            x, _lanes(x.size), inverse, cells.starts[n], found[0], found[1], counts.reshape(-1)
+            x, _count_lanes(x.size), quantiser, cells.starts[n], outputs[0], outputs[1], counts.reshape(-1)
         )
 
     def walk(first: int, last: int) -> None:
-        again = np.empty((0 if few else 2, room), np.uint32)
-        for i, n in enumerate(counted[first:last], first):
-            walked(n, kept[n] if few else again, counts[i])
+        scratch = np.empty((0 if keep_all else 2, capacity), np.uint32)
+        for i, n in enumerate(counted_blocks[first:last], first):
+            walk_block(n, kept_records[n] if keep_all else scratch, counts[i])
 
-    in_ranges(walk, len(counted), 1)
-    levels = usual_levels(cells.form).copy()
+    in_ranges(walk, len(counted_blocks), 1)
+    levels = default_levels(cells.form).copy()
     mask = error_bounded_tables.fit(
-        counts.sum((0, 1), np.uint32)[:BOUNDED_ROWS], 1 if few else _LEAST, levels
+        counts.sum((0, 1), np.uint32)[:BOUNDED_ROWS], 1 if keep_all else _MIN_SYMBOLS_TO_FIT, levels
     )
-    table = np.empty((BOUNDED_ROWS, error_bounded_lanes.WIDTH), np.uint32)
+    table = np.empty((BOUNDED_ROWS, error_bounded_lanes.ROW_STRIDE), np.uint32)
     error_bounded_tables.fill(levels, _ALL_ROWS, table)
 
     def write(first: int, last: int) -> list[bytes]:
-        found = []
-        words, states = np.empty(4 * room, np.uint16), np.empty(error_bounded_lanes.MANY, np.uint32)
-        again = np.empty((0 if few else 2, room), np.uint32)
+        payload = []
+        words, states = np.empty(4 * capacity, np.uint16), np.empty(error_bounded_lanes.MAX_LANES, np.uint32)
+        scratch = np.empty((0 if keep_all else 2, capacity), np.uint32)
         for n in range(first, last):
-            codes, records = kept[n] if few else again
-            if not few:  # what was kept of so many blocks would lie in fresh memory, which is slower
-                walked(n, again, counts[0, :0])
+            codes, records = kept_records[n] if keep_all else scratch
+            if not keep_all:  # writing so many contexts to fresh memory is slower than computing them again
+                walk_block(n, scratch, counts[0, :0])
             m = blocks[n].stop - blocks[n].start
-            lanes = _lanes(m)
+            lanes = _count_lanes(m)
             count = error_bounded_write.write(m, lanes, codes, records, table.reshape(-1), states, words)
-            found += [states[:lanes].tobytes(), words[:count].tobytes()]
-        return found
+            payload += [states[:lanes].tobytes(), words[:count].tobytes()]
+        return payload
 
-    parts = [_HEAD.pack(cells.form, cells.first, cells.step, cells.place, mask)]
+    parts = [_HEADER.pack(cells.form, cells.first, cells.step, cells.place, mask)]
     for row in range(BOUNDED_ROWS):
         if mask >> row & 1:
             *bins, escape = levels[row].tolist()
             used = bytes(bins).rstrip(b"\xff")
             parts.append(bytes([len(used), escape]) + used)
-    pieces = [piece for found in in_ranges(write, len(blocks), 1) for piece in found]
+    pieces = [piece for group in in_ranges(write, len(blocks), 1) for piece in group]
     for start, states, words in zip(cells.starts, pieces[::2], pieces[1::2], strict=True):
-        parts += [_BLOCK.pack(start, len(words) // 2), states, words]
+        parts += [_BLOCK_HEADER.pack(start, len(words) // 2), states, words]
     return np.frombuffer(b"".join(parts), np.uint8)
 
 
-class Section:
-    """A section of form 1 or 2, taken apart and checked, but for its words."""
+class CellSection:
+    """Parsed and validated section of form 1 or 2; only the words are unchecked.
+
+    Args:
+        section: the bytes.
+        r: number of values.
+        dtype: element type.
+
+    Raises:
+        Malformed, Invalid: as in the spec page's table.
+    """
 
     def __init__(self, section: Bytes, r: int, dtype: np.dtype[Any]) -> None:
         self.section, self.dtype, self.at = section, dtype, 0
         self.form = int(section[0])
         if not OFFSET <= self.form <= CENTRED:  # the caller read another form if the buffer has changed
-            raise Malformed("error-bounded-form", f"form {self.form}")
-        _, first, step, place, mask = _HEAD.unpack(self._take(_HEAD.size).tobytes())
+            raise Malformed("error-bounded-form", f"form is {self.form}; it must be 0 to 2")
+        _, first, step, place, mask = _HEADER.unpack(self._read_bytes(_HEADER.size).tobytes())
         self.cells = Cells(self.form, np.float32(first), np.float32(step), np.float32(place), [])
-        most = largest_single(dtype)
+        largest = max_float32(dtype)
         negative = any(math.copysign(1, x) < 0 for x in (first, step, place))
-        if negative or not (first <= most and 2.0**-126 <= step < math.inf and place <= 1):
-            raise Invalid("error-bounded-number", f"cells begin at {first}, step {step}, place {place}")
+        if negative or not (first <= largest and 2.0**-126 <= step < math.inf and place <= 1):
+            raise Invalid("error-bounded-number", f"cells begin at {first}, step is {step}, place is {place}")
         if mask >> BOUNDED_ROWS:
-            raise Malformed("error-bounded-rows", f"mask {mask:#x}")
+            raise Malformed("error-bounded-rows", f"mask is {mask:#x}; it has {BOUNDED_ROWS} bits")
         self.mask = mask
-        self.levels = usual_levels(self.form).copy() if mask else usual_levels(self.form)
+        self.levels = default_levels(self.form).copy() if mask else default_levels(self.form)
         for row in range(BOUNDED_ROWS):
             if mask >> row & 1:
-                self._row(self.levels[row])
-        self.blocks = [self._block(part) for part in blocks_of(r)]
+                self._read_row(self.levels[row])
+        self.blocks = [self._read_block(part) for part in split_blocks(r)]
         if self.at != section.size:
             raise Malformed("error-bounded-length", f"{section.size - self.at} bytes after the last block")
 
-    def _take(self, size: int) -> Bytes:
-        taken = self.section[self.at : self.at + size]
-        if taken.size != size:
-            raise Malformed("error-bounded-length", f"{self.section.size} bytes")
+    def _read_bytes(self, size: int) -> Bytes:
+        data = self.section[self.at : self.at + size]
+        if data.size != size:
+            raise Malformed("error-bounded-length", f"{self.section.size} bytes; the section is truncated")
         self.at += size
-        return taken
+        return data
 
-    def _row(self, levels: Array) -> None:
-        used, escape = self._take(2)
+    def _read_row(self, levels: Array) -> None:
+        used, escape = self._read_bytes(2)
         if used >= levels.size:
-            raise Malformed("error-bounded-rows", f"{used} levels")
+            raise Malformed(
+                "error-bounded-rows", f"a row has {used} levels; it must have at most {levels.size - 1}"
+            )
         levels[:-1] = 255
         levels[-1] = escape
-        levels[:used] = self._take(int(used))
+        levels[:used] = self._read_bytes(int(used))
 
-    def _block(self, part: slice) -> tuple[slice, int, int, Array, Array]:
-        from wirecodec.kernels.cpu.value.error_bounded_lanes import MANY
-        from wirecodec.kernels.cpu.value.error_bounded_read import BEHIND, PAD
+    def _read_block(self, part: slice) -> tuple[slice, int, int, Array, Array]:
+        from wirecodec.kernels.cpu.value.error_bounded_lanes import MAX_LANES
+        from wirecodec.kernels.cpu.value.error_bounded_read import HEAD_WORDS, TAIL_WORDS
 
-        start, count = _BLOCK.unpack(self._take(_BLOCK.size).tobytes())
-        if start > LAST_START:
-            raise Malformed("error-bounded-start", f"start {start}")
-        lanes = _lanes(part.stop - part.start)
-        states = np.full(MANY, 2**16, np.uint32)
-        states[:lanes].view(np.uint8)[:] = self._take(4 * lanes)
+        start, count = _BLOCK_HEADER.unpack(self._read_bytes(_BLOCK_HEADER.size).tobytes())
+        if start > MAX_START:
+            raise Malformed("error-bounded-start", f"start is {start}; it must be at most {MAX_START}")
+        lanes = _count_lanes(part.stop - part.start)
+        states = np.full(MAX_LANES, 2**16, np.uint32)
+        states[:lanes].view(np.uint8)[:] = self._read_bytes(4 * lanes)
         if (least := int(states.min())) < 2**16:
-            raise Invalid("error-bounded-state", f"a state is {least}")
-        taken = self._take(2 * count)
-        words = np.zeros(PAD + count + BEHIND, np.uint16)
-        words[PAD : PAD + count].view(np.uint8)[:] = taken
+            raise Invalid("error-bounded-state", f"a state is {least}; it must be at least 65536")
+        data = self._read_bytes(2 * count)
+        words = np.zeros(HEAD_WORDS + count + TAIL_WORDS, np.uint16)
+        words[HEAD_WORDS : HEAD_WORDS + count].view(np.uint8)[:] = data
         return part, lanes, start, states, words
 
 
 @cache
-def _usual_table(form: int) -> Array:
-    """The table of a section without rows of its own."""
+def _build_default_table(form: int) -> Array:
+    """Build the frequency table of a section that replaces no row."""
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_tables
 
-    table = np.empty((BOUNDED_ROWS, error_bounded_lanes.WIDTH), np.uint32)
-    error_bounded_tables.fill(usual_levels(form).copy(), _ALL_ROWS, table)
+    table = np.empty((BOUNDED_ROWS, error_bounded_lanes.ROW_STRIDE), np.uint32)
+    error_bounded_tables.fill(default_levels(form).copy(), _ALL_ROWS, table)
     return table
 
 
-def decoded(s: Section) -> Array:
-    """The section's values; Invalid where the words do not end with them."""
+def read_section(s: CellSection) -> Array:
+    """Decode a section's values; raise Invalid if the words do not end with the last value."""
     from wirecodec.kernels.cpu.threads import in_ranges
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_read, error_bounded_tables
 
-    table = _usual_table(s.form)
+    table = _build_default_table(s.form)
     if s.mask:
         table = table.copy()
         error_bounded_tables.fill(s.levels, s.mask, table)
-    numbers = s.cells.numbers(s.dtype)
+    reconstruction = s.cells.reconstruction(s.dtype)
     out = np.empty(s.blocks[-1][0].stop, np.float32)
     bits = bits_of(out)
 
     def read(first: int, last: int) -> bool:
-        many = s.blocks[first][1] == error_bounded_lanes.MANY
-        width = error_bounded_read.SLOTS if many else error_bounded_read.COARSE
+        all_lanes = s.blocks[first][1] == error_bounded_lanes.MAX_LANES
+        width = error_bounded_read.SLOTS if all_lanes else error_bounded_read.COARSE_SLOTS
         slots = np.empty(BOUNDED_ROWS * width, np.uint32)
         tables = table.reshape(-1), slots, np.zeros(1, np.uint32)
         return all(
-            error_bounded_read.read(words, lanes, start, states, tables, numbers, bits[part])
+            error_bounded_read.read(words, lanes, start, states, tables, reconstruction, bits[part])
             for part, lanes, start, states, words in s.blocks[first:last]
         )
 
     if not all(in_ranges(read, len(s.blocks), 1)):
         raise Invalid("error-bounded-code", "the words do not end where the values do")
-    return from_single(out, s.dtype)
+    return from_float32(out, s.dtype)

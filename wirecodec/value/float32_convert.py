@@ -1,4 +1,4 @@
-"""Elements of every type as binary32 numbers, in which most lossy codecs compute, and back."""
+"""Conversion of elements to float32, in which most lossy codecs compute, and back."""
 
 from __future__ import annotations
 
@@ -9,29 +9,40 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.value.raw import narrowed, widened
+from wirecodec.value.raw import round_to_16_bits, widen
 
-__all__ = ["LARGEST", "as_single", "from_single", "largest_single"]
+__all__ = ["MAX_FLOAT32", "from_float32", "max_float32", "to_float32"]
 
-LARGEST = {
+MAX_FLOAT32 = {
     "float32": float(np.finfo(np.float32).max),
     "float16": 65504.0,
     "bfloat16": float(np.array([0x7F7F0000], np.uint32).view(np.float32)[0]),
     "float64": float(np.finfo(np.float32).max),
 }
-"""The greatest binary32 number that an element type holds, by its name."""
+"""Largest binary32 number that each element type holds, by type name."""
 
 
 @cache
-def largest_single(dtype: np.dtype[Any]) -> float:
-    """Return the greatest binary32 number that an element type holds; ``dtype.name`` takes microseconds."""
-    return LARGEST[dtype.name]
+def max_float32(dtype: np.dtype[Any]) -> float:
+    """Return the largest binary32 number that an element type holds.
+
+    The result is cached because ``dtype.name`` takes microseconds.
+    """
+    return MAX_FLOAT32[dtype.name]
 
 
-def as_single(values: Array, codec: str) -> Array:
-    """Elements rounded to float32; an EncodeError, which names the codec, where one becomes infinite."""
+def to_float32(values: Array, codec: str) -> Array:
+    """Round elements to float32.
+
+    Args:
+        values: (r,) array of an element type.
+        codec: name of the codec, used in the error message.
+
+    Raises:
+        EncodeError: if a value becomes infinite; ``position`` is its index.
+    """
     if values.dtype.itemsize == 2:
-        return widened(values)
+        return widen(values)
     if values.dtype == np.float32:
         return values
     with np.errstate(over="ignore"):
@@ -42,8 +53,8 @@ def as_single(values: Array, codec: str) -> Array:
     return x
 
 
-def from_single(values: Array, dtype: np.dtype[Any]) -> Array:
-    """float32 values, none above the type's ``LARGEST``, rounded to an element type."""
+def from_float32(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Round float32 values, at most the type's ``MAX_FLOAT32``, to an element type."""
     if dtype.itemsize != 2:
         return values.astype(dtype, copy=False)
-    return narrowed(bits_of(values), dtype)[0].view(dtype)
+    return round_to_16_bits(bits_of(values), dtype)[0].view(dtype)

@@ -1,8 +1,4 @@
-"""``offset-float``: floats of few bits, whose codes begin at eps (formats/spec/value/offset-float.md).
-
-The range-based float of the FFT paper (Algorithm 1, Figure 8), with its gaps closed: zero and negative values
-have codes of their own, and values are rounded, not cut.
-"""
+"""``offset-float``: floats of few bits, whose codes begin at eps (formats/spec/value/offset-float.md)."""
 
 from __future__ import annotations
 
@@ -17,8 +13,8 @@ from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_integer, as_real, settle
-from wirecodec.value.bit_packing import packed_size, stray_bits
-from wirecodec.value.float32_convert import LARGEST, as_single, from_single, largest_single
+from wirecodec.value.bit_packing import has_stray_bits, packed_size
+from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
 __all__ = ["OffsetFloat"]
 
@@ -28,18 +24,33 @@ _ROUNDINGS = ("nearest", "stochastic")
 
 @dataclass(frozen=True)
 class OffsetFloat:
-    """Floats without a fixed exponent range: zero, and those of ``mantissa`` bits from eps on, of both signs.
+    """Offset float (range-based float) value codec.
 
-    What is not given is chosen for each chunk: the range is that of the values, eps the least for which all
-    codes suffice, the mantissa the one of least squared error.
+    The codes stand for zero and for floats of ``mantissa`` bits from eps upwards, of both signs. There is no
+    fixed exponent range. Parameters that are None are chosen per chunk. The range then covers the values, eps
+    is the smallest for which the codes suffice, and the mantissa minimises a sample's squared error. It takes
+    ``bits`` bits per value and 12 bytes per chunk. Rounding to nearest is contractive. Stochastic rounding is
+    unbiased within the range.
+
+    Source: Wang et al., *FFT-based Gradient Sparsification*, 2020, Algorithm 1 and Figure 8, with rounding
+    and with codes for zero and negative values; formats/spec/value/offset-float.md.
 
     Args:
-        bits: 2 to 16 a value.
-        mantissa: its bits, 0 to 23, without the leading one.
-        min: the least value, 0 or less; those below it become the nearest there is.
-        max: the greatest value, 0 or more.
-        eps: the least positive number that has a code, cut to ``mantissa`` bits.
-        rounding: "nearest", or "stochastic", which is unbiased within the range.
+        bits: bits per value, 2 to 16.
+        mantissa: bits of the mantissa without the leading one, 0 to 23.
+        min: smallest value, at most 0; smaller values are clamped.
+        max: largest value, at least 0; larger values are clamped.
+        eps: smallest positive number that has a code; it is truncated to ``mantissa`` bits.
+        rounding: "nearest" or "stochastic".
+
+    Raises:
+        EncodeError: if a parameter is out of range; on encoding, if a float64 value is too large for float32.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> x = np.array([1.0, -2.0, 0.3, 3.0], np.float32)
+        >>> wc.decode(wc.encode(x, "all | raw-index | offset-float(bits=4, mantissa=1)")).values
+        array([ 1. , -2. ,  0.25,  3. ], dtype=float32)
     """
 
     name: ClassVar[str] = "offset-float"
@@ -55,22 +66,22 @@ class OffsetFloat:
     def __post_init__(self) -> None:
         settle(self, bits=as_integer(self.bits, "offset-float: bits"))
         if not 2 <= self.bits <= 16:
-            raise EncodeError(f"offset-float: bits is {self.bits}; it must be from 2 to 16")
+            raise EncodeError(f"offset-float: bits is {self.bits}; it must be 2 to 16")
         if self.mantissa is not None:
             settle(self, mantissa=as_integer(self.mantissa, "offset-float: mantissa"))
             if not 0 <= self.mantissa <= 23:
-                raise EncodeError(f"offset-float: mantissa is {self.mantissa}; it must be from 0 to 23")
+                raise EncodeError(f"offset-float: mantissa is {self.mantissa}; it must be 0 to 23")
         for field, low, high in (("min", -math.inf, 0.0), ("max", 0.0, math.inf), ("eps", 0.0, math.inf)):
             given = getattr(self, field)
             if given is None:
                 continue
             real = as_real(given, f"offset-float: {field}")
             settle(self, **{field: real})
-            if not low <= real <= high or not _magnitude(real) < 0x7F800000:
+            if not low <= real <= high or not _magnitude_bits(real) < 0x7F800000:
                 raise EncodeError(
-                    f"offset-float: {field} is {real!r}; it must be a binary32 number from {low} to {high}"
+                    f"offset-float: {field} is {real!r}; it must be a finite binary32 number, {low} to {high}"
                 )
-        if self.eps is not None and _magnitude(self.eps) == 0:
+        if self.eps is not None and _magnitude_bits(self.eps) == 0:
             raise EncodeError(f"offset-float: eps is {self.eps!r}; it must be 2^-149 or more")
         if self.rounding not in _ROUNDINGS:
             raise EncodeError(
@@ -78,28 +89,28 @@ class OffsetFloat:
             )
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """The range where it is not given, the parameters from a sample, and the codes: two passes."""
+        """Encode values in at most two passes: the range if it is not given, then the codes."""
         from wirecodec.kernels.cpu.threads import in_ranges, share
         from wirecodec.kernels.cpu.value import offset_float
 
-        bits = bits_of(as_single(values, self.name))
-        up, down = (0 if x is None else _magnitude(x) for x in (self.max, self.min))
+        bits = bits_of(to_float32(values, self.name))
+        up, down = (0 if x is None else _magnitude_bits(x) for x in (self.max, self.min))
         if self.max is None or self.min is None:
-            least = offset_float.UNIT * offset_float.LEAST_UNITS
-            found = in_ranges(lambda i, j: offset_float.reach(bits[i:j]), bits.size, least)
-            up = max(a for a, _ in found) if self.max is None else up
-            down = max(b for _, b in found) if self.min is None else down
+            min_values = offset_float.UNIT * offset_float.MIN_UNITS_PER_THREAD
+            ranges = in_ranges(lambda i, j: offset_float.find_range(bits[i:j]), bits.size, min_values)
+            up = max(a for a, _ in ranges) if self.max is None else up
+            down = max(b for _, b in ranges) if self.min is None else down
         stochastic = self.rounding == "stochastic"
         m, base, positive, negative = offset_float.choose(
             bits,
             self.bits,
             -1 if self.mantissa is None else self.mantissa,
-            0 if self.eps is None else _magnitude(self.eps),
+            0 if self.eps is None else _magnitude_bits(self.eps),
             up,
             down,
             self.max is not None,
             self.min is not None,
-            _magnitude(LARGEST[values.dtype.name]),
+            _magnitude_bits(MAX_FLOAT32[values.dtype.name]),
             stochastic,
         )
         section = np.empty(_HEAD.size + packed_size(bits.size, self.bits), np.uint8)
@@ -111,17 +122,17 @@ class OffsetFloat:
                 bits, self.bits, m, base, positive, negative, stochastic, low, high, words, turns
             ),
             -(-bits.size // offset_float.UNIT),
-            offset_float.LEAST_UNITS,
+            offset_float.MIN_UNITS_PER_THREAD,
         )
         return section
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """The numbers that the codes stand for, rounded to ``dtype``."""
+        """Decode codes to numbers, rounded to ``dtype``."""
         from wirecodec.kernels.cpu.threads import share
         from wirecodec.kernels.cpu.value import offset_float
 
-        bits, m, base, positive, negative = cls.opened(section, r, dtype)
+        bits, m, base, positive, negative = cls.read_header(section, r, dtype)
         words = read_only(section)[_HEAD.size :].view("<u4")
         values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
         share(
@@ -129,34 +140,45 @@ class OffsetFloat:
                 words, bits, m, base, positive, negative, bits_of(values), bad, turns
             ),
             -(-r // offset_float.UNIT),
-            offset_float.LEAST_UNITS,
+            offset_float.MIN_UNITS_PER_THREAD,
         )
         if bad[0]:
             raise Invalid("offset-float-code", f"a code is above {positive + negative}")
-        return from_single(values, dtype)
+        return from_float32(values, dtype)
 
     @classmethod
-    def opened(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, int, int, int]:
-        """Bits, mantissa, base, positive and negative codes, after every check but that of the codes."""
+    def read_header(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, int, int, int]:
+        """Validate everything but the codes of a section.
+
+        Returns:
+            Bits per code, mantissa bits, base, number of positive codes, number of negative codes.
+
+        Raises:
+            Malformed: if length, parameters or padding are wrong.
+            Invalid: if the range is not one of the element type.
+        """
         if section.size < _HEAD.size:
             raise Malformed("offset-float-length", f"{section.size} bytes; the parameters take {_HEAD.size}")
         bits, m, reserved, positive, negative, base = _HEAD.unpack(section[: _HEAD.size].tobytes())
         if not 2 <= bits <= 16 or m > 23 or reserved:
-            raise Malformed("offset-float-parameter", f"bits {bits}, mantissa {m}, reserved {reserved}")
+            raise Malformed(
+                "offset-float-parameter", f"bits is {bits}, mantissa is {m}, reserved is {reserved}"
+            )
         if section.size != _HEAD.size + packed_size(r, bits):
             raise Malformed("offset-float-length", f"{section.size} bytes for {r} values of {bits} bits")
-        most = base + max(positive, negative, 1) - 1 << 23 - m
-        if base == 0 or positive + negative >= 1 << bits or most > _magnitude(largest_single(dtype)):
+        top = base + max(positive, negative, 1) - 1 << 23 - m
+        if base == 0 or positive + negative >= 1 << bits or top > _magnitude_bits(max_float32(dtype)):
             raise Invalid(
-                "offset-float-range", f"base {base}, {positive} positive and {negative} negative codes"
+                "offset-float-range",
+                f"base is {base}, with {positive} positive and {negative} negative codes",
             )
-        if stray_bits(section[_HEAD.size :], r, bits):
+        if has_stray_bits(section[_HEAD.size :], r, bits):
             raise Malformed("offset-float-padding", "a bit after the last code is set")
         return bits, m, base, positive, negative
 
 
-def _magnitude(x: float) -> int:
-    """The bits of |x| as a binary32 number; those of infinity where it is too large."""
+def _magnitude_bits(x: float) -> int:
+    """Return the binary32 bits of |x|, or those of infinity if it is too large."""
     try:
         return int.from_bytes(struct.pack("<f", abs(x)), "little")
     except OverflowError:

@@ -1,8 +1,4 @@
-"""``qsgd``: stochastic quantisation with one scale a bucket (formats/spec/value/qsgd.md).
-
-After Alistarh et al., QSGD (2017). Unbiased up to 2^-16 of a step; the draws are counter hashes, so the same
-seed gives the same bytes everywhere.
-"""
+"""``qsgd``: stochastic quantisation with one scale per bucket (formats/spec/value/qsgd.md)."""
 
 from __future__ import annotations
 
@@ -16,25 +12,41 @@ from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_integer, settle
-from wirecodec.value.bit_packing import packed_size, stray_bits
-from wirecodec.value.float32_convert import LARGEST, as_single, from_single, largest_single
+from wirecodec.value.bit_packing import has_stray_bits, packed_size
+from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
 __all__ = ["QSGD"]
 
 _HEAD = struct.Struct("<BBHI")
 _NORMS = ("max", "l2")
 _MAX_BUCKET = 2**24
-_SMALLEST_SCALE = np.float32(2.0**-100)
+_MIN_SCALE = np.float32(2.0**-100)
 
 
 @dataclass(frozen=True)
 class QSGD:
-    """2s + 1 levels, s = 2^(bits-1) - 1, times the scale of the value's bucket.
+    """Quantized SGD (QSGD) value codec.
+
+    A value is rounded at random to one of the 2s + 1 multiples of scale/s, where s = 2^(bits-1) - 1. It takes
+    bits + 32/bucket bits per value and 8 bytes per chunk. Unbiased up to 2^-16 of a step. Draws are hashes of
+    a counter, so the same seed gives the same bytes on every backend. With norm "l2" and few bits (4 or
+    fewer), error feedback diverges.
+
+    Source: Alistarh et al., *QSGD*, 2017; formats/spec/value/qsgd.md.
 
     Args:
-        bits: 2 to 8 a value.
-        bucket: how many values share a scale, a multiple of 16.
-        norm: whether that scale is their largest magnitude ("max") or their l2 norm ("l2").
+        bits: bits per value, 2 to 8.
+        bucket: values per scale, a multiple of 16, at most 2^24.
+        norm: "max" if the scale is the bucket's largest magnitude, "l2" if it is its l2 norm.
+
+    Raises:
+        EncodeError: if a parameter is out of range; on encoding, if a float64 value is too large for float32.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> x = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
+        >>> wc.decode(wc.encode(x, "all | raw-index | qsgd(bits=8)", seed=0)).values
+        array([ 0.992126, -2.007874,  0.496063,  3.      ], dtype=float32)
     """
 
     name: ClassVar[str] = "qsgd"
@@ -47,66 +59,77 @@ class QSGD:
     def __post_init__(self) -> None:
         settle(self, bits=as_integer(self.bits, "qsgd: bits"), bucket=as_integer(self.bucket, "qsgd: bucket"))
         if not 2 <= self.bits <= 8:
-            raise EncodeError(f"qsgd: bits is {self.bits}; it must be from 2 to 8")
+            raise EncodeError(f"qsgd: bits is {self.bits}; it must be 2 to 8")
         if self.bucket % 16 or not 16 <= self.bucket <= _MAX_BUCKET:
             raise EncodeError(
-                f"qsgd: bucket is {self.bucket}; it must be a multiple of 16, at most {_MAX_BUCKET}"
+                f"qsgd: bucket is {self.bucket}; it must be a multiple of 16, 16 to {_MAX_BUCKET}"
             )
         if self.norm not in _NORMS:
             raise EncodeError(f"qsgd: norm is {self.norm!r}; it must be 'max' or 'l2'")
 
     @property
     def levels(self) -> int:
-        """s, the number of levels above zero."""
+        """Number of levels above zero (s)."""
         return (1 << (self.bits - 1)) - 1
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """Scales, codes and packing, in one pass where a bucket fits a thread's unit."""
+        """Encode values in one pass, or two for norm "l2" or buckets above 16,384 values."""
         from wirecodec.kernels.cpu.threads import share
         from wirecodec.kernels.cpu.value import qsgd
 
-        x = as_single(values, self.name)
+        x = to_float32(values, self.name)
         body = _HEAD.size + 4 * -(-x.size // self.bucket)
         section = np.empty(body + packed_size(x.size, self.bits), np.uint8)
         _HEAD.pack_into(section.data, 0, self.bits, _NORMS.index(self.norm), 0, self.bucket)
         scales, words = section[_HEAD.size : body].view(np.float32), section[body:].view(np.uint32)
         bits = bits_of(x)
-        known = self.norm == "l2" or self.bucket > qsgd.UNIT
+        scales_given = self.norm == "l2" or self.bucket > qsgd.UNIT
         if self.norm == "l2":
-            qsgd.l2_scales(bits, self.bucket, LARGEST[values.dtype.name], scales)
-        elif known:
+            qsgd.l2_scales(bits, self.bucket, MAX_FLOAT32[values.dtype.name], scales)
+        elif scales_given:
             qsgd.max_scales(bits, self.bucket, scales)
         low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
         share(
-            lambda turns: qsgd.quantise(bits, self.bucket, self.bits, low, high, known, scales, words, turns),
+            lambda turns: qsgd.quantise(
+                bits, self.bucket, self.bits, low, high, scales_given, scales, words, turns
+            ),
             -(-x.size // qsgd.UNIT),
-            qsgd.LEAST_UNITS,
+            qsgd.MIN_UNITS_PER_THREAD,
         )
         return section
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """Levels times steps, rounded to ``dtype``."""
+        """Decode codes to multiples of the steps, rounded to ``dtype``."""
         from wirecodec.kernels.cpu.threads import share
         from wirecodec.kernels.cpu.value import qsgd
 
-        bits, bucket, scales = cls.opened(section, r, dtype)
+        bits, bucket, scales = cls.read_header(section, r, dtype)
         words = read_only(section)[_HEAD.size + scales.nbytes :].view("<u4")
         values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
         share(
             lambda turns: qsgd.dequantise(words, bucket, bits, scales, bits_of(values), bad, turns),
             -(-r // qsgd.UNIT),
-            qsgd.LEAST_UNITS,
+            qsgd.MIN_UNITS_PER_THREAD,
         )
         if bad[0]:
             raise Invalid(
-                "qsgd-code", f"a code is above {2**bits - 2}, or not the middle one in an empty bucket"
+                "qsgd-code",
+                f"a code is above {2**bits - 2}, or is not {2 ** (bits - 1) - 1} in a bucket of scale 0",
             )
-        return from_single(values, dtype)
+        return from_float32(values, dtype)
 
     @classmethod
-    def opened(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, Array]:
-        """The bits of a code, the bucket and the scales, after every check but that of the codes."""
+    def read_header(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, Array]:
+        """Validate everything but the codes of a section.
+
+        Returns:
+            Bits per code, values per bucket, and the scales.
+
+        Raises:
+            Malformed: if length, parameters or padding are wrong.
+            Invalid: if a scale is not 0 and not in the range of the element type.
+        """
         from wirecodec.kernels.cpu.value import qsgd
 
         if section.size < _HEAD.size:
@@ -120,16 +143,17 @@ class QSGD:
             or not 16 <= bucket <= _MAX_BUCKET
         ):
             raise Malformed(
-                "qsgd-parameter", f"bits {bits}, norm {norm}, reserved {reserved}, bucket {bucket}"
+                "qsgd-parameter",
+                f"bits is {bits}, norm is {norm}, reserved is {reserved}, bucket is {bucket}",
             )
         body = _HEAD.size + 4 * -(-r // bucket)
         if section.size != body + packed_size(r, bits):
             raise Malformed("qsgd-length", f"{section.size} bytes for {r} values of {bits} bits")
         scales = section[_HEAD.size : body].copy().view("<f4")
-        if not qsgd.are_scales(bits_of(scales), _SMALLEST_SCALE, np.float32(largest_single(dtype))):
+        if not qsgd.are_scales(bits_of(scales), _MIN_SCALE, np.float32(max_float32(dtype))):
             raise Invalid(
-                "qsgd-scale", "a scale is not a normal, positive, finite number of the element type, nor 0"
+                "qsgd-scale", "a scale is neither 0 nor a finite number of the element type from 2^-100 on"
             )
-        if stray_bits(section[body:], r, bits):
+        if has_stray_bits(section[body:], r, bits):
             raise Malformed("qsgd-padding", "a bit after the last code is set")
         return bits, bucket, scales

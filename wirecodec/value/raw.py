@@ -1,8 +1,7 @@
-"""``raw``: the values themselves, or narrowed to 16 bits (formats/spec/value/raw.md; codecs 1, 2 and 3).
+"""``raw``: uncompressed values, or values rounded to 16 bits (formats/spec/value/raw.md; codecs 1, 2 and 3).
 
-``Raw()`` stores the tensor's own type. ``Raw("float16")`` and ``Raw("bfloat16")`` store float32 and float64
-tensors in 16 bits, which come back in the tensor's type; a tensor of a 16-bit type is stored as it is. NaN
-and Inf are carried.
+``Raw("float16")`` and ``Raw("bfloat16")`` store float32 and float64 tensors in 16 bits and decode to the
+tensor's type. Tensors of a 16-bit type are stored unchanged.
 """
 
 from __future__ import annotations
@@ -16,15 +15,34 @@ from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["Narrowed", "Raw", "RawBfloat16", "RawFloat16", "narrowed", "widened"]
+__all__ = ["Raw", "Raw16Bit", "RawBfloat16", "RawFloat16", "round_to_16_bits", "widen"]
 
-_LEAST = 2**18
-"""Values that are worth a thread."""
+_MIN_VALUES_PER_THREAD = 2**18
+"""Values that justify another thread."""
 
 
 @dataclass(frozen=True)
 class Raw:
-    """Lossless with ``dtype`` None; "float16" or "bfloat16" round once, to nearest even."""
+    """Raw value codec.
+
+    It takes 8 · itemsize bits per value and is lossless if ``dtype`` is None. Otherwise it takes 16 bits per
+    value and rounds to nearest, ties to even. For normal numbers the relative error is then at most 2^-11
+    (float16) or 2^-8 (bfloat16). NaN and Inf are preserved.
+
+    Source: formats/spec/value/raw.md.
+
+    Args:
+        dtype: None, "float16" or "bfloat16".
+
+    Raises:
+        EncodeError: if ``dtype`` is anything else; on encoding, if a finite value is too large for 16 bits.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> x = np.array([1.0, -2.0, 0.1], np.float32)
+        >>> wc.decode(wc.encode(x, "all | raw-index | raw(bfloat16)")).values
+        array([ 1.        , -2.        ,  0.10009766], dtype=float32)
+    """
 
     name: ClassVar[str] = "raw"
     wire_id: ClassVar[int] = 1
@@ -35,26 +53,26 @@ class Raw:
         if self.dtype not in (None, "float16", "bfloat16"):
             raise EncodeError(f"raw: dtype is {self.dtype!r}; it must be None, 'float16' or 'bfloat16'")
 
-    def choose(self, values: Array, stream: int) -> tuple[Raw | Narrowed, Bytes]:
-        """The wire codec for values of this type, and its section."""
-        codec: Raw | Narrowed = Raw()
+    def choose(self, values: Array, stream: int) -> tuple[Raw | Raw16Bit, Bytes]:
+        """Choose the wire codec for the type of the values, and encode them with it."""
+        codec: Raw | Raw16Bit = Raw()
         if self.dtype is not None and values.dtype.itemsize != 2:
             codec = RawFloat16() if self.dtype == "float16" else RawBfloat16()
         return codec, codec.encode(values, stream)
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """The bytes of the values, not copied."""
+        """View the values as bytes."""
         return values.view(np.uint8)
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """A view of the section."""
+        """View the section as values."""
         _check_length(section, r, dtype.itemsize)
         return section.view(dtype)
 
 
-class Narrowed:
-    """16-bit storage of float32 and float64 tensors; ``stored`` is the 16-bit type."""
+class Raw16Bit:
+    """Base class of 16-bit storage of float32 and float64 tensors; ``stored`` is the 16-bit type."""
 
     carries_nonfinite: ClassVar[bool] = True
     name: ClassVar[str]
@@ -62,11 +80,11 @@ class Narrowed:
     stored: ClassVar[np.dtype[Any]]
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """Rounded once; EncodeError at the first finite value that would become infinite."""
+        """Round values to 16 bits; raise EncodeError at the first finite value that overflows."""
         from wirecodec.kernels.cpu.coding import narrow
 
         bits = bits_of(values)
-        out, over = narrowed(bits, self.stored)
+        out, over = round_to_16_bits(bits, self.stored)
         if over:
             wide = np.array([np.inf], values.dtype).view(bits.dtype)[0]
             magnitude = bits.dtype.type((1 << (8 * bits.itemsize - 1)) - 1)
@@ -77,17 +95,17 @@ class Narrowed:
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """Widened exactly, NaN payloads included."""
+        """Widen 16-bit values exactly, NaN payloads included."""
         if dtype.itemsize == 2:
-            raise Invalid("raw-dtype", f"{cls.name} of a {dtype} tensor")
+            raise Invalid("raw-dtype", f"the tensor is {dtype}; {cls.name} needs float32 or float64")
         _check_length(section, r, 2)
-        single = widened(section.view(cls.stored))
-        return single if dtype == np.float32 else _double(single)
+        single = widen(section.view(cls.stored))
+        return single if dtype == np.float32 else _to_float64(single)
 
 
 @dataclass(frozen=True)
-class RawFloat16(Narrowed):
-    """binary16 storage."""
+class RawFloat16(Raw16Bit):
+    """Raw value codec with float16 storage; ``Raw("float16")`` chooses it."""
 
     name: ClassVar[str] = "raw-float16"
     wire_id: ClassVar[int] = 2
@@ -95,16 +113,24 @@ class RawFloat16(Narrowed):
 
 
 @dataclass(frozen=True)
-class RawBfloat16(Narrowed):
-    """bfloat16 storage."""
+class RawBfloat16(Raw16Bit):
+    """Raw value codec with bfloat16 storage; ``Raw("bfloat16")`` chooses it."""
 
     name: ClassVar[str] = "raw-bfloat16"
     wire_id: ClassVar[int] = 3
     stored: ClassVar[np.dtype[Any]] = BFLOAT16
 
 
-def narrowed(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
-    """u32 or u64 bits as u16 bits of a 16-bit type, rounded once; and whether a finite value overflowed."""
+def round_to_16_bits(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
+    """Round numbers to a 16-bit type, to nearest, ties to even.
+
+    Args:
+        bits: (r,) u32 or u64 bits of float32 or float64 values.
+        stored: float16 or bfloat16.
+
+    Returns:
+        (r,) u16 bits, and True if a finite value overflowed.
+    """
     from wirecodec.kernels.cpu.coding import narrow
     from wirecodec.kernels.cpu.threads import in_ranges
 
@@ -113,11 +139,11 @@ def narrowed(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
         convert = narrow.half_from_f32 if stored == np.float16 else narrow.bfloat16_from_f32
     else:
         convert = narrow.half_from_f64 if stored == np.float16 else narrow.bfloat16_from_f64
-    return out, any(in_ranges(lambda i, j: convert(bits[i:j], out[i:j]), bits.size, _LEAST))
+    return out, any(in_ranges(lambda i, j: convert(bits[i:j], out[i:j]), bits.size, _MIN_VALUES_PER_THREAD))
 
 
-def widened(values: Array) -> Array:
-    """Values in a type that kernels do arithmetic in: 16-bit types become float32, exactly."""
+def widen(values: Array) -> Array:
+    """Convert 16-bit values to float32, exactly; return float32 and float64 values unchanged."""
     from wirecodec.kernels.cpu.coding import narrow
     from wirecodec.kernels.cpu.threads import in_ranges
 
@@ -125,13 +151,13 @@ def widened(values: Array) -> Array:
         return values
     single, bits = np.empty(values.size, np.uint32), bits_of(np.ascontiguousarray(values))
     convert = narrow.single_from_half if values.dtype == np.float16 else narrow.single_from_bfloat16
-    in_ranges(lambda i, j: convert(bits[i:j], single[i:j]), bits.size, _LEAST)
+    in_ranges(lambda i, j: convert(bits[i:j], single[i:j]), bits.size, _MIN_VALUES_PER_THREAD)
     return single.view(np.float32)
 
 
-def _double(single: Array) -> Array:
-    """float32 to float64, exactly; NaN by its bits, since a processor may quiet one that it converts."""
-    with np.errstate(invalid="ignore"):  # that quieting is reported as an invalid operation
+def _to_float64(single: Array) -> Array:
+    """Convert float32 to float64 exactly; NaN by its bits, because processors quiet signalling NaN."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN raises this warning
         double = single.astype(np.float64)
     if (nan := np.isnan(single)).any():
         bits = single[nan].view(np.uint32).astype(np.uint64)
@@ -144,5 +170,6 @@ def _double(single: Array) -> Array:
 
 
 def _check_length(section: Bytes, r: int, width: int) -> None:
+    """Raise Malformed if a section does not hold r values of ``width`` bytes."""
     if section.size != r * width:
-        raise Malformed("raw-length", f"{section.size} bytes for {r} values of {width}")
+        raise Malformed("raw-length", f"{section.size} bytes for {r} values of {width} bytes")

@@ -1,8 +1,4 @@
-"""``sketchml``: the mean of the value's quantile bucket (formats/spec/value/sketchml.md).
-
-After Jiang et al., SketchML (2018), with the Huffman-coded bucket numbers of SKCompress (2020). The quantiles
-are exact among cells of magnitudes, no sketch of them: all values of a chunk are at hand.
-"""
+"""``sketchml``: the mean of each value's quantile bucket (formats/spec/value/sketchml.md)."""
 
 from __future__ import annotations
 
@@ -15,33 +11,52 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.kernels.canonical_huffman import (
+    build_table,
     check_spans,
-    framed_spans,
-    packed_lengths,
-    reader_table,
-    span_starts,
+    frame_spans,
+    locate_spans,
+    pack_lengths,
 )
 from wirecodec.kernels.layout import HUFFMAN_SPAN, SKETCH_CELLS, SKETCH_SUMS
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_integer, settle
-from wirecodec.value.bit_packing import packed, packed_size, stray_bits, unpacked
-from wirecodec.value.float32_convert import as_single, from_single, largest_single
+from wirecodec.value.bit_packing import has_stray_bits, pack, packed_size, unpack
+from wirecodec.value.float32_convert import from_float32, max_float32, to_float32
 
 __all__ = ["SketchML"]
 
 _HEAD = struct.Struct("<BBH")
 _PACKED, _HUFFMAN = 0, 1
-_MOST = 256
-_SLACK = 8
-_NO_EXTRAS, _VALUES = np.zeros(_MOST, np.int64), np.arange(_MOST)
+"""Forms of a section."""
+_MAX_BUCKETS = 256
+_WRITE_MARGIN = 8
+"""Bytes beyond the result that the Huffman writer may overwrite."""
+_NO_EXTRA_BITS, _BUCKET_NUMBERS = np.zeros(_MAX_BUCKETS, np.int64), np.arange(_MAX_BUCKETS)
 
 
 @dataclass(frozen=True)
 class SketchML:
-    """Buckets of about equally many values, none of both signs; a value comes back as its bucket's mean.
+    """Quantile bucket (SketchML) value codec.
+
+    Values are sorted into buckets of about equal counts, and a bucket contains values of one sign. A value is
+    decoded as its bucket's mean. Bucket numbers are packed, or Huffman-coded if that is smaller. It takes at
+    most ⌈log2 buckets⌉ bits per value, and 4 bytes per bucket and chunk. Contractive; not unbiased.
+
+    Source: Jiang et al., *SketchML*, 2018, and *SKCompress*, 2020; formats/spec/value/sketchml.md. The
+    quantiles are exact among cells of magnitudes instead of sketched, because all values of a chunk are
+    available.
 
     Args:
-        buckets: 2 to 256.
+        buckets: maximum number of buckets, 2 to 256.
+
+    Raises:
+        EncodeError: if ``buckets`` is out of range; on encoding, if a float64 value is too large for float32.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> x = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
+        >>> wc.decode(wc.encode(x, "all | raw-index | sketchml(buckets=2)")).values
+        array([ 1.5, -2. ,  1.5,  1.5], dtype=float32)
     """
 
     name: ClassVar[str] = "sketchml"
@@ -51,86 +66,91 @@ class SketchML:
 
     def __post_init__(self) -> None:
         settle(self, buckets=as_integer(self.buckets, "sketchml: buckets"))
-        if not 2 <= self.buckets <= _MOST:
-            raise EncodeError(f"sketchml: buckets is {self.buckets}; it must be from 2 to {_MOST}")
+        if not 2 <= self.buckets <= _MAX_BUCKETS:
+            raise EncodeError(f"sketchml: buckets is {self.buckets}; it must be 2 to {_MAX_BUCKETS}")
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """Extremes, counts, buckets, codes: four passes, the last over bytes."""
+        """Encode values in four passes, the last one over bytes: extremes, counts, buckets, codes."""
         from wirecodec.kernels.cpu.coding import canonical_huffman
 
-        means, sizes, codes = _bucketed(bits_of(as_single(values, self.name)), self.buckets)
+        means, sizes, codes = _assign_buckets(bits_of(to_float32(values, self.name)), self.buckets)
         width = (means.size - 1).bit_length()
         lengths = np.empty(means.size, np.uint8)
-        canonical_huffman.lengths(sizes, lengths)
+        canonical_huffman.build_lengths(sizes, lengths)
         inner = -(-codes.size // HUFFMAN_SPAN) - 1
-        coded = 4 * lengths.size + 16 * inner + int(sizes @ lengths)
-        if coded < 8 * packed_size(codes.size, width):
-            return _section(_HUFFMAN, means, _coded(codes, lengths, inner))
-        return _section(_PACKED, means, packed(codes, width) if width else codes[:0])
+        huffman_bits = 4 * lengths.size + 16 * inner + int(sizes @ lengths)
+        if huffman_bits < 8 * packed_size(codes.size, width):
+            return _join_section(_HUFFMAN, means, _write_huffman(codes, lengths, inner))
+        return _join_section(_PACKED, means, pack(codes, width) if width else codes[:0])
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """The means, rounded to ``dtype``, by bucket numbers."""
+        """Decode bucket numbers to means, rounded to ``dtype``."""
         from wirecodec.kernels.cpu.value import sketchml
 
         if section.size < _HEAD.size:
-            raise Malformed("sketchml-length", f"{section.size} bytes; the head alone takes {_HEAD.size}")
-        form, more, reserved = _HEAD.unpack(section[: _HEAD.size].tobytes())
-        if form > _HUFFMAN or reserved or (form == _HUFFMAN and more == 0):
-            raise Malformed("sketchml-form", f"form {form}, {more + 1} buckets, reserved {reserved}")
-        body = _HEAD.size + 4 * (more + 1)
+            raise Malformed("sketchml-length", f"{section.size} bytes; the header alone takes {_HEAD.size}")
+        form, last, reserved = _HEAD.unpack(section[: _HEAD.size].tobytes())
+        if form > _HUFFMAN or reserved or (form == _HUFFMAN and last == 0):
+            raise Malformed(
+                "sketchml-form", f"form is {form}, with {last + 1} buckets, reserved is {reserved}"
+            )
+        body = _HEAD.size + 4 * (last + 1)
         if section.size < body:
             raise Malformed("sketchml-length", f"{section.size} bytes; the means alone end at {body}")
         means = section[_HEAD.size : body].copy().view("<f4")
-        if not sketchml.ascend(bits_of(means), np.float32(largest_single(dtype))):
-            raise Invalid("sketchml-mean", "a mean is not finite in the element type, or not above the last")
-        words = np.zeros(_MOST, np.dtype(f"u{dtype.itemsize}"))
-        words[: more + 1] = bits_of(from_single(means, dtype))
+        if not sketchml.is_ascending(bits_of(means), np.float32(max_float32(dtype))):
+            raise Invalid(
+                "sketchml-mean", "a mean is not finite in the element type, or not above its predecessor"
+            )
+        words = np.zeros(_MAX_BUCKETS, np.dtype(f"u{dtype.itemsize}"))
+        words[: last + 1] = bits_of(from_float32(means, dtype))
         read = _read_huffman if form == _HUFFMAN else _read_packed
-        codes = read(section[body:], r, more + 1)
+        codes = read(section[body:], r, last + 1)
         out = np.empty(r, words.dtype)
-        if sketchml.look_up(codes, words, out) > more:
-            raise Invalid("sketchml-bucket", f"a bucket beyond the {more + 1} that there are")
+        if sketchml.look_up(codes, words, out) > last:
+            raise Invalid("sketchml-bucket", f"a bucket number is above {last}")
         return out.view(dtype)
 
 
-def _bucketed(bits: Array, buckets: int) -> tuple[Array, Array, Array]:
-    """The mean and the size of each bucket, in the order of values, and the bucket of each value."""
+def _assign_buckets(bits: Array, buckets: int) -> tuple[Array, Array, Array]:
+    """Compute the mean and the size of each bucket, in ascending order, and the bucket of each value."""
     from wirecodec.kernels.cpu.value import sketchml
 
-    least, top = sketchml.extremes(bits)
+    least, top = sketchml.find_extremes(bits)
     shift = 0
     while top - max(least - (1 << shift), 0) >> shift >= SKETCH_CELLS:
         shift += 1
-    where = np.uint32(max(least - (1 << shift), 0)), np.uint32(shift)
+    cells = np.uint32(max(least - (1 << shift), 0)), np.uint32(shift)
     counts = np.empty((2, SKETCH_CELLS), np.uint32)
-    sketchml.count_cells(bits, *where, counts)
+    sketchml.count_cells(bits, *cells, counts)
     numbers = np.zeros(counts.shape, np.uint8)
-    sizes = np.empty(_MOST, np.int64)
+    sizes = np.empty(_MAX_BUCKETS, np.int64)
     negative, used = sketchml.number_cells(counts, buckets, numbers, sizes)
     codes = np.empty(bits.size, np.uint8)
-    sums = np.zeros((SKETCH_SUMS, _MOST))
-    sketchml.assign(bits, *where, numbers, codes, sums)
+    sums = np.zeros((SKETCH_SUMS, _MAX_BUCKETS))
+    sketchml.assign(bits, *cells, numbers, codes, sums)
     means = ((sums[0] + sums[2]) + (sums[1] + sums[3]))[:used] / sizes[:used]
     means[:negative] *= -1
     return means.astype("<f4"), sizes[:used], codes
 
 
-def _section(form: int, means: Array, body: Array) -> Bytes:
+def _join_section(form: int, means: Array, body: Array) -> Bytes:
+    """Join header, means and bucket numbers."""
     head = np.frombuffer(_HEAD.pack(form, means.size - 1, 0), np.uint8)
     return np.concatenate([head, means.view(np.uint8), body])
 
 
-def _coded(codes: Array, lengths: Array, inner: int) -> Bytes:
-    """The lengths of the Huffman codes, those of the spans, the spans."""
+def _write_huffman(codes: Array, lengths: Array, inner: int) -> Bytes:
+    """Write the lengths of the Huffman codes, the sizes of the spans, and the spans."""
     from wirecodec.kernels.cpu.coding import canonical_huffman
     from wirecodec.kernels.cpu.index import huffman
 
     words = np.empty(lengths.size, np.uint32)
-    canonical_huffman.codes(lengths, words)
-    head = packed_lengths(lengths)
+    canonical_huffman.assign_codes(lengths, words)
+    head = pack_lengths(lengths)
     at = len(head) + 2 * inner
-    body = np.empty(at + codes.size * int(lengths.max()) // 8 + inner + 1 + _SLACK, np.uint8)
+    body = np.empty(at + codes.size * int(lengths.max()) // 8 + inner + 1 + _WRITE_MARGIN, np.uint8)
     ends = np.empty(inner + 1, np.int64)
     huffman.write_keys(codes, 1, words, body, at, ends)
     sizes = np.diff(ends[:-1], prepend=at).astype("<u2").tobytes()
@@ -139,19 +159,19 @@ def _coded(codes: Array, lengths: Array, inner: int) -> Bytes:
 
 
 def _read_packed(body: Bytes, r: int, buckets: int) -> Array:
-    """Bucket numbers of as many bits as the last one has."""
+    """Read packed bucket numbers."""
     width = (buckets - 1).bit_length()
     if body.size != packed_size(r, width):
         raise Malformed("sketchml-length", f"{body.size} bytes for {r} codes of {width} bits")
     if width == 0:
         return np.zeros(r, np.uint8)
-    if stray_bits(body, r, width):
+    if has_stray_bits(body, r, width):
         raise Malformed("sketchml-padding", "a bit after the last code is set")
-    return unpacked(body, r, width, np.uint8)
+    return unpack(body, r, width, np.uint8)
 
 
 def _read_huffman(body: Bytes, r: int, buckets: int) -> Array:
-    """Bucket numbers in Huffman code."""
+    """Read Huffman-coded bucket numbers."""
     from wirecodec.kernels.cpu.coding import canonical_huffman_read
 
     inner = -(-r // HUFFMAN_SPAN) - 1
@@ -159,9 +179,9 @@ def _read_huffman(body: Bytes, r: int, buckets: int) -> Array:
     at_spans = at_sizes + 2 * inner
     if body.size < at_spans:
         raise Malformed("sketchml-length", f"{body.size} bytes; lengths and sizes take {at_spans}")
-    table, _ = reader_table(body[:at_sizes], buckets, 0, _NO_EXTRAS, _VALUES, "sketchml")
-    starts = span_starts(body[at_sizes:at_spans], body.size - at_spans, "sketchml")
-    framed = framed_spans(body[at_spans:], 2 * min(r, HUFFMAN_SPAN))
+    table, _ = build_table(body[:at_sizes], buckets, 0, _NO_EXTRA_BITS, _BUCKET_NUMBERS, "sketchml")
+    starts = locate_spans(body[at_sizes:at_spans], body.size - at_spans, "sketchml")
+    framed = frame_spans(body[at_spans:], 2 * min(r, HUFFMAN_SPAN))
     codes = np.empty(r, np.uint8)
     ends = starts[:-1].view(np.uint64) * np.uint64(8)
     canonical_huffman_read.read_bytes(framed, table, ends, codes)

@@ -1,6 +1,6 @@
-"""Values in ascending order for the codecs that need it, and the map back (formats/spec/map/packed.md).
+"""Sorting for codecs that need ascending values, and the map back (formats/spec/map/packed.md).
 
-The map's i-th number is the original position of the i-th value in stored order.
+The map's i-th number is the original position of the i-th value in sorted order.
 """
 
 from __future__ import annotations
@@ -10,14 +10,21 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import Invalid, Malformed
 
-__all__ = ["PACKED", "ascending", "map_bytes", "map_of", "positions_of", "restored"]
+__all__ = ["PACKED", "map_bytes", "pack_map", "restore_order", "sort_ascending", "unpack_map"]
 
 PACKED = 1
-"""The map codec's id."""
+"""Wire id of the map codec."""
 
 
-def ascending(values: Array) -> tuple[Array, Array]:
-    """Finite values in ascending order, -0 before +0, equal ones as they stand; and their positions (u32)."""
+def sort_ascending(values: Array) -> tuple[Array, Array]:
+    """Sort finite values stably, with -0 before +0.
+
+    Args:
+        values: (r,) array of an element type.
+
+    Returns:
+        The (r,) sorted values, and their (r,) u32 positions.
+    """
     from wirecodec.kernels.cpu.coding import sort_permutation
 
     bits = read_only(bits_of(values))
@@ -33,8 +40,8 @@ def ascending(values: Array) -> tuple[Array, Array]:
     return out.view(values.dtype), positions
 
 
-def restored(values: Array, positions: Array) -> Array:
-    """Values in stored order, put where they came from."""
+def restore_order(values: Array, positions: Array) -> Array:
+    """Move sorted values to their original positions."""
     from wirecodec.kernels.cpu.coding import sort_permutation
 
     bits = bits_of(values)
@@ -44,7 +51,7 @@ def restored(values: Array, positions: Array) -> Array:
 
 
 def map_bytes(r: int) -> int:
-    """The length of a map of r values: ⌈log₂ r⌉ bits each."""
+    """Compute the bytes of a map of r values, ⌈log₂ r⌉ bits each."""
     return -(-r * _width(r) // 8)
 
 
@@ -52,8 +59,8 @@ def _width(r: int) -> int:
     return max(r - 1, 0).bit_length()
 
 
-def map_of(positions: Array) -> Bytes:
-    """The section."""
+def pack_map(positions: Array) -> Bytes:
+    """Pack (r,) u32 positions as a map section."""
     from wirecodec.kernels.cpu.coding import sort_permutation
 
     size = map_bytes(positions.size)
@@ -63,8 +70,16 @@ def map_of(positions: Array) -> Bytes:
     return section[:size]
 
 
-def positions_of(section: Bytes, r: int) -> Array:
-    """The positions (u32) of a section of the right length; Malformed or Invalid as the page says."""
+def unpack_map(section: Bytes, r: int) -> Array:
+    """Unpack the positions of a map section of the right length.
+
+    Returns:
+        (r,) u32.
+
+    Raises:
+        Malformed: if a padding bit is set.
+        Invalid: if the positions are not a permutation.
+    """
     from wirecodec.kernels.cpu.coding import sort_permutation
 
     if (used := r * _width(r) & 7) and section[-1] >> used:
@@ -76,5 +91,5 @@ def positions_of(section: Bytes, r: int) -> Array:
         if not sort_permutation.unpack_permutation(
             stream, _width(r), positions, np.zeros(-(-r // 64), np.uint64)
         ):
-            raise Invalid("map-permutation", f"the map is no permutation of {r} positions")
+            raise Invalid("map-permutation", f"the map is not a permutation of {r} positions")
     return positions

@@ -1,8 +1,4 @@
-"""``terngrad``: minus, zero or plus one scale, at random (formats/spec/value/terngrad.md).
-
-After Wen et al., TernGrad (2017). Unbiased up to 2^-17 of the scale where nothing is clipped; the draws are
-counter hashes, so the same seed gives the same bytes everywhere.
-"""
+"""``terngrad``: stochastic quantisation to three levels (formats/spec/value/terngrad.md)."""
 
 from __future__ import annotations
 
@@ -17,21 +13,38 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.kernels.layout import TERNARY_DIGITS
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_real, settle
-from wirecodec.value.float32_convert import as_single, from_single, largest_single
+from wirecodec.value.float32_convert import from_float32, max_float32, to_float32
+from wirecodec.value.scale import read_scale, sign_words
 
 __all__ = ["TernGrad"]
 
 _HEAD = 4
-_SMALLEST_SCALE = 2.0**-100
+_MIN_SCALE = 2.0**-100
 
 
 @dataclass(frozen=True)
 class TernGrad:
-    """Each value is sent as its sign times the scale, or as zero, so that its mean is the value.
+    """Ternary gradient (TernGrad) value codec.
+
+    A value is sent as its sign times the scale with probability |v|/scale, and as zero otherwise. It takes
+    1.6 bits per value and 4 bytes per chunk. Unbiased up to 2^-17 of the scale if ``clip`` is None. If values
+    differ much in size, the error exceeds their norm, so error feedback diverges. Draws are hashes of a
+    counter, so the same seed gives the same bytes on every backend.
+
+    Source: Wen et al., *TernGrad*, 2017; formats/spec/value/terngrad.md.
 
     Args:
-        clip: None, the scale is the largest magnitude; or c, it is no more than c times the root mean square:
-            less noise, of which every larger value pays as a bias. Wen et al. take 2.5.
+        clip: None if the scale is the largest magnitude; or c, which limits the scale to c times the root
+            mean square. Clipping reduces noise and biases larger values. Wen et al. use 2.5.
+
+    Raises:
+        EncodeError: if ``clip`` is out of range; on encoding, if a float64 value is too large for float32.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> x = np.array([3.0, -3.0, 0.0, 3.0], np.float32)
+        >>> wc.decode(wc.encode(x, "all | raw-index | terngrad", seed=0)).values
+        array([ 3., -3.,  0.,  3.], dtype=float32)
     """
 
     name: ClassVar[str] = "terngrad"
@@ -48,10 +61,10 @@ class TernGrad:
         settle(self, clip=clip)
 
     def encode(self, values: Array, stream: int) -> Bytes:
-        """The scale, then five digits a byte: two passes over the values, three with ``clip``."""
+        """Encode the scale, then five digits per byte, in two passes; ``clip`` adds one."""
         from wirecodec.kernels.cpu.value import terngrad
 
-        x = as_single(values, self.name)
+        x = to_float32(values, self.name)
         scale = self._scale(x)
         section = np.empty(_HEAD + -(-x.size // TERNARY_DIGITS), np.uint8)
         section[:_HEAD] = scale.view(np.uint8)
@@ -60,31 +73,28 @@ class TernGrad:
         return section
 
     def _scale(self, x: Array) -> Array:
-        """(1,) float32: 0, or 2^-100 and more."""
+        """Compute the scale, (1,) float32: 0, or at least 2^-100."""
         from wirecodec.kernels.cpu.value import terngrad
 
-        scale = terngrad.largest(bits_of(x))
+        scale = terngrad.max_magnitude(bits_of(x))
         if self.clip is not None:
             scale = min(scale, self.clip * math.sqrt(terngrad.sum_of_squares(x) / x.size))
         single = np.array([scale], np.float32)
-        return single if single[0] >= _SMALLEST_SCALE else np.zeros(1, np.float32)
+        return single if single[0] >= _MIN_SCALE else np.zeros(1, np.float32)
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """The scale, rounded to ``dtype``, with the signs that are not 0."""
+        """Decode digits to signs times the scale, rounded to ``dtype``."""
         from wirecodec.kernels.cpu.coding import base3
 
         if section.size != _HEAD + -(-r // TERNARY_DIGITS):
             raise Malformed("terngrad-length", f"{section.size} bytes for {r} values")
-        scale = section[:_HEAD].view("<f4")
-        if not scale[0] <= largest_single(dtype) or np.signbit(scale[0]):
-            raise Invalid("terngrad-scale", f"the scale is {scale[0]}")
-        plus = bits_of(from_single(scale, dtype))[0]
-        minus = plus | plus.dtype.type(1 << (8 * plus.itemsize - 1))
+        scale = read_scale(section[:_HEAD], "<f4", max_float32(dtype), "terngrad-scale")
+        plus, minus = sign_words(from_float32(scale, dtype))
         out = np.empty(r, plus.dtype)
         found = base3.expand(np.ascontiguousarray(section[_HEAD:]), minus, plus, out)
         if found == base3.BAD_BYTE:
-            raise Invalid("terngrad-byte", "a byte above 242 holds no five digits")
+            raise Invalid("terngrad-byte", "a byte is above 242, the largest code of five digits")
         if found == base3.BAD_PADDING:
-            raise Malformed("terngrad-padding", "a digit after the last is not 1")
+            raise Malformed("terngrad-padding", "a digit after the last value is not 1")
         return out.view(dtype)

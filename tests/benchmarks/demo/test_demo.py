@@ -17,7 +17,7 @@ pytest.importorskip("rich", reason="the demo needs the extra [bench]")
 
 from benchmarks.demo import data, exchange, model, plot, report
 from benchmarks.demo.train import Run, Settings, apply_momentum, compute_digest, train
-from tests.mpi_processes import needed_mpirun, rank_environment
+from tests.mpi_processes import rank_environment, require_mpirun
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -175,7 +175,7 @@ def _demo(prefix: list[str], folder: Path, *words: str) -> subprocess.CompletedP
 
 
 def test_end_to_end_on_two_ranks(tmp_path: Path) -> None:
-    done = _demo([*needed_mpirun(), "-n", "2"], tmp_path, "--steps", "12", "--json", "numbers.json")
+    done = _demo([*require_mpirun(), "-n", "2"], tmp_path, "--steps", "12", "--json", "numbers.json")
     assert done.returncode == 0, done.stdout + done.stderr
     for expected in (
         "test accuracy",
@@ -196,7 +196,7 @@ def test_end_to_end_on_two_ranks(tmp_path: Path) -> None:
 
 
 def test_alone_without_mpirun(tmp_path: Path) -> None:
-    needed_mpirun()  # skips for the same reasons
+    require_mpirun()  # skips for the same reasons
     done = _demo([], tmp_path, "--steps", "3", "--output", "alone.png")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 rank," in done.stdout
@@ -204,6 +204,6 @@ def test_alone_without_mpirun(tmp_path: Path) -> None:
 
 
 def test_wrong_arguments_are_reported_once(tmp_path: Path) -> None:
-    done = _demo([*needed_mpirun(), "-n", "2"], tmp_path, "--output", "nowhere/demo.png")
+    done = _demo([*require_mpirun(), "-n", "2"], tmp_path, "--output", "nowhere/demo.png")
     assert done.returncode != 0
     assert (done.stdout + done.stderr).count("nowhere does not exist") == 1

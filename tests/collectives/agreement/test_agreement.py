@@ -1,4 +1,4 @@
-"""Whatever goes wrong on one rank, all ranks say the same, and the communicator is usable afterwards."""
+"""After any failure of one rank, all ranks raise the same error, and the communicator stays usable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def with_nan(rank: int) -> Array:
 
 
 class Broken:
-    """A tensor that cannot be read."""
+    """Object that cannot be converted to an array."""
 
     shape = (10, 100)
     dtype = np.dtype(np.float32)
@@ -38,8 +38,7 @@ TENSOR = gradient(0, (10, 100))
 TOPK = "topk(0.1) | rice | raw"
 NO_OP: Any = "max"
 NO_ALGORITHM: Any = ["auto"]
-# What the last rank does while the others call allreduce(comm, TENSOR, TOPK): (call, reason, what the error
-# says of it).
+# Calls of the last rank while the others call allreduce(comm, TENSOR, TOPK): (call, reason, error text).
 FAILURES: dict[str, tuple[Call, str, str]] = {
     "NaN": (
         lambda comm: co.allreduce(comm, with_nan(0), TOPK),
@@ -83,7 +82,7 @@ FAILURES: dict[str, tuple[Call, str, str]] = {
         "wrong argument: ValueError: algorithm is ['auto']",
     ),
 }
-# Likewise: (call, reason, what the error says of the last rank, and of the others).
+# Likewise: (call, reason, parts of the error about the last rank and about the others).
 DIFFERENCES: dict[str, tuple[Call, str, str, str]] = {
     "dtype": (
         lambda comm: co.allreduce(comm, TENSOR.astype("f8"), TOPK),
@@ -155,7 +154,7 @@ def usable(comm: Communicator) -> tuple[bytes, int]:
 
 
 def provoke(world: World, odd_call: Call) -> tuple[tuple[str, tuple[int, ...], str], int]:
-    """One good exchange, one that fails, one good again; (text, ranks, reason) and the sequence number."""
+    """Make a correct, a failing and a correct exchange; return (text, ranks, reason) and the sequence."""
 
     def check(comm: Communicator) -> tuple[tuple[str, tuple[int, ...], str], int]:
         first, _ = usable(comm)
@@ -191,7 +190,7 @@ def test_a_rank_that_differs(several: World, case: tuple[Call, str, str, str]) -
     (text, ranks, why), sequence = provoke(several, call)
     assert (ranks, why) == ((n - 1,), reason)
     most = "rank 0" if n == 2 else f"ranks {', '.join(map(str, range(n - 1)))}"
-    first, second = text.split(", where ")
+    first, second = text.split(", but ")
     assert first.startswith(f"rank {n - 1}: ")
     assert says in first
     assert second.startswith(f"{most}: ")
@@ -259,7 +258,7 @@ def test_a_difference_far_down_a_long_list_of_tensors(several: World) -> None:
         }
 
     error = several.errors(lambda comm: co.allreduce(comm, model(comm.rank)))[0]
-    first, second = str(error).split(", where ")
+    first, second = str(error).split(", but ")
     assert "… layer150.weight: float32 (6,)" in first
     assert "… layer150.weight: float32 (5,)" in second
     assert len(str(error)) < 400

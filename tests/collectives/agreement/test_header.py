@@ -1,4 +1,4 @@
-"""The header against its page (formats/spec/agreement.md), and the verdict on a table of headers."""
+"""Header as on its page (formats/spec/agreement.md), and errors from a table of headers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from collectives.agreement.agree import _text
-from collectives.agreement.errors_from_headers import agreed, decide, unreadable
+from collectives.agreement.agree import _compose_text
+from collectives.agreement.errors_from_headers import error_for, headers_match, protocol_error
 from collectives.agreement.header import (
     MAGIC,
     Algorithm,
@@ -28,14 +28,14 @@ PAGE = Path(__file__).parents[3] / "formats" / "spec" / "agreement.md"
 
 
 def example() -> bytes:
-    """The 64 bytes at the end of the page."""
+    """Read the 64 bytes at the end of the page."""
     lines = re.findall(r"^    ((?:[0-9a-f]{2} +){15}[0-9a-f]{2})$", PAGE.read_text(), re.MULTILINE)
     return bytes.fromhex("".join(lines))
 
 
 def test_golden_header() -> None:
     operand = Operand.of({"0": ((1000,), "float32")}, bare=True, scheme="topk(0.01) | rice | raw")
-    text = _text(operand, None)
+    text = _compose_text(operand, None)
     header = Header(
         operation=Operation.ALLREDUCE,
         reduction=Reduction.MEAN,
@@ -54,7 +54,7 @@ def test_golden_header() -> None:
 
 
 def test_fields_lie_where_the_page_says() -> None:
-    """Each field alone, set to its largest value, fills just the bytes of its row."""
+    """A field with its largest value fills exactly the bytes of its row."""
     rows = re.findall(r"^\| (\d+) \| (\w+) \| (u8|u16|u32|u64|4 bytes) \|", PAGE.read_text(), re.MULTILINE)
     widths = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "4 bytes": 4}
     assert [name for _, name, _ in rows] == list(Header._fields)
@@ -86,7 +86,7 @@ def test_the_codes_are_those_of_the_page() -> None:
 
 
 def test_hashes_are_those_of_the_page() -> None:
-    """Written out from section 2, by hand."""
+    """The expected bytes follow section 2 by hand."""
     import hashlib
 
     def first8(data: bytes) -> int:
@@ -112,30 +112,31 @@ def test_hashes_are_those_of_the_page() -> None:
 
 def test_most_ranks_are_right() -> None:
     table = [Header(operation=2, dtype=code) for code in (4, 1, 1, 2, 1)]
-    error = decide(table, [""] * 5)
+    error = error_for(table, [""] * 5)
     assert error.ranks == (0, 3)
     assert str(error) == (
-        "rank 0: dtype float64, where ranks 1, 2, 4: dtype float32; "
-        "rank 3: dtype float16, where ranks 1, 2, 4: dtype float32"
+        "rank 0: dtype float64, but ranks 1, 2, 4: dtype float32; "
+        "rank 3: dtype float16, but ranks 1, 2, 4: dtype float32; "
+        "all ranks must pass tensors of the same dtype"
     )
 
 
 def test_of_equally_many_the_lowest_rank_is_right() -> None:
-    assert decide([Header(operation=2, dtype=code) for code in (4, 1, 1, 4)], [""] * 4).ranks == (1, 2)
+    assert error_for([Header(operation=2, dtype=code) for code in (4, 1, 1, 4)], [""] * 4).ranks == (1, 2)
 
 
 def test_earlier_fields_are_reported_first() -> None:
     table = [Header(sequence=3, dtype=1), Header(sequence=4, dtype=4, operation=3)]
-    assert decide(table, ["", ""]).reason == "sequence"
+    assert error_for(table, ["", ""]).reason == "sequence"
 
 
 @pytest.mark.parametrize("foreign", [{"magic": b"abcd"}, {"version": 2}, {"text_len": 1 << 20}], ids=str)
 def test_foreign_headers(foreign: dict[str, Any]) -> None:
     table = [Header(operation=2), Header(operation=2)._replace(**foreign)]
-    assert not agreed(table) or "text_len" in foreign
-    error = unreadable(table)
+    assert not headers_match(table) or "text_len" in foreign
+    error = protocol_error(table)
     assert error is not None
     assert (error.ranks, error.reason) == ((1,), "protocol")
-    assert "different software" in str(error)
-    assert unreadable(table[:1]) is None
+    assert "install the same version of wirecodec" in str(error)
+    assert protocol_error(table[:1]) is None
     assert example()[:4] == MAGIC

@@ -1,4 +1,4 @@
-"""CLT-k against its definition: who leads, what is sent, what is kept, and what is the same on all ranks."""
+"""CLT-k and its definition: leaders, sent values, residuals, and equality of all ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RATIO = 0.1
 
 
 def definition(grads: list[list[Array]], beta: float, k: int) -> tuple[list[Array], list[Array]]:
-    """Algorithm 1 in float32: the mean of each step, and the residuals after the last.
+    """Compute Algorithm 1 in float32: the mean of each step, and the residuals after the last one.
 
     Args:
         grads: by step, by rank.
@@ -64,7 +64,7 @@ def test_the_steps_are_those_of_the_definition(world: World, beta: float) -> Non
 
 
 def test_what_is_kept_and_what_is_sent_are_all_there_is(several: World) -> None:
-    """Beta 1: m' + sent == m + g, bit for bit; sent is what the rank contributed."""
+    """With beta 1, m' + sent == m + g, bit for bit."""
 
     def check(comm: Communicator) -> bool:
         cltk = co.CLTk(RATIO)
@@ -86,7 +86,7 @@ def test_what_is_kept_and_what_is_sent_are_all_there_is(several: World) -> None:
 
 
 def test_a_sent_coordinate_keeps_its_share(several: World) -> None:
-    """Beta below 1: (1 - beta) m where something was sent, m + beta g elsewhere."""
+    """With beta below 1, the residual is (1 - beta) m at sent elements and m + beta g at others."""
 
     def check(comm: Communicator) -> bool:
         beta = np.float32(0.25)
@@ -104,7 +104,7 @@ def test_a_sent_coordinate_keeps_its_share(several: World) -> None:
 
 
 def test_choosing_and_averaging_commute(several: World) -> None:
-    """CLT-k of the mean is the mean of CLT-k, bit for bit: one leader's indices for all (ScaleCom, eq. 4)."""
+    """CLT-k of the mean equals the mean of CLT-k, bit for bit (ScaleCom, eq. 4)."""
     n = several.n
     grads = [smooth(rank) for rank in range(n)]
     mean = (rank_ordered_sum(grads) / np.float32(n)).astype(np.float32)
@@ -119,7 +119,7 @@ def test_choosing_and_averaging_commute(several: World) -> None:
 
 
 def test_it_contracts_in_expectation() -> None:
-    """(7): E‖x - sent‖² <= γ ‖x‖² with γ = d/k + (1 - d/k) γ₀, over the leaders, for ranks that are alike."""
+    """For similar ranks, E‖x - sent‖² <= γ ‖x‖² with γ = d/k + (1 - d/k) γ₀ (ScaleCom, eq. 7)."""
     n, k = 8, 100
     base = smooth(0)
     grads = [base + 0.3 * smooth(rank + 1) for rank in range(n)]
@@ -138,7 +138,7 @@ def test_it_contracts_in_expectation() -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_named_tensors_of_every_type(several: World, dtype: np.dtype[Any]) -> None:
-    """One exchange; a ratio a glob; ratio 1 is sent whole; nothing is lost to a narrow type."""
+    """One exchange uses a ratio per glob, sends ratio 1 whole, and loses nothing in narrow types."""
     shapes: dict[str, tuple[int, ...]] = {"conv": (20, 30), "bias": (7,), "norm": (0,), "scalar": ()}
 
     def train(comm: Communicator) -> tuple[dict[str, bytes], bool, int]:
@@ -174,7 +174,7 @@ def test_warm_up_sends_everything(several: World) -> None:
 
 
 def test_the_last_leader_is_followed_by_the_first() -> None:
-    """In step t, rank t mod n chooses: only its gradient is not flat."""
+    """In step t, rank t mod n selects."""
 
     def train(comm: SimulatedComm) -> list[list[int]]:
         cltk = co.CLTk(1 / 1000)
@@ -189,7 +189,7 @@ def test_the_last_leader_is_followed_by_the_first() -> None:
 
 
 def test_the_bytes_do_not_grow_with_the_ranks() -> None:
-    """Nearly constant from 4 ranks to 32, where an all-gather's grow as n - 1."""
+    """They are nearly constant from 4 to 32 ranks, while an all-gather's grow as n - 1."""
     grads = [smooth(rank, 100_000) for rank in range(32)]
 
     def cltk(comm: SimulatedComm) -> int:
@@ -201,7 +201,7 @@ def test_the_bytes_do_not_grow_with_the_ranks() -> None:
         return comm.bytes_sent
 
     most = {n: (max(co.simulate(n, cltk)), max(co.simulate(n, gathered))) for n in (4, 32)}
-    assert most[32][0] <= 1.6 * most[4][0]  # (n-1)/n of the values twice, the indices once, 64 bytes a rank
+    assert most[32][0] <= 1.6 * most[4][0]  # (n-1)/n of the values twice, the indices once, 64 bytes per rank
     assert most[32][1] >= 8 * most[4][1]
 
 
@@ -240,7 +240,7 @@ def test_other_states_are_refused(state: dict[str, Any]) -> None:
 
 
 def test_ranks_at_different_steps_are_found(several: World) -> None:
-    """After a restore on one rank alone; the others' residuals are as they were."""
+    """A restore on only one rank is an error on all; the other residuals are unchanged."""
 
     def fn(comm: Communicator) -> object:
         cltk = co.CLTk(RATIO)
@@ -293,14 +293,14 @@ def test_ranks_that_differ(several: World, wrong: str, reason: str) -> None:
 
 
 def test_a_broken_choice_is_an_error_on_all(monkeypatch: Any) -> None:
-    whole = co.CLTk._choice
+    whole = co.CLTk._encode_indices
 
     def broken(self: co.CLTk, turn: Any) -> Any:
         blob = whole(self, turn).copy()
         blob[-12] ^= 1
         return blob
 
-    monkeypatch.setattr(co.CLTk, "_choice", broken)
+    monkeypatch.setattr(co.CLTk, "_encode_indices", broken)
 
     def fn(comm: SimulatedComm) -> tuple[str, int]:
         cltk = co.CLTk(RATIO)

@@ -1,6 +1,6 @@
-"""CLT-k of gradients that lie on a GPU: the host's results, residuals and states, and what leaves the GPU.
+"""CLT-k of gradients on a GPU: results, residuals and states equal the host's, and few bytes leave the GPU.
 
-The GPU is a stand-in, whose kernels run in an emulator.
+The GPU is a stand-in whose kernels run in an emulator.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ def there(rank: int, step: int) -> bool:
 
 
 def either(rank: int, step: int) -> bool:
-    """Ranks differ, and each moves to the other side and back."""
+    """Alternate between host and GPU, differently on each rank."""
     return (rank + step // 2) % 2 == 0
 
 
 def placed(x: Array, on_gpu: bool) -> Array:
-    """A copy."""
+    """Copy an array to the host or the GPU."""
     return marked(x.copy()) if on_gpu else x.copy()
 
 
 def plain(x: Any, on_gpu: bool = True) -> bytes:
-    """The bits of a result, which lies where it should."""
+    """Return the bits of a result, and check its device."""
     assert isinstance(x, OnGPU) == on_gpu
     return bits(np.asarray(x.view(np.ndarray)))
 
 
 def state_of(cltk: co.CLTk) -> dict[str, bytes]:
-    """What is saved, all of it on the host."""
+    """Return the saved state, which must be on the host."""
     return {key: plain(x, False) for key, x in cltk.state_dict().items()}
 
 
 def train(comm: SimulatedComm, cltk: co.CLTk, places: Places, steps: range, dtype: Any) -> list[object]:
-    """The means of steps, and the state after each; gradients are overwritten once a step is done."""
+    """Return the means and the state of each step; gradients are overwritten after a step."""
     found: list[object] = []
     for step in steps:
         on_gpu = places(comm.rank, step)
@@ -82,7 +82,7 @@ def train(comm: SimulatedComm, cltk: co.CLTk, places: Places, steps: range, dtyp
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 def test_every_type_through_all_leaders(standin: StandInDevice, ranks: int, beta: float, dtype: Any) -> None:
-    """Named tensors of several ratios, after a warm-up."""
+    """Named tensors with several ratios are equal after a warm-up."""
 
     def run(places: Places) -> list[list[object]]:
         steps = range(2 * ranks + 2 if ranks < 3 else ranks + 2)
@@ -121,7 +121,7 @@ def test_a_state_goes_anywhere(standin: StandInDevice, saved: Places, restored: 
 @pytest.mark.parametrize("wide", [np.float32, np.float64])
 @pytest.mark.parametrize("beta", [1.0, 0.7])
 def test_sums_near_the_end_of_the_range(standin: StandInDevice, kind: str, wide: Any, beta: float) -> None:
-    """What does not fit the gradient's type stays behind; residuals of another type than x."""
+    """Values beyond the range of the gradient's type stay in the residual."""
     size = 600
     most = float(np.finfo(kind).max)
 
@@ -147,7 +147,7 @@ def test_sums_near_the_end_of_the_range(standin: StandInDevice, kind: str, wide:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_failed_step_changes_nothing(standin: StandInDevice, bad: float) -> None:
-    """NaN on one rank is the host's error on all ranks; residuals stay as they are, and where."""
+    """NaN on one rank raises the host's error on all ranks; the residuals do not change or move."""
     odd = 2
 
     def run(on_gpu: bool) -> list[tuple[str, bytes]]:
@@ -191,7 +191,7 @@ def test_a_residual_of_another_size(standin: StandInDevice) -> None:
 @pytest.mark.parametrize("kind", ["float32", "float16"])
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 def test_what_leaves(standin: StandInDevice, kind: str, beta: float) -> None:
-    """Of the leader 4 bytes an index, of every rank the values in the gradient's type, and a few counts."""
+    """The leader's indices leave with 4 bytes each, all values in the gradient's type, and a few counts."""
     size, ranks, steps = 40_000, 3, 4
     k = size // 100
 
@@ -204,14 +204,14 @@ def test_what_leaves(standin: StandInDevice, kind: str, beta: float) -> None:
     standin.fetched.clear()
     co.simulate(ranks, run)
     assert standin.asked[0] == "device"
-    assert "pinned" not in standin.asked  # nothing was staged
+    assert "pinned" not in standin.asked  # no staging
     payload = steps * (4 * k + ranks * k * np.dtype(kind).itemsize)
     assert payload <= sum(standin.fetched) <= payload + 32 * steps * ranks
     assert max(standin.fetched) <= 4 * k
 
 
 def test_what_leaves_where_all_is_sent(standin: StandInDevice) -> None:
-    """In a warm-up, and of tensors with ratio 1: the values, once."""
+    """In a warm-up and with ratio 1, the values leave once."""
     size = 5000
 
     def run(comm: SimulatedComm) -> None:
@@ -248,7 +248,7 @@ def test_a_leader_begins_at_its_last_threshold(
 
 
 def test_tensors_on_both_sides(standin: StandInDevice) -> None:
-    """Those on the GPU are copied to the host, and their results back."""
+    """Tensors on the GPU are copied to the host, and their results back."""
 
     def run(comm: SimulatedComm) -> bool:
         x, y = gradient(comm.rank, 400), gradient(comm.rank + 5, 300)
@@ -272,14 +272,14 @@ def test_similarity_of_residuals_on_the_device(standin: StandInDevice) -> None:
 
 
 def test_bfloat16_comes_back_as_words(standin: StandInDevice) -> None:
-    """CuPy has not this type; torch takes the words."""
-    from collectives.cltk.shares import device_share
+    """Results are raw bits, because CuPy has no bfloat16."""
     from wirecodec.feedback import ErrorFeedback
+    from wirecodec.interop import accumulate_on_gpu
     from wirecodec.select.topk import TopK
 
     x = gradient(1, 500, BFLOAT16)
-    share = device_share(ErrorFeedback(), marked(x), None, {}, "w")
-    assert share is not None
-    picked = share.picked(share.top(TopK(k=20)))
-    assert picked.values.dtype == BFLOAT16
-    assert picked.dense(picked.values).dtype == np.uint16
+    total = accumulate_on_gpu(ErrorFeedback(), marked(x), None, {}, "w")
+    assert total is not None
+    selected = total.select(total.top(TopK(k=20)))
+    assert selected.values.dtype == BFLOAT16
+    assert selected.scatter(selected.values).dtype == np.uint16

@@ -1,4 +1,4 @@
-"""What CLT-k lives on: how alike the ranks' residuals and choices are."""
+"""Similarity of the ranks' residuals and selections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RATIO = 0.1
 
 
 def test_similarity(several: World) -> None:
-    """Ranks that are alike have distance 0 and choose alike; independent ones have distance 1."""
+    """Equal ranks have distance 0 and select alike; independent ones have distance 1."""
 
     def measure(comm: Communicator) -> tuple[co.Similarity, co.Similarity]:
         alike, apart = co.CLTk(RATIO), co.CLTk(RATIO)
@@ -53,7 +53,7 @@ def test_hamming_is_the_definition(several: World) -> None:
 
 
 def test_measuring_changes_nothing(several: World) -> None:
-    """A step after it is the step that would have been without it."""
+    """A step after a measurement equals a step without it."""
 
     def step(comm: Communicator, measured: bool) -> bytes:
         cltk = co.CLTk(RATIO)

@@ -1,4 +1,4 @@
-"""Simulated ranks: counted bytes, a clock one can check by hand, and no way to hang."""
+"""Simulated ranks: counted bytes, exact clocks, and no deadlocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_results_are_in_rank_order() -> None:
 
 
 def test_point_to_point() -> None:
-    """Messages of one source and tag arrive in order; tags keep apart; receives may come late or early."""
+    """Messages with one source and tag arrive in order, before or after their receives are posted."""
 
     def fn(comm: SimulatedComm) -> tuple[list[int], list[int], int]:
         right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
@@ -48,7 +48,7 @@ def test_a_message_to_oneself_is_free() -> None:
 
 
 def test_clock_of_messages() -> None:
-    """Messages arrive alpha + beta·m after they left, one after the other, while the receiver works on."""
+    """Messages arrive alpha + beta·m after they left, one after another, while the receiver computes."""
 
     def fn(comm: SimulatedComm) -> float | list[float]:
         if comm.rank == 0:
@@ -72,7 +72,7 @@ def test_clock_of_messages() -> None:
 
 
 def test_clock_of_an_allgather() -> None:
-    """n-1 rounds of a ring, starting when the last rank is there."""
+    """It takes n-1 rounds of a ring after the last rank has called."""
 
     def fn(comm: SimulatedComm) -> tuple[float, int]:
         comm.advance(float(comm.rank))
@@ -113,12 +113,12 @@ def test_an_exception_ends_the_others_and_names_the_rank() -> None:
     with pytest.raises(KeyError, match="lost") as info:
         co.simulate(4, fn)
     assert vars(info.value)["__notes__"] == ["raised on simulated rank 2 of 4"]
-    assert sorted(ended) == [0, 1, 2]  # rank 3 had not begun
+    assert sorted(ended) == [0, 1, 2]  # rank 3 had not started
 
 
 @pytest.mark.parametrize("who", [0, 3])
 def test_a_rank_that_does_not_come_is_a_timeout(who: int) -> None:
-    """At once, and on every rank that waits."""
+    """Every waiting rank gets it at once."""
     seen: list[str] = []
 
     def fn(comm: SimulatedComm) -> None:
@@ -127,12 +127,12 @@ def test_a_rank_that_does_not_come_is_a_timeout(who: int) -> None:
         with pytest.raises(co.Timeout) as info:
             co.allgather_bytes(comm, b"x")
         seen.append(str(info.value))
-        with pytest.raises(co.CollectiveError, match="was given up earlier"):
+        with pytest.raises(co.CollectiveError, match="was closed after an earlier error"):
             co.allgather_bytes(comm, b"x")
 
     co.simulate(4, fn)
     assert len(seen) == 3
-    assert all("every rank is waiting or gone" in text for text in seen)
+    assert all("every rank waits or has ended" in text for text in seen)
 
 
 def test_polling_for_ever_is_a_timeout() -> None:
@@ -141,7 +141,7 @@ def test_polling_for_ever_is_a_timeout() -> None:
         while not request.Test():
             pass
 
-    with pytest.raises(co.Timeout, match="none sends"):
+    with pytest.raises(co.Timeout, match="no message is in flight"):
         co.simulate(2, fn)
 
 
@@ -159,7 +159,7 @@ def test_calls_that_do_not_fit_are_found() -> None:
         comm.Isend(np.zeros(9, np.uint8), 0)
         comm.Irecv(np.zeros(8, np.uint8), 0).Test()
 
-    with pytest.raises(RuntimeError, match="9 bytes does not fit a receive of 8"):
+    with pytest.raises(RuntimeError, match="9 bytes, but its receive buffer has 8"):
         co.simulate(1, too_long)
 
 

@@ -1,4 +1,4 @@
-"""torch.distributed as a communicator, and DDP's hook: two real processes that train a model."""
+"""TorchComm and torch_hook, in two real processes that train a model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ comm = co.TorchComm()
 
 
 def run(size: int, body: str) -> list[Any]:
-    """What ``size`` processes print last, as JSON, in rank order."""
+    """Run ``size`` processes; return the last line of each, parsed as JSON."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -59,7 +59,7 @@ def run(size: int, body: str) -> list[Any]:
 
 
 def test_it_is_a_communicator() -> None:
-    """Every collective, small and large, gives what simulated ranks give."""
+    """Every collective has the results of simulated ranks, for small and large tensors."""
     body = """
 from tests.collectives.inputs import bits, gradient
 import hashlib
@@ -120,7 +120,7 @@ print(json.dumps([hashlib.sha256(weights).hexdigest(), compressor.step, float(np
 
 @pytest.mark.parametrize("compressor", ["wc.Compressor('topk(0.05) | rice | raw')", "co.CLTk(0.05)"])
 def test_ddp_trains_the_same_model_on_all_ranks(compressor: str) -> None:
-    """One exchange a step, whatever the buckets; the loss falls."""
+    """There is one exchange per step for any buckets, and the loss falls."""
     results = run(2, TRAINING.replace("COMPRESSOR", compressor))
     assert results[0][0] == results[1][0]
     for _, steps, first, last in results:

@@ -1,4 +1,4 @@
-"""Segments: none too large for MPI to count, none waited for in a circle, none sent before it is there."""
+"""Segments: their sizes, no deadlocks between rounds, and no segment sent before it has arrived."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from collectives.transport.allgather import allgather_ragged
 from collectives.transport.alltoall import alltoall_ragged
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import sum_dense
-from collectives.transport.segments import AHEAD, SEGMENT, Side, evenly, in_step, segments_of, transfer
+from collectives.transport.segments import (
+    MAX_IN_FLIGHT,
+    MAX_SEGMENT,
+    SegmentList,
+    compute_segment_size,
+    count_segments,
+    make_send_limit,
+    transfer,
+)
 from tests.collectives.conftest import World
 from tests.collectives.inputs import bits
 
@@ -26,7 +34,7 @@ class Done:
 
 
 class Endless:
-    """A communicator that takes and gives anything at once, and remembers how much at a time."""
+    """Communicator that completes all requests at once, and records the largest message."""
 
     rank, size = 0, 2
 
@@ -50,46 +58,46 @@ class Endless:
 
 
 def test_more_bytes_than_mpi_can_count() -> None:
-    """Blocks above 2^31 and 2^32 bytes, of one repeated byte: every message stays below the eager limit."""
+    """Of blocks above 2^31 and 2^32 bytes, every message stays below the eager limit."""
     blocks = [np.broadcast_to(np.uint8(0), (size,)) for size in (2**31 + 5, 2**32 + 1)]
     comm = Endless()
     transfer(
         co.Channel(comm),
-        Side.of([(1, blocks[0])]),
-        Side.of([(1, block) for block in blocks]),
-        in_step([blocks[0], blocks[0][:0]], blocks),
+        SegmentList.from_blocks([(1, blocks[0])]),
+        SegmentList.from_blocks([(1, block) for block in blocks]),
+        make_send_limit([blocks[0], blocks[0][:0]], blocks),
         "a test",
     )
     assert sum(comm.received) == 2**31 + 5
     assert sum(comm.sent) == 2**31 + 2**32 + 6
-    assert max(comm.sent + comm.received) == SEGMENT < 2**16
+    assert max(comm.sent + comm.received) == MAX_SEGMENT < 2**16
 
 
-@pytest.mark.parametrize("nbytes", [1, 9, SEGMENT, SEGMENT + 1, 4 * SEGMENT + 7, 2**33 + 1])
+@pytest.mark.parametrize("nbytes", [1, 9, MAX_SEGMENT, MAX_SEGMENT + 1, 4 * MAX_SEGMENT + 7, 2**33 + 1])
 def test_equal_segments_are_no_more_than_there_must_be(nbytes: int) -> None:
-    segment = evenly(nbytes)
-    assert segments_of(nbytes, segment) == segments_of(nbytes)
-    assert segment <= SEGMENT
-    assert nbytes - segment * (segments_of(nbytes) - 1) > segment - segments_of(nbytes)
-    assert segments_of(nbytes, evenly(nbytes, 3)) >= min(3, nbytes)
+    segment = compute_segment_size(nbytes)
+    assert count_segments(nbytes, segment) == count_segments(nbytes)
+    assert segment <= MAX_SEGMENT
+    assert nbytes - segment * (count_segments(nbytes) - 1) > segment - count_segments(nbytes)
+    assert count_segments(nbytes, compute_segment_size(nbytes, 3)) >= min(3, nbytes)
 
 
 def test_blocks_in_turn() -> None:
-    """A segment of each; of the longest, more at the end."""
+    """Each block contributes a segment in turn; the longest has more at the end."""
     blocks = [
         (5, np.arange(10, dtype=np.uint8)),
         (3, np.arange(3, dtype=np.uint8)),
         (4, np.empty(0, np.uint8)),
     ]
-    side = Side.in_turn(blocks, 4)
+    side = SegmentList.interleave(blocks, 4)
     found = [(rank, segment.tolist()) for rank, segment in side.segments]
     assert found == [(5, [0, 1, 2, 3]), (3, [0, 1, 2]), (5, [4, 5, 6, 7]), (5, [8, 9])]
     assert side.count == len(found)
 
 
 def test_rounds_of_very_different_lengths_end() -> None:
-    """Rank 0 has 20 times AHEAD for rank 1, and rank 2 waits for what comes after it."""
-    long, short = 20 * AHEAD * SEGMENT, 1000
+    """Rank 0 sends 20 times MAX_IN_FLIGHT segments to rank 1, and rank 2 waits for a later message."""
+    long, short = 20 * MAX_IN_FLIGHT * MAX_SEGMENT, 1000
     sizes = [[0, long, short], [short, 0, 0], [long, short, 0]]
 
     def fn(comm: Communicator) -> bool:
@@ -104,7 +112,7 @@ def test_rounds_of_very_different_lengths_end() -> None:
 
 
 def test_blocks_of_very_different_lengths_go_around() -> None:
-    counts = [3 * AHEAD * SEGMENT + 7, 0, 11, SEGMENT]
+    counts = [3 * MAX_IN_FLIGHT * MAX_SEGMENT + 7, 0, 11, MAX_SEGMENT]
 
     def fn(comm: Communicator) -> bool:
         block = np.full(counts[comm.rank], comm.rank + 1, np.uint8)
@@ -119,22 +127,22 @@ def test_blocks_of_very_different_lengths_go_around() -> None:
 @pytest.mark.parametrize(("dtype", "segments"), [("float16", 0.3), ("float32", 2.5), ("float64", 1)])
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_sums_are_those_in_rank_order(n: int, dtype: str, segments: float) -> None:
-    """Whether a range is a part of a segment or several."""
+    """A range may be a part of a segment or several segments."""
     _check_sums(World(n, simulated=True), dtype, segments)
 
 
 def test_sums_of_many_ranks_with_little_each() -> None:
-    """Pieces come from all ranks at once, in any order."""
+    """Pieces arrive from all ranks at once, in any order."""
     _check_sums(World(24, simulated=True), "float32", 0.1)
 
 
 def test_sums_of_more_than_may_be_under_way() -> None:
-    _check_sums(World(3, simulated=True), "float32", 2.5 * AHEAD)
+    _check_sums(World(3, simulated=True), "float32", 2.5 * MAX_IN_FLIGHT)
 
 
 def _check_sums(several: World, dtype: str, segments: float) -> None:
     n = several.n
-    size = int(segments * SEGMENT * n / np.dtype(dtype).itemsize) + 3
+    size = int(segments * MAX_SEGMENT * n / np.dtype(dtype).itemsize) + 3
     vectors = [np.random.default_rng(rank).standard_normal(size).astype(dtype) for rank in range(n)]
     total = np.zeros(size, np.promote_types(dtype, np.float32))
     for vector in vectors:
@@ -150,8 +158,8 @@ def _check_sums(several: World, dtype: str, segments: float) -> None:
 
 
 def test_a_sum_leaves_while_its_range_is_still_coming_in() -> None:
-    """On the simulated clock a sum takes the time of its bytes, and that of three messages more or less."""
-    n, size, beta = 4, 40 * SEGMENT, 8e-9
+    """On the simulated clock, a sum takes the time of its bytes, within three messages."""
+    n, size, beta = 4, 40 * MAX_SEGMENT, 8e-9
 
     def fn(comm: SimulatedComm) -> float:
         begin = comm.clock
@@ -159,23 +167,23 @@ def test_a_sum_leaves_while_its_range_is_still_coming_in() -> None:
         return comm.clock - begin
 
     taken = max(co.simulate(n, fn, alpha=1e-5, beta=beta))
-    assert taken < 2 * (n - 1) / n * size * beta + 3 * (SEGMENT * beta + 1e-5)
+    assert taken < 2 * (n - 1) / n * size * beta + 3 * (MAX_SEGMENT * beta + 1e-5)
 
 
 def test_a_sum_may_be_given_its_place() -> None:
-    """It then needs room for what is under way alone, however long the vectors are."""
+    """It then allocates only a buffer for segments in flight, for vectors of any length."""
     x = np.ones(10_000_000, np.float32)
     out = np.zeros_like(x)
     channel = co.Channel(Endless())
     tracemalloc.start()
     try:
         assert sum_dense(channel, x, 1, out) is out
-        assert tracemalloc.get_traced_memory()[1] < 4 * AHEAD * SEGMENT < out.nbytes / 10
+        assert tracemalloc.get_traced_memory()[1] < 4 * MAX_IN_FLIGHT * MAX_SEGMENT < out.nbytes / 10
     finally:
         tracemalloc.stop()
 
     def fn(comm: Communicator) -> list[bool]:
-        """Below the size at which segments begin, above it, and in half precision."""
+        """Sum vectors below and above the size at which segments begin, and in half precision."""
         found = []
         for vector in (np.ones(9, np.float32), np.ones(99_999, np.float32), np.ones(99_999, np.float16)):
             place = np.zeros_like(vector)
@@ -187,7 +195,7 @@ def test_a_sum_may_be_given_its_place() -> None:
 
 
 def test_a_broadcast_keeps_all_links_busy() -> None:
-    n, size, beta = 8, 100 * SEGMENT, 8e-9
+    n, size, beta = 8, 100 * MAX_SEGMENT, 8e-9
 
     def fn(comm: SimulatedComm) -> float:
         block = np.ones(size, np.uint8) if comm.rank == 3 else np.empty(0, np.uint8)
@@ -195,4 +203,4 @@ def test_a_broadcast_keeps_all_links_busy() -> None:
         return comm.clock
 
     taken = max(co.simulate(n, fn, alpha=1e-5, beta=beta))
-    assert taken < size * beta + (n - 2) * (SEGMENT * beta + 1e-5) + 2e-5
+    assert taken < size * beta + (n - 2) * (MAX_SEGMENT * beta + 1e-5) + 2e-5

@@ -18,9 +18,10 @@ import pytest
 
 import wirecodec as wc
 from formats.reference import Record, Row, assemble
-from formats.reference.sealing import extension_block
-from formats.reference.transforms import lengths_body, smooth_length
-from formats.reference.writer import fused_body, names_body, shape_row
+from formats.reference.transform.coefficients import smooth_length
+from formats.reference.writing.assembly import write_extension_block
+from formats.reference.writing.records import write_fused, write_names, write_shape
+from formats.reference.writing.transform.coefficients import write_lengths
 from wirecodec import registry
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.layout import RICE_SPAN
@@ -54,7 +55,7 @@ def full(d: int, *, dtype: int = FLOAT32) -> Row:
 
 def container(row: Row, kind: int = 0, body: bytes = b"") -> bytes:
     """One entry, and one record if a type is given."""
-    return assemble([row], extension_block([Record(kind, int(kind in (1, 4)), body)]) if kind else b"")
+    return assemble([row], write_extension_block([Record(kind, int(kind in (1, 4)), body)]) if kind else b"")
 
 
 def rice(first: int) -> bytes:
@@ -63,7 +64,7 @@ def rice(first: int) -> bytes:
     section = bytearray(Rice().encode(indices, 70_000, 0).tobytes())
     section[:4] = struct.pack("<I", first)
     row = sparse(70_000, bytes(section), r=indices.size, index=RICE)
-    return container(row, 1, fused_body([[(0, 10_000), (1, 60_000)]]))
+    return container(row, 1, write_fused([[(0, 10_000), (1, 60_000)]]))
 
 
 SMALL = b"\x05\0\x09\0"
@@ -77,14 +78,14 @@ CASES: dict[str, tuple[bytes, bytes]] = {
     "dtype": (container(sparse(80, SMALL, dtype=FLOAT16)), container(sparse(80, SMALL, dtype=BFLOAT16))),
     "codec": (container(sparse(64, SMALL)), container(sparse(64, SMALL, index=77))),
     "fused": (
-        container(sparse(20, SMALL), 1, fused_body([[(0, 2), (1, 18)]])),
-        container(sparse(20, SMALL), 1, fused_body([[(0, 18), (1, 2)]])),
+        container(sparse(20, SMALL), 1, write_fused([[(0, 2), (1, 18)]])),
+        container(sparse(20, SMALL), 1, write_fused([[(0, 18), (1, 2)]])),
     ),
-    "shape": (container(full(8), 3, shape_row(0, (2, 4))), container(full(8), 3, shape_row(0, (200, 4)))),
-    "name": (container(full(4), 2, names_body([b"ab"])), container(full(4), 2, names_body([b"\xff\xfe"]))),
+    "shape": (container(full(8), 3, write_shape(0, (2, 4))), container(full(8), 3, write_shape(0, (200, 4)))),
+    "name": (container(full(4), 2, write_names([b"ab"])), container(full(4), 2, write_names([b"\xff\xfe"]))),
     "length": (
-        container(full(TWO, dtype=DCT), 4, lengths_body([(0, 7)])),
-        container(full(TWO, dtype=DCT), 4, lengths_body([(0, 2**40)])),
+        container(full(TWO, dtype=DCT), 4, write_lengths([(0, 7)])),
+        container(full(TWO, dtype=DCT), 4, write_lengths([(0, 2**40)])),
     ),
     "record": (container(full(4), 5, b"ab"), container(full(4), 77, b"ab")),
     "bitmap": (

@@ -11,13 +11,13 @@ import pytest
 import wirecodec as wc
 from formats import reference
 from formats.reference import Row, assemble
-from formats.reference.writer import shape_row
+from formats.reference.writing.records import write_shape
 
 LONG, LONGEST = 1 << 10, 1 << 20
 """Records or rows: enough for the kernel; and 8 MiB."""
 
 UNKNOWN = struct.pack("<HHI", 77, 0, 0)
-SCALAR = shape_row(0, ())
+SCALAR = write_shape(0, ())
 
 
 def with_block(records: bytes, count: int) -> bytes:
@@ -63,7 +63,7 @@ RECORDS = {
 
 ROWS = {
     "sound": SCALAR,
-    "two dimensions": shape_row(0, (300, 2)),
+    "two dimensions": write_shape(0, (300, 2)),
     "one dimension": struct.pack("<IBBHBxxxxxxx", 0, 1, 1, 0, 4),
     "33 dimensions": struct.pack("<IBBH33B", 0, 33, 1, 0, *[1] * 33),
     "width 3": struct.pack("<IBBH6x", 0, 2, 3, 0),

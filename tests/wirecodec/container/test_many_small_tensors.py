@@ -16,9 +16,9 @@ import pytest
 
 import wirecodec as wc
 from formats.reference import Record, Row, assemble
-from formats.reference.sealing import extension_block
-from formats.reference.transforms import lengths_body
-from formats.reference.writer import fused_body, names_body, shape_row
+from formats.reference.writing.assembly import write_extension_block
+from formats.reference.writing.records import write_fused, write_names, write_shape
+from formats.reference.writing.transform.coefficients import write_lengths
 
 MOST = 1 << 16
 FLOAT32, FFT, DCT = 1, 1 << 4 | 1, 2 << 4 | 1
@@ -40,7 +40,7 @@ def crowd(
     index = b"".join((2 * i).to_bytes(2, "little") for i in range(r)) if 0 < r < d else b""
     rows = [Row(key, 0, d, r, dtype, 1, 1, index, bytes(4 * width * r)) for key in range(n)]
     rows.append(Row(n, 0, 9, 9, FLOAT32, 1, 1, b"", b"short"))
-    return Crowd(assemble(rows, extension_block(records) if records else b""), n * r + 9)
+    return Crowd(assemble(rows, write_extension_block(records) if records else b""), n * r + 9)
 
 
 def plain(r: int) -> Crowd:
@@ -54,12 +54,12 @@ def full(r: int) -> Crowd:
 def named() -> Crowd:
     n = 1400
     names = [b"%04d" % key for key in range(n + 1)]
-    return crowd(n, 9, 0, records=[Record(2, 0, names_body(names))])
+    return crowd(n, 9, 0, records=[Record(2, 0, write_names(names))])
 
 
 def shaped() -> Crowd:
     n = 1300
-    rows = b"".join(shape_row(key, (3, 3)) for key in range(n))
+    rows = b"".join(write_shape(key, (3, 3)) for key in range(n))
     return crowd(n, 9, 0, records=[Record(3, 0, rows)])
 
 
@@ -71,13 +71,13 @@ def expected() -> Crowd:
 
 def transformed() -> Crowd:
     n = 1150
-    lengths = lengths_body([(key, 9) for key in range(n)])
+    lengths = write_lengths([(key, 9) for key in range(n)])
     return crowd(n, 9, 0, dtype=DCT, records=[Record(4, 1, lengths)])
 
 
 def coefficients() -> Crowd:
     n = 1010
-    lengths = lengths_body([(key, 1) for key in range(n)])
+    lengths = write_lengths([(key, 1) for key in range(n)])
     return crowd(n, 1, 1, dtype=FFT, width=2, records=[Record(4, 1, lengths)])
 
 
@@ -87,7 +87,7 @@ def fused(size: int) -> Crowd:
     members = [(key, size) for key in range(n)]
     row = Row(0, 0, n * size, 0, FLOAT32, 1, 1)
     last = Row(n, 0, 9, 9, FLOAT32, 1, 1, b"", b"short")
-    return Crowd(assemble([row, last], extension_block([Record(1, 1, fused_body([members]))])), 9)
+    return Crowd(assemble([row, last], write_extension_block([Record(1, 1, write_fused([members]))])), 9)
 
 
 def pairs() -> Crowd:
@@ -96,7 +96,7 @@ def pairs() -> Crowd:
     groups = [[(2 * i, 1), (2 * i + 1, 1)] for i in range(n)]
     rows = [Row(2 * i, 0, 2, 0, FLOAT32, 1, 1) for i in range(n)]
     rows.append(Row(2 * n, 0, 9, 9, FLOAT32, 1, 1, b"", b"short"))
-    return Crowd(assemble(rows, extension_block([Record(1, 1, fused_body(groups))])), 9)
+    return Crowd(assemble(rows, write_extension_block([Record(1, 1, write_fused(groups))])), 9)
 
 
 CROWDS: dict[str, Callable[[], Crowd]] = {

@@ -14,7 +14,7 @@ import pytest
 
 import wirecodec as wc
 from formats.reference import Row
-from formats.reference.bloom import P2
+from formats.reference.index.bloom import P2
 from tests.fuzz import promise
 from tests.fuzz.anatomy import parts_of
 from tests.fuzz.promise import promised, refusal_seconds

@@ -12,7 +12,7 @@ __all__ = ["grained"]
 
 @st.composite
 def grained(draw: st.DrawFn) -> tuple[int, Any]:
-    """(d, indices): grains of any size and phase, each present or not, parts at both ends included."""
+    """Draw (d, indices) of grains of any size and phase, parts at both ends included."""
     d = draw(st.integers(2, 1200))
     grain = draw(st.integers(1, min(d, 90)))
     phase = draw(st.integers(0, grain - 1))

@@ -1,4 +1,4 @@
-"""auto-index: never larger than what it chooses from, and small if the support has structure."""
+"""Tests of ``auto-index``: never larger than its candidates, and small for structured supports."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from hypothesis import given, settings
 import wirecodec as wc
 from tests import inputs, oracles
 from tests.wirecodec.index.grains import grained
-from wirecodec.index.rice import planned_bytes
-from wirecodec.index.rle import planned_bytes as rle_bytes
+from wirecodec.index import rice, rle
 from wirecodec.kernels.cpu.index import gap_probe
 from wirecodec.limits import UNLIMITED
 
 
 def rows(rng: np.random.Generator, d: int, density: float, width: int, phase: int = 0) -> Any:
-    """Whole rows at random, as ascending u32."""
+    """Return the indices of random whole rows, ascending u32."""
     n = (d - phase) // width
     kept = inputs.support(rng, n, max(1, int(n * density))).astype(np.int64)
     return (phase + kept[:, None] * width + np.arange(width)).ravel().astype(np.uint32)
@@ -26,7 +25,7 @@ def rows(rng: np.random.Generator, d: int, density: float, width: int, phase: in
 
 @pytest.mark.parametrize(("density", "bits"), [(0.1, 0.10), (0.01, 0.14), (0.001, 0.19)])
 @pytest.mark.parametrize(("d", "phase"), [(2_600_000, 0), (2**24, 0), (2**24, 40)])
-def test_embedding_rows(density: float, bits: float, d: int, phase: int) -> None:
+def test_bits_per_index_of_embedding_rows(density: float, bits: float, d: int, phase: int) -> None:
     rng = np.random.default_rng(7)
     total = r = 0
     for _ in range(20 if density == 0.001 else 1):
@@ -38,8 +37,8 @@ def test_embedding_rows(density: float, bits: float, d: int, phase: int) -> None
     assert 8 * total <= bits * r
 
 
-def test_long_runs_take_the_entropy_of_their_ends() -> None:
-    """A Markov support of mean run 8: n geometric gaps and n geometric lengths."""
+def test_long_runs_take_nearly_the_entropy_of_their_lengths() -> None:
+    """Encode a Markov support: n geometric gaps, and n geometric run lengths of mean 8."""
     rng = np.random.default_rng(3)
     n, gap, length = 20_000, 72, 8
     gap_lengths, run_lengths = rng.geometric(1 / gap, n), rng.geometric(1 / length, n)
@@ -51,7 +50,7 @@ def test_long_runs_take_the_entropy_of_their_ends() -> None:
     assert 8 * section.size <= 1.03 * entropy
 
 
-def test_nearly_full_costs_what_is_absent() -> None:
+def test_a_nearly_full_support_costs_its_absent_elements() -> None:
     rng = np.random.default_rng(5)
     d = 1_000_000
     absent = inputs.support(rng, d, 10_000)
@@ -76,11 +75,11 @@ def test_auto_index_is_never_larger_on_any_grains(support: tuple[int, Any]) -> N
     d, indices = support
     codec, section = wc.AutoIndex().choose(indices, d, 0)
     assert np.array_equal(type(codec).decode(section, d, indices.size, UNLIMITED), indices)
-    assert section.size <= min(planned_bytes(indices), -(-d // 8), rle_bytes(indices))
+    assert section.size <= min(rice.measure_section(indices), -(-d // 8), rle.measure_section(indices))
 
 
-def test_auto_index_codes_gaps_where_there_is_no_structure() -> None:
-    """By rice, or by huffman where that saves the 1 % that rice is off at some densities."""
+def test_auto_index_codes_gaps_of_unstructured_supports() -> None:
+    """Check for rice, or huffman at the densities at which it saves about 1 %."""
     rng = np.random.default_rng(6)
     for r in (1025, 5000, 20_000, 50_000):
         codec, section = wc.AutoIndex().choose(support := inputs.support(rng, 200_000, r), 200_000, 0)
@@ -89,8 +88,8 @@ def test_auto_index_codes_gaps_where_there_is_no_structure() -> None:
 
 
 @pytest.mark.parametrize("uneven", [False, True])
-def test_huffman_is_looked_at_where_classes_promise_it(uneven: bool) -> None:
-    """Gaps of 4, 70 and 400 are of few classes, and no parameter suits them: rice keeps geometric ones."""
+def test_auto_index_chooses_huffman_for_uneven_gaps(uneven: bool) -> None:
+    """Gaps of 4, 70 and 400 have few classes and suit no Rice parameter; geometric gaps suit one."""
     rng = np.random.default_rng(2)
     steps = rng.choice([4, 70, 400], 20_000) if uneven else rng.geometric(0.01, 20_000)
     indices = np.cumsum(steps).astype(np.uint32)
@@ -98,27 +97,27 @@ def test_huffman_is_looked_at_where_classes_promise_it(uneven: bool) -> None:
     codec, section = wc.AutoIndex().choose(indices, d, 0)
     assert codec.name == ("huffman" if uneven else "rice")
     if uneven:
-        assert section.size < 0.8 * planned_bytes(indices)
+        assert section.size < 0.8 * rice.measure_section(indices)
 
 
-def test_a_glance_is_close_to_what_is_counted(gradient: Any) -> None:
-    """The integer logarithms of the probe, against floats over all blocks of 256 gaps."""
+def test_the_probe_is_close_to_the_exact_counts(gradient: Any) -> None:
+    """Compare the probe's integer logarithms with floats over all blocks of 256 gaps."""
     indices = np.argsort(-np.abs(gradient))[:7681]
     indices = np.sort(indices).astype(np.uint32)
-    classes, rice = gap_probe.classes_and_rice(indices, 30)
+    huffman_bits, rice_bits = gap_probe.estimate_bits(indices, 30)
     gaps_ = np.diff(indices.astype(np.int64)) - 1
     extra = np.maximum(0, np.floor(np.log2(np.maximum(gaps_, 1))).astype(int) - 3)
     counts = np.unique(extra * 1000 + (gaps_ >> extra), return_counts=True)[1]
     entropy = float((counts * np.log2(gaps_.size / counts)).sum()) + extra.sum()
-    assert classes == pytest.approx(entropy, rel=0.003)
+    assert huffman_bits == pytest.approx(entropy, rel=0.003)
     best = [
         min(256 * b + 256 + int((block >> b).sum()) for b in range(25)) for block in gaps_.reshape(30, 256)
     ]
-    assert rice == pytest.approx(sum(best), rel=0.01)
+    assert rice_bits == pytest.approx(sum(best), rel=0.01)
 
 
 def test_auto_index_on_gradients(gradient: Any) -> None:
-    """Never larger than rice or the bitmap, mostly smaller: layers and channels leave runs."""
+    """Check that sections of gradients are never larger than rice."""
     for ratio in (0.1, 0.01):
         scheme = f"topk({ratio}) | {{}} | raw(bfloat16)"
         sizes = {name: wc.encode(gradient, scheme.format(name)).size for name in ("auto-index", "rice")}

@@ -1,4 +1,4 @@
-"""Bloom filters: sizes and rates against their definitions, what the policies keep, what decoding costs."""
+"""Tests of ``bloom``: filter sizes, false positive rates, policies, and the cost of decoding."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from formats.reference.bloom import bits_of
-from formats.reference.bloom_writer import POLICIES, windows_of, words_of
 from formats.reference.floats import FLOAT32
-from formats.reference.value_writers import write_qsgd
+from formats.reference.index.bloom import element_bits
+from formats.reference.writing.index.bloom import POLICIES, choose_windows, choose_words
+from formats.reference.writing.value.qsgd import write_qsgd
 from tests import inputs
 from wirecodec.index.bloom import filter_bytes, windows
 from wirecodec.limits import UNLIMITED
@@ -32,7 +32,7 @@ def positives(indices: Array, d: int, fpr: float) -> Array:
 
 
 def rate(indices: Array, d: int, fpr: float) -> float:
-    """The share of the elements that were not inserted and are found."""
+    """Return the rate of false positives among the elements that were not inserted."""
     return float((positives(indices, d, fpr).size - indices.size) / (d - indices.size))
 
 
@@ -49,16 +49,16 @@ rates = st.one_of(
 
 @settings(max_examples=400, deadline=None)
 @given(rates, st.integers(1, 2**24))
-def test_sizes_are_the_definition(fpr: float, n: int) -> None:
+def test_sizes_match_the_formula(fpr: float, n: int) -> None:
     k, length = windows(fpr), filter_bytes(n, fpr)
     assert 2.0**-k <= fpr < 2.0 ** (1 - k)
-    assert (k, length // 8) == (windows_of(fpr), words_of(n, fpr))
+    assert (k, length // 8) == (choose_windows(fpr), choose_words(n, fpr))
     if fpr < 1 - 1e-9:
         exact = -k / math.log1p(-(fpr ** (1 / k))) * n
         assert exact * (1 - 1e-9) <= 8 * length <= exact * (1 + 1e-9) + n / 2**16 + 65
 
 
-def test_sizes_by_hand() -> None:
+def test_sizes_computed_by_hand() -> None:
     assert [(windows(fpr), filter_bytes(10**6, fpr)) for fpr in (0.6, 0.01, 0.001)] == [
         (1, 136_424),
         (7, 1_199_120),
@@ -69,14 +69,14 @@ def test_sizes_by_hand() -> None:
     assert section[:HEAD].tobytes() == b"\xfe" + 7 * b"\xff" + b"\x64\0\0\0" + b"\7\2\0\0"
 
 
-def test_each_bit_is_where_the_page_says(rng: np.random.Generator) -> None:
+def test_bits_match_the_specification(rng: np.random.Generator) -> None:
     indices = inputs.support(rng, 5000, 300)
     for fpr in (0.6, 0.05, 1e-6):
         section = wc.Bloom("naive", fpr).encode(indices, 5000, 0)
         k, length = windows(fpr), section.size - HEAD
         found = np.flatnonzero(np.unpackbits(section[HEAD:], bitorder="little"))
-        assert set(found.tolist()) == {bit for x in indices.tolist() for bit in bits_of(x, k, length)}
-        held = [x for x in range(5000) if set(bits_of(x, k, length)) <= set(found.tolist())]
+        assert set(found.tolist()) == {bit for x in indices.tolist() for bit in element_bits(x, k, length)}
+        held = [x for x in range(5000) if set(element_bits(x, k, length)) <= set(found.tolist())]
         assert positives(indices, 5000, fpr).tolist() == held
 
 
@@ -84,7 +84,7 @@ def test_each_bit_is_where_the_page_says(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("fpr", [0.6, 0.01, 0.001])
-def test_the_rate_is_what_was_asked_for(fpr: float) -> None:
+def test_the_rate_is_fpr(fpr: float) -> None:
     for d, r, trials in ((2**22, 40_000, 3), (2**18, 2621, 12), (2**20, 120_000, 6)):
         rng = np.random.default_rng(r)
         found = np.mean([rate(inputs.support(rng, d, r), d, fpr) for _ in range(trials)])
@@ -93,7 +93,7 @@ def test_the_rate_is_what_was_asked_for(fpr: float) -> None:
 
 @pytest.mark.parametrize("fpr", [0.6, 0.01, 0.001])
 def test_small_filters_keep_the_rate(fpr: float) -> None:
-    """m is rounded up by much: the rate is that of the rounded m."""
+    """Rounding enlarges a small filter noticeably; the rate is that of the rounded size."""
     for r, off in ((3, 1.0), (8, 0.3), (26, 0.15), (100, 0.1)):
         rng = np.random.default_rng(r)
         found = np.mean([rate(inputs.support(rng, 20_000, r), 20_000, fpr) for _ in range(400)])
@@ -124,7 +124,7 @@ def test_clustered_supports_keep_the_rate(case: str, fpr: float) -> None:
 # ---- policies ----
 
 
-def chosen_by(policy: str, indices: Array, d: int, fpr: float, stream: int = 5) -> Array:
+def decode_by(policy: str, indices: Array, d: int, fpr: float, stream: int = 5) -> Array:
     codec = wc.Bloom(policy, fpr)
     made = codec.approximate(indices, d, stream)
     found = codec.decode(made.section, d, indices.size, UNLIMITED)
@@ -132,35 +132,35 @@ def chosen_by(policy: str, indices: Array, d: int, fpr: float, stream: int = 5) 
     return found
 
 
-def test_what_each_policy_takes(rng: np.random.Generator) -> None:
+def test_each_policy_selects_its_positives(rng: np.random.Generator) -> None:
     d, indices = 100_000, inputs.support(rng, 100_000, 1000)
     held = positives(indices, d, 0.01)
     assert np.isin(indices, held).all()
-    assert np.array_equal(chosen_by("naive", indices, d, 0.01), held[:1000])
-    assert np.array_equal(chosen_by("leftmost", indices, d, 0.01), held[:1000])
-    assert np.array_equal(chosen_by("rightmost", indices, d, 0.01), held[-1000:])
+    assert np.array_equal(decode_by("naive", indices, d, 0.01), held[:1000])
+    assert np.array_equal(decode_by("leftmost", indices, d, 0.01), held[:1000])
+    assert np.array_equal(decode_by("rightmost", indices, d, 0.01), held[-1000:])
     middle = (held.size - 1000) // 2
-    assert np.array_equal(chosen_by("middle", indices, d, 0.01), held[middle : middle + 1000])
+    assert np.array_equal(decode_by("middle", indices, d, 0.01), held[middle : middle + 1000])
     for policy in ("p1", "p2"):
-        found = chosen_by(policy, indices, d, 0.01)
+        found = decode_by(policy, indices, d, 0.01)
         assert np.isin(found, held).all()
-        assert not np.array_equal(found, chosen_by(policy, indices, d, 0.01, stream=6))
+        assert not np.array_equal(found, decode_by(policy, indices, d, 0.01, stream=6))
 
 
-def test_p1_is_fair(rng: np.random.Generator) -> None:
-    """Over many streams every positive is drawn equally often."""
+def test_p1_draws_uniformly(rng: np.random.Generator) -> None:
+    """Check that every positive is drawn equally often over many streams."""
     indices = inputs.support(rng, 2000, 20)
     held = positives(indices, 2000, 0.02)
     times = np.zeros(2000)
     for stream in rng.integers(0, 2**63, 4000).tolist():
-        times[chosen_by("p1", indices, 2000, 0.02, stream)] += 1
-    share = 20 / held.size
-    assert np.abs(times[held] / 4000 - share).max() < 5 * math.sqrt(share * (1 - share) / 4000)
+        times[decode_by("p1", indices, 2000, 0.02, stream)] += 1
+    expected = 20 / held.size
+    assert np.abs(times[held] / 4000 - expected).max() < 5 * math.sqrt(expected * (1 - expected) / 4000)
     assert times.sum() == times[held].sum() == 80_000
 
 
 @pytest.mark.parametrize(
-    ("d", "density", "fpr", "least"),
+    ("d", "density", "fpr", "min_kept"),
     [
         (2**22, 0.01, 1e-3, 0.995),
         (2**21, 0.1, 1e-3, 0.998),
@@ -168,11 +168,11 @@ def test_p1_is_fair(rng: np.random.Generator) -> None:
         (2**20, 0.01, 0.01, 0.78),
     ],
 )
-def test_p2_keeps_what_was_inserted(d: int, density: float, fpr: float, least: float) -> None:
+def test_p2_keeps_most_inserted_elements(d: int, density: float, fpr: float, min_kept: float) -> None:
     indices = inputs.support(np.random.default_rng(7), d, int(d * density))
-    found = chosen_by("p2", indices, d, fpr)
-    assert np.isin(found, indices).mean() >= least
-    assert np.isin(chosen_by("p1", indices, d, fpr), indices).mean() < np.isin(found, indices).mean()
+    found = decode_by("p2", indices, d, fpr)
+    assert np.isin(found, indices).mean() >= min_kept
+    assert np.isin(decode_by("p1", indices, d, fpr), indices).mean() < np.isin(found, indices).mean()
 
 
 @settings(max_examples=150, deadline=None)
@@ -183,13 +183,15 @@ def test_p2_keeps_what_was_inserted(d: int, density: float, fpr: float, least: f
     st.sampled_from(POLICIES),
     st.integers(0, 2**64 - 1),
 )
-def test_sections_are_the_references(d: int, density: float, fpr: float, policy: str, stream: int) -> None:
+def test_sections_match_the_reference_writer(
+    d: int, density: float, fpr: float, policy: str, stream: int
+) -> None:
     indices = inputs.support(np.random.default_rng(d), d, min(d - 1, 1 + int(d * density)))
     theirs = reference.Bloom(policy, fpr)
     try:
         section, found = theirs.approximate(indices.tolist(), d, stream)
     except reference.Invalid:
-        with pytest.raises(wc.EncodeError, match="take an fpr below"):
+        with pytest.raises(wc.EncodeError, match="use an fpr below"):
             wc.Bloom(policy, fpr).approximate(indices, d, stream)
         return
     made = wc.Bloom(policy, fpr).approximate(indices, d, stream)
@@ -198,7 +200,7 @@ def test_sections_are_the_references(d: int, density: float, fpr: float, policy:
     assert found is None or made.found.tolist() == found
 
 
-def test_filters_are_united_by_or(rng: np.random.Generator) -> None:
+def test_filters_can_be_merged_by_or(rng: np.random.Generator) -> None:
     d, codec = 50_000, wc.Bloom("p0", 0.001)
     one, two = (inputs.support(rng, d, 400) for _ in range(2))
     both = codec.encode(one, d, 1)
@@ -216,10 +218,10 @@ def _decodes(section: Array, d: int, r: int) -> bool:
         return False
 
 
-def test_p2_refuses_what_it_cannot_tell() -> None:
+def test_p2_raises_if_false_positives_are_too_many() -> None:
     x = np.zeros(1_000_000, np.float32)
     x[::10_000] = 1
-    with pytest.raises(wc.EncodeError, match=r"tensor 'w': bloom: .* too many for p2 .* below 0\.01"):
+    with pytest.raises(wc.EncodeError, match=r"tensor 'w': bloom: .* too many for p2; .* below 0\.01"):
         wc.encode_many({"w": x}, "nonzero | bloom(policy=p2, fpr=0.01) | raw")
     assert wc.decode(wc.encode(x, "nonzero | bloom(policy=p2, fpr=0.00001) | raw")).nnz == 100
 
@@ -238,13 +240,13 @@ def test_parameters() -> None:
             wc.Bloom(wrong)
 
 
-# ---- what decoding costs ----
+# ---- cost of decoding ----
 
 ONES = np.full(8, 0xFF, np.uint8)
 
 
 def hostile(policy: str, k: int, r: int, d: int, entries: int = 1) -> bytes:
-    """A filter of ones, and no more bytes of values than must be."""
+    """Build a container whose filter has all bits set, with the fewest possible value bytes."""
     head = bytes(8) + r.to_bytes(4, "little") + bytes([k, POLICIES.index(policy), 0, 0])
     values = write_qsgd(bytes(4 * r), FLOAT32, bits=2, bucket=2**24, norm=0, stream=0)
     rows = [reference.Row(key, 0, d, r, 1, 9, 4, head + ONES.tobytes(), values) for key in range(entries)]
@@ -252,7 +254,7 @@ def hostile(policy: str, k: int, r: int, d: int, entries: int = 1) -> bytes:
 
 
 @pytest.mark.parametrize("policy", [p for p in POLICIES if p not in ("p0", "p2")])
-def test_the_largest_chunk_in_the_fewest_bytes_costs_milliseconds(policy: str) -> None:
+def test_the_largest_chunk_in_the_fewest_bytes_decodes_in_milliseconds(policy: str) -> None:
     blob = hostile(policy, 32, 1, 2**24)
     assert len(blob) == 24 + 40 + 24 + 16
     assert wc.decode(blob).nnz == 1
@@ -266,7 +268,7 @@ def _timed(blob: bytes) -> float:
     return time.perf_counter() - start
 
 
-def test_many_small_entries_cannot_cost_more_than_the_limit() -> None:
+def test_many_small_entries_cannot_exceed_max_work() -> None:
     for policy, k, entries in (("p1", 1, 200), ("leftmost", 32, 200), ("p2", 1, 200)):
         blob = hostile(policy, k, 1, 2**24, entries)
         with pytest.raises(wc.WireError) as caught:
@@ -282,7 +284,7 @@ def test_many_small_entries_cannot_cost_more_than_the_limit() -> None:
 
 
 def test_memory_is_bounded_by_bytes_and_r(rng: np.random.Generator) -> None:
-    """p2 under the most positives and conflicts that it takes; the others."""
+    """Check the policies, p2 at its limits of positives and conflicts."""
     cases = [("p1", 32, 60_000, 2**22), ("middle", 1, 60_000, 2**22), ("p2", 2, 60_000, 150_064)]
     blobs = [hostile(policy, k, r, d) for policy, k, r, d in cases]
     indices = inputs.support(rng, 2**20, 30_000)

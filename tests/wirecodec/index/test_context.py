@@ -1,4 +1,4 @@
-"""context: sizes against zstd's and other codecs', the learned contexts, periods, and hostile sections."""
+"""Tests of ``context``: sizes against zstd and other codecs, periods, hostile sections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from formats.reference.context import find_period
+from formats.reference.writing.index.context import find_period
 from tests import inputs, oracles
 from wirecodec.kernels.cpu.index import context
 from wirecodec.limits import UNLIMITED
@@ -22,7 +22,7 @@ SUPPORTS = inputs.supports(np.random.default_rng(1))
 
 
 def striped(rng: np.random.Generator, rows: int, period: int, high: float = 0.6, low: float = 0.01) -> Any:
-    """A tenth of the columns mostly present, the others rarely."""
+    """Return a support in which a tenth of the columns are dense and the others sparse."""
     likely = np.where(rng.random(period) < 0.1, high, low)
     return np.flatnonzero(rng.random((rows, period)).ravel() < np.tile(likely, rows)).astype(np.uint32)
 
@@ -38,7 +38,7 @@ def top(x: Any, ratio: float) -> Any:
 
 @pytest.mark.parametrize("ratio", [0.1, 0.01, 0.001])
 def test_gradients_are_smaller_than_huffman_and_zstd(gradient: Any, ratio: float) -> None:
-    """Than huffman where there are many; than zstd of the gaps in the least width that holds them."""
+    """Compare with huffman at high density, and with zstd of the gaps in the narrowest integer type."""
     indices = top(gradient, ratio)
     found = size(wc.ContextIndex(), indices, gradient.size)
     assert found < size(wc.Huffman(), indices, gradient.size) or ratio < 0.1
@@ -49,7 +49,7 @@ def test_gradients_are_smaller_than_huffman_and_zstd(gradient: Any, ratio: float
 
 
 @pytest.mark.parametrize(("density", "ratio"), [(0.1, 1.01), (0.01, 1.02), (0.001, 1.06)])
-def test_uniform_supports_are_near_the_entropy(density: float, ratio: float) -> None:
+def test_uniform_supports_take_nearly_the_entropy(density: float, ratio: float) -> None:
     d = 2_000_000
     indices = inputs.support(np.random.default_rng(4), d, int(d * density))
     assert 8 * size(wc.ContextIndex(), indices, d) <= ratio * oracles.entropy_bits(d, indices.size)
@@ -65,12 +65,12 @@ def test_stripes_take_the_entropy_of_their_columns() -> None:
 
 
 @pytest.mark.parametrize("period", [64, 65, 127, 400, 1001, 16_384])
-def test_the_period_is_found(period: int) -> None:
+def test_find_period_finds_the_row_length(period: int) -> None:
     indices = striped(np.random.default_rng(period), max(30, 200_000 // period), period)
     assert context.find_period(indices) == period
 
 
-def test_no_period_is_found_where_there_is_none() -> None:
+def test_find_period_returns_0_for_uniform_supports() -> None:
     rng = np.random.default_rng(7)
     for d, r in ((100_000, 10_000), (1_000_000, 10_000), (2**24, 17_000), (1000, 2)):
         assert context.find_period(inputs.support(rng, d, r)) == 0
@@ -78,7 +78,7 @@ def test_no_period_is_found_where_there_is_none() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 3000), st.integers(64, 500), st.integers(0, 2**32), st.sampled_from([0.0, 0.02, 0.3]))
-def test_sections_are_the_reference_writers(d: int, period: int, seed: int, low: float) -> None:
+def test_sections_match_the_reference_writer(d: int, period: int, seed: int, low: float) -> None:
     rng = np.random.default_rng(seed)
     indices = striped(rng, -(-d // period), period, low=low)
     indices = indices[indices < d]
@@ -86,7 +86,7 @@ def test_sections_are_the_reference_writers(d: int, period: int, seed: int, low:
         indices = np.array([seed % d], np.uint32)
     for given_period in (None, 0, period, 16_384):
         section = wc.ContextIndex(given_period).encode(indices, d, 0)
-        assert section.tobytes() == reference.Context(given_period).section(indices.tolist(), d)
+        assert section.tobytes() == reference.Context(given_period).write_section(indices.tolist(), d)
         assert np.array_equal(wc.ContextIndex.decode(section, d, indices.size, UNLIMITED), indices)
     assert context.find_period(indices) == find_period(indices.tolist())
 
@@ -111,7 +111,7 @@ def test_the_smallest_auto_index_is_a_scheme(gradient: Any) -> None:
         wc.AutoIndex(smallest=1)
 
 
-def test_what_needs_more_room_than_there_is_says_how_much() -> None:
+def test_walk_returns_the_length_even_if_the_buffer_is_too_small() -> None:
     rng = np.random.default_rng(9)
     indices = inputs.support(rng, 20_000, 10_000)
     section = wc.ContextIndex().encode(indices, 20_000, 0)
@@ -121,8 +121,8 @@ def test_what_needs_more_room_than_there_is_says_how_much() -> None:
     assert np.array_equal(wc.ContextIndex.decode(section, 20_000, 10_000, UNLIMITED), indices)
 
 
-def test_only_one_section_says_a_support() -> None:
-    """Of all one-byte codes for one of 40 elements, those that are read are those that are written."""
+def test_each_support_has_one_section() -> None:
+    """Check all one-byte sections of one index among 40: only those that a writer produces decode."""
     read = set()
     for byte in range(256):
         section = np.array([0, 0, byte], np.uint8)
@@ -135,7 +135,7 @@ def test_only_one_section_says_a_support() -> None:
     assert len(read) > 20
 
 
-def test_wrong_periods_are_refused() -> None:
+def test_invalid_periods_raise() -> None:
     for wrong in (1, 63, 16_385, -1):
         with pytest.raises(wc.EncodeError, match=rf"period is {wrong}; it must be 0 or 64 to 16384"):
             wc.ContextIndex(wrong)
@@ -144,8 +144,8 @@ def test_wrong_periods_are_refused() -> None:
 
 
 @pytest.mark.parametrize("period", [0, 64, 16_384])
-def test_hostile_sections_cost_no_more_than_their_work(period: int) -> None:
-    """The longest walks in few bytes: nothing, or everything but one element."""
+def test_hostile_sections_cost_at_most_their_work(period: int) -> None:
+    """Decode few bytes that need the longest loops: nearly empty and nearly full supports."""
     d = 2**24
     head = period.to_bytes(2, "little")
     for code, r in ((b"\xff" * 4, 1), (b"\0" * 4, d - 1), (b"\xff" * 400, 1), (b"\x55" * 4000, d // 2)):

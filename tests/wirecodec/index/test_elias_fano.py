@@ -1,4 +1,4 @@
-"""elias-fano: sizes against the bound, spans alone, and the layout against its definition."""
+"""Tests of ``elias-fano``: sizes against the bound, independent spans, the reference writer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wirecodec.limits import UNLIMITED
 
 
 @pytest.mark.parametrize(("density", "bits"), [(0.1, 5.28), (0.01, 8.59), (0.001, 12.0)])
-def test_bits_an_index(density: float, bits: float) -> None:
+def test_bits_per_index(density: float, bits: float) -> None:
     rng = np.random.default_rng(8)
     for d in (2_600_000, 2**24):
         r = int(d * density)
@@ -24,8 +24,8 @@ def test_bits_an_index(density: float, bits: float) -> None:
         assert oracles.entropy_bits(d, r) < 8 * section.size <= bits * r, d
 
 
-def test_the_worst_support_takes_little_more_than_the_middle_one() -> None:
-    """The size of a span depends on how much room it has, and on nothing else."""
+def test_clustering_does_not_change_the_size() -> None:
+    """The size of a span depends only on its numbers of indices and elements."""
     d, r = 1_000_000, 4000
     spread = np.arange(0, d, 250, dtype=np.uint32)
     crowded = np.concatenate([np.arange(r - 1), [d - 1]]).astype(np.uint32)
@@ -33,7 +33,7 @@ def test_the_worst_support_takes_little_more_than_the_middle_one() -> None:
     assert abs(sizes[0] - sizes[1]) <= 4
 
 
-def test_spans_decode_alone() -> None:
+def test_spans_decode_independently() -> None:
     indices = inputs.support(np.random.default_rng(3), 1_000_000, 10_000)
     section = wc.EliasFano().encode(indices, 1_000_000, 0)
     for span in range(3):
@@ -41,7 +41,7 @@ def test_spans_decode_alone() -> None:
         assert np.array_equal(found, indices[4096 * span : 4096 * (span + 1)])
 
 
-def test_one_or_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_count_does_not_change_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     from wirecodec.kernels.cpu import threads
 
     indices = inputs.support(np.random.default_rng(3), 2**24, 700_000)
@@ -55,7 +55,7 @@ def test_one_or_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(2, 60_000), st.data())
-def test_sections_are_the_reference_writers(d: int, data: st.DataObject) -> None:
+def test_sections_match_the_reference_writer(d: int, data: st.DataObject) -> None:
     r = data.draw(st.one_of(st.integers(1, d - 1), st.integers(1, min(d - 1, 300))))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     if data.draw(st.booleans()):
@@ -64,13 +64,13 @@ def test_sections_are_the_reference_writers(d: int, data: st.DataObject) -> None
         indices = data.draw(st.integers(0, d - r)) + np.arange(r)
     indices = indices.astype(np.uint32)
     section = wc.EliasFano().encode(indices, d, 0)
-    assert section.tobytes() == reference.EliasFano().section(indices.tolist(), d)
+    assert section.tobytes() == reference.EliasFano().write_section(indices.tolist(), d)
     assert np.array_equal(wc.EliasFano.decode(section, d, r, UNLIMITED), indices)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=2000), st.integers(1, 2**24), st.data())
-def test_any_bytes_are_refused_or_decoded(raw: bytes, d: int, data: st.DataObject) -> None:
+def test_any_bytes_decode_or_raise_a_wire_error(raw: bytes, d: int, data: st.DataObject) -> None:
     r = data.draw(st.one_of(st.integers(1, d), st.integers(1, min(d, 5000))))
     section = np.frombuffer(raw + bytes(-len(raw) % 4), np.uint8).copy()
     try:

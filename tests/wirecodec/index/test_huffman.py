@@ -1,4 +1,4 @@
-"""huffman: optimal codes, sizes near the entropy, spans alone, and any bytes at all."""
+"""Tests of ``huffman``: optimal codes, sizes near the entropy, independent spans, hostile bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirecodec as wc
-from formats.reference.huffman_writer import class_of, code_lengths
+from formats.reference.writing.index.huffman import classify_gap, compute_code_lengths
 from tests import inputs, oracles
 from wirecodec.kernels.cpu.coding import canonical_huffman
 from wirecodec.kernels.cpu.index import huffman
@@ -20,12 +20,12 @@ from wirecodec.limits import UNLIMITED
 
 def lengths_of(counts: list[int]) -> list[int]:
     found = np.empty(len(counts), np.uint8)
-    canonical_huffman.lengths(np.array(counts, np.int64), found)
+    canonical_huffman.build_lengths(np.array(counts, np.int64), found)
     return found.tolist()
 
 
 def huffman_bits(counts: list[int]) -> tuple[int, int]:
-    """Total bits of Huffman's own code, whose lengths have no limit, and its longest length."""
+    """Return the total bits and the longest code of an unlimited Huffman code."""
     heap = [(count, 0) for count in counts if count]
     heapq.heapify(heap)
     total = 0
@@ -47,10 +47,10 @@ COUNTS = st.one_of(
 @settings(max_examples=400, deadline=None)
 @given(COUNTS)
 def test_code_lengths(counts: list[int]) -> None:
-    """Complete, at most 12 bits, as short as Huffman's own where that fits, and the very ones of the page."""
+    """Check that codes are complete, at most 12 bits long, optimal, and those of the specification."""
     found = lengths_of(counts)
     present = {symbol: count for symbol, count in enumerate(counts) if count}
-    assert found == [code_lengths(present).get(symbol, 0) for symbol in range(len(counts))]
+    assert found == [compute_code_lengths(present).get(symbol, 0) for symbol in range(len(counts))]
     if len(present) > 1:
         assert sum(2.0**-length for symbol, length in enumerate(found) if symbol in present) == 1
         assert max(found) <= 12
@@ -62,20 +62,20 @@ def test_code_lengths(counts: list[int]) -> None:
 
 
 def limited_bits(counts: list[int], limit: int) -> int:
-    """Least total bits under a limit, by trying every way: only for a few symbols."""
+    """Return the least total bits under a length limit, by exhaustive search; only for few symbols."""
     ordered = sorted((c for c in counts if c), reverse=True)
     best: dict[tuple[int, int], int] = {}
 
-    def least(i: int, room: int, shortest: int) -> int:
+    def least(i: int, code_space: int, shortest: int) -> int:
         if i == len(ordered):
-            return 0 if room >= 0 else 10**9
-        key = (i, room * 16 + shortest)
+            return 0 if code_space >= 0 else 10**9
+        key = (i, code_space * 16 + shortest)
         if key not in best:
             best[key] = min(
                 (
-                    ordered[i] * length + least(i + 1, room - (1 << limit - length), length)
+                    ordered[i] * length + least(i + 1, code_space - (1 << limit - length), length)
                     for length in range(shortest, limit + 1)
-                    if (1 << limit - length) <= room
+                    if (1 << limit - length) <= code_space
                 ),
                 default=10**9,
             )
@@ -94,26 +94,26 @@ def test_limited_codes_are_optimal() -> None:
         assert sum(c * n for c, n in zip(counts, found, strict=True)) == limited_bits(counts, 12)
 
 
-def test_classes_are_the_definition() -> None:
+def test_classes_match_the_definition() -> None:
     gaps = sorted({min(2**24 - 2, max(0, 2**e + k)) for e in range(24) for k in range(-9, 10)})
     counts = np.empty(176, np.int64)
     for gap in gaps:
         huffman.count_gaps(np.array([gap], np.uint32), counts)
         assert counts.sum() == 1
-        assert counts[class_of(gap, 3)[0]] == 1
+        assert counts[classify_gap(gap, 3)[0]] == 1
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(st.integers(0, 40), st.integers(0, 24_000)), min_size=1, max_size=400))
-def test_the_chosen_classes_make_the_section_smallest(gaps: list[int]) -> None:
+def test_the_smallest_form_is_chosen(gaps: list[int]) -> None:
     from formats.reference import Huffman
 
     indices = (np.cumsum(np.array(gaps) + 1) - 1).astype(np.uint32)
     d = int(indices[-1]) + 2
     section = wc.Huffman().encode(indices, d, 0)
-    sizes = [len(Huffman(m=m).section(indices.tolist(), d)) for m in range(4)]
-    assert abs(section.size - min(sizes)) <= 1  # bits are compared, and then filled up to bytes
-    assert bytes(section) == Huffman().section(indices.tolist(), d)
+    sizes = [len(Huffman(m=m).write_section(indices.tolist(), d)) for m in range(4)]
+    assert abs(section.size - min(sizes)) <= 1  # Forms are compared by bits, before padding to bytes.
+    assert bytes(section) == Huffman().write_section(indices.tolist(), d)
 
 
 @pytest.mark.parametrize(("density", "bits"), [(0.1, 4.75), (0.01, 8.13), (0.001, 11.47)])
@@ -131,7 +131,7 @@ def test_small_supports_stay_small() -> None:
 
 
 @pytest.mark.parametrize("symbols", ["gaps", "keys"])
-def test_spans_decode_alone(symbols: str) -> None:
+def test_spans_decode_independently(symbols: str) -> None:
     indices = inputs.support(np.random.default_rng(3), 1_000_000, 21_000)
     section = wc.Huffman(symbols).encode(indices, 1_000_000, 0)
     for span in range(6):
@@ -140,8 +140,8 @@ def test_spans_decode_alone(symbols: str) -> None:
 
 
 @pytest.mark.parametrize("largest", [2, 200, 4000, 100_000])
-def test_every_number_of_symbols_a_load(largest: int) -> None:
-    """Three, two and one symbol fit the bits of a load; four spans and more lie side by side."""
+def test_every_number_of_symbols_per_load(largest: int) -> None:
+    """Decode three, two and one symbol per load, in more than four spans."""
     rng = np.random.default_rng(largest)
     gaps = rng.integers(0, 3, 30_000)
     gaps[rng.integers(0, 30_000, 40)] = largest
@@ -158,7 +158,7 @@ def test_parameters() -> None:
         wc.Huffman("bits")
 
 
-def test_any_bytes_decode_or_are_refused(rng: np.random.Generator) -> None:
+def test_any_bytes_decode_or_raise_a_wire_error(rng: np.random.Generator) -> None:
     outcomes = set()
     heads: list[Any] = [[0, 0, 1, 0x11], [3, 4, 3, 0x22, 0x22], [4, 0, 1, 0x11], [1, 9, 0], [4, 3, 0]]
     for n in range(4000):

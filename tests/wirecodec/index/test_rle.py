@@ -1,4 +1,4 @@
-"""rle: runs against their definition, numbers of every length, places where groups of bytes meet."""
+"""Tests of ``rle``: sections by definition, numbers of every length, group boundaries."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests import inputs
 from tests.wirecodec.index.varints import (
     EDGES,
     ONE,
+    check_random_sections,
+    encode_and_check,
     from_gaps,
-    held,
     leb128,
-    refuses_or_agrees,
     runs_of,
 )
 from wirecodec.index import rle
@@ -25,9 +25,9 @@ SUPPORTS = inputs.supports(np.random.default_rng(21))
 
 
 @pytest.mark.parametrize("case", SUPPORTS)
-def test_sections_are_the_definition(case: str) -> None:
+def test_sections_match_the_definition(case: str) -> None:
     _, indices = SUPPORTS[case]
-    assert held(wc.RLE(), indices) == leb128(runs_of(indices))
+    assert encode_and_check(wc.RLE(), indices) == leb128(runs_of(indices))
 
 
 @settings(max_examples=400, deadline=None)
@@ -38,7 +38,7 @@ def test_rle_of_any_runs(runs: list[tuple[int, int]]) -> None:
     gaps: list[int] = []
     for n, (absent, present) in enumerate(runs):
         gaps += [absent + (n > 0), *([0] * present)]
-    assert held(wc.RLE(), from_gaps(gaps)) == leb128([number for run in runs for number in run])
+    assert encode_and_check(wc.RLE(), from_gaps(gaps)) == leb128([number for run in runs for number in run])
 
 
 @pytest.mark.parametrize("length", [2**21 - 1, 2**21, 2**21 + 1, 2**24 - 1])
@@ -46,7 +46,7 @@ def test_one_run_of_any_length(length: int) -> None:
     indices = np.arange(length, dtype=np.uint32)
     section = wc.RLE().encode(indices, 2**24, 0)
     assert bytes(section) == leb128([0, length - 1])
-    assert rle.planned_bytes(indices) == section.size
+    assert rle.measure_section(indices) == section.size
     assert np.array_equal(wc.RLE.decode(section, 2**24, length, UNLIMITED), indices)
 
 
@@ -54,19 +54,19 @@ def test_one_run_of_any_length(length: int) -> None:
 @pytest.mark.parametrize("before", range(60, 68))
 @pytest.mark.parametrize("number", [127, 128, 16_383, 16_384, 2**21])
 def test_numbers_that_straddle_groups_of_bytes(before: int, number: int) -> None:
-    """64 bytes that all end a number are read at once, but the first may end one that began before."""
+    """64 one-byte numbers are read at once, unless the first byte ends a number from the group before."""
     gaps = [1] * before + [number] + [2] * 200
-    assert held(wc.RLE(), from_gaps(gaps)) == leb128(runs_of(from_gaps(gaps)))
+    assert encode_and_check(wc.RLE(), from_gaps(gaps)) == leb128(runs_of(from_gaps(gaps)))
 
 
-def test_chunks_of_the_loops_join(rng: np.random.Generator) -> None:
-    """Longer than what is gathered before it is written, with runs and gaps across the joints."""
+def test_passes_of_the_kernels_join(rng: np.random.Generator) -> None:
+    """Encode more indices than one pass holds, with runs and gaps across the joints."""
     for shift in range(3):
         gaps = np.where(rng.random(20_000) < 0.3, rng.integers(0, 300, 20_000), 0)
         gaps[4090 + shift : 4100] = 0
         indices = from_gaps(gaps.tolist())
-        assert held(wc.RLE(), indices) == leb128(runs_of(indices))
+        assert encode_and_check(wc.RLE(), indices) == leb128(runs_of(indices))
 
 
-def test_any_bytes_decode_or_are_refused(rng: np.random.Generator) -> None:
-    assert len(refuses_or_agrees(wc.RLE, rng)) >= 4
+def test_any_bytes_decode_or_raise_a_wire_error(rng: np.random.Generator) -> None:
+    assert len(check_random_sections(wc.RLE, rng)) >= 4

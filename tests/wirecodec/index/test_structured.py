@@ -1,4 +1,4 @@
-"""structured: sections against the reference writer, the grain, gap streams, and hostile sections."""
+"""Tests of ``structured``: sections of the reference writer, the grain, gap streams, hostile sections."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from formats.reference.structured import bit_string, packed
+from formats.reference.writing.index.structured import pack_bits, to_bits
 from tests import oracles
 from tests.wirecodec.index.grains import grained
-from wirecodec.index.structured_plan import Head, count_runs
+from wirecodec.index.structured_plan import Header, count_runs
 from wirecodec.kernels.cpu.coding import gap_stream
 from wirecodec.limits import UNLIMITED
 
 CODES = {"smallest": None, "gaps": 0, "runs": 1, "bitmap": 2}
 
 
-def head_of(indices: Any, d: int) -> Head:
-    return Head.of(wc.Structured().encode(indices, d, 0), d)
+def header_of(indices: Any, d: int) -> Header:
+    return Header.of(wc.Structured().encode(indices, d, 0), d)
 
 
 @settings(max_examples=400, deadline=None)
 @given(grained(), st.sampled_from(sorted(CODES)))
-def test_sections_are_the_reference_writers(support: tuple[int, Any], form: str) -> None:
+def test_sections_match_the_reference_writer(support: tuple[int, Any], form: str) -> None:
     d, indices = support
     section = wc.Structured(form).encode(indices, d, 0)
     assert np.array_equal(wc.Structured.decode(section, d, indices.size, UNLIMITED), indices)
-    head = Head.of(section, d)
-    if head.listed(indices.size, d) not in (0, head.whole(d)):
-        assert section.tobytes() == reference.Structured(CODES[form]).section(indices.tolist(), d)
+    header = Header.of(section, d)
+    if header.count_listed(indices.size, d) not in (0, header.count_grains(d)):
+        assert section.tobytes() == reference.Structured(CODES[form]).write_section(indices.tolist(), d)
 
 
 @settings(max_examples=300, deadline=None)
 @given(grained())
-def test_the_grain_is_the_greatest(support: tuple[int, Any]) -> None:
+def test_the_greatest_grain_is_found(support: tuple[int, Any]) -> None:
     d, indices = support
     present = np.isin(np.arange(d), indices)
     ends = [i for i in range(1, d) if present[i] != present[i - 1]]
     expected = math.gcd(*(b - a for a, b in itertools.pairwise(ends))) or 1
     runs = count_runs(indices)
     assert runs == 1 + np.count_nonzero(np.diff(indices.astype(int)) != 1)
-    head = head_of(indices, d)
-    assert head.grain == expected
-    assert expected == 1 or all(end % expected == head.phase for end in ends)
+    header = header_of(indices, d)
+    assert header.grain == expected
+    assert expected == 1 or all(end % expected == header.phase for end in ends)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(0, 20).map(lambda n: 2**n // 3), min_size=1, max_size=700))
-def test_gap_streams_are_as_long_as_planned(steps: list[int]) -> None:
+def test_gap_streams_have_the_planned_length(steps: list[int]) -> None:
     numbers = (np.cumsum(np.array(steps, np.int64) + 1) - 1).astype(np.uint32)
     parameters = np.empty(-(-numbers.size // 256), np.uint8)
     bits = gap_stream.plan(numbers, parameters)
@@ -71,16 +71,18 @@ def test_gap_streams_are_as_long_as_planned(steps: list[int]) -> None:
     assert gap_stream.read(data, 0, bits, int(numbers[-1]), out) == gap_stream.BAD_RANGE
 
 
-def test_unknown_forms_are_refused() -> None:
-    with pytest.raises(wc.EncodeError, match="form is 'row'; one of smallest, gaps, runs, bitmap"):
+def test_unknown_forms_raise() -> None:
+    with pytest.raises(wc.EncodeError, match="form is 'row'; it must be smallest, gaps, runs, bitmap"):
         wc.Structured("row")
 
 
 def test_memory_is_bounded_by_bytes_and_r() -> None:
-    """16 million absent elements in 2 MB decode to one index without an array of them."""
+    """Decode one index among 16 million absent ones, listed in 2 MB, without an array of them."""
     d = 2**24
-    section = np.frombuffer(b"\x04" + packed(("00000" + "1" * 256) * 65535 + "00000" + "1" * 255), np.uint8)
-    runs = b"\x05" + packed("00000" + "1" + "11000" + bit_string(0, 24))
+    section = np.frombuffer(
+        b"\x04" + pack_bits(("00000" + "1" * 256) * 65535 + "00000" + "1" * 255), np.uint8
+    )
+    runs = b"\x05" + pack_bits("00000" + "1" + "11000" + to_bits(0, 24))
     for data in (section, np.frombuffer(runs, np.uint8)):
         tracemalloc.start()
         try:

@@ -1,4 +1,4 @@
-"""Definitions of rle and delta: LEB128 numbers of runs and of gaps."""
+"""Definitions of ``rle`` and ``delta``: LEB128 numbers of runs and of gaps."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = [
     "EDGES",
     "NUMBERS",
     "ONE",
+    "check_random_sections",
+    "encode_and_check",
     "from_gaps",
     "gaps_of",
-    "held",
     "leb128",
-    "refuses_or_agrees",
     "runs_of",
 ]
 
@@ -37,13 +37,13 @@ def gaps_of(indices: Any) -> list[int]:
 
 
 def runs_of(indices: Any) -> list[int]:
-    """Absent first; all but the first run less one."""
+    """Return the numbers that rle stores: run lengths, absent first, each but the first minus 1."""
     present = np.zeros(int(indices[-1]) + 1, bool)
     present[indices] = True
-    turns = np.diff(present.astype(int)).nonzero()[0] + 1
-    lengths = np.diff([0, *turns, present.size]).tolist()
+    boundaries = np.diff(present.astype(int)).nonzero()[0] + 1
+    lengths = np.diff([0, *boundaries, present.size]).tolist()
     if present[0]:
-        lengths = [1, *lengths]  # no absent element before the first run
+        lengths = [1, *lengths]  # No absent element before the first run.
         lengths[0] = 0
     return [lengths[0], *(n - 1 for n in lengths[1:])]
 
@@ -52,12 +52,12 @@ def from_gaps(gaps: list[int]) -> Any:
     return (np.cumsum(np.array(gaps, np.int64) + 1) - 1).astype(np.uint32)
 
 
-def held(codec: Any, indices: Any) -> bytes:
-    """The section, read back and its size planned."""
+def encode_and_check(codec: Any, indices: Any) -> bytes:
+    """Encode, check decoding and the measured size, and return the section."""
     d = int(indices[-1]) + 2
     section = codec.encode(indices, d, 0)
     assert np.array_equal(codec.decode(section, d, indices.size, UNLIMITED), indices)
-    assert {"rle": rle, "delta": delta}[codec.name].planned_bytes(indices) == section.size
+    assert {"rle": rle, "delta": delta}[codec.name].measure_section(indices) == section.size
     return bytes(section)
 
 
@@ -75,8 +75,8 @@ NUMBERS = st.one_of(
 )
 
 
-def refuses_or_agrees(codec: Any, rng: np.random.Generator) -> set[str]:
-    """Decode 3000 random sections, and hold those that are legal to be the codec's own; the outcomes."""
+def check_random_sections(codec: Any, rng: np.random.Generator) -> set[str]:
+    """Decode 3000 random sections, check that the legal ones are canonical, and return the outcomes."""
     outcomes = set()
     for _ in range(3000):
         size = int(rng.integers(0, 90))

@@ -238,12 +238,13 @@ def run() -> str:
 def kernels() -> dict[str, Any]:
     """Return every kernel of the folder by ``module.function``; inlined helpers are no kernels."""
     found = {}
-    for info in pkgutil.iter_modules(wirecodec.kernels.cpu.__path__):
-        module = importlib.import_module(f"wirecodec.kernels.cpu.{info.name}")
+    folder = wirecodec.kernels.cpu
+    for info in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}."):
+        module = importlib.import_module(info.name)
         for name, each in vars(module).items():
             own = getattr(each, "__module__", "") == module.__name__ and hasattr(each, "signatures")
             if own and getattr(each._cache, "cache_path", None):
-                found[f"{info.name}.{name}"] = each
+                found[f"{info.name.removeprefix(folder.__name__)[1:]}.{name}"] = each
     return found
 
 

@@ -15,7 +15,7 @@ import wirecodec as wc
 from tests import inputs
 from tests.child import run
 from wirecodec.arrays import bits_of, read_only
-from wirecodec.index.rice import planned_bytes
+from wirecodec.index.rice import measure_section
 from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.index import bitmap, rice, rice_read, rice_write
 from wirecodec.kernels.cpu.jit import kernel
@@ -44,8 +44,8 @@ def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     """So many threads, and every unit of work worth one."""
     monkeypatch.setattr(threads, "thread_count", lambda: request.param)
     for module in (rice, rice_write, rice_read):
-        monkeypatch.setattr(module, "LEAST_UNITS", 1)
-    for name in ("LEAST_MARKED", "LEAST_COPIED", "LEAST_FOUND"):
+        monkeypatch.setattr(module, "MIN_UNITS_PER_THREAD", 1)
+    for name in ("MIN_BLOCKS_NONZERO", "MIN_BLOCKS_COPY", "MIN_BLOCKS_POSITIONS"):
         monkeypatch.setattr(bitmap, name, 1)
     found: int = request.param
     return found
@@ -145,12 +145,12 @@ def test_the_same_bytes_and_indices(many: int, support: Any) -> None:
         found = codec.decode(read_only(section), d, support.size, UNLIMITED)
         assert np.array_equal(found, support)
         if isinstance(codec, wc.Rice):
-            assert planned_bytes(read_only(support)) == section.size
+            assert measure_section(read_only(support)) == section.size
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(threads, "thread_count", lambda: 1)
                 assert np.array_equal(codec.encode(read_only(support), d, 0), section)
     for dtype in (np.int32, np.int64):
-        found = bitmap.positions(*bitmap.nonzero_bits(bits_of(dense)), np.dtype(dtype))
+        found = bitmap.find_positions(*bitmap.find_nonzero(bits_of(dense)), np.dtype(dtype))
         assert np.array_equal(found, support)
 
 
@@ -167,7 +167,7 @@ def test_the_first_error_is_reported(many: int, support: Any) -> None:
 
 def test_several_callers(monkeypatch: pytest.MonkeyPatch, support: Any) -> None:
     monkeypatch.setattr(threads, "thread_count", lambda: 3)
-    monkeypatch.setattr(rice_read, "LEAST_UNITS", 1)
+    monkeypatch.setattr(rice_read, "MIN_UNITS_PER_THREAD", 1)
     section = read_only(wc.Rice().encode(read_only(support), 300_000, 0))
 
     def right(_: int) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import wirecodec as wc
 from tests import oracles
 from wirecodec.arrays import Flat
-from wirecodec.pipeline import gather
+from wirecodec.cpu.select import gather
 
 ADACOMP = "adacomp | rice | sign-scale"
 

@@ -1,4 +1,4 @@
-"""Transforms: orthogonal, the library's and SciPy's alike, and composed with every codec and every way in."""
+"""Tests of transforms: orthogonality, equality with SciPy, every codec, selector and entry point."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from scipy import fft
 
 import wirecodec as wc
 from formats import reference
-from formats.reference.transforms import count
-from formats.reference.transforms import smooth_length as reference_length
-from formats.zstd import installed
+from formats.reference.transform.coefficients import coefficient_count
+from formats.reference.transform.coefficients import smooth_length as reference_length
+from formats.zstd import find_decompressor
 from wirecodec import registry
 from wirecodec.transform.base import smooth_length
 
@@ -31,8 +31,8 @@ def wide(x: Any) -> Any:
     return np.asarray(x).astype(np.float64)
 
 
-def test_lengths() -> None:
-    """The least number that 2, 3 and 5 alone divide; SciPy's and the reference's agree."""
+def test_smooth_length() -> None:
+    """SciPy and the reference find the same lengths."""
     for n in [*range(2000), 2**20 + 1, 269_722, 26_000_000, 2**28 - 1]:
         assert smooth_length(n) == reference_length(n)
         assert smooth_length(n) == (fft.next_fast_len(n, real=True) if n else 0)
@@ -41,11 +41,11 @@ def test_lengths() -> None:
 @pytest.mark.sampled
 @both
 @pytest.mark.parametrize("size", SIZES)
-def test_orthogonal(transform: Any, size: int, dtype: Any, rng: np.random.Generator) -> None:
-    """Squares add up alike, and the inverse gives the elements back, but for one rounding each way."""
+def test_transforms_are_orthogonal(transform: Any, size: int, dtype: Any, rng: np.random.Generator) -> None:
+    """The norm is preserved, and the inverse returns the elements up to one rounding each way."""
     x = rng.normal(size=size).astype(dtype)
     c = transform.forward(x)
-    assert c.size == transform.count(size) == count(transform.domain, size)
+    assert c.size == transform.count(size) == coefficient_count(transform.domain, size)
     assert c.dtype == {1: {8: np.complex128}, 2: {8: np.float64}}[transform.domain].get(
         x.itemsize, np.complex64 if transform.width == 2 else np.float32
     )
@@ -58,8 +58,8 @@ def test_orthogonal(transform: Any, size: int, dtype: Any, rng: np.random.Genera
 
 
 @pytest.mark.parametrize("size", SIZES[1:])
-def test_coefficients_are_those_of_the_formulas(size: int, rng: np.random.Generator) -> None:
-    """Written out as the pages have them, as matrices."""
+def test_coefficients_follow_the_spec_formulas(size: int, rng: np.random.Generator) -> None:
+    """The spec pages' sums are written as matrices."""
     x, m = rng.normal(size=size), smooth_length(size)
     if m > 1001:
         return
@@ -73,14 +73,14 @@ def test_coefficients_are_those_of_the_formulas(size: int, rng: np.random.Genera
     assert np.allclose(wc.RFFT.forward(x), turns @ x, atol=1e-12)
 
 
-def test_dct_is_scipys(rng: np.random.Generator) -> None:
+def test_dct_equals_scipy(rng: np.random.Generator) -> None:
     x = rng.normal(size=360)
     assert np.allclose(wc.DCT.forward(x), fft.dct(x, norm="ortho"), atol=1e-13)
     assert np.allclose(wc.DCT.inverse(x, 360, x.dtype), fft.idct(x, norm="ortho"), atol=1e-13)
 
 
 @either
-def test_all_coefficients_lose_rounding_only(name: str, dtype: Any, rng: np.random.Generator) -> None:
+def test_all_coefficients_lose_only_rounding(name: str, dtype: Any, rng: np.random.Generator) -> None:
     for shape in ((), (1,), (7, 11), (0, 3), (1000,)):
         x = rng.normal(size=shape).astype(dtype)
         decoded = wc.decode(wc.encode(x, f"{name} | all | raw-index | raw"), schema=(shape, dtype))
@@ -98,7 +98,7 @@ VALUE = [wc.Raw(), wc.Raw("bfloat16"), *(c() for c in registry.value_codecs().va
 @pytest.mark.parametrize("index", INDEX, ids=lambda i: registry.index_codec(i).name)
 @pytest.mark.parametrize("value", VALUE, ids=str)
 def test_every_pair_of_codecs(transform: Any, index: int, value: Any, rng: np.random.Generator) -> None:
-    """What is lost of the coefficients is what is lost of the tensor; library and reference decode alike."""
+    """The error of the coefficients is that of the tensor; library and reference decode alike."""
     codec = registry.index_codec(index)
     codec = wc.Bloom("p0") if codec is wc.Bloom else wc.Binned(50) if codec is wc.Binned else codec()
     x = rng.normal(size=600).cumsum().astype(np.float32)
@@ -110,7 +110,7 @@ def test_every_pair_of_codecs(transform: Any, index: int, value: Any, rng: np.ra
     error = np.linalg.norm(wc.decode(blob).values - x) / np.linalg.norm(x)
     if isinstance(value, wc.Raw):
         assert error == pytest.approx(lost, abs=0.004)
-    (t,) = reference.decode(blob.tobytes(), zstd=installed()).tensors
+    (t,) = reference.decode(blob.tobytes(), zstd=find_decompressor()).tensors
     near = 2.0**-19 * np.linalg.norm(x)
     assert np.allclose(np.frombuffer(t.values, np.float32), wc.decode(blob).values, rtol=0, atol=near)
 
@@ -123,28 +123,30 @@ SELECTORS = [
 
 @both
 @pytest.mark.parametrize("selector", SELECTORS)
-def test_every_selector_sees_coefficients(transform: Any, selector: str, rng: np.random.Generator) -> None:
-    """Real ones, or the magnitudes of complex ones: it chooses as of an array that holds these."""
+def test_every_selector_receives_coefficients(
+    transform: Any, selector: str, rng: np.random.Generator
+) -> None:
+    """The selection equals that of an array of the coefficients, or of the magnitudes of complex ones."""
     scheme = wc.Scheme.parse(f"{transform.name} | {selector} | rice | raw")
     x = (rng.laplace(size=5000) * rng.random(5000)).astype(np.float32)
     c = transform.forward(x)
     seen = np.abs(c) if transform.width == 2 else c
-    chosen = wc.decode(wc.encode(seen, wc.Scheme(scheme.select, wc.Rice(), wc.Raw()), seed=3)).indices
+    selected = wc.decode(wc.encode(seen, wc.Scheme(scheme.select, wc.Rice(), wc.Raw()), seed=3)).indices
     masked = np.zeros_like(c)
-    masked[chosen] = c[chosen]
+    masked[selected] = c[selected]
     blob = wc.encode(x, scheme, seed=3)
-    assert wc.inspect(blob).entries[0].nnz == chosen.size * transform.width
+    assert wc.inspect(blob).entries[0].nnz == selected.size * transform.width
     assert np.array_equal(wc.decode(blob).values, transform.inverse(masked, x.size, x.dtype))
 
 
 @either
-def test_a_scale_is_refused(name: str) -> None:
+def test_scaling_selectors_raise(name: str) -> None:
     with pytest.raises(wc.EncodeError, match=r"tensor 'w': adacomp sends one magnitude"):
         wc.encode_many({"w": np.ones(9, np.float32)}, f"{name} | adacomp | rice | raw")
 
 
 @either
-def test_the_element_is_named_that_is_not_finite(name: str, dtype: Any) -> None:
+def test_nonfinite_elements_raise_with_their_position(name: str, dtype: Any) -> None:
     x = np.ones(300, dtype)
     x[[70, 200]] = np.inf, np.nan
     for scheme in ("all | raw-index | raw", "topk(0.1) | rice | qsgd"):
@@ -156,8 +158,8 @@ def test_the_element_is_named_that_is_not_finite(name: str, dtype: Any) -> None:
 
 
 @either
-def test_what_is_too_large_is_refused(name: str) -> None:
-    """Coefficients grow with the root of the size; what a codec refuses is a coefficient, not an element."""
+def test_coefficients_out_of_range_raise(name: str) -> None:
+    """Coefficients grow with the square root of the size; codecs report a coefficient, not an element."""
     for x in (
         np.full(100, 3e38, np.float32),
         np.full(4, 1e301),
@@ -173,7 +175,7 @@ def test_what_is_too_large_is_refused(name: str) -> None:
     assert caught.value.position is None
 
 
-def test_schemes_are_written_and_read() -> None:
+def test_scheme_string_round_trip() -> None:
     text = "rfft | topk(0.15) | bitmap | raw"
     scheme = wc.Scheme.parse(text)
     assert scheme == wc.Scheme(wc.TopK(0.15), wc.Bitmap(), wc.Raw(), transform=wc.RFFT())
@@ -187,7 +189,7 @@ def test_schemes_are_written_and_read() -> None:
         wc.Scheme.parse("dct(2) | all | rice | raw")
 
 
-def mixed(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, str]]:
+def mixed_tensors(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, str]]:
     tensors: dict[str, Any] = {
         "a.bias": rng.normal(size=5).astype(np.float32),
         "a.weight": rng.normal(size=(20, 30)).astype(np.float32),
@@ -201,7 +203,7 @@ def mixed(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def test_many_tensors_some_transformed(rng: np.random.Generator) -> None:
-    tensors, schemes = mixed(rng)
+    tensors, schemes = mixed_tensors(rng)
     for names, fuse in ((True, 0), (True, 1000), (False, 1000)):
         blob = wc.encode_many(tensors, schemes, names=names, fuse=fuse, tag=b"t")
         entries = wc.inspect(blob).entries
@@ -220,7 +222,7 @@ def test_many_tensors_some_transformed(rng: np.random.Generator) -> None:
 
 
 def test_decode_add(rng: np.random.Generator) -> None:
-    tensors, schemes = mixed(rng)
+    tensors, schemes = mixed_tensors(rng)
     blob = wc.encode_many(tensors, schemes)
     out = {n: np.ones(np.shape(t), np.float32) for n, t in tensors.items()}
     wc.decode_add(blob, out, scale=-2.0)
@@ -239,7 +241,7 @@ def test_sparse_tensors_are_transformed_with_their_zeros(name: str) -> None:
 
 
 @either
-def test_no_coefficient_no_element(name: str) -> None:
+def test_no_coefficients_decode_to_no_elements(name: str) -> None:
     for size in (1, 5, 3_000_000):
         decoded = wc.decode(wc.encode(np.zeros(size, np.float32), f"{name} | nonzero | rice | raw"))
         assert (decoded.nnz, decoded.size) == (0, size)
@@ -250,11 +252,11 @@ def test_no_coefficient_no_element(name: str) -> None:
 
 @both
 def test_several_chunks(transform: Any, rng: np.random.Generator) -> None:
-    """2^24 elements have 2^23 + 1 bins: the last one is a chunk alone."""
+    """2^24 elements have 2^23 + 1 bins, so the last bin is a chunk of its own."""
     size = 2**24 if transform.width == 2 else smooth_length(2**24 + 1)
     c = np.zeros(transform.count(size), transform.forward(np.ones(1, np.float32)).dtype)
-    where = np.array([0, 5, 700_000, c.size - 2, c.size - 1])
-    c[where] = [9000, -2000, 700, 3000, 8000]
+    indices = np.array([0, 5, 700_000, c.size - 2, c.size - 1])
+    c[indices] = [9000, -2000, 700, 3000, 8000]
     x = transform.inverse(c, size, np.dtype(np.float32))
     blob = wc.encode(x, f"{transform.name} | topk(k=5) | rice | raw")
     (entry,) = wc.inspect(blob).entries
@@ -273,7 +275,7 @@ def test_several_chunks(transform: Any, rng: np.random.Generator) -> None:
     "scheme", ["topk(0.1) | rice | raw", "topk(0.1) | bitmap | qsgd(bits=4)", "all | rice | raw"]
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
-def test_feedback_keeps_what_receivers_did_not_get(
+def test_sent_plus_residual_is_the_total(
     name: str, scheme: str, dtype: Any, rng: np.random.Generator
 ) -> None:
     c = wc.Compressor(f"{name} | {scheme}", seed=4)
@@ -311,7 +313,7 @@ def test_selectors_with_state_keep_it(rng: np.random.Generator) -> None:
 
 @both
 def test_feedback_converges(transform: Any) -> None:
-    """A quadratic, by 2 % of the coefficients a step."""
+    """On a quadratic, with 2 % of the coefficients per step."""
     rng = np.random.default_rng(5)
     target, curvature = rng.normal(size=400), 10.0 ** rng.uniform(-1, 0, 400)
     c = wc.Compressor(wc.Scheme(wc.TopK(0.02), wc.Rice(), wc.QSGD(4), transform))

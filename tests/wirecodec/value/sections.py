@@ -1,4 +1,4 @@
-"""A value codec by itself: what it writes of values, and what it reads from that."""
+"""Encode and decode with a value codec alone, without a container."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ import pytest
 import wirecodec as wc
 from wirecodec.limits import UNLIMITED
 
-__all__ = ["decoded", "refusal", "section_of", "sent"]
+__all__ = ["decode_section", "encode_section", "error_of", "round_trip"]
 
 
-def section_of(codec: Any, values: Any, stream: int = 0) -> Any:
-    """(n,) u8: the section that a codec writes of values, with the draws of a stream."""
+def encode_section(codec: Any, values: Any, stream: int = 0) -> Any:
+    """Encode values with a codec and return its section, (n,) uint8."""
     return np.frombuffer(bytes(codec.encode(values, stream)), np.uint8)
 
 
-def sent(codec: Any, values: Any, stream: int = 0) -> Any:
-    """The values as they are read from their section."""
-    return type(codec).decode(section_of(codec, values, stream), values.size, values.dtype, UNLIMITED)
+def round_trip(codec: Any, values: Any, stream: int = 0) -> Any:
+    """Encode and decode values with a codec."""
+    return type(codec).decode(encode_section(codec, values, stream), values.size, values.dtype, UNLIMITED)
 
 
-def decoded(cls: Any, section: bytes, r: int, dtype: Any = np.float32) -> Any:
+def decode_section(cls: Any, section: bytes, r: int, dtype: Any = np.float32) -> Any:
+    """Decode r values of a type from the section of a codec."""
     return cls.decode(np.frombuffer(section, np.uint8), r, np.dtype(dtype), UNLIMITED)
 
 
-def refusal(cls: Any, section: bytes, r: int) -> tuple[str, str]:
+def error_of(cls: Any, section: bytes, r: int) -> tuple[str, str]:
+    """Return class and code of the WireError that decoding raises."""
     with pytest.raises(wc.WireError) as caught:
-        decoded(cls, section, r)
+        decode_section(cls, section, r)
     return type(caught.value).__name__, caught.value.code

@@ -1,4 +1,4 @@
-"""auto-value: the smallest that keeps the promise, held against trying everything."""
+"""Tests of auto-value: the choice is the smallest section within the error, compared with all candidates."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from wirecodec.registry import value_codecs
 from wirecodec.value.raw import RawBfloat16, RawFloat16
 
 
-def everything(error: float, dtype: Any) -> list[Any]:
-    """Every codec that may be chosen, with all parameters."""
+def all_candidates(error: float, dtype: Any) -> list[Any]:
+    """Return every candidate, with all parameters."""
     found = [wc.Raw(), wc.SignScale(), wc.ErrorBounded(error), *(wc.QSGD(bits) for bits in range(2, 9))]
     found += [wc.Mean(), wc.Zstd(), wc.Deflate(), wc.TernGrad(), wc.ThreeLC()]
     found += [*(wc.OffsetFloat(n) for n in range(2, 17)), *(wc.SketchML(n) for n in (4, 16, 64, 256))]
     return found + ([RawFloat16(), RawBfloat16()] if dtype.itemsize > 2 else [])
 
 
-def check(values: Any, error: float, stream: int) -> None:
-    """What is chosen keeps the promise in exact arithmetic, and nothing smaller by more than 2 % does."""
+def check_choice(values: Any, error: float, stream: int) -> None:
+    """Check that the choice is within the error, and that nothing within it is more than 2 % smaller."""
     chosen, section = wc.AutoValue(error).choose(values, stream)
-    assert chosen in everything(error, values.dtype)
-    for codec in everything(error, values.dtype):
+    assert chosen in all_candidates(error, values.dtype)
+    for codec in all_candidates(error, values.dtype):
         try:
-            made = np.frombuffer(bytes(codec.encode(values, stream)), np.uint8)
+            encoded = np.frombuffer(bytes(codec.encode(values, stream)), np.uint8)
         except wc.EncodeError:
             continue
         if codec == chosen:
-            assert np.array_equal(made, section)
-        if codec == chosen or 1.02 * made.size < len(section):
-            read = codec.decode(made, values.size, values.dtype, UNLIMITED)
+            assert np.array_equal(encoded, section)
+        if codec == chosen or 1.02 * encoded.size < len(section):
+            read = codec.decode(encoded, values.size, values.dtype, UNLIMITED)
             assert oracles.within(values, read, error) == (codec == chosen), codec
 
 
@@ -59,12 +59,12 @@ def vectors(draw: st.DrawFn) -> Any:
 
 @settings(max_examples=120, deadline=None)
 @given(vectors(), st.sampled_from([0.9, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-5]), st.integers(0, 2**64 - 1))
-def test_it_is_the_smallest_of_all(values: Any, error: float, stream: int) -> None:
-    check(values, error, stream)
+def test_choice_is_the_smallest_within_the_error(values: Any, error: float, stream: int) -> None:
+    check_choice(values, error, stream)
 
 
 def bursts(rng: np.random.Generator, r: int) -> Any:
-    """Values of which a short stretch has nearly all the energy."""
+    """Draw values with nearly all energy in a short stretch."""
     x = 1e-4 * rng.normal(size=r)
     at = rng.integers(0, r - 300)
     x[at : at + 300] = rng.laplace(size=300)
@@ -88,24 +88,24 @@ MANY: dict[str, Any] = {
 @pytest.mark.sampled(10)
 @pytest.mark.parametrize("kind", MANY)
 @pytest.mark.parametrize("error", [0.8, 0.3, 0.05, 0.01, 1e-4])
-def test_it_is_the_smallest_of_all_for_many_values(kind: str, error: float) -> None:
-    """What a sample passes over does not matter."""
+def test_choice_is_the_smallest_for_many_values(kind: str, error: float) -> None:
+    """Excluding candidates by a sample does not change the result."""
     rng = np.random.default_rng([len(kind), int(1e4 * error)])
     values = MANY[kind](rng, 33_000).astype(np.float32)
-    check(values, error, 7)
+    check_choice(values, error, 7)
 
 
-def test_every_corner(dtype: np.dtype[Any]) -> None:
+def test_error_holds_for_corner_cases(dtype: np.dtype[Any]) -> None:
     for name, values in inputs.value_vectors(np.random.default_rng(2), dtype).items():
         for error in (0.5, 0.01):
             blob = wc.encode(values, f"all | raw-index | auto-value(error={error})", seed=3)
             assert oracles.within(values, wc.decode(blob).values, error), name
 
 
-def test_it_knows_every_codec_of_the_registry() -> None:
-    """A new value codec is to be tried, or to be named here as one that is not."""
-    known = {type(codec) for codec in everything(0.01, np.dtype(np.float32))}
-    ordered = {wc.PolyFit, wc.DExpFit}  # their map alone takes more than the others
+def test_every_registered_codec_is_a_candidate_or_exempt() -> None:
+    """A new value codec must be tried, or be listed here as exempt."""
+    known = {type(codec) for codec in all_candidates(0.01, np.dtype(np.float32))}
+    ordered = {wc.PolyFit, wc.DExpFit}  # their map alone is larger than other sections
     assert known | ordered == set(value_codecs().values())
 
 
@@ -121,7 +121,7 @@ def test_it_knows_every_codec_of_the_registry() -> None:
         (np.array([1e-300, 2e-300]), 0.5, "raw"),
     ],
 )
-def test_what_it_picks(values: Any, error: float, name: str) -> None:
+def test_choice_of_known_cases(values: Any, error: float, name: str) -> None:
     assert wc.AutoValue(error).choose(values, 0)[0].name == name
 
 
@@ -130,7 +130,7 @@ def test_empty_supports() -> None:
     assert wc.decode(blob).indices.size == 0
 
 
-def test_schemes_name_it() -> None:
+def test_scheme_string_round_trip() -> None:
     scheme = wc.Scheme.parse("topk(0.01) | auto-index | auto-value(error=0.05)")
     assert scheme.value == wc.AutoValue(0.05)
     assert str(scheme) == "topk(0.01) | auto-index | auto-value(error=0.05)"

@@ -1,4 +1,4 @@
-"""deflate: sections cut short, bombs, and parameters."""
+"""Tests of ``deflate``: truncated sections, decompression bombs, parameters."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from tests.wirecodec.value.sections import refusal, section_of
+from tests.wirecodec.value.sections import encode_section, error_of
 
 
-def test_every_prefix_of_a_section_is_refused(rng: np.random.Generator) -> None:
+def test_every_prefix_of_a_section_raises(rng: np.random.Generator) -> None:
     for shuffle in (False, True):
         values = rng.integers(-3, 3, 300).astype(np.float32)
-        section = section_of(wc.Deflate(shuffle=shuffle), values).tobytes()
+        section = encode_section(wc.Deflate(shuffle=shuffle), values).tobytes()
         for n in range(1, len(section)):
-            assert refusal(wc.Deflate, section[:n], 300) in {("Malformed", "deflate-stream")}
+            assert error_of(wc.Deflate, section[:n], 300) == ("Malformed", "deflate-stream")
 
 
-def test_a_bomb_costs_what_was_asked_for() -> None:
-    """64 MiB of zeros where 3 values are wanted."""
-    section = section_of(wc.Deflate(), np.zeros(2**24, np.float32)).tobytes()
-    refusal(wc.Deflate, section, 3)
+def test_decompression_bomb_uses_little_memory() -> None:
+    """The section holds 64 MiB of zeros; 3 values are expected."""
+    section = encode_section(wc.Deflate(), np.zeros(2**24, np.float32)).tobytes()
+    error_of(wc.Deflate, section, 3)
     tracemalloc.start()
     try:
-        assert refusal(wc.Deflate, section, 3)[1] == "deflate-stream"
+        assert error_of(wc.Deflate, section, 3)[1] == "deflate-stream"
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -35,17 +35,17 @@ def test_a_bomb_costs_what_was_asked_for() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("deflate(level=0)", "from 1 to 9"),
-        ("deflate(10)", "from 1 to 9"),
+        ("deflate(level=0)", "must be 1 to 9"),
+        ("deflate(10)", "must be 1 to 9"),
         ("deflate(shuffle=1)", "True or False"),
         ("deflate(level=2.5)", "an integer"),
     ],
 )
-def test_wrong_parameters_are_named(text: str, message: str) -> None:
+def test_parameters_out_of_range(text: str, message: str) -> None:
     with pytest.raises(wc.EncodeError, match=message):
         wc.Scheme.parse(f"all | rice | {text}")
 
 
 @pytest.mark.parametrize("value", ["deflate", "deflate(level=9)"])
-def test_schemes_name_them(value: str) -> None:
+def test_scheme_string_round_trip(value: str) -> None:
     assert str(wc.Scheme.parse(f"topk(0.1) | rice | {value}")) == f"topk(0.1) | rice | {value}"

@@ -1,4 +1,4 @@
-"""error-bounded: the promise on hostile inputs, sizes near the bound, and a coder that is what it says."""
+"""Tests of error-bounded: the bound on hostile inputs, section sizes, and equality with the reference."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from formats.reference import error_bounded as page
-from formats.reference.error_bounded_writer import symbol_of
 from formats.reference.floats import BY_NAME
+from formats.reference.value import error_bounded as page
+from formats.reference.value import error_bounded_model as model
+from formats.reference.writing.value.error_bounded import find_symbol
 from tests import oracles
-from tests.wirecodec.value.sections import section_of, sent
+from tests.wirecodec.value.sections import encode_section, round_trip
 from wirecodec.arrays import DTYPES
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.vector import load, store
-from wirecodec.kernels.cpu.value.error_bounded_lanes import base_of, bits_after, symbols
+from wirecodec.kernels.cpu.value.error_bounded_lanes import count_raw_bits, find_bases, find_symbols
 from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ROWS
 from wirecodec.limits import UNLIMITED
 from wirecodec.value import error_bounded_cells, error_bounded_levels
@@ -28,7 +29,7 @@ MOST = {"float32": 3.4028234e38, "float16": 65504.0, "bfloat16": 3.3895313e38, "
 
 
 def hostile(kind: str, r: int, rng: np.random.Generator, dtype: Any) -> Any:
-    """Values that a quantiser with one step for all may get wrong."""
+    """Draw values that a uniform quantiser may get wrong."""
     most = MOST[dtype.name]
     signs = rng.choice([-1.0, 1.0], r)
     kinds: dict[str, Any] = {
@@ -62,9 +63,9 @@ KINDS = (
     st.sampled_from(DTYPES),
     st.sampled_from([0.99, 0.5, 0.1, 0.05, 0.01, 1e-3, 1e-4, 1e-6, 1e-9]),
 )
-def test_the_promise_holds(kind: str, r: int, seed: int, dtype: Any, error: float) -> None:
+def test_error_bound_holds(kind: str, r: int, seed: int, dtype: Any, error: float) -> None:
     values = hostile(kind, r, np.random.default_rng(seed), dtype)
-    section = section_of(wc.ErrorBounded(error), values)
+    section = encode_section(wc.ErrorBounded(error), values)
     assert section.size <= 1 + values.nbytes
     read = wc.ErrorBounded.decode(section, r, dtype, UNLIMITED)
     assert np.isfinite(read.astype(np.float64)).all()
@@ -73,46 +74,51 @@ def test_the_promise_holds(kind: str, r: int, seed: int, dtype: Any, error: floa
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(KINDS), st.integers(1, 400), st.integers(0, 2**32), st.sampled_from(DTYPES), st.data())
-def test_bytes_are_those_of_the_page(kind: str, r: int, seed: int, dtype: Any, data: st.DataObject) -> None:
-    """The reference writer, whose arithmetic is its own, writes the same section."""
+def test_bytes_equal_the_reference_writer(
+    kind: str, r: int, seed: int, dtype: Any, data: st.DataObject
+) -> None:
+    """The reference writer has its own arithmetic."""
     values = hostile(kind, r, np.random.default_rng(seed), dtype)
     error = data.draw(st.sampled_from([0.9, 0.1, 0.01, 1e-3, 1e-5]))
-    written = reference.ErrorBounded(error).section(values.tobytes(), BY_NAME[dtype.name], 0)
-    assert section_of(wc.ErrorBounded(error), values).tobytes() == written
+    written = reference.ErrorBounded(error).write_section(values.tobytes(), BY_NAME[dtype.name], 0)
+    assert encode_section(wc.ErrorBounded(error), values).tobytes() == written
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.floats(-(2.0**127), 2.0**127, width=32), min_size=1, max_size=100), st.floats(1e-6, 0.9))
 @example([1.0, 100.0] * 8, 0.01)
-def test_the_promise_holds_for_any_numbers(numbers: list[float], error: float) -> None:
+def test_error_bound_holds_for_any_floats(numbers: list[float], error: float) -> None:
     values = np.array(numbers, np.float32)
-    assert oracles.within(values, sent(wc.ErrorBounded(error), values), error)
+    assert oracles.within(values, round_trip(wc.ErrorBounded(error), values), error)
 
 
-def laplace_top(size: int, share: float) -> Any:
+def largest_laplace_values(size: int, fraction: float) -> Any:
     x = np.random.default_rng(1).laplace(size=size).astype(np.float32)
-    return x[np.abs(x) >= np.quantile(np.abs(x), 1 - share)]
+    return x[np.abs(x) >= np.quantile(np.abs(x), 1 - fraction)]
 
 
 @pytest.mark.parametrize(("error", "bound", "most"), [(0.01, 4.56, 4.83), (0.05, 2.34, 2.53)])
 def test_sizes_near_the_rate_distortion_bound(error: float, bound: float, most: float) -> None:
-    """The top 1 % of Laplace values: within 6 % of the bound at an error of 1 %."""
-    values = laplace_top(10_000_000, 0.01)
-    section = section_of(wc.ErrorBounded(error), values)
+    """Sections of the top 1 % of Laplace values are within 6 % of the bound at an error of 1 %."""
+    values = largest_laplace_values(10_000_000, 0.01)
+    section = encode_section(wc.ErrorBounded(error), values)
     assert bound < 8 * section.size / values.size < most
     read = wc.ErrorBounded.decode(section, values.size, values.dtype, UNLIMITED)
     found = np.linalg.norm((values - read).astype(float)) / np.linalg.norm(values.astype(float))
     assert 0.99 * error < found <= error
 
 
-def test_signs_that_stay_are_learned(rng: np.random.Generator) -> None:
-    """Stretches of one sign take less than half a bit for it; random signs take a bit."""
+def test_repeating_signs_take_fewer_bits(rng: np.random.Generator) -> None:
+    """Repeating signs take less than half a bit per value; random signs take one bit."""
     magnitudes = (1 + rng.exponential(size=20_000)).astype(np.float32)
     mixed = magnitudes * rng.choice([-1, 1], magnitudes.size).astype(np.float32)
     runs = magnitudes * np.repeat(rng.choice([-1, 1], 500), 40).astype(np.float32)
     gain = (
         8
-        * (section_of(wc.ErrorBounded(0.01), mixed).size - section_of(wc.ErrorBounded(0.01), runs).size)
+        * (
+            encode_section(wc.ErrorBounded(0.01), mixed).size
+            - encode_section(wc.ErrorBounded(0.01), runs).size
+        )
         / magnitudes.size
     )
     assert 0.7 < gain < 1
@@ -120,26 +126,26 @@ def test_signs_that_stay_are_learned(rng: np.random.Generator) -> None:
 
 def test_zeros_are_almost_free() -> None:
     values = np.zeros(100_000, np.float32)
-    assert section_of(wc.ErrorBounded(0.01), values).size < 400
+    assert encode_section(wc.ErrorBounded(0.01), values).size < 400
     values[::1000] = 1
-    assert section_of(wc.ErrorBounded(0.01), values).size < 1000
+    assert encode_section(wc.ErrorBounded(0.01), values).size < 1000
 
 
-def test_blocks_and_lanes_do_not_change_values(rng: np.random.Generator) -> None:
-    """Sizes around those at which the number of lanes and of blocks changes."""
+def test_error_bound_holds_at_block_and_lane_limits(rng: np.random.Generator) -> None:
+    """The sizes are near those that change the number of lanes or blocks."""
     x = rng.laplace(size=2**17 + 40).astype(np.float32)
     for r in (1023, 1024, 1027, 16_383, 16_384, 16_384 + 31, 2**17, 2**17 + 33):
-        read = sent(wc.ErrorBounded(0.02), x[:r])
+        read = round_trip(wc.ErrorBounded(0.02), x[:r])
         assert oracles.within(x[: min(r, 2000)], read[:2000], 0.5)
         error = np.linalg.norm((x[:r] - read).astype(float)) / np.linalg.norm(x[:r].astype(float))
         assert 0.019 < error <= 0.02
 
 
-def test_a_block_in_lanes_read_by_the_reference(rng: np.random.Generator) -> None:
+def test_reference_decodes_a_block_in_lanes(rng: np.random.Generator) -> None:
     values = (rng.standard_t(2, 16_384 + 77) * np.where(np.arange(16_461) % 5000 < 900, 300, 1)).astype(
         np.float32
     )
-    section = section_of(wc.ErrorBounded(1e-3), values)
+    section = encode_section(wc.ErrorBounded(1e-3), values)
     read = wc.ErrorBounded.decode(section, values.size, values.dtype, UNLIMITED)
     assert page.decode_error_bounded(section.tobytes(), values.size, BY_NAME["float32"]) == read.tobytes()
 
@@ -153,7 +159,7 @@ def test_threads_do_not_change_bytes(rng: np.random.Generator) -> None:
         sections = []
         for count in (1, before):
             numba.set_num_threads(count)
-            sections.append(section_of(wc.ErrorBounded(0.01), values).tobytes())
+            sections.append(encode_section(wc.ErrorBounded(0.01), values).tobytes())
     finally:
         numba.set_num_threads(before)
     assert len(set(sections)) == 1
@@ -161,10 +167,10 @@ def test_threads_do_not_change_bytes(rng: np.random.Generator) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 3000), st.data())
-def test_broken_words_give_errors_or_values(seed: int, r: int, data: st.DataObject) -> None:
-    """Whatever stands in a block, the library says what the reference says, and reads nothing beyond."""
+def test_corrupt_sections_decode_as_in_the_reference(seed: int, r: int, data: st.DataObject) -> None:
+    """The library raises the reference's error or returns its values, without reading out of bounds."""
     rng = np.random.default_rng(seed)
-    section = bytearray(section_of(wc.ErrorBounded(0.01), hostile("waves", r, rng, np.dtype(np.float32))))
+    section = bytearray(encode_section(wc.ErrorBounded(0.01), hostile("waves", r, rng, np.dtype(np.float32))))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(1, len(section) - 1))
         section[at] = data.draw(st.integers(0, 255))
@@ -176,13 +182,13 @@ def test_broken_words_give_errors_or_values(seed: int, r: int, data: st.DataObje
     except wc.WireError as error:
         found = type(error).__name__, error.code
     try:
-        wanted: Any = page.decode_error_bounded(bytes(section), r, BY_NAME["float32"])
+        expected: Any = page.decode_error_bounded(bytes(section), r, BY_NAME["float32"])
     except reference.WireError as error:
-        wanted = type(error).__name__, error.code
-    assert found == wanted
+        expected = type(error).__name__, error.code
+    assert found == expected
 
 
-def test_tables_are_those_of_the_page() -> None:
+def test_default_levels_equal_the_spec_page() -> None:
     """The page, the library and the reference list the same levels."""
     with open("formats/spec/value/error-bounded.md", encoding="utf-8") as file:
         rows = [line.split("|") for line in file if line.startswith("| ") and line[2].isdigit()]
@@ -192,10 +198,10 @@ def test_tables_are_those_of_the_page() -> None:
     assert [listed[row][1] for row in range(24)] == list(error_bounded_levels.CENTRED)
     assert [listed[row][0] for row in (24, 25)] == list(error_bounded_levels.SHIFTED)
     for form in (1, 2):
-        assert error_bounded_levels.usual_levels(form).tolist() == page.usual_levels(form)
+        assert error_bounded_levels.default_levels(form).tolist() == model.default_levels(form)
 
 
-def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
+def test_frequencies_of_a_row_sum_to_4096(rng: np.random.Generator) -> None:
     from wirecodec.kernels.cpu.value import error_bounded_tables
 
     levels = rng.choice(np.arange(256), (200, 33)).astype(np.uint8)
@@ -206,7 +212,7 @@ def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
     table = np.empty((200, 49), np.uint32)
     error_bounded_tables.fill(levels, -1, table)
     for row, op in zip(levels.tolist(), table.tolist(), strict=True):
-        f = page.frequencies(row)
+        f = model.frequencies(row)
         assert sum(f) == 4096
         assert min(f) >= 0
         assert [n >> 12 for n in op] == f
@@ -214,46 +220,46 @@ def test_frequencies_fill_a_row(rng: np.random.Generator) -> None:
 
 
 @kernel
-def of_symbols(symbol: Any, shift: Any, bases: Any, bits: Any) -> None:
+def compute_bases_and_bits(symbol: Any, shift: Any, bases: Any, bits: Any) -> None:
     for at in range(0, symbol.size, 16):
         s, h = load(symbol, at, 16), load(shift, at, 16)
-        store(bases, at, base_of(s, h))
-        store(bits, at, bits_after(s, h))
+        store(bases, at, find_bases(s, h))
+        store(bits, at, count_raw_bits(s, h))
 
 
 @kernel
-def of_tokens(token: Any, out: Any) -> None:
+def compute_symbols(token: Any, out: Any) -> None:
     for at in range(0, token.size, 16):
-        store(out, at, symbols(load(token, at, 16)))
+        store(out, at, find_symbols(load(token, at, 16)))
 
 
 def test_symbols_cover_all_numbers() -> None:
     symbol, shift = np.meshgrid(np.arange(48, dtype=np.uint32), np.arange(16, dtype=np.uint32))
     bases, bits = np.empty_like(symbol), np.empty_like(symbol)
-    of_symbols(symbol.ravel(), shift.ravel(), bases.ravel(), bits.ravel())
-    for s, (base, some) in enumerate(page.SYMBOLS[:48]):
+    compute_bases_and_bits(symbol.ravel(), shift.ravel(), bases.ravel(), bits.ravel())
+    for s, (base, some) in enumerate(model.SYMBOLS[:48]):
         assert bases[:, s].tolist() == [base << h for h in range(16)]
         assert bits[:, s].tolist() == [some + h for h in range(16)]
-    escape = np.full(16, page.ESCAPE, np.uint32)
-    of_symbols(escape, shift[:, 0].copy(), bases[0], bits[0])
+    escape = np.full(16, model.ESCAPE, np.uint32)
+    compute_bases_and_bits(escape, shift[:, 0].copy(), bases[0], bits[0])
     assert set(bases[0, :16]) == {0}
     assert set(bits[0, :16]) == {24}
     tokens = np.array([*range(639), 2**20], np.uint32)
     found = np.empty_like(tokens)
-    of_tokens(tokens, found)
-    assert found.tolist() == [symbol_of(int(token)) for token in tokens]
+    compute_symbols(tokens, found)
+    assert found.tolist() == [find_symbol(int(token)) for token in tokens]
     for token, number in zip(tokens.tolist(), found.tolist(), strict=True):
-        assert number == page.ESCAPE if token >= 512 else page.SYMBOLS[number][0] <= token
+        assert number == model.ESCAPE if token >= 512 else model.SYMBOLS[number][0] <= token
 
 
-def test_the_error_is_checked() -> None:
+def test_parameter_out_of_range() -> None:
     assert wc.ErrorBounded(np.float32(0.1)).error == 0.1
     for wrong in (0, 1, -0.1, 2.0, float("nan"), "0.1", None, True):
         with pytest.raises(wc.EncodeError, match="error-bounded: error is"):
             wc.ErrorBounded(wrong)
 
 
-def test_error_feedback_converges_with_it(rng: np.random.Generator) -> None:
+def test_error_feedback_converges(rng: np.random.Generator) -> None:
     curvature, target = 10.0 ** rng.uniform(-2, 0, 40), rng.normal(size=40)
     c = wc.Compressor("all | raw-index | error-bounded(error=0.3)")
     w = np.zeros(40)
@@ -262,27 +268,27 @@ def test_error_feedback_converges_with_it(rng: np.random.Generator) -> None:
     assert np.linalg.norm(w - target) < 1e-4 * np.linalg.norm(target)
 
 
-def test_constants_agree() -> None:
-    assert (page.BLOCK, page.ROWS) == (BOUNDED_BLOCK, BOUNDED_ROWS)
-    assert page.blocks(2**18 + 7) == [
-        range(part.start, part.stop) for part in error_bounded_cells.blocks_of(2**18 + 7)
+def test_constants_equal_the_reference() -> None:
+    assert (model.BLOCK, model.ROWS) == (BOUNDED_BLOCK, BOUNDED_ROWS)
+    assert model.split_blocks(2**18 + 7) == [
+        range(part.start, part.stop) for part in error_bounded_cells.split_blocks(2**18 + 7)
     ]
 
 
 @pytest.mark.parametrize("count", [4, 5, 9])
-def test_many_blocks_are_written_as_the_page_says(
+def test_many_blocks_equal_the_reference_writer(
     count: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of more than four, every fourth is counted; blocks are shorter here, as the reference is slow."""
+    """Of more than four blocks, every fourth is counted. Short blocks save the reference's time."""
     monkeypatch.setattr(error_bounded_cells, "BOUNDED_BLOCK", 3000)
-    monkeypatch.setattr(page, "BLOCK", 3000)
+    monkeypatch.setattr(model, "BLOCK", 3000)
     values = rng.laplace(size=3000 * count - 7).astype(np.float32)
-    values[3000:6000] *= 40  # not counted where there are five
-    section = section_of(wc.ErrorBounded(0.02), values)
-    written = reference.ErrorBounded(0.02).section(values.tobytes(), BY_NAME["float32"], 0)
+    values[3000:6000] *= 40  # not counted if there are five blocks
+    section = encode_section(wc.ErrorBounded(0.02), values)
+    written = reference.ErrorBounded(0.02).write_section(values.tobytes(), BY_NAME["float32"], 0)
     assert section.tobytes() == written
-    assert oracles.within(values, sent(wc.ErrorBounded(0.02), values), 0.02)
+    assert oracles.within(values, round_trip(wc.ErrorBounded(0.02), values), 0.02)
     assert (
         page.decode_error_bounded(written, values.size, BY_NAME["float32"])
-        == sent(wc.ErrorBounded(0.02), values).tobytes()
+        == round_trip(wc.ErrorBounded(0.02), values).tobytes()
     )

@@ -1,5 +1,7 @@
-"""Odd values, for every value codec of the registry in its variants and every element type: what comes back
-is finite, and right where the codec is exact; or an EncodeError names an element."""
+"""Tests of corner cases, for every value codec, variant and element type.
+
+The result is finite, and equal if the codec is exact; otherwise EncodeError has the element's position.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,19 @@ def scheme(codec: Any, select: Any = None) -> wc.Scheme:
 
 
 def carries_nonfinite(codec: Any) -> bool:
-    """A choice does, since it may fall back on raw."""
+    """Check if a codec preserves NaN and Inf; choices do, because they can choose raw."""
     return bool(getattr(codec, "carries_nonfinite", True))
 
 
 def powers(first: float, last: float, count: int) -> Any:
-    """From the first to the last, each the same multiple of the one before; np.geomspace overflows."""
+    """Return a geometric sequence; np.geomspace overflows."""
     return np.exp2(
         np.linspace(np.log2(first), np.log2(last), count).clip(np.log2(first), np.log2(last) - 1e-9)
     )
 
 
-def attempted(codec: Any, values: Any) -> tuple[Any, int | None]:
-    """(what is decoded, None), or (None, the position that an EncodeError names, -1 for none)."""
+def try_round_trip(codec: Any, values: Any) -> tuple[Any, int | None]:
+    """Return the decoded tensor and None, or None and the position of the EncodeError, -1 for none."""
     try:
         blob = wc.encode(values, scheme(codec))
     except wc.EncodeError as error:
@@ -40,8 +42,8 @@ def attempted(codec: Any, values: Any) -> tuple[Any, int | None]:
     return wc.decode(blob), None
 
 
-def odd(dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Finite vectors, r > 0, in a type."""
+def finite_corner_cases(dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return finite, non-empty vectors of a type."""
     info = ml_dtypes.finfo(dtype)
     largest, tiny, least = float(info.max), float(info.smallest_normal), float(info.smallest_subnormal)
     cases: dict[str, Any] = {
@@ -72,13 +74,13 @@ def odd(dtype: np.dtype[Any]) -> dict[str, Any]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("codec", CODECS, ids=label)
-def test_what_comes_back_is_finite_or_an_element_is_named(codec: Any, dtype: np.dtype[Any]) -> None:
-    for name, values in odd(dtype).items():
-        found, position = attempted(codec, values)
+def test_result_is_finite_or_the_error_has_a_position(codec: Any, dtype: np.dtype[Any]) -> None:
+    for name, values in finite_corner_cases(dtype).items():
+        found, position = try_round_trip(codec, values)
         if position is not None:
             assert 0 <= position < values.size, name
             assert not traits_of(codec).exact, name
-            assert abs(values[position]) > 1, name  # nothing but a magnitude is ever refused
+            assert abs(values[position]) > 1, name  # only large magnitudes raise
             continue
         assert (found.dtype, found.values.shape) == (dtype, values.shape), name
         assert np.isfinite(found.values.astype(np.float64)).all(), name
@@ -90,8 +92,8 @@ def test_what_comes_back_is_finite_or_an_element_is_named(codec: Any, dtype: np.
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("codec", CODECS, ids=label)
-def test_nonfinite_values(codec: Any, dtype: np.dtype[Any]) -> None:
-    """Carried where the codec says so; else the first is named, by its place in the tensor."""
+def test_nonfinite_values_are_preserved_or_raise(codec: Any, dtype: np.dtype[Any]) -> None:
+    """Codecs that declare it preserve them; for others, EncodeError has the first one's position."""
     for bad, (at, size) in product((np.nan, np.inf, -np.inf), ((0, 1), (0, 700), (699, 700), (512, 700))):
         values = np.ones(size, dtype)
         values[at:] = bad
@@ -106,8 +108,8 @@ def test_nonfinite_values(codec: Any, dtype: np.dtype[Any]) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("codec", CODECS, ids=label)
-def test_no_values(codec: Any, dtype: np.dtype[Any]) -> None:
-    """No element, or none selected: no codec sees it."""
+def test_empty_selections(codec: Any, dtype: np.dtype[Any]) -> None:
+    """The tensor is empty, or no element is selected; the codec is not called."""
     for size, select in ((0, wc.All()), (0, wc.NonZero()), (50, wc.NonZero())):
         found = wc.decode(wc.encode(np.zeros(size, dtype), scheme(codec, select)))
         assert (found.dtype, found.values.size, found.size) == (dtype, 0, size)
@@ -116,10 +118,10 @@ def test_no_values(codec: Any, dtype: np.dtype[Any]) -> None:
 @pytest.mark.sampled(17)
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_float64_beyond_float32(codec: Any) -> None:
-    """Refused at the first that is too large, or finite."""
+    """The first value that is too large raises, or the result is finite."""
     values = np.ones(700)
     values[[600, 650]] = 1e300, -1e308
-    found, position = attempted(codec, values)
+    found, position = try_round_trip(codec, values)
     assert position in (None, 600)
     if found is not None:
         assert np.isfinite(found.values).all()
@@ -129,7 +131,7 @@ def test_float64_beyond_float32(codec: Any) -> None:
 @pytest.mark.sampled(17)
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_float64_below_float32(codec: Any) -> None:
-    """Magnitudes that float32 cannot tell from zero."""
+    """The magnitudes underflow in float32."""
     for values in (np.full(600, 1e-300), powers(1e-307, 1e-30, 600), np.array([5e-324])):
         found = wc.decode(wc.encode(values, scheme(codec))).values
         assert np.isfinite(found).all()

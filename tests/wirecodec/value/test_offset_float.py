@@ -1,4 +1,4 @@
-"""offset-float: the paper's figure, the nearest of all codes, unbiasedness, and the best mantissa."""
+"""Tests of offset-float: the paper's figure, nearest rounding, unbiasedness, choice of the mantissa."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirecodec as wc
-from tests.wirecodec.value.sections import sent
-from wirecodec.value.bit_packing import unpacked
+from tests.wirecodec.value.sections import round_trip
+from wirecodec.value.bit_packing import unpack
 
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 SMALL = st.floats(-4, 4, width=32)
 
 
-def grid(codec: wc.OffsetFloat, values: Any) -> list[Fraction]:
-    """All numbers that have a code, by the page's formula."""
+def representable_numbers(codec: wc.OffsetFloat, values: Any) -> list[Fraction]:
+    """Compute all numbers that have a code, by the spec page's formula."""
     _, m, _, positive, negative, base = struct.unpack("<BBHHHI", bytes(codec.encode(values, 0)[:12]))
     plus = (np.arange(base, base + positive) << (23 - m)).astype(np.uint32).view(np.float32)
     minus = -(np.arange(base, base + negative) << (23 - m)).astype(np.uint32).view(np.float32)
@@ -31,12 +31,12 @@ def test_figure_8_of_the_paper() -> None:
     codec = wc.OffsetFloat(8, mantissa=3, min=-2, max=2, eps=0.125)
     section = codec.encode(np.array([0.256], np.float32), 0)
     assert struct.unpack("<I", section[8:12].tobytes())[0] == 0b001111100000
-    assert unpacked(section[12:], 1, 8, np.uint8)[0] == 0b00001001
-    assert sent(codec, np.array([0.256], np.float32))[0] == 0.25
+    assert unpack(section[12:], 1, 8, np.uint8)[0] == 0b00001001
+    assert round_trip(codec, np.array([0.256], np.float32))[0] == 0.25
     x = np.array([0.256, -0.256, 2, -2, 3, -np.pi, 0.125, -0.125, 0.0626, 0.0624, 0, -0.0], np.float32)
     expected = [0.25, -0.25, 2, -2, 2, -2, 0.125, -0.125, 0.125, 0, 0, 0]
-    assert sent(codec, x).tolist() == expected
-    assert not np.signbit(sent(codec, x)[-3:]).any()
+    assert round_trip(codec, x).tolist() == expected
+    assert not np.signbit(round_trip(codec, x)[-3:]).any()
 
 
 @settings(max_examples=150, deadline=None)
@@ -47,21 +47,23 @@ def test_figure_8_of_the_paper() -> None:
     st.sampled_from([None, None, 0.0, 1.7]),
     st.sampled_from([None, None, 0.25]),
 )
-def test_every_value_becomes_the_nearest_number(
+def test_values_round_to_the_nearest_number(
     values: list[float], bits: int, mantissa: int | None, bound: float | None, eps: float | None
 ) -> None:
     codec = wc.OffsetFloat(bits, mantissa, None if bound is None else -bound, bound, eps)
     x = np.array(values, np.float32)
-    numbers = grid(codec, x)
+    numbers = representable_numbers(codec, x)
     assert len(numbers) <= 2**bits
-    for value, found in zip(values, sent(codec, x).tolist(), strict=True):
-        ours = [n for n in numbers if n * Fraction(value) >= 0]  # a value keeps its sign, or becomes 0
+    for value, found in zip(values, round_trip(codec, x).tolist(), strict=True):
+        ours = [n for n in numbers if n * Fraction(value) >= 0]  # a value keeps its sign or becomes 0
         assert abs(Fraction(value) - Fraction(found)) == min(abs(Fraction(value) - n) for n in ours)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(FINITE, min_size=1, max_size=60), st.integers(2, 9), st.integers(0, 23))
-def test_eps_is_the_least_for_which_the_codes_suffice(values: list[float], bits: int, mantissa: int) -> None:
+def test_eps_is_the_smallest_for_which_the_codes_suffice(
+    values: list[float], bits: int, mantissa: int
+) -> None:
     x = np.array(values, np.float32)
     section = bytes(wc.OffsetFloat(bits, mantissa).encode(x, 0)[:12])
     _, _, _, positive, negative, base = struct.unpack("<BBHHHI", section)
@@ -78,7 +80,7 @@ def test_eps_is_the_least_for_which_the_codes_suffice(values: list[float], bits:
     assert base == 1 or sum(codes(base - 1)) >= 2**bits
 
 
-def test_the_mantissa_has_the_least_error(rng: np.random.Generator) -> None:
+def test_mantissa_has_the_smallest_error(rng: np.random.Generator) -> None:
     for x in (
         rng.laplace(size=500),
         rng.standard_t(2, 500),
@@ -87,20 +89,22 @@ def test_the_mantissa_has_the_least_error(rng: np.random.Generator) -> None:
     ):
         v = x.astype(np.float32)
         for bits in (4, 8, 12):
-            errors = [((sent(wc.OffsetFloat(bits, m), v) - v).astype(float) ** 2).sum() for m in range(24)]
+            errors = [
+                ((round_trip(wc.OffsetFloat(bits, m), v) - v).astype(float) ** 2).sum() for m in range(24)
+            ]
             found = wc.OffsetFloat(bits).encode(v, 0)[1]
             assert errors[found] <= min(errors) * (1 + 1e-12)
 
 
 def test_stochastic_rounding_is_unbiased(rng: np.random.Generator) -> None:
-    """The mean over many draws, of values below eps, between codes, and over a power of two."""
+    """The values are below eps, between codes, and at powers of two."""
     for mantissa, scale in ((None, 1.0), (0, 1.0), (2, 1e-3), (9, 1.0), (16, 1.0)):
         codec = wc.OffsetFloat(6, mantissa, rounding="stochastic")
         points = (rng.laplace(size=40) * scale).astype(np.float32)
         x = np.repeat(points, 4096)
         mean, spread = np.zeros(40), np.zeros(40)
         for seed in range(16):
-            found = sent(codec, x, seed * 7919).reshape(40, -1).astype(float)
+            found = round_trip(codec, x, seed * 7919).reshape(40, -1).astype(float)
             mean += found.mean(1) / 16
             spread += found.var(1) / 16
         error = np.abs(mean - points)
@@ -110,21 +114,21 @@ def test_stochastic_rounding_is_unbiased(rng: np.random.Generator) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(FINITE, min_size=1, max_size=100), st.integers(2, 12))
-def test_it_contracts(values: list[float], bits: int) -> None:
+def test_nearest_rounding_contracts(values: list[float], bits: int) -> None:
     x = np.array(values, np.float32)
     exact = [
         (Fraction(float(a)), Fraction(float(b)))
-        for a, b in zip(x, sent(wc.OffsetFloat(bits), x), strict=True)
+        for a, b in zip(x, round_trip(wc.OffsetFloat(bits), x), strict=True)
     ]
     assert sum((a - b) ** 2 for a, b in exact) <= sum(a * a for a, _ in exact)
 
 
-def test_enough_codes_lose_nothing() -> None:
+def test_enough_codes_are_lossless() -> None:
     x = np.array([0.5, 0.75, -1.0, 1.25, 0.0, -0.5], np.float32)
-    assert np.array_equal(sent(wc.OffsetFloat(8), x), x)
+    assert np.array_equal(round_trip(wc.OffsetFloat(8), x), x)
 
 
-def test_sizes() -> None:
+def test_section_sizes() -> None:
     for r in (1, 100, 512, 1000):
         for bits in (2, 5, 8, 16):
             size = len(wc.OffsetFloat(bits).encode(np.ones(r, np.float32), 0))
@@ -132,8 +136,8 @@ def test_sizes() -> None:
 
 
 @pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
-def test_threads_and_pieces_change_nothing(rounding: str, rng: np.random.Generator) -> None:
-    """600,000 values, cut into threads' units, as the same values without: each block is coded alone."""
+def test_thread_count_does_not_change_bytes(rounding: str, rng: np.random.Generator) -> None:
+    """The 600,001 values are split into several work units."""
     import numba
 
     x = rng.laplace(size=600_001).astype(np.float32)
@@ -143,7 +147,7 @@ def test_threads_and_pieces_change_nothing(rounding: str, rng: np.random.Generat
     try:
         for count in (1, before):
             numba.set_num_threads(count)
-            found.append((bytes(codec.encode(x, 3)), sent(codec, x, 3).tobytes()))
+            found.append((bytes(codec.encode(x, 3)), round_trip(codec, x, 3).tobytes()))
     finally:
         numba.set_num_threads(before)
     assert found[0] == found[1]
@@ -168,7 +172,7 @@ def test_threads_and_pieces_change_nothing(rounding: str, rng: np.random.Generat
         {"rounding": "up"},
     ],
 )
-def test_parameters_are_checked(given: dict[str, Any]) -> None:
+def test_parameters_out_of_range(given: dict[str, Any]) -> None:
     with pytest.raises(wc.EncodeError, match="offset-float: "):
         wc.OffsetFloat(**given)
 
@@ -180,10 +184,10 @@ def test_parameters_are_checked(given: dict[str, Any]) -> None:
         "all | raw-index | offset-float(mantissa=3, min=-2.0, max=2.0, eps=0.125, rounding=stochastic)",
     ],
 )
-def test_schemes_name_it(scheme: str) -> None:
+def test_scheme_string_round_trip(scheme: str) -> None:
     assert str(wc.Scheme.parse(scheme)) == scheme
 
 
-def test_what_float32_cannot_hold_is_refused() -> None:
+def test_float64_beyond_float32_raises() -> None:
     with pytest.raises(wc.EncodeError, match="element 2: 1e"):
         wc.encode(np.array([1, 0, 1e39]), "all | raw-index | offset-float")

@@ -1,7 +1,6 @@
-"""What value codecs promise as quantisers, for every codec of the registry: unbiased, contractive, safe under
-error feedback.
+"""Tests of every value codec as a quantiser: unbiased, contractive, safe under error feedback.
 
-The promises stand in ``value_traits``; a codec without a row there fails.
+``traits`` declares the properties; a codec without an entry fails.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ PAGES = {
 }
 SEEDS, TILES = 300, 10
 Z = 6.0
-"""Standard errors within which a mean must lie; the seeds are fixed, so the outcome is, too."""
+"""Accepted standard errors of a mean; the seeds are fixed, and therefore the result."""
 
 
 def round_trip(codec: Any, values: Any, seed: int = 0) -> Any:
     return wc.decode(wc.encode(values, wc.Scheme(wc.All(), wc.RawIndex(), codec), seed=seed)).values
 
 
-def drawn(codec: Any, values: Any, stream: int) -> Any:
-    """The codec alone, which is faster."""
+def decode_draw(codec: Any, values: Any, stream: int) -> Any:
+    """Encode and decode with the codec alone, which is faster."""
     section = as_bytes(codec.encode(read_only(values), stream))
     return codec.decode(section, values.size, values.dtype, UNLIMITED)
 
@@ -60,41 +59,41 @@ def test_every_codec_has_traits() -> None:
 
 
 @pytest.mark.parametrize("codec", with_trait("exact"), ids=label)
-def test_exact_codecs_return_the_bits(codec: Any, gradient: Any) -> None:
+def test_exact_codecs_preserve_every_bit(codec: Any, gradient: Any) -> None:
     values = gradient[:20_000]
     assert np.array_equal(round_trip(codec, values).view(np.uint32), values.view(np.uint32))
 
 
 @pytest.mark.parametrize("codec", [c for c in with_trait("unbiased") if not traits_of(c).exact], ids=label)
 def test_the_mean_over_seeds_is_the_value(codec: Any) -> None:
-    """Every value of a small vector, each within Z standard errors of its mean; and the draws differ.
+    """The mean of every value is within Z standard errors, and the draws differ.
 
-    The vector stands several times in what is encoded, so that a seed gives several draws.
+    The vector is tiled, so that one seed gives several draws.
     """
     values = np.array([1, -0.9, 0.5, 0.37, -0.25, 0.1, -0.01, 1e-3, 0, 0.75, -1, 0.66, 3e-5], np.float32)
     tiled = np.tile(values, TILES)
-    decoded = np.array([drawn(codec, tiled, mix(seed)) for seed in range(SEEDS)], np.float64)
+    decoded = np.array([decode_draw(codec, tiled, mix(seed)) for seed in range(SEEDS)], np.float64)
     assert np.unique(decoded, axis=0).shape[0] > 1
     decoded = decoded.reshape(-1, values.size)
     draws, slack = len(decoded), traits_of(codec).slack
-    off = decoded.mean(axis=0) - values
+    offset = decoded.mean(axis=0) - values
     allowed = Z * decoded.std(axis=0) / np.sqrt(draws) + slack
-    # Where almost no draw gives a value another level, the sample's deviation is no measure: what is off is
-    # then one draw's level at the most.
-    assert (np.abs(off) <= allowed + 5 * np.abs(decoded).max() / draws).all(), off / allowed
-    assert abs(off.sum()) <= Z * decoded.sum(axis=1).std() / np.sqrt(draws) + values.size * slack
+    # If almost every draw gives the same level, the sample's deviation is too small. The bias is then at most
+    # the level of a few draws.
+    assert (np.abs(offset) <= allowed + 5 * np.abs(decoded).max() / draws).all(), offset / allowed
+    assert abs(offset.sum()) <= Z * decoded.sum(axis=1).std() / np.sqrt(draws) + values.size * slack
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=label)
-def test_who_draws(codec: Any, rng: np.random.Generator) -> None:
-    """Another seed gives other values, or it changes nothing."""
+def test_results_depend_on_the_seed_as_declared(codec: Any, rng: np.random.Generator) -> None:
+    """Another seed gives other values if and only if the codec draws."""
     values = rng.normal(size=300).astype(np.float32)
     same = np.array_equal(round_trip(codec, values, 1), round_trip(codec, values, 2))
     assert traits_of(codec).draws in (None, not same)
 
 
-def families(rng: np.random.Generator) -> dict[str, Any]:
-    """Vectors of every shape, those that are hardest for a scale, a grid, a bucket or a curve among them."""
+def vector_families(rng: np.random.Generator) -> dict[str, Any]:
+    """Draw vectors of many shapes, including hard ones for a scale, a grid, a bucket or a curve."""
     found = {
         "one": [0.7],
         "two": [1.0, -1e-3],
@@ -122,48 +121,50 @@ def families(rng: np.random.Generator) -> dict[str, Any]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("codec", with_trait("contracts"), ids=label)
-def test_it_contracts(codec: Any, gradient: Any) -> None:
-    """‖Q(v) - v‖² ≤ (1 - c) ‖v‖²; a float32 or two of rounding is allowed."""
-    vectors = families(np.random.default_rng(4)) | {"gradient": gradient[:5000]}
+def test_codecs_contract_as_declared(codec: Any, gradient: Any) -> None:
+    """‖Q(v) - v‖² ≤ (1 - c) ‖v‖², with an allowance for float32 rounding."""
+    vectors = vector_families(np.random.default_rng(4)) | {"gradient": gradient[:5000]}
     for name, values in vectors.items():
         v, q = values.astype(np.float64), round_trip(codec, values).astype(np.float64)
-        share = 1 - traits_of(codec).contracts(v.size)
-        assert ((q - v) ** 2).sum() <= (share * (1 + 1e-5) + 1e-13) * (v**2).sum(), name
+        fraction = 1 - traits_of(codec).contracts(v.size)
+        assert ((q - v) ** 2).sum() <= (fraction * (1 + 1e-5) + 1e-13) * (v**2).sum(), name
 
 
 @pytest.mark.sampled(17)
 @pytest.mark.parametrize("codec", CODECS, ids=label)
-def test_error_feedback(codec: Any) -> None:
-    """Least squares by the largest fifth: the loss falls to a hundredth, or the page says so."""
+def test_error_feedback_converges_or_the_page_says_so(codec: Any) -> None:
+    """Least squares with the largest fifth: the loss falls to 1 %, or the spec page states divergence."""
     if traits_of(codec).feedback is None or any(converges(codec, *pace) for pace in PACES):
         return
     page = PAGES.get(wire_name(codec), "")
-    said = [s for s in re.split(r"(?<=[.:])\s", page) if "error feedback" in s.lower() and "diverge" in s]
-    assert said, "the page does not say that error feedback diverges"
+    statements = [
+        s for s in re.split(r"(?<=[.:])\s", page) if "error feedback" in s.lower() and "diverge" in s
+    ]
+    assert statements, "the page does not say that error feedback diverges"
     assert not traits_of(codec).feedback
 
 
 PACES = ((0.1, 100), (0.03, 300))
-"""Rate and steps; a codec that holds much of a step back needs a small rate."""
+"""Learning rates and steps; a codec with a large residual needs a small rate."""
 
 
 def converges(codec: Any, rate: float, steps: int) -> bool:
-    """Whether the loss falls to a hundredth."""
+    """Check if the loss falls to 1 %."""
     rng = np.random.default_rng(6)
     a = rng.normal(size=(1000, 200))
     squares = a.T @ a / 1000
-    off = -rng.laplace(size=200)
-    first = float(off @ squares @ off)
+    offset = -rng.laplace(size=200)
+    first = float(offset @ squares @ offset)
     c = wc.Compressor(wc.Scheme(wc.TopK(0.2), wc.Rice(), codec))
     for _ in range(steps):
-        gradient = squares @ off
-        if not float(off @ gradient) < 1e6 * first:
+        gradient = squares @ offset
+        if not float(offset @ gradient) < 1e6 * first:
             return False
         sent = c.decompress(c.compress({"w": gradient.astype(np.float32)}))["w"]
-        off[sent.indices] -= rate * sent.values.astype(np.float64)
-    return float(off @ squares @ off) < first / 100
+        offset[sent.indices] -= rate * sent.values.astype(np.float64)
+    return float(offset @ squares @ offset) < first / 100
 
 
-def test_the_regression_can_fail() -> None:
-    """Norm l2 with two bits diverges, as its page says."""
+def test_norm_l2_with_two_bits_diverges() -> None:
+    """The spec page states it; this shows that ``converges`` can be False."""
     assert not any(converges(wc.QSGD(bits=2, norm="l2"), *pace) for pace in PACES)

@@ -1,4 +1,4 @@
-"""qsgd: buckets that do not fall on blocks or on threads' units, and bits that do not depend on threads."""
+"""Tests of qsgd: buckets that cross blocks and work units, and independence of the thread count."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats.reference.floats import BY_NAME
-from formats.reference.qsgd import decode_qsgd
-from formats.reference.value_writers import write_qsgd
+from formats.reference.value.qsgd import decode_qsgd
+from formats.reference.writing.value.qsgd import write_qsgd
 from wirecodec.limits import UNLIMITED
 
 ROWS = st.one_of(st.integers(1, 70), st.sampled_from([1000, 1024, 1025, 2000, 2**20]))
@@ -27,19 +27,17 @@ ROWS = st.one_of(st.integers(1, 70), st.sampled_from([1000, 1024, 1025, 2000, 2*
     st.sampled_from(["max", "l2"]),
     st.integers(0, 2**64 - 1),
 )
-def test_any_bucket_is_written_and_read_as_the_page_says(
-    r: int, bits: int, rows: int, norm: str, seed: int
-) -> None:
+def test_any_bucket_size_equals_the_reference(r: int, bits: int, rows: int, norm: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     x = (rng.standard_t(1.5, r) * (rng.random(r) < 0.7)).astype(np.float32)
     x[: r // 3] = 0
     section = wc.QSGD(bits, 16 * rows, norm).encode(x, seed)
-    wanted = write_qsgd(
+    expected = write_qsgd(
         x.tobytes(), BY_NAME["float32"], bits=bits, bucket=16 * rows, norm=norm == "l2", stream=seed
     )
-    assert section.tobytes() == wanted
+    assert section.tobytes() == expected
     read = wc.QSGD.decode(section, r, x.dtype, UNLIMITED)
-    assert read.tobytes() == decode_qsgd(wanted, r, BY_NAME["float32"])
+    assert read.tobytes() == decode_qsgd(expected, r, BY_NAME["float32"])
 
 
 @pytest.fixture
@@ -50,7 +48,9 @@ def both_thread_counts() -> Any:
 
 
 @pytest.mark.parametrize("bucket", [512, 48, 16_384, 2**20])
-def test_threads_change_nothing(bucket: int, both_thread_counts: Any, rng: np.random.Generator) -> None:
+def test_thread_count_does_not_change_bytes(
+    bucket: int, both_thread_counts: Any, rng: np.random.Generator
+) -> None:
     x = rng.laplace(size=700_001).astype(np.float32)
     found = []
     for count in both_thread_counts:
@@ -61,7 +61,7 @@ def test_threads_change_nothing(bucket: int, both_thread_counts: Any, rng: np.ra
 
 
 @pytest.mark.parametrize("r", [600_000, 704, 104])
-def test_a_wrong_code_is_found_anywhere(r: int, rng: np.random.Generator) -> None:
+def test_invalid_codes_raise_at_any_position(r: int, rng: np.random.Generator) -> None:
     x = rng.laplace(size=r).astype(np.float32)
     x[:64] = 0
     section = wc.QSGD(4, 64).encode(x, 9)

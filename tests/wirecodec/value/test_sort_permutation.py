@@ -1,4 +1,4 @@
-"""Values in order, and their map: what a round trip with the reference does not show."""
+"""Tests of sorting and of the map, beyond round trips with the reference."""
 
 from __future__ import annotations
 
@@ -20,62 +20,62 @@ CURVES = [wc.PolyFit(), wc.DExpFit()]
 
 
 def key(x: float) -> tuple[float, bool]:
-    """-0 comes before +0."""
+    """Return a sort key that places -0 before +0."""
     return x, not np.signbit(x)
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("r", [0, 1, 2, 3, 4, 5, 63, 64, 65, 1000, 4097])
-def test_ascending_is_a_stable_sort(rng: np.random.Generator, dtype: np.dtype[Any], r: int) -> None:
+def test_sort_ascending_is_stable(rng: np.random.Generator, dtype: np.dtype[Any], r: int) -> None:
     corners = np.array([0.0, -0.0, 1.0, -1.0, 5e-8, -5e-8, 60_000, -60_000, 3.5]).astype(dtype)
     for v in (rng.choice(corners, r), rng.normal(size=r).astype(dtype), np.zeros(r, dtype)):
-        found, positions = sort_permutation.ascending(v)
+        found, positions = sort_permutation.sort_ascending(v)
         expected = sorted(range(r), key=lambda i: key(float(v[i])))
         assert positions.tolist() == expected
         assert found.tobytes() == v[expected].tobytes()
-        assert sort_permutation.restored(found, positions).tobytes() == v.tobytes()
+        assert sort_permutation.restore_order(found, positions).tobytes() == v.tobytes()
 
 
-def test_every_finite_float16_has_its_place() -> None:
+def test_every_finite_float16_is_sorted() -> None:
     v = np.arange(2**16, dtype=np.uint16).view(np.float16)
     v = np.random.default_rng(0).permutation(v[np.isfinite(v)])
-    found, _ = sort_permutation.ascending(v)
+    found, _ = sort_permutation.sort_ascending(v)
     assert (np.diff(found.astype(float)) >= 0).all()
     assert np.signbit(found[found == 0]).tolist() == [True, False]
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 600), st.integers(0, 2**32))
-def test_a_map_is_its_definition(r: int, seed: int) -> None:
+def test_map_follows_the_spec_page(r: int, seed: int) -> None:
     positions = np.random.default_rng(seed).permutation(r).astype(np.uint32)
-    section = sort_permutation.map_of(positions)
+    section = sort_permutation.pack_map(positions)
     width = max(r - 1, 0).bit_length()
     stream = sum(int(p) << (i * width) for i, p in enumerate(positions))
     assert section.tobytes() == stream.to_bytes(sort_permutation.map_bytes(r), "little")
     assert sort_permutation.map_bytes(r) == -(-r * width // 8)
-    assert np.array_equal(sort_permutation.positions_of(section, r), positions)
+    assert np.array_equal(sort_permutation.unpack_map(section, r), positions)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(2, 200), st.integers(0, 2**32), st.integers(1, 3))
-def test_what_is_no_permutation_is_refused(r: int, seed: int, wrong: int) -> None:
+def test_invalid_permutations_raise(r: int, seed: int, wrong: int) -> None:
     rng = np.random.default_rng(seed)
     numbers = rng.permutation(r).astype(np.uint32)
     width = (r - 1).bit_length()
     for _ in range(wrong):
         numbers[rng.integers(r)] = rng.integers(1 << width)
-    section = sort_permutation.map_of(numbers)
+    section = sort_permutation.pack_map(numbers)
     if sorted(numbers.tolist()) == list(range(r)):
-        assert np.array_equal(sort_permutation.positions_of(section, r), numbers)
+        assert np.array_equal(sort_permutation.unpack_map(section, r), numbers)
         return
     with pytest.raises(wc.Invalid) as caught:
-        sort_permutation.positions_of(section, r)
+        sort_permutation.unpack_map(section, r)
     assert caught.value.code == "map-permutation"
 
 
 @pytest.mark.parametrize("codec", CURVES, ids=repr)
-def test_values_come_back_where_they_were(codec: Any, rng: np.random.Generator) -> None:
-    """An order that is got wrong anywhere is a large error here."""
+def test_values_return_to_their_positions(codec: Any, rng: np.random.Generator) -> None:
+    """A wrong position would cause a large error."""
     x = rng.laplace(size=20_000).astype(np.float32)
     for select, index in (
         (wc.All(), wc.RawIndex()),
@@ -126,7 +126,7 @@ def test_each_chunk_has_its_own_map(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("codec", CURVES, ids=repr)
-def test_without_values_there_is_a_map_without_bytes(codec: Any) -> None:
+def test_map_of_no_values_is_empty(codec: Any) -> None:
     blob = wc.encode(np.zeros(9, np.float32), wc.Scheme(wc.NonZero(), wc.Rice(), codec))
     assert blob[24 + 39] == sort_permutation.PACKED
     assert wc.inspect(blob).entries[0].map_bytes == 0
@@ -134,7 +134,7 @@ def test_without_values_there_is_a_map_without_bytes(codec: Any) -> None:
 
 
 @pytest.mark.parametrize("codec", CURVES, ids=repr)
-def test_decoding_takes_little_memory(codec: Any, rng: np.random.Generator, dtype: np.dtype[Any]) -> None:
+def test_decoding_memory_is_bounded(codec: Any, rng: np.random.Generator, dtype: np.dtype[Any]) -> None:
     x = rng.normal(size=100_000).astype(dtype)
     blob = wc.encode(x, wc.Scheme(wc.All(), wc.RawIndex(), codec))
     wc.decode(blob)
@@ -148,7 +148,7 @@ def test_decoding_takes_little_memory(codec: Any, rng: np.random.Generator, dtyp
 
 @dataclass(frozen=True)
 class Increments:
-    """An ordered codec of a user's own, which refuses values above a bound."""
+    """User-defined ordered codec that raises above a bound."""
 
     name: ClassVar[str] = "increments"
     wire_id: ClassVar[int] = 0x95
@@ -167,13 +167,13 @@ class Increments:
 
 
 @pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> None:
+def registered_increments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_value", dict(registry._value))
     monkeypatch.setattr(registry, "_stages", {k: dict(v) for k, v in registry._stages.items()})
     wc.register(Increments)
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("registered_increments")
 def test_a_registered_codec_may_order_values(rng: np.random.Generator) -> None:
     x = rng.integers(-50, 50, 500).astype(np.float32)
     assert np.array_equal(wc.decode(wc.encode(x, "all | raw-index | increments")).values, x)

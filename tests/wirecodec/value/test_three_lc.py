@@ -1,4 +1,4 @@
-"""3lc: what it promises beyond a round trip with the reference."""
+"""Tests of 3lc beyond round trips with the reference."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests import oracles
-from tests.wirecodec.value.sections import section_of, sent
+from tests.wirecodec.value.sections import encode_section, round_trip
 
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 SPARSITY = st.floats(1, 2, exclude_max=True)
 SMALLEST = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133, "float64": 2.0**-149}
 
 
-def size_of(levels: Any) -> int:
-    """Bytes of a section, from the paper's text: five levels a byte, at most 14 bytes of zeros in one."""
+def expected_size(levels: Any) -> int:
+    """Compute a section's bytes from the paper: five levels per byte, up to 14 zero bytes in one."""
     padded = np.append(levels, np.zeros(-len(levels) % 5, int)).reshape(-1, 5)
     runs = [(key, len(list(group))) for key, group in groupby(not five.any() for five in padded)]
     return 4 + sum(math.ceil(n / 14) if zeros else n for zeros, n in runs)
@@ -30,10 +30,10 @@ def size_of(levels: Any) -> int:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(FINITE, min_size=1, max_size=400), SPARSITY)
-def test_levels_are_the_definition(values: list[float], sparsity: float) -> None:
-    """v / M, rounded to nearest, halves away from zero; computed with fractions."""
+def test_levels_follow_the_spec_page(values: list[float], sparsity: float) -> None:
+    """v / M is rounded to nearest, ties away from zero; the test computes with fractions."""
     v = np.array(values, np.float32)
-    got = sent(wc.ThreeLC(sparsity), v)
+    got = round_trip(wc.ThreeLC(sparsity), v)
     top = float(np.abs(v).max())
     scale = Fraction(oracles.rounded(top * sparsity, np.float32))
     half = Fraction(oracles.rounded(float(scale / 2), np.float32))
@@ -45,12 +45,12 @@ def test_levels_are_the_definition(values: list[float], sparsity: float) -> None
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(FINITE, min_size=1, max_size=100), SPARSITY)
-def test_it_contracts(values: list[float], sparsity: float) -> None:
-    """No error is above its value, and that of the greatest is (sparsity - 1) times it."""
+def test_three_lc_contracts(values: list[float], sparsity: float) -> None:
+    """No error exceeds its value; the largest value's error is (sparsity - 1) times it."""
     v = np.array(values, np.float32)
     errors = [
         abs(Fraction(float(a)) - Fraction(float(b)))
-        for a, b in zip(v, sent(wc.ThreeLC(sparsity), v), strict=True)
+        for a, b in zip(v, round_trip(wc.ThreeLC(sparsity), v), strict=True)
     ]
     top = Fraction(float(np.abs(v).max()))
     slack = Fraction(float(np.spacing(np.float32(2 * top))))
@@ -61,24 +61,24 @@ def test_it_contracts(values: list[float], sparsity: float) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, -1]), st.integers(1, 200)), min_size=1, max_size=30))
-def test_sections_are_as_long_as_the_runs_say(pieces: list[tuple[int, int]]) -> None:
+def test_section_sizes_of_runs(pieces: list[tuple[int, int]]) -> None:
     levels = np.concatenate([np.full(n, level) for level, n in pieces])
-    section = section_of(wc.ThreeLC(), levels.astype(np.float32))
-    assert section.size == size_of(levels)
-    assert np.array_equal(sent(wc.ThreeLC(), levels.astype(np.float32)), levels)
+    section = encode_section(wc.ThreeLC(), levels.astype(np.float32))
+    assert section.size == expected_size(levels)
+    assert np.array_equal(round_trip(wc.ThreeLC(), levels.astype(np.float32)), levels)
 
 
 @pytest.mark.parametrize("density", [0.001, 0.01, 0.05, 0.2, 0.5, 1])
-def test_large_ones(rng: np.random.Generator, density: float) -> None:
+def test_large_sections(rng: np.random.Generator, density: float) -> None:
     levels = rng.choice([-1, 1], 100_003) * (rng.random(100_003) < density)
-    section = section_of(wc.ThreeLC(), levels.astype(np.float32))
-    assert section.size == size_of(levels)
-    assert np.array_equal(sent(wc.ThreeLC(), levels.astype(np.float32)), levels)
+    section = encode_section(wc.ThreeLC(), levels.astype(np.float32))
+    assert section.size == expected_size(levels)
+    assert np.array_equal(round_trip(wc.ThreeLC(), levels.astype(np.float32)), levels)
 
 
-def test_zeros_cost_a_seventieth_of_a_byte() -> None:
-    assert section_of(wc.ThreeLC(), np.zeros(7000, np.float32)).size == 4 + 100
-    assert section_of(wc.ThreeLC(), np.ones(7000, np.float32)).size == 4 + 1400
+def test_zeros_take_a_seventieth_of_a_byte() -> None:
+    assert encode_section(wc.ThreeLC(), np.zeros(7000, np.float32)).size == 4 + 100
+    assert encode_section(wc.ThreeLC(), np.ones(7000, np.float32)).size == 4 + 1400
 
 
 def test_scales_stay_finite_in_every_type(dtype: np.dtype[Any]) -> None:
@@ -87,40 +87,40 @@ def test_scales_stay_finite_in_every_type(dtype: np.dtype[Any]) -> None:
     )
     v = np.array([most, -most, most / 4, 0]).astype(dtype)
     for sparsity in (1.0, 1.5, np.nextafter(2, 0)):
-        assert sent(wc.ThreeLC(sparsity), v).astype(float).tolist() == [most, -most, 0, 0]
+        assert round_trip(wc.ThreeLC(sparsity), v).astype(float).tolist() == [most, -most, 0, 0]
 
 
-def test_the_least_magnitude_counts(dtype: np.dtype[Any]) -> None:
+def test_smallest_magnitude_is_not_zero(dtype: np.dtype[Any]) -> None:
     v = np.array([0, -SMALLEST[dtype.name], -0.0, SMALLEST[dtype.name]]).astype(dtype)
-    assert np.sign(sent(wc.ThreeLC(1.0), v).astype(float)).tolist() == [0, -1, 0, 1]
+    assert np.sign(round_trip(wc.ThreeLC(1.0), v).astype(float)).tolist() == [0, -1, 0, 1]
 
 
-def test_float64_beyond_binary32_is_refused() -> None:
+def test_float64_beyond_float32_raises() -> None:
     with pytest.raises(wc.EncodeError, match=r"too large for the float32 of 3lc") as caught:
         wc.ThreeLC().encode(np.array([1.0, 1e39]), 0)
     assert caught.value.position == 1
 
 
 @pytest.mark.parametrize("sparsity", [0.99, 2, 2.5, -1, float("nan"), float("inf"), "1", None, True])
-def test_parameters_are_checked(sparsity: Any) -> None:
+def test_parameter_out_of_range(sparsity: Any) -> None:
     with pytest.raises(wc.EncodeError, match="3lc: sparsity"):
         wc.ThreeLC(sparsity)
 
 
 @pytest.mark.parametrize("sparsity", [1.0, 1.5])
 def test_residuals_stay_bounded(rng: np.random.Generator, sparsity: float) -> None:
-    """The page's table: 1.4 and 4 gradients of a thousand values."""
+    """The spec page's table: residuals of 1.4 and 4 times the norm of a gradient of 1000 values."""
     residual = np.zeros(1000, np.float32)
     norms = []
     for _ in range(400):
         x = residual + rng.normal(size=1000).astype(np.float32)
-        residual = x - sent(wc.ThreeLC(sparsity), x)
+        residual = x - round_trip(wc.ThreeLC(sparsity), x)
         norms.append(np.linalg.norm(residual) / math.sqrt(1000))
     assert max(norms) < {1.0: 2, 1.5: 6}[sparsity]
 
 
-def test_large_steps_diverge_where_the_residual_is_long() -> None:
-    """The page's quadratic: at a learning rate of 0.3, sparsity 1 converges and 1.75 does not."""
+def test_large_learning_rates_diverge_with_high_sparsity() -> None:
+    """On the spec page's quadratic with learning rate 0.3, sparsity 1 converges and 1.75 diverges."""
 
     def distance(sparsity: float, rate: float, steps: int) -> float:
         rng = np.random.default_rng(5)
@@ -128,7 +128,7 @@ def test_large_steps_diverge_where_the_residual_is_long() -> None:
         w, residual = np.zeros(1000), np.zeros(1000)
         for _ in range(steps):
             x = rate * curvature * (w - target) + residual
-            step = sent(wc.ThreeLC(sparsity), x)
+            step = round_trip(wc.ThreeLC(sparsity), x)
             residual, w = x - step, w - step
             if np.linalg.norm(w - target) > 100 * np.linalg.norm(target):
                 break
@@ -140,5 +140,5 @@ def test_large_steps_diverge_where_the_residual_is_long() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["all | raw-index | 3lc", "topk(0.1) | rice | 3lc(sparsity=1.5)"])
-def test_schemes_name_it(scheme: str) -> None:
+def test_scheme_string_round_trip(scheme: str) -> None:
     assert str(wc.Scheme.parse(scheme)) == scheme

@@ -1,6 +1,6 @@
-"""What each value codec of the registry promises beyond its format: one table, which the property tests read.
+"""Declared properties of each value codec, beyond its format; the property tests check them.
 
-A codec that the table does not name fails ``test_every_codec_has_traits``.
+A codec without an entry fails ``test_every_codec_has_traits``.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ __all__ = ["CODECS", "TRAITS", "Traits", "traits_of", "wire_name"]
 
 @dataclass(frozen=True)
 class Traits:
-    """Of one configuration.
+    """Properties of one configuration.
 
     Args:
-        exact: float32 values come back bit for bit.
-        draws: other seeds give other values; None where it may do so.
-        unbiased: values come back on average over the seeds, up to ``slack`` of the largest magnitude.
-        contracts: c of ‖Q(v) - v‖² ≤ (1 - c) ‖v‖², of r; None where no c is promised.
-        feedback: error feedback converges with it. Where it does not, the codec's page says so, in a sentence
-            that has both "error feedback" and "diverge". None where the caller chose a range, which decides.
+        exact: float32 values are preserved bit for bit.
+        draws: different seeds give different values; None if they may.
+        unbiased: the mean over seeds is the value, up to ``slack`` times the largest magnitude.
+        slack: accepted bias relative to the largest magnitude.
+        contracts: function of r that returns c in ‖Q(v) - v‖² ≤ (1 - c) ‖v‖²; None if no c is guaranteed.
+        feedback: error feedback converges. If False, a sentence of the codec's page contains "error feedback"
+            and "diverge". None if it depends on a range that the caller chose.
     """
 
     exact: bool = False
@@ -38,7 +39,7 @@ class Traits:
 
 
 def _within(error: float) -> Callable[[int], float]:
-    """Of a relative error."""
+    """Return c for a relative error."""
     return lambda r: 1 - error**2
 
 
@@ -46,13 +47,13 @@ EXACT = Traits(exact=True, unbiased=True, contracts=_within(0.0))
 
 
 def _qsgd(codec: Any) -> Traits:
-    """Norm l2 takes steps of ‖v‖/s: with few bits, most of what it sends is noise."""
+    """Return the traits of qsgd; norm l2 has steps of ‖v‖/s, which is mostly noise with few bits."""
     few = codec.norm == "l2" and codec.bits <= 4
     return Traits(draws=True, unbiased=True, slack=2.0**-15, feedback=not few)
 
 
 def _offset_float(codec: Any) -> Traits:
-    """To nearest, no value moves by more than itself; at random, none moves on average that is in range."""
+    """Return the traits of offset-float; rounding to nearest contracts, stochastic rounding is unbiased."""
     fitting = codec.min is codec.max is codec.eps is None
     feedback = True if fitting else None
     if codec.rounding == "nearest":
@@ -61,7 +62,7 @@ def _offset_float(codec: Any) -> Traits:
 
 
 def _terngrad(codec: Any) -> Traits:
-    """Clipping is a bias; where magnitudes differ much, the noise is larger than the values."""
+    """Return the traits of terngrad; clipping is a bias, and the noise can exceed the values."""
     return Traits(draws=True, unbiased=codec.clip is None, slack=2.0**-15, feedback=False)
 
 
@@ -83,16 +84,16 @@ TRAITS: dict[str, Callable[[Any], Traits]] = {
     "mean": lambda codec: Traits(contracts=lambda r: 0.0, feedback=False),
     "auto-value": lambda codec: Traits(draws=None, contracts=_within(codec.error)),
 }
-"""{name: the traits of a configuration}."""
+"""Functions from a configuration to its traits, by codec name."""
 
 
 def traits_of(codec: Any) -> Traits:
-    """What a configuration promises."""
+    """Return the traits of a configuration."""
     return TRAITS[wire_name(codec)](codec)
 
 
 def _configurations() -> list[Any]:
-    """Every class of the registry in its VARIANTS, choices as well, as schemes can name them."""
+    """Return every value codec and choice in its VARIANTS, as schemes name them."""
     classes = {cls.name: cls for cls in registry.value_codecs().values()} | registry._stages["value codec"]
     found: list[Any] = []
     for name, cls in classes.items():
@@ -102,9 +103,9 @@ def _configurations() -> list[Any]:
 
 
 CODECS = _configurations()
-"""What the tests go through."""
+"""Configurations that the tests cover."""
 
 
 def wire_name(codec: Any) -> str:
-    """The name of the format: that of a narrowed ``Raw`` has a page and traits of its own."""
+    """Return the wire name; ``Raw`` with a 16-bit dtype has its own page and traits."""
     return f"raw-{codec.dtype}" if isinstance(codec, wc.Raw) and codec.dtype else codec.name

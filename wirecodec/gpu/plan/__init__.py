@@ -1,1 +1,1 @@
-"""Pre-allocated encoding on a GPU. Experimental: it has not been measured on hardware."""
+"""Pre-allocated encoding on a GPU. Experimental: nothing here has been measured on hardware."""

@@ -1,4 +1,4 @@
-"""Where a ``wirecodec.Plan`` comes in: CuPy's current device and streams, and tensors as they lie."""
+"""Where arrays on a GPU enter ``wirecodec.gpu.Plan``: CuPy's current device and stream."""
 
 from __future__ import annotations
 
@@ -14,49 +14,52 @@ from wirecodec.gpu.plan.encoder import DevicePlan, check
 from wirecodec.kernels.cuda.device import cupy_device
 from wirecodec.scheme import Scheme
 
-__all__ = ["in_place", "planned", "reseed", "run", "written"]
+__all__ = ["as_flat_in_place", "fetch", "make_plan", "reseed", "run"]
 
 
-def planned(
-    shape: tuple[int, ...], dtype: np.dtype[Any], scheme: Scheme, tag: bytes, most: int
+def make_plan(
+    shape: tuple[int, ...], dtype: np.dtype[Any], scheme: Scheme, tag: bytes, capacity: int
 ) -> DevicePlan:
-    """A plan on the current GPU; see ``wirecodec.Plan``."""
+    """Make a plan on the current GPU; the arguments are those of ``wirecodec.gpu.Plan``."""
     check(math.prod(shape), scheme)
-    return DevicePlan(cupy_device(), shape, dtype, scheme, tag, most)
+    return DevicePlan(cupy_device(), shape, dtype, scheme, tag, capacity)
 
 
-def _where(array: Any) -> Any:
-    """The device that a CuPy array lies on, to be made the current one."""
+def _device_of(array: Any) -> Any:
+    """Return CuPy's device of an array, which a ``with`` statement makes the current one."""
     return cupy_device().cupy.cuda.Device(array.device.id)
 
 
 def reseed(plan: DevicePlan, seed: int) -> None:
-    """A plan's seed, set in the order of the current stream."""
-    with _where(plan.seed):
+    """Set a plan's seed, in the order of the current stream."""
+    with _device_of(plan.seed):
         plan.reseed(seed)
 
 
-def run(plan: DevicePlan, words: Any, seed: int | None) -> None:
-    """Everything launched, the seed first where given; EncodeError where the words lie on another GPU."""
-    if words.device.id != plan.seed.device.id:
-        raise EncodeError("the plan lies on another GPU than the tensor")
-    with _where(words):
+def run(plan: DevicePlan, raw: Any, seed: int | None) -> None:
+    """Set the seed if one is given, then launch the plan.
+
+    Raises EncodeError if the raw bits are on another GPU.
+    """
+    if raw.device.id != plan.seed.device.id:
+        raise EncodeError("the tensor is on another GPU than the plan")
+    with _device_of(raw):
         if seed is not None:
             plan.reseed(seed)
-        plan.run(words)
+        plan.run(raw)
 
 
-def written(plan: DevicePlan, words: Any) -> Bytes:
-    """The container of the last run, of the same words."""
-    with _where(words):
-        blob: Bytes = plan.container_of(words)
+def fetch(plan: DevicePlan, raw: Any) -> Bytes:
+    """Wait for the last run of the same raw bits and return its container."""
+    with _device_of(raw):
+        blob: Bytes = plan.container_of(raw)
         return blob
 
 
-def in_place(tensor: Any) -> DeviceFlat:
-    """A tensor that lies on a GPU, as it lies there; EncodeError where it does not, or is not contiguous."""
+def as_flat_in_place(tensor: Any) -> DeviceFlat:
+    """View a tensor as flat raw bits without a copy. Raises EncodeError if it is not contiguous on a GPU."""
     if not on_gpu(tensor):
-        raise EncodeError(f"{type(tensor).__name__} does not lie on a GPU")
+        raise EncodeError(f"{type(tensor).__name__} is not on a GPU")
     cupy = cupy_device().cupy
     if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
         contiguous = tensor.is_contiguous()
@@ -64,5 +67,5 @@ def in_place(tensor: Any) -> DeviceFlat:
         interface = hasattr(tensor, "__cuda_array_interface__")
         contiguous = (cupy.asarray(tensor) if interface else cupy.from_dlpack(tensor)).flags.c_contiguous
     if not contiguous:
-        raise EncodeError("the tensor is not contiguous; a plan takes it as it lies")
+        raise EncodeError("the tensor is not contiguous; a plan does not copy it")
     return as_device_flat(tensor, cupy)

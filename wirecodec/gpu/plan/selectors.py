@@ -1,9 +1,9 @@
-"""Selecting for a plan: always the same launches, in memory that was allocated when the plan was made.
+"""Selectors of a plan: a fixed sequence of launches, in memory that is allocated when the plan is made.
 
 all  nonzero  threshold  topk  dgc  adacomp
 
-How many elements were selected stands on the device. ``topk`` begins where the last call's threshold was, and
-finds out on the device whether that served.
+The number of selected elements stays on the device. ``topk`` starts at the last call's threshold, and the
+device verifies it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from wirecodec.gpu.plan.workspace import Kernels, Workspace
-from wirecodec.gpu.select.adacomp import asked
-from wirecodec.gpu.select.dgc import Sampled
-from wirecodec.kernels.cuda import bits, elements, moments
-from wirecodec.kernels.cuda import container as making
+from wirecodec.gpu.select.adacomp import bin_parameters
+from wirecodec.gpu.select.dgc import DGCSearch
+from wirecodec.kernels.cuda import bits, container, elements, moments
 from wirecodec.kernels.cuda.select import Selected, Selector, infinity_of, magnitude_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.select.adacomp import AdaComp
@@ -28,152 +27,166 @@ from wirecodec.select.threshold import Threshold
 from wirecodec.select.threshold_common import threshold_bits
 from wirecodec.select.topk import TopK, share_of
 
-__all__ = ["SELECTORS", "Planned", "planned"]
+__all__ = ["SELECTORS", "PlanSelector", "make_selector"]
 
 
-class Planned(Protocol):
-    """A selector for tensors of one size and type.
+class PlanSelector(Protocol):
+    """Selector of a plan, for tensors of one size and element type.
 
     Attributes:
-        room: elements of which it has the indices and values at most; it may find more.
-        ordered: whether it takes every element, and none may be NaN or infinite.
+        capacity: maximum number of elements whose indices and values it keeps; it may find more.
+        rejects_nonfinite: whether it selects every element and NaN or Inf is an error.
     """
 
-    room: int
-    ordered: bool = False
+    capacity: int
+    rejects_nonfinite: bool = False
 
-    def select(self, words: Any, outcome: Any) -> Selected | None:
-        """Launch everything for (size,) ``words``; None where all are taken.
+    def select(self, raw: Any, outcome: Any) -> Selected | None:
+        """Launch the selection from (size,) raw bits.
 
-        ``outcome`` is that of the container, which has begun. ``found[1]`` of the answer is 2^32 - 1 where
-        nothing is wrong.
+        ``outcome`` is that of the container, which must have begun. Returns None if all elements are
+        selected. In the result, ``found[1]`` is 2^32 - 1 if there is no error.
         """
         ...
 
-    def settle(self) -> None:
-        """What was selected until now was for its memory: no more is allocated, and nothing remembered."""
+    def freeze(self) -> None:
+        """End the first run, which has allocated the memory: allocate no more, and forget its thresholds."""
         return
 
 
-def planned(device: Kernels, selector: Any, size: int, dtype: np.dtype[Any], most: int) -> Planned:
-    """What one of ``SELECTORS`` does; with memory for ``most`` elements where it fixes no number."""
-    return _PLANNED[type(selector)](device, selector, size, dtype, min(most, size))
+def make_selector(
+    device: Kernels, selector: Any, size: int, dtype: np.dtype[Any], capacity: int
+) -> PlanSelector:
+    """Return the plan's form of one of ``SELECTORS``.
+
+    ``capacity`` is the number of elements for which there is memory, if the selector does not fix their
+    number.
+    """
+    return _FACTORIES[type(selector)](device, selector, size, dtype, min(capacity, size))
 
 
-def _words(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _raw_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the unsigned type of an element type's raw bits."""
     return np.dtype(f"u{dtype.itemsize}")
 
 
-class _Every(Planned):
-    def __init__(self, size: int, *, ordered: bool) -> None:
-        self.room, self.ordered = size, ordered
+class _AllElements(PlanSelector):
+    def __init__(self, size: int, *, rejects_nonfinite: bool) -> None:
+        self.capacity, self.rejects_nonfinite = size, rejects_nonfinite
 
-    def select(self, words: Any, outcome: Any) -> None:
+    def select(self, raw: Any, outcome: Any) -> None:
         return None
 
 
-class _Passing(Planned):
-    """What passes a rule that is known beforehand."""
+class _FixedRule(PlanSelector):
+    """Selector of the elements that pass a rule known in advance."""
 
     def __init__(
         self,
         device: Kernels,
         size: int,
         dtype: np.dtype[Any],
-        room: int,
-        least: int,
+        capacity: int,
+        min_key: int,
         mask: int,
         infinity: int,
     ) -> None:
-        self.room, self._mask, self._infinity = room, mask, infinity
-        self._selector = Selector(device, size, _words(dtype), room)
-        self._rule = device.put(rule_of(least))
+        self.capacity, self._mask, self._infinity = capacity, mask, infinity
+        self._selector = Selector(device, size, _raw_type(dtype), capacity)
+        self._rule = device.put(rule_of(min_key))
 
-    def select(self, words: Any, outcome: Any) -> Selected:
-        return self._selector.select(words, self._rule, mask=self._mask, infinity=self._infinity)
+    def select(self, raw: Any, outcome: Any) -> Selected:
+        return self._selector.select(raw, self._rule, mask=self._mask, infinity=self._infinity)
 
 
-class _Top(Planned):
+class _TopK(PlanSelector):
     def __init__(self, device: Kernels, size: int, dtype: np.dtype[Any], k: int) -> None:
-        self.room, self._infinity = k, infinity_of(dtype)
-        self.search = Search(device, size, _words(dtype), k)
+        self.capacity, self._infinity = k, infinity_of(dtype)
+        self.search = Search(device, size, _raw_type(dtype), k)
 
-    def select(self, words: Any, outcome: Any) -> Selected:
-        return self.search.warm(words, self._infinity)
+    def select(self, raw: Any, outcome: Any) -> Selected:
+        return self.search.warm(raw, self._infinity)
 
-    def settle(self) -> None:
+    def freeze(self) -> None:
         self.search.forget()
 
 
-class _Sampled(Planned):
+class _DGC(PlanSelector):
     def __init__(self, device: Kernels, selector: DGC, size: int, dtype: np.dtype[Any], k: int) -> None:
-        self.room, self._device, self._infinity = k, device, infinity_of(dtype)
+        self.capacity, self._device, self._infinity = k, device, infinity_of(dtype)
         self._stream = device.empty(1, np.uint64)
-        self.sampled = Sampled(device, size, _words(dtype), selector)
+        self.dgc = DGCSearch(device, size, _raw_type(dtype), selector)
 
-    def select(self, words: Any, outcome: Any) -> Selected:
-        making.selection_stream(self._device, outcome, self._stream)
-        return self.sampled.select(words, self._infinity, self._stream)
+    def select(self, raw: Any, outcome: Any) -> Selected:
+        container.derive_selection_stream(self._device, outcome, self._stream)
+        return self.dgc.select(raw, self._infinity, self._stream)
 
 
-class _Binned(Planned):
-    """As ``gpu.adacomp``, with the scale on the device; where an element is not finite the scale is not."""
+class _AdaComp(PlanSelector):
+    """``gpu.select.adacomp`` with the scale on the device.
+
+    If an element is not finite, neither is the scale.
+    """
 
     def __init__(
-        self, device: Kernels, selector: AdaComp, size: int, dtype: np.dtype[Any], room: int
+        self, device: Kernels, selector: AdaComp, size: int, dtype: np.dtype[Any], capacity: int
     ) -> None:
-        self.room, self._dtype, self._asked = room, dtype, selector
+        self.capacity, self._dtype, self._adacomp = capacity, dtype, selector
         self._memory = Workspace(device)
-        self._reaching = Selector(device, size, np.uint16, room)
+        self._marked = Selector(device, size, np.uint16, capacity)
         self._rule = device.put(rule_of(1))
 
-    def select(self, words: Any, outcome: Any) -> Selected:
+    def select(self, raw: Any, outcome: Any) -> Selected:
         memory, dtype = self._memory, self._dtype
         memory.rewind()
-        x = elements.widened(memory, words, dtype)
-        keys, mean, _ = moments.bins(memory, x, None, *asked(self._asked, x), x, summed=True)
-        made = self._reaching.select(keys, self._rule, mask=magnitude_of(keys))
-        scale = elements.rounded(memory, mean, dtype)
-        memory.copy(bits.nonfinite(memory, scale, infinity_of(dtype)), made.found[1:])
-        values = elements.with_magnitude(memory, words, scale, made.indices, made.found)
-        return Selected(None, made.indices, values, made.found)
+        x = elements.widen(memory, raw, dtype)
+        keys, mean, _ = moments.mark_bins(memory, x, None, *bin_parameters(self._adacomp, x), x, summed=True)
+        selected = self._marked.select(keys, self._rule, mask=magnitude_of(keys))
+        scale = elements.round_scalar(memory, mean, dtype)
+        memory.copy(bits.find_nonfinite(memory, scale, infinity_of(dtype)), selected.found[1:])
+        values = elements.set_magnitude(memory, raw, scale, selected.indices, selected.found)
+        return Selected(None, selected.indices, values, selected.found)
 
-    def settle(self) -> None:
+    def freeze(self) -> None:
         self._memory.close()
 
 
-def _all(device: Kernels, selector: All, size: int, dtype: np.dtype[Any], most: int) -> Planned:
-    return _Every(size, ordered=False)
+def _all(device: Kernels, selector: All, size: int, dtype: np.dtype[Any], capacity: int) -> PlanSelector:
+    return _AllElements(size, rejects_nonfinite=False)
 
 
-def _nonzero(device: Kernels, selector: NonZero, size: int, dtype: np.dtype[Any], most: int) -> Planned:
-    every = 2 ** (8 * dtype.itemsize) - 1
-    return _Passing(device, size, dtype, most, 1, every, 0)
+def _nonzero(
+    device: Kernels, selector: NonZero, size: int, dtype: np.dtype[Any], capacity: int
+) -> PlanSelector:
+    all_bits = 2 ** (8 * dtype.itemsize) - 1
+    return _FixedRule(device, size, dtype, capacity, 1, all_bits, 0)
 
 
-def _threshold(device: Kernels, selector: Threshold, size: int, dtype: np.dtype[Any], most: int) -> Planned:
-    least = int(threshold_bits(selector.t, dtype))
+def _threshold(
+    device: Kernels, selector: Threshold, size: int, dtype: np.dtype[Any], capacity: int
+) -> PlanSelector:
+    min_key = int(threshold_bits(selector.t, dtype))
     mask = 2 ** (8 * dtype.itemsize - 1) - 1
-    return _Passing(device, size, dtype, most, least, mask, infinity_of(dtype))
+    return _FixedRule(device, size, dtype, capacity, min_key, mask, infinity_of(dtype))
 
 
-def _topk(device: Kernels, selector: TopK, size: int, dtype: np.dtype[Any], most: int) -> Planned:
+def _topk(device: Kernels, selector: TopK, size: int, dtype: np.dtype[Any], capacity: int) -> PlanSelector:
     k = selector.count(size)
-    return _Every(size, ordered=True) if k == size else _Top(device, size, dtype, k)
+    return _AllElements(size, rejects_nonfinite=True) if k == size else _TopK(device, size, dtype, k)
 
 
-def _dgc(device: Kernels, selector: DGC, size: int, dtype: np.dtype[Any], most: int) -> Planned:
+def _dgc(device: Kernels, selector: DGC, size: int, dtype: np.dtype[Any], capacity: int) -> PlanSelector:
     k = share_of(selector.ratio, size)
-    return _Every(size, ordered=True) if k == size else _Sampled(device, selector, size, dtype, k)
+    return _AllElements(size, rejects_nonfinite=True) if k == size else _DGC(device, selector, size, dtype, k)
 
 
-_PLANNED: dict[type, Callable[[Kernels, Any, int, np.dtype[Any], int], Planned]] = {
+_FACTORIES: dict[type, Callable[[Kernels, Any, int, np.dtype[Any], int], PlanSelector]] = {
     All: _all,
     NonZero: _nonzero,
     Threshold: _threshold,
     TopK: _topk,
     DGC: _dgc,
-    AdaComp: _Binned,
+    AdaComp: _AdaComp,
 }
-SELECTORS: tuple[Any, ...] = tuple(_PLANNED)
-"""Those that a plan can have."""
+SELECTORS: tuple[Any, ...] = tuple(_FACTORIES)
+"""Selectors that a plan supports."""

@@ -1,7 +1,7 @@
-"""What a sequence of launches that is made again and again stands on.
+"""Devices on which a fixed sequence of launches can run again and again, so that a CUDA graph can capture it.
 
-``Kernels`` is a device on which everything that happens in the stream is a kernel; ``Workspace`` one whose
-memory is allocated once, and given out anew.
+``Kernels`` is a device that performs each operation in the stream by a kernel. ``Workspace`` also allocates
+its memory once and hands out the same memory in each run.
 """
 
 from __future__ import annotations
@@ -18,81 +18,82 @@ __all__ = ["Kernels", "Workspace"]
 
 
 class Kernels:
-    """A ``Device`` that clears and copies by kernels; arrays begin at a multiple of 4 bytes."""
+    """``Device`` that clears and copies by kernels; its arrays are aligned to 4 bytes."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
 
     def empty(self, size: int, dtype: Any) -> Any:
-        """The device's."""
+        """Allocate an array as the device does."""
         return self._device.empty(size, dtype)
 
     def put(self, array: Array) -> Any:
-        """The device's."""
+        """Copy an array of the host as the device does."""
         return self._device.put(array)
 
     def get(self, array: Any) -> Array:
-        """The device's."""
+        """Copy an array to the host as the device does."""
         return self._device.get(array)
 
     def clear(self, array: Any) -> None:
-        """All bytes 0."""
+        """Set all bytes to 0 by a kernel."""
         memory.clear(self._device, array)
 
     def copy(self, source: Any, target: Any) -> None:
-        """The bytes of an array into another one of as many."""
+        """Copy the bytes of an array to another of the same size by a kernel."""
         memory.copy(self._device, source, target)
 
     def launch(self, source: str, kernel: str, blocks: int, *arguments: Any) -> None:
-        """The device's."""
+        """Launch a kernel as the device does."""
         self._device.launch(source, kernel, blocks, *arguments)
 
 
 class Workspace(Kernels):
-    """One whose n-th array since ``rewind`` is always the same memory.
+    """``Kernels`` whose n-th array since ``rewind`` is always the same memory.
 
-    Until ``close`` it allocates what is asked for; from then on a sequence that asks for more than before is
-    an error, as is waiting: ``get`` is no part of what can be launched again unseen.
+    It allocates memory until ``close``. After that, a sequence that needs more memory raises RuntimeError.
+    ``get`` always raises, because a sequence that runs in a graph cannot wait.
     """
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
-        self._rooms: list[Any] = []
+        self._buffers: list[Any] = []
         self._constants: dict[tuple[str, bytes], Any] = {}
         self._next = 0
         self._closed = False
 
     def rewind(self) -> None:
-        """What was given out so far is given out again."""
+        """Start handing out the memory from the beginning."""
         self._next = 0
 
     def close(self) -> None:
-        """No memory is allocated any more."""
+        """Allocate no more memory from now on."""
         self._closed = True
 
     def empty(self, size: int, dtype: Any) -> Any:
-        """The next array, which may hold anything."""
+        """Return the next array, not initialised."""
         nbytes = size * np.dtype(dtype).itemsize
-        at, self._next = self._next, self._next + 1
-        if at == len(self._rooms) or self._rooms[at].size < nbytes:
-            self._must_be_open()
-            self._rooms[at : at + 1] = [self._device.empty(nbytes, np.uint8)]
-        return self._rooms[at][:nbytes].view(dtype)
+        number, self._next = self._next, self._next + 1
+        if number == len(self._buffers) or self._buffers[number].size < nbytes:
+            self._check_open()
+            self._buffers[number : number + 1] = [self._device.empty(nbytes, np.uint8)]
+        return self._buffers[number][:nbytes].view(dtype)
 
     def put(self, array: Array) -> Any:
-        """The next array, with a copy of a constant that is kept on the device."""
+        """Return the next array, filled with a constant that is kept on the device."""
         key = array.dtype.str, array.tobytes()
         if key not in self._constants:
-            self._must_be_open()
+            self._check_open()
             self._constants[key] = self._device.put(array)
-        made = self.empty(array.size, array.dtype)
-        self.copy(self._constants[key], made)
-        return made
+        result = self.empty(array.size, array.dtype)
+        self.copy(self._constants[key], result)
+        return result
 
-    def _must_be_open(self) -> None:
+    def _check_open(self) -> None:
+        """Raise RuntimeError if the workspace is closed."""
         if self._closed:
-            raise RuntimeError("a sequence asked for memory that it did not ask for when it was recorded")
+            raise RuntimeError("the sequence needs more memory than in its first run")
 
     def get(self, array: Any) -> Array:
-        """RuntimeError."""
-        raise RuntimeError("a sequence that is launched again unseen cannot wait")
+        """Raise RuntimeError: a sequence that runs in a graph cannot wait."""
+        raise RuntimeError("a sequence that runs in a graph cannot wait")

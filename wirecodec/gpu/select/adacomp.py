@@ -1,4 +1,4 @@
-"""``adacomp`` on the device: what reaches its bin's greatest magnitude, as signs of one scale."""
+"""``adacomp`` on the device: elements that reach their bin's maximum, sent as signs of one scale."""
 
 from __future__ import annotations
 
@@ -9,60 +9,62 @@ import numpy as np
 
 from wirecodec.arrays import DeviceFlat, bits_of
 from wirecodec.cpu.select import magnitude_in
-from wirecodec.gpu.support import Context, DeviceSupport, Refused, reaching
+from wirecodec.gpu.fallback import HostFallback
+from wirecodec.gpu.select.common import Context, select_from
+from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.select.adacomp import AdaComp
 
-__all__ = ["adacomp", "adacomp_of_sum", "asked", "signed"]
+__all__ = ["adacomp", "adacomp_of_sum", "bin_parameters", "set_scale"]
 
 
 def adacomp(device: Device, flat: DeviceFlat, selector: AdaComp, context: Context) -> DeviceSupport:
-    """What is sent of a tensor, and with which magnitude.
+    """Select elements of a tensor, and their magnitude.
 
-    Refused where an element is not finite; EncodeError where its type does not hold the scale.
+    Raises HostFallback if an element is not finite, EncodeError if the tensor's type cannot hold the scale.
     """
-    x = elements.widened(device, flat.words, flat.dtype)
+    x = elements.widen(device, flat.words, flat.dtype)
     step = x
     if context.gradient is not None:
-        step = elements.widened(device, context.gradient.words, flat.dtype)
-    found = moments.bins(device, step, None, *asked(selector, x), x, summed=True)
-    support = _sent(device, flat, *found)
+        step = elements.widen(device, context.gradient.words, flat.dtype)
+    bins = moments.mark_bins(device, step, None, *bin_parameters(selector, x), x, summed=True)
+    support = _support_of(device, flat, *bins)
     if support is None:
-        raise Refused
+        raise HostFallback
     return support
 
 
 def adacomp_of_sum(
     device: Device, flat: DeviceFlat, residual: Any, selector: AdaComp, context: Context
 ) -> DeviceSupport | None:
-    """The same of a tensor and its residual, which are added meanwhile; None where a sum is not finite."""
+    """Add a residual to a tensor and select from the sum; return None if a sum is not finite."""
     gradient = flat.words.view(flat.dtype)
     total = device.empty(gradient.size, flat.dtype)
-    found = moments.bins(device, gradient, residual, *asked(selector, gradient), total)
-    return _sent(device, replace(flat, words=total.view(flat.words.dtype)), *found)
+    bins = moments.mark_bins(device, gradient, residual, *bin_parameters(selector, gradient), total)
+    return _support_of(device, replace(flat, words=total.view(flat.words.dtype)), *bins)
 
 
-def signed(device: Device, words: Any, dtype: np.dtype[Any], scale: float, numbers: Any = None) -> Any:
-    """Words of an element type, signs kept, with the magnitude ``scale``; EncodeError where it has none.
+def set_scale(device: Device, raw: Any, dtype: np.dtype[Any], scale: float, numbers: Any = None) -> Any:
+    """Replace the magnitudes of raw bits of an element type by ``scale``; the signs stay.
 
-    Of those at (n,) u32 ``numbers`` where given.
+    ``numbers``, (n,) u32, picks elements; None for all. Raises EncodeError if the type cannot hold the scale.
     """
     magnitude = bits_of(magnitude_in(dtype, scale).reshape(1))[0]
-    return elements.with_magnitude(device, words, int(magnitude), numbers)
+    return elements.set_magnitude(device, raw, int(magnitude), numbers)
 
 
-def asked(selector: AdaComp, x: Any) -> tuple[int, float]:
-    """Elements of a bin, and how far ahead of G lies H, of (n,) ``x``, n > 0."""
+def bin_parameters(selector: AdaComp, x: Any) -> tuple[int, float]:
+    """Return the elements per bin of (n,) ``x``, n > 0, and the factor in H = G + factor · gradient."""
     return min(selector.bin, x.size), selector.factor - 1
 
 
-def _sent(device: Device, flat: DeviceFlat, keys: Any, mean: Any, bad: Any) -> DeviceSupport | None:
-    """What the bins say is sent of a tensor; None where one of its elements is not finite."""
-    made = reaching(device, keys, 1, 0)
+def _support_of(device: Device, flat: DeviceFlat, keys: Any, mean: Any, bad: Any) -> DeviceSupport | None:
+    """Return the marked elements of a tensor; None if one of its elements is not finite."""
+    selected = select_from(device, keys, 1, 0)
     if device.get(bad)[0]:
         return None
-    count, _ = made.count(device)
+    count, _ = selected.count(device)
     scale = float(device.get(mean)[0])
-    indices = None if count == keys.size else made.indices[:count]
-    return DeviceSupport(indices, signed(device, flat.words, flat.dtype, scale, indices), flat, scale)
+    indices = None if count == keys.size else selected.indices[:count]
+    return DeviceSupport(indices, set_scale(device, flat.words, flat.dtype, scale, indices), flat, scale)

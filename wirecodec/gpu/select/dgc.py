@@ -1,6 +1,6 @@
-"""``dgc`` on the device: a sample's threshold, and what of the top k reaches it.
+"""``dgc`` on the device: a threshold from a sample, and the elements of the top k that reach it.
 
-No count comes to the host.
+No count is copied to the host.
 """
 
 from __future__ import annotations
@@ -14,31 +14,32 @@ from wirecodec.kernels.cuda.topk import Search
 from wirecodec.select.dgc import DGC
 from wirecodec.select.topk import share_of
 
-__all__ = ["Sampled"]
+__all__ = ["DGCSearch"]
 
 
-class Sampled:
-    """The memory that it takes for ``size`` words; it may be used again and again.
+class DGCSearch:
+    """Reusable memory of a DGC selection from ``size`` elements.
 
     Args:
-        device: where.
-        size: elements.
-        words: the unsigned type of their width.
-        selector: one that takes fewer than all.
+        device: where the elements are.
+        size: number of elements.
+        raw_type: unsigned type of the elements' raw bits.
+        selector: one that selects fewer than all elements.
     """
 
-    def __init__(self, device: Device, size: int, words: Any, selector: DGC) -> None:
-        self._device, self._drawn = device, share_of(selector.sample, size)
-        self._sample = device.empty(self._drawn + 1, words)  # a zero behind: a search leaves one out
+    def __init__(self, device: Device, size: int, raw_type: Any, selector: DGC) -> None:
+        self._device, self._sample_size = device, share_of(selector.sample, size)
+        self._sample = device.empty(self._sample_size + 1, raw_type)  # a search needs k < n: one zero more
         device.clear(self._sample)
-        self._threshold = Search(device, self._drawn + 1, words, share_of(selector.ratio, self._drawn))
-        self.search = Search(device, size, words, share_of(selector.ratio, size))
+        k = share_of(selector.ratio, self._sample_size)
+        self._threshold = Search(device, self._sample_size + 1, raw_type, k)
+        self.search = Search(device, size, raw_type, share_of(selector.ratio, size))
 
-    def select(self, words: Any, infinity: int, stream: Any) -> Selected:
-        """Of (size,) ``words``; what is not finite reaches any threshold, and is looked for.
+    def select(self, raw: Any, infinity: int, stream: Any) -> Selected:
+        """Select from (size,) raw bits; NaN and Inf reach every threshold and are reported.
 
         ``stream`` seeds the draws, a u64 or (1,) u64 on the device.
         """
-        moments.sample(self._device, words, stream, self._sample[: self._drawn])
+        moments.sample(self._device, raw, stream, self._sample[: self._sample_size])
         self._threshold.cold(self._sample, 0)
-        return self.search.reaching(words, self._threshold.rule, infinity)
+        return self.search.reaching(raw, self._threshold.rule, infinity)

@@ -1,6 +1,6 @@
-"""Selecting on the device, by the selectors that have kernels.
+"""Selection on the device (``wirecodec.cpu.select``), by the selectors that have kernels.
 
-all  nonzero  threshold  topk  dgc  adacomp  sidco (but gamma-gp, which asks for logarithms)
+all  nonzero  threshold  topk  dgc  adacomp  sidco (except gamma-gp, which needs logarithms)
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ from dataclasses import replace
 from typing import Any
 
 from wirecodec.arrays import DeviceFlat
+from wirecodec.cpu import select as cpu
+from wirecodec.gpu.arrays import copy_to_host
+from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.adacomp import adacomp, adacomp_of_sum
-from wirecodec.gpu.select.dgc import Sampled
+from wirecodec.gpu.select.common import Context, select_all_finite, select_from, to_support
+from wirecodec.gpu.select.dgc import DGCSearch
 from wirecodec.gpu.select.sidco import sidco
 from wirecodec.gpu.select.warm_topk import LastTop
-from wirecodec.gpu.support import Context, DeviceSupport, passed, reaching, whole
+from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
 from wirecodec.prng import mix
+from wirecodec.scheme import Scheme
 from wirecodec.select.adacomp import AdaComp
 from wirecodec.select.all import All
 from wirecodec.select.dgc import DGC
@@ -26,21 +31,45 @@ from wirecodec.select.sidco import SIDCo
 from wirecodec.select.threshold import Threshold
 from wirecodec.select.threshold_common import threshold_bits
 from wirecodec.select.topk import TopK, share_of
+from wirecodec.support import Support
 
-__all__ = ["has_kernels", "select", "select_sum"]
+__all__ = ["SIZE_LIMIT", "choose", "has_kernels", "select", "select_sum"]
 
-_MOST = 2**31
-"""Elements from where on positions are too large for the kernels."""
+SIZE_LIMIT = 2**31
+"""The kernels select from fewer elements than this."""
+
+
+def choose(
+    device: Device, flat: DeviceFlat, scheme: Scheme, context: Context
+) -> tuple[DeviceSupport | Support, Any]:
+    """Select the elements of a tensor; return them and the selector's state for the next step.
+
+    The result is on the host if the scheme has a transform, or its selector no kernels for this tensor.
+    Raises EncodeError.
+    """
+    if scheme.transform is None and has_kernels(scheme.select, flat.words.size):
+        try:
+            support = select(device, flat, scheme.select, context)
+            return support, support.state
+        except HostFallback:
+            pass
+    host, gradient = copy_to_host(device, flat), None
+    if context.gradient is not None:
+        gradient = host.data if context.gradient is flat else copy_to_host(device, context.gradient).data
+    return cpu.choose(host, scheme, gradient=gradient, state=context.state, seed=context.seed)
 
 
 def has_kernels(selector: Any, size: int) -> bool:
-    """Whether the selector works on the device, for so many elements."""
-    fits = not isinstance(selector, SIDCo) or selector.sid != "gamma-gp"
-    return type(selector) in _SELECTORS and fits and size < _MOST
+    """Return whether a selector has kernels for this number of elements."""
+    supported = not isinstance(selector, SIDCo) or selector.sid != "gamma-gp"
+    return type(selector) in _SELECTORS and supported and size < SIZE_LIMIT
 
 
 def select(device: Device, flat: DeviceFlat, selector: Any, context: Context) -> DeviceSupport:
-    """What a selector that has kernels takes of a tensor; Refused where that has no order."""
+    """Select elements by a selector that has kernels.
+
+    Raises HostFallback for NaN or Inf that has no order.
+    """
     if flat.words.size == 0:
         return DeviceSupport(None, flat.words, flat, state=context.state)
     return _SELECTORS[type(selector)](device, flat, selector, context)
@@ -49,20 +78,20 @@ def select(device: Device, flat: DeviceFlat, selector: Any, context: Context) ->
 def select_sum(
     device: Device, flat: DeviceFlat, residual: Any, selector: Any, context: Context
 ) -> DeviceSupport | None:
-    """The same of a tensor and its residual, chosen while the two are added; the support is one of their sum.
+    """Add a residual to a tensor and select from the sum, in one pass.
 
     Args:
-        device: where.
+        device: where both are.
         flat: float32 or float64.
-        residual: as many numbers of its type.
-        selector: that of the scheme.
+        residual: (size,), of the same type.
+        selector: of the scheme.
         context: of the selection.
 
-    None where they should be added first: where there is no kernel for both at once, or a sum is not finite.
+    Returns a support of the sum; None if the selector has no such kernel or a sum is not finite.
     """
-    if type(selector) not in _SUMMED or not 0 < flat.words.size < _MOST:
+    if type(selector) not in _SUM_SELECTORS or not 0 < flat.words.size < SIZE_LIMIT:
         return None
-    return _SUMMED[type(selector)](device, flat, residual, selector, context)
+    return _SUM_SELECTORS[type(selector)](device, flat, residual, selector, context)
 
 
 def _all(device: Device, flat: DeviceFlat, selector: All, context: Context) -> DeviceSupport:
@@ -70,24 +99,24 @@ def _all(device: Device, flat: DeviceFlat, selector: All, context: Context) -> D
 
 
 def _nonzero(device: Device, flat: DeviceFlat, selector: NonZero, context: Context) -> DeviceSupport:
-    words = flat.words
-    every = int(2 ** (8 * words.dtype.itemsize)) - 1
+    raw = flat.words
+    all_bits = int(2 ** (8 * raw.dtype.itemsize)) - 1
     rule = device.put(rule_of(1))
-    made = Selector(device, words.size, words.dtype, words.size).select(words, rule, mask=every)
-    return passed(device, flat, made)
+    selected = Selector(device, raw.size, raw.dtype, raw.size).select(raw, rule, mask=all_bits)
+    return to_support(device, flat, selected)
 
 
 def _threshold(device: Device, flat: DeviceFlat, selector: Threshold, context: Context) -> DeviceSupport:
-    least = int(threshold_bits(selector.t, flat.dtype))
-    return passed(device, flat, reaching(device, flat.words, least, infinity_of(flat.dtype)))
+    min_key = int(threshold_bits(selector.t, flat.dtype))
+    return to_support(device, flat, select_from(device, flat.words, min_key, infinity_of(flat.dtype)))
 
 
 def _topk(device: Device, flat: DeviceFlat, selector: TopK, context: Context) -> DeviceSupport:
-    words, k = flat.words, selector.count(flat.words.size)
-    if k == words.size:
-        return whole(device, flat)
+    raw, k = flat.words, selector.count(flat.words.size)
+    if k == raw.size:
+        return select_all_finite(device, flat)
     last = context.last or LastTop()
-    return passed(device, flat, last.top(device, words, infinity_of(flat.dtype), k))
+    return to_support(device, flat, last.top(device, raw, infinity_of(flat.dtype), k))
 
 
 def _topk_of_sum(
@@ -100,19 +129,19 @@ def _topk_of_sum(
     found = context.last.top_of_sum(device, gradient, residual, infinity_of(flat.dtype), k)
     if found is None:
         return None
-    made, total = found
-    count, bad = made.count(device)
-    if bad is not None:
+    selected, total = found
+    count, nonfinite = selected.count(device)
+    if nonfinite is not None:
         return None
-    return DeviceSupport(made.indices[:count], made.values[:count], replace(flat, words=total))
+    return DeviceSupport(selected.indices[:count], selected.values[:count], replace(flat, words=total))
 
 
 def _dgc(device: Device, flat: DeviceFlat, selector: DGC, context: Context) -> DeviceSupport:
-    words, infinity = flat.words, infinity_of(flat.dtype)
-    if share_of(selector.ratio, words.size) == words.size:
-        return whole(device, flat)
-    made = Sampled(device, words.size, words.dtype, selector).select(words, infinity, mix(context.seed))
-    return passed(device, flat, made)
+    raw, infinity = flat.words, infinity_of(flat.dtype)
+    if share_of(selector.ratio, raw.size) == raw.size:
+        return select_all_finite(device, flat)
+    search = DGCSearch(device, raw.size, raw.dtype, selector)
+    return to_support(device, flat, search.select(raw, infinity, mix(context.seed)))
 
 
 _SELECTORS: dict[type, Callable[[Device, DeviceFlat, Any, Context], DeviceSupport]] = {
@@ -124,7 +153,7 @@ _SELECTORS: dict[type, Callable[[Device, DeviceFlat, Any, Context], DeviceSuppor
     AdaComp: adacomp,
     SIDCo: sidco,
 }
-_SUMMED: dict[type, Callable[[Device, DeviceFlat, Any, Any, Context], DeviceSupport | None]] = {
+_SUM_SELECTORS: dict[type, Callable[[Device, DeviceFlat, Any, Any, Context], DeviceSupport | None]] = {
     TopK: _topk_of_sum,
     AdaComp: adacomp_of_sum,
 }

@@ -1,4 +1,4 @@
-"""``sidco`` on the device: sweeps there, fits and the search on the host."""
+"""``sidco`` on the device: the sweeps over the elements run there, the fits and the search on the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DeviceFlat, bits_of
-from wirecodec.gpu.support import Context, DeviceSupport, Refused, reaching, top
+from wirecodec.gpu.fallback import HostFallback
+from wirecodec.gpu.select.common import Context, find_top, select_from
+from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected
@@ -18,20 +20,20 @@ __all__ = ["DeviceMagnitudes", "sidco"]
 
 
 def sidco(device: Device, flat: DeviceFlat, selector: SIDCo, context: Context) -> DeviceSupport:
-    """The elements beyond the fitted threshold; Refused where one is not finite."""
-    found = selector.search_in(DeviceMagnitudes(device, flat), state=context.state).selection
-    indices: Any = found.indices
+    """Select the elements that reach the fitted threshold; raises HostFallback if one is not finite."""
+    selection = selector.search_in(DeviceMagnitudes(device, flat), state=context.state).selection
+    indices: Any = selection.indices
     if indices is None or indices.size == flat.words.size:
-        return DeviceSupport(None, flat.words, flat, state=found.state)
-    words = elements.gathered(device, flat.words, indices)
-    return DeviceSupport(indices, words, flat, state=found.state)
+        return DeviceSupport(None, flat.words, flat, state=selection.state)
+    raw = elements.gather(device, flat.words, indices)
+    return DeviceSupport(indices, raw, flat, state=selection.state)
 
 
 class DeviceMagnitudes(Sweeps):
-    """The magnitudes of a tensor on a device, without logarithms; 16-bit types are looked at as float32."""
+    """Magnitudes of a tensor on a device, without logarithms; 16-bit types are converted to float32."""
 
     def __init__(self, device: Device, flat: DeviceFlat) -> None:
-        wide = elements.widened(device, flat.words, flat.dtype)
+        wide = elements.widen(device, flat.words, flat.dtype)
         self._device, self._kind = device, np.dtype(wide.dtype)
         self._words = wide.view(f"u{self._kind.itemsize}")
         self._numbers: Any = None
@@ -39,60 +41,63 @@ class DeviceMagnitudes(Sweeps):
 
     @property
     def size(self) -> int:
-        """How many elements a sweep goes over now."""
+        """Number of elements that a sweep reads now."""
         return int(self._words.size)
 
     def narrow(self, threshold: float, *, expected: float, least: float = 0) -> int:
-        """How many elements reach the threshold; if ``least`` do, later sweeps go over those alone."""
-        made, n = self._reached(threshold)
+        """Count the elements that reach the threshold.
+
+        If at least ``least`` do, later sweeps read only those.
+        """
+        selected, n = self._select(threshold)
         if n >= least:
-            self._words, self._numbers = made.values[:n], made.indices[:n]
+            self._words, self._numbers = selected.values[:n], selected.indices[:n]
         return n
 
     def reaching(self, threshold: float, expected: int) -> Any:
-        """Ascending indices, u32 on the device, of the elements that reach the threshold."""
-        made, n = self._reached(threshold)
-        return made.indices[:n]
+        """Return the ascending indices, u32 on the device, of the elements that reach the threshold."""
+        selected, n = self._select(threshold)
+        return selected.indices[:n]
 
     def top(self, k: int) -> tuple[Any, float]:
-        """Ascending indices, u32 on the device, of the k largest that are left, and the least one."""
+        """Return the k largest elements left: ascending indices, u32 on the device, and the smallest."""
         k = min(k, self.size)
-        made, least = top(self._device, self._words, 0, k)
+        selected, min_key = find_top(self._device, self._words, 0, k)
         self.swept += self.size
-        indices = made.indices
+        indices = selected.indices
         if self._numbers is not None:
-            indices = elements.gathered(self._device, self._numbers, indices)
-        return indices, self._number(self._of_wide(least))
+            indices = elements.gather(self._device, self._numbers, indices)
+        return indices, self._number(self._to_element_key(min_key))
 
-    def _reached(self, threshold: float) -> tuple[Selected, int]:
-        """What reaches the threshold, and how many that is."""
-        key = self._wide(self._key(threshold))
-        made = reaching(self._device, self._words, key, 0, self._numbers)
+    def _select(self, threshold: float) -> tuple[Selected, int]:
+        """Select the elements that reach the threshold; return them and their number."""
+        key = self._to_wide_key(self._key(threshold))
+        selected = select_from(self._device, self._words, key, 0, self._numbers)
         self.swept += self.size
-        return made, made.count(self._device)[0]
+        return selected, selected.count(self._device)[0]
 
     def _sums(self, low: int, high: int, origin: float, with_logs: bool) -> tuple[Sums, int]:
         if with_logs:
             raise ValueError("there is no kernel for logarithms")
-        bounds = self._wide(low), self._wide(high)
-        sums, greatest = moments.sums(self._device, self._words, *bounds, origin, self.scale)
+        bounds = self._to_wide_key(low), self._to_wide_key(high)
+        sums, largest = moments.sum_moments(self._device, self._words, *bounds, origin, self.scale)
         count, total, squares = self._device.get(sums).tolist()
-        return (int(count), total, squares, 0.0), self._of_wide(int(self._device.get(greatest)[0]))
+        return (int(count), total, squares, 0.0), self._to_element_key(int(self._device.get(largest)[0]))
 
     def _refuse(self) -> None:
-        raise Refused
+        raise HostFallback
 
-    def _wide(self, key: int) -> int:
-        """A key of the element type as that of the type which sums are taken in."""
+    def _to_wide_key(self, key: int) -> int:
+        """Convert a key of the element type to the type in which sums are computed."""
         if self._dtype == self._kind:
             return key
         if key >= self._keys:
             return 1 << 31
         return int(bits_of(np.array([key], np.uint16).view(self._dtype).astype(self._kind))[0])
 
-    def _of_wide(self, key: int) -> int:
-        """Back again."""
+    def _to_element_key(self, key: int) -> int:
+        """Convert a key back to the element type."""
         if self._dtype == self._kind:
             return key
-        with np.errstate(invalid="ignore"):  # a NaN that signals
+        with np.errstate(invalid="ignore"):  # a signalling NaN
             return int(bits_of(np.array([key], np.uint32).view(self._kind).astype(self._dtype))[0])

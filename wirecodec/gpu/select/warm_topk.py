@@ -1,7 +1,7 @@
-"""The top k of a tensor from step to step: a search begins where the last one ended.
+"""The top k of a tensor from step to step: a search starts at the last step's threshold.
 
-What it finds is the same as without: where the last threshold no longer serves, the search is made from the
-beginning (``kernels.cuda.topk``). So this is memory and no state, and nobody saves it.
+The result is the same as that of a search from the beginning. If the last threshold does not hold the top k,
+the search starts over (``kernels.cuda.topk``). So this memory is a cache, not state, and is never saved.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ __all__ = ["LastTop"]
 
 
 class LastTop:
-    """The last search for a tensor's top k, its memory included: about half a byte an element."""
+    """Cache of the last search for a tensor's top k. It holds about half a byte of memory per element."""
 
     def __init__(self) -> None:
         self._search: Search | None = None
-        self._of: tuple[Any, ...] | None = None
+        self._key: tuple[Any, ...] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy begins anew."""
+        """Copy as an empty cache."""
         return LastTop, ()
 
-    def top(self, device: Device, words: Any, infinity: int, k: int) -> Selected:
-        """The top k of (n,) words, 0 < k < n; what is not finite is above all else, and is looked for."""
-        one = device, words.size, words.dtype, k
-        if self._search is not None and self._of == one:
-            return self._search.warm(words, infinity)
-        self._search, self._of = Search(device, words.size, words.dtype, k), one
-        return self._search.cold(words, infinity)
+    def top(self, device: Device, raw: Any, infinity: int, k: int) -> Selected:
+        """Select the top k of (n,) raw bits, 0 < k < n; NaN and Inf rank highest and are reported."""
+        key = device, raw.size, raw.dtype, k
+        if self._search is not None and self._key == key:
+            return self._search.warm(raw, infinity)
+        self._search, self._key = Search(device, raw.size, raw.dtype, k), key
+        return self._search.cold(raw, infinity)
 
     def top_of_sum(
         self, device: Device, gradient: Any, residual: Any, infinity: int, k: int
     ) -> tuple[Selected, Any] | None:
-        """The same of gradient + residual, and the words of their sum; None where no search was made before.
+        """Select the top k of gradient + residual; return it with the raw bits of the sum.
 
-        Both are (n,) float32 or float64. Of a sum that is beyond the type's range see ``Search.warm_sum``.
+        Both are (n,) float32 or float64. Returns None if there was no search before. ``Search.warm_sum``
+        defines the result of a sum beyond the type's range.
         """
-        words = gradient.view(f"u{gradient.dtype.itemsize}").dtype
-        if self._search is None or self._of != (device, gradient.size, words, k):
+        raw_type = gradient.view(f"u{gradient.dtype.itemsize}").dtype
+        if self._search is None or self._key != (device, gradient.size, raw_type, k):
             return None
-        total = device.empty(gradient.size, words)
+        total = device.empty(gradient.size, raw_type)
         return self._search.warm_sum(gradient, residual, total, infinity), total

@@ -1,7 +1,7 @@
 """CUDA kernels that write the same bytes as those of ``kernels/cpu``.
 
-The sources (``*.cu``, ``*.cuh``) need no header of CUDA's: NVRTC compiles them where CUDA's toolkit is not
-installed, and a C++ compiler does with a few definitions more, so that a machine without a GPU can run them.
-``nvrtc`` calls the compiler, ``build`` caches what it makes, ``device`` loads and launches it; the modules
-beside them know which kernels to launch, in what order, with how much memory.
+The sources (``*.cu``, ``*.cuh``) include no CUDA header. So NVRTC compiles them without the CUDA toolkit, and
+a C++ compiler needs only a few definitions, so that tests run them on a machine without a GPU. ``nvrtc``
+calls the compiler, ``build`` caches its output, and ``device`` loads and launches kernels. Each of the other
+modules launches the kernels of the sources that it names.
 """

@@ -1,14 +1,15 @@
-// AdaComp's bins (kernels/cpu/adacomp.py): each bin's greatest |G|, and who reaches it. G = residual + gradient and
-// H = G + ahead · gradient, each operation rounded; G is left in `total`. A warp takes a bin.
+// AdaComp's bins (kernels/cpu/select/adacomp.py): the maximum of |G| in each bin, and the elements that reach it. G
+// = residual + gradient and H = G + ahead · gradient; each operation is rounded. G is written to `total`. A warp
+// processes a bin.
 #include "common.cuh"
 
 template <class F> INLINE u64 key_of(F x);
 template <> INLINE u64 key_of<float>(float x) { return __float_as_uint(x) & 0x7FFFFFFFu; }
 template <> INLINE u64 key_of<double>(double x) { return (u64)__double_as_longlong(x) & 0x7FFFFFFFFFFFFFFFull; }
 
-// `residual` is null where there is none: `gradient` is G then. `total` may be `residual` itself; it holds G already
-// where that is `summed`. `keys`: the elements that are sent as 1, others as 0, for `select`. `tops`: each bin's
-// greatest key. `bad[0]` is set where one is not finite.
+// If `residual` is null, `gradient` is G. `total` may be `residual`; if `summed`, it holds G already. `keys`
+// receives 1 for each element to send, else 0, for `select`. `tops` receives each bin's largest key. `bad[0]` is set
+// if an element is not finite.
 template <class F>
 INLINE void fill_bins(const F* gradient, const F* residual, u32 summed, u32 size, u32 width, F ahead, u64 infinity,
                       F* total, u16* keys, u64* tops, u32* bad) {
@@ -45,8 +46,8 @@ KERNEL adacomp_f64(const double* gradient, const double* residual, u32 summed, u
                     total, keys, tops, bad);
 }
 
-// One block. The mean of the bins' greatest magnitudes: bin b in partial sum b mod 16, in order. `wide`: whether
-// keys are those of binary64.
+// One block. Computes the mean of the bins' maxima: bin b belongs to partial sum b mod 16, in order. `wide` says
+// whether keys are those of binary64.
 KERNEL adacomp_scale(const u64* tops, u32 bins, u32 wide, double* mean) {
   __shared__ double sums[16];
   if (threadIdx.x < 16) {

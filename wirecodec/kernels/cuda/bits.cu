@@ -1,4 +1,4 @@
-// Bitmaps from indices and back, and adding at indices.
+// Bitmaps from indices and back, and addition at indices.
 #include "lookback.cuh"
 
 #define ITEMS 4u
@@ -11,9 +11,10 @@ KERNEL set_bits(const u32* indices, u32 size, const u32* count, u32* words) {
   if (i < n) atomicOr(&words[indices[i] >> 5], 1u << (indices[i] & 31));
 }
 
-// The numbers of the set bits of `size` words, ascending, as many as there is room for. `found[0]`: how many
-// there are; `found[1]`: whether one of them is `d` or more. `states` and `tickets` are zeroed.
-KERNEL positions(const u32* words, u32 size, u32 d, u32* indices, u32 room, u64* states, u32* tickets, u32* found) {
+// Writes the positions of the set bits of `size` words, ascending, up to `capacity` of them. `found[0]` receives
+// their number; `found[1]` is set if a position is `d` or more. `states` and `tickets` must be zeroed.
+KERNEL positions(const u32* words, u32 size, u32 d, u32* indices, u32 capacity, u64* states, u32* tickets,
+                 u32* found) {
   __shared__ u32 parts[WARPS + 1];
   __shared__ u32 shared;
   __shared__ u64 tiles_before;
@@ -41,14 +42,14 @@ KERNEL positions(const u32* words, u32 size, u32 d, u32* indices, u32 room, u64*
     for (u32 word = held[j]; word; word &= word - 1) {
       const u32 index = 32 * (first + j) + (u32)__ffs((i32)word) - 1;
       if (index >= d) found[1] = 1;
-      if (at < room) indices[at] = index;
+      if (at < capacity) indices[at] = index;
       at++;
     }
   }
 }
 
-// out[indices[i]] += scale * values[i]: the product is rounded, then the sum. Indices are unique. `scale`: its
-// bits in the type of `out`.
+// Computes out[indices[i]] += scale * values[i]; the product is rounded, then the sum. Indices are unique. `scale`
+// holds the raw bits of a number in the type of `out`.
 KERNEL add_at_f32(float* out, const u32* indices, const float* values, u32 size, u32 scale) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   if (i < size) out[indices[i]] = out[indices[i]] + __uint_as_float(scale) * values[i];
@@ -59,7 +60,7 @@ KERNEL add_at_f64(double* out, const u32* indices, const double* values, u32 siz
   if (i < size) out[indices[i]] = out[indices[i]] + __longlong_as_double((i64)scale) * values[i];
 }
 
-// The same of all elements: without indices.
+// Does the same for all elements.
 KERNEL add_all_f32(float* out, const float* values, u32 size, u32 scale) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   if (i < size) out[i] = out[i] + __uint_as_float(scale) * values[i];
@@ -70,7 +71,7 @@ KERNEL add_all_f64(double* out, const double* values, u32 size, u64 scale) {
   if (i < size) out[i] = out[i] + __longlong_as_double((i64)scale) * values[i];
 }
 
-// total[i] /= divisor, rounded.
+// Computes total[i] /= divisor, rounded.
 KERNEL divide_f32(float* total, u32 size, u32 divisor) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   if (i < size) total[i] = total[i] / __uint_as_float(divisor);
@@ -81,7 +82,7 @@ KERNEL divide_f64(double* total, u32 size, u64 divisor) {
   if (i < size) total[i] = total[i] / __longlong_as_double((i64)divisor);
 }
 
-// edges[i] = how many of the ascending indices are below (i + 1) * chunk.
+// Computes edges[i], the number of ascending indices below (i + 1) * chunk.
 KERNEL cut_at(const u32* indices, u32 size, u32 chunk, u32 cuts, u32* edges) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   if (i >= cuts) return;
@@ -94,7 +95,7 @@ KERNEL cut_at(const u32* indices, u32 size, u32 chunk, u32 cuts, u32* edges) {
   edges[i] = low;
 }
 
-// counts[i] = how many of the ascending indices are below edges[i].
+// Computes counts[i], the number of ascending indices below edges[i].
 KERNEL count_below(const u32* indices, u32 size, const u32* edges, u32 cuts, u32* counts) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   if (i >= cuts) return;
@@ -106,7 +107,7 @@ KERNEL count_below(const u32* indices, u32 size, const u32* edges, u32 cuts, u32
   counts[i] = low;
 }
 
-// Indices counted from `base`, as u32 or, where all of them fit, as u16.
+// Subtracts `base` from indices; the result is u32 or, if all fit, u16.
 KERNEL less_base_u32(const u32* indices, u32 size, const u32* count, u32 base, u32* out) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   if (i < counted(size, count)) out[i] = indices[i] - base;
@@ -117,18 +118,18 @@ KERNEL less_base_u16(const u32* indices, u32 size, const u32* count, u32 base, u
   if (i < counted(size, count)) out[i] = (u16)(indices[i] - base);
 }
 
-// The first of the words whose bits under `exponent` are all set, by an atomic minimum in first[0].
-template <class W> INLINE void look_for_nonfinite(const W* words, u32 size, W exponent, u32* first) {
+// Finds the first word whose bits under `exponent` are all set, by an atomic minimum in first[0].
+template <class W> INLINE void find_nonfinite(const W* words, u32 size, W exponent, u32* first) {
   for (u64 i = blockIdx.x * THREADS + threadIdx.x; i < size; i += gridDim.x * THREADS)
     if ((words[i] & exponent) == exponent) atomicMin(first, (u32)i);
 }
 
 KERNEL nonfinite_u16(const u16* words, u32 size, const u32* count, u64 exponent, u32* first) {
-  look_for_nonfinite<u16>(words, counted(size, count), (u16)exponent, first);
+  find_nonfinite<u16>(words, counted(size, count), (u16)exponent, first);
 }
 KERNEL nonfinite_u32(const u32* words, u32 size, const u32* count, u64 exponent, u32* first) {
-  look_for_nonfinite<u32>(words, counted(size, count), (u32)exponent, first);
+  find_nonfinite<u32>(words, counted(size, count), (u32)exponent, first);
 }
 KERNEL nonfinite_u64(const u64* words, u32 size, const u32* count, u64 exponent, u32* first) {
-  look_for_nonfinite<u64>(words, counted(size, count), exponent, first);
+  find_nonfinite<u64>(words, counted(size, count), exponent, first);
 }

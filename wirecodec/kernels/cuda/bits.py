@@ -1,4 +1,4 @@
-"""Launching ``bits.cu``: bitmaps from indices and back, indices of chunks, adding at indices."""
+"""Launch ``bits.cu``: bitmaps from indices and back, chunk boundaries, and addition at indices."""
 
 from __future__ import annotations
 
@@ -9,18 +9,28 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
-__all__ = ["NOWHERE", "add", "below", "bitmap_of", "counted_from", "cuts", "divide", "nonfinite", "positions"]
+__all__ = [
+    "NOWHERE",
+    "add_scaled",
+    "count_below",
+    "divide",
+    "find_chunk_ends",
+    "find_nonfinite",
+    "find_set_bits",
+    "set_bits",
+    "subtract_base",
+]
 
 NOWHERE = 0xFFFFFFFF
-"""What a position is where there is none."""
+"""Position that stands for "no position"."""
 _TILE = 1024
-"""Words of a block of ``positions``."""
-_MOST = 2048
-"""Blocks from where on each does more."""
+"""Words per block of ``find_set_bits``."""
+_MAX_BLOCKS = 2048
+"""With more work than this many blocks do, each block does more."""
 
 
-def bitmap_of(device: Device, indices: Any, d: int, count: Any = None) -> Any:
-    """(⌈d/32⌉,) u32 in which the bits (n,) u32 ``indices`` are set; of the first ``count[0]`` where given."""
+def set_bits(device: Device, indices: Any, d: int, count: Any = None) -> Any:
+    """Write a bitmap of (⌈d/32⌉,) u32 from (n,) u32 ``indices``, or from the first ``count[0]`` of them."""
     words = device.empty(-(-d // 32), np.uint32)
     device.clear(words)
     blocks = blocks_for(indices.size, THREADS)
@@ -28,26 +38,35 @@ def bitmap_of(device: Device, indices: Any, d: int, count: Any = None) -> Any:
     return words
 
 
-def positions(device: Device, words: Any, d: int, room: int) -> tuple[Any, Any]:
-    """The numbers of the set bits of u32 ``words``, ascending, (room,) u32; and what was found, (2,) u32.
+def find_set_bits(device: Device, words: Any, d: int, capacity: int) -> tuple[Any, Any]:
+    """Find the set bits of u32 words.
 
-    That is how many there are, and whether one is ``d`` or more.
+    Args:
+        device: where the words are.
+        words: the bitmap.
+        d: universe size; a set bit at ``d`` or above is reported.
+        capacity: number of indices to write at most.
+
+    Returns (capacity,) u32 ascending indices, and (2,) u32: the number of set bits, and 1 if one is at ``d``
+    or above.
     """
-    indices, found = device.empty(room, np.uint32), device.empty(2, np.uint32)
+    indices, found = device.empty(capacity, np.uint32), device.empty(2, np.uint32)
     blocks = max(blocks_for(words.size, _TILE), 1)
     states, tickets = device.empty(blocks, np.uint64), device.empty(1, np.uint32)
     for fresh in (found, states, tickets):
         device.clear(fresh)
     size = np.uint32(words.size), np.uint32(d)
-    device.launch("bits", "positions", blocks, words, *size, indices, np.uint32(room), states, tickets, found)
+    device.launch(
+        "bits", "positions", blocks, words, *size, indices, np.uint32(capacity), states, tickets, found
+    )
     return indices, found
 
 
-def add(device: Device, out: Any, indices: Any, values: Any, scale: float) -> None:
-    """out[indices] += scale * values: the product is rounded, then the sum.
+def add_scaled(device: Device, out: Any, indices: Any, values: Any, scale: float) -> None:
+    """Compute out[indices] += scale * values; the product is rounded, then the sum.
 
     Args:
-        device: where.
+        device: where the arrays are.
         out: (d,) float32 or float64.
         indices: (n,) u32, unique, below d; None for all.
         values: (n,) of the type of ``out``.
@@ -63,31 +82,34 @@ def add(device: Device, out: Any, indices: Any, values: Any, scale: float) -> No
 
 
 def divide(device: Device, total: Any, divisor: float) -> None:
-    """(n,) float32 or float64 ``total`` /= divisor, rounded."""
+    """Divide (n,) float32 or float64 ``total`` by a number, in place; each quotient is rounded."""
     kind = np.dtype(total.dtype)
     bits = np.array([divisor], kind).view(f"u{kind.itemsize}")[0]
     blocks = blocks_for(total.size, THREADS)
     device.launch("bits", f"divide_f{8 * kind.itemsize}", blocks, total, np.uint32(total.size), bits)
 
 
-def below(device: Device, indices: Any, edges: Array) -> Any:
-    """How many of (n,) ascending u32 ``indices`` are below each of (m,) u32 ``edges``, which the host has."""
+def count_below(device: Device, indices: Any, edges: Array) -> Any:
+    """Count, for each of (m,) u32 ``edges`` on the host, the (n,) ascending u32 ``indices`` below it."""
     counts = device.empty(edges.size, np.uint32)
     given = indices, np.uint32(indices.size), device.put(edges), np.uint32(edges.size), counts
     device.launch("bits", "count_below", blocks_for(edges.size, THREADS), *given)
     return counts
 
 
-def cuts(device: Device, indices: Any, chunk: int, size: int) -> Any:
-    """How many of (n,) ascending u32 ``indices`` lie before each chunk's end, the last one's left out."""
+def find_chunk_ends(device: Device, indices: Any, chunk: int, size: int) -> Any:
+    """Count the (n,) ascending u32 ``indices`` below the end of each chunk except the last."""
     edges = device.empty(blocks_for(size, chunk) - 1, np.uint32)
     sizes = np.uint32(indices.size), np.uint32(chunk), np.uint32(edges.size)
     device.launch("bits", "cut_at", blocks_for(edges.size, THREADS), indices, *sizes, edges)
     return edges
 
 
-def counted_from(device: Device, indices: Any, base: int, dtype: Any, count: Any = None) -> Any:
-    """(n,) u32 ``indices`` less ``base``, as u32 or u16; the first ``count[0]`` of them where given."""
+def subtract_base(device: Device, indices: Any, base: int, dtype: Any, count: Any = None) -> Any:
+    """Subtract ``base`` from (n,) u32 ``indices``, or from the first ``count[0]``.
+
+    The result is u32 or u16.
+    """
     out = device.empty(indices.size, dtype)
     name = f"less_base_u{8 * out.dtype.itemsize}"
     sizes = np.uint32(indices.size), count, np.uint32(base)
@@ -95,10 +117,13 @@ def counted_from(device: Device, indices: Any, base: int, dtype: Any, count: Any
     return out
 
 
-def nonfinite(device: Device, words: Any, infinity: int, count: Any = None) -> Any:
-    """(1,) u32, the first of (n,) words, or ``count[0]`` of them, that is NaN or infinite, or ``NOWHERE``."""
+def find_nonfinite(device: Device, words: Any, infinity: int, count: Any = None) -> Any:
+    """Find the first NaN or Inf among (n,) raw bits, or among the first ``count[0]``.
+
+    Returns (1,) u32, its position or ``NOWHERE``. ``infinity`` is the key of infinity.
+    """
     first = device.put(np.array([NOWHERE], np.uint32))
     name = f"nonfinite_u{8 * words.dtype.itemsize}"
-    blocks = blocks_for(words.size, 16 * THREADS, _MOST)
+    blocks = blocks_for(words.size, 16 * THREADS, _MAX_BLOCKS)
     device.launch("bits", name, blocks, words, np.uint32(words.size), count, np.uint64(infinity), first)
     return first

@@ -1,5 +1,5 @@
-// The Bloom index codec (formats/spec/index/bloom.md): insert, ask for the whole universe, draw. The 64 elements of a
-// group share k windows of 8 bytes, so that one AND of k rotated words answers for all of them.
+// The Bloom index codec (formats/spec/index/bloom.md): insertion, query of the whole universe, sampling. The 64
+// elements of a group share k windows of 8 bytes. So one AND of k rotated words tests all of them.
 #include "counter.cuh"
 #include "lookback.cuh"
 
@@ -7,7 +7,7 @@
 
 INLINE u64 rotated(u64 word, u32 count) { return count ? word << count | word >> (64 - count) : word; }
 
-// 8 bytes from byte `at` on of a filter of `words` u64, which goes round.
+// Reads 8 bytes from byte `at` of a filter of `words` u64, which wraps around.
 INLINE u64 window_at(const u64* filter, u64 words, u64 at) {
   const u64 w = at / 8;
   const u32 shift = (u32)(at % 8) * 8;
@@ -15,7 +15,7 @@ INLINE u64 window_at(const u64* filter, u64 words, u64 at) {
   return filter[w] >> shift | filter[w + 1 < words ? w + 1 : 0] << (64 - shift);
 }
 
-// Byte and rotation of the window that half of a word says.
+// Derives the byte and the rotation of a window from half of a hash word.
 INLINE u64 window_of(u32 half, u64 length, u32* rotation) {
   *rotation = half & 63;
   return (u64)(half >> 6) * length >> 26;
@@ -37,7 +37,8 @@ KERNEL bloom_insert(const u32* indices, u32 n, u32 k, u64 words, u64* filter) {
   }
 }
 
-// Which of the elements 0 … d-1 the filter holds, as a bitmap of u64, and how many, added to found[0].
+// Tests the elements 0 … d-1. Writes those that the filter holds as a bitmap of u64, and adds their number to
+// found[0].
 KERNEL bloom_query(const u64* filter, u64 words, u32 k, u32 d, u64* bitmap, u32* found) {
   const u32 group = blockIdx.x * THREADS + threadIdx.x;
   const u32 groups = (d + 63) / 64;
@@ -51,20 +52,20 @@ KERNEL bloom_query(const u64* filter, u64 words, u32 k, u32 d, u64* bitmap, u32*
   }
   if (d % 64 && group == groups - 1) mask &= (1ull << (d % 64)) - 1;
   if (group < groups) bitmap[group] = mask;
-  const u32 ones = sum_of_warp((u32)__popcll(mask));
-  if (lane_of() == 0 && ones) atomicAdd(found, ones);
+  const u32 count_of_warp = sum_of_warp((u32)__popcll(mask));
+  if (lane_of() == 0 && count_of_warp) atomicAdd(found, count_of_warp);
 }
 
-// Policy p1 takes r of `most` positives, or of count[0] of them, by selection sampling, which goes from one to the
-// next: a draw says whether the i-th is taken, given how many were taken before. One thread walks; the draws' high
-// products are made by all, 256 at a time.
-KERNEL bloom_sample(const u32* positives, u32 most, const u32* count, u32 r, u32 low, u32 high, const u64* stream,
+// Policy p1 selects r of `capacity` positives, or of count[0] of them, by selection sampling: a draw decides whether the
+// i-th is selected, given how many were selected before. One thread decides; all threads compute the draws' high
+// products, 256 at a time.
+KERNEL bloom_sample(const u32* positives, u32 capacity, const u32* count, u32 r, u32 low, u32 high, const u64* stream,
                     u32* out) {
   __shared__ u32 ranks[THREADS];
   __shared__ u32 elements[THREADS];
-  const u32 total = counted(most, count);
+  const u32 total = counted(capacity, count);
   const Stream from = stream_of(low, high, stream);
-  u32 taken = 0;
+  u32 selected = 0;
   for (u32 first = 0; first < total; first += THREADS) {
     const u32 i = first + threadIdx.x;
     if (i < total) {
@@ -74,7 +75,7 @@ KERNEL bloom_sample(const u32* positives, u32 most, const u32* count, u32 r, u32
     __syncthreads();
     if (threadIdx.x == 0)
       for (u32 j = 0; j < smaller(total - first, THREADS); j++)
-        if (taken < r && ranks[j] < r - taken) out[taken++] = elements[j];
+        if (selected < r && ranks[j] < r - selected) out[selected++] = elements[j];
     __syncthreads();
   }
 }

@@ -1,6 +1,6 @@
-"""Launching ``bloom.cu``: a filter of indices, all that it holds, and a draw from that (policies p0 and p1).
+"""Launch ``bloom.cu``: insert into a filter, list its elements, and sample them (policies p0 and p1).
 
-Policy p2 sorts sets that conflict, which is done on the host.
+Policy p2 sorts conflict sets, which the host does.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.kernels.cuda.bits import positions
+from wirecodec.kernels.cuda.bits import find_set_bits
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.cuda.prng import stream_words
 
-__all__ = ["held", "inserted", "query", "sampled"]
+__all__ = ["insert", "list_elements", "query", "sample"]
 
 
-def inserted(device: Device, indices: Any, windows: int, nbytes: int) -> Any:
-    """A filter of ``nbytes``, a multiple of 8, as u64 words, that holds (n,) u32 ``indices``."""
+def insert(device: Device, indices: Any, windows: int, nbytes: int) -> Any:
+    """Build a filter of ``nbytes``, a multiple of 8, from (n,) u32 ``indices``; return it as u64."""
     words = device.empty(nbytes // 8, np.uint64)
     device.clear(words)
     blocks, n = blocks_for(indices.size, THREADS), np.uint32(indices.size)
@@ -27,7 +27,10 @@ def inserted(device: Device, indices: Any, windows: int, nbytes: int) -> Any:
 
 
 def query(device: Device, words: Any, windows: int, d: int) -> tuple[Any, Any]:
-    """Which of 0 … d-1 a filter holds, a bitmap in u64 words; and (1,) u32, how many."""
+    """Test the elements 0 … d-1.
+
+    Return the bitmap of those that the filter holds, u64, and their number, (1,) u32.
+    """
     bitmap, found = device.empty(blocks_for(d, 64), np.uint64), device.empty(1, np.uint32)
     device.clear(found)
     blocks = blocks_for(bitmap.size, THREADS)
@@ -36,13 +39,13 @@ def query(device: Device, words: Any, windows: int, d: int) -> tuple[Any, Any]:
     return bitmap, found
 
 
-def held(device: Device, bitmap: Any, d: int, total: int) -> Any:
-    """(total,) u32, the elements of a bitmap, ascending."""
-    return positions(device, bitmap.view(np.uint32), d, total)[0]
+def list_elements(device: Device, bitmap: Any, d: int, total: int) -> Any:
+    """List the elements of a bitmap, (total,) u32, ascending."""
+    return find_set_bits(device, bitmap.view(np.uint32), d, total)[0]
 
 
-def sampled(device: Device, elements: Any, r: int, stream: Any, count: Any = None) -> Any:
-    """(r,) of (n,) u32 ``elements``, or of the first ``count[0]`` >= r, by selection sampling.
+def sample(device: Device, elements: Any, r: int, stream: Any, count: Any = None) -> Any:
+    """Select (r,) of (n,) u32 ``elements``, or of the first ``count[0]`` >= r, by selection sampling.
 
     ``stream`` seeds the draws, a u64 or (1,) u64 on the device.
     """

@@ -1,8 +1,8 @@
-"""The kernels' sources, how they are compiled, and a cache of the results on disk.
+"""Compile the kernels' sources, and cache the results on disk.
 
-A cached file is named by a hash of all that its content depends on: the source and every header, the
-options, the architecture, the compiler's version. It appears under that name at once and complete, so that
-processes that start together may all write it.
+The name of a cached file is a hash of everything that determines its content: the source, all headers, the
+options, the architecture and the compiler's version. Files appear by an atomic rename, so processes that
+start together may write the same one.
 """
 
 from __future__ import annotations
@@ -17,41 +17,49 @@ from pathlib import Path
 
 from wirecodec.kernels.cuda import nvrtc
 
-__all__ = ["FLAGS", "architecture_for", "compiled", "headers", "image", "names", "source"]
+__all__ = [
+    "FLAGS",
+    "build_image",
+    "choose_architecture",
+    "compile_source",
+    "read_headers",
+    "read_source",
+    "source_names",
+]
 
 FLAGS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
-"""Every operation is rounded once, denormals included, as on a CPU."""
+"""Options that round each operation once, denormals included, as on a CPU."""
 
 
 @cache
-def names() -> tuple[str, ...]:
-    """The sources, without their ".cu"."""
+def source_names() -> tuple[str, ...]:
+    """Return the names of the sources, without ".cu"."""
     folder = files(__package__)
     return tuple(sorted(each.name[:-3] for each in folder.iterdir() if each.name.endswith(".cu")))
 
 
-def source(name: str) -> str:
-    """The text of a source."""
+def read_source(name: str) -> str:
+    """Return the text of a source."""
     return files(__package__).joinpath(f"{name}.cu").read_text(encoding="utf-8")
 
 
 @cache
-def headers() -> dict[str, str]:
-    """{name: text} of what sources include."""
+def read_headers() -> dict[str, str]:
+    """Return {name: text} of the headers that sources include."""
     found = [each for each in files(__package__).iterdir() if each.name.endswith(".cuh")]
     return {each.name: each.read_text(encoding="utf-8") for each in sorted(found, key=lambda each: each.name)}
 
 
-def compiled(name: str, target: str) -> nvrtc.Compiled:
-    """A source for sm_NN, or for compute_NN. DeviceError where it does not compile, or cannot be."""
+def compile_source(name: str, target: str) -> nvrtc.Compiled:
+    """Compile a source for sm_NN or compute_NN. Raises DeviceError if this fails."""
     options = (*FLAGS, f"--gpu-architecture={target}")
-    return nvrtc.compiled(source(name), f"{name}.cu", headers(), options)
+    return nvrtc.compile_source(read_source(name), f"{name}.cu", read_headers(), options)
 
 
-def architecture_for(capability: int) -> tuple[int, bool]:
-    """What to compile for on a device of this capability, and whether it is the device's own code.
+def choose_architecture(capability: int) -> tuple[int, bool]:
+    """Choose the architecture to compile for; return it, and whether the result is a cubin.
 
-    It is PTX of the newest architecture that the compiler knows where the device is newer than that.
+    For a device that is newer than the compiler, the result is PTX of the newest known architecture.
     """
     known = nvrtc.architectures()
     if capability in known:
@@ -59,26 +67,26 @@ def architecture_for(capability: int) -> tuple[int, bool]:
     return max(each for each in known if each < capability), False
 
 
-def image(name: str, capability: int) -> Path:
-    """A file that a device of this capability can load: compiled, or found in the cache.
+def build_image(name: str, capability: int) -> Path:
+    """Return a file that a device of this compute capability can load; compile it if it is not cached.
 
-    DeviceError where it does not compile, or cannot be.
+    Raises DeviceError if it cannot be compiled.
     """
-    architecture, binary = architecture_for(capability)
+    architecture, binary = choose_architecture(capability)
     target = f"{'sm' if binary else 'compute'}_{architecture}"
-    included = (part for item in headers().items() for part in item)
-    parts = [source(name), *included, *FLAGS, target, str(nvrtc.version())]
+    included = (part for item in read_headers().items() for part in item)
+    parts = [read_source(name), *included, *FLAGS, target, str(nvrtc.version())]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     path = _folder() / f"{name}-{target}-{digest}.{'cubin' if binary else 'ptx'}"
     if not path.exists():
-        made = compiled(name, target)
-        _write(path, made.binary if binary else made.ptx)
+        compiled = compile_source(name, target)
+        _write(path, compiled.binary if binary else compiled.ptx)
     return path
 
 
 @cache
 def _folder() -> Path:
-    """Where compiled kernels are kept: the user's cache, or a new folder where that cannot be written."""
+    """Return the folder of the cache: the user's, or a new temporary folder if that is not writable."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = Path(base) / "wirecodec" / "cuda"
     with contextlib.suppress(OSError):
@@ -89,7 +97,7 @@ def _folder() -> Path:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """A whole file under its name, or none."""
+    """Write a file atomically."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(handle, "wb") as file:

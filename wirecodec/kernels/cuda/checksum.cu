@@ -1,5 +1,5 @@
-// The checksum of bytes whose number the host knows.
+// Checksum of bytes whose number the host knows.
 #include "checksum.cuh"
 
-// Into zeroed crc[0]; at least one block.
+// Writes the checksum to zeroed crc[0]; needs at least one block.
 KERNEL crc32(const u8* bytes, u64 size, u32* crc) { add_pieces(bytes, size, crc); }

@@ -1,12 +1,12 @@
-// CRC-32 (formats/SPEC.md, section 6) of bytes in pieces: the register is linear over GF(2), so pieces are taken
-// alone, moved to their place by a multiplication with a power of x, and added up in any order.
+// CRC-32 (formats/SPEC.md, section 6) of bytes in pieces. The register is linear over GF(2): the pieces' registers
+// are computed separately, shifted to their place by multiplication with a power of x, and added in any order.
 #pragma once
 #include "common.cuh"
 
 #define POLYNOMIAL 0xEDB88320u
-#define PIECE 64u  // bytes of a thread
+#define PIECE 64u  // bytes per thread
 
-// a · b modulo the polynomial; bit 31 is the coefficient of 1.
+// Multiplies modulo the polynomial; bit 31 is the coefficient of 1.
 INLINE u32 times(u32 a, u32 b) {
   u32 product = 0;
   for (u32 bit = 0; bit < 32; bit++) {
@@ -17,7 +17,7 @@ INLINE u32 times(u32 a, u32 b) {
   return product;
 }
 
-// x to the 8n: the number that moves a register over n bytes.
+// Returns x^(8n), the factor that shifts a register over n bytes.
 INLINE u32 shift_over(u64 n) {
   u32 power = 0x00800000u, found = 0x80000000u;  // x^8, and 1
   for (; n; n >>= 1, power = times(power, power))
@@ -25,7 +25,7 @@ INLINE u32 shift_over(u64 n) {
   return found;
 }
 
-// The register after `size` bytes, from 0 on.
+// Returns the register after `size` bytes, starting from 0.
 INLINE u32 register_of(const u8* bytes, u64 size) {
   u32 part = 0;
   for (u64 i = 0; i < size; i++) {
@@ -35,13 +35,13 @@ INLINE u32 register_of(const u8* bytes, u64 size) {
   return part;
 }
 
-// A block's part of the checksum of `size` bytes into zeroed crc[0]; all its threads call it.
+// Adds a block's part of the checksum of `size` bytes to zeroed crc[0]; all its threads call it.
 INLINE void add_pieces(const u8* bytes, u64 size, u32* crc) {
   const u64 start = (u64)(blockIdx.x * THREADS + threadIdx.x) * PIECE;
   const u64 stop = smaller(start + PIECE, size);
   u32 part = start < stop ? register_of(bytes + start, stop - start) : 0;
   if (start < stop) part = times(part, shift_over(size - stop));
-  if (blockIdx.x == 0 && threadIdx.x == 0) part ^= times(ALL, shift_over(size)) ^ ALL;  // ones before, and after
+  if (blockIdx.x == 0 && threadIdx.x == 0) part ^= times(ALL, shift_over(size)) ^ ALL;  // initial and final inversion
   for (u32 step = 16; step > 0; step >>= 1) part ^= __shfl_xor_sync(ALL, part, step);
   if (lane_of() == 0 && part) atomicXor(crc, part);
 }

@@ -1,4 +1,4 @@
-"""Launching ``checksum.cu``: CRC-32 (formats/SPEC.md, section 6)."""
+"""Launch ``checksum.cu``: CRC-32 (formats/SPEC.md, section 6)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
 __all__ = ["crc32"]
 
-_PIECE = 64
-"""Bytes of a thread."""
+_BYTES_PER_THREAD = 64
+"""Bytes per thread."""
 
 
-def crc32(device: Device, octets: Any) -> Any:
-    """(1,) u32, the checksum of u8 ``octets``."""
+def crc32(device: Device, data: Any) -> Any:
+    """Compute the checksum of u8 bytes, (1,) u32."""
     crc = device.empty(1, np.uint32)
     device.clear(crc)
-    blocks = max(blocks_for(octets.size, _PIECE * THREADS), 1)
-    device.launch("checksum", "crc32", blocks, octets, np.uint64(octets.size), crc)
+    blocks = max(blocks_for(data.size, _BYTES_PER_THREAD * THREADS), 1)
+    device.launch("checksum", "crc32", blocks, data, np.uint64(data.size), crc)
     return crc

@@ -1,5 +1,5 @@
-// What every source shares: types, the shape of a block, and the few things a device says differently than
-// C++ does. A compiler for the CPU is told WIRECODEC_EMULATED, and brings definitions of CUDA's own names.
+// Definitions that all sources share: types, the block size, and the functions that differ between CUDA and C++. A
+// compiler for the CPU defines WIRECODEC_EMULATED and CUDA's names.
 #pragma once
 
 typedef unsigned char u8;
@@ -17,7 +17,7 @@ typedef long long i64;
 #define INLINE __device__ __forceinline__
 
 #ifndef WIRECODEC_EMULATED
-// A word that another block may be waiting for, and all that was written before it.
+// Loads a word that another block may store, and acquires what was written before the store.
 INLINE u64 acquire(const u64* place) {
   u64 word;
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(place) : "memory");
@@ -32,16 +32,17 @@ INLINE void release(u64* place, u64 word) {
 template <class T> INLINE T smaller(T a, T b) { return a < b ? a : b; }
 template <class T> INLINE T larger(T a, T b) { return a < b ? b : a; }
 
-// How many there are, `size` at most: the word at `count` where there is one, which another kernel may have left.
+// Returns the number of elements: the word at `count` if that is not null, at most `size`. Another kernel may have
+// written it.
 INLINE u32 counted(u32 size, const u32* count) { return count ? smaller(*count, size) : size; }
 
 INLINE u32 lane_of() { return threadIdx.x & 31u; }
 INLINE u32 warp_of() { return threadIdx.x >> 5; }
 
-// The bits below a lane's own.
+// Returns a mask of the lanes before this one.
 INLINE u32 lanes_before() { return (1u << lane_of()) - 1u; }
 
-// The sum over the lanes up to and with this one.
+// Returns the sum over the lanes up to and including this one.
 template <class T> INLINE T sum_up_to(T x) {
   for (u32 step = 1; step < 32; step <<= 1) {
     T other = __shfl_up_sync(ALL, x, step);
@@ -50,18 +51,20 @@ template <class T> INLINE T sum_up_to(T x) {
   return x;
 }
 
-// The sum over all lanes, in all of them. Integers only: the order is not that of a page.
+// Returns the sum over all lanes, to all of them. For integers only, because the order differs from that of the
+// specification.
 template <class T> INLINE T sum_of_warp(T x) {
   for (u32 step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(ALL, x, step);
   return x;
 }
 
-// The sum over the threads before this one, and over all of them; `parts` is shared memory of WARPS + 1.
+// Returns the sum over the threads before this one, and the sum over all of them; `parts` is shared memory of WARPS
+// + 1.
 template <class T> INLINE T sum_before(T x, T* parts, T* total) {
-  T upto = sum_up_to(x);
-  if (lane_of() == 31) parts[warp_of()] = upto;
+  T inclusive = sum_up_to(x);
+  if (lane_of() == 31) parts[warp_of()] = inclusive;
   __syncthreads();
-  T before = upto - x;
+  T before = inclusive - x;
   T sum = 0;
   for (u32 w = 0; w < WARPS; w++) {
     if (w == warp_of()) before += sum;

@@ -1,5 +1,5 @@
-// A container (formats/SPEC.md, section 2) of which no count has been to the host: a chunk's numbers stand in the
-// device's memory, where kernels find and leave them, and the places of what follows are made of them there.
+// A container (formats/SPEC.md, section 2) whose counts stay on the device. The numbers of a chunk are in the
+// device's memory; kernels read and write them there, and derive the positions of the following sections.
 #include "checksum.cuh"
 #include "counter.cuh"
 
@@ -7,22 +7,22 @@
 #define ROW 40u
 
 struct Chunk {
-  u32 start, r;              // of what was selected: the first of this chunk's, and how many
-  u32 coded;                 // r where the index section has bytes, which it has where 0 < r < d; else 0
+  u32 start, r;              // of the selected elements: this chunk's first, and their number
+  u32 coded;                 // r if the index section has bytes, that is if 0 < r < d; else 0
   u32 index_len, value_len;  // bytes
   u32 crc;
-  u64 stream;                // of its draws
-  u64 index_at, value_at, stop;  // places in the container
+  u64 stream;                // seeds its draws
+  u64 index_at, value_at, stop;  // positions in the container
 };
 
 struct Outcome {
   u64 total;  // bytes so far
-  u64 bad;    // whether what stands there is of no use
+  u64 bad;    // whether an error was found
   u64 seed;
 };
 
-// How many bytes a value section of r > 0 values has: `head`, four for each `bucket` begun, packed codes of
-// `bits`, and `plain` bits a value; none of what is 0.
+// Length of a value section of r > 0 values: `head` bytes, four bytes for each started `bucket`, packed codes of
+// `bits` bits, and `plain` bits per value. A field that is 0 adds nothing.
 struct ValueBytes {
   u32 head, bucket, bits, plain;
   INLINE u64 of(u32 r) const {
@@ -34,8 +34,8 @@ struct ValueBytes {
 
 INLINE u64 padded(u64 bytes) { return (bytes + 7) & ~7ull; }
 
-KERNEL set_seed(u64 seed, u64* there) {
-  if (threadIdx.x == 0) *there = seed;
+KERNEL set_seed(u64 seed, u64* target) {
+  if (threadIdx.x == 0) *target = seed;
 }
 
 KERNEL begin_container(const u64* seed, u64 payload, Outcome* outcome) {
@@ -44,22 +44,22 @@ KERNEL begin_container(const u64* seed, u64 payload, Outcome* outcome) {
 
 INLINE u64 keyed(u64 seed) { return mixed(mixed(0, seed), 0); }  // of key 0
 
-// The stream that a selector draws from.
+// Derives the selector's stream.
 KERNEL selection_stream(const Outcome* outcome, u64* stream) {
   if (threadIdx.x == 0) *stream = mixed(0, keyed(outcome->seed));
 }
 
-// One block. Which of the ascending indices lie in a chunk of d elements from `base` on; chunks come in their order.
-// `found`: how many indices there are, and a position where something is wrong or NONE; null where all elements
-// are taken. More than there is `room` for is wrong, too.
-KERNEL open_chunk(const u32* indices, const u32* found, u32 room, u32 base, u32 d, u32 size, Outcome* outcome,
+// One block. Finds the ascending indices in a chunk of d elements from `base` on; chunks are processed in order.
+// `found` holds the number of indices, and the position of an error or NONE; it is null if all elements are
+// selected. More than `capacity` indices are an error.
+KERNEL open_chunk(const u32* indices, const u32* found, u32 capacity, u32 base, u32 d, u32 size, Outcome* outcome,
                   Chunk* chunk) {
   if (threadIdx.x) return;
   u32 start = 0, stop = d;
   if (found) {
-    if (found[0] > room || found[1] != NONE) outcome->bad = 1;
+    if (found[0] > capacity || found[1] != NONE) outcome->bad = 1;
     start = base ? chunk[-1].start + chunk[-1].r : 0;
-    stop = smaller(found[0], room);
+    stop = smaller(found[0], capacity);
     u32 low = start;
     while (base + d < size && low < stop) {
       const u32 middle = low + (stop - low) / 2;
@@ -70,35 +70,36 @@ KERNEL open_chunk(const u32* indices, const u32* found, u32 room, u32 base, u32 
   *chunk = Chunk{start, r, r < d ? r : 0, 0, 0, 0, mixed(keyed(outcome->seed), base), 0, 0, 0};
 }
 
-// One block. What readers of a lossy index section find: found[0] elements, for `room` of which there is a place;
-// a chunk has these, or, where that is said to be `kept`, as many as before.
-KERNEL reread_chunk(const u32* found, u32 room, u32 kept, u32 d, Outcome* outcome, Chunk* chunk) {
+// One block. Sets a chunk's number of elements to found[0], which readers of a lossy index section find, or leaves
+// it if `kept`. More than `capacity` are an error.
+KERNEL recount_chunk(const u32* found, u32 capacity, u32 kept, u32 d, Outcome* outcome, Chunk* chunk) {
   if (threadIdx.x) return;
-  if (found[0] > room) outcome->bad = 1;
-  const u32 r = kept ? chunk->r : smaller(found[0], room);
+  if (found[0] > capacity) outcome->bad = 1;
+  const u32 r = kept ? chunk->r : smaller(found[0], capacity);
   chunk->r = r;
   chunk->coded = r < d ? r : 0;
 }
 
-// A chunk's indices, counted from its base, and its values.
-#define TAKE_CHUNK(name, W)                                                                                     \
-  KERNEL name(const u32* indices, const W* words, u32 base, const Chunk* chunk, u32* local, W* values) {        \
-    const u32 i = blockIdx.x * THREADS + threadIdx.x;                                                           \
-    if (i >= chunk->r) return;                                                                                  \
-    local[i] = indices[chunk->start + i] - base;                                                                \
-    values[i] = words[chunk->start + i];                                                                        \
+// Copies a chunk's indices, counted from its base, and its values.
+#define TAKE_CHUNK(name, W)                                                                              \
+  KERNEL name(const u32* indices, const W* words, u32 base, const Chunk* chunk, u32* local, W* values) { \
+    const u32 i = blockIdx.x * THREADS + threadIdx.x;                                                    \
+    if (i >= chunk->r) return;                                                                           \
+    local[i] = indices[chunk->start + i] - base;                                                         \
+    values[i] = words[chunk->start + i];                                                                 \
   }
 TAKE_CHUNK(take_chunk_u16, u16)
 TAKE_CHUNK(take_chunk_u32, u32)
 TAKE_CHUNK(take_chunk_u64, u64)
 
-// One block. Where a chunk's sections are to be. Its index section, where it has one, is of `fixed` bytes and
-// `each` an index, and of taken[0] words where that is given. What is wrong shows in flags, which may be null.
-KERNEL close_chunk(u32 fixed, u32 each, const u32* taken, u32 head, u32 bucket, u32 bits, u32 plain,
+// One block. Computes the positions of a chunk's sections. The length of its index section, if it has one, is
+// `fixed` bytes, plus `each` bytes per index, plus words[0] words if `words` is not null. An error is set in the
+// flags, which may be null.
+KERNEL close_chunk(u32 fixed, u32 each, const u32* words, u32 head, u32 bucket, u32 bits, u32 plain,
                    const u32* flag, const u32* other_flag, Outcome* outcome, Chunk* chunk) {
   if (threadIdx.x) return;
   const u32 r = chunk->r, coded = chunk->coded;
-  if (coded) chunk->index_len = fixed + each * coded + (taken ? 4 * taken[0] : 0);
+  if (coded) chunk->index_len = fixed + each * coded + (words ? 4 * words[0] : 0);
   if (r) chunk->value_len = (u32)ValueBytes{head, bucket, bits, plain}.of(r);
   chunk->index_at = outcome->total;
   chunk->value_at = chunk->index_at + padded(chunk->index_len);
@@ -107,7 +108,7 @@ KERNEL close_chunk(u32 fixed, u32 each, const u32* taken, u32 head, u32 bucket, 
   if ((flag && *flag != NONE) || (other_flag && *other_flag != NONE)) outcome->bad = 1;
 }
 
-// Word w of a section of `size` bytes, filled up with zeros.
+// Returns word w of a section of `size` bytes, padded with zeros.
 INLINE u64 word_at(const u8* section, u32 size, u64 w) {
   if ((u64)section % 8 == 0 && 8 * w + 8 <= size) return ((const u64*)section)[w];
   u64 word = 0;
@@ -115,7 +116,7 @@ INLINE u64 word_at(const u8* section, u32 size, u64 w) {
   return word;
 }
 
-// A chunk's sections to their places.
+// Copies a chunk's sections to their positions.
 KERNEL place_sections(const u8* index, const u8* value, const Chunk* chunk, u64* blob) {
   const u64 first = chunk->index_at / 8, values = chunk->value_at / 8 - first, words = chunk->stop / 8 - first;
   for (u64 w = blockIdx.x * THREADS + threadIdx.x; w < words; w += gridDim.x * THREADS)
@@ -129,7 +130,7 @@ KERNEL crc_of_chunk(const u8* blob, Chunk* chunk) {
   add_pieces(blob + chunk->index_at, size, &chunk->crc);
 }
 
-// One block. Prefix, table and extension block: what is known beforehand from `known`, the rest of `n` chunks.
+// One block. Writes prefix, table and extension block: the constant part from `known`, the rest from `n` chunks.
 KERNEL finish_container(const u8* known, u32 payload, const Chunk* chunks, u32 n, const Outcome* outcome, u8* blob) {
   __shared__ u32 crc;
   if (threadIdx.x == 0) crc = 0;
@@ -144,7 +145,7 @@ KERNEL finish_container(const u8* known, u32 payload, const Chunk* chunks, u32 n
   }
   if (threadIdx.x == 0) *(u64*)(blob + 16) = outcome->total;
   __syncthreads();
-  // The checksum is of bytes 0 to 11 and of those from 16 on: pieces of the latter, and one of the former.
+  // The checksum covers bytes 0 to 11 and those from 16 on: pieces of the latter, and one of the former.
   const u64 size = payload - 16;
   u32 part = threadIdx.x ? 0 : times(times(ALL, shift_over(12)) ^ register_of(blob, 12), shift_over(size)) ^ ALL;
   for (u64 start = threadIdx.x * PIECE; start < size; start += THREADS * PIECE) {

@@ -1,8 +1,8 @@
-"""Launching ``container.cu``: a container whose counts, lengths and checksums no host has seen.
+"""Launch ``container.cu``: write a container whose counts, lengths and checksums stay on the device.
 
-Chunks come in their order, each opened, coded and closed before the next. What each is found to have stands
-in its ``Chunk``; what the container has so far in its *outcome*, (3,) u64: its bytes, whether something is
-wrong, its seed.
+Chunks are processed in order: each is opened, encoded and closed before the next. A ``Chunk`` holds the
+numbers of one chunk. The *outcome*, (3,) u64, holds the container's: its length in bytes, whether an error
+was found, and the seed.
 """
 
 from __future__ import annotations
@@ -17,38 +17,39 @@ from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 __all__ = [
     "OUTCOME",
     "Chunk",
-    "Lengths",
-    "begin",
-    "chunks",
+    "IndexLength",
+    "ValueLength",
+    "allocate_chunks",
+    "begin_container",
     "close_chunk",
-    "finish",
+    "derive_selection_stream",
+    "finish_container",
     "open_chunk",
-    "reread_chunk",
-    "selection_stream",
+    "recount_chunk",
     "set_seed",
-    "taken",
+    "take_chunk",
 ]
 
 OUTCOME = 3
-"""Words of an outcome."""
+"""u64 words of an outcome."""
 _CHUNK = 14
-"""u32 words of a chunk, as the kernels know it."""
+"""u32 words of the kernels' ``struct Chunk``."""
 _R, _CODED, _STREAM = 1, 2, 6
-_PIECE = 64
-"""Bytes of a thread that computes a checksum."""
-_MOST = 2048
-"""Blocks from where on each does more."""
+_BYTES_PER_THREAD = 64
+"""Bytes per thread that computes a checksum."""
+_MAX_BLOCKS = 2048
+"""With more work than this many blocks do, each block does more."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """What a chunk is found to have, in the device's memory.
+    """Numbers of a chunk, on the device.
 
     Attributes:
-        words: all of it.
-        r: (1,) u32, its elements.
-        coded: (1,) u32, as many where its index section has bytes, else 0.
-        stream: (1,) u64, of its draws.
+        words: all of them, the kernels' ``struct Chunk``.
+        r: (1,) u32, number of elements.
+        coded: (1,) u32, the same if the index section has bytes, else 0.
+        stream: (1,) u64, seeds the draws.
     """
 
     words: Any
@@ -58,27 +59,37 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Lengths:
-    """How the bytes of sections follow from counts; what a codec has not is 0.
+class IndexLength:
+    """How the length of an index section follows from its number of indices.
 
     Attributes:
-        index_fixed, index_each: of an index section, and for each index.
-        head: before the values.
-        bucket: values that share a scale of four bytes.
-        bits: of a packed code.
-        plain: bits a value, not packed.
+        fixed: bytes of every section.
+        per_index: bytes per index.
     """
 
-    index_fixed: int
-    index_each: int
-    head: int = 0
+    fixed: int = 0
+    per_index: int = 0
+
+
+@dataclass(frozen=True)
+class ValueLength:
+    """How the length of a value section follows from its number of values; 0 for what a codec does not have.
+
+    Attributes:
+        header: bytes before the values.
+        bucket: values that share a scale of four bytes.
+        packed_bits: bits per packed code.
+        plain_bits: bits per value that is not packed.
+    """
+
+    header: int = 0
     bucket: int = 0
-    bits: int = 0
-    plain: int = 0
+    packed_bits: int = 0
+    plain_bits: int = 0
 
 
-def chunks(device: Device, count: int) -> list[Chunk]:
-    """New ones, side by side."""
+def allocate_chunks(device: Device, count: int) -> list[Chunk]:
+    """Allocate the numbers of ``count`` chunks, adjacent in memory."""
     words = device.empty(count * _CHUNK, np.uint32)
     return [_chunk(words[number * _CHUNK :]) for number in range(count)]
 
@@ -88,64 +99,66 @@ def _chunk(words: Any) -> Chunk:
     return Chunk(words, words[_R : _R + 1], words[_CODED : _CODED + 1], stream)
 
 
-def set_seed(device: Device, seed: int, there: Any) -> None:
-    """A u64 to (1,) u64 of the device, as an argument: nothing is copied."""
-    device.launch("container", "set_seed", 1, np.uint64(seed), there)
+def set_seed(device: Device, seed: int, target: Any) -> None:
+    """Set (1,) u64 on the device to an integer, which is a kernel argument: nothing is copied."""
+    device.launch("container", "set_seed", 1, np.uint64(seed), target)
 
 
-def begin(device: Device, seed: Any, payload: int, outcome: Any) -> None:
-    """A container whose sections begin at ``payload``, drawn from (1,) u64 ``seed``."""
+def begin_container(device: Device, seed: Any, payload: int, outcome: Any) -> None:
+    """Begin a container whose sections start at byte ``payload``; (1,) u64 ``seed`` seeds the draws."""
     device.launch("container", "begin_container", 1, seed, np.uint64(payload), outcome)
 
 
-def selection_stream(device: Device, outcome: Any, stream: Any) -> None:
-    """What a selector draws from, into (1,) u64 ``stream``; of a container that has begun."""
+def derive_selection_stream(device: Device, outcome: Any, stream: Any) -> None:
+    """Derive the selector's stream into (1,) u64 ``stream``; the container must have begun."""
     device.launch("container", "selection_stream", 1, outcome, stream)
 
 
 def open_chunk(
     device: Device, indices: Any, found: Any, base: int, d: int, size: int, outcome: Any, chunk: Chunk
 ) -> None:
-    """Find out what of (room,) ascending u32 ``indices`` is a chunk's.
+    """Find a chunk's part of the ascending u32 ``indices``.
 
     Args:
-        device: where.
-        indices: of the tensor; None where all elements are taken.
-        found: (2,) u32, how many indices there are, and a position where something is wrong, if any.
+        device: where everything is.
+        indices: (capacity,) of the tensor; None if all elements are selected.
+        found: (2,) u32, the number of indices, and the position of an error or ``NOWHERE``.
         base: the chunk's first element.
-        d: its elements.
-        size: the tensor's.
+        d: number of its elements.
+        size: number of the tensor's elements.
         outcome: of the container.
-        chunk: what gets the answer.
+        chunk: receives the numbers.
     """
-    room = 0 if indices is None else indices.size
-    numbers = (np.uint32(each) for each in (room, base, d, size))
+    capacity = 0 if indices is None else indices.size
+    numbers = (np.uint32(each) for each in (capacity, base, d, size))
     device.launch("container", "open_chunk", 1, indices, found, *numbers, outcome, chunk.words)
 
 
-def reread_chunk(
-    device: Device, found: Any, room: int, d: int, outcome: Any, chunk: Chunk, *, kept: bool
+def recount_chunk(
+    device: Device, found: Any, capacity: int, d: int, outcome: Any, chunk: Chunk, *, kept: bool
 ) -> None:
-    """Count anew the elements of an open chunk, whose readers will find others.
+    """Replace the number of elements of an open chunk by the number that readers find.
 
     Args:
-        device: where.
-        found: (1,) u32, how many the filter holds.
-        room: more are wrong.
-        d: the chunk's elements.
+        device: where everything is.
+        found: (1,) u32, number of elements that the filter holds.
+        capacity: a larger number is an error.
+        d: number of the chunk's elements.
         outcome: of the container.
-        chunk: with the number of those that were selected.
+        chunk: with the number of selected elements.
         kept: whether the number stays.
     """
-    numbers = np.uint32(room), np.uint32(kept), np.uint32(d)
-    device.launch("container", "reread_chunk", 1, found, *numbers, outcome, chunk.words)
+    numbers = np.uint32(capacity), np.uint32(kept), np.uint32(d)
+    device.launch("container", "recount_chunk", 1, found, *numbers, outcome, chunk.words)
 
 
-def taken(device: Device, indices: Any, words: Any, base: int, chunk: Chunk, most: int) -> tuple[Any, Any]:
-    """A chunk's indices, counted from its base, and its values; room for ``most`` of them."""
-    local, values = device.empty(most, np.uint32), device.empty(most, words.dtype)
+def take_chunk(
+    device: Device, indices: Any, words: Any, base: int, chunk: Chunk, capacity: int
+) -> tuple[Any, Any]:
+    """Copy a chunk's indices, counted from its base, and its values; at most ``capacity`` of them."""
+    local, values = device.empty(capacity, np.uint32), device.empty(capacity, words.dtype)
     name = f"take_chunk_u{8 * words.dtype.itemsize}"
-    blocks = blocks_for(most, THREADS)
+    blocks = blocks_for(capacity, THREADS)
     device.launch("container", name, blocks, indices, words, np.uint32(base), chunk.words, local, values)
     return local, values
 
@@ -154,36 +167,40 @@ def close_chunk(
     device: Device,
     sections: tuple[Any, Any],
     words: Any,
-    lengths: Lengths,
+    lengths: tuple[IndexLength, ValueLength],
     flags: tuple[Any, ...],
     outcome: Any,
     chunk: Chunk,
     blob: Any,
 ) -> None:
-    """A chunk's sections to their places, and their checksum.
+    """Copy a chunk's sections to their place in the container, and compute their checksum.
 
     Args:
-        device: where.
-        sections: of indices, None where there is never one, and of values; u8, with room for the longest.
-        words: (1,) u32, those that the index section has; None where ``lengths`` says its bytes.
-        lengths: of both.
-        flags: two at most, (1,) u32 each, that say ``NOWHERE`` where nothing is wrong.
+        device: where everything is.
+        sections: index section, or None if there is never one, and value section; u8, with capacity for the
+            longest.
+        words: (1,) u32, length of the index section in words; None if ``lengths`` determines it.
+        lengths: of both sections.
+        flags: at most two, (1,) u32 each, ``NOWHERE`` if there is no error.
         outcome: of the container.
         chunk: the chunk.
         blob: u8, the container.
     """
     flag, other = (*flags, None, None)[:2]
-    index = np.uint32(lengths.index_fixed), np.uint32(lengths.index_each), words
-    value = (np.uint32(each) for each in (lengths.head, lengths.bucket, lengths.bits, lengths.plain))
-    there = outcome, chunk.words
-    device.launch("container", "close_chunk", 1, *index, *value, flag, other, *there)
+    of_index, of_value = lengths
+    index = np.uint32(of_index.fixed), np.uint32(of_index.per_index), words
+    value = of_value.header, of_value.bucket, of_value.packed_bits, of_value.plain_bits
+    numbers = (np.uint32(each) for each in value)
+    device.launch("container", "close_chunk", 1, *index, *numbers, flag, other, outcome, chunk.words)
     longest = sum(each.size for each in sections if each is not None) + 16
-    blocks = blocks_for(longest, 8 * THREADS, _MOST)
+    blocks = blocks_for(longest, 8 * THREADS, _MAX_BLOCKS)
     device.launch("container", "place_sections", blocks, *sections, chunk.words, blob)
-    device.launch("container", "crc_of_chunk", blocks_for(longest, _PIECE * THREADS), blob, chunk.words)
+    device.launch(
+        "container", "crc_of_chunk", blocks_for(longest, _BYTES_PER_THREAD * THREADS), blob, chunk.words
+    )
 
 
-def finish(device: Device, known: Any, found: list[Chunk], outcome: Any, blob: Any) -> None:
-    """Prefix, table and extension block; ``known``: u8, with zeros where counts are to be."""
-    sizes = np.uint32(known.size), found[0].words, np.uint32(len(found))
+def finish_container(device: Device, known: Any, chunks: list[Chunk], outcome: Any, blob: Any) -> None:
+    """Write prefix, table and extension block; ``known`` is u8, with zeros in place of the counts."""
+    sizes = np.uint32(known.size), chunks[0].words, np.uint32(len(chunks))
     device.launch("container", "finish_container", 1, known, *sizes, outcome, blob)

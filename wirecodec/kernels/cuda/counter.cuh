@@ -1,8 +1,8 @@
-// The counter hash behind every random choice (formats/SPEC.md, section 5).
+// The counter hash of all random draws (formats/SPEC.md, section 5).
 #pragma once
 #include "common.cuh"
 
-// The i-th u32 of the stream whose halves are `low` and `high`.
+// Returns the i-th u32 of the stream whose halves are `low` and `high`.
 INLINE u32 draw32(u32 low, u32 high, u32 i) {
   u32 x = i * 0x9E3779B9u + low;
   x ^= x >> 16;
@@ -13,26 +13,26 @@ INLINE u32 draw32(u32 low, u32 high, u32 i) {
   return x ^ (x >> 15);
 }
 
-// The halves of a stream: of that which lies in the device's memory, where one does.
+// The halves of a stream: of the one at `source` in the device's memory if that is not null, else as given.
 struct Stream {
   u32 low, high;
 };
-INLINE Stream stream_of(u32 low, u32 high, const u64* there) {
-  return there ? Stream{(u32)*there, (u32)(*there >> 32)} : Stream{low, high};
+INLINE Stream stream_of(u32 low, u32 high, const u64* source) {
+  return source ? Stream{(u32)*source, (u32)(*source >> 32)} : Stream{low, high};
 }
 
-// The finisher of splitmix64.
+// The finaliser of splitmix64.
 INLINE u64 finish(u64 z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
   return z ^ (z >> 31);
 }
 
-// ``mix`` of some words and one more, `h` being that of those before; 0 of none.
+// Mixes one more word into `h`, the mix of the words before; 0 if source are none.
 INLINE u64 mixed(u64 h, u64 word) { return finish(h + 0x9E3779B97F4A7C15ull + word); }
 
-// The two values of block `block` of 512 that a thread of 256 has, which share a draw: the first gets its upper
-// half, the second its lower one.
+// Returns the first of the two values in block `block` of 512 that a thread of 256 processes. They share a draw: the
+// first uses its upper half, the second its lower half.
 INLINE u32 first_of_pair() { return threadIdx.x / 16 * 32 + threadIdx.x % 16; }
 INLINE u32 draw_of_pair(u32 low, u32 high, u32 block) {
   return draw32(low, high, 256 * block + threadIdx.x / 16 * 16 + threadIdx.x % 16);

@@ -1,28 +1,28 @@
-// The Elias-Fano index codec (formats/spec/index/elias-fano.md): layout, write, read.
+// The Elias-Fano index codec (formats/spec/index/elias-fano.md): layout, encoder, decoder.
 #include "spans.cuh"
 
-// The base of a span, that of the one after the last being d. `first`: where the bases of spans 1, 2, … stand.
+// Returns the base of a span; that of the span after the last is d. `first` points to the bases of spans 1, 2, …
 INLINE u32 base_of(const u32* bases, u32 span, u32 spans, u32 d) {
   return span == 0 ? 0 : span == spans ? d : bases[span - 1];
 }
 
-// The greatest b for which n · 2^b is at most the absent elements of a span.
+// Returns the greatest b such that n · 2^b is at most the number of absent elements in a span.
 INLINE u32 parameter_of(u32 n, u32 absent) {
   u32 b = 0;
   while ((u64)n << (b + 1) <= absent) b++;
   return b;
 }
 
-// What writes takes `count`, how many indices there are where that is known to the device alone; 0 writes nothing.
+// Encoding kernels take `count`, the number of indices if only the device knows it; for 0 they write nothing.
 
 KERNEL elias_bases(const u32* indices, u32 most, const u32* count, u32* words) {
   const u32 span = blockIdx.x * THREADS + threadIdx.x, r = counted(most, count);
   if (r && span < (r - 1) / SPAN) words[span] = indices[(span + 1) * SPAN - 1] + 1;
 }
 
-// One block. Each span's parameter, and where it begins, counted from the first, of bases that stand in the
-// section; (⌈r/4096⌉ + 1,) `starts`, the last of them the most that there can be. `bad[0]` is set where they
-// leave a span less room than it has indices.
+// One block. Computes each span's parameter and start from the bases in the section. `starts` is (⌈r/4096⌉ + 1,),
+// counted from the first span; the last entry is the maximum. `bad[0]` is set if the bases leave a span fewer
+// elements than it has indices.
 KERNEL elias_layout(const u32* bases, u32 d, u32 most, const u32* count, u8* parameters, u32* starts, u32* bad) {
   __shared__ u32 parts[WARPS + 1];
   const u32 r = counted(most, count);
@@ -35,23 +35,23 @@ KERNEL elias_layout(const u32* bases, u32 d, u32 most, const u32* count, u8* par
     for (u32 span = first; span < last; span++) {
       const u32 n = smaller(r - span * SPAN, SPAN);
       const i64 absent = (i64)base_of(bases, span + 1, spans, d) - base_of(bases, span, spans, d) - n;
-      const u32 room = absent < 0 ? 0 : (u32)absent, b = parameter_of(n, room);
+      const u32 gaps = absent < 0 ? 0 : (u32)absent, b = parameter_of(n, gaps);
       if (absent < 0) bad[0] = 1;
       if (pass) parameters[span] = (u8)b, starts[span] = at;
-      at += low_words(n, b) + (n + (room >> b) + 31) / 32;
+      at += low_words(n, b) + (n + (gaps >> b) + 31) / 32;
     }
     if (pass == 0) sum = at;
   }
   if (threadIdx.x == 0) starts[spans] = all;
 }
 
-// `bases`: the section, which begins with them. `taken[0]`: its words.
+// `bases` is the section, which begins with them. `length[0]` receives its words.
 KERNEL elias_write(const u32* indices, u32 most, const u32* count, const u8* parameters, const u32* starts, u32* bases,
-                   u32* taken) {
+                   u32* length) {
   __shared__ u32 low[BLOCK];
   __shared__ u32 high[HIGH_WORDS];
   const u32 r = counted(most, count), span = blockIdx.x;
-  if (r == 0 && span == 0 && threadIdx.x == 0) taken[0] = 0;
+  if (r == 0 && span == 0 && threadIdx.x == 0) length[0] = 0;
   if (span * SPAN >= r) return;
   const u32 n = smaller(r - span * SPAN, SPAN), b = parameters[span], inner = (r - 1) / SPAN;
   const u32 base = span ? bases[span - 1] : 0;
@@ -74,10 +74,10 @@ KERNEL elias_write(const u32* indices, u32 most, const u32* count, const u8* par
   const u32 last = ((indices[span * SPAN + n - 1] - base - (n - 1)) >> b) + n - 1;
   const u32 size = span < inner ? starts[span + 1] - at : last / 32 + 1;
   for (u32 w = threadIdx.x; w < size; w += THREADS) words[at + w] = high[w];
-  if (span == inner && threadIdx.x == 0) taken[0] = inner + at + size;
+  if (span == inner && threadIdx.x == 0) length[0] = inner + at + size;
 }
 
-// The indices of the spans; `size`: words behind the bases. `bad[0]` is set where a check fails.
+// Decodes the indices of the spans; `size` is the number of words after the bases. `bad[0]` is set if a check fails.
 KERNEL elias_read(const u32* words, u32 size, const u32* bases, u32 d, u32 r, const u8* parameters, const u32* starts,
                   u32* indices, u32* bad) {
   __shared__ u32 ones[SPAN];

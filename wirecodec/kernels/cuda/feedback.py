@@ -1,6 +1,6 @@
-"""Launching ``feedback.cu``: gradient + residual, and what is left of it (``wirecodec/feedback.py``).
+"""Launch ``feedback.cu``: gradient + residual, and the next residual (``wirecodec.cpu.accumulate``).
 
-Of float32 and float64, flat; all arrays of a call have one type.
+Arrays are flat, float32 or float64; all arrays of a call have one type.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import numpy as np
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.cuda.select import Selected
 
-__all__ = ["add", "clipped", "filtered", "lowpass", "put_back", "subtract"]
+__all__ = ["add", "clamp", "filter_residual", "put_back", "subtract"]
 
-_MOST = 2048
-"""Blocks from where on each does more."""
+_MAX_BLOCKS = 2048
+"""With more work than this many blocks do, each block does more."""
 
 
 def _name(kernel: str, x: Any) -> str:
@@ -23,63 +23,39 @@ def _name(kernel: str, x: Any) -> str:
 
 
 def _bits(number: float, dtype: Any) -> Any:
-    """A number, rounded to the type, as the word that a kernel takes."""
+    """Return a number, rounded to the type, as the raw bits that a kernel's argument holds."""
     kind = np.dtype(dtype)
     return np.uint64(np.array([number], kind).view(f"u{kind.itemsize}")[0])
 
 
 def add(device: Device, gradient: Any, residual: Any, out: Any, *, gate: Any = None) -> Any:
-    """(n,) ``out`` = gradient + residual; (1,) u32, whether a gradient was not finite, or a sum NaN.
+    """Compute (n,) ``out`` = gradient + residual; sums beyond the type's range are clamped.
 
-    Other sums beyond the type's range are held at its end. ``gate``, (1,) u64: nothing is done where it is 0.
+    Returns (1,) u32, whether a gradient is not finite or a sum is NaN. ``gate`` is (1,) u64; if it is 0,
+    nothing is done.
     """
-    odd = device.empty(1, np.uint32)
-    device.clear(odd)
+    bad = device.empty(1, np.uint32)
+    device.clear(bad)
     size, blocks = np.uint32(gradient.size), blocks_for(gradient.size, THREADS)
-    device.launch("feedback", _name("add", out), blocks, gate, gradient, residual, size, out, odd)
-    return odd
+    device.launch("feedback", _name("add", out), blocks, gate, gradient, residual, size, out, bad)
+    return bad
 
 
-def clipped(device: Device, x: Any, most: float) -> Any:
-    """(n,) finite ``x``, held between -most and most."""
+def clamp(device: Device, x: Any, bound: float) -> Any:
+    """Clamp (n,) finite ``x`` to -bound … bound."""
     out = device.empty(x.size, x.dtype)
     size, blocks = np.uint32(x.size), blocks_for(x.size, THREADS)
-    device.launch("feedback", _name("clip", x), blocks, x, size, _bits(most, x.dtype), out)
+    device.launch("feedback", _name("clip", x), blocks, x, size, _bits(bound, x.dtype), out)
     return out
 
 
 def subtract(device: Device, left: Any, indices: Any, sent: Any) -> None:
-    """left[indices] -= sent, 0 where that is not finite; ``indices`` (k,) u32, or None for all."""
+    """Compute left[indices] -= sent, 0 if not finite; ``indices`` is (k,) u32, or None for all."""
     size, blocks = np.uint32(sent.size), blocks_for(sent.size, THREADS)
     device.launch("feedback", _name("subtract", left), blocks, left, indices, sent, size)
 
 
-def filtered(
-    device: Device,
-    gradient: Any,
-    residual: Any,
-    beta: float,
-    left: Any,
-    indices: Any = None,
-    sent: Any = None,
-) -> None:
-    """left = residual + beta · (gradient - sent), 0 where that is not finite.
-
-    Args:
-        device: where.
-        gradient: (n,).
-        residual: as many, or None for 0.
-        beta: rounded to their type.
-        left: as many; set at the indices alone.
-        indices: (k,) u32, or None for all.
-        sent: (k,), or None for 0.
-    """
-    size = gradient.size if sent is None else sent.size
-    given = gradient, residual, indices, sent, np.uint32(size), _bits(beta, left.dtype), left
-    device.launch("feedback", _name("filter", left), blocks_for(size, THREADS), *given)
-
-
-def lowpass(
+def filter_residual(
     device: Device,
     x: Any,
     residual: Any,
@@ -88,14 +64,14 @@ def lowpass(
     indices: Any = None,
     sent: Any = None,
 ) -> None:
-    """left = beta · (x - sent) + keep · residual.
+    """Compute left = beta · (x - sent) + keep · residual, 0 if not finite.
 
     Args:
-        device: where.
+        device: where the arrays are.
         x: (n,).
-        residual: as many; nothing is added where it is None.
+        residual: (n,); None adds nothing.
         weights: beta and keep, rounded to their type.
-        left: as many; set at the indices alone.
+        left: (n,); only the elements at the indices are written.
         indices: (k,) u32, or None for all.
         sent: (k,), or None for 0.
     """
@@ -105,8 +81,10 @@ def lowpass(
     device.launch("feedback", _name("lowpass", left), blocks_for(size, THREADS), *given)
 
 
-def put_back(device: Device, taken: Selected, rest: Any) -> None:
-    """rest[indices] = what was taken there; (n,) words ``rest``, and as much as there was room for."""
-    room = taken.indices.size
-    name, blocks = f"put_back_u{8 * rest.dtype.itemsize}", blocks_for(room, THREADS, _MOST)
-    device.launch("feedback", name, blocks, taken.found, np.uint32(room), taken.indices, taken.values, rest)
+def put_back(device: Device, selected: Selected, rest: Any) -> None:
+    """Write selected values back: rest[indices] = values, for (n,) raw bits ``rest``."""
+    capacity = selected.indices.size
+    name, blocks = f"put_back_u{8 * rest.dtype.itemsize}", blocks_for(capacity, THREADS, _MAX_BLOCKS)
+    device.launch(
+        "feedback", name, blocks, selected.found, np.uint32(capacity), selected.indices, selected.values, rest
+    )

@@ -1,8 +1,9 @@
-// Sums over all tiles before one's own, in a single launch: the decoupled look-back of Merrill and Garland,
-// Single-pass Parallel Prefix Scan with Decoupled Look-back (2016).
+// Sums over all previous tiles in a single launch: the decoupled look-back of Merrill and Garland, Single-pass
+// Parallel Prefix Scan with Decoupled Look-back (2016).
 //
-// A tile is not its block's number but a ticket, so that whoever waits for a tile knows that its block runs.
-// `states` has a word a tile, all 0 at first: the two upper bits say what the rest is, 62 bits of sum.
+// A tile's number is a ticket, not its block's number. So the block of every tile that another one waits for is
+// running. `states` has one word per tile, 0 at first: the two upper bits give the kind of the 62-bit sum below
+// them.
 #pragma once
 #include "common.cuh"
 
@@ -10,14 +11,14 @@
 #define TILE_UPTO (2ull << 62)  // of all tiles up to that one
 #define TILE_BITS (~(3ull << 62))
 
-// The next tile, for the whole block; `shared` is one word of shared memory.
+// Takes the next tile, for the whole block; `shared` is one word of shared memory.
 INLINE u32 take_tile(u32* tickets, u32* shared) {
   if (threadIdx.x == 0) *shared = atomicAdd(tickets, 1u);
   __syncthreads();
   return *shared;
 }
 
-// The sum of all tiles before `tile`, whose own sum is `sum`. The lanes of one warp call it together.
+// Returns the sum of all tiles before `tile`, whose own sum is `sum`. The lanes of one warp call it together.
 INLINE u64 sum_before_tile(u64* states, u32 tile, u64 sum) {
   if (lane_of() == 0) release(&states[tile], (tile == 0 ? TILE_UPTO : TILE_SUM) | sum);
   u64 before = 0;
@@ -27,10 +28,10 @@ INLINE u64 sum_before_tile(u64* states, u32 tile, u64 sum) {
     do {
       word = mine >= 0 ? acquire(&states[mine]) : TILE_UPTO;
     } while (__any_sync(ALL, (word >> 62) == 0));
-    u32 upto = __ballot_sync(ALL, (word >> 62) == 2);
-    u32 stop = upto ? (u32)__ffs((i32)upto) - 1u : 31u;
+    u32 complete = __ballot_sync(ALL, (word >> 62) == 2);
+    u32 stop = complete ? (u32)__ffs((i32)complete) - 1u : 31u;
     before += sum_of_warp(lane_of() <= stop ? word & TILE_BITS : 0ull);
-    if (upto) break;
+    if (complete) break;
   }
   if (tile > 0 && lane_of() == 0) release(&states[tile], TILE_UPTO | (before + sum));
   return before;

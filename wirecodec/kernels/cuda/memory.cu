@@ -1,4 +1,4 @@
-// Zeros and copies as kernels, for what is to launch nothing else. Arrays begin at a multiple of 4 bytes.
+// Zero fills and copies as kernels, for sequences that may contain kernels only. Arrays are aligned to 4 bytes.
 #include "common.cuh"
 
 KERNEL zero(u8* bytes, u64 size) {

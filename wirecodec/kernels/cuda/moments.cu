@@ -1,16 +1,16 @@
-// SIDCo's sums over magnitudes, in the order that the CPU's kernel has them (kernels/cpu/moments.py), and the sample
-// of DGC (kernels/cpu/dgc.py).
+// SIDCo's sums over magnitudes, in the order of the CPU's kernel (kernels/cpu/select/moments.py), and the sample of
+// DGC (kernels/cpu/select/dgc.py).
 #include "counter.cuh"
 
-#define BLOCK 4096u  // elements of a row of sums
+#define BLOCK 4096u  // elements per row of sums
 
 template <class F, class W> INLINE F number_of(W word);
 template <> INLINE float number_of<float, u32>(u32 word) { return __uint_as_float(word); }
 template <> INLINE double number_of<double, u64>(u64 word) { return __longlong_as_double((i64)word); }
 
-// Count, Σ y and Σ y² of the elements with low <= key < high, y = |x| · scale - origin: row 0 is of the elements
-// after the last multiple of 64, row b of the b-th 4096 of the others; 64 lanes a row, folded in halves. And the
-// greatest key of all into zeroed `top`. Each 64 threads take a row.
+// Sums count, Σ y and Σ y² of the elements with low <= key < high, y = |x| · scale - origin. Row 0 has the elements
+// after the last multiple of 64; row b has the b-th 4096 of the others, in 64 lanes that are folded in halves. The
+// largest key goes to zeroed `top`. Each 64 threads process a row.
 template <class F, class W>
 INLINE void sum_rows(const W* bits, u32 size, u64 low, u64 high, F origin, F scale, double* sums, u64* top,
                      double (*folds)[64][3]) {
@@ -48,7 +48,7 @@ INLINE void sum_rows(const W* bits, u32 size, u64 low, u64 high, F origin, F sca
   if (lane < 3 && row < rows) sums[3 * (u64)row + lane] = folds[quarter][0][lane];
 }
 
-// `origin` and `scale` are given as the bits of binary64 numbers, and rounded.
+// `origin` and `scale` are raw bits of binary64 numbers; they are rounded.
 KERNEL sums_u32(const u32* bits, u32 size, u64 low, u64 high, u64 origin, u64 scale, double* sums, u64* top) {
   __shared__ double folds[THREADS / 64][64][3];
   sum_rows<float, u32>(bits, size, low, high, (float)__longlong_as_double((i64)origin),
@@ -61,7 +61,7 @@ KERNEL sums_u64(const u64* bits, u32 size, u64 low, u64 high, u64 origin, u64 sc
                         sums, top, folds);
 }
 
-// One block. The rows added up, one after the other: count, Σ y, Σ y².
+// One block. Adds the rows in order: count, Σ y, Σ y².
 KERNEL fold_sums(const double* sums, u32 rows, double* out) {
   if (threadIdx.x >= 3) return;
   double sum = 0;
@@ -77,7 +77,7 @@ KERNEL fold_sums(const double* sums, u32 rows, double* out) {
   out[threadIdx.x] = sum;
 }
 
-// The sample of dgc: the word at one position from each of n stretches of equal length.
+// Draws the sample of dgc: one word from each of n stretches of equal length.
 template <class W>
 INLINE void sample_words(const W* words, u64 size, u32 n, u32 low, u32 high, const u64* stream, W* out) {
   const u64 q = blockIdx.x * THREADS + threadIdx.x;
@@ -87,9 +87,9 @@ INLINE void sample_words(const W* words, u64 size, u32 n, u32 low, u32 high, con
   out[q] = words[start + ((u64)draw32(from.low, from.high, (u32)q) * length >> 32)];
 }
 
-#define SAMPLE(name, W)                                                                                      \
-  KERNEL name(const W* words, u64 size, u32 n, u32 low, u32 high, const u64* stream, W* out) {              \
-    sample_words<W>(words, size, n, low, high, stream, out);                                                \
+#define SAMPLE(name, W)                                                                        \
+  KERNEL name(const W* words, u64 size, u32 n, u32 low, u32 high, const u64* stream, W* out) { \
+    sample_words<W>(words, size, n, low, high, stream, out);                                   \
   }
 SAMPLE(sample_u16, u16)
 SAMPLE(sample_u32, u32)

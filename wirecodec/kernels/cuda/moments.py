@@ -1,6 +1,7 @@
-"""Launching ``moments.cu`` and ``adacomp.cu``: what the selectors that fit and sample ask of all elements.
+"""Launch ``moments.cu`` and ``adacomp.cu``: sums, samples and bins for the selectors that fit or sample.
 
-Of float32 and float64; sums have the order of the CPU's kernels, so that both give the same bits.
+Inputs are float32 or float64. Sums are computed in the order of the CPU's kernels, so that the bits are the
+same.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.cuda.prng import stream_words
 
-__all__ = ["bins", "sample", "sums"]
+__all__ = ["mark_bins", "sample", "sum_moments"]
 
 _ROW, _LANES = 4096, 64
 _WARPS = THREADS // 32
@@ -23,26 +24,30 @@ def _bits(x: float, dtype: Any = np.float64) -> Any:
     return np.array([x], kind).view(f"u{kind.itemsize}")[0]
 
 
-def sums(device: Device, words: Any, low: int, high: int, origin: float, scale: float) -> tuple[Any, Any]:
-    """(3,) float64: count, Σ y and Σ y² of the keys from ``low`` to below ``high``; (1,) u64, the greatest.
+def sum_moments(
+    device: Device, raw: Any, low: int, high: int, origin: float, scale: float
+) -> tuple[Any, Any]:
+    """Sum the keys from ``low`` to below ``high``.
 
     Args:
-        device: where.
-        words: (n,) u32 or u64, the bits of float32 or float64 numbers x.
-        low: a key, a magnitude's bits.
+        device: where the elements are.
+        raw: (n,) u32 or u64, raw bits of float32 or float64 numbers x.
+        low: a key, which is the raw bits of a magnitude.
         high: another.
         origin: y = |x| · scale - origin.
         scale: a power of two.
+
+    Returns (3,) float64: the count, Σ y and Σ y²; and (1,) u64, the largest key.
     """
-    rows = 1 + blocks_for(words.size // _LANES * _LANES, _ROW)
+    rows = 1 + blocks_for(raw.size // _LANES * _LANES, _ROW)
     each, top = device.empty(3 * rows, np.float64), device.empty(1, np.uint64)
     device.clear(top)
     device.launch(
         "moments",
-        f"sums_u{8 * words.dtype.itemsize}",
+        f"sums_u{8 * raw.dtype.itemsize}",
         blocks_for(rows, THREADS // _LANES),
-        words,
-        np.uint32(words.size),
+        raw,
+        np.uint32(raw.size),
         np.uint64(low),
         np.uint64(high),
         _bits(origin),
@@ -55,46 +60,47 @@ def sums(device: Device, words: Any, low: int, high: int, origin: float, scale: 
     return out, top
 
 
-def sample(device: Device, words: Any, stream: Any, out: Any) -> None:
-    """Into (n,) ``out`` of the words, one drawn from each of n stretches of equal length.
+def sample(device: Device, raw: Any, stream: Any, out: Any) -> None:
+    """Draw one element from each of n stretches of equal length, into (n,) ``out``.
 
     ``stream`` seeds the draws, a u64 or (1,) u64 on the device.
     """
-    name = f"sample_u{8 * words.dtype.itemsize}"
-    size = np.uint64(words.size), np.uint32(out.size)
+    name = f"sample_u{8 * raw.dtype.itemsize}"
+    size = np.uint64(raw.size), np.uint32(out.size)
     blocks = blocks_for(out.size, THREADS)
-    device.launch("moments", name, blocks, words, *size, *stream_words(stream), out)
+    device.launch("moments", name, blocks, raw, *size, *stream_words(stream), out)
 
 
-def bins(
+def mark_bins(
     device: Device,
     gradient: Any,
     residual: Any,
     width: int,
-    ahead: float,
+    factor: float,
     total: Any,
     *,
     summed: bool = False,
 ) -> tuple[Any, Any, Any]:
-    """AdaComp's look at bins of ``width``: (n,) u16, 1 where one is sent; the scale; whether not finite.
+    """Mark the elements that AdaComp sends from bins of ``width`` elements.
 
     Args:
-        device: where.
+        device: where the elements are.
         gradient: (n,) float32 or float64, n > 0.
-        residual: as many, or None.
-        width: elements of a bin.
-        ahead: H = G + ahead · gradient, G = residual + gradient.
-        total: as many, gets G; it may be ``residual``.
-        summed: ``total`` holds G already, and nothing is asked of ``residual``.
+        residual: (n,), or None.
+        width: elements per bin.
+        factor: H = G + factor · gradient, G = residual + gradient.
+        total: (n,), receives G; it may be ``residual``.
+        summed: whether ``total`` holds G already; then ``residual`` is not read.
 
-    The scale is (1,) float64, the last (1,) u32.
+    Returns (n,) u16, 1 for each element to send; (1,) float64, the scale; (1,) u32, whether an element is not
+    finite.
     """
     kind = np.dtype(gradient.dtype)
     count = blocks_for(gradient.size, width)
     keys, tops = device.empty(gradient.size, np.uint16), device.empty(count, np.uint64)
     mean, bad = device.empty(1, np.float64), device.empty(1, np.uint32)
     device.clear(bad)
-    numbers = np.uint32(summed), np.uint32(gradient.size), np.uint32(width), _bits(ahead, kind)
+    numbers = np.uint32(summed), np.uint32(gradient.size), np.uint32(width), _bits(factor, kind)
     name = f"adacomp_f{8 * kind.itemsize}"
     blocks = blocks_for(count, _WARPS)
     device.launch("adacomp", name, blocks, gradient, residual, *numbers, total, keys, tops, bad)

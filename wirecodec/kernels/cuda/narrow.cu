@@ -1,6 +1,6 @@
-// Elements of other types as binary32 and back, on bits, rounded once (formats/spec/value/raw.md). Those that
-// narrow put the first position at which a finite value became infinite into `over[0]`, by an atomic minimum.
-// `count`: how many there are, where that is known to the device alone.
+// Conversions of elements to binary32 and back, on raw bits, rounded once (formats/spec/value/raw.md). Kernels that
+// narrow write the first position at which a finite value became infinite to `over[0]`, by an atomic minimum.
+// `count` is the number of elements if only the device knows it.
 #include "common.cuh"
 
 INLINE u32 half_of(u32 u) {
@@ -16,7 +16,7 @@ INLINE u32 bfloat16_of(u32 u) {
   return (u + 0x7FFFu + (u >> 16 & 1u)) >> 16;
 }
 
-// A binary64's bits as binary32 bits, cut toward zero, the last bit set where anything was cut.
+// Converts raw bits of binary64 to binary32 by truncation; the last bit is set if any bit was lost.
 INLINE u32 to_odd(u64 u) {
   const u32 sign = (u32)(u >> 32) & 0x80000000u;
   const u64 a = u & 0x7FFFFFFFFFFFFFFFull;
@@ -44,22 +44,22 @@ INLINE u32 from_half(u32 u) {
 
 #define AT (blockIdx.x * THREADS + threadIdx.x)
 
-// out[i] = bits[i] in 16 bits. A magnitude below INFINITE is a finite one; NARROW is infinity in 16 bits.
-#define NARROWED(name, W, INFINITE, NARROW, narrow)                                     \
-  KERNEL name(const W* bits, u32 size, const u32* count, u16* out, u32* over) {         \
-    const u32 i = AT;                                                                   \
-    if (i >= counted(size, count)) return;                                              \
-    const u32 h = narrow(bits[i]);                                                      \
-    const bool finite = (bits[i] & ~(W)0 >> 1) < INFINITE;                              \
-    out[i] = (u16)h;                                                                    \
-    if (finite && (h & 0x7FFFu) == NARROW) atomicMin(&over[0], i);                      \
+// Narrows out[i] = bits[i] to 16 bits. A magnitude below INFINITE is finite; NARROW is infinity in 16 bits.
+#define NARROWED(name, W, INFINITE, NARROW, narrow)                             \
+  KERNEL name(const W* bits, u32 size, const u32* count, u16* out, u32* over) { \
+    const u32 i = AT;                                                           \
+    if (i >= counted(size, count)) return;                                      \
+    const u32 h = narrow(bits[i]);                                              \
+    const bool finite = (bits[i] & ~(W)0 >> 1) < INFINITE;                      \
+    out[i] = (u16)h;                                                            \
+    if (finite && (h & 0x7FFFu) == NARROW) atomicMin(&over[0], i);              \
   }
 NARROWED(half_from_f32, u32, 0x7F800000u, 0x7C00u, half_of)
 NARROWED(bfloat16_from_f32, u32, 0x7F800000u, 0x7F80u, bfloat16_of)
 NARROWED(half_from_f64, u64, 0x7FF0000000000000ull, 0x7C00u, half_of_double)
 NARROWED(bfloat16_from_f64, u64, 0x7FF0000000000000ull, 0x7F80u, bfloat16_of_double)
 
-// binary64 to binary32; a NaN stays one.
+// Converts binary64 to binary32; a NaN stays one.
 KERNEL single_from_f64(const double* values, u32 size, const u32* count, float* out, u32* over) {
   const u32 i = AT;
   if (i >= counted(size, count)) return;
@@ -79,7 +79,7 @@ KERNEL single_from_bfloat16(const u16* bits, u32 size, const u32* count, u32* ou
   if (i < counted(size, count)) out[i] = (u32)bits[i] << 16;
 }
 
-// binary32 to binary64, exactly, payloads of NaN included.
+// Converts binary32 to binary64, exactly, NaN payloads included.
 KERNEL double_from_single(const u32* bits, u32 size, u64* out) {
   const u32 i = AT;
   if (i >= size) return;
@@ -89,35 +89,35 @@ KERNEL double_from_single(const u32* bits, u32 size, u64* out) {
 }
 
 // values[i] = words[numbers[i]]
-#define GATHER(name, W)                                                                \
+#define GATHER(name, W)                                                                 \
   KERNEL name(const W* words, const u32* numbers, u32 size, const u32* count, W* out) { \
-    const u32 i = AT;                                                                  \
-    if (i < counted(size, count)) out[i] = words[numbers[i]];                          \
+    const u32 i = AT;                                                                   \
+    if (i < counted(size, count)) out[i] = words[numbers[i]];                           \
   }
 GATHER(gather_u16, u16)
 GATHER(gather_u32, u32)
 GATHER(gather_u64, u64)
 
 // out[numbers[i]] = words[i]; numbers are unique.
-#define SCATTER(name, W)                                                               \
-  KERNEL name(const W* words, const u32* numbers, u32 size, W* out) {                  \
-    const u32 i = AT;                                                                  \
-    if (i < size) out[numbers[i]] = words[i];                                          \
+#define SCATTER(name, W)                                              \
+  KERNEL name(const W* words, const u32* numbers, u32 size, W* out) { \
+    const u32 i = AT;                                                 \
+    if (i < size) out[numbers[i]] = words[i];                         \
   }
 SCATTER(scatter_u16, u16)
 SCATTER(scatter_u32, u32)
 SCATTER(scatter_u64, u64)
 
-// values[i] = words[numbers[i]], or words[i] where there are no numbers, with its own sign and another magnitude;
-// with that which lies `there`, in the device's memory, if one does.
-#define SIGNED(name, W)                                                                \
-  KERNEL name(const W* words, const u32* numbers, u32 size, const u32* count,          \
-              u64 magnitude, const W* there, W* out) {                                 \
-    const u32 i = AT;                                                                  \
-    const W rest = (W)((W)~(W)0 >> 1);                                                 \
-    if (i >= counted(size, count)) return;                                             \
-    const W sign = (W)(words[numbers ? numbers[i] : i] & (W)~rest);                    \
-    out[i] = (W)(sign | (there ? *there : (W)magnitude));                              \
+// Computes values[i] = words[numbers[i]], or words[i] if `numbers` is null, with its own sign and another magnitude:
+// `*source` if that is not null.
+#define SIGNED(name, W)                                                       \
+  KERNEL name(const W* words, const u32* numbers, u32 size, const u32* count, \
+              u64 magnitude, const W* source, W* out) {                       \
+    const u32 i = AT;                                                         \
+    const W rest = (W)((W)~(W)0 >> 1);                                        \
+    if (i >= counted(size, count)) return;                                    \
+    const W sign = (W)(words[numbers ? numbers[i] : i] & (W)~rest);           \
+    out[i] = (W)(sign | (source ? *source : (W)magnitude));                   \
   }
 SIGNED(signed_u16, u16)
 SIGNED(signed_u32, u32)

@@ -1,8 +1,8 @@
-"""NVIDIA's runtime compiler, called through ctypes: CUDA C to PTX or to a device's own code.
+"""NVIDIA's runtime compiler, called through ctypes: CUDA C to PTX or to a cubin.
 
-CuPy's ``RawModule`` compiles, too, but lets denormals become zero (-ftz=true), and with that floats differ
-from those of a CPU. The library is that of the ``nvidia-cuda-nvrtc`` wheels, or the system's. No GPU is
-needed, and no driver.
+CuPy's ``RawModule`` also compiles, but flushes denormals to zero (-ftz=true), so that floats differ from a
+CPU's. The library is that of the ``nvidia-cuda-nvrtc`` wheels, or the system's. It needs neither a GPU nor a
+driver.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from wirecodec.errors import DeviceError
 
-__all__ = ["Compiled", "architectures", "compiled", "version"]
+__all__ = ["Compiled", "architectures", "compile_source", "version"]
 
 _WHEELS = ("nvidia.cuda_nvrtc", "nvidia.cu13")
 _SYSTEM = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
@@ -28,27 +28,27 @@ _SUCCESS = 0
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a source became.
+    """Compiled source.
 
     Attributes:
         ptx: text for any device of the architecture or a newer one.
-        binary: the architecture's own code; empty where the target was virtual, compute_NN.
+        binary: the cubin; empty if the target was virtual, compute_NN.
     """
 
     ptx: bytes
     binary: bytes
 
 
-def compiled(source: str, name: str, headers: Mapping[str, str], options: Sequence[str]) -> Compiled:
-    """A source for the architecture that the options name.
+def compile_source(source: str, name: str, headers: Mapping[str, str], options: Sequence[str]) -> Compiled:
+    """Compile a source for the architecture that the options name.
 
     Args:
         source: CUDA C.
-        name: what messages call it.
+        name: of the source, for messages.
         headers: {name: text} that it may include.
         options: of the compiler.
 
-    DeviceError with the compiler's own messages where it refuses, or is missing.
+    Raises DeviceError, with the compiler's messages, if it fails or the compiler is missing.
     """
     library = _library()
     program = ctypes.c_void_p()
@@ -61,34 +61,34 @@ def compiled(source: str, name: str, headers: Mapping[str, str], options: Sequen
         f"creating a program of {name}",
     )
     try:
-        words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-        if library.nvrtcCompileProgram(program, len(options), words) != _SUCCESS:
-            log = _made(program, library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog)
+        arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        if library.nvrtcCompileProgram(program, len(options), arguments) != _SUCCESS:
+            log = _fetch(program, library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog)
             raise DeviceError(f"{name} does not compile: {log.rstrip(bytes(1)).decode(errors='replace')}")
-        ptx = _made(program, library.nvrtcGetPTXSize, library.nvrtcGetPTX)
+        ptx = _fetch(program, library.nvrtcGetPTXSize, library.nvrtcGetPTX)
         return Compiled(
-            ptx.rstrip(bytes(1)), _made(program, library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN)
+            ptx.rstrip(bytes(1)), _fetch(program, library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN)
         )
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _made(program: ctypes.c_void_p, size: Any, get: Any) -> bytes:
-    """What a pair of NVRTC's functions hands out."""
+def _fetch(program: ctypes.c_void_p, size: Any, get: Any) -> bytes:
+    """Fetch a result by a pair of NVRTC's functions."""
     length = ctypes.c_size_t()
     _check(size(program, ctypes.byref(length)), "asking for the length of a result")
-    room = ctypes.create_string_buffer(max(length.value, 1))
-    _check(get(program, room), "asking for a result")
-    return room.raw[: length.value]
+    buffer = ctypes.create_string_buffer(max(length.value, 1))
+    _check(get(program, buffer), "asking for a result")
+    return buffer.raw[: length.value]
 
 
 def version() -> tuple[int, int]:
-    """The compiler's, as (12, 9). DeviceError where there is none."""
+    """Return the compiler's version, such as (12, 9). Raises DeviceError if it is missing."""
     return _version_of(_library())
 
 
 def architectures() -> tuple[int, ...]:
-    """Those that the compiler knows, ascending: 75 stands for compute capability 7.5."""
+    """Return the architectures that the compiler knows, ascending; 75 means compute capability 7.5."""
     library, count = _library(), ctypes.c_int()
     _check(library.nvrtcGetNumSupportedArchs(ctypes.byref(count)), "counting architectures")
     found = (ctypes.c_int * count.value)()
@@ -109,26 +109,26 @@ def _check(code: int, doing: str) -> None:
 
 @cache
 def _library() -> Any:
-    """The first library that loads and is recent enough; DeviceError where none does."""
-    why = []
+    """Load the first library that is recent enough. Raises DeviceError if there is none."""
+    reasons = []
     for place in _places():
         try:
             library: Any = ctypes.CDLL(place)
         except OSError as error:
-            why.append(str(error))
+            reasons.append(str(error))
             continue
         library.nvrtcGetErrorString.restype = ctypes.c_char_p
         if _version_of(library) >= _OLDEST:
             return library
-        why.append(f"{place} is version {'.'.join(map(str, _version_of(library)))}")
+        reasons.append(f"{place} is version {'.'.join(map(str, _version_of(library)))}")
     raise DeviceError(
-        "NVRTC, which compiles the kernels, is missing: pip install nvidia-cuda-nvrtc-cu12, or "
-        f"'wirecodec[cuda12]' or 'wirecodec[cuda13]' ({'; '.join(why)})"
+        "NVRTC, which compiles the kernels, is missing: install nvidia-cuda-nvrtc-cu12, "
+        f"'wirecodec[cuda12]' or 'wirecodec[cuda13]' ({'; '.join(reasons)})"
     )
 
 
 def _places() -> Iterator[str]:
-    """Where the library may be: the wheels' folders, newest first, then wherever the system looks."""
+    """Yield possible paths of the library: the wheels' folders, newest first, then the system's names."""
     for package in _WHEELS:
         for folder in _folders(package):
             yield from sorted(map(str, folder.glob("lib/libnvrtc.so.*")), reverse=True)

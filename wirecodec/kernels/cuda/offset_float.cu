@@ -1,24 +1,24 @@
-// The offset float (formats/spec/value/offset-float.md): range, parameters, codes, values. A number stands for its
-// bits as binary32. Parameters stay in the device's memory between kernels.
+// The offset-float codec (formats/spec/value/offset-float.md): range, parameters, codes, values. A number is
+// represented by its binary32 raw bits. Parameters stay in the device's memory between kernels.
 #include "counter.cuh"
 #include "packing.cuh"
 
 #define MANTISSAS 24u
 #define SAMPLE 512u
-#define LEAST_EPS 0x0D800000  // the bits of 2^-100
+#define MIN_EPS 0x0D800000  // 2^-100
 
 struct Format {
   u32 m, base, positive, negative;
 };
 
-// What is asked for: -1 and 0 where the mantissa and eps are to be chosen.
+// Requested parameters; a mantissa of -1 and an eps of 0 are to be chosen.
 struct Wanted {
   i64 n, mantissa, eps, up, down, up_given, down_given, largest, stochastic;
 };
 
-// What writes takes `counts`, how many values there are where that is known to the device alone; 0 writes nothing.
+// Encoding kernels take `counts`, the number of values if only the device knows it; for 0 they write nothing.
 
-// The magnitude bits of the greatest value and of the least, 0 for a side that has none, into zeroed `reach`.
+// Writes the magnitudes of the largest and the smallest value to zeroed `reach`; 0 for a sign that does not occur.
 KERNEL offset_reach(const u32* bits, u32 most, const u32* counts, u32* reach) {
   const u32 size = counted(most, counts);
   u32 up = 0, down = 0;
@@ -33,7 +33,7 @@ KERNEL offset_reach(const u32* bits, u32 most, const u32* counts, u32* reach) {
   if (lane_of() == 0) atomicMax(&reach[0], up), atomicMax(&reach[1], down);
 }
 
-// The base and the numbers of codes for a mantissa of m bits.
+// Computes the base and the numbers of codes for a mantissa of m bits.
 INLINE Format plan(u32 m, const Wanted& w) {
   const i64 cut = 23 - (i64)m, step = (i64)1 << cut;
   const i64 over = w.stochastic ? step - 1 : step >> 1;
@@ -41,7 +41,7 @@ INLINE Format plan(u32 m, const Wanted& w) {
   const i64 top = smaller((w.up + (w.up_given ? 0 : over)) >> cut, cap);
   const i64 bottom = smaller((w.down + (w.down_given ? 0 : over)) >> cut, cap);
   const i64 both = w.up > 0 && w.down > 0 ? 1 : 0;
-  i64 base = larger((i64)1, w.stochastic ? (i64)LEAST_EPS >> cut : (i64)0);
+  i64 base = larger((i64)1, w.stochastic ? (i64)MIN_EPS >> cut : (i64)0);
   if (w.eps > 0)
     base = smaller(larger(base, w.eps >> cut), cap);
   else
@@ -49,14 +49,14 @@ INLINE Format plan(u32 m, const Wanted& w) {
   i64 positive = w.up > 0 ? larger((i64)1, top - base + 1) : 0;
   i64 negative = w.down > 0 ? larger((i64)1, bottom - base + 1) : 0;
   if (positive + negative > codes) {
-    const i64 room = larger(codes - smaller(positive, negative), codes >> 1);
-    positive = smaller(positive, room);
-    negative = smaller(negative, room);
+    const i64 limit = larger(codes - smaller(positive, negative), codes >> 1);
+    positive = smaller(positive, limit);
+    negative = smaller(negative, limit);
   }
   return Format{m, (u32)base, (u32)positive, (u32)negative};
 }
 
-// The code of a magnitude cut to m bits, at least `base`.
+// Returns the code of a magnitude truncated to m bits, at least `base`.
 INLINE u32 signed_code(u32 u, u32 q, const Format& f) {
   const bool minus = u >> 31;
   const u32 codes = minus ? f.negative : f.positive;
@@ -86,7 +86,7 @@ INLINE u32 value_of(u32 code, const Format& f) {
   return (f.base - 1 + code) << cut;
 }
 
-// The expected squared error of a value.
+// Returns the expected squared error of a value.
 INLINE double error_of(u32 u, const Format& f, bool stochastic) {
   const double x = (double)__uint_as_float(u);
   if (!stochastic) {
@@ -99,8 +99,8 @@ INLINE double error_of(u32 u, const Format& f, bool stochastic) {
   return product < 0 ? -product : product;
 }
 
-// One block. Parameters into `format`, and the section's first three words into `head`. `reach`: from
-// offset_reach, for the sides that are not given.
+// One block. Writes the parameters to `format`, and the section's first three words to `head`. `reach` is that of
+// offset_reach, for bounds that are not given.
 KERNEL offset_choose(const u32* bits, u32 most, const u32* counts, u32 n, i32 mantissa, u32 eps, u32 up, u32 down,
                      u32 up_given, u32 down_given, u32 largest, u32 stochastic, const u32* reach, Format* format,
                      u32* head) {
@@ -153,7 +153,7 @@ KERNEL offset_quantise(const u32* bits, u32 most, const u32* counts, u32 n, u32 
   pack_block(codes, count, n, words + (u64)blockIdx.x * PACK_LANES * n);
 }
 
-// `bad[0]` is set where a code is above the number of codes.
+// Decodes; `bad[0]` is set if a code is out of range.
 KERNEL offset_dequantise(const u32* words, u32 size, u32 n, u32 m, u32 base, u32 positive, u32 negative, u32* out,
                          u32* bad) {
   const u32 start = blockIdx.x * PACK_BLOCK, count = smaller(size - start, PACK_BLOCK);

@@ -1,4 +1,4 @@
-// Packed codes as a section of their own: a block of threads takes a block of 512 codes.
+// Packed codes as a section of their own: a block of threads processes a block of 512 codes.
 #include "packing.cuh"
 
 template <class T> INLINE void pack_codes(const T* codes, u32 size, u32 n, u32* words, u32* shared) {
@@ -14,13 +14,13 @@ template <class T> INLINE void unpack_codes(const u32* words, u32 size, u32 n, T
     codes[start + i] = (T)unpacked(words + (u64)blockIdx.x * PACK_LANES * n, count, n, i);
 }
 
-#define PACKING(pack, unpack, T)                                        \
-  KERNEL pack(const T* codes, u32 size, u32 n, u32* words) {            \
-    __shared__ u32 shared[PACK_BLOCK];                                  \
-    pack_codes<T>(codes, size, n, words, shared);                       \
-  }                                                                     \
-  KERNEL unpack(const u32* words, u32 size, u32 n, T* codes) {          \
-    unpack_codes<T>(words, size, n, codes);                             \
+#define PACKING(pack, unpack, T)                               \
+  KERNEL pack(const T* codes, u32 size, u32 n, u32* words) {   \
+    __shared__ u32 shared[PACK_BLOCK];                         \
+    pack_codes<T>(codes, size, n, words, shared);              \
+  }                                                            \
+  KERNEL unpack(const u32* words, u32 size, u32 n, T* codes) { \
+    unpack_codes<T>(words, size, n, codes);                    \
   }
 
 PACKING(pack_u8, unpack_u8, u8)

@@ -1,17 +1,17 @@
-// Codes of n bits side by side, in blocks of 512 and a shorter last one (formats/SPEC.md, 1.1).
+// Packed codes of n bits, in blocks of 512 and a shorter last one (formats/SPEC.md, 1.1).
 #pragma once
 #include "common.cuh"
 
 #define PACK_BLOCK 512u
 #define PACK_LANES 16u
 
-// u32 words of `count` codes of one block.
+// Returns the u32 words of `count` codes of one block.
 INLINE u32 packed_words(u32 count, u32 n) {
   return count == PACK_BLOCK ? PACK_LANES * n : (count * n + 31) / 32;
 }
 
-// Word w of the codes of one block, which the whole block has in `codes`: lane w mod 16, its word w div 16; or
-// of the last, shorter block, which is one lane.
+// Returns word w of the codes of one block, which are in `codes`. In a full block it belongs to lane w mod 16, as
+// its word w div 16; the shorter last block is one lane.
 INLINE u32 packed_word(const u32* codes, u32 count, u32 n, u32 w) {
   const bool whole = count == PACK_BLOCK;
   const u32 stride = whole ? PACK_LANES : 1, lane = whole ? w % PACK_LANES : 0, at = whole ? w / PACK_LANES : w;
@@ -30,7 +30,7 @@ INLINE void pack_block(const u32* codes, u32 count, u32 n, u32* words) {
   for (u32 w = threadIdx.x; w < packed_words(count, n); w += THREADS) words[w] = packed_word(codes, count, n, w);
 }
 
-// Code i of one block.
+// Returns code i of one block.
 INLINE u32 unpacked(const u32* words, u32 count, u32 n, u32 i) {
   const bool whole = count == PACK_BLOCK;
   const u32 stride = whole ? PACK_LANES : 1, lane = whole ? i % PACK_LANES : 0;

@@ -1,4 +1,4 @@
-"""Launching ``packing.cu``: codes of 1 to 24 bits side by side (formats/SPEC.md, 1.1)."""
+"""Launch ``packing.cu``: codes of 1 to 24 bits, packed (formats/SPEC.md, 1.1)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["pack", "packed_words", "unpack"]
 
 
 def packed_words(count: int, bits: int) -> int:
-    """u32 words of ``count`` codes of ``bits`` bits each."""
+    """Return the number of u32 words that ``count`` codes of ``bits`` bits take."""
     return PACK_LANES * bits * (count // PACK_BLOCK) + -(-(count % PACK_BLOCK) * bits // 32)
 
 
 def pack(device: Device, codes: Any, bits: int, words: Any) -> None:
-    """(n,) u8, u16 or u32 ``codes``, each below 2^bits, to u32 ``words``, all of which are written."""
+    """Pack (n,) u8, u16 or u32 ``codes``, each below 2^bits, into u32 ``words``; all words are written."""
     name = f"pack_u{8 * codes.dtype.itemsize}"
     blocks = blocks_for(codes.size, PACK_BLOCK)
     device.launch("packing", name, blocks, codes, np.uint32(codes.size), np.uint32(bits), words)
 
 
 def unpack(device: Device, words: Any, bits: int, codes: Any) -> None:
-    """As many codes as ``codes`` (u8, u16 or u32) has room for, out of u32 ``words``."""
+    """Unpack u32 ``words`` into ``codes`` (u8, u16 or u32); its size is the number of codes."""
     name = f"unpack_u{8 * codes.dtype.itemsize}"
     blocks = blocks_for(codes.size, PACK_BLOCK)
     device.launch("packing", name, blocks, words, np.uint32(codes.size), np.uint32(bits), codes)

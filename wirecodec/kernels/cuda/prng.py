@@ -1,4 +1,4 @@
-"""A stream of draws (counter.cuh) as kernels take it."""
+"""Streams of draws (counter.cuh) as kernel arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["stream_words"]
 
 
 def stream_words(stream: Any) -> tuple[Any, Any, Any]:
-    """The arguments for a u64, its halves, or for (1,) u64 on the device, where it lies."""
+    """Return the arguments for a stream: the halves of a u64, or a pointer to (1,) u64 on the device."""
     if isinstance(stream, int):
         return np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32), None
     return np.uint32(0), np.uint32(0), stream

@@ -1,15 +1,16 @@
-// QSGD (formats/spec/value/qsgd.md): scales, codes and packing, and back. All arithmetic is binary32 with one
-// rounding an operation; that of norm l2 is binary64. A block of threads takes a block of 512 codes.
+// QSGD (formats/spec/value/qsgd.md): scales, codes and packing, and back. Arithmetic is binary32, rounded after each
+// operation; that of norm l2 is binary64. A block of threads processes a block of 512 codes.
 #include "counter.cuh"
 #include "packing.cuh"
 
-#define LEAST_SCALE 0x0D800000u  // the bits of 2^-100
+#define MIN_SCALE 0x0D800000u  // 2^-100
 
-// What writes takes `counts`, how many values there are where that is known to the device alone; 0 writes nothing.
+// Encoding kernels take `counts`, the number of values if only the device knows it; for 0 they write nothing.
 
-INLINE u32 settled(u32 scale) { return scale < LEAST_SCALE ? 0 : scale; }
+INLINE u32 settled(u32 scale) { return scale < MIN_SCALE ? 0 : scale; }
 
-// The largest magnitude of each bucket into zeroed `scales`: a thread takes a row of 16, which lies in one.
+// Writes the largest magnitude of each bucket to zeroed `scales`: a thread processes a row of 16, which belongs to
+// one bucket.
 KERNEL qsgd_max_scales(const u32* bits, u32 most, const u32* counts, u32 bucket, u32* scales) {
   const u32 size = counted(most, counts);
   const u64 start = 16ull * (blockIdx.x * THREADS + threadIdx.x);
@@ -20,7 +21,7 @@ KERNEL qsgd_max_scales(const u32* bits, u32 most, const u32* counts, u32 bucket,
   atomicMax(&scales[start / bucket], top);
 }
 
-// The root of each bucket's sum of squares, at most `largest` (bits of a binary64): 16 lanes a bucket.
+// Writes the root of each bucket's sum of squares, at most `largest` (raw bits of binary64): 16 lanes per bucket.
 KERNEL qsgd_l2_scales(const u32* bits, u32 most, const u32* counts, u32 bucket, u64 largest, u32* scales) {
   const u32 size = counted(most, counts), lane = threadIdx.x % 16;
   const u64 start = (u64)bucket * (blockIdx.x * (THREADS / 16) + threadIdx.x / 16);
@@ -39,8 +40,8 @@ INLINE u32 qsgd_code(u32 x, float rate, u32 drawn, i32 levels) {
   return (u32)(smaller(larger(q, -levels), levels) + levels);
 }
 
-// The section: two words, the scales, the codes. `known`: the scales of the buckets, not settled; null where
-// buckets are of 512, whose scales are found here.
+// Writes the section: two words, the scales, the codes. `known` has the buckets' scales before rounding; it is null
+// if buckets have 512 values, whose scales this kernel computes.
 KERNEL qsgd_quantise(const u32* bits, u32 most, const u32* counts, u32 bucket, u32 n, u32 norm, u32 low, u32 high,
                      const u64* stream, const u32* known, u32* section) {
   __shared__ u32 codes[PACK_BLOCK];
@@ -76,7 +77,7 @@ KERNEL qsgd_quantise(const u32* bits, u32 most, const u32* counts, u32 bucket, u
   pack_block(codes, count, n, words + (u64)blockIdx.x * PACK_LANES * n);
 }
 
-// `bad[0]` is set where a code is above 2s, or is not s in a bucket of scale 0.
+// Decodes; `bad[0]` is set if a code is above 2s, or is not s in a bucket of scale 0.
 KERNEL qsgd_dequantise(const u32* words, u32 size, u32 bucket, u32 n, const u32* scales, u32* out, u32* bad) {
   const u32 start = blockIdx.x * PACK_BLOCK, count = smaller(size - start, PACK_BLOCK);
   const u32 levels = (1u << (n - 1)) - 1;

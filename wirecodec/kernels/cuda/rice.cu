@@ -1,18 +1,18 @@
-// The Rice index codec (formats/spec/index/rice.md): plan, write, read.
+// The Rice index codec (formats/spec/index/rice.md): plan, encoder, decoder.
 #include "spans.cuh"
 
 #define PARAMETER_BITS 5u
 
 INLINE u32 gap(const u32* indices, u32 i) { return i ? indices[i] - indices[i - 1] - 1 : indices[0]; }
 
-// The words before the spans.
+// Returns the words before the spans.
 INLINE u32 head_words(u32 r) {
   return (48 * ((r - 1) / SPAN) + PARAMETER_BITS * ((r - 1) / BLOCK + 1) + 31) / 32;
 }
 
-// What writes takes `count`, how many indices there are where that is known to the device alone; 0 writes nothing.
+// Encoding kernels take `count`, the number of indices if only the device knows it; for 0 they write nothing.
 
-// The best parameter of each block of 256, and the sum of its quotients: a warp takes a block.
+// Finds the best parameter of each block of 256, and the sum of its quotients: a warp processes a block.
 KERNEL rice_plan(const u32* indices, u32 most, const u32* count, u8* parameters, u32* quotients) {
   const u32 r = counted(most, count), block = blockIdx.x * WARPS + warp_of(), start = block * BLOCK;
   if (start >= r) return;
@@ -32,13 +32,13 @@ KERNEL rice_plan(const u32* indices, u32 most, const u32* count, u8* parameters,
   if (lane_of() == 0) parameters[block] = (u8)(b0 + best), quotients[block] = sums[best];
 }
 
-// One block. Where each span begins, in words of the section, and where the last ends: (⌈r/4096⌉ + 1,) `starts`.
-// `taken[0]`: that end.
-KERNEL rice_layout(const u8* parameters, const u32* quotients, u32 most, const u32* count, u32* starts, u32* taken) {
+// One block. Computes the start of each span in words of the section, and the end of the last: (⌈r/4096⌉ + 1,)
+// `starts`. `length[0]` receives that end.
+KERNEL rice_layout(const u8* parameters, const u32* quotients, u32 most, const u32* count, u32* starts, u32* length) {
   __shared__ u32 parts[WARPS + 1];
   const u32 r = counted(most, count);
   if (r == 0) {
-    if (threadIdx.x == 0) taken[0] = 0;
+    if (threadIdx.x == 0) length[0] = 0;
     return;
   }
   const u32 spans = (r - 1) / SPAN + 1, each = (spans + THREADS - 1) / THREADS;
@@ -58,10 +58,10 @@ KERNEL rice_layout(const u8* parameters, const u32* quotients, u32 most, const u
     }
     if (pass == 0) sum = at;
   }
-  if (threadIdx.x == 0) taken[0] = starts[spans] = head_words(r) + all;
+  if (threadIdx.x == 0) length[0] = starts[spans] = head_words(r) + all;
 }
 
-// A bit stream's word: lengths of 16 bits, parameters of 5.
+// Returns a word of a bit stream: lengths of 16 bits, parameters of 5.
 KERNEL rice_directory(const u32* indices, u32 most, const u32* count, const u8* parameters, const u32* starts,
                       u32* words) {
   const u32 r = counted(most, count);
@@ -76,7 +76,7 @@ KERNEL rice_directory(const u32* indices, u32 most, const u32* count, const u8* 
   u32 word = 0;
   for (u32 span = 2 * (w - inner); span < inner && span < 2 * (w - inner) + 2; span++)
     word |= (starts[span + 1] - starts[span]) << (span % 2 * 16);
-  const i64 from = begin - 16 * (i64)inner;  // of the parameters' own stream
+  const i64 from = begin - 16 * (i64)inner;  // position in the parameters' own stream
   for (i64 p = larger(from - 4, (i64)0) / PARAMETER_BITS; p < blocks && p * PARAMETER_BITS < from + 32; p++) {
     const i64 shift = p * PARAMETER_BITS - from;
     if (shift > -(i64)PARAMETER_BITS) word |= shift >= 0 ? (u32)parameters[p] << shift : (u32)parameters[p] >> -shift;
@@ -110,8 +110,8 @@ KERNEL rice_write(const u32* indices, u32 most, const u32* count, const u8* para
   for (u32 w = threadIdx.x; w < (bit + 31) / 32; w += THREADS) words[at + w] = high[w];
 }
 
-// One block. The parameters and the spans' starts of a section of `size` words, which are at least the head's;
-// `bad[0]` is set where a check fails.
+// One block. Reads the parameters and the spans' starts of a section of `size` words, at least those of the head.
+// `bad[0]` is set if a check fails.
 KERNEL rice_open(const u32* words, u32 size, u32 r, u8* parameters, u32* starts, u32* bad) {
   __shared__ u32 parts[WARPS + 1];
   __shared__ u32 wrong;
@@ -151,13 +151,13 @@ KERNEL rice_open(const u32* words, u32 size, u32 r, u8* parameters, u32* starts,
   if (threadIdx.x == 0 && wrong) bad[0] = 1;
 }
 
-// The indices of the spans, unless `bad[0]` is set, which is set where a check fails.
+// Decodes the indices of the spans, unless `bad[0]` is set. It is set if a check fails.
 KERNEL rice_read(const u32* words, const u8* parameters, const u32* starts, u32 d, u32 r, u32* indices, u32* bad) {
   __shared__ u32 ones[SPAN];
   __shared__ u32 parts[WARPS + 1];
   __shared__ u64 sums[WARPS + 1];
   __shared__ u32 closed;
-  if (threadIdx.x == 0) closed = atomicOr(bad, 0u);  // another block may set it any time: one answer for all
+  if (threadIdx.x == 0) closed = atomicOr(bad, 0u);  // another block may set it at any time: read it once for all
   __syncthreads();
   if (closed) return;
   const u32 span = blockIdx.x, n = smaller(r - span * SPAN, SPAN), inner = (r - 1) / SPAN;
@@ -167,7 +167,7 @@ KERNEL rice_read(const u32* words, const u8* parameters, const u32* starts, u32 
     unary += low_words(smaller(n - first, BLOCK), parameters[(span * SPAN + first) / BLOCK]);
   bool wrong = words[stop - 1] == 0 || 32ull * (stop - 1 - unary) > (u64)d + n;
   wrong = wrong || find_ones(words + unary, stop - unary, n, ones, parts) != n;
-  u64 index = span ? words[span - 1] : 0;  // the least value that the next index can take
+  u64 index = span ? words[span - 1] : 0;  // the smallest value that the next index can have
   for (u32 first = 0; first < n && !wrong; first += BLOCK) {
     const u32 m = smaller(n - first, BLOCK), b = parameters[(span * SPAN + first) / BLOCK], i = first + threadIdx.x;
     wrong = stray_low_bit(words + at, m, b);

@@ -1,8 +1,9 @@
-// Which elements pass, as a bitmap and as ascending indices with their values: one read of the array.
+// Selects the elements that pass a rule, as a bitmap and as ascending indices with their values, in one read of the
+// array.
 //
-// An element's key is its word under a mask (without the sign: its magnitude, which orders as integers do).
-// Those above `rule[0]` pass, and of those equal to it the first `rule[1]`. Both are read from the device's
-// memory, so that a search may have left them there.
+// An element's key is its word under a mask: without the sign it is the magnitude, which orders as integers do. Keys
+// above `rule[0]` pass, and the first `rule[1]` of those equal to it. Both are in the device's memory, where a
+// search may have written them.
 #include "lookback.cuh"
 
 #define ITEMS 16u
@@ -16,21 +17,21 @@ struct Counts {
 };
 
 struct Output {
-  u32* bitmap;    // a bit an element; or null
-  u32* indices;   // of those that pass
-  u32 room;       // as many are written at most
-  u32* found;     // how many pass; the first of them that is infinite or NaN, NONE at first
-  u64 infinity;   // the key of infinity; 0 where none is looked for
+  u32* bitmap;    // a bit per element; or null
+  u32* indices;   // of the elements that pass
+  u32 capacity;   // maximum number to write
+  u32* found;     // how many pass; the first of them that is infinite or NaN, initially NONE
+  u64 infinity;   // the key of infinity; 0 for no check
 };
 
-// Words as they lie there.
+// Words in memory.
 template <class W> struct Words {
   const W* words;
   INLINE W at(u32 i) const { return words[i]; }
   INLINE void left(u32, W) const {}
 };
 
-// The sum of two arrays, rounded; what does not pass is left in `rest`, zeros elsewhere.
+// The sum of two arrays, rounded; elements that do not pass are left in `rest`, with zeros elsewhere.
 struct Sums32 {
   const float *gradient, *residual;
   u32* rest;
@@ -94,7 +95,7 @@ INLINE void select_tile(const Source& source, u32 size, const u32* numbers, W ma
     if (lane_of() == j) row = passed;
     if (pass) {
       const u32 at = n + (u32)__popc(more[j] & lanes_before()) + smaller(rank, ties);
-      if (at < out.room) {
+      if (at < out.capacity) {
         out.indices[at] = numbers ? numbers[i] : i;
         values[at] = held[j];
       }
@@ -108,32 +109,32 @@ INLINE void select_tile(const Source& source, u32 size, const u32* numbers, W ma
   if (out.bitmap && lane_of() < ITEMS && word < (size + 31) / 32) out.bitmap[word] = row;
 }
 
-// `gate`: nothing is done where it is given and points to 0. `count`: where given, how many elements there
-// are, `size` at most. `numbers`: where given, what the elements are called. `states`: a word a tile, zeroed;
-// `tickets`: zeroed. `found[0]` may be more than `room`.
-#define SELECT(name, W)                                                                                     \
-  KERNEL name(const u64* gate, const W* words, u32 size, const u32* count, const u32* numbers, u64 mask,    \
-              u64 infinity, const u64* rule, u32* bitmap, u32* indices, W* values, u32 room, u64* states,   \
-              u32* tickets, u32* found) {                                                                   \
-    __shared__ Counts shared;                                                                               \
-    if (gate && *gate == 0) return;                                                                         \
-    const Output out = {bitmap, indices, room, found, infinity};                                            \
-    select_tile<W>(Words<W>{words}, count ? smaller(*count, size) : size, numbers, (W)mask, rule, out,      \
-                   values, states, tickets, &shared);                                                       \
+// If `gate` is not null and points to 0, nothing is done. `count`, if not null, is the number of elements, at most
+// `size`. `numbers`, if not null, are the elements' indices. `states`, one word per tile, and `tickets` must be
+// zeroed. `found[0]` may exceed `capacity`.
+#define SELECT(name, W)                                                                                       \
+  KERNEL name(const u64* gate, const W* words, u32 size, const u32* count, const u32* numbers, u64 mask,      \
+              u64 infinity, const u64* rule, u32* bitmap, u32* indices, W* values, u32 capacity, u64* states, \
+              u32* tickets, u32* found) {                                                                     \
+    __shared__ Counts shared;                                                                                 \
+    if (gate && *gate == 0) return;                                                                           \
+    const Output out = {bitmap, indices, capacity, found, infinity};                                          \
+    select_tile<W>(Words<W>{words}, count ? smaller(*count, size) : size, numbers, (W)mask, rule, out,        \
+                   values, states, tickets, &shared);                                                         \
   }
 
 SELECT(select_u16, u16)
 SELECT(select_u32, u32)
 SELECT(select_u64, u64)
 
-// The same of gradient + residual, which may be `rest` itself.
-#define SELECT_SUM(name, W, F, Sums)                                                                        \
-  KERNEL name(const F* gradient, const F* residual, W* rest, u32 size, u64 infinity, const u64* rule,       \
-              u32* bitmap, u32* indices, W* values, u32 room, u64* states, u32* tickets, u32* found) {      \
-    __shared__ Counts shared;                                                                               \
-    const Output out = {bitmap, indices, room, found, infinity};                                            \
-    select_tile<W>(Sums{gradient, residual, rest}, size, (const u32*)nullptr, (W)((W)~(W)0 >> 1), rule, out,   \
-                   values, states, tickets, &shared);                                                       \
+// Does the same for gradient + residual, which may be `rest` itself.
+#define SELECT_SUM(name, W, F, Sums)                                                                         \
+  KERNEL name(const F* gradient, const F* residual, W* rest, u32 size, u64 infinity, const u64* rule,        \
+              u32* bitmap, u32* indices, W* values, u32 capacity, u64* states, u32* tickets, u32* found) {   \
+    __shared__ Counts shared;                                                                                \
+    const Output out = {bitmap, indices, capacity, found, infinity};                                         \
+    select_tile<W>(Sums{gradient, residual, rest}, size, (const u32*)nullptr, (W)((W)~(W)0 >> 1), rule, out, \
+                   values, states, tickets, &shared);                                                        \
   }
 
 SELECT_SUM(select_sum_f32, u32, float, Sums32)

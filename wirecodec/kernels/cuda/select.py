@@ -1,7 +1,8 @@
-"""Launching ``select.cu``: the elements that pass a rule, as bitmap, ascending indices and values.
+"""Launch ``select.cu``: the elements that pass a rule, as bitmap, ascending indices and values.
 
-A *rule* is two u64 in the device's memory: keys above the first pass, and of those equal to it as many as the
-second says. A key is a word without its sign; or the whole word, where what counts is whether it is 0.
+A *rule* is (2,) u64 on the device. Keys above the first number pass, and as many keys equal to it as the
+second number says. A key is an element's magnitude, that is its raw bits without the sign; or all its raw
+bits, to test for +0.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from wirecodec.kernels.cuda.device import Device, blocks_for
 __all__ = ["EVERY", "TILE", "Selected", "Selector", "infinity_of", "magnitude_of", "rule_of"]
 
 TILE = 4096
-"""Elements of a block."""
+"""Elements per block."""
 EVERY = 2**32 - 1
-"""As many ties as there are."""
+"""Number of ties that stands for all of them."""
 _NO_POSITION = 0xFFFFFFFF
 _INFINITY: dict[str, int] = {
     "float16": 0x7C00,
@@ -28,30 +29,30 @@ _INFINITY: dict[str, int] = {
 }
 
 
-def magnitude_of(words: Any) -> int:
-    """The mask of a key of unsigned ``words``: all but the sign."""
-    return int(2 ** (8 * words.dtype.itemsize - 1)) - 1
+def magnitude_of(raw: Any) -> int:
+    """Return the mask of a magnitude in unsigned ``raw`` bits: all bits but the sign."""
+    return int(2 ** (8 * raw.dtype.itemsize - 1)) - 1
 
 
 def infinity_of(dtype: Any) -> int:
-    """The key of infinity of an element type."""
+    """Return the key of infinity of an element type."""
     return _INFINITY[np.dtype(dtype).name]
 
 
 def rule_of(least: int, ties: int = EVERY) -> Any:
-    """A rule, on the host."""
+    """Return a rule, on the host."""
     return np.array([least, ties], np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
 class Selected:
-    """What passed, in the device's memory.
+    """Elements that passed a rule, on the device.
 
     Attributes:
-        bitmap: (⌈size/32⌉,) u32, or None where none was wanted.
-        indices: (room,) u32, ascending; the first ``found[0]`` of them.
-        values: (room,) words, at those.
-        found: (2,) u32: how many passed, and the first of them that is not finite, 2^32 - 1 where all are.
+        bitmap: (⌈size/32⌉,) u32, or None if it was not requested.
+        indices: (capacity,) u32, ascending; only the first ``found[0]`` are defined.
+        values: (capacity,) raw bits at the indices.
+        found: (2,) u32: how many passed, and the first of them that is not finite, or 2^32 - 1.
     """
 
     bitmap: Any
@@ -60,31 +61,41 @@ class Selected:
     found: Any
 
     def count(self, device: Device) -> tuple[int, int | None]:
-        """How many passed, and the first that is not finite or None; waits for the device."""
+        """Return how many passed, and the first that is not finite or None; waits for the device."""
         n, at = device.get(self.found).tolist()
         return int(n), None if at == _NO_POSITION else int(at)
 
 
 class Selector:
-    """The memory that selecting takes, for arrays of up to ``size`` words; it may be used again and again."""
+    """Reusable memory of a selection from arrays of up to ``size`` elements.
 
-    def __init__(self, device: Device, size: int, words: Any, room: int, *, bitmap: bool = False) -> None:
+    Args:
+        device: where the elements are.
+        size: maximum number of elements, below 2^31.
+        raw_type: unsigned type of their raw bits.
+        capacity: maximum number of selected elements to keep.
+        bitmap: whether to write a bitmap.
+    """
+
+    def __init__(
+        self, device: Device, size: int, raw_type: Any, capacity: int, *, bitmap: bool = False
+    ) -> None:
         if size >= 2**31:
-            raise ValueError(f"{size} elements; a kernel takes fewer than 2^31")
+            raise ValueError(f"size is {size}; it must be below 2^31")
         self._device = device
         self._states = device.empty(max(blocks_for(size, TILE), 1), np.uint64)
         self._tickets = device.empty(1, np.uint32)
         self._fresh = device.put(np.array([0, _NO_POSITION], np.uint32))
         self.result = Selected(
             device.empty(-(-size // 32), np.uint32) if bitmap else None,
-            device.empty(room, np.uint32),
-            device.empty(room, words),
+            device.empty(capacity, np.uint32),
+            device.empty(capacity, raw_type),
             device.put(np.array([0, _NO_POSITION], np.uint32)),
         )
 
     def select(
         self,
-        words: Any,
+        raw: Any,
         rule: Any,
         *,
         mask: int,
@@ -93,38 +104,46 @@ class Selector:
         numbers: Any = None,
         gate: Any = None,
     ) -> Selected:
-        """Launch; ``result`` is what it will hold.
+        """Launch a selection; return ``result``, which it fills.
 
         Args:
-            words: (n,) u16, u32 or u64.
+            raw: (n,) u16, u32 or u64 raw bits.
             rule: (2,) u64.
             mask: of a key.
-            infinity: its key, where what is not finite is to be found.
-            count: (1,) u32, how many of ``words`` there are; None for all.
-            numbers: (n,) u32, what the elements are called; None for 0, 1, ….
-            gate: (1,) u64; nothing is done where it is 0.
+            infinity: its key, to report the first element that is not finite; 0 for no report.
+            count: (1,) u32, how many of ``raw`` there are; None for all.
+            numbers: (n,) u32, the elements' indices; None for 0 to n - 1.
+            gate: (1,) u64; if it is 0, the kernel does nothing.
         """
-        size = np.uint32(words.size)
-        given = gate, words, size, count, numbers, np.uint64(mask), np.uint64(infinity), rule
-        return self._launch(f"select_u{8 * words.dtype.itemsize}", words.size, given)
+        size = np.uint32(raw.size)
+        given = gate, raw, size, count, numbers, np.uint64(mask), np.uint64(infinity), rule
+        return self._launch(f"select_u{8 * raw.dtype.itemsize}", raw.size, given)
 
     def select_sum(self, gradient: Any, residual: Any, rest: Any, rule: Any) -> Selected:
-        """The same of gradient + residual (float32 or float64); ``rest`` gets the sums, 0 where one passes.
+        """Select from gradient + residual (float32 or float64), and write the sums, 0 for selected elements.
 
-        ``rest`` holds unsigned words of their width, and may share its memory with ``residual``. What is not
-        finite is looked for.
+        ``rest`` receives the raw bits of the sums, and may share its memory with ``residual``. The first
+        element that is not finite is reported.
         """
         infinity = np.uint64(infinity_of(gradient.dtype))
         given = gradient, residual, rest, np.uint32(gradient.size), infinity, rule
         return self._launch(f"select_sum_f{8 * gradient.dtype.itemsize}", gradient.size, given)
 
     def _launch(self, kernel: str, size: int, given: tuple[Any, ...]) -> Selected:
-        """With what is given, and then what every selection writes."""
-        made = self.result
+        """Launch a kernel with its inputs, followed by the outputs of every selection."""
+        result = self.result
         self._device.clear(self._states)
         self._device.clear(self._tickets)
-        self._device.copy(self._fresh, made.found)
-        room = np.uint32(made.indices.size)
-        written = made.bitmap, made.indices, made.values, room, self._states, self._tickets, made.found
+        self._device.copy(self._fresh, result.found)
+        capacity = np.uint32(result.indices.size)
+        written = (
+            result.bitmap,
+            result.indices,
+            result.values,
+            capacity,
+            self._states,
+            self._tickets,
+            result.found,
+        )
         self._device.launch("select", kernel, max(blocks_for(size, TILE), 1), *given, *written)
-        return made
+        return result

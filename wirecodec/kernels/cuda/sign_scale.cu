@@ -1,7 +1,7 @@
-// Signs and one scale (formats/spec/value/sign-scale.md).
+// The sign-scale codec (formats/spec/value/sign-scale.md): signs and one scale.
 #include "common.cuh"
 
-// A bit for each value below zero; `alike[0]`, 1 at first, becomes 0 where two magnitudes differ.
+// Writes a bit for each value below zero; `alike[0]`, initially 1, becomes 0 if two magnitudes differ.
 template <class W> INLINE void signs_of(const W* bits, u32 size, u32* signs, u32* alike) {
   if (blockIdx.x * THREADS >= size) return;
   const W minus_zero = (W)((W)1 << (8 * sizeof(W) - 1)), key = (W)(bits[0] & (W)~minus_zero);
@@ -19,8 +19,8 @@ KERNEL signs_u64(const u64* bits, u32 size, const u32* count, u32* signs, u32* a
   signs_of<u64>(bits, counted(size, count), signs, alike);
 }
 
-// Their sum in 64 partial sums, in the order of the page, which leaves no more to do at once. Values are read
-// ahead, so that memory is not waited for one by one.
+// Sums the magnitudes in 64 partial sums, in the order of the specification, which allows no more parallelism.
+// Values are loaded ahead to hide memory latency.
 template <class F> INLINE void sum_of(const F* values, u32 size, F shrink, double* partial) {
   if (threadIdx.x < 64) {
     double sum = 0;
@@ -45,7 +45,7 @@ template <class F> INLINE void sum_of(const F* values, u32 size, F shrink, doubl
   }
 }
 
-// One block. The scale, binary32.
+// One block. Computes the scale, binary32.
 KERNEL mean_f32(const float* values, u32 most, const u32* count, const u32* alike, u32* scale) {
   __shared__ double partial[64];
   const u32 size = counted(most, count);
@@ -55,7 +55,7 @@ KERNEL mean_f32(const float* values, u32 most, const u32* count, const u32* alik
     scale[0] = *alike ? __float_as_uint(values[0]) & 0x7FFFFFFFu : __float_as_uint((float)(partial[0] / (double)size));
 }
 
-// One block. The scale, binary64; where the sum overflows it is taken anew of smaller values.
+// One block. Computes the scale, binary64. If the sum overflows, it is computed again from scaled values.
 KERNEL mean_f64(const double* values, u32 most, const u32* count, const u32* alike, u64* scale) {
   __shared__ double partial[64];
   const u32 size = counted(most, count);
@@ -71,7 +71,7 @@ KERNEL mean_f64(const double* values, u32 most, const u32* count, const u32* ali
   scale[0] = (u64)__double_as_longlong(*alike ? values[0] : mean) & 0x7FFFFFFFFFFFFFFFull;
 }
 
-// Each of `out` the word `one` where its bit is set, `zero` elsewhere. `signs` need not be aligned.
+// Sets each word of `out` to `one` if its bit is set, else to `zero`. `signs` need not be aligned.
 template <class W> INLINE void expand(const u8* signs, u32 size, W zero, W one, W* out) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   if (i < size) out[i] = signs[i / 8] >> (i % 8) & 1 ? one : zero;

@@ -1,5 +1,5 @@
-// What Rice and Elias-Fano share: spans of 4096 indices in blocks of 256, low bits in 8 lanes, high bits as the
-// places of ones (formats/spec/index/rice.md, elias-fano.md). A block of threads takes a span.
+// Parts that Rice and Elias-Fano share: spans of 4096 indices in blocks of 256, low bits in 8 lanes, high bits as
+// positions of ones (formats/spec/index/rice.md, elias-fano.md). A block of threads processes a span.
 #pragma once
 #include "common.cuh"
 
@@ -8,12 +8,12 @@
 #define SPAN_BLOCKS (SPAN / BLOCK)
 #define LANES 8u
 #define MAX_PARAMETER 24u
-#define HIGH_WORDS 512u  // a span that was planned takes 3 bits an index at most
+#define HIGH_WORDS 512u  // an encoded span has at most 3 high bits per index
 
-// u32 words of the low bits, b each, of m indices of one block.
+// Returns the u32 words of the low bits, b each, of m indices of one block.
 INLINE u32 low_words(u32 m, u32 b) { return (m * b + 31) / 32; }
 
-// Word w of the low bits in `low`, of m indices of a block: 8 lanes, or one where the block is a shorter one.
+// Returns word w of the low bits of m indices of a block: 8 lanes, or one lane in a shorter block.
 INLINE u32 low_word(const u32* low, u32 m, u32 b, u32 w) {
   const u32 stride = m == BLOCK ? LANES : 1, lane = m == BLOCK ? w % LANES : 0, at = m == BLOCK ? w / LANES : w;
   u32 word = 0;
@@ -25,7 +25,7 @@ INLINE u32 low_word(const u32* low, u32 m, u32 b, u32 w) {
   return word;
 }
 
-// The low bits of index j of a block that begins at `words`.
+// Returns the low bits of index j of a block that begins at `words`.
 INLINE u32 low_bits(const u32* words, u32 m, u32 b, u32 j) {
   if (b == 0) return 0;
   const u32 stride = m == BLOCK ? LANES : 1, lane = m == BLOCK ? j % LANES : 0;
@@ -35,13 +35,13 @@ INLINE u32 low_bits(const u32* words, u32 m, u32 b, u32 j) {
   return low & ((1u << b) - 1);
 }
 
-// Whether a bit after the low bits of a shorter block is set.
+// Returns whether a bit after the low bits of a shorter block is set.
 INLINE bool stray_low_bit(const u32* words, u32 m, u32 b) {
   return m < BLOCK && (m * b) % 32 && words[low_words(m, b) - 1] >> (m * b) % 32;
 }
 
-// The places of the first n ones in `size` words into shared `ones`; how many ones there are, counted on up to n
-// and a few. All threads call it; `parts` is shared memory of WARPS + 1.
+// Finds the positions of the first n ones in `size` words, into shared `ones`; returns the number of ones, counted
+// slightly beyond n. All threads call it; `parts` is shared memory of WARPS + 1.
 INLINE u32 find_ones(const u32* words, u32 size, u32 n, u32* ones, u32* parts) {
   u32 found = 0;
   for (u32 first = 0; first < size && found <= n; first += THREADS) {

@@ -1,23 +1,23 @@
-// The k-th largest key, by counting digits of 11 bits from the top; ties are for `select` to break.
+// The k-th largest key, by counting digits of 11 bits from the top; `select` breaks ties.
 //
-// A search stands in the device's memory, and every step reads there whether it is wanted, so that the host
-// launches a fixed sequence and waits for nothing. Once what is left fits a buffer, `select` takes it there,
-// and the rest of the search goes on among so few.
+// The state of a search is in the device's memory. Every kernel reads there whether it has work, so the host
+// launches a fixed sequence and never waits. When the remaining elements fit a buffer, `select` copies them there,
+// and the search continues among them.
 #include "common.cuh"
 
 #define DIGIT 11u
 #define DIGITS 2048u
 
 struct Search {
-  u64 least, ties;  // the rule for `select`: keys above, and how many of those equal
+  u64 least, ties;  // the rule for `select`: keys above pass, and so many equal ones
   u64 prefix;       // of the k-th key, without its low `left` bits
   u64 left;
-  u64 rank;         // of the k-th among the keys with that prefix, from the largest; 1 is first
+  u64 rank;         // of the k-th key among those with that prefix; the largest has rank 1
   u64 total;        // keys with that prefix
   u64 above;        // keys above all those
-  u64 open;         // whether the next digit is to be counted
-  u64 sweep;        // whether `select` is to take what the rule says; it has been done otherwise
-  u64 taken;        // how many that are
+  u64 open;         // whether the next digit must be counted
+  u64 sweep;        // whether `select` must apply the rule; else it has done so
+  u64 selected;        // number of selected elements
 };
 
 template <class W> INLINE void count_keys(const Search* search, const W* words, u32 size, u32* counts, u32* shared) {
@@ -34,7 +34,7 @@ template <class W> INLINE void count_keys(const Search* search, const W* words, 
 #pragma unroll
     for (u32 j = 0; j < 4; j++) {
       const u32 digit = (u32)((u64)held[j] >> shift) & (DIGITS - 1) & ((1u << (left - shift)) - 1);
-      // Digit 0 follows from the others; zeros, of which there may be many, all have it.
+      // Digit 0 follows from the others. Zeros, which may be many, all have it.
       if (digit && (u64)held[j] >> left == prefix) atomicAdd(&shared[digit], 1u);
     }
   }
@@ -43,11 +43,11 @@ template <class W> INLINE void count_keys(const Search* search, const W* words, 
     if (shared[i]) atomicAdd(&counts[i], shared[i]);
 }
 
-#define COUNT(name, W)                                                                                      \
-  KERNEL name(const Search* search, const W* words, u32 size, const u32* count, u32* counts) {              \
-    __shared__ u32 shared[DIGITS];                                                                          \
-    if (search->open == 0) return;                                                                          \
-    count_keys<W>(search, words, count ? smaller(*count, size) : size, counts, shared);                     \
+#define COUNT(name, W)                                                                         \
+  KERNEL name(const Search* search, const W* words, u32 size, const u32* count, u32* counts) { \
+    __shared__ u32 shared[DIGITS];                                                             \
+    if (search->open == 0) return;                                                             \
+    count_keys<W>(search, words, count ? smaller(*count, size) : size, counts, shared);        \
   }
 
 COUNT(count_digits_u16, u16)
@@ -60,10 +60,10 @@ KERNEL begin_search(Search* search, u64 k, u64 size, u32 width) {
   *search = Search{0, 0, 0, width, k, size, 0, 1, 1, 0};
 }
 
-// One block. The digit of the k-th key, from `counts`, which are zeroed for the next one. The search goes on
-// until all keys with the prefix, and those above, fit `room`, or no bits are left.
-KERNEL pick_digit(Search* search, u32* counts, u32 room) {
-  __shared__ u32 upto[WARPS + 1];
+// One block. Finds the digit of the k-th key from `counts`, and zeroes them for the next digit. The search continues
+// until all keys with the prefix, and those above, fit `capacity`, or no bits are left.
+KERNEL pick_digit(Search* search, u32* counts, u32 capacity) {
+  __shared__ u32 parts[WARPS + 1];
   __shared__ u32 zeros;
   if (search->open == 0) return;
   const u32 rank = (u32)search->rank, total = (u32)search->total, above = (u32)search->above;
@@ -77,8 +77,8 @@ KERNEL pick_digit(Search* search, u32* counts, u32 room) {
     sum += mine[j];
   }
   u32 all;
-  u32 before = sum_before(sum, upto, &all);
-  if (threadIdx.x == 0) zeros = total - all;  // of digit 0, not counted
+  u32 before = sum_before(sum, parts, &all);
+  if (threadIdx.x == 0) zeros = total - all;  // digit 0 is not counted
   __syncthreads();
   if (top + 1 == DIGITS / THREADS) mine[DIGITS / THREADS - 1] = zeros;
   for (u32 j = 0; j < DIGITS / THREADS; j++) {
@@ -92,20 +92,20 @@ KERNEL pick_digit(Search* search, u32* counts, u32 room) {
       search->above = above + before;
       search->least = found << shift;
       search->ties = shift ? (u64)ALL : inside;
-      search->open = shift && (u64)above + before + mine[j] > room;
+      search->open = shift && (u64)above + before + mine[j] > capacity;
     }
     before += mine[j];
   }
 }
 
-// One block. The search goes on among those that were taken.
-KERNEL search_taken(Search* search) {
+// One block. Continues the search among the selected elements.
+KERNEL search_selected(Search* search) {
   if (threadIdx.x) return;
   search->open = search->left > 0;
-  if (search->sweep) search->taken = search->above + (search->left ? search->total : search->rank);
+  if (search->sweep) search->selected = search->above + (search->left ? search->total : search->rank);
 }
 
-// One block. A rule that takes what is at least `margin` below the threshold of the search before, if any.
+// One block. Sets a rule that selects keys from `margin` below the last search's threshold, if there was one.
 KERNEL begin_warm(Search* search, u64 margin) {
   if (threadIdx.x) return;
   const u64 last = search->least;
@@ -113,20 +113,20 @@ KERNEL begin_warm(Search* search, u64 margin) {
   search->ties = ALL;
 }
 
-// One block. A rule that takes what reaches that of another search, and is not 0.
+// One block. Sets a rule that selects keys that reach another search's threshold and are not 0.
 KERNEL begin_at(Search* search, const u64* rule) {
   if (threadIdx.x) return;
   search->least = larger(rule[0], 1ull);
   search->ties = ALL;
 }
 
-// One block. Whether what that rule took holds the top k: then the search goes on among it, else from the
-// beginning. `found`: how many were taken; `room`: how many of them could be kept. Where `fewer` will do, it has
-// ended if no more than k were taken: the rule stays.
-KERNEL judge_warm(Search* search, const u32* found, u64 k, u64 size, u32 width, u32 room, u32 fewer) {
+// One block. Tests whether the selected elements hold the top k. If they do, the search continues among them, else
+// it starts over. `found` is the number of selected elements, `capacity` how many of them could be kept. If `fewer`
+// is set and at most k were selected, the search has ended and the rule stays.
+KERNEL check_warm(Search* search, const u32* found, u64 k, u64 size, u32 width, u32 capacity, u32 fewer) {
   if (threadIdx.x) return;
-  const u64 taken = found[0];
-  const bool ended = fewer && taken <= k;
-  const bool holds = ended || (k <= taken && taken <= room);
-  *search = Search{search->least, ALL, 0, ended ? 0 : width, k, holds ? taken : size, 0, !holds, !holds, taken};
+  const u64 selected = found[0];
+  const bool ended = fewer && selected <= k;
+  const bool holds = ended || (k <= selected && selected <= capacity);
+  *search = Search{search->least, ALL, 0, ended ? 0 : width, k, holds ? selected : size, 0, !holds, !holds, selected};
 }

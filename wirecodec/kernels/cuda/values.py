@@ -1,9 +1,8 @@
-"""Launching ``qsgd.cu``, ``offset_float.cu`` and ``sign_scale.cu``: sections of value codecs, and back.
+"""Launch ``qsgd.cu``, ``offset_float.cu`` and ``sign_scale.cu``: sections of value codecs, and back.
 
-Sections are u8 in the device's memory, of the lengths that the codecs' pages give them; no launch waits for
-another's result on the host. What a reader must refuse sets a flag for the caller to look at. Values come and
-go as binary32, in their bits, but for those of sign-scale. Where ``count`` is given the values are the first
-count[0] of those, and a section has room for all.
+Sections are u8 on the device; their lengths are those of the codecs' pages. No launch waits for the host. If
+a section is invalid, a decoder sets a flag. Values are raw bits of float32, except those of sign-scale. If
+``count`` is given, only the first ``count[0]`` values are encoded, and a section has capacity for all.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
 __all__ = [
     "OffsetFormat",
-    "expanded_signs",
-    "offset_float",
-    "offset_values",
-    "qsgd",
-    "qsgd_values",
-    "sign_scale",
+    "decode_offset_float",
+    "decode_qsgd",
+    "encode_offset_float",
+    "encode_qsgd",
+    "encode_sign_scale",
+    "expand_signs",
 ]
 
 _QSGD_HEAD, _OFFSET_HEAD = 2, 3
-"""Words before the scales, and before the codes."""
-_MOST = 2048
-"""Blocks from where on each does more."""
+"""u32 words before the scales, and before the codes."""
+_MAX_BLOCKS = 2048
+"""With more work than this many blocks do, each block does more."""
 
 
-def qsgd(
+def encode_qsgd(
     device: Device,
     bits: Any,
     n: int,
@@ -44,17 +43,17 @@ def qsgd(
     stream: Any,
     count: Any = None,
 ) -> Any:
-    """The section (formats/spec/value/qsgd.md).
+    """Encode a section (formats/spec/value/qsgd.md).
 
     Args:
-        device: where.
-        bits: (r,) u32, finite binary32 numbers.
-        n: bits of a code.
+        device: where the values are.
+        bits: (r,) u32, raw bits of finite float32 numbers.
+        n: bits per code.
         bucket: values that share a scale.
         norm: 0 for max, 1 for l2.
-        largest: at most what a scale of norm l2 may be.
-        stream: a u64 that seeds the draws, or (1,) u64 on the device.
-        count: see above.
+        largest: upper bound of a scale of norm l2.
+        stream: seeds the draws, a u64 or (1,) u64 on the device.
+        count: (1,) u32 on the device, or None.
     """
     r = np.uint32(bits.size)
     buckets = blocks_for(bits.size, bucket)
@@ -64,9 +63,9 @@ def qsgd(
         known = device.empty(buckets, np.uint32)
         device.clear(known)
     if norm:
-        most = np.array([largest], np.float64).view(np.uint64)[0]
+        bound = np.array([largest], np.float64).view(np.uint64)[0]
         blocks = blocks_for(buckets, THREADS // PACK_LANES)
-        device.launch("qsgd", "qsgd_l2_scales", blocks, bits, r, count, np.uint32(bucket), most, known)
+        device.launch("qsgd", "qsgd_l2_scales", blocks, bits, r, count, np.uint32(bucket), bound, known)
     elif known is not None:
         blocks = blocks_for(bits.size, THREADS * PACK_LANES)
         device.launch("qsgd", "qsgd_max_scales", blocks, bits, r, count, np.uint32(bucket), known)
@@ -85,8 +84,11 @@ def qsgd(
     return section.view(np.uint8)
 
 
-def qsgd_values(device: Device, section: Any, r: int, n: int, bucket: int) -> tuple[Any, Any]:
-    """(r,) u32 bits of a section, head and scales checked; and (1,) u32, whether a code is wrong."""
+def decode_qsgd(device: Device, section: Any, r: int, n: int, bucket: int) -> tuple[Any, Any]:
+    """Decode a section whose header and scales were checked.
+
+    Returns (r,) u32 raw bits of float32, and (1,) u32, whether a code is invalid.
+    """
     out, bad = device.empty(r, np.uint32), device.empty(1, np.uint32)
     device.clear(bad)
     words = section.view(np.uint32)
@@ -99,13 +101,15 @@ def qsgd_values(device: Device, section: Any, r: int, n: int, bucket: int) -> tu
 
 @dataclass(frozen=True)
 class OffsetFormat:
-    """What an offset float is asked for, numbers as the bits of binary32 magnitudes.
+    """Parameters of an offset-float section; numbers are raw bits of float32 magnitudes.
 
     Attributes:
-        bits: of a code.
-        mantissa: its bits, or None.
-        eps, up, down: the least positive, the greatest and the least number, or None.
-        largest: the greatest number that the element type holds.
+        bits: bits per code.
+        mantissa: mantissa bits of a code, or None to choose them.
+        eps: smallest positive number, or None.
+        up: largest number, or None.
+        down: smallest number, or None.
+        largest: largest finite number of the element type.
         stochastic: whether values are rounded at random.
     """
 
@@ -118,17 +122,19 @@ class OffsetFormat:
     stochastic: bool
 
 
-def offset_float(device: Device, bits: Any, asked: OffsetFormat, stream: Any, count: Any = None) -> Any:
-    """The section (formats/spec/value/offset-float.md) of (r,) u32 ``bits`` of finite binary32 numbers.
+def encode_offset_float(
+    device: Device, bits: Any, request: OffsetFormat, stream: Any, count: Any = None
+) -> Any:
+    """Encode (r,) u32 raw bits of finite float32 numbers (formats/spec/value/offset-float.md).
 
-    ``stream``: as for ``qsgd``.
+    ``stream`` and ``count`` are those of ``encode_qsgd``.
     """
     r = np.uint32(bits.size)
-    section = device.empty(_OFFSET_HEAD + packed_words(bits.size, asked.bits), np.uint32)
+    section = device.empty(_OFFSET_HEAD + packed_words(bits.size, request.bits), np.uint32)
     reach, made = device.empty(2, np.uint32), device.empty(4, np.uint32)
     device.clear(reach)
-    if asked.up is None or asked.down is None:
-        blocks = blocks_for(bits.size, 16 * THREADS, _MOST)
+    if request.up is None or request.down is None:
+        blocks = blocks_for(bits.size, 16 * THREADS, _MAX_BLOCKS)
         device.launch("offset_float", "offset_reach", blocks, bits, r, count, reach)
     device.launch(
         "offset_float",
@@ -137,15 +143,15 @@ def offset_float(device: Device, bits: Any, asked: OffsetFormat, stream: Any, co
         bits,
         r,
         count,
-        np.uint32(asked.bits),
-        np.int32(-1 if asked.mantissa is None else asked.mantissa),
-        np.uint32(asked.eps or 0),
-        np.uint32(asked.up or 0),
-        np.uint32(asked.down or 0),
-        np.uint32(asked.up is not None),
-        np.uint32(asked.down is not None),
-        np.uint32(asked.largest),
-        np.uint32(asked.stochastic),
+        np.uint32(request.bits),
+        np.int32(-1 if request.mantissa is None else request.mantissa),
+        np.uint32(request.eps or 0),
+        np.uint32(request.up or 0),
+        np.uint32(request.down or 0),
+        np.uint32(request.up is not None),
+        np.uint32(request.down is not None),
+        np.uint32(request.largest),
+        np.uint32(request.stochastic),
         reach,
         made,
         section,
@@ -157,8 +163,8 @@ def offset_float(device: Device, bits: Any, asked: OffsetFormat, stream: Any, co
         bits,
         r,
         count,
-        np.uint32(asked.bits),
-        np.uint32(asked.stochastic),
+        np.uint32(request.bits),
+        np.uint32(request.stochastic),
         *stream_words(stream),
         made,
         section[_OFFSET_HEAD:],
@@ -166,12 +172,13 @@ def offset_float(device: Device, bits: Any, asked: OffsetFormat, stream: Any, co
     return section.view(np.uint8)
 
 
-def offset_values(
+def decode_offset_float(
     device: Device, section: Any, r: int, head: tuple[int, int, int, int, int]
 ) -> tuple[Any, Any]:
-    """(r,) u32 bits of a section; and (1,) u32, whether a code is wrong.
+    """Decode a section whose header was checked.
 
-    ``head``, checked: bits of a code, mantissa, base, positive and negative codes.
+    ``head`` is the bits per code, mantissa, base, and the numbers of positive and negative codes. Returns
+    (r,) u32 raw bits of float32, and (1,) u32, whether a code is invalid.
     """
     out, bad = device.empty(r, np.uint32), device.empty(1, np.uint32)
     device.clear(bad)
@@ -181,8 +188,8 @@ def offset_values(
     return out, bad
 
 
-def sign_scale(device: Device, values: Any, count: Any = None) -> Any:
-    """The section (formats/spec/value/sign-scale.md) of (r,) finite float32 or float64 ``values``."""
+def encode_sign_scale(device: Device, values: Any, count: Any = None) -> Any:
+    """Encode (r,) finite float32 or float64 ``values`` (formats/spec/value/sign-scale.md)."""
     width = values.dtype.itemsize
     r = np.uint32(values.size)
     section = device.empty(width // 4 + blocks_for(values.size, 32), np.uint32)
@@ -195,8 +202,11 @@ def sign_scale(device: Device, values: Any, count: Any = None) -> Any:
     return section.view(np.uint8)[: width + -(-values.size // 8)]
 
 
-def expanded_signs(device: Device, signs: Any, r: int, zero: Any, one: Any) -> Any:
-    """(r,) words: ``one`` where the bit in u8 ``signs`` is set, ``zero`` elsewhere, both u16, u32 or u64."""
+def expand_signs(device: Device, signs: Any, r: int, zero: Any, one: Any) -> Any:
+    """Return (r,) raw bits: ``one`` for each bit that is set in u8 ``signs``, else ``zero``.
+
+    Both u16, u32 or u64.
+    """
     out = device.empty(r, zero.dtype)
     name = f"expand_u{8 * zero.dtype.itemsize}"
     device.launch("sign_scale", name, blocks_for(r, THREADS), signs, np.uint32(r), zero, one, out)

@@ -1,1 +1,1 @@
-"""Bit-level coders that several codecs share: packing, prefix codes, varints, arithmetic coding."""
+"""Bit-level coders shared by several codecs: packing, Huffman codes, varints, arithmetic coding."""

@@ -1,6 +1,6 @@
-"""Canonical prefix codes (formats/spec/index/huffman.md): lengths, codes, a reader's table.
+"""Canonical Huffman codes (formats/spec/index/huffman.md): code lengths, codes, the decoding table.
 
-Integers only, ties decided by the symbols' order, so that one input has one code everywhere.
+Only integers are used, and ties are broken by symbol order, so that every machine builds the same code.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = [
     "ENTRY_EXTRA",
     "ENTRY_LENGTH",
     "ENTRY_VALUE",
-    "codes",
-    "lengths",
+    "assign_codes",
+    "build_lengths",
+    "fill_table",
     "mask_of",
     "read_table",
-    "table",
     "window",
 ]
 
@@ -32,37 +32,37 @@ U32 = np.uint32
 U64 = np.uint64
 
 ENTRY_LENGTH, ENTRY_EXTRA, ENTRY_VALUE = 8, 16, 24
-"""Where the fields of a table's entry begin; all the bits that a symbol takes are the lowest field."""
+"""First bits of a table entry's fields: code length, extra bits, value. Bits 0 to 7 hold the total length."""
 BAD_PADDING, BAD_LENGTH, BAD_WINDOW, BAD_CODE = 1, 2, 3, 4
-"""Faults of code lengths."""
+"""Error codes of ``read_table``."""
 
 
 @inline
 def mask_of(table: Array) -> np.uint64:
-    """The bits of a window that find its entry in a table of 2**depth."""
+    """Return the mask that turns a window into an index of ``table``, which has 2**depth entries."""
     return U64(table.size - 1)
 
 
 @inline
 def window(framed: Array, bit: np.uint64) -> np.uint64:
-    """57 bits or more of a stream from ``bit`` on."""
+    """Return the next 57 bits or more of a stream, from ``bit`` on."""
     return load64(framed, np.int64(bit >> U64(3))) >> (bit & U64(7))
 
 
 @kernel
-def lengths(counts: Array, found: Array) -> None:
-    """Code lengths of least total size, none above HUFFMAN_BITS: package-merge.
+def build_lengths(counts: Array, out: Array) -> None:
+    """Compute optimal code lengths of at most HUFFMAN_BITS by package-merge (Larmore and Hirschberg 1990).
 
-    A single symbol gets length 0, as do those that do not occur.
+    A symbol that does not occur gets length 0. So does the only symbol that occurs.
 
     Args:
-        counts: (n,) i64, n <= 256, one at least above 0.
-        found: (n,) u8, written.
+        counts: (n,) i64 occurrences of each symbol, n <= 256, at least one of them positive.
+        out: (n,) u8, written.
     """
     order = np.empty(counts.size, np.int64)
     n = 0
     for symbol in range(counts.size):
-        found[symbol] = 0
+        out[symbol] = 0
         if counts[symbol] > 0:
             at = n
             while at > 0 and counts[order[at - 1]] > counts[symbol]:
@@ -81,63 +81,68 @@ def lengths(counts: Array, found: Array) -> None:
         size = n + packages
         for i in range(size):
             weight = weights[2 * package] + weights[2 * package + 1] if package < packages else np.int64(0)
-            takes = symbol < n and (package == packages or counts[order[symbol]] <= weight)
-            is_symbol[level, i] = takes
-            merged[i] = counts[order[symbol]] if takes else weight
-            symbol += takes
-            package += not takes
+            is_leaf = symbol < n and (package == packages or counts[order[symbol]] <= weight)
+            is_symbol[level, i] = is_leaf
+            merged[i] = counts[order[symbol]] if is_leaf else weight
+            symbol += is_leaf
+            package += not is_leaf
         weights, merged = merged, weights
-    taken = 2 * n - 2
+    active = 2 * n - 2
     for level in range(HUFFMAN_BITS - 1, -1, -1):
         symbols = 0
-        for i in range(taken):
+        for i in range(active):
             symbols += is_symbol[level, i]
         for i in range(symbols):
-            found[order[i]] += 1
-        taken = 2 * (taken - symbols)
+            out[order[i]] += 1
+        active = 2 * (active - symbols)
 
 
 @kernel
-def codes(lengths: Array, found: Array) -> None:
-    """Each symbol's canonical code, first bit lowest: u32, shifted left by 4, its length in the low 4 bits.
+def assign_codes(lengths: Array, out: Array) -> None:
+    """Assign the canonical codes.
+
+    An entry holds the code's length in its low 4 bits and the code above them, first bit lowest.
 
     Args:
         lengths: (n,) u8, of a complete code or of a single symbol.
-        found: (n,) u32, written; 0 where there is no code.
+        out: (n,) u32, written; 0 for a symbol without a code.
     """
     counts = np.zeros(HUFFMAN_BITS + 2, np.uint64)
     for symbol in range(lengths.size):
         counts[np.int64(lengths[symbol]) + 1] += U64(1)
-    counts[1] = U64(0)  # symbols without a code
+    counts[1] = U64(0)  # Symbols without a code.
     first = U64(0)
     for length in range(1, HUFFMAN_BITS + 1):
         first = (first + counts[length]) << U64(1)
         counts[length] = first
     for symbol in range(lengths.size):
         length = np.int64(lengths[symbol])
-        found[symbol] = 0
+        out[symbol] = 0
         if length > 0:
             code = counts[length]
             counts[length] += U64(1)
             reversed_code = U64(0)
             for bit in range(length):
                 reversed_code |= (code >> U64(bit) & U64(1)) << U64(length - 1 - bit)
-            found[symbol] = U32(reversed_code << U64(4) | U64(length))
+            out[symbol] = U32(reversed_code << U64(4) | U64(length))
 
 
 @kernel
-def table(codes: Array, first: int, extras: Array, values: Array, found: Array) -> int:
-    """Fill the reader's table: what the next bits begin with. Returns the most bits that a symbol takes.
+def fill_table(codes: Array, first: int, extras: Array, values: Array, out: Array) -> int:
+    """Fill the decoding table, which maps the next bits of a stream to a symbol.
 
     Args:
-        codes: (n,) u32 of ``codes``, of a complete code; n = 1 is a single symbol without bits.
-        first: the symbol of the first of them.
-        extras: (symbols,) i64, how many raw bits follow each symbol's code.
-        values: (symbols,) i64, below 256: what stands above those bits.
-        found: (2**n,) u32 for codes of at most n bits, written: all bits taken, ENTRY_LENGTH, ENTRY_EXTRA
-            and ENTRY_VALUE.
+        codes: (n,) u32 from ``assign_codes``, of a complete code; n = 1 is a single symbol without bits.
+        first: symbol of ``codes[0]``.
+        extras: (symbols,) i64, the number of extra bits after each symbol's code.
+        values: (symbols,) i64 below 256, each symbol's value above its extra bits.
+        out: (2**depth,) u32 for codes of at most ``depth`` bits, written: the total length, and the fields
+            ENTRY_LENGTH, ENTRY_EXTRA and ENTRY_VALUE.
+
+    Returns:
+        The greatest number of bits of a symbol, extra bits included.
     """
-    most = np.int64(0)
+    max_bits = np.int64(0)
     for i in range(codes.size):
         length = np.int64(codes[i] & U32(15))
         if length == 0 and codes.size > 1:
@@ -145,48 +150,49 @@ def table(codes: Array, first: int, extras: Array, values: Array, found: Array) 
         extra = extras[first + i]
         entry = (length + extra) | length << ENTRY_LENGTH | extra << ENTRY_EXTRA
         entry |= values[first + i] << ENTRY_VALUE
-        for at in range(np.int64(codes[i] >> U32(4)), found.size, 1 << length):
-            found[at] = U32(entry)
-        most = max(most, length + extra)
-    return most
+        for at in range(np.int64(codes[i] >> U32(4)), out.size, 1 << length):
+            out[at] = U32(entry)
+        max_bits = max(max_bits, length + extra)
+    return max_bits
 
 
 @kernel
 def read_table(
-    packed: Array, n: int, first: int, extras: Array, values: Array, found: Array
+    packed: Array, n: int, first: int, extras: Array, values: Array, out: Array
 ) -> tuple[int, int, int]:
-    """Check the code lengths of ``n`` symbols and fill the start of ``found`` for them.
+    """Check the code lengths of ``n`` symbols, and fill the start of ``out`` with their table.
 
     The table is as deep as the longest code, so a code of two symbols fills two entries.
 
     Args:
-        packed: (⌈n/2⌉,) u8, a half byte per length, the lower half first; of a single symbol nothing.
-        n: symbols, 1 to 256.
-        first: the symbol of the first of them.
-        extras: as for ``table``.
-        values: as for ``table``.
-        found: (2**HUFFMAN_BITS,) u32; the table is its first 2**depth entries.
+        packed: (⌈n/2⌉,) u8, 4 bits per length, low half first; empty for a single symbol.
+        n: number of symbols, 1 to 256.
+        first: symbol of the first length.
+        extras: as in ``fill_table``.
+        values: as in ``fill_table``.
+        out: (2**HUFFMAN_BITS,) u32; the table is its first 2**depth entries.
 
-    Returns (0, depth, the most bits that a symbol takes), or (a fault, its number, 0).
+    Returns:
+        (0, depth, the greatest number of bits of a symbol), or (BAD_*, the offending number, 0).
     """
     lengths = np.zeros(n, np.uint8)
     depth = np.int64(0)
-    words = np.int64(0)
+    code_words = np.int64(0)
     if n > 1:
         for symbol in range(n):
             length = np.int64(packed[symbol >> 1] >> np.uint8(4 * (symbol & 1))) & 15
             lengths[symbol] = length
             depth = max(depth, length)
             if 0 < length <= HUFFMAN_BITS:
-                words += np.int64(1) << (HUFFMAN_BITS - length)
+                code_words += np.int64(1) << (HUFFMAN_BITS - length)
         if n & 1 and packed[n >> 1] >> np.uint8(4):
             return BAD_PADDING, 0, 0
         if depth > HUFFMAN_BITS:
             return BAD_LENGTH, depth, 0
         if lengths[0] == 0 or lengths[n - 1] == 0:
             return BAD_WINDOW, 0, 0
-        if words != 1 << HUFFMAN_BITS:
-            return BAD_CODE, words, 0
+        if code_words != 1 << HUFFMAN_BITS:
+            return BAD_CODE, code_words, 0
     symbols = np.empty(n, np.uint32)
-    codes(lengths, symbols)
-    return 0, depth, table(symbols, first, extras, values, found[: 1 << depth])
+    assign_codes(lengths, symbols)
+    return 0, depth, fill_table(symbols, first, extras, values, out[: 1 << depth])

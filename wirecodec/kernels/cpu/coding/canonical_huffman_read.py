@@ -1,7 +1,8 @@
-"""Streams of bytes in prefix codes, in spans that decode alone (formats/spec/value/sketchml.md).
+"""Huffman-coded bytes in independent spans (formats/spec/value/sketchml.md).
 
-Four spans are walked side by side, because each step of one waits for its last. The loops get a copy of the
-spans with room behind for one span of the longest codes: whatever the bits are, no load leaves it.
+Four spans are decoded in parallel, because each step of one span depends on its previous step. The loops read
+a copy of the spans, padded with the bytes of one span of the longest codes. No load leaves that copy,
+whatever the bits are.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ __all__ = ["BAD_END", "BAD_PADDING", "first_fault", "read_bytes"]
 U8 = np.uint8
 U64 = np.uint64
 
-_STEPS = 4  # codes of at most 12 bits that the 57 bits of a window hold
+_CODES_PER_WINDOW = 4  # A window has 57 bits, a code at most 12.
 _VALUE = U64(canonical_huffman.ENTRY_VALUE)
 
 BAD_END, BAD_PADDING = 1, 2
-"""Faults of a span's end."""
+"""Error codes of ``first_fault``."""
 
 
 @inline
-def _one(framed: Array, bit: np.uint64, table: Array, out: Array) -> np.uint64:
-    """One span from its first bit; where it ends."""
+def _read_span(framed: Array, bit: np.uint64, table: Array, out: Array) -> np.uint64:
+    """Decode one span from its first bit, and return the bit after it."""
     mask = canonical_huffman.mask_of(table)
     for i in range(out.size):
         entry = U64(table[canonical_huffman.window(framed, bit) & mask])
@@ -37,16 +38,16 @@ def _one(framed: Array, bit: np.uint64, table: Array, out: Array) -> np.uint64:
 
 
 @inline
-def _four(framed: Array, table: Array, out: Array, ends: Array) -> None:
-    """Four full spans; ``ends`` as ``read_bytes`` has them."""
+def _read_four_spans(framed: Array, table: Array, out: Array, ends: Array) -> None:
+    """Decode four full spans; ``ends`` is as in ``read_bytes``."""
     mask = canonical_huffman.mask_of(table)
     bit0, bit1, bit2, bit3 = U64(ends[0]), U64(ends[1]), U64(ends[2]), U64(ends[3])
     out0, out1 = out[:HUFFMAN_SPAN], out[HUFFMAN_SPAN : 2 * HUFFMAN_SPAN]
     out2, out3 = out[2 * HUFFMAN_SPAN : 3 * HUFFMAN_SPAN], out[3 * HUFFMAN_SPAN : 4 * HUFFMAN_SPAN]
-    for i in range(0, HUFFMAN_SPAN, _STEPS):
+    for i in range(0, HUFFMAN_SPAN, _CODES_PER_WINDOW):
         window0, window1 = canonical_huffman.window(framed, bit0), canonical_huffman.window(framed, bit1)
         window2, window3 = canonical_huffman.window(framed, bit2), canonical_huffman.window(framed, bit3)
-        for k in range(_STEPS):
+        for k in range(_CODES_PER_WINDOW):
             entry = U64(table[window0 & mask])
             window0 >>= entry & U64(63)
             bit0 += entry & U64(63)
@@ -68,22 +69,22 @@ def _four(framed: Array, table: Array, out: Array, ends: Array) -> None:
 
 @kernel
 def read_bytes(framed: Array, table: Array, ends: Array, out: Array) -> None:
-    """The bytes of all spans, all of them full but the last.
+    """Decode the bytes of all spans; every span but the last is full.
 
     Args:
-        framed: u8, the spans with 2 bytes for each code of a span, and 8, behind them.
-        table: of ``prefix.table``, without extra bits.
-        ends: (n_spans,) u64, the bit at which each span begins; then the one at which it ends.
+        framed: u8, the spans, followed by 2 bytes per code of a span and 8 more.
+        table: from ``canonical_huffman.fill_table``, without extra bits.
+        ends: (n_spans,) u64, the first bit of each span; overwritten with the bit after its last code.
         out: (r,) u8, written.
     """
     span = 0
     while (span + 4) * HUFFMAN_SPAN <= out.size:
         four = out[span * HUFFMAN_SPAN : (span + 4) * HUFFMAN_SPAN]
-        _four(framed, table, four, ends[span : span + 4])
+        _read_four_spans(framed, table, four, ends[span : span + 4])
         span += 4
     while span < ends.size:
         rest = out[span * HUFFMAN_SPAN : (span + 1) * HUFFMAN_SPAN]
-        ends[span] = _one(framed, ends[span], table, rest)
+        ends[span] = _read_span(framed, ends[span], table, rest)
         span += 1
 
 
@@ -92,11 +93,12 @@ def first_fault(framed: Array, starts: Array, ends: Array) -> tuple[int, int]:
     """Find the first span that does not end in its last byte or has a bit set after its last code.
 
     Args:
-        framed: as for ``read_bytes``.
-        starts: (n + 1,) i64, the byte at which each span begins and the last one ends.
-        ends: (n,) u64, the bit at which the last code of each ends.
+        framed: as in ``read_bytes``.
+        starts: (n + 1,) i64, the first byte of each span, and the byte after the last.
+        ends: (n,) u64, the bit after each span's last code.
 
-    Returns (its number, BAD_END or BAD_PADDING), or (n, 0).
+    Returns:
+        (the span's number, BAD_END or BAD_PADDING), or (n, 0) if there is none.
     """
     for span in range(ends.size):
         at, bit = np.int64(ends[span] >> U64(3)), ends[span] & U64(7)

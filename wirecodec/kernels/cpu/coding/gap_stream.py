@@ -1,7 +1,7 @@
 """Gap streams: ascending numbers as one bit stream (formats/spec/index/structured.md, Gap streams).
 
-A block of 256 numbers begins with its parameter; each gap is a unary quotient and then its low bits, so that
-one word of the stream mostly holds a whole code. Nothing is aligned: few numbers take few bytes.
+Each block of 256 numbers begins with its Rice parameter. A gap is a unary quotient followed by its low bits,
+so that one load usually covers a whole code. Nothing is aligned, so short streams stay short.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BAD_LENGTH, BAD_PARAMETER, BAD_RANGE = -1, -2, -3
 
 @inline
 def _gap(numbers: Array, i: int) -> np.uint64:
-    """numbers[i] - numbers[i - 1] - 1, with -1 before the first."""
+    """Return numbers[i] - numbers[i - 1] - 1, with -1 for numbers[-1]."""
     if i == 0:
         return U64(numbers[0])
     return U64(numbers[i]) - U64(numbers[i - 1]) - U64(1)
@@ -32,11 +32,11 @@ def _gap(numbers: Array, i: int) -> np.uint64:
 
 @kernel
 def plan(numbers: Array, parameters: Array) -> int:
-    """The best parameter of each block (u8, written); the length of the stream in bits.
+    """Choose the best parameter of each block, and return the stream's length in bits.
 
     Args:
         numbers: (n,) u32, ascending.
-        parameters: (⌈n/256⌉,).
+        parameters: (⌈n/256⌉,) u8, written.
     """
     n = numbers.size
     bits = 0
@@ -50,7 +50,7 @@ def plan(numbers: Array, parameters: Array) -> int:
         f = 0
         while (scaled >> (f + 1)) > 0:
             f += 1
-        b0 = max(0, f - 1)  # only f - 1 .. f + 2 can be best, as in rice
+        b0 = max(0, f - 1)  # Only f - 1 … f + 2 can be best, as for rice.
         q0 = q1 = q2 = q3 = U64(0)
         for i in range(start, stop):
             g = _gap(numbers, i) >> U64(b0)
@@ -71,7 +71,7 @@ def plan(numbers: Array, parameters: Array) -> int:
 
 @inline
 def put(words: Array, at: int, value: np.uint64) -> None:
-    """OR ``value``, of at most 32 bits, into zeroed u64 ``words`` from bit ``at`` on."""
+    """Put ``value``, of at most 32 bits, into zeroed u64 ``words`` at bit ``at``."""
     word = at >> 6
     shift = U64(at & 63)
     words[word] |= value << shift
@@ -81,7 +81,7 @@ def put(words: Array, at: int, value: np.uint64) -> None:
 
 @kernel
 def write(numbers: Array, parameters: Array, words: Array, at: int) -> int:
-    """The stream of a plan into zeroed u64 ``words`` from bit ``at`` on; the bit after it."""
+    """Write a planned stream into zeroed u64 ``words`` from bit ``at`` on, and return the bit after it."""
     for block in range(parameters.size):
         b = U64(parameters[block])
         low_mask = (U64(1) << b) - U64(1)
@@ -97,15 +97,18 @@ def write(numbers: Array, parameters: Array, words: Array, at: int) -> int:
 
 @inline
 def read_block(data: Array, at: int, stop: int, first: int, bound: int, out: Array) -> int:
-    """One block of a stream; the bit after it, or BAD_*.
+    """Read one block of a stream.
 
     Args:
-        data: u8, with 16 zero bytes or more after the stream.
-        at: the first bit.
+        data: u8, with at least 16 zero bytes after the stream.
+        at: first bit of the block.
         stop: the bit after the stream, within ``data``.
-        first: the least that the first number can be.
-        bound: what all numbers are below.
-        out: (m,) u32 with 0 < m <= 256, written.
+        first: lower bound of the first number.
+        bound: exclusive upper bound of all numbers.
+        out: (m,) u32, 0 < m <= 256, written.
+
+    Returns:
+        The bit after the block, or BAD_*.
     """
     if at + GAP_PARAMETER_BITS > stop:
         return BAD_LENGTH
@@ -119,7 +122,7 @@ def read_block(data: Array, at: int, stop: int, first: int, bound: int, out: Arr
         q = 0
         window = load64(data, at >> 3) >> U64(at & 7)
         zeros = trailing_zeros(window)
-        while zeros + b >= 57:  # only 57 bits of a window are the stream's, wherever it begins
+        while zeros + b >= 57:  # Only 57 bits of a window are certain to be the stream's.
             step = min(zeros, 57)
             q += step
             at += step
@@ -141,7 +144,7 @@ def read_block(data: Array, at: int, stop: int, first: int, bound: int, out: Arr
 
 @kernel
 def read(data: Array, at: int, stop: int, bound: int, out: Array) -> int:
-    """A whole stream into (n,) u32 ``out``; the bit after it, or BAD_* (arguments as of ``read_block``)."""
+    """Read a whole stream into (n,) u32 ``out``; arguments and result are those of ``read_block``."""
     first = 0
     for start in range(0, out.size, GAP_BLOCK):
         block = out[start : start + GAP_BLOCK]

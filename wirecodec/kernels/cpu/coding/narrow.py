@@ -1,7 +1,7 @@
-"""float32 and float64 to 16 bits and back, on bits (formats/spec/value/raw.md).
+"""Conversions between float32 or float64 and 16-bit floats, on raw bits (formats/spec/value/raw.md).
 
-Rounded once, to nearest, ties to even; NaNs keep their sign and their leading fraction bits. What narrows
-says whether a finite value has become infinite, and ``first_overflow`` where.
+Each value is rounded once, to nearest, ties to even. A NaN keeps its sign and its leading fraction bits. The
+narrowing kernels return whether a finite value became infinite, and ``first_overflow`` finds the first one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def _half(u: np.uint32) -> np.uint16:
     a = U32(u & U32(0x7FFFFFFF))
     if a > U32(0x7F800000):
         h = U32(U32(0x7E00) | ((a >> U32(13)) & U32(0x3FF)))
-    elif a >= U32(0x477FF000):  # 65520 and above round to infinity
+    elif a >= U32(0x477FF000):  # 65,520 and above round to infinity.
         h = U32(0x7C00)
-    elif a < U32(0x38800000):  # below 2^-14: adding ½ aligns the result's ulp with 2^-24, and rounds
+    elif a < U32(0x38800000):  # Below 2^-14, adding ½ aligns the ulp with 2^-24, and rounds.
         h = U32(bits_of_f32(f32_of_bits(a) + F32(0.5)) - U32(0x3F000000))
     else:
         h = U32(U32(a + U32(0xC8000FFF) + ((a >> U32(13)) & U32(1))) >> U32(13))
@@ -59,19 +59,20 @@ def _bfloat16(u: np.uint32) -> np.uint16:
 
 @inline
 def _single_to_odd(u: np.uint64) -> np.uint32:
-    """A float64's bits as float32 bits, cut toward zero, the last bit set where anything was cut.
+    """Convert float64 bits to float32 bits, rounding to odd.
 
-    Rounding to 16 bits afterwards is then the only rounding. Values below the float32 normals keep what a
-    16-bit type can see of them.
+    The value is truncated, and its last bit is set if anything was cut off. A later rounding to 16 bits then
+    gives the same result as a single rounding. Values below the float32 normals keep all the bits that a
+    16-bit type can represent.
     """
     sign = U32((u >> U64(32)) & U64(0x80000000))
     a = u & U64(0x7FFFFFFFFFFFFFFF)
     if a >= U64(0x7FF0000000000000):
         nan = U32(0x400000) if a > U64(0x7FF0000000000000) else U32(0)
         return U32(sign | U32(0x7F800000) | nan | U32((a >> U64(29)) & U64(0x7FFFFF)))
-    exponent = np.int64(a >> U64(52)) - 896  # biased as float32's
+    exponent = np.int64(a >> U64(52)) - 896  # Biased as in float32.
     if exponent >= 255:
-        return U32(sign | U32(0x7F7FFFFF))  # above every 16-bit value; rounds to infinity there
+        return U32(sign | U32(0x7F7FFFFF))  # Above every 16-bit value; rounds to infinity.
     fraction = (a & U64(0xFFFFFFFFFFFFF)) | U64(0x10000000000000)
     shift = U64(29)
     if exponent <= 0:
@@ -86,7 +87,7 @@ def _single_to_odd(u: np.uint64) -> np.uint32:
 
 @inline
 def _halves(u: Any) -> Any:
-    """``_half`` of each lane."""
+    """Apply ``_half`` to each lane."""
     a = u & 0x7FFFFFFF
     small = add_floats(a, splat_float(0.5, a)) - 0x3F000000
     h = select(a < 0x38800000, small, (a + 0xC8000FFF + ((a >> 13) & 1)) >> 13)
@@ -97,20 +98,20 @@ def _halves(u: Any) -> Any:
 
 @inline
 def _bfloat16s(u: Any) -> Any:
-    """``_bfloat16`` of each lane."""
+    """Apply ``_bfloat16`` to each lane."""
     rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16
     return resize(select((u & 0x7FFFFFFF) > 0x7F800000, (u >> 16) | 0x40, rounded), 16)
 
 
 @inline
-def _overflows(u: Any, least: int) -> Any:
-    """Which lanes are finite and of magnitude bits of ``least`` or more."""
-    return ((u & 0x7FFFFFFF) - least) < 0x7F800000 - least
+def _overflows(u: Any, threshold: int) -> Any:
+    """Return the lanes that are finite and whose magnitude bits are ``threshold`` or more."""
+    return ((u & 0x7FFFFFFF) - threshold) < 0x7F800000 - threshold
 
 
 @kernel
 def half_from_f32(bits: Array, out: Array) -> bool:
-    """binary32 bits (u32) to binary16 bits (u16); whether one overflowed."""
+    """Convert float32 bits (u32) to float16 bits (u16), and return whether one overflowed."""
     over = splat(U32(0), 32) > 0
     whole = bits.size & -LANES
     for i in range(0, whole, LANES):
@@ -127,7 +128,7 @@ def half_from_f32(bits: Array, out: Array) -> bool:
 
 @kernel
 def bfloat16_from_f32(bits: Array, out: Array) -> bool:
-    """binary32 bits (u32) to bfloat16 bits (u16); whether one overflowed."""
+    """Convert float32 bits (u32) to bfloat16 bits (u16), and return whether one overflowed."""
     over = splat(U32(0), 32) > 0
     whole = bits.size & -LANES
     for i in range(0, whole, LANES):
@@ -144,7 +145,7 @@ def bfloat16_from_f32(bits: Array, out: Array) -> bool:
 
 @inline
 def _rest(bits: Array, whole: int) -> Array:
-    """The elements from ``whole`` on, and zeros."""
+    """Return the elements from ``whole`` on, padded with zeros to LANES."""
     rest = np.zeros(LANES, bits.dtype)
     rest[: bits.size - whole] = bits[whole:]
     return rest
@@ -152,7 +153,7 @@ def _rest(bits: Array, whole: int) -> Array:
 
 @kernel
 def half_from_f64(bits: Array, out: Array) -> bool:
-    """binary64 bits (u64) to binary16 bits (u16), rounded once; whether one overflowed."""
+    """Convert float64 bits (u64) to float16 bits (u16), and return whether one overflowed."""
     over = False
     for i in range(bits.size):
         out[i] = _half(_single_to_odd(bits[i]))
@@ -162,7 +163,7 @@ def half_from_f64(bits: Array, out: Array) -> bool:
 
 @kernel
 def bfloat16_from_f64(bits: Array, out: Array) -> bool:
-    """binary64 bits (u64) to bfloat16 bits (u16), rounded once; whether one overflowed."""
+    """Convert float64 bits (u64) to bfloat16 bits (u16), and return whether one overflowed."""
     over = False
     for i in range(bits.size):
         out[i] = _bfloat16(_single_to_odd(bits[i]))
@@ -172,7 +173,7 @@ def bfloat16_from_f64(bits: Array, out: Array) -> bool:
 
 @kernel
 def single_from_half(bits: Array, out: Array) -> None:
-    """binary16 bits (u16) to binary32 bits (u32), exactly."""
+    """Convert float16 bits (u16) to float32 bits (u32), exactly."""
     whole = bits.size & -LANES
     for i in range(0, whole, LANES):
         store(out, i, _singles(load(bits, i, 32)))
@@ -184,7 +185,7 @@ def single_from_half(bits: Array, out: Array) -> None:
 
 @inline
 def _singles(halves: Any) -> Any:
-    """binary16 bits to binary32 bits, each lane."""
+    """Convert float16 bits to float32 bits in each lane."""
     u = resize(halves, 32)
     h = u & 0x7FFF
     wide = (h << 13) + 0x38000000
@@ -195,14 +196,14 @@ def _singles(halves: Any) -> Any:
 
 @kernel
 def single_from_bfloat16(bits: Array, out: Array) -> None:
-    """bfloat16 bits (u16) to binary32 bits (u32), exactly."""
+    """Convert bfloat16 bits (u16) to float32 bits (u32), exactly."""
     for i in range(bits.size):
         out[i] = U32(U32(bits[i]) << U32(16))
 
 
 @inline
 def _overflowed(narrow: np.uint16, infinity: np.uint16, magnitude: Any, wide_infinity: Any) -> bool:
-    """Whether a value became infinite that was not, given as bits."""
+    """Return whether a finite value became infinite; both are raw bits."""
     return (narrow & U16(0x7FFF)) == infinity and magnitude != wide_infinity
 
 
@@ -210,9 +211,14 @@ def _overflowed(narrow: np.uint16, infinity: np.uint16, magnitude: Any, wide_inf
 def first_overflow(
     narrow: Array, infinity: np.uint16, wide: Array, wide_infinity: Any, magnitude: Any
 ) -> int:
-    """The first position that is infinite in ``narrow`` and was not in ``wide``, or -1.
+    """Return the first position that is infinite in ``narrow`` but not in ``wide``, or -1.
 
-    Both are bits; ``magnitude`` masks the sign of ``wide`` off.
+    Args:
+        narrow: (n,) u16, raw bits after the conversion.
+        infinity: raw bits of the narrow type's infinity.
+        wide: (n,) raw bits before the conversion.
+        wide_infinity: raw bits of the wide type's infinity.
+        magnitude: mask that removes the sign of ``wide``.
     """
     for i in range(narrow.size):
         if _overflowed(narrow[i], infinity, wide[i] & magnitude, wide_infinity):

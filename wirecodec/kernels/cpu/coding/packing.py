@@ -1,9 +1,9 @@
-"""Codes of 1 to 24 bits side by side, in blocks of 512 and a shorter last one (formats/SPEC.md, 1.1).
+"""Bit packing of codes of 1 to 24 bits, in blocks of 512 and a shorter last one (formats/SPEC.md, 1.1).
 
-A block is 32 rows of 16 lanes, each lane a bit stream of its own, so that a row is one vector. Codes are
-u8, u16 or u32, below 2^n, with n at most the bits of their type and 24. ``pack`` and ``unpack`` take all
-codes of a section; the words for one block, and for the rest, serve kernels that make or use codes block by
-block, in a buffer of 512 that stays in cache.
+A block is 32 rows of 16 lanes. Each lane is a bit stream of its own, so that a row is one vector. Codes are
+u8, u16 or u32, below 2^n; n is at most 24 and at most the width of their type. ``pack`` and ``unpack``
+convert all codes of a section. The functions for one block and for the rest serve kernels that produce or
+consume codes block by block, in a buffer of 512 that stays in cache.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ U64 = np.uint64
 
 ROWS = PACK_BLOCK // PACK_LANES
 MAX_BITS = 24
-WORDS = Vector(PACK_LANES, 32)
+WORD_ROW = Vector(PACK_LANES, 32)
 
 
-def _for_each_width(builder: Any, n: Any, most: int, generate: Callable[[int], None]) -> None:
-    """What to do for each n of 1 … ``most``; nothing for others."""
+def _for_each_width(builder: Any, n: Any, max_width: int, generate: Callable[[int], None]) -> None:
+    """Emit a switch over ``n`` with a case for each width 1 … ``max_width``; other widths do nothing."""
     done = builder.append_basic_block("packed")
     switch = builder.switch(n, done)
-    for bits in range(1, min(most, MAX_BITS) + 1):
+    for bits in range(1, min(max_width, MAX_BITS) + 1):
         block = builder.append_basic_block(f"bits{bits}")
         switch.add_case(ir.Constant(n.type, bits), block)
         with builder.goto_block(block):
@@ -43,13 +43,13 @@ def _for_each_width(builder: Any, n: Any, most: int, generate: Callable[[int], N
     builder.position_at_end(done)
 
 
-def _many(number: int) -> Any:
-    """A number in all lanes."""
-    return ir.Constant(WORDS.form, [number] * PACK_LANES)
+def _splat(number: int) -> Any:
+    """Return a constant vector with ``number`` in all lanes."""
+    return ir.Constant(WORD_ROW.form, [number] * PACK_LANES)
 
 
 def _rows(builder: Any, first: Any, form: Any) -> Callable[[int], Any]:
-    """Where each vector lies that follows ``first`` in memory."""
+    """Return a function from a row to the address of its vector, counted from ``first``."""
     vectors = builder.bitcast(first, form.as_pointer())
     return lambda row: builder.gep(vectors, [ir.Constant(ir.IntType(64), row)])
 
@@ -66,16 +66,16 @@ def _pack_block(typing_context: Any, codes: Any, i: Any, n: Any, words: Any, w: 
 
         def put(bits: int) -> None:
             first = place(context, builder, sig.args[3], args[3], args[4], PACK_LANES * bits)
-            words_at, held = _rows(builder, first, WORDS.form), _many(0)
+            words_at, held = _rows(builder, first, WORD_ROW.form), _splat(0)
             for j in range(ROWS):
                 code = builder.load(codes_at(j), align=row.bits // 8)
-                code = code if row.bits == 32 else builder.zext(code, WORDS.form)
+                code = code if row.bits == 32 else builder.zext(code, WORD_ROW.form)
                 index, shift = divmod(j * bits, 32)
-                held = builder.or_(held, builder.shl(code, _many(shift))) if shift else code
+                held = builder.or_(held, builder.shl(code, _splat(shift))) if shift else code
                 if shift + bits >= 32:
                     builder.store(held, words_at(index), align=1)
                 if shift + bits > 32:
-                    held = builder.lshr(code, _many(32 - shift))
+                    held = builder.lshr(code, _splat(32 - shift))
 
         _for_each_width(builder, args[2], row.bits, put)
         return context.get_dummy_value()
@@ -95,19 +95,19 @@ def _unpack_block(typing_context: Any, words: Any, w: Any, n: Any, codes: Any, i
 
         def put(bits: int) -> None:
             first = place(context, builder, sig.args[0], args[0], args[1], PACK_LANES * bits)
-            words_at = _rows(builder, first, WORDS.form)
+            words_at = _rows(builder, first, WORD_ROW.form)
             held = after = builder.load(words_at(0), align=1)
             for j in range(ROWS):
                 index, shift = divmod(j * bits, 32)
                 if shift == 0:
                     held = after
-                code = builder.lshr(held, _many(shift)) if shift else held
+                code = builder.lshr(held, _splat(shift)) if shift else held
                 if shift + bits >= 32 and index + 1 < bits:
                     after = builder.load(words_at(index + 1), align=1)
                 if shift + bits > 32:
-                    code = builder.or_(code, builder.shl(after, _many(32 - shift)))
+                    code = builder.or_(code, builder.shl(after, _splat(32 - shift)))
                     held = after
-                code = builder.and_(code, _many((1 << bits) - 1))
+                code = builder.and_(code, _splat((1 << bits) - 1))
                 code = code if row.bits == 32 else builder.trunc(code, row.form)
                 builder.store(code, codes_at(j), align=row.bits // 8)
 
@@ -119,19 +119,19 @@ def _unpack_block(typing_context: Any, words: Any, w: Any, n: Any, codes: Any, i
 
 @inline
 def pack_block(codes: Array, i: int, n: int, words: Array, w: int) -> None:
-    """512 codes, from element i on, to u32 words w … w + 16n - 1."""
+    """Pack 512 codes, from element i on, into the u32 words w … w + 16n - 1."""
     _pack_block(codes, i, n, words, w)
 
 
 @inline
 def unpack_block(words: Array, w: int, n: int, codes: Array, i: int) -> None:
-    """512 codes, from element i on, out of u32 words w … w + 16n - 1."""
+    """Unpack 512 codes from the u32 words w … w + 16n - 1 to elements i, i + 1, …"""
     _unpack_block(words, w, n, codes, i)
 
 
 @inline
 def pack_rest(codes: Array, i: int, stop: int, n: int, words: Array, w: int) -> None:
-    """Codes i … stop - 1, fewer than 512, as one bit stream to u32 words from w on."""
+    """Pack the codes i … stop - 1, fewer than 512, as one bit stream into the u32 words from w on."""
     held, filled = U64(0), U64(0)
     for j in range(i, stop):
         held |= U64(codes[j]) << filled
@@ -147,7 +147,7 @@ def pack_rest(codes: Array, i: int, stop: int, n: int, words: Array, w: int) -> 
 
 @inline
 def unpack_rest(words: Array, w: int, n: int, codes: Array, i: int, stop: int) -> None:
-    """Codes i … stop - 1, fewer than 512, out of the bit stream in u32 words from w on."""
+    """Unpack the codes i … stop - 1, fewer than 512, from the bit stream in the u32 words from w on."""
     held, filled = U64(0), U64(0)
     for j in range(i, stop):
         if filled < U64(n):
@@ -161,7 +161,7 @@ def unpack_rest(words: Array, w: int, n: int, codes: Array, i: int, stop: int) -
 
 @kernel
 def pack(codes: Array, n: int, words: Array) -> None:
-    """All codes to u32 words, every one of which is written; the bits after the last code are 0."""
+    """Pack all codes into u32 words; every word is written, and the bits after the last code are 0."""
     whole = codes.size & -PACK_BLOCK
     w = 0
     for i in range(0, whole, PACK_BLOCK):
@@ -172,7 +172,7 @@ def pack(codes: Array, n: int, words: Array) -> None:
 
 @kernel
 def unpack(words: Array, n: int, codes: Array) -> None:
-    """As many codes as ``codes`` has, out of u32 words; the bits after the last one are not looked at."""
+    """Unpack ``codes.size`` codes from u32 words; the bits after the last code are ignored."""
     whole = codes.size & -PACK_BLOCK
     w = 0
     for i in range(0, whole, PACK_BLOCK):

@@ -1,8 +1,8 @@
-"""Values in ascending order, and the permutation that takes them back (formats/spec/map/packed.md).
+"""Sorted values, and the permutation that restores their order (formats/spec/map/packed.md).
 
-A stable radix sort of pairs, a key of 32 bits above a position, by digits of 8 bits; digits that all keys
-share cost no pass. A key is a float's bits, turned so that keys order as the numbers do, -0 before +0; those
-of float64 are sorted by their lower halves first.
+A stable radix sort by 8-bit digits sorts pairs of a 32-bit key and a 32-bit position. A digit that all keys
+share costs no pass. A key is a float's raw bits, mapped so that keys compare as the numbers do, -0 before +0.
+float64 is sorted twice, by the lower halves of the keys first.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ LOW = U64(0xFFFFFFFF)
 
 @inline
 def _key(word: np.uint64, width: int) -> np.uint64:
-    """Of the float with these bits: a negative one's turned over, the others' above."""
+    """Map a float's raw bits to an unsigned key of the same order."""
     sign = U64(1) << U64(width - 1)
     return ~word & (sign | (sign - U64(1))) if word & sign else word | sign
 
 
 @kernel
 def pairs_of(bits: Array, before: Array, pairs: Array) -> None:
-    """Keys and positions of floats by their bits.
+    """Build the pairs of keys and positions.
 
     Args:
-        bits: (r,) unsigned.
-        before: pairs in whose order the keys, then their upper halves, are taken; none for lower halves.
+        bits: (r,) unsigned, raw bits of the floats.
+        before: (r,) u64 pairs sorted by the lower halves, whose order the pairs of upper halves follow; (0,)
+            to build pairs of the lower halves.
         pairs: (r,) u64, written.
     """
     width = width_of(bits)
@@ -48,7 +49,7 @@ def pairs_of(bits: Array, before: Array, pairs: Array) -> None:
 
 @kernel
 def sort_pairs(pairs: Array, width: int) -> Array:
-    """The pairs (u64) in ascending order of ``width`` bits from bit 32 on, equal ones as they stand."""
+    """Return the pairs (u64) sorted by the ``width`` bits from bit 32 on; equal ones keep their order."""
     n = pairs.size
     passes = (width + DIGIT - 1) // DIGIT
     counts = np.zeros((4, DIGITS), np.uint32)
@@ -79,7 +80,14 @@ def sort_pairs(pairs: Array, width: int) -> Array:
 
 @kernel
 def split_pairs(pairs: Array, bits: Array, order: Array, out: Array) -> None:
-    """The positions (u32) of pairs, and the floats' ``bits`` at them, which a key of 32 bits holds itself."""
+    """Split sorted pairs into positions and the floats' raw bits at those positions.
+
+    Args:
+        pairs: (r,) u64, sorted.
+        bits: (r,) unsigned, raw bits of the floats; not read if a key holds all of a float.
+        order: (r,) u32, written: the positions.
+        out: (r,) of the type of ``bits``, written.
+    """
     width = width_of(bits)
     sign = U64(1) << U64(width - 1)
     for i in range(pairs.size):
@@ -94,14 +102,14 @@ def split_pairs(pairs: Array, bits: Array, order: Array, out: Array) -> None:
 
 @kernel
 def scatter(words: Array, order: Array, out: Array) -> None:
-    """out[order[i]] = words[i]; every position is below the sizes."""
+    """Set out[order[i]] = words[i] for all i; every position is in range."""
     for i in range(out.size):
         out[order[i]] = words[i]
 
 
 @kernel
 def pack_bits(numbers: Array, width: int, out: Array) -> None:
-    """Numbers (u32) of ``width`` bits, 1 to 24, as one bit stream; ``out`` has 8 bytes to spare."""
+    """Pack u32 numbers of ``width`` bits, 1 to 24, as one bit stream; ``out`` has 8 spare bytes."""
     held, filled, at = U64(0), 0, 0
     for i in range(numbers.size):
         number = U64(numbers[i])
@@ -117,13 +125,13 @@ def pack_bits(numbers: Array, width: int, out: Array) -> None:
 
 @kernel
 def unpack_permutation(stream: Array, width: int, order: Array, seen: Array) -> bool:
-    """Numbers (u32) of ``width`` bits from a bit stream with 8 bytes to spare; whether they permute 0 … r-1.
+    """Unpack a bit stream of numbers, and return whether they are a permutation of 0 … r - 1.
 
     Args:
-        stream: u8.
-        width: ⌈log₂ r⌉, 1 to 24.
-        order: (r,) u32, written; each below r, whatever the bits.
-        seen: (⌈r/64⌉,) u64, zero.
+        stream: u8, with 8 spare bytes.
+        width: bits per number, ⌈log₂ r⌉, 1 to 24.
+        order: (r,) u32, written; each number is below r, whatever the bits.
+        seen: (⌈r/64⌉,) u64, zeroed; scratch.
     """
     mask = (U64(1) << U64(width)) - U64(1)
     last = U64(order.size - 1)

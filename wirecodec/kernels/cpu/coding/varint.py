@@ -1,7 +1,7 @@
-"""Numbers below 2^28 as LEB128 varints: 7 bits a byte, low bits first, bit 7 set on all bytes but the last.
+"""LEB128 varints of numbers below 2^28: 7 bits per byte, low bits first, bit 7 set on all bytes but the last.
 
-Used by the codecs ``delta`` and ``rle``. A reader calls ``survey`` on a copy of the section that no one else
-can change, with ``FRONT`` bytes of 0 before it and ``BACK`` of 0x80 after it; ``read`` trusts what it found.
+The codecs ``delta`` and ``rle`` use them. A reader copies the section between ``FRONT`` bytes of 0 and
+``BACK`` bytes of 0x80, and calls ``survey`` on that private copy. ``read`` then trusts its result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ U32 = np.uint32
 U64 = np.uint64
 
 GROUP = 64
-"""Bytes that ``read`` takes at once."""
+"""Bytes that one step of ``read`` decodes."""
 FRONT, BACK = 8, GROUP + 8
 
 _HIGH = U64(0x8080808080808080)
@@ -28,13 +28,13 @@ _BLOCK = 64
 
 @inline
 def size(values: Array) -> np.int64:
-    """Bytes of all the u32 ``values``."""
+    """Return the total length of the u32 ``values`` in bytes."""
     total = np.int64(0)
     for start in range(0, values.size, 4096):
         block = values[start : start + 4096]
         longer = U32(0)
         for i in range(block.size):
-            # One comparison a line: sums of comparisons would be widened to 64 bits.
+            # One comparison per line, because Numba widens sums of comparisons to 64 bits.
             longer = U32(longer + U32(block[i] >= U32(1 << 7)))
             longer = U32(longer + U32(block[i] >= U32(1 << 14)))
             longer = U32(longer + U32(block[i] >= U32(1 << 21)))
@@ -44,9 +44,9 @@ def size(values: Array) -> np.int64:
 
 @inline
 def write(values: Array, section: Array, at: np.int64) -> np.int64:
-    """The u32 ``values`` from a byte of the u8 ``section`` on; where they end.
+    """Write the u32 ``values`` into the u8 ``section`` from byte ``at`` on, and return the byte after them.
 
-    The section has 7 bytes more than they need.
+    The section has 7 bytes more than the values need.
     """
     for start in range(0, values.size, _BLOCK):
         block = values[start : start + _BLOCK]
@@ -84,9 +84,17 @@ def write(values: Array, section: Array, at: np.int64) -> np.int64:
 
 @kernel
 def survey(framed: Array, length: int) -> tuple[int, bool]:
-    """How many numbers end in ``length`` bytes, and whether one is over-long or takes more than 4 bytes."""
+    """Count the numbers of a section, and check their form.
+
+    Args:
+        framed: u8, a copy of the section between ``FRONT`` and ``BACK`` bytes.
+        length: bytes of the section.
+
+    Returns:
+        (how many numbers end in it, whether one is over-long or takes more than 4 bytes).
+    """
     ends = 0
-    wrong = U64(0)
+    malformed = U64(0)
     stop = FRONT + length
     for at in range(FRONT, stop, 8):
         left = stop - at
@@ -95,25 +103,26 @@ def survey(framed: Array, length: int) -> tuple[int, bool]:
         before = load64(framed, at - 1)
         ends += popcount(~word & high)
         zero = ~(((word & ~_HIGH) + ~_HIGH) | word)
-        wrong |= (zero | (word & load64(framed, at - 2) & load64(framed, at - 3))) & before & high
-    return ends, wrong != U64(0)
+        malformed |= (zero | (word & load64(framed, at - 2) & load64(framed, at - 3))) & before & high
+    return ends, malformed != U64(0)
 
 
 @inline
 def read(
     framed: Array, start: np.int64, stop: np.int64, values: Array, j: np.int64, last: np.int64
 ) -> tuple[int, int]:
-    """The numbers that end in some whole groups of bytes.
+    """Read the numbers that end in some whole groups of bytes.
 
     Args:
-        framed: u8, surveyed.
-        start: the first group's first byte.
-        stop: a byte of the last group, or the one after it.
-        values: u32, with room for the numbers.
-        j: where the first goes.
-        last: where the number before it ended.
+        framed: u8, checked by ``survey``.
+        start: first byte of the first group.
+        stop: a byte of the last group, or the byte after it.
+        values: u32 output buffer, large enough for the numbers.
+        j: position of the first number in ``values``.
+        last: last byte of the number before it.
 
-    Returns where the next number goes, and where the last one ended.
+    Returns:
+        (the position after the last number, the last byte of that number).
     """
     filled = j
     for at in range(start, stop, GROUP):

@@ -1,4 +1,4 @@
-"""The loops of the binned index codec (formats/spec/index/binned.md): count, write, read."""
+"""Kernels of the binned index codec (formats/spec/index/binned.md): count, write and read records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BAD_LENGTH, BAD_NUMBER, BAD_EMPTY, BAD_ORDER, BAD_RANGE = -1, -2, -3, -4, -5
 
 @kernel
 def count_records(indices: Array, bin_size: int) -> int:
-    """How many records the (r,) u32 ``indices`` take, r > 0: one each, and one for each empty bin."""
+    """Count the records of (r,) u32 ``indices``, r > 0: one per index and one per empty bin."""
     records = indices.size
     end = np.int64(0)
     for i in range(indices.size):
@@ -43,22 +43,22 @@ def count_records(indices: Array, bin_size: int) -> int:
 
 @kernel
 def write(indices: Array, bin_size: int, width: int, records: int, data: Array) -> None:
-    """All records.
+    """Write all records.
 
     Args:
         indices: (r,) u32, ascending, r > 0.
-        bin_size: T.
-        width: bits of a number.
-        records: how many there are, from ``count_records``.
-        data: u8, written, with 8 bytes more than the records take.
+        bin_size: T, elements per bin.
+        width: bits per number.
+        records: number of records, from ``count_records``.
+        data: u8, written, 8 bytes longer than the records.
     """
     last = U64(1) << U64(width)
     empty = last | U64(bin_size)
     start = np.int64(0)
     at = 0
-    pending = U64(0)  # the bits of the byte in which the next record begins
+    pending = U64(0)  # The bits before the next record in its first byte.
     i = 0
-    for _ in range(records):  # where another thread writes to the indices, too few are written, or none
+    for _ in range(records):  # A fixed count keeps the loop in bounds if another thread changes the indices.
         index = np.int64(indices[min(i, indices.size - 1)])
         record = empty
         ends = index >= start + bin_size
@@ -78,19 +78,22 @@ def write(indices: Array, bin_size: int, width: int, records: int, data: Array) 
 
 @kernel
 def read(data: Array, stop: int, bin_size: int, width: int, d: int, out: Array) -> tuple[int, bool]:
-    """The bit after the r-th element's record, or BAD_*; and whether that record ends its bin.
+    """Read the records of r elements.
 
     Args:
-        data: u8, the records, with 8 bytes more behind them.
+        data: u8, the records and 8 more bytes.
         stop: the bit after the records.
-        bin_size: T.
-        width: bits of a number.
+        bin_size: T, elements per bin.
+        width: bits per number.
         d: elements of the chunk.
         out: (r,) u32, written.
+
+    Returns:
+        (the bit after the last element's record, whether that record ends its bin), or (BAD_*, False).
     """
     mask = (U64(1) << U64(width)) - U64(1)
     start = np.int64(0)
-    least = np.int64(0)  # that the next number can be; above 0 within a bin
+    lower_bound = np.int64(0)  # Lower bound of the next number; above 0 within a bin.
     at = 0
     n = 0
     last = True
@@ -104,17 +107,17 @@ def read(data: Array, stop: int, bin_size: int, width: int, d: int, out: Array) 
         if number > bin_size:
             return BAD_NUMBER, False
         if number == bin_size:
-            if least > 0 or not last:
+            if lower_bound > 0 or not last:
                 return BAD_EMPTY, False
             start += bin_size
             continue
-        if number < least:
+        if number < lower_bound:
             return BAD_ORDER, False
         if start + number >= d:
             return BAD_RANGE, False
         out[n] = U32(start + number)
         n += 1
-        least = np.int64(0) if last else number + 1
+        lower_bound = np.int64(0) if last else number + 1
         if last:
             start += bin_size
     return at, last

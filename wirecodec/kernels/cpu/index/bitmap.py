@@ -1,4 +1,4 @@
-"""Bitmaps from indices and from dense arrays, and back to indices, a 64-bit word at a time."""
+"""Conversions between bitmaps, indices and dense arrays, one 64-bit word at a time."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from wirecodec.kernels.cpu.simd.vector import load, mask_bits
 from wirecodec.kernels.cpu.simd.words import load64, popcount
 from wirecodec.kernels.cpu.threads import next_unit, share
 
-__all__ = ["copied_bits", "count_ones", "nonzero_bits", "positions", "set_bits"]
+__all__ = ["copy_bitmap", "count_ones", "find_nonzero", "find_positions", "set_bits"]
 
 U64 = np.uint64
 
 BLOCK = 1024
-"""Words that a thread takes at a time."""
+"""Words per unit of work of a thread."""
 
-LEAST_MARKED, LEAST_COPIED, LEAST_FOUND = 8, 64, 16
-"""Blocks that are worth a thread: to make of an array, to copy, to read."""
+MIN_BLOCKS_NONZERO, MIN_BLOCKS_COPY, MIN_BLOCKS_POSITIONS = 8, 64, 16
+"""Blocks per thread below which ``find_nonzero``, ``copy_bitmap`` and ``find_positions`` start no thread."""
 
 
 @kernel
 def set_bits(indices: Array, words: Array) -> None:
-    """Set the bits ``indices``, ascending, in the zeroed u64 ``words``."""
+    """Set the bits at ascending ``indices`` in the zeroed u64 ``words``."""
     word, at = U64(0), U64(0)
     for i in range(indices.size):
         index = U64(indices[i])
-        # All bits of the same word so far: no branch, and nothing is read back.
+        # ``word`` holds the bits of this word so far, so that there is no branch and no read from memory.
         word = (word & (U64(0) - U64((index >> U64(6)) == at))) | U64(1) << (index & U64(63))
         at = index >> U64(6)
         words[at] = word
@@ -38,51 +38,62 @@ def set_bits(indices: Array, words: Array) -> None:
 
 @kernel
 def count_ones(words: Array) -> int:
-    """How many bits of the u64 words are set."""
+    """Count the set bits of the u64 words."""
     count = 0
     for i in range(words.size):
         count += popcount(words[i])
     return count
 
 
-def nonzero_bits(bits: Array) -> tuple[Array, Array]:
-    """Which elements of flat ``bits`` (unsigned, any width) are not 0; one read of them.
+def find_nonzero(bits: Array) -> tuple[Array, Array]:
+    """Mark the nonzero elements of an array in a bitmap, in one pass.
 
-    Returns the bitmap (u64, bits beyond the last element 0), and the ones up to the end of each block of it.
+    Args:
+        bits: (n,) unsigned, of any width.
+
+    Returns:
+        (the bitmap as u64 words, zero beyond the last element; the count of set bits up to the end of each
+        block).
     """
     words = np.empty(-(-bits.size // 64), np.uint64)
     counts = np.empty(-(-words.size // BLOCK), np.int64)
-    share(lambda turns: _nonzero_bits(bits, words, counts, turns), counts.size, LEAST_MARKED)
+    share(lambda turns: _find_nonzero(bits, words, counts, turns), counts.size, MIN_BLOCKS_NONZERO)
     return words, counts.cumsum()
 
 
-def copied_bits(section: Array) -> tuple[Array, Array]:
-    """The bytes of a bitmap as u64 words, zeros beyond; the ones up to the end of each block of them.
+def copy_bitmap(section: Array) -> tuple[Array, Array]:
+    """Copy a bitmap into u64 words, and count its bits.
 
-    A copy, because ``positions`` trusts the words to have these ones.
+    It is copied because ``find_positions`` trusts the counts.
+
+    Args:
+        section: (n,) u8, the bitmap.
+
+    Returns:
+        (the u64 words, zero beyond the bitmap; the count of set bits up to the end of each block).
     """
     words = np.empty(-(-section.size // 8), np.uint64)
     counts = np.empty(-(-words.size // BLOCK), np.int64)
-    share(lambda turns: _copied_bits(section, words, counts, turns), counts.size, LEAST_COPIED)
+    share(lambda turns: _copy_bitmap(section, words, counts, turns), counts.size, MIN_BLOCKS_COPY)
     return words, counts.cumsum()
 
 
-def positions(words: Array, ends: Array, dtype: np.dtype[Any]) -> Array:
-    """The numbers of the set bits of the u64 words, ascending.
+def find_positions(words: Array, ends: Array, dtype: np.dtype[Any]) -> Array:
+    """Return the positions of the set bits, ascending.
 
     Args:
-        words: a bitmap.
-        ends: its ones up to the end of each block.
-        dtype: int32 or int64.
+        words: (n,) u64, a bitmap.
+        ends: the count of set bits up to the end of each block.
+        dtype: type of the positions, int32 or int64.
     """
     out = np.empty(ends[-1] if ends.size else 0, dtype)
-    share(lambda turns: _positions(words, ends, out, turns), ends.size, LEAST_FOUND)
+    share(lambda turns: _find_positions(words, ends, out, turns), ends.size, MIN_BLOCKS_POSITIONS)
     return out
 
 
 @kernel
-def _nonzero_bits(bits: Array, words: Array, counts: Array, turns: Array) -> None:
-    """See ``nonzero_bits``."""
+def _find_nonzero(bits: Array, words: Array, counts: Array, turns: Array) -> None:
+    """See ``find_nonzero``."""
     whole = bits.size >> 6
     block = next_unit(turns, -1)
     while block >= 0:
@@ -102,8 +113,8 @@ def _nonzero_bits(bits: Array, words: Array, counts: Array, turns: Array) -> Non
 
 
 @kernel
-def _copied_bits(section: Array, words: Array, counts: Array, turns: Array) -> None:
-    """See ``copied_bits``."""
+def _copy_bitmap(section: Array, words: Array, counts: Array, turns: Array) -> None:
+    """See ``copy_bitmap``."""
     whole = section.size >> 3
     block = next_unit(turns, -1)
     while block >= 0:
@@ -123,8 +134,8 @@ def _copied_bits(section: Array, words: Array, counts: Array, turns: Array) -> N
 
 
 @kernel
-def _positions(words: Array, ends: Array, out: Array, turns: Array) -> None:
-    """See ``positions``."""
+def _find_positions(words: Array, ends: Array, out: Array, turns: Array) -> None:
+    """See ``find_positions``."""
     last = np.empty(64, out.dtype)
     block = next_unit(turns, -1)
     while block >= 0:
@@ -134,7 +145,7 @@ def _positions(words: Array, ends: Array, out: Array, turns: Array) -> None:
         while n + 64 <= end:
             n += store_ones(out, n, words[i], i << 6)
             i += 1
-        while n < end:  # what store_ones may overwrite is another block's, or not there
+        while n < end:  # Near the end, store_ones would overwrite another block's part of ``out``.
             found = store_ones(last, 0, words[i], i << 6)
             for j in range(found):
                 out[n + j] = last[j]

@@ -1,10 +1,9 @@
-"""The loops of the Bloom index codec (formats/spec/index/bloom.md): insert, query the universe, pick.
+"""Kernels of the Bloom index codec (formats/spec/index/bloom.md): insert, query all elements, select.
 
-The 64 elements of a group share k windows of 8 bytes of the filter, so that one AND of k rotated words
-answers for all of them. In memory a filter of L bytes is followed by ``BLOOM_PAD`` more, of which the first
-7 repeat its start: no window has to look whether it crosses the end. Queries go block by block of groups:
-Numba counts the references of an array that it hands to a function, which costs more than a group's whole
-query.
+The 64 elements of a group share k windows of 8 filter bytes, so that one AND of k rotated words answers for
+all of them. In memory a filter of L bytes is followed by ``BLOOM_PAD`` more, the first 7 of which repeat its
+start, so that no window wraps. A query covers a block of groups per call, because Numba counts the references
+of every array argument, and that costs more than the query of one group.
 """
 
 from __future__ import annotations
@@ -23,45 +22,48 @@ U32 = np.uint32
 U64 = np.uint64
 
 _STEP = 0x9E3779B97F4A7C15
-_STEPS_OF_A_GROUP = 16 * _STEP % 2**64
-_LOW = 0xFFFFFFFF
-_BLOCK = 256
+_STEPS_PER_GROUP = 16 * _STEP % 2**64
+_LOW_HALF = 0xFFFFFFFF
+_GROUPS_PER_CALL = 256
 
 
 @inline
 def seed_of(group: int) -> U64:
-    """What the first word of a group's windows comes from, less one step."""
-    return U64(U64(group) * U64(_STEPS_OF_A_GROUP))
+    """Return the generator state from which a group's windows are drawn."""
+    return U64(U64(group) * U64(_STEPS_PER_GROUP))
 
 
 @inline
 def window(half: U64, length: U64) -> tuple[int, U64]:
-    """Byte and rotation of the window that half of a word, a u32, says, in a filter of ``length`` bytes."""
+    """Return a window's (first byte, rotation) in a filter of ``length`` bytes, from 32 random bits."""
     return np.int64(((half >> U64(6)) * length) >> U64(26)), half & U64(63)
 
 
 @inline
 def next_window(j: int, z: U64, word: U64, length: U64) -> tuple[int, U64, U64, U64]:
-    """Byte and rotation of window j of a group, whose windows are taken in order, and the state after it.
+    """Compute window j of a group; the windows must be computed in order.
 
     Args:
-        j: from 0 on.
-        z: ``seed_of`` the group at first.
-        word: anything at first; it says two windows.
-        length: of the filter in bytes.
+        j: number of the window, from 0 on.
+        z: generator state, ``seed_of(group)`` for j = 0.
+        word: random bits of two windows; ignored for j = 0.
+        length: bytes of the filter.
+
+    Returns:
+        (first byte, rotation, next ``z``, next ``word``).
     """
     if j & 1:
         word >>= U64(32)
     else:
         z = U64(z + U64(_STEP))
         word = finish(z)
-    at, rotation = window(word & U64(_LOW), length)
+    at, rotation = window(word & U64(_LOW_HALF), length)
     return at, rotation, z, word
 
 
 @kernel
 def insert(indices: Array, filter_: Array, k: int) -> None:
-    """Set the bits of (n,) u32 ascending ``indices`` in a zeroed filter, padding included."""
+    """Insert (n,) u32 ascending ``indices`` into a zeroed filter, and fill its padding."""
     length = filter_.size - BLOOM_PAD
     i = 0
     while i < indices.size:
@@ -83,7 +85,7 @@ def insert(indices: Array, filter_: Array, k: int) -> None:
 
 @inline
 def _query(filter_: Array, k: int, d: int, first: int, masks: Array) -> int:
-    """The members of the groups from ``first`` on into ``masks``, one bit an element; how many groups."""
+    """Query the groups from ``first`` on into ``masks``, one bit per element, and return their number."""
     length = U64(filter_.size - BLOOM_PAD)
     groups = min(masks.size, ((d + 63) >> 6) - first)
     for i in range(groups):
@@ -92,12 +94,12 @@ def _query(filter_: Array, k: int, d: int, first: int, masks: Array) -> int:
         for _ in range(k >> 1):
             z = U64(z + U64(_STEP))
             word = finish(z)
-            at, rotation = window(word & U64(_LOW), length)
+            at, rotation = window(word & U64(_LOW_HALF), length)
             mask &= rotate_left(load64(filter_, at), rotation)
             at, rotation = window(word >> U64(32), length)
             mask &= rotate_left(load64(filter_, at), rotation)
         if k & 1:
-            at, rotation = window(finish(U64(z + U64(_STEP))) & U64(_LOW), length)
+            at, rotation = window(finish(U64(z + U64(_STEP))) & U64(_LOW_HALF), length)
             mask &= rotate_left(load64(filter_, at), rotation)
         masks[i] = mask
     if (first + groups) << 6 > d:
@@ -107,10 +109,10 @@ def _query(filter_: Array, k: int, d: int, first: int, masks: Array) -> int:
 
 @kernel
 def count(filter_: Array, k: int, d: int) -> int:
-    """How many of the elements 0 … d-1 the filter holds."""
-    masks = np.empty(_BLOCK, np.uint64)
+    """Count the elements 0 … d - 1 that the filter holds."""
+    masks = np.empty(_GROUPS_PER_CALL, np.uint64)
     found = 0
-    for first in range(0, (d + 63) >> 6, _BLOCK):
+    for first in range(0, (d + 63) >> 6, _GROUPS_PER_CALL):
         for i in range(_query(filter_, k, d, first, masks)):
             found += popcount(masks[i])
     return found
@@ -118,14 +120,19 @@ def count(filter_: Array, k: int, d: int) -> int:
 
 @kernel
 def fill(filter_: Array, k: int, d: int, skip: int, out: Array) -> int:
-    """Elements that the filter holds, ascending, into u32 ``out``; how many it holds in all.
+    """List elements that the filter holds, and return how many it holds in total.
 
-    The first ``skip`` are left out, and those for which ``out`` has no room.
+    Args:
+        filter_: (length + BLOOM_PAD,) u8, padded.
+        k: windows per element.
+        d: elements of the chunk.
+        skip: number of elements to leave out first.
+        out: (n,) u32, written: the next n elements, ascending.
     """
-    masks = np.empty(_BLOCK, np.uint64)
+    masks = np.empty(_GROUPS_PER_CALL, np.uint64)
     stop = skip + out.size
     found = 0
-    for first in range(0, (d + 63) >> 6, _BLOCK):
+    for first in range(0, (d + 63) >> 6, _GROUPS_PER_CALL):
         for i in range(_query(filter_, k, d, first, masks)):
             mask = masks[i]
             ones = popcount(mask)
@@ -143,23 +150,33 @@ def fill(filter_: Array, k: int, d: int, skip: int, out: Array) -> int:
 
 @kernel
 def sample(filter_: Array, k: int, d: int, total: int, low: U32, high: U32, out: Array) -> int:
-    """``out.size`` of the ``total`` elements that the filter holds, drawn by selection sampling; how many.
+    """Draw ``out.size`` of the elements that the filter holds by selection sampling (Knuth, algorithm S).
 
-    ``low`` and ``high`` are the halves of the stream.
+    Args:
+        filter_: (length + BLOOM_PAD,) u8, padded.
+        k: windows per element.
+        d: elements of the chunk.
+        total: number of elements that the filter holds.
+        low: low half of the random stream.
+        high: high half of the random stream.
+        out: (n,) u32, written, ascending.
+
+    Returns:
+        The number of elements drawn.
     """
-    masks = np.empty(_BLOCK, np.uint64)
-    taken = 0
+    masks = np.empty(_GROUPS_PER_CALL, np.uint64)
+    drawn = 0
     i = 0
-    for first in range(0, (d + 63) >> 6, _BLOCK):
+    for first in range(0, (d + 63) >> 6, _GROUPS_PER_CALL):
         for group in range(_query(filter_, k, d, first, masks)):
             mask = masks[group]
             while mask != U64(0):
-                if taken == out.size or i == total:
-                    return taken
+                if drawn == out.size or i == total:
+                    return drawn
                 rank = np.int64((U64(draw32(low, high, U32(i))) * U64(total - i)) >> U64(32))
-                if rank < out.size - taken:
-                    out[taken] = U32((first + group) << 6) + U32(trailing_zeros(mask))
-                    taken += 1
+                if rank < out.size - drawn:
+                    out[drawn] = U32((first + group) << 6) + U32(trailing_zeros(mask))
+                    drawn += 1
                 i += 1
                 mask &= mask - U64(1)
-    return taken
+    return drawn

@@ -1,11 +1,11 @@
-"""The loops of the context index codec (formats/spec/index/context.md): a walk over elements, and periods."""
+"""Kernels of the context index codec (formats/spec/index/context.md): the coding loop, and periods."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.coding.arithmetic import AHEAD, ONE, Coder, begin, code, finish, learned
+from wirecodec.kernels.cpu.coding.arithmetic import AHEAD, ONE, Coder, begin, code, finish, initial_state
 from wirecodec.kernels.cpu.jit import borrowing, inline, kernel
 from wirecodec.kernels.cpu.simd.words import popcount
 from wirecodec.kernels.layout import CONTEXT_BLOCK, CONTEXT_PART, CONTEXT_PERIODS
@@ -22,39 +22,39 @@ _CLASSES = 12
 _BOUNDS = [1, 2, 3, 4, 5, 7, 9, 12, 16, 21, 26]
 _CLASS = np.searchsorted(_BOUNDS, np.arange(33), side="right").astype(np.uint8)
 _OTHER = 7
-"""The place of what no flag has promised, or where its promise is kept."""
+"""Place of a part or element of which no flag guarantees that something is present."""
 _PARTS = _CLASSES
 _BITS = _PARTS + (_OTHER + 1) * _CLASSES
-_SEEN = 22
-_CONTEXTS = _BITS + (_OTHER + 1 + _SEEN) * _CLASSES * 2
+_HISTORY_CLASSES = 22
+_CONTEXTS = _BITS + (_OTHER + 1 + _HISTORY_CLASSES) * _CLASSES * 2
 _WINDOW = U64(0xFFFFFFFF)
 
-_LEAST, _MOST = CONTEXT_PERIODS
+_MIN_PERIOD, _MAX_PERIOD = CONTEXT_PERIODS
 _ANCHORS = 8192
-_BESIDE = 8
+_NEIGHBOURS = 8
 
 
 @inline
-def _contexts(r: int, d: int) -> Array:
-    """What is assumed before anything was seen: the density, and that a flag's promise is kept evenly."""
+def _build_contexts(r: int, d: int) -> Array:
+    """Build the initial contexts from the density r/d; a flagged element is equally likely at each place."""
     contexts = np.empty(_CONTEXTS, np.uint32)
     density = min(max((np.int64(r) << 22) // d, 64), ONE - 64)
-    contexts[:_PARTS] = learned(min(CONTEXT_BLOCK * density, ONE >> 1))
-    contexts[_BITS:] = learned(density)
+    contexts[:_PARTS] = initial_state(min(CONTEXT_BLOCK * density, ONE >> 1))
+    contexts[_BITS:] = initial_state(density)
     part = min(CONTEXT_PART * density, ONE >> 1)
-    contexts[_PARTS:_BITS] = learned(part)
+    contexts[_PARTS:_BITS] = initial_state(part)
     for place in range(_OTHER):
         left = CONTEXT_PART - place
         at = _PARTS + place * _CLASSES
-        contexts[at : at + _CLASSES] = learned(max(part, (ONE >> 1) // left))
+        contexts[at : at + _CLASSES] = initial_state(max(part, (ONE >> 1) // left))
         at = _BITS + place * _CLASSES * 2
-        contexts[at : at + 2 * _CLASSES] = learned(max(density, ONE // left))
+        contexts[at : at + 2 * _CLASSES] = initial_state(max(density, ONE // left))
     return contexts
 
 
 @borrowing
-def _quiet(history: Array, start: int, stop: int) -> bool:
-    """Whether nothing was present in these columns of the rows that are remembered."""
+def _is_empty(history: Array, start: int, stop: int) -> bool:
+    """Return whether these columns were empty in all remembered rows."""
     seen = U16(0)
     for column in range(start, min(stop, history.size)):
         seen |= history[column]
@@ -62,7 +62,7 @@ def _quiet(history: Array, start: int, stop: int) -> bool:
 
 
 @borrowing
-def _part(
+def _code_part(
     data: Array,
     contexts: Array,
     indices: Array,
@@ -78,19 +78,20 @@ def _part(
     """Code the elements of a part, up to the last index.
 
     Args:
-        data: as of ``walk``.
-        contexts: what was learned.
-        indices: as of ``walk``.
-        history: of the columns from the first element's on; (0,) where there are no rows.
+        data: as in ``walk``.
+        contexts: (_CONTEXTS,) u32, the adaptive states.
+        indices: as in ``walk``.
+        history: u16 per column from the first element on; (0,) without rows.
         first: the first element.
-        count: how many there are.
-        flagged: whether a flag has promised that one is present.
-        writes: as of ``walk``.
-        j: how many indices lie before.
-        window: the 32 elements before, the latest in the lowest bit.
-        coder: as it stands.
+        count: number of elements.
+        flagged: whether a flag indicates that one of them is present.
+        writes: as in ``walk``.
+        j: number of indices before ``first``.
+        window: the last 32 elements as bits, the latest in the lowest bit.
+        coder: the current coder.
 
-    Returns j, window and coder after them.
+    Returns:
+        (j, window, coder) after the part.
     """
     before = j
     for n in range(count):
@@ -121,15 +122,17 @@ def walk(data: Array, indices: Array, period: int, d: int, writes: bool) -> int:
     """Code every element of a chunk, up to the last that is present.
 
     Args:
-        data: the section after its header: written, or read.
-        indices: (r,) u32, r > 0: read, or written.
-        period: elements of a row, 0 for none.
+        data: (n,) u8, the section after its header; the output if ``writes``.
+        indices: (r,) u32, r > 0; the output unless ``writes``.
+        period: elements per row, 0 for no rows.
         d: elements of the chunk.
-        writes: whether indices become a section; otherwise a section becomes indices.
+        writes: True to encode the indices, False to decode the section.
 
-    Returns the bytes of ``data`` that were written, or would have been; 0, or what is wrong, of a read one.
+    Returns:
+        The section's length in bytes if ``writes``, which exceeds ``data.size`` if it did not fit. Otherwise
+        0 or BAD_*.
     """
-    contexts = _contexts(indices.size, d)
+    contexts = _build_contexts(indices.size, d)
     history = np.zeros(period, np.uint16)
     coder = begin(data, writes)
     window = U64(0)
@@ -142,8 +145,8 @@ def walk(data: Array, indices: Array, period: int, d: int, writes: bool) -> int:
             if not writes and coder[2] > data.size + AHEAD:
                 return BAD_LENGTH
             stop = min(end, block + CONTEXT_BLOCK)
-            quiet = _quiet(history, block - row, stop - row)
-            if quiet:
+            empty_columns = _is_empty(history, block - row, stop - row)
+            if empty_columns:
                 context = np.int64(_CLASS[min(activity, 32)])
                 some, coder = code(data, contexts, context, writes and indices[j] < stop, writes, coder)
                 if not some:
@@ -153,8 +156,8 @@ def walk(data: Array, indices: Array, period: int, d: int, writes: bool) -> int:
             before = j
             for part in range(block, stop, CONTEXT_PART):
                 count = min(stop - part, CONTEXT_PART)
-                flagged = quiet or _quiet(history, part - row, part - row + count)
-                promised = quiet and j == before
+                flagged = empty_columns or _is_empty(history, part - row, part - row + count)
+                promised = empty_columns and j == before
                 if flagged and not (promised and part + count == stop):
                     place = (part - block) // CONTEXT_PART if promised else _OTHER
                     context = _PARTS + place * _CLASSES + np.int64(_CLASS[popcount(window)])
@@ -164,18 +167,19 @@ def walk(data: Array, indices: Array, period: int, d: int, writes: bool) -> int:
                         window = (window << U64(count)) & _WINDOW
                         continue
                 columns = history[part - row : part - row + count]
-                j, window, coder = _part(
+                j, window, coder = _code_part(
                     data, contexts, indices, columns, part, count, flagged, writes, j, window, coder
                 )
                 if j == indices.size:
-                    return finish(data, coder) if writes else _ended(data, coder)
+                    return finish(data, coder) if writes else _check_end(data, coder)
             activity = (activity + (j - before) + 1) >> 1
         row = end
     return BAD_LENGTH if coder[2] > data.size + AHEAD else BAD_COUNT
 
 
 @borrowing
-def _ended(data: Array, coder: Coder) -> np.int64:
+def _check_end(data: Array, coder: Coder) -> np.int64:
+    """Return 0 if a reader's section ends as a writer ends it, BAD_* otherwise."""
     low, _, at = coder
     if at != data.size + AHEAD:
         return np.int64(BAD_LENGTH)
@@ -184,9 +188,13 @@ def _ended(data: Array, coder: Coder) -> np.int64:
 
 @kernel
 def find_period(indices: Array) -> int:
-    """The distance at which present elements lie from each other more often than nearly at it; 0 for none."""
+    """Find the distance between present elements that is more frequent than the distances near it.
+
+    Returns:
+        The distance, from 64 to 16,384, or 0 if there is none.
+    """
     r = indices.size
-    counts = np.zeros(_MOST + _BESIDE + 1, np.int64)
+    counts = np.zeros(_MAX_PERIOD + _NEIGHBOURS + 1, np.int64)
     anchors = min(r, _ANCHORS)
     for anchor in range(anchors):
         at = (anchor * r) // anchors
@@ -197,14 +205,14 @@ def find_period(indices: Array) -> int:
             counts[distance] += 1
     best = np.int64(0)
     for stage in range(2):
-        beside = counts[_LEAST - _BESIDE : _LEAST + _BESIDE + 1].sum()
-        for period in range(_LEAST, _MOST + 1):
-            excess = (2 * _BESIDE + 1) * counts[period] - beside
-            rare = excess <= 0 or excess * excess < 600 * (beside - counts[period] + 4)
+        nearby = counts[_MIN_PERIOD - _NEIGHBOURS : _MIN_PERIOD + _NEIGHBOURS + 1].sum()
+        for period in range(_MIN_PERIOD, _MAX_PERIOD + 1):
+            excess = (2 * _NEIGHBOURS + 1) * counts[period] - nearby
+            rare = excess <= 0 or excess * excess < 600 * (nearby - counts[period] + 4)
             if stage == 0:
                 best = best if rare else max(best, excess)
             elif not rare and 8 * excess >= 7 * best:
                 return period
-            if period < _MOST:
-                beside += counts[period + _BESIDE + 1] - counts[period - _BESIDE]
+            if period < _MAX_PERIOD:
+                nearby += counts[period + _NEIGHBOURS + 1] - counts[period - _NEIGHBOURS]
     return 0

@@ -1,4 +1,4 @@
-"""The loops of the delta index codec (formats/spec/index/delta.md): gaps to varints and back."""
+"""Kernels of the delta index codec (formats/spec/index/delta.md): gaps to varints and back."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.coding import varint
 from wirecodec.kernels.cpu.jit import inline, kernel
 
-__all__ = ["planned", "read", "write"]
+__all__ = ["measure", "read", "write"]
 
 U32 = np.uint32
 U64 = np.uint64
 
-_CHUNK = 4096
+_INDICES_PER_PASS = 4096
 size_varints, write_varints, read_varints = varint.size, varint.write, varint.read
 
 
 @inline
 def _gaps(indices: Array, start: np.int64, gaps: Array) -> Array:
-    """The gaps of the indices from ``start`` on, as many as ``gaps`` has room for."""
+    """Compute the gaps of the indices from ``start`` on, at most ``gaps.size`` of them."""
     now = indices[start : start + gaps.size]
     if start == 0:
         gaps[0] = now[0]
@@ -33,34 +33,38 @@ def _gaps(indices: Array, start: np.int64, gaps: Array) -> Array:
 
 
 @kernel
-def planned(indices: Array) -> int:
-    """Bytes of the section of (r,) u32 ``indices``, r > 0."""
-    gaps = np.empty(_CHUNK, np.uint32)
+def measure(indices: Array) -> int:
+    """Return the length in bytes of the section of (r,) u32 ``indices``, r > 0."""
+    gaps = np.empty(_INDICES_PER_PASS, np.uint32)
     total = 0
-    for start in range(0, indices.size, _CHUNK):
+    for start in range(0, indices.size, _INDICES_PER_PASS):
         total += size_varints(_gaps(indices, start, gaps))
     return total
 
 
 @kernel
 def write(indices: Array, section: Array) -> None:
-    """The section of (r,) u32 ``indices``, into 7 bytes more than were planned."""
-    gaps = np.empty(_CHUNK, np.uint32)
+    """Write the section of (r,) u32 ``indices`` into a buffer 7 bytes longer than ``measure`` returned."""
+    gaps = np.empty(_INDICES_PER_PASS, np.uint32)
     at = np.int64(0)
-    for start in range(0, indices.size, _CHUNK):
+    for start in range(0, indices.size, _INDICES_PER_PASS):
         at = write_varints(_gaps(indices, start, gaps), section, at)
 
 
 @kernel
 def read(framed: Array, length: int, out: Array) -> int:
-    """The indices of a surveyed section (varint.py), as many as its numbers; the least d that they fit."""
+    """Read the indices of a section that ``varint.survey`` has checked, one per number.
+
+    Returns:
+        The least d below which all of them are, in 64 bits.
+    """
     j = np.int64(0)
     last = np.int64(varint.FRONT - 1)
     index = U64(0)
     stop = varint.FRONT + length
-    for at in range(varint.FRONT, stop, _CHUNK):
+    for at in range(varint.FRONT, stop, _INDICES_PER_PASS):
         first = j
-        j, last = read_varints(framed, at, min(at + _CHUNK, stop), out, j, last)
+        j, last = read_varints(framed, at, min(at + _INDICES_PER_PASS, stop), out, j, last)
         new = out[first:j]
         for i in range(new.size):
             index += U64(new[i]) + U64(1)

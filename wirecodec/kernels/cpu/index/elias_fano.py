@@ -1,6 +1,6 @@
-"""The loops of the Elias-Fano index codec (formats/spec/index/elias-fano.md): layout, write, read.
+"""Kernels of the Elias-Fano index codec (formats/spec/index/elias-fano.md): layout, write, read.
 
-Where each span of 4096 indices lies follows from the bases, so all loops take ranges of spans.
+The bases determine the position of each span of 4096 indices, so that all kernels accept ranges of spans.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = [
     "BAD_ORDER",
     "BAD_PADDING",
     "BAD_RANGE",
-    "layout",
+    "compute_layout",
     "read",
     "write",
 ]
@@ -33,20 +33,23 @@ BAD_LENGTH, BAD_BASE, BAD_PADDING, BAD_HIGH, BAD_ORDER, BAD_RANGE = 1, 2, 3, 4, 
 
 @inline
 def _low_words(n: int, b: int) -> int:
-    """The u32 words of the low bits of a span of n indices."""
-    return (n * b + 31) >> 5  # those of full blocks fill whole words
+    """Return the u32 words that the low bits of a span of n indices take."""
+    return (n * b + 31) >> 5  # Full blocks fill whole words.
 
 
 @kernel
-def layout(bases: Array, r: int, parameters: Array, starts: Array) -> int:
-    """Each span's parameter, and where it lies; 0, or BAD_BASE.
+def compute_layout(bases: Array, r: int, parameters: Array, starts: Array) -> int:
+    """Compute each span's parameter and position from the bases.
 
     Args:
-        bases: (n_spans + 1,) i64: of the spans, and d.
-        r: indices of all spans.
+        bases: (n_spans + 1,) i64, the bases of the spans, and d.
+        r: number of indices in all spans.
         parameters: (n_spans,) u8, written.
-        starts: (n_spans + 1,) i64, written: each span's first word, counted from span 0, and the most that
-            the last can take.
+        starts: (n_spans + 1,) i64, written: each span's first word, counted from span 0, and an upper bound
+            of the last span's end.
+
+    Returns:
+        0, or BAD_BASE if a span has fewer elements than indices.
     """
     starts[0] = 0
     for span in range(parameters.size):
@@ -67,18 +70,18 @@ def layout(bases: Array, r: int, parameters: Array, starts: Array) -> int:
 def write(
     indices: Array, bases: Array, parameters: Array, starts: Array, first: int, last: int, words: Array
 ) -> int:
-    """Some spans into their places; how many words the last of them takes.
+    """Write the spans first … last - 1, and return the number of words of the last one.
 
     Args:
         indices: (r,) u32, ascending.
-        bases: (n_spans + 1,) i64, as of ``layout``.
-        parameters: of all spans, from ``layout``.
-        starts: from ``layout``.
-        first: the spans first … last - 1 are written.
-        last: see there.
-        words: u32, zeroed, room for all spans.
+        bases: (n_spans + 1,) i64, as in ``compute_layout``.
+        parameters: (n_spans,) u8, from ``compute_layout``.
+        starts: (n_spans + 1,) i64, from ``compute_layout``.
+        first: number of the first span.
+        last: number of the last span, plus 1.
+        words: u32, zeroed, a buffer for all spans.
     """
-    taken = 0
+    words_of_last = 0
     for span in range(first, last):
         start = span * RICE_SPAN
         n = min(RICE_SPAN, indices.size - start)
@@ -92,35 +95,35 @@ def write(
             indices, start + (n & -RICE_BLOCK), start + n, bases[span] + (n & -RICE_BLOCK), b, words, at
         )
         high = words[starts[span] + _low_words(n, b) : starts[span + 1]]
-        most = U32(32 * high.size - 1)  # where another thread writes to the indices
-        filling, current = U32(0), U32(0)
+        max_bit = U32(32 * high.size - 1)  # A bound, in case another thread changes the indices.
+        accumulator, current = U32(0), U32(0)
         base = U32(bases[span])
         for i in range(n):
-            bit = min(U32(U32(U32(indices[start + i] - base - U32(i)) >> U32(b)) + U32(i)), most)
+            bit = min(U32(U32(U32(indices[start + i] - base - U32(i)) >> U32(b)) + U32(i)), max_bit)
             word = bit >> U32(5)
-            filling = U32((filling if word == current else U32(0)) | U32(U32(1) << (bit & U32(31))))
-            high[word] = filling
+            accumulator = U32((accumulator if word == current else U32(0)) | U32(U32(1) << (bit & U32(31))))
+            high[word] = accumulator
             current = word
-        taken = _low_words(n, b) + np.int64(current) + 1
-    return taken
+        words_of_last = _low_words(n, b) + np.int64(current) + 1
+    return words_of_last
 
 
 @inline
 def _pack(indices: Array, start: int, base: np.uint32, b: int, words: Array, at: int) -> None:
-    """The low bits of a full block, 32 rows of 8 lanes."""
+    """Pack the low bits of a full block: 32 rows of 8 lanes."""
     mask = (U32(1) << U32(b)) - U32(1)
-    filling = splat(U32(0), 8)
+    accumulator = splat(U32(0), 8)
     offsets = ramp(8, 32) + base
     used = 0
     for i in range(start, start + RICE_BLOCK, RICE_LANES):
         low = (load(indices, i, 8) - offsets) & mask
-        filling |= low << used
+        accumulator |= low << used
         used += b
         if used >= 32:
-            store(words, at, filling)
+            store(words, at, accumulator)
             at += RICE_LANES
             used -= 32
-            filling = low >> (b - used) if used > 0 else splat(U32(0), 8)
+            accumulator = low >> (b - used) if used > 0 else splat(U32(0), 8)
         offsets += U32(RICE_LANES)
 
 
@@ -134,7 +137,7 @@ def _pack_tail(
     words: Array,
     at: int,
 ) -> None:
-    """The low bits of the last, shorter block: one stream."""
+    """Pack the low bits of the last, shorter block as one bit stream."""
     mask = (U64(1) << U64(b)) - U64(1)
     bit = 0
     for i in range(start, stop):
@@ -159,18 +162,21 @@ def read(
     last: int,
     out: Array,
 ) -> tuple[int, int]:
-    """The indices of some spans; (0, last), or which check failed (BAD_*) and in which span.
+    """Read the spans first … last - 1.
 
     Args:
-        words: u32, those of all spans.
-        bases: (n_spans + 1,) i64, as of ``layout``, which accepted them.
-        parameters: from ``layout``.
-        starts: from ``layout``, the last one set to ``words.size``.
+        words: u32, the words of all spans.
+        bases: (n_spans + 1,) i64, accepted by ``compute_layout``.
+        parameters: (n_spans,) u8, from ``compute_layout``.
+        starts: (n_spans + 1,) i64, from ``compute_layout``, the last one set to ``words.size``.
         d: elements of the chunk.
-        r: indices of all spans.
-        first: the spans first … last - 1 are read.
-        last: see there.
-        out: u32, room for their indices.
+        r: number of indices in all spans.
+        first: number of the first span.
+        last: number of the last span, plus 1.
+        out: u32, written: the indices of these spans.
+
+    Returns:
+        (0, last), or (BAD_*, the number of the span that fails the check).
     """
     ones = np.empty(RICE_SPAN + 64, np.uint32)
     for span in range(first, last):
@@ -207,7 +213,7 @@ def read(
 
 @inline
 def _unpack(words: Array, at: int, b: int, ones: Array, start: int, base: np.uint32, out: Array) -> None:
-    """The indices of a full block: (one - i) · 2^b + low bits + i + base."""
+    """Unpack the indices of a full block: (ones[i] - i) · 2^b + low bits + i + base."""
     mask = (U32(1) << U32(b)) - U32(1)
     numbers = ramp(8, 32) + U32(start)
     bit = 0
@@ -224,7 +230,7 @@ def _unpack(words: Array, at: int, b: int, ones: Array, start: int, base: np.uin
 
 @inline
 def _unpack_tail(words: Array, at: int, b: int, ones: Array, start: int, base: np.uint32, out: Array) -> None:
-    """The indices of the last, shorter block."""
+    """Unpack the indices of the last, shorter block."""
     mask = (U64(1) << U64(b)) - U64(1)
     bit = 0
     for i in range(start, out.size):

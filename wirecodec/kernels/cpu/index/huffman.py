@@ -1,4 +1,4 @@
-"""The loops that write the Huffman index codec (formats/spec/index/huffman.md): count, choose, write."""
+"""Kernels that write the Huffman index codec (formats/spec/index/huffman.md): count, choose, write."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ U32 = np.uint32
 U64 = np.uint64
 
 _FINEST = 3
-_WINDOW = 57  # bits that a store at any bit position holds
-code_lengths = canonical_huffman.lengths
+_WINDOW = 57  # Bits that a store holds at any bit position.
+build_lengths = canonical_huffman.build_lengths
 
 
 @inline
 def _extra(gap: np.uint64, m: np.uint64) -> np.uint64:
-    """The bits of a gap below its first one bit and the m bits that follow."""
+    """Return the number of bits of a gap below its first one bit and the m bits after it."""
     return U64(63 - leading_zeros(gap | U64(1) << m)) - m
 
 
@@ -34,9 +34,9 @@ def _class(gap: np.uint64, m: np.uint64) -> np.uint64:
 
 @kernel
 def count_gaps(indices: Array, counts: Array) -> None:
-    """How often each of the finest classes occurs, into (176,) i64.
+    """Count the gaps in each of the finest classes, into (176,) i64.
 
-    Four tables, so that equal neighbours do not wait for each other.
+    Four tables are used in turn, so that equal neighbours do not depend on each other.
     """
     tables = np.zeros((4, counts.size), np.uint32)
     before = U32(0xFFFFFFFF)
@@ -58,7 +58,7 @@ def count_gaps(indices: Array, counts: Array) -> None:
 
 @kernel
 def count_keys(indices: Array, width: int, counts: Array) -> None:
-    """How often each byte occurs among the ``width`` low ones of the indices, into (256,) i64."""
+    """Count the values of the ``width`` low bytes of the indices, into (256,) i64."""
     counts[:] = 0
     for k in range(width):
         for i in range(indices.size):
@@ -67,24 +67,27 @@ def count_keys(indices: Array, width: int, counts: Array) -> None:
 
 @kernel
 def choose(counts: Array, lengths: Array) -> tuple[int, int]:
-    """The m that makes the section smallest, and the bits that codes and extra bits take with it.
+    """Choose the m, 0 to 3, that makes the section smallest.
 
     Args:
-        counts: (176,) i64, of the finest classes.
-        lengths: (176,) u8, written: the code's lengths for that m.
+        counts: (176,) i64 gaps in each of the finest classes.
+        lengths: (176,) u8, written: the code lengths for that m.
+
+    Returns:
+        (m, the number of bits of all codes and extra bits).
     """
     best = 0
     best_bits = np.int64(0)
-    least = np.int64(-1)
+    best_total = np.int64(-1)
     coarse = np.empty(counts.size, np.int64)
     trial = np.empty(counts.size, np.uint8)
     for m in range(_FINEST + 1):
         coarse[:] = 0
         for symbol in range(counts.size):
             extra = max(0, (symbol >> _FINEST) - 1)
-            gap = U64(symbol - (extra << _FINEST)) << U64(extra)  # the least of its class
+            gap = U64(symbol - (extra << _FINEST)) << U64(extra)  # The smallest gap of its class.
             coarse[_class(gap, U64(m))] += counts[symbol]
-        code_lengths(coarse, trial)
+        build_lengths(coarse, trial)
         bits = np.int64(0)
         first = np.int64(-1)
         last = np.int64(0)
@@ -94,8 +97,8 @@ def choose(counts: Array, lengths: Array) -> tuple[int, int]:
                 first = symbol if first < 0 else first
                 last = symbol
         total = bits + (4 * (last - first + 1) if last > first else 0)
-        if least < 0 or total < least:
-            least = total
+        if best_total < 0 or total < best_total:
+            best_total = total
             best = m
             best_bits = bits
             lengths[:] = trial
@@ -103,8 +106,8 @@ def choose(counts: Array, lengths: Array) -> tuple[int, int]:
 
 
 @inline
-def _coded(gap: np.uint64, m: np.uint64, codes: Array) -> tuple[np.uint64, np.uint64]:
-    """A gap's code with its extra bits, and how many bits these are together."""
+def _encode_gap(gap: np.uint64, m: np.uint64, codes: Array) -> tuple[np.uint64, np.uint64]:
+    """Return a gap's code followed by its extra bits, and their number."""
     extra = _extra(gap, m)
     code = U64(codes[(extra << m) + (gap >> extra)])
     length = code & U64(15)
@@ -112,16 +115,18 @@ def _coded(gap: np.uint64, m: np.uint64, codes: Array) -> tuple[np.uint64, np.ui
 
 
 @kernel
-def write_gaps(indices: Array, m: int, most: int, codes: Array, section: Array, at: int, ends: Array) -> None:
-    """All spans, gaps as class codes with extra bits.
+def write_gaps(
+    indices: Array, m: int, max_bits: int, codes: Array, section: Array, at: int, ends: Array
+) -> None:
+    """Write all spans: gaps as class codes with extra bits.
 
     Args:
         indices: (r,) u32, ascending.
-        m: the classes' bits after the first one bit.
-        most: bits that a gap takes at most.
-        codes: of the classes, from ``prefix.codes``.
-        section: u8, with 8 bytes more than the spans take.
-        at: the first span's first byte.
+        m: bits after the first one bit that a class includes.
+        max_bits: greatest number of bits of a gap.
+        codes: u32 per class, from ``canonical_huffman.assign_codes``.
+        section: u8, 8 bytes longer than the spans.
+        at: first byte of the first span.
         ends: (n_spans,) i64, written: the byte after each span.
     """
     before = U32(0xFFFFFFFF)
@@ -129,22 +134,22 @@ def write_gaps(indices: Array, m: int, most: int, codes: Array, section: Array, 
         block = indices[span * HUFFMAN_SPAN : (span + 1) * HUFFMAN_SPAN]
         held = U64(0)
         bits = U64(0)
-        paired = block.size // 2 * 2 if 2 * most <= _WINDOW else 0
+        paired = block.size // 2 * 2 if 2 * max_bits <= _WINDOW else 0
         for i in range(0, paired, 2):
-            one, taken = _coded(U64(U32(block[i] - before - U32(1))), U64(m), codes)
-            other, more = _coded(U64(U32(block[i + 1] - block[i] - U32(1))), U64(m), codes)
+            one, length = _encode_gap(U64(U32(block[i] - before - U32(1))), U64(m), codes)
+            other, more = _encode_gap(U64(U32(block[i + 1] - block[i] - U32(1))), U64(m), codes)
             before = block[i + 1]
-            held |= (one | other << taken) << bits
-            bits += taken + more
+            held |= (one | other << length) << bits
+            bits += length + more
             store64(section, at, held)
             at += np.int64(bits >> U64(3))
             held >>= bits & U64(56)
             bits &= U64(7)
         for i in range(paired, block.size):
-            one, taken = _coded(U64(U32(block[i] - before - U32(1))), U64(m), codes)
+            one, length = _encode_gap(U64(U32(block[i] - before - U32(1))), U64(m), codes)
             before = block[i]
             held |= one << bits
-            bits += taken
+            bits += length
             store64(section, at, held)
             at += np.int64(bits >> U64(3))
             held >>= bits & U64(56)
@@ -155,14 +160,14 @@ def write_gaps(indices: Array, m: int, most: int, codes: Array, section: Array, 
 
 @kernel
 def write_keys(indices: Array, width: int, codes: Array, section: Array, at: int, ends: Array) -> None:
-    """All spans, indices as the codes of their bytes.
+    """Write all spans: indices as the codes of their bytes, lowest first.
 
     Args:
-        indices: (r,) u32, or u8 of one byte each.
-        width: bytes of an index, the lowest first.
-        codes: of the bytes, from ``prefix.codes``.
-        section: u8, with 8 bytes more than the spans take.
-        at: the first span's first byte.
+        indices: (r,) u32, or u8 with ``width`` 1.
+        width: bytes per index.
+        codes: (256,) u32, from ``canonical_huffman.assign_codes``.
+        section: u8, 8 bytes longer than the spans.
+        at: first byte of the first span.
         ends: (n_spans,) i64, written: the byte after each span.
     """
     for span in range(ends.size):

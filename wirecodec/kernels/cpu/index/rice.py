@@ -1,7 +1,7 @@
-"""The Rice index codec (formats/spec/index/rice.md): the parameter of every block, the length of every span.
+"""Kernels of the Rice index codec (formats/spec/index/rice.md): block parameters and span lengths.
 
-A section is a sequence of spans of 4096 indices; each is written (``rice_write``) and read (``rice_read``)
-without its neighbours, so that all loops take ranges of spans.
+A section is a sequence of spans of 4096 indices. Each span is written (``rice_write``) and read
+(``rice_read``) independently, so that all loops accept ranges of spans.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from wirecodec.kernels.cpu.threads import next_unit, share
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 
 __all__ = [
-    "LEAST_UNITS",
     "MAX_PARAMETER",
+    "MIN_UNITS_PER_THREAD",
     "PARAMETER_BITS",
     "SPAN_BLOCKS",
     "UNIT_SPANS",
+    "directory_words",
     "gap",
     "gaps8",
     "gaps16",
-    "head_words",
     "low_words",
     "plan",
 ]
@@ -37,13 +37,13 @@ U64 = np.uint64
 PARAMETER_BITS, MAX_PARAMETER = 5, 24
 SPAN_BLOCKS = RICE_SPAN // RICE_BLOCK
 
-UNIT_SPANS, LEAST_UNITS = 4, 4
-"""Spans that a thread takes at a time; how many times that is worth a thread."""
+UNIT_SPANS, MIN_UNITS_PER_THREAD = 4, 4
+"""Spans per unit of work, and the units per thread below which no thread is started."""
 
 
 @inline
 def gap(indices: Array, i: int) -> np.uint64:
-    """Gap i of the section: indices[i] - indices[i - 1] - 1, with -1 before the first."""
+    """Return gap i: indices[i] - indices[i - 1] - 1, with -1 for indices[-1]."""
     if i == 0:
         return U64(indices[0])
     return U64(U32(indices[i] - indices[i - 1] - U32(1)))
@@ -51,7 +51,7 @@ def gap(indices: Array, i: int) -> np.uint64:
 
 @inline
 def gaps8(indices: Array, i: int) -> Any:
-    """Gaps i … i + 7 as a vector."""
+    """Return the gaps i … i + 7 as a vector."""
     here = load(indices, i, 8)
     before = load(indices, i - 1, 8) if i > 0 else shift_in(here, U32(0xFFFFFFFF))
     return here - before - 1
@@ -59,22 +59,22 @@ def gaps8(indices: Array, i: int) -> Any:
 
 @inline
 def gaps16(indices: Array, i: int) -> Any:
-    """Gaps i … i + 15 as a vector."""
+    """Return the gaps i … i + 15 as a vector."""
     here = load(indices, i, 16)
     before = load(indices, i - 1, 16) if i > 0 else shift_in(here, U32(0xFFFFFFFF))
     return here - before - 1
 
 
 @inline
-def head_words(r: int) -> int:
-    """The u32 words of the directory, which stands before the spans."""
+def directory_words(r: int) -> int:
+    """Return the u32 words of the directory, which precedes the spans."""
     inner, blocks = (r - 1) // RICE_SPAN, (r - 1) // RICE_BLOCK + 1
     return (48 * inner + PARAMETER_BITS * blocks + 31) >> 5
 
 
 @inline
 def low_words(parameters: Array, r: int, span: int) -> int:
-    """The u32 words that the low bits of a span take."""
+    """Return the u32 words that the low bits of a span take."""
     words = 0
     for block in range(span * SPAN_BLOCKS, min((span + 1) * SPAN_BLOCKS, parameters.size)):
         m = min(RICE_BLOCK, r - block * RICE_BLOCK)
@@ -83,15 +83,15 @@ def low_words(parameters: Array, r: int, span: int) -> int:
 
 
 def plan(indices: Array, parameters: Array, span_words: Array) -> None:
-    """The best parameter of each block (u8), and the length of each span in u32 words (i64).
+    """Choose the best parameter of each block, and compute the length of each span.
 
     Args:
         indices: (r,) u32, ascending, r > 0.
-        parameters: (⌈r/256⌉,), written.
-        span_words: (⌈r/4096⌉,), written.
+        parameters: (⌈r/256⌉,) u8, written.
+        span_words: (⌈r/4096⌉,) i64, written: lengths in u32 words.
     """
     units = -(-span_words.size // UNIT_SPANS)
-    share(lambda turns: _plan(indices, parameters, span_words, turns), units, LEAST_UNITS)
+    share(lambda turns: _plan(indices, parameters, span_words, turns), units, MIN_UNITS_PER_THREAD)
 
 
 @kernel
@@ -106,12 +106,12 @@ def _plan(indices: Array, parameters: Array, span_words: Array, turns: Array) ->
 
 @inline
 def _plan_span(indices: Array, span: int, parameters: Array) -> int:
-    """The parameters of one span; its length."""
+    """Choose the parameters of one span, and return its length in u32 words."""
     low = unary = 0
     for block in range(span * SPAN_BLOCKS, min((span + 1) * SPAN_BLOCKS, parameters.size)):
         start = block * RICE_BLOCK
         stop = min(start + RICE_BLOCK, indices.size)
-        b, quotients = _best(indices, start, stop)
+        b, quotients = _choose_parameter(indices, start, stop)
         parameters[block] = b
         low += ((stop - start) * b + 31) >> 5
         unary += stop - start + quotients
@@ -119,14 +119,14 @@ def _plan_span(indices: Array, span: int, parameters: Array) -> int:
 
 
 @inline
-def _best(indices: Array, start: int, stop: int) -> tuple[int, int]:
-    """The best parameter for a block, and the sum of its quotients."""
+def _choose_parameter(indices: Array, start: int, stop: int) -> tuple[int, int]:
+    """Return the best parameter of a block and the sum of its quotients."""
     m = stop - start
     before = np.int64(indices[start - 1]) if start > 0 else np.int64(-1)
     zeros = np.int64(indices[stop - 1]) - before - m
-    scaled = 7 * zeros // (10 * m)  # floor(log2) of this is that of 0.7 * mean, wherever it is at least 1
+    scaled = 7 * zeros // (10 * m)  # ⌊log2⌋ of this equals that of 0.7 * mean if it is at least 1.
     f = 63 - leading_zeros(U64(scaled) | U64(1))
-    b0 = max(0, min(f - 1, MAX_PARAMETER - 3))  # only f - 1 .. f + 2 can be best
+    b0 = max(0, min(f - 1, MAX_PARAMETER - 3))  # Only f - 1 … f + 2 can be best.
     rows = splat(U32(0), 16)
     rows0, rows1, rows2, rows3 = rows, rows, rows, rows
     whole = start + (m & -16)

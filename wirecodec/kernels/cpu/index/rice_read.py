@@ -1,7 +1,7 @@
-"""Spans of the Rice index codec, checked and read (formats/spec/index/rice.md).
+"""Kernels that check and read a section of the Rice index codec (formats/spec/index/rice.md).
 
-The checks are those of the page, in its order. Another thread may write into the section at any time: indices
-that pass the checks ascend and are below d, and no access leaves an array.
+The checks are those of the page, in its order. Another thread may write into the section at any time. Even
+then, indices that pass the checks ascend and are below d, and no access leaves an array.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.index.rice import (
-    LEAST_UNITS,
     MAX_PARAMETER,
+    MIN_UNITS_PER_THREAD,
     PARAMETER_BITS,
     SPAN_BLOCKS,
     UNIT_SPANS,
-    head_words,
+    directory_words,
     low_words,
 )
 from wirecodec.kernels.cpu.jit import inline, kernel
@@ -40,8 +40,8 @@ __all__ = [
     "BAD_PARAMETER",
     "BAD_RANGE",
     "BAD_UNARY",
-    "directory",
     "read",
+    "read_directory",
 ]
 
 U32 = np.uint32
@@ -51,16 +51,19 @@ BAD_LENGTH, BAD_PADDING, BAD_PARAMETER, BAD_UNARY, BAD_RANGE, BAD_BASE = 1, 2, 3
 
 
 @kernel
-def directory(words: Array, r: int, parameters: Array, starts: Array) -> int:
-    """What stands before the spans, checked; 0, or which check failed (BAD_*).
+def read_directory(words: Array, r: int, parameters: Array, starts: Array) -> int:
+    """Read and check the directory, which precedes the spans.
 
     Args:
-        words: the section, u32, at least as long as the directory.
-        r: indices, > 0.
+        words: u32, the section, at least as long as the directory.
+        r: number of indices, > 0.
         parameters: (⌈r/256⌉,) u8, written.
-        starts: (⌈r/4096⌉ + 1,) i64, written: the first word of each span, and where the last ends.
+        starts: (⌈r/4096⌉ + 1,) i64, written: the first word of each span, and the word after the last.
+
+    Returns:
+        0 or BAD_*.
     """
-    inner, head = starts.size - 2, head_words(r)
+    inner, head = starts.size - 2, directory_words(r)
     bit = 48 * inner
     largest = 0
     for block in range(parameters.size):
@@ -91,25 +94,28 @@ def directory(words: Array, r: int, parameters: Array, starts: Array) -> int:
 def read(
     words: Array, bases: Array, starts: Array, parameters: Array, d: int, first: int, last: int, out: Array
 ) -> tuple[int, int]:
-    """The indices of spans first … last - 1; the first that fails a check, and which (BAD_*), or last and 0.
+    """Read and check the spans first … last - 1.
 
     Args:
-        words: the section, u32.
-        bases: u32, of each span but the first; a copy, because they are read twice.
-        starts: from ``directory``.
-        parameters: from ``directory``.
+        words: u32, the section.
+        bases: u32, the base of each span but the first; a copy, because the bases are read twice.
+        starts: from ``read_directory``.
+        parameters: from ``read_directory``.
         d: elements of the chunk.
-        first: see there.
-        last: see there.
-        out: u32, room for the indices of these spans.
+        first: number of the first span.
+        last: number of the last span, plus 1.
+        out: u32, written: the indices of these spans.
+
+    Returns:
+        (the first span that fails a check, BAD_*), or (last, 0).
     """
-    verdicts = np.zeros(last - first, np.uint8)
+    faults = np.zeros(last - first, np.uint8)
     share(
-        lambda turns: _read(words, bases, starts, parameters, d, first, verdicts, out, turns),
-        -(-verdicts.size // UNIT_SPANS),
-        LEAST_UNITS,
+        lambda turns: _read(words, bases, starts, parameters, d, first, faults, out, turns),
+        -(-faults.size // UNIT_SPANS),
+        MIN_UNITS_PER_THREAD,
     )
-    return _verdict(bases, verdicts, first, out)
+    return _find_fault(bases, faults, first, out)
 
 
 @kernel
@@ -120,17 +126,17 @@ def _read(
     parameters: Array,
     d: int,
     first: int,
-    verdicts: Array,
+    faults: Array,
     out: Array,
     turns: Array,
 ) -> None:
-    """See ``read``; ``verdicts`` gets the code of each span that fails."""
+    """See ``read``; ``faults[i]`` becomes the BAD_* code of span ``first + i`` if that span fails."""
     ones = np.empty(RICE_SPAN + 64, np.uint32)
     unit = next_unit(turns, -1)
     while unit >= 0:
-        for i in range(unit * UNIT_SPANS, min((unit + 1) * UNIT_SPANS, verdicts.size)):
+        for i in range(unit * UNIT_SPANS, min((unit + 1) * UNIT_SPANS, faults.size)):
             part = out[i * RICE_SPAN : (i + 1) * RICE_SPAN]
-            verdicts[i] = _read_span(words, bases, starts, parameters, d, first + i, ones, part)
+            faults[i] = _read_span(words, bases, starts, parameters, d, first + i, ones, part)
         unit = next_unit(turns, unit)
 
 
@@ -145,7 +151,7 @@ def _read_span(
     ones: Array,
     out: Array,
 ) -> int:
-    """The indices of one span; 0, or which check failed. ``ones`` is scratch."""
+    """Read one span, and return 0 or BAD_*; ``ones`` is scratch."""
     n = out.size
     block = span * SPAN_BLOCKS
     at = starts[span]
@@ -156,10 +162,10 @@ def _read_span(
         return BAD_PADDING
     if words[stop - 1] == U32(0) or not find_ones(words, unary, stop, n, ones):
         return BAD_UNARY
-    if 32 * (stop - 1 - unary) > d + n:  # so many zero bits; below, positions fit a u32
+    if 32 * (stop - 1 - unary) > d + n:  # More zero bits than elements. Below, positions fit a u32.
         return BAD_RANGE
-    index = U64(bases[span - 1]) if span > 0 else U64(0)  # the least value that the next index can take
-    zeros = np.int64(0)  # of the blocks before
+    index = U64(bases[span - 1]) if span > 0 else U64(0)  # Lower bound of the next index.
+    zeros = np.int64(0)  # Zero bits of the previous blocks.
     for j in range(0, n, RICE_BLOCK):
         b = np.int64(parameters[block + j // RICE_BLOCK])
         if j + RICE_BLOCK > n:
@@ -168,7 +174,7 @@ def _read_span(
             index = _copy_ones(ones, j, U32(zeros), index, out)
         else:
             index = _unpack(words, at, b, ones, j, U32(zeros), index, out)
-        if index > U64(d):  # indices only grow: the block's last one decides for all of them
+        if index > U64(d):  # Indices ascend, so that the block's last one decides.
             return BAD_RANGE
         zeros = np.int64(ones[min(j + RICE_BLOCK, n) - 1]) - (j + RICE_BLOCK - 1)
         at += RICE_LANES * b
@@ -177,7 +183,7 @@ def _read_span(
 
 @inline
 def _copy_ones(ones: Array, j: int, zeros: np.uint32, index: np.uint64, out: Array) -> np.uint64:
-    """The indices of a full block without low bits; the least value after them."""
+    """Read a full block without low bits, and return the lower bound of the next index."""
     shift = U32(index - U64(zeros) - U64(j))
     for i in range(0, RICE_BLOCK, 16):
         store(out, j + i, load(ones, j + i, 16) + shift)
@@ -188,10 +194,10 @@ def _copy_ones(ones: Array, j: int, zeros: np.uint32, index: np.uint64, out: Arr
 def _unpack(
     words: Array, at: int, b: int, ones: Array, j: int, zeros: np.uint32, index: np.uint64, out: Array
 ) -> np.uint64:
-    """The indices of a full block with low bits; the least value after them.
+    """Read a full block with low bits, and return the lower bound of the next index.
 
-    Index i is the sum of (q + 1) 2^b up to it and of the low bits; the vectors' sums wrap, but only where the
-    last index is out of range, and that one is returned without wrapping.
+    Index i is a running sum of quotients times 2^b, low bits and ones. The vectors' sums wrap only if the
+    last index is out of range. The returned bound is computed in 64 bits and does not wrap.
     """
     mask = (U32(1) << U32(b)) - U32(1)
     before = splat(U32(index - U64(1)), 8)
@@ -209,7 +215,7 @@ def _unpack(
         skipped += U32(8)
         bit += b
     quotient = U32(ones[j + RICE_BLOCK - 1] - U32(j + RICE_BLOCK - 1) - zeros)
-    # The sum of 256 low bits and ones is 2^32 at most, and never 0.
+    # The sum of 256 low bits and ones is from 1 to 2^32.
     return index + (U64(quotient) << U64(b)) + U64(U32(lane(sums, 0) - U32(1))) + U64(1)
 
 
@@ -217,7 +223,7 @@ def _unpack(
 def _unpack_tail(
     words: Array, at: int, b: int, ones: Array, j: int, zeros: np.uint32, index: np.uint64, out: Array
 ) -> np.uint64:
-    """The indices of the last, shorter block; the least value after them."""
+    """Read the last, shorter block, and return the lower bound of the next index."""
     mask = (U64(1) << U64(b)) - U64(1)
     bit = 0
     before = U32(U32(j) + zeros - U32(1))
@@ -236,12 +242,12 @@ def _unpack_tail(
 
 
 @kernel
-def _verdict(bases: Array, verdicts: Array, first: int, indices: Array) -> tuple[int, int]:
-    """The first span that failed, or does not begin where the one before ends, and the code."""
-    for i in range(verdicts.size):
-        if verdicts[i] != 0:
-            return first + i, np.int64(verdicts[i])
-    for i in range(1, verdicts.size):
+def _find_fault(bases: Array, faults: Array, first: int, indices: Array) -> tuple[int, int]:
+    """Return the first span that failed or whose base does not follow the span before it, and the code."""
+    for i in range(faults.size):
+        if faults[i] != 0:
+            return first + i, np.int64(faults[i])
+    for i in range(1, faults.size):
         if U64(bases[first + i - 1]) != U64(indices[i * RICE_SPAN - 1]) + U64(1):
             return first + i, BAD_BASE
-    return first + verdicts.size, 0
+    return first + faults.size, 0

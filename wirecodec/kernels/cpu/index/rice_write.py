@@ -1,4 +1,4 @@
-"""Spans of the Rice index codec, written (formats/spec/index/rice.md)."""
+"""Kernels that write a section of the Rice index codec (formats/spec/index/rice.md)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.index.rice import (
-    LEAST_UNITS,
+    MIN_UNITS_PER_THREAD,
     PARAMETER_BITS,
     SPAN_BLOCKS,
     UNIT_SPANS,
+    directory_words,
     gap,
     gaps8,
     gaps16,
-    head_words,
 )
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.vector import evens, odds, reinterpret, splat, store
@@ -30,27 +30,27 @@ U64 = np.uint64
 
 
 def write(indices: Array, parameters: Array, span_words: Array, words: Array) -> None:
-    """The directory and all spans.
+    """Write the directory and all spans.
 
     Args:
         indices: (r,) u32, ascending.
-        parameters: of the blocks, from ``plan``.
-        span_words: of the spans, from ``plan``.
-        words: the section, u32, written.
+        parameters: (⌈r/256⌉,) u8, from ``plan``.
+        span_words: (⌈r/4096⌉,) i64, from ``plan``.
+        words: u32, the section, written.
     """
     units = -(-span_words.size // UNIT_SPANS)
-    share(lambda turns: _write(indices, parameters, span_words, words, turns), units, LEAST_UNITS)
+    share(lambda turns: _write(indices, parameters, span_words, words, turns), units, MIN_UNITS_PER_THREAD)
 
 
 @kernel
 def _write(indices: Array, parameters: Array, span_words: Array, words: Array, turns: Array) -> None:
     """See ``write``."""
-    # A unary part takes 3 bits an index at most; where another thread writes to the indices it may take more,
-    # 56 bits for each 8 and what _put_one admits.
+    # A unary part takes at most 3 bits per index. If another thread changes the indices it may take more: 56
+    # bits per 8 indices, and as many as _put_one admits.
     codes = np.empty(RICE_SPAN // 2 + 16, np.uint32)
     eights = np.empty(16, np.uint64)
-    follows = 0  # the span that begins at word ``at``
-    at = head_words(indices.size)
+    follows = 0  # The span that begins at word ``at``.
+    at = directory_words(indices.size)
     unit = next_unit(turns, -1)
     while unit >= 0:
         if unit == 0:
@@ -67,7 +67,7 @@ def _write(indices: Array, parameters: Array, span_words: Array, words: Array, t
 def _write_span(
     indices: Array, parameters: Array, span: int, words: Array, codes: Array, eights: Array
 ) -> None:
-    """One span into its words; the last two arrays are scratch."""
+    """Write one span into ``words``; ``codes`` and ``eights`` are scratch."""
     at = 0
     position, pending = np.int64(0), U64(0)
     stop = min((span + 1) * RICE_SPAN, indices.size)
@@ -81,14 +81,14 @@ def _write_span(
             at = _pack_tail(indices, start, b, words, at)
             for i in range(start, stop):
                 position, pending = _put_one(codes, position, pending, gap(indices, i) >> U64(b))
-    store64(codes, position >> 3, pending)  # zero bits up to the end of the word
+    store64(codes, position >> 3, pending)  # Zero bits up to the end of the word.
     for i in range(min(words.size - at, codes.size)):
         words[at + i] = codes[i]
 
 
 @inline
 def _write_directory(indices: Array, parameters: Array, span_words: Array, words: Array) -> None:
-    """Bases, lengths and parameters into ``words``, all that lies before the spans."""
+    """Write bases, lengths and parameters into ``words``, which precede the spans."""
     inner = span_words.size - 1
     for span in range(inner):
         words[span] = indices[(span + 1) * RICE_SPAN - 1] + U32(1)
@@ -106,40 +106,40 @@ def _write_directory(indices: Array, parameters: Array, span_words: Array, words
 
 @inline
 def _pack(indices: Array, start: int, b: int, words: Array, at: int) -> int:
-    """The low bits of a full block, 32 rows of 8 lanes; the word behind them."""
+    """Pack the low bits of a full block as 32 rows of 8 lanes, and return the word after them."""
     if b == 0:
         return at
     mask = (U32(1) << U32(b)) - U32(1)
-    filling = splat(U32(0), 8)
+    accumulator = splat(U32(0), 8)
     used = 0
     for i in range(start, start + RICE_BLOCK, RICE_LANES):
         low = gaps8(indices, i) & mask
-        filling |= low << used
+        accumulator |= low << used
         used += b
         if used >= 32:
-            store(words, at, filling)
+            store(words, at, accumulator)
             at += RICE_LANES
             used -= 32
-            filling = low >> (b - used) if used > 0 else splat(U32(0), 8)
+            accumulator = low >> (b - used) if used > 0 else splat(U32(0), 8)
     return at
 
 
 @inline
 def _pack_tail(indices: Array, start: int, b: int, words: Array, at: int) -> int:
-    """The low bits of the last, shorter block, one stream; the word behind them."""
+    """Pack the low bits of the last, shorter block as one bit stream, and return the word after them."""
     mask = (U64(1) << U64(b)) - U64(1)
-    filling = U64(0)
+    accumulator = U64(0)
     used = 0
     for i in range(start, indices.size):
-        filling |= (gap(indices, i) & mask) << U64(used)
+        accumulator |= (gap(indices, i) & mask) << U64(used)
         used += b
         if used >= 32:
-            words[at] = U32(filling & U64(0xFFFFFFFF))
+            words[at] = U32(accumulator & U64(0xFFFFFFFF))
             at += 1
-            filling >>= U64(32)
+            accumulator >>= U64(32)
             used -= 32
     if used > 0:
-        words[at] = U32(filling)
+        words[at] = U32(accumulator)
         at += 1
     return at
 
@@ -148,7 +148,7 @@ def _pack_tail(indices: Array, start: int, b: int, words: Array, at: int) -> int
 def _put(
     codes: Array, position: int, pending: np.uint64, code: np.uint64, length: int
 ) -> tuple[int, np.uint64]:
-    """Append a code of at most 56 bits; the next free bit, and what its byte holds already."""
+    """Append a code of at most 56 bits; return the next free bit and the bits already in its byte."""
     pending |= code << U64(position & 7)
     store64(codes, position >> 3, pending)
     whole = ((position & 7) + length) & -8
@@ -158,7 +158,7 @@ def _put(
 @inline
 def _put_one(codes: Array, position: int, pending: np.uint64, q: np.uint64) -> tuple[int, np.uint64]:
     """Append q zero bits and a one bit."""
-    if U64(position) + q > U64(8 * RICE_SPAN):  # another thread writes to the indices
+    if U64(position) + q > U64(8 * RICE_SPAN):  # Only if another thread changes the indices.
         q = U64(0)
     while q >= U64(48):
         position, pending = _put(codes, position, pending, U64(0), 48)
@@ -168,7 +168,7 @@ def _put_one(codes: Array, position: int, pending: np.uint64, q: np.uint64) -> t
 
 @inline
 def _pairs(indices: Array, i: int, b: int) -> tuple[Any, Any]:
-    """The unary codes of gaps i … i + 15, two to a u64, and the zero bits of each two."""
+    """Return the unary codes of gaps i … i + 15, two per u64, and the number of zero bits of each pair."""
     quotients = reinterpret(gaps16(indices, i) >> b, 64)
     zeros = quotients & U64(0xFFFFFFFF)
     both = zeros + (quotients >> 32)
@@ -180,15 +180,15 @@ def _pairs(indices: Array, i: int, b: int) -> tuple[Any, Any]:
 def _write_unary(
     indices: Array, start: int, b: int, eights: Array, codes: Array, position: int, pending: np.uint64
 ) -> tuple[int, np.uint64]:
-    """Append the codes of a full block, eight at a time where they fit a word; ``eights`` is scratch."""
+    """Append the codes of a full block, eight at a time if they fit a word; ``eights`` is scratch."""
     for i in range(start, start + RICE_BLOCK, 64):
         code0, zeros0 = _pairs(indices, i, b)
         code1, zeros1 = _pairs(indices, i + 16, b)
         code2, zeros2 = _pairs(indices, i + 32, b)
         code3, zeros3 = _pairs(indices, i + 48, b)
-        code0, zeros0 = _merged(code0, zeros0, code1, zeros1, 2)
-        code2, zeros2 = _merged(code2, zeros2, code3, zeros3, 2)
-        code0, zeros0 = _merged(code0, zeros0, code2, zeros2, 4)
+        code0, zeros0 = _merge(code0, zeros0, code1, zeros1, 2)
+        code2, zeros2 = _merge(code2, zeros2, code3, zeros3, 2)
+        code0, zeros0 = _merge(code0, zeros0, code2, zeros2, 4)
         store(eights, 0, code0)
         store(eights, 8, zeros0 + 8)
         for k in range(8):
@@ -201,8 +201,11 @@ def _write_unary(
 
 
 @inline
-def _merged(code0: Any, zeros0: Any, code1: Any, zeros1: Any, each: int) -> tuple[Any, Any]:
-    """Every two neighbours of two vectors made one; wrong, but for the zeros, where the codes do not fit."""
+def _merge(code0: Any, zeros0: Any, code1: Any, zeros1: Any, each: int) -> tuple[Any, Any]:
+    """Merge each pair of neighbours of two vectors.
+
+    The codes are wrong if they do not fit a word. The numbers of zero bits are always right.
+    """
     zeros = evens(zeros0, zeros1)
     code = evens(code0, code1) | odds(code0, code1) << (zeros + each)
     return code, zeros + odds(zeros0, zeros1)

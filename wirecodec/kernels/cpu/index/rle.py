@@ -1,4 +1,4 @@
-"""The loops of the RLE index codec (formats/spec/index/rle.md): runs to varints and back."""
+"""Kernels of the RLE index codec (formats/spec/index/rle.md): runs to varints and back."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.coding import varint
 from wirecodec.kernels.cpu.jit import inline, kernel
 
-__all__ = ["BAD_COUNT", "BAD_RANGE", "planned", "read", "write"]
+__all__ = ["BAD_COUNT", "BAD_RANGE", "measure", "read", "write"]
 
 U32 = np.uint32
 U64 = np.uint64
 
 BAD_COUNT, BAD_RANGE = 1, 2
 
-_CHUNK = 4096
-_SHORT = 8
+_INDICES_PER_PASS = 4096
+_SHORT_RUN = 8
 write_varints, read_varints = varint.write, varint.read
 
 
 @kernel
-def planned(indices: Array) -> int:
-    """Bytes of the section of (r,) u32 ``indices``, r > 0.
+def measure(indices: Array) -> int:
+    """Return the length in bytes of the section of (r,) u32 ``indices``, r > 0.
 
-    A byte for each run, and one more wherever a stored number reaches 2^7, 2^14 or 2^21. The last is asked of
-    gaps one by one for absent runs, and for present runs by looking ahead: the run that begins at i is longer
-    than n exactly where indices[i + n] is indices[i] + n.
+    A run takes one byte, and one more for each of 2^7, 2^14 and 2^21 that its number reaches. Absent runs are
+    measured gap by gap. Present runs are measured by looking ahead: the run that begins at i is longer than n
+    if and only if indices[i + n] == indices[i] + n.
     """
     r = indices.size
     first = indices[0]
@@ -34,29 +34,29 @@ def planned(indices: Array) -> int:
     for start in range(1, r, 4096):
         now = indices[start : start + 4096]
         before = indices[start - 1 : start - 1 + now.size]
-        count = U32(0)  # at most 5 a gap
+        count = U32(0)  # At most 5 per gap.
         for i in range(now.size):
             step = U32(now[i] - before[i])
-            # One comparison a line: sums of comparisons would be widened to 64 bits.
+            # One comparison per line, because Numba widens sums of comparisons to 64 bits.
             count = U32(count + U32(step >= U32(2)))
             count = U32(count + U32(step >= U32(2)))
             count = U32(count + U32(step >= U32(2 + (1 << 7))))
             count = U32(count + U32(step >= U32(2 + (1 << 14))))
             count = U32(count + U32(step >= U32(2 + (1 << 21))))
         total += np.int64(count)
-    # A run of more than 128 holds two neighbouring multiples of 64, so mostly this is the end.
+    # A run longer than 128 holds two neighbouring multiples of 64; without one, no run needs a longer number.
     dense = False
     for i in range(64, r, 64):
         dense |= U32(indices[i] - indices[i - 64]) == U32(64)
     if dense:
         for shift in (7, 14, 21):
-            total += _runs_beyond(indices, np.int64(1) << shift)
+            total += _count_runs_longer(indices, np.int64(1) << shift)
     return total
 
 
 @inline
-def _runs_beyond(indices: Array, n: np.int64) -> np.int64:
-    """How many runs of consecutive indices are longer than ``n``."""
+def _count_runs_longer(indices: Array, n: np.int64) -> np.int64:
+    """Count the runs of consecutive indices that are longer than ``n``."""
     r = indices.size
     if r <= n:
         return np.int64(0)
@@ -75,15 +75,15 @@ def _runs_beyond(indices: Array, n: np.int64) -> np.int64:
 
 @kernel
 def write(indices: Array, section: Array) -> None:
-    """The section of (r,) u32 ``indices``, r > 0, into 7 bytes more than were planned."""
-    numbers = np.empty(2 * _CHUNK + 2, np.uint32)
+    """Write the section of (r,) u32 ``indices``, r > 0, into 7 bytes more than ``measure`` returned."""
+    numbers = np.empty(2 * _INDICES_PER_PASS + 2, np.uint32)
     numbers[0] = indices[0]
-    n = np.int64(1)  # absent runs so far, and the present runs between them
+    n = np.int64(1)  # Numbers of this pass: absent runs, and the present runs between them.
     begin = np.int64(0)
     at = np.int64(0)
-    for start in range(1, indices.size, _CHUNK):
-        for i in range(start, min(start + _CHUNK, indices.size)):
-            # Both numbers are written wherever they might be, and kept where a run ends.
+    for start in range(1, indices.size, _INDICES_PER_PASS):
+        for i in range(start, min(start + _INDICES_PER_PASS, indices.size)):
+            # Both numbers are always written, and kept only if a run ends here.
             step = U32(indices[i] - indices[i - 1])
             numbers[n] = U32(i - begin - 1)
             numbers[n + 1] = U32(step - U32(2))
@@ -98,15 +98,16 @@ def write(indices: Array, section: Array) -> None:
 
 @kernel
 def read(framed: Array, length: int, d: int, out: Array) -> int:
-    """The indices of a surveyed section (varint.py) with an even number of numbers.
+    """Read the indices of a section with an even count of numbers, which ``varint.survey`` has checked.
 
-    Returns 0, or which check failed (BAD_*).
+    Returns:
+        0 or BAD_*.
     """
     numbers = np.empty(varint.GROUP * 64 + 1, np.uint32)
-    held = np.int64(0)  # an absent run whose present run is still to come
+    held = np.int64(0)  # 1 if an absent run still lacks its present run.
     last = np.int64(varint.FRONT - 1)
     stop = varint.FRONT + length
-    index = U64(0)  # the first element that no run has reached
+    index = U64(0)  # The first element after the runs so far.
     count = np.int64(0)
     first = U64(0)
     for at in range(varint.FRONT, stop, varint.GROUP * 64):
@@ -120,9 +121,9 @@ def read(framed: Array, length: int, d: int, out: Array) -> int:
                 return BAD_COUNT
             if index + U64(present) > U64(d):
                 return BAD_RANGE
-            run = out[count : count + _SHORT]
-            if present <= _SHORT and run.size == _SHORT:
-                for j in range(_SHORT):  # too many: the next run writes over them
+            run = out[count : count + _SHORT_RUN]
+            if present <= _SHORT_RUN and run.size == _SHORT_RUN:
+                for j in range(_SHORT_RUN):  # The next run overwrites the surplus.
                     run[j] = U32(index & U64(0xFFFFFFFF)) + U32(j)
             else:
                 run = out[count : count + present]

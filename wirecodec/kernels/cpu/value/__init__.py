@@ -1,1 +1,1 @@
-"""Loops of the value codecs, one file per codec."""
+"""Kernels of the value codecs, one file per codec."""

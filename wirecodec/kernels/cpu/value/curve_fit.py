@@ -1,4 +1,4 @@
-"""How far decoded pieces are from what was encoded."""
+"""Errors of decoded curve pieces."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 
-__all__ = ["squares"]
+__all__ = ["sum_squares"]
 
 LANES = 16
 
 
 @kernel
-def squares(y: Array, decoded: Array, factor: float, lengths: Array, error: Array, energy: Array) -> None:
-    """For each piece the square of ``decoded`` times ``factor`` less ``y``, and the square of ``y``.
+def sum_squares(y: Array, decoded: Array, factor: float, lengths: Array, error: Array, energy: Array) -> None:
+    """Sum the squared error and the squared values of each piece.
 
     Args:
-        y, decoded: (r,) float32 or float64.
-        factor: from the unit of ``decoded`` to that of ``y``.
-        lengths: (n,) in all r.
-        error, energy: (n,) float64, written.
+        y: (r,) float32 or float64, the values.
+        decoded: (r,) float32 or float64, the decoded values.
+        factor: factor from the unit of ``decoded`` to that of ``y``.
+        lengths: (n,) points per piece; their sum is r.
+        error: (n,) float64, written: Σ(factor · decoded - y)².
+        energy: (n,) float64, written: Σy².
     """
     errors, energies = np.empty(LANES), np.empty(LANES)
     start = 0

@@ -1,8 +1,8 @@
-"""The numbers of error-bounded (formats/spec/value/error-bounded.md): errors to expect, cells, and back.
+"""Kernels of error-bounded (formats/spec/value/error-bounded.md): errors, quantising, reconstructing.
 
-Sums are taken in binary64, in 64 partial sums; all else is binary32, with one rounding an operation.
-``cells`` are (zero, first, 1 / step), where zero is 1 if k = 0 is for what lies below the first cell;
-``numbers`` are (zero, first, step, place, most), where no magnitude is above most.
+Sums are binary64, in 64 partial sums. All other arithmetic is binary32 with one rounding per operation.
+``quantiser`` is (zero, first, 1 / step); zero is 1 if cell 0 holds the values below the first cell.
+``reconstruction`` is (zero, first, step, place, largest); magnitudes are clamped to largest.
 """
 
 from __future__ import annotations
@@ -37,44 +37,46 @@ from wirecodec.kernels.cpu.simd.vector import (
 from wirecodec.kernels.cpu.simd.words import low_ones, popcount
 
 __all__ = [
-    "SUMS",
-    "codes_of",
-    "difference",
-    "expect",
-    "measure",
-    "numbers_of",
-    "restore",
-    "squares",
-    "survey",
+    "BATCH",
+    "estimate_error",
+    "measure_error",
+    "measure_range",
+    "quantise",
+    "reconstruct",
+    "round_trip",
+    "sum_square_differences",
+    "sum_squares",
 ]
 
 U32 = np.uint32
 U64 = np.uint64
-SUMS = 64
-MOST = (1 << 20) - 1
+BATCH = 64
+"""Values per vector operation, and number of partial sums."""
+MAX_COUNTED_CELL = (1 << 20) - 1
+"""Limit of a cell number in the sum of ``measure_error``."""
 
 
 @inline
-def _cut(bits: Any, first: float, inverse: float) -> Any:
-    """Magnitudes in steps from the first cell on, and which lie below it."""
+def _scale_magnitudes(bits: Any, first: float, inverse: float) -> Any:
+    """Express magnitudes in steps from the first cell; also return the mask of those below it."""
     a, begin = bits & 0x7FFFFFFF, splat_float(first, bits)
     return multiply_floats(subtract_floats(a, begin), splat_float(inverse, bits)), a < begin
 
 
 @inline
-def codes_of(bits: Any, cells: Any) -> Any:
-    """2k + sign of binary32 numbers."""
-    zero, first, inverse = cells
-    u, low = _cut(bits, first, inverse)
+def quantise(bits: Any, quantiser: Any) -> Any:
+    """Quantise binary32 numbers to codes 2k + sign."""
+    zero, first, inverse = quantiser
+    u, low = _scale_magnitudes(bits, first, inverse)
     k = integers_of(u)
     code = (select(low, k & 0, k + zero) << 1) | (bits >> 31)
     return select(code >= U32(2 * zero), code, code & 0)
 
 
 @inline
-def numbers_of(code: Any, numbers: Any) -> Any:
-    """What codes mean, in binary32."""
-    zero, first, step, place, most = numbers
+def reconstruct(code: Any, reconstruction: Any) -> Any:
+    """Convert codes 2k + sign to binary32 numbers."""
+    zero, first, step, place, most = reconstruction
     j = add_floats(floats_of((code >> 1) - zero), splat_float(place, code))
     a = add_floats(splat_float(first, code), multiply_floats(j, splat_float(step, code)))
     largest = splat_float(most, code)
@@ -83,131 +85,151 @@ def numbers_of(code: Any, numbers: Any) -> Any:
 
 
 @inline
-def _rest(values: Array) -> Array:
-    """The last values, fewer than 64, and zeros."""
-    rest = np.zeros(SUMS, values.dtype)
-    for i in range(values.size & (SUMS - 1)):
-        rest[i] = values[(values.size & -SUMS) + i]
+def _pad_remainder(values: Array) -> Array:
+    """Copy the last size mod 64 values and pad them with zeros."""
+    rest = np.zeros(BATCH, values.dtype)
+    for i in range(values.size & (BATCH - 1)):
+        rest[i] = values[(values.size & -BATCH) + i]
     return rest
 
 
 @inline
-def _squared(sums: Any, d: Any) -> Any:
+def _add_squares(sums: Any, d: Any) -> Any:
+    """Add the squares of d to partial sums."""
     return add_floats(sums, multiply_floats(d, d))
 
 
 @kernel
-def survey(bits: Array, values: Array) -> tuple[int, int, float]:
-    """The least and the greatest magnitude among binary32 numbers, all as bits, and ``squares``."""
-    least, most = splat(U32(0), SUMS), splat(U32(0), SUMS)
-    sums = splat(U64(0), SUMS)
-    for at in range(0, bits.size & -SUMS, SUMS):
-        a = load(bits, at, SUMS) & 0x7FFFFFFF
+def measure_range(bits: Array, values: Array) -> tuple[int, int, float]:
+    """Find the smallest and the largest magnitude of binary32 numbers, as bits, and sum the squares."""
+    least, most = splat(U32(0), BATCH), splat(U32(0), BATCH)
+    sums = splat(U64(0), BATCH)
+    for at in range(0, bits.size & -BATCH, BATCH):
+        a = load(bits, at, BATCH) & 0x7FFFFFFF
         b = 0x7FFFFFFF - a
         most, least = select(a > most, a, most), select(b > least, b, least)
-        sums = _squared(sums, doubles(load(values, at, SUMS)))
+        sums = _add_squares(sums, doubles(load(values, at, BATCH)))
     low, high = U32(0x7FFFFFFF) - greatest(least), greatest(most)
-    for i in range(bits.size & -SUMS, bits.size):
+    for i in range(bits.size & -BATCH, bits.size):
         b = U32(bits[i] & U32(0x7FFFFFFF))
         low, high = min(low, b), max(high, b)
-    return low, high, sum_floats(_squared(sums, doubles(load(_rest(values), 0, SUMS))))
+    return low, high, sum_floats(_add_squares(sums, doubles(load(_pad_remainder(values), 0, BATCH))))
 
 
 @kernel
-def squares(values: Array) -> float:
-    """Σ v²."""
-    sums = splat(U64(0), SUMS)
-    for at in range(0, values.size & -SUMS, SUMS):
-        sums = _squared(sums, doubles(load(values, at, SUMS)))
-    return sum_floats(_squared(sums, doubles(load(_rest(values), 0, SUMS))))
+def sum_squares(values: Array) -> float:
+    """Compute Σv²."""
+    sums = splat(U64(0), BATCH)
+    for at in range(0, values.size & -BATCH, BATCH):
+        sums = _add_squares(sums, doubles(load(values, at, BATCH)))
+    return sum_floats(_add_squares(sums, doubles(load(_pad_remainder(values), 0, BATCH))))
 
 
 @kernel
-def difference(values: Array, others: Array) -> float:
-    """Σ (v - w)²."""
-    sums = splat(U64(0), SUMS)
-    for at in range(0, values.size & -SUMS, SUMS):
-        v, w = doubles(load(values, at, SUMS)), doubles(load(others, at, SUMS))
-        sums = _squared(sums, subtract_floats(v, w))
-    v, w = doubles(load(_rest(values), 0, SUMS)), doubles(load(_rest(others), 0, SUMS))
-    return sum_floats(_squared(sums, subtract_floats(v, w)))
+def sum_square_differences(values: Array, others: Array) -> float:
+    """Compute Σ(v - w)²."""
+    sums = splat(U64(0), BATCH)
+    for at in range(0, values.size & -BATCH, BATCH):
+        v, w = doubles(load(values, at, BATCH)), doubles(load(others, at, BATCH))
+        sums = _add_squares(sums, subtract_floats(v, w))
+    v, w = (
+        doubles(load(_pad_remainder(values), 0, BATCH)),
+        doubles(load(_pad_remainder(others), 0, BATCH)),
+    )
+    return sum_floats(_add_squares(sums, subtract_floats(v, w)))
 
 
 @inline
-def _expected(bits: Any, there: Any, first: float, inverse: float, sums: Any) -> Any:
-    """``expect`` of 64 values, of which only some are there."""
+def _estimate64(bits: Any, present: Any, first: float, inverse: float, sums: Any) -> Any:
+    """Process 64 values for ``estimate_error``; ``present`` masks the valid ones."""
     fractions, seconds, lows, below = sums
-    u, low = _cut(bits, first, inverse)
+    u, low = _scale_magnitudes(bits, first, inverse)
     part = subtract_floats(u, floats_of(integers_of(u)))
-    few = mask_bits(low & there)
-    if few:
+    low_mask = mask_bits(low & present)
+    if low_mask:
         part = select(low, part & 0, part)
-        lows = _squared(lows, doubles(select(low & there, bits, bits & 0)))
-    part = doubles(select(there, part, part & 0))
-    return add_floats(fractions, part), _squared(seconds, part), lows, below + popcount(few)
+        lows = _add_squares(lows, doubles(select(low & present, bits, bits & 0)))
+    part = doubles(select(present, part, part & 0))
+    return add_floats(fractions, part), _add_squares(seconds, part), lows, below + popcount(low_mask)
 
 
 @kernel
-def expect(bits: Array, first: Any, inverse: Any) -> tuple[float, float, float, int]:
-    """Where values lie in their cells.
+def estimate_error(bits: Array, first: Any, inverse: Any) -> tuple[float, float, float, int]:
+    """Sum the fractions of a step that quantising removes.
 
     Args:
-        bits: (m,) u32, those of float32.
-        first: where the first cell begins.
-        inverse: 1 / the step.
+        bits: (m,) u32, float32 bits.
+        first: lower end of the first cell.
+        inverse: 1 / step.
 
-    Returns the sum of the fractions of a step, of their squares, of the squares of the values below the
-    first cell, and how many of those there are.
+    Returns:
+        The sum of the fractions, the sum of their squares, the sum of the squares of the values below the
+        first cell, and the number of these.
     """
-    none = splat(U64(0), SUMS)
+    none = splat(U64(0), BATCH)
     sums = (none, none, none, np.int64(0))
-    every = lanes_of(low_ones(SUMS), SUMS)
-    for at in range(0, bits.size & -SUMS, SUMS):
-        sums = _expected(load(bits, at, SUMS), every, first, inverse, sums)
-    there = lanes_of(low_ones(bits.size & (SUMS - 1)), SUMS)
-    fractions, seconds, lows, below = _expected(load(_rest(bits), 0, SUMS), there, first, inverse, sums)
+    all_present = lanes_of(low_ones(BATCH), BATCH)
+    for at in range(0, bits.size & -BATCH, BATCH):
+        sums = _estimate64(load(bits, at, BATCH), all_present, first, inverse, sums)
+    present = lanes_of(low_ones(bits.size & (BATCH - 1)), BATCH)
+    fractions, seconds, lows, below = _estimate64(
+        load(_pad_remainder(bits), 0, BATCH), present, first, inverse, sums
+    )
     return sum_floats(fractions), sum_floats(seconds), sum_floats(lows), below
 
 
 @inline
-def _measured(bits: Any, values: Any, there: Any, cells: Any, numbers: Any, sums: Any) -> Any:
-    """``measure`` of 64 values, of which only some are there."""
+def _measure64(bits: Any, values: Any, present: Any, quantiser: Any, reconstruction: Any, sums: Any) -> Any:
+    """Process 64 values for ``measure_error``; ``present`` masks the valid ones."""
     errors, ks = sums
-    code = codes_of(bits, cells)
-    d = subtract_floats(doubles((values << 1) >> 1), doubles(numbers_of((code >> 1) << 1, numbers)))
+    code = quantise(bits, quantiser)
+    d = subtract_floats(doubles((values << 1) >> 1), doubles(reconstruct((code >> 1) << 1, reconstruction)))
     k = code >> 1
-    k = select(k < MOST, k, (k & 0) | MOST)
-    return _squared(errors, select(there, d, d & 0)), ks + select(there, k, k & 0)
+    k = select(k < MAX_COUNTED_CELL, k, (k & 0) | MAX_COUNTED_CELL)
+    return _add_squares(errors, select(present, d, d & 0)), ks + select(present, k, k & 0)
 
 
 @kernel
-def measure(bits: Array, values: Array, cells: Any, numbers: Any) -> tuple[float, int]:
-    """Σ (v - v̂)² of at most 2^17 values, and the sum of the k, each taken as 2^20 - 1 at most.
+def measure_error(bits: Array, values: Array, quantiser: Any, reconstruction: Any) -> tuple[float, int]:
+    """Compute Σ(v - v̂)² of at most 2^17 values, and the sum of their cell numbers.
+
+    Cell numbers are clamped to 2^20 - 1.
 
     Args:
-        bits: (m,) u32, the values as float32.
+        bits: (m,) u32, the values as float32 bits.
         values: (m,) float32 or float64.
-        cells, numbers: as the module says.
+        quantiser, reconstruction: as in the module's docstring.
     """
-    sums = (splat(U64(0), SUMS), splat(U32(0), SUMS))
-    every = lanes_of(low_ones(SUMS), SUMS)
-    for at in range(0, bits.size & -SUMS, SUMS):
-        sums = _measured(load(bits, at, SUMS), load(values, at, SUMS), every, cells, numbers, sums)
-    there = lanes_of(low_ones(bits.size & (SUMS - 1)), SUMS)
-    bit, value = load(_rest(bits), 0, SUMS), load(_rest(values), 0, SUMS)
-    errors, ks = _measured(bit, value, there, cells, numbers, sums)
+    sums = (splat(U64(0), BATCH), splat(U32(0), BATCH))
+    all_present = lanes_of(low_ones(BATCH), BATCH)
+    for at in range(0, bits.size & -BATCH, BATCH):
+        sums = _measure64(
+            load(bits, at, BATCH),
+            load(values, at, BATCH),
+            all_present,
+            quantiser,
+            reconstruction,
+            sums,
+        )
+    present = lanes_of(low_ones(bits.size & (BATCH - 1)), BATCH)
+    bit, value = load(_pad_remainder(bits), 0, BATCH), load(_pad_remainder(values), 0, BATCH)
+    errors, ks = _measure64(bit, value, present, quantiser, reconstruction, sums)
     return sum_floats(errors), np.int64(total(resize(ks, 64)))
 
 
 @kernel
-def restore(bits: Array, cells: Any, numbers: Any, out: Array) -> None:
-    """What will be read of values, in binary32.
+def round_trip(bits: Array, quantiser: Any, reconstruction: Any, out: Array) -> None:
+    """Quantise and reconstruct values in binary32.
 
     Args:
-        bits: (m,) u32, the values as float32.
-        cells, numbers: as the module says.
-        out: room for m + 64 u32, the bits of float32, written; the last 64 of a multiple of 64 are padding.
+        bits: (m,) u32, the values as float32 bits.
+        quantiser, reconstruction: as in the module's docstring.
+        out: (m + 64,) u32, written: float32 bits. The elements after m are padding.
     """
-    for at in range(0, bits.size & -SUMS, SUMS):
-        store(out, at, numbers_of(codes_of(load(bits, at, SUMS), cells), numbers))
-    store(out, bits.size & -SUMS, numbers_of(codes_of(load(_rest(bits), 0, SUMS), cells), numbers))
+    for at in range(0, bits.size & -BATCH, BATCH):
+        store(out, at, reconstruct(quantise(load(bits, at, BATCH), quantiser), reconstruction))
+    store(
+        out,
+        bits.size & -BATCH,
+        reconstruct(quantise(load(_pad_remainder(bits), 0, BATCH), quantiser), reconstruction),
+    )

@@ -1,7 +1,7 @@
-"""What the lanes of an error-bounded block know and do (formats/spec/value/error-bounded.md), all at once.
+"""Per-lane steps of the error-bounded coder (formats/spec/value/error-bounded.md), for all lanes at once.
 
-Each word takes vectors of as many lanes as its caller has. What lanes know is six vectors: two means, two
-chances of signs, whether the last two signs were alike, the last sign.
+Each function takes vectors with one element per lane. A lane's model is six vectors: two running means, two
+probabilities that the sign repeats, a flag if the last two signs were equal, and the last sign.
 """
 
 from __future__ import annotations
@@ -19,116 +19,128 @@ from wirecodec.kernels.cpu.simd.words import popcount
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
 __all__ = [
-    "DIRECT",
-    "FEW",
-    "HALF",
-    "MANY",
-    "WIDTH",
-    "base_of",
-    "begun",
-    "bits_after",
-    "chances",
-    "contexts",
-    "learned",
-    "least",
-    "places_of",
-    "pushed",
-    "raw_pushed",
-    "raw_taken",
-    "refilled",
-    "sign_taken",
-    "symbol_taken",
-    "symbols",
+    "DIRECT_SYMBOLS",
+    "MAX_LANES",
+    "PRECISION",
+    "ROW_STRIDE",
+    "SMALL_VECTOR",
+    "count_raw_bits",
+    "find_bases",
+    "find_contexts",
+    "find_run_starts",
+    "find_sign_frequencies",
+    "find_symbols",
+    "limit",
+    "pop_raw_bits",
+    "pop_sign",
+    "pop_symbol",
+    "push_raw_bits",
+    "push_symbol",
+    "refill",
+    "start_model",
+    "update_model",
 ]
 
 U32 = np.uint32
-ESCAPE, DIRECT = BOUNDED_ESCAPE, 32
-MANY, FEW = 32, 4
-"""Lanes of a vector, where a block has 32 lanes and where not."""
-WIDTH = 64
-"""Elements of a row of the table of frequencies, some of them unused."""
-HALF = 12
-"""Bits that one phase takes, at most, of those that are not modelled."""
+ESCAPE, DIRECT_SYMBOLS = BOUNDED_ESCAPE, 32
+"""Symbol of an escape, and number of symbols without raw bits."""
+MAX_LANES, SMALL_VECTOR = 32, 4
+"""Lanes of a vector for blocks of 32 lanes, and for smaller blocks."""
+ROW_STRIDE = 64
+"""Elements per row of the frequency table; the last ones are unused."""
+PRECISION = 12
+"""Bits of a frequency, which also limit the raw bits of one rANS step."""
 
 
 @borrowing
-def places_of(m: int, lanes: int, places: Array) -> None:
-    """Where each lane's run begins."""
+def find_run_starts(m: int, lanes: int, places: Array) -> None:
+    """Compute the position at which each lane's run of values begins."""
     steps, more = m // lanes, m % lanes
     for n in range(lanes):
         places[n] = n * steps + min(n, more)
 
 
 @inline
-def least(a: Any, most: int) -> Any:
-    """The lesser of each lane and a number."""
-    return select(a < most, a, (a & 0) | most)
+def limit(a: Any, maximum: int) -> Any:
+    """Compute the minimum of each lane and a number."""
+    return select(a < maximum, a, (a & 0) | maximum)
 
 
 @inline
-def begun(like: Any, start: int) -> Any:
-    """What lanes know that have seen nothing but a mean, as the number of its half octave."""
+def start_model(like: Any, start: int) -> Any:
+    """Create the models of a block's lanes from its start, the number of a half octave."""
     mean = (like & 0) | ((U32(2 + (start & 1)) << U32((start >> 1) + 1)) - U32(4))
     chance = (like & 0) | 32768
     return mean, mean, chance, chance, like & 0, like & 0
 
 
 @inline
-def contexts(known: Any) -> Any:
-    """Rows, and shifts."""
-    w = ((known[0] + known[1]) >> 1) + 4
+def find_contexts(model: Any) -> Any:
+    """Compute each lane's row and shift."""
+    w = ((model[0] + model[1]) >> 1) + 4
     octave = heights(w)
-    row = ((least(octave, 14) - 2) << 1) + ((w >> (octave - 1)) & 1)
-    return row, octave - least(octave, 13)
+    row = ((limit(octave, 14) - 2) << 1) + ((w >> (octave - 1)) & 1)
+    return row, octave - limit(octave, 13)
 
 
 @inline
-def chances(known: Any) -> Any:
-    """Of 4096, how often signs are to be the last ones."""
-    q = least(select(known[4] != 0, known[3], known[2]) >> 4, 4064)
+def find_sign_frequencies(model: Any) -> Any:
+    """Compute the frequency, out of 4096, at which each lane's sign repeats."""
+    q = limit(select(model[4] != 0, model[3], model[2]) >> 4, 4064)
     return select(q < 32, (q & 0) | 32, q)
 
 
 @inline
-def learned(known: Any, code: Any, unsigned: np.uint32) -> Any:
-    """What lanes know after these codes, of which those below ``unsigned`` have no sign."""
-    fast, slow, first, second, held, last = known
-    k = least(code >> 1, (1 << 20) - 1)
+def update_model(model: Any, code: Any, unsigned: np.uint32) -> Any:
+    """Update the models with the codes; codes below ``unsigned`` have no sign."""
+    fast, slow, first, second, repeated, last = model
+    k = limit(code >> 1, (1 << 20) - 1)
     fast = fast - ((fast + 7) >> 3) + (k << 7)
     slow = slow - ((slow + 31) >> 5) + (k << 5)
-    alike, coded = held != 0, code >= unsigned
+    alike, signed = repeated != 0, code >= unsigned
     sign = code & 1
     q = select(alike, second, first)
-    q = select(coded, select(sign == last, q + ((65536 - q) >> 6), q - (q >> 6)), q)
-    held = select(coded, (sign ^ last) ^ 1, held)
-    return fast, slow, select(alike, first, q), select(alike, q, second), held, select(coded, sign, last)
+    q = select(signed, select(sign == last, q + ((65536 - q) >> 6), q - (q >> 6)), q)
+    repeated = select(signed, (sign ^ last) ^ 1, repeated)
+    return fast, slow, select(alike, first, q), select(alike, q, second), repeated, select(signed, sign, last)
 
 
 @inline
-def symbols(token: Any) -> Any:
-    """The symbols of numbers, their unmodelled bits left out."""
+def find_symbols(token: Any) -> Any:
+    """Map numbers to symbols, without their raw bits."""
     octave = heights(token | 4)
-    large = least((octave << 2) + ((token >> (octave - 2)) & 3) + 12, ESCAPE)
-    return select(token < DIRECT, token, large)
+    large = limit((octave << 2) + ((token >> (octave - 2)) & 3) + 12, ESCAPE)
+    return select(token < DIRECT_SYMBOLS, token, large)
 
 
 @inline
-def bits_after(symbol: Any, shift: Any) -> Any:
-    """How many bits follow symbols."""
-    some = select(symbol < DIRECT, symbol & 0, (symbol >> 2) - 5)
+def count_raw_bits(symbol: Any, shift: Any) -> Any:
+    """Compute the number of raw bits after each symbol."""
+    some = select(symbol < DIRECT_SYMBOLS, symbol & 0, (symbol >> 2) - 5)
     return select(symbol == ESCAPE, (symbol & 0) | 24, some + shift)
 
 
 @inline
-def base_of(symbol: Any, shift: Any) -> Any:
-    """The least number of each symbol."""
+def find_bases(symbol: Any, shift: Any) -> Any:
+    """Compute the smallest number of each symbol."""
     wide = ((symbol & 3) + 4) << ((symbol >> 2) - 5)
-    return select(symbol == ESCAPE, symbol & 0, select(symbol < DIRECT, symbol, wide) << shift)
+    return select(symbol == ESCAPE, symbol & 0, select(symbol < DIRECT_SYMBOLS, symbol, wide) << shift)
 
 
 @inline
-def pushed(x: Any, f: Any, start: Any, active: Any, words: Array, p: int) -> Any:
-    """The states after a frequency and a start are coded into those that are active, and where words end."""
+def push_symbol(x: Any, f: Any, start: Any, active: Any, words: Array, p: int) -> Any:
+    """Encode one symbol per active lane (rANS).
+
+    Args:
+        x: states.
+        f, start: frequency and cumulative frequency of the symbol.
+        active: mask of the lanes that encode.
+        words: u16, written.
+        p: next position in ``words``.
+
+    Returns:
+        The new states and the next position.
+    """
     need = ((x >> 20) >= f) & active
     p += store_chosen(words, p, resize(x, 16), mask_bits(need))
     x = select(need, x >> 16, x)
@@ -140,8 +152,8 @@ def pushed(x: Any, f: Any, start: Any, active: Any, words: Array, p: int) -> Any
 
 
 @inline
-def raw_pushed(x: Any, bits: Any, number: Any, active: Any, words: Array, p: int) -> Any:
-    """As ``pushed``, for 0 to 12 bits that are as likely as not: quotients are shifts."""
+def push_raw_bits(x: Any, bits: Any, number: Any, active: Any, words: Array, p: int) -> Any:
+    """Encode 0 to 12 equiprobable bits per active lane, as ``push_symbol`` does; divisions become shifts."""
     left = 12 - bits
     need = ((x >> 20) >> left != 0) & active
     p += store_chosen(words, p, resize(x, 16), mask_bits(need))
@@ -151,8 +163,8 @@ def raw_pushed(x: Any, bits: Any, number: Any, active: Any, words: Array, p: int
 
 
 @inline
-def refilled(x: Any, words: Array, p: int, active: Any) -> Any:
-    """A word for each active state below 2^16, the last lane's first; where the words end that are left."""
+def refill(x: Any, words: Array, p: int, active: Any) -> Any:
+    """Read a word into each active state below 2^16, last lane first; return states and words left."""
     low = (x < 65536) & active
     need = mask_bits(low)
     p -= popcount(need)
@@ -160,28 +172,28 @@ def refilled(x: Any, words: Array, p: int, active: Any) -> Any:
 
 
 @inline
-def symbol_taken(x: Any, row: Any, found: Array) -> Any:
-    """The states after a symbol is taken from each, and the symbols; ``found`` is (rows · 4096,)."""
-    entry = gathered(found, (row << 12) | (x & 4095))
+def pop_symbol(x: Any, row: Any, slots: Array) -> Any:
+    """Decode one symbol per lane from the slots, (rows · 4096,); return the new states and the symbols."""
+    entry = gathered(slots, (row << 12) | (x & 4095))
     return (((entry >> 12) & 4095) + 1) * (x >> 12) + (entry & 4095), entry >> 24
 
 
 @inline
-def raw_taken(x: Any, bits: Any) -> Any:
-    """The states after 0 to 12 bits are taken from each, and the bits."""
+def pop_raw_bits(x: Any, bits: Any) -> Any:
+    """Decode 0 to 12 raw bits per lane; return the new states and the bits."""
     f = ((x & 0) | 4096) >> bits
     slot = x & 4095
-    return f * (x >> 12) + (slot & (f - 1)), slot >> (HALF - bits)
+    return f * (x >> 12) + (slot & (f - 1)), slot >> (PRECISION - bits)
 
 
 @inline
-def sign_taken(known: Any, x: Any, k: Any, lowest: np.uint32) -> Any:
-    """The states after a sign is taken from each whose k is at least ``lowest``, and the codes."""
-    c = chances(known)
+def pop_sign(model: Any, x: Any, k: Any, lowest: np.uint32) -> Any:
+    """Decode a sign for each lane whose k is at least ``lowest``; return the new states and the codes."""
+    c = find_sign_frequencies(model)
     slot = x & 4095
     same = slot < c
     f = select(same, c, 4096 - c)
     after = f * (x >> 12) + select(same, slot, slot - c)
-    coded = k >= lowest
-    sign = select(coded, select(same, known[5], known[5] ^ 1), x & 0)
-    return select(coded, after, x), (k << 1) | sign
+    signed = k >= lowest
+    sign = select(signed, select(same, model[5], model[5] ^ 1), x & 0)
+    return select(signed, after, x), (k << 1) | sign

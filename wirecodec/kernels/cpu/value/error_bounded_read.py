@@ -1,4 +1,4 @@
-"""The decoder of error-bounded (formats/spec/value/error-bounded.md), in the lanes of ``bounded_write``."""
+"""Decoder of error-bounded (formats/spec/value/error-bounded.md), in ``error_bounded_write``'s lanes."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from wirecodec.kernels.cpu.simd.gather import gathered
 from wirecodec.kernels.cpu.simd.transpose import EDGE, runs_of_columns
 from wirecodec.kernels.cpu.simd.vector import lane, lanes_of, load, mask_bits, select, splat, store
 from wirecodec.kernels.cpu.simd.words import low_ones, trailing_zeros
-from wirecodec.kernels.cpu.value.error_bounded import numbers_of
+from wirecodec.kernels.cpu.value.error_bounded import reconstruct
 from wirecodec.kernels.cpu.value.error_bounded_lanes import (
-    DIRECT,
-    FEW,
-    HALF,
-    MANY,
-    WIDTH,
-    base_of,
-    begun,
-    bits_after,
-    contexts,
-    learned,
-    least,
-    places_of,
-    raw_taken,
-    refilled,
-    sign_taken,
-    symbol_taken,
+    DIRECT_SYMBOLS,
+    MAX_LANES,
+    PRECISION,
+    ROW_STRIDE,
+    SMALL_VECTOR,
+    count_raw_bits,
+    find_bases,
+    find_contexts,
+    find_run_starts,
+    limit,
+    pop_raw_bits,
+    pop_sign,
+    pop_symbol,
+    refill,
+    start_model,
+    update_model,
 )
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
-__all__ = ["BEHIND", "COARSE", "PAD", "SLOTS", "read"]
+__all__ = ["COARSE_SLOTS", "HEAD_WORDS", "SLOTS", "TAIL_WORDS", "read"]
 
 U32 = np.uint32
 U64 = np.uint64
 
 ESCAPE = BOUNDED_ESCAPE
-SLOTS, COARSE = 4096, 256
-"""Slots of a row that are looked up at once, with 32 lanes; and where a search begins instead, with fewer."""
-PAD, BEHIND = 256, 32
-"""Words before those of a block in memory, more than a step can take; and after them, for whole vectors."""
+SLOTS, COARSE_SLOTS = 4096, 256
+"""Slots per row: all of them for 32 lanes; for fewer lanes, every 16th, where a search begins."""
+HEAD_WORDS, TAIL_WORDS = 256, 32
+"""Padding words before a block's words, more than one step reads, and after them, for whole vectors."""
 
 
 @borrowing
-def _deal(tile: Array, places: Array, lanes: int, first: int, count: int, out: Array) -> None:
-    """Steps ``first`` …, at most 16, to the lanes' runs."""
+def _scatter_tile(tile: Array, places: Array, lanes: int, first: int, count: int, out: Array) -> None:
+    """Copy up to 16 steps, beginning with ``first``, to the lanes' runs."""
     steps, more = out.size // lanes, out.size % lanes
-    if lanes == MANY and first + EDGE <= steps:
-        runs_of_columns(tile, 0, MANY, out, places, 0, first)
-        runs_of_columns(tile, EDGE, MANY, out, places, EDGE, first)
+    if lanes == MAX_LANES and first + EDGE <= steps:
+        runs_of_columns(tile, 0, MAX_LANES, out, places, 0, first)
+        runs_of_columns(tile, EDGE, MAX_LANES, out, places, EDGE, first)
         return
     for i in range(count):
         for n in range(lanes if first + i < steps else more):
@@ -59,108 +59,109 @@ def _deal(tile: Array, places: Array, lanes: int, first: int, count: int, out: A
 
 
 @borrowing
-def _slots(table: Array, row: int, found: Array) -> None:
-    """What each of 4096 slots of a row says: symbol · 2^24 + (frequency - 1) · 2^12 + slot - start."""
+def _fill_slots(table: Array, row: int, slots: Array) -> None:
+    """Fill a row's 4096 slots with symbol · 2^24 + (frequency - 1) · 2^12 + slot - start."""
     for symbol in range(ESCAPE + 1):
-        op = table[row * WIDTH + symbol]
-        f, start = np.int64(op >> U32(HALF)), row * SLOTS + np.int64(op & U32(SLOTS - 1))
-        entry = U32(symbol << 24) | U32(U32(f - 1) << U32(HALF))
-        slots = found[start : start + f]
+        op = table[row * ROW_STRIDE + symbol]
+        f, start = np.int64(op >> U32(PRECISION)), row * SLOTS + np.int64(op & U32(SLOTS - 1))
+        entry = U32(symbol << 24) | U32(U32(f - 1) << U32(PRECISION))
+        row_slots = slots[start : start + f]
         for i in range(f):
-            slots[i] = entry | U32(i)
+            row_slots[i] = entry | U32(i)
 
 
 @borrowing
-def _beginnings(table: Array, row: int, found: Array) -> None:
-    """The symbol that each 16th slot of a row belongs to."""
+def _fill_coarse_slots(table: Array, row: int, slots: Array) -> None:
+    """Fill in the symbol of every 16th slot of a row."""
     symbol, end = -1, 0
-    for i in range(COARSE):
-        while end <= i * (SLOTS // COARSE):
+    for i in range(COARSE_SLOTS):
+        while end <= i * (SLOTS // COARSE_SLOTS):
             symbol += 1
-            end += np.int64(table[row * WIDTH + symbol] >> U32(HALF))
-        found[row * COARSE + i] = U32(symbol)
+            end += np.int64(table[row * ROW_STRIDE + symbol] >> U32(PRECISION))
+        slots[row * COARSE_SLOTS + i] = U32(symbol)
 
 
 @inline
-def _symbols(x: Any, row: Any, tables: tuple[Array, Array, Array]) -> Any:
-    """As ``symbol_taken``; each symbol is searched for from that of the 16th slot at or before its own."""
-    table, found, _ = tables
+def _search_symbols(x: Any, row: Any, tables: tuple[Array, Array, Array]) -> Any:
+    """Decode as ``pop_symbol`` does, searching each symbol from the nearest coarse slot below."""
+    table, slots, _ = tables
     slot = x & 4095
-    symbol = gathered(found, (row << 8) | (slot >> 4))
+    symbol = gathered(slots, (row << 8) | (slot >> 4))
     op = gathered(table, (row << 6) | symbol)
-    before = (op >> HALF) + (op & 4095) <= slot
+    before = (op >> PRECISION) + (op & 4095) <= slot
     while mask_bits(before):
         symbol = select(before, symbol + 1, symbol)
         op = gathered(table, (row << 6) | symbol)
-        before = (op >> HALF) + (op & 4095) <= slot
-    return (op >> HALF) * (x >> HALF) + slot - (op & 4095), symbol
+        before = (op >> PRECISION) + (op & 4095) <= slot
+    return (op >> PRECISION) * (x >> PRECISION) + slot - (op & 4095), symbol
 
 
 @inline
-def _prepared(row: Any, tables: tuple[Array, Array, Array], whole: bool) -> None:
-    """Have these rows written, slots or beginnings, which ``ready`` remembers."""
-    table, found, ready = tables
+def _prepare_rows(row: Any, tables: tuple[Array, Array, Array], all_lanes: bool) -> None:
+    """Fill the slots of rows at their first use; ``tables[2]`` holds the mask of filled rows."""
+    table, slots, ready = tables
     missing = mask_bits(((((row & 0) | ready[0]) >> row) & 1) == 0)
     while missing:
-        one = np.int64(lane(row, trailing_zeros(missing)))
-        if not (ready[0] >> U32(one)) & U32(1):
-            if whole:
-                _slots(table, one, found)
+        number = np.int64(lane(row, trailing_zeros(missing)))
+        if not (ready[0] >> U32(number)) & U32(1):
+            if all_lanes:
+                _fill_slots(table, number, slots)
             else:
-                _beginnings(table, one, found)
-            ready[0] |= U32(1) << U32(one)
+                _fill_coarse_slots(table, number, slots)
+            ready[0] |= U32(1) << U32(number)
         missing &= U64(missing - U64(1))
 
 
 @inline
-def _read(
+def _read_lanes(
     like: Any,
     words: Array,
     lanes: int,
     start: int,
     states: Array,
     tables: tuple[Array, Array, Array],
-    numbers: tuple[int, float, float, float, float],
+    reconstruction: tuple[int, float, float, float, float],
     out: Array,
 ) -> bool:
-    whole = lanes == MANY
-    places, tile = np.empty(MANY, np.int64), np.empty(EDGE * MANY + FEW, np.uint32)
-    places_of(out.size, lanes, places)
-    x, known = load(states, 0, like), begun(like, start)
-    zero = U32(numbers[0])
-    p = words.size - BEHIND
+    """Decode a block with vectors of the shape of ``like``."""
+    all_lanes = lanes == MAX_LANES
+    places, tile = np.empty(MAX_LANES, np.int64), np.empty(EDGE * MAX_LANES + SMALL_VECTOR, np.uint32)
+    find_run_starts(out.size, lanes, places)
+    x, model = load(states, 0, like), start_model(like, start)
+    zero = U32(reconstruction[0])
+    p = words.size - TAIL_WORDS
     steps = -(-out.size // lanes)
     for begin in range(0, steps, EDGE):
         count = min(EDGE, steps - begin)
         for i in range(count):
             active = lanes_of(low_ones(min(lanes, out.size - (begin + i) * lanes)), like)
-            row, shift = contexts(known)
-            _prepared(row, tables, whole)
-            if whole:
-                y, k = symbol_taken(x, row, tables[1])
+            row, shift = find_contexts(model)
+            _prepare_rows(row, tables, all_lanes)
+            if all_lanes:
+                y, k = pop_symbol(x, row, tables[1])
             else:
-                y, k = _symbols(x, row, tables)
-            y, p = refilled(y, words, p, active)
-            if mask_bits(((k | (shift << 5)) >= DIRECT) & active):
-                bits = bits_after(k, shift)
-                low = least(bits, HALF)
-                k = base_of(k, shift)
-                y, more = raw_taken(y, low)
-                y, p = refilled(y, words, p, active)
+                y, k = _search_symbols(x, row, tables)
+            y, p = refill(y, words, p, active)
+            if mask_bits(((k | (shift << 5)) >= DIRECT_SYMBOLS) & active):
+                bits = count_raw_bits(k, shift)
+                low = limit(bits, PRECISION)
+                k = find_bases(k, shift)
+                y, more = pop_raw_bits(y, low)
+                y, p = refill(y, words, p, active)
                 k += more
-                if mask_bits((bits > HALF) & active):
-                    y, more = raw_taken(y, bits - low)
-                    y, p = refilled(y, words, p, active)
-                    k += more << HALF
-            y, code = sign_taken(known, y, k, zero)
-            y, p = refilled(y, words, p, active)
-            if p < PAD:
+                if mask_bits((bits > PRECISION) & active):
+                    y, more = pop_raw_bits(y, bits - low)
+                    y, p = refill(y, words, p, active)
+                    k += more << PRECISION
+            y, code = pop_sign(model, y, k, zero)
+            y, p = refill(y, words, p, active)
+            if p < HEAD_WORDS:
                 return False
             x = select(active, y, x)
-            store(tile, i * lanes, numbers_of(code, numbers))
-            known = learned(known, code, zero << U32(1))
-        _deal(tile, places, lanes, begin, count, out)
-    return p == PAD and not mask_bits(x != 65536)
+            store(tile, i * lanes, reconstruct(code, reconstruction))
+            model = update_model(model, code, zero << U32(1))
+        _scatter_tile(tile, places, lanes, begin, count, out)
+    return p == HEAD_WORDS and not mask_bits(x != 65536)
 
 
 @kernel
@@ -170,22 +171,23 @@ def read(
     start: int,
     states: Array,
     tables: tuple[Array, Array, Array],
-    numbers: tuple[int, float, float, float, float],
+    reconstruction: tuple[int, float, float, float, float],
     out: Array,
 ) -> bool:
-    """A block's values from its words.
+    """Decode the values of a block.
 
     Args:
-        words: PAD of any value, the block's, and BEHIND.
-        lanes, start: as of ``walk``.
-        states: (32,) u32, each at least 2^16, those beyond the lanes 2^16.
-        tables: that of ``write``; room for (ROWS · SLOTS,) u32, or with fewer lanes than 32 (ROWS · COARSE,);
-            (1,) u32, 0 at first, for what is in there.
-        numbers: as of ``bounded``.
-        out: (m,) u32, the bits of float32, written.
+        words: u16: HEAD_WORDS padding words, the block's words, TAIL_WORDS padding words.
+        lanes, start: as for ``walk``.
+        states: (32,) u32, each at least 2^16; those of unused lanes are 2^16.
+        tables: the frequency table of ``write``; a u32 buffer of ROWS · SLOTS elements, or
+            ROWS · COARSE_SLOTS for fewer than 32 lanes; (1,) u32, initially 0, the mask of filled rows.
+        reconstruction: as in ``error_bounded``.
+        out: (m,) u32, written: float32 bits.
 
-    Returns whether all words were taken, no more, and each state is 2^16 at last.
+    Returns:
+        True if exactly the block's words were read and each final state is 2^16.
     """
-    if lanes == MANY:
-        return _read(splat(U32(0), MANY), words, lanes, start, states, tables, numbers, out)
-    return _read(splat(U32(0), FEW), words, lanes, start, states, tables, numbers, out)
+    if lanes == MAX_LANES:
+        return _read_lanes(splat(U32(0), MAX_LANES), words, lanes, start, states, tables, reconstruction, out)
+    return _read_lanes(splat(U32(0), SMALL_VECTOR), words, lanes, start, states, tables, reconstruction, out)

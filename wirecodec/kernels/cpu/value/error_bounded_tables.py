@@ -1,4 +1,4 @@
-"""Rows of frequencies of error-bounded (formats/spec/value/error-bounded.md), from levels or counts."""
+"""Frequency tables of error-bounded (formats/spec/value/error-bounded.md), from levels or counts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ U32 = np.uint32
 U64 = np.uint64
 
 ESCAPE, BINS = BOUNDED_ESCAPE, 32
-NONE = U8(255)
+"""Symbol of an escape, and number of bins."""
+NO_LEVEL = U8(255)
+"""Level of a bin that is left out."""
 WIDTHS = np.array([1] * 8 + [2] * 4 + [4] * 4 + [1] * 17, np.int64)
-"""Symbols of each bin."""
+"""Symbols per bin; the last one is the escape."""
 POWERS = np.array(
     [
         *(1048576, 1004120, 961548, 920782, 881744, 844361, 808563, 774282),
@@ -26,25 +28,26 @@ POWERS = np.array(
     ],
     np.uint64,
 )
-"""2^20 · 2^(-i/16), to the nearest integer."""
-ESCAPED = 24 << 8
-"""What an escape costs besides its symbol, in 256ths of a bit."""
+"""2^20 · 2^(-i/16), rounded to the nearest integer."""
+ESCAPE_COST = 24 << 8
+"""Raw bits of an escape, in 1/256 bit."""
 
 
 @borrowing
-def _weight(level: U8) -> U64:
-    return U64(0) if level == NONE else POWERS[level & 15] >> U64(level >> 4)
+def _weigh_level(level: U8) -> U64:
+    """Compute the weight of a level."""
+    return U64(0) if level == NO_LEVEL else POWERS[level & 15] >> U64(level >> 4)
 
 
 @borrowing
-def _frequencies(levels: Array, out: Array) -> None:
-    """(33,) levels, the last that of the escape, to (49,) frequencies whose sum is 4096."""
+def _compute_frequencies(levels: Array, out: Array) -> None:
+    """Convert (33,) levels, the escape's last, to (49,) frequencies that sum to 4096."""
     whole = U64(0)
     for b in range(BINS + 1):
-        whole += _weight(levels[b])
+        whole += _weigh_level(levels[b])
     left, symbol, first = 4096, 0, 0
     for b in range(BINS + 1):
-        weight, width = _weight(levels[b]), U64(WIDTHS[b])
+        weight, width = _weigh_level(levels[b]), U64(WIDTHS[b])
         f = max(U32(1), U32(U64(weight << U64(12)) // U64(whole * width))) if weight else U32(b == BINS)
         for _ in range(WIDTHS[b]):
             out[symbol] = f
@@ -55,14 +58,14 @@ def _frequencies(levels: Array, out: Array) -> None:
 
 
 @borrowing
-def _level(count: U64, total: U64) -> U8:
-    """The least level whose weight is no more than a share of 2^20."""
+def _find_level(count: U64, total: U64) -> U8:
+    """Find the smallest level whose weight is at most count / total · 2^20."""
     if count == U64(0):
-        return NONE
+        return NO_LEVEL
     level, end = 0, 254
-    while level < end:  # weights fall as levels rise
+    while level < end:  # weights decrease with the level
         middle = (level + end) >> 1
-        if _weight(U8(middle)) * total > count << U64(20):
+        if _weigh_level(U8(middle)) * total > count << U64(20):
             level = middle + 1
         else:
             end = middle
@@ -70,15 +73,18 @@ def _level(count: U64, total: U64) -> U8:
 
 
 @borrowing
-def _cost(counts: Array, frequencies: Array) -> np.int64:
-    """About what the symbols take, in 256ths of a bit: logarithms are linear between powers of two."""
+def _estimate_cost(counts: Array, frequencies: Array) -> np.int64:
+    """Estimate the size of the symbols in 1/256 bit.
+
+    Logarithms are interpolated linearly between powers of two.
+    """
     cost = np.int64(0)
     escapes = np.int64(counts[ESCAPE])
     for symbol in range(ESCAPE + 1):
         n, f = np.int64(counts[symbol]), np.int64(frequencies[symbol])
         if symbol == ESCAPE:
             n = escapes
-            cost += n * ESCAPED
+            cost += n * ESCAPE_COST
         elif f == 0:
             escapes += n
             continue
@@ -89,14 +95,17 @@ def _cost(counts: Array, frequencies: Array) -> np.int64:
 
 @kernel
 def fill(levels: Array, mask: int, table: Array) -> None:
-    """Fill rows of ``table``, (rows, 49) u32, from ``levels``, (rows, 33) u8: frequency · 4096 + start, or 0.
+    """Fill rows of the frequency table.
 
-    ``mask`` has a bit set for each row to fill.
+    Args:
+        levels: (rows, 33) u8.
+        mask: one bit per row, set for each row to fill.
+        table: (rows, ≥ 49) u32, written: frequency · 4096 + start, or 0 for an absent symbol.
     """
     for row in range(levels.shape[0]):
         if not (mask >> row) & 1:
             continue
-        _frequencies(levels[row], table[row])
+        _compute_frequencies(levels[row], table[row])
         start = U32(0)
         for symbol in range(ESCAPE + 1):
             f = table[row, symbol]
@@ -105,23 +114,26 @@ def fill(levels: Array, mask: int, table: Array) -> None:
 
 
 @kernel
-def fit(counts: Array, least: int, levels: Array) -> int:
-    """Replace levels by those of what was counted where that pays; which rows, as a mask.
+def fit(counts: Array, min_symbols: int, levels: Array) -> int:
+    """Replace levels by levels fitted to counts if this makes the section smaller.
 
     Args:
-        counts: (rows, 49) u32.
-        least: what a row must count to be looked at, at least 1.
-        levels: (rows, 33) u8, the usual ones, changed.
+        counts: (rows, ≥ 49) u32.
+        min_symbols: minimum count of a row to be fitted, at least 1.
+        levels: (rows, 33) u8, the default levels, updated.
+
+    Returns:
+        Mask with one bit per row, set if the row was replaced.
     """
     mask = 0
-    usual = np.empty(ESCAPE + 1, np.uint32)
+    initial = np.empty(ESCAPE + 1, np.uint32)
     fitted = np.empty(ESCAPE + 1, np.uint32)
-    found = np.empty(BINS + 1, np.uint8)
+    fitted_levels = np.empty(BINS + 1, np.uint8)
     for row in range(counts.shape[0]):
         total = U64(0)
         for symbol in range(ESCAPE + 1):
             total += U64(counts[row, symbol])
-        if total < U64(least):
+        if total < U64(min_symbols):
             continue
         symbol, used = 0, 0
         for b in range(BINS):
@@ -129,13 +141,13 @@ def fit(counts: Array, least: int, levels: Array) -> int:
             for _ in range(WIDTHS[b]):
                 n += U64(counts[row, symbol])
                 symbol += 1
-            found[b] = _level(n, total)
+            fitted_levels[b] = _find_level(n, total)
             if n > U64(0):
                 used = b + 1
-        found[BINS] = _level(U64(counts[row, ESCAPE]), total)
-        _frequencies(found, fitted)
-        _frequencies(levels[row], usual)
-        if _cost(counts[row], fitted) + ((2 + used) << 11) < _cost(counts[row], usual):
-            levels[row] = found
+        fitted_levels[BINS] = _find_level(U64(counts[row, ESCAPE]), total)
+        _compute_frequencies(fitted_levels, fitted)
+        _compute_frequencies(levels[row], initial)
+        if _estimate_cost(counts[row], fitted) + ((2 + used) << 11) < _estimate_cost(counts[row], initial):
+            levels[row] = fitted_levels
             mask |= 1 << row
     return mask

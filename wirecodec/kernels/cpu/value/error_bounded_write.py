@@ -1,9 +1,9 @@
-"""The encoder of error-bounded (formats/spec/value/error-bounded.md): contexts, and rANS in lanes.
+"""Encoder of error-bounded (formats/spec/value/error-bounded.md): contexts, and rANS in lanes.
 
-A block's values are dealt to lanes in runs, so that a value's neighbours are those before it in its lane.
-What belongs to one step of all lanes lies side by side, sixteen steps at a time. The encoder goes over the
-steps twice: forward for the contexts, which do not depend on what is coded how, and backward for the words.
-Vectors have 32 lanes where a block has, and 4 elsewhere, some of them idle.
+Each lane codes a run of consecutive values, so a value's context is its predecessors. The values of one step
+of all lanes are stored contiguously, sixteen steps at a time. A forward pass computes the contexts, which do
+not depend on the frequencies. A backward pass writes the words. Vectors have 32 lanes for blocks of 32 lanes;
+otherwise they have 4, some of them idle.
 """
 
 from __future__ import annotations
@@ -18,164 +18,172 @@ from wirecodec.kernels.cpu.simd.gather import gathered
 from wirecodec.kernels.cpu.simd.transpose import EDGE, columns_of_runs
 from wirecodec.kernels.cpu.simd.vector import lanes_of, load, mask_bits, select, splat, store
 from wirecodec.kernels.cpu.simd.words import low_ones
-from wirecodec.kernels.cpu.value.error_bounded import codes_of
+from wirecodec.kernels.cpu.value.error_bounded import quantise
 from wirecodec.kernels.cpu.value.error_bounded_lanes import (
-    DIRECT,
-    FEW,
-    HALF,
-    MANY,
-    WIDTH,
-    begun,
-    bits_after,
-    chances,
-    contexts,
-    learned,
-    least,
-    places_of,
-    pushed,
-    raw_pushed,
-    symbols,
+    DIRECT_SYMBOLS,
+    MAX_LANES,
+    PRECISION,
+    ROW_STRIDE,
+    SMALL_VECTOR,
+    count_raw_bits,
+    find_contexts,
+    find_run_starts,
+    find_sign_frequencies,
+    find_symbols,
+    limit,
+    push_raw_bits,
+    push_symbol,
+    start_model,
+    update_model,
 )
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
-__all__ = ["TABLES", "walk", "write"]
+__all__ = ["COUNT_TABLES", "walk", "write"]
 
 U32 = np.uint32
 
 ESCAPE = BOUNDED_ESCAPE
-TABLES = 4
-"""Tables that share the counts of symbols."""
-INDEX, SHIFT = 13, 24
-"""Where the parts of a record begin, after its sign's: place in the table of frequencies, shift."""
+"""Symbol of an escape."""
+COUNT_TABLES = 4
+"""Number of count tables; using them in turn avoids waiting for a count's last update."""
+INDEX_BIT, SHIFT_BIT = 13, 24
+"""Lowest bit of a record's index into the frequency table, and of its shift; the sign is below."""
 
 
 @borrowing
-def _collect(x: Array, places: Array, lanes: int, first: int, count: int, tile: Array) -> None:
-    """Steps ``first`` …, at most 16, from the lanes' runs; 0 for values that there are not."""
+def _gather_tile(x: Array, places: Array, lanes: int, first: int, count: int, tile: Array) -> None:
+    """Copy up to 16 steps, beginning with ``first``, from the lanes' runs; absent values are 0."""
     steps, more = x.size // lanes, x.size % lanes
-    if lanes == MANY and first + EDGE <= steps:
-        columns_of_runs(x, places, 0, first, tile, 0, MANY)
-        columns_of_runs(x, places, EDGE, first, tile, EDGE, MANY)
+    if lanes == MAX_LANES and first + EDGE <= steps:
+        columns_of_runs(x, places, 0, first, tile, 0, MAX_LANES)
+        columns_of_runs(x, places, EDGE, first, tile, EDGE, MAX_LANES)
         return
     for i in range(count):
         for n in range(lanes):
-            there = first + i < steps or n < more
-            tile[i * lanes + n] = x[places[n] + first + i] if there else U32(0)
+            present = first + i < steps or n < more
+            tile[i * lanes + n] = x[places[n] + first + i] if present else U32(0)
 
 
 @borrowing
-def _count(records: Array, first: int, last: int, counts: Array) -> None:
-    """In four tables in turn: a symbol soon after itself would wait for its own count to be written."""
+def _count_symbols(records: Array, first: int, last: int, counts: Array) -> None:
+    """Count symbols in four tables in turn, because repeated symbols would wait for their own last update."""
     for i in range(first, last):
-        counts[((i & (TABLES - 1)) << 11) | np.int64((records[i] >> U32(INDEX)) & U32(2047))] += U32(1)
+        counts[((i & (COUNT_TABLES - 1)) << 11) | np.int64((records[i] >> U32(INDEX_BIT)) & U32(2047))] += (
+            U32(1)
+        )
 
 
 @inline
-def _walk(
+def _walk_lanes(
     like: Any,
     x: Array,
     lanes: int,
-    cells: tuple[int, float, float],
+    quantiser: tuple[int, float, float],
     start: int,
     codes: Array,
     records: Array,
     counts: Array,
 ) -> None:
-    places, tile = np.empty(MANY, np.int64), np.empty(EDGE * MANY + FEW, np.uint32)
-    places_of(x.size, lanes, places)
+    """Compute codes and records with vectors of the shape of ``like``."""
+    places, tile = np.empty(MAX_LANES, np.int64), np.empty(EDGE * MAX_LANES + SMALL_VECTOR, np.uint32)
+    find_run_starts(x.size, lanes, places)
     tile[:] = U32(0)
-    known = begun(like, start)
-    unsigned = U32(2 * cells[0])
+    model = start_model(like, start)
+    unsigned = U32(2 * quantiser[0])
     steps = -(-x.size // lanes)
     for begin in range(0, steps, EDGE):
         count = min(EDGE, steps - begin)
-        _collect(x, places, lanes, begin, count, tile)
+        _gather_tile(x, places, lanes, begin, count, tile)
         for i in range(count):
             at = (begin + i) * lanes
-            code = codes_of(load(tile, i * lanes, like), cells)
+            code = quantise(load(tile, i * lanes, like), quantiser)
             store(codes, at, code)
-            row, shift = contexts(known)
-            c, same = chances(known), (code & 1) == known[5]
+            row, shift = find_contexts(model)
+            c, same = find_sign_frequencies(model), (code & 1) == model[5]
             sign = select(same, c - 1, (4095 - c) | 4096)
             sign = select(code >= unsigned, sign, (sign & 0) | 4095)
-            symbol = symbols((code >> 1) >> shift)
-            store(records, at, (shift << SHIFT) | (row << (INDEX + 6)) | (symbol << INDEX) | sign)
-            known = learned(known, code, unsigned)
+            symbol = find_symbols((code >> 1) >> shift)
+            store(
+                records,
+                at,
+                (shift << SHIFT_BIT) | (row << (INDEX_BIT + 6)) | (symbol << INDEX_BIT) | sign,
+            )
+            model = update_model(model, code, unsigned)
         if counts.size:
-            _count(records, begin * lanes, min((begin + count) * lanes, x.size), counts)
+            _count_symbols(records, begin * lanes, min((begin + count) * lanes, x.size), counts)
 
 
 @kernel
 def walk(
     x: Array,
     lanes: int,
-    cells: tuple[int, float, float],
+    quantiser: tuple[int, float, float],
     start: int,
     codes: Array,
     records: Array,
     counts: Array,
 ) -> None:
-    """The codes and contexts of a block, and how often each symbol occurs in each row.
+    """Compute a block's codes and contexts, and count each symbol per row.
 
     Args:
-        x: (m,) u32, the bits of float32.
-        lanes: how many there are.
-        cells: as of ``bounded``.
-        start: the half octave that lanes begin with.
-        codes: room for m + 32 u32, 2k + sign, written in the order of steps.
-        records: the same, written: what is to be coded of each.
-        counts: (TABLES · 2048,) u32, row · 64 + symbol in each, added to; or none, and nothing is counted.
+        x: (m,) u32, float32 bits.
+        lanes: number of lanes.
+        quantiser: as in ``error_bounded``.
+        start: number of the half octave with which the lanes' models start.
+        codes: (≥ m + 32,) u32, written: 2k + sign, in the order of steps.
+        records: (≥ m + 32,) u32, written: index, shift and sign to encode, in the order of steps.
+        counts: (COUNT_TABLES · 2048,) u32, incremented at row · 64 + symbol; not used if empty.
     """
-    if lanes == MANY:
-        _walk(splat(U32(0), MANY), x, lanes, cells, start, codes, records, counts)
+    if lanes == MAX_LANES:
+        _walk_lanes(splat(U32(0), MAX_LANES), x, lanes, quantiser, start, codes, records, counts)
     else:
-        _walk(splat(U32(0), FEW), x, lanes, cells, start, codes, records, counts)
+        _walk_lanes(splat(U32(0), SMALL_VECTOR), x, lanes, quantiser, start, codes, records, counts)
 
 
 @inline
-def _write(
+def _write_lanes(
     like: Any, m: int, lanes: int, codes: Array, records: Array, table: Array, states: Array, words: Array
 ) -> int:
+    """Encode a block with vectors of the shape of ``like``."""
     x = (like & 0) | 65536
     p = 0
     for at in range((m - 1) // lanes * lanes, -1, -lanes):
         active = lanes_of(low_ones(min(lanes, m - at)), like)
         record = load(records, at, like)
         f = (record & 4095) + 1
-        x, p = pushed(x, f, select((record & 4096) != 0, 4096 - f, f & 0), active, words, p)
-        index, shift = (record >> INDEX) & 2047, record >> SHIFT
+        x, p = push_symbol(x, f, select((record & 4096) != 0, 4096 - f, f & 0), active, words, p)
+        index, shift = (record >> INDEX_BIT) & 2047, record >> SHIFT_BIT
         op = gathered(table, index)
         absent = op == 0
         if mask_bits(absent):
             index = select(absent, (index & 1984) | ESCAPE, index)
             op = gathered(table, index)
-        symbol = index & (WIDTH - 1)
-        if mask_bits((symbol | (shift << 5)) >= DIRECT):
-            bits = bits_after(symbol, shift)
-            low = least(bits, HALF)
+        symbol = index & (ROW_STRIDE - 1)
+        if mask_bits((symbol | (shift << 5)) >= DIRECT_SYMBOLS):
+            bits = count_raw_bits(symbol, shift)
+            low = limit(bits, PRECISION)
             one = (bits & 0) | 1
             rest = (load(codes, at, like) >> 1) & ((one << bits) - 1)
-            if mask_bits(bits > HALF):
-                x, p = raw_pushed(x, bits - low, rest >> low, active, words, p)
-            x, p = raw_pushed(x, low, rest & ((one << low) - 1), active, words, p)
-        x, p = pushed(x, op >> HALF, op & 4095, active, words, p)
+            if mask_bits(bits > PRECISION):
+                x, p = push_raw_bits(x, bits - low, rest >> low, active, words, p)
+            x, p = push_raw_bits(x, low, rest & ((one << low) - 1), active, words, p)
+        x, p = push_symbol(x, op >> PRECISION, op & 4095, active, words, p)
     store(states, 0, x)
     return p
 
 
 @kernel
 def write(m: int, lanes: int, codes: Array, records: Array, table: Array, states: Array, words: Array) -> int:
-    """The words of a block of m values, last step first; how many.
+    """Encode the words of a block, last step first, and return their number.
 
     Args:
-        m: how many values there are.
-        lanes: as of ``walk``.
-        codes: as ``walk`` wrote them.
-        records: the same.
-        table: (ROWS · 64,) u32, frequency · 4096 + start, or 0 of what is to be escaped.
-        states: (32,) u32, as many as there are lanes written.
-        words: room for 4 m + 32 u16, written.
+        m: number of values.
+        lanes: number of lanes.
+        codes, records: from ``walk``.
+        table: (ROWS · 64,) u32, frequency · 4096 + start, or 0 for a symbol to escape.
+        states: (32,) u32, written: the final states of the lanes.
+        words: (≥ 4 m + 32,) u16, written.
     """
-    if lanes == MANY:
-        return _write(splat(U32(0), MANY), m, lanes, codes, records, table, states, words)
-    return _write(splat(U32(0), FEW), m, lanes, codes, records, table, states, words)
+    if lanes == MAX_LANES:
+        return _write_lanes(splat(U32(0), MAX_LANES), m, lanes, codes, records, table, states, words)
+    return _write_lanes(splat(U32(0), SMALL_VECTOR), m, lanes, codes, records, table, states, words)

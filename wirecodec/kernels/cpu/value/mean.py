@@ -1,4 +1,4 @@
-"""The sum of mean (formats/spec/value/mean.md): one pass to encode."""
+"""Kernel of mean (formats/spec/value/mean.md)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.floats import sum_floats
 from wirecodec.kernels.cpu.simd.vector import load
 
-__all__ = ["total"]
+__all__ = ["sum_values"]
 
 F64 = np.float64
 
 
 @kernel
-def total(values: Array) -> float:
-    """Σv of (r,) float32 or float64, in 64 partial sums that are added in halves."""
+def sum_values(values: Array) -> float:
+    """Sum (r,) float32 or float64 values in binary64.
+
+    64 partial sums are added pairwise, in the spec page's order.
+    """
     sums = np.zeros(64, F64)
     whole = values.size & ~63
     for start in range(0, whole, 64):

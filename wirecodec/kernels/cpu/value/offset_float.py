@@ -1,7 +1,7 @@
-"""The loops of the offset float (formats/spec/value/offset-float.md): range, parameters, codes, values.
+"""Kernels of offset-float (formats/spec/value/offset-float.md): range, parameters, codes, values.
 
-Everything but the choice of the mantissa and stochastic rounding below eps is integer arithmetic on binary32
-bits. Values go through 512 at a time, one block of packed codes, a row of 16 as one vector.
+All arithmetic is on binary32 bits as integers, except the choice of the mantissa and stochastic rounding
+below eps. Values are processed 512 at a time, which is one block of packed codes. A row of 16 is one vector.
 """
 
 from __future__ import annotations
@@ -28,25 +28,27 @@ from wirecodec.kernels.cpu.simd.words import bits_of_f32, f32_of_bits
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
-__all__ = ["LEAST_UNITS", "UNIT", "choose", "dequantise", "quantise", "reach"]
+__all__ = ["MIN_UNITS_PER_THREAD", "UNIT", "choose", "dequantise", "find_range", "quantise"]
 
 U16 = np.uint16
 U32 = np.uint32
 U64 = np.uint64
 F32 = np.float32
 
-UNIT, LEAST_UNITS = 16_384, 16
-"""Values that a thread takes at a time; how many times that is worth a thread."""
+UNIT, MIN_UNITS_PER_THREAD = 16_384, 16
+"""Values per work unit, and the number of units that justifies another thread."""
 
 MANTISSAS = 24
+"""Number of mantissa lengths to choose from."""
 SAMPLE = 512
-LEAST_EPS = 0x0D800000
-"""The bits of 2^-100, below which stochastic rounding has no eps."""
+"""Values in the sample that chooses the mantissa."""
+MIN_STOCHASTIC_EPS = 0x0D800000
+"""Bits of 2^-100, the smallest eps for stochastic rounding."""
 
 
 @kernel
-def reach(bits: Array) -> tuple[int, int]:
-    """The magnitude bits of the greatest value and of the least; 0 for a side that has none."""
+def find_range(bits: Array) -> tuple[int, int]:
+    """Find the magnitude bits of the largest and the smallest value; a side without values has 0."""
     down = up = splat(U32(0), 64)
     whole = bits.size & ~63
     for i in range(0, whole, 64):
@@ -76,20 +78,20 @@ def choose(
     largest: int,
     stochastic: bool,
 ) -> tuple[int, int, int, int]:
-    """The mantissa, the base, and how many codes are positive and negative.
+    """Choose the mantissa, the base and the numbers of positive and negative codes.
 
     Args:
         bits: (r,) binary32 bits.
-        n: bits of a code.
-        mantissa: bits of the mantissa; -1 to have them chosen.
-        eps: its bits; 0 to have it chosen.
-        up, down: the magnitude bits of the greatest and of the least value.
-        up_given, down_given: whether they are the caller's, who would not have them exceeded.
-        largest: the bits of the greatest number that the element type holds.
-        stochastic: whether values are rounded at random.
+        n: bits per code.
+        mantissa: bits of the mantissa, or -1 to choose them.
+        eps: bits of eps, or 0 to choose it.
+        up, down: magnitude bits of the largest and of the smallest value.
+        up_given, down_given: True if the caller fixed that bound; it is then not exceeded.
+        largest: bits of the largest finite number of the element type.
+        stochastic: True for stochastic rounding.
     """
     if mantissa >= 0:
-        base, positive, negative = _plan(
+        base, positive, negative = _count_codes(
             mantissa, n, eps, up, down, up_given, down_given, largest, stochastic
         )
         return mantissa, base, positive, negative
@@ -104,16 +106,18 @@ def choose(
             sample[q] = bits[first + np.int64(step)]
     best, least = 0, np.inf
     for m in range(MANTISSAS):
-        base, positive, negative = _plan(m, n, eps, up, down, up_given, down_given, largest, stochastic)
-        error = _error(sample, min((r + 15) & ~15, SAMPLE), m, base, positive, negative, stochastic)
+        base, positive, negative = _count_codes(
+            m, n, eps, up, down, up_given, down_given, largest, stochastic
+        )
+        error = _estimate_error(sample, min((r + 15) & ~15, SAMPLE), m, base, positive, negative, stochastic)
         if error < least:
             best, least = m, error
-    base, positive, negative = _plan(best, n, eps, up, down, up_given, down_given, largest, stochastic)
+    base, positive, negative = _count_codes(best, n, eps, up, down, up_given, down_given, largest, stochastic)
     return best, base, positive, negative
 
 
 @inline
-def _plan(
+def _count_codes(
     m: int,
     n: int,
     eps: int,
@@ -124,63 +128,63 @@ def _plan(
     largest: int,
     stochastic: bool,
 ) -> tuple[int, int, int]:
-    """The base and the numbers of codes for a mantissa of m bits; see ``choose``."""
+    """Compute the base and the numbers of codes for a mantissa of m bits; arguments as for ``choose``."""
     cut = np.int64(23 - m)
-    over = (np.int64(1) << cut) - 1 if stochastic else (np.int64(1) << cut) >> 1
+    rounding_margin = (np.int64(1) << cut) - 1 if stochastic else (np.int64(1) << cut) >> 1
     cap, codes = largest >> cut, (np.int64(1) << n) - 1
-    top = min((up + (np.int64(0) if up_given else over)) >> cut, cap)
-    bottom = min((down + (np.int64(0) if down_given else over)) >> cut, cap)
+    top = min((up + (np.int64(0) if up_given else rounding_margin)) >> cut, cap)
+    bottom = min((down + (np.int64(0) if down_given else rounding_margin)) >> cut, cap)
     both = 1 if up > 0 and down > 0 else 0
-    base = max(np.int64(1), np.int64(LEAST_EPS) >> cut if stochastic else np.int64(0))
+    base = max(np.int64(1), np.int64(MIN_STOCHASTIC_EPS) >> cut if stochastic else np.int64(0))
     if eps > 0:
         base = min(max(base, eps >> cut), cap)
     else:
         base = max(base, (top + bottom + 3 - codes) >> 1, max(top, bottom) + 1 + both - codes)
     positive = max(np.int64(1), top - base + 1) if up > 0 else np.int64(0)
     negative = max(np.int64(1), bottom - base + 1) if down > 0 else np.int64(0)
-    if positive + negative > codes:  # only where eps is given
-        room = max(codes - min(positive, negative), codes >> 1)
-        positive, negative = min(positive, room), min(negative, room)
+    if positive + negative > codes:  # only if eps is given
+        limit = max(codes - min(positive, negative), codes >> 1)
+        positive, negative = min(positive, limit), min(negative, limit)
     return base, positive, negative
 
 
 @inline
-def _error(
+def _estimate_error(
     sample: Array, size: int, m: int, base: int, positive: int, negative: int, stochastic: bool
 ) -> float:
-    """The expected Σ(x - w)² of the sample, in 16 partial sums."""
+    """Estimate Σ(x - w)² over the sample, in 16 partial sums."""
     sums = splat_float(0.0, doubles(load(sample, 0, 16)))
     for i in range(0, size, 16):
         u = load(sample, i, 16)
         x = doubles(u)
         if stochastic:
-            low = _stochastic(u, splat(U32(0), 16), m, base, positive, negative)
-            high = _stochastic(u, splat(U32(0xFFFF), 16), m, base, positive, negative)
-            below = subtract_floats(x, doubles(_values(low, m, base, positive)))
-            above = subtract_floats(doubles(_values(high, m, base, positive)), x)
+            low = _round_stochastically(u, splat(U32(0), 16), m, base, positive, negative)
+            high = _round_stochastically(u, splat(U32(0xFFFF), 16), m, base, positive, negative)
+            below = subtract_floats(x, doubles(_values_of_codes(low, m, base, positive)))
+            above = subtract_floats(doubles(_values_of_codes(high, m, base, positive)), x)
             sums = add_floats(sums, multiply_floats(below, above) & 0x7FFFFFFFFFFFFFFF)
         else:
-            code = _nearest(u, m, base, positive, negative)
-            away = subtract_floats(x, doubles(_values(code, m, base, positive)))
+            code = _round_to_nearest(u, m, base, positive, negative)
+            away = subtract_floats(x, doubles(_values_of_codes(code, m, base, positive)))
             sums = add_floats(sums, multiply_floats(away, away))
     return sum_floats(sums)
 
 
 @inline
-def _nearest(u: Any, m: int, base: int, positive: int, negative: int) -> Any:
-    """The codes of values, rounded to nearest."""
+def _round_to_nearest(u: Any, m: int, base: int, positive: int, negative: int) -> Any:
+    """Round 16 values to the nearest code."""
     cut = 23 - m
     eps = base << cut
     half_eps = eps - 0x800000 if eps >= 0x1000000 else (eps + 1) >> 1
     a = u & 0x7FFFFFFF
     q = (a + ((np.int64(1) << cut) >> 1)) >> cut
     q = select(q > base, q, splat(U32(base), 16))
-    return select(a < half_eps, splat(U32(0), 16), _signed(u, q, base, positive, negative))
+    return select(a < half_eps, splat(U32(0), 16), _limit_and_sign(u, q, base, positive, negative))
 
 
 @inline
-def _stochastic(u: Any, drawn: Any, m: int, base: int, positive: int, negative: int) -> Any:
-    """The codes of values, rounded up where the rest and a draw of 16 bits reach a step."""
+def _round_stochastically(u: Any, drawn: Any, m: int, base: int, positive: int, negative: int) -> Any:
+    """Round 16 values up if fraction plus a 16-bit draw reaches one step, and down otherwise."""
     cut = 23 - m
     eps = base << cut
     a = u & 0x7FFFFFFF
@@ -189,13 +193,16 @@ def _stochastic(u: Any, drawn: Any, m: int, base: int, positive: int, negative: 
     small = select(a < eps, a, splat(U32(0), 16))
     one = (integers_of(multiply_floats(small, splat(rate, 16))) + drawn) >> 16
     q = select(a < eps, splat(U32(base), 16), q)
-    code = _signed(u, q, base, positive, negative)
+    code = _limit_and_sign(u, q, base, positive, negative)
     return select((a < eps) & (one == 0), splat(U32(0), 16), code)
 
 
 @inline
-def _signed(u: Any, q: Any, base: int, positive: int, negative: int) -> Any:
-    """The codes of magnitudes cut to m bits, at least ``base``: limited, negative ones above the positive."""
+def _limit_and_sign(u: Any, q: Any, base: int, positive: int, negative: int) -> Any:
+    """Limit truncated magnitudes of at least ``base`` to the available codes, and add the sign.
+
+    Codes of negative values follow those of positive ones.
+    """
     minus = u >= 0x80000000
     most = select(minus, splat(U32(base - 1 + negative), 16), splat(U32(base - 1 + positive), 16))
     q = select(q < most, q, most)
@@ -204,8 +211,8 @@ def _signed(u: Any, q: Any, base: int, positive: int, negative: int) -> Any:
 
 
 @inline
-def _values(codes: Any, m: int, base: int, positive: int) -> Any:
-    """The binary32 bits of codes, none above the number of codes."""
+def _values_of_codes(codes: Any, m: int, base: int, positive: int) -> Any:
+    """Convert valid codes to binary32 bits."""
     cut = 23 - m
     plus = U32((base - 1) << cut)
     minus = U32(((base - 1 - positive) << cut) + 0x80000000)
@@ -227,16 +234,16 @@ def quantise(
     words: Array,
     turns: Array,
 ) -> None:
-    """Packed codes.
+    """Quantise and pack values.
 
     Args:
         bits: (r,) binary32 bits.
-        n: bits of a code.
-        m, base, positive, negative: as ``choose`` gives them.
-        stochastic: whether values are rounded at random.
-        low, high: the halves of the chunk's stream.
-        words: u32, written.
-        turns: for ``next_unit``; a unit is UNIT values.
+        n: bits per code.
+        m, base, positive, negative: results of ``choose``.
+        stochastic: True for stochastic rounding.
+        low, high: the halves of the chunk's random stream.
+        words: u32, written: the packed codes.
+        turns: counters of ``next_unit``; a unit is UNIT values.
     """
     r = bits.size
     codes, rest = np.empty(PACK_BLOCK, U16), np.zeros(PACK_BLOCK, U32)
@@ -252,15 +259,17 @@ def quantise(
                 first = U32((start // PACK_BLOCK) << 8)
                 for i in range(0, PACK_BLOCK, 2 * PACK_LANES):
                     drawn = draws(low, high, U32(first + U32(i >> 1)))
-                    even = _stochastic(load(block, at + i, 16), drawn >> 16, m, base, positive, negative)
-                    odd = _stochastic(
+                    even = _round_stochastically(
+                        load(block, at + i, 16), drawn >> 16, m, base, positive, negative
+                    )
+                    odd = _round_stochastically(
                         load(block, at + i + 16, 16), drawn & 0xFFFF, m, base, positive, negative
                     )
                     store(codes, i, resize(even, 16))
                     store(codes, i + 16, resize(odd, 16))
             else:
                 for i in range(0, PACK_BLOCK, PACK_LANES):
-                    found = _nearest(load(block, at + i, 16), m, base, positive, negative)
+                    found = _round_to_nearest(load(block, at + i, 16), m, base, positive, negative)
                     store(codes, i, resize(found, 16))
             w = (start // PACK_BLOCK) * PACK_LANES * n
             if stop == start + PACK_BLOCK:
@@ -282,15 +291,15 @@ def dequantise(
     bad: Array,
     turns: Array,
 ) -> None:
-    """The values of packed codes.
+    """Unpack codes and convert them to values.
 
     Args:
-        words: u32, as many as r codes take.
-        n: bits of a code.
-        m, base, positive, negative: the parameters, checked.
+        words: u32, the packed codes.
+        n: bits per code.
+        m, base, positive, negative: validated parameters.
         out: (r,) binary32 bits, written.
-        bad: (1,), set where a code is above the number of codes.
-        turns: for ``next_unit``; a unit is UNIT values.
+        bad: (1,) bool, set if a code is above positive + negative.
+        turns: counters of ``next_unit``; a unit is UNIT values.
     """
     r = out.size
     codes, rest = np.empty(PACK_BLOCK, U16), np.empty(PACK_BLOCK, U32)
@@ -310,8 +319,10 @@ def dequantise(
             for i in range(0, PACK_BLOCK, 2 * PACK_LANES):
                 here = load(codes, i, 32)
                 most = select(here > most, here, most)
-                store(block, at + i, _values(widened(load(codes, i, 16)), m, base, positive))
-                store(block, at + i + 16, _values(widened(load(codes, i + 16, 16)), m, base, positive))
+                store(block, at + i, _values_of_codes(widened(load(codes, i, 16)), m, base, positive))
+                store(
+                    block, at + i + 16, _values_of_codes(widened(load(codes, i + 16, 16)), m, base, positive)
+                )
             if stop < start + PACK_BLOCK:
                 out[start:stop] = rest[: stop - start]
         if greatest(most) > positive + negative:

@@ -1,8 +1,8 @@
-"""Piecewise polynomials on a sorted curve (formats/spec/value/polyfit.md): cutting, fitting, evaluating.
+"""Kernels of polyfit (formats/spec/value/polyfit.md): splitting, fitting and evaluating pieces.
 
-Polynomials are sums of monic Gram polynomials, which are orthogonal on equally spaced points, so that a
-coefficient is a dot product and none depends on the others. All is binary64, one rounding an operation; what
-``evaluate`` does, and in which order, is the page's.
+Polynomials are sums of monic Gram polynomials, which are orthogonal on equally spaced points. Each
+coefficient is therefore one dot product and independent of the others. All arithmetic is binary64 with one
+rounding per operation. The spec page fixes the operations of ``evaluate`` and their order.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 
-__all__ = ["MAX_DEGREE", "check", "evaluate", "fit", "segment"]
+__all__ = ["MAX_DEGREE", "evaluate", "fit", "read_heads", "segment"]
 
 MAX_DEGREE = 8
+"""Largest degree of a piece."""
 BLOCK = 64
+"""Points evaluated together."""
 LANES = 8
+"""Partial sums of ``_measure_deviation``."""
 
 
 @inline
-def _betas(n: int, degree: int, betas: Array) -> None:
-    """The recurrence's numbers for n points; the 0-th is 0."""
+def _compute_betas(n: int, degree: int, betas: Array) -> None:
+    """Compute the coefficients of the recurrence for n points; the first is 0."""
     betas[0] = 0.0
     for k in range(1, degree):
         above = np.float64(k * k) * np.float64(n * n - k * k)
@@ -30,8 +33,8 @@ def _betas(n: int, degree: int, betas: Array) -> None:
 
 
 @inline
-def _begin(n: int, first: int, m: int, basis: Array) -> None:
-    """For m points from ``first`` on, rows of ``basis``: x, the polynomial before the 0-th, the 0-th."""
+def _start_basis(n: int, first: int, m: int, basis: Array) -> None:
+    """Set the rows of ``basis`` for m points from ``first``: x, 0 and the polynomial of degree 0."""
     step = 1.0 / np.float64(n - 1) if n > 1 else 0.0
     for j in range(m):
         basis[0, j] = np.float64(2 * (first + j) - (n - 1)) * step
@@ -40,8 +43,8 @@ def _begin(n: int, first: int, m: int, basis: Array) -> None:
 
 
 @inline
-def _advance(beta: float, m: int, basis: Array) -> None:
-    """The next polynomial in row 2, the one before it in row 1."""
+def _advance_basis(beta: float, m: int, basis: Array) -> None:
+    """Step the recurrence: row 2 becomes the next polynomial, row 1 the current one."""
     for j in range(m):
         following = basis[0, j] * basis[2, j] - beta * basis[1, j]
         basis[1, j] = basis[2, j]
@@ -50,26 +53,26 @@ def _advance(beta: float, m: int, basis: Array) -> None:
 
 @kernel
 def evaluate(lengths: Array, degrees: Array, coefficients: Array, largest: float, out: Array) -> None:
-    """The curve's values, in float32 or float64.
+    """Evaluate the pieces in float32 or float64.
 
     Args:
-        lengths: (n,) points of each piece, in all those of ``out``.
-        degrees: (n,) of each, 0 to 8.
-        coefficients: degree + 1 float64 of each piece, one after the other.
-        largest: what magnitudes are cut to.
+        lengths: (n,) points per piece; their sum is the size of ``out``.
+        degrees: (n,) degree of each piece, 0 to 8.
+        coefficients: float64, degree + 1 per piece, concatenated.
+        largest: bound to which magnitudes are clamped.
         out: written.
     """
     basis, betas, total = np.empty((3, BLOCK)), np.empty(MAX_DEGREE + 1), np.empty(BLOCK)
     start = used = 0
     for piece in range(lengths.size):
         n, degree = np.int64(lengths[piece]), np.int64(degrees[piece])
-        _betas(n, degree, betas)
+        _compute_betas(n, degree, betas)
         for first in range(0, n, BLOCK):
             m = min(BLOCK, n - first)
-            _begin(n, first, m, basis)
+            _start_basis(n, first, m, basis)
             total[:m] = coefficients[used]
             for k in range(degree):
-                _advance(betas[k], m, basis)
+                _advance_basis(betas[k], m, basis)
                 c = coefficients[used + k + 1]
                 for j in range(m):
                     total[j] = total[j] + c * basis[2, j]
@@ -83,40 +86,42 @@ def evaluate(lengths: Array, degrees: Array, coefficients: Array, largest: float
 
 @kernel
 def fit(y: Array, lengths: Array, degrees: Array, coefficients: Array) -> None:
-    """Least squares: each coefficient is a dot product over the polynomial's square.
+    """Fit each piece by least squares.
+
+    A coefficient is the dot product with its polynomial, divided by the polynomial's squared norm.
 
     Args:
-        y: (r,) whose squares float64 holds.
-        lengths: (n,) points of each piece, in all r.
-        degrees: (n,) of each, below its length.
-        coefficients: degree + 1 float64 of each piece, written.
+        y: (r,) values whose squares are finite in float64.
+        lengths: (n,) points per piece; their sum is r.
+        degrees: (n,) degree of each piece, below its length.
+        coefficients: float64, degree + 1 per piece, written.
     """
     basis, betas, sums = np.empty((3, BLOCK)), np.empty(MAX_DEGREE + 1), np.empty((MAX_DEGREE + 1, BLOCK))
     start = used = 0
     for piece in range(lengths.size):
         n, degree = np.int64(lengths[piece]), np.int64(degrees[piece])
-        _betas(n, degree, betas)
+        _compute_betas(n, degree, betas)
         sums[:] = 0.0
         for first in range(0, n, BLOCK):
             m = min(BLOCK, n - first)
-            _begin(n, first, m, basis)
+            _start_basis(n, first, m, basis)
             for k in range(degree + 1):
                 for j in range(m):
                     sums[k, j] += basis[2, j] * np.float64(y[start + first + j])
                 if k < degree:
-                    _advance(betas[k], m, basis)
+                    _advance_basis(betas[k], m, basis)
         square = np.float64(n)
         for k in range(degree + 1):
             if k > 0:
-                square *= _ratio(n, k)
+                square *= _norm_ratio(n, k)
             coefficients[used + k] = sums[k].sum() / square
         start += n
         used += degree + 1
 
 
 @inline
-def _ratio(n: int, k: int) -> float:
-    """The k-th Gram polynomial's square over that of the one before, on n points."""
+def _norm_ratio(n: int, k: int) -> float:
+    """Compute the ratio of the squared norms of the k-th and the (k - 1)-th Gram polynomial on n points."""
     return (
         np.float64(k * k)
         * np.float64(n * n - k * k)
@@ -125,8 +130,12 @@ def _ratio(n: int, k: int) -> float:
 
 
 @inline
-def _deviation(y: Array, start: int, stop: int) -> tuple[float, int]:
-    """The greatest distance of a piece from its chord, times the norm of all; and the farthest point."""
+def _measure_deviation(y: Array, start: int, stop: int) -> tuple[float, int]:
+    """Measure how far a piece is from its chord.
+
+    Returns:
+        The largest distance times the l2 norm of all distances, and the position of the largest.
+    """
     n = stop - start
     if n < 3:
         return 0.0, start
@@ -158,6 +167,7 @@ def _deviation(y: Array, start: int, stop: int) -> tuple[float, int]:
 
 @inline
 def _sift_up(heap: Array, keys: Array, at: int) -> None:
+    """Restore the heap's order from an entry upwards."""
     while at > 0 and keys[heap[(at - 1) >> 1]] < keys[heap[at]]:
         heap[at], heap[(at - 1) >> 1] = heap[(at - 1) >> 1], heap[at]
         at = (at - 1) >> 1
@@ -165,6 +175,7 @@ def _sift_up(heap: Array, keys: Array, at: int) -> None:
 
 @inline
 def _sift_down(heap: Array, keys: Array, n: int) -> None:
+    """Restore the heap's order from the root downwards."""
     at = 0
     while 2 * at + 1 < n:
         child = 2 * at + 1
@@ -177,29 +188,32 @@ def _sift_down(heap: Array, keys: Array, n: int) -> None:
 
 
 @inline
-def _measure(
-    y: Array, piece: int, starts: Array, stops: Array, keys: Array, points: Array, least: int
+def _rank_piece(
+    y: Array, piece: int, starts: Array, stops: Array, keys: Array, points: Array, min_points: int
 ) -> None:
-    """Where a piece would be split, and how far it is from its chord: -1 where it is too short."""
+    """Compute a piece's priority and split point; the priority is -1 if the piece is too short to split."""
     start, stop = starts[piece], stops[piece]
-    if stop - start < 2 * least:
+    if stop - start < 2 * min_points:
         keys[piece], points[piece] = -1.0, start
         return
-    keys[piece], point = _deviation(y, start, stop)
-    points[piece] = min(max(point, start + least), stop - least)
+    keys[piece], point = _measure_deviation(y, start, stop)
+    points[piece] = min(max(point, start + min_points), stop - min_points)
 
 
 @kernel
-def segment(y: Array, edges: Array, pieces: int, least: int) -> Array:
-    """The lengths of at most ``pieces`` pieces.
+def segment(y: Array, edges: Array, pieces: int, min_points: int) -> Array:
+    """Split sorted values into at most ``pieces`` pieces and return their lengths.
 
-    Again and again the one that is farthest from its chord is split at the point that is farthest from it.
+    The piece with the largest deviation from its chord is split at the farthest point, repeatedly.
 
     Args:
         y: (r,) ascending.
-        edges: (m + 1,) int64, from 0 to r: no piece spans one of them.
-        pieces: m or more.
-        least: points a side of a split, at least.
+        edges: (m + 1,) int64, from 0 to r; no piece spans an edge.
+        pieces: maximum number of pieces, at least m.
+        min_points: minimum number of points on each side of a split.
+
+    Returns:
+        (n,) int64 lengths, in order.
     """
     starts, stops = np.empty(pieces, np.int64), np.empty(pieces, np.int64)
     points, heap = np.empty(pieces, np.int64), np.empty(pieces, np.int64)
@@ -207,15 +221,15 @@ def segment(y: Array, edges: Array, pieces: int, least: int) -> Array:
     n = edges.size - 1
     for piece in range(n):
         starts[piece], stops[piece], heap[piece] = edges[piece], edges[piece + 1], piece
-        _measure(y, piece, starts, stops, keys, points, least)
+        _rank_piece(y, piece, starts, stops, keys, points, min_points)
         _sift_up(heap, keys, piece)
     while n < pieces and keys[heap[0]] > 0.0:
         piece = heap[0]
         starts[n], stops[n], heap[n] = points[piece], stops[piece], n
         stops[piece] = points[piece]
-        _measure(y, piece, starts, stops, keys, points, least)
+        _rank_piece(y, piece, starts, stops, keys, points, min_points)
         _sift_down(heap, keys, n)
-        _measure(y, n, starts, stops, keys, points, least)
+        _rank_piece(y, n, starts, stops, keys, points, min_points)
         _sift_up(heap, keys, n)
         n += 1
     order = np.argsort(starts[:n])
@@ -223,16 +237,17 @@ def segment(y: Array, edges: Array, pieces: int, least: int) -> Array:
 
 
 @kernel
-def check(heads: Array, lengths: Array, degrees: Array) -> tuple[bool, int, int]:
-    """Take the heads of pieces apart.
+def read_heads(heads: Array, lengths: Array, degrees: Array) -> tuple[bool, int, int]:
+    """Split the heads of pieces into lengths and degrees.
 
     Args:
-        heads: (n,) u32: the length less 1 in 24 bits, and the degree.
+        heads: (n,) u32: the length minus 1 in the low 24 bits, the degree above.
         lengths: (n,) i64, written.
         degrees: (n,) i64, written.
 
-    Returns whether each degree is at most MAX_DEGREE and below its length; the sum of the lengths; the number
-    of coefficients.
+    Returns:
+        True if each degree is at most MAX_DEGREE and below its length; the sum of the lengths; the number of
+        coefficients.
     """
     fits = True
     total = count = np.int64(0)

@@ -1,8 +1,8 @@
-"""The loops of QSGD (formats/spec/value/qsgd.md): scales, codes and packing in one pass, and back in one.
+"""Kernels of QSGD (formats/spec/value/qsgd.md): scaling, quantising and packing in one pass, and back in one.
 
-All arithmetic is binary32 with one rounding an operation, in the order of the page, so every backend writes
-the same bytes. Values go through 512 at a time, one block of packed codes, a row of 16 as one vector; a row
-lies in one bucket, since buckets are multiples of 16.
+All arithmetic is binary32 with one rounding per operation, in the spec page's order, so every backend writes
+the same bytes. Values are processed 512 at a time, which is one block of packed codes. A row of 16 values is
+one vector and belongs to one bucket, because buckets are multiples of 16.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from wirecodec.kernels.cpu.simd.words import bits_of_f32, f32_of_bits
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
-__all__ = ["LEAST_UNITS", "UNIT", "are_scales", "dequantise", "l2_scales", "max_scales", "quantise"]
+__all__ = ["MIN_UNITS_PER_THREAD", "UNIT", "are_scales", "dequantise", "l2_scales", "max_scales", "quantise"]
 
 U8 = np.uint8
 U16 = np.uint16
@@ -47,14 +47,15 @@ U32 = np.uint32
 F32 = np.float32
 
 ROWS = PACK_BLOCK // PACK_LANES
+"""Rows of 16 values per block."""
 
-UNIT, LEAST_UNITS = 16_384, 16
-"""Values that a thread takes at a time; how many times that is worth a thread."""
+UNIT, MIN_UNITS_PER_THREAD = 16_384, 16
+"""Values per work unit, and the number of units that justifies another thread."""
 
 
 @inline
 def _max_scale(bits: Array, start: int, stop: int) -> np.float32:
-    """The largest |x| of values start … stop - 1; 0 where it is below 2^-100."""
+    """Find the largest |x| of values start … stop - 1; return 0 if it is below 2^-100."""
     keys = splat(U32(0), 64)
     whole = start + ((stop - start) & ~63)
     for i in range(start, whole, 64):
@@ -63,24 +64,25 @@ def _max_scale(bits: Array, start: int, stop: int) -> np.float32:
     top = greatest(keys)
     for i in range(whole, stop):
         top = max(top, U32(bits[i] & U32(0x7FFFFFFF)))
-    return _settled(f32_of_bits(top))
+    return _flush_small_scale(f32_of_bits(top))
 
 
 @inline
-def _settled(scale: np.float32) -> np.float32:
+def _flush_small_scale(scale: np.float32) -> np.float32:
+    """Replace a scale below 2^-100 by 0."""
     return F32(0) if scale < F32(2.0**-100) else scale
 
 
 @kernel
 def max_scales(bits: Array, bucket: int, scales: Array) -> None:
-    """The scale of each bucket under norm max; ``bits`` are binary32 bits."""
+    """Compute each bucket's scale for norm max from binary32 bits."""
     for n in range(scales.size):
         scales[n] = _max_scale(bits, n * bucket, min((n + 1) * bucket, bits.size))
 
 
 @kernel
 def l2_scales(bits: Array, bucket: int, largest: float, scales: Array) -> None:
-    """The scale of each bucket under norm l2, at most ``largest``; ``bits`` are binary32 bits."""
+    """Compute each bucket's scale for norm l2 from binary32 bits, clamped to ``largest``."""
     rest = np.zeros(PACK_LANES, U32)
     whole = bits.size & -PACK_LANES
     rest[: bits.size - whole] = bits[whole:]
@@ -92,7 +94,7 @@ def l2_scales(bits: Array, bucket: int, largest: float, scales: Array) -> None:
             sums = add_floats(sums, multiply_floats(row, row))
         if n == scales.size - 1:
             sums = add_floats(sums, multiply_floats(last, last))
-        scales[n] = _settled(F32(min(np.sqrt(sum_floats(sums)), largest)))
+        scales[n] = _flush_small_scale(F32(min(np.sqrt(sum_floats(sums)), largest)))
 
 
 @kernel
@@ -102,22 +104,22 @@ def quantise(
     n: int,
     low: np.uint32,
     high: np.uint32,
-    known: bool,
+    scales_given: bool,
     scales: Array,
     words: Array,
     turns: Array,
 ) -> None:
-    """Packed codes, and the scales of norm max.
+    """Quantise and pack values; compute the scales of norm max if they are not given.
 
     Args:
         bits: (r,) binary32 bits.
-        bucket: values that share a scale; at most UNIT where the scales are not known.
-        n: bits of a code.
-        low, high: the halves of the chunk's stream.
-        known: whether the scales are given.
-        scales: (⌈r/bucket⌉,) float32, written where they are not known.
-        words: u32, written.
-        turns: for ``next_unit``; a unit is UNIT values.
+        bucket: values per scale; at most UNIT if the scales are not given.
+        n: bits per code.
+        low, high: the halves of the chunk's random stream.
+        scales_given: True if ``scales`` is an input.
+        scales: (⌈r/bucket⌉,) float32, written if not given.
+        words: u32, written: the packed codes.
+        turns: counters of ``next_unit``; a unit is UNIT values.
     """
     r, levels = bits.size, (1 << (n - 1)) - 1
     codes, rates, rest = np.empty(PACK_BLOCK, U8), np.zeros(ROWS, U32), np.zeros(PACK_BLOCK, U32)
@@ -130,7 +132,7 @@ def quantise(
             while p < stop:
                 b = p // bucket
                 end = min((b + 1) * bucket, r)
-                if known:
+                if scales_given:
                     scale = scales[b]
                 elif b != last:
                     scale = _max_scale(bits, b * bucket, end)
@@ -164,21 +166,23 @@ def _quantise_block(
     first: np.uint32,
     codes: Array,
 ) -> None:
-    """The codes of 512 values, each row times its rate; draws ``first`` and on."""
+    """Quantise 512 values; each row has a rate, and random draws start at number ``first``."""
     for row in range(0, ROWS, 2):
         drawn, at = draws(low, high, U32(first + U32(row * 8))), row * PACK_LANES
-        even = _scaled(bits, start + at, rates[row]) + (drawn >> 16)
-        odd = _scaled(bits, start + at + 16, rates[row + 1]) + (drawn & 0xFFFF)
+        even = _scale_row(bits, start + at, rates[row]) + (drawn >> 16)
+        odd = _scale_row(bits, start + at + 16, rates[row + 1]) + (drawn & 0xFFFF)
         up = (levels + 1) << 16
-        above = odds(reinterpret(even + up, 16), reinterpret(odd + up, 16))  # the codes plus 1, not clamped
+        above = odds(
+            reinterpret(even + up, 16), reinterpret(odd + up, 16)
+        )  # the codes plus 1, before clamping
         above = select(above > 1, above, splat(U16(1), 32))
         above = select(above < 2 * levels + 1, above, splat(U16(2 * levels + 1), 32))
         store(codes, at, resize(above - 1, 8))
 
 
 @inline
-def _scaled(bits: Array, i: int, rate: np.uint32) -> Any:
-    """A row times its rate, cut to integers."""
+def _scale_row(bits: Array, i: int, rate: np.uint32) -> Any:
+    """Multiply a row by its rate and truncate to integers."""
     return integers_of(multiply_floats(load(bits, i, 16), splat(rate, 16)))
 
 
@@ -186,16 +190,16 @@ def _scaled(bits: Array, i: int, rate: np.uint32) -> Any:
 def dequantise(
     words: Array, bucket: int, n: int, scales: Array, out: Array, bad: Array, turns: Array
 ) -> None:
-    """The values of packed codes.
+    """Unpack codes and convert them to values.
 
     Args:
-        words: u32, as many as r codes take.
-        bucket: values that share a scale.
-        n: bits of a code.
-        scales: (⌈r/bucket⌉,) float32, checked.
+        words: u32, the packed codes.
+        bucket: values per scale.
+        n: bits per code.
+        scales: (⌈r/bucket⌉,) float32, validated.
         out: (r,) binary32 bits, written.
-        bad: (1,), set where a code is above 2s, or is not s in a bucket of scale 0.
-        turns: for ``next_unit``; a unit is UNIT values.
+        bad: (1,) bool, set if a code is above 2s, or is not s in a bucket of scale 0.
+        turns: counters of ``next_unit``; a unit is UNIT values.
     """
     r, levels = out.size, (1 << (n - 1)) - 1
     codes, rest = np.empty(PACK_BLOCK, U8), np.empty(PACK_BLOCK, U32)
@@ -222,11 +226,22 @@ def dequantise(
 def _dequantise_block(
     codes: Array, bucket: int, levels: int, scales: Array, start: int, out: Array, at: int
 ) -> bool:
-    """512 values, from value ``start`` on, to element ``at`` of ``out`` on; whether a code is wrong."""
-    wrong = greatest(_larger(_larger64(codes, 0, 64), _larger64(codes, 256, 320))) > 2 * levels
+    """Convert 512 codes to values.
+
+    Args:
+        codes: (512,) u8.
+        bucket, scales: as for ``dequantise``.
+        levels: s, the levels above zero.
+        start: number of the block's first value.
+        out, at: destination and its offset.
+
+    Returns:
+        True if a code is invalid.
+    """
+    wrong = greatest(_maximum(_max_of_four(codes, 0, 64), _max_of_four(codes, 256, 320))) > 2 * levels
     first = 0
     while first < PACK_BLOCK:
-        b = min((start + first) // bucket, scales.size - 1)  # the last block is filled up
+        b = min((start + first) // bucket, scales.size - 1)  # the last block is padded
         last = min((b + 1) * bucket - start, PACK_BLOCK) if b < scales.size - 1 else PACK_BLOCK
         top = splat(bits_of_f32(scales[b]), 16)
         step = splat(bits_of_f32(scales[b] / F32(levels)), 16)
@@ -243,25 +258,26 @@ def _dequantise_block(
 
 
 @inline
-def _larger(a: Any, b: Any) -> Any:
+def _maximum(a: Any, b: Any) -> Any:
+    """Compute the element-wise maximum."""
     return select(a > b, a, b)
 
 
 @inline
-def _larger64(codes: Array, i: int, j: int) -> Any:
-    """The larger ones of codes i … i + 63, j … j + 63, and those 128 further on."""
-    here = _larger(load(codes, i, 64), load(codes, j, 64))
-    return _larger(here, _larger(load(codes, i + 128, 64), load(codes, j + 128, 64)))
+def _max_of_four(codes: Array, i: int, j: int) -> Any:
+    """Compute the element-wise maximum of 64 codes at i, j, i + 128 and j + 128."""
+    here = _maximum(load(codes, i, 64), load(codes, j, 64))
+    return _maximum(here, _maximum(load(codes, i + 128, 64), load(codes, j + 128, 64)))
 
 
 @kernel
 def are_scales(bits: Array, smallest: np.float32, largest: np.float32) -> bool:
-    """Whether each of some binary32 numbers is +0, or from ``smallest`` to ``largest``.
+    """Check that every binary32 number is +0 or in a range.
 
     Args:
         bits: (n,) u32.
-        smallest: above 0.
-        largest: finite.
+        smallest: lower end of the range, above 0.
+        largest: upper end, finite.
     """
     for i in range(bits.size):
         inside = smallest <= f32_of_bits(bits[i]) <= largest

@@ -1,4 +1,4 @@
-"""The loops of sign-scale (formats/spec/value/sign-scale.md): one pass to encode, one to decode."""
+"""Kernels of sign-scale (formats/spec/value/sign-scale.md): one pass each to encode and decode."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from wirecodec.kernels.cpu.simd.masks64 import at_least64, choose64, negative64
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import load64, store64
 
-__all__ = ["expand", "sum_and_signs"]
+__all__ = ["expand", "sum_and_pack_signs"]
 
 F64 = np.float64
 U64 = np.uint64
 
 
 @kernel
-def sum_and_signs(values: Array, bits: Array, minus_zero: Any, signs: Array) -> tuple[float, bool]:
-    """Σ|v| in the page's order, whether all |v| are alike, and a set bit for each v below zero.
+def sum_and_pack_signs(values: Array, bits: Array, minus_zero: Any, signs: Array) -> tuple[float, bool]:
+    """Sum the magnitudes and pack the signs.
 
     Args:
         values: (r,) float32 or float64, r > 0.
-        bits: theirs.
-        minus_zero: the sign bit of their type.
-        signs: (⌈r/8⌉,) zeroed bytes, written; bit i mod 8 of byte i div 8 is value i's.
+        bits: (r,) the bits of ``values``.
+        minus_zero: the sign bit of the type.
+        signs: (⌈r/8⌉,) zeroed bytes, written; bit i mod 8 of byte i div 8 is set if value i is below zero.
+
+    Returns:
+        Σ|v| in the spec page's order, and True if all magnitudes are equal.
     """
     sums = np.zeros(64, F64)
     first = bits.dtype.type(bits[0] & ~minus_zero)
@@ -50,7 +53,7 @@ def sum_and_signs(values: Array, bits: Array, minus_zero: Any, signs: Array) -> 
 
 @kernel
 def expand(signs: Array, zero: Any, one: Any, out: Array) -> None:
-    """Each of ``out`` the word ``one`` where its bit is set, ``zero`` elsewhere."""
+    """Write ``one`` for each set bit and ``zero`` for each cleared bit."""
     whole = out.size & ~63
     for start in range(0, whole, 64):
         choose64(out, start, load64(signs, start >> 3), zero, one)

@@ -1,6 +1,6 @@
-"""The loops of TernGrad (formats/spec/value/terngrad.md): scale, digits at random, packing.
+"""Kernels of TernGrad (formats/spec/value/terngrad.md): scaling, random digits, packing.
 
-All arithmetic is rounded once an operation, in the order of the page, so every backend writes the same bytes.
+Each operation rounds once, in the spec page's order, so every backend writes the same bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wirecodec.kernels.cpu.simd.vector import greatest, load, ramp, resize, sele
 from wirecodec.kernels.cpu.simd.words import f32_of_bits
 from wirecodec.kernels.layout import TERNARY_BLOCK
 
-__all__ = ["encode", "largest", "sum_of_squares"]
+__all__ = ["encode", "max_magnitude", "sum_of_squares"]
 
 F32 = np.float32
 F64 = np.float64
@@ -26,12 +26,13 @@ U32 = np.uint32
 U64 = np.uint64
 
 TWO23 = 8388608.0
+"""2^23 and its binary32 bits; adding it rounds a non-negative number below 2^23 to an integer."""
 TWO23_BITS = U32(0x4B000000)
 
 
 @kernel
-def largest(bits: Array) -> float:
-    """The largest |x| of float32 values, given as their bits."""
+def max_magnitude(bits: Array) -> float:
+    """Find the largest |x| of float32 values, given as their bits."""
     top = splat(U32(0), 64)
     whole = bits.size & ~63
     for start in range(0, whole, 64):
@@ -45,7 +46,7 @@ def largest(bits: Array) -> float:
 
 @kernel
 def sum_of_squares(x: Array) -> float:
-    """Σx² of float32 values in binary64, in the page's order."""
+    """Sum the squares of float32 values in binary64, in the spec page's order."""
     lanes = splat(U64(0), 64)
     whole = x.size & ~63
     for start in range(0, whole, 64):
@@ -59,55 +60,65 @@ def sum_of_squares(x: Array) -> float:
 
 
 @inline
-def _sixteen(keys: Any, words: Any, top: np.uint32, inverse: float) -> Any:
-    """Digits of 16 values, given as their bits, of which ``words`` are the draws."""
+def _draw_row(keys: Any, words: Any, top: np.uint32, inverse: float) -> Any:
+    """Draw the digits of 16 values; ``words`` are the random draws."""
     magnitudes = (keys << 1) >> 1
     magnitudes = select(magnitudes > top, splat(top, 16), magnitudes)
     scaled = multiply_floats(magnitudes, splat_float(inverse, magnitudes))
-    # Added to 2^23, a number is rounded to an integer, which stands in the lowest bits.
+    # Adding 2^23 rounds a number to an integer in the lowest bits.
     nearest = add_floats(scaled, splat_float(TWO23, scaled)) - TWO23_BITS
     sent = (nearest + words) >> 16
     return (sent + U32(1)) - ((sent & (keys >> 31)) << 1)
 
 
 @inline
-def _digits(
+def _draw_digits(
     bits: Array, start: int, place: int, top: U32, inverse: float, low: U32, high: U32, out: Array
 ) -> None:
-    """320 digits of the values from ``start`` on, whose places in the chunk begin at ``place``."""
+    """Draw 320 digits.
+
+    Args:
+        bits: binary32 bits of the values.
+        start: offset of the first value in ``bits``.
+        place: number of the first value in the chunk.
+        top: bits of the scale.
+        inverse: 2^16 / scale, or 0.
+        low, high: the halves of the chunk's random stream.
+        out: (320,) u8, written.
+    """
     lanes = ramp(16, 32) * U32(0x9E3779B9)
     for j in range(0, TERNARY_BLOCK, 32):
-        # draw16 of the counter hash: a word for values 16 apart
+        # draw16 of the counter hash: one word serves two values 16 apart
         x = lanes + U32(U32((place + j) >> 1) * U32(0x9E3779B9) + low)
         x = (x ^ (x >> 16)) * U32(0x21F0AAAD)
         x = ((x ^ (x >> 15)) + high) * U32(0xD35A2D97)
         x = x ^ (x >> 15)
-        first = _sixteen(load(bits, start + j, 16), x >> 16, top, inverse)
-        second = _sixteen(load(bits, start + j + 16, 16), x & U32(0xFFFF), top, inverse)
+        first = _draw_row(load(bits, start + j, 16), x >> 16, top, inverse)
+        second = _draw_row(load(bits, start + j + 16, 16), x & U32(0xFFFF), top, inverse)
         store(out, j, resize(first, 8))
         store(out, j + 16, resize(second, 8))
 
 
 @kernel
 def encode(bits: Array, top: np.uint32, low: np.uint32, high: np.uint32, packed: Array) -> None:
-    """The digits of float32 values, five a byte.
+    """Quantise float32 values at random and pack five digits per byte.
 
     Args:
-        bits: (r,) theirs.
-        top: the bits of the scale, which is 0, or 2^-100 and more.
-        low, high: the halves of the chunk's stream.
+        bits: (r,) binary32 bits.
+        top: bits of the scale, which is 0 or at least 2^-100.
+        low, high: the halves of the chunk's random stream.
         packed: (⌈r/5⌉,) bytes, written.
     """
-    # Nothing reaches a scale of 0: all its digits are 1.
+    # A scale of 0 is never reached, so all its digits are 1.
     inverse = F64(F32(65536) / f32_of_bits(top)) if top > U32(0) else 0.0
     digits = np.empty(TERNARY_BLOCK, np.uint8)
     whole = bits.size // TERNARY_BLOCK
     for block in range(whole):
         start = block * TERNARY_BLOCK
-        _digits(bits, start, start, top, inverse, low, high, digits)
+        _draw_digits(bits, start, start, top, inverse, low, high, digits)
         pack_block(digits, packed, block * ROW)
     start = whole * TERNARY_BLOCK
     last = np.zeros(TERNARY_BLOCK, U32)
     last[: bits.size - start] = bits[start:]
-    _digits(last, 0, start, top, inverse, low, high, digits)
+    _draw_digits(last, 0, start, top, inverse, low, high, digits)
     pack_last(digits, packed, whole * ROW)

@@ -1,6 +1,6 @@
-"""The loops of 3LC (formats/spec/value/3lc.md): the greatest magnitude, digits, five a byte, runs of zeros.
+"""Kernels of 3LC (formats/spec/value/3lc.md): largest magnitude, digits, five per byte, runs of zeros.
 
-Both ways there are blocks of 320 values, whose digits lie in a buffer, a byte each.
+Encoder and decoder process blocks of 320 values, whose digits are buffered as one byte each.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = [
     "BAD_DIGIT",
     "BAD_RUN",
     "DIGITS",
-    "SLACK",
-    "expand",
-    "lengthen",
+    "WRITE_MARGIN",
+    "dequantise",
+    "expand_runs",
+    "max_magnitude",
     "quantise",
-    "shorten",
-    "top_key",
+    "shorten_runs",
 ]
 
 U8 = np.uint8
@@ -34,119 +34,127 @@ U32 = np.uint32
 U64 = np.uint64
 
 DIGITS = 5
+"""Digits per byte."""
 ROW = 64
+"""Bytes of codes per block."""
 BLOCK = DIGITS * ROW
-ZEROS = 121
-"""The byte of five neutral digits."""
-FIRST_RUN, LONGEST = 243, 14
-"""The byte of the shortest run, which is two; the longest run."""
-SLACK = ROW * LONGEST + 16
+ZERO_BYTE = 121
+"""Byte of five neutral digits."""
+FIRST_RUN, MAX_RUN = 243, 14
+"""Byte of the shortest run, which has two zero bytes; longest run."""
+WRITE_MARGIN = ROW * MAX_RUN + 16
+"""Bytes beyond the result that a kernel may overwrite."""
 BAD_COUNT, BAD_RUN, BAD_DIGIT = 1, 2, 3
+"""Error codes of ``expand_runs`` and ``dequantise``."""
 
-_AHEAD = 2048
+_PREFETCH_DISTANCE = 2048
+"""Values between the one being read and the one being prefetched."""
 _SIGN = 1 << 31
 _POWERS = 0x51_1B_09_03_01
-_EVERY = ~U64(0)
+"""The powers 81, 27, 9, 3, 1 as bytes; byte 4 of a product with five digits is their base-3 number."""
+_ALL_BITS = ~U64(0)
 
 
 @kernel
-def top_key(bits: Array) -> Any:
-    """The greatest magnitude of binary32 numbers, as its bits."""
+def max_magnitude(bits: Array) -> Any:
+    """Find the largest magnitude of binary32 numbers, as bits."""
     top = keys64(last64(bits), 0)
     for start in range(0, bits.size & ~63, 64):
-        prefetch(bits, start + _AHEAD, 64)
+        prefetch(bits, start + _PREFETCH_DISTANCE, 64)
         keys = keys64(bits, start)
         top = select(keys > top, keys, top)
     return greatest(top)
 
 
 @inline
-def _digits(bits: Array, start: int, least: np.uint32) -> Any:
-    """64 digits: 2 for a number of ``least`` or more, 0 for one of -``least`` or less, else 1.
+def _quantise64(bits: Array, start: int, threshold: np.uint32) -> Any:
+    """Quantise 64 values: 2 if at least the threshold, 0 if at most minus the threshold, else 1.
 
-    Less ``least``, a magnitude that reaches it is below 2^31 - least, and all others above.
+    After subtracting the threshold, only magnitudes that reach it are below 2^31 - threshold.
     """
-    prefetch(bits, start + _AHEAD, 64)
-    past = load(bits, start, 64) - least
-    reach = U32(_SIGN) - least
+    prefetch(bits, start + _PREFETCH_DISTANCE, 64)
+    past = load(bits, start, 64) - threshold
+    reach = U32(_SIGN) - threshold
     one, two = splat(U8(1), 64), splat(U8(2), 64)
     return select(past < reach, two, select((past ^ _SIGN) < reach, one ^ one, one))
 
 
 @inline
-def _code(digits: Array, at: int) -> np.uint8:
-    """Five digits as a number in base 3, the first the most significant: byte 4 of a product."""
+def _pack_digits(digits: Array, at: int) -> np.uint8:
+    """Pack five digits into a base-3 number, most significant digit first."""
     return U8(load64(digits, at) * U64(_POWERS) >> U64(32) & U64(255))
 
 
 @kernel
-def quantise(bits: Array, least: np.uint32, codes: Array) -> None:
-    """The codes of values, without runs.
+def quantise(bits: Array, threshold: np.uint32, codes: Array) -> None:
+    """Quantise values to bytes of five digits, without runs.
 
     Args:
-        bits: (r,) u32, of finite binary32 numbers.
-        least: the bits of the least magnitude that counts, not 0.
-        codes: u8, ⌈r/5⌉ of them or more, written.
+        bits: (r,) u32, finite binary32 numbers.
+        threshold: bits of the smallest magnitude that is not quantised to zero; not 0.
+        codes: u8, written; at least ⌈r/5⌉ bytes.
     """
     whole = bits.size // BLOCK
     digits = np.empty(BLOCK + 8, np.uint8)
     for block in range(whole):
         for row in range(DIGITS):
-            store(digits, row * ROW, _digits(bits, block * BLOCK + row * ROW, least))
+            store(digits, row * ROW, _quantise64(bits, block * BLOCK + row * ROW, threshold))
         part = codes[block * ROW : (block + 1) * ROW]
         for j in range(ROW):
-            part[j] = _code(digits, DIGITS * j)
+            part[j] = _pack_digits(digits, DIGITS * j)
     start = whole * BLOCK
     digits[:] = U8(1)
     for i in range(start, bits.size):
-        if U32(bits[i] & U32(_SIGN - 1)) >= least:
+        if U32(bits[i] & U32(_SIGN - 1)) >= threshold:
             digits[i - start] = U8(0 if bits[i] >= U32(_SIGN) else 2)
     for j in range(-(-(bits.size - start) // DIGITS)):
-        codes[whole * ROW + j] = _code(digits, DIGITS * j)
+        codes[whole * ROW + j] = _pack_digits(digits, DIGITS * j)
 
 
 @inline
-def _longest(run: int, out: Array, at: int) -> tuple[int, int]:
-    """Write what longest runs there are in fewer than 112 zeros; the zeros left, where the next byte goes."""
-    store64(out, at, _EVERY)
-    return run % LONGEST, at + run // LONGEST
+def _write_longest_runs(run: int, out: Array, at: int) -> tuple[int, int]:
+    """Write the longest runs of fewer than 112 zero bytes; return remaining zeros and next position."""
+    store64(out, at, _ALL_BITS)
+    return run % MAX_RUN, at + run // MAX_RUN
 
 
 @inline
-def _whole(run: int, out: Array, at: int) -> int:
-    """Write a run of fewer than 112 zeros; where the next byte goes."""
-    rest, at = _longest(run, out, at)
-    out[at] = U8(ZEROS) if rest == 1 else U8(FIRST_RUN - 2 + rest)
+def _write_run(run: int, out: Array, at: int) -> int:
+    """Write a run of fewer than 112 zero bytes; return the next position."""
+    rest, at = _write_longest_runs(run, out, at)
+    out[at] = U8(ZERO_BYTE) if rest == 1 else U8(FIRST_RUN - 2 + rest)
     return at + (rest > 0)
 
 
 @kernel
-def shorten(codes: Array, count: int, out: Array) -> int:
-    """Runs of the byte of zeros as single bytes; how many bytes there are then.
+def shorten_runs(codes: Array, count: int, out: Array) -> int:
+    """Replace runs of the zero byte by single bytes, and return the resulting length.
 
-    What lies between two runs is moved at once.
+    Bytes between two runs are copied together.
 
     Args:
-        codes: u8, with SLACK behind the ``count`` that there are, which is overwritten.
-        count: how many.
-        out: u8, written, at least SLACK more.
+        codes: u8, ``count`` bytes and a margin of WRITE_MARGIN bytes, which is overwritten.
+        count: number of bytes.
+        out: u8, written; at least count + WRITE_MARGIN bytes.
     """
     at = 0
-    run = 0  # zeros before this block that are not written yet, fewer than 14
+    run = 0  # pending zero bytes of previous blocks, fewer than 14
     beyond = -count % ROW
     codes[count : count + beyond] = U8(0)
     for start in range(0, count + beyond, ROW):
-        zeros = mask_bits(load(codes, start, 64) == ZEROS)
+        zeros = mask_bits(load(codes, start, 64) == ZERO_BYTE)
         here = 0
         if run > 0:
             here = trailing_zeros(~zeros)
             run += here
             if here == ROW:
-                run, at = _longest(run, out, at)
+                run, at = _write_longest_runs(run, out, at)
                 continue
-            at = _whole(run, out, at)
+            at = _write_run(run, out, at)
             run = 0
-        runs = zeros & (zeros >> U64(1) | U64(1) << U64(63))  # two in a row; or one, of an unknown follower
+        runs = zeros & (
+            zeros >> U64(1) | U64(1) << U64(63)
+        )  # two zero bytes in a row, or one at the end of the block
         while here < ROW:
             ahead = min(trailing_zeros(runs >> U64(here)), ROW - here)
             store(out, at, load(codes, start + here, 64))
@@ -156,30 +164,33 @@ def shorten(codes: Array, count: int, out: Array) -> int:
                 length = min(trailing_zeros(~zeros >> U64(here)), ROW - here)
                 here += length
                 if here == ROW:
-                    run, at = _longest(length, out, at)
+                    run, at = _write_longest_runs(length, out, at)
                 else:
-                    at = _whole(length, out, at)
-    return _whole(run, out, at) - beyond
+                    at = _write_run(length, out, at)
+    return _write_run(run, out, at) - beyond
 
 
 @kernel
-def lengthen(section: Array, count: int, codes: Array) -> int:
-    """The bytes without runs; 0, BAD_COUNT where they are not ``count``, or BAD_RUN for one to be merged.
+def expand_runs(section: Array, count: int, codes: Array) -> int:
+    """Expand runs of zeros.
 
     Args:
-        section: u8.
-        count: how many there should be.
-        codes: u8, written, SLACK more than that.
+        section: u8, the bytes with runs.
+        count: expected number of bytes.
+        codes: u8, written; count + WRITE_MARGIN bytes.
+
+    Returns:
+        0, BAD_COUNT if the result does not have ``count`` bytes, or BAD_RUN if two runs could be one.
     """
     at = 0
     unmerged = U64(0)
-    open_run = U64(0)  # whether the byte before is a run that could be longer
+    open_run = U64(0)  # 1 if the previous byte is a run that could be longer
     for start in range(0, section.size & ~63, 64):
         if at > count:
             return BAD_COUNT
         block = load(section, start, 64)
         runs = mask_bits(block >= FIRST_RUN)
-        zeros = runs | mask_bits(block == ZEROS)
+        zeros = runs | mask_bits(block == ZERO_BYTE)
         short = zeros & ~mask_bits(block == 255)
         unmerged |= zeros & (short << U64(1) | open_run)
         open_run = short >> U64(63)
@@ -189,31 +200,31 @@ def lengthen(section: Array, count: int, codes: Array) -> int:
             continue
         part = section[start : start + 64]
         for k in range(64):
-            at += _token(part[k], codes, at)
+            at += _expand_byte(part[k], codes, at)
     if at > count:
         return BAD_COUNT
     for i in range(section.size & ~63, section.size):
         code = section[i]
-        zeros = U64(code >= FIRST_RUN or code == ZEROS)
+        zeros = U64(code >= FIRST_RUN or code == ZERO_BYTE)
         unmerged |= zeros & open_run
         open_run = zeros & U64(code != 255)
-        at += _token(code, codes, at)
+        at += _expand_byte(code, codes, at)
     if at != count:
         return BAD_COUNT
     return BAD_RUN if unmerged != U64(0) else 0
 
 
 @inline
-def _token(code: np.uint8, codes: Array, at: int) -> int:
-    """Write what a byte stands for, and more; how many bytes that is."""
+def _expand_byte(code: np.uint8, codes: Array, at: int) -> int:
+    """Expand one byte, overwriting up to 16 bytes; return the length of the result."""
     run = code >= FIRST_RUN
-    store(codes, at, splat(U8(ZEROS) if run else code, 16))
+    store(codes, at, splat(U8(ZERO_BYTE) if run else code, 16))
     return np.int64(code) - (FIRST_RUN - 2) if run else 1
 
 
 @inline
-def _digits_of(code: int) -> np.uint64:
-    """The digits of a code, a byte each, the first lowest."""
+def _unpack_digits(code: int) -> np.uint64:
+    """Unpack a code into five digits, one byte each, first digit lowest."""
     digits = U64(0)
     for _ in range(DIGITS):
         digits = digits << U64(8) | U64(code % 3)
@@ -222,18 +233,21 @@ def _digits_of(code: int) -> np.uint64:
 
 
 @kernel
-def expand(codes: Array, zero: Any, plus: Any, minus: Any, out: Array) -> int:
-    """Three words for three digits; 0, or BAD_DIGIT where one after the last value is not neutral.
+def dequantise(codes: Array, zero: Any, plus: Any, minus: Any, out: Array) -> int:
+    """Replace digits by words.
 
     Args:
-        codes: u8, below 243, ⌈r/5⌉ of them or more.
-        zero: the word of the neutral digit.
-        plus, minus: those of 1 and -1.
+        codes: u8, below 243; at least ⌈r/5⌉ bytes.
+        zero: word of the neutral digit.
+        plus, minus: words of 1 and -1.
         out: (r,) words, written.
+
+    Returns:
+        0, or BAD_DIGIT if a digit after the last value is not neutral.
     """
     table = np.empty(256, np.uint64)
     for code in range(256):
-        table[code] = _digits_of(code)
+        table[code] = _unpack_digits(code)
     digits = np.empty(BLOCK + 8, np.uint8)
     whole = out.size // BLOCK
     for block in range(whole):

@@ -1,0 +1,188 @@
+"""Communicator over a torch.distributed process group. torch is imported on first use."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.communicator import Request
+
+__all__ = ["TorchComm"]
+
+
+class TorchComm:
+    """Communicator over a torch.distributed process group, which satisfies Communicator.
+
+    gloo reports the arrival of a message only to a thread that waits for it. So one thread waits for sends
+    and another one for receives, each in the order in which they began.
+
+    Args:
+        group: a gloo group that contains this process; by default the group of all processes.
+
+    Attributes:
+        rank: of this process in the group.
+        size: number of ranks.
+
+    Raises:
+        ImportError: torch is missing.
+
+    Example:
+        >>> import collectives as co, torch.distributed as dist  # doctest: +SKIP
+        >>> dist.init_process_group("gloo")  # doctest: +SKIP
+        >>> mean = co.allreduce(co.TorchComm(), grad, "topk(0.01) | rice | qsgd")  # doctest: +SKIP
+    """
+
+    def __init__(self, group: Any = None) -> None:
+        import torch.distributed as dist
+
+        self._dist = dist
+        self._group = dist.group.WORLD if group is None else group
+        self.rank: int = dist.get_rank(self._group)
+        self.size: int = dist.get_world_size(self._group)
+        self._sends, self._receives = _Waiter("sends"), _Waiter("receives")
+
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:  # noqa: N802 - MPI's names
+        """Start to send.
+
+        Args:
+            buf: a contiguous array.
+            dest: a rank.
+            tag: of the message.
+        """
+        tensor = _as_tensor(buf, writes=False)
+        if not len(tensor):
+            return _CompletedRequest()
+        work = self._dist.isend(tensor, group=self._group, group_dst=dest, tag=tag)
+        return self._sends.watch(work, tensor)
+
+    def Irecv(self, buf: Any, source: int, tag: int = 0) -> Request:  # noqa: N802
+        """Start to receive.
+
+        Args:
+            buf: a contiguous array of the message's length.
+            source: a rank.
+            tag: of the message.
+        """
+        tensor = _as_tensor(buf, writes=True)
+        if not len(tensor):
+            return _CompletedRequest()
+        work = self._dist.irecv(tensor, group=self._group, group_src=source, tag=tag)
+        return self._receives.watch(work, tensor)
+
+    def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
+        """Start to gather equal uint8 blocks from all ranks, in rank order."""
+        block = _as_bytes(sendbuf)
+        counts = [len(block)] * self.size
+        return self.Iallgatherv(block, [recvbuf, (counts, [len(block) * k for k in range(self.size)])])
+
+    def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
+        """Start to gather blocks of any length: recvbuf = [uint8 array, (counts, displacements)].
+
+        gloo gathers only equal blocks, so shorter ones are padded.
+        """
+        import torch
+
+        out, (counts, starts) = recvbuf
+        widest = max(counts)
+        if not widest:
+            return _CompletedRequest()
+        padded = torch.zeros(widest, dtype=torch.uint8)
+        block = _as_bytes(sendbuf)
+        padded.numpy()[: len(block)] = block
+        gathered = [torch.empty(widest, dtype=torch.uint8) for _ in range(self.size)]
+        work = self._dist.all_gather(gathered, padded, group=self._group, async_op=True)
+        return _AllgatherRequest(
+            work, padded, gathered, _as_bytes(out), list(zip(starts, counts, strict=True))
+        )
+
+
+class _CompletedRequest:
+    """Request that is complete from the start, of an empty message."""
+
+    def Test(self) -> bool:  # noqa: N802
+        """Return True."""
+        return True
+
+
+class _WatchedRequest:
+    """Request that a thread waits for."""
+
+    def __init__(self, work: Any, tensor: Any) -> None:
+        self.work = work
+        self.tensor = tensor  # kept alive
+        self.finished = threading.Event()
+        self.error: BaseException | None = None
+
+    def Test(self) -> bool:  # noqa: N802
+        """Return whether the operation is complete; raise its error if it failed."""
+        if not self.finished.is_set():
+            return False
+        if self.error is not None:
+            raise self.error
+        return True
+
+
+class _Waiter:
+    """Thread that waits for one request after another."""
+
+    def __init__(self, what: str) -> None:
+        self._requests: queue.SimpleQueue[_WatchedRequest] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name=f"TorchComm: {what}", daemon=True).start()
+
+    def watch(self, work: Any, tensor: Any) -> _WatchedRequest:
+        """Return a request that completes when ``work`` does."""
+        request = _WatchedRequest(work, tensor)
+        self._requests.put(request)
+        return request
+
+    def _run(self) -> None:
+        while True:
+            request = self._requests.get()
+            try:
+                request.work.wait()
+            except BaseException as error:  # raised by Test
+                request.error = error
+            request.finished.set()
+
+
+class _AllgatherRequest:
+    """Request of an all-gather, which copies the blocks to their places when it completes."""
+
+    def __init__(
+        self, work: Any, padded: Any, gathered: Sequence[Any], out: Any, places: Sequence[tuple[int, int]]
+    ) -> None:
+        self._work = work
+        self._padded = padded  # kept alive
+        self._gathered = gathered
+        self._out = out
+        self._places = places
+        self._complete = False
+
+    def Test(self) -> bool:  # noqa: N802
+        """Make progress; return True if the operation is complete."""
+        if not self._complete and self._work.is_completed():
+            self._work.wait()
+            for block, (start, count) in zip(self._gathered, self._places, strict=True):
+                self._out[start : start + count] = block.numpy()[:count]
+            self._complete = True
+        return self._complete
+
+
+def _as_bytes(buf: Any) -> npt.NDArray[np.uint8]:
+    array = buf if isinstance(buf, np.ndarray) else np.frombuffer(buf, np.uint8)
+    return array.reshape(-1).view(np.uint8)
+
+
+def _as_tensor(buf: Any, *, writes: bool) -> Any:
+    """View a contiguous array as a tensor of bytes; copy it if it is read-only."""
+    import torch
+
+    data = _as_bytes(buf)
+    if writes and not data.flags.writeable:
+        raise ValueError("the receive buffer is read-only; pass a writable array")
+    return torch.from_numpy(data if data.flags.writeable else data.copy())

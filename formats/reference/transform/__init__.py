@@ -1,0 +1,1 @@
+"""Transformed tensors: their coefficients, and the inverse transforms."""

@@ -1,0 +1,1 @@
+"""Writers of containers and sections, for golden vectors and tests."""

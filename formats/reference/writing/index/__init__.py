@@ -1,0 +1,1 @@
+"""Index sections from supports: one writer per file (the Writing part of each page in spec/index/)."""

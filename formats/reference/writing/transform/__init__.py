@@ -1,0 +1,1 @@
+"""Transform records, and tensors given as coefficients."""

@@ -1,0 +1,227 @@
+"""Gradient + residual of one tensor on the host, and the residual that is left after sending a part of it.
+
+    x = m + g        m' = (1 - beta) * m + beta * (x - sent)
+
+g is the gradient, m the residual, ``sent`` the tensor that receivers decode. With beta 1 this is x - sent:
+if values are lossless, m' + sent is x, bit for bit. A beta below 1 is the low-pass filter of ScaleCom
+(Algorithm 1); elements that were not sent are computed as m + beta * g, with one rounding less. A Compressor
+and CLT-k share this module. ``wirecodec.gpu.accumulate`` computes the same bits on a GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.errors import EncodeError
+from wirecodec.feedback import ErrorFeedback
+from wirecodec.select.base import Selector, all_finite, finite_or_raise
+
+__all__ = ["AccumulatedGradient", "SelectedValues", "subtract_sent"]
+
+
+@dataclass(frozen=True, eq=False)
+class AccumulatedGradient:
+    """Sum of one tensor's gradient and residual.
+
+    Attributes:
+        rule: computes the next residual.
+        gradient: (size,) of this step.
+        residual: (size,), or None.
+        x: (size,) their sum, float32 or float64; the gradient itself if that is the whole sum.
+        finite: True if x is known to be finite.
+    """
+
+    rule: ErrorFeedback
+    gradient: Array
+    residual: Array | None
+    x: Array
+    finite: bool = False
+
+    @classmethod
+    def of(
+        cls, rule: ErrorFeedback, gradient: Array, residual: Array | None, out: Array | None = None
+    ) -> AccumulatedGradient:
+        """Add a residual to a gradient.
+
+        Args:
+            rule: the feedback.
+            gradient: (size,) of a carried float type.
+            residual: (size,) float32 or float64, or None.
+            out: memory for the sum; a new array is made without it.
+
+        A sum beyond the range of its type is clamped. Inf or NaN of the gradient stays, to be reported later.
+        """
+        from wirecodec.kernels.cpu.select import feedback
+
+        dtype = rule.sum_dtype(gradient.dtype, None if residual is None else residual.dtype)
+        x: Array = gradient.astype(dtype, copy=False)
+        if residual is None:
+            return cls(rule, gradient, None, x)
+        total = np.empty(x.size, dtype) if out is None else out
+        if not feedback.add(read_only(x), read_only(residual.astype(dtype, copy=False)), total):
+            largest = np.finfo(dtype).max
+            np.copyto(total, np.clip(total, -largest, largest), where=np.isfinite(x))
+        return cls(rule, gradient, residual, total)
+
+    @classmethod
+    def finite_of(
+        cls, rule: ErrorFeedback, gradient: Array, residual: Array | None, user: str
+    ) -> AccumulatedGradient:
+        """Add a residual to a gradient. Raises EncodeError if an element of the sum is not finite.
+
+        Args:
+            rule, gradient, residual: as for ``of``.
+            user: the algorithm that needs finite elements, for the message.
+        """
+        if residual is not None and residual.size != gradient.size:
+            raise EncodeError(f"{gradient.size} elements; the residual has {residual.size}")
+        total = cls.of(rule, gradient, residual)
+        finite_or_raise(total.x, user)
+        return cls(rule, gradient, residual, total.x, finite=True)
+
+    def sendable(self, indices: Array | None = None) -> Array:
+        """Return x in the gradient's type, (k,) at the indices, or (size,).
+
+        Values beyond the range of a narrower type are clamped: the excess stays in the residual.
+        """
+        x: Array = self.x if indices is None else self.x[indices]
+        dtype = self.gradient.dtype
+        if x.dtype == dtype:
+            return x
+        largest = x.dtype.type(ml_dtypes.finfo(dtype).max)
+        clamped = np.where(np.isfinite(x), np.clip(x, -largest, largest), x)
+        with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one, which is reported later
+            return clamped.astype(dtype)
+
+    def top(self, selector: Selector) -> Array | None:
+        """Return the selector's indices into x, ascending; None for all."""
+        return selector.select(self.x).indices
+
+    def select(self, indices: Array | None) -> SelectedValues:
+        """Select the elements at (k,) indices, or all."""
+        return SelectedValues(self, indices, self.sendable(indices))
+
+    def remainder(self, indices: Array | None, sent: Array) -> Array:
+        """Return the next residual, (size,) in the type of x. Uses up x, unless x is the gradient itself.
+
+        Args:
+            indices: (k,) ascending elements that receivers decode, or None for all.
+            sent: (k,) or (size,) values that receivers decode; not changed.
+
+        Raises EncodeError if a NaN or Inf of the gradient is not sent: no residual can keep it.
+        """
+        beta = self.rule.beta
+        with np.errstate(all="ignore"):
+            left = self._take_memory(sent, copy=beta == 1)
+            if beta == 1:
+                _subtract_at(left, indices, sent.astype(left.dtype, copy=False))
+            else:
+                self._filter(left, left.dtype.type(beta), indices, sent.astype(left.dtype, copy=False))
+        if not (self.finite and beta == 1) and not all_finite(left):
+            _require_delivered(self.gradient, indices, sent)
+            left[~np.isfinite(left)] = 0  # NaN and Inf were delivered; a residual would keep them for ever
+        return left
+
+    def _take_memory(self, sent: Array, *, copy: bool) -> Array:
+        """Return x itself, or new memory if another array shares its memory; ``copy``: with x in it."""
+        shared = np.may_share_memory(self.x, self.gradient) or np.may_share_memory(self.x, sent)
+        if not shared and self.x.size:
+            return self.x
+        return self.x.copy() if copy else np.empty_like(self.x)
+
+    def _filter(self, out: Array, beta: Any, indices: Array | None, sent: Array) -> None:
+        """Compute the low-pass filter's residual; ``out`` may be x."""
+        residual = self.residual
+        delivered: Array = (self.x if indices is None else self.x[indices]) - sent
+        delivered *= beta
+        if residual is not None:
+            delivered += (1 - beta) * (residual if indices is None else residual[indices])
+        if indices is None:
+            out[:] = delivered
+            return
+        np.multiply(self.gradient.astype(out.dtype, copy=False), beta, out=out)
+        if residual is not None:
+            out += residual
+        out[indices] = delivered
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedValues:
+    """Elements of an accumulated gradient that a rank sends.
+
+    Attributes:
+        total: the accumulated gradient.
+        indices: (k,) ascending, or None for all.
+        values: (k,) or (size,) on the host, in the gradient's type.
+    """
+
+    total: AccumulatedGradient
+    indices: Array | None
+    values: Array
+
+    def remainder(self) -> Array:
+        """Return the next residual (size,). Uses up the sum; ``values`` do not change."""
+        return self.total.remainder(self.indices, self.values)
+
+    def scatter(self, means: Array) -> Array:
+        """Return (size,) zeros with the (k,) means at the indices."""
+        if self.indices is None:
+            return means
+        out = np.zeros(self.total.gradient.size, self.total.gradient.dtype)
+        out[self.indices] = means
+        return out
+
+
+def subtract_sent(rest: Array, indices: Array, selected: Array, sent: Array) -> Array:
+    """Complete the residual of a finite sum whose selected elements were set to 0; in place.
+
+    The bits are those of ``AccumulatedGradient.remainder`` with beta 1.
+
+    Args:
+        rest: (size,) the sum, +0 at the indices.
+        indices: (k,) of the selected elements.
+        selected: (k,) their values in the sum.
+        sent: (k,) the values that receivers decode.
+    """
+    from wirecodec.kernels.cpu.select import feedback
+
+    if not np.array_equal(bits_of(selected), bits_of(sent)):
+        feedback.put_differences(read_only(selected), read_only(sent), _unsigned(indices), rest)
+    return rest
+
+
+def _subtract_at(out: Array, indices: Array | None, sent: Array) -> None:
+    """Subtract (k,) values at unique indices, or everywhere."""
+    from wirecodec.kernels.cpu import support
+
+    if indices is None:
+        out -= sent
+    else:
+        support.add_at(out, _unsigned(indices), read_only(sent), out.dtype.type(-1))
+
+
+def _require_delivered(gradient: Array, indices: Array | None, sent: Array) -> None:
+    """Raise EncodeError for the first NaN or Inf of a gradient at which receivers decode a finite number."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN of bfloat16
+        bad = np.flatnonzero(~np.isfinite(gradient))
+    received = np.zeros(bad.size, sent.dtype)
+    if indices is None:
+        received = sent[bad]
+    elif sent.size:
+        slots = np.minimum(np.searchsorted(indices, bad), sent.size - 1)
+        received = np.where(indices[slots] == bad, sent[slots], received)
+    with np.errstate(invalid="ignore"):
+        lost = bad[np.isfinite(received)]
+    if lost.size:
+        at = int(lost[0])
+        raise EncodeError(f"{float(gradient[at])} is not sent, and no residual can keep it", position=at)
+
+
+def _unsigned(indices: Array) -> Array:
+    """View indices in the unsigned type that kernels take."""
+    return read_only(indices.view(np.dtype(f"u{indices.itemsize}")))

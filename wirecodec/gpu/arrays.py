@@ -1,0 +1,71 @@
+"""Operations on whole arrays on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import DeviceFlat, Flat, read_only
+from wirecodec.kernels.cuda import bits, elements
+from wirecodec.kernels.cuda.device import Device
+from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
+
+__all__ = ["concatenate", "copy_to_host", "count_nonzero", "has_nonfinite", "mean", "zeros"]
+
+
+def copy_to_host(device: Device, flat: DeviceFlat) -> Flat:
+    """Copy a tensor to the host."""
+    return Flat(read_only(device.get(flat.words).view(flat.dtype)), flat.shape)
+
+
+def concatenate(device: Device, pieces: Sequence[Any]) -> Any:
+    """Concatenate arrays of one type; a single array is returned without a copy."""
+    if len(pieces) == 1:
+        return pieces[0]
+    whole = device.empty(sum(each.size for each in pieces), pieces[0].dtype)
+    start = 0
+    for each in pieces:
+        device.copy(each, whole[start : start + each.size])
+        start += each.size
+    return whole
+
+
+def has_nonfinite(device: Device, raw: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether the raw bits of an element type hold a NaN or Inf; waits for the device."""
+    first = device.get(bits.find_nonfinite(device, raw, infinity_of(dtype)))
+    return bool(first[0] != bits.NOWHERE)
+
+
+def zeros(device: Device, size: int, dtype: np.dtype[Any]) -> Any:
+    """Allocate (size,) zeros, float32 or float64."""
+    result = device.empty(size, dtype)
+    device.clear(result)
+    return result
+
+
+def mean(device: Device, total: Any, ranks: int, dtype: np.dtype[Any]) -> Any:
+    """Divide a sum by the number of ranks, in its own type, and round the quotient once.
+
+    Args:
+        device: where the sum is.
+        total: (n,) float32 or float64; overwritten.
+        ranks: divisor; 1 leaves the sum as it is.
+        dtype: element type of the result.
+
+    Returns (n,) raw bits.
+    """
+    if ranks > 1:
+        bits.divide(device, total, ranks)
+    raw = total.view(f"u{total.dtype.itemsize}")
+    return raw if total.dtype == dtype else elements.narrow(device, raw, dtype)[0]
+
+
+def count_nonzero(device: Device, raw: Any) -> int:
+    """Count the numbers that are neither +0 nor -0 among (n,) raw bits, n < 2^31; waits for the device."""
+    if not raw.size:
+        return 0
+    counter = Selector(device, raw.size, raw.dtype, 0)
+    selected = counter.select(raw, device.put(rule_of(1)), mask=magnitude_of(raw))
+    return selected.count(device)[0]

@@ -1,0 +1,125 @@
+"""What the GPU knows of an index codec, in one record per codec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Bytes
+from wirecodec.kernels.cuda import bits
+from wirecodec.kernels.cuda.container import IndexLength
+from wirecodec.kernels.cuda.device import Device
+
+__all__ = [
+    "ApproximateIndices",
+    "EncodedIndices",
+    "ExactIndexCodec",
+    "GpuIndexCodec",
+    "LossyIndexCodec",
+    "rebase",
+    "unless_flagged",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedIndices:
+    """Index section on the device.
+
+    Attributes:
+        section: u8, with capacity for the longest section that the indices can have.
+        words: (1,) u32, the section's length in words of 4 bytes; None if it follows from r and d.
+    """
+
+    section: Any
+    words: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class ApproximateIndices:
+    """Index section of a lossy codec, and the indices that its readers find.
+
+    Attributes:
+        section: u8.
+        indices: u32, ascending.
+        positives: (1,) u32, the number of elements that the section holds; None if the host has read it.
+    """
+
+    section: Any
+    indices: Any
+    positives: Any = None
+
+
+def _supports_all(codec: Any) -> bool:
+    """Return True: the kernels support every parameter."""
+    return True
+
+
+def _count_no_work(section: Bytes, d: int, r: int) -> int:
+    """Return 0: decoding takes no steps beyond the section's bytes and r."""
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuIndexCodec:
+    """Kernels of an index codec; either an ``ExactIndexCodec`` or a ``LossyIndexCodec``.
+
+    Attributes:
+        codec: class of the CPU's codec, which writes the same bytes.
+        decode: (device, section, d, r) -> (r,) u32 on the device, or None if the host must decode the
+            section, which raises the error; None if there is no decoder.
+        section_length: (codec, d, r) -> how the section's length follows from its number of indices.
+        supports: whether the kernels support a codec's parameters.
+        requirement: those parameters, for an error message.
+        count_work: (section, d, r) -> steps that count against ``DecodeLimits.max_work``.
+    """
+
+    codec: Any
+    decode: Callable[[Device, Bytes, int, int], Any] | None
+    section_length: Callable[[Any, int, int], IndexLength]
+    supports: Callable[[Any], bool] = _supports_all
+    requirement: str = ""
+    count_work: Callable[[Bytes, int, int], int] = _count_no_work
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactIndexCodec(GpuIndexCodec):
+    """Kernels of a lossless index codec.
+
+    Attributes:
+        encode: (device, codec, indices, base, d, count) -> section. ``indices`` is (r,) u32, ascending, from
+            ``base`` to below ``base`` + d, 0 < r < d. ``count`` is (1,) u32 on the device, the number of
+            indices to encode, or None for all. The host does not wait.
+    """
+
+    encode: Callable[[Device, Any, Any, int, int, Any], EncodedIndices]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossyIndexCodec(GpuIndexCodec):
+    """Kernels of an index codec whose readers find other indices than were encoded.
+
+    Attributes:
+        approximate: (device, codec, indices, d, stream) -> section and found indices, for (r,) u32
+            ``indices`` below d, 0 < r < d. The u64 ``stream`` seeds the draws.
+        approximate_async: (device, codec, indices, d, stream, capacity) -> the same without waiting.
+            ``stream`` is (1,) u64 on the device. If the section holds more than ``capacity`` elements, the
+            found indices are undefined.
+        is_complete: whether readers of a codec's sections find every encoded index.
+    """
+
+    approximate: Callable[[Device, Any, Any, int, int], ApproximateIndices]
+    approximate_async: Callable[[Device, Any, Any, int, Any, int], ApproximateIndices]
+    is_complete: Callable[[Any], bool]
+
+
+def rebase(device: Device, indices: Any, base: int, count: Any = None) -> Any:
+    """Subtract a chunk's base from (r,) u32 indices; return them unchanged if it is 0."""
+    return bits.subtract_base(device, indices, base, np.uint32, count) if base else indices
+
+
+def unless_flagged(device: Device, result: Any, flag: Any) -> Any:
+    """Return a result, or None if the (1,) u32 flag is set; waits for the device."""
+    return None if device.get(flag)[0] else result

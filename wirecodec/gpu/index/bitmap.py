@@ -1,0 +1,37 @@
+"""``bitmap`` on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Bytes
+from wirecodec.gpu.index.base import EncodedIndices, ExactIndexCodec, rebase
+from wirecodec.index.bitmap import Bitmap, bitmap_bytes
+from wirecodec.kernels.cuda import bits
+from wirecodec.kernels.cuda.container import IndexLength
+from wirecodec.kernels.cuda.device import Device
+
+__all__ = ["BITMAP"]
+
+
+def _encode(device: Device, codec: Bitmap, indices: Any, base: int, d: int, count: Any) -> EncodedIndices:
+    words = bits.set_bits(device, rebase(device, indices, base, count), d, count)
+    return EncodedIndices(words.view(np.uint8)[: bitmap_bytes(d)])
+
+
+def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:
+    if section.size != bitmap_bytes(d):
+        return None
+    words = np.zeros(-(-d // 32), np.uint32)
+    words.view(np.uint8)[: section.size] = section
+    indices, found = bits.find_set_bits(device, device.put(words), d, r)
+    return indices if device.get(found).tolist() == [r, 0] else None
+
+
+def _section_length(codec: Bitmap, d: int, r: int) -> IndexLength:
+    return IndexLength(fixed=bitmap_bytes(d))
+
+
+BITMAP = ExactIndexCodec(codec=Bitmap, encode=_encode, decode=_decode, section_length=_section_length)

@@ -1,0 +1,105 @@
+"""``bloom`` on the device, policies p0 and p1. The host reads and writes the other policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Bytes
+from wirecodec.gpu.index.base import ApproximateIndices, LossyIndexCodec
+from wirecodec.index.bloom import HEADER_BYTES, P0, P1, POLICIES, Bloom, Header, filter_bytes, windows
+from wirecodec.kernels.cuda import bloom
+from wirecodec.kernels.cuda.container import IndexLength
+from wirecodec.kernels.cuda.device import Device
+
+__all__ = ["BLOOM"]
+
+
+def _supports(codec: Bloom) -> bool:
+    """Return whether the device implements the policy."""
+    return POLICIES.index(codec.policy) in (P0, P1)
+
+
+def _is_complete(codec: Bloom) -> bool:
+    """Return whether the policy keeps every inserted element."""
+    return POLICIES.index(codec.policy) == P0
+
+
+def _approximate(device: Device, codec: Bloom, indices: Any, d: int, stream: int) -> ApproximateIndices:
+    section, head = _write(device, codec, indices, stream)
+    r = None if head.policy == P0 else indices.size
+    return ApproximateIndices(section, _read(device, section[HEADER_BYTES:].view(np.uint64), head, d, r))
+
+
+def _approximate_async(
+    device: Device, codec: Bloom, indices: Any, d: int, stream: Any, capacity: int
+) -> ApproximateIndices:
+    section, head = _write(device, codec, indices, 0)
+    bitmap, positives = bloom.query(device, section[HEADER_BYTES:].view(np.uint64), head.k, d)
+    found = bloom.list_elements(device, bitmap, d, capacity)
+    if head.policy == P1:
+        device.copy(stream.view(np.uint8), section[:8])
+        found = bloom.sample(device, found, indices.size, stream, positives)
+    return ApproximateIndices(section, found, positives)
+
+
+def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:
+    """Read (r,) u32 from a section on the host; None if the host must read it.
+
+    Raises Malformed, Invalid or Unsupported if the header is wrong.
+    """
+    head = Header.of(section, r)
+    if head.policy not in (P0, P1):
+        return None
+    words = device.put(np.ascontiguousarray(section[HEADER_BYTES:])).view(np.uint64)
+    found = _read(device, words, head, d, r)
+    return found if found is not None and found.size == r else None
+
+
+def _section_length(codec: Bloom, d: int, r: int) -> IndexLength:
+    return IndexLength(fixed=HEADER_BYTES + filter_bytes(r, codec.fpr))
+
+
+def _write(device: Device, codec: Bloom, indices: Any, stream: int) -> tuple[Any, Header]:
+    """Write the section of (r,) u32 indices; return it with its header."""
+    policy, k = POLICIES.index(codec.policy), windows(codec.fpr)
+    head = Header(stream if policy == P1 else 0, indices.size, k, policy)
+    words = bloom.insert(device, indices, k, filter_bytes(indices.size, codec.fpr))
+    section = device.empty(HEADER_BYTES + words.nbytes, np.uint8)
+    device.copy(device.put(np.frombuffer(head.to_bytes(), np.uint8)), section[:HEADER_BYTES])
+    device.copy(words, section[HEADER_BYTES:])
+    return section, head
+
+
+def _read(device: Device, words: Any, head: Header, d: int, r: int | None) -> Any:
+    """Read the elements that the policy takes from a filter.
+
+    Args:
+        device: where the filter is.
+        words: the filter, u64.
+        head: the section's header.
+        d: size of the universe.
+        r: number of elements to read; None for all that the filter holds.
+
+    Returns u32, ascending; None if the filter holds fewer than r elements.
+    """
+    bitmap, count = bloom.query(device, words, head.k, d)
+    total = int(device.get(count)[0])
+    if r is not None and total < r:
+        return None
+    positives = bloom.list_elements(device, bitmap, d, total)
+    return positives if head.policy == P0 or r is None else bloom.sample(device, positives, r, head.stream)
+
+
+BLOOM = LossyIndexCodec(
+    codec=Bloom,
+    approximate=_approximate,
+    approximate_async=_approximate_async,
+    decode=_decode,
+    section_length=_section_length,
+    supports=_supports,
+    requirement="policy p0 or p1",
+    count_work=Bloom.work,
+    is_complete=_is_complete,
+)

@@ -1,0 +1,71 @@
+"""What the GPU knows of a value codec, in one record per codec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from wirecodec.arrays import Bytes
+from wirecodec.kernels.cuda import bits, elements
+from wirecodec.kernels.cuda.container import ValueLength
+from wirecodec.kernels.cuda.device import Device
+from wirecodec.kernels.cuda.select import infinity_of
+
+__all__ = ["EncodedValues", "GpuValueCodec", "ValueDecoder", "find_nonfinite", "to_float32", "to_values"]
+
+ValueDecoder: TypeAlias = Callable[[Device, Bytes, int, "np.dtype[Any]"], Any]
+"""(device, section, r, dtype) -> (r,) raw bits on the device, or None if the host must decode the section."""
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedValues:
+    """Value section on the device.
+
+    Attributes:
+        section: u8.
+        flags: (1,) u32 each, the first position of a value that cannot be encoded, or ``NOWHERE``.
+    """
+
+    section: Any
+    flags: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuValueCodec:
+    """Kernels of a value codec.
+
+    Attributes:
+        codec: class of the CPU's codec, which writes the same bytes.
+        encode: (device, codec, raw bits, dtype, stream, count) -> section, for (r,) values of an element
+            type, r > 0. ``stream`` seeds the draws, a u64 or (1,) u64 on the device. ``count`` is (1,) u32 on
+            the device, the number of values to encode, or None for all. The host does not wait.
+        decoders: decoder of each wire id that the codec writes.
+        section_length: (codec, dtype) -> how the section's length follows from its number of values.
+        wire_id: (codec, dtype) -> wire id that the codec writes for an element type.
+    """
+
+    codec: Any
+    encode: Callable[[Device, Any, Any, np.dtype[Any], Any, Any], EncodedValues]
+    decoders: Mapping[int, ValueDecoder]
+    section_length: Callable[[Any, np.dtype[Any]], ValueLength]
+    wire_id: Callable[[Any, np.dtype[Any]], int] = lambda codec, dtype: int(codec.wire_id)
+
+
+def find_nonfinite(device: Device, raw: Any, dtype: np.dtype[Any], count: Any) -> Any:
+    """Return (1,) u32, the first position of a NaN or Inf, or ``NOWHERE``."""
+    return bits.find_nonfinite(device, raw, infinity_of(dtype), count)
+
+
+def to_float32(device: Device, raw: Any, dtype: np.dtype[Any], count: Any) -> tuple[Any, tuple[Any, Any]]:
+    """Convert values to the raw bits of float32; return them with flags for NaN or Inf, and for overflow."""
+    nonfinite = find_nonfinite(device, raw, dtype, count)
+    float32, overflow = elements.to_float32(device, raw, dtype, count)
+    return float32, (nonfinite, overflow)
+
+
+def to_values(device: Device, float32: Any, flag: Any, dtype: np.dtype[Any]) -> Any:
+    """Convert the raw bits of float32 to an element type; None if a kernel has set the flag."""
+    return None if device.get(flag)[0] else elements.from_float32(device, float32, dtype)

@@ -1,0 +1,38 @@
+"""``sign-scale`` on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Bytes
+from wirecodec.gpu.value.base import EncodedValues, GpuValueCodec, find_nonfinite
+from wirecodec.kernels.cuda import elements, values
+from wirecodec.kernels.cuda.container import ValueLength
+from wirecodec.kernels.cuda.device import Device
+from wirecodec.value.sign_scale import SignScale
+
+__all__ = ["SIGN_SCALE"]
+
+
+def _encode(
+    device: Device, codec: SignScale, raw: Any, dtype: np.dtype[Any], stream: Any, count: Any
+) -> EncodedValues:
+    nonfinite = find_nonfinite(device, raw, dtype, count)
+    section = values.encode_sign_scale(device, elements.widen(device, raw, dtype, count), count)
+    return EncodedValues(section, (nonfinite,))
+
+
+def _decode(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any:
+    zero, one, signs = SignScale.read_header(section, r, dtype)
+    return values.expand_signs(device, device.put(np.ascontiguousarray(signs)), r, zero, one)
+
+
+def _section_length(codec: SignScale, dtype: np.dtype[Any]) -> ValueLength:
+    return ValueLength(header=max(dtype.itemsize, 4), plain_bits=1)
+
+
+SIGN_SCALE = GpuValueCodec(
+    codec=SignScale, encode=_encode, decoders={SignScale.wire_id: _decode}, section_length=_section_length
+)

@@ -1,0 +1,145 @@
+"""What a transport of one's own needs of wirecodec beyond its public API.
+
+`collectives` imports wirecodec's public names and this module, nothing else; another transport can do the
+same. Names that take arrays on a GPU import CuPy when they are called.
+
+    bytes and flat views    as_bytes, as_flat, dtype_named, BFLOAT16
+    arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_residual
+    limits                  CHUNK, the largest number of elements per chunk
+    decoding                decode_to, decode_many_to: onto the host, or onto the current GPU
+    error feedback          accumulate, accumulate_on_gpu, HostGradient
+    sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, dtype_named
+from wirecodec.container.layout import CHUNK
+from wirecodec.cpu.accumulate import AccumulatedGradient as HostGradient
+from wirecodec.feedback import ErrorFeedback
+from wirecodec.pipeline import decode_many_to, decode_to
+from wirecodec.saved_state import saved_residual, saved_step
+from wirecodec.scheme import SchemeLike, as_scheme
+from wirecodec.select.base import Selector
+from wirecodec.validation import as_integer
+
+__all__ = [
+    "BFLOAT16",
+    "CHUNK",
+    "AccumulatedGradient",
+    "HostGradient",
+    "SchemeLike",
+    "SelectedValues",
+    "accumulate",
+    "accumulate_on_gpu",
+    "as_bytes",
+    "as_flat",
+    "as_integer",
+    "as_scheme",
+    "copy_to_host",
+    "decode_many_to",
+    "decode_to",
+    "dtype_named",
+    "gpu_count_nonzero",
+    "gpu_mean",
+    "gpu_zeros",
+    "saved_residual",
+    "saved_step",
+]
+
+
+class SelectedValues(Protocol):
+    """Elements of an accumulated gradient that a rank sends."""
+
+    @property
+    def values(self) -> Array:
+        """(k,) on the host, in the gradient's type."""
+        ...
+
+    def remainder(self) -> Any:
+        """Return the next residual (size,), on the gradient's device. Uses up the sum, not ``values``."""
+        ...
+
+    def scatter(self, means: Array) -> Any:
+        """Return (size,) zeros with the (k,) means at the selected elements, on the gradient's device.
+
+        On a GPU these are raw bits: unsigned integers of the element's width.
+        """
+        ...
+
+
+class AccumulatedGradient(Protocol):
+    """Gradient + residual of one tensor, on the host or on a GPU."""
+
+    def top(self, selector: Selector) -> Array | None:
+        """Return the selector's indices, (k,) ascending, on the host; None for all."""
+        ...
+
+    def select(self, indices: Array | None) -> SelectedValues:
+        """Select the elements at (k,) indices of the host, or all."""
+        ...
+
+
+def accumulate(rule: ErrorFeedback, gradient: Any, residual: Array | None, user: str) -> HostGradient:
+    """Add a residual to a gradient on the host.
+
+    Args:
+        rule: computes the next residual.
+        gradient: array of a carried float type, of any shape.
+        residual: (size,) float32 or float64, or None.
+        user: the algorithm that needs finite elements, for the message.
+
+    Raises:
+        EncodeError: if an element is not finite, or the residual has another size.
+    """
+    return HostGradient.finite_of(rule, as_flat(gradient).data, residual, user)
+
+
+def accumulate_on_gpu(
+    rule: ErrorFeedback, gradient: Any, residual: Any, searches: dict[str, Any], name: str
+) -> AccumulatedGradient | None:
+    """Add a residual to a gradient on a GPU, or return None if the host has to compute this step.
+
+    Args:
+        rule: computes the next residual.
+        gradient: array on a GPU.
+        residual: (size,) on the host or on a GPU, or None.
+        searches: the end of each tensor's last search for its top k; updated.
+        name: the tensor's key in ``searches``.
+    """
+    from wirecodec.gpu import accumulate as gpu
+    from wirecodec.gpu.select.warm_topk import LastTop
+
+    return gpu.accumulate(rule, gradient, residual, searches.setdefault(name, LastTop()))
+
+
+def copy_to_host(array: Any) -> Array:
+    """Return a copy of an array on a GPU."""
+    from wirecodec.gpu import entry
+
+    return entry.copy_to_host(array)
+
+
+def gpu_zeros(size: int, dtype: np.dtype[Any]) -> Any:
+    """Return (size,) zeros, float32 or float64, on the current GPU."""
+    from wirecodec.gpu import entry
+
+    return entry.zeros(size, dtype)
+
+
+def gpu_mean(total: Any, ranks: int, dtype: np.dtype[Any]) -> Any:
+    """Return (n,) total / ranks, rounded to a type, as raw bits on the GPU. Overwrites ``total``."""
+    from wirecodec.gpu import entry
+
+    return entry.mean(total, ranks, dtype)
+
+
+def gpu_count_nonzero(bits: Any) -> int:
+    """Count the elements of (n,) raw bits on a GPU that are neither +0 nor -0."""
+    from wirecodec.gpu import entry
+
+    return entry.count_nonzero(bits)
