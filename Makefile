@@ -27,7 +27,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-bounds test-mpich test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-collectives gradients docs dist clean
+.PHONY: help demo test test-all test-sweep test-nightly test-bounds test-mpich test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-collectives gradients docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,9 +37,21 @@ demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: 
 	mpirun=$$(command -v $(BIN)/mpirun || echo mpirun); \
 	$(MPI_ENV) $$mpirun -n $(RANKS) --oversubscribe --bind-to none $(BIN)/python -m benchmarks.demo $(ARGS)
 
-test: lint  ## lint, then all tests: on all cores, and then those that start MPI ranks
-	$(BIN)/python -m pytest -q -m "not mpi and not sweep and not bounds" --numprocesses auto --maxprocesses 8 --dist worksteal
-	$(BIN)/python -m pytest -q -m mpi
+# One process per core. Tests that measure time or start MPI ranks must not share cores: they run afterwards.
+PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
+
+test: lint  ## lint, then the tests that sample everything: minutes
+	$(BIN)/python -m pytest -q -m "not mpi and not sweep and not nightly and not bounds" $(PARALLEL)
+	$(BIN)/python -m pytest -q -m "mpi and not sweep and not nightly"
+
+test-sweep: $(INSTALLED)  ## the cases that `make test` samples from, and multi-rank sweeps
+	$(BIN)/python -m pytest -q -m "sweep and not mpi" $(PARALLEL)
+	$(BIN)/python -m pytest -q -m "sweep and mpi"
+
+test-nightly: $(INSTALLED)  ## sweeps that take an hour
+	$(BIN)/python -m pytest -q -m nightly $(PARALLEL)
+
+test-all: test test-sweep test-bounds  ## test, test-sweep and test-bounds, one after another
 
 test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has an environment of its own
 	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)

@@ -1,5 +1,4 @@
-"""Registers the launcher of multi-rank tests (tests/mpi_launch.py); the fixtures that several folders
-share."""
+"""Fixtures that several folders share, and hooks: what runs by default, and the last lines of a run."""
 
 from __future__ import annotations
 
@@ -12,13 +11,51 @@ import numpy.typing as npt
 import pytest
 
 from tests import mpi_launch
+from tests.gpu_required import gpu_required, missing_gpu
+from tests.sampling import mark_sweeps
+from tests.skips import summarize_skips
 
 DATA = Path(__file__).parent / "data"
 DTYPES = [np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float64)]
 
+WITHOUT_GPU = pytest.StashKey[int]()
+"""The number of tests left out because there is no GPU."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(mpi_launch.make_plugin(), "mpi-launch")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark sampled tests before ``-m`` is applied, and deselect tests of a GPU if there is none."""
+    mark_sweeps(items)
+    of_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if of_gpu and not gpu_required() and missing_gpu():
+        config.stash[WITHOUT_GPU] = len(of_gpu)
+        config.hook.pytest_deselected(items=of_gpu)
+        items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the number of tests left out to the process that prints the summary."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["without_gpu"] = session.config.stash.get(WITHOUT_GPU, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Receive the number of tests left out from a worker of pytest-xdist."""
+    node.config.stash[WITHOUT_GPU] = getattr(node, "workeroutput", {}).get("without_gpu", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print one line about skipped tests and one about the GPU, in place of a line per skip."""
+    if line := summarize_skips(terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(line)
+    if count := config.stash.get(WITHOUT_GPU, 0):
+        terminalreporter.write_line(f"left out: {count} tests of a GPU ({missing_gpu()})")
 
 
 @pytest.fixture

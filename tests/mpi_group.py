@@ -56,7 +56,7 @@ class Group:
         (self._folder / "tests.json").write_text(json.dumps(self._remaining))
         config = items[0].config
         command = [*prefix, "-n", str(ranks), sys.executable, "-m", "pytest"]
-        command += ["-q", "--color=no", "-p", "no:cacheprovider", f"--rootdir={config.rootpath}"]
+        command += ["-q", "--color=no", "-p", "no:cacheprovider", "-m", "", f"--rootdir={config.rootpath}"]
         if config.inipath is not None:
             command += ["-c", str(config.inipath)]
         command += sorted({str(item.path) for item in items})

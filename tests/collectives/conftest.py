@@ -89,11 +89,19 @@ def interrupt_gathers(comm: SimulatedComm) -> None:
     vars(comm)["Iallgather"] = interrupted
 
 
+SAMPLED_RANKS = (2, 3)
+"""Rank counts that run under mpirun by default; the others are sweeps, because ranks take long to start."""
+
+
 def worlds(simulated: Sequence[int], real: Sequence[int]) -> list[Any]:
     """Make the parameters of a fixture, with these numbers of simulated and real ranks."""
+
+    def marks(n: int) -> list[pytest.MarkDecorator]:
+        return [pytest.mark.mpi(n), *([] if n in SAMPLED_RANKS else [pytest.mark.sweep])]
+
     return [
         *(pytest.param(World(n, True), id=f"simulated-{n}") for n in simulated),
-        *(pytest.param(World(n, False), id=f"mpi-{n}", marks=pytest.mark.mpi(n)) for n in real),
+        *(pytest.param(World(n, False), id=f"mpi-{n}", marks=marks(n)) for n in real),
     ]
 
 

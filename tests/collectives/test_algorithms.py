@@ -32,6 +32,7 @@ ALGORITHMS = ("allgather", "dense", "split-pairs", "split-bitmap", "split-dense"
 OTHERS = ALGORITHMS[1:]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("algorithm", OTHERS)
 def test_the_bits_are_those_of_allgather(world: World, algorithm: str) -> None:
     def differing(comm: Communicator) -> list[tuple[str, str | None]]:
@@ -48,6 +49,7 @@ def test_the_bits_are_those_of_allgather(world: World, algorithm: str) -> None:
     assert world.run(differing) == [[]] * world.n
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("algorithm", OTHERS)
 def test_tensors_of_any_shapes_and_types(several: World, algorithm: str) -> None:
     """Cases are more ranks than elements, empty tensors, and more elements than a segment holds."""
@@ -145,10 +147,11 @@ def test_what_is_expected_is_what_is_sent() -> None:
 # ---- the choice ----
 
 
-def test_it_chooses_the_fastest_of_a_simulated_network() -> None:
+@pytest.mark.parametrize("ranks", [(4,), pytest.param((2, 4, 8), marks=pytest.mark.sweep)])
+def test_it_chooses_the_fastest_of_a_simulated_network(ranks: tuple[int, ...]) -> None:
     """On the simulated clock, it takes at most 1.25 times the time of the best."""
     regrets = []
-    for n in (2, 4, 8):
+    for n in ranks:
         for share, overlap in [(0.5, 0), (0.1, 0), (0.1, 0.9), (0.01, 0), (0.01, 0.9), (0.001, 0)]:
             d = 200_000
             rng = np.random.default_rng(n)
@@ -262,6 +265,7 @@ def test_a_piece_that_one_rank_cannot_decode_is_an_error_on_all(algorithm: str, 
     assert {after for _, _, after in results} == {bits(np.ones(5, np.float32))}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("algorithm", OTHERS)
 def test_a_rank_that_cannot_encode_is_an_error_on_all(several: World, algorithm: str) -> None:
     def fn(comm: Communicator) -> object:

@@ -24,6 +24,7 @@ def parts(tensor: wc.SparseTensor) -> Parts:
     return bits(tensor.indices), bits(tensor.values), tensor.shape
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_one_tensor(world: World, dtype: np.dtype[Any], scheme: str | None) -> None:
@@ -39,6 +40,7 @@ def test_one_tensor(world: World, dtype: np.dtype[Any], scheme: str | None) -> N
     assert world.run(check) == [expected] * world.n
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (100_000,)], ids=str)
 def test_any_shape(world: World, shape: tuple[int, ...]) -> None:
     """Sizes are from 0 elements to a payload of many segments."""
@@ -85,6 +87,7 @@ def test_sparse_tensors(world: World) -> None:
     assert world.run(check) == [[([r, 50], [1.0, r], (10, 10)) for r in range(world.n)]] * world.n
 
 
+@pytest.mark.sweep
 def test_as_many_entries_as_the_tensors_need() -> None:
     """They are more than the decoder's default limit of 65,536."""
     count = wc.DecodeLimits().max_entries + 1

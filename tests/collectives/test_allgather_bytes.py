@@ -34,6 +34,7 @@ def block(rank: int, length: int) -> ByteArray:
     return np.random.default_rng([3, rank]).integers(0, 256, length, np.uint8)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS.keys())
 def test_every_rank_gets_every_block(world: World, lengths: Callable[[int, int], int]) -> None:
     expected = [block(rank, lengths(rank, world.n)) for rank in range(world.n)]
@@ -61,6 +62,7 @@ def test_any_buffer(world: World) -> None:
     assert world.run(check) == [[[one] * world.n for one in expected]] * world.n
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "wrong", [1.5, None, "text", np.array([object()])], ids=["float", "None", "str", "objects"]
 )

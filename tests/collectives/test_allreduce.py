@@ -33,6 +33,7 @@ def definition(tensors: list[Array], scheme: str | None, op: str) -> bytes:
     return bits(total.astype(dtype))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", ["mean", "sum"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -104,6 +105,7 @@ def test_named_tensors(world: World) -> None:
     assert results == [expected] * world.n
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (200_000,)], ids=str)
 def test_any_shape(world: World, shape: tuple[int, ...]) -> None:
     tensors = [gradient(rank, shape) for rank in range(world.n)]

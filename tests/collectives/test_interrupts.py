@@ -258,7 +258,7 @@ def test_an_exception_at_some_calls(name: str, size: int) -> None:
     sweep(name, size, OWN, stride=13 if size == SMALL else 31)
 
 
-@pytest.mark.sweep
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 @pytest.mark.parametrize("name", SUBJECTS)

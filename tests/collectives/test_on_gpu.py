@@ -68,6 +68,7 @@ def test_results_go_where_the_tensors_lie(world: World, standin: StandInDevice, 
     assert all(world.run(both))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("op", ["mean", "sum"])
 def test_sums_of_every_type(several: World, standin: StandInDevice, scheme: Any, op: Any, dtype: Any) -> None:

@@ -34,7 +34,12 @@ from wirecodec import registry
 
 WORLDS = [pytest.param(World(n, True), id=f"simulated-{n}") for n in (2, 4, 5)]
 WORLDS += [
-    pytest.param(World(n, False), id=f"mpi-{n}", marks=pytest.mark.mpi(n, timeout=150)) for n in (2, 4, 5)
+    pytest.param(
+        World(n, False),
+        id=f"mpi-{n}",
+        marks=[pytest.mark.mpi(n, timeout=150), *([pytest.mark.sweep] if n == 5 else [])],
+    )
+    for n in (2, 4, 5)
 ]
 ROOT = Path(__file__).parents[2]
 

@@ -23,12 +23,12 @@ from tests.fuzz.judge import SMALL
 from tests.fuzz.legal import legal
 from tests.fuzz.mutate import mutated
 from tests.fuzz.seeds import all_seeds
+from tests.golden import RESULTS, vectors, vectors_of
 
 SOURCES = Path(conformance.__file__).resolve().parent / "c"
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler (gcc or cc)")
 
-VECTORS = list(conformance.load_all())
 LEFT_OUT = {"value": {6, 7, 9, 10}, "domain": {1, 2}}
 """The ids of registry.toml that the C decoder does not support."""
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -139,13 +139,18 @@ def left_out(data: bytes) -> bool:
 UNSUPPORTED = [("Unsupported", "value-codec"), ("Unsupported", "domain")]
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"{v.result}-{v.id}")
-def test_golden_vectors(check: Check, vector: Vector) -> None:
+@pytest.mark.parametrize("result", RESULTS)
+def test_golden_vectors(check: Check, result: str) -> None:
+    assert [vector.id for vector in vectors_of(result) if not judged_alike(check, vector)] == []
+
+
+def judged_alike(check: Check, vector: Vector) -> bool:
+    """Return whether the C decoder does with a vector what the standard says, or leaves it out."""
     found = outcome(check.decode, vector.data, vector.limits, vector.schema)
     if found in UNSUPPORTED and left_out(vector.data):
-        pytest.skip(f"formats/c leaves it out: {found[1]}")
+        return True
     wanted: Any = (vector.tag, [(n, d, tuple(s), list(i), v) for n, d, s, i, v in vector.tensors])
-    assert found == (wanted if vector.result == "ok" else (vector.result, vector.code))
+    return bool(found == (wanted if vector.result == "ok" else (vector.result, vector.code)))
 
 
 def agree(check: Check, data: bytes, limits: dict[str, int]) -> None:
@@ -154,6 +159,7 @@ def agree(check: Check, data: bytes, limits: dict[str, int]) -> None:
         assert found == outcome(conformance.reference, data, limits, None), data.hex()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(10))
 def test_c_and_reference_agree(check: Check, part: int) -> None:
     """Valid containers, and modified ones, most of them with correct checksums."""
@@ -171,8 +177,8 @@ def test_c_and_reference_agree(check: Check, part: int) -> None:
 
 
 def test_every_prefix_is_truncated(check: Check) -> None:
-    for vector in VECTORS:
-        if vector.result == "ok" and len(vector.data) <= 200 and not left_out(vector.data):
+    for vector in vectors_of("ok"):
+        if len(vector.data) <= 200 and not left_out(vector.data):
             for length in range(len(vector.data)):
                 found = outcome(check.decode, vector.data[:length], vector.limits, vector.schema)
                 assert found[0] == "Truncated"
@@ -191,7 +197,7 @@ def test_the_readme_names_what_is_left_out() -> None:
 def test_check_reads_files(tmp_path: Path) -> None:
     made = compile_check(tmp_path / "check", "-O2")
     assert made.returncode == 0, made.stderr
-    vector = next(v for v in VECTORS if v.id == "names")
+    vector = next(v for v in vectors() if v.id == "names")
     (tmp_path / "container").write_bytes(vector.data)
     done = subprocess.run([tmp_path / "check", tmp_path / "container"], capture_output=True, check=False)
     assert done.returncode == 0

@@ -17,7 +17,6 @@ import pytest
 from formats import conformance, make_vectors, reference
 from formats.conformance import TensorTuple, Vector
 from formats.reference import (
-    Decoded,
     Limits,
     Qsgd,
     Raw,
@@ -30,9 +29,10 @@ from formats.reference import (
 )
 from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
+from tests.golden import RESULTS, vectors, vectors_of
 
 FORMATS = Path(conformance.__file__).resolve().parent
-VECTORS = list(conformance.load_all())
+VECTORS = vectors()
 Schema = dict[str, tuple[tuple[int, ...], str]] | None
 KINDS = {
     "Truncated",
@@ -58,9 +58,10 @@ def documented(page: Path) -> set[tuple[str, str]]:
     return pairs
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"{v.result}-{v.id}")
-def test_reference_conforms(vector: Vector) -> None:
-    assert conformance.check(conformance.reference, vector) is None
+@pytest.mark.parametrize("result", RESULTS)
+def test_reference_conforms(result: str) -> None:
+    messages = {v.id: conformance.check(conformance.reference, v) for v in vectors_of(result)}
+    assert {id: message for id, message in messages.items() if message is not None} == {}
 
 
 def test_run_reports_what_is_wrong() -> None:
@@ -218,24 +219,30 @@ def test_every_registered_id_is_shown() -> None:
         assert registered(kind) <= {number for what, number in shown if what == kind}
 
 
-@pytest.mark.parametrize("vector", [v for v in VECTORS if v.result == "ok"], ids=lambda v: v.id)
-def test_every_prefix_is_truncated(vector: Vector) -> None:
-    step = 1 if len(vector.data) <= 512 else 37
-    for length in range(0, len(vector.data), step):
-        with pytest.raises(Truncated):
-            decode(vector.data[:length], Limits(**vector.limits), vector.schema)
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("part", range(10))
+def test_every_prefix_is_truncated(part: int) -> None:
+    """A tenth of the vectors; of a long one, each 37th prefix."""
+    for vector in vectors_of("ok")[part::10]:
+        step = 1 if len(vector.data) <= 512 else 37
+        for length in range(0, len(vector.data), step):
+            with pytest.raises(Truncated):
+                decode(vector.data[:length], Limits(**vector.limits), vector.schema)
 
 
 FLIPPED = [v for v in VECTORS if v.result == "ok" and not v.limits and len(v.data) <= 240]
 
 
-@pytest.mark.parametrize("vector", FLIPPED, ids=lambda v: v.id)
-def test_every_bit_flip_is_refused(vector: Vector) -> None:
-    for bit in range(8 * len(vector.data)):
-        data = bytearray(vector.data)
-        data[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(WireError):
-            decode(bytes(data), schema=vector.schema)
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("part", range(20))
+def test_every_bit_flip_is_refused(part: int) -> None:
+    """A twentieth of the small vectors."""
+    for vector in FLIPPED[part::20]:
+        for bit in range(8 * len(vector.data)):
+            data = bytearray(vector.data)
+            data[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(WireError):
+                decode(bytes(data), schema=vector.schema)
 
 
 def called(text: str) -> tuple[str, dict[str, Any]]:
@@ -279,9 +286,13 @@ def value_writer(text: str) -> ValueWriter:
     return plain.get(name) or Raw(**options)
 
 
-@pytest.mark.parametrize("vector", [v for v in VECTORS if v.encode], ids=lambda v: v.id)
-def test_encode_input_gives_the_bytes(vector: Vector) -> None:
+def test_encode_input_gives_the_bytes() -> None:
     """The input in ``encode`` and the text of its scheme determine the bytes."""
+    assert [v.id for v in VECTORS if v.encode and not written_alike(v)] == []
+
+
+def written_alike(vector: Vector) -> bool:
+    """Return whether the reference writes a vector's bytes, and reads them back."""
     assert vector.encode is not None
     _, index, value = vector.encode.scheme.split(" | ")
     codec = value_writer(value)
@@ -291,10 +302,8 @@ def test_encode_input_gives_the_bytes(vector: Vector) -> None:
         for name, dtype, shape, indices, values in vector.encode.tensors
     ]
     data = write(tensors, index_writer(index), codec, seed=seed, names=many, tag=tag)
-    assert data == vector.data
     assert many or len(tensors) == 1
-    decoded = decode(data)
-    assert decoded == Decoded(decoded.tensors, vector.tag)
+    return data == vector.data and decode(data).tag == vector.tag
 
 
 def test_there_are_enough() -> None:

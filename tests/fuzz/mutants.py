@@ -31,6 +31,7 @@ import numpy as np
 from formats import conformance
 from tests.fuzz.judge import library
 from tests.fuzz.probes import PROBES
+from tests.golden import vectors
 
 PAGE = Path(__file__).parent / "MUTANTS.md"
 ROOT = PAGE.parents[1] / "wirecodec"
@@ -72,7 +73,7 @@ Trial = Callable[[], bool]
 
 def trials() -> Iterator[Trial]:
     """Yield the golden vectors and the probes."""
-    for vector in conformance.load_all():
+    for vector in vectors():
         yield partial(_conforms, vector)
     for probe in PROBES.values():
         yield partial(_as_before, probe, probe())

@@ -13,19 +13,21 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 
 import wirecodec as wc
-from formats import conformance, reference
+from formats import reference
 from formats.reference.writing.assembly import write_extension_block
 from tests.fuzz.seeds import valid_seeds
+from tests.golden import vectors
 from wirecodec import registry
 from wirecodec.kernels.layout import BOUNDED_BLOCK
 
 CHOSEN = ("names", "names-absent-11", "records-all", "dct-2", "no-entries", "bitmap-d9", "padding-index")
-VECTORS = {v.id: v for v in conformance.load_all() if v.id in CHOSEN}
+VECTORS = {v.id: v for v in vectors() if v.id in CHOSEN}
 
 
 def _outcome(read: Callable[..., Any], *given: Any, **options: Any) -> str:
@@ -58,13 +60,14 @@ def heads() -> list[str]:
 
 def large() -> list[str]:
     """Containers of more elements than vectors have, made before anything is changed."""
-    return [_outcome(_sum, data) for data in LARGE]
+    return [_outcome(_sum, data) for data in _large()]
 
 
 def _sum(data: bytes) -> int:
     return zlib.crc32(wc.decode(data).to_dense().tobytes())
 
 
+@cache
 def _large() -> list[bytes]:
     """Bitmaps of two blocks, values at which a codec begins to use more lanes."""
     draws = np.random.default_rng(0)
@@ -243,7 +246,6 @@ class _Value:
         return _behaved(int(section[0]), np.ones(r, dtype))
 
 
-LARGE = _large()
 PROBES: dict[str, Callable[[], list[str]]] = {
     probe.__name__: probe
     for probe in (heads, infos, large, streams, schemas, sums, places, ids, experimental)

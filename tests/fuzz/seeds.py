@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
-from formats import conformance
 from formats.reference import Record, Row
 from tests.fuzz.anatomy import Parts, laid_out, parts_of
+from tests.golden import vectors
 
 _MOST = 3000
 _TABLE_ROW = 40
@@ -19,13 +19,13 @@ _PATTERN_TYPE = 77
 @cache
 def valid_seeds() -> tuple[bytes, ...]:
     """Containers that must be read."""
-    return tuple(v.data for v in conformance.load_all() if v.result == "ok" and len(v.data) <= _MOST)
+    return tuple(v.data for v in vectors() if v.result == "ok" and len(v.data) <= _MOST)
 
 
 @cache
 def all_seeds() -> tuple[bytes, ...]:
     """Those, and those that must not: what one check stops may pass another one once it is changed."""
-    return tuple(v.data for v in conformance.load_all() if len(v.data) <= _MOST)
+    return tuple(v.data for v in vectors() if len(v.data) <= _MOST)
 
 
 def large_seed(pattern: Row | Record, size: int) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.gpu_emulated.emulator import Emulator, why_not
 from tests.gpu_emulated.mirror import Mirror
-from tests.gpu_required import skip_or_fail
+from tests.gpu_required import gpu_required, missing_gpu, skip_or_fail
 from wirecodec.errors import DeviceError
 from wirecodec.kernels.cuda import nvrtc
 
@@ -18,7 +18,11 @@ def device(seed: int, resident: int) -> Emulator:
     return Emulator(seed, resident)
 
 
-@pytest.fixture(params=["alone", "together", pytest.param("on a GPU", marks=pytest.mark.gpu)])
+WITH_A_GPU = gpu_required() or missing_gpu() is None
+DEVICES = ["alone", "together", *([pytest.param("on a GPU", marks=pytest.mark.gpu)] if WITH_A_GPU else [])]
+
+
+@pytest.fixture(params=DEVICES)
 def emulator(request: pytest.FixtureRequest) -> Emulator:
     """Return a device that runs one or six blocks at a time, or a real one."""
     if request.param == "on a GPU":

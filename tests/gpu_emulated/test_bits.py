@@ -17,6 +17,7 @@ from wirecodec.value.bit_packing import packed_size
 SMALL = {name: case for name, case in supports(np.random.default_rng(3)).items() if case[0] <= 2**20}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SMALL)
 def test_bitmaps_both_ways(emulator: Emulator, name: str) -> None:
     d, indices = SMALL[name]
@@ -63,6 +64,7 @@ def test_adding(emulator: Emulator, kind: Any, scale: float) -> None:
     assert there.tobytes() == out.tobytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("width", [*range(1, 9), 11, 12, 16, 17, 23, 24])
 def test_packing(emulator: Emulator, width: int) -> None:
     rng = np.random.default_rng(width)

@@ -14,6 +14,7 @@ from wirecodec.kernels.cuda import bloom
 STREAM = 0x1122334455667788
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fpr", [0.6, 0.1, 1e-3])
 @pytest.mark.parametrize(("d", "r"), [(2, 1), (64, 20), (1000, 7), (40_000, 900)])
 def test_p0_and_p1(emulator: Emulator, fpr: float, d: int, r: int) -> None:

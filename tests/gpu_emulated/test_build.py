@@ -23,6 +23,7 @@ FLOATS = re.compile(r"^\s*((?:add|sub|mul|div|sqrt)\.\S*f(?:16|32|64))\s", re.M)
 pytestmark = pytest.mark.usefixtures("compiler")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("name", build.source_names())
 def test_compiles_to_plain_arithmetic(name: str, architecture: int) -> None:

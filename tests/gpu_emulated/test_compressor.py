@@ -102,6 +102,7 @@ def pair(scheme: Any, **options: Any) -> tuple[wc.Compressor, wc.Compressor]:
     return there, here
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_steps_have_the_bits_of_the_cpu(standin: StandInDevice, scheme: str, beta: float, dtype: Any) -> None:
@@ -113,6 +114,7 @@ def test_steps_have_the_bits_of_the_cpu(standin: StandInDevice, scheme: str, bet
     assert scheme == "all | raw-index | raw" or isinstance(residual, OnGPU)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", GRADIENTS)
 @pytest.mark.parametrize("scheme", [SCHEMES[0], SCHEMES[1], SCHEMES[6], SCHEMES[9], SCHEMES[13]])
 def test_gradients_of_every_shape(standin: StandInDevice, scheme: str, kind: str) -> None:
@@ -132,6 +134,7 @@ def test_stages_without_kernels_run_on_the_host(standin: StandInDevice, scheme: 
         step(there, here, {"w": rng.standard_normal(2000).astype(dtype)})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [0, 1, 2, 40])
 @pytest.mark.parametrize("scheme", [*SCHEMES[:3], *SCHEMES[6:12], "topk(k=3) | rice | raw"])
 def test_few_elements(standin: StandInDevice, scheme: str, size: int) -> None:
@@ -258,6 +261,7 @@ def test_nonfinite_raises(standin: StandInDevice, scheme: str, bad: float, dtype
         step(there, here, {name: rng.standard_normal(x.size).astype(dtype) for name, x in broken.items()})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "scheme", ["nonzero | rice | raw", "nonzero | rice | raw(bfloat16)", "all | rice | raw"]
 )

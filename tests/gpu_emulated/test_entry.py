@@ -56,6 +56,7 @@ def test_encode_and_decode_equal_the_cpu(standin: StandInDevice, scheme: str) ->
         np.asarray(there)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("scheme", SCHEMES[:8])
 def test_decode_add_equals_the_cpu(standin: StandInDevice, scheme: str, kind: Any, dtype: Any) -> None:

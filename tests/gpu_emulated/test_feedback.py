@@ -75,6 +75,7 @@ def test_values_for_a_narrower_type(emulator: Emulator, kind: Any, narrow: Any) 
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 @pytest.mark.parametrize("with_residual", [False, True])
@@ -104,6 +105,7 @@ def test_the_next_residual(
     assert (left[where] == 0).any()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("count", [0, 1, 700])
 def test_scatter(emulator: Emulator, dtype: Any, count: int) -> None:
     with np.errstate(over="ignore"):

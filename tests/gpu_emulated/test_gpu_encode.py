@@ -65,12 +65,14 @@ def on_device(device: Emulator, x: Array, scheme: Any, seed: int = 5, tag: bytes
     return encode.encode(device, flat, as_scheme(scheme), seed, tag)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("select", SELECTORS)
 def test_bytes_equal_the_cpu(select: str, value: str) -> None:
     check_bytes(select, value, np.float32)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("value", VALUES)
 def test_every_element_type(value: str, dtype: Any) -> None:
     check_bytes("topk(0.01)", value, dtype)
@@ -86,6 +88,7 @@ def check_bytes(select: str, value: str, dtype: Any) -> None:
         assert on_device(device, x, scheme).tobytes() == wc.encode(x, scheme, seed=5).tobytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [0, 1, 2, 70, 1000, 9001])
 @pytest.mark.parametrize("select", FITTED)
 def test_samples_and_fits(select: str, size: int, dtype: Any) -> None:
@@ -106,6 +109,7 @@ def test_fits_of_tiny_or_huge_magnitudes(power: int) -> None:
     assert made.tobytes() == wc.encode(x, "sidco(0.02) | rice | raw", seed=5).tobytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("values", ["alike", "zeros", "ties"])
 @pytest.mark.parametrize("select", FITTED)
 def test_few_magnitudes(select: str, values: str) -> None:
@@ -123,6 +127,7 @@ def test_stages_without_kernels(scheme: str) -> None:
     assert made.tobytes() == wc.encode(x, scheme, seed=5, tag=b"tag").tobytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [0, 1, 2, 40])
 @pytest.mark.parametrize("select", [*SELECTORS, "threshold(1e9)"])
 def test_few_elements(select: str, size: int) -> None:
@@ -151,6 +156,7 @@ def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
             assert made.tobytes() == wc.encode(x, scheme, seed=5).tobytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize(
     "scheme", ["topk(0.01)", "topk(1.0)", "threshold(1)", "all | qsgd", "nonzero | sign-scale", *FITTED]

@@ -79,6 +79,7 @@ def inputs(size: int, dtype: Any) -> Iterator[Array]:
     yield tensor(dtype, size)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("select", SELECTORS)
 def test_bytes_equal_the_cpu(select: str, value: str) -> None:
@@ -89,6 +90,7 @@ def test_bytes_equal_the_cpu(select: str, value: str) -> None:
         planned.check(x, seed)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("select", ["nonzero", "topk(0.05)", "threshold(1.5)"])
 def test_every_element_type(select: str, dtype: Any) -> None:
     for codecs in zip(CODED * 2, VALUES, strict=True):
@@ -97,6 +99,7 @@ def test_every_element_type(select: str, dtype: Any) -> None:
             planned.check(x)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [1, 2, 31, 33, 255, 256, 257, 511, 513, 4095, 4096, 4097, 8192, 12_289])
 @pytest.mark.parametrize("select", ["nonzero", "topk(0.5)", "topk(k=256)", "all"])
 def test_sizes_next_to_multiples_of_blocks(select: str, size: int) -> None:
@@ -111,6 +114,7 @@ def test_sizes_next_to_multiples_of_blocks(select: str, size: int) -> None:
             planned.check(x)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("select", SAMPLES_AND_BINS)
 def test_samples_and_bins(select: str, dtype: Any) -> None:
     for size, rest in ((1, "rice | raw"), (33, "bitmap | raw"), (4097, "rice | sign-scale")):
@@ -119,6 +123,7 @@ def test_samples_and_bins(select: str, dtype: Any) -> None:
             planned.check(x, seed)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("value", VALUES[::3])
 def test_bloom_after_topk(value: str) -> None:
     """The device counts what readers find, up to all elements; p1 draws from the seed there."""
@@ -147,7 +152,12 @@ def test_a_filter_that_exceeds_the_capacity(index: str) -> None:
     assert not np.shares_memory(made, planned.plan._blob)
 
 
-def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    "select",
+    ["nonzero", "topk(0.2)", "topk(k=3)", "all", "topk(1.0)", "threshold(0.5)", "dgc(0.2)", "adacomp"],
+)
+def test_several_chunks(select: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use shorter chunks; some are empty, some full, and the last is shorter."""
     for module in (header, chunk, gpu_chunk, encoder):
         monkeypatch.setattr(module, "CHUNK", 4096)
@@ -155,22 +165,13 @@ def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     some = tensor(np.float32, 10_000)
     late, early, one = np.zeros(10_000), np.zeros(10_000), some.copy()
     late[8192:], early[:4096], one[4096:8192] = 1, rng.standard_normal(4096), 0
-    for select in (
-        "nonzero",
-        "topk(0.2)",
-        "topk(k=3)",
-        "all",
-        "topk(1.0)",
-        "threshold(0.5)",
-        "dgc(0.2)",
-        "adacomp",
-    ):
-        for rest in ("rice | qsgd", "raw-index | raw", "bitmap | sign-scale", "elias-fano | raw(float16)"):
-            planned = Planned(some, f"{select} | {rest}")
-            for seed, x in enumerate((some, late, early, one, some)):
-                planned.check(x.astype(np.float32), seed)
+    for rest in ("rice | qsgd", "raw-index | raw", "bitmap | sign-scale", "elias-fano | raw(float16)"):
+        planned = Planned(some, f"{select} | {rest}")
+        for seed, x in enumerate((some, late, early, one, some)):
+            planned.check(x.astype(np.float32), seed)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shape", [(9001,), (9001, 1), (1, 1, 9001)])
 @pytest.mark.parametrize("tag", [b"", b"t", bytes(range(256)) * 200])
 def test_shapes_and_tags(shape: tuple[int, ...], tag: bytes) -> None:
@@ -238,6 +239,7 @@ def test_a_mean_that_is_too_large() -> None:
     planned.check(np.full(100, 1e306))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
 @pytest.mark.parametrize(
     "scheme",
@@ -363,6 +365,7 @@ def test_bloom_needs_one_chunk() -> None:
         check(2**24 + 1, scheme)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(25))
 def test_random_schemes(seed: int) -> None:
     """Draw a scheme, a type and a size, and run tensors of any density through one plan."""

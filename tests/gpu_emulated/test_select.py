@@ -26,6 +26,7 @@ def vector(size: int, dtype: Any) -> Array:
     return x.astype(dtype)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", SIZES)
 def test_threshold_equals_the_cpu(emulator: Emulator, size: int, dtype: Any) -> None:
     x = vector(size, dtype)
@@ -45,6 +46,7 @@ def test_threshold_equals_the_cpu(emulator: Emulator, size: int, dtype: Any) -> 
         assert made.bitmap.view(np.uint8).tobytes() == np.packbits(dense, bitorder="little").tobytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", SIZES)
 def test_nonzero_equals_the_cpu(emulator: Emulator, size: int, dtype: Any) -> None:
     words = bits_of(vector(size, dtype))
@@ -79,6 +81,7 @@ def test_capacity_is_respected(emulator: Emulator) -> None:
     assert (made.indices == np.arange(100)).all()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
 def test_first_nonfinite(emulator: Emulator, bad: float, dtype: Any) -> None:
     x = vector(9000, dtype)

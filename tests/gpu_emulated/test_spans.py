@@ -21,6 +21,7 @@ CODECS: dict[str, tuple[Any, Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("codec", CODECS)
 def test_encode_and_decode_equal_the_cpu(emulator: Emulator, codec: str, name: str) -> None:

@@ -19,6 +19,7 @@ from wirecodec.select.dgc import draw_positions
 KINDS = [np.float32, np.float64]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 63, 64, 4096, 4160, 50_001])
 def test_moments_of_an_interval(emulator: Emulator, kind: Any, size: int) -> None:
@@ -37,6 +38,7 @@ def test_moments_of_an_interval(emulator: Emulator, kind: Any, size: int) -> Non
         assert greatest[0] == top
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [1000, 12_345])
 def test_the_sample_of_dgc(emulator: Emulator, size: int, dtype: Any) -> None:
     words = bits_of(np.random.default_rng(size).standard_normal(size).astype(dtype))
@@ -48,6 +50,7 @@ def test_the_sample_of_dgc(emulator: Emulator, size: int, dtype: Any) -> None:
         assert made.tobytes() == words[draw_positions(size // 10, size, stream)].tobytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [1, 7, 50, 500, 20_000])
 def test_adacomp_with_its_residual(emulator: Emulator, kind: Any, width: int) -> None:
@@ -79,6 +82,7 @@ def test_adacomp_reports_nonfinite(emulator: Emulator, kind: Any) -> None:
     assert moments.mark_bins(emulator, there[:299], None, 50, 1.0, total[:299])[2][0] == 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [0, 1, 7, 63, 64, 65, 1000, 16_384, 40_001])
 def test_crc32_equals_zlib(emulator: Emulator, size: int) -> None:
     octets = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)

@@ -44,6 +44,7 @@ def check(emulator: Emulator, search: Search, x: Array, k: int, *, warm: bool) -
     assert made.values.tobytes() == words.tobytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("k", [1, 200, SIZE // 2, SIZE - 1])
 def test_cold(emulator: Emulator, k: int, dtype: Any) -> None:
     search = Search(emulator, SIZE, bits_of(np.zeros(0, dtype)).dtype, k)

@@ -22,6 +22,7 @@ SINGLE = np.dtype(np.float32)
 VECTORS = value_vectors(np.random.default_rng(5), np.float32)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", VECTORS)
 @pytest.mark.parametrize("bits", [2, 4, 7, 8])
 def test_qsgd(emulator: Emulator, name: str, bits: int) -> None:
@@ -62,6 +63,7 @@ OFFSETS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", VECTORS)
 @pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
 def test_offset_float(emulator: Emulator, name: str, rounding: str) -> None:

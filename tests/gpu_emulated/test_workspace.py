@@ -53,6 +53,7 @@ def test_get_raises(probed: Emulator) -> None:
         memory.get(probed.empty(1, np.uint8))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 4095, 4096, 4097, 70_001])
 def test_zeros_and_copies_by_kernels(emulator: Emulator, size: int) -> None:
     device = Kernels(emulator)

@@ -14,6 +14,7 @@ from wirecodec.kernels.cuda.device import cupy_device
 HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests of a GPU are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:

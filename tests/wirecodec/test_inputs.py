@@ -20,6 +20,7 @@ def same(tensor: Any, expected: Any) -> None:
     assert np.array_equal(decoded.to_dense(), expected, equal_nan=True)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (3, 4), (0, 3), (2, 3, 4), (1, 1, 1, 5), (2,) * 12])
 def test_shapes(shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator) -> None:
     x = np.asarray(rng.normal(size=shape)).astype(dtype)

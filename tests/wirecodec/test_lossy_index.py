@@ -25,6 +25,7 @@ def top(policy: str, fpr: float = 0.01, value: str = "raw") -> str:
     return f"topk(0.05) | bloom(policy={policy}, fpr={fpr}) | {value}"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("policy", GATHERING)
 def test_values_are_those_of_the_dense_tensor(policy: str, dtype: Any, rng: np.random.Generator) -> None:
     x = rng.normal(size=(40, 100)).astype(dtype)

@@ -128,6 +128,7 @@ def test_what_is_wrong_in_a_preset_as_text(text: str, says: str) -> None:
         parse_preset(text)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", NAMES)
 def test_real_gradients(name: str, gradient: Any) -> None:
     """The error is less than the gradient, or the codec is unbiased; what is exact is exact."""
@@ -159,6 +160,7 @@ def hard(dtype: np.dtype[Any]) -> dict[str, Any]:
     return {name: np.asarray(values).astype(dtype) for name, values in cases.items()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", NAMES)
 def test_hard_inputs(name: str, dtype: np.dtype[Any]) -> None:
     """Library and reference read the same; zeros stay zeros, and nothing becomes large."""

@@ -208,3 +208,12 @@ def test_register_refuses_what_would_confuse() -> None:
     ):
         with pytest.raises(wc.EncodeError):
             wc.register(wrong)
+
+
+@pytest.mark.parametrize("stage", ["index codec", "value codec", "selector"])
+def test_each_codec_has_a_test_file_of_its_name(stage: str) -> None:
+    """wirecodec/index/rice.py is tested by tests/wirecodec/index/test_rice.py."""
+    for cls in registry._stages[stage].values():
+        _, room, module = cls.__module__.rsplit(".", 2)
+        path = Path(__file__).parent / room / f"test_{module}.py"
+        assert path.exists(), path

@@ -171,6 +171,7 @@ def provoke(world: World, odd_call: Call) -> tuple[tuple[str, tuple[int, ...], s
     return results[0]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", FAILURES.values(), ids=FAILURES.keys())
 def test_a_rank_that_cannot_contribute(world: World, case: tuple[Call, str, str]) -> None:
     call, reason, says = case
@@ -181,6 +182,7 @@ def test_a_rank_that_cannot_contribute(world: World, case: tuple[Call, str, str]
     assert sequence == 3
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", DIFFERENCES.values(), ids=DIFFERENCES.keys())
 def test_a_rank_that_differs(several: World, case: tuple[Call, str, str, str]) -> None:
     call, reason, says, others_say = case

@@ -135,6 +135,7 @@ def test_it_contracts_in_expectation() -> None:
     assert np.mean(errors) <= np.mean(gammas)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_named_tensors_of_every_type(several: World, dtype: np.dtype[Any]) -> None:
     """One exchange uses a ratio per glob, sends ratio 1 whole, and loses nothing in narrow types."""
@@ -271,6 +272,7 @@ def test_nan_on_one_rank_is_an_error_on_all(several: World, at_leader: bool) -> 
     assert "at element 17" in str(errors[0])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("wrong", "reason"), [("shape", "shape"), ("dtype", "dtype"), ("ratio", "scheme"), ("none", "argument")]
 )

@@ -78,6 +78,7 @@ def train(comm: SimulatedComm, cltk: co.CLTk, places: Places, steps: range, dtyp
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 def test_every_type_through_all_leaders(standin: StandInDevice, ranks: int, beta: float, dtype: Any) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from formats import conformance
+from tests.golden import vectors
 from wirecodec.cli import main
 
 X = np.where(np.arange(1000) % 9 == 0, np.arange(1000) - 500.0, 0).astype(np.float32).reshape(10, 100)
@@ -54,7 +54,7 @@ def test_verify_says_what_is_wrong_and_where(tmp_path: Path, capsys: pytest.Capt
 def test_verify_agrees_with_the_golden_vectors(
     vector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = next(v for v in conformance.load_all() if vector in (v.id, v.code))
+    found = next(v for v in vectors() if vector in (v.id, v.code))
     (tmp_path / "v.wc").write_bytes(found.data)
     status, (said,) = verified(capsys, tmp_path / "v.wc")
     assert status == (found.result != "ok")

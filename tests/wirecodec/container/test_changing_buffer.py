@@ -167,6 +167,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("case", "call"), CALLS)
 def test_a_result_is_that_of_one_state(
     case: str, call: Callable[[Any, Any], Any], monkeypatch: pytest.MonkeyPatch

@@ -18,6 +18,7 @@ from tests.fuzz.anatomy import parts_of
 from tests.fuzz.judge import agree
 from tests.fuzz.mutate import mutated
 from tests.fuzz.seeds import all_seeds, valid_seeds
+from tests.golden import vectors
 from wirecodec import registry
 
 LEAST_SEEDS = 60
@@ -50,7 +51,7 @@ def cases(vector: conformance.Vector) -> int:
 def seeds() -> list[conformance.Vector]:
     """The smallest golden vector of each combination of codecs, and of types, until there are enough."""
     kinds: dict[tuple[Codecs, int], conformance.Vector] = {}
-    for vector in conformance.load_all():
+    for vector in vectors():
         if (
             vector.result == "ok"
             and not vector.schema
@@ -97,6 +98,7 @@ def test_the_seeds_show_every_codec() -> None:
     assert sum(map(cases, SEEDS)) >= LEAST_CASES
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("vector", SEEDS, ids=lambda v: v.id)
 def test_every_truncation(vector: conformance.Vector) -> None:
     for length in range(len(vector.data)):
@@ -109,6 +111,7 @@ def test_every_truncation(vector: conformance.Vector) -> None:
                 wc.decode_many(reference.reseal(bytes(short)), limits=LIMITS)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("vector", SEEDS, ids=lambda v: v.id)
 def test_every_flipped_bit(vector: conformance.Vector) -> None:
     for data in flips(vector.data):
@@ -122,6 +125,7 @@ def test_every_flipped_bit(vector: conformance.Vector) -> None:
             wc.decode_many(reference.reseal(data), limits=LIMITS)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(20))
 def test_library_and_reference_agree_on_mutations(seed: int) -> None:
     """10,000 containers with changes, most under right lengths and checksums; the same ones each time."""

@@ -92,6 +92,7 @@ def agree(data: bytes, codes: set[str]) -> None:
     assert found == code(reference.decode, data)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("last", RECORDS.values(), ids=RECORDS)
 def test_records_out_of_order_are_refused_after_broken_ones(last: bytes) -> None:
     for more in (-1, 0, 1):

@@ -56,6 +56,7 @@ def within(data: bytes, limits: wc.DecodeLimits) -> None:
     pytest.fail(f"refused ({code}) after {min(seconds):.2f} s; {allowed:.2f} s are allowed")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("r", [2, 40])
 @pytest.mark.parametrize("scheme", list(schemes()))
 def test_many_small_entries(scheme: str, r: int) -> None:

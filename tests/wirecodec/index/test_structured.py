@@ -1,4 +1,4 @@
-"""Tests of ``structured`` and ``auto-index``: sizes, the choice of codec, hostile sections."""
+"""Tests of ``structured``: sections of the reference writer, the grain, gap streams, hostile sections."""
 
 from __future__ import annotations
 
@@ -15,38 +15,17 @@ from hypothesis import strategies as st
 import wirecodec as wc
 from formats import reference
 from formats.reference.writing.index.structured import pack_bits, to_bits
-from tests import inputs, oracles
-from wirecodec.index import rice, rle
+from tests import oracles
+from tests.wirecodec.index.grains import grained
 from wirecodec.index.structured_plan import Header, count_runs
 from wirecodec.kernels.cpu.coding import gap_stream
-from wirecodec.kernels.cpu.index import gap_probe
 from wirecodec.limits import UNLIMITED
 
 CODES = {"smallest": None, "gaps": 0, "runs": 1, "bitmap": 2}
 
 
-def rows(rng: np.random.Generator, d: int, density: float, width: int, phase: int = 0) -> Any:
-    """Return the indices of random whole rows, ascending u32."""
-    n = (d - phase) // width
-    kept = inputs.support(rng, n, max(1, int(n * density))).astype(np.int64)
-    return (phase + kept[:, None] * width + np.arange(width)).ravel().astype(np.uint32)
-
-
 def header_of(indices: Any, d: int) -> Header:
     return Header.of(wc.Structured().encode(indices, d, 0), d)
-
-
-@st.composite
-def grained(draw: st.DrawFn) -> tuple[int, Any]:
-    """Draw (d, indices) of grains of any size and phase, parts at both ends included."""
-    d = draw(st.integers(2, 1200))
-    grain = draw(st.integers(1, min(d, 90)))
-    phase = draw(st.integers(0, grain - 1))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    part = (np.arange(d) + grain - phase) // grain
-    present = (rng.random(d + 2) < draw(st.sampled_from([0.05, 0.3, 0.5, 0.95])))[part]
-    present[draw(st.integers(0, d - 1))] ^= not present.any() or present.all()
-    return d, np.flatnonzero(present).astype(np.uint32)
 
 
 @settings(max_examples=400, deadline=None)
@@ -90,107 +69,6 @@ def test_gap_streams_have_the_planned_length(steps: list[int]) -> None:
     assert np.array_equal(out, numbers)
     assert gap_stream.read(data, 0, bits - 1, int(numbers[-1]) + 1, out) == gap_stream.BAD_LENGTH
     assert gap_stream.read(data, 0, bits, int(numbers[-1]), out) == gap_stream.BAD_RANGE
-
-
-@pytest.mark.parametrize(("density", "bits"), [(0.1, 0.10), (0.01, 0.14), (0.001, 0.19)])
-@pytest.mark.parametrize(("d", "phase"), [(2_600_000, 0), (2**24, 0), (2**24, 40)])
-def test_bits_per_index_of_embedding_rows(density: float, bits: float, d: int, phase: int) -> None:
-    rng = np.random.default_rng(7)
-    total = r = 0
-    for _ in range(20 if density == 0.001 else 1):
-        indices = rows(rng, d, density, 64, phase)
-        codec, section = wc.AutoIndex().choose(indices, d, 0)
-        assert codec.name == "structured"
-        total += section.size
-        r += indices.size
-    assert 8 * total <= bits * r
-
-
-def test_long_runs_take_nearly_the_entropy_of_their_lengths() -> None:
-    """Encode a Markov support: n geometric gaps, and n geometric run lengths of mean 8."""
-    rng = np.random.default_rng(3)
-    n, gap, length = 20_000, 72, 8
-    gap_lengths, run_lengths = rng.geometric(1 / gap, n), rng.geometric(1 / length, n)
-    starts = np.cumsum(gap_lengths) + np.cumsum(run_lengths) - run_lengths
-    indices = np.concatenate([np.arange(s, s + k) for s, k in zip(starts, run_lengths, strict=True)])
-    d = int(indices[-1]) + 10
-    _, section = wc.AutoIndex().choose(indices.astype(np.uint32), d, 0)
-    entropy = sum(oracles.entropy_bits(n * mean, n) for mean in (gap, length))
-    assert 8 * section.size <= 1.03 * entropy
-
-
-def test_a_nearly_full_support_costs_its_absent_elements() -> None:
-    rng = np.random.default_rng(5)
-    d = 1_000_000
-    absent = inputs.support(rng, d, 10_000)
-    indices = np.setdiff1d(np.arange(d, dtype=np.uint32), absent)
-    codec, section = wc.AutoIndex().choose(indices, d, 0)
-    assert codec.name == "structured"
-    assert 8 * section.size <= 1.01 * oracles.entropy_bits(d, 10_000)
-
-
-@pytest.mark.parametrize("case", SUPPORTS := inputs.supports(np.random.default_rng(1)))
-def test_auto_index_is_never_larger(case: str) -> None:
-    d, indices = SUPPORTS[case]
-    codec, section = wc.AutoIndex().choose(indices, d, 0)
-    assert np.array_equal(type(codec).decode(section, d, indices.size, UNLIMITED), indices)
-    for other in (wc.Rice(), wc.Bitmap(), wc.RLE()):
-        assert section.size <= other.encode(indices, d, 0).size
-
-
-@settings(max_examples=300, deadline=None)
-@given(grained())
-def test_auto_index_is_never_larger_on_any_grains(support: tuple[int, Any]) -> None:
-    d, indices = support
-    codec, section = wc.AutoIndex().choose(indices, d, 0)
-    assert np.array_equal(type(codec).decode(section, d, indices.size, UNLIMITED), indices)
-    assert section.size <= min(rice.measure_section(indices), -(-d // 8), rle.measure_section(indices))
-
-
-def test_auto_index_codes_gaps_of_unstructured_supports() -> None:
-    """Check for rice, or huffman at the densities at which it saves about 1 %."""
-    rng = np.random.default_rng(6)
-    for r in (1025, 5000, 20_000, 50_000):
-        codec, section = wc.AutoIndex().choose(support := inputs.support(rng, 200_000, r), 200_000, 0)
-        assert codec in (wc.Rice(), wc.Huffman())
-        assert 0.985 * wc.Rice().encode(support, 200_000, 0).size < section.size
-
-
-@pytest.mark.parametrize("uneven", [False, True])
-def test_auto_index_chooses_huffman_for_uneven_gaps(uneven: bool) -> None:
-    """Gaps of 4, 70 and 400 have few classes and suit no Rice parameter; geometric gaps suit one."""
-    rng = np.random.default_rng(2)
-    steps = rng.choice([4, 70, 400], 20_000) if uneven else rng.geometric(0.01, 20_000)
-    indices = np.cumsum(steps).astype(np.uint32)
-    d = int(indices[-1]) + 1
-    codec, section = wc.AutoIndex().choose(indices, d, 0)
-    assert codec.name == ("huffman" if uneven else "rice")
-    if uneven:
-        assert section.size < 0.8 * rice.measure_section(indices)
-
-
-def test_the_probe_is_close_to_the_exact_counts(gradient: Any) -> None:
-    """Compare the probe's integer logarithms with floats over all blocks of 256 gaps."""
-    indices = np.argsort(-np.abs(gradient))[:7681]
-    indices = np.sort(indices).astype(np.uint32)
-    huffman_bits, rice_bits = gap_probe.estimate_bits(indices, 30)
-    gaps_ = np.diff(indices.astype(np.int64)) - 1
-    extra = np.maximum(0, np.floor(np.log2(np.maximum(gaps_, 1))).astype(int) - 3)
-    counts = np.unique(extra * 1000 + (gaps_ >> extra), return_counts=True)[1]
-    entropy = float((counts * np.log2(gaps_.size / counts)).sum()) + extra.sum()
-    assert huffman_bits == pytest.approx(entropy, rel=0.003)
-    best = [
-        min(256 * b + 256 + int((block >> b).sum()) for b in range(25)) for block in gaps_.reshape(30, 256)
-    ]
-    assert rice_bits == pytest.approx(sum(best), rel=0.01)
-
-
-def test_auto_index_on_gradients(gradient: Any) -> None:
-    """Check that sections of gradients are never larger than rice."""
-    for ratio in (0.1, 0.01):
-        scheme = f"topk({ratio}) | {{}} | raw(bfloat16)"
-        sizes = {name: wc.encode(gradient, scheme.format(name)).size for name in ("auto-index", "rice")}
-        assert sizes["auto-index"] <= sizes["rice"]
 
 
 def test_unknown_forms_raise() -> None:

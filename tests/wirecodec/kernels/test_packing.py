@@ -16,6 +16,7 @@ WIDTHS += [(np.uint16, n) for n in range(1, 17)]
 WIDTHS += [(np.uint32, n) for n in range(1, 25)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("kind", "bits"), WIDTHS)
 def test_the_layout_is_the_specification(kind: Any, bits: int, rng: np.random.Generator) -> None:
     for count in SIZES:

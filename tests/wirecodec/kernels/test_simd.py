@@ -243,6 +243,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the others are named after x86 processors")
 def test_older_processors_write_and_read_the_same() -> None:
     """This holds with a shared cache as well: code for this processor is not loaded on older ones."""
@@ -251,5 +252,6 @@ def test_older_processors_write_and_read_the_same() -> None:
         assert run(SECTIONS, NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES="") == here
 
 
+@pytest.mark.bounds
 def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
     assert run(SECTIONS, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path)) == run(SECTIONS)

@@ -36,6 +36,7 @@ def cases(rng: np.random.Generator) -> dict[str, tuple[Any, Any]]:
     }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("bin", [1, 2, 7, 50, 63, 64, 65, 128, 500, 729, 730, 5000])
 @pytest.mark.parametrize("factor", [1.0, 2.0, 2.7])
 def test_selection_is_the_algorithm(

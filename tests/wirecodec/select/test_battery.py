@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from fractions import Fraction
-from itertools import combinations, product
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests import oracles
-from tests.conftest import DTYPES
-from wirecodec import registry
+from tests.wirecodec.select.choices import SEED, chosen
+from wirecodec import registry, select
 from wirecodec.arrays import bits_of
 
 SELECTORS = registry._stages["selector"]
-SEED = 2**64 - 3
 
 Choose = Callable[[Any], list[int]]
 
@@ -59,14 +55,6 @@ EXPECTED: dict[Any, Choose] = {
 }
 
 
-def chosen(selector: Any, x: Any, **given: Any) -> list[int]:
-    indices = selector.select(x, seed=SEED, **given).indices
-    if indices is None:
-        return list(range(x.size))
-    assert indices.dtype == np.int32
-    return [int(i) for i in indices]
-
-
 def vectors() -> dict[str, Any]:
     rng = np.random.default_rng(12)
     n = 700
@@ -96,6 +84,7 @@ def vectors() -> dict[str, Any]:
 VECTORS = vectors()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("selector", EXPECTED, ids=str)
 def test_selection_is_the_definition(selector: Any, dtype: np.dtype[Any]) -> None:
     for name, shape in VECTORS.items():
@@ -116,6 +105,7 @@ def example(name: str, ratio: float = 0.05) -> Any:
     return cls(**{key: value for key, value in given.items() if key in fields})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SELECTORS)
 def test_selection_depends_on_numbers_alone(name: str, dtype: np.dtype[Any]) -> None:
     """It does not depend on memory layout, on write permission, or on earlier selections."""
@@ -132,6 +122,7 @@ def test_selection_depends_on_numbers_alone(name: str, dtype: np.dtype[Any]) -> 
     assert chosen(example(name), x) == chosen(example(name), frozen)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(set(SELECTORS) - {"all", "nonzero"}))
 @pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
 def test_the_first_nonfinite_is_reported(name: str, dtype: np.dtype[Any], bad: float) -> None:
@@ -153,6 +144,7 @@ def test_nan_of_any_payload_is_reported(name: str) -> None:
     assert caught.value.position == 100
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(set(SELECTORS) - {"all", "nonzero"}))
 def test_a_signalling_nan_is_reported_without_a_warning(name: str, dtype: np.dtype[Any]) -> None:
     x = np.ones(10_000, dtype)
@@ -209,80 +201,6 @@ def test_other_parameters_are_checked() -> None:
     assert wc.DGC(np.float32(0.1)) == wc.DGC(0.1)
 
 
-# What the baselines promise, beyond their definitions.
-
-
-def test_dgc_keeps_at_most_k_and_only_of_the_top(gradient: Any) -> None:
-    for ratio in (0.1, 0.01, 0.001):
-        found = chosen(wc.DGC(ratio), gradient)
-        k = oracles.kept(str(ratio), gradient.size)
-        assert 0 < len(found) <= k
-        assert ratio < 0.01 or len(found) > k / 2  # 0.1 % of a 1 % sample are two elements here
-        assert set(found) <= set(chosen(wc.TopK(k=k), gradient))
-
-
-def test_redsync_finds_k_to_2k_of_light_tails() -> None:
-    x = np.random.default_rng(4).laplace(size=100_000)
-    for ratio in (0.1, 0.01, 0.001):
-        k = oracles.kept(str(ratio), x.size)
-        assert k <= len(chosen(wc.RedSync(ratio), x)) <= 2 * k
-
-
-def test_redsync_and_gaussiank_miss_heavy_tails(gradient: Any) -> None:
-    """These are baselines: a miss is not an error, but the selection is all elements above one threshold."""
-    for selector in (wc.RedSync(0.001), wc.GaussianK(0.001)):
-        found = chosen(selector, gradient)
-        assert 0 < len(found) < gradient.size
-        assert found == chosen(wc.TopK(k=len(found)), gradient)
-
-
-def test_gaussiank_is_near_k_of_a_normal_distribution() -> None:
-    x = np.random.default_rng(4).normal(size=100_000)
-    for ratio in (0.1, 0.01, 0.001):
-        assert len(chosen(wc.GaussianK(ratio), x)) == pytest.approx(ratio * x.size, rel=0.3)
-
-
-def test_chunks_keep_less_energy(gradient: Any) -> None:
-    def energy(selector: Any) -> float:
-        return float((gradient[chosen(selector, gradient)].astype(float) ** 2).sum())
-
-    assert energy(wc.ChunkTopK(0.01, 100)) < energy(wc.ChunkTopK(0.01, 10_000)) < energy(wc.TopK(0.01))
-    assert chosen(wc.ChunkTopK(0.01, gradient.size), gradient) == chosen(wc.TopK(0.01), gradient)
-
-
-def test_randomk_ignores_the_values() -> None:
-    rng = np.random.default_rng(9)
-    one, other = rng.normal(size=5000).astype(np.float32), np.zeros(5000)
-    assert chosen(wc.RandomK(0.1), one) == chosen(wc.RandomK(0.1), other)
-    seeds = {tuple(wc.RandomK(0.1).select(one, seed=s).indices) for s in range(20)}
-    assert len(seeds) == 20
-
-
-def test_randomk_draws_every_set_equally() -> None:
-    """All C(6, 3) sets over 6000 seeds: chi-square with 19 degrees of freedom, below its 0.999 quantile."""
-    counts = dict.fromkeys(combinations(range(6), 3), 0)
-    x = np.ones(6, np.float32)
-    for seed in range(6000):
-        counts[tuple(wc.RandomK(0.5).select(x, seed=seed).indices.tolist())] += 1
-    assert sum((c - 300) ** 2 / 300 for c in counts.values()) < 43.8
-
-
-def test_randomk_of_a_million_is_uniform() -> None:
-    x = np.zeros(1_000_000, np.float32)
-    for ratio in (0.3, 0.01, 0.0001):
-        found = wc.RandomK(ratio).select(x, seed=1).indices
-        k = oracles.kept(str(ratio), x.size)
-        assert found.size == np.unique(found).size == k
-        counts = np.bincount(found // 100_000, minlength=10)
-        assert ((counts - k / 10) ** 2 / (k / 10)).sum() < 27.9
-
-
-def test_randomk_is_its_definition_at_any_size() -> None:
-    for size, ratio in ((100_000, "0.1"), (99_999, "0.001"), (50_000, "0.9999")):
-        found = wc.RandomK(float(ratio)).select(np.zeros(size), seed=7).indices
-        assert found.tolist() == oracles.random_k(size, oracles.kept(ratio, size), 7)
-
-
 def test_ranks_select_the_same_elements() -> None:
     """A Compressor mixes the rank into the codecs' draws, not into the selectors'."""
     x = np.random.default_rng(0).normal(size=3000).astype(np.float32)
@@ -296,52 +214,6 @@ def test_ranks_select_the_same_elements() -> None:
         assert not np.array_equal(one.sent["w"].indices, again.sent["w"].indices)
 
 
-def test_no_sample_is_drawn_twice() -> None:
-    from wirecodec.select.dgc import draw_positions
-
-    for size, n in ((10, 1), (10, 10), (1001, 10), (1_000_003, 777)):
-        found = draw_positions(n, size, 0x123456789ABCDEF)
-        edges = [q * size // n for q in range(n + 1)]
-        assert all(a <= p < b for p, a, b in zip(found.tolist(), edges, edges[1:], strict=False))
-
-
-def test_buffers_grow() -> None:
-    """The buffer of the indices grows if the guess of their number was too small."""
-    x = np.random.default_rng(0).normal(size=300_000).astype(np.float32)
-    for t in (1e-9, 0.1, 2.0, 5.0):
-        assert np.array_equal(chosen(wc.Threshold(t), x), np.flatnonzero(np.abs(x) >= np.float32(t)))
-    late = np.where(np.arange(300_000) < 290_000, 0, x)
-    assert np.array_equal(wc.Threshold(1e-9).select(late).indices, np.flatnonzero(late))
-
-
-def test_thresholds_round_to_the_type(dtype: np.dtype[Any]) -> None:
-    t = float(Fraction(1) + Fraction(1, 2**8) + Fraction(1, 2**40))
-    near = np.array([oracles.rounded(t, dtype)]).astype(dtype)
-    x = np.concatenate([near, np.nextafter(near, near.dtype.type(0)), -near])
-    assert chosen(wc.Threshold(t), x) == [0, 2]
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.integers(1, 5000),
-    st.one_of(st.integers(1, 70), st.integers(1, 5000)),
-    st.sampled_from([0.001, 0.01, 0.03, 0.1, 0.4, 0.9]),
-    st.sampled_from(DTYPES),
-    st.sampled_from(["scales", "few values", "zeros", "steps"]),
-    st.integers(0, 2**32),
-)
-def test_chunks_of_any_size_and_scale(
-    n: int, chunk: int, ratio: float, dtype: np.dtype[Any], kind: str, seed: int
-) -> None:
-    """The threshold of one chunk is a poor guess for the next if scales change between chunks."""
-    rng = np.random.default_rng(seed)
-    x = rng.laplace(size=n)
-    scale = np.repeat(10.0 ** rng.integers(-7, 5, n // chunk + 1), chunk)[:n]
-    made = {
-        "scales": scale * x,
-        "few values": rng.integers(-3, 4, n) * scale,
-        "zeros": x * (rng.random(n) < 0.02),
-        "steps": np.round(x) + scale,
-    }[kind]
-    x = np.clip(made, -6e4, 6e4).astype(dtype)
-    assert chosen(wc.ChunkTopK(ratio, chunk), x) == oracles.chunk_top_k(x, str(ratio), chunk)
+def test_every_exported_selector_is_in_the_list() -> None:
+    exported = {getattr(select, name) for name in select.__all__ if name not in ("SELECTORS", "Selector")}
+    assert {cls for cls in exported if hasattr(cls, "select")} == set(select.SELECTORS)

@@ -173,6 +173,7 @@ def test_real_gradients_stay_near_k(gradient: Any, sid: str) -> None:
         assert found.reads <= 5
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("ratio", DENSITIES)
 @pytest.mark.parametrize("sid", SIDS)
 def test_feedback_stays_near_k(gradient: Any, sid: str, ratio: float) -> None:
@@ -231,6 +232,7 @@ def oracles_top(y: Any, ratio: float) -> list[int]:
     return np.sort(order[: oracles.kept(repr(ratio), y.size)]).tolist()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("sid", SIDS)
 @pytest.mark.parametrize("mode", ["retargeted", "faithful"])
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ def test_gamma_maximises_the_likelihood(shape: float) -> None:
             assert theirs.sf(found.threshold(density)) == pytest.approx(density, rel=1e-3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_fits_of_samples_keep_the_target(name: str) -> None:
     """From the sweep's moments of samples, the threshold keeps the target in the true distribution."""

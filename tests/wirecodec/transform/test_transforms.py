@@ -38,6 +38,7 @@ def test_smooth_length() -> None:
         assert smooth_length(n) == (fft.next_fast_len(n, real=True) if n else 0)
 
 
+@pytest.mark.sampled
 @both
 @pytest.mark.parametrize("size", SIZES)
 def test_transforms_are_orthogonal(transform: Any, size: int, dtype: Any, rng: np.random.Generator) -> None:
@@ -92,6 +93,7 @@ INDEX = sorted(registry.index_codecs())
 VALUE = [wc.Raw(), wc.Raw("bfloat16"), *(c() for c in registry.value_codecs().values() if c.wire_id > 3)]
 
 
+@pytest.mark.sampled
 @both
 @pytest.mark.parametrize("index", INDEX, ids=lambda i: registry.index_codec(i).name)
 @pytest.mark.parametrize("value", VALUE, ids=str)

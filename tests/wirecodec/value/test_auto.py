@@ -85,6 +85,7 @@ MANY: dict[str, Any] = {
 }
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("kind", MANY)
 @pytest.mark.parametrize("error", [0.8, 0.3, 0.05, 0.01, 1e-4])
 def test_choice_is_the_smallest_for_many_values(kind: str, error: float) -> None:

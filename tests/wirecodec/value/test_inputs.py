@@ -72,6 +72,7 @@ def finite_corner_cases(dtype: np.dtype[Any]) -> dict[str, Any]:
     return {name: np.array(values, np.float64).astype(dtype) for name, values in cases.items()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_result_is_finite_or_the_error_has_a_position(codec: Any, dtype: np.dtype[Any]) -> None:
     for name, values in finite_corner_cases(dtype).items():
@@ -89,6 +90,7 @@ def test_result_is_finite_or_the_error_has_a_position(codec: Any, dtype: np.dtyp
             assert (found.values == 0).all(), name
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_nonfinite_values_are_preserved_or_raise(codec: Any, dtype: np.dtype[Any]) -> None:
     """Codecs that declare it preserve them; for others, EncodeError has the first one's position."""
@@ -104,6 +106,7 @@ def test_nonfinite_values_are_preserved_or_raise(codec: Any, dtype: np.dtype[Any
         assert caught.value.position == at
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_empty_selections(codec: Any, dtype: np.dtype[Any]) -> None:
     """The tensor is empty, or no element is selected; the codec is not called."""
@@ -112,6 +115,7 @@ def test_empty_selections(codec: Any, dtype: np.dtype[Any]) -> None:
         assert (found.dtype, found.values.size, found.size) == (dtype, 0, size)
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_float64_beyond_float32(codec: Any) -> None:
     """The first value that is too large raises, or the result is finite."""
@@ -124,6 +128,7 @@ def test_float64_beyond_float32(codec: Any) -> None:
         assert not traits_of(codec).exact or np.array_equal(found.values, values)
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_float64_below_float32(codec: Any) -> None:
     """The magnitudes underflow in float32."""

@@ -89,6 +89,7 @@ def test_curve_fits_contract(values: list[float], degree: int, pieces: int | Non
         assert error <= sum(a * a for a in exact)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("density", [0.001, 0.01, 0.1])
 @pytest.mark.parametrize("degree", [1, 3, 5])
 def test_error_is_at_most_the_papers(gradient: Any, density: float, degree: int) -> None:

@@ -119,6 +119,7 @@ def vector_families(rng: np.random.Generator) -> dict[str, Any]:
     return {name: np.asarray(values, np.float32) for name, values in found.items()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("codec", with_trait("contracts"), ids=label)
 def test_codecs_contract_as_declared(codec: Any, gradient: Any) -> None:
     """‖Q(v) - v‖² ≤ (1 - c) ‖v‖², with an allowance for float32 rounding."""
@@ -129,6 +130,7 @@ def test_codecs_contract_as_declared(codec: Any, gradient: Any) -> None:
         assert ((q - v) ** 2).sum() <= (fraction * (1 + 1e-5) + 1e-13) * (v**2).sum(), name
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_error_feedback_converges_or_the_page_says_so(codec: Any) -> None:
     """Least squares with the largest fifth: the loss falls to 1 %, or the spec page states divergence."""

@@ -72,3 +72,8 @@ def test_invalid_codes_raise_at_any_position(r: int, rng: np.random.Generator) -
         with pytest.raises(wc.Invalid) as caught:
             wc.QSGD.decode(wrong, r, x.dtype, UNLIMITED)
         assert caught.value.code == "qsgd-code"
+
+
+def test_qsgd_refuses_what_float32_cannot_hold() -> None:
+    with pytest.raises(wc.EncodeError, match="element 5: 1e"):
+        wc.encode(np.array([1, 0, 0, 0, 0, 1e39]), "nonzero | rice | qsgd")

@@ -24,6 +24,7 @@ def key(x: float) -> tuple[float, bool]:
     return x, not np.signbit(x)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("r", [0, 1, 2, 3, 4, 5, 63, 64, 65, 1000, 4097])
 def test_sort_ascending_is_stable(rng: np.random.Generator, dtype: np.dtype[Any], r: int) -> None:
     corners = np.array([0.0, -0.0, 1.0, -1.0, 5e-8, -5e-8, 60_000, -60_000, 3.5]).astype(dtype)

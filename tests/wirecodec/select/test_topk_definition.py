@@ -1,4 +1,4 @@
-"""Selectors compared with their brute-force definitions."""
+"""topk compared with its brute-force definition."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests import oracles
-from wirecodec import select
+from tests.wirecodec.select.choices import chosen
 from wirecodec.select.topk import fraction_count
-
-
-def chosen(selector: Any, x: Any) -> list[int]:
-    indices = selector.select(x).indices
-    return list(range(x.size)) if indices is None else indices.tolist()
 
 
 def vectors(rng: np.random.Generator) -> dict[str, Any]:
@@ -106,23 +101,3 @@ def test_topk_needs_one_parameter() -> None:
     ):
         with pytest.raises(wc.EncodeError):
             wc.TopK(**wrong)
-
-
-def test_nonzero_compares_bits(dtype: np.dtype[Any]) -> None:
-    x = np.array([0.0, -0.0, 1.0, np.nan, 0.0, np.inf, 1e-41]).astype(dtype)
-    bits = x.view(f"u{x.dtype.itemsize}")
-    assert chosen(wc.NonZero(), x) == np.flatnonzero(bits).tolist()
-    assert 1 in chosen(wc.NonZero(), x)
-
-
-def test_all_is_every_element() -> None:
-    assert wc.All().select(np.array([np.nan, 0, 1], np.float32)).indices is None
-
-
-def test_selectors_satisfy_the_protocol() -> None:
-    assert all(isinstance(s, wc.Selector) for s in (wc.All(), wc.NonZero(), wc.TopK(0.1)))
-
-
-def test_every_exported_selector_is_in_the_list() -> None:
-    exported = {getattr(select, name) for name in select.__all__ if name not in ("SELECTORS", "Selector")}
-    assert {cls for cls in exported if hasattr(cls, "select")} == set(select.SELECTORS)

@@ -1,101 +1,45 @@
-"""Tests of deflate and zstd: lossless, and no decompression beyond the expected size."""
+"""Tests of ``zstd``: frames of many writers, windows, truncated sections, decompression bombs."""
 
 from __future__ import annotations
 
 import time
 import tracemalloc
-import zlib
 from typing import Any
 
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats.reference.value.zstd import STORED
 from formats.reference.writing.value.zstd import write_block_header, write_frame_header
-from tests.wirecodec.value.sections import encode_section
-from wirecodec.arrays import DTYPES
-from wirecodec.limits import UNLIMITED
-
-CODERS = [wc.Deflate, wc.Zstd]
+from tests.wirecodec.value.sections import decode_section, encode_section, error_of
 
 
-def decode_section(cls: Any, section: bytes, r: int, dtype: Any = np.float32) -> Any:
-    return cls.decode(np.frombuffer(section, np.uint8), r, np.dtype(dtype), UNLIMITED)
-
-
-def error_of(cls: Any, section: bytes, r: int) -> tuple[str, str]:
-    with pytest.raises(wc.WireError) as caught:
-        decode_section(cls, section, r)
-    return type(caught.value).__name__, caught.value.code
-
-
-@pytest.mark.parametrize("cls", CODERS)
-@settings(max_examples=100, deadline=None)
-@given(st.binary(min_size=1, max_size=80), st.integers(1, 50), st.booleans(), st.integers(1, 9))
-def test_every_bit_comes_back(cls: Any, seed: bytes, r: int, shuffle: bool, level: int) -> None:
-    for dtype in DTYPES:
-        values = np.resize(np.frombuffer(seed, np.uint8), r * dtype.itemsize).view(dtype)
-        codec = cls(level=level, shuffle=shuffle)
-        back = decode_section(cls, encode_section(codec, values).tobytes(), r, dtype)
-        assert back.dtype == dtype
-        assert back.tobytes() == values.tobytes()
-
-
-@pytest.mark.parametrize("cls", CODERS)
-def test_content_is_shuffled_as_specified(cls: Any, rng: np.random.Generator, dtype: np.dtype[Any]) -> None:
-    values = rng.normal(size=1000).astype(dtype)
-    raw = values.tobytes()
-    planes = b"".join(raw[j :: dtype.itemsize] for j in range(dtype.itemsize))
-    for shuffle, content in ((False, raw), (True, planes)):
-        section = encode_section(cls(shuffle=shuffle), values).tobytes()
-        assert section[0] == shuffle
-        found = (
-            zlib.decompress(section[1:], -15)
-            if cls is wc.Deflate
-            else zstandard.ZstdDecompressor().decompress(section[1:])
-        )
-        assert found == content
-
-
-@pytest.mark.parametrize("cls", CODERS)
-def test_shuffling_makes_gradients_smaller(cls: Any, gradient: Any) -> None:
-    tensor = wc.encode(gradient, wc.Scheme(wc.TopK(0.1), wc.Rice(), cls()))
-    plain = wc.encode(gradient, wc.Scheme(wc.TopK(0.1), wc.Rice(), cls(shuffle=False)))
-    raw = wc.encode(gradient, wc.Scheme(wc.TopK(0.1), wc.Rice(), wc.Raw()))
-    assert tensor.size < 0.97 * plain.size < raw.size
-    assert np.array_equal(wc.decode(tensor).values, wc.decode(raw).values)
-
-
-@pytest.mark.parametrize("cls", CODERS)
-def test_every_prefix_of_a_section_raises(cls: Any, rng: np.random.Generator) -> None:
+def test_every_prefix_of_a_section_raises(rng: np.random.Generator) -> None:
     for shuffle in (False, True):
         values = rng.integers(-3, 3, 300).astype(np.float32)
-        section = encode_section(cls(shuffle=shuffle), values).tobytes()
+        section = encode_section(wc.Zstd(shuffle=shuffle), values).tobytes()
         for n in range(1, len(section)):
-            kind, code = error_of(cls, section[:n], 300)
-            assert (kind, code) in {
-                *(("Malformed", "deflate-stream"), ("Malformed", "zstd-frame"), ("Malformed", "zstd-block")),
-            }
+            kind, code = error_of(wc.Zstd, section[:n], 300)
+            assert kind == "Malformed"
+            assert code in ("zstd-frame", "zstd-block")
 
 
-@pytest.mark.parametrize(("cls", "code"), [(wc.Deflate, "deflate-stream"), (wc.Zstd, "zstd-size")])
-def test_decompression_bomb_uses_little_memory(cls: Any, code: str) -> None:
+def test_decompression_bomb_uses_little_memory() -> None:
     """The section holds 64 MiB of zeros; 3 values are expected."""
-    section = encode_section(cls(), np.zeros(2**24, np.float32)).tobytes()
-    error_of(cls, section, 3)
+    section = encode_section(wc.Zstd(), np.zeros(2**24, np.float32)).tobytes()
+    error_of(wc.Zstd, section, 3)
     tracemalloc.start()
     try:
-        assert error_of(cls, section, 3)[1] == code
+        assert error_of(wc.Zstd, section, 3)[1] == "zstd-size"
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak <= 65_536 + 4 * len(section)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("level", range(1, 20))
 def test_windows_of_every_level_are_decoded(level: int) -> None:
     """The 9 MiB of values would profit from a larger window."""
@@ -168,10 +112,6 @@ def test_high_expansion_needs_a_schema() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("deflate(level=0)", "must be 1 to 9"),
-        ("deflate(10)", "must be 1 to 9"),
-        ("deflate(shuffle=1)", "True or False"),
-        ("deflate(level=2.5)", "an integer"),
         ("zstd(level=0)", "must be 1 to 19"),
         ("zstd(20)", "must be 1 to 19"),
         ("zstd(shuffle=None)", "True or False"),
@@ -182,6 +122,6 @@ def test_parameters_out_of_range(text: str, message: str) -> None:
         wc.Scheme.parse(f"all | rice | {text}")
 
 
-@pytest.mark.parametrize("value", ["deflate", "deflate(level=9)", "zstd(shuffle=False)", "zstd(level=19)"])
+@pytest.mark.parametrize("value", ["zstd(shuffle=False)", "zstd(level=19)"])
 def test_scheme_string_round_trip(value: str) -> None:
     assert str(wc.Scheme.parse(f"topk(0.1) | rice | {value}")) == f"topk(0.1) | rice | {value}"

@@ -1,0 +1,67 @@
+"""Sample the cases of a parametrised test: ``@pytest.mark.sampled``.
+
+    @pytest.mark.sampled          every value of every parameter occurs in a case of the sample
+    @pytest.mark.sampled(10)      10 cases, with as many values as 10 cases can show
+
+The other cases get the marker ``sweep``, which plain ``pytest`` leaves out. The sample depends on the order
+of the cases alone, so every process and every run picks the same one.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pytest
+
+__all__ = ["mark_sweeps", "sample_cases"]
+
+Labels = frozenset[tuple[str, int]]
+
+
+def mark_sweeps(items: Sequence[pytest.Item]) -> None:
+    """Give the marker ``sweep`` to cases of sampled tests that are not in the sample.
+
+    Cases under mpirun have a sample of their own. Cases on a GPU are in none, nor are other sweeps.
+    """
+    tests: defaultdict[tuple[str, str, bool], list[pytest.Function]] = defaultdict(list)
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        if isinstance(item, pytest.Function) and "sampled" in marks and not marks & {"sweep", "gpu"}:
+            tests[str(item.path), item.originalname, "mpi" in marks].append(item)
+    for cases in tests.values():
+        mark = cases[0].get_closest_marker("sampled")
+        assert mark is not None
+        sample = sample_cases(labels_of(cases), *mark.args)
+        for position, case in enumerate(cases):
+            if position not in sample:
+                case.add_marker("sweep")
+
+
+def labels_of(cases: Sequence[pytest.Function]) -> list[Labels]:
+    """Return (name, number of its value) of each parameter of each case, by identity of the values."""
+    numbers: dict[tuple[str, int], int] = {}
+    return [
+        frozenset(
+            (name, numbers.setdefault((name, id(value)), len(numbers)))
+            for name, value in case.callspec.params.items()
+        )
+        for case in cases
+    ]
+
+
+def sample_cases(cases: Sequence[Labels], size: int | None = None) -> set[int]:
+    """Return the positions of ``size`` cases that show many labels, or of as many as show every label.
+
+    Greedy: the case with the most labels that no earlier one has; among equals the least checksum.
+    """
+    order = sorted(range(len(cases)), key=lambda n: zlib.crc32(repr(sorted(cases[n])).encode()))
+    missing: set[tuple[str, int]] = set().union(*cases)
+    sample: set[int] = set()
+    while order and (missing if size is None else len(sample) < size):
+        best = max(order, key=lambda n: len(cases[n] & missing))
+        missing -= cases[best]
+        sample.add(best)
+        order.remove(best)
+    return sample
