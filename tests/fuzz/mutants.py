@@ -3,7 +3,7 @@
     python -m tests.fuzz.mutants [--sample N] [--seed N] [--again] [--write]
 
 A mutant is one function with one comparison, operator, constant or check changed. A forked child replaces the
-function's code and runs the golden vectors and probes that execute it, until one gives another result.
+function's code. It runs the golden vectors and probes that execute the function until one result differs.
 ``--write`` writes tests/fuzz/MUTANTS.md and keeps the reasons given there for survivors. ``--again`` tries
 only those survivors, after vectors were added.
 """
@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import importlib
 import inspect
 import os
 import random
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,11 +35,13 @@ from tests.fuzz.probes import PROBES
 from tests.golden import vectors
 
 PAGE = Path(__file__).parent / "MUTANTS.md"
-ROOT = PAGE.parents[1] / "wirecodec"
-SIDE = re.compile(
-    r"(container|head|extension|block|chunk|parts|outline|prefix|stream|pipeline|fuse|info|(value|index|transform)/\w+)\.py"
+ROOT = PAGE.parents[2] / "wirecodec"
+DECODING = re.compile(
+    r"(container/\w+|cpu/(chunk|decode|fuse)|kernels/canonical_huffman|pipeline|(value|index|transform)/\w+)\.py"
 )
+"""The modules of the decoding side, relative to ``ROOT``."""
 SECONDS = 20
+"""Seconds that the trials of one mutant may take together."""
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq},
@@ -63,34 +66,34 @@ class Mutant:
 
     @property
     def where(self) -> str:
-        """The function, as the page names it."""
+        """Module and function, as the page names them."""
         return f"{self.path}: {self.function.__qualname__}"
 
 
 Trial = Callable[[], bool]
-"""Something that comes out as it should, or not."""
+"""A check that returns whether a result is the expected one."""
 
 
-def trials() -> Iterator[Trial]:
+def list_trials() -> Iterator[Trial]:
     """Yield the golden vectors and the probes."""
     for vector in vectors():
-        yield partial(_conforms, vector)
+        yield partial(conforms, vector)
     for probe in PROBES.values():
-        yield partial(_as_before, probe, probe())
+        yield partial(_is_unchanged, probe, probe())
 
 
-def _conforms(vector: conformance.Vector) -> bool:
+def conforms(vector: conformance.Vector) -> bool:
     return conformance.check(library, vector) is None
 
 
-def _as_before(probe: Callable[[], list[str]], before: list[str]) -> bool:
+def _is_unchanged(probe: Callable[[], list[str]], before: list[str]) -> bool:
     return probe() == before
 
 
-def executed() -> dict[CodeType, list[Trial]]:
+def find_trials() -> dict[CodeType, list[Trial]]:
     """Return the trials that execute each function of the decoding side."""
     found: dict[CodeType, list[Trial]] = {}
-    for trial in trials():
+    for trial in list_trials():
         ran: set[CodeType] = set()
 
         def note(frame: FrameType, event: str, _: Any, ran: set[CodeType] = ran) -> None:
@@ -108,7 +111,7 @@ def executed() -> dict[CodeType, list[Trial]]:
     return found
 
 
-def functions(module: Any) -> Iterator[FunctionType]:
+def list_functions(module: Any) -> Iterator[FunctionType]:
     """Yield the functions that a module defines, including methods."""
     for thing in vars(module).values():
         members = vars(thing).values() if inspect.isclass(thing) else (thing,)
@@ -120,19 +123,22 @@ def functions(module: Any) -> Iterator[FunctionType]:
                 yield function
 
 
-def mutants(ran: dict[CodeType, list[Trial]]) -> Iterator[Mutant]:
-    """Yield every mutant of the functions that trials execute."""
-    for name, module in sorted(sys.modules.items()):
-        path = (getattr(module, "__file__", None) or "").removeprefix(f"{ROOT}{os.sep}")
-        if not name.startswith("wirecodec.") or not SIDE.fullmatch(path):
+def list_mutants(ran: Container[CodeType] | None = None) -> Iterator[Mutant]:
+    """Yield every mutant of the functions in ``ran``, or of all functions of the decoding side."""
+    for file in sorted(ROOT.rglob("*.py")):
+        path = file.relative_to(ROOT).as_posix()
+        if not DECODING.fullmatch(path):
             continue
+        name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        module = importlib.import_module(f"wirecodec.{name}")
         tree = ast.parse(inspect.getsource(module))
-        for function in functions(module):
-            if function.__code__ in ran:
-                yield from _of(function, path, tree)
+        for function in list_functions(module):
+            if ran is None or function.__code__ in ran:
+                yield from mutate_function(function, path, tree)
 
 
-def _of(function: FunctionType, path: str, tree: ast.Module) -> Iterator[Mutant]:
+def mutate_function(function: FunctionType, path: str, tree: ast.Module) -> Iterator[Mutant]:
+    """Yield every mutant of one function of the module ``tree``."""
     code = function.__code__
     defined = [
         node
@@ -148,8 +154,8 @@ def _of(function: FunctionType, path: str, tree: ast.Module) -> Iterator[Mutant]
         yield Mutant(function, path, line, change, tree, defined[0].lineno, spot)
 
 
-def code_of(mutant: Mutant) -> CodeType:
-    """Return the function's code with the change."""
+def compile_mutant(mutant: Mutant) -> CodeType:
+    """Compile the function with the change."""
     whole = copy.deepcopy(mutant.tree)
     target = next(
         node
@@ -159,24 +165,24 @@ def code_of(mutant: Mutant) -> CodeType:
     _apply(list(ast.walk(target))[mutant.spot], mutant.change)
     ast.fix_missing_locations(whole)
     old = mutant.function.__code__
-    made = _found(compile(whole, old.co_filename, "exec"), old)
-    assert made is not None
-    return made
+    code = _find_code(compile(whole, old.co_filename, "exec"), old)
+    assert code is not None
+    return code
 
 
-def _found(code: CodeType, like: CodeType) -> CodeType | None:
+def _find_code(code: CodeType, like: CodeType) -> CodeType | None:
     for part in code.co_consts:
         if isinstance(part, CodeType):
             if part.co_name == like.co_name and part.co_firstlineno == like.co_firstlineno:
                 return part
-            if (inner := _found(part, like)) is not None:
+            if (inner := _find_code(part, like)) is not None:
                 return inner
     return None
 
 
 def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, int, str]]:
     """Yield (position in the walk, line, change) of each change; messages and annotations are excluded."""
-    apart: set[int] = set()
+    excluded: set[int] = set()
     for node in ast.walk(function):
         untouched = [*getattr(node, "decorator_list", ()), getattr(node, "annotation", None)]
         untouched += [getattr(node, "returns", None), node.exc if isinstance(node, ast.Raise) else None]
@@ -185,12 +191,12 @@ def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, int, str]]:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("_refuse", "cast"):
             untouched += node.args[3:]
         for part in untouched:
-            apart.update(map(id, ast.walk(part)) if part is not None else ())
+            excluded.update(map(id, ast.walk(part)) if part is not None else ())
     for spot, node in enumerate(ast.walk(function)):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Raise):
             yield spot, line, "no refusal"
-        if id(node) in apart:
+        if id(node) in excluded:
             continue
         if isinstance(node, ast.Compare):
             for at, op in enumerate(node.ops):
@@ -233,9 +239,9 @@ def _apply(node: Any, change: str) -> None:
             node.op = to
 
 
-def killed(mutant: Mutant, noticing: Sequence[Trial]) -> bool:
-    """Return whether, with the mutant, a trial gives another result or the trials exceed the time."""
-    code = code_of(mutant)
+def is_killed(mutant: Mutant, noticing: Sequence[Trial]) -> bool:
+    """Return whether a trial detects the mutant: by another result, an exception, or a timeout."""
+    code = compile_mutant(mutant)
     child = os.fork()
     if child == 0:
         signal.alarm(SECONDS)
@@ -252,16 +258,16 @@ def killed(mutant: Mutant, noticing: Sequence[Trial]) -> bool:
 REASON = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$")
 
 
-def reasons() -> dict[tuple[str, str], str]:
-    """Return the reasons given in the page."""
+def read_reasons() -> dict[tuple[str, str], str]:
+    """Read the reasons for survivors from the page: {row: reason}."""
     if not PAGE.exists():
         return {}
     rows = map(REASON.match, PAGE.read_text(encoding="utf-8").splitlines())
     return {(row[1], row[2]): row[3] for row in rows if row}
 
 
-def rows_of(every: Sequence[Mutant]) -> dict[Mutant, tuple[str, str]]:
-    """Return the two columns of the page that identify each mutant; equal ones on one line are numbered."""
+def identify_mutants(every: Sequence[Mutant]) -> dict[Mutant, tuple[str, str]]:
+    """Return the two columns that identify each mutant on the page; repeated ones are numbered."""
     found: dict[Mutant, tuple[str, str]] = {}
     seen: dict[tuple[str, str], int] = {}
     for mutant in every:
@@ -273,9 +279,9 @@ def rows_of(every: Sequence[Mutant]) -> dict[Mutant, tuple[str, str]]:
     return found
 
 
-def page(tried: int, of: int, seed: int, survivors: Sequence[tuple[str, str]]) -> str:
-    """Return the text of tests/fuzz/MUTANTS.md."""
-    known = reasons()
+def format_page(tried: int, of: int, seed: int, survivors: Sequence[tuple[str, str]]) -> str:
+    """Format tests/fuzz/MUTANTS.md."""
+    known = read_reasons()
     dead = tried - len(survivors)
     lines = [
         "# Mutants",
@@ -302,7 +308,7 @@ TRIED = re.compile(r"^(\d+) of (\d+) mutants were tried \(seed (\d+)\)", re.MULT
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return 0 if at least nine of ten mutants are killed."""
     parser = argparse.ArgumentParser(prog="mutants", description="Mutation testing of the decoder.")
-    parser.add_argument("--sample", type=int, default=200, help="how many; 0 for all")
+    parser.add_argument("--sample", type=int, default=200, help="number of mutants; 0 for all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--again", action="store_true", help="try only the survivors of tests/fuzz/MUTANTS.md"
@@ -310,25 +316,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="write tests/fuzz/MUTANTS.md")
     options = parser.parse_args(arguments)
     np.seterr(all="ignore")
-    ran = executed()
-    every = list(mutants(ran))
-    rows = rows_of(every)
-    chosen, tried, of, seed = every, len(every), len(every), options.seed
+    ran = find_trials()
+    every = list(list_mutants(ran))
+    rows = identify_mutants(every)
+    selected, tried, of, seed = every, len(every), len(every), options.seed
     if options.again:
         old = TRIED.search(PAGE.read_text(encoding="utf-8"))
         assert old is not None, PAGE
         tried, of, seed = map(int, old.groups())
-        chosen = [mutant for mutant in every if rows[mutant] in reasons()]
+        selected = [mutant for mutant in every if rows[mutant] in read_reasons()]
     elif options.sample:
-        chosen = random.Random(seed).sample(every, min(options.sample, len(every)))
-        tried = len(chosen)
+        selected = random.Random(seed).sample(every, min(options.sample, len(every)))
+        tried = len(selected)
     survivors = []
-    for mutant in chosen:
+    for mutant in selected:
         noticing = ran[mutant.function.__code__]
-        if not killed(mutant, random.Random(1).sample(noticing, len(noticing))):
+        if not is_killed(mutant, random.Random(1).sample(noticing, len(noticing))):
             survivors.append(rows[mutant])
             print(f"{mutant.where}, line {mutant.line}: {mutant.change}", flush=True)
-    text = page(tried, of, seed, sorted(survivors))
+    text = format_page(tried, of, seed, sorted(survivors))
     print(text.split("\n\n")[2])
     if options.write:
         PAGE.write_text(text, encoding="utf-8")

@@ -139,16 +139,21 @@ def test_a_probe_shows_what_is_read_and_what_is_refused(probe: str) -> None:
 def test_mutants_die_of_the_vectors_that_notice() -> None:
     source = Path(reader.__file__).read_text(encoding="utf-8")
     tree = ast.parse(source)
-    every = list(mutants._of(cast(FunctionType, reader._prefix), "head.py", tree))
+    every = list(mutants.mutate_function(cast(FunctionType, reader._prefix), "container/reader.py", tree))
     line = 1 + source.splitlines().index("    if magic != MAGIC:")
     magic = [m for m in every if m.line == line]
     assert {m.change for m in magic} == {"NotEq -> Eq #0", "if True", "if False"}
-    chosen = {v.id: v for v in vectors() if v.id in ("magic", "names")}
-    bad, good = (partial(mutants._conforms, chosen[id]) for id in ("magic", "names"))
+    selected = {v.id: v for v in vectors() if v.id in ("magic", "names")}
+    bad, good = (partial(mutants.conforms, selected[id]) for id in ("magic", "names"))
     for mutant in magic:
-        assert mutants.killed(mutant, [bad, good])
+        assert mutants.is_killed(mutant, [bad, good])
     unseen = next(m for m in magic if m.change == "if False")
-    assert not mutants.killed(unseen, [good])
+    assert not mutants.is_killed(unseen, [good])
+
+
+def test_reasons_belong_to_mutants_that_exist() -> None:
+    rows = set(mutants.identify_mutants(list(mutants.list_mutants())).values())
+    assert set(mutants.read_reasons()) - rows == set()
 
 
 def test_nine_of_ten_mutants_are_killed_and_the_others_have_a_reason() -> None:
@@ -158,5 +163,5 @@ def test_nine_of_ten_mutants_are_killed_and_the_others_have_a_reason() -> None:
     tried, _, dead = map(int, counts.groups())
     assert tried >= 200
     assert 10 * dead >= 9 * tried
-    assert len(mutants.reasons()) == tried - dead
+    assert len(mutants.read_reasons()) == tried - dead
     assert mutants.UNKNOWN not in text

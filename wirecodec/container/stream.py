@@ -28,7 +28,7 @@ def blob_size(prefix: Any) -> int:
     Raises:
         WireError: the bytes are not the prefix of a container.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> blob = wc.encode(np.ones(1000, "f4"))
         >>> wc.blob_size(blob[:24]) == blob.nbytes
@@ -52,7 +52,7 @@ def iter_blobs(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) ->
         Truncated: the last container is cut.
         WireError: bytes are not a container, or a container exceeds the limit.
 
-    Example:
+    Examples:
         >>> import io, numpy as np, wirecodec as wc
         >>> stream = io.BytesIO(b"".join(wc.encode(np.ones(n, "f4")).tobytes() for n in (3, 2)))
         >>> [wc.decode(blob).shape for blob in wc.iter_blobs(stream)]
