@@ -1,4 +1,4 @@
-"""Code in a Python of its own, for what a process does once: compile, fork, read its environment."""
+"""Run code in a separate process, for effects that occur once per process, such as compilation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def run(code: str, **env: str) -> str:
-    """What ``code`` prints, warnings being errors; CalledProcessError where it fails."""
+    """Run ``code`` with warnings as errors and return its output; raise CalledProcessError if it fails."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         env={**os.environ, "PYTHONPATH": str(ROOT), **env},

@@ -1,4 +1,4 @@
-"""The golden vectors, loaded once per process, and in groups for tests that go through all of them."""
+"""Golden vectors, loaded once per process, also grouped by result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESULTS = (
     *("ok", "Truncated", "Malformed", "Invalid", "ChecksumMismatch"),
     *("Unsupported", "LimitExceeded", "SchemaMismatch"),
 )
-"""What a decoder must do with a vector: decode it, or raise an error of a class."""
+"""Required results of decoding a vector: success, or an error class."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Inputs that several tests share: supports and values of every shape that a codec has a corner for."""
+"""Shared test inputs: supports and values that cover the edge cases of all codecs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Array = npt.NDArray[Any]
 
 
 def support(rng: np.random.Generator, d: int, r: int) -> Array:
-    """r of d, uniform, ascending u32."""
+    """Draw r of d indices uniformly: ascending u32."""
     return np.sort(rng.choice(d, r, replace=False)).astype(np.uint32)
 
 
 def supports(rng: np.random.Generator) -> dict[str, tuple[int, Array]]:
-    """(d, indices) of every shape that a codec has a corner for: 0 < r < d."""
+    """Return {name: (d, indices)} for the edge cases of index codecs; 0 < r < d."""
     embedding = (np.sort(rng.choice(2000, 40, replace=False))[:, None] * 64 + np.arange(64)).ravel()
     layered = np.concatenate([support(rng, 50_000, 4000), 50_000 + support(rng, 1_000_000, 800)])
     spikes = np.cumsum(np.where(np.arange(3000) % 256 == 0, 4000, 1))
@@ -41,7 +41,7 @@ def supports(rng: np.random.Generator) -> dict[str, tuple[int, Array]]:
 
 
 def value_vectors(rng: np.random.Generator, dtype: Any) -> dict[str, Array]:
-    """Finite vectors of every shape that a codec has a corner for: r > 0."""
+    """Return {name: values} for the edge cases of value codecs; finite, r > 0."""
     info_max = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028e38, "float64": 3.4028e38}
     largest = info_max[np.dtype(dtype).name]
     cases: dict[str, Any] = {

@@ -1,8 +1,6 @@
-"""Brute-force definitions: short, slow, and written from the papers and the specification, never from the
-library.
+"""Brute-force definitions, written from the papers and the specification, independently of the library.
 
-A test that holds the library against one of these says what is right; a round trip only says that two halves
-agree.
+A comparison with an oracle tests correctness; a round trip only tests that two halves agree.
 """
 
 from __future__ import annotations
@@ -26,33 +24,33 @@ Array = npt.NDArray[Any]
 
 
 def top_k(x: Array, k: int) -> list[int]:
-    """The k elements of largest magnitude, ties to the lower index, ascending."""
+    """Return the k elements of largest magnitude, ascending; ties go to the lower index."""
     order = sorted(range(x.size), key=lambda i: (-abs(float(x[i])), i))
     return sorted(order[:k])
 
 
 def top_k_sorted(x: Array, k: int) -> Array:
-    """The same for larger arrays, by a stable sort."""
+    """Return ``top_k`` of a larger array, by a stable sort."""
     return np.sort(np.argsort(-np.abs(x.astype(np.float64)), kind="stable")[:k])
 
 
 def kept(ratio: str, size: int) -> int:
-    """⌊ratio · size⌋ in exact decimal, at least one of a tensor that has elements."""
+    """Return ⌊ratio · size⌋ in exact decimal, at least 1 if there are elements."""
     return max(1, int(Decimal(ratio) * size)) if size else 0
 
 
 def entropy_bits(d: int, r: int) -> float:
-    """log2 C(d, r): the bits that no coder of uniform supports can stay below."""
+    """Return log2 C(d, r), the entropy of a uniform support in bits."""
     return (math.lgamma(d + 1) - math.lgamma(r + 1) - math.lgamma(d - r + 1)) / math.log(2)
 
 
 def best_rice_parameter(gaps: list[int]) -> int:
-    """The least b in 0 … 24 of least size."""
+    """Return the smallest b in 0 … 24 of minimum size."""
     return min(range(25), key=lambda b: (len(gaps) * b + sum(g >> b for g in gaps), b))
 
 
 def rank_ordered_sum(vectors: list[Array]) -> Array:
-    """Σ in order from +0, one rounding an addition."""
+    """Add the vectors in order from +0, with one rounding per addition."""
     total = np.zeros_like(vectors[0])
     for vector in vectors:
         total = total + vector
@@ -60,7 +58,7 @@ def rank_ordered_sum(vectors: list[Array]) -> Array:
 
 
 def lane_sum(numbers: list[float], lanes: int) -> float:
-    """Partial sums by index modulo ``lanes``, then folded in halves."""
+    """Add partial sums by index modulo ``lanes``, then fold them in halves."""
     sums = [0.0] * lanes
     for i, number in enumerate(numbers):
         sums[i % lanes] += number
@@ -71,32 +69,32 @@ def lane_sum(numbers: list[float], lanes: int) -> float:
 
 
 def rounded(number: float, dtype: Any) -> float:
-    """A binary64 number in an element type, rounded once, to nearest, ties to even."""
+    """Round a binary64 number once to an element type, to nearest, ties to even."""
     target = BY_NAME[np.dtype(dtype).name]
     return to_float(convert(int(np.float64(number).view(np.uint64)), FLOAT64, target), target)
 
 
 def reaching(x: Array, threshold: float) -> list[int]:
-    """The elements of magnitude ``threshold`` or more, in the type of x; zeros never."""
+    """Return the nonzero elements of magnitude ``threshold`` or more, compared in the type of x."""
     least = rounded(threshold, x.dtype)
     return [i for i in range(x.size) if x[i] != 0 and abs(float(x[i])) >= least]
 
 
 def random_k(size: int, k: int, seed: int) -> list[int]:
-    """The k elements of least draw."""
+    """Return the k elements with the smallest random draws."""
     stream = mix(seed)
     return sorted(sorted(range(size), key=lambda i: draw32(stream, i))[:k])
 
 
 def sample(size: int, n: int, seed: int) -> list[int]:
-    """One element of each of n stretches."""
+    """Draw one element of each of n ranges."""
     stream = mix(seed)
     edges = [q * size // n for q in range(n + 1)]
     return [a + (draw32(stream, q) * (b - a) >> 32) for q, (a, b) in enumerate(pairwise(edges))]
 
 
 def dgc(x: Array, ratio: str, seed: int, share: str) -> list[int]:
-    """A sample's top k gives the threshold; the top k of those that reach it."""
+    """Select by DGC: the threshold of a sample's top k, then the top k of the elements that reach it."""
     looked = x[sample(x.size, kept(share, x.size), seed)]
     threshold = min(abs(float(looked[i])) for i in top_k(looked, kept(ratio, looked.size)))
     found = reaching(x, threshold)
@@ -104,7 +102,7 @@ def dgc(x: Array, ratio: str, seed: int, share: str) -> list[int]:
 
 
 def redsync(x: Array, k: int, rounds: int) -> list[int]:
-    """Bisection between the mean and the greatest magnitude, one threshold at a time."""
+    """Select by RedSync: bisection between the mean and the largest magnitude."""
     y = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
     magnitudes = [abs(float(v)) for v in y]
     greatest = max(magnitudes)
@@ -120,7 +118,7 @@ def redsync(x: Array, k: int, rounds: int) -> list[int]:
 
 
 def gaussiank(x: Array, k: int, ratio: float) -> list[int]:
-    """μ + zσ, and up to three corrections."""
+    """Select by GaussianK: μ + zσ, with up to three corrections."""
     y = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
     numbers = [float(v) for v in y]
     mean = lane_sum(numbers, 64) / y.size
@@ -138,14 +136,14 @@ def gaussiank(x: Array, k: int, ratio: float) -> list[int]:
 
 
 def chunk_top_k(x: Array, ratio: str, chunk: int) -> list[int]:
-    """The top share of each chunk."""
+    """Return the top fraction of each chunk."""
     starts = range(0, x.size, chunk)
     parts = [x[start : start + chunk] for start in starts]
     return [s + i for s, part in zip(starts, parts, strict=True) for i in top_k(part, kept(ratio, part.size))]
 
 
 def adacomp(x: Array, gradient: Array, bin: int, factor: float) -> tuple[list[int], float]:
-    """AdaComp, Algorithm 2, element by element; and the mean of the bins' greatest magnitudes."""
+    """Select by AdaComp, Algorithm 2; also return the mean of the bins' largest magnitudes."""
     wide = np.float64 if x.dtype == np.float64 else np.float32
     sent, tops = [], []
     for start in range(0, x.size, bin):
@@ -160,10 +158,10 @@ def adacomp(x: Array, gradient: Array, bin: int, factor: float) -> tuple[list[in
 
 
 def sidco_threshold(x: Array, ratio: float, sid: str, stages: int, first: float = 0.25) -> float:
-    """SIDCo's threshold in its paper's stages, with SciPy's quantiles: equations 6 to 11, 14 and 28.
+    """Compute SIDCo's threshold in stages, with SciPy's quantiles: equations 6 to 11, 14 and 28.
 
-    Zeros are no part of any fit, and δ is k over those that are left. Gamma's shape solves the likelihood
-    equation, of which equation 27 is an approximation.
+    Fits leave zeros out, and δ is k per nonzero element. Gamma's shape solves the likelihood equation, which
+    equation 27 approximates.
     """
     from scipy import optimize, special, stats
 
@@ -198,10 +196,10 @@ def sidco_threshold(x: Array, ratio: float, sid: str, stages: int, first: float 
 def sidco_stages(
     ratios: list[float], most: int, *, begin: int = 1, window: int = 5, tolerance: float = 0.2
 ) -> list[int]:
-    """The stages that each step takes, step i keeping ``ratios[i]`` times k (Algorithm 1, Adapt_Stages).
+    """Return the stages of each step if step i keeps ``ratios[i]`` · k elements (Algorithm 1, Adapt_Stages).
 
-    All counts of a window are averaged; the direction is turned where the last move made the error grow, and
-    where it would lead out of 1 … ``most``.
+    The counts of a window are averaged. The direction is reversed if the last move increased the error, or
+    if the next one would leave 1 … ``most``.
     """
     taken, stages, sign, before = [], min(begin, most), 1, math.inf
     for end, _ in enumerate(ratios, 1):
@@ -222,10 +220,10 @@ def sidco_stages(
 
 
 def chord_fit(values: Array, edges: Array, pieces: int, degree: int) -> Array:
-    """DeepReduce's Fit-Poly (section 5) with NumPy's polyfit, in float64.
+    """Fit by DeepReduce's Fit-Poly (section 5) with NumPy's polyfit, in float64.
 
-    Every segment is split where it is farthest from the line between its ends, and so are its halves, until
-    there are ``pieces``; none that would leave fewer than degree + 1 points.
+    Each segment is split at the point farthest from the line between its ends, until there are ``pieces``
+    segments. No split leaves fewer than degree + 1 points.
     """
     v = values.astype(np.float64)
     open_: list[tuple[int, int]] = list(pairwise(edges.tolist()))
@@ -245,7 +243,7 @@ def chord_fit(values: Array, edges: Array, pieces: int, degree: int) -> Array:
 
 
 def double_exponential(values: Array) -> float:
-    """The least l2 distance of a·e^(bx) + c·e^(dx) that SciPy's curve_fit finds, from several starts."""
+    """Return the smallest l2 error of a·e^(bx) + c·e^(dx) by SciPy's curve_fit from several starts."""
     from scipy.optimize import OptimizeWarning, curve_fit
 
     y = values.astype(np.float64) / np.abs(values).max()
@@ -266,7 +264,7 @@ def _two(x: Array, a: float, b: float, c: float, d: float) -> Array:
 
 
 def within(values: Array, read: Array, error: float) -> bool:
-    """‖v - w‖ ≤ error · ‖v‖, in exact arithmetic where binary64 cannot tell."""
+    """Return whether ‖v - w‖ ≤ error · ‖v‖, in exact arithmetic if binary64 is too coarse."""
     wide = values.astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
         off, all_ = float(((wide - read) ** 2).sum()), float(error**2 * (wide**2).sum())

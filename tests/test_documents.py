@@ -1,10 +1,10 @@
-"""The documents' code runs and prints what they show, and their links lead somewhere.
+"""Tests of the documents: their code prints the output that they show, and their links exist.
 
 The blocks of a document run in its order, in one folder, which has the repository's `formats` in it:
 
-- `python`: runs in this process; the blocks of a document share their names. `# -> text` is printed output.
-- `python title="name.py"`: is written to that file.
-- `console`: lines after `$ ` run in a shell, and their output follows; `…` in it matches any text.
+- `python` runs in this process; the blocks of a document share their names. `# -> text` is printed output.
+- `python title="name.py"` is written to that file.
+- `console`: lines after `$ ` run in a shell; the lines below show their output. `…` matches any text.
 
 Blocks that need torch run by themselves. Blocks that need mpirun or a C compiler are left out if it is
 missing, and the test then reports a skip. A `py` block needs a GPU; the emulated tests run it without one.
@@ -70,7 +70,7 @@ RUNNABLE = [name for name in DOCUMENTS if {block.kind for block in blocks(name)}
 
 
 def test_documents_that_run() -> None:
-    """A fence that is spelt wrong would not run, unnoticed."""
+    """Check the kinds of blocks; a misspelt kind would not run."""
     guides = {path for path in DOCUMENTS if path.startswith("docs/guides/")}
     assert {"README.md", "SECURITY.md", "collectives/README.md", *guides} <= set(RUNNABLE)
     assert len(guides) >= 3
@@ -154,7 +154,7 @@ def run_console(text: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_links_lead_somewhere(name: str) -> None:
+def test_links_exist(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     paths = re.findall(r"\]\(([^)#:]+)[)#]", text)
     paths += [

@@ -1,4 +1,4 @@
-"""The sdist builds the wheel; the wheel imports and encodes in an empty environment."""
+"""Tests of the packages: the sdist builds the wheel, and the wheel works in an empty environment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], Path]:
+def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], Path]:
     """The names in the sdist, and the wheel that is built from it.
 
     The sources are copied first, because setuptools writes into the folder that it builds.
@@ -53,16 +53,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], Path]:
     return names, wheel
 
 
-def test_sdist_is_the_project(built: tuple[set[str], Path]) -> None:
-    names, _ = built
+def test_sdist_is_the_project(packages: tuple[set[str], Path]) -> None:
+    names, _ = packages
     expected = {"README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "Makefile", "docs/mkdocs.yml"}
     expected |= {"formats/SPEC.md", "formats/c/wirecodec.h", "tests/conftest.py"}
     assert expected <= names
     assert not [name for name in names if "__pycache__" in name]
 
 
-def test_wheel_holds_the_packages_alone(built: tuple[set[str], Path]) -> None:
-    _, wheel = built
+def test_wheel_contains_only_the_packages(packages: tuple[set[str], Path]) -> None:
+    _, wheel = packages
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     tops = {name.partition("/")[0] for name in names}
@@ -77,8 +77,8 @@ def test_wheel_holds_the_packages_alone(built: tuple[set[str], Path]) -> None:
         assert {name for name in names if name.startswith(f"{package}/")} == sources
 
 
-def test_wheel_in_an_empty_environment(built: tuple[set[str], Path], tmp_path: Path) -> None:
-    _, wheel = built
+def test_wheel_in_an_empty_environment(packages: tuple[set[str], Path], tmp_path: Path) -> None:
+    _, wheel = packages
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
     python = tmp_path / "venv" / "bin" / "python"
     options = ("--no-deps", "--no-index", "--disable-pip-version-check", "--quiet")

@@ -1,4 +1,4 @@
-"""The language of the repository, as far as a test can hold it, and the examples of the public names."""
+"""Tests of the writing rules that a test can check, and of the examples of public names."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from formats import conformance, reference
 from formats.conformance import TensorTuple, Vector
 from formats.reference import Limits, WireError
 from tests.fuzz.judge import SMALL
-from tests.fuzz.legal import legal
-from tests.fuzz.mutate import mutated
+from tests.fuzz.legal import draw_container
+from tests.fuzz.mutate import mutate_container
 from tests.fuzz.seeds import all_seeds
 from tests.golden import RESULTS, vectors, vectors_of
 
@@ -165,10 +165,10 @@ def test_c_and_reference_agree(check: Check, part: int) -> None:
     """Valid containers, and modified ones, most of them with correct checksums."""
     for seed in range(50 * part, 50 * (part + 1)):
         rng = Random(10_000 + seed)  # not those of test_conformance.py
-        data = legal(rng)
+        data = draw_container(rng)
         agree(check, data, {})
         for _ in range(4):
-            agree(check, mutated(data, all_seeds(), rng), SMALL)
+            agree(check, mutate_container(data, all_seeds(), rng), SMALL)
             broken = bytearray(data)
             for _ in range(rng.randint(1, 3)):
                 bit = rng.randrange(8 * len(broken))

@@ -1,1 +1,1 @@
-"""Fuzzing: containers broken on purpose, and what must hold whatever they hold (``make fuzz``)."""
+"""Fuzzing of the decoder with mutated containers, and properties that hold for any bytes (``make fuzz``)."""

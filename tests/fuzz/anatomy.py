@@ -1,6 +1,6 @@
-"""A container taken to parts, so that mutations can reach any of them and lay them out again.
+"""Split a container into parts that mutations can change, and assemble them again.
 
-Unlike a decoder, ``parts_of`` believes what it reads as far as the bytes go.
+Unlike a decoder, ``split_container`` checks lengths only, to stay inside the bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from formats.reference.writing.assembly import write_extension_block
 
 PREFIX = 24
 _WIDTHS = {1: 4, 2: 2, 3: 2}
-"""Bytes of an element by its type in the table; 8 of any other."""
+"""Bytes per element of each type in the table; any other type has 8."""
 MAGIC = b"\xf7WC\x1a"
 
 
@@ -28,8 +28,8 @@ class Parts:
     flags: int = 0
 
 
-def parts_of(data: bytes) -> Parts | None:
-    """The parts, or None where the bytes do not hold what the prefix and the table promise."""
+def split_container(data: bytes) -> Parts | None:
+    """Split a container; return None if the bytes are shorter than the prefix and the table declare."""
     if len(data) < PREFIX or data[:4] != MAGIC:
         return None
     _, _, minor, flags, count, _, _ = struct.unpack_from("<4sBBHIIQ", data)
@@ -70,14 +70,14 @@ def _records(block: bytes, count: int) -> list[Record] | None:
     return records
 
 
-def laid_out(parts: Parts) -> bytes:
-    """A container of the parts, with lengths and checksums that are right."""
+def assemble_parts(parts: Parts) -> bytes:
+    """Assemble a container of the parts, with correct lengths and checksums."""
     block = write_extension_block(parts.records) if parts.records else b""
     return assemble(parts.rows, block, minor=parts.minor, flags=parts.flags)
 
 
-def declared(data: bytes) -> tuple[int, int]:
-    """(elements stored, their bytes) that a table declares, all of those of transformed ones."""
+def count_declared(data: bytes) -> tuple[int, int]:
+    """Return (stored elements, their bytes) that a table declares; a transformed tensor counts in full."""
     if len(data) < PREFIX:
         return 0, 0
     count = min(struct.unpack_from("<I", data, 8)[0], (len(data) - PREFIX) // ENTRY_BYTES)

@@ -1,8 +1,8 @@
-"""The targets under atheris, which looks at what code a mutation reaches: ``make fuzz``.
+"""Fuzz targets for atheris, which is guided by code coverage: ``make fuzz``.
 
     python -m tests.fuzz.atheris_target {decode,round_trip} [CORPUS…] [options of libFuzzer]
 
-Without atheris, which has no wheels for some platforms, tests.fuzz.loop runs the same without coverage.
+Atheris has no wheels for some platforms; tests.fuzz.loop runs the same targets without coverage.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import atheris
 
 with atheris.instrument_imports(
     include=["wirecodec"],
-    exclude=["wirecodec.kernels"],  # Numba compiles those
+    exclude=["wirecodec.kernels"],  # compiled by Numba
     enable_loader_override=False,
 ):
     import wirecodec  # noqa: F401  before anything else imports it
 
 from tests.fuzz.judge import Finding, judge
 from tests.fuzz.loop import FINDS, keep
-from tests.fuzz.mutate import mutated
+from tests.fuzz.mutate import mutate_container
 from tests.fuzz.round_trip import round_trip
 from tests.fuzz.seeds import all_seeds, large_seed, patterns
 
 
 def decode(data: bytes) -> None:
-    """The decoder, and every third time the reference beside it."""
+    """Decode the bytes; compare every third input with the reference decoder."""
     try:
         judge(data, compared=len(data) % 3 == 0, slower=5)
     except Finding as finding:
@@ -36,7 +36,7 @@ def decode(data: bytes) -> None:
 
 
 def encode_and_decode(data: bytes) -> None:
-    """Round trips."""
+    """Encode the tensor that the bytes describe, and decode it."""
     try:
         round_trip(data)
     except Finding as finding:
@@ -45,12 +45,12 @@ def encode_and_decode(data: bytes) -> None:
 
 
 def structured(data: bytes, max_size: int, seed: int) -> bytes:
-    """A mutation that keeps lengths and checksums right."""
-    return mutated(data, all_seeds(), random.Random(seed))[:max_size]
+    """Mutate a container and keep its lengths and checksums correct."""
+    return mutate_container(data, all_seeds(), random.Random(seed))[:max_size]
 
 
 def main() -> None:
-    """Fuzz one target, for the options of libFuzzer that are given."""
+    """Fuzz one target with the given options of libFuzzer."""
     name = sys.argv.pop(1)
     corpus = FINDS / f"corpus-{name}"
     corpus.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What must hold of any bytes, for all ways into the decoder; ``judge`` says what does not."""
+"""Properties that hold for any bytes and every entry point of the decoder; ``judge`` checks them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 
 import wirecodec as wc
 from formats import conformance, reference
-from tests.fuzz.anatomy import declared
-from tests.fuzz.promise import NOISE, promised, refusal_seconds
+from tests.fuzz.anatomy import count_declared
+from tests.fuzz.promise import NOISE, allowed_seconds, measure_decoding
 from wirecodec.arrays import dtype_named
 
 SMALL = {
@@ -24,15 +24,15 @@ SMALL = {
     "max_dense": 2**17,
     "max_work": 2**15,
 }
-"""Limits within which the reference decoder takes no longer than a moment."""
+"""Limits that keep the slow reference decoder below a second."""
 
 
 class Finding(AssertionError):
-    """Something that must not be."""
+    """A violated property."""
 
 
 def library(data: bytes, limits: dict[str, int], schema: Any) -> tuple[bytes, list[Any]]:
-    """The library behind the contract of formats/conformance.py."""
+    """Decode with the library, as formats/conformance.py requires of a decoder."""
     decoded = wc.decode_many(data, limits=wc.DecodeLimits(**limits), schema=schema)
     tensors = [
         (name, t.dtype.name, t.shape, range(t.size) if t.is_full else t.indices.tolist(), t.values.tobytes())
@@ -42,7 +42,7 @@ def library(data: bytes, limits: dict[str, int], schema: Any) -> tuple[bytes, li
 
 
 def outcome(read: Any, data: bytes, limits: dict[str, int]) -> Any:
-    """What a reader makes of the bytes, or why it does not; a Finding where it fails otherwise."""
+    """Return (tag, tensors) or (error class, code) of a decoder; raise a Finding for any other exception."""
     try:
         tag, tensors = read(data, limits, None)
     except (wc.WireError, reference.WireError) as error:
@@ -53,12 +53,15 @@ def outcome(read: Any, data: bytes, limits: dict[str, int]) -> Any:
 
 
 def judge(data: bytes, *, compared: bool = True, slower: float = 1.0) -> str:
-    """Raise a Finding unless all is well; "ok", or the code of the refusal.
+    """Check all properties; return "ok" or the error's code.
 
     Args:
         data: any bytes.
-        compared: whether the reference decoder is asked, too.
-        slower: how many times the usual time decoding may take, where it is instrumented.
+        compared: whether the result is compared with the reference decoder's.
+        slower: factor on the allowed time, for instrumented code.
+
+    Raises:
+        Finding: a property is violated.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -72,7 +75,7 @@ def judge(data: bytes, *, compared: bool = True, slower: float = 1.0) -> str:
 
 
 def agree(data: bytes, limits: dict[str, int] = SMALL) -> Any:
-    """What both library and reference make of the bytes; a Finding where they do not make the same."""
+    """Return the common outcome of library and reference; raise a Finding if they differ."""
     found = outcome(library, data, limits)
     _agree(found, data, limits)
     return found
@@ -86,7 +89,7 @@ def _agree(found: Any, data: bytes, limits: dict[str, int]) -> None:
 
 
 def _near(found: Any, theirs: Any, data: bytes) -> bool:
-    """Whether the two differ in transformed tensors' values alone, and by no more than rounding."""
+    """Return whether two outcomes differ only by rounding in the values of transformed tensors."""
     if not (isinstance(found[0], bytes) and isinstance(theirs[0], bytes)) or found[0] != theirs[0]:
         return False
     if len(found[1]) != len(theirs[1]):
@@ -103,7 +106,7 @@ def _near(found: Any, theirs: Any, data: bytes) -> bool:
         kind = ml_dtypes.finfo(dtype_named(one[1]))
         largest = np.abs(b[np.isfinite(b)]).max(initial=0)
         if largest == float(kind.max):
-            continue  # elements are cut there, and how large the coefficients are cannot be told
+            continue  # elements are clamped there, so the size of the coefficients is unknown
         near = 4 * float(kind.eps) * largest * b.size**0.5 + b.size * float(kind.smallest_subnormal)
         with np.errstate(all="ignore"):
             same = (a == b) | (np.abs(a - b) <= near)
@@ -113,7 +116,7 @@ def _near(found: Any, theirs: Any, data: bytes) -> bool:
 
 
 def _other_ways(data: bytes, tensors: list[Any] | None) -> None:
-    """``decode``, ``decode_add``, ``inspect`` and ``iter_blobs`` agree with ``decode_many``."""
+    """Check that ``decode``, ``decode_add``, ``inspect`` and ``iter_blobs`` agree with ``decode_many``."""
     limits = wc.DecodeLimits(**SMALL)
     ways: dict[str, Callable[[], Any]] = {
         "decode": lambda: wc.decode(data, limits=limits),
@@ -126,12 +129,12 @@ def _other_ways(data: bytes, tensors: list[Any] | None) -> None:
             read()
         except wc.WireError as error:
             if tensors is not None and not (way == "decode" and error.code == "schema-count"):
-                raise Finding(f"{way} refuses what decode_many reads: {error}") from error
+                raise Finding(f"{way} rejects a container that decode_many accepts: {error}") from error
             continue
         except Exception as error:
             raise Finding(f"{way}: {error!r}") from error
         if tensors is None and way == "decode":
-            raise Finding("decode reads what decode_many refuses")
+            raise Finding("decode accepts a container that decode_many rejects")
     if tensors is None:
         return
     sums = {t[0]: np.zeros(int(np.prod(t[2], dtype=np.int64)), np.float64) for t in tensors}
@@ -141,26 +144,26 @@ def _other_ways(data: bytes, tensors: list[Any] | None) -> None:
         raise Finding(f"decode_add: {error!r}") from error
     for name, _, _, indices, values in tensors:
         if len(values) and not indices:
-            raise Finding(f"{name!r} has values and no indices")
+            raise Finding(f"{name!r} has values but no indices")
         if any(a >= b for a, b in itertools.pairwise(indices)):
             raise Finding(f"the indices of {name!r} do not ascend")
         if indices and not 0 <= indices[0] <= indices[-1] < sums[name].size:
-            raise Finding(f"an index of {name!r} is outside")
+            raise Finding(f"an index of {name!r} is out of range")
 
 
-ROOM = wc.DecodeLimits(max_work=2**22)
-"""The default limits, but for the steps of index codecs, of which the default allows some seconds."""
+DECODE_LIMITS = wc.DecodeLimits(max_work=2**22)
+"""The default limits with fewer steps for index codecs; the default allows several seconds."""
 
 
 def _default_limits(data: bytes, slower: float) -> None:
-    allowed = NOISE * slower * promised(data, ROOM)
+    allowed = NOISE * slower * allowed_seconds(data, DECODE_LIMITS)
     if _timed(data) > allowed and (took := min(_timed(data) for _ in range(4))) > allowed:
-        raise Finding(f"{1000 * took:.0f} ms for {len(data)} bytes, {declared(data)[0]} elements")
+        raise Finding(f"{1000 * took:.0f} ms for {len(data)} bytes, {count_declared(data)[0]} elements")
 
 
 def _timed(data: bytes) -> float:
-    """Seconds of this process's own time that decoding takes."""
+    """Measure the CPU seconds of one decoding."""
     try:
-        return refusal_seconds(data, ROOM)[0]
+        return measure_decoding(data, DECODE_LIMITS)[0]
     except Exception as error:
         raise Finding(f"decode_many: {error!r}") from error

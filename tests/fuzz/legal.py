@@ -1,8 +1,9 @@
-"""Valid containers of a generator that is independent of the library's encoder.
+"""Generator of valid containers, independent of the library's encoder.
 
-``legal`` draws tensors, coefficients and codecs, and has the reference writer lay them out: in forms that the
-library writes, and in legal ones that it never does (foreign parameters, a codec for each entry, unknown
-records, higher minor versions). It draws from a ``random.Random`` only, so that a seed tells a container.
+``draw_container`` draws tensors, coefficients and codecs, and the reference writer assembles them. The
+library never writes some of the forms: foreign parameters, one codec per entry, unknown
+records, higher minor versions. The only source of randomness is a ``random.Random``, so a seed determines a
+container.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ STRATEGIES = (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED, zlib.Z_HUFFMAN_ONLY, zlib.Z
 POLICIES = ("naive", "p0", "p1", "leftmost", "middle", "rightmost")
 ROUNDINGS = ("nearest", "stochastic")
 SMALL = 10_000
-"""The elements up to which codecs are drawn that take bytes or steps for elements that are not there."""
+"""Maximum elements for codecs whose size or time depends on absent elements."""
 
 Member = reference.Tensor | reference.Spectrum
 
 
-def legal(rng: Random) -> bytes:
-    """A valid container of at most four tensors."""
+def draw_container(rng: Random) -> bytes:
+    """Draw a valid container of at most four tensors."""
     given = [_tensor(rng, n) for n in range(rng.choice((0, 1, 1, 1, 1, 2, 2, 3, 4)))]
     given.sort(key=lambda pair: pair[0].name.encode())
     tensors = [tensor for tensor, _ in given]
@@ -71,7 +72,7 @@ def legal(rng: Random) -> bytes:
 
 
 def _tensor(rng: Random, n: int) -> tuple[Member, bool]:
-    """A tensor, or the coefficients of one, and whether all its numbers are finite."""
+    """Draw a tensor or its coefficients; also return whether all its numbers are finite."""
     name, dtype = f"{rng.choice('abcäz')}{n}", rng.choice(DTYPES)
     domain = rng.choices((PLAIN, RFFT, DCT), (10, 1, 1))[0]
     if domain:
@@ -96,7 +97,7 @@ def _shape(rng: Random, d: int) -> tuple[int, ...]:
 
 
 def _support(rng: Random, d: int) -> list[int]:
-    """Ascending indices below d: none, all, a run, a grid, blocks, or any."""
+    """Draw ascending indices below d: none, all, a run, a grid, blocks, or any."""
     most = min(d, rng.choices((9, 40, 300, 1500), (30, 50, 15, 2))[0])
     how = rng.randrange(8)
     if d == 0 or how == 0:
@@ -119,7 +120,7 @@ def _support(rng: Random, d: int) -> list[int]:
 
 
 def _numbers(rng: Random, dtype: str, n: int) -> bytes:
-    """Finite elements of many magnitudes, some or all of them zero."""
+    """Draw finite elements of many magnitudes, some or all of them zero."""
     draws = np.random.default_rng(rng.getrandbits(32))
     x = draws.laplace(size=n) * 10.0 ** rng.randint(-45, 4)
     x *= draws.random(n) > rng.choice((0, 0, 0.5, 1))
@@ -127,7 +128,7 @@ def _numbers(rng: Random, dtype: str, n: int) -> bytes:
 
 
 def _groups(rng: Random, tensors: list[Member]) -> list[list[str]]:
-    """Sometimes the names of plain tensors of one type, to be fused."""
+    """Draw groups of tensors to fuse: none, or the names of all plain tensors of each type."""
     if rng.random() < 0.6:
         return []
     alike: dict[str, list[Any]] = {}
@@ -138,13 +139,13 @@ def _groups(rng: Random, tensors: list[Member]) -> list[list[str]]:
 
 
 def _extent(tensor: Member) -> tuple[int, int]:
-    """(elements, or coefficients; chunks)."""
+    """Return (elements or coefficients, chunks)."""
     size = int(np.prod(tensor.shape, dtype=np.int64))
     return size, max(1, -(-size // CHUNK))
 
 
 def _index(rng: Random, d: int) -> Index:
-    """An index codec with parameters, its own or foreign ones."""
+    """Draw an index codec with default or foreign parameters."""
     return rng.choice(FOR_ANY if d > SMALL else FOR_FEW)(rng)
 
 
@@ -160,7 +161,7 @@ def _huffman(rng: Random) -> Index:
 
 
 def _bloom(rng: Random) -> Index:
-    """A filter that p2 can read, or one of any rate, k and size."""
+    """Draw a filter that p2 can read, or one of any rate, k and size."""
     if rng.random() < 0.4:
         return reference.Bloom("p2", 10 ** rng.uniform(-6, -3))
     own = rng.random() < 0.5
@@ -169,7 +170,7 @@ def _bloom(rng: Random) -> Index:
 
 
 def _structured(rng: Random) -> Index:
-    """Any form, listing what is present or what is absent, with or without a grain."""
+    """Draw any form that lists present or absent elements, with or without a grain."""
     form, complement = rng.choice((None, 0, 1, 2)), rng.choice((None, False, True))
     parameter = rng.choice((None, rng.randint(0, 24)))
     return reference.Structured(form, complement, rng.choice((None, (1, 0))), parameter)
@@ -198,7 +199,7 @@ FOR_FEW: tuple[Callable[[Random], Index], ...] = (
 
 
 def _value(rng: Random, finite: bool, tensor: Member) -> ValueWriter:
-    """A value codec with parameters, its own or foreign ones; where not all is finite, a lossless one."""
+    """Draw a value codec with default or foreign parameters; a lossless one if a number is not finite."""
     if not finite:
         return rng.choice(LOSSLESS)(rng)
     narrow = isinstance(tensor, reference.Tensor) and BY_NAME[tensor.dtype].itemsize == 2
@@ -206,7 +207,7 @@ def _value(rng: Random, finite: bool, tensor: Member) -> ValueWriter:
 
 
 def _narrowing(rng: Random) -> ValueWriter:
-    """Elements of four bytes and more in two."""
+    """Draw a codec that stores wider elements in two bytes."""
     return reference.Raw("float16" if rng.random() < 0.5 else "bfloat16")
 
 
@@ -225,7 +226,7 @@ def _qsgd(rng: Random) -> ValueWriter:
 
 
 def _offset_float(rng: Random) -> ValueWriter:
-    """Ranges, mantissas and roundings, given and chosen."""
+    """Draw ranges, mantissas and roundings, explicit or chosen by the writer."""
     low, high = (rng.choice((None, None, 0.0, 1e-45, 0.3, 2.0, 3e38)) for _ in range(2))
     eps = rng.choice((None, None, 1e-45, 1e-38, 2.0**-10, 0.3, 3e38))
     mantissa = rng.choice((None, rng.randint(0, 23)))
@@ -239,7 +240,7 @@ def _dexpfit(rng: Random) -> ValueWriter:
 
 
 def _error_bounded(rng: Random) -> ValueWriter:
-    """Any error; rows and starts as a writer finds them, or others."""
+    """Draw any error bound, with the writer's own rows and start or other ones."""
     rows = tuple(sorted(rng.sample(range(26), rng.choice((0, 0, 1, 3)))))
     return reference.ErrorBounded(
         rng.choice((0.01, 0.1, 0.5, 1e-4)), rows, rng.choice((None, rng.randint(0, 57)))

@@ -1,9 +1,9 @@
-"""The plain loop of ``make fuzz``: mutations of golden vectors, judged; also what atheris' targets share.
+"""Loop of ``make fuzz`` without coverage, and functions that it shares with the targets for atheris.
 
     python -m tests.fuzz.loop {decode,round_trip} [SECONDS] [--seed N] [--finds FOLDER]
 
-A finding is written to FOLDER under a name made of its bytes; ``tests.fuzz.loop FILE…`` judges files again.
-Its bytes, named and with the right verdict, belong into formats/vector_cases as a vector.
+Each finding is written to FOLDER under the hash of its bytes. ``tests.fuzz.loop FILE`` judges a file again.
+Add the bytes of a finding to formats/vector_cases as a vector, with the correct result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.fuzz.judge import Finding, judge
-from tests.fuzz.mutate import mutated
+from tests.fuzz.mutate import mutate_container
 from tests.fuzz.round_trip import round_trip
 from tests.fuzz.seeds import all_seeds, large_seed, patterns, valid_seeds
 
@@ -26,11 +26,11 @@ FINDS = Path("fuzz-finds")
 _SIZES = 2**16, 2**22
 """Bytes of large seeds."""
 _LARGE, _HUGE = 0.005, 0.05
-"""The share of mutations that begin with a large seed, and of those the share with the larger one."""
+"""Fraction of mutations of a large seed, and the fraction of these that use the larger size."""
 
 
 def keep(data: bytes, why: str, finds: Path) -> Path:
-    """The file into which a finding's bytes are written."""
+    """Write a finding's bytes to a file and return its path."""
     finds.mkdir(exist_ok=True)
     path = finds / f"find-{hashlib.sha256(data).hexdigest()[:12]}.wc"
     path.write_bytes(data)
@@ -38,24 +38,24 @@ def keep(data: bytes, why: str, finds: Path) -> Path:
     return path
 
 
-def one_mutation(rng: random.Random) -> bytes:
-    """A golden vector with some changes."""
+def draw_mutation(rng: random.Random) -> bytes:
+    """Mutate a golden vector or a large seed."""
     everything = all_seeds()
     if rng.random() < _LARGE:
         size = _SIZES[rng.random() < _HUGE]
-        return mutated(large_seed(rng.choice(patterns()), size), everything, rng)
-    return mutated(rng.choice(valid_seeds() if rng.random() < 0.8 else everything), everything, rng)
+        return mutate_container(large_seed(rng.choice(patterns()), size), everything, rng)
+    return mutate_container(rng.choice(valid_seeds() if rng.random() < 0.8 else everything), everything, rng)
 
 
 def run(target: str, seconds: float, seed: int, finds: Path, cases: int = sys.maxsize) -> int:
-    """So many cases, or until the time is over; how many went wrong, each way counted once."""
+    """Run cases until their number or the time is reached; return the number of distinct findings."""
     rng = random.Random(seed)
     stop = time.monotonic() + seconds
     found: set[str] = set()
     done = 0
     while done < cases and time.monotonic() < stop:
         done += 1
-        data = one_mutation(rng) if target == "decode" else rng.randbytes(rng.randint(0, 400))
+        data = draw_mutation(rng) if target == "decode" else rng.randbytes(rng.randint(0, 400))
         check: Callable[[bytes], object] = judge if target == "decode" else round_trip
         try:
             check(data)
@@ -68,8 +68,8 @@ def run(target: str, seconds: float, seed: int, finds: Path, cases: int = sys.ma
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; 0 where nothing was found."""
-    parser = argparse.ArgumentParser(prog="fuzz", description="Mutate containers, and judge what readers do.")
+    """Run the command line; return 0 if there is no finding."""
+    parser = argparse.ArgumentParser(prog="fuzz", description="Mutate containers and judge the decoders.")
     parser.add_argument("target", help="decode, round_trip, or a file to judge again")
     parser.add_argument("seconds", nargs="?", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)

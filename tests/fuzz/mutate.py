@@ -1,7 +1,7 @@
-"""Mutations that know the structure: one number of one part is changed, and the rest made right again.
+"""Structure-aware mutations: change one part of a container, then correct its lengths and checksums.
 
-``mutated`` draws from a ``random.Random`` only, so that a seed tells a mutation. Three of four results have
-right lengths and checksums, and so reach the codecs.
+The only source of randomness is a ``random.Random``, so a seed determines a mutation. Three of four results
+have correct lengths and checksums, and therefore reach the codecs.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ import struct
 from collections.abc import Callable, Sequence
 
 from formats.reference import Record, Row, reseal
-from tests.fuzz.anatomy import Parts, laid_out, parts_of
+from tests.fuzz.anatomy import Parts, assemble_parts, split_container
 
 NUMBERS = (
     *(0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 129, 255, 256, 257, 511, 512, 1023, 1024),
     *(4095, 4096, 16383, 16384, 32767, 32768, 65535, 65536, 2**23, 2**24 - 1, 2**24, 2**24 + 1),
     *(2**31 - 1, 2**31, 2**32 - 8, 2**32 - 1, 2**48, 2**63 - 1, 2**63, 2**64 - 1),
 )
-"""Counts that stand at an edge somewhere."""
+"""Numbers at or beside the limits of some field."""
 REALS = (0.0, -0.0, 1.0, -1.0, 1e-45, 1e-40, 65504.0, 65520.0, 3.4028235e38, 3.39e38)
 REALS64 = (*REALS, 5e-324, 1e308, -1e308, 1.7976931348623157e308, 2.0**-1074, 2.0**1000, 700.0, -745.0)
 ODD = (float("nan"), float("inf"), float("-inf"))
 
 
-def mutated(data: bytes, others: Sequence[bytes], rng: random.Random) -> bytes:
-    """The bytes with one to four changes.
+def mutate_container(data: bytes, others: Sequence[bytes], rng: random.Random) -> bytes:
+    """Apply one to four changes to a container.
 
     Args:
         data: a container, valid or not.
-        others: containers from which sections may be taken.
-        rng: decides everything.
+        others: containers that may donate sections.
+        rng: the only source of randomness.
     """
-    parts = parts_of(data)
+    parts = split_container(data)
     if parts is None or rng.random() < 0.15:
         out = bytearray(data)
         for _ in range(rng.choice((1, 1, 1, 2, 3))):
@@ -41,14 +41,14 @@ def mutated(data: bytes, others: Sequence[bytes], rng: random.Random) -> bytes:
         return reseal(bytes(out)) if rng.random() < 0.8 else bytes(out)
     for _ in range(rng.choice((1, 1, 1, 1, 2, 2, 3, 4))):
         rng.choices(CHANGES, WEIGHTS)[0](parts, others, rng)
-    out = bytearray(laid_out(parts))
+    out = bytearray(assemble_parts(parts))
     if rng.random() < 0.02:
         _edit(out, rng)
     return bytes(out)
 
 
 def _edit(out: bytearray, rng: random.Random) -> None:
-    """One change of some bytes, in place."""
+    """Change some bytes in place."""
     if not out:
         out += rng.randbytes(rng.randint(1, 9))
         return
@@ -91,7 +91,7 @@ def _edit(out: bytearray, rng: random.Random) -> None:
 
 
 def _put(out: bytearray, at: int, new: bytes, rng: random.Random) -> None:
-    """Bytes put over others, mostly where a field of their width may stand."""
+    """Overwrite bytes, mostly at an offset that is aligned to the new bytes' width."""
     if rng.random() < 0.8:
         at -= at % len(new)
     at = max(0, min(at, len(out) - len(new)))
@@ -113,8 +113,8 @@ def _some_section(parts: Parts, rng: random.Random) -> tuple[Row | None, str]:
 
 
 def _graft(parts: Parts, others: Sequence[bytes], rng: random.Random) -> None:
-    """Another container's section, with its codec or without, with its counts or without."""
-    donor = parts_of(rng.choice(others))
+    """Replace a section by another container's, with or without its codec and its counts."""
+    donor = split_container(rng.choice(others))
     if donor is None or not donor.rows or not parts.rows:
         return
     to, given = rng.choice(parts.rows), rng.choice(donor.rows)
@@ -146,7 +146,7 @@ def _field(parts: Parts, others: Sequence[bytes], rng: random.Random) -> None:
 
 
 def _order(parts: Parts, others: Sequence[bytes], rng: random.Random) -> None:
-    """A row or a record twice, not at all, or elsewhere."""
+    """Duplicate, remove or move a row or a record."""
     listed: list[Row] | list[Record] = parts.rows if rng.random() < 0.5 else parts.records
     if not listed:
         return
@@ -154,9 +154,9 @@ def _order(parts: Parts, others: Sequence[bytes], rng: random.Random) -> None:
     if how == 0:
         listed.insert(rng.randint(0, len(listed)), dataclasses.replace(listed[at]))  # type: ignore[arg-type]
     else:
-        taken = listed.pop(at)
+        removed = listed.pop(at)
         if how == 1:
-            listed.insert(rng.randint(0, len(listed)), taken)  # type: ignore[arg-type]
+            listed.insert(rng.randint(0, len(listed)), removed)  # type: ignore[arg-type]
 
 
 def _record(parts: Parts, others: Sequence[bytes], rng: random.Random) -> None:

@@ -1,7 +1,7 @@
-"""What a decoder does that no golden vector can show: each probe's outcome is one value to compare.
+"""Probes of decoder behaviour that golden vectors do not cover; each returns a list of outcomes to compare.
 
-Streams, heads that are cut, one tensor where another number is expected, arrays that are added to, errors'
-places, and codecs of experimental ids, which occur in no vector.
+They cover streams, truncated headers, wrong numbers of tensors, ``decode_add``, the positions that errors
+report, and codecs with experimental ids.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from tests.golden import vectors
 from wirecodec import registry
 from wirecodec.kernels.layout import BOUNDED_BLOCK
 
-CHOSEN = ("names", "names-absent-11", "records-all", "dct-2", "no-entries", "bitmap-d9", "padding-index")
-VECTORS = {v.id: v for v in vectors() if v.id in CHOSEN}
+PROBED = ("names", "names-absent-11", "records-all", "dct-2", "no-entries", "bitmap-d9", "padding-index")
+VECTORS = {v.id: v for v in vectors() if v.id in PROBED}
 
 
 def _outcome(read: Callable[..., Any], *given: Any, **options: Any) -> str:
-    """What comes of a call; where a refusal points is a part of it."""
+    """Describe the result of a call, or its error with entry and offset."""
     try:
         found = read(*given, **options)
     except wc.WireError as error:
         return f"{type(error).__name__} {error.code} {error.entry} {error.offset}"
     except Exception as error:
         return repr(error)
-    return " ".join(map(_said, found.values() if isinstance(found, dict) else [found]))
+    return " ".join(map(_describe, found.values() if isinstance(found, dict) else [found]))
 
 
-def _said(thing: Any) -> str:
+def _describe(thing: Any) -> str:
     if isinstance(thing, wc.SparseTensor):
         return f"{thing.shape} {thing.indices.tolist()} {thing.values.tobytes().hex()}"
     return repr(thing)
 
 
 def heads() -> list[str]:
-    """``inspect`` and ``blob_size`` of a container cut anywhere."""
+    """Call ``inspect`` and ``blob_size`` with a container truncated at every byte."""
     found = []
     for id in ("names", "records-all", "no-entries"):
         data = VECTORS[id].data
@@ -59,7 +59,7 @@ def heads() -> list[str]:
 
 
 def large() -> list[str]:
-    """Containers of more elements than vectors have, made before anything is changed."""
+    """Decode containers with more elements than vectors have."""
     return [_outcome(_sum, data) for data in _large()]
 
 
@@ -69,7 +69,7 @@ def _sum(data: bytes) -> int:
 
 @cache
 def _large() -> list[bytes]:
-    """Bitmaps of two blocks, values at which a codec begins to use more lanes."""
+    """Build bitmaps of two blocks, and value counts at which a codec begins to use more lanes."""
     draws = np.random.default_rng(0)
     found = []
     for d, index, value in (
@@ -88,14 +88,14 @@ def _large() -> list[bytes]:
 
 
 def infos() -> list[str]:
-    """``inspect`` of every small container that is valid, and of ten fused tensors without names."""
+    """Call ``inspect`` with every small valid container, and with ten fused tensors without names."""
     ten = [replace(THREE[0], name=f"{n}") for n in range(10)]
     fused = reference.write(ten, names=False, groups=["0123456789"])
     return [_outcome(wc.inspect, data) for data in (*valid_seeds(), fused)]
 
 
 def streams() -> list[str]:
-    """Containers after one another, in buffers and in files, cut anywhere."""
+    """Iterate over concatenated containers in buffers and files, truncated at every fourth byte."""
     found = []
     whole = VECTORS["names"].data + VECTORS["no-entries"].data + VECTORS["names"].data
     for most in (len(VECTORS["names"].data), 64):
@@ -110,7 +110,7 @@ def _sizes(source: Any, limits: wc.DecodeLimits) -> list[int]:
 
 
 def schemas() -> list[str]:
-    """One tensor, several and none, under schemas that fit and that do not."""
+    """Decode containers of none, one and several tensors with matching and other schemas."""
     found = []
     for vector in VECTORS.values():
         fitting: dict[str, Any] = {t[0]: (t[2], t[1]) for t in vector.tensors}
@@ -133,7 +133,7 @@ THREE = [reference.Tensor(name, "float32", (2,), [1], b"\0\0\x80\x3f") for name 
 
 
 def sums() -> list[str]:
-    """Arrays that are added to: of all types, of right sizes and others."""
+    """Call ``decode_add`` with arrays of all types, and of matching and other sizes."""
     found = []
     for vector in VECTORS.values():
         sizes = {t[0]: math.prod(t[2]) for t in vector.tensors}
@@ -152,7 +152,7 @@ def sums() -> list[str]:
 
 
 def places() -> list[str]:
-    """Where refusals point."""
+    """Flip bits of every byte, and record the positions that errors report."""
     found = []
     data = VECTORS["names"].data
     for at in range(len(data)):
@@ -165,7 +165,7 @@ def places() -> list[str]:
 
 
 def ids() -> list[str]:
-    """Every type and domain, index codec, value codec and map codec of a table, and types of records."""
+    """Decode tables with every type, domain and codec id, and blocks with every record type."""
     found = []
     row = reference.Row(0, 0, 9, 2, 1, 2, 1, b"\6\0", struct.pack("<2f", 1, 2))
     for field, n in itertools.product(("dtype", "index", "value", "map"), range(256)):
@@ -177,7 +177,7 @@ def ids() -> list[str]:
 
 
 def experimental() -> list[str]:
-    """Registered codecs, well-behaved and not, of the least id and the greatest."""
+    """Decode with user-defined codecs, correct and faulty, of the smallest and the largest id."""
     tables: list[dict[Any, Any]] = [registry._index, registry._value, *registry._stages.values()]
     kept = [dict(table) for table in tables]
     found = []
@@ -199,8 +199,8 @@ def experimental() -> list[str]:
     return found
 
 
-def _behaved(what: int, right: Any) -> Any:
-    """What a codec of the experiments gives, or raises."""
+def _misbehave(what: int, right: Any) -> Any:
+    """Return the result of an experimental codec, correct or faulty, or raise an error."""
     if what == 1:
         raise ValueError("no")
     if what == 2:
@@ -212,38 +212,38 @@ def _behaved(what: int, right: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Index:
-    """An index codec whose section says how it behaves."""
+    """Index codec whose first section byte selects its behaviour."""
 
     def encode(self, indices: Any, d: int, stream: int) -> Any:
-        """Not used."""
+        """Return nothing; the probes do not encode."""
         return b""
 
     @classmethod
     def work(cls, section: Any, d: int, r: int) -> Any:
-        """One step, or an exception."""
-        return _behaved(1 if section[0] == 8 else 0, 1)
+        """Return one step, or raise an error."""
+        return _misbehave(1 if section[0] == 8 else 0, 1)
 
     @classmethod
     def decode(cls, section: Any, d: int, r: int, limits: Any) -> Any:
-        """The last indices."""
+        """Return the last r indices."""
         found = np.arange(d - r, d, dtype=np.uint32)
-        return _behaved(int(section[0]), found)
+        return _misbehave(int(section[0]), found)
 
 
 @dataclass(frozen=True)
 class _Value:
-    """A value codec whose section says how it behaves."""
+    """Value codec whose first section byte selects its behaviour."""
 
     carries_nonfinite: ClassVar[bool] = True
 
     def encode(self, values: Any, stream: int) -> Any:
-        """Not used."""
+        """Return nothing; the probes do not encode."""
         return b""
 
     @classmethod
     def decode(cls, section: Any, r: int, dtype: Any, limits: Any) -> Any:
-        """Ones."""
-        return _behaved(int(section[0]), np.ones(r, dtype))
+        """Return ones."""
+        return _misbehave(int(section[0]), np.ones(r, dtype))
 
 
 PROBES: dict[str, Callable[[], list[str]]] = {

@@ -1,4 +1,4 @@
-"""The promise of time in SECURITY.md as a formula, for the fuzzer and for the tests."""
+"""Time bound of SECURITY.md as a formula, for the fuzzer and the tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 import wirecodec as wc
 from formats.reference.table import ENTRY_BYTES
-from tests.fuzz.anatomy import PREFIX, declared
+from tests.fuzz.anatomy import PREFIX, count_declared
 
 CALL = 0.05
 """Seconds for any container."""
@@ -18,19 +18,19 @@ PER_BYTE = 5e-9
 PER_STEP = 20e-9
 """Seconds per step of ``DecodeLimits.max_work``."""
 NOISE = 3
-"""Factor that is allowed where other processes share the machine."""
+"""Allowed factor, because other processes share the machine."""
 
 
-def promised(data: bytes, limits: wc.DecodeLimits) -> float:
-    """Return the CPU seconds within which a container is refused, kernels compiled."""
+def allowed_seconds(data: bytes, limits: wc.DecodeLimits) -> float:
+    """Return the maximum CPU seconds for a container, with compiled kernels."""
     entries = struct.unpack_from("<I", data, 8)[0] if len(data) >= PREFIX else 0
     entries = min(entries, len(data) // ENTRY_BYTES)
-    bytes_ = len(data) + declared(data)[1]
+    bytes_ = len(data) + count_declared(data)[1]
     return CALL + PER_ENTRY * entries + PER_BYTE * bytes_ + PER_STEP * limits.max_work
 
 
-def refusal_seconds(data: bytes, limits: wc.DecodeLimits) -> tuple[float, str]:
-    """Return the CPU seconds of one ``decode_many``, and the code of its refusal or "ok"."""
+def measure_decoding(data: bytes, limits: wc.DecodeLimits) -> tuple[float, str]:
+    """Measure one ``decode_many``; return its CPU seconds, and the error's code or "ok"."""
     start = time.process_time()
     try:
         wc.decode_many(data, limits=limits)

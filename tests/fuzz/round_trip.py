@@ -1,4 +1,4 @@
-"""Encode and decode: the bytes of a fuzzer say what is encoded and how."""
+"""Round trips of a tensor and a scheme that a fuzzer's bytes determine."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PREFIXES = ("", "", "", "rfft | ", "dct | ")
 
 
 def round_trip(data: bytes) -> None:
-    """Raise a Finding where encoding fails but by an EncodeError, or decoding by anything."""
+    """Encode and decode; raise a Finding for any error but an EncodeError, and for changed values."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         _round_trip(data)
 
 
 def _round_trip(data: bytes) -> None:
-    x, scheme, value = _chosen(data)
+    x, scheme, value = _parse_case(data)
     try:
         blob = wc.encode(x, scheme, seed=zlib.crc32(data)).tobytes()
     except wc.EncodeError:
@@ -43,20 +43,20 @@ def _round_trip(data: bytes) -> None:
         raise Finding(f"encode with {scheme!r}: {error!r}") from error
     found = outcome(library, blob, {})
     if not isinstance(found[0], bytes):
-        raise Finding(f"{scheme!r} is refused by its own reader: {found}")
+        raise Finding(f"{scheme!r} writes a container that the decoder rejects: {found}")
     decoded = wc.decode(blob)
     if value in LOSSLESS and not scheme.startswith(("rfft", "dct")):
         if decoded.values.tobytes() != x[decoded.indices].tobytes():
             raise Finding(f"{scheme!r} changes values")
     elif _finite(x) and not _finite(decoded.values):
-        raise Finding(f"{scheme!r} makes of numbers what is none")
+        raise Finding(f"{scheme!r} decodes finite values to NaN or Inf")
 
 
-def _chosen(data: bytes) -> tuple[Any, str, str]:
-    """The flat tensor that the bytes tell, the scheme, and its value codec."""
+def _parse_case(data: bytes) -> tuple[Any, str, str]:
+    """Return the tensor, the scheme and its value codec that the bytes determine."""
     head, body = data[:6].ljust(6, b"\0"), data[6:]
     dtype = DTYPES[head[0] % 4]
-    if head[5] & 8:  # of one magnitude, with ties: elements of any bytes are far apart
+    if head[5] & 8:  # values of similar magnitude with ties, unlike elements of arbitrary bytes
         values = np.frombuffer(body, np.int8).astype(dtype) / dtype.type(32)
     else:
         values = np.frombuffer(body[: len(body) // dtype.itemsize * dtype.itemsize], dtype)
@@ -69,5 +69,5 @@ def _chosen(data: bytes) -> tuple[Any, str, str]:
 
 
 def _finite(x: Any) -> bool:
-    with np.errstate(invalid="ignore"):  # a bfloat16 that signals is reported as an invalid operation
+    with np.errstate(invalid="ignore"):  # a signalling NaN in bfloat16 raises the invalid flag
         return bool(np.isfinite(x).all())

@@ -1,4 +1,4 @@
-"""The fuzzer itself: a short run of both targets, and whether it would find what it looks for."""
+"""Tests of the fuzzer: a short run of both targets, and detection of planted errors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any, cast
 import pytest
 
 from tests.fuzz import loop, mutants
-from tests.fuzz.anatomy import laid_out, parts_of
+from tests.fuzz.anatomy import assemble_parts, split_container
 from tests.fuzz.judge import Finding, agree, judge
-from tests.fuzz.legal import legal
-from tests.fuzz.mutate import mutated
+from tests.fuzz.legal import draw_container
+from tests.fuzz.mutate import mutate_container
 from tests.fuzz.probes import PROBES
 from tests.fuzz.round_trip import round_trip
 from tests.fuzz.seeds import all_seeds, valid_seeds
@@ -37,7 +37,7 @@ def vector(id: str) -> bytes:
     return next(v.data for v in vectors() if v.id == id)
 
 
-def test_an_exception_of_another_kind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_untyped_exception_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*arguments: Any) -> None:
         raise KeyError("d")
 
@@ -47,14 +47,14 @@ def test_an_exception_of_another_kind_is_found(monkeypatch: pytest.MonkeyPatch) 
         judge(vector("names"))
 
 
-def test_a_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_difference_from_the_reference_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge(vector("names-absent")) == "ok"
     monkeypatch.setattr(schema, "digits", lambda n: tuple(f"t{key}" for key in range(n)))
     with pytest.raises(Finding, match="differ"):
         judge(vector("names-absent"))
 
 
-def test_transformed_elements_may_be_off_by_rounding_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transformed_elements_may_differ_by_rounding_only(monkeypatch: pytest.MonkeyPatch) -> None:
     data = vector("dct-constant")
     exact = DCT.inverse
     for factor, fine in ((1 + 1e-7, True), (1 + 1e-5, False)):
@@ -66,34 +66,37 @@ def test_transformed_elements_may_be_off_by_rounding_alone(monkeypatch: pytest.M
                 agree(data)
 
 
-def test_a_seed_tells_a_mutation() -> None:
+def test_a_seed_determines_a_mutation() -> None:
     for seed in range(50):
         data = valid_seeds()[seed]
-        one, two = (mutated(data, all_seeds(), random.Random(seed)) for _ in range(2))
+        one, two = (mutate_container(data, all_seeds(), random.Random(seed)) for _ in range(2))
         assert one == two
-        assert legal(random.Random(seed)) == legal(random.Random(seed))
+        assert draw_container(random.Random(seed)) == draw_container(random.Random(seed))
 
 
-def test_most_mutations_reach_further_than_the_checksums() -> None:
+def test_most_mutations_pass_the_checksums() -> None:
     rng = random.Random(2)
     shallow = {"prefix", "magic", "container", "trailing", "head-checksum", "entry-checksum", "total-length"}
-    codes = [judge(mutated(rng.choice(valid_seeds()), all_seeds(), rng), compared=False) for _ in range(400)]
+    codes = [
+        judge(mutate_container(rng.choice(valid_seeds()), all_seeds(), rng), compared=False)
+        for _ in range(400)
+    ]
     assert sum(code not in shallow for code in codes) > 300
     assert len(set(codes)) > 30
 
 
-def test_parts_are_laid_out_as_they_were() -> None:
+def test_splitting_and_assembling_restores_a_container() -> None:
     for data in valid_seeds():
-        parts = parts_of(data)
+        parts = split_container(data)
         assert parts is not None
-        assert laid_out(parts) == data
+        assert assemble_parts(parts) == data
 
 
-def test_legal_containers_show_every_codec() -> None:
+def test_legal_containers_cover_every_codec() -> None:
     shown: tuple[set[int], set[int], set[int]] = set(), set(), set()
     chunks = groups = 0
     for seed in range(1500):
-        parts = parts_of(legal(random.Random(seed)))
+        parts = split_container(draw_container(random.Random(seed)))
         assert parts is not None
         chunks += any(row.base for row in parts.rows)
         groups += any(record.type == 1 for record in parts.records)
@@ -108,7 +111,7 @@ def test_legal_containers_show_every_codec() -> None:
     assert groups > 20
 
 
-def test_round_trips_tell_what_changes_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_trip_that_changes_values_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes([0, 0, 0, 0, 0, 0]) + struct.pack("<3f", 1, 2, 3)
     round_trip(data)
     monkeypatch.setattr(
@@ -118,14 +121,14 @@ def test_round_trips_tell_what_changes_values(monkeypatch: pytest.MonkeyPatch) -
         round_trip(data)
 
 
-def test_files_are_judged_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_judges_a_file_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = loop.keep(vector("magic"), "why", tmp_path / "finds")
     assert loop.main([str(path)]) == 0
     assert capsys.readouterr().out == f"{path}: why\nmagic\n"
 
 
 @pytest.mark.parametrize("probe", PROBES)
-def test_a_probe_shows_what_is_read_and_what_is_refused(probe: str) -> None:
+def test_a_probe_is_deterministic_and_covers_success_and_errors(probe: str) -> None:
     before = PROBES[probe]()
     assert PROBES[probe]() == before
     refused = sum(
@@ -136,7 +139,7 @@ def test_a_probe_shows_what_is_read_and_what_is_refused(probe: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_mutants_die_of_the_vectors_that_notice() -> None:
+def test_mutants_are_killed_by_the_vectors_that_detect_them() -> None:
     source = Path(reader.__file__).read_text(encoding="utf-8")
     tree = ast.parse(source)
     every = list(mutants.mutate_function(cast(FunctionType, reader._prefix), "container/reader.py", tree))

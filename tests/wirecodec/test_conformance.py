@@ -17,8 +17,8 @@ import pytest
 import wirecodec as wc
 from formats import conformance
 from tests.fuzz.judge import agree, library
-from tests.fuzz.legal import legal
-from tests.fuzz.mutate import mutated
+from tests.fuzz.legal import draw_container
+from tests.fuzz.mutate import mutate_container
 from tests.fuzz.seeds import all_seeds
 from tests.golden import RESULTS, vectors, vectors_of
 from wirecodec.arrays import dtype_named
@@ -60,9 +60,9 @@ def test_library_and_reference_agree_on_legal_containers(part: int) -> None:
     """5,000 containers that must be read, and as many changed ones, most under right checksums."""
     for seed in range(250 * part, 250 * (part + 1)):
         rng = random.Random(seed)
-        data = legal(rng)
+        data = draw_container(rng)
         assert isinstance(agree(data, {})[0], bytes), seed
-        agree(mutated(data, all_seeds(), rng), WIDE)
+        agree(mutate_container(data, all_seeds(), rng), WIDE)
 
 
 def test_the_whole_data_way_agrees_with_the_reference(gradient: Any) -> None:

@@ -14,9 +14,9 @@ import pytest
 
 import wirecodec as wc
 from formats import conformance, reference
-from tests.fuzz.anatomy import parts_of
+from tests.fuzz.anatomy import split_container
 from tests.fuzz.judge import agree
-from tests.fuzz.mutate import mutated
+from tests.fuzz.mutate import mutate_container
 from tests.fuzz.seeds import all_seeds, valid_seeds
 from tests.golden import vectors
 from wirecodec import registry
@@ -33,7 +33,7 @@ Codecs = tuple[tuple[int, ...], ...]
 
 def codecs_of(data: bytes) -> Codecs:
     """What a container's table names: domains and types, index codecs, value codecs."""
-    parts = parts_of(data)
+    parts = split_container(data)
     assert parts is not None
     rows = [row for row in parts.rows if row.r]
     return (
@@ -131,4 +131,4 @@ def test_library_and_reference_agree_on_mutations(seed: int) -> None:
     """10,000 containers with changes, most under right lengths and checksums; the same ones each time."""
     rng = random.Random(seed)
     for _ in range(500):
-        agree(mutated(rng.choice(valid_seeds()), all_seeds(), rng))
+        agree(mutate_container(rng.choice(valid_seeds()), all_seeds(), rng))

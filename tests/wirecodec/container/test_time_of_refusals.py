@@ -16,9 +16,9 @@ import wirecodec as wc
 from formats.reference import Row
 from formats.reference.index.bloom import P2
 from tests.fuzz import promise
-from tests.fuzz.anatomy import parts_of
-from tests.fuzz.promise import promised, refusal_seconds
-from tests.fuzz.seeds import repeated
+from tests.fuzz.anatomy import split_container
+from tests.fuzz.promise import allowed_seconds, measure_decoding
+from tests.fuzz.seeds import repeat_row
 from wirecodec import registry
 from wirecodec.kernels.cpu.index import bloom
 from wirecodec.kernels.layout import BLOOM_PAD
@@ -45,10 +45,10 @@ def schemes() -> Iterator[str]:
 
 def within(data: bytes, limits: wc.DecodeLimits) -> None:
     """The fastest of some tries: other processes can make one slow."""
-    allowed = NOISE * promised(data, limits)
+    allowed = NOISE * allowed_seconds(data, limits)
     seconds = []
     for _ in range(TRIES):
-        took, code = refusal_seconds(data, limits)
+        took, code = measure_decoding(data, limits)
         assert code != "ok"
         seconds.append(took)
         if took <= allowed:
@@ -65,12 +65,12 @@ def test_many_small_entries(scheme: str, r: int) -> None:
     tensor[rng.choice(tensor.size, r, replace=False)] = rng.normal(size=r) + 0.1
     data = wc.encode(tensor, scheme).tobytes()
     wc.decode(data)  # its kernels are compiled now
-    parts = parts_of(data)
+    parts = split_container(data)
     assert parts is not None
     row = parts.rows[0]
     work = getattr(registry.index_codec(row.index), "work", None)
     steps = ENTRIES * work(np.frombuffer(row.index_section, np.uint8), row.d, row.r) if work else 0
-    within(repeated(row, ENTRIES, SHORT), wc.DecodeLimits(max_work=steps))
+    within(repeat_row(row, ENTRIES, SHORT), wc.DecodeLimits(max_work=steps))
 
 
 def test_the_passes_of_bloom_p2() -> None:
@@ -82,8 +82,8 @@ def test_the_passes_of_bloom_p2() -> None:
     section = np.array([(0, r, k, P2, 0)], "<u8, <u4, u1, u1, <u2").tobytes() + filter_
     row = Row(0, 0, d, r, 1, 9, 15, section, np.float32(1).tobytes())
     one = wc.DecodeLimits(max_expansion=2**40)
-    wc.decode(repeated(row, 1), limits=one)
-    within(repeated(row, n, SHORT), wc.DecodeLimits(max_work=2**24, max_expansion=2**40))
+    wc.decode(repeat_row(row, 1), limits=one)
+    within(repeat_row(row, n, SHORT), wc.DecodeLimits(max_work=2**24, max_expansion=2**40))
 
 
 def test_the_page_gives_these_numbers() -> None:
