@@ -22,6 +22,7 @@ import numpy as np
 
 import wirecodec as wc
 import wirecodec.kernels.cpu
+from tests.wirecodec.container.long_extensions import LONG, RECORDS, ROWS, with_records, with_rows
 from tests.wirecodec.test_battery import INDEX, VALUE, variants
 from wirecodec.arrays import bits_of, read_only
 from wirecodec.index.base import is_lossy
@@ -161,6 +162,17 @@ def run_refusals(sink: Sink) -> None:
                 sink(str(error))
 
 
+def run_long_extensions(sink: Sink) -> None:
+    """Read extension blocks that are long enough for the kernels that skip sound records and rows."""
+    blobs = [with_records(LONG, last) for last in RECORDS.values()]
+    blobs += [with_rows(LONG, last) for last in ROWS.values()]
+    for blob in blobs:
+        try:
+            sink(repr(wc.inspect(blob)))
+        except wc.WireError as error:
+            sink(error.code)
+
+
 def gradients(rng: np.random.Generator, dtype: np.dtype[Any]) -> Iterator[Any]:
     """Yield gradients of a type."""
     for size in (1, 63, 64, 65, 513, 4096, 4097, 70_001):
@@ -226,8 +238,8 @@ def run() -> str:
     def sink(found: Any) -> None:
         digest.update(found.encode() if isinstance(found, str) else np.ascontiguousarray(found).tobytes())
 
-    parts = (run_index_codecs, run_value_codecs, run_refusals, run_selectors, run_transforms, run_steps)
-    for part in parts:
+    sections = (run_index_codecs, run_value_codecs, run_refusals, run_long_extensions)
+    for part in (*sections, run_selectors, run_transforms, run_steps):
         part(sink)
     with shared_out(3):
         for part in (run_selectors, run_steps):
