@@ -39,7 +39,7 @@ def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[ByteArray]:
         Ring all-gather: Thakur et al., 2005, Optimization of Collective Communication Operations in MPICH,
         section 4.1.
 
-    Example:
+    Examples:
         >>> import collectives as co
         >>> blobs = co.simulate(2, lambda comm: co.allgather_bytes(comm, b"ab"[: comm.rank + 1]))
         >>> [blob.tobytes() for blob in blobs[0]]
@@ -110,7 +110,7 @@ def allgather(
     Source:
         formats/spec/agreement.md.
 
-    Example:
+    Examples:
         >>> import numpy as np, collectives as co
         >>> grad = np.array([0, 3, 0, -5], np.float32)
         >>> scheme = "topk(0.25) | rice | raw"

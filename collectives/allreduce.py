@@ -112,7 +112,7 @@ def allreduce(
     Source:
         Renggli et al., 2019, SparCML: sparse all-reduce by gathering or by splitting.
 
-    Example:
+    Examples:
         >>> import numpy as np, collectives as co
         >>> grad = np.array([0, 3, 0, -5], np.float32)
         >>> co.simulate(2, lambda comm: co.allreduce(comm, grad * comm.rank, "topk(0.5) | rice | raw"))[0]

@@ -64,7 +64,7 @@ class Channel:
         ValueError: comm is MPI.COMM_NULL, or another argument is out of range. A collective on a
             communicator that was freed later raises the same error.
 
-    Example:
+    Examples:
         >>> import collectives as co
         >>> channels = co.simulate(2, lambda comm: co.Channel(comm, timeout=60))
         >>> channels[1]

@@ -54,7 +54,7 @@ class Prepared:
         sent: {name: SparseTensor} as receivers decode it, on the gradients' device. bfloat16 is on the host,
             because CuPy does not have it.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> prepared = wc.Compressor("topk(k=1) | rice | raw").prepare({"w": np.array([1, 3], "f4")})
         >>> prepared.commit()
@@ -128,7 +128,7 @@ class Compressor:
     Raises:
         EncodeError: a scheme or the seed is not valid.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> compressor = wc.Compressor("topk(0.25) | rice | qsgd(bits=4)")
         >>> blob = compressor.compress({"w": np.array([1, -8, 2, 4], "f4")})

@@ -29,7 +29,7 @@ class ErrorFeedback:
     Raises:
         EncodeError: if beta is out of range.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> compressor = wc.Compressor("topk(k=1) | rice | raw", feedback=wc.ErrorFeedback(beta=1.0))
         >>> _ = compressor.compress({"w": np.array([3, 1, 2], np.float32)})

@@ -36,7 +36,7 @@ class DecodeLimits:
     Raises:
         ValueError: a limit is not an integer, or is negative.
 
-    Example:
+    Examples:
         >>> import wirecodec as wc
         >>> limits = wc.DecodeLimits(max_bytes=2**20)
         >>> limits.max_bytes, limits.max_entries

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wirecodec.arrays import Array, Bytes, as_bytes, on_gpu
-from wirecodec.container.header import Head, read_header
+from wirecodec.container.reader import Head, read_header
 from wirecodec.container.schema import TensorSpecs, check_all, check_count, check_names, check_only
 from wirecodec.cpu import entry as host
 from wirecodec.errors import EncodeError, SchemaMismatch
@@ -53,7 +53,7 @@ def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes 
         EncodeError: the scheme cannot carry the tensor; names the first such element.
         DeviceError: the tensor is on a GPU that cannot be used.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> blob = wc.encode(np.array([[0, 3, 0], [0, 0, 4]], "f4"), "topk(k=1) | rice | raw")
         >>> wc.decode(blob).to_dense().tolist()
@@ -92,7 +92,7 @@ def encode_many(
         EncodeError: a scheme cannot carry its tensor, or a glob matches none; names tensor and element.
         DeviceError: the tensors are on a GPU that cannot be used.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> blob = wc.encode_many({"w": np.ones(3, "f4"), "b": np.zeros(2, "f4")}, "all | rice | raw")
         >>> {name: x.to_dense().tolist() for name, x in wc.decode_many(blob).items()}
@@ -136,7 +136,7 @@ def decode(
             raise any other exception.
         DeviceError: the blob is on a GPU that cannot be used.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> blob = wc.encode(np.array([0, 3, 0, 4], "f4"))
         >>> wc.decode(blob, schema=(4, "float32")).indices.tolist()
@@ -179,7 +179,7 @@ def decode_many(
             raise any other exception.
         DeviceError: the blob is on a GPU that cannot be used.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> blob = wc.encode_many({"w": np.ones(3, "f4"), "b": np.zeros(2, "f4")})
         >>> wc.decode_many(blob)["w"]
@@ -226,7 +226,7 @@ def decode_add(
         ValueError: ``out`` is not such an array.
         DeviceError: an array is on a GPU that cannot be used.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> total = np.ones(3, np.float32)
         >>> wc.decode_add(wc.encode(np.array([0, 2, 4], "f4")), total, scale=0.5)

@@ -33,7 +33,7 @@ class Preset:
         scheme: the stages with the paper's settings.
         source: the paper and section of the settings.
 
-    Example:
+    Examples:
         >>> import wirecodec as wc
         >>> wc.PRESETS["dgc"].source
         'Lin et al., Deep Gradient Compression, 2018, section 3'
@@ -133,7 +133,7 @@ def preset(name: str, **overrides: Any) -> Scheme:
     Raises:
         EncodeError: a name is unknown, or a parameter is out of range; names the nearest known name.
 
-    Example:
+    Examples:
         >>> import wirecodec as wc
         >>> str(wc.preset("deepreduce-fit-dexp", ratio=0.001, index="rice"))
         'topk(0.001) | rice | dexpfit'

@@ -118,7 +118,7 @@ def register(cls: T) -> T:
     Raises:
         EncodeError: the class is none of the three, or its name or id is not valid or not new.
 
-    Example:
+    Examples:
         >>> import dataclasses, numpy as np, wirecodec as wc
         >>> @wc.register
         ... @dataclasses.dataclass(frozen=True)

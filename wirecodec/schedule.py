@@ -39,7 +39,7 @@ class WarmUp:
     Raises:
         EncodeError: a parameter is out of range.
 
-    Example:
+    Examples:
         >>> import wirecodec as wc
         >>> schedule = wc.WarmUp(density=0.01, steps=2)
         >>> [round(schedule(step), 3) for step in range(4)]
@@ -90,7 +90,7 @@ class Diminishing:
     Raises:
         EncodeError: a parameter is out of range.
 
-    Example:
+    Examples:
         >>> import wirecodec as wc
         >>> schedule = wc.Diminishing(theta=0.9, rate=0.25)
         >>> schedule(0), schedule(15)

@@ -61,7 +61,7 @@ class Scheme:
     Raises:
         EncodeError: a stage has the wrong kind of object.
 
-    Example:
+    Examples:
         >>> import wirecodec as wc
         >>> scheme = wc.Scheme(wc.TopK(0.01), wc.Rice(), wc.QSGD(bits=4))
         >>> str(scheme), scheme == wc.Scheme.parse("topk(0.01) | rice | qsgd(bits=4)")
@@ -100,7 +100,7 @@ class Scheme:
         Raises:
             EncodeError: the text is not a scheme; names the fault and the nearest valid name.
 
-        Example:
+        Examples:
             >>> import wirecodec as wc
             >>> wc.Scheme.parse("topk(0.01) | rice | qsgd").select
             TopK(ratio=0.01, k=None)

@@ -61,7 +61,7 @@ class SparseTensor:
     Raises:
         EncodeError: an argument is not valid.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> wc.SparseTensor([1, 3], np.array([5, 7], "f4"), (2, 2)).to_dense()
         array([[0., 5.],

@@ -65,7 +65,7 @@ def ratios_by_flops(flops: Mapping[str, float]) -> dict[str, float]:
     Source:
         Chen et al., 2020, ScaleCom, section 4.
 
-    Example:
+    Examples:
         >>> import collectives as co
         >>> co.ratios_by_flops({"conv": 150, "fc": 64})
         {'conv': 0.02, 'fc': 0.0025}
@@ -90,7 +90,7 @@ class CLTk:
     Source:
         Chen et al., 2020, ScaleCom, Algorithm 1.
 
-    Example:
+    Examples:
         >>> import numpy as np, collectives as co
         >>> grad = np.array([1, -4, 2, 0], np.float32)
         >>> co.simulate(2, lambda comm: co.CLTk(0.25).allreduce(comm, grad))[0]

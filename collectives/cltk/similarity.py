@@ -34,7 +34,7 @@ class Similarity:
     Source:
         Chen et al., 2020, ScaleCom, section 3, Lemma 1.
 
-    Example:
+    Examples:
         >>> import collectives as co
         >>> co.Similarity(cosine_distance=0.1, hamming=(0.0, 0.25))
         Similarity(cosine_distance=0.1, hamming=(0.0, 0.25))
@@ -66,7 +66,7 @@ def similarity(comm: Communicator | Channel, cltk: CLTk, grad: Any) -> Similarit
     Source:
         Chen et al., 2020, ScaleCom, section 3.
 
-    Example:
+    Examples:
         >>> import numpy as np, collectives as co
         >>> grad = np.array([1, -4, 2, 0], np.float32)
         >>> co.simulate(2, lambda comm: co.similarity(comm, co.CLTk(0.25), grad).hamming)[0]

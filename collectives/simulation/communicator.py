@@ -52,7 +52,7 @@ def simulate(n: int, fn: Callable[[SimulatedComm], T], *, alpha: float = 0.0, be
     Source:
         The alpha-beta model: Hockney, 1994, The communication challenge for MPP.
 
-    Example:
+    Examples:
         >>> import collectives as co
         >>> co.simulate(2, lambda comm: [len(blob) for blob in co.allgather_bytes(comm, bytes(comm.rank))])
         [[0, 1], [0, 1]]

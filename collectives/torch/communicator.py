@@ -31,7 +31,7 @@ class TorchComm:
     Raises:
         ImportError: torch is missing.
 
-    Example:
+    Examples:
         >>> import collectives as co, torch.distributed as dist  # doctest: +SKIP
         >>> dist.init_process_group("gloo")  # doctest: +SKIP
         >>> mean = co.allreduce(co.TorchComm(), grad, "topk(0.01) | rice | qsgd")  # doctest: +SKIP

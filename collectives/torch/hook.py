@@ -47,7 +47,7 @@ def torch_hook(
     Source:
         https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html
 
-    Example:
+    Examples:
         >>> import collectives as co, wirecodec as wc
         >>> compressor = wc.Compressor("topk(0.01) | rice | qsgd")
         >>> hook = co.torch_hook(compressor, co.TorchComm(), model.named_parameters())  # doctest: +SKIP

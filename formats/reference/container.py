@@ -66,7 +66,7 @@ def decode(
     Raises:
         WireError: with the class and code of the first check of SPEC section 7 that fails.
 
-    Example:
+    Examples:
         >>> from formats.reference import Tensor, decode, write
         >>> data = write([Tensor("w", "float32", (4,), [1, 3], bytes(8))], "bitmap")
         >>> decode(data).tensors[0].indices

@@ -23,7 +23,7 @@ from tests.fuzz.round_trip import round_trip
 from tests.fuzz.seeds import all_seeds, valid_seeds
 from tests.golden import vectors
 from wirecodec import registry
-from wirecodec.container import header, schema
+from wirecodec.container import reader, schema
 from wirecodec.transform.dct import DCT
 
 
@@ -42,7 +42,7 @@ def test_an_untyped_exception_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> N
         raise KeyError("d")
 
     assert judge(vector("names")) == "ok"
-    monkeypatch.setattr(header, "_check_table", broken)
+    monkeypatch.setattr(reader, "_check_table", broken)
     with pytest.raises(Finding, match="KeyError"):
         judge(vector("names"))
 
@@ -140,9 +140,9 @@ def test_a_probe_is_deterministic_and_covers_success_and_errors(probe: str) -> N
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_mutants_are_killed_by_the_vectors_that_detect_them() -> None:
-    source = Path(header.__file__).read_text(encoding="utf-8")
+    source = Path(reader.__file__).read_text(encoding="utf-8")
     tree = ast.parse(source)
-    every = list(mutants.mutate_function(cast(FunctionType, header._prefix), "container/header.py", tree))
+    every = list(mutants.mutate_function(cast(FunctionType, reader._prefix), "container/reader.py", tree))
     line = 1 + source.splitlines().index("    if magic != MAGIC:")
     magic = [m for m in every if m.line == line]
     assert {m.change for m in magic} == {"NotEq -> Eq #0", "if True", "if False"}

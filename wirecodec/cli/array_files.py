@@ -136,7 +136,7 @@ def check_names(names: Collection[str]) -> None:
     Raises:
         ValueError: a name is not allowed; the message shows it.
 
-    Example:
+    Examples:
         >>> check_names(["layer/weight", "layer/bias"])
     """
     found: set[str] = set()

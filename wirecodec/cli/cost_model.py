@@ -51,7 +51,7 @@ class Network:
     Raises:
         ValueError: an argument is out of range.
 
-    Example:
+    Examples:
         >>> Network(ranks=8, bandwidth=1.25e9, latency=50e-6).ranks
         8
     """
@@ -225,7 +225,7 @@ def published_min_ratio(
     Returns:
         The ratio; inf if no ratio pays.
 
-    Example:
+    Examples:
         >>> published_min_ratio(1, conversion=float("inf"), transform=8, packing=8, selection=float("inf"))
         2.0
     """

@@ -116,7 +116,7 @@ def compute_stats(tensor: Any) -> GradientStats:
     Raises:
         EncodeError: an element is NaN or Inf, or fewer than two are not 0.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> compute_stats(np.float32([3, 0, -1, 2])).nonzero
         3

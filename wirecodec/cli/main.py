@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: with code 0, after ``--help`` or ``--version``.
 
-    Example:
+    Examples:
         >>> main(["decode", "missing.wc", "-o", "grad.npy"])
         2
     """

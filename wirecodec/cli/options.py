@@ -89,7 +89,7 @@ def parse_scheme(text: str) -> Scheme:
     Raises:
         EncodeError: the text is neither.
 
-    Example:
+    Examples:
         >>> str(parse_scheme("dgc(ratio=0.01, index=rice)"))
         'dgc(0.01) | rice | raw'
     """

@@ -32,7 +32,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: ``path`` cannot be written; the message names it.
 
-    Example:
+    Examples:
         >>> with open_output(Path("/dev/null")) as file:
         ...     n = file.write(b"bytes")
     """

@@ -42,7 +42,7 @@ def parse_bandwidth(text: str) -> float:
     Raises:
         ValueError: the text is not a bandwidth above 0, or has no unit: bits and bytes differ by 8.
 
-    Example:
+    Examples:
         >>> parse_bandwidth("10Gbit/s")
         1250000000.0
     """
@@ -69,7 +69,7 @@ def parse_seconds(text: str) -> float:
     Raises:
         ValueError: the text is not a finite time.
 
-    Example:
+    Examples:
         >>> parse_seconds("1.5ms")
         0.0015
     """

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import as_bytes
-from wirecodec.container.header import read_header
-from wirecodec.container.layout import MAJOR
+from wirecodec.container.reader import read_header
 from wirecodec.container.schema import TensorSpecs
+from wirecodec.container.writer import MAJOR
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codec, transform, value_codec
 
@@ -62,7 +62,7 @@ class ContainerInfo:
         tag: the application's bytes.
         entries: an ``EntryInfo`` per tensor or fused entry.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> info = wc.inspect(wc.encode(np.array([0, 3, 0, 4], "f4"), tag=b"step 7"))
         >>> info.version, info.nbytes, info.tag, len(info.entries)
@@ -87,7 +87,7 @@ def inspect(blob: Any) -> ContainerInfo:
     Raises:
         WireError: the header is not valid.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> entry = wc.inspect(wc.encode(np.array([0, 3, 0, 4], "f4"), "nonzero | rice | raw")).entries[0]
         >>> entry.size, entry.nnz, entry.index, entry.value_bytes

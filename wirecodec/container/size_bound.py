@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import dtype_named
-from wirecodec.container import extension as ext
-from wirecodec.container.layout import CHUNK, PREFIX_BYTES, TABLE, padded
+from wirecodec.container import extension_writer as ext
+from wirecodec.container.writer import CHUNK, PREFIX_BYTES, TABLE, padded
 from wirecodec.errors import EncodeError
 from wirecodec.index.base import is_lossy
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme
@@ -56,7 +56,7 @@ def max_encoded_bytes(shape: Sequence[int] | int, dtype: Any, scheme: SchemeLike
     Raises:
         EncodeError: the shape, dtype or scheme is not valid, or a registered codec has no ``max_bytes``.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> most = wc.max_encoded_bytes((1000,), "float32", "topk(0.01) | raw-index | raw")
         >>> most, wc.encode(np.random.randn(1000).astype("f4"), "topk(0.01) | raw-index | raw").nbytes

@@ -49,7 +49,7 @@ class AutoIndex:
     Raises:
         EncodeError: ``smallest`` is not a bool.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> codec, section = wc.AutoIndex().choose(np.arange(10, 50_000, dtype=np.uint32), 100_000, 0)
         >>> codec.name, section.size

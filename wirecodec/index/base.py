@@ -32,7 +32,7 @@ class IndexCodec(Protocol):
         name: the name in schemes.
         wire_id: the id in the container, from formats/registry.toml; 0x80 to 0xFF for user-defined codecs.
 
-    Example:
+    Examples:
         >>> import wirecodec as wc
         >>> isinstance(wc.Rice(), wc.IndexCodec), wc.Rice.wire_id
         (True, 3)

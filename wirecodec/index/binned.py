@@ -39,7 +39,7 @@ class Binned:
         Malformed: in decoding, the records are cut, or not in the form that a writer produces.
         Invalid: in decoding, the indices do not ascend, or one is not below d.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> wc.Binned(bin=50).encode(np.arange(0, 40_000, 50, dtype=np.uint32), 40_000, 0).size
         702

@@ -32,7 +32,7 @@ class Bitmap:
         Malformed: in decoding, the length is not ⌈d/8⌉, or a bit beyond element d - 1 is set.
         Invalid: in decoding, the number of set bits is not r.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> wc.Bitmap().encode(np.array([3, 7, 20], np.uint32), 64, 0).tolist()
         [136, 0, 16, 0, 0, 0, 0, 0]

@@ -61,7 +61,7 @@ class Bloom:
         Invalid: in decoding, the filter does not hold the stated number of elements.
         Unsupported: in decoding, the policy is unknown.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> indices = np.arange(0, 100_000, 100, dtype=np.uint32)
         >>> wc.Bloom("p0", fpr=0.001).encode(indices, 100_000, 0).size

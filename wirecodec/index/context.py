@@ -45,7 +45,7 @@ class ContextIndex:
         Malformed: in decoding, the period is out of range, or no writer produces the section.
         Invalid: in decoding, fewer than r elements are present.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> indices = np.arange(0, 100_000, 100, dtype=np.uint32)
         >>> wc.ContextIndex().encode(indices, 100_000, 0).size

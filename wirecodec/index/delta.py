@@ -29,7 +29,7 @@ class Delta:
         Malformed: in decoding, there are not r numbers, or one is not in its shortest form.
         Invalid: in decoding, an index is not below d.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> wc.Delta().encode(np.array([3, 7, 20], np.uint32), 64, 0).tolist()
         [3, 3, 12]

@@ -36,7 +36,7 @@ class EliasFano:
         Malformed: in decoding, the length, the padding or the high bits are wrong.
         Invalid: in decoding, the indices do not ascend, one is not below d, or the spans do not join.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> indices = np.arange(0, 100_000, 100, dtype=np.uint32)
         >>> wc.EliasFano().encode(indices, 100_000, 0).size

@@ -55,7 +55,7 @@ class Huffman:
         Malformed: in decoding, the code is not complete, or the length of a span is wrong.
         Invalid: in decoding, the indices do not ascend, one is not below d, or the spans do not join.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> indices = np.arange(0, 100_000, 100, dtype=np.uint32)
         >>> wc.Huffman().encode(indices, 100_000, 0).size

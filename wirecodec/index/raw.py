@@ -41,7 +41,7 @@ class RawIndex:
         Malformed: in decoding, the section's length is not r times the width.
         Invalid: in decoding, the indices do not ascend strictly, or one is not below d.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> wc.RawIndex().encode(np.array([3, 7, 20], np.uint32), 64, 0).tolist()
         [3, 0, 7, 0, 20, 0]

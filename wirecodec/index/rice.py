@@ -35,7 +35,7 @@ class Rice:
         Malformed: in decoding, the directory or a span is inconsistent.
         Invalid: in decoding, an index is not below d, or the spans do not join.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> indices = np.arange(0, 100_000, 100, dtype=np.uint32)
         >>> wc.Rice().encode(indices, 100_000, 0).size

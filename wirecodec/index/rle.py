@@ -32,7 +32,7 @@ class RLE:
         Malformed: in decoding, the numbers are not pairs, or one is not in its shortest form.
         Invalid: in decoding, a run exceeds the chunk, or the runs do not hold r elements.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> wc.RLE().encode(np.arange(10, 50, dtype=np.uint32), 64, 0).tolist()
         [10, 39]

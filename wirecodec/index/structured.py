@@ -39,7 +39,7 @@ class Structured:
         Malformed: in decoding, the header or the streams are not in the form that a writer produces.
         Invalid: in decoding, the grains do not hold r elements, or a gap exceeds the chunk.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> rows = 64 * np.arange(0, 1000, 10, dtype=np.uint32)[:, None] + np.arange(64, dtype=np.uint32)
         >>> wc.Structured().encode(rows.ravel(), 64_000, 0).size

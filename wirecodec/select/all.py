@@ -22,7 +22,7 @@ class All:
 
     Cost: no read of the array.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> wc.All().select(np.zeros(3, np.float32)).indices is None
         True

@@ -21,7 +21,7 @@ class Selection:
         scale: one magnitude for all values, if the selector fixes it; else None.
         values: (k,) the elements of x at ``indices``, if the selector has read them; else None.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> wc.NonZero().select(np.array([0.0, 2.0, 0.0], np.float32))
         Selection(indices=array([1], dtype=int32), state=None, scale=None, values=None)

@@ -24,7 +24,7 @@ class NonZero:
 
     Cost: one read of the array.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> wc.NonZero().select(np.array([0.0, 2.0, -0.0], np.float32)).indices
         array([1, 2], dtype=int32)

@@ -42,7 +42,7 @@ class RandomK:
     Raises:
         EncodeError: if ``ratio`` is out of range.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> wc.RandomK(0.25).select(np.zeros(8, np.float32), seed=1).indices.size
         2

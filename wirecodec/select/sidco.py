@@ -81,7 +81,7 @@ class SIDCo:
     Raises:
         EncodeError: if a parameter is out of range.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> wc.SIDCo(0.01).select(np.arange(10_000, dtype=np.float32)).indices.size
         100

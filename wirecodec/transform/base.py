@@ -39,7 +39,7 @@ class Transform(Protocol):
         domain: marks the entries that hold its coefficients (formats/SPEC.md, 2.2).
         width: real numbers per coefficient; 2 if coefficients are complex.
 
-    Example:
+    Examples:
         >>> import wirecodec as wc
         >>> isinstance(wc.DCT(), wc.Transform)
         True

@@ -23,7 +23,7 @@ class DCT:
 
     Source: formats/spec/transform/dct.md; formats/SPEC.md, 3.5.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
         >>> wc.DCT.inverse(wc.DCT.forward(x), 4, x.dtype)

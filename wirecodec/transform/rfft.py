@@ -26,7 +26,7 @@ class RFFT:
     Source: Wang et al., *FFT-based Gradient Sparsification*, 2020, section 3.1.1;
     formats/spec/transform/rfft.md.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
         >>> wc.RFFT.inverse(wc.RFFT.forward(x), 4, x.dtype)

@@ -103,7 +103,7 @@ class AutoValue:
     Raises:
         EncodeError: if ``error`` is out of range.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> codec, section = wc.AutoValue(error=0.01).choose(np.full(700, 0.1, np.float32), 0)
         >>> codec, section.size

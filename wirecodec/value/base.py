@@ -25,7 +25,7 @@ class ValueCodec(Protocol):
         carries_nonfinite: True if NaN and Inf are preserved. If False, the pipeline raises EncodeError at the
             first such element and does not call ``encode``.
 
-    Example:
+    Examples:
         >>> import wirecodec as wc
         >>> isinstance(wc.QSGD(bits=4), wc.ValueCodec)
         True

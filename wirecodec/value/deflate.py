@@ -34,7 +34,7 @@ class Deflate:
     Raises:
         EncodeError: if a parameter is out of range.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.array([1.0, np.nan, 3.0], np.float32)
         >>> wc.decode(wc.encode(x, "all | raw-index | deflate(level=9)")).values

@@ -48,7 +48,7 @@ class DExpFit:
 
     Source: Xu et al., *DeepReduce*, 2021, section 5; formats/spec/value/dexpfit.md.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.exp(-5 * np.linspace(0, 1, 1000)).astype(np.float32)
         >>> y = wc.decode(wc.encode(x, "all | raw-index | dexpfit")).values

@@ -37,7 +37,7 @@ class ErrorBounded:
     Raises:
         EncodeError: if ``error`` is out of range.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.random.default_rng(0).laplace(size=10_000).astype(np.float32)
         >>> y = wc.decode(wc.encode(x, "all | raw-index | error-bounded(error=0.05)")).values

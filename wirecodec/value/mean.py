@@ -26,7 +26,7 @@ class Mean:
     of indices: a mask, a vote, or the indices of CLT-k's leader. Equal values are preserved. Other values are
     not unbiased, and error feedback does not converge. Source: formats/spec/value/mean.md.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
         >>> wc.decode(wc.encode(x, "all | raw-index | mean")).values

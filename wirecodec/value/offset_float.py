@@ -46,7 +46,7 @@ class OffsetFloat:
     Raises:
         EncodeError: if a parameter is out of range; on encoding, if a float64 value is too large for float32.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.array([1.0, -2.0, 0.3, 3.0], np.float32)
         >>> wc.decode(wc.encode(x, "all | raw-index | offset-float(bits=4, mantissa=1)")).values

@@ -52,7 +52,7 @@ class PolyFit:
     Raises:
         EncodeError: if a parameter is out of range.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.linspace(-1, 1, 1000, dtype=np.float32) ** 3
         >>> y = wc.decode(wc.encode(x, "all | raw-index | polyfit(degree=3)")).values

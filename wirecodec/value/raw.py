@@ -37,7 +37,7 @@ class Raw:
     Raises:
         EncodeError: if ``dtype`` is anything else; on encoding, if a finite value is too large for 16 bits.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.array([1.0, -2.0, 0.1], np.float32)
         >>> wc.decode(wc.encode(x, "all | raw-index | raw(bfloat16)")).values

@@ -28,7 +28,7 @@ class SignScale:
 
     Source: Karimireddy et al., *Error Feedback Fixes SignSGD*, 2019; formats/spec/value/sign-scale.md.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
         >>> wc.decode(wc.encode(x, "all | raw-index | sign-scale")).values

@@ -52,7 +52,7 @@ class SketchML:
     Raises:
         EncodeError: if ``buckets`` is out of range; on encoding, if a float64 value is too large for float32.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
         >>> wc.decode(wc.encode(x, "all | raw-index | sketchml(buckets=2)")).values

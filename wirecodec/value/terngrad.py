@@ -40,7 +40,7 @@ class TernGrad:
     Raises:
         EncodeError: if ``clip`` is out of range; on encoding, if a float64 value is too large for float32.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.array([3.0, -3.0, 0.0, 3.0], np.float32)
         >>> wc.decode(wc.encode(x, "all | raw-index | terngrad", seed=0)).values

@@ -40,7 +40,7 @@ class ThreeLC:
         EncodeError: if ``sparsity`` is out of range; on encoding, if a float64 value is too large for
             float32.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
         >>> wc.decode(wc.encode(x, "all | raw-index | 3lc")).values

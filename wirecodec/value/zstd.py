@@ -42,7 +42,7 @@ class Zstd:
     Raises:
         EncodeError: if a parameter is out of range.
 
-    Example:
+    Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.arange(1000, dtype=np.float32)
         >>> blob = wc.encode(x, "all | raw-index | zstd")

@@ -82,7 +82,7 @@ def write(
     Raises:
         ValueError: if a value codec cannot represent a value.
 
-    Example:
+    Examples:
         >>> from formats.reference import Tensor, write
         >>> len(write([Tensor("w", "float32", (4,), [1, 3], bytes(8))], "bitmap", names=False))
         80

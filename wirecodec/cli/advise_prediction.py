@@ -158,7 +158,7 @@ def advise(
     Raises:
         EncodeError: one of ``schemes``, or every default scheme, cannot encode the gradient.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> advice = advise({"w": np.ones(64, np.float32)}, Network(2, 1e6), [parse_scheme("dgc(ratio=0.5)")])
         >>> advice.predictions[0].measurement.scheme
