@@ -91,7 +91,7 @@ class Check:
         return from_hex(name).decode(), dtype, tuple(map(int, shape)), indices, from_hex(values)
 
     def decode(self, data: bytes, limits: dict[str, int], schema: Schema) -> tuple[bytes, list[TensorTuple]]:
-        """The contract of formats/conformance.py, but for the exception's class."""
+        """Decode as formats/conformance.py requires, except for the exception's class."""
         self.stdin.write(request(data, limits, schema))
         self.stdin.flush()
         verdict, *rest = self.line()

@@ -1,4 +1,4 @@
-"""The reference decoder and Zstandard: the caller gives a decompressor, and its output is checked."""
+"""Tests of Zstandard in the reference decoder: the caller passes it, and its output is checked."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def refusal(data: bytes, decompress: object) -> tuple[str, str]:
     return caught.value.kind, caught.value.code
 
 
-def test_without_one_the_codec_is_not_supported() -> None:
+def test_without_a_decompressor_the_codec_is_unsupported() -> None:
     assert refusal(BLOB, None) == ("Unsupported", "value-codec")
     rows = [Row(0, 0, 40, 40, 1, 1, 7, value_section=b"\xff"), Row(1, 0, 0, 0, 1, 1, 1)]
     assert refusal(assemble(rows), None) == ("Unsupported", "value-codec")
 
 
-def test_with_one_it_is() -> None:
+def test_with_a_decompressor_the_codec_is_supported() -> None:
     decompress = zstd.find_decompressor()
     assert decompress is not None
     assert decode(BLOB, zstd=decompress).tensors[0].values == T.values
 
 
-def test_it_is_asked_for_what_was_checked() -> None:
+def test_the_decompressor_receives_checked_arguments() -> None:
     asked = []
 
     def stored(frame: bytes, size: int) -> bytes:
@@ -41,11 +41,11 @@ def test_it_is_asked_for_what_was_checked() -> None:
 
 
 @pytest.mark.parametrize("wrong", [b"", bytes(159), bytes(161)])
-def test_what_it_gives_is_measured(wrong: bytes) -> None:
+def test_output_of_a_wrong_size_is_rejected(wrong: bytes) -> None:
     assert refusal(BLOB, lambda frame, size: wrong) == ("Malformed", "zstd-content")
 
 
-def test_what_it_raises_is_no_accident() -> None:
+def test_errors_of_the_decompressor_become_wire_errors() -> None:
     def broken(frame: bytes, size: int) -> bytes:
         raise OSError("a library's own error")
 

@@ -1,4 +1,4 @@
-"""What several tests of the library share."""
+"""Fixtures that several tests of the library share."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from wirecodec.select import topk_exact
 
 @pytest.fixture
 def on_threads(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function that has small arrays shared out among as many threads as it says."""
+    """Return a function that sets the number of threads, which then also share small arrays."""
 
-    def share_out(n: int) -> None:
+    def set_threads(n: int) -> None:
         monkeypatch.setattr(threads, "thread_count", lambda: n)
         monkeypatch.setattr(topk_exact, "MIN_UNITS_PER_THREAD", 1)
         monkeypatch.setattr(topk_exact, "MIN_PARALLEL_CANDIDATES", 1)
 
-    return share_out
+    return set_threads

@@ -1,4 +1,4 @@
-"""One battery for every codec of the registry: a new codec is tested before anyone writes it a test."""
+"""Tests that run for every registered codec, including new ones without tests of their own."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def variants(cls: Any) -> list[Any]:
 @pytest.mark.parametrize("codec", [v for c in INDEX for v in variants(c)], ids=repr)
 @pytest.mark.parametrize("case", SUPPORTS)
 def test_index_round_trip(codec: Any, case: str) -> None:
-    """A lossy codec's section decodes to what it said; that holds all or as many as went in."""
+    """A lossy codec decodes to its own approximation: a superset, or as many indices as the input."""
     d, indices = SUPPORTS[case]
     section, found = codec.encode(indices, d, 7), indices
     if is_lossy(codec):
@@ -88,7 +88,7 @@ def test_index_round_trip(codec: Any, case: str) -> None:
 @pytest.mark.parametrize("case", [name for name, (_, s) in SUPPORTS.items() if s[-1] < 2_000_000])
 def test_index_sections_read_by_the_reference(codec: Any, case: str) -> None:
     d, indices = SUPPORTS[case]
-    d = min(d, int(indices[-1]) + 2)  # the reference walks bitmaps bit by bit
+    d = min(d, int(indices[-1]) + 2)  # the reference reads bitmaps bit by bit, slowly
     tensor = wc.SparseTensor(indices, np.arange(1, indices.size + 1, dtype=np.float32), (d,))
     blob = wc.encode(tensor, wc.Scheme(wc.All(), codec, wc.Raw()), seed=3).tobytes()
     (read,), found = reference.decode(blob).tensors, wc.decode(blob)
@@ -165,7 +165,7 @@ SMALL = [*SCHEMES, "many", "fused"]
 
 @cache
 def small_blobs() -> dict[str, bytes]:
-    """A container of every pair of codecs, small enough to try every bit of."""
+    """Encode a container with every pair of codecs, small enough to flip each bit."""
     rng = np.random.default_rng(3)
     x = np.where(rng.random(90) < 0.3, rng.normal(size=90), 0).astype(np.float32)
     blobs = {name: wc.encode(x, scheme, tag=b"t").tobytes() for name, scheme in SCHEMES.items()}
@@ -199,7 +199,7 @@ BEFORE_THE_CHECKSUM = {
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", SMALL)
 def test_flipped_bits_are_refused(name: str) -> None:
-    """Each ninth; test_flips.py goes through all bits of golden containers."""
+    """Flip every ninth bit; test_flips.py flips all bits of golden containers."""
     blob = small_blobs()[name]
     for bit in range(len(blob) % 9, 8 * len(blob), 9):
         wrong = bytearray(blob)
@@ -210,14 +210,14 @@ def test_flipped_bits_are_refused(name: str) -> None:
 
 
 def head_bytes(blob: bytes) -> int:
-    """Where the payload begins: after prefix, table and extension block."""
+    """Return the offset of the payload, after prefix, table and extension block."""
     (entries,) = struct.unpack_from("<I", blob, 8)
     end = 24 + 40 * entries
     return end + (int.from_bytes(blob[end : end + 4], "little") if blob[6] & 1 else 0)
 
 
 AT_MOST = 160
-"""Bits flipped in a payload: the reference decoder is slow."""
+"""Number of bits flipped per payload; few, because the reference decoder is slow."""
 
 
 @pytest.mark.sampled(20)

@@ -1,4 +1,4 @@
-"""State from step to step: residuals, schedules, commit and rollback, saving."""
+"""Tests of the compressor's state across steps: residuals, schedules, commit and rollback, saving."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_is_not_sent_is_kept_bit_for_bit(rng: np.random.Generator) -> None:
 
 
 def test_sixteen_bit_gradients_do_not_overflow_with_their_residual() -> None:
-    """What is beyond the type's range stays behind; a real infinity is still refused."""
+    """Excess over the type's range stays in the residual; an infinite gradient is still rejected."""
     g = {"w": np.full(4, 60_000, np.float16)}
     c = wc.Compressor("topk(k=1) | rice | raw")
     sent = [c.decompress(c.compress(g))["w"] for _ in range(3)]
@@ -147,7 +147,7 @@ def test_step_and_rank_change_the_draws(rng: np.random.Generator) -> None:
     assert len(blobs) == 5
 
 
-def test_saved_and_loaded_it_goes_on_the_same(rng: np.random.Generator) -> None:
+def test_a_loaded_compressor_continues_identically(rng: np.random.Generator) -> None:
     steps = [gradients(rng) for _ in range(6)]
     schedule = wc.WarmUp(0.05, 4, start=0.5)
     c = wc.Compressor(SCHEMES, schedule=schedule, seed=9)
@@ -214,7 +214,7 @@ def test_names_and_fusing_pass_through(rng: np.random.Generator) -> None:
 
 
 def test_error_feedback_converges_where_none_does_not() -> None:
-    """A noisy quadratic, 1000 steps of top 2 %: feedback takes the error far below what it is without."""
+    """Minimize a noisy quadratic in 1000 steps of top 2 %: feedback reduces the error by a large factor."""
     rng = np.random.default_rng(5)
     target = rng.normal(size=400)
     curvature = 10.0 ** rng.uniform(-1, 0, 400)
@@ -280,7 +280,7 @@ def test_a_bad_state_changes_nothing() -> None:
         assert all(np.array_equal(before[k], v) for k, v in c.state_dict().items())
 
 
-def test_sparse_gradients_are_taken_too() -> None:
+def test_sparse_gradients_are_accepted() -> None:
     sparse = wc.SparseTensor([1, 3], np.array([2.0, -1.0], np.float32), (5,))
     c, d = (wc.Compressor("topk(k=1) | rice | raw") for _ in range(2))
     assert np.array_equal(c.compress({"w": sparse}), d.compress({"w": sparse.to_dense()}))
@@ -310,7 +310,7 @@ def test_what_is_printed() -> None:
 
 @pytest.mark.parametrize("beta", [1.0, 0.5])
 def test_an_empty_tensor(beta: float) -> None:
-    """Beside others: nothing of it is sent, and nothing is kept."""
+    """An empty tensor beside others sends nothing and keeps no residual."""
     c = wc.Compressor("topk(0.5) | rice | qsgd", feedback=wc.ErrorFeedback(beta))
     for _ in range(2):
         g = {"none": np.empty((0, 3), np.float32), "w": np.arange(4, dtype=np.float32)}
@@ -320,11 +320,11 @@ def test_an_empty_tensor(beta: float) -> None:
 
 
 class Interrupt(BaseException):
-    """Raised between two lines, as a signal handler may."""
+    """Exception that is raised between two lines, as by a signal handler."""
 
 
-def interrupted_at(line: int, call: Any) -> bool:
-    """Call a method of Prepared, raising before its ``line``-th traced line; whether it was raised."""
+def interrupt_at(line: int, call: Any) -> bool:
+    """Interrupt a method of Prepared before its ``line``-th traced line; return whether it was reached."""
     left = [line]
 
     def trace(frame: Any, event: str, _: Any) -> Any:
@@ -348,7 +348,7 @@ def interrupted_at(line: int, call: Any) -> bool:
 @pytest.mark.parametrize("second", ["rollback", "commit"])
 @pytest.mark.parametrize("first", ["commit", "rollback"])
 def test_an_interrupt_at_any_line_loses_no_mass(first: str, second: str) -> None:
-    """After it the step is taken or not, and what follows cannot overwrite the live residual."""
+    """The step is complete or has no effect, and later calls cannot overwrite the live residual."""
     rng = np.random.default_rng(6)
     for line in range(1, 40):
         c = wc.Compressor("topk(0.1) | rice | raw")
@@ -360,7 +360,7 @@ def test_an_interrupt_at_any_line_loses_no_mass(first: str, second: str) -> None
             step = c.step
             raised = False
             if end == "interrupt":
-                raised = interrupted_at(line, getattr(prepared, first))
+                raised = interrupt_at(line, getattr(prepared, first))
                 with contextlib.suppress(RuntimeError):
                     getattr(prepared, second)()
             else:
@@ -382,7 +382,7 @@ def test_an_interrupt_at_any_line_loses_no_mass(first: str, second: str) -> None
     assert line > 4
 
 
-def test_a_copy_goes_its_own_way(rng: np.random.Generator) -> None:
+def test_a_copy_is_independent(rng: np.random.Generator) -> None:
     c = wc.Compressor("topk(0.1) | rice | raw")
     steps = [{"w": rng.normal(size=500).astype(np.float32)} for _ in range(6)]
     for g in steps[:3]:
@@ -429,7 +429,7 @@ def test_the_largest_step_can_be_loaded_used_and_saved() -> None:
 
 @dataclass(frozen=True)
 class FirstHalf:
-    """A selector that looks at nothing."""
+    """Selector that ignores the values."""
 
     name: ClassVar[str] = "first-half"
 

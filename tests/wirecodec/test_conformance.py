@@ -33,11 +33,11 @@ def test_golden_vectors(result: str) -> None:
 def test_golden_vectors_are_what_the_library_writes() -> None:
     given = [vector for vector in vectors() if vector.encode is not None]
     assert len(given) >= 60
-    assert [vector.id for vector in given if encoded(vector.encode) != vector.data] == []
+    assert [vector.id for vector in given if encode_input(vector.encode) != vector.data] == []
 
 
-def encoded(given: Any) -> bytes:
-    """Encode what a vector was made of."""
+def encode_input(given: Any) -> bytes:
+    """Encode the input of a vector."""
     tensors = {}
     for name, dtype, shape, indices, values in given.tensors:
         elements = np.frombuffer(values, dtype_named(dtype))
@@ -51,13 +51,13 @@ def encoded(given: Any) -> bytes:
 
 
 WIDE = {"max_elements": 2**13, "max_dense": 2**26, "max_work": 2**15}
-"""Limits within which a changed count costs the reference decoder no more than a moment."""
+"""Limits that keep the slow reference decoder below a second for mutated counts."""
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(20))
 def test_library_and_reference_agree_on_legal_containers(part: int) -> None:
-    """5,000 containers that must be read, and as many changed ones, most under right checksums."""
+    """Compare 5,000 valid containers and as many mutated ones, most with correct checksums."""
     for seed in range(250 * part, 250 * (part + 1)):
         rng = random.Random(seed)
         data = draw_container(rng)
@@ -65,7 +65,7 @@ def test_library_and_reference_agree_on_legal_containers(part: int) -> None:
         agree(mutate_container(data, all_seeds(), rng), WIDE)
 
 
-def test_the_whole_data_way_agrees_with_the_reference(gradient: Any) -> None:
+def test_the_whole_pipeline_agrees_with_the_reference(gradient: Any) -> None:
     for scheme in (
         "topk(0.01) | rice | qsgd(bits=4)",
         "topk(0.003) | rice | raw(bfloat16)",

@@ -1,4 +1,4 @@
-"""Everything that is an array goes in; everything else is refused with a sentence."""
+"""Tests of inputs: every array type is accepted; anything else raises an error with a clear message."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_layouts(rng: np.random.Generator) -> None:
     same(misaligned, x.ravel())
 
 
-def test_other_doors(rng: np.random.Generator) -> None:
+def test_other_array_interfaces(rng: np.random.Generator) -> None:
     same(array.array("f", [1, 0, 2]), np.array([1, 0, 2], np.float32))
     same(memoryview(np.arange(6, dtype=np.float64).reshape(2, 3)), np.arange(6.0).reshape(2, 3))
     same(np.float32(3), np.array(3, np.float32))
@@ -73,7 +73,7 @@ def test_other_doors(rng: np.random.Generator) -> None:
 
 
 class OnDevice:
-    """What an array on a device that is no GPU of NVIDIA's looks like from outside."""
+    """Array on a device that is not an NVIDIA GPU."""
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (10, 0)
@@ -97,7 +97,7 @@ class OnDevice:
         (np.ma.masked_array(np.ones(3), [True, False, False]), "masked"),
     ],
 )
-def test_what_is_refused(wrong: Any, says: str) -> None:
+def test_invalid_inputs_are_rejected(wrong: Any, says: str) -> None:
     with pytest.raises(wc.EncodeError, match=says):
         wc.encode(wrong)
     with pytest.raises(wc.EncodeError, match="tensor 'w'"):
@@ -154,7 +154,7 @@ def test_misaligned_and_read_only_buffers_decode(rng: np.random.Generator) -> No
     ],
     ids=lambda wrong: type(wrong).__name__,
 )
-def test_buffers_that_are_none(wrong: Any) -> None:
+def test_invalid_buffers_are_rejected(wrong: Any) -> None:
     for read in (wc.decode, wc.decode_many, wc.inspect, wc.blob_size):
         with pytest.raises(wc.Malformed) as caught:
             read(wrong)
@@ -233,7 +233,7 @@ def test_tensors_are_pickled(rng: np.random.Generator) -> None:
         assert np.array_equal(again.to_dense(), t.to_dense())
 
 
-def test_more_buffers_and_what_is_none() -> None:
+def test_more_valid_and_invalid_buffers() -> None:
     import ctypes
 
     blob = wc.encode(np.ones(3, np.float32)).tobytes()
@@ -259,7 +259,7 @@ def test_shapes_that_cannot_be_written() -> None:
 
 
 def test_arrays_that_another_thread_writes_to() -> None:
-    """The answer may be any, or an EncodeError; it is never a write beyond a buffer."""
+    """Any result or an EncodeError is allowed, but never a write beyond a buffer."""
     import contextlib
     import threading
 
@@ -290,7 +290,7 @@ def test_numpy_sees_the_dense_tensor() -> None:
     assert np.add(t, 1).tolist() == [[1, 3], [1, 1]]
 
 
-def test_many_wants_a_mapping() -> None:
+def test_encode_many_requires_a_mapping() -> None:
     for call in (wc.encode_many, wc.Compressor().prepare):
         with pytest.raises(wc.EncodeError, match="tensors is ndarray"):
             call(np.ones(3, np.float32))

@@ -1,4 +1,4 @@
-"""The house: imports run one way, and nothing heavy is imported before it is needed."""
+"""Tests of the layers: imports run one way, and heavy modules are imported only when needed."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ LAYERS = {
         {"torch"},
     ],
 }
-"""The rooms of each package, lowest first; an import goes to a lower layer, or stays in its room."""
+"""Layers of each package, lowest first; a module imports from lower layers or from its own folder."""
 
 
 def imports(path: Path) -> set[str]:
-    """Dotted names that a file imports by full name, wherever in it."""
+    """Return the dotted names that a file imports by full name, at any level."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -57,7 +57,7 @@ def imports(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("package", LAYERS)
-def test_no_arrow_runs_back(package: str) -> None:
+def test_imports_go_to_lower_layers(package: str) -> None:
     rank = {room: rank for rank, rooms in enumerate(LAYERS[package]) for room in rooms}
     wrong = []
     for path in (ROOT / package).rglob("*.py"):
@@ -72,7 +72,7 @@ def test_no_arrow_runs_back(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", LAYERS)
-def test_every_room_has_its_layer(package: str) -> None:
+def test_every_folder_has_a_layer(package: str) -> None:
     places = (ROOT / package).iterdir()
     rooms = {p.stem for p in places if p.suffix == ".py" or (p / "__init__.py").exists()}
     assert rooms - {"__init__"} == set.union(*LAYERS[package])
@@ -118,7 +118,7 @@ def test_collectives_reach_wirecodec_by_its_public_names_and_one_module() -> Non
 
 
 @pytest.mark.parametrize(("package", "most"), [("wirecodec", 20), ("collectives", 12)])
-def test_few_modules_lie_flat(package: str, most: int) -> None:
+def test_few_modules_are_at_the_top_level(package: str, most: int) -> None:
     assert len(list((ROOT / package).glob("*.py"))) <= most
 
 
@@ -129,7 +129,7 @@ def test_import_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_modules_open_with_what_they_promise() -> None:
+def test_modules_open_with_a_docstring() -> None:
     silent = [
         str(path.relative_to(ROOT))
         for folder in ("wirecodec", "collectives", "formats", "benchmarks")

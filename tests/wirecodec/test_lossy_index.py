@@ -145,7 +145,7 @@ def test_residual_and_sent_are_the_gradient(policy: str, rng: np.random.Generato
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_finite_is_sent_or_refused(policy: str, bad: float) -> None:
-    """Only p0 says where every element is; under the others a NaN could vanish with its residual."""
+    """Only p0 keeps every selected element; under other policies a NaN could be lost with its residual."""
     c = wc.Compressor(f"nonzero | bloom(policy={policy}, fpr=0.3) | raw", fuse=1000)
     rng = np.random.default_rng(3)
     named = {name: np.where(rng.random(400) < 0.2, 1, 0).astype(np.float32) for name in ("a", "w")}
@@ -162,7 +162,7 @@ def test_what_is_not_finite_is_sent_or_refused(policy: str, bad: float) -> None:
 
 @dataclass(frozen=True)
 class EveryTenth:
-    """A selector that looks at nothing."""
+    """Selector that ignores the values."""
 
     name: ClassVar[str] = "every-tenth"
 
@@ -194,7 +194,7 @@ def test_errors_name_the_element_whose_value_was_gathered() -> None:
 
 @dataclass(frozen=True)
 class Pairs:
-    """A lossy codec of a user's own: both of two neighbours, or neither; a bit for each pair."""
+    """User-defined lossy codec: one bit per pair of neighbours, which are both present or both absent."""
 
     name: ClassVar[str] = "pairs"
     wire_id: ClassVar[int] = 0x95
@@ -223,7 +223,7 @@ class Pairs:
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``Pairs``, registered for one test."""
+    """Register ``Pairs`` for one test."""
     monkeypatch.setattr(registry, "_index", dict(registry._index))
     monkeypatch.setattr(registry, "_stages", {k: dict(v) for k, v in registry._stages.items()})
     wc.register(Pairs)
@@ -246,11 +246,13 @@ def test_a_lossy_codec_of_ones_own_is_not_trusted(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(wc.EncodeError, match="indices"):
             wc.encode(x, "topk(0.1) | pairs | raw")
     with pytest.raises(wc.EncodeError, match="a lossy index codec must define it"):
-        wc.register(type("Half", (), {"name": "half", "wire_id": 0x96, "lossy": True, **_two(Pairs)}))
+        wc.register(
+            type("Half", (), {"name": "half", "wire_id": 0x96, "lossy": True, **_codec_attributes(Pairs)})
+        )
 
 
-def _two(cls: Any) -> dict[str, Any]:
-    """What makes a dataclass and an index codec of a class."""
+def _codec_attributes(cls: Any) -> dict[str, Any]:
+    """Return the attributes that turn a class into a dataclass and an index codec."""
     return {name: cls.__dict__[name] for name in ("encode", "decode", "__dataclass_fields__")}
 
 

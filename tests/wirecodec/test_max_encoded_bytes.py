@@ -1,4 +1,4 @@
-"""``max_encoded_bytes``: no container is longer, and where lengths are fixed none is shorter."""
+"""Tests of ``max_encoded_bytes``: no container is longer; containers of fixed length are equal to it."""
 
 from __future__ import annotations
 

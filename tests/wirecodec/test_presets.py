@@ -1,4 +1,4 @@
-"""Presets: published systems as schemes, with their papers' numbers; they go round, and they train."""
+"""Tests of presets: the papers' parameters, round trips, and training."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PUBLISHED = {
 }
 
 
-def test_the_papers_settings() -> None:
+def test_presets_have_the_papers_parameters() -> None:
     assert {name: one.scheme for name, one in wc.PRESETS.items()} == {
         name: wc.Scheme(*stages) for name, stages in PUBLISHED.items()
     }

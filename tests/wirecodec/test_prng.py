@@ -1,4 +1,4 @@
-"""The counter hash: the specification's vectors, and the compiled twin."""
+"""Tests of the counter hash: the specification's vectors, and the compiled version."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fill_draws(low: np.uint32, high: np.uint32, out: np.ndarray) -> None:
         out[p] = compiled.draw16(low, high, p)
 
 
-def test_compiled_twin() -> None:
+def test_the_compiled_version_agrees() -> None:
     for words in ((0, 0, 0), (1, 2, 3), (2**64 - 1, 2**32 - 1, 2**40)):
         stream = mix(*words)
         out = np.empty(3000, np.int64)

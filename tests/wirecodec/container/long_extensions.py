@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 LONG, LONGEST = 1 << 10, 1 << 20
-"""Records or rows: enough for the kernel; and 8 MiB."""
+"""Numbers of records or rows: enough for the kernel to be used, and 8 MiB."""
 
 UNKNOWN = struct.pack("<HHI", 77, 0, 0)
 SCALAR = write_shape(0, ())
@@ -33,12 +33,12 @@ def with_block(records: bytes, count: int) -> bytes:
 
 
 def with_records(n: int, last: bytes = UNKNOWN, more: int = 0) -> bytes:
-    """n records of one type, and the last, of which the block counts ``more``."""
+    """Assemble n records of one type and a last one; the block's count is off by ``more``."""
     return with_block(UNKNOWN * n + last, n + 1 + more)
 
 
 def with_rows(n: int, last: bytes = SCALAR) -> bytes:
-    """n rows of one key, and the last, in the one record."""
+    """Assemble one record with n rows of one key and a last one."""
     body = SCALAR * n + last
     return with_block(struct.pack("<HHI", 3, 0, len(body)) + body + bytes(-len(body) % 8), 1)
 

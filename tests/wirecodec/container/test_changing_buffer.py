@@ -1,8 +1,8 @@
-"""Buffers that change while they are decoded: the result is that of one state of the buffer, or a WireError.
+"""Tests of buffers that change during decoding: the result belongs to one state, or is a WireError.
 
-Each case is two containers of one length. A profile hook writes the second over the first at one step of the
-decoder, and every step is tried. Kernels do not check bounds, so sizes of one state must never meet indices
-of the other.
+Each case is two containers of equal length. A profile hook replaces the first by the second at one step of
+the decoder, and every step is tried. Kernels do not check bounds, so sizes of one state must never be
+combined with indices of the other.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from wirecodec.index.rice import Rice
 from wirecodec.kernels.layout import RICE_SPAN
 
 GUARD = 128
-"""Elements behind every array that is added to; they must stay 0."""
+"""Elements after every output array of ``decode_add``; they must stay 0."""
 
 RAW, BITMAP, RICE, STRUCTURED, BORROWED = 1, 2, 3, 10, 0xFE
 FLOAT32, FLOAT16, BFLOAT16, DCT = 1, 2, 3, 2 << 4 | 1
 
 
 class Borrowed:
-    """A user's index codec whose indices are a view of the section."""
+    """User-defined index codec whose indices are a view of the section."""
 
     name: ClassVar[str] = "borrowed"
     wire_id: ClassVar[int] = BORROWED
@@ -54,12 +54,12 @@ def full(d: int, *, dtype: int = FLOAT32) -> Row:
 
 
 def container(row: Row, kind: int = 0, body: bytes = b"") -> bytes:
-    """One entry, and one record if a type is given."""
+    """Assemble one entry, and one record if a type is given."""
     return assemble([row], write_extension_block([Record(kind, int(kind in (1, 4)), body)]) if kind else b"")
 
 
 def rice(first: int) -> bytes:
-    """Two spans, of which the second is said to begin at ``first``."""
+    """Assemble a Rice section of two spans with the given base of the second."""
     indices = np.arange(0, 2 * (RICE_SPAN + 8), 2, dtype=np.uint32)
     section = bytearray(Rice().encode(indices, 70_000, 0).tobytes())
     section[:4] = struct.pack("<I", first)
@@ -105,15 +105,15 @@ CASES: dict[str, tuple[bytes, bytes]] = {
 
 
 def decode(data: Any, _: Any) -> Any:
-    return described({"": wc.decode(data)})
+    return copy_contents({"": wc.decode(data)})
 
 
 def decode_many(data: Any, _: Any) -> Any:
-    return described(wc.decode_many(data))
+    return copy_contents(wc.decode_many(data))
 
 
-def described(tensors: dict[str, wc.SparseTensor]) -> Any:
-    """What tensors hold, copied; their indices are inside their shapes."""
+def copy_contents(tensors: dict[str, wc.SparseTensor]) -> Any:
+    """Copy the contents of tensors; check that their indices are in range."""
     for tensor in tensors.values():
         assert tensor.indices.size == tensor.values.size
         assert not tensor.indices.size or 0 <= tensor.indices[0] <= tensor.indices[-1] < tensor.size
@@ -123,31 +123,31 @@ def described(tensors: dict[str, wc.SparseTensor]) -> Any:
 
 
 def decode_add(data: Any, sizes: dict[str, int]) -> Any:
-    rooms = {name: np.zeros(size + GUARD, np.float32) for name, size in sizes.items()}
+    buffers = {name: np.zeros(size + GUARD, np.float32) for name, size in sizes.items()}
     try:
-        wc.decode_add(data, {name: room[:-GUARD] for name, room in rooms.items()})
+        wc.decode_add(data, {name: buffer[:-GUARD] for name, buffer in buffers.items()})
     except wc.WireError:
-        assert not any(room.any() for room in rooms.values())
+        assert not any(buffer.any() for buffer in buffers.values())
         raise
     finally:
-        assert not any(room[-GUARD:].any() for room in rooms.values())
-    return [(name, room.tobytes()) for name, room in rooms.items()]
+        assert not any(buffer[-GUARD:].any() for buffer in buffers.values())
+    return [(name, buffer.tobytes()) for name, buffer in buffers.items()]
 
 
 def inspect(data: Any, _: Any) -> Any:
     return wc.inspect(data)
 
 
-def outcome(call: Callable[[Any, Any], Any], data: Any, sizes: dict[str, int]) -> Any:
-    """The result, or None for a WireError."""
+def call_or_none(call: Callable[[Any, Any], Any], data: Any, sizes: dict[str, int]) -> Any:
+    """Return the result, or None for a WireError."""
     try:
         return call(data, sizes)
     except wc.WireError:
         return None
 
 
-def overwriting(buffer: Any, new: Any, step: int) -> Callable[..., None]:
-    """A profile hook that writes ``new`` into the buffer at a step of the decoder."""
+def make_overwriting_hook(buffer: Any, new: Any, step: int) -> Callable[..., None]:
+    """Make a profile hook that writes ``new`` into the buffer at a step of the decoder."""
     steps = count(1)
 
     def hook(frame: Any, event: str, arg: Any) -> None:
@@ -175,32 +175,32 @@ def test_a_result_is_that_of_one_state(
     monkeypatch.setitem(registry._index, BORROWED, Borrowed)
     states = [np.frombuffer(state, np.uint8) for state in CASES[case]]
     assert states[0].size == states[1].size
-    sizes = {member: size for e in _inspected(states).entries for member, size in e.members}
-    possible = [None, *(outcome(call, state, sizes) for state in states)]
+    sizes = {member: size for e in _inspect_first_valid(states).entries for member, size in e.members}
+    possible = [None, *(call_or_none(call, state, sizes) for state in states)]
     buffer = np.empty_like(states[0])
     for step in count(1):
         buffer[:] = states[0]
-        hook = overwriting(buffer, states[1], step)
+        hook = make_overwriting_hook(buffer, states[1], step)
         sys.setprofile(hook)
         try:
-            found = outcome(call, buffer, sizes)
+            found = call_or_none(call, buffer, sizes)
         finally:
             ended = sys.getprofile() is not None
             sys.setprofile(None)
         assert found in possible, (step, found)
-        if ended:  # before the step was reached
+        if ended:  # decoding ended before the step
             break
     assert step > 20
 
 
-def _inspected(states: list[Any]) -> wc.ContainerInfo:
-    """The head of the first state that has a sound one."""
+def _inspect_first_valid(states: list[Any]) -> wc.ContainerInfo:
+    """Inspect the first state with a valid header."""
     for state in states:
         try:
             return wc.inspect(state)
         except wc.WireError:
             pass
-    raise AssertionError("no state has a sound head")
+    raise AssertionError("no state has a valid header")
 
 
 def test_an_array_that_shrinks_is_not_added_to() -> None:

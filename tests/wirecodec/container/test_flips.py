@@ -1,7 +1,7 @@
-"""Every truncation and every flipped bit of small containers of all codecs, raw and under right checksums.
+"""Tests of every truncation and bit flip of small containers of all codecs, also with correct checksums.
 
-Under right checksums a change reaches the codecs, which may take it for another container, or refuse it: by a
-WireError, and by nothing else. There are more than 250,000 cases.
+With correct checksums a change reaches the codecs. The result is then another valid container or a WireError.
+There are more than 250,000 cases.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from tests.fuzz.seeds import all_seeds, valid_seeds
 from tests.golden import vectors
 from wirecodec import registry
 
-LEAST_SEEDS = 60
-LEAST_CASES = 250_000
+MIN_SEEDS = 60
+MIN_CASES = 250_000
 LIMITS = wc.DecodeLimits(max_elements=2**14, max_dense=2**18, max_work=2**15)
-"""Small, so that a flipped bit of a count costs no more than the others."""
+"""Small limits, because a bit flip can make a count very large."""
 
-MOST = 200
+MAX_SEED_BYTES = 200
 
 Codecs = tuple[tuple[int, ...], ...]
 
 
 def codecs_of(data: bytes) -> Codecs:
-    """What a container's table names: domains and types, index codecs, value codecs."""
+    """Return the domains and types, the index codecs and the value codecs of a container's table."""
     parts = split_container(data)
     assert parts is not None
     rows = [row for row in parts.rows if row.r]
@@ -43,20 +43,20 @@ def codecs_of(data: bytes) -> Codecs:
     )
 
 
-def cases(vector: conformance.Vector) -> int:
-    """Each byte is cut off twice, each bit flipped twice: raw, and under right checksums."""
+def count_cases(vector: conformance.Vector) -> int:
+    """Count the cases of a vector: truncations and bit flips, each with raw and with correct checksums."""
     return (2 + 2 * 8) * len(vector.data)
 
 
-def seeds() -> list[conformance.Vector]:
-    """The smallest golden vector of each combination of codecs, and of types, until there are enough."""
+def select_seeds() -> list[conformance.Vector]:
+    """Select the smallest golden vector of each combination of codecs and types, until there are enough."""
     kinds: dict[tuple[Codecs, int], conformance.Vector] = {}
     for vector in vectors():
         if (
             vector.result == "ok"
             and not vector.schema
             and not vector.limits
-            and 64 <= len(vector.data) <= MOST
+            and 64 <= len(vector.data) <= MAX_SEED_BYTES
         ):
             kind = codecs_of(vector.data), vector.data[6] & 1
             if kind not in kinds or len(vector.data) < len(kinds[kind].data):
@@ -69,13 +69,13 @@ def seeds() -> list[conformance.Vector]:
             spare.append(vector)
         else:
             found[str(of)] = vector
-    chosen = list(found.values())
-    while spare and sum(map(cases, chosen)) < LEAST_CASES:
-        chosen.append(spare.pop(0))
-    return sorted(chosen, key=lambda vector: vector.id)
+    selected = list(found.values())
+    while spare and sum(map(count_cases, selected)) < MIN_CASES:
+        selected.append(spare.pop(0))
+    return sorted(selected, key=lambda vector: vector.id)
 
 
-SEEDS = seeds()
+SEEDS = select_seeds()
 
 
 def flips(data: bytes) -> Iterator[bytes]:
@@ -85,7 +85,7 @@ def flips(data: bytes) -> Iterator[bytes]:
         yield bytes(changed)
 
 
-def test_the_seeds_show_every_codec() -> None:
+def test_the_seeds_cover_every_codec() -> None:
     shown: tuple[set[int], set[int], set[int]] = set(), set(), set()
     for vector in SEEDS:
         for these, found in zip(shown, codecs_of(vector.data), strict=True):
@@ -94,8 +94,8 @@ def test_the_seeds_show_every_codec() -> None:
     assert {n & 15 for n in shown[0]} == {1, 2, 3, 4}
     assert shown[1] == {n for n in range(1, 128) if n in registry.index_codecs()}
     assert shown[2] == {n for n in range(1, 128) if n in registry.value_codecs()}
-    assert len(SEEDS) >= LEAST_SEEDS
-    assert sum(map(cases, SEEDS)) >= LEAST_CASES
+    assert len(SEEDS) >= MIN_SEEDS
+    assert sum(map(count_cases, SEEDS)) >= MIN_CASES
 
 
 @pytest.mark.sampled(10)
@@ -105,7 +105,7 @@ def test_every_truncation(vector: conformance.Vector) -> None:
         with pytest.raises(wc.Truncated):
             wc.decode_many(vector.data[:length], limits=LIMITS)
         short = bytearray(vector.data[:length])
-        if length >= 24:  # total_len as it would be, so that the rest is looked at
+        if length >= 24:  # correct total_len, so that the later checks run
             short[16:24] = length.to_bytes(8, "little")
             with pytest.raises(wc.WireError):
                 wc.decode_many(reference.reseal(bytes(short)), limits=LIMITS)
@@ -120,7 +120,7 @@ def test_every_flipped_bit(vector: conformance.Vector) -> None:
         except wc.WireError:
             pass
         else:
-            pytest.fail(f"a flipped bit of {vector.id} goes unseen: {data.hex()}")
+            pytest.fail(f"a flipped bit of {vector.id} is not detected: {data.hex()}")
         with contextlib.suppress(wc.WireError):  # it may be another container
             wc.decode_many(reference.reseal(data), limits=LIMITS)
 
@@ -128,7 +128,7 @@ def test_every_flipped_bit(vector: conformance.Vector) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(20))
 def test_library_and_reference_agree_on_mutations(seed: int) -> None:
-    """10,000 containers with changes, most under right lengths and checksums; the same ones each time."""
+    """Compare 10,000 mutated containers; seeds make them the same in each run."""
     rng = random.Random(seed)
     for _ in range(500):
         agree(mutate_container(rng.choice(valid_seeds()), all_seeds(), rng))

@@ -1,7 +1,7 @@
-"""Hostile bytes: nothing escapes but a WireError, and a small input costs little.
+"""Tests of hostile bytes: only a WireError escapes, and a small input costs little time and memory.
 
-Budget of a bad input of at most 64 KiB: 50 ms and 5 ns a declared output byte; 64 KiB and 4 · (length + 12 ·
-Σr) bytes of memory.
+The budget of an invalid input of at most 64 KiB is 50 ms and 5 ns per declared output byte, and
+64 KiB + 4 · (length + 12 · Σr) bytes of memory.
 """
 
 from __future__ import annotations
@@ -24,51 +24,51 @@ from tests.golden import vectors
 BAD = [v for v in vectors() if v.result != "ok" and len(v.data) <= 1 << 16]
 
 
-def declared(data: bytes) -> int:
-    """Σ r of a container that is long enough to have a table; 0 otherwise."""
+def sum_declared(data: bytes) -> int:
+    """Return Σ r of the entries that fit in the bytes."""
     if len(data) < 24:
         return 0
     count = min(struct.unpack_from("<I", data, 8)[0], (len(data) - 24) // 40)
     return sum(struct.unpack_from("<I", data, 24 + 40 * i + 20)[0] for i in range(count))
 
 
-def refuse(vector: conformance.Vector) -> None:
+def check_rejected(vector: conformance.Vector) -> None:
     with pytest.raises(wc.WireError):
         wc.decode_many(vector.data, limits=wc.DecodeLimits(**vector.limits), schema=vector.schema)
 
 
 def test_bad_inputs_cost_little_time() -> None:
     for vector in BAD:
-        refuse(vector)  # kernels are compiled by now
-        best = min(timed(vector) for _ in range(3))
-        assert best <= 0.05 + 5e-9 * 8 * declared(vector.data), vector.id
+        check_rejected(vector)  # compiles the kernels
+        best = min(measure_rejection(vector) for _ in range(3))
+        assert best <= 0.05 + 5e-9 * 8 * sum_declared(vector.data), vector.id
 
 
-def timed(vector: conformance.Vector) -> float:
+def measure_rejection(vector: conformance.Vector) -> float:
     start = time.perf_counter()
-    refuse(vector)
+    check_rejected(vector)
     return time.perf_counter() - start
 
 
 def test_bad_inputs_cost_little_memory() -> None:
     for vector in BAD:
-        refuse(vector)
+        check_rejected(vector)
     tracemalloc.start()
     try:
         for vector in BAD:
             tracemalloc.reset_peak()
             before = tracemalloc.get_traced_memory()[0]
-            refuse(vector)
+            check_rejected(vector)
             peak = tracemalloc.get_traced_memory()[1] - before
-            r = declared(vector.data)
+            r = sum_declared(vector.data)
             allowed = 65_536 + 4 * (len(vector.data) + 12 * r)
             assert peak <= allowed, (vector.id, peak, allowed)
     finally:
         tracemalloc.stop()
 
 
-def framed(entries: list[tuple[int, ...]], payload: bytes, **head: Any) -> bytes:
-    """A container with any numbers in its table, lengths and checksums right where that can be."""
+def assemble_entries(entries: list[tuple[int, ...]], payload: bytes, **head: Any) -> bytes:
+    """Assemble a container with arbitrary numbers in its table and correct checksums."""
     total = 24 + 40 * len(entries) + len(payload)
     blob = struct.pack(
         "<4sBBHIIQ",
@@ -93,28 +93,36 @@ HUGE = 2**32 - 1
 @pytest.mark.parametrize(
     ("blob", "kind", "code"),
     [
-        (framed([], b"", count=HUGE), wc.LimitExceeded, "max-entries"),
-        (framed([], b"", count=60_000), wc.Malformed, "table-length"),
-        (framed([], b"", total=2**63), wc.LimitExceeded, "max-bytes"),
-        (framed([], b"", total=2**64 - 8), wc.LimitExceeded, "max-bytes"),
-        (framed([(0, 0, 2**24, HUGE, 8, 8, 0, 1, 1, 1, 0)], bytes(16)), wc.Invalid, "count"),
-        (framed([(0, 0, HUGE, HUGE, 0, 8, 0, 1, 1, 1, 0)], bytes(8)), wc.Invalid, "chunks"),
-        (framed([(0, 0, 2**24, 2**24, 0, 8, 0, 1, 1, 4, 0)], bytes(8)), wc.LimitExceeded, "max-expansion"),
-        (framed([(0, 0, 9, 3, HUGE, HUGE, HUGE, 1, 1, 1, 0)], b""), wc.Malformed, "layout"),
-        (framed([(0, 0, 9, 3, HUGE - 6, 0, 0, 1, 1, 1, 0)], b""), wc.Malformed, "layout"),
-        (framed([(0, 2**64 - 2**24, 9, 3, 8, 8, 0, 1, 1, 1, 0)], bytes(16)), wc.Invalid, "chunks"),
-        (framed([(0, 0, 1 << 24, 100_000, 4, 4, 0, 1, 3, 1, 0)], bytes(16)), wc.Malformed, "rice-length"),
-        (framed([(0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0)] * 3, b""), wc.Invalid, "table-order"),
+        (assemble_entries([], b"", count=HUGE), wc.LimitExceeded, "max-entries"),
+        (assemble_entries([], b"", count=60_000), wc.Malformed, "table-length"),
+        (assemble_entries([], b"", total=2**63), wc.LimitExceeded, "max-bytes"),
+        (assemble_entries([], b"", total=2**64 - 8), wc.LimitExceeded, "max-bytes"),
+        (assemble_entries([(0, 0, 2**24, HUGE, 8, 8, 0, 1, 1, 1, 0)], bytes(16)), wc.Invalid, "count"),
+        (assemble_entries([(0, 0, HUGE, HUGE, 0, 8, 0, 1, 1, 1, 0)], bytes(8)), wc.Invalid, "chunks"),
+        (
+            assemble_entries([(0, 0, 2**24, 2**24, 0, 8, 0, 1, 1, 4, 0)], bytes(8)),
+            wc.LimitExceeded,
+            "max-expansion",
+        ),
+        (assemble_entries([(0, 0, 9, 3, HUGE, HUGE, HUGE, 1, 1, 1, 0)], b""), wc.Malformed, "layout"),
+        (assemble_entries([(0, 0, 9, 3, HUGE - 6, 0, 0, 1, 1, 1, 0)], b""), wc.Malformed, "layout"),
+        (assemble_entries([(0, 2**64 - 2**24, 9, 3, 8, 8, 0, 1, 1, 1, 0)], bytes(16)), wc.Invalid, "chunks"),
+        (
+            assemble_entries([(0, 0, 1 << 24, 100_000, 4, 4, 0, 1, 3, 1, 0)], bytes(16)),
+            wc.Malformed,
+            "rice-length",
+        ),
+        (assemble_entries([(0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0)] * 3, b""), wc.Invalid, "table-order"),
     ],
 )
-def test_numbers_out_of_all_proportion(blob: bytes, kind: type[wc.WireError], code: str) -> None:
+def test_huge_numbers_are_rejected(blob: bytes, kind: type[wc.WireError], code: str) -> None:
     with pytest.raises(kind) as caught:
         wc.decode_many(blob)
     assert caught.value.code == code
 
 
-def extended(*records: tuple[int, int, bytes], entries: bytes = b"") -> bytes:
-    """A container with any records."""
+def assemble_records(*records: tuple[int, int, bytes], entries: bytes = b"") -> bytes:
+    """Assemble a container with arbitrary records."""
     body = b"".join(struct.pack("<HHI", k, f, len(b)) + b + bytes(-len(b) % 8) for k, f, b in records)
     block = struct.pack("<II", 8 + len(body), len(records)) + body
     total = 24 + len(entries) + len(block)
@@ -124,7 +132,7 @@ def extended(*records: tuple[int, int, bytes], entries: bytes = b"") -> bytes:
 
 ONE = struct.pack("<IIQIIIIIBBBB", 0, 0, 0, 8000, 0, 0, 0, 0, 1, 1, 1, 0)
 CROWDED = {
-    "fused": extended(
+    "fused": assemble_records(
         (
             1,
             1,
@@ -132,9 +140,9 @@ CROWDED = {
         ),
         entries=ONE,
     ),
-    "names": extended((2, 0, struct.pack("<I", 32_000) + bytes(64_000 - 3))),
-    "shapes": extended((3, 0, b"".join(struct.pack("<IBBH", i, 0, 1, 0) for i in range(8000)))),
-    "records": extended(*((0xFFF0, 0, b"") for _ in range(8000))),
+    "names": assemble_records((2, 0, struct.pack("<I", 32_000) + bytes(64_000 - 3))),
+    "shapes": assemble_records((3, 0, b"".join(struct.pack("<IBBH", i, 0, 1, 0) for i in range(8000)))),
+    "records": assemble_records(*((0xFFF0, 0, b"") for _ in range(8000))),
 }
 
 
@@ -162,7 +170,7 @@ def test_fused_members_cost_no_more_than_their_elements() -> None:
     schema = dict.fromkeys(tensors, ((40,), np.float32))
     blobs = [wc.encode_many(tensors, "nonzero | bitmap | raw", fuse=fuse) for fuse in (0, 40)]
     times = []
-    for blob in blobs * 2:  # the first time, kernels may have to be compiled
+    for blob in blobs * 2:  # the first round may compile kernels
         start = time.perf_counter()
         wc.decode_many(blob, schema=schema)
         times.append(time.perf_counter() - start)
@@ -170,7 +178,7 @@ def test_fused_members_cost_no_more_than_their_elements() -> None:
 
 
 def test_a_sparse_giant_costs_only_its_elements() -> None:
-    """2^32 elements of which one is there: decoding is quick, and only to_dense would be dear."""
+    """Decode one of 2^32 elements quickly; only to_dense would be expensive."""
     tensor = wc.SparseTensor([2**31], np.ones(1, np.float32), (2**32,))
     blob = wc.encode(tensor, "all | rice | raw")
     wc.decode(blob)
@@ -184,9 +192,9 @@ def test_a_sparse_giant_costs_only_its_elements() -> None:
 
 @settings(max_examples=2000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.binary(max_size=300), st.booleans())
-def test_noise(data: bytes, dressed: bool) -> None:
-    """Random bytes, half of them behind a right prefix."""
-    if dressed:
+def test_noise(data: bytes, with_prefix: bool) -> None:
+    """Decode random bytes, half of them after a valid prefix."""
+    if with_prefix:
         n = len(data) // 60
         data = data[: len(data) // 8 * 8]
         data = struct.pack("<4sBBHIIQ", b"\xf7WC\x1a", 1, 0, len(data) % 2, n, 0, 24 + len(data)) + data

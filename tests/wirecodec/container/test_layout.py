@@ -1,4 +1,4 @@
-"""The container's layout and limits, field by field, and what a head alone tells."""
+"""Tests of the container's layout and limits, field by field, and of ``inspect`` on a header alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_framing_of_one_tensor_is_at_most_80_bytes(rng: np.random.Generator) -> 
 
 
 def resnet50() -> dict[str, tuple[int, ...]]:
-    """The names and shapes of ResNet-50's 161 tensors, 25.6M elements."""
+    """Return the names and shapes of ResNet-50's 161 tensors, 25.6M elements."""
     shapes: dict[str, tuple[int, ...]] = {"conv1.weight": (64, 3, 7, 7)}
 
     def norm(name: str, width: int) -> None:

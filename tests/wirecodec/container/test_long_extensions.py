@@ -1,4 +1,4 @@
-"""Extension blocks of very many records or rows: refused as the reference decoder does, in linear time."""
+"""Tests of extension blocks with very many records or rows: same error as the reference, in linear time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.wirecodec.container.long_extensions import (
 )
 
 
-def code(decode: Callable[[bytes], object], data: bytes) -> str:
-    """The code of a refusal, or nothing if there is none."""
+def error_code(decode: Callable[[bytes], object], data: bytes) -> str:
+    """Return the code of the error, or "" if there is none."""
     try:
         decode(data)
     except (wc.WireError, reference.WireError) as error:
@@ -29,31 +29,31 @@ def code(decode: Callable[[bytes], object], data: bytes) -> str:
 
 
 def agree(data: bytes, codes: set[str]) -> None:
-    found = code(wc.decode_many, data)
+    found = error_code(wc.decode_many, data)
     assert found in codes
-    assert found == code(reference.decode, data)
+    assert found == error_code(reference.decode, data)
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("last", RECORDS.values(), ids=RECORDS)
-def test_records_out_of_order_are_refused_after_broken_ones(last: bytes) -> None:
+def test_records_out_of_order_are_reported_after_broken_ones(last: bytes) -> None:
     for more in (-1, 0, 1):
         agree(with_records(LONG, last, more), {"extension-record", "extension-order"})
 
 
 @pytest.mark.parametrize("last", ROWS.values(), ids=ROWS)
-def test_rows_out_of_order_are_refused_after_broken_ones(last: bytes) -> None:
+def test_rows_out_of_order_are_reported_after_broken_ones(last: bytes) -> None:
     agree(with_rows(LONG, last), {"shapes-record", "shapes"})
 
 
 @pytest.mark.parametrize("make", [with_records, with_rows])
 @pytest.mark.parametrize("decode", [wc.decode_many, wc.inspect])
-def test_a_long_block_is_refused_in_time(
+def test_a_long_block_is_rejected_in_time(
     make: Callable[[int], bytes], decode: Callable[[bytes], object]
 ) -> None:
-    assert code(decode, make(LONG)) in ("extension-order", "shapes")  # and the kernel is compiled
+    assert error_code(decode, make(LONG)) in ("extension-order", "shapes")  # also compiles the kernel
     blob = make(LONGEST)
     start = time.process_time()
-    code(decode, blob)
-    # SECURITY.md promises a third of this; the machine may be loaded.
+    error_code(decode, blob)
+    # This is three times the bound of SECURITY.md, because the machine may be loaded.
     assert time.process_time() - start < 3 * (0.05 + 5e-9 * len(blob))

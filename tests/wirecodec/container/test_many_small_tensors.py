@@ -1,7 +1,7 @@
-"""Containers of as many tiny tensors as fit 64 KiB, of which the last is broken: refused within the budget.
+"""Tests of 64 KiB containers of tiny tensors, the last one invalid: rejected within the budget.
 
-Objects take far more room than the bytes of a tiny tensor: a decoder that makes them before all is validated
-needs up to seven times of 64 KiB + 4 · (length + 12 · Σr) bytes.
+Objects take far more memory than the bytes of a tiny tensor. A decoder that creates them before it has
+validated all needs up to seven times the budget of 64 KiB + 4 · (length + 12 · Σr) bytes.
 """
 
 from __future__ import annotations
@@ -20,86 +20,88 @@ from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_fused, write_names, write_shape
 from formats.reference.writing.transform.coefficients import write_lengths
 
-MOST = 1 << 16
+MAX_BYTES = 1 << 16
 FLOAT32, FFT, DCT = 1, 1 << 4 | 1, 2 << 4 | 1
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """A container whose last entry's values end too early."""
+class ManyTensors:
+    """Container whose last entry's values are truncated."""
 
     blob: bytes
     stored: int
     schema: dict[str, Any] | None = None
 
 
-def crowd(
+def assemble_tensors(
     n: int, d: int, r: int, *, dtype: int = FLOAT32, width: int = 1, records: list[Record] | None = None
-) -> Crowd:
-    """n entries of d elements, r of them stored, and one that is broken behind them."""
+) -> ManyTensors:
+    """Assemble n entries of d elements, r of them stored, and a last entry that is invalid."""
     index = b"".join((2 * i).to_bytes(2, "little") for i in range(r)) if 0 < r < d else b""
     rows = [Row(key, 0, d, r, dtype, 1, 1, index, bytes(4 * width * r)) for key in range(n)]
     rows.append(Row(n, 0, 9, 9, FLOAT32, 1, 1, b"", b"short"))
-    return Crowd(assemble(rows, write_extension_block(records) if records else b""), n * r + 9)
+    return ManyTensors(assemble(rows, write_extension_block(records) if records else b""), n * r + 9)
 
 
-def plain(r: int) -> Crowd:
-    return crowd((MOST - 100) // (40 + 8 * (r > 0) * 2), 9, r)
+def plain(r: int) -> ManyTensors:
+    return assemble_tensors((MAX_BYTES - 100) // (40 + 8 * (r > 0) * 2), 9, r)
 
 
-def full(r: int) -> Crowd:
-    return crowd((MOST - 100) // (40 + 8 * -(-r // 2)), r, r)
+def full(r: int) -> ManyTensors:
+    return assemble_tensors((MAX_BYTES - 100) // (40 + 8 * -(-r // 2)), r, r)
 
 
-def named() -> Crowd:
+def named() -> ManyTensors:
     n = 1400
     names = [b"%04d" % key for key in range(n + 1)]
-    return crowd(n, 9, 0, records=[Record(2, 0, write_names(names))])
+    return assemble_tensors(n, 9, 0, records=[Record(2, 0, write_names(names))])
 
 
-def shaped() -> Crowd:
+def shaped() -> ManyTensors:
     n = 1300
     rows = b"".join(write_shape(key, (3, 3)) for key in range(n))
-    return crowd(n, 9, 0, records=[Record(3, 0, rows)])
+    return assemble_tensors(n, 9, 0, records=[Record(3, 0, rows)])
 
 
-def expected() -> Crowd:
-    """One that a schema names."""
+def with_schema() -> ManyTensors:
+    """Assemble tensors that a schema lists."""
     found = plain(0)
-    return Crowd(found.blob, found.stored, {f"{key:04}": ((9,), "float32") for key in range(1636)})
+    return ManyTensors(found.blob, found.stored, {f"{key:04}": ((9,), "float32") for key in range(1636)})
 
 
-def transformed() -> Crowd:
+def transformed() -> ManyTensors:
     n = 1150
     lengths = write_lengths([(key, 9) for key in range(n)])
-    return crowd(n, 9, 0, dtype=DCT, records=[Record(4, 1, lengths)])
+    return assemble_tensors(n, 9, 0, dtype=DCT, records=[Record(4, 1, lengths)])
 
 
-def coefficients() -> Crowd:
+def coefficients() -> ManyTensors:
     n = 1010
     lengths = write_lengths([(key, 1) for key in range(n)])
-    return crowd(n, 1, 1, dtype=FFT, width=2, records=[Record(4, 1, lengths)])
+    return assemble_tensors(n, 1, 1, dtype=FFT, width=2, records=[Record(4, 1, lengths)])
 
 
-def fused(size: int) -> Crowd:
-    """One entry for as many members as there can be."""
+def fused(size: int) -> ManyTensors:
+    """Assemble one entry with the maximum number of fused members."""
     n = 8160
     members = [(key, size) for key in range(n)]
     row = Row(0, 0, n * size, 0, FLOAT32, 1, 1)
     last = Row(n, 0, 9, 9, FLOAT32, 1, 1, b"", b"short")
-    return Crowd(assemble([row, last], write_extension_block([Record(1, 1, write_fused([members]))])), 9)
+    return ManyTensors(
+        assemble([row, last], write_extension_block([Record(1, 1, write_fused([members]))])), 9
+    )
 
 
-def pairs() -> Crowd:
-    """Entries of two members each."""
+def pairs() -> ManyTensors:
+    """Assemble entries of two fused members each."""
     n = 1015
     groups = [[(2 * i, 1), (2 * i + 1, 1)] for i in range(n)]
     rows = [Row(2 * i, 0, 2, 0, FLOAT32, 1, 1) for i in range(n)]
     rows.append(Row(2 * n, 0, 9, 9, FLOAT32, 1, 1, b"", b"short"))
-    return Crowd(assemble(rows, write_extension_block([Record(1, 1, write_fused(groups))])), 9)
+    return ManyTensors(assemble(rows, write_extension_block([Record(1, 1, write_fused(groups))])), 9)
 
 
-CROWDS: dict[str, Callable[[], Crowd]] = {
+CASES: dict[str, Callable[[], ManyTensors]] = {
     "empty": lambda: plain(0),
     "of one": lambda: plain(1),
     "of two": lambda: plain(2),
@@ -108,7 +110,7 @@ CROWDS: dict[str, Callable[[], Crowd]] = {
     "of seventeen": lambda: full(17),
     "named": named,
     "shaped": shaped,
-    "expected": expected,
+    "expected": with_schema,
     "transformed": transformed,
     "coefficients": coefficients,
     "fused": lambda: fused(3),
@@ -117,25 +119,25 @@ CROWDS: dict[str, Callable[[], Crowd]] = {
 }
 
 
-def refuse(crowd: Crowd) -> None:
+def check_rejected(case: ManyTensors) -> None:
     with pytest.raises(wc.Malformed) as caught:
-        wc.decode_many(crowd.blob, schema=crowd.schema)
+        wc.decode_many(case.blob, schema=case.schema)
     assert caught.value.code == "raw-length"
     assert caught.value.entry
 
 
-@pytest.mark.parametrize("made", CROWDS.values(), ids=CROWDS)
-def test_a_crowd_is_refused_within_the_budget(made: Callable[[], Crowd]) -> None:
-    crowd = made()
-    assert MOST - 1200 < len(crowd.blob) <= MOST
-    refuse(crowd)
+@pytest.mark.parametrize("made", CASES.values(), ids=CASES)
+def test_many_tensors_are_rejected_within_the_budget(made: Callable[[], ManyTensors]) -> None:
+    case = made()
+    assert MAX_BYTES - 1200 < len(case.blob) <= MAX_BYTES
+    check_rejected(case)
     tracemalloc.start()
     try:
-        refuse(crowd)
+        check_rejected(case)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak <= 65_536 + 4 * (len(crowd.blob) + 12 * crowd.stored)
+    assert peak <= 65_536 + 4 * (len(case.blob) + 12 * case.stored)
     start = time.process_time()
-    refuse(crowd)
-    assert time.process_time() - start < 0.2  # 50 ms and 50 µs per entry, and noise
+    check_rejected(case)
+    assert time.process_time() - start < 0.2  # 50 ms and 50 µs per entry, with a margin

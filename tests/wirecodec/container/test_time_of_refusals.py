@@ -1,6 +1,6 @@
-"""The promise of time in SECURITY.md, held for every codec: a container is refused within its CPU time.
+"""Tests of the time bound in SECURITY.md for every codec: an invalid container is rejected within it.
 
-Each container has very many small entries, of which the last is wrong, so that all others are decoded first.
+Each container has very many small entries. Only the last one is invalid, so all others are decoded first.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ ENTRIES = 3000
 NOISE = 2
 TRIES = 5
 SHORT = Row(0, 0, 9, 9, 1, 1, 1, b"", b"short")
-"""An entry whose values end too early."""
+"""An entry whose values are truncated."""
 
 
-def schemes() -> Iterator[str]:
-    """Every index codec with the slowest value codec, and the other way round; policies; transforms."""
+def list_schemes() -> Iterator[str]:
+    """Yield every index codec with the slowest value codec, every value codec, policies, transforms."""
     own = [c for c in registry.index_codecs().values() if c.wire_id < 0x80]
     yield from (f"nonzero | {codec.name} | sketchml" for codec in own)
     yield "nonzero | huffman(symbols=keys) | sketchml"
@@ -43,8 +43,8 @@ def schemes() -> Iterator[str]:
     yield from (f"{t.name} | topk(ratio=0.1) | huffman | raw" for t in registry.transforms().values())
 
 
-def within(data: bytes, limits: wc.DecodeLimits) -> None:
-    """The fastest of some tries: other processes can make one slow."""
+def check_time(data: bytes, limits: wc.DecodeLimits) -> None:
+    """Check the fastest of several tries, because other processes can slow one down."""
     allowed = NOISE * allowed_seconds(data, limits)
     seconds = []
     for _ in range(TRIES):
@@ -53,28 +53,28 @@ def within(data: bytes, limits: wc.DecodeLimits) -> None:
         seconds.append(took)
         if took <= allowed:
             return
-    pytest.fail(f"refused ({code}) after {min(seconds):.2f} s; {allowed:.2f} s are allowed")
+    pytest.fail(f"rejected ({code}) after {min(seconds):.2f} s; {allowed:.2f} s are allowed")
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("r", [2, 40])
-@pytest.mark.parametrize("scheme", list(schemes()))
+@pytest.mark.parametrize("scheme", list(list_schemes()))
 def test_many_small_entries(scheme: str, r: int) -> None:
     rng = np.random.default_rng(r)
     tensor = np.zeros(12 * r, np.float32)
     tensor[rng.choice(tensor.size, r, replace=False)] = rng.normal(size=r) + 0.1
     data = wc.encode(tensor, scheme).tobytes()
-    wc.decode(data)  # its kernels are compiled now
+    wc.decode(data)  # compiles the kernels
     parts = split_container(data)
     assert parts is not None
     row = parts.rows[0]
     work = getattr(registry.index_codec(row.index), "work", None)
     steps = ENTRIES * work(np.frombuffer(row.index_section, np.uint8), row.d, row.r) if work else 0
-    within(repeat_row(row, ENTRIES, SHORT), wc.DecodeLimits(max_work=steps))
+    check_time(repeat_row(row, ENTRIES, SHORT), wc.DecodeLimits(max_work=steps))
 
 
 def test_the_passes_of_bloom_p2() -> None:
-    """Filters of 1 KB that hold four of five elements: p2's passes cost 100 ns and more per element."""
+    """Decode filters of 1 KB that hold four of five elements; p2 takes 100 ns or more per element."""
     d, k, n = 2**22, 2, 14
     filter_ = np.packbits(np.random.default_rng(1).random(8 * 1304) < 0.9).tobytes()
     held = bloom.count(np.frombuffer(filter_ + filter_[:BLOOM_PAD], np.uint8), k, d)
@@ -83,7 +83,7 @@ def test_the_passes_of_bloom_p2() -> None:
     row = Row(0, 0, d, r, 1, 9, 15, section, np.float32(1).tobytes())
     one = wc.DecodeLimits(max_expansion=2**40)
     wc.decode(repeat_row(row, 1), limits=one)
-    within(repeat_row(row, n, SHORT), wc.DecodeLimits(max_work=2**24, max_expansion=2**40))
+    check_time(repeat_row(row, n, SHORT), wc.DecodeLimits(max_work=2**24, max_expansion=2**40))
 
 
 def test_the_page_gives_these_numbers() -> None:
