@@ -11,7 +11,7 @@ from tests.skips import summarize_skips
 
 
 def cases_of(**values: list[Any]) -> list[Any]:
-    """Stand-ins for the cases of a test with these parameters."""
+    """Make stand-ins for the cases of a test with these parameters."""
     return [
         SimpleNamespace(callspec=SimpleNamespace(params=dict(zip(values, case, strict=True))))
         for case in product(*values.values())

@@ -174,6 +174,7 @@ def _demo(prefix: list[str], folder: Path, *words: str) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.sweep
 def test_end_to_end_on_two_ranks(tmp_path: Path) -> None:
     done = _demo([*require_mpirun(), "-n", "2"], tmp_path, "--steps", "12", "--json", "numbers.json")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -19,7 +19,10 @@ ROOT = Path(__file__).parents[3]
 
 ONE_FORM = """
 import numpy as np, wirecodec as wc
-from wirecodec.kernels.cpu import bitmap, qsgd, rice, rice_read, rice_write, sample, support, topk
+from wirecodec.kernels.cpu import support
+from wirecodec.kernels.cpu.index import bitmap, rice, rice_read, rice_write
+from wirecodec.kernels.cpu.select import sample, topk
+from wirecodec.kernels.cpu.value import qsgd
 c = wc.Compressor("topk(0.1) | rice | qsgd")
 for step in range(3):
     g = np.random.default_rng(step).normal(size=(50, 40)).astype(np.float32)

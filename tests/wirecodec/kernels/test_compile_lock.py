@@ -17,16 +17,15 @@ USE = """
 import numpy as np
 import wirecodec.kernels.cpu.jit as jit
 jit.PATIENCE = jit._compiling._patience = {patience}
-from wirecodec.kernels.cpu import mean, support
+from wirecodec.kernels.cpu import support
 x = np.ones(70, np.float32)
-mean.total(x.view(np.uint32) if {words} else x)
 assert support.first_nonfinite(x.view(np.uint32), np.uint32(0x7F800000)) == -1
 """
 
 
 def test_a_held_lock_delays_only_what_is_not_cached(tmp_path: Path) -> None:
     cache = str(tmp_path)
-    first = USE.format(patience=60, words=0)
+    first = USE.format(patience=60)
     run(first, NUMBA_CACHE_DIR=cache)
     (lock,) = tmp_path.rglob("wirecodec.lock")
     holder = os.open(lock, os.O_RDWR)
@@ -51,14 +50,14 @@ import time
 import numpy as np
 import wirecodec.kernels.cpu.jit as jit
 jit.PATIENCE = jit._compiling._patience = 0.3
-from wirecodec.kernels.cpu import sums, support
+from wirecodec.kernels.cpu import support
 waits = []
 time_sleep, time.sleep = time.sleep, lambda seconds: (waits.append(seconds), time_sleep(seconds))
-x = np.ones(70, np.float32)
-sums.absolute_sum(x.view(np.uint32))
+support.first_disorder(np.arange(5, dtype=np.uint32))
 assert 3 < len(waits) < 40, waits
 waits.clear()
-support.first_disorder(np.arange(5, dtype=np.uint32))  # another kernel: it does not wait again
+one = np.ones(1, np.float32)
+support.add_at(np.zeros(3, np.float32), np.zeros(1, np.uint32), one, one[0])  # Another kernel does not wait.
 assert not waits
 """
 

@@ -239,14 +239,14 @@ import numpy as np
 from tests import oracles
 from tests.wirecodec.select.vectors import FAMILIES, family, typed, sums
 from wirecodec.arrays import aligned, bits_of
-from wirecodec.select import exact
+from wirecodec.select import topk_exact
 import wirecodec as wc
 for dtype in DTYPES:
     for name in FAMILIES:
         for n in (5, 4000, 30_001):
             x = typed(family(name, n, 2), dtype)
             for k in (1, n // 100 + 1, n // 10 + 1, n // 2):
-                indices, words = exact.top_k(bits_of(x), k)
+                indices, words = topk_exact.top_k(bits_of(x), k)
                 assert np.array_equal(indices, oracles.top_k_sorted(x, k)), (name, n, k)
                 assert np.array_equal(words, bits_of(x)[indices])
     if np.dtype(dtype).itemsize >= 4:
@@ -262,8 +262,12 @@ for dtype in DTYPES:
 @pytest.mark.parametrize(
     ("types", "settings"),
     [
-        ("(np.float32, np.float16)", {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+bmi,+fma"}),
-        ("(np.float32, np.float64)", {"NUMBA_BOUNDSCHECK": "1"}),
+        pytest.param(
+            "(np.float32, np.float16)",
+            {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+bmi,+fma"},
+            marks=pytest.mark.sweep,
+        ),
+        pytest.param("(np.float32, np.float64)", {"NUMBA_BOUNDSCHECK": "1"}, marks=pytest.mark.bounds),
     ],
     ids=["without AVX-512", "with bounds checked"],
 )
