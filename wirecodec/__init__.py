@@ -1,12 +1,13 @@
-"""wirecodec: sparse gradients as compact bytes, and back.
+"""wirecodec encodes sparse gradients as compact bytes and decodes them.
 
-``encode`` and ``decode`` are pure functions between tensors and containers (formats/SPEC.md); a ``Scheme``
-says how; a ``Compressor`` holds what must last between steps. Moving the bytes between ranks is the business
-of the package ``collectives``.
+``encode`` and ``decode`` are pure functions between tensors and containers (formats/SPEC.md). A ``Scheme``
+names the codecs. A ``Compressor`` holds the state that persists between steps. The package ``collectives``
+moves the bytes between ranks.
 """
 
 from wirecodec.compressor import Compressor, Prepared
 from wirecodec.container.inspect import ContainerInfo, inspect
+from wirecodec.container.size_bound import max_encoded_bytes
 from wirecodec.container.stream import blob_size, iter_blobs
 from wirecodec.errors import (
     ChecksumMismatch,
@@ -153,6 +154,7 @@ __all__ = [
     "encode_many",
     "inspect",
     "iter_blobs",
+    "max_encoded_bytes",
     "preset",
     "register",
 ]

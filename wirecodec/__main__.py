@@ -1,4 +1,4 @@
-"""``python -m wirecodec``: the command line."""
+"""Run the command line: ``python -m wirecodec``."""
 
 from __future__ import annotations
 

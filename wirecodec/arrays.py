@@ -1,10 +1,9 @@
-"""Arrays in, arrays out: the only file that knows where arrays come from, and which lie on a GPU.
+"""Conversion of array-like objects to flat arrays; the only module that knows frameworks and devices.
 
-Takes NumPy arrays, torch tensors, and whatever offers DLPack, the array interface or the buffer protocol;
-non-contiguous, read-only, 0-d and empty ones included. Hands on flat, C-contiguous NumPy arrays in native
-byte order of the four element types of the wire format: float32, float16, bfloat16 (ml_dtypes), float64.
-What lies on a GPU becomes the words of a flat CuPy array (``as_device_flat``), and stays there. Nothing is
-copied that lies flat already.
+Inputs are NumPy arrays, torch tensors, and objects with DLPack, the array interface or the buffer protocol.
+They may be non-contiguous, read-only, 0-d or empty. Outputs are flat, C-contiguous NumPy arrays in native
+byte order, of the wire format's four element types: float32, float16, bfloat16 (ml_dtypes), float64. An array
+on a GPU becomes the raw bits of a flat CuPy array (``as_device_flat``). Contiguous arrays are not copied.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _DLPACK_CPU, _DLPACK_CUDA = 1, 2
 
 @dataclass(frozen=True, eq=False)
 class Flat:
-    """A tensor as the pipeline sees it: ``data`` (size,) in row-major order, and the ``shape`` it came in."""
+    """Tensor on the host: ``data`` (size,) in row-major order, and the tensor's ``shape``."""
 
     data: Array
     shape: tuple[int, ...]
@@ -66,9 +65,12 @@ class Flat:
 
 @dataclass(frozen=True, eq=False)
 class DeviceFlat:
-    """A tensor on a GPU: its elements as unsigned ``words`` (size,) in row-major order, a CuPy array.
+    """Tensor on a GPU.
 
-    ``dtype`` is their type, which CuPy need not know, ``shape`` the tensor's.
+    Attributes:
+        words: (size,) raw bits of the elements in row-major order, a CuPy array of unsigned integers.
+        dtype: the element type; CuPy may not have it.
+        shape: the tensor's.
     """
 
     words: Any
@@ -77,20 +79,20 @@ class DeviceFlat:
 
 
 def dtype_named(dtype: Any) -> np.dtype[Any]:
-    """The element type of a dtype or its name, "bfloat16" and torch's dtypes included.
+    """Return the element type of a dtype or its name, which may be "bfloat16" or a torch dtype.
 
-    EncodeError for any other type.
+    Raises EncodeError for any other type.
     """
     name = str(dtype).rpartition(".")[2] if type(dtype).__module__ == "torch" else dtype
     if name is None:
-        raise EncodeError("a dtype is missing")
+        raise EncodeError("dtype is None; it must be float32, float16, bfloat16 or float64")
     try:
         found: np.dtype[Any] = BFLOAT16 if isinstance(name, str) and name == "bfloat16" else np.dtype(name)
     except TypeError:
-        raise EncodeError(f"unknown dtype {dtype!r}") from None
+        raise EncodeError(f"dtype is {dtype!r}, which is unknown") from None
     native: np.dtype[Any] = found.newbyteorder("=")
     if native not in DTYPES:
-        raise EncodeError(f"dtype {found} is not carried; float32, float16, bfloat16 and float64 are")
+        raise EncodeError(f"dtype {found} is not carried; it must be float32, float16, bfloat16 or float64")
     return native
 
 
@@ -98,24 +100,24 @@ _WORDS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 
 def bits_of(x: Array) -> Array:
-    """The elements as unsigned integers of their own width, without a copy."""
+    """View the elements as unsigned integers of their own width."""
     words: Array = x.view(_WORDS[x.dtype.itemsize])
     return words
 
 
 def aligned(size: int, dtype: Any) -> Array:
-    """A new flat array, not filled, that begins at a multiple of 64 bytes in memory: at a cache line's."""
+    """Allocate a flat, uninitialised array that begins at a multiple of 64 bytes, a cache line."""
     kind = np.dtype(dtype)
-    room = np.empty(size * kind.itemsize + 64, np.uint8)
-    first = -room.ctypes.data % 64
-    made: Array = room[first : first + size * kind.itemsize].view(kind)
-    return made
+    buffer = np.empty(size * kind.itemsize + 64, np.uint8)
+    first = -buffer.ctypes.data % 64
+    array: Array = buffer[first : first + size * kind.itemsize].view(kind)
+    return array
 
 
 def read_only(x: Array) -> Array:
-    """A view that cannot be written through.
+    """Return a read-only view.
 
-    Kernels get their inputs like this, so that one compiled form serves all.
+    Kernels get all inputs in this form, so that each is compiled once.
     """
     view: Array = x.view()
     view.flags.writeable = False
@@ -124,19 +126,19 @@ def read_only(x: Array) -> Array:
 
 @cache
 def nothing(dtype: np.dtype[Any]) -> Array:
-    """No elements: one array for all who have none."""
+    """Return the one empty, read-only array of a dtype."""
     return read_only(np.empty(0, dtype))
 
 
 def integers(column: Array) -> Iterator[int]:
-    """An array's (n,) integers as Python's, which take five times their room: some at a time."""
+    """Yield an array's (n,) integers as Python integers, which take five times the memory: 256 at a time."""
     return chain.from_iterable(column[at : at + 256].tolist() for at in range(0, column.size, 256))
 
 
 def as_flat(tensor: Any) -> Flat:
-    """Any array of a carried element type as a flat NumPy array.
+    """Convert an array on the host to a flat NumPy array.
 
-    EncodeError for other types, other devices, and objects that are no arrays.
+    Raises EncodeError for other element types, other devices, and objects that are not arrays.
     """
     x = _as_numpy(tensor)
     dtype = dtype_named(x.dtype)
@@ -145,7 +147,7 @@ def as_flat(tensor: Any) -> Flat:
 
 
 def on_gpu(tensor: Any) -> bool:
-    """Whether an array lies on a GPU of NVIDIA's, by its own account: no CuPy is needed to know."""
+    """Tell whether an array is on an NVIDIA GPU, from its own attributes; CuPy is not imported."""
     if type(tensor) is np.ndarray:
         return False
     if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
@@ -154,14 +156,15 @@ def on_gpu(tensor: Any) -> bool:
 
 
 def as_device_flat(tensor: Any, cupy: Any) -> DeviceFlat:
-    """An array that lies on a GPU, in place where it is contiguous; EncodeError for other element types.
+    """Convert an array on a GPU to flat raw bits, without a copy if it is contiguous.
 
-    Torch tensors come in through DLPack as integers: CuPy has no bfloat16.
+    Torch tensors pass through DLPack as integers, because CuPy has no bfloat16. Raises EncodeError for other
+    element types.
     """
     if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
         torch = sys.modules["torch"]
         if tensor.layout is not torch.strided:
-            raise EncodeError(f"torch tensor has layout {tensor.layout}; only dense tensors are taken")
+            raise EncodeError(f"torch tensor has layout {tensor.layout}; it must be strided (dense)")
         dtype, shape = dtype_named(tensor.dtype), tuple(tensor.shape)
         plain = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
         words = cupy.from_dlpack(plain.view(getattr(torch, f"int{8 * dtype.itemsize}")))
@@ -174,20 +177,20 @@ def as_device_flat(tensor: Any, cupy: Any) -> DeviceFlat:
 
 def _as_numpy(tensor: Any) -> Array:
     if isinstance(tensor, np.ma.MaskedArray):
-        raise EncodeError("a masked array hides elements; fill it first")
+        raise EncodeError("the tensor is a masked array; fill its masked elements first")
     if isinstance(tensor, np.ndarray):
         return np.asarray(tensor)  # subclasses have reshape rules of their own
     if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
         return _from_torch(tensor)
     if hasattr(tensor, "__cuda_array_interface__") or _dlpack_device(tensor) not in (None, _DLPACK_CPU):
         raise EncodeError(
-            f"{type(tensor).__name__} lies on another device than the CPU; copy it to the host first"
+            f"{type(tensor).__name__} is on another device than the CPU; copy it to the host first"
         )
     if hasattr(tensor, "__dlpack__"):
         try:
             return np.from_dlpack(tensor)
         except (BufferError, RuntimeError, TypeError):
-            pass  # a type or a layout that NumPy's DLPack does not read: the other doors may
+            pass  # NumPy's DLPack does not read this type or layout; the other protocols may
     if hasattr(tensor, "__array_interface__") or hasattr(tensor, "__array__"):
         return np.asarray(tensor)
     try:
@@ -204,9 +207,9 @@ def _dlpack_device(tensor: Any) -> int | None:
 
 def _from_torch(tensor: Any) -> Array:
     if tensor.device.type != "cpu":
-        raise EncodeError(f"torch tensor lies on {tensor.device}; copy it to the host before encoding it")
+        raise EncodeError(f"torch tensor is on {tensor.device}; copy it to the host first")
     if tensor.layout is not sys.modules["torch"].strided:
-        raise EncodeError(f"torch tensor has layout {tensor.layout}; only dense tensors are taken")
+        raise EncodeError(f"torch tensor has layout {tensor.layout}; it must be strided (dense)")
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if str(tensor.dtype) == "torch.bfloat16":  # NumPy has no bfloat16 of its own to receive it
         found: Array = tensor.view(sys.modules["torch"].int16).numpy().view(BFLOAT16)
@@ -219,10 +222,10 @@ def _from_torch(tensor: Any) -> Array:
 
 
 def as_bytes(buffer: Any) -> Bytes:
-    """Any C-contiguous buffer as a flat, read-only uint8 array that starts at a multiple of 8 in memory.
+    """View any C-contiguous buffer as a flat, read-only uint8 array.
 
-    Copied only where its address is no such multiple, so that every section of a container is aligned.
-    Malformed "buffer" for what is no buffer of bytes.
+    The buffer is copied only if its address is not a multiple of 8, so that all sections of a container are
+    aligned. Raises Malformed "buffer" for any other object.
     """
     data = _as_uint8(buffer)
     return read_only(data if data.ctypes.data % 8 == 0 else data.copy())
@@ -243,12 +246,12 @@ def _as_uint8(buffer: Any) -> Bytes:
             "buffer", f"a memoryview of format {view.format!r}, strides {view.strides}, not contiguous bytes"
         )
     if view.nbytes == 0:
-        return np.empty(0, np.uint8)  # NumPy refuses to cast some empty views
+        return np.empty(0, np.uint8)  # NumPy cannot cast some empty views
     return np.frombuffer(view, np.uint8)
 
 
 def _from_dlpack(buffer: Any) -> Array:
-    """An array of another framework that lies on the CPU; Malformed for what is none."""
+    """Return an array of another framework on the CPU; raise Malformed for any other object."""
     try:
         if hasattr(buffer, "__dlpack__") and _dlpack_device(buffer) == _DLPACK_CPU:
             return np.from_dlpack(buffer)

@@ -1,8 +1,8 @@
-"""Compressor: what must last from step to step, for all tensors of a model on one rank.
+"""Compressor: the state that persists from step to step, for all tensors of a model on one rank.
 
-Residuals, selector state and the step count are held here, per tensor, in plain arrays that can be saved;
-encoding itself stays pure. Nothing changes until ``commit``: an exchange that failed is rolled back, and its
-gradient is not lost. Residuals lie where the gradients do, on the host or on a GPU (``wirecodec.gpu``).
+The state is the step count and, per tensor, the residual and the selector's state, in arrays that can be
+saved. Encoding itself is pure. The state does not change until ``commit``, so a failed exchange loses no
+gradient. Residuals are on the gradients' device.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from wirecodec.cpu import entry as host
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import DecodeLimits, Schema
-from wirecodec.pipeline import decode_many, in_order
+from wirecodec.pipeline import decode_many, sort_names
 from wirecodec.prng import mix
 from wirecodec.saved_state import saved_residual, saved_schedule, saved_step, unmasked
 from wirecodec.schedule import Schedule, schedule_string
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.select.all import All
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import Asked, Done, Step
+from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.validation import as_integer, as_seed
 from wirecodec.value.raw import Raw
 
@@ -35,27 +35,34 @@ __all__ = ["Compressor", "Prepared"]
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """Everything that a step changes; replaced as a whole by ``commit``."""
+    """State that a step changes; ``commit`` replaces it as a whole."""
 
     step: int = 0
     residuals: Mapping[str, Array] = field(default_factory=dict)
     selectors: Mapping[str, Array] = field(default_factory=dict)
 
     def next(self, residuals: Mapping[str, Array], selectors: Mapping[str, Array]) -> _State:
-        """That of the following step: what was not in this one stays as it was."""
+        """Return the state of the next step; tensors that were not in this step keep theirs."""
         return _State(self.step + 1, {**self.residuals, **residuals}, {**self.selectors, **selectors})
 
 
 class Prepared:
-    """An encoded step that has not happened yet: ``commit`` or ``rollback`` settles it, once.
+    """Encoded step that waits for ``commit`` or ``rollback``; one of them is called once.
 
     Attributes:
-        blob: the container to send, a uint8 array; CuPy's where the gradients lie on a GPU.
-        sent: {name: SparseTensor}, what every receiver will decode from it. Of gradients on a GPU they lie
-            there, too, but for bfloat16, which CuPy has not.
+        blob: the container to send, (n,) uint8 on the gradients' device.
+        sent: {name: SparseTensor} as receivers decode it, on the gradients' device. bfloat16 is on the host,
+            because CuPy does not have it.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> prepared = wc.Compressor("topk(k=1) | rice | raw").prepare({"w": np.array([1, 3], "f4")})
+        >>> prepared.commit()
+        >>> prepared.sent["w"].to_dense()
+        array([0., 3.], dtype=float32)
     """
 
-    def __init__(self, done: Done, compressor: Compressor, before: _State, after: _State) -> None:
+    def __init__(self, done: StepResult, compressor: Compressor, before: _State, after: _State) -> None:
         self.blob = done.blob
         self._octets = None if done.octets is done.blob else done.octets
         self.sent = done.sent
@@ -65,54 +72,68 @@ class Prepared:
 
     @property
     def octets(self) -> Bytes:
-        """The container on the host: a copy of one that lies on a GPU was made when it was decoded."""
+        """The container on the host. Decoding a container on a GPU made this copy."""
         return self.blob if self._octets is None else self._octets
 
     def __repr__(self) -> str:
-        """Bytes, tensors, and whether it is settled."""
-        state = "open" if self._after is not None else "settled"
+        """Return the sizes, and the state: open or closed."""
+        state = "open" if self._after is not None else "closed"
         return f"Prepared({self.blob.nbytes} bytes, {len(self.sent)} tensors, {state})"
 
     def commit(self) -> None:
-        """The exchange succeeded: residuals, selector state and the step count move on.
+        """Replace the compressor's state by the one after this step. Call it if the exchange succeeded.
 
-        RuntimeError where this step was settled before, or another one was committed since it was prepared.
+        Raises:
+            RuntimeError: this step was closed before, or another one was committed since it was prepared.
         """
         after, compressor = self._after, self._compressor
         if after is None or (compressor._state is not self._before and compressor._state is not after):
-            raise RuntimeError("this step was settled before, or another one was committed since")
-        # An interrupt may come between any two lines. Until ``_after`` is None, ``rollback`` undoes this.
+            raise RuntimeError("this step was closed before, or another one was committed since")
+        # An interrupt may come between any two lines. ``rollback`` undoes this until ``_after`` is None.
         compressor._state = after
         self._after = None
         compressor._reuse(self._before, after)
 
     def rollback(self) -> None:
-        """The exchange failed: nothing changes, and the next step sees the same residuals as this one did.
+        """Drop this step. Call it if the exchange failed: the next step starts from the same residuals.
 
-        A ``commit`` that was interrupted is undone, or was complete. RuntimeError if this step was settled
-        before.
+        It also undoes a ``commit`` that was interrupted.
+
+        Raises:
+            RuntimeError: this step was closed before.
         """
         after, compressor = self._after, self._compressor
         if after is None:
-            raise RuntimeError("this step was settled before")
+            raise RuntimeError("this step was closed before")
         if compressor._state is after:
             compressor._state = self._before
         self._after = None
-        # Only then does no other step hold the residuals of this one.
+        # Memory is reused only if no other step holds these residuals.
         if compressor._state is self._before:
             compressor._reuse(after, self._before)
 
 
 class Compressor:
-    """Named gradients in, one container out, step after step.
+    """Stateful encoder of named gradients with error feedback, for one rank.
 
     Args:
-        scheme: one for all tensors, or {glob: scheme} of which the first match wins.
-        feedback: how what was not sent is kept, or None to forget it.
-        schedule: step -> density, for the selectors that keep a ratio; the others are left alone.
+        scheme: one for all tensors, or {glob: scheme}; the first match wins. None for lossless.
+        feedback: keeps the part of a gradient that was not sent; None drops that part.
+        schedule: function of the step (from 0) that returns the density, in (0, 1]. It replaces the ratio of
+            selectors that have one.
         seed: a u64; the step and the rank are mixed in.
-        names: whether the names are written; receivers with a schema do not need them.
-        fuse: tensors of at most this many elements share entries, as in ``encode_many``.
+        names: True to store the names. Receivers with a schema do not need them.
+        fuse: number of elements up to which tensors share entries, as for ``encode_many``.
+
+    Raises:
+        EncodeError: a scheme or the seed is not valid.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> compressor = wc.Compressor("topk(0.25) | rice | qsgd(bits=4)")
+        >>> blob = compressor.compress({"w": np.array([1, -8, 2, 4], "f4")})
+        >>> compressor.decompress(blob)["w"].indices, compressor.step
+        (array([1], dtype=int32), 1)
     """
 
     def __init__(
@@ -136,17 +157,17 @@ class Compressor:
         self._names = names
         self._fuse = fuse
         self._state = _State()
-        self._spare: dict[str, Array] = {}  # memory of residuals that no state holds any more
-        self._last: dict[str, Any] = {}  # where searches on a GPU ended: what they find does not depend on it
+        self._spare: dict[str, Array] = {}  # memory of residuals that no state holds
+        self._last: dict[str, Any] = {}  # ends of searches on a GPU; they change its speed, not its results
 
     def __repr__(self) -> str:
-        """Schemes and step."""
+        """Return the schemes and the step."""
         some = self._schemes
         schemes = repr(str(some)) if isinstance(some, Scheme) else str({g: str(s) for g, s in some.items()})
         return f"Compressor({schemes}, step={self.step})"
 
     def __copy__(self) -> Compressor:
-        """Copy with residuals of its own: those of a past step are overwritten by a later one."""
+        """Copy the compressor with its residuals, because later steps overwrite their memory."""
         copied = type(self).__new__(type(self))
         copied.__dict__.update(self.__dict__)
         state = self._state
@@ -162,7 +183,7 @@ class Compressor:
 
     @property
     def signature(self) -> str:
-        """What must agree between ranks: the schemes, the feedback and the schedule, as text."""
+        """The settings that must agree between ranks, as text: schemes, feedback, schedule."""
         by_glob = {"*": self._schemes} if isinstance(self._schemes, Scheme) else self._schemes
         schemes = "; ".join(f"{glob}: {scheme}" for glob, scheme in by_glob.items())
         schedule = self._schedule
@@ -170,12 +191,12 @@ class Compressor:
         return f"{schemes}; feedback {self._feedback}; schedule {named}"
 
     def residual(self, name: str) -> Array | None:
-        """A copy of a tensor's residual (size,), where it lies; or None where nothing is held back."""
+        """Return a copy of a tensor's residual (size,) on its device, or None if it has none."""
         found = self._state.residuals.get(name)
         return None if found is None else found.copy()
 
     def compress(self, gradients: Mapping[str, Any], *, rank: int = 0) -> Bytes:
-        """``prepare`` and ``commit`` at once, for senders that cannot fail."""
+        """Encode a step and commit it, for senders that cannot fail. Arguments and errors as ``prepare``."""
         prepared = self.prepare(gradients, rank=rank)
         prepared.commit()
         return prepared.blob
@@ -183,41 +204,49 @@ class Compressor:
     def decompress(
         self, blob: Any, *, limits: DecodeLimits | None = None, schema: Schema | None = None
     ) -> dict[str, SparseTensor]:
-        """``decode_many``; it needs no state, so it reads any rank's container."""
+        """Decode any rank's container, as ``decode_many``; the state is not used."""
         return decode_many(blob, limits=limits, schema=schema)
 
     def prepare(self, gradients: Mapping[str, Any], *, rank: int = 0) -> Prepared:
-        """Encode a step without taking it. EncodeError names the tensor; the state is untouched then, too.
+        """Encode a step without changing the state.
 
-        Gradients that lie on a GPU, all of them on one, stay there, as do their residuals; DeviceError where
-        it cannot be reached.
+        Args:
+            gradients: {name: tensor}; all on the host, or all on one GPU, where their residuals stay, too.
+            rank: the rank that sends; it is mixed into the seed.
+
+        Returns:
+            A Prepared, to be committed or rolled back.
+
+        Raises:
+            EncodeError: a scheme cannot carry its tensor; names tensor and element.
+            DeviceError: the gradients are on a GPU that cannot be used.
         """
         before = self._state
-        tensors = {name: gradients[name] for name in in_order(gradients)}
-        there = any(map(on_gpu, tensors.values()))
+        tensors = {name: gradients[name] for name in sort_names(gradients)}
+        on_device = any(map(on_gpu, tensors.values()))
         seed = mix(self._seed, before.step, as_integer(rank, "rank"))
-        choice = mix(self._seed, before.step)  # no rank: selectors that draw choose alike on all of them
-        asked: dict[str, Asked] = {}
+        selection_seed = mix(self._seed, before.step)  # without the rank: random selectors agree on all ranks
+        jobs: dict[str, TensorJob] = {}
         for key, name in enumerate(tensors):
             try:
-                asked[name] = self._asked(name, before, mix(choice, key), there=there)
+                jobs[name] = self._make_job(name, before, mix(selection_seed, key), on_device=on_device)
             except EncodeError as error:
                 raise error.of(name) from None
-        wanted = Step(asked, seed, self._names, self._fuse)
-        done = _step_on_gpu(tensors, wanted) if there else host.step(tensors, wanted)
+        wanted = StepInput(jobs, seed, self._names, self._fuse)
+        done = _step_on_gpu(tensors, wanted) if on_device else host.step(tensors, wanted)
         return Prepared(done, self, before, before.next(done.residuals, done.selectors))
 
-    def _asked(self, name: str, state: _State, seed: int, *, there: bool) -> Asked:
-        """What is to be done with a tensor; ``there`` says whether it lies on a GPU."""
+    def _make_job(self, name: str, state: _State, seed: int, *, on_device: bool) -> TensorJob:
+        """Collect the settings and the state of one tensor for this step."""
         scheme, residual = self._scheme(name, state.step), state.residuals.get(name)
         spare, last = None, None
-        if there:
+        if on_device:
             from wirecodec.gpu.select.warm_topk import LastTop
 
             last = self._last.setdefault(name, LastTop())
         else:
-            residual, spare = _here(residual), self._spare.pop(name, None)
-        return Asked(
+            residual, spare = _to_host(residual), self._spare.pop(name, None)
+        return TensorJob(
             scheme,
             self._feedback if self._keeps(name, scheme, state) else None,
             residual,
@@ -228,52 +257,55 @@ class Compressor:
         )
 
     def _reuse(self, old: _State, kept: _State) -> None:
-        """The residuals of one state that another one does not hold are memory for steps to come."""
+        """Keep the memory of residuals of one state that the other does not hold, for later steps."""
         for name, residual in old.residuals.items():
             if kept.residuals.get(name) is not residual and not on_gpu(residual):
                 self._spare[name] = residual
 
     def _scheme(self, name: str, step: int) -> Scheme:
+        """Return a tensor's scheme at a step, with the schedule's ratio."""
         scheme = scheme_for(name, self._schemes)
         selector: Any = scheme.select
         if self._schedule is None or getattr(selector, "ratio", None) is None:
             return scheme
         density = float(self._schedule(step))
         if not 0 < density <= 1:
-            raise EncodeError(f"the schedule gives density {density!r} at step {step}")
+            raise EncodeError(
+                f"density is {density!r} at step {step} of the schedule; it must be above 0 and at most 1"
+            )
         return dataclasses.replace(scheme, select=dataclasses.replace(selector, ratio=density))
 
     def _keeps(self, name: str, scheme: Scheme, state: _State) -> bool:
-        """Whether something of a tensor may be left behind."""
+        """Tell whether a part of a tensor may have to be kept."""
         if self._feedback is None:
             return False
         return name in state.residuals or bool(scheme.transform) or not _sends_all(scheme)
 
     def state_dict(self) -> dict[str, Array]:
-        """This rank's state as flat {str: ndarray}, copied, on the host.
+        """Return a copy of this rank's state on the host, as flat {str: ndarray}.
 
-        Fit for ``numpy.savez`` and for any framework's checkpoint.
+        ``numpy.savez`` and any framework's checkpoint can store it.
         """
         state: dict[str, Array] = {
             "step": np.array(self._state.step, np.int64),
             "seed": np.array(self._seed, np.uint64),
             "schedule": np.frombuffer(schedule_string(self._schedule).encode(), np.uint8).copy(),
         }
-        state |= {f"residual/{name}": np.array(_here(x)) for name, x in self._state.residuals.items()}
+        state |= {f"residual/{name}": np.array(_to_host(x)) for name, x in self._state.residuals.items()}
         state |= {f"selector/{name}": np.array(x) for name, x in self._state.selectors.items()}
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up where ``state_dict`` left off: step, seed, schedule, residuals and selector state.
+        """Restore step, seed, schedule, residuals and selector state.
 
-        Schemes and feedback are no part of a state: build this Compressor like the one that was saved. Where
-        the state names no schedule, its own stays.
+        A state does not hold schemes and feedback: build this Compressor like the one that was saved. If the
+        state names no schedule, the Compressor keeps its own.
 
         Args:
             state: from ``state_dict``; step from 0 to 2^62, residuals finite float32 or float64, none masked.
 
         Raises:
-            ValueError: names the key that is wrong. The Compressor is unchanged then.
+            ValueError: a key or its array is not valid; names the key. The Compressor is unchanged.
         """
         known = {"step", "seed", "schedule"}
         odd = [key for key in state if key not in known and not key.startswith(("residual/", "selector/"))]
@@ -288,19 +320,19 @@ class Compressor:
 
 
 def _sends_all(scheme: Scheme) -> bool:
-    """Whether nothing is ever left behind, if there is no transform that rounds."""
+    """Tell whether a scheme without a transform sends every element losslessly."""
     return isinstance(scheme.select, All) and scheme.value == Raw()
 
 
-def _step_on_gpu(tensors: Mapping[str, Any], wanted: Step) -> Done:
-    """``wirecodec.cpu.step`` of tensors on a GPU, all of them on one; residuals may lie anywhere."""
+def _step_on_gpu(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
+    """Run a step of tensors on one GPU; residuals may be on the host or on a GPU."""
     from wirecodec.gpu import entry
 
     return entry.step(tensors, wanted)
 
 
-def _here(x: Any) -> Any:
-    """An array, copied where it lies on a GPU; None for None."""
+def _to_host(x: Any) -> Any:
+    """Return an array on the host, copied if it is on a GPU; None for None."""
     if x is None or not on_gpu(x):
         return x
     from wirecodec.gpu import entry

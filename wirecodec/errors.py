@@ -1,10 +1,7 @@
-"""The errors of wirecodec: one for writers, seven kinds for readers.
+"""Exceptions: one for encoding, a family of eight for decoding, one for devices.
 
-``EncodeError`` says that a tensor, or a scheme, cannot be encoded as asked. ``WireError`` and its kinds say
-that bytes are not a container that this reader accepts (formats/SPEC.md, section 7); ``code`` is a stable
-string from that table, so programs compare codes and people read messages. Both are ``ValueError``. No bytes
-make a decoder raise anything but a WireError; a schema or an ``out`` that makes no sense is the caller's own
-ValueError or TypeError. ``DeviceError`` says why a GPU cannot be used.
+``EncodeError`` and ``WireError`` are ``ValueError``. A decoder raises only ``WireError``, whatever the bytes
+are. A schema or an ``out`` argument that is not valid raises ValueError or TypeError.
 """
 
 from __future__ import annotations
@@ -24,10 +21,12 @@ __all__ = [
 
 
 class EncodeError(ValueError):
-    """A tensor or a scheme cannot be encoded as asked.
+    """Error of encoding: a scheme is not valid, or it cannot carry a tensor.
 
-    ``tensor`` is the name of the tensor, or None where it has none. ``position`` is the row-major number of
-    its first offending element, or None where no single element is to blame.
+    Attributes:
+        reason: the message without its place.
+        tensor: the tensor's name, or None if it has none.
+        position: row-major number of the first element at fault, or None if it is no single element.
     """
 
     def __init__(self, reason: str, *, tensor: str | None = None, position: int | None = None) -> None:
@@ -37,27 +36,29 @@ class EncodeError(ValueError):
         self.position = position
 
     def __str__(self) -> str:
-        where = [f"tensor {self.tensor!r}"] if self.tensor is not None else []
-        where += [f"element {self.position}"] if self.position is not None else []
-        return f"{', '.join(where)}: {self.reason}" if where else self.reason
+        place = [f"tensor {self.tensor!r}"] if self.tensor is not None else []
+        place += [f"element {self.position}"] if self.position is not None else []
+        return f"{', '.join(place)}: {self.reason}" if place else self.reason
 
     def of(self, tensor: str | None) -> EncodeError:
-        """The same error, naming ``tensor`` where no tensor is named yet."""
+        """Return the same error with a tensor's name, unless it has one."""
         if self.tensor is not None:
             return self
         return EncodeError(self.reason, tensor=tensor, position=self.position)
 
 
 class DeviceError(RuntimeError):
-    """A GPU cannot be used: none is there, or what it takes to use one is not, or is not installed."""
+    """Error of a device: no GPU is present, or its driver or CuPy is missing."""
 
 
 class WireError(ValueError):
-    """Bytes that this reader does not accept.
+    """Error of decoding: the bytes are not a container that this reader accepts (formats/SPEC.md, section 7).
 
-    ``code`` is the code of SPEC section 7 or of a codec's page; ``entry`` the number of the table entry, and
-    ``offset`` the byte of the container at which the offending part starts, each None where it does not
-    apply.
+    Attributes:
+        code: stable string from section 7 or from the codec's page; programs compare this.
+        message: text for people.
+        offset: first byte of the faulty part in the container, or None.
+        entry: number of the table's entry, or None.
     """
 
     def __init__(
@@ -70,40 +71,40 @@ class WireError(ValueError):
         self.entry = entry
 
     def __str__(self) -> str:
-        where = [f"entry {self.entry}"] if self.entry is not None else []
-        where += [f"byte {self.offset}"] if self.offset is not None else []
-        return f"{self.code}: {self.message}" + (f" ({', '.join(where)})" if where else "")
+        place = [f"entry {self.entry}"] if self.entry is not None else []
+        place += [f"byte {self.offset}"] if self.offset is not None else []
+        return f"{self.code}: {self.message}" + (f" ({', '.join(place)})" if place else "")
 
     def at(self, *, entry: int, offset: int) -> WireError:
-        """The same error with its place filled in, for codecs that see only their own section."""
+        """Set entry and offset unless they are set; codecs know only their own section."""
         self.entry = entry if self.entry is None else self.entry
         self.offset = offset if self.offset is None else self.offset
         return self
 
 
 class Truncated(WireError):
-    """Bytes are missing at the end."""
+    """Error of decoding: bytes are missing at the end."""
 
 
 class Malformed(WireError):
-    """The layout is broken: lengths, padding or reserved bits."""
+    """Error of decoding: a length, padding or reserved bits are wrong."""
 
 
 class Invalid(WireError):
-    """The layout is right, what it says cannot be: unsorted indices, counts that disagree."""
+    """Error of decoding: the layout is right, but its content is impossible, such as unsorted indices."""
 
 
 class ChecksumMismatch(WireError):
-    """A checksum differs from its bytes."""
+    """Error of decoding: a checksum does not match its bytes."""
 
 
 class Unsupported(WireError):
-    """A version, flag, record, type or codec that this reader does not know."""
+    """Error of decoding: this reader does not know a version, flag, record, type or codec."""
 
 
 class LimitExceeded(WireError):
-    """More than the reader's limits allow."""
+    """Error of decoding: the container exceeds one of the reader's ``DecodeLimits``."""
 
 
 class SchemaMismatch(WireError):
-    """Not the tensors that the caller said to expect."""
+    """Error of decoding: the tensors are not those of the caller's schema."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.errors import EncodeError
-from wirecodec.validation import as_real, settle
+from wirecodec.validation import as_real, set_fields
 
 __all__ = ["ErrorFeedback"]
 
@@ -40,7 +40,7 @@ class ErrorFeedback:
     beta: float = 1.0
 
     def __post_init__(self) -> None:
-        settle(self, beta=as_real(self.beta, "feedback: beta"))
+        set_fields(self, beta=as_real(self.beta, "feedback: beta"))
         if not 0 < self.beta <= 1:
             raise EncodeError(f"feedback: beta is {self.beta!r}; it must be above 0 and at most 1")
 

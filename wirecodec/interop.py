@@ -1,4 +1,4 @@
-"""What a transport of one's own needs of wirecodec beyond its public API.
+"""Interface for transports: the functions beyond the public API that a transport of gradients needs.
 
 `collectives` imports wirecodec's public names and this module, nothing else; another transport can do the
 same. Names that take arrays on a GPU import CuPy when they are called.

@@ -1,13 +1,12 @@
-"""The data's way, as functions that can be read from top to bottom.
+"""The public functions between tensors and containers; each calls the host's or the GPU's implementation.
 
     encode:  tensor [-> transform] -> select -> (indices, values) -> chunks, each by its codecs -> container
              (a lossy index codec: its section -> the indices that readers find -> values gathered there)
     decode:  container -> chunks, each by its codecs -> (indices, values) [-> inverse transform]
              -> SparseTensor, or a dense sum
 
-All of it is pure: the same tensor, scheme and seed give the same bytes, and nothing is remembered. Every path
-into the decoder goes through ``_open`` and ``parts_of``, which validate everything before anything is handed
-out.
+All functions are pure: the same tensor, scheme and seed give the same bytes. Every path into the decoder goes
+through ``_open`` and ``chunks_by_key``. They validate the whole container before they return any part of it.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from wirecodec.arrays import Array, Bytes, as_bytes, on_gpu
-from wirecodec.container.header import Head, open_head
-from wirecodec.container.schema import Outlines, check_all, check_count, check_names, check_only
+from wirecodec.container.header import Head, read_header
+from wirecodec.container.schema import TensorSpecs, check_all, check_count, check_names, check_only
 from wirecodec.cpu import entry as host
 from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
@@ -33,24 +32,34 @@ __all__ = [
     "decode_to",
     "encode",
     "encode_many",
-    "in_order",
+    "sort_names",
 ]
 
 
 def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes = b"") -> Bytes:
-    """One tensor as a container.
+    """Encode a tensor as a container.
 
     Args:
-        tensor: a NumPy array, a torch tensor, anything with DLPack or the buffer protocol, or a SparseTensor;
-            float32, float16, bfloat16 or float64, of any shape. It may lie on a GPU.
+        tensor: a NumPy or CuPy array, a torch tensor, a SparseTensor, or any object with DLPack or the buffer
+            protocol; float32, float16, bfloat16 or float64, of any shape.
         scheme: a Scheme, its string, or None for lossless.
-        seed: a u64 for codecs that draw at random.
-        tag: bytes of the application's own.
+        seed: a u64 for selectors and codecs that draw random numbers.
+        tag: bytes that the application stores with the tensor.
 
-    Returns a uint8 array, CuPy's where the tensor lies on a GPU. Raises EncodeError, which names the first
-    element that the scheme cannot carry; DeviceError where a GPU's tensor cannot be reached.
+    Returns:
+        The container, (n,) uint8 on the tensor's device.
+
+    Raises:
+        EncodeError: the scheme cannot carry the tensor; names the first such element.
+        DeviceError: the tensor is on a GPU that cannot be used.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> blob = wc.encode(np.array([[0, 3, 0], [0, 0, 4]], "f4"), "topk(k=1) | rice | raw")
+        >>> wc.decode(blob).to_dense().tolist()
+        [[0.0, 0.0, 0.0], [0.0, 0.0, 4.0]]
     """
-    blob: Bytes = _way(on_gpu(tensor)).encode(
+    blob: Bytes = _implementation(on_gpu(tensor)).encode(
         tensor, as_scheme(scheme), as_seed(seed), bytes(memoryview(tag))
     )
     return blob
@@ -65,67 +74,87 @@ def encode_many(
     names: bool = True,
     fuse: int = 0,
 ) -> Bytes:
-    """Named tensors as one container.
+    """Encode named tensors as one container.
 
     Args:
-        tensors: {name: tensor}, each as for ``encode``.
-        scheme: one for all, or {glob: scheme} of which the first match wins.
-        seed: a u64 for codecs that draw at random.
-        tag: bytes of the application's own.
-        names: whether the names are written; a receiver with a schema does not need them.
-        fuse: tensors of at most this many elements, of one type and scheme, share entries. They are fused
-            after selection, so what is sent of each does not change, but for what a lossy index codec adds.
-            Transformed ones are not fused.
+        tensors: {name: tensor}, each as for ``encode``; all on the host, or all on one GPU.
+        scheme: one for all tensors, or {glob: scheme}; the first match wins.
+        seed: a u64 for selectors and codecs that draw random numbers.
+        tag: bytes that the application stores with the tensors.
+        names: True to store the names. A receiver with a schema does not need them.
+        fuse: number of elements up to which tensors of one dtype and scheme share an entry. Each tensor is
+            selected before they are fused. Tensors with a transform are not fused.
 
-    Returns a uint8 array; CuPy's where the tensors lie on a GPU, all of them. Raises EncodeError, which names
-    the tensor, and its element where one is to blame.
+    Returns:
+        The container, (n,) uint8 on the tensors' device.
+
+    Raises:
+        EncodeError: a scheme cannot carry its tensor, or a glob matches none; names tensor and element.
+        DeviceError: the tensors are on a GPU that cannot be used.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> blob = wc.encode_many({"w": np.ones(3, "f4"), "b": np.zeros(2, "f4")}, "all | rice | raw")
+        >>> {name: x.to_dense().tolist() for name, x in wc.decode_many(blob).items()}
+        {'b': [0.0, 0.0], 'w': [1.0, 1.0, 1.0]}
     """
-    tensors = {name: tensors[name] for name in in_order(tensors)}
+    tensors = {name: tensors[name] for name in sort_names(tensors)}
     schemes = {name: scheme_for(name, scheme) for name in tensors}
-    way = _way(any(map(on_gpu, tensors.values())))
-    blob: Bytes = way.encode_many(
+    implementation = _implementation(any(map(on_gpu, tensors.values())))
+    blob: Bytes = implementation.encode_many(
         tensors, schemes, as_seed(seed), bytes(memoryview(tag)), names=names, fuse=fuse
     )
     return blob
 
 
-def in_order(tensors: Mapping[str, Any]) -> list[str]:
-    """Names in the order of their keys, that of their UTF-8 bytes; EncodeError for what is no name."""
+def sort_names(tensors: Mapping[str, Any]) -> list[str]:
+    """Sort names by their UTF-8 bytes, which is the order of keys. Raises EncodeError for an invalid name."""
     if not isinstance(tensors, Mapping):
-        raise EncodeError(f"named tensors are {{name: tensor}}, not {type(tensors).__name__}")
+        raise EncodeError(f"tensors is {type(tensors).__name__}; it must be a mapping {{name: tensor}}")
     try:
         return sorted(tensors, key=str.encode)
     except (TypeError, UnicodeEncodeError) as error:
-        raise EncodeError(f"a tensor's name must be a string that UTF-8 can write: {error}") from None
+        raise EncodeError(f"a tensor's name is not a string that UTF-8 can encode: {error}") from None
 
 
 def decode(
     blob: Any, *, limits: DecodeLimits | None = None, schema: TensorSchema | None = None
 ) -> SparseTensor:
-    """The one tensor of a container.
+    """Decode a container that holds exactly one tensor.
 
     Args:
-        blob: any buffer of bytes; or a uint8 array on a GPU, where the result's arrays will lie, too.
-        limits: what decoding may cost.
-        schema: (shape, dtype); anything else is refused.
+        blob: any buffer of bytes, or a uint8 array on a GPU.
+        limits: bounds on the cost of decoding; None for the defaults.
+        schema: the expected (shape, dtype), or None to accept any.
 
-    Returns a SparseTensor; values that were stored raw are a read-only view of the blob. Of a tensor that was
-    transformed all elements are present, or none where no coefficient is. Raises a WireError,
-    whatever the bytes; SchemaMismatch where the container holds several tensors, or none.
+    Returns:
+        A SparseTensor on the blob's device. Values stored raw are a read-only view of the blob. A tensor with
+        a transform has all its elements, or none if it has no coefficient.
+
+    Raises:
+        WireError: the bytes are not a valid container, exceed a limit, or do not match the schema. No bytes
+            raise any other exception.
+        DeviceError: the blob is on a GPU that cannot be used.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> blob = wc.encode(np.array([0, 3, 0, 4], "f4"))
+        >>> wc.decode(blob, schema=(4, "float32")).indices.tolist()
+        [1, 3]
     """
     return decode_to(on_gpu(blob), blob, limits=limits, schema=schema)
 
 
 def decode_to(
-    there: bool, blob: Any, *, limits: DecodeLimits | None = None, schema: TensorSchema | None = None
+    to_gpu: bool, blob: Any, *, limits: DecodeLimits | None = None, schema: TensorSchema | None = None
 ) -> SparseTensor:
-    """``decode`` onto the current GPU, or onto the host, wherever the blob lies."""
+    """Decode one tensor onto the current GPU or onto the host, wherever the blob is."""
     limits = limits or DEFAULT_LIMITS
-    data, head = _open(blob, limits, vouched=schema is not None)
+    data, head = _open(blob, limits, sizes_trusted=schema is not None)
     check_count(head)
-    outlines = Outlines(head, None)
-    check_only(outlines, schema)
-    (tensor,) = _way(there).tensors_of(data, head, outlines, limits)
+    specs = TensorSpecs(head, None)
+    check_only(specs, schema)
+    (tensor,) = _implementation(to_gpu).tensors_of(data, head, specs, limits)
     found: SparseTensor = tensor
     return found
 
@@ -133,30 +162,42 @@ def decode_to(
 def decode_many(
     blob: Any, *, limits: DecodeLimits | None = None, schema: Schema | None = None
 ) -> dict[str, SparseTensor]:
-    """Every tensor of a container, by name, in ascending order of the names' UTF-8 bytes.
+    """Decode all tensors of a container.
 
     Args:
-        blob: any buffer of bytes.
-        limits: what decoding may cost.
-        schema: {name: (shape, dtype)} of all tensors; anything else is refused. It also names the tensors of
-            a container without names, which are called "0", "1", … otherwise, or, if they are more than ten,
-            "00", "01", … and so on, so that their names ascend, too.
+        blob: any buffer of bytes, or a uint8 array on a GPU.
+        limits: bounds on the cost of decoding; None for the defaults.
+        schema: {name: (shape, dtype)} of all expected tensors, or None to accept any. It also names the
+            tensors if the container does not. Without it they are named "0", "1", …, with leading zeros if
+            there are more than ten.
 
-    Raises a WireError, whatever the bytes.
+    Returns:
+        {name: SparseTensor} on the blob's device, ascending by the names' UTF-8 bytes.
+
+    Raises:
+        WireError: the bytes are not a valid container, exceed a limit, or do not match the schema. No bytes
+            raise any other exception.
+        DeviceError: the blob is on a GPU that cannot be used.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> blob = wc.encode_many({"w": np.ones(3, "f4"), "b": np.zeros(2, "f4")})
+        >>> wc.decode_many(blob)["w"]
+        SparseTensor(shape=(3,), nnz=3, dtype=float32)
     """
     return decode_many_to(on_gpu(blob), blob, limits=limits, schema=schema)
 
 
 def decode_many_to(
-    there: bool, blob: Any, *, limits: DecodeLimits | None = None, schema: Schema | None = None
+    to_gpu: bool, blob: Any, *, limits: DecodeLimits | None = None, schema: Schema | None = None
 ) -> dict[str, SparseTensor]:
-    """``decode_many`` onto the current GPU, or onto the host, wherever the blob lies."""
+    """Decode all tensors onto the current GPU or onto the host, wherever the blob is."""
     limits = limits or DEFAULT_LIMITS
-    data, head = _open(blob, limits, vouched=schema is not None)
-    outlines = Outlines(head, schema)
-    check_all(outlines, schema)
-    tensors = _way(there).tensors_of(data, head, outlines, limits)
-    return {outline.name: tensor for outline, tensor in zip(outlines, tensors, strict=True)}
+    data, head = _open(blob, limits, sizes_trusted=schema is not None)
+    specs = TensorSpecs(head, schema)
+    check_all(specs, schema)
+    tensors = _implementation(to_gpu).tensors_of(data, head, specs, limits)
+    return {spec.name: tensor for spec, tensor in zip(specs, tensors, strict=True)}
 
 
 def decode_add(
@@ -167,54 +208,66 @@ def decode_add(
     limits: DecodeLimits | None = None,
     schema: TensorSchema | Schema | None = None,
 ) -> None:
-    """Decode, and add scale * values into dense arrays, of which none is touched before all is validated.
+    """Decode a container and add scale * values to dense arrays, in one pass.
+
+    The whole container is validated before any array changes. The value, the product and the sum are each
+    rounded in the dtype of ``out``.
 
     Args:
-        blob: any buffer of bytes; it may lie on a GPU.
-        out: an array of the one tensor's size, or {name: array} for all tensors; float32 or float64,
-            writable, contiguous; NumPy's, or all of them CuPy's.
-        scale: a factor for all values.
-        limits: what decoding may cost.
-        schema: as for ``decode`` or ``decode_many``; without one, ``out`` vouches for names and sizes.
+        blob: any buffer of bytes, or a uint8 array on a GPU.
+        out: a dense array of the tensor's size, or {name: array} for all tensors; float32 or float64,
+            writable and contiguous; all NumPy arrays, or all CuPy arrays.
+        scale: the factor.
+        limits: bounds on the cost of decoding; None for the defaults.
+        schema: as for ``decode`` or ``decode_many``. Names and sizes are checked against ``out`` without it.
 
-    In the type of ``out``, the value is rounded, then the product, then the sum. Raises a WireError, whatever
-    the bytes, SchemaMismatch where the tensors are not those of ``out``; ValueError where ``out`` is no such
-    array.
+    Raises:
+        WireError: the bytes are not a valid container, exceed a limit, or do not match the schema or ``out``.
+        ValueError: ``out`` is not such an array.
+        DeviceError: an array is on a GPU that cannot be used.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> total = np.ones(3, np.float32)
+        >>> wc.decode_add(wc.encode(np.array([0, 2, 4], "f4")), total, scale=0.5)
+        >>> total
+        array([1., 2., 3.], dtype=float32)
     """
     limits, scale = limits or DEFAULT_LIMITS, float(scale)
-    data, head = _open(blob, limits, vouched=True)  # ``out`` vouches for the sizes
+    data, head = _open(blob, limits, sizes_trusted=True)  # sizes are checked against ``out``
     if isinstance(out, Mapping):
-        outlines = Outlines(head, out)
-        check_all(outlines, schema)  # type: ignore[arg-type]
-        check_names(outlines, out)
-        targets = [out[outline.name] for outline in outlines]
+        specs = TensorSpecs(head, out)
+        check_all(specs, schema)  # type: ignore[arg-type]
+        check_names(specs, out)
+        targets = [out[spec.name] for spec in specs]
     else:
         check_count(head)
-        outlines = Outlines(head, None)
-        check_only(outlines, schema)  # type: ignore[arg-type]
+        specs = TensorSpecs(head, None)
+        check_only(specs, schema)  # type: ignore[arg-type]
         targets = [out]
-    for outline, target in zip(outlines, targets, strict=True):
-        if not _way(on_gpu(target)).can_add(target):
-            raise ValueError(f"out of {outline.name!r} is no writable, contiguous float32 or float64 array")
-        if target.size != outline.size:
+    for spec, target in zip(specs, targets, strict=True):
+        if not _implementation(on_gpu(target)).can_add(target):
+            raise ValueError(f"out of {spec.name!r} is not a writable, contiguous float32 or float64 array")
+        if target.size != spec.size:
             raise SchemaMismatch(
-                "schema-shape", f"{outline.name!r} has shape {outline.shape}, out {target.shape}"
+                "schema-shape", f"{spec.name!r} has shape {spec.shape}; out has {target.shape}"
             )
-    _way(any(map(on_gpu, targets))).add(data, head, targets, scale, limits)
+    _implementation(any(map(on_gpu, targets))).add(data, head, targets, scale, limits)
 
 
-def _open(blob: Any, limits: DecodeLimits, *, vouched: bool) -> tuple[Bytes, Head]:
+def _open(blob: Any, limits: DecodeLimits, *, sizes_trusted: bool) -> tuple[Bytes, Head]:
+    """Return a container's bytes on the host, and its checked header."""
     if on_gpu(blob):
         from wirecodec.gpu import entry
 
         blob = entry.copy_bytes_to_host(blob)
     data = as_bytes(blob)
-    return data, open_head(data, limits, vouched=vouched)
+    return data, read_header(data, limits, sizes_trusted=sizes_trusted)
 
 
-def _way(there: bool) -> Any:
+def _implementation(to_gpu: bool) -> Any:
     """Return the module that encodes and decodes: on the current GPU, or on the host."""
-    if there:
+    if to_gpu:
         from wirecodec.gpu import entry
 
         return entry

@@ -3,9 +3,9 @@
     preset("deepreduce-both")               topk(0.01) | bloom(policy=p2) | polyfit
     preset("deepreduce-both", ratio=0.001)  topk(0.001) | bloom(policy=p2) | polyfit
 
-An override is a whole stage (``transform``, ``select``, ``index``, ``value``: an object or its string) or a
-parameter, which every stage takes that has one of that name. A scheme is all that a preset gives: whether a
-system keeps what it did not send, and its warm-up, are a Compressor's feedback and schedule.
+An override replaces a whole stage (``transform``, ``select``, ``index``, ``value``: an object or its string)
+or sets a parameter of every stage that has it. A preset is only a scheme: error feedback and warm-up are a
+Compressor's ``feedback`` and ``schedule``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,16 @@ _STAGES = {"transform": "transform", "select": "selector", "index": "index codec
 
 @dataclass(frozen=True)
 class Preset:
-    """A published system.
+    """Scheme of a published system.
 
     Attributes:
-        scheme: its stages with its paper's settings.
-        source: paper and section that give them.
+        scheme: the stages with the paper's settings.
+        source: the paper and section of the settings.
+
+    Example:
+        >>> import wirecodec as wc
+        >>> wc.PRESETS["dgc"].source
+        'Lin et al., Deep Gradient Compression, 2018, section 3'
     """
 
     scheme: Scheme
@@ -66,7 +71,7 @@ _TABLE = {
     ),
     "deepreduce-qsgd-bf-p0": (
         "nonzero | bloom(policy=p0, fpr=0.6) | qsgd(bits=7, bucket=512)",
-        f"{_DEEPREDUCE}, section 6.3, Table 2, for gradients that are sparse of themselves",
+        f"{_DEEPREDUCE}, section 6.3, Table 2, for gradients that are sparse already",
     ),
     "skcompress": (
         "nonzero | huffman(symbols=gaps) | sketchml(buckets=128)",
@@ -109,28 +114,40 @@ _TABLE = {
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {name: Preset(Scheme.parse(text), source) for name, (text, source) in _TABLE.items()}
 )
-"""Every preset by its name."""
+"""All presets by name."""
 
 
 def preset(name: str, **overrides: Any) -> Scheme:
-    """The scheme of a published system, as its paper has it but for the overrides.
+    """Return the scheme of a published system.
+
+    Keyword arguments replace a whole stage (``index="rice"``), then set a parameter of every stage that has
+    it (``ratio=0.001``).
 
     Args:
-        name: one of ``PRESETS``.
-        overrides: stages, as ``index="rice"``; or parameters, as ``ratio=0.001``, for every stage that has
-            one of that name, after the stages.
+        name: a key of ``PRESETS``, which also gives the source.
+        overrides: stages and parameters.
 
-    EncodeError where a name is unknown, with the nearest that is known, or where a parameter is out of range.
+    Returns:
+        A Scheme.
+
+    Raises:
+        EncodeError: a name is unknown, or a parameter is out of range; names the nearest known name.
+
+    Example:
+        >>> import wirecodec as wc
+        >>> str(wc.preset("deepreduce-fit-dexp", ratio=0.001, index="rice"))
+        'topk(0.001) | rice | dexpfit'
     """
     if name not in PRESETS:
         raise EncodeError(f"unknown preset {name!r}{suggestion(str(name), PRESETS)}")
     try:
-        return _overridden(PRESETS[name].scheme, overrides)
+        return _apply(overrides, PRESETS[name].scheme)
     except EncodeError as error:
         raise EncodeError(f"preset {name!r}: {error.reason}") from None
 
 
-def _overridden(scheme: Scheme, overrides: Mapping[str, Any]) -> Scheme:
+def _apply(overrides: Mapping[str, Any], scheme: Scheme) -> Scheme:
+    """Replace stages of a scheme, then set parameters; raise EncodeError for an unknown key."""
     stages = {
         stage: parse_stage(_STAGES[stage], given) if isinstance(given, str) else given
         for stage, given in overrides.items()
@@ -150,7 +167,7 @@ def _overridden(scheme: Scheme, overrides: Mapping[str, Any]) -> Scheme:
 
 
 def parse_preset(text: str) -> Scheme:
-    """The scheme of ``name`` or ``name(ratio=0.001, index=rice)``, as a command line gives it."""
+    """Parse ``name`` or ``name(ratio=0.001, index=rice)``, as given on a command line."""
     name, arguments = read_call(text)
     overrides: dict[str, Any] = {}
     for key, value in arguments:

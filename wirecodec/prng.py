@@ -1,8 +1,7 @@
-"""The counter hash behind every random choice, and how seeds are mixed (formats/SPEC.md, section 5).
+"""Counter-based random numbers, and the mixing of seeds (formats/SPEC.md, section 5).
 
-A draw depends on a u64 *stream* and a position and on nothing else, so any element can be computed alone, in
-any order, on any machine. These are the definitions on Python integers; ``kernels/cpu/counter.py`` holds the
-compiled twin.
+A draw depends only on a u64 *stream* and a position. So any element can be computed alone, in any order, on
+any machine. These are the definitions on Python integers; ``kernels/cpu/prng.py`` compiles them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def _finish(z: int) -> int:
 
 
 def mix(*words: int) -> int:
-    """One u64 from any number of integers, each taken modulo 2^64; the order matters."""
+    """Mix integers, each modulo 2^64, into one u64; their order matters."""
     h = 0
     for word in words:
         h = _finish((h + 0x9E3779B97F4A7C15 + word) & _U64)
@@ -30,7 +29,7 @@ def mix(*words: int) -> int:
 
 
 def draw32(stream: int, i: int) -> int:
-    """The i-th u32 of a u64 stream, for i < 2^32."""
+    """Draw the i-th u32 of a u64 stream, i < 2^32."""
     x = (i * 0x9E3779B9 + stream) & _U32
     x ^= x >> 16
     x = x * 0x21F0AAAD & _U32
@@ -41,7 +40,7 @@ def draw32(stream: int, i: int) -> int:
 
 
 def draw16(stream: int, p: int) -> int:
-    """The u16 for the p-th value of a chunk: two values share a word, laid out for 16 lanes."""
+    """Draw the u16 of the p-th value of a chunk; two values share a u32, in an order for 16 lanes."""
     block, row, lane = p // 512, p % 512 // 16, p % 16
     word = draw32(stream, 256 * block + 16 * (row // 2) + lane)
     return word & 0xFFFF if row % 2 else word >> 16

@@ -1,4 +1,4 @@
-"""Checks of a saved state, key by key: ``Compressor`` and ``CLTk`` load theirs through these functions."""
+"""Checks of a saved state by key; ``Compressor`` and ``CLTk`` load their states through them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 
 from wirecodec.arrays import Array, read_only
 from wirecodec.schedule import Schedule, parse_schedule
-from wirecodec.select.base import first_nonfinite
+from wirecodec.select.base import find_nonfinite
 from wirecodec.validation import as_integer
 
 __all__ = ["saved_residual", "saved_schedule", "saved_step", "unmasked"]
 
 MAX_STEP = 2**62
-"""Half of what an int64 holds, so that a state which was loaded can be saved for any number of steps."""
+"""Half the range of int64, so that a loaded state can count further steps."""
 
 
 def saved_step(state: Mapping[str, Any]) -> int:
-    """Return the step of a state; ValueError unless it is an integer from 0 to 2^62."""
+    """Return the step of a state; raise ValueError unless it is an integer from 0 to 2^62."""
     step = as_integer(state["step"], "step")
     if isinstance(state["step"], np.ma.MaskedArray) or not 0 <= step <= MAX_STEP:
         raise ValueError(f"step is {step}; it must be an unmasked integer from 0 to 2^62")
@@ -27,7 +27,7 @@ def saved_step(state: Mapping[str, Any]) -> int:
 
 
 def saved_schedule(state: Mapping[str, Any]) -> Schedule | None:
-    """Return the schedule that a state names, or None; ValueError if its text is none."""
+    """Return the schedule of a state, or None; raise ValueError if its text is not a schedule."""
     try:
         text = bytes(np.asarray(unmasked("schedule", state["schedule"]), np.uint8)).decode()
         return parse_schedule(text) if text else None
@@ -36,17 +36,17 @@ def saved_schedule(state: Mapping[str, Any]) -> Schedule | None:
 
 
 def saved_residual(key: str, x: Any) -> Array:
-    """Return a residual, copied and flat; ValueError names ``key`` unless it is finite float32 or float64."""
+    """Return a flat copy of a residual; raise ValueError with ``key`` unless it is a finite float array."""
     found = unmasked(key, x).reshape(-1)
     if found.dtype not in (np.float32, np.float64):
-        raise ValueError(f"{key} is {found.dtype}; a residual is float32 or float64")
-    if (at := first_nonfinite(read_only(found))) >= 0:
-        raise ValueError(f"{key}: element {at} is {float(found[at])}; a residual is finite")
+        raise ValueError(f"{key} is {found.dtype}; it must be float32 or float64")
+    if (at := find_nonfinite(read_only(found))) >= 0:
+        raise ValueError(f"{key}: element {at} is {float(found[at])}; it must be finite")
     return found
 
 
 def unmasked(key: str, x: Any) -> Array:
-    """Return a copy as an array; ValueError names ``key`` if it is masked."""
+    """Return a copy as an array; raise ValueError with ``key`` if it is masked."""
     if isinstance(x, np.ma.MaskedArray):
-        raise ValueError(f"{key} is a masked array; a state has none")
+        raise ValueError(f"{key} is a masked array; it must be a plain array")
     return np.array(x)

@@ -1,12 +1,12 @@
-"""Scheme: how a tensor becomes bytes, as one value that can be compared, hashed, printed and parsed.
+"""Scheme: the codecs of a tensor, as one value that can be compared, hashed, printed and parsed.
 
     topk(0.01) | rice | qsgd(bits=4)
     selector   | index codec | value codec
 
-A transform, where there is one, stands before the selector: ``dct | topk(0.01) | rice | qsgd``. A stage is a
-name, or a name with arguments in parentheses: numbers, names, quoted strings, None, True, False; by position
-in the order of the class's fields, or by keyword. ``str(scheme)`` writes what differs from the defaults, and
-``Scheme.parse`` reads it back.
+An optional transform comes first: ``dct | topk(0.01) | rice | qsgd``. A stage is a name, or a name with
+arguments in parentheses: numbers, names, quoted strings, None, True, False. Arguments are the class's fields,
+by position or by keyword. ``str(scheme)`` writes the arguments that differ from their defaults, and
+``Scheme.parse`` reads them.
 """
 
 from __future__ import annotations
@@ -49,10 +49,23 @@ MAX_TEXT = 4096
 
 @dataclass(frozen=True)
 class Scheme:
-    """A selector, an index codec and a value codec, each a frozen dataclass.
+    """Selector, index codec, value codec and optional transform of a tensor, each a frozen dataclass.
 
-    With a ``transform``, the selector chooses among the tensor's coefficients: it sees them, or the
-    magnitudes of complex ones, and no gradient beside them.
+    Args:
+        select: the selector, such as ``TopK(0.01)``.
+        index: the index codec, or ``AutoIndex()``.
+        value: the value codec, or ``AutoValue()``.
+        transform: None, or a transform. The selector then chooses among the coefficients; it gets the
+            magnitudes of complex ones.
+
+    Raises:
+        EncodeError: a stage has the wrong kind of object.
+
+    Example:
+        >>> import wirecodec as wc
+        >>> scheme = wc.Scheme(wc.TopK(0.01), wc.Rice(), wc.QSGD(bits=4))
+        >>> str(scheme), scheme == wc.Scheme.parse("topk(0.01) | rice | qsgd(bits=4)")
+        ('topk(0.01) | rice | qsgd', True)
     """
 
     select: Selector
@@ -71,7 +84,7 @@ class Scheme:
         for stage, part, words in stages:
             is_instance = isinstance(getattr(part, "name", None), str) and not isinstance(part, type)
             if not is_instance or not any(hasattr(part, word) for word in words):
-                raise EncodeError(f"{part!r} is no {stage}")
+                raise EncodeError(f"{stage} is {part!r}, which is not one")
 
     def __str__(self) -> str:
         stages = (self.transform, self.select, self.index, self.value)
@@ -79,16 +92,29 @@ class Scheme:
 
     @classmethod
     def parse(cls, text: str) -> Scheme:
-        """The scheme that ``text`` writes; EncodeError names what is wrong, and the nearest valid name."""
+        """Parse a scheme's string.
+
+        Args:
+            text: ``[transform |] selector | index codec | value codec``, at most 4096 characters.
+
+        Raises:
+            EncodeError: the text is not a scheme; names the fault and the nearest valid name.
+
+        Example:
+            >>> import wirecodec as wc
+            >>> wc.Scheme.parse("topk(0.01) | rice | qsgd").select
+            TopK(ratio=0.01, k=None)
+        """
         if len(text) > MAX_TEXT:
-            raise EncodeError(f"a scheme has {len(text)} characters; it must have {MAX_TEXT} at most")
+            raise EncodeError(f"a scheme has {len(text)} characters; it must have at most {MAX_TEXT}")
         parts = [part.strip() for part in text.split("|")]
         stages = ["selector", "index codec", "value codec"]
         if len(parts) == 4:
             stages.insert(0, "transform")
         if len(parts) != len(stages) or not all(parts):
             raise EncodeError(
-                f"scheme {text!r}: write selector | index codec | value codec, as 'topk(0.01) | rice | qsgd'"
+                f"scheme is {text!r}; it must be selector | index codec | value codec, "
+                "as 'topk(0.01) | rice | qsgd'"
             )
         try:
             built = [parse_stage(stage, part) for stage, part in zip(stages, parts, strict=True)]
@@ -99,26 +125,26 @@ class Scheme:
 
 
 LOSSLESS = Scheme(NonZero(), AutoIndex(), Raw())
-"""What None stands for: nothing is lost, and zeros cost nothing."""
+"""The scheme that None stands for: lossless, and zeros are not sent."""
 
 SchemeLike: TypeAlias = "Scheme | str | None"
 
 
 def as_scheme(scheme: SchemeLike) -> Scheme:
-    """A Scheme from a Scheme, its string, or None for LOSSLESS."""
+    """Convert a Scheme, its string, or None (LOSSLESS) to a Scheme."""
     if isinstance(scheme, Scheme):
         return scheme
     if scheme is None:
         return LOSSLESS
     if isinstance(scheme, str):
         return Scheme.parse(scheme)
-    raise EncodeError(f"{scheme!r} is neither a Scheme nor its string")
+    raise EncodeError(f"scheme is {scheme!r}; it must be a Scheme, its string, or None")
 
 
 def scheme_for(name: str, scheme: SchemeLike | Mapping[str, SchemeLike]) -> Scheme:
-    """The scheme of tensor ``name``: the one for all, or that of the first glob that matches.
+    """Return the scheme of a tensor: the one for all, or that of the first glob that matches its name.
 
-    EncodeError where none does.
+    Raises EncodeError if none matches.
     """
     if not isinstance(scheme, Mapping):
         return as_scheme(scheme)
@@ -129,10 +155,9 @@ def scheme_for(name: str, scheme: SchemeLike | Mapping[str, SchemeLike]) -> Sche
 
 
 def call_string(part: Any) -> str:
-    """A frozen dataclass as the call that builds it.
+    """Format a frozen dataclass as the call that builds it, with the fields that differ from their defaults.
 
-    Its name, and the fields that differ from their defaults; a first field without a default of its own, such
-    as the ratio of topk, by position, all others by keyword.
+    A first field without a default, such as the ratio of topk, is positional. All others are keywords.
     """
     words = []
     for position, field in enumerate(dataclasses.fields(part)):
@@ -148,19 +173,19 @@ def call_string(part: Any) -> str:
 
 
 def parse_stage(stage: str, text: str) -> Any:
-    """The selector, codec or transform that ``text`` writes; ``stage`` is one of the registry's."""
+    """Parse a selector, codec or transform; ``stage`` is one of the registry's."""
     return parse_call(text, lambda name: named(stage, name))
 
 
 def parse_call(text: str, find: Any) -> Any:
-    """The object that ``name(arguments)`` builds; ``find`` gives the dataclass of a name."""
+    """Build the object of ``name(arguments)``; ``find`` returns the dataclass of a name."""
     name, arguments = read_call(text)
     cls = find(name)
     fields = [field.name for field in dataclasses.fields(cls)]
     given: dict[str, Any] = {}
     for position, (keyword, value) in enumerate(arguments):
         if not keyword and (position >= len(fields) or given.keys() - fields[:position]):
-            raise EncodeError(f"{name}: no place for argument {str(value)!r}")
+            raise EncodeError(f"{name}: argument {str(value)!r} is one too many, or follows a keyword")
         key = keyword or fields[position]
         if key not in fields:
             raise EncodeError(f"{name}: unknown parameter {key!r}{suggestion(key, fields)}")
@@ -174,12 +199,12 @@ def parse_call(text: str, find: Any) -> Any:
 
 
 def read_call(text: str) -> tuple[str, list[tuple[str, Any]]]:
-    """The name of ``name(arguments)``, and its arguments, each with its keyword, "" where it has none."""
+    """Split ``name(arguments)`` into the name and (keyword, value) pairs; a positional keyword is ""."""
     if len(text) > MAX_TEXT:
-        raise EncodeError(f"a stage has {len(text)} characters; it must have {MAX_TEXT} at most")
+        raise EncodeError(f"a stage has {len(text)} characters; it must have at most {MAX_TEXT}")
     match = _CALL.match(text)
     if match is None:
-        raise EncodeError(f"cannot read {text!r}; write name or name(argument, field=argument)")
+        raise EncodeError(f"stage is {text!r}; it must be name or name(argument, field=argument)")
     arguments = []
     for argument in _split(match[2] or ""):
         key, equals, value = argument.partition("=")
@@ -197,7 +222,7 @@ def _split(arguments: str) -> list[str]:
 def _is_literal(text: str) -> bool:
     try:
         ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two: nested too deeply
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two: too many nested brackets
         return False
     return True
 
@@ -209,4 +234,6 @@ def _literal(text: str, name: str) -> Any:
             return value
     elif _BARE.match(text):
         return text
-    raise EncodeError(f"{name}: cannot read argument {text!r}")
+    raise EncodeError(
+        f"{name}: argument is {text!r}; it must be a number, name, quoted string, None, True or False"
+    )

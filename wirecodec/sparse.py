@@ -1,7 +1,7 @@
-"""SparseTensor: the elements of a tensor that are present, and the shape they stand in.
+"""SparseTensor: the present elements of a tensor, with their indices and the tensor's shape.
 
-What decoding returns and what encoding takes beside arrays. Of a container on a GPU the arrays lie there, and
-are CuPy's. A tensor of which every element is present keeps no indices until somebody asks for them.
+Decoding returns it, and encoding accepts it. Its arrays are on the container's device. A tensor with all its
+elements makes its indices on first use.
 """
 
 from __future__ import annotations
@@ -20,42 +20,52 @@ __all__ = ["SparseTensor", "ascending_indices", "index_dtype", "nonzero"]
 
 
 def index_dtype(size: int) -> np.dtype[Any]:
-    """int32 where every index of a tensor of ``size`` elements fits, else int64."""
+    """Return int32 if it holds every index of a tensor of ``size`` elements, else int64."""
     return np.dtype(np.int32 if size <= 2**31 else np.int64)
 
 
 def nonzero(data: Array) -> Array:
-    """Ascending indices of the elements of flat ``data`` whose bits are not all 0; -0.0 is one of them."""
+    """Find the elements of flat ``data`` whose bits are not all 0 (so -0.0 is found); ascending indices."""
     from wirecodec.kernels.cpu.index import bitmap
 
     return bitmap.find_positions(*bitmap.find_nonzero(bits_of(data)), index_dtype(data.size))
 
 
 def ascending_indices(indices: Any, size: int) -> Array:
-    """``indices`` as an array of the type for ``size``.
+    """Check indices, and return them in the type for ``size``.
 
-    EncodeError unless they are 1-d integers, ascending and unique, from 0 to below ``size``.
+    Raises EncodeError unless they are 1-d integers, ascending and unique, from 0 to below ``size``.
     """
     where = np.asarray(indices)
     if where.ndim != 1 or (where.dtype.kind not in "iu" and where.size):
         raise EncodeError(f"indices are {where.ndim}-d {where.dtype}; they must be 1-d integers")
     if where.size and not 0 <= int(where[0]) <= int(where[-1]) < size:
-        raise EncodeError(f"indices reach from {where[0]} to {where[-1]}; the tensor has {size} elements")
+        raise EncodeError(f"indices are from {where[0]} to {where[-1]}; the tensor has {size} elements")
     where = np.ascontiguousarray(where, dtype=where.dtype.newbyteorder("="))
     if where.size:
         from wirecodec.kernels.cpu import support
 
-        if (at := support.first_disorder(where)) >= 0:
+        if (at := support.find_disorder(where)) >= 0:
             raise EncodeError(f"indices are not ascending and unique: {where[at - 1]}, then {where[at]}")
     return where.astype(index_dtype(size), copy=False)
 
 
 class SparseTensor:
-    """The present elements of a tensor of ``shape``.
+    """Sparse tensor: the present elements, their indices and the shape; absent elements are +0.
 
-    ``indices`` (nnz,) are row-major element numbers, ascending and unique, int32 where size <= 2^31, else
-    int64; ``values`` (nnz,) has one of the four element types. Elements that are not present are +0. Raises
-    EncodeError where the arguments are not that.
+    Args:
+        indices: (nnz,) integers, the row-major element numbers, ascending and unique; copied.
+        values: (nnz,) array of float32, float16, bfloat16 or float64; not copied.
+        shape: the dimensions; an integer stands for one dimension.
+
+    Raises:
+        EncodeError: an argument is not valid.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.SparseTensor([1, 3], np.array([5, 7], "f4"), (2, 2)).to_dense()
+        array([[0., 5.],
+               [0., 7.]], dtype=float32)
     """
 
     __slots__ = ("_indices", "_max_dense", "_shape", "_values")
@@ -71,7 +81,7 @@ class SparseTensor:
         self._fill(where, kept, dims, DEFAULT_LIMITS.max_dense)
 
     def _fill(self, indices: Array | None, values: Array, shape: tuple[int, ...], max_dense: int) -> None:
-        # They were checked, and kernels trust them.
+        # The arguments were checked: kernels rely on them.
         self._indices = indices if indices is None or on_gpu(indices) else read_only(indices)
         self._values = values
         self._shape = shape
@@ -85,14 +95,14 @@ class SparseTensor:
         shape: tuple[int, ...],
         max_dense: int = DEFAULT_LIMITS.max_dense,
     ) -> SparseTensor:
-        """From parts already known to be right; ``indices`` None where every element is present."""
+        """Build a tensor from checked parts; ``indices`` None means that all elements are present."""
         self = cls.__new__(cls)
         self._fill(indices, values, shape, max_dense)
         return self
 
     @classmethod
     def from_dense(cls, x: Any) -> SparseTensor:
-        """The elements of any array whose bits are not all 0."""
+        """Take the elements of an array whose bits are not all 0, so -0.0 is one of them."""
         flat = as_flat(x)
         where = nonzero(flat.data)
         if where.size == flat.data.size:
@@ -101,7 +111,7 @@ class SparseTensor:
 
     @property
     def indices(self) -> Array:
-        """(nnz,) ascending element numbers; read-only."""
+        """(nnz,) ascending element numbers, int32 if size <= 2^31, else int64; read-only."""
         if self._indices is None:
             every = self._module.arange(self.size, dtype=index_dtype(self.size))
             self._indices = every if on_gpu(every) else read_only(every)
@@ -109,7 +119,7 @@ class SparseTensor:
 
     @property
     def _module(self) -> Any:
-        """NumPy, or CuPy where the arrays lie on a GPU."""
+        """NumPy, or CuPy if the arrays are on a GPU."""
         if not on_gpu(self._values):
             return np
         import cupy
@@ -118,7 +128,7 @@ class SparseTensor:
 
     @property
     def values(self) -> Array:
-        """(nnz,) the present elements."""
+        """(nnz,) present elements."""
         return self._values
 
     @property
@@ -133,24 +143,32 @@ class SparseTensor:
 
     @property
     def size(self) -> int:
-        """Elements, present or not."""
+        """Number of elements, present or not."""
         return math.prod(self._shape)
 
     @property
     def nnz(self) -> int:
-        """Elements present; a zero may be among them."""
+        """Number of present elements, which may include zeros."""
         return int(self._values.size)
 
     @property
     def is_full(self) -> bool:
-        """Whether every element is present."""
+        """True if every element is present."""
         return self.nnz == self.size
 
     def to_dense(self, out: Array | None = None) -> Array:
-        """The tensor as an array of its shape and type, or written into ``out``.
+        """Expand to a dense array.
 
-        ``out``, where given, has the same shape and any float type; every element of it is set. LimitExceeded
-        where the size is above the ``max_dense`` that the tensor was decoded under.
+        Args:
+            out: array of the tensor's shape and any float dtype; all its elements are set. None for a new
+                array of the tensor's dtype.
+
+        Returns:
+            ``out``, or the new array on the tensor's device.
+
+        Raises:
+            LimitExceeded: a new array would exceed the ``max_dense`` under which the tensor was decoded.
+            ValueError: ``out`` has another shape.
         """
         if out is None:
             if self.size > self._max_dense:
@@ -172,11 +190,11 @@ class SparseTensor:
         return dense
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """What ``numpy.asarray`` gives: the dense tensor, always a new array."""
+        """Return the dense tensor as a new array, for ``numpy.asarray``."""
         if copy is False:
-            raise ValueError("a SparseTensor has no dense array to share")
+            raise ValueError("copy is False; a SparseTensor has no dense array to share")
         if on_gpu(self._values):
-            raise TypeError("a SparseTensor on a GPU is no NumPy array; to_dense().get() makes it one")
+            raise TypeError("the SparseTensor is on a GPU; to_dense().get() copies it to a NumPy array")
         return self.to_dense() if dtype is None else self.to_dense().astype(dtype, copy=False)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""What a Compressor's step takes and gives, on the host (``host_step``) and on a GPU (``gpu.step``)."""
+"""Input and result of a Compressor's step, on the host (``cpu.step``) and on a GPU (``gpu.step``)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from wirecodec.feedback import ErrorFeedback
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 
-__all__ = ["Asked", "Done", "Step"]
+__all__ = ["StepInput", "StepResult", "TensorJob"]
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """What is to be done with one tensor.
+class TensorJob:
+    """Settings and state of one tensor in a step.
 
     Attributes:
-        scheme: how it is encoded.
-        feedback: how what was not sent is kept; None where nothing is.
+        scheme: the tensor's scheme.
+        feedback: rule of the next residual; None if no residual is kept.
         residual: (size,), or None.
-        state: the selector's, or None.
-        seed: of the selection.
-        spare: memory of an earlier residual, for the next one.
-        last: on a GPU, where the last step's search ended.
+        state: the selector's state, or None.
+        seed: seed of the selection.
+        spare: memory for the next residual, or None.
+        last: end of the last step's search on a GPU, or None.
     """
 
     scheme: Scheme
@@ -38,32 +38,32 @@ class Asked:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """What is to be done with all.
+class StepInput:
+    """Input of a step: all its tensors' settings and state.
 
     Attributes:
-        asked: {name: what is to be done with it}, in the order of their keys.
-        seed: of what is drawn.
-        names: whether the names are written.
-        fuse: tensors of at most this many elements share entries.
+        jobs: {name: settings and state}, in the order of their keys.
+        seed: seed of the codecs.
+        names: True to store the names.
+        fuse: number of elements up to which tensors share entries.
     """
 
-    asked: Mapping[str, Asked]
+    jobs: Mapping[str, TensorJob]
     seed: int
     names: bool
     fuse: int
 
 
 @dataclass(frozen=True, eq=False)
-class Done:
-    """What came of it.
+class StepResult:
+    """Result of a step.
 
     Attributes:
-        blob: the container, u8, where the tensors lie.
+        blob: the container, (n,) u8 on the tensors' device.
         octets: the same on the host.
-        sent: {name: what receivers decode from it}; on a GPU all but bfloat16, which CuPy has not.
-        residuals: {name: (size,)}, where the tensors lie, of those that keep one.
-        selectors: {name: state} of those that have one.
+        sent: {name: tensor as receivers decode it}, on the tensors' device; bfloat16 is on the host.
+        residuals: {name: (size,)} on the tensors' device, for tensors that keep one.
+        selectors: {name: state} for selectors that have one.
     """
 
     blob: Bytes

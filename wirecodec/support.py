@@ -10,21 +10,22 @@ import numpy as np
 
 from wirecodec.arrays import Array
 
-__all__ = ["Part", "Support"]
+__all__ = ["DecodedChunk", "Support"]
 
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """What was selected of one tensor, or of its coefficients.
+    """Selected elements of one tensor, or selected coefficients of its transform.
 
     Attributes:
         indices: (r,) ascending, or None for all of ``size``.
         values: (r,) at the indices.
-        size: elements of the tensor; or its coefficients, which are elements to everything else here.
-        shape: the one that the tensor came in.
-        source: gives the values at any ascending element numbers; None where those not selected are 0.
-        domain: that of the coefficients; 0 where there was no transform.
-        coefficients_of: the tensor's element type where there was one.
+        size: number of elements, or of coefficients.
+        shape: the tensor's.
+        source: function of ascending element numbers that returns their values; None if all elements that
+            were not selected are 0.
+        domain: the transform's domain; 0 without a transform.
+        coefficients_of: the tensor's element type if there is a transform.
     """
 
     indices: Array | None
@@ -42,11 +43,11 @@ class Support:
 
     @property
     def width(self) -> int:
-        """Numbers of a value."""
+        """Numbers per value: 2 if complex, else 1."""
         return 2 if self.values.dtype.kind == "c" else 1
 
     def at(self, where: Array) -> Array:
-        """The tensor's values at ascending element numbers (n,), selected or not."""
+        """Return the tensor's values at (n,) ascending element numbers, selected or not."""
         if self.source is not None:
             return self.source(where)
         if self.indices is None:
@@ -61,10 +62,15 @@ class Support:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Part:
-    """A decoded chunk: ``indices`` (r,) u32 from ``base`` on, or None for all of ``d``; ``values`` (r,).
+class DecodedChunk:
+    """Decoded chunk of a tensor.
 
-    ``work`` counts the steps that its index codec took beyond its bytes and r.
+    Attributes:
+        base: number of its first element.
+        d: number of elements.
+        indices: (r,) u32, counted from ``base``, or None for all.
+        values: (r,).
+        work: steps of its index codec beyond its bytes and r.
     """
 
     base: int

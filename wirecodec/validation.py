@@ -1,4 +1,4 @@
-"""Parameters as plain Python numbers: codecs compare, hash and print alike, wherever a number came from."""
+"""Conversion of parameters to plain Python numbers, so that codecs compare, hash and print alike."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 from wirecodec.errors import EncodeError
 
-__all__ = ["as_flag", "as_integer", "as_ratio", "as_real", "as_seed", "settle"]
+__all__ = ["as_flag", "as_integer", "as_ratio", "as_real", "as_seed", "set_fields"]
 
 
-def settle(part: Any, **fields: Any) -> None:
-    """Set fields of a frozen dataclass from its ``__post_init__``, once they are checked."""
+def set_fields(part: Any, **fields: Any) -> None:
+    """Set checked fields of a frozen dataclass from its ``__post_init__``."""
     for name, value in fields.items():
         object.__setattr__(part, name, value)
 
 
 def as_integer(value: Any, what: str) -> int:
-    """An ``int`` from a Python or NumPy integer; EncodeError naming ``what`` for anything else."""
+    """Convert a Python or NumPy integer to ``int``; raise EncodeError with ``what`` for anything else."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -27,9 +27,9 @@ def as_integer(value: Any, what: str) -> int:
 
 
 def as_real(value: Any, what: str) -> float:
-    """A ``float`` from a Python or NumPy number, by its shortest decimal; EncodeError for anything else.
+    """Convert a Python or NumPy number to ``float`` by its shortest decimal.
 
-    A float32 of 0.1 becomes 0.1, what was written, and not the nearest float64 of that float32.
+    So float32(0.1) becomes 0.1, not 0.10000000149. Raises EncodeError with ``what`` for anything else.
     """
     if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
         raise EncodeError(f"{what} is {value!r}; it must be a number")
@@ -38,23 +38,23 @@ def as_real(value: Any, what: str) -> float:
     except (TypeError, ValueError):
         raise EncodeError(f"{what} is {value!r}; it must be a number") from None
     except OverflowError:
-        raise EncodeError(f"{what} is an integer beyond every float") from None
+        raise EncodeError(f"{what} is an integer above every float; it must be at most 1.8e308") from None
 
 
 def as_seed(value: Any) -> int:
-    """A u64 from any integer, modulo 2^64; EncodeError for anything else."""
+    """Convert any integer to a u64, modulo 2^64; raise EncodeError for anything else."""
     return as_integer(value, "seed") % 2**64
 
 
 def as_flag(value: Any, what: str) -> bool:
-    """A ``bool``; EncodeError naming ``what`` for anything else."""
+    """Check a ``bool``; raise EncodeError with ``what`` for anything else."""
     if not isinstance(value, bool):
         raise EncodeError(f"{what} is {value!r}; it must be True or False")
     return value
 
 
 def as_ratio(value: Any, what: str) -> float:
-    """A ``float`` above 0 and at most 1, as ``as_real`` reads it; EncodeError naming ``what`` otherwise."""
+    """Convert a number as ``as_real``; raise EncodeError unless it is above 0 and at most 1."""
     ratio = as_real(value, what)
     if not 0 < ratio <= 1:
         raise EncodeError(f"{what} is {ratio!r}; it must be above 0 and at most 1")

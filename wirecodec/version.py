@@ -1,4 +1,4 @@
-"""The version of the package; that of the wire format stands in ``container``."""
+"""Version of the package; ``container.layout`` has that of the wire format."""
 
 from __future__ import annotations
 

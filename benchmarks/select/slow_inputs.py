@@ -67,9 +67,9 @@ def measure_slow_inputs(n: int, step: Callable[[str], None], *, budget: float) -
 def _measure_misled(k: int, values: Any, sampled: Any, samples: int, budget: float) -> float:
     """Measure the reads of top-k if its first samples contain other values than the array."""
     x = values.astype(np.float32)
-    for run, spread, seed in ((16, topk_exact.CORRELATED, 0), (1, 1.0, 7))[:samples]:
+    for run, spread, seed in ((16, topk_exact.NEIGHBOUR_CORRELATION, 0), (1, 1.0, 7))[:samples]:
         positions = _compute_sample_positions(
-            x.size, run, topk_exact.planned(x.size, k, run, spread).samples, seed
+            x.size, run, topk_exact.plan_sample(x.size, k, run, spread).samples, seed
         )
         x[positions] = sampled[positions]
     fixed_clock = SimpleNamespace(perf_counter_ns=lambda: 7)
@@ -109,7 +109,7 @@ def _compute_sample_positions(size: int, run: int, samples: int, seed: int) -> A
     """Return the positions of a sample."""
     positions = np.empty(samples, np.int64)
     for i in range(samples):
-        first = sample.run_of(i // run, samples // run, size // run, np.uint64(seed)) * run
+        first = sample.choose_run(i // run, samples // run, size // run, np.uint64(seed)) * run
         positions[i] = first + i % run
     return positions
 

@@ -20,7 +20,7 @@ MAGIC = b"\xf7WC\x1a"
 
 @dataclass
 class Parts:
-    """The rows with their sections, the records, and what the prefix says besides."""
+    """The rows with their sections, the records, and the fields of the prefix."""
 
     rows: list[Row]
     records: list[Record] = field(default_factory=list)

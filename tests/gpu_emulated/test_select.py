@@ -12,7 +12,7 @@ from tests.inputs import Array
 from wirecodec.arrays import bits_of
 from wirecodec.kernels.cpu.index.bitmap import find_nonzero
 from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
-from wirecodec.select.threshold_common import collected, threshold_bits
+from wirecodec.select.threshold_common import collect_indices, round_threshold
 
 SIZES = [0, 1, 31, 32, 33, 4095, 4096, 4097, 70_003]
 
@@ -31,10 +31,10 @@ def vector(size: int, dtype: Any) -> Array:
 def test_threshold_equals_the_cpu(emulator: Emulator, size: int, dtype: Any) -> None:
     x = vector(size, dtype)
     words = bits_of(x)
-    least = threshold_bits(1.25, x.dtype)
+    least = round_threshold(1.25, x.dtype)
     selector = Selector(emulator, size, words.dtype, size + 5, bitmap=True)
     there, rule = emulator.put(words), emulator.put(rule_of(int(least)))
-    expected = collected(x, least, "test")
+    expected = collect_indices(x, least, "test")
     for _ in range(2):  # the memory serves again
         made = selector.select(there, rule, mask=magnitude_of(words), infinity=infinity_of(dtype))
         count, bad = made.count(emulator)
@@ -88,7 +88,7 @@ def test_first_nonfinite(emulator: Emulator, bad: float, dtype: Any) -> None:
     x[[8000, 5001, 5002]] = bad
     words = bits_of(x)
     selector = Selector(emulator, words.size, words.dtype, words.size)
-    rule = emulator.put(rule_of(int(threshold_bits(1.0, x.dtype))))
+    rule = emulator.put(rule_of(int(round_threshold(1.0, x.dtype))))
     made = selector.select(emulator.put(words), rule, mask=magnitude_of(words), infinity=infinity_of(x.dtype))
     assert made.count(emulator)[1] == 5001
 
@@ -109,13 +109,13 @@ def test_select_sum(emulator: Emulator, kind: Any, in_place: bool) -> None:
     gradient, residual = (rng.standard_normal(10_007).astype(kind) for _ in range(2))
     total = gradient + residual
     words = bits_of(total)
-    least = threshold_bits(2.0, total.dtype)
+    least = round_threshold(2.0, total.dtype)
     old = emulator.put(residual)
     rest = bits_of(old) if in_place else emulator.empty(total.size, words.dtype)
     selector = Selector(emulator, total.size, words.dtype, total.size)
     rule = emulator.put(rule_of(int(least)))
     made = selector.select_sum(emulator.put(gradient), old, rest, rule)
-    expected = collected(total, least, "test")
+    expected = collect_indices(total, least, "test")
     count, bad = made.count(emulator)
     assert (count, bad) == (expected.size, None)
     assert (made.indices[:count] == expected).all()

@@ -14,7 +14,7 @@ from wirecodec.arrays import bits_of, read_only
 from wirecodec.kernels.cpu.select import moments as cpu_moments
 from wirecodec.kernels.cuda import checksum, moments
 from wirecodec.kernels.cuda.select import Selector, rule_of
-from wirecodec.select.dgc import _positions
+from wirecodec.select.dgc import draw_positions
 
 KINDS = [np.float32, np.float64]
 
@@ -27,14 +27,14 @@ def test_moments_of_an_interval(emulator: Emulator, kind: Any, size: int) -> Non
     x[::7] = 0
     words = read_only(bits_of(x))
     low, high = (int(bits_of(np.array([t], kind))[0]) for t in (0.3, 2.5))
-    rows = 1 + -(-(size & ~63) // cpu_moments.BLOCK)
+    rows = 1 + -(-(size & ~63) // cpu_moments.BLOCK_SIZE)
     for interval in ((1, 1 << (8 * words.itemsize - 1), 0.0, 1.0), (low, high, 0.6, 2.0)):
         expected = np.empty((rows, 5))
         start, stop, origin, scale = interval
         bounds = np.uint64(start), np.uint64(stop), origin, scale
         top = cpu_moments.sweep(words, 0, rows, *bounds, False, False, expected)
         found, greatest = moments.sum_moments(emulator, emulator.put(words), *interval)
-        assert found.tolist() == list(cpu_moments.fold(expected)[:3])
+        assert found.tolist() == list(cpu_moments.add_blocks(expected)[:3])
         assert greatest[0] == top
 
 
@@ -47,7 +47,7 @@ def test_the_sample_of_dgc(emulator: Emulator, size: int, dtype: Any) -> None:
     for each in (stream, there):
         emulator.clear(made)
         moments.sample(emulator, emulator.put(words), each, made)
-        assert made.tobytes() == words[_positions(size // 10, size, stream)].tobytes()
+        assert made.tobytes() == words[draw_positions(size // 10, size, stream)].tobytes()
 
 
 @pytest.mark.sampled

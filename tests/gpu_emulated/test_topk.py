@@ -14,7 +14,7 @@ from wirecodec.arrays import bits_of, read_only
 from wirecodec.cpu.accumulate import AccumulatedGradient
 from wirecodec.kernels.cuda.select import infinity_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
-from wirecodec.select.topk_exact import top_k
+from wirecodec.select.topk_exact import select_top_k
 
 SIZE = 20_011
 
@@ -38,7 +38,7 @@ def vectors(dtype: Any) -> dict[str, Array]:
 def check(emulator: Emulator, search: Search, x: Array, k: int, *, warm: bool) -> None:
     step = search.warm if warm else search.cold
     made = step(emulator.put(bits_of(x)), infinity_of(x.dtype))
-    indices, words = top_k(read_only(bits_of(x)), k)
+    indices, words = select_top_k(read_only(bits_of(x)), k)
     assert made.count(emulator) == (k, None)
     assert (made.indices == indices).all()
     assert made.values.tobytes() == words.tobytes()
@@ -93,7 +93,7 @@ def test_reaching_a_threshold(emulator: Emulator, k: int, kind: Any) -> None:
             made = search.reaching(there, emulator.put(rule_of(least, 7)), infinity_of(kind))
             reach = np.flatnonzero(keys >= max(least, 1))
             if reach.size > k:
-                reach = top_k(read_only(words), k)[0]
+                reach = select_top_k(read_only(words), k)[0]
             assert made.count(emulator) == (reach.size, None)
             assert (made.indices[: reach.size] == reach).all()
             assert made.values[: reach.size].tobytes() == words[reach].tobytes()
@@ -138,7 +138,7 @@ def test_warm_of_a_sum(emulator: Emulator, k: int, kind: Any) -> None:
         given = emulator.put(gradient), emulator.put(residual)
         made = search.warm_sum(*given, total, infinity_of(kind))
         x = gradient + residual
-        indices, chosen = top_k(read_only(bits_of(x)), k)
+        indices, chosen = select_top_k(read_only(bits_of(x)), k)
         assert made.count(emulator) == (k, None)
         assert (made.indices == indices).all()
         assert made.values.tobytes() == chosen.tobytes()

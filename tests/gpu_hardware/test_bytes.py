@@ -16,7 +16,7 @@ from wirecodec.arrays import bits_of
 from wirecodec.kernels.cuda.device import cupy_device
 from wirecodec.kernels.cuda.select import infinity_of
 from wirecodec.kernels.cuda.topk import Search
-from wirecodec.select.topk_exact import top_k
+from wirecodec.select.topk_exact import select_top_k
 
 KINDS = [np.float32, np.float16, np.float64]
 VECTORS = Path(__file__).parents[2] / "formats" / "vectors"
@@ -156,6 +156,6 @@ def test_a_warm_search(cupy: Any) -> None:
         x = (rng.laplace(size=size) * (50 if step == 4 else 1)).astype(np.float32)
         words = cupy.asarray(bits_of(x))
         made = (search.warm if step else search.cold)(words, infinity_of(x.dtype))
-        indices, values = top_k(bits_of(x), k)
+        indices, values = select_top_k(bits_of(x), k)
         assert (cupy.asnumpy(made.indices) == indices).all()
         assert cupy.asnumpy(made.values).tobytes() == values.tobytes()

@@ -16,7 +16,7 @@ def on_threads(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def share_out(n: int) -> None:
         monkeypatch.setattr(threads, "thread_count", lambda: n)
-        monkeypatch.setattr(topk_exact, "WORTHWHILE", 1)
-        monkeypatch.setattr(topk_exact, "ALONE", 1)
+        monkeypatch.setattr(topk_exact, "MIN_UNITS_PER_THREAD", 1)
+        monkeypatch.setattr(topk_exact, "MIN_PARALLEL_CANDIDATES", 1)
 
     return share_out

@@ -170,7 +170,7 @@ def test_unregistered_ids_are_unsupported() -> None:
     blob = bytearray(wc.encode(np.ones(8, np.float32), "all | raw-index | raw"))
     from formats.reference import reseal
 
-    for wire_id, says in ((0x90, "unknown index codec 0x90; an application's own"), (0x7F, "codec 0x7f$")):
+    for wire_id, says in ((0x90, "unknown index codec 0x90; it is user-defined"), (0x7F, "codec 0x7f$")):
         blob[24 + 37] = wire_id
         with pytest.raises(wc.Unsupported) as caught:
             wc.decode(reseal(bytes(blob)))

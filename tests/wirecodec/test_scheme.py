@@ -87,23 +87,23 @@ def test_parameters_from_numpy_are_plain_numbers() -> None:
         ("topk(0.1) | rice | qsdg", "unknown value codec 'qsdg'; did you mean 'qsgd'"),
         ("topk(0.1) | rice | zzzzz", "qsgd, raw"),
         ("topk(ration=0.1) | rice | raw", "unknown parameter 'ration'; did you mean 'ratio'"),
-        ("topk(0.1, 3, 4) | rice | raw", "no place for argument '4'"),
+        ("topk(0.1, 3, 4) | rice | raw", "argument '4' is one too many"),
         ("topk(0.1, ratio=0.2) | rice | raw", "given twice"),
-        ("topk(k=2, 0.1) | rice | raw", "no place for argument"),
+        ("topk(k=2, 0.1) | rice | raw", "is one too many, or follows a keyword"),
         ("topk | rice | raw", "either ratio or k"),
         ("topk(2) | rice | raw", "at most 1"),
-        (f"topk({10**400}) | rice | raw", "topk: ratio is an integer beyond every float"),
+        (f"topk({10**400}) | rice | raw", "topk: ratio is an integer above every float"),
         ("topk(0.1) | rice | qsgd(bits=9)", "must be 2 to 8"),
         ("topk(0.1) | rice | qsgd(bucket=100)", "multiple of 16"),
         ("topk(0.1) | rice | qsgd(norm=l1)", "'max' or 'l2'"),
         ("topk(0.1) | rice | raw(float8)", "float8"),
-        ("topk(0.1) | rice | qsgd(bits=[4])", "cannot read argument"),
+        ("topk(0.1) | rice | qsgd(bits=[4])", "argument is"),
         ("topk(0.1) | rice", "selector | index codec | value codec"),
         ("", "selector | index codec | value codec"),
         ("a | b | c | d | e", "selector | index codec | value codec"),
         ("dtc | topk(0.1) | rice | raw", "unknown transform 'dtc'; did you mean 'dct'?"),
-        ("topk(0.1 | rice | raw", "cannot read"),
-        ("topk(__import__('os')) | rice | raw", "cannot read argument"),
+        ("topk(0.1 | rice | raw", "it must be name or name("),
+        ("topk(__import__('os')) | rice | raw", "argument is"),
     ],
 )
 def test_wrong_strings_say_what_is_wrong(text: str, says: str) -> None:
@@ -120,7 +120,7 @@ def test_schemes_take_instances() -> None:
     ):
         with pytest.raises(wc.EncodeError):
             wc.Scheme(*wrong)
-    with pytest.raises(wc.EncodeError, match="neither a Scheme"):
+    with pytest.raises(wc.EncodeError, match="must be a Scheme"):
         wc.encode(np.ones(3, np.float32), 7)
 
 
@@ -136,5 +136,5 @@ def test_first_glob_wins() -> None:
 @pytest.mark.parametrize("depth", [3_000, 100_000])
 def test_deeply_nested_arguments_are_refused(depth: int) -> None:
     for nested in ("-" * depth + "1", "(" * depth + "1", "[" * depth + "1"):
-        with pytest.raises(wc.EncodeError, match=r"topk: cannot read argument|characters"):
+        with pytest.raises(wc.EncodeError, match=r"topk: argument is|characters"):
             wc.Scheme.parse(f"topk({nested}) | rice | raw")

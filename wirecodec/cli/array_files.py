@@ -22,7 +22,7 @@ from wirecodec.errors import EncodeError
 __all__ = ["NAME_RULE", "check_names", "load_arrays", "load_gradient", "load_tensors", "save_npz"]
 
 MAX_NAME_BYTES = 65_531
-"""UTF-8 bytes of a name: a zip archive gives a member's name 65,535, of which ``.npy`` takes 4."""
+"""UTF-8 bytes of a name: a zip archive allows 65,535 for a member's name, and ``.npy`` takes 4."""
 
 NAME_RULE = (
     "The arrays of an .npz have the names of the tensors. A name is a relative path without '..', backslash "

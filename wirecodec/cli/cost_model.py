@@ -186,7 +186,7 @@ def find_paying_bandwidths(
 
 
 def _find_interval(cost: Cost, dense: Cost, latency: float) -> tuple[float, float] | None:
-    """Find where the gain over ``dense`` is positive; it is linear in 1 / bandwidth."""
+    """Return the bandwidths at which the gain over ``dense`` is positive; it is linear in 1 / bandwidth."""
     seconds_saved = dense.fixed_seconds(latency) - cost.fixed_seconds(latency)
     bytes_saved = dense.nbytes - cost.nbytes
     if bytes_saved > 0:

@@ -13,7 +13,7 @@ MAX_NAME_WIDTH = 64
 def escape(text: str) -> str:
     """Escape the characters that are not printable, as Python does in a string literal.
 
-    Names in a container come from whoever wrote it. Escaped, they cannot control the terminal.
+    Names in a container are chosen by its author. Escaped names cannot control the terminal.
     """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 

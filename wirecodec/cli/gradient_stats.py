@@ -20,8 +20,8 @@ from wirecodec.select import sidco_fits as fits
 from wirecodec.select.sidco import SIDCo
 from wirecodec.select.sidco_fits import Fit
 from wirecodec.select.sidco_magnitudes import Magnitudes
-from wirecodec.select.sidco_search import SIDS
-from wirecodec.select.topk import share_of
+from wirecodec.select.sidco_search import DISTRIBUTIONS
+from wirecodec.select.topk import fraction_count
 
 __all__ = [
     "DECAY_FRACTION",
@@ -41,7 +41,7 @@ DECAY_FRACTION = 0.37
 _MAX_DISTANCE_POINTS = 65_536
 _MAX_CURVE_POINTS = 400
 _MAX_DECAY_POINTS = 200
-_FITS = {"exponential": fits.exponential, "gamma": fits.gamma, "generalised Pareto": fits.pareto}
+_FITS = {"exponential": fits.fit_exponential, "gamma": fits.fit_gamma, "generalised Pareto": fits.fit_pareto}
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,7 @@ def compute_stats(tensor: Any) -> GradientStats:
     ascending = np.sort(np.abs(x[x != 0].astype(np.float64)) * magnitudes.scale)
     descending = ascending[::-1]
     energy = np.cumsum(np.square(ascending))  # of the smallest magnitudes
-    counts = [share_of(density, x.size) for density in DENSITIES]
+    counts = [fraction_count(density, x.size) for density in DENSITIES]
     ranks = _choose_ranks(descending.size, _MAX_CURVE_POINTS)
     return GradientStats(
         size=int(x.size),
@@ -144,8 +144,10 @@ def compute_stats(tensor: Any) -> GradientStats:
             _measure_quality(name, fit(total), ascending, counts, magnitudes.scale)
             for name, fit in _FITS.items()
         ),
-        staged={sid: tuple(_select_in_stages(x, sid, density) for density in DENSITIES) for sid in SIDS},
-        default={sid: tuple(_select(x, sid, density) for density in DENSITIES) for sid in SIDS},
+        staged={
+            sid: tuple(_select_in_stages(x, sid, density) for density in DENSITIES) for sid in DISTRIBUTIONS
+        },
+        default={sid: tuple(_select(x, sid, density) for density in DENSITIES) for sid in DISTRIBUTIONS},
         curve=(ranks, descending[ranks - 1] / magnitudes.scale),
     )
 
@@ -192,7 +194,7 @@ def _measure_threshold_errors(descending: Array, fit: Fit, counts: Sequence[int]
 
 def _select_in_stages(x: Array, sid: str, density: float) -> tuple[float, ...]:
     """Select with the paper's mode, and return k̂/k per number of stages."""
-    k = share_of(density, x.size)
+    k = fraction_count(density, x.size)
     fractions = []
     for stages in STAGES:
         indices = SIDCo(density, sid, mode="faithful", stages=stages).select(x).indices
@@ -205,4 +207,4 @@ def _select(x: Array, sid: str, density: float) -> Outcome:
     search = SIDCo(density, sid).search(x)
     indices = search.selection.indices
     selected = x.size if indices is None else indices.size
-    return Outcome(selected / share_of(density, x.size), search.stages, search.reads, search.exact)
+    return Outcome(selected / fraction_count(density, x.size), search.stages, search.reads, search.exact)

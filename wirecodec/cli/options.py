@@ -61,7 +61,7 @@ def add_command(
 
 
 def add_scheme_options(command: Any) -> None:
-    """Add ``--scheme`` and ``--preset``, of which at most one can be given."""
+    """Add ``--scheme`` and ``--preset``, which exclude each other."""
     group = command.add_mutually_exclusive_group()
     group.add_argument("--scheme", help="selector | index codec | value codec (default: lossless)")
     group.add_argument(

@@ -1,1 +1,1 @@
-"""The container: bytes to table and back (formats/SPEC.md, sections 2, 3 and 7)."""
+"""Container: prefix, table, extension block and sections (formats/SPEC.md, sections 2, 3 and 7)."""

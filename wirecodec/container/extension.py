@@ -1,6 +1,6 @@
-"""The extension block: names, shapes, fused and transformed tensors, tag (formats/SPEC.md, 2.3 and 3).
+"""Writing of the extension block: names, shapes, fused tensors, transforms, tag (formats/SPEC.md, 2.3 and 3).
 
-``write`` makes one; ``block`` reads it.
+``extension_reader`` reads it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 
-__all__ = ["Extension", "check_shape", "digits", "least_width", "pad8", "write"]
+__all__ = ["Extension", "check_shape", "digits", "dimension_bytes", "pad8", "write"]
 
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
 FLAGS = {FUSED: 1, NAMES: 0, SHAPES: 0, TRANSFORM: 1, TAG: 0}
@@ -29,13 +29,13 @@ MAX_PRODUCT = 2**56
 
 @dataclass(frozen=True)
 class Extension:
-    """What a block is to say.
+    """Content of an extension block.
 
     Attributes:
-        names: of the tensors by key, or None.
-        shapes: by key, of the tensors that are not 1-d.
-        groups: fused entries, each an (n, 2) array of its members' (key, size), the entry's key first.
-        lengths: by key, the elements of the tensors that are stored as coefficients.
+        names: the tensors' names in the order of their keys, or None.
+        shapes: {key: shape} of the tensors that are not 1-d.
+        groups: the fused entries, each an (n, 2) array of (key, size) per member, the entry's key first.
+        lengths: {key: number of elements} of the tensors stored as coefficients.
         tag: the application's bytes.
     """
 
@@ -47,26 +47,26 @@ class Extension:
 
 
 def digits(n: int) -> Iterator[str]:
-    """Names of the keys 0 … n-1, of as many decimal digits each, so that they ascend as keys do."""
+    """Name the keys 0 … n-1 by their decimal digits, with leading zeros, so that names ascend as keys do."""
     width = len(str(n - 1))
     return (str(key).zfill(width) for key in range(n))
 
 
 def check_shape(dims: Sequence[int]) -> None:
-    """EncodeError where a shape is not one that the wire format can say."""
+    """Raise EncodeError if the wire format cannot hold a shape."""
     if len(dims) > MAX_NDIM:
-        raise EncodeError(f"{len(dims)} dimensions; at most {MAX_NDIM} fit")
+        raise EncodeError(f"shape has {len(dims)} dimensions; it must have at most {MAX_NDIM}")
     if math.prod(n for n in dims if n) > MAX_PRODUCT:
-        raise EncodeError(f"shape {tuple(dims)} is too large for the wire format")
+        raise EncodeError(f"shape is {tuple(dims)}; the product of its dimensions must be at most 2^56")
 
 
 def pad8(n: int) -> int:
-    """Bytes from n up to the next multiple of 8."""
+    """Count the bytes from n to the next multiple of 8."""
     return -n & 7
 
 
 def write(extension: Extension) -> bytes:
-    """The block, or nothing where it has nothing to say."""
+    """Write an extension block; return no bytes if it has no content."""
     bodies = {
         FUSED: _fused_body(extension.groups),
         NAMES: _names_body(extension.names),
@@ -99,14 +99,14 @@ def _names_body(names: Sequence[str] | None) -> bytes:
     encoded = [name.encode() for name in names]
     for name, text in zip(names, encoded, strict=True):
         if len(text) > 0xFFFF:
-            raise EncodeError(f"a name of {len(text)} bytes; at most 65535 fit", tensor=name[:40])
+            raise EncodeError(f"a name has {len(text)} bytes; it must have at most 65535", tensor=name[:40])
     return struct.pack(f"<I{len(encoded)}H", len(encoded), *map(len, encoded)) + b"".join(encoded)
 
 
 def _shapes_body(shapes: Mapping[int, tuple[int, ...]]) -> bytes:
     parts = []
     for key, dims in sorted(shapes.items()):
-        width = least_width(dims)
+        width = dimension_bytes(dims)
         parts.append(ROW.pack(key, len(dims), width, 0) + b"".join(n.to_bytes(width, "little") for n in dims))
     return b"".join(parts)
 
@@ -115,7 +115,7 @@ def _transform_body(lengths: Mapping[int, int]) -> bytes:
     return np.array([(key, 0, size) for key, size in sorted(lengths.items())], LENGTH).tobytes()
 
 
-def least_width(dims: Sequence[int]) -> int:
-    """Bytes that each dimension of a shape takes."""
+def dimension_bytes(dims: Sequence[int]) -> int:
+    """Return the bytes per dimension of a shape: 1, 2, 4 or 8."""
     needed = -(-max(dims, default=0).bit_length() // 8) or 1
     return 1 << (needed - 1).bit_length()

@@ -1,7 +1,7 @@
-"""Reading the extension block: its checks, and a walk through what it says (formats/SPEC.md, 2.3, 3 and 7).
+"""Reading of the extension block: its checks, and iterators over its content (formats/SPEC.md, 2.3, 3, 7).
 
-A block may speak of very many tensors, and when it is read it is not known yet whether what follows is any
-good. So nothing is made of what it says until somebody asks, and then one thing after another.
+A block may describe very many tensors, and the payload is checked after it. So its content is not converted
+to objects up front. Iterators yield them one at a time.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from wirecodec.container.extension import (
     SHAPES,
     TAG,
     TRANSFORM,
-    least_width,
+    dimension_bytes,
 )
-from wirecodec.container.records import find_bodies
+from wirecodec.container.records import find_record_bodies
 from wirecodec.errors import Invalid, LimitExceeded, Malformed
 from wirecodec.registry import transform
 
@@ -37,18 +37,18 @@ __all__ = ["Block", "Spans", "read"]
 _UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 _LONG = 4096
-"""Bytes above which rows that are refused are worth a kernel."""
+"""Bytes of rejected rows from which a kernel is faster than Python."""
 
 
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """What the table says of each of its keys.
+    """The table's entries by key.
 
     Attributes:
         keys: (n,) u32, ascending.
-        starts: (n,) i64, the first entry of each.
-        chunks: (n,) i64, its entries.
-        sizes: (n,) i64, its elements in all; coefficients in a domain other than 0.
+        starts: (n,) i64, number of each key's first entry.
+        chunks: (n,) i64, entries per key.
+        sizes: (n,) i64, elements per key; coefficients if the domain is not 0.
         domains: (n,) u8.
     """
 
@@ -59,14 +59,14 @@ class Spans:
     domains: Array
 
     def find(self, key: int) -> int | None:
-        """Where a key stands."""
-        at = int(np.searchsorted(self.keys, np.uint32(key)))  # of their own type, or all are converted
+        """Return a key's position in ``keys``, or None."""
+        at = int(np.searchsorted(self.keys, np.uint32(key)))  # another type would convert all keys
         return at if at < self.keys.size and self.keys[at] == key else None
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """What an extension block says, by way of its known records' bodies by type; empty without a block."""
+    """Reader of a checked extension block: bodies of its known records by type; empty without a block."""
 
     bodies: Mapping[int, memoryview]
 
@@ -77,40 +77,40 @@ class Block:
 
     @property
     def is_named(self) -> bool:
-        """Whether tensors have names."""
+        """True if tensors have names."""
         return NAMES in self.bodies
 
     @property
     def is_fused(self) -> bool:
-        """Whether there are fused entries."""
+        """True if there are fused entries."""
         return FUSED in self.bodies
 
     @property
     def is_transformed(self) -> bool:
-        """Whether coefficients are stored of a tensor."""
+        """True if a tensor is stored as coefficients."""
         return TRANSFORM in self.bodies
 
     def names(self) -> Iterator[str]:
-        """By key, where tensors have names."""
+        """Yield the tensors' names in the order of their keys."""
         return map(bytes.decode, _texts(self.bodies[NAMES]))
 
     def shapes(self) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """(key, dimensions) of the tensors that are not 1-d."""
+        """Yield (key, shape) of the tensors that are not 1-d."""
         return _rows(self.bodies[SHAPES]) if SHAPES in self.bodies else iter(())
 
     def groups(self) -> Iterator[Array]:
-        """Fused entries: (n, 2) of u32, the members' (key, size), the entry's key first."""
+        """Yield each fused entry as (n, 2) u32: (key, size) per member, the entry's key first."""
         return _groups(_pairs(self.bodies[FUSED])) if self.is_fused else iter(())
 
     def lengths(self) -> Iterator[tuple[int, int]]:
-        """(key, elements) of the tensors that are stored as coefficients."""
+        """Yield (key, number of elements) of the tensors stored as coefficients."""
         if not self.is_transformed:
             return iter(())
         rows = np.frombuffer(self.bodies[TRANSFORM], LENGTH)
         return zip(integers(rows["key"]), integers(rows["size"]), strict=True)
 
     def sizes(self, spans: Spans) -> Array:
-        """Every tensor's elements, (n,) i64 by key."""
+        """Return the number of elements of each tensor, (n,) i64 by key."""
         sizes = np.empty(self.count(spans), np.int64)
         sizes[spans.keys] = spans.sizes
         for group in self.groups():
@@ -120,20 +120,29 @@ class Block:
         return sizes
 
     def count(self, spans: Spans) -> int:
-        """How many tensors there are."""
+        """Count the tensors."""
         return int(spans.keys.size) + sum(len(group) - 1 for group in self.groups())
 
 
-def read(block: memoryview, start: int, spans: Spans, most: int) -> Block:
-    """The block of a container whose table says ``spans``, checked; an empty one is none.
+def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Block:
+    """Check an extension block: rows 28 to 41 of section 7, in their order.
 
-    Rows 28 to 41 of section 7, in their order. ``start`` is the block's offset, for messages; ``most`` bounds
-    the entries of the table and the members of fused ones together, but the first of each.
+    Args:
+        block: the block's bytes; empty if the container has none.
+        start: the block's offset in the container, for messages.
+        spans: the table's entries by key.
+        max_entries: bound on entries; each member of a fused entry after its first counts as one.
+
+    Returns:
+        The reader of its content.
+
+    Raises:
+        WireError: a check fails.
     """
-    found = Block(find_bodies(block, start) if block else {})
+    found = Block(find_record_bodies(block, start) if block else {})
     keys = spans.keys
     if found.is_fused:
-        keys = _check_fused(found, spans, most)
+        keys = _check_fused(found, spans, max_entries)
     if keys.size and (keys != np.arange(keys.size, dtype=np.uint32)).any():
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
     _check_lengths(found, spans)
@@ -147,15 +156,15 @@ def read(block: memoryview, start: int, spans: Spans, most: int) -> Block:
 
 
 def _pairs(body: memoryview) -> Array:
-    """The fused record as (n, 2) of u32."""
+    """View the fused record as (n, 2) u32."""
     if len(body) < HEAD.size or len(body) % HEAD.size:
-        raise Malformed("fused-record", f"{len(body)} bytes are no sequence of pairs")
+        raise Malformed("fused-record", f"{len(body)} bytes are not a sequence of pairs")
     return np.frombuffer(body, "<u4").reshape(-1, 2)
 
 
 def _heads(pairs: Array) -> Iterator[int]:
-    """Which of the pairs begin a group; Malformed where one does not fit."""
-    words = pairs.reshape(-1).data  # reads twice as fast as an array, element by element
+    """Yield the positions of the pairs that begin a group; raise Malformed if one does not fit."""
+    words = pairs.reshape(-1).data  # reading single elements is twice as fast as from an array
     at = 1
     while at < len(pairs):
         members = words[2 * at + 1]
@@ -166,12 +175,12 @@ def _heads(pairs: Array) -> Iterator[int]:
 
 
 def _groups(pairs: Array) -> Iterator[Array]:
-    """The members of each group."""
+    """Yield the members of each group."""
     return (pairs[at + 1 : at + 1 + int(pairs[at, 1])] for at in _heads(pairs))
 
 
-def _check_fused(block: Block, spans: Spans, most: int) -> Array:
-    """All tensors' keys (n,) u32, ascending."""
+def _check_fused(block: Block, spans: Spans, max_entries: int) -> Array:
+    """Check the fused record; return the keys of all tensors, (n,) u32 ascending."""
     pairs = _pairs(block.bodies[FUSED])
     count, reserved = pairs[0].tolist()
     if count == 0 or reserved:
@@ -180,8 +189,8 @@ def _check_fused(block: Block, spans: Spans, most: int) -> Array:
     if heads.size != count:
         raise Malformed("fused-record", f"{heads.size} groups; the record says {count}")
     n = int(spans.chunks.sum()) + len(pairs) - 1 - 2 * count
-    if n > most:
-        raise LimitExceeded("max-entries", f"{n} entries and members of fused ones; the limit is {most}")
+    if n > max_entries:
+        raise LimitExceeded("max-entries", f"{n} entries and fused members; the limit is {max_entries}")
     before = -1
     for key, group in zip(integers(pairs[heads, 0]), _groups(pairs), strict=True):
         if key <= before or group[0, 0] != key or (group[1:, 0] <= group[:-1, 0]).any():
@@ -192,38 +201,42 @@ def _check_fused(block: Block, spans: Spans, most: int) -> Array:
             or (spans.chunks[at], spans.domains[at]) != (1, 0)
             or spans.sizes[at] != group[:, 1].sum(dtype=np.int64)
         ):
-            raise Invalid("fused", f"the members of entry {key} do not fill its sole, plain chunk")
+            raise Invalid("fused", f"entry {key} is not one plain chunk of its members' size")
         before = key
     others = np.ones(len(pairs), bool)
     others[0] = others[heads] = others[heads + 1] = False
     keys = np.concatenate([spans.keys, pairs[others, 0]])
     keys.sort()
     if (keys[1:] == keys[:-1]).any():
-        raise Invalid("fused", "a group names a tensor that stands elsewhere")
+        raise Invalid("fused", "a group names a tensor that is elsewhere, too")
     return keys
 
 
 def _check_lengths(block: Block, spans: Spans) -> None:
+    """Check the transform record against the tensors stored as coefficients."""
     keys = np.empty(0, np.uint32)
     if block.is_transformed:
         body = block.bodies[TRANSFORM]
         if not body or len(body) % LENGTH.itemsize:
-            raise Malformed("transform-record", f"{len(body)} bytes are no rows of {LENGTH.itemsize}")
+            raise Malformed("transform-record", f"{len(body)} bytes are not rows of {LENGTH.itemsize}")
         rows = np.frombuffer(body, LENGTH)
         if rows["reserved"].any():
             raise Malformed("transform-record", "a reserved word is not 0")
         keys = rows["key"]
     places = np.flatnonzero(spans.domains)
     if keys.size != places.size or (keys != spans.keys[places]).any():
-        raise Invalid("transform", "the rows are not those of the tensors that are stored as coefficients")
+        raise Invalid("transform", "the rows do not match the tensors stored as coefficients")
     for at, (key, size) in zip(integers(places), block.lengths(), strict=True):
         count, found = int(spans.sizes[at]), transform(int(spans.domains[at]))
-        # A number far too large is refused before anything is computed from it.
+        # The first comparison bounds the number before ``count`` computes with it.
         if size > count * found.width or found.count(size) != count:
-            raise Invalid("transform", f"tensor {key}: {count} coefficients are not those of {size} elements")
+            raise Invalid(
+                "transform", f"tensor {key} has {count} coefficients, which {size} elements do not make"
+            )
 
 
 def _check_names(body: memoryview, n: int) -> None:
+    """Check the names record of n tensors."""
     count = int.from_bytes(body[:4], "little")
     first = 4 + 2 * count
     if count == 0 or first > len(body):
@@ -243,7 +256,7 @@ def _check_names(body: memoryview, n: int) -> None:
 
 
 def _texts(body: memoryview) -> Iterator[bytes]:
-    """The UTF-8 bytes of each name of a record whose lengths are right."""
+    """Yield the UTF-8 bytes of each name of a record with checked lengths."""
     count = int.from_bytes(body[:4], "little")
     at = 4 + 2 * count
     for length in integers(np.frombuffer(body, "<u2", count, 4)):
@@ -252,7 +265,7 @@ def _texts(body: memoryview) -> Iterator[bytes]:
 
 
 def _rows(body: memoryview, at: int = 0) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield (key, dimensions) of each row of a shapes record from byte ``at`` on.
+    """Yield (key, shape) of each row of a shapes record from byte ``at`` on.
 
     Raises Malformed if a row is not sound.
     """
@@ -263,16 +276,17 @@ def _rows(body: memoryview, at: int = 0) -> Iterator[tuple[int, tuple[int, ...]]
         at += ROW.size
         letter = _UNSIGNED.get(width)
         if ndim == 1 or ndim > MAX_NDIM or letter is None or reserved or at + ndim * width > len(body):
-            raise Malformed("shapes-record", f"a row of {ndim} dimensions, {width} bytes each")
+            raise Malformed("shapes-record", f"a row has {ndim} dimensions of {width} bytes")
         dims = struct.unpack_from(f"<{ndim}{letter}", body, at)
-        if width != least_width(dims):
-            raise Malformed("shapes-record", f"{width} bytes a dimension where {least_width(dims)} do")
+        if width != dimension_bytes(dims):
+            least = dimension_bytes(dims)
+            raise Malformed("shapes-record", f"{width} bytes per dimension; it must be {least}")
         yield key, dims
         at += ndim * width
 
 
 def _check_rows(body: memoryview) -> None:
-    """Check the structure of all rows, of which there may be very many: row 39 alone."""
+    """Check the structure of all rows (row 39 of section 7); there may be very many."""
     at = 0
     if len(body) > _LONG:
         from wirecodec.kernels.cpu import extension
@@ -283,6 +297,7 @@ def _check_rows(body: memoryview) -> None:
 
 
 def _check_shapes(block: Block, spans: Spans) -> None:
+    """Check the shapes record against the tensors' sizes."""
     sizes = block.sizes(spans)
     before = -1
     for key, dims in block.shapes():
@@ -293,7 +308,7 @@ def _check_shapes(block: Block, spans: Spans) -> None:
             wrong = f"there is no tensor {key}"
         elif sizes[key] != math.prod(dims) or math.prod(n for n in dims if n) > MAX_PRODUCT:
             wrong = f"tensor {key} has {sizes[key]} elements; its shape is {dims}"
-        if wrong:  # by now as many rows were read as there are tensors, at most
+        if wrong:  # at most as many rows were read as there are tensors
             _check_rows(block.bodies[SHAPES])
             raise Invalid("shapes", wrong)
         before = key

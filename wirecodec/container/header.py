@@ -1,10 +1,10 @@
-"""Reading a container's head, and cutting its payload: the checks of formats/SPEC.md, section 7.
+"""Reading of a container's header and division of its payload: the checks of formats/SPEC.md, section 7.
 
-``open_head`` makes every check up to row 41 and returns a ``Head``; ``sections`` checks each entry's
-payload and cuts it. Nothing is allocated or looped over on a number that has not been checked by then.
+``read_header`` makes every check up to row 41 and returns a ``Head``. ``sections`` checks and divides each
+entry's payload. No allocation and no loop depends on a number before its check.
 
-The caller's buffer may change at any time. So each byte of the head is read once, into a copy; the checksum,
-all checks and all later steps use that copy.
+The caller's buffer may change at any time. So each byte of the header is read once, into a copy. The
+checksum, all checks and all later steps use that copy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wirecodec.container.layout import (
     PREFIX,
     PREFIX_BYTES,
     TABLE,
-    head_crc,
+    header_checksum,
 )
 from wirecodec.errors import (
     ChecksumMismatch,
@@ -43,24 +43,24 @@ from wirecodec.registry import index_codecs, transforms, value_codecs
 from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import PACKED, map_bytes
 
-__all__ = ["Head", "Row", "blob_size", "open_head", "sections"]
+__all__ = ["Head", "Row", "blob_size", "read_header", "sections"]
 
 _ROWS = 1024
-"""Rows of the table that are Python objects at the same time."""
+"""Rows of the table that are converted to Python objects at a time."""
 
 _ZEROS = bytes(7)
 
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """A container's checked prefix, table and extension block, copied from the buffer.
+    """Checked header of a container: prefix, table and extension block, copied from the buffer.
 
     Attributes:
         minor: the minor version.
         nbytes: length of the whole container.
         table: (n_entries,) the entries' fields, read-only.
-        spans: what the table says of each key.
-        block: the extension block.
+        spans: the table's entries by key.
+        block: the reader of the extension block.
         payload: offset of the first section.
     """
 
@@ -73,12 +73,12 @@ class Head:
 
 
 def blob_size(data: Bytes, limits: DecodeLimits = UNLIMITED) -> int:
-    """total_len of the container that begins with these bytes, 24 of which are read; rows 1 to 6."""
+    """Return total_len of the container that begins with these bytes; reads 24 of them; rows 1 to 6."""
     return _prefix(data[:PREFIX_BYTES].tobytes(), limits).total
 
 
 class Row(NamedTuple):
-    """A row of the table; the fields of ``container.TABLE`` in their order."""
+    """Row of the table: the fields of ``layout.TABLE`` in their order."""
 
     key: int
     crc: int
@@ -95,15 +95,17 @@ class Row(NamedTuple):
 
 
 class _Prefix(NamedTuple):
+    """Fields of the prefix."""
+
     minor: int
     flags: int
     n_entries: int
-    head_crc: int
+    header_checksum: int
     total: int
 
 
 def _prefix(data: bytes, limits: DecodeLimits) -> _Prefix:
-    """Read the prefix, or as much of it as there is; rows 1 to 6."""
+    """Check the prefix, which may be cut; rows 1 to 6."""
     if len(data) < PREFIX_BYTES:
         raise Truncated("prefix", f"{len(data)} bytes; the prefix takes {PREFIX_BYTES}")
     magic, major, minor, flags, n, crc, total = PREFIX.unpack(data)
@@ -112,7 +114,7 @@ def _prefix(data: bytes, limits: DecodeLimits) -> _Prefix:
     if major != MAJOR:
         raise Unsupported("major", f"version {major}.{minor}; this reader knows {MAJOR}", offset=4)
     if flags & 0xFF & ~HAS_EXTENSION:
-        raise Unsupported("flags", f"flags {flags:#06x}", offset=6)
+        raise Unsupported("flags", f"flags are {flags:#06x}", offset=6)
     if total > limits.max_bytes:
         raise LimitExceeded("max-bytes", f"{total} bytes; the limit is {limits.max_bytes}", offset=16)
     if total < PREFIX_BYTES or total % 8:
@@ -120,11 +122,19 @@ def _prefix(data: bytes, limits: DecodeLimits) -> _Prefix:
     return _Prefix(minor, flags, n, crc, total)
 
 
-def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole: bool = True) -> Head:
-    """Rows 1 to 41 of section 7, in order, for the container that ``data`` is.
+def read_header(
+    data: Bytes, limits: DecodeLimits, *, sizes_trusted: bool = False, whole: bool = True
+) -> Head:
+    """Read and check a container's header: rows 1 to 41 of section 7, in their order.
 
-    ``vouched``: a schema will be held against the tensors, so max_expansion does not apply. ``whole`` False:
-    ``data`` may end anywhere after the head.
+    Args:
+        data: the container's bytes.
+        limits: bounds on its cost.
+        sizes_trusted: True if a schema will be compared with the tensors; max_expansion does not apply then.
+        whole: False if ``data`` may end anywhere after the header.
+
+    Raises:
+        WireError: a check fails.
     """
     first = data[:PREFIX_BYTES].tobytes()
     prefix = _prefix(first, limits)
@@ -153,50 +163,49 @@ def open_head(data: Bytes, limits: DecodeLimits, *, vouched: bool = False, whole
                 "extension-length", f"an extension block of {stop - table_stop} bytes", offset=table_stop
             )
     if data.size < stop:
-        raise Truncated("container", f"{data.size} bytes; the head ends at {stop}")
+        raise Truncated("container", f"{data.size} bytes; the header ends at {stop}")
     fields = data[PREFIX_BYTES:table_stop].tobytes()
     block = length + data[table_stop + len(length) : stop].data
-    if head_crc(first, fields, block) != prefix.head_crc:
-        raise ChecksumMismatch("head-checksum", "the head's checksum differs", offset=12)
+    if header_checksum(first, fields, block) != prefix.header_checksum:
+        raise ChecksumMismatch("head-checksum", "the header's checksum does not match", offset=12)
     table = np.frombuffer(fields, TABLE)
     _check_table(table, stop, prefix.total)
-    _check_limits(table, prefix.total, limits, vouched)
+    _check_limits(table, prefix.total, limits, sizes_trusted)
     spans = _spans(table)
     records = read(memoryview(block), table_stop, spans, limits.max_entries)
     return Head(prefix.minor, prefix.total, table, spans, records, stop)
 
 
 def _refuse(kind: type[WireError], code: str, wrong: Array, message: str) -> None:
-    """Row ``code``: raise for the first entry that is wrong."""
+    """Raise an error for the first entry that is wrong."""
     if wrong.any():
         entry = int(np.argmax(wrong))
         raise kind(code, message, entry=entry, offset=PREFIX_BYTES + TABLE.itemsize * entry)
 
 
 def _unknown(ids: Array, known: Iterable[int]) -> Array:
+    """Mark the ids that are not among the known ones."""
     unknown = np.ones(256, bool)
     unknown[list(known)] = False
     return unknown[ids]
 
 
 def _refuse_unknown(code: str, ids: Array, known: Iterable[int]) -> None:
-    """Unsupported for the first codec that is not registered here, with its id."""
+    """Raise Unsupported with the id of the first codec that is not registered here."""
     unknown = _unknown(ids, known)
     if unknown.any():
         wire_id = int(ids[np.argmax(unknown)])
-        hint = "; an application's own, to be registered here, too" if wire_id >= 0x80 else ""
+        hint = "; it is user-defined and must be registered here, too" if wire_id >= 0x80 else ""
         _refuse(Unsupported, code, unknown, f"unknown {code.replace('-', ' ')} 0x{wire_id:02x}{hint}")
 
 
 def _check_table(table: Array, payload: int, total: int) -> None:
-    """Rows 13 to 24. Counts fit int64: at most 2^26 entries fit a container, their fields 32 bits."""
+    """Check rows 13 to 24. Sums fit int64: at most 2^26 entries have fields of 32 bits."""
     d, r, base, key = (table[name].astype(np.int64) for name in ("d", "r", "base", "key"))
     lengths = [table[name].astype(np.int64) for name in LENGTHS]
-    taken = sum(int((n + 7 & -8).sum()) for n in lengths)
-    if payload + taken != total:
-        raise Malformed(
-            "layout", f"head and sections take {payload + taken} bytes; the container has {total}"
-        )
+    end = payload + sum(int((n + 7 & -8).sum()) for n in lengths)
+    if end != total:
+        raise Malformed("layout", f"header and sections have {end} bytes; the container has {total}")
     first = np.ones(table.size, bool)
     first[1:] = key[1:] != key[:-1]
     unordered = np.zeros(table.size, bool)
@@ -211,38 +220,38 @@ def _check_table(table: Array, payload: int, total: int) -> None:
     maps = np.zeros(256, np.uint8)
     maps[[wire_id for wire_id, codec in value_codecs().items() if is_ordered(codec)]] = PACKED
     wrong = table["map"] != maps[table["value"]]
-    _refuse(Unsupported, "map-codec", wrong, "a map codec that is unknown, or not the value codec's")
-    _refuse(Invalid, "count", r > d, "more elements are stored than there are")
+    _refuse(Unsupported, "map-codec", wrong, "the map codec is unknown, or not the value codec's")
+    _refuse(Invalid, "count", r > d, "an entry stores more elements than it has")
     last = np.ones(table.size, bool)
     last[:-1] = first[1:]
-    most = CHUNK // _widths(table)
+    full = CHUNK // _widths(table)
     broken = (
-        (d > most) | (~last & (d != most)) | (first & (table["base"] != 0)) | ((d == 0) & ~(first & last))
+        (d > full) | (~last & (d != full)) | (first & (table["base"] != 0)) | ((d == 0) & ~(first & last))
     )
     broken[1:] |= ~first[1:] & ((base[1:] != base[:-1] + d[:-1]) | (dtype[1:] != dtype[:-1]))
-    _refuse(Invalid, "chunks", broken, "the chunks of a tensor do not fit together")
+    _refuse(Invalid, "chunks", broken, "the chunks of a tensor are not contiguous")
     free = (r == 0) | (r == d)
     _refuse(
         Malformed,
         "index-length",
         (lengths[0] == 0) != free,
-        "an index section that is not needed, or missing",
+        "an index section is missing or not needed",
     )
     _refuse(
         Malformed,
         "value-length",
         (lengths[1] == 0) != (r == 0),
-        "a value section that is not needed, or missing",
+        "a value section is missing or not needed",
     )
     needed, numbers = np.zeros(table.size, np.int64), r * _widths(table)
     for mapped in np.flatnonzero(table["map"]).tolist():
         needed[mapped] = map_bytes(int(numbers[mapped]))
     wrong = lengths[2] != needed
-    _refuse(Malformed, "map-length", wrong, "a map section that is not needed, or of a wrong length")
+    _refuse(Malformed, "map-length", wrong, "a map section is not needed or has a wrong length")
 
 
 def _widths(table: Array) -> Array:
-    """The numbers of an element of each entry: 2 where it is a complex coefficient."""
+    """Return the numbers per element of each entry: 2 for complex coefficients, else 1."""
     widths = np.ones(16, np.int64)
     for domain, transform in transforms().items():
         widths[domain] = transform.width
@@ -250,8 +259,8 @@ def _widths(table: Array) -> Array:
     return found
 
 
-def _check_limits(table: Array, total: int, limits: DecodeLimits, vouched: bool) -> None:
-    """Rows 25 to 27. Of a transformed tensor all elements are stored, once it has a coefficient."""
+def _check_limits(table: Array, total: int, limits: DecodeLimits, sizes_trusted: bool) -> None:
+    """Check rows 25 to 27. A transformed tensor with a coefficient stores all its elements."""
     d, r, key = table["d"] * _widths(table), table["r"], table["key"]
     plain = table["dtype"] >> 4 == 0
     restored = ~plain & np.isin(key, key[~plain & (r > 0)])
@@ -261,13 +270,13 @@ def _check_limits(table: Array, total: int, limits: DecodeLimits, vouched: bool)
         raise LimitExceeded("max-elements", f"{elements} stored elements; the limit is {limits.max_elements}")
     if dense > limits.max_dense:
         raise LimitExceeded("max-dense", f"{dense} elements; the limit is {limits.max_dense}")
-    if not vouched and elements > limits.max_expansion * total:
-        limit = f"the limit is {limits.max_expansion} a byte where no schema vouches for more"
+    if not sizes_trusted and elements > limits.max_expansion * total:
+        limit = f"the limit without a schema is {limits.max_expansion} per byte"
         raise LimitExceeded("max-expansion", f"{elements} stored elements in {total} bytes; {limit}")
 
 
 def _spans(table: Array) -> Spans:
-    """The size, the chunks and the domain of each key, which ascend."""
+    """Collect the size, the chunks and the domain of each key; keys ascend."""
     key = table["key"]
     first = np.ones(key.size, bool)
     first[1:] = key[1:] != key[:-1]
@@ -280,12 +289,12 @@ def _spans(table: Array) -> Spans:
 
 
 def sections(data: Bytes, head: Head) -> Iterator[tuple[int, int, Row, list[Bytes]]]:
-    """(entry number, offset, table row, [index, value, map section]) of every entry; rows 45 and 46.
+    """Yield (entry number, offset, row, [index, value, map section]) of every entry; checks rows 45 and 46.
 
-    A container may have very many small entries. So rows are turned into Python's integers some at a time,
-    which costs a tenth of looking up the fields one by one, and padding is compared as bytes.
+    A container may have very many small entries. So rows are converted to Python integers in batches, at a
+    tenth of the cost of single fields, and padding is compared as bytes.
     """
-    octets, at = data.data, head.payload
+    raw, at = data.data, head.payload
     for first in range(0, head.table.size, _ROWS):
         for entry, fields in enumerate(head.table[first : first + _ROWS].tolist(), first):
             row = Row(*fields)
@@ -295,11 +304,11 @@ def sections(data: Bytes, head: Head) -> Iterator[tuple[int, int, Row, list[Byte
                 parts.append(data[at:stop])
                 at = stop + (-stop & 7)
                 bounds.append((stop, at))
-            if zlib.crc32(octets[start:at]) != row.crc:
+            if zlib.crc32(raw[start:at]) != row.crc:
                 raise ChecksumMismatch(
-                    "entry-checksum", "the entry's checksum differs", entry=entry, offset=start
+                    "entry-checksum", "the entry's checksum does not match", entry=entry, offset=start
                 )
             for stop, end in bounds:
-                if stop < end and octets[stop:end] != _ZEROS[: end - stop]:
+                if stop < end and raw[stop:end] != _ZEROS[: end - stop]:
                     raise Malformed("padding", "padding is not zero", entry=entry, offset=stop)
             yield entry, start, row, parts

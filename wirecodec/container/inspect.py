@@ -1,4 +1,4 @@
-"""``inspect``: what a container holds, read from its head alone."""
+"""``inspect``: a container's content as its header describes it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import as_bytes
-from wirecodec.container.header import open_head
+from wirecodec.container.header import read_header
 from wirecodec.container.layout import MAJOR
-from wirecodec.container.schema import Outlines
+from wirecodec.container.schema import TensorSpecs
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codec, transform, value_codec
 
@@ -19,20 +19,22 @@ __all__ = ["ContainerInfo", "EntryInfo", "inspect"]
 
 @dataclass(frozen=True)
 class EntryInfo:
-    """One entry of the table, or all chunks of one tensor together.
+    """Entries of one tensor, or one fused entry.
 
     Attributes:
-        name: the tensor's; the digits of its key where it has none ("0", or "00" beside ten others); of a
-            fused entry, all names.
-        size, nnz: elements, and stored numbers: as many elements, or real and imaginary parts of
-            coefficients.
-        dtype, shape: of the tensor; a fused entry is flat.
-        transform: name of the one whose coefficients are stored, or "".
-        index, value: names of the codecs, joined by "+" where chunks differ.
-        index_bytes, value_bytes: lengths of the sections, padding not counted.
-        chunks: entries of the table.
-        members: (name, size) of each tensor of the entry; one, unless it is fused.
-        map_bytes: length of the maps of values that were sorted, padding not counted.
+        name: the tensor's name, or its key's digits if it has none; all names of a fused entry.
+        size: number of elements.
+        nnz: number of stored elements, or of real and imaginary parts of stored coefficients.
+        dtype: name of the element type.
+        shape: the tensor's; (size,) for a fused entry.
+        transform: name of the transform whose coefficients are stored, or "".
+        index: name of the index codec; names are joined by "+" if chunks differ.
+        value: name of the value codec; likewise.
+        index_bytes: length of the index sections, without padding.
+        value_bytes: length of the value sections, without padding.
+        chunks: number of entries of the table.
+        members: (name, size) of each tensor of the entry; one unless it is fused.
+        map_bytes: length of the maps of sorted values, without padding.
     """
 
     name: str
@@ -52,9 +54,19 @@ class EntryInfo:
 
 @dataclass(frozen=True)
 class ContainerInfo:
-    """What a head says.
+    """Content of a container, from its header.
 
-    ``version`` as "major.minor"; ``nbytes`` of the whole container; the application's ``tag``; the entries.
+    Attributes:
+        version: version of the wire format, "major.minor".
+        nbytes: length of the whole container, in bytes.
+        tag: the application's bytes.
+        entries: an ``EntryInfo`` per tensor or fused entry.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> info = wc.inspect(wc.encode(np.array([0, 3, 0, 4], "f4"), tag=b"step 7"))
+        >>> info.version, info.nbytes, info.tag, len(info.entries)
+        ('1.0', 104, b'step 7', 1)
     """
 
     version: str
@@ -64,22 +76,35 @@ class ContainerInfo:
 
 
 def inspect(blob: Any) -> ContainerInfo:
-    """What a container holds; ``blob`` may end anywhere after the head.
+    """Describe a container from its header; the payload is not checked.
 
-    Checks the head and not the payload; a WireError where the head is broken.
+    Args:
+        blob: any buffer of bytes, which may end anywhere after the header.
+
+    Returns:
+        A ContainerInfo.
+
+    Raises:
+        WireError: the header is not valid.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> entry = wc.inspect(wc.encode(np.array([0, 3, 0, 4], "f4"), "nonzero | rice | raw")).entries[0]
+        >>> entry.size, entry.nnz, entry.index, entry.value_bytes
+        (4, 2, 'rice', 8)
     """
-    head = open_head(as_bytes(blob), UNLIMITED, whole=False)
-    outlines = list(Outlines(head, None))
+    head = read_header(as_bytes(blob), UNLIMITED, whole=False)
+    specs = list(TensorSpecs(head, None))
     groups = {int(group[0, 0]): group[:, 0].tolist() for group in head.block.groups()}
     entries = []
     spans = head.spans
     for key, rows in zip(spans.keys.tolist(), np.split(head.table, spans.starts[1:]), strict=False):
         domain = int(rows["dtype"][0]) >> 4
-        of_entry = [outlines[member] for member in groups.get(key, [key])]
-        size = sum(outline.size for outline in of_entry)
+        of_entry = [specs[member] for member in groups.get(key, [key])]
+        size = sum(spec.size for spec in of_entry)
         entries.append(
             EntryInfo(
-                name=", ".join(outline.name for outline in of_entry),
+                name=", ".join(spec.name for spec in of_entry),
                 size=size,
                 nnz=int(rows["r"].sum(dtype=np.int64)) * (transform(domain).width if domain else 1),
                 dtype=of_entry[0].dtype.name,
@@ -90,7 +115,7 @@ def inspect(blob: Any) -> ContainerInfo:
                 index_bytes=int(rows["index_len"].sum(dtype=np.int64)),
                 value_bytes=int(rows["value_len"].sum(dtype=np.int64)),
                 chunks=len(rows),
-                members=tuple((outline.name, outline.size) for outline in of_entry),
+                members=tuple((spec.name, spec.size) for spec in of_entry),
                 map_bytes=int(rows["map_len"].sum(dtype=np.int64)),
             )
         )

@@ -1,7 +1,6 @@
-"""The container: prefix, table, extension block, payload, checksums (formats/SPEC.md, section 2).
+"""Writing of a container: prefix, table, extension block, payload, checksums (formats/SPEC.md, section 2).
 
-How its parts are laid out, and ``pack``, which lays entries out; ``head`` reads them. Codecs are called by
-``chunk``, not here.
+``pack`` writes encoded entries; ``container.header`` reads them. ``cpu.chunk`` calls the codecs.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from wirecodec.arrays import DTYPES, Bytes
 from wirecodec.container import extension as ext
 from wirecodec.value.sort_permutation import PACKED
 
-__all__ = ["CHUNK", "MAJOR", "PREFIX_BYTES", "Entry", "head_of", "layout", "pack"]
+__all__ = ["CHUNK", "MAJOR", "PREFIX_BYTES", "Entry", "header_bytes", "layout", "pack"]
 
 MAGIC = b"\xf7WC\x1a"
 MAJOR, MINOR = 1, 0
 HAS_EXTENSION = 1
 CHUNK = 2**24
-"""Elements of every chunk of a tensor but its last; half as many where each is a complex coefficient."""
+"""Elements of every chunk of a tensor except its last; half as many if they are complex coefficients."""
 
 PREFIX = struct.Struct("<4sBBHIIQ")
 PREFIX_BYTES = PREFIX.size
@@ -49,7 +48,7 @@ LENGTHS = ("index_len", "value_len", "map_len")
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A chunk to be written: place, counts, type and domain, codecs, sections (no map where it is None)."""
+    """Encoded chunk: place, counts, element type and domain, codecs' ids, sections; None for no map."""
 
     key: int
     base: int
@@ -65,13 +64,13 @@ class Entry:
 
     @property
     def parts(self) -> list[Bytes]:
-        """The sections that there are, in their order."""
-        found = [self.index_section, self.value_section]
-        return found if self.map_section is None else [*found, self.map_section]
+        """The sections in their order."""
+        sections = [self.index_section, self.value_section]
+        return sections if self.map_section is None else [*sections, self.map_section]
 
 
 def pack(entries: Sequence[Entry], extension: ext.Extension) -> Bytes:
-    """The container of ``entries``, which are ascending by (key, base), as a new uint8 array."""
+    """Write a container of entries, ascending by (key, base), as a new (n,) uint8 array."""
     block = ext.write(extension)
     payload, places, total = layout(entries, block)
     blob = np.empty(total, np.uint8)
@@ -83,12 +82,12 @@ def pack(entries: Sequence[Entry], extension: ext.Extension) -> Bytes:
             blob[at + part.size : at + padded(part.size)] = 0
             at += padded(part.size)
         crcs.append(zlib.crc32(blob[start:stop].data))
-    blob[:payload] = np.frombuffer(head_of(entries, crcs, block, total), np.uint8)
+    blob[:payload] = np.frombuffer(header_bytes(entries, crcs, block, total), np.uint8)
     return blob
 
 
 def layout(entries: Sequence[Entry], block: bytes) -> tuple[int, list[tuple[int, int]], int]:
-    """Where the payload begins, where each entry's begins and ends, and the container's length.
+    """Compute the offset of the payload, (start, stop) of each entry, and the container's length.
 
     Args:
         entries: ascending by (key, base).
@@ -102,8 +101,8 @@ def layout(entries: Sequence[Entry], block: bytes) -> tuple[int, list[tuple[int,
     return payload, places, at
 
 
-def head_of(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: int) -> bytes:
-    """Prefix, table and extension block, of entries whose payloads have these checksums."""
+def header_bytes(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: int) -> bytes:
+    """Write prefix, table and extension block of entries whose payloads have these checksums."""
     table = np.zeros(len(entries), TABLE)
     for row, e, payload_crc in zip(table, entries, crcs, strict=True):
         row["key"], row["base"], row["d"], row["r"] = e.key, e.base, e.d, e.r
@@ -115,15 +114,15 @@ def head_of(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: 
         row["crc"] = payload_crc
     prefix = PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, len(entries), 0, total)
     fields = table.tobytes()
-    crc = head_crc(prefix, fields, block)
+    crc = header_checksum(prefix, fields, block)
     return prefix[:12] + struct.pack("<I", crc) + prefix[16:] + fields + block
 
 
 def padded(n: int) -> int:
-    """Bytes that a section takes with its padding."""
+    """Return a section's length with its padding."""
     return n + ext.pad8(n)
 
 
-def head_crc(prefix: bytes, table: bytes, block: bytes) -> int:
-    """Compute the checksum of the whole head except the checksum's own four bytes."""
+def header_checksum(prefix: bytes, table: bytes, block: bytes) -> int:
+    """Compute the checksum of the header without its own four bytes."""
     return zlib.crc32(block, zlib.crc32(table, zlib.crc32(prefix[:12] + prefix[16:24])))

@@ -1,4 +1,4 @@
-"""Walk the records of an extension block, and check them (formats/SPEC.md, 2.3)."""
+"""Records of an extension block: their checks and bodies (formats/SPEC.md, 2.3)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from wirecodec.container.extension import FLAGS, HEAD, RECORD, pad8
 from wirecodec.errors import Invalid, Malformed, Unsupported
 
-__all__ = ["find_bodies"]
+__all__ = ["find_record_bodies"]
 
 _LONG = 4096
-"""Bytes above which a block that is refused is worth a kernel."""
+"""Bytes of a rejected block from which a kernel is faster than Python."""
 
 
 def _walk(block: memoryview, start: int, at: int, count: int) -> Iterator[tuple[int, int, int, int]]:
@@ -40,14 +40,18 @@ def _walk(block: memoryview, start: int, at: int, count: int) -> Iterator[tuple[
         raise Malformed("extension-record", "the records end before the block", offset=start + at)
 
 
-def find_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
-    """Find the bodies of an extension block's known records; rows 28 to 30 of section 7.
+def find_record_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
+    """Find the bodies of an extension block's known records; checks rows 28 to 30 of section 7.
 
     Args:
         block: at least 16 bytes, a multiple of 8.
         start: the block's offset in the container, for messages.
 
-    Returns views of the block by record type. Raises Malformed, Invalid or Unsupported.
+    Returns:
+        {record type: view of its body}.
+
+    Raises:
+        Malformed, Invalid, Unsupported: a check fails.
     """
     count = HEAD.unpack_from(block)[1]
     if count == 0:
@@ -55,7 +59,7 @@ def find_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
     found: dict[int, memoryview] = {}
     before, unknown = -1, None
     for kind, flags, body, length in _walk(block, start, HEAD.size, count):
-        if kind <= before:  # at most 65,536 types ascend: the loop ends here, however many records there are
+        if kind <= before:  # types ascend, so the loop ends after at most 65,536 records
             _check_records(block, start, count)
             raise Invalid("extension-order", f"record type {kind} follows {before}", offset=start)
         before = kind
@@ -69,7 +73,7 @@ def find_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
 
 
 def _check_records(block: memoryview, start: int, count: int) -> None:
-    """Check the structure of all records, of which there may be very many: row 28 alone."""
+    """Check the structure of all records (row 28 of section 7); there may be very many."""
     at = HEAD.size
     if len(block) > _LONG:
         from wirecodec.kernels.cpu import extension

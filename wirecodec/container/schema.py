@@ -1,6 +1,7 @@
-"""What a head says of its tensors, held against what the caller expects (formats/SPEC.md, section 7).
+"""Comparison of a container's tensors with the caller's schema (formats/SPEC.md, section 7).
 
-Nothing is made of all tensors at once: there may be many, and what follows may be refused.
+A container may have very many tensors, and its payload is checked later. So tensor specs are made one at a
+time.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.limits import Schema, TensorSchema
 
 __all__ = [
-    "Outline",
-    "Outlines",
+    "TensorSpec",
+    "TensorSpecs",
     "check_all",
     "check_count",
     "check_names",
@@ -36,8 +37,8 @@ _NO_MORE: tuple[int, tuple[int, ...]] = -1, ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Outline:
-    """What the head says of a tensor."""
+class TensorSpec:
+    """Name, shape and dtype of a tensor, from the header."""
 
     name: str
     shape: tuple[int, ...]
@@ -45,14 +46,14 @@ class Outline:
 
     @property
     def size(self) -> int:
-        """Its elements."""
+        """Number of elements."""
         return math.prod(self.shape)
 
 
-class Outlines:
-    """The outlines of a container's tensors by key, made anew each time they are walked through.
+class TensorSpecs:
+    """Iterable of the specs of a container's tensors in the order of their keys.
 
-    Names the container does not give are those of ``named``, if they are as many, else ``digits``.
+    If the container has no names, those of ``named`` are used if their number matches, else ``digits``.
     """
 
     def __init__(self, head: Head, named: Iterable[str] | None) -> None:
@@ -60,18 +61,18 @@ class Outlines:
         self._sizes = head.block.sizes(head.spans)
         self._dtypes = dtypes_of(head)
         given = sorted(named) if named is not None and not head.block.is_named else []
-        self._given = given if len(given) == self._sizes.size else []  # as their UTF-8 bytes ascend
+        self._given = given if len(given) == self._sizes.size else []  # in the order of their UTF-8 bytes
 
     def __len__(self) -> int:
         return int(self._sizes.size)
 
     def names(self) -> Iterator[str]:
-        """Ascending."""
+        """Yield the names, ascending."""
         if self._block.is_named:
             return self._block.names()
         return iter(self._given) if self._given else digits(len(self))
 
-    def __iter__(self) -> Iterator[Outline]:
+    def __iter__(self) -> Iterator[TensorSpec]:
         shapes = self._block.shapes()
         place, dims = next(shapes, _NO_MORE)
         columns = zip(self.names(), integers(self._sizes), integers(self._dtypes), strict=True)
@@ -80,11 +81,11 @@ class Outlines:
             if key == place:
                 shape = dims
                 place, dims = next(shapes, _NO_MORE)
-            yield Outline(name, shape, DTYPES[dtype])
+            yield TensorSpec(name, shape, DTYPES[dtype])
 
 
 def dtypes_of(head: Head) -> Array:
-    """Every tensor's element type, (n,) u8 by key, as its place in ``DTYPES``; fused members share one."""
+    """Return the element type of each tensor, (n,) u8 by key, as a position in ``DTYPES``."""
     dtypes = np.empty(head.block.count(head.spans), np.uint8)
     dtypes[head.spans.keys] = (head.table["dtype"][head.spans.starts] & 15) - 1
     for group in head.block.groups():
@@ -93,46 +94,48 @@ def dtypes_of(head: Head) -> Array:
 
 
 def check_count(head: Head) -> None:
-    """SchemaMismatch where a container does not hold exactly one tensor."""
+    """Raise SchemaMismatch unless the container has exactly one tensor."""
     count = head.block.count(head.spans)
     if count != 1:
-        raise SchemaMismatch("schema-count", f"the container holds {count} tensors; decode_many reads them")
+        raise SchemaMismatch("schema-count", f"the container has {count} tensors; decode_many reads them")
 
 
-def check_only(outlines: Outlines, schema: TensorSchema | None) -> None:
-    """SchemaMismatch where the one tensor is not that of ``schema``."""
+def check_only(specs: TensorSpecs, schema: TensorSchema | None) -> None:
+    """Raise SchemaMismatch unless the one tensor matches the schema."""
     if schema is not None:
-        _matches((outline, schema) for outline in outlines)
+        _matches((spec, schema) for spec in specs)
 
 
-def check_all(outlines: Outlines, schema: Schema | None) -> None:
-    """SchemaMismatch where the tensors are not those of ``schema``: names, then shapes, then types."""
+def check_all(specs: TensorSpecs, schema: Schema | None) -> None:
+    """Raise SchemaMismatch unless names, then shapes, then dtypes match the schema."""
     if schema is not None:
-        check_names(outlines, schema)
-        _matches((outline, schema[outline.name]) for outline in outlines)
+        check_names(specs, schema)
+        _matches((spec, schema[spec.name]) for spec in specs)
 
 
-def check_names(outlines: Outlines, named: Collection[str]) -> None:
-    """SchemaMismatch where the tensors are not called as ``named``."""
+def check_names(specs: TensorSpecs, named: Collection[str]) -> None:
+    """Raise SchemaMismatch unless the tensors have these names."""
     wanted = sorted(named)
-    if len(wanted) == len(outlines) and all(map(eq, outlines.names(), wanted)):
+    if len(wanted) == len(specs) and all(map(eq, specs.names(), wanted)):
         return
-    alike = groupby(merge(outlines.names(), wanted))
+    alike = groupby(merge(specs.names(), wanted))
     odd = islice((name for name, both in alike if len(list(both)) == 1), 5)
-    raise SchemaMismatch("schema-names", f"tensors on one side only: {', '.join(map(repr, odd))}")
+    raise SchemaMismatch("schema-names", f"tensors of one side only: {', '.join(map(repr, odd))}")
 
 
-def _matches(pairs: Iterable[tuple[Outline, TensorSchema]]) -> None:
-    """A schema that makes no sense comes first, then shapes, then types."""
+def _matches(pairs: Iterable[tuple[TensorSpec, TensorSchema]]) -> None:
+    """Check shapes and dtypes: an invalid schema is reported first, then shapes, then dtypes."""
     wrong: dict[str, str] = {}
     try:
-        for outline, (shape, dtype) in pairs:
+        for spec, (shape, dtype) in pairs:
             dims, kind = _dimensions(shape), dtype_named(dtype)
-            if outline.shape != dims:
-                what = f"tensor {outline.name!r} has shape {outline.shape}, not {dims}"
+            if spec.shape != dims:
+                what = f"tensor {spec.name!r} has shape {spec.shape}; the schema has {dims}"
                 wrong.setdefault("schema-shape", what)
-            if outline.dtype != kind:
-                wrong.setdefault("schema-dtype", f"tensor {outline.name!r} is {outline.dtype}, not {kind}")
+            if spec.dtype != kind:
+                wrong.setdefault(
+                    "schema-dtype", f"tensor {spec.name!r} is {spec.dtype}; the schema has {kind}"
+                )
     except EncodeError as error:
         raise ValueError(f"schema: {error.reason}") from None
     for code in ("schema-shape", "schema-dtype"):
@@ -141,4 +144,5 @@ def _matches(pairs: Iterable[tuple[Outline, TensorSchema]]) -> None:
 
 
 def _dimensions(shape: Sequence[int] | int) -> tuple[int, ...]:
+    """Convert a shape or one dimension to a tuple."""
     return tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))

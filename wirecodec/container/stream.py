@@ -1,4 +1,4 @@
-"""Containers in a stream: they follow each other, total_len delimits them (formats/SPEC.md, section 2)."""
+"""Streams of containers, delimited by their total_len (formats/SPEC.md, section 2)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,46 @@ __all__ = ["blob_size", "iter_blobs"]
 
 
 def blob_size(prefix: Any) -> int:
-    """Length in bytes of the container that begins with ``prefix``, of which 24 bytes are enough.
+    """Read the length of a container from its first 24 bytes.
 
-    A WireError where it is none.
+    Args:
+        prefix: any buffer of bytes, 24 or more.
+
+    Returns:
+        The container's length, in bytes.
+
+    Raises:
+        WireError: the bytes are not the prefix of a container.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> blob = wc.encode(np.ones(1000, "f4"))
+        >>> wc.blob_size(blob[:24]) == blob.nbytes
+        True
     """
     return header.blob_size(as_bytes(prefix))
 
 
 def iter_blobs(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) -> Iterator[Bytes]:
-    """The containers of a stream, one after the other, each as a uint8 array, not decoded.
+    """Yield the containers of a stream, without decoding them.
 
     Args:
-        source: an open binary file (anything with ``read``), or a buffer, whose containers are views.
-        limits: LimitExceeded before a container above ``max_bytes`` is read.
+        source: an open binary file (any object with ``read``), or a buffer, whose containers are yielded as
+            views.
+        limits: ``max_bytes`` bounds each container before it is read; None for the defaults.
 
-    Truncated where the last one is cut short; another WireError where something is no container.
+    Yields:
+        Each container as (n,) uint8.
+
+    Raises:
+        Truncated: the last container is cut.
+        WireError: bytes are not a container, or a container exceeds the limit.
+
+    Example:
+        >>> import io, numpy as np, wirecodec as wc
+        >>> stream = io.BytesIO(b"".join(wc.encode(np.ones(n, "f4")).tobytes() for n in (3, 2)))
+        >>> [wc.decode(blob).shape for blob in wc.iter_blobs(stream)]
+        [(3,), (2,)]
     """
     limits = limits or DEFAULT_LIMITS
     if not hasattr(source, "read"):
@@ -52,9 +77,9 @@ def iter_blobs(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) ->
 
 
 def _read_fully(source: BinaryIO, count: int) -> bytes:
-    """``count`` bytes, fewer only at the end of the file.
+    """Read ``count`` bytes, or fewer at the end of the file.
 
-    Grown as they come, so that a false length costs nothing.
+    The buffer grows as bytes arrive, so that a false length allocates no memory.
     """
     found = bytearray()
     while len(found) < count:

@@ -1,1 +1,1 @@
-"""The data's way on the host: select, encode, decode, step, accumulate. `wirecodec.gpu` is its twin."""
+"""Implementation on the host: select, encode, decode, step, accumulate; ``wirecodec.gpu`` mirrors it."""

@@ -19,7 +19,7 @@ import numpy as np
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
-from wirecodec.select.base import Selector, all_finite, finite_or_raise
+from wirecodec.select.base import Selector, all_finite, require_finite
 
 __all__ = ["AccumulatedGradient", "SelectedValues", "subtract_sent"]
 
@@ -81,7 +81,7 @@ class AccumulatedGradient:
         if residual is not None and residual.size != gradient.size:
             raise EncodeError(f"{gradient.size} elements; the residual has {residual.size}")
         total = cls.of(rule, gradient, residual)
-        finite_or_raise(total.x, user)
+        require_finite(total.x, user)
         return cls(rule, gradient, residual, total.x, finite=True)
 
     def sendable(self, indices: Array | None = None) -> Array:
@@ -191,7 +191,7 @@ def subtract_sent(rest: Array, indices: Array, selected: Array, sent: Array) -> 
     from wirecodec.kernels.cpu.select import feedback
 
     if not np.array_equal(bits_of(selected), bits_of(sent)):
-        feedback.put_differences(read_only(selected), read_only(sent), _unsigned(indices), rest)
+        feedback.store_differences(read_only(selected), read_only(sent), _unsigned(indices), rest)
     return rest
 
 

@@ -1,14 +1,14 @@
-"""One chunk through its codecs, both ways, and a tensor cut into its chunks.
+"""Codecs of one chunk, both ways, and the division of a tensor into chunks.
 
-    indices, values -> index section, value section, map   (chunks_of)
+    indices, values -> index section, value section, map   (encode_chunks)
     index section, value section, map -> indices, values   (decode_chunk)
 
 Complex coefficients are one index and one complex value each; value codecs see their real and imaginary
 parts, interleaved.
 
-A support that is empty or full needs no index bytes (formats/SPEC.md, 2.2); codecs see only the others.
-Under a lossy index codec the values are gathered anew, from the tensor, where readers will find indices.
-Value codecs that need order get sorted values; a map says where each came from.
+A support that is empty or full needs no index bytes (formats/SPEC.md, 2.2), and index codecs do not get it.
+After a lossy index codec, the values are gathered again from the tensor, at the indices that readers find.
+Value codecs that need order get sorted values; a map stores their positions.
 """
 
 from __future__ import annotations
@@ -29,44 +29,44 @@ from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.prng import mix
 from wirecodec.registry import EXPERIMENTAL, index_codec, transform, value_codec
 from wirecodec.scheme import Scheme, call_string
-from wirecodec.select.base import finite_or_raise
+from wirecodec.select.base import require_finite
 from wirecodec.sparse import ascending_indices
-from wirecodec.support import Part, Support
+from wirecodec.support import DecodedChunk, Support
 from wirecodec.transform.base import coefficient_type, is_in_range
 from wirecodec.value.base import ValueChoice, is_ordered
 from wirecodec.value.sort_permutation import pack_map, restore_order, sort_ascending, unpack_map
 
-__all__ = ["chunks_of", "decode_chunk", "element_type", "stored_type"]
+__all__ = ["decode_chunk", "element_type", "encode_chunks", "stored_type"]
 
 T = TypeVar("T")
 _INDEX_TYPE = np.dtype(np.uint32)
 
 
-def chunks_of(key: int, support: Support, scheme: Scheme, seed: int) -> Iterator[Entry]:
-    """The tensor's chunks, coded."""
-    most = CHUNK // support.width
-    bases = range(0, max(support.size, 1), most)
+def encode_chunks(key: int, support: Support, scheme: Scheme, seed: int) -> Iterator[Entry]:
+    """Encode a tensor's chunks."""
+    chunk = CHUNK // support.width
+    bases = range(0, max(support.size, 1), chunk)
     if len(bases) > DEFAULT_LIMITS.max_entries:
-        raise EncodeError(f"{support.size} elements take {len(bases)} chunks; no reader takes so many")
+        raise EncodeError(f"{support.size} elements have {len(bases)} chunks; no reader takes so many")
     cuts = [0, support.values.size]
     if len(bases) > 1:
         edges = [*bases, support.size]
         if support.indices is None:
             cuts = edges
-        else:  # edges of the indices' own type: other ones would have all indices converted
+        else:  # edges of another type would convert all indices
             last = np.array(edges[1:]) - 1
             found = np.searchsorted(support.indices, last.astype(support.indices.dtype), side="right")
             cuts = [0, *found.tolist()]
     for base, start, stop in zip(bases, cuts, cuts[1:], strict=False):
-        d = min(most, support.size - base)
+        d = min(chunk, support.size - base)
         values = support.values[start:stop]
         full = values.size == d
-        local = None if full else _local(support.indices, start, stop, base)
-        yield _entry(key, base, d, local, values, scheme, mix(seed, key, base), support)
+        local = None if full else _local_indices(support.indices, start, stop, base)
+        yield _encode_chunk(key, base, d, local, values, scheme, mix(seed, key, base), support)
 
 
-def _local(indices: Array | None, start: int, stop: int, base: int) -> Array:
-    """A chunk's indices counted from its base, as u32; not copied where the chunk begins the tensor."""
+def _local_indices(indices: Array | None, start: int, stop: int, base: int) -> Array:
+    """Count a chunk's indices from its base, as u32; a chunk at the tensor's start is not copied."""
     assert indices is not None
     part = indices[start:stop]
     if base == 0 and part.dtype == np.int32 and part.flags.aligned:
@@ -74,7 +74,7 @@ def _local(indices: Array | None, start: int, stop: int, base: int) -> Array:
     return read_only((part - base).astype(np.uint32))
 
 
-def _entry(
+def _encode_chunk(
     key: int,
     base: int,
     d: int,
@@ -84,7 +84,7 @@ def _entry(
     stream: int,
     support: Support,
 ) -> Entry:
-    """One chunk: indices, then values. A support that is empty or full needs no index bytes."""
+    """Encode one chunk: indices, then values. An empty or full support has no index bytes."""
     index_section = value_section = np.empty(0, np.uint8)
     map_section = positions = None
     some = indices if values.size else None
@@ -95,21 +95,21 @@ def _entry(
         elif some is not None and is_lossy(index):
             made = index.approximate(some, d, stream)
             if not made.complete:
-                finite_or_raise(read_only(_numbers(values)), call_string(index))
+                require_finite(read_only(_real_numbers(values)), call_string(index))
             if made.found is not None:
-                indices = _local_found(index, made.found, d)
+                indices = _check_found(index, made.found, d)
                 values = support.at(indices.astype(np.int64) + base)
             if values.size < d:
                 index_section = made.section
         elif some is not None:
             index_section = index.encode(some, d, stream)
-        values = read_only(_numbers(values))
+        values = read_only(_real_numbers(values))
         value: Any = scheme.value
         if isinstance(value, ValueChoice):
             value, value_section = value.choose(values, stream)
         else:
             if not value.carries_nonfinite:
-                finite_or_raise(values, value.name)
+                require_finite(values, value.name)
             if is_ordered(value):
                 values, positions = sort_ascending(values)
                 map_section = pack_map(positions)
@@ -132,27 +132,27 @@ def _entry(
     )
 
 
-def _local_found(index: IndexCodec, found: Array, d: int) -> Array:
-    """What a lossy codec says that readers will find; a registered one is not trusted."""
+def _check_found(index: IndexCodec, found: Array, d: int) -> Array:
+    """Return the indices that a lossy codec reports; check those of a user-defined one."""
     return found if index.wire_id < EXPERIMENTAL else ascending_indices(found, d)
 
 
-def _numbers(values: Array) -> Array:
-    """Values as the numbers they are made of: complex ones as real parts and imaginary ones."""
+def _real_numbers(values: Array) -> Array:
+    """View complex values as their real and imaginary parts; real values stay as they are."""
     return values.view(np.dtype(f"f{values.itemsize // 2}")) if values.dtype.kind == "c" else values
 
 
 def _at_element(
     error: EncodeError, indices: Array | None, positions: Array | None, base: int, support: Support
 ) -> EncodeError:
-    """A codec's error, its position turned from the number of a value into that of the tensor's element.
+    """Convert the position in a codec's error from a value's number to that of the tensor's element.
 
     Args:
-        error: the codec's.
+        error: the codec's error.
         indices: (r,) of the chunk, or None for all.
-        positions: where the numbers that the codec saw came from, or None where they were not sorted.
-        base: of the chunk.
-        support: of the tensor. No element is to blame for a coefficient.
+        positions: original positions of the codec's sorted numbers, or None if they were not sorted.
+        base: the chunk's base.
+        support: the tensor's. The error names a coefficient, not an element, if there is a transform.
     """
     if error.position is None:
         return error
@@ -164,18 +164,18 @@ def _at_element(
 
 
 def element_type(row: Row) -> np.dtype[Any]:
-    """The element type that a row of the table names."""
+    """Return the element type of a row of the table."""
     return DTYPES[(row.dtype & 15) - 1]
 
 
 def stored_type(row: Row) -> np.dtype[Any]:
-    """The type of the values that a row of the table stores: of elements, or of coefficients."""
+    """Return the dtype of a row's stored values: elements or coefficients."""
     return _types(row.dtype)[0]
 
 
 @cache
 def _types(field: int) -> tuple[np.dtype[Any], np.dtype[Any], int]:
-    """The stored type that a row's dtype field means, the type of its numbers, and numbers per value."""
+    """Return the stored dtype of a row's dtype field, the dtype of its numbers, and the numbers per value."""
     domain, dtype = field >> 4, DTYPES[(field & 15) - 1]
     if not domain:
         return dtype, dtype, 1
@@ -183,8 +183,8 @@ def _types(field: int) -> tuple[np.dtype[Any], np.dtype[Any], int]:
     return (numbers if width == 1 else np.dtype(f"c{2 * numbers.itemsize}")), numbers, width
 
 
-def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> Part:
-    """One chunk: indices, then values, then their map, each by its codec's own checks."""
+def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> DecodedChunk:
+    """Decode one chunk: indices, values, map; each codec checks its section. Raises a WireError."""
     d, r = row.d, row.r
     stored, dtype, width = _types(row.dtype)
     indices: Array | None = None if r == d else nothing(_INDEX_TYPE)
@@ -193,44 +193,40 @@ def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> P
     if 0 < r < d:
         index: Any = index_codec(row.index_codec)
         if hasattr(index, "work"):
-            work = _guarded(index, lambda: int(index.work(sections[0], d, r)))
+            work = _call(index, lambda: int(index.work(sections[0], d, r)))
             if work > limits.max_work:
-                raise LimitExceeded("max-work", f"{work} steps; the limit leaves {limits.max_work}")
+                raise LimitExceeded("max-work", f"{work} steps; {limits.max_work} are left of the limit")
         if row.index_codec < EXPERIMENTAL:
             indices = index.decode(sections[0], d, r, limits)
         else:
-            found = _checked(index, lambda: index.decode(sections[0], d, r, limits), r, _INDEX_TYPE)
-            indices = ascending_below(found.copy(), d)  # the codec's own may be a view of the buffer
+            found = _call_for_array(index, lambda: index.decode(sections[0], d, r, limits), r, _INDEX_TYPE)
+            indices = ascending_below(found.copy(), d)  # the codec's array may be a view of the buffer
     if r:
         value: Any = value_codec(row.value_codec)
         n = r * width
         if row.value_codec < EXPERIMENTAL:
             values = value.decode(sections[1], n, dtype, limits)
         else:
-            values = _checked(value, lambda: value.decode(sections[1], n, dtype, limits), n, dtype)
+            values = _call_for_array(value, lambda: value.decode(sections[1], n, dtype, limits), n, dtype)
         if row.map_codec:
             values = restore_order(values, unpack_map(sections[2], n))
         if row.dtype >> 4 and not is_in_range(values):
             raise Invalid("transform-value", "a coefficient is not finite, or above 2^1000")
     if width == 2:
         values = np.ascontiguousarray(values).view(stored)
-    return Part(row.base, d, indices, values, work)
+    return DecodedChunk(row.base, d, indices, values, work)
 
 
-def _checked(codec: Any, decoding: Callable[[], Array], r: int, dtype: np.dtype[Any]) -> Array:
-    """The (r,) result of a registered codec, or Invalid if it has another form."""
-    found = _guarded(codec, decoding)
+def _call_for_array(codec: Any, decoding: Callable[[], Array], r: int, dtype: np.dtype[Any]) -> Array:
+    """Return the (r,) result of a user-defined codec; raise Invalid if it has another form."""
+    found = _call(codec, decoding)
     if not isinstance(found, np.ndarray) or found.dtype != dtype or found.shape != (r,):
-        raise Invalid("codec-failed", f"codec {codec.name!r} did not give {r} elements of {dtype}")
+        raise Invalid("codec-failed", f"codec {codec.name!r} did not return {r} elements of {dtype}")
     return found
 
 
-def _guarded(codec: Any, call: Callable[[], T]) -> T:
-    """What a codec's method gives.
-
-    A registered codec is not trusted: what it raises becomes a WireError, so that nothing else escapes
-    ``decode``.
-    """
+def _call(codec: Any, call: Callable[[], T]) -> T:
+    """Call a codec's method; convert any exception of a user-defined codec to a WireError."""
     if codec.wire_id < EXPERIMENTAL:
         return call()
     try:

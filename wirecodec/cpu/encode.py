@@ -9,8 +9,8 @@ from typing import Any
 from wirecodec.arrays import Bytes
 from wirecodec.container import extension as ext
 from wirecodec.container import layout
-from wirecodec.cpu.chunk import chunks_of
-from wirecodec.cpu.fuse import joined, tabled
+from wirecodec.cpu.chunk import encode_chunks
+from wirecodec.cpu.fuse import concatenate, make_entries
 from wirecodec.cpu.select import select
 from wirecodec.errors import EncodeError
 from wirecodec.prng import mix
@@ -29,7 +29,7 @@ def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
         lengths={0: math.prod(support.shape)} if support.domain else {},
         tag=tag,
     )
-    return layout.pack(list(chunks_of(0, support, scheme, seed)), extension)
+    return layout.pack(list(encode_chunks(0, support, scheme, seed)), extension)
 
 
 def encode_many(
@@ -78,7 +78,7 @@ def encode_supports(
     """Encode selected elements of named tensors, in the order of their keys, as one container (n,) u8."""
 
     def encode_key(key: int, members: Sequence[Support], scheme: Scheme) -> Iterator[layout.Entry]:
-        return chunks_of(key, joined(members) if len(members) > 1 else members[0], scheme, seed)
+        return encode_chunks(key, concatenate(members) if len(members) > 1 else members[0], scheme, seed)
 
-    entries, extension = tabled(supports, schemes, encode_key, tag=tag, names=names, fuse=fuse)
+    entries, extension = make_entries(supports, schemes, encode_key, tag=tag, names=names, fuse=fuse)
     return layout.pack(entries, extension)

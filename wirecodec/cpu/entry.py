@@ -1,4 +1,4 @@
-"""The functions of the host that the public ones call; ``wirecodec.gpu.entry`` has the same names."""
+"""Functions of the host that the public functions call; ``wirecodec.gpu.entry`` has the same names."""
 
 from __future__ import annotations
 

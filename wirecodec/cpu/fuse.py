@@ -1,4 +1,4 @@
-"""Named tensors as entries of a table; small ones share one (formats/SPEC.md, 3.3)."""
+"""Fusion of small tensors: named tensors become entries, and small ones share one (formats/SPEC.md, 3.3)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from wirecodec.container.layout import CHUNK, Entry
 from wirecodec.errors import EncodeError
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import index_dtype
-from wirecodec.support import Part, Support
+from wirecodec.support import DecodedChunk, Support
 
-__all__ = ["joined", "parted", "tabled"]
+__all__ = ["concatenate", "make_entries", "split_fused"]
 
 
 class Selected(Protocol):
-    """What was selected of a tensor, wherever that lies, as far as the table asks."""
+    """Selected elements of a tensor on any device."""
 
     @property
     def size(self) -> int: ...
@@ -36,45 +36,46 @@ class Selected(Protocol):
 S = TypeVar("S", bound=Selected)
 
 
-def _fusible(
+def _group_small(
     supports: Mapping[str, Selected], schemes: Mapping[str, Scheme], fuse: int
 ) -> dict[int, list[int]]:
-    """The small tensors that share an entry, as {first key: keys}.
+    """Group small tensors that share an entry, as {first key: keys}.
 
-    They are plain, of one type and scheme, each of at most ``fuse`` elements, together of at most one chunk.
+    Members have no transform, one dtype and one scheme. Each has at most ``fuse`` elements, and all together
+    have at most one chunk.
     """
     filling: dict[tuple[Any, Scheme], list[int]] = {}
-    room: dict[tuple[Any, Scheme], int] = {}
+    capacity: dict[tuple[Any, Scheme], int] = {}
     groups = []
     for key, (name, support) in enumerate(supports.items()):
         if not 0 < support.size <= min(fuse, CHUNK) or support.domain:
             continue
         kind = (support.dtype, schemes[name])
-        if room.get(kind, 0) < support.size:
-            filling[kind], room[kind] = [], CHUNK
+        if capacity.get(kind, 0) < support.size:
+            filling[kind], capacity[kind] = [], CHUNK
             groups.append(filling[kind])
         filling[kind].append(key)
-        room[kind] -= support.size
+        capacity[kind] -= support.size
     return {group[0]: group for group in groups if len(group) > 1}
 
 
-def tabled(
+def make_entries(
     supports: Mapping[str, S],
     schemes: Mapping[str, Scheme],
-    coded: Callable[[int, Sequence[S], Scheme], Iterable[Entry]],
+    encode: Callable[[int, Sequence[S], Scheme], Iterable[Entry]],
     *,
     tag: bytes,
     names: bool,
     fuse: int,
 ) -> tuple[list[Entry], ext.Extension]:
-    """The entries of what was selected of named tensors, and what the extension block is to say of them.
+    """Encode named tensors as entries, and collect the content of the extension block.
 
     Args:
         supports, schemes: by name, in the order of their keys.
-        coded: gives the entries of a key: of its one tensor, or of those that share them.
-        tag, names, fuse: as of ``encode_many``.
+        encode: returns the entries of a key, for its one tensor or the tensors that share them.
+        tag, names, fuse: as for ``encode_many``.
 
-    EncodeError names the tensor.
+    Raises EncodeError, which names the tensor.
     """
     for name, support in supports.items():
         try:
@@ -82,7 +83,7 @@ def tabled(
         except EncodeError as error:
             raise error.of(name) from None
     order = list(supports)
-    groups = _fusible(supports, schemes, fuse)
+    groups = _group_small(supports, schemes, fuse)
     absorbed = {key for group in groups.values() for key in group[1:]}
     entries: list[Entry] = []
     for key, name in enumerate(order):
@@ -90,10 +91,10 @@ def tabled(
             continue
         members = [order[k] for k in groups.get(key, [key])]
         try:
-            entries += coded(key, [supports[member] for member in members], schemes[name])
+            entries += encode(key, [supports[member] for member in members], schemes[name])
         except EncodeError as error:
             if len(members) > 1:
-                error = _member_of(error, [(member, supports[member].size) for member in members])
+                error = _at_member(error, [(member, supports[member].size) for member in members])
             raise error.of(name) from None
     return entries, ext.Extension(
         names=tuple(order) if names else None,
@@ -106,8 +107,8 @@ def tabled(
     )
 
 
-def joined(supports: Sequence[Support]) -> Support:
-    """Small tensors laid one after the other, as one."""
+def concatenate(supports: Sequence[Support]) -> Support:
+    """Concatenate small tensors to one."""
     starts = np.cumsum([0] + [s.size for s in supports])
     size = int(starts[-1])
     values = np.concatenate([s.values for s in supports])
@@ -118,18 +119,18 @@ def joined(supports: Sequence[Support]) -> Support:
         for start, s in zip(starts[:-1], supports, strict=True)
     ]
     indices = np.concatenate(parts).astype(index_dtype(size))
-    return Support(indices, values, size, (size,), partial(_gathered, supports, starts))
+    return Support(indices, values, size, (size,), partial(_gather_concatenated, supports, starts))
 
 
-def _gathered(supports: Sequence[Support], starts: Array, where: Array) -> Array:
-    """The values at ascending element numbers of tensors laid one after the other, each from its own."""
+def _gather_concatenated(supports: Sequence[Support], starts: Array, where: Array) -> Array:
+    """Gather the values of concatenated tensors at ascending element numbers."""
     cuts = np.searchsorted(where, starts)
     parts = zip(supports, starts, cuts, cuts[1:], strict=False)
     return np.concatenate([support.at(where[a:b] - start) for support, start, a, b in parts if a < b])
 
 
-def _member_of(error: EncodeError, members: list[tuple[str, int]]) -> EncodeError:
-    """A fused entry's error, moved to the member that it is about; ``members`` are (name, size)."""
+def _at_member(error: EncodeError, members: list[tuple[str, int]]) -> EncodeError:
+    """Move a fused entry's error to its member; ``members`` are (name, size)."""
     if error.position is None:
         return error
     position = error.position
@@ -140,13 +141,13 @@ def _member_of(error: EncodeError, members: list[tuple[str, int]]) -> EncodeErro
     raise AssertionError("a position outside its entry")
 
 
-def parted(part: Part, group: Array) -> dict[int, list[Part]]:
-    """A fused entry's members, (key, size) a row, as tensors of their own, by key."""
-    # Of the indices' own type, so that they are searched as they are. They stay below 2^24.
+def split_fused(part: DecodedChunk, group: Array) -> dict[int, list[DecodedChunk]]:
+    """Split a fused chunk into its members, given as rows of (key, size); returns them by key."""
+    # Edges of the indices' type avoid their conversion. They are below 2^24.
     edges = np.cumsum([0, *group[:, 1]]).astype(np.uint32)
     cuts = edges if part.indices is None else np.searchsorted(part.indices, edges)
     members = {}
     for (key, size), edge, a, b in zip(group.tolist(), edges, cuts, cuts[1:], strict=False):
         indices = None if part.indices is None or b - a == size else part.indices[a:b] - edge
-        members[key] = [Part(0, size, indices, part.values[a:b])]
+        members[key] = [DecodedChunk(0, size, indices, part.values[a:b])]
     return members

@@ -1,8 +1,8 @@
-"""A tensor's first steps: [transform] -> select -> gather, which give the ``Support`` that is to be coded.
+"""Selection on the host: [transform] -> select -> gather, which give the ``Support`` to encode.
 
     tensor -> flat array [-> coefficients] -> indices -> values at these
 
-A selector sees real numbers: the elements, or real coefficients, or the magnitudes of complex ones.
+A selector gets real numbers: the elements, real coefficients, or the magnitudes of complex ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wirecodec.arrays import Array, Flat, as_flat, read_only
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.scheme import Scheme
 from wirecodec.select.all import All
-from wirecodec.select.base import Selection, Selector, finite_or_raise
+from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.nonzero import NonZero
 from wirecodec.sparse import SparseTensor, ascending_indices, nonzero
 from wirecodec.support import Support
@@ -25,14 +25,14 @@ __all__ = ["choose", "dense", "gather", "magnitude_in", "scaled", "select"]
 
 
 def select(tensor: Any, scheme: Scheme, *, seed: int = 0) -> Support:
-    """Which elements of a tensor go on the wire, or which of its coefficients, and their values."""
+    """Select elements of a tensor, or coefficients of its transform, with their values."""
     if isinstance(tensor, SparseTensor) and isinstance(scheme.select, All | NonZero) and not scheme.transform:
         return _select_stored(tensor, scheme.select)
     return choose(dense(tensor), scheme, seed=seed)[0]
 
 
 def dense(tensor: Any) -> Flat:
-    """Any array, or a SparseTensor with its zeros, as a flat array; EncodeError where it is neither."""
+    """Convert an array, or a SparseTensor with its zeros, to a flat array. Raises EncodeError."""
     if not isinstance(tensor, SparseTensor):
         return as_flat(tensor)
     try:
@@ -44,43 +44,46 @@ def dense(tensor: Any) -> Flat:
 def choose(
     flat: Flat, scheme: Scheme, *, gradient: Array | None = None, state: Any = None, seed: int = 0
 ) -> tuple[Support, Any]:
-    """What a scheme takes of a dense tensor, and its selector's state for the next step.
+    """Apply a scheme's transform and selector to a dense tensor.
 
     Args:
-        flat: gradient + residual where feedback is on.
-        scheme: of which transform and selector are applied.
-        gradient: this step's, flat, where it is not ``flat`` itself.
-        state: what the last selection returned.
-        seed: of the selection.
+        flat: the tensor; gradient + residual if feedback is on.
+        scheme: its transform and selector are applied.
+        gradient: (size,) of this step, if it is not ``flat`` itself.
+        state: the state that the last selection returned.
+        seed: seed of the selection.
+
+    Returns:
+        The selected elements, and the selector's state for the next step.
     """
     if scheme.transform is not None:
-        return _choose_coefficients(flat, scheme, state, seed)
-    selection = _selected(scheme, flat.data, gradient=gradient, state=state, seed=seed)
+        return _select_coefficients(flat, scheme, state, seed)
+    selection = _call_selector(scheme, flat.data, gradient=gradient, state=state, seed=seed)
     return gather(flat, selection), selection.state
 
 
-def _selected(scheme: Scheme, x: Array, **options: Any) -> Selection:
-    """What the selector says; EncodeError where a user-defined one gives something else than a Selection."""
+def _call_selector(scheme: Scheme, x: Array, **options: Any) -> Selection:
+    """Call the selector; raise EncodeError if a user-defined one does not return a Selection."""
     found: Any = scheme.select.select(x, **options)
     if not isinstance(found, Selection):
         raise EncodeError(f"{scheme.select.name} gave {type(found).__name__}, not a Selection")
     return found
 
 
-def _choose_coefficients(flat: Flat, scheme: Scheme, state: Any, seed: int) -> tuple[Support, Any]:
-    """The same among coefficients. No gradient is shown to the selector; it would have to be transformed."""
+def _select_coefficients(flat: Flat, scheme: Scheme, state: Any, seed: int) -> tuple[Support, Any]:
+    """Select coefficients. The selector gets no gradient, because that would have to be transformed, too."""
     transform = scheme.transform
     assert transform is not None
-    finite_or_raise(flat.data, transform.name)
+    require_finite(flat.data, transform.name)
     coefficients = read_only(transform.forward(flat.data))
     seen = coefficients if transform.width == 1 else _magnitudes(coefficients)
     try:
-        selection = _selected(scheme, seen, state=state, seed=seed)
+        selection = _call_selector(scheme, seen, state=state, seed=seed)
     except EncodeError as error:
-        raise EncodeError(error.reason) from None  # its position is that of a coefficient
+        raise EncodeError(error.reason) from None  # without its position, which is a coefficient's
     if selection.scale is not None:
         raise EncodeError(
-            f"{scheme.select.name} sends one magnitude for elements; it cannot be after a transform"
+            f"{scheme.select.name} sends one magnitude for all elements; it cannot follow a transform"
         )
     if seen is not coefficients:
         selection = dataclasses.replace(selection, values=None)  # they are magnitudes
@@ -90,17 +93,17 @@ def _choose_coefficients(flat: Flat, scheme: Scheme, state: Any, seed: int) -> t
 
 
 def _magnitudes(coefficients: Array) -> Array:
-    """Of complex numbers, finite."""
+    """Compute the magnitudes of complex numbers, clamped to finite numbers."""
     with np.errstate(over="ignore", under="ignore"):
         found: Array = np.abs(coefficients)
     return read_only(np.minimum(found, np.finfo(found.dtype).max, out=found))
 
 
 def gather(flat: Flat, selection: Selection) -> Support:
-    """The values at the selected elements, or their signs times the selection's scale where it has one.
+    """Gather the values of the selected elements, or their signs times the selection's scale.
 
-    EncodeError where a user-defined selector gave indices that do not ascend within the tensor: kernels trust
-    them; or a scale that the tensor's type does not hold.
+    Raises EncodeError if a user-defined selector returned indices that do not ascend within the tensor, which
+    kernels rely on, or a scale that the tensor's dtype cannot hold.
     """
     indices, size = selection.indices, flat.data.size
     if indices is not None:
@@ -120,7 +123,7 @@ def gather(flat: Flat, selection: Selection) -> Support:
 
 
 def scaled(values: Array, scale: float | None) -> Array:
-    """The signs of values times a selection's scale; the values where it has none."""
+    """Multiply the signs of values by a selection's scale; return the values if it has none."""
     if scale is None:
         return values
     signed: Array = np.copysign(magnitude_in(values.dtype, scale), values)
@@ -128,16 +131,16 @@ def scaled(values: Array, scale: float | None) -> Array:
 
 
 def magnitude_in(dtype: np.dtype[Any], scale: float) -> Array:
-    """A selection's scale in the tensor's type, 0-d; EncodeError where that does not hold it."""
+    """Convert a selection's scale to the tensor's dtype, 0-d. Raises EncodeError if it is out of range."""
     with np.errstate(over="ignore"):
         magnitude = np.array(scale).astype(dtype)
     if not (scale >= 0 and np.isfinite(magnitude)):
-        raise EncodeError(f"the selection's scale is {scale!r}, no magnitude of a {dtype}")
+        raise EncodeError(f"the selection's scale is {scale!r}; it must be a finite magnitude of {dtype}")
     return magnitude
 
 
 def _select_stored(tensor: SparseTensor, selector: Selector) -> Support:
-    """The same for selectors that need to look at stored elements only: no dense copy is made."""
+    """Select from the stored elements of a SparseTensor, without a dense copy."""
     values = as_flat(tensor.values).data
     keep = nonzero(values) if isinstance(selector, NonZero) else None
     if keep is None or keep.size == values.size:

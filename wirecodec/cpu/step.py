@@ -1,4 +1,4 @@
-"""A Compressor's step on the host: add residuals, choose, encode, and keep what receivers will not get."""
+"""StepInput of a Compressor on the host: add residuals, select, encode, and compute the next residuals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, Flat, aligned, read_only
-from wirecodec.container.header import open_head
-from wirecodec.container.schema import Outlines
+from wirecodec.container.header import read_header
+from wirecodec.container.schema import TensorSpecs
 from wirecodec.cpu.accumulate import AccumulatedGradient, subtract_sent
 from wirecodec.cpu.decode import tensors_of
 from wirecodec.cpu.encode import encode_supports
@@ -19,118 +19,120 @@ from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import UNLIMITED
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import Asked, Done, Step
+from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.support import Support
 
 __all__ = ["step"]
 
 
 @dataclass(frozen=True, eq=False)
-class _Taken:
-    """What was chosen of one tensor.
+class _SelectedTensor:
+    """Selected elements of one tensor, and the sum they are from.
 
     Attributes:
-        asked: what was to be done.
-        support: what is sent.
-        selector: its next state, or None.
+        job: the tensor's settings and state.
+        support: the elements to send.
+        selector: the selector's next state, or None.
         total: gradient + residual; None if no residual is kept.
         rest: the sum with +0 at the selected elements, if the selector cleared them.
     """
 
-    asked: Asked
+    job: TensorJob
     support: Support
     selector: Array | None
     total: AccumulatedGradient | None
     rest: Array | None = None
 
 
-def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
-    """A step of named tensors on the host. EncodeError names the tensor."""
-    taken: dict[str, _Taken] = {}
-    for name, asked in wanted.asked.items():
+def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
+    """Run a step of named tensors on the host. Raises EncodeError, which names the tensor."""
+    selected: dict[str, _SelectedTensor] = {}
+    for name, job in wanted.jobs.items():
         try:
-            taken[name] = _take(dense(tensors[name]), asked)
+            selected[name] = _select(dense(tensors[name]), job)
         except EncodeError as error:
             raise error.of(name) from None
     blob = encode_supports(
-        {name: each.support for name, each in taken.items()},
-        {name: each.asked.scheme for name, each in taken.items()},
+        {name: each.support for name, each in selected.items()},
+        {name: each.job.scheme for name, each in selected.items()},
         seed=wanted.seed,
         names=wanted.names,
         fuse=wanted.fuse,
     )
-    sent = _decode_own(blob, {name: each.support for name, each in taken.items()})
-    left: dict[str, Array | None] = {}
-    for name, each in taken.items():
+    sent = _decode_own(blob, {name: each.support for name, each in selected.items()})
+    residuals: dict[str, Array | None] = {}
+    for name, each in selected.items():
         try:
-            left[name] = _left(each, sent[name])
+            residuals[name] = _next_residual(each, sent[name])
         except EncodeError as error:
             raise error.of(name) from None
-    return Done(
+    return StepResult(
         blob,
         blob,
         sent,
-        {name: each for name, each in left.items() if each is not None},
-        {name: each.selector for name, each in taken.items() if each.selector is not None},
+        {name: each for name, each in residuals.items() if each is not None},
+        {name: each.selector for name, each in selected.items() if each.selector is not None},
     )
 
 
 def _decode_own(blob: Bytes, supports: Mapping[str, Support]) -> dict[str, SparseTensor]:
-    """Decode a container as its receivers do, who know its tensors."""
-    head = open_head(blob, UNLIMITED, vouched=True)
+    """Decode a container as receivers with a schema do."""
+    head = read_header(blob, UNLIMITED, sizes_trusted=True)
     schema = {name: (support.shape, support.dtype) for name, support in supports.items()}
-    return dict(zip(supports, tensors_of(blob, head, Outlines(head, schema), UNLIMITED), strict=True))
+    return dict(zip(supports, tensors_of(blob, head, TensorSpecs(head, schema), UNLIMITED), strict=True))
 
 
-def _take(flat: Flat, asked: Asked) -> _Taken:
-    """One tensor: add its residual, choose, gather."""
-    rule, residual, gradient = asked.feedback, asked.residual, flat.data
+def _select(flat: Flat, job: TensorJob) -> _SelectedTensor:
+    """Add a tensor's residual, select, and gather the values."""
+    rule, residual, gradient = job.feedback, job.residual, flat.data
     if residual is not None and residual.size != gradient.size:
-        raise EncodeError(f"{gradient.size} elements; its residual has {residual.size}")
+        raise EncodeError(f"the gradient has {gradient.size} elements; its residual has {residual.size}")
     total, seen = None, flat
     if rule is not None:
-        room = None
+        buffer = None
         if residual is not None:
-            room = _room(asked.spare, rule.sum_dtype(gradient.dtype, residual.dtype), gradient.size)
-        taken = _take_sum(flat, asked, room)
-        if taken is not None:
-            return taken
-        total = AccumulatedGradient.of(rule, gradient, residual, room)
+            buffer = _residual_buffer(
+                job.spare, rule.sum_dtype(gradient.dtype, residual.dtype), gradient.size
+            )
+        selected = _select_in_sum(flat, job, buffer)
+        if selected is not None:
+            return selected
+        total = AccumulatedGradient.of(rule, gradient, residual, buffer)
         if residual is not None:
             seen = Flat(read_only(total.sendable()), flat.shape)
-    found = choose(seen, asked.scheme, gradient=gradient, state=asked.state, seed=asked.seed)
-    return _Taken(asked, *found, total)
+    found = choose(seen, job.scheme, gradient=gradient, state=job.state, seed=job.seed)
+    return _SelectedTensor(job, *found, total)
 
 
-def _take_sum(flat: Flat, asked: Asked, room: Array | None) -> _Taken | None:
-    """The same in one pass, where the selector offers it; what is not sent goes to ``room``."""
-    scheme, residual, gradient = asked.scheme, asked.residual, flat.data
+def _select_in_sum(flat: Flat, job: TensorJob, buffer: Array | None) -> _SelectedTensor | None:
+    """Add and select in one pass if the selector can; the remaining sum goes to ``buffer``."""
+    scheme, residual, gradient = job.scheme, job.residual, flat.data
     select_sum = getattr(scheme.select, "select_sum", None)
-    if select_sum is None or residual is None or room is None or asked.feedback != ErrorFeedback():
+    if select_sum is None or residual is None or buffer is None or job.feedback != ErrorFeedback():
         return None
     if scheme.transform is not None or getattr(scheme.index, "lossy", False):
         return None
-    if not gradient.dtype == residual.dtype == room.dtype:
+    if not gradient.dtype == residual.dtype == buffer.dtype:
         return None
-    selection = select_sum(gradient, residual, room)
+    selection = select_sum(gradient, residual, buffer)
     if selection is None:
         return None
     support = Support(selection.indices, selection.values, gradient.size, flat.shape)
-    return _Taken(asked, support, None, None, rest=room)
+    return _SelectedTensor(job, support, None, None, rest=buffer)
 
 
-def _room(spare: Array | None, dtype: np.dtype[Any], size: int) -> Array:
-    """Memory for a tensor's next residual: what is spare, if it fits."""
+def _residual_buffer(spare: Array | None, dtype: np.dtype[Any], size: int) -> Array:
+    """Return memory for a tensor's next residual: the spare array if it fits, else a new one."""
     if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
         return aligned(size, dtype)
     return spare
 
 
-def _left(taken: _Taken, sent: SparseTensor) -> Array | None:
-    """Return the next residual, or None if nothing is kept. EncodeError if a NaN or Inf was not sent."""
-    if taken.rest is not None:
-        assert taken.support.indices is not None
-        return subtract_sent(taken.rest, taken.support.indices, taken.support.values, sent.values)
-    if taken.total is None:
+def _next_residual(selected: _SelectedTensor, sent: SparseTensor) -> Array | None:
+    """Return the next residual, or None if none is kept. Raises EncodeError for a NaN or Inf not sent."""
+    if selected.rest is not None:
+        assert selected.support.indices is not None
+        return subtract_sent(selected.rest, selected.support.indices, selected.support.values, sent.values)
+    if selected.total is None:
         return None
-    return taken.total.remainder(None if sent.is_full else sent.indices, sent.values)
+    return selected.total.remainder(None if sent.is_full else sent.indices, sent.values)

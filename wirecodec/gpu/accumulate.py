@@ -23,7 +23,7 @@ from wirecodec.kernels.cuda import elements, feedback
 from wirecodec.kernels.cuda.device import Device, cupy_device, device_of
 from wirecodec.select.base import Selector
 from wirecodec.select.topk import TopK
-from wirecodec.support import Part
+from wirecodec.support import DecodedChunk
 
 __all__ = ["AccumulatedGradient", "SelectedValues", "accumulate"]
 
@@ -107,7 +107,7 @@ class AccumulatedGradient:
             sent = self.sendable(on_device)
             return SelectedValues(self, on_device, sent, self.device.get(sent.words).view(sent.dtype))
 
-    def remainder(self, sent: Sequence[Part]) -> Any:
+    def remainder(self, sent: Sequence[DecodedChunk]) -> Any:
         """Return the next residual, (size,) in the type of x. Uses up x, unless x is the gradient itself.
 
         Args:
@@ -125,7 +125,7 @@ class AccumulatedGradient:
             feedback.subtract(device, left[part.base : part.base + part.d], part.indices, values)
         return left
 
-    def _filter(self, sent: Sequence[Part]) -> Any:
+    def _filter(self, sent: Sequence[DecodedChunk]) -> Any:
         """Compute the low-pass filter's residual."""
         device, dtype, x, residual = self.device, np.dtype(self.x.dtype), self.x, self.residual
         beta = dtype.type(self.rule.beta)
@@ -161,7 +161,7 @@ class SelectedValues:
     def remainder(self) -> Any:
         """Return the next residual (size,) on the device. Uses up the sum; ``values`` do not change."""
         with device_of(self.total.x):
-            return self.total.remainder([Part(0, self.total.x.size, self.indices, self.sent.words)])
+            return self.total.remainder([DecodedChunk(0, self.total.x.size, self.indices, self.sent.words)])
 
     def scatter(self, means: Array) -> Any:
         """Return (size,) zeros with the (k,) means at the indices, as raw bits on the device."""

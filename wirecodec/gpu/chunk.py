@@ -15,7 +15,7 @@ from wirecodec.arrays import Bytes, bits_of
 from wirecodec.container.header import Row
 from wirecodec.container.layout import CHUNK, Entry
 from wirecodec.cpu import chunk
-from wirecodec.cpu.chunk import chunks_of, element_type
+from wirecodec.cpu.chunk import element_type
 from wirecodec.gpu.arrays import has_nonfinite
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.index import find_index_codec, find_index_decoder
@@ -28,7 +28,7 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.limits import DecodeLimits
 from wirecodec.prng import mix
 from wirecodec.scheme import Scheme
-from wirecodec.support import Part, Support
+from wirecodec.support import DecodedChunk, Support
 
 __all__ = ["decode_chunk", "encode_chunks", "has_kernels", "to_device"]
 
@@ -52,7 +52,7 @@ def encode_chunks(
             except HostFallback:
                 pass
         support = support_to_host(device, support)
-    return list(chunks_of(key, support, scheme, seed))
+    return list(chunk.encode_chunks(key, support, scheme, seed))
 
 
 def _encode_by_kernels(
@@ -132,7 +132,7 @@ def _encode_values(
     return wire_id, encoded.section
 
 
-def decode_chunk(device: Device, row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> Part:
+def decode_chunk(device: Device, row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> DecodedChunk:
     """Decode one chunk; its indices and the raw bits of its values are on the device.
 
     Args:
@@ -147,16 +147,16 @@ def decode_chunk(device: Device, row: Row, sections: Sequence[Bytes], limits: De
     return to_device(device, chunk.decode_chunk(row, sections, limits)) if part is None else part
 
 
-def to_device(device: Device, part: Part) -> Part:
+def to_device(device: Device, part: DecodedChunk) -> DecodedChunk:
     """Copy a chunk that the host has decoded to the device; its values become raw bits."""
     indices = None if part.indices is None else device.put(np.ascontiguousarray(part.indices))
     raw = device.put(np.ascontiguousarray(bits_of(part.values)))
-    return Part(part.base, part.d, indices, raw, part.work)
+    return DecodedChunk(part.base, part.d, indices, raw, part.work)
 
 
 def _decode_by_kernels(
     device: Device, row: Row, sections: Sequence[Bytes], limits: DecodeLimits
-) -> Part | None:
+) -> DecodedChunk | None:
     """Decode one chunk on the device; None if a codec has no kernels or a section is invalid."""
     d, r = row.d, row.r
     decode_values = find_value_decoder(row.value_codec)
@@ -178,4 +178,4 @@ def _decode_by_kernels(
     raw = device.empty(0, f"u{dtype.itemsize}")
     if r:
         raw = decode_values(device, sections[1], r, dtype)
-    return None if raw is None else Part(row.base, d, indices, raw, work)
+    return None if raw is None else DecodedChunk(row.base, d, indices, raw, work)

@@ -11,12 +11,12 @@ from wirecodec.gpu.arrays import concatenate
 from wirecodec.gpu.index.base import rebase
 from wirecodec.kernels.cuda import bits, elements
 from wirecodec.kernels.cuda.device import Device
-from wirecodec.support import Part
+from wirecodec.support import DecodedChunk
 
 __all__ = ["add_part", "concatenate_parts"]
 
 
-def add_part(device: Device, out: Any, part: Part, dtype: np.dtype[Any], scale: float) -> None:
+def add_part(device: Device, out: Any, part: DecodedChunk, dtype: np.dtype[Any], scale: float) -> None:
     """Add scale * values to an array; each value, product and sum is rounded to the array's type.
 
     Args:
@@ -31,7 +31,7 @@ def add_part(device: Device, out: Any, part: Part, dtype: np.dtype[Any], scale: 
     bits.add_scaled(device, chunk, part.indices, values, scale)
 
 
-def concatenate_parts(device: Device, parts: Sequence[Part], size: int) -> tuple[Any, Any]:
+def concatenate_parts(device: Device, parts: Sequence[DecodedChunk], size: int) -> tuple[Any, Any]:
     """Concatenate a tensor's chunks.
 
     Return (r,) int32 indices, None if all are present, and (r,) raw bits.

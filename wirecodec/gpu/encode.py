@@ -11,7 +11,7 @@ from wirecodec.arrays import DeviceFlat
 from wirecodec.container import extension as ext
 from wirecodec.container import layout
 from wirecodec.container.layout import Entry
-from wirecodec.cpu.fuse import tabled
+from wirecodec.cpu.fuse import make_entries
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.chunk import encode_chunks
 from wirecodec.gpu.fuse import concatenate_supports
@@ -76,7 +76,7 @@ def encode_supports(
         support = concatenate_supports(device, members, scheme) if len(members) > 1 else members[0]
         return encode_chunks(device, key, support, scheme, seed)
 
-    entries, extension = tabled(supports, schemes, encode_entry, tag=tag, names=names, fuse=fuse)
+    entries, extension = make_entries(supports, schemes, encode_entry, tag=tag, names=names, fuse=fuse)
     return pack(device, entries, extension)
 
 
@@ -97,6 +97,6 @@ def pack(device: Device, entries: Sequence[Entry], extension: ext.Extension) -> 
             device.copy(section, blob[at : at + part.size])
             at += part.size + ext.pad8(part.size)
         device.copy(checksum.crc32(device, blob[start:stop]), checksums[number : number + 1])
-    head = layout.head_of(entries, device.get(checksums).tolist(), block, total)
+    head = layout.header_bytes(entries, device.get(checksums).tolist(), block, total)
     device.copy(device.put(np.frombuffer(head, np.uint8)), blob[:payload])
     return blob

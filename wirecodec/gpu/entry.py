@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
-from wirecodec.container.header import Head, open_head
-from wirecodec.container.schema import Outlines, dtypes_of
-from wirecodec.cpu.decode import parts_of
+from wirecodec.container.header import Head, read_header
+from wirecodec.container.schema import TensorSpecs, dtypes_of
+from wirecodec.cpu.decode import decode_chunks
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import arrays, chunk
 from wirecodec.gpu import decode as decoding
@@ -27,8 +27,8 @@ from wirecodec.kernels.cuda.device import CupyDevice, cupy_device, device_of
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import Done, Step
-from wirecodec.support import Part
+from wirecodec.step import StepInput, StepResult
+from wirecodec.support import DecodedChunk
 
 __all__ = [
     "add",
@@ -85,7 +85,7 @@ def _as_flats(tensors: Mapping[str, Any]) -> dict[str, DeviceFlat]:
     return flats
 
 
-def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
+def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     """Run a Compressor's step for named tensors on one GPU; their residuals may be anywhere.
 
     EncodeError names the tensor.
@@ -93,16 +93,16 @@ def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
     flats = _as_flats(tensors)
     with device_of(next(iter(flats.values())).words) as device:
         selected = {}
-        for name, asked in wanted.asked.items():
-            residual = asked.residual
+        for name, job in wanted.jobs.items():
+            residual = job.residual
             moved = device.put(residual) if residual is not None and not on_gpu(residual) else residual
             try:
-                selected[name] = steps.select_tensor(device, flats[name], replace(asked, residual=moved))
+                selected[name] = steps.select_tensor(device, flats[name], replace(job, residual=moved))
             except EncodeError as error:
                 raise error.of(name) from None
         blob = steps.encode(device, selected, wanted.seed, names=wanted.names, fuse=wanted.fuse)
         octets = as_bytes(device.get(blob))
-        head = open_head(octets, UNLIMITED, vouched=True)
+        head = read_header(octets, UNLIMITED, sizes_trusted=True)
         parts = _decode_parts(device, octets, head, UNLIMITED)
         residuals = {}
         for key, (name, each) in enumerate(selected.items()):
@@ -110,7 +110,7 @@ def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
                 residuals[name] = steps.next_residual(device, each, parts[key])
             except EncodeError as error:
                 raise error.of(name) from None
-        return Done(
+        return StepResult(
             blob,
             octets,
             {name: _to_sparse(device, flats[name], parts[key]) for key, name in enumerate(selected)},
@@ -119,7 +119,7 @@ def step(tensors: Mapping[str, Any], wanted: Step) -> Done:
         )
 
 
-def _to_sparse(device: CupyDevice, flat: DeviceFlat, parts: Sequence[Part]) -> SparseTensor:
+def _to_sparse(device: CupyDevice, flat: DeviceFlat, parts: Sequence[DecodedChunk]) -> SparseTensor:
     """Join a tensor's chunks; bfloat16, which CuPy does not have, is copied to the host."""
     indices, raw = decoding.concatenate_parts(device, parts, flat.words.size)
     if flat.dtype == BFLOAT16:
@@ -188,30 +188,34 @@ def count_nonzero(words: Any) -> int:
         return arrays.count_nonzero(device, words)
 
 
-def tensors_of(data: Bytes, head: Head, outlines: Outlines, limits: DecodeLimits) -> list[SparseTensor]:
+def tensors_of(data: Bytes, head: Head, specs: TensorSpecs, limits: DecodeLimits) -> list[SparseTensor]:
     """Decode the tensors of a container onto the current GPU.
 
     Raises a WireError; DeviceError for tensors that CuPy cannot hold: bfloat16, and more than 2^31 elements.
     """
     device = cupy_device()
-    for outline in outlines:
-        if outline.dtype == BFLOAT16:
+    for spec in specs:
+        if spec.dtype == BFLOAT16:
             raise DeviceError(
-                f"{outline.name!r} is bfloat16, which CuPy does not have; use decode_add into float32"
+                f"{spec.name!r} is bfloat16, which CuPy does not have; use decode_add into float32"
             )
-        if outline.size > 2**31:
-            raise DeviceError(f"{outline.name!r} has {outline.size} elements; a GPU decodes at most 2^31")
+        if spec.size > 2**31:
+            raise DeviceError(f"{spec.name!r} has {spec.size} elements; a GPU decodes at most 2^31")
     parts = _decode_parts(device, data, head, limits)
     tensors = []
-    for key, outline in enumerate(outlines):
-        indices, raw = decoding.concatenate_parts(device, parts[key], outline.size)
-        tensors.append(SparseTensor._of(indices, raw.view(outline.dtype), outline.shape, limits.max_dense))
+    for key, spec in enumerate(specs):
+        indices, raw = decoding.concatenate_parts(device, parts[key], spec.size)
+        tensors.append(SparseTensor._of(indices, raw.view(spec.dtype), spec.shape, limits.max_dense))
     return tensors
 
 
-def _decode_parts(device: CupyDevice, data: Bytes, head: Head, limits: DecodeLimits) -> dict[int, list[Part]]:
+def _decode_parts(
+    device: CupyDevice, data: Bytes, head: Head, limits: DecodeLimits
+) -> dict[int, list[DecodedChunk]]:
     """Decode every tensor's chunks onto the device; the host decodes transformed ones."""
     if not head.block.is_transformed:
-        return parts_of(data, head, limits, partial(chunk.decode_chunk, device), partial(split_part, device))
-    decoded = parts_of(data, head, limits)
+        return decode_chunks(
+            data, head, limits, partial(chunk.decode_chunk, device), partial(split_part, device)
+        )
+    decoded = decode_chunks(data, head, limits)
     return {key: [chunk.to_device(device, part) for part in parts] for key, parts in decoded.items()}

@@ -17,7 +17,7 @@ from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.scheme import Scheme
-from wirecodec.support import Part, Support
+from wirecodec.support import DecodedChunk, Support
 
 __all__ = ["concatenate_supports", "split_part"]
 
@@ -33,7 +33,7 @@ def concatenate_supports(
     on_device = [each for each in supports if isinstance(each, DeviceSupport)]
     lossy = is_lossy(scheme.index)
     if len(on_device) < len(supports) or (lossy and any(each.scale is not None for each in on_device)):
-        return fuse.joined(
+        return fuse.concatenate(
             [support_to_host(device, each) if isinstance(each, DeviceSupport) else each for each in supports]
         )
     starts = np.cumsum([0] + [each.size for each in on_device]).tolist()
@@ -60,7 +60,7 @@ def _indices_from(device: Device, indices: Any, start: int, size: int) -> Any:
     return rebase(device, indices, -start % 2**32)
 
 
-def split_part(device: Device, part: Part, group: Array) -> dict[int, list[Part]]:
+def split_part(device: Device, part: DecodedChunk, group: Array) -> dict[int, list[DecodedChunk]]:
     """Split a fused entry into its members.
 
     ``group`` has a row (key, size) for each. Returns chunks by key.
@@ -73,5 +73,5 @@ def split_part(device: Device, part: Part, group: Array) -> dict[int, list[Part]
         indices = None
         if part.indices is not None and stop - start < size:
             indices = bits.subtract_base(device, part.indices[start:stop], edge, np.uint32)
-        members[key] = [Part(0, size, indices, part.values[start:stop])]
+        members[key] = [DecodedChunk(0, size, indices, part.values[start:stop])]
     return members

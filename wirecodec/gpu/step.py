@@ -27,8 +27,8 @@ from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import SIZE_LIMIT, choose, select_sum
 from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda.device import Device
-from wirecodec.step import Asked
-from wirecodec.support import Part, Support
+from wirecodec.step import TensorJob
+from wirecodec.support import DecodedChunk, Support
 
 __all__ = ["SelectedTensor", "encode", "next_residual", "select_tensor"]
 
@@ -38,52 +38,52 @@ class SelectedTensor:
     """Selected elements of one tensor.
 
     Attributes:
-        asked: the tensor's settings and state.
+        job: the tensor's settings and state.
         support: on the device, or on the host.
         selector: the selector's next state, or None.
         total: gradient + residual; None if no residual is kept.
     """
 
-    asked: Asked
+    job: TensorJob
     support: DeviceSupport | Support
     selector: Any
     total: AccumulatedGradient | host.AccumulatedGradient | None
 
 
-def select_tensor(device: Device, flat: DeviceFlat, asked: Asked) -> SelectedTensor:
+def select_tensor(device: Device, flat: DeviceFlat, job: TensorJob) -> SelectedTensor:
     """Add the residual of one tensor, and select. Raises EncodeError."""
-    scheme, rule, residual = asked.scheme, asked.feedback, asked.residual
+    scheme, rule, residual = job.scheme, job.feedback, job.residual
     if residual is not None and residual.size != flat.words.size:
         raise EncodeError(f"{flat.words.size} elements; its residual has {residual.size}")
     if flat.words.size > SIZE_LIMIT:
         raise EncodeError(f"{flat.words.size} elements; a Compressor on a GPU takes at most 2^31")
-    context = Context(asked.seed, flat, asked.state, asked.last)
+    context = Context(job.seed, flat, job.state, job.last)
     if rule is None:
-        return SelectedTensor(asked, *choose(device, flat, scheme, context), None)
+        return SelectedTensor(job, *choose(device, flat, scheme, context), None)
     if residual is not None and flat.dtype == residual.dtype and scheme.transform is None:
         support = select_sum(device, flat, residual, scheme.select, context)
         if support is not None:
             x = support.flat.words.view(support.flat.dtype)
             total = AccumulatedGradient(device, rule, flat, residual, x)
-            return SelectedTensor(asked, support, support.state, total)
+            return SelectedTensor(job, support, support.state, total)
     try:
         total = AccumulatedGradient.of(device, rule, flat, residual)
         seen = flat if residual is None else total.sendable()
     except HostFallback:
-        return _select_on_host(device, flat, asked, rule)
-    return SelectedTensor(asked, *choose(device, seen, scheme, context), total)
+        return _select_on_host(device, flat, job, rule)
+    return SelectedTensor(job, *choose(device, seen, scheme, context), total)
 
 
-def _select_on_host(device: Device, flat: DeviceFlat, asked: Asked, rule: ErrorFeedback) -> SelectedTensor:
+def _select_on_host(device: Device, flat: DeviceFlat, job: TensorJob, rule: ErrorFeedback) -> SelectedTensor:
     """Do the same by the CPU's code."""
     gradient = copy_to_host(device, flat).data
-    residual = None if asked.residual is None else device.get(asked.residual)
+    residual = None if job.residual is None else device.get(job.residual)
     total = host.AccumulatedGradient.of(rule, gradient, residual)
     seen = gradient if residual is None else read_only(total.sendable())
     found = host_select.choose(
-        Flat(seen, flat.shape), asked.scheme, gradient=gradient, state=asked.state, seed=asked.seed
+        Flat(seen, flat.shape), job.scheme, gradient=gradient, state=job.state, seed=job.seed
     )
-    return SelectedTensor(asked, *found, total)
+    return SelectedTensor(job, *found, total)
 
 
 def encode(
@@ -91,11 +91,11 @@ def encode(
 ) -> Any:
     """Encode the selected elements, in the order of keys, as one container. EncodeError names the tensor."""
     supports = {name: each.support for name, each in selected.items()}
-    schemes = {name: each.asked.scheme for name, each in selected.items()}
+    schemes = {name: each.job.scheme for name, each in selected.items()}
     return encode_supports(device, supports, schemes, seed, b"", names=names, fuse=fuse)
 
 
-def next_residual(device: Device, tensor: SelectedTensor, sent: Sequence[Part]) -> Any:
+def next_residual(device: Device, tensor: SelectedTensor, sent: Sequence[DecodedChunk]) -> Any:
     """Compute the next residual (size,), float32 or float64, on the device; None if none is kept.
 
     ``sent`` is the decoded chunks; their values are raw bits.

@@ -73,6 +73,10 @@ class AutoIndex:
                 return ContextIndex(), modelled
         return codec, section
 
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        return min(codec.max_bytes(r, d) for codec in (Rice(), Bitmap(), RLE()))
+
     @staticmethod
     def _choose_fast(indices: Array, d: int, stream: int) -> tuple[IndexCodec, Bytes]:
         """Choose without ``context``."""

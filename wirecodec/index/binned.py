@@ -13,7 +13,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_integer, settle
+from wirecodec.validation import as_integer, set_fields
 
 __all__ = ["Binned"]
 
@@ -50,7 +50,7 @@ class Binned:
     bin: int = 50
 
     def __post_init__(self) -> None:
-        settle(self, bin=as_integer(self.bin, "binned: bin"))
+        set_fields(self, bin=as_integer(self.bin, "binned: bin"))
         if not 1 <= self.bin <= _MAX_BIN:
             raise EncodeError(f"binned: bin is {self.bin}; it must be 1 to {_MAX_BIN}")
 
@@ -64,6 +64,11 @@ class Binned:
         section[:2] = np.array([self.bin], "<u2").view(np.uint8)
         binned.write(indices, self.bin, width, records, section[2:])
         return section[:-_WORD_BYTES]
+
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        records = r + -(-d // self.bin) - 1  # one per index, and one per empty bin before the last index
+        return 2 + -(-records * (self.bin.bit_length() + 1) // 8)
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:

@@ -49,6 +49,10 @@ class Bitmap:
         bitmap.set_bits(indices, words)
         return words.view(np.uint8)[: bitmap_bytes(d)]
 
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        return bitmap_bytes(d)
+
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Decode a copy of a section, whose bits are counted first; see ``IndexCodec.decode``."""

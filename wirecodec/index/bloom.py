@@ -21,7 +21,7 @@ from wirecodec.index.base import Approximation
 from wirecodec.index.bloom_p2 import P2_PASSES, max_positives, select_inserted
 from wirecodec.kernels.layout import BLOOM_PAD
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_real, settle
+from wirecodec.validation import as_real, set_fields
 
 __all__ = ["HEADER_BYTES", "P0", "P1", "POLICIES", "Bloom", "Header", "filter_bytes", "windows"]
 
@@ -75,7 +75,7 @@ class Bloom:
     fpr: float = 1e-3
 
     def __post_init__(self) -> None:
-        settle(self, fpr=as_real(self.fpr, "bloom: fpr"))
+        set_fields(self, fpr=as_real(self.fpr, "bloom: fpr"))
         if self.policy not in POLICIES:
             raise EncodeError(f"bloom: policy is {self.policy!r}; it must be one of {', '.join(POLICIES)}")
         if not 2.0**-_MAX_WINDOWS <= self.fpr < 1:
@@ -107,6 +107,14 @@ class Bloom:
                 f"bloom: {error.message}: too many for p2; use an fpr below {self.fpr!r}"
             ) from None
         return Approximation(section, found, complete=policy == P0)
+
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        return HEADER_BYTES + filter_bytes(r, self.fpr)
+
+    def max_decoded(self, r: int, d: int) -> int:
+        """Return the most indices that a section of r of d elements decodes to; p0 keeps every positive."""
+        return d if self.policy == "p0" else r
 
     @classmethod
     def work(cls, section: Bytes, d: int, r: int) -> int:

@@ -11,15 +11,19 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
-from wirecodec.kernels.layout import CONTEXT_PERIODS
+from wirecodec.kernels.layout import CONTEXT_BLOCK, CONTEXT_PART, CONTEXT_PERIODS
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_integer, settle
+from wirecodec.validation import as_integer, set_fields
 
 __all__ = ["ContextIndex"]
 
 _MIN_PERIOD, _MAX_PERIOD = CONTEXT_PERIODS
 _VALID_PERIODS = f"0 or {_MIN_PERIOD} to {_MAX_PERIOD}"
 _HEADER_BYTES = 2
+_MAX_DECISION_BITS = 17
+"""The coder's least probability is 2^-16; truncation of its interval adds less than one bit."""
+_MAX_TAIL_BYTES = 4
+"""Bytes of the last interval."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class ContextIndex:
     def __post_init__(self) -> None:
         if self.period is None:
             return
-        settle(self, period=as_integer(self.period, "context: period"))
+        set_fields(self, period=as_integer(self.period, "context: period"))
         if not _is_valid_period(self.period):
             raise EncodeError(f"context: period is {self.period}; it must be {_VALID_PERIODS}")
 
@@ -70,6 +74,12 @@ class ContextIndex:
         period = context.find_period(indices)
         rows = _encode_with_period(indices, d, period) if period else plain
         return rows if rows.size < plain.size else plain
+
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        blocks = d // CONTEXT_BLOCK + d // _MIN_PERIOD + 2  # each row ends its last block and part
+        decisions = d + (d // CONTEXT_PART + blocks) + blocks
+        return _HEADER_BYTES + -(-decisions * _MAX_DECISION_BITS // 8) + _MAX_TAIL_BYTES
 
     @classmethod
     def work(cls, section: Bytes, d: int, r: int) -> int:

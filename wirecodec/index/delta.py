@@ -9,6 +9,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
+from wirecodec.index.bounds import max_varint_bytes
 from wirecodec.index.varint import STORE_MARGIN, survey_section
 from wirecodec.limits import DecodeLimits
 
@@ -44,6 +45,10 @@ class Delta:
         section = np.empty(measure_section(indices) + STORE_MARGIN, np.uint8)
         delta.write(indices, section)
         return section[:-STORE_MARGIN]
+
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        return max_varint_bytes(r, d)
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:

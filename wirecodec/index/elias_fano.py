@@ -12,6 +12,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.errors import Invalid, Malformed
+from wirecodec.index.bounds import max_span_words
 from wirecodec.kernels.layout import RICE_SPAN
 from wirecodec.limits import DecodeLimits
 
@@ -63,8 +64,12 @@ class EliasFano:
                 indices, layout.bases, layout.parameters, layout.starts, first, last, words[inner:]
             )
 
-        last_words = threads.in_ranges(write, inner + 1, _MIN_SPANS_PER_THREAD)[-1]
+        last_words = threads.map_ranges(write, inner + 1, _MIN_SPANS_PER_THREAD)[-1]
         return section[: 4 * (inner + int(layout.starts[inner]) + last_words)]
+
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        return 4 * ((r - 1) // RICE_SPAN + max_span_words(r, d))
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
@@ -77,7 +82,7 @@ class EliasFano:
         def read(first: int, last: int) -> tuple[int, int]:
             return layout.read(words, d, r, first, last, indices[first * RICE_SPAN : last * RICE_SPAN])
 
-        for code, span in threads.in_ranges(read, layout.parameters.size, _MIN_SPANS_PER_THREAD):
+        for code, span in threads.map_ranges(read, layout.parameters.size, _MIN_SPANS_PER_THREAD):
             _raise_if_bad(code, span)
         return indices
 

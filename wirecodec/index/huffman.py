@@ -15,6 +15,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.index.bounds import max_gap_bits
 from wirecodec.index.raw import ascending_below
 from wirecodec.kernels.canonical_huffman import (
     build_table,
@@ -93,6 +94,18 @@ class Huffman:
         sizes = np.diff(ends[:-1], prepend=at_spans).astype("<u2").tobytes()
         section[:at_spans] = np.frombuffer(header + sizes, np.uint8)
         return section[: ends[-1]]
+
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        inner = -(-r // HUFFMAN_SPAN) - 1
+        if self.symbols == "keys":
+            return _HEADER.size + 128 + 2 * inner + r * _width(d) + inner + 1
+        # One raw bit fewer than the class, and a code of fixed length or, for classes below 7, a unary one.
+        raw_bits = min(r * (b - 1) + (d >> b) for b in range(1, 25))
+        fixed = r * d.bit_length().bit_length()
+        unary = max_gap_bits(r, d) + 4 * min(r, d >> 6)
+        bits = raw_bits + min(fixed, unary) + 4 * _ALPHABET_SIZES[0]
+        return _HEADER.size + 1 + 6 * inner + -(-bits // 8) + inner + 1
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:

@@ -22,7 +22,7 @@ def ascending_below(indices: Array, d: int) -> Array:
     """
     from wirecodec.kernels.cpu import support
 
-    if (at := support.first_disorder(indices)) >= 0:
+    if (at := support.find_disorder(indices)) >= 0:
         raise Invalid("index-order", f"index {indices[at]} follows {indices[at - 1]}")
     if indices.size and int(indices[-1]) >= d:
         raise Invalid("index-range", f"index {indices[-1]} in a chunk of {d} elements")
@@ -53,6 +53,10 @@ class RawIndex:
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """Encode indices as a section; see ``IndexCodec.encode``."""
         return indices.astype(_width(d)).view(np.uint8)
+
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        return r * _width(d).itemsize
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:

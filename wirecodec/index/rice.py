@@ -12,6 +12,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.errors import Invalid, Malformed
+from wirecodec.index.bounds import max_span_words
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 from wirecodec.limits import DecodeLimits
 
@@ -52,6 +53,10 @@ class Rice:
         section = np.empty(size, np.uint8)
         rice_write.write(indices, parameters, lengths, section.view("<u4"))
         return section
+
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        return _directory_bytes(r) + 4 * max_span_words(r, d)
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:

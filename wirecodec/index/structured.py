@@ -13,7 +13,9 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.index.bounds import max_gap_bits, max_runs
 from wirecodec.index.structured_plan import FORMS, Header, Shape, count_runs
+from wirecodec.kernels.layout import GAP_BLOCK, GAP_PARAMETER_BITS
 from wirecodec.limits import DecodeLimits
 
 __all__ = ["Structured"]
@@ -58,6 +60,18 @@ class Structured:
         forms = FORMS if self.form == "smallest" else (self.form,)
         return min((shape.plan(form) for form in forms), key=lambda plan: plan.bytes).encode()
 
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d."""
+        grain_bytes = -(-d.bit_length() // 8)
+        head = 1 + 2 * grain_bytes
+        listed = max_runs(r, d) + 1  # the absent grains are listed if fewer
+        gaps = head + -(-_stream_bits(listed, d) // 8)
+        runs = max_runs(r, d)
+        edges = head + -(-(24 + _stream_bits(runs, d) + _stream_bits(runs, max(r, runs))) // 8)
+        bitmap = max(1 + -(-d // 8), head + -(-(d // 2) // 8))  # a grain above 1 halves the bitmap at least
+        sizes = {"gaps": gaps, "runs": edges, "bitmap": bitmap}
+        return min(sizes.values()) if self.form == "smallest" else sizes[self.form]
+
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Decode a section run by run; see ``IndexCodec.decode``."""
@@ -68,6 +82,11 @@ class Structured:
         if count in (0, header.count_grains(d)):
             return _read_empty(header, body, d, count, out)
         return _BODY_READERS[header.form](header, body, d, count, out)
+
+
+def _stream_bits(count: int, total: int) -> int:
+    """Return the most bits of a gap stream of ``count`` numbers below ``total``."""
+    return GAP_PARAMETER_BITS * -(-count // GAP_BLOCK) + max_gap_bits(count, total)
 
 
 def _read_empty(header: Header, body: Bytes, d: int, count: int, out: Array) -> Array:

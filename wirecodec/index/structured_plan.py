@@ -129,7 +129,7 @@ def count_runs(indices: Array) -> int:
     def count(start: int, stop: int) -> int:
         return structured.count_breaks(indices[max(0, start - 1) : stop])
 
-    return 1 + sum(threads.in_ranges(count, indices.size, _MIN_INDICES_PER_THREAD))
+    return 1 + sum(threads.map_ranges(count, indices.size, _MIN_INDICES_PER_THREAD))
 
 
 @dataclass(frozen=True, eq=False)

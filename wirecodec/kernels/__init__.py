@@ -1,5 +1,5 @@
-"""The hot loops, one folder a backend: ``cpu`` (Numba). Callers import a kernel where they first need it.
+"""Hot loops, one folder per backend: ``cpu`` (Numba) and ``cuda`` (CUDA C++ through CuPy).
 
-Importing a kernel module imports Numba, which takes longer than all of wirecodec; a process that never
-encodes never pays.
+Callers import a kernel in the function that uses it. Importing a kernel module imports Numba, which takes
+longer than importing all of wirecodec; processes that never encode do not pay for it.
 """

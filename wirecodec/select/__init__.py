@@ -1,6 +1,7 @@
-"""Selectors: which elements of a tensor go on the wire.
+"""Selectors: they choose the elements of a tensor that are sent.
 
-One file a selector; ``base`` says what one must offer.
+One file per selector; ``base`` defines the interface. ``SELECTORS`` is the only list of the built-in ones,
+and the registry derives from it.
 """
 
 from wirecodec.select.adacomp import AdaComp
@@ -18,6 +19,7 @@ from wirecodec.select.topk import TopK
 
 __all__ = [
     "DGC",
+    "SELECTORS",
     "AdaComp",
     "All",
     "ChunkTopK",
@@ -31,3 +33,9 @@ __all__ = [
     "Threshold",
     "TopK",
 ]
+
+SELECTORS: tuple[type[Selector], ...] = (
+    *(All, NonZero, TopK, RandomK, Threshold),
+    *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp, SIDCo),
+)
+"""Every built-in selector, in the order in which documents list them."""

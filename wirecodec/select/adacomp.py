@@ -1,13 +1,7 @@
-"""``adacomp``: what matters in its neighbourhood (Chen et al., AdaComp, 2018, Algorithm 2).
+"""``adacomp``: the elements that are large compared with their neighbours.
 
-With G = residual + gradient and H = residual + factor · gradient, in bins of T elements: an element is sent
-where |H| is at least the bin's greatest |G|, as sign(G) times one scale a tensor, the mean of the bins'
-greatest |G|. So quiet bins send their one or two, busy ones more, and nobody sets a ratio. Two gaps of the
-paper are closed here: a bin of zeros sends nothing, where its comparison would send all of it, and an element
-of G = 0 has no sign to send.
-
-The paper's rates are those of long feedback: G grows much larger than one gradient, and few elements are
-within reach of their bin's greatest. Without a residual every element of at least 1/factor of it is sent.
+The paper's rates assume long feedback: the residual grows much larger than one gradient, and few elements
+come near the maximum of their bin. Without a residual, every element of at least 1/factor of it is sent.
 """
 
 from __future__ import annotations
@@ -19,22 +13,41 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import Selection, finite_or_raise
-from wirecodec.select.threshold_common import widened
+from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.threshold_common import widen
 from wirecodec.sparse import index_dtype
-from wirecodec.validation import as_integer, as_real, settle
+from wirecodec.validation import as_integer, as_real, set_fields
 
 __all__ = ["AdaComp"]
 
-_STRETCH = 2**18
-"""Elements that a kernel is given at once, about."""
+_ELEMENTS_PER_CALL = 2**18
+"""Approximate number of elements per kernel call."""
 
 
 @dataclass(frozen=True)
 class AdaComp:
-    """Bins of ``bin`` elements, the last one perhaps shorter; ``factor`` of 1 or more.
+    """Selector of the elements that reach the maximum of their bin if the gradient is added again.
 
-    Two reads: of x, and of the gradient. Where no gradient is given, x is its own: there is no residual then.
+    With G = x = residual + gradient and H = G + (factor - 1) · gradient, it selects {i : G_i ≠ 0, |H_i| ≥ max
+    |G| over the bin of i}. All values are sent as sign(G_i) · s, with s the mean of the bins' maxima. Quiet
+    bins send one or two elements and busy ones more; there is no ratio.
+
+    Cost: one read of x and one of the gradient.
+
+    Source: Chen et al., AdaComp, AAAI 2018, Algorithm 2. Two cases that the paper leaves open: a bin of zeros
+    sends nothing, and an element with G = 0 is not sent because it has no sign.
+
+    Args:
+        bin: elements per bin, 1 or more; the last bin may be shorter.
+        factor: weight of the gradient in H, 1 or more and within float32's range.
+
+    Raises:
+        EncodeError: if ``bin`` or ``factor`` is out of range.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.AdaComp(bin=2).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).scale
+        2.5
     """
 
     name: ClassVar[str] = "adacomp"
@@ -42,7 +55,7 @@ class AdaComp:
     factor: float = 2.0
 
     def __post_init__(self) -> None:
-        settle(
+        set_fields(
             self,
             bin=as_integer(self.bin, "adacomp: bin"),
             factor=as_real(self.factor, "adacomp: factor"),
@@ -50,42 +63,61 @@ class AdaComp:
         if self.bin < 1:
             raise EncodeError(f"adacomp: bin is {self.bin}; it must be 1 or more")
         if not 1 <= self.factor <= np.finfo(np.float32).max:
-            raise EncodeError(f"adacomp: factor is {self.factor!r}; it must be 1 or more, and a float32")
+            raise EncodeError(
+                f"adacomp: factor is {self.factor!r}; it must be 1 or more and finite in float32"
+            )
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
-        """The elements that are sent, and the scale they are all sent with.
+        """Select elements, and the scale of their signs.
 
-        Arithmetic is binary32, or binary64 for float64: H = G + (factor - 1) · gradient, each operation
-        rounded. The scale is summed in binary64 in a fixed order. EncodeError names the first NaN or Inf.
+        Arithmetic is binary32, or binary64 if x is float64; each operation is rounded. The scale is summed in
+        binary64 in a fixed order.
+
+        Args:
+            x: (n,) any element type; gradient + residual.
+            gradient: (n,) of x's type; None if there is no residual, and x is used.
+            state: unused.
+            seed: unused.
+
+        Returns a Selection with a scale.
+
+        Raises EncodeError at the first NaN or Inf, and if the gradient's shape or dtype is not x's.
         """
         if gradient is not None and (gradient.shape != x.shape or gradient.dtype != x.dtype):
-            raise EncodeError(f"the gradient is {gradient.dtype} {gradient.shape}; x is {x.dtype} {x.shape}")
-        wide, steps = widened(x), widened(x if gradient is None else gradient)
-        found, mean = _sent(wide, steps, min(self.bin, max(x.size, 1)), self.factor - 1)
-        if found is None:
-            finite_or_raise(x, self.name)
+            raise EncodeError(
+                f"adacomp: gradient is {gradient.dtype} {gradient.shape}; it must be {x.dtype} {x.shape}"
+            )
+        wide, steps = widen(x), widen(x if gradient is None else gradient)
+        indices, mean = _select_bins(wide, steps, min(self.bin, max(x.size, 1)), self.factor - 1)
+        if indices is None:
+            require_finite(x, self.name)
             raise EncodeError("the tensor changed while it was read")
-        return Selection(None if found.size == x.size else found, scale=mean)
+        return Selection(None if indices.size == x.size else indices, scale=mean)
 
 
-def _sent(x: Array, gradient: Array, width: int, ahead: float) -> tuple[Array | None, float]:
-    """Indices, None where an element is not finite, and the mean of the bins' greatest magnitudes."""
+def _select_bins(x: Array, gradient: Array, width: int, ahead: float) -> tuple[Array | None, float]:
+    """Return the indices and the mean of the bins' maxima.
+
+    The indices are None if an element is not finite.
+    """
     from wirecodec.kernels.cpu.select import adacomp
 
-    step = width * adacomp.SUMS * -(-_STRETCH // (width * adacomp.SUMS))  # whole rounds of the partial sums
+    step = (
+        width * adacomp.PARTIAL_SUMS * -(-_ELEMENTS_PER_CALL // (width * adacomp.PARTIAL_SUMS))
+    )  # a multiple of all partial sums
     infinity = bits_of(np.array([np.inf], x.dtype))[0]
-    sums = np.zeros(adacomp.SUMS, np.float64)
+    sums = np.zeros(adacomp.PARTIAL_SUMS, np.float64)
     out = np.empty(min(step, x.size) + 64, index_dtype(x.size))
     pieces = [out[:0]]
     for start in range(0, x.size, step):
         size = min(step, x.size - start)
-        readable = size + 63  # the last block begins before the end
-        part, steps = (_padded(one[start : start + readable], readable) for one in (x, gradient))
+        readable = size + 63  # kernels read blocks of 64
+        part, steps = (_pad(one[start : start + readable], readable) for one in (x, gradient))
         bits, factor = bits_of(part), x.dtype.type(ahead)
         count = adacomp.fill_bins(part, steps, bits, size, width, factor, infinity, out, sums)
-        if count == adacomp.NO_ORDER:
+        if count == adacomp.NOT_FINITE:
             return None, 0.0
         pieces.append(out[:count] + out.dtype.type(start))
     with np.errstate(over="ignore"):
@@ -94,8 +126,8 @@ def _sent(x: Array, gradient: Array, width: int, ahead: float) -> tuple[Array | 
     return np.concatenate(pieces), float(sums[0]) / max(1, -(-x.size // width))
 
 
-def _padded(x: Array, size: int) -> Array:
-    """``x`` and zeros behind it, so that kernels may read ``size`` elements."""
+def _pad(x: Array, size: int) -> Array:
+    """Append zeros to ``x``, so that kernels may read ``size`` elements."""
     if x.size == size:
         return x
     longer = np.zeros(size, x.dtype)

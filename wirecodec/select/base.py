@@ -1,4 +1,4 @@
-"""What a selector is: it looks at a tensor and says which elements go on the wire."""
+"""The interface of selectors, and the check for NaN and Inf that they share."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
 
-__all__ = ["Selection", "Selector", "all_finite", "finite_or_raise", "first_nonfinite"]
+__all__ = ["Selection", "Selector", "all_finite", "find_nonfinite", "require_finite"]
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """What a selector chose.
+    """Elements that a selector chose.
 
     Attributes:
-        indices: (k,) ascending, int32 or int64, or None for every element.
+        indices: (k,) int32 or int64, ascending; None for every element.
         state: an ndarray for the tensor's next step, or None.
-        scale: one magnitude for all chosen values, where the selector fixes it.
-        values: (k,) the elements of x at ``indices``, where the selector has them at hand; else None.
+        scale: one magnitude for all values, if the selector fixes it; else None.
+        values: (k,) the elements of x at ``indices``, if the selector has read them; else None.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.NonZero().select(np.array([0.0, 2.0, 0.0], np.float32))
+        Selection(indices=array([1], dtype=int32), state=None, scale=None, values=None)
     """
 
     indices: Array | None
@@ -30,9 +35,12 @@ class Selection:
 
 @runtime_checkable
 class Selector(Protocol):
-    """A frozen dataclass whose fields are its parameters.
+    """Interface of selectors: frozen dataclasses whose fields are their parameters.
 
-    One that can choose while gradient and residual are added offers ``select_sum``, too; see ``TopK``.
+    A selector that can select while gradient and residual are added also has ``select_sum``; see ``TopK``.
+
+    Attributes:
+        name: how schemes spell it; lower-case letters, digits and hyphens.
     """
 
     name: ClassVar[str]
@@ -40,10 +48,17 @@ class Selector(Protocol):
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
-        """Choose among the elements of flat ``x`` (gradient + residual where feedback is on).
+        """Select elements of flat ``x``.
 
-        ``state`` is what the last selection of this tensor returned. EncodeError names the first NaN or Inf
-        where the choice needs order.
+        Args:
+            x: (n,) float32, float16, bfloat16 or float64; gradient + residual if there is error feedback.
+            gradient: (n,) this step's gradient alone, of x's type; None if there is no residual.
+            state: the ``state`` of this tensor's last Selection, or None.
+            seed: of all random choices of this step; ranks with equal seeds draw the same numbers.
+
+        Returns a Selection.
+
+        Raises EncodeError at the first NaN or Inf if the selection depends on the order of magnitudes.
         """
         ...
 
@@ -51,20 +66,25 @@ class Selector(Protocol):
 _INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF << 52}
 
 
-def first_nonfinite(x: Array) -> int:
+def find_nonfinite(x: Array) -> int:
     """Return the position of the first NaN or Inf of flat ``x``, or -1."""
     from wirecodec.kernels.cpu import support
 
     bits = read_only(bits_of(x))
-    return int(support.first_nonfinite(bits, bits.dtype.type(_INFINITY[x.dtype.name])))
+    return int(support.find_nonfinite(bits, bits.dtype.type(_INFINITY[x.dtype.name])))
 
 
 def all_finite(x: Array) -> bool:
-    """Whether flat ``x`` has no NaN and no Inf; one read."""
-    return first_nonfinite(x) < 0
+    """Return whether flat ``x`` has no NaN and no Inf; one read."""
+    return find_nonfinite(x) < 0
 
 
-def finite_or_raise(x: Array, what: str) -> None:
-    """EncodeError naming the first NaN or Inf of flat ``x``, which ``what`` cannot carry."""
-    if (at := first_nonfinite(x)) >= 0:
+def require_finite(x: Array, what: str) -> None:
+    """Raise EncodeError at the first NaN or Inf of flat ``x``.
+
+    Args:
+        x: (n,) any element type.
+        what: the selector or codec that cannot carry it, for the message.
+    """
+    if (at := find_nonfinite(x)) >= 0:
         raise EncodeError(f"{what} cannot carry {float(x[at])}", position=at)

@@ -1,8 +1,8 @@
-"""``chunk-topk``: the top of each chunk (ScaleCom, section 4: a sort of each chunk apart, in parallel).
+"""``chunk-topk``: the top k of each chunk.
 
-It costs no sort of the whole tensor, and pays for that in energy: a chunk without large elements sends its
-share all the same, so on raw gradients, whose layers differ by orders of magnitude, far less of the norm goes
-on the wire than with ``topk`` of the same ratio. ScaleCom makes up for it with error feedback.
+It needs no selection over the whole tensor, at the price of energy. A chunk without large elements sends its
+share anyway, so on raw gradients, whose layers differ by orders of magnitude, less of the norm is sent than
+with ``topk`` of the same ratio. ScaleCom compensates with error feedback.
 """
 
 from __future__ import annotations
@@ -14,21 +14,38 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import Selection, finite_or_raise
-from wirecodec.select.threshold_common import whole
-from wirecodec.select.topk import share_of
+from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.threshold_common import select_all
+from wirecodec.select.topk import fraction_count
 from wirecodec.sparse import index_dtype
-from wirecodec.validation import as_integer, as_ratio, settle
+from wirecodec.validation import as_integer, as_ratio, set_fields
 
 __all__ = ["ChunkTopK"]
 
 
 @dataclass(frozen=True)
 class ChunkTopK:
-    """Of each chunk of ``chunk`` elements the share ``ratio``, by magnitude, and at least one.
+    """Selector of the largest elements of each chunk.
 
-    The last chunk may be shorter. Ties go to the lower index; zeros are taken where nothing else is left, as
-    by ``topk``. Chunks shorter than 1/ratio send one of ``chunk``, more than the ratio says.
+    Selects, from each chunk of c elements, the max(1, ⌊ratio · c⌋) of largest magnitude. The last chunk may
+    be shorter. Ties go to the lower index. Zeros are selected only if nothing else is left. If ``chunk`` <
+    1/``ratio``, one element per chunk is sent, which is more than ``ratio``.
+
+    Cost: one read of the array; a chunk that fits the cache may be counted several times.
+
+    Source: Chen et al., ScaleCom, NeurIPS 2020, section 4 (chunk-wise sort).
+
+    Args:
+        ratio: selected elements per element of a chunk, above 0 and at most 1.
+        chunk: elements per chunk, 1 or more.
+
+    Raises:
+        EncodeError: if ``ratio`` or ``chunk`` is out of range.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.ChunkTopK(0.5, chunk=2).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
+        array([1, 2], dtype=int32)
     """
 
     name: ClassVar[str] = "chunk-topk"
@@ -36,7 +53,7 @@ class ChunkTopK:
     chunk: int
 
     def __post_init__(self) -> None:
-        settle(
+        set_fields(
             self,
             ratio=as_ratio(self.ratio, "chunk-topk: ratio"),
             chunk=as_integer(self.chunk, "chunk-topk: chunk"),
@@ -44,24 +61,41 @@ class ChunkTopK:
         if self.chunk < 1:
             raise EncodeError(f"chunk-topk: chunk is {self.chunk}; it must be 1 or more")
 
+    def count_range(self, size: int) -> tuple[int, int]:
+        """Return the fewest and the most of ``size`` elements that are selected."""
+        full, rest = divmod(size, self.chunk)
+        k = full * fraction_count(self.ratio, self.chunk) + fraction_count(self.ratio, rest)
+        return k, k
+
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
-        """The top of each chunk; EncodeError names the first NaN or Inf."""
+        """Select the largest elements of each chunk.
+
+        Args:
+            x: (n,) any element type.
+            gradient: unused.
+            state: unused.
+            seed: unused.
+
+        Returns a Selection.
+
+        Raises EncodeError at the first NaN or Inf.
+        """
         from wirecodec.kernels.cpu.select import chunk_topk
 
         chunk = min(self.chunk, max(x.size, 1))
         full, rest = divmod(x.size, chunk)
-        each, last = share_of(self.ratio, chunk), share_of(self.ratio, rest)
+        each, last = fraction_count(self.ratio, chunk), fraction_count(self.ratio, rest)
         if full * each + last == x.size:
-            return whole(x, self.name)
+            return select_all(x, self.name)
         bits = bits_of(x)
         total = full * each + last
         found = np.empty(total + chunk_topk.SLACK, index_dtype(x.size))
         infinity = int(bits_of(np.array([np.inf], x.dtype))[0])
         count, finite = chunk_topk.fill_chunks(bits, infinity, chunk, each, last, found)
         if not finite:
-            finite_or_raise(x, self.name)
+            require_finite(x, self.name)
         if count != total:
             raise EncodeError("the tensor changed while it was read")
         return Selection(found[:total])

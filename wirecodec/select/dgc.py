@@ -1,10 +1,4 @@
-"""``dgc``: a threshold from a sample (Lin et al., Deep Gradient Compression, 2018, as SIDCo, section 2,
-describes it).
-
-The share ``ratio`` of a 1 % sample gives the threshold; where more than k elements reach it, the exact top k
-of those are kept, and where fewer do, those. The papers leave the sampling open: here one element, drawn by
-counter hash, from each of n stretches of equal length.
-"""
+"""``dgc``: a threshold from a sample, refined by an exact top-k if it lets too many elements through."""
 
 from __future__ import annotations
 
@@ -15,21 +9,38 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.prng import mix
-from wirecodec.select.base import Selection, all_finite, finite_or_raise
-from wirecodec.select.threshold_common import collected, whole
-from wirecodec.select.topk import TopK, share_of
-from wirecodec.validation import as_ratio, settle
+from wirecodec.select.base import Selection, all_finite, require_finite
+from wirecodec.select.threshold_common import collect_indices, select_all
+from wirecodec.select.topk import TopK, fraction_count
+from wirecodec.validation import as_ratio, set_fields
 
 __all__ = ["DGC"]
 
 
 @dataclass(frozen=True)
 class DGC:
-    """At most k elements, among them no zeros; a sample, and one pass over the array.
+    """Selector of at most k elements, by a threshold that is estimated from a sample.
+
+    With t the top-``ratio`` threshold of the sample and k = max(1, ⌊ratio · n⌋), it selects S = {i : |x_i| ≥
+    t, x_i ≠ 0} if |S| ≤ k, else the top k of S.
+
+    Cost: the sample, and one read of the array.
+
+    Source: Lin et al., Deep Gradient Compression, ICLR 2018, as SIDCo (MLSys 2021), section 2, describes it.
+    The papers leave the sampling open. Here one element is drawn by counter hash from each of n·sample equal
+    strata.
 
     Args:
-        ratio: of the elements that are kept, above 0 and at most 1.
-        sample: of the elements that are looked at for the threshold.
+        ratio: k/n, above 0 and at most 1.
+        sample: sampled elements per element, above 0 and at most 1.
+
+    Raises:
+        EncodeError: if ``ratio`` or ``sample`` is out of range.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.DGC(0.25, sample=1.0).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
+        array([1], dtype=int32)
     """
 
     name: ClassVar[str] = "dgc"
@@ -37,35 +48,54 @@ class DGC:
     sample: float = 0.01
 
     def __post_init__(self) -> None:
-        settle(
+        set_fields(
             self,
             ratio=as_ratio(self.ratio, "dgc: ratio"),
             sample=as_ratio(self.sample, "dgc: sample"),
         )
 
+    def count_range(self, size: int) -> tuple[int, int]:
+        """Return the fewest and the most of ``size`` elements that are selected."""
+        k = fraction_count(self.ratio, size)
+        return (k if k == size else 0), k
+
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
-        """Those of the top k that reach the sample's threshold; EncodeError names the first NaN or Inf."""
-        k = share_of(self.ratio, x.size)
+        """Select the elements of the top k that reach the sample's threshold.
+
+        Args:
+            x: (n,) any element type.
+            gradient: unused.
+            state: unused.
+            seed: of the sample.
+
+        Returns a Selection.
+
+        Raises EncodeError at the first NaN or Inf.
+        """
+        k = fraction_count(self.ratio, x.size)
         if k == x.size:
-            return whole(x, self.name)
-        sample = x[_positions(share_of(self.sample, x.size), x.size, mix(seed))]
+            return select_all(x, self.name)
+        sample = x[draw_positions(fraction_count(self.sample, x.size), x.size, mix(seed))]
         if not all_finite(sample):
-            finite_or_raise(x, self.name)
-        top = TopK(k=share_of(self.ratio, sample.size)).select(sample).indices
+            require_finite(x, self.name)
+        top = TopK(k=fraction_count(self.ratio, sample.size)).select(sample).indices
         magnitudes = bits_of(np.abs(sample if top is None else sample[top]))
-        found = collected(x, max(magnitudes.min(), magnitudes.dtype.type(1)), self.name, k)
+        found = collect_indices(x, max(magnitudes.min(), magnitudes.dtype.type(1)), self.name, k)
         if found.size > k:
             found = found[TopK(k=k).select(x[found]).indices]
         return Selection(found)
 
 
-def _positions(n: int, size: int, stream: int) -> Array:
-    """One element from each of n stretches [⌊q·size/n⌋, ⌊(q+1)·size/n⌋): the high half of length · draw32."""
+def draw_positions(n: int, size: int, stream: int) -> Array:
+    """Draw one position from each of n strata [⌊q·size/n⌋, ⌊(q+1)·size/n⌋).
+
+    The offset in a stratum is the upper 32 bits of length · draw32(stream, q).
+    """
     from wirecodec.kernels.cpu.select import dgc
 
     low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
     positions = np.empty(n, np.int64)
-    dgc.stratified(low, high, size, positions)
+    dgc.draw_stratified(low, high, size, positions)
     return positions

@@ -1,11 +1,4 @@
-"""``gaussiank``: a threshold from a fitted normal distribution (Shi et al., GaussianKSGD, 2019, as SIDCo,
-section 2, describes it).
-
-μ + z·σ, with z the point that a standard normal's magnitude exceeds with probability ``ratio``; then up to
-three corrections: × 0.5 where fewer than 2k/3 elements reach it, × 1.5 where more than 4k/3 do. SIDCo gives
-no numbers; the factors and the band are those of the authors' algorithm as it is commonly stated. Gradients
-are no normal distribution, and three corrections do not make up for that: it often misses k by far.
-"""
+"""``gaussiank``: a threshold from a fitted normal distribution, corrected up to three times."""
 
 from __future__ import annotations
 
@@ -15,61 +8,100 @@ from statistics import NormalDist
 from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
-from wirecodec.select.base import Selection, finite_or_raise
-from wirecodec.select.threshold_common import counted_each, fitted, threshold_bits, whole, widened
-from wirecodec.select.topk import share_of
-from wirecodec.validation import as_ratio, settle
+from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.threshold_common import (
+    count_three,
+    round_threshold,
+    select_all,
+    select_by_threshold,
+    widen,
+)
+from wirecodec.select.topk import fraction_count
+from wirecodec.validation import as_ratio, set_fields
 
 __all__ = ["GaussianK"]
 
-_CORRECTIONS = 3
-_LEAST = math.ulp(0.0)
-"""A probability: half of the least ratio there is would be 0."""
+_MAX_CORRECTIONS = 3
+_MIN_PROBABILITY = math.ulp(0.0)
+"""Lower bound of a tail probability: half of the smallest ratio would round to 0."""
 
 
 @dataclass(frozen=True)
 class GaussianK:
-    """Some elements, none where the last threshold is too high; at most five passes over the array.
+    """Selector of about k elements, by the threshold of a fitted normal distribution.
 
-    A threshold of 0 or below, as a negative μ may give, takes all that are not 0.
+    Selects {i : |x_i| ≥ t, x_i ≠ 0}. First t = μ + z·σ, with P(|Z| > z) = ``ratio`` for a standard normal Z.
+    Then up to three corrections follow: t/2 if fewer than 2k/3 elements reach t, 1.5·t if more than 4k/3 do.
+    A t of 0 or below, as a negative μ may give, selects all elements that are not 0. Gradients are not
+    normally distributed, so the count often misses k by far; it can be 0.
+
+    Cost: at most five reads of the array.
+
+    Source: Shi et al., Understanding Top-k Sparsification in Distributed Deep Learning, 2019 (GaussianK-SGD),
+    as SIDCo (MLSys 2021), section 2, describes it. SIDCo gives no numbers; factors and band are those
+    commonly stated.
+
+    Args:
+        ratio: k/n, above 0 and at most 1.
+
+    Raises:
+        EncodeError: if ``ratio`` is out of range.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.GaussianK(0.25).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
+        array([1], dtype=int32)
     """
 
     name: ClassVar[str] = "gaussiank"
     ratio: float
 
     def __post_init__(self) -> None:
-        settle(self, ratio=as_ratio(self.ratio, "gaussiank: ratio"))
+        set_fields(self, ratio=as_ratio(self.ratio, "gaussiank: ratio"))
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
-        """The elements that reach the corrected threshold; EncodeError names the first NaN or Inf."""
-        k = share_of(self.ratio, x.size)
+        """Select the elements that reach the corrected threshold.
+
+        Args:
+            x: (n,) any element type.
+            gradient: unused.
+            state: unused.
+            seed: unused.
+
+        Returns a Selection.
+
+        Raises EncodeError at the first NaN or Inf.
+        """
+        k = fraction_count(self.ratio, x.size)
         if k == x.size:
-            return whole(x, self.name)
-        wide = widened(x)
-        mean, deviation = _normal(wide)
+            return select_all(x, self.name)
+        wide = widen(x)
+        mean, deviation = _fit_normal(wide)
         if not math.isfinite(mean + deviation):
-            finite_or_raise(x, self.name)
-            return fitted(wide, math.inf, self.name, 0)  # squares beyond binary64: nothing stands out
-        threshold = mean - NormalDist().inv_cdf(max(self.ratio / 2, _LEAST)) * deviation
+            require_finite(x, self.name)
+            return select_by_threshold(
+                wide, math.inf, self.name, 0
+            )  # the squares overflow binary64; Inf selects nothing
+        threshold = mean - NormalDist().inv_cdf(max(self.ratio / 2, _MIN_PROBABILITY)) * deviation
         counts: dict[float, int] = {}
-        for _ in range(_CORRECTIONS):
-            if threshold not in counts:  # one read counts it and both that may come next
+        for _ in range(_MAX_CORRECTIONS):
+            if threshold not in counts:  # one read counts it and its two possible successors
                 near = [factor * threshold for factor in (0.5, 1.0, 1.5)]
-                bits = (threshold_bits(t, wide.dtype) for t in near)
-                counts = dict(zip(near, counted_each(wide, *bits), strict=True))
+                bits = (round_threshold(t, wide.dtype) for t in near)
+                counts = dict(zip(near, count_three(wide, *bits), strict=True))
             count = counts[threshold]
             if 2 * k <= 3 * count <= 4 * k:
                 break
             threshold *= 0.5 if 3 * count < 2 * k else 1.5
-        return fitted(wide, threshold, self.name, expected=2 * k)
+        return select_by_threshold(wide, threshold, self.name, expected=2 * k)
 
 
-def _normal(x: Array) -> tuple[float, float]:
-    """Mean and standard deviation; not finite where an element is not."""
+def _fit_normal(x: Array) -> tuple[float, float]:
+    """Return mean and standard deviation; they are not finite if an element is not."""
     from wirecodec.kernels.cpu.select import sums
 
-    total, squares = sums.signed_sums(bits_of(x))
+    total, squares = sums.sum_and_squares(bits_of(x))
     mean = total / x.size
     return mean, math.sqrt(max(0.0, squares / x.size - mean * mean)) if squares < math.inf else math.inf

@@ -1,8 +1,8 @@
-"""``randomk``: k elements drawn without looking at their values, every set of k alike.
+"""``randomk``: k elements drawn at random, independently of their values.
 
-The k elements of least draw32(stream, i), with stream = mix(seed) (formats/SPEC.md, section 5). The draws of
-one stream are distinct, so there are no ties; ranks with equal seeds choose the same elements, which is what
-lets their values be summed without indices.
+The draw of element i is draw32(stream, i) with stream = mix(seed) (formats/SPEC.md, section 5). The draws of
+one stream are distinct, so there are no ties. Ranks with equal seeds select the same elements, so that their
+values can be summed without indices.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 from wirecodec.prng import mix
-from wirecodec.select.base import Selection, finite_or_raise
-from wirecodec.select.topk import share_of
+from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.topk import fraction_count
 from wirecodec.sparse import index_dtype
-from wirecodec.validation import as_ratio, settle
+from wirecodec.validation import as_ratio, set_fields
 
 __all__ = ["RandomK"]
 
@@ -28,43 +28,74 @@ _DRAWS = 2**32
 
 @dataclass(frozen=True)
 class RandomK:
-    """A share of the elements, at random; tensors of at most 2^32 elements.
+    """Selector of k elements drawn at random; every set of k is equally likely.
 
-    The one read of the array looks for NaN and Inf, which no feedback could hold back.
+    Selects the k indices of smallest draw32(mix(seed), i), with k = max(1, ⌊ratio · n⌋).
+
+    Cost: one read of the array, for NaN and Inf only, and one hash per element.
+
+    Source: Stich, Cordonnier and Jaggi, Sparsified SGD with Memory, NeurIPS 2018, section 2 (rand_k).
+
+    Args:
+        ratio: k/n, above 0 and at most 1.
+
+    Raises:
+        EncodeError: if ``ratio`` is out of range.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.RandomK(0.25).select(np.zeros(8, np.float32), seed=1).indices.size
+        2
     """
 
     name: ClassVar[str] = "randomk"
     ratio: float
 
     def __post_init__(self) -> None:
-        settle(self, ratio=as_ratio(self.ratio, "randomk: ratio"))
+        set_fields(self, ratio=as_ratio(self.ratio, "randomk: ratio"))
+
+    def count_range(self, size: int) -> tuple[int, int]:
+        """Return the fewest and the most of ``size`` elements that are selected."""
+        k = fraction_count(self.ratio, size)
+        return k, k
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
-        """k elements that depend on the size and the seed alone; EncodeError names the first NaN or Inf."""
-        finite_or_raise(x, self.name)
-        k = share_of(self.ratio, x.size)
+        """Select k elements; they depend on the size and the seed alone.
+
+        Args:
+            x: (n,) any element type, at most 2^32 elements.
+            gradient: unused.
+            state: unused.
+            seed: of the draws.
+
+        Returns a Selection.
+
+        Raises EncodeError at the first NaN or Inf, because no residual can keep it, and if n is above 2^32.
+        """
+        require_finite(x, self.name)
+        k = fraction_count(self.ratio, x.size)
         if k == x.size:
             return Selection(None)
         if x.size > _DRAWS:
-            raise EncodeError(f"randomk draws among at most 2^32 elements, not {x.size}")
-        return Selection(_least_draws(x.size, k, mix(seed)))
+            raise EncodeError(f"randomk: size is {x.size}; it must be at most 2^32")
+        return Selection(_select_smallest_draws(x.size, k, mix(seed)))
 
 
-def _least_draws(size: int, k: int, stream: int) -> Array:
-    """The k indices below ``size`` of least draw, ascending; k < size."""
+def _select_smallest_draws(size: int, k: int, stream: int) -> Array:
+    """Return the k indices below ``size`` of smallest draw, ascending; k < size."""
     from wirecodec.kernels.cpu.select import randomk
 
     low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
-    # Six standard deviations, and more, of how many draws fall into the first k/size of the range.
+    # More than six standard deviations of the number of draws in the first k/size of the range.
     spread = 6 * math.isqrt(k) + 16
     limits = [min(_DRAWS - 1, (k + spread) * _DRAWS // size), _DRAWS - 1]
-    rooms = [min(size, k + 2 * spread), size]
-    for limit, room in zip(limits, rooms, strict=True):
-        found = np.empty(room + randomk.ROOM, index_dtype(size))
-        draws = np.empty(room + randomk.ROOM, np.uint32)
-        count = randomk.draws_at_most(low, high, size, np.uint32(limit), found, draws)
+    sizes = [min(size, k + 2 * spread), size]
+    for limit, capacity in zip(limits, sizes, strict=True):
+        found = np.empty(capacity + randomk.SLACK, index_dtype(size))
+        draws = np.empty(capacity + randomk.SLACK, np.uint32)
+        count = randomk.collect_draws(low, high, size, np.uint32(limit), found, draws)
         if count >= k:
             break
     draws, found = draws[:count], found[:count]
@@ -72,5 +103,5 @@ def _least_draws(size: int, k: int, stream: int) -> Array:
     rest = draws[draws >= certain]
     rank = k - 1 - (count - rest.size)
     last = np.partition(rest, rank)[rank]
-    chosen: Array = found[draws <= last]
-    return chosen
+    indices: Array = found[draws <= last]
+    return indices

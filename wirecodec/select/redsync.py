@@ -1,10 +1,4 @@
-"""``redsync``: a threshold by bisection between the mean and the greatest magnitude (Fang et al., RedSync,
-2019, as SIDCo, section 2, describes it).
-
-The threshold is mean + r · (max - mean); r is bisected in [0, 1] until k to 2k elements reach it. How long to
-try is left open: here ten rounds, after which r is known to 1/1024, and the last threshold tried is taken,
-however many reach it. So heavy tails, whose greatest magnitude dwarfs the rest, and ties leave it far from k.
-"""
+"""``redsync``: a threshold by bisection between the mean and the maximum magnitude."""
 
 from __future__ import annotations
 
@@ -12,60 +6,97 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
-from wirecodec.select.base import Selection, finite_or_raise
-from wirecodec.select.threshold_common import counted_each, fitted, threshold_bits, whole, widened
-from wirecodec.select.topk import share_of
-from wirecodec.validation import as_ratio, settle
+from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.threshold_common import (
+    count_three,
+    round_threshold,
+    select_all,
+    select_by_threshold,
+    widen,
+)
+from wirecodec.select.topk import fraction_count
+from wirecodec.validation import as_ratio, set_fields
 
 __all__ = ["RedSync"]
 
-_ROUNDS = 10
+_MAX_ROUNDS = 10
 
 
 @dataclass(frozen=True)
 class RedSync:
-    """k to 2k elements where the bisection finds them; at most seven passes over the array.
+    """Selector of k to 2k elements, by bisection for a threshold.
 
-    Two rounds share a pass, which counts the three thresholds that they may try.
+    Selects {i : |x_i| ≥ m + r·(M - m), x_i ≠ 0} with mean m and maximum M of |x|. r is bisected in [0, 1]
+    until k to 2k elements reach the threshold, with k = max(1, ⌊ratio · n⌋). After ten steps r is known to
+    1/1024, and the last threshold is used. Heavy tails, whose maximum far exceeds the rest, and ties can
+    leave it far from k.
+
+    Cost: at most seven reads of the array; two steps share a read, which counts the three possible
+    thresholds.
+
+    Source: Fang et al., RedSync, JPDC 2019, as SIDCo (MLSys 2021), section 2, describes it. The number of
+    steps is left open there.
+
+    Args:
+        ratio: k/n, above 0 and at most 1.
+
+    Raises:
+        EncodeError: if ``ratio`` is out of range.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.RedSync(0.25).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
+        array([1], dtype=int32)
     """
 
     name: ClassVar[str] = "redsync"
     ratio: float
 
     def __post_init__(self) -> None:
-        settle(self, ratio=as_ratio(self.ratio, "redsync: ratio"))
+        set_fields(self, ratio=as_ratio(self.ratio, "redsync: ratio"))
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
-        """The elements that reach the threshold; EncodeError names the first NaN or Inf."""
-        k = share_of(self.ratio, x.size)
+        """Select the elements that reach the bisected threshold.
+
+        Args:
+            x: (n,) any element type.
+            gradient: unused.
+            state: unused.
+            seed: unused.
+
+        Returns a Selection.
+
+        Raises EncodeError at the first NaN or Inf.
+        """
+        k = fraction_count(self.ratio, x.size)
         if k == x.size:
-            return whole(x, self.name)
-        wide = widened(x)
-        mean, greatest = _mean_and_greatest(wide)
+            return select_all(x, self.name)
+        wide = widen(x)
+        mean, greatest = _mean_and_max(wide)
         if not greatest < float("inf"):
-            finite_or_raise(x, self.name)
-        return fitted(wide, _bisected(wide, k, mean, greatest), self.name, expected=2 * k)
+            require_finite(x, self.name)
+        return select_by_threshold(wide, _bisect(wide, k, mean, greatest), self.name, expected=2 * k)
 
 
-def _mean_and_greatest(x: Array) -> tuple[float, float]:
-    """Of the magnitudes; the greatest is NaN or infinite where one of them is."""
+def _mean_and_max(x: Array) -> tuple[float, float]:
+    """Return mean and maximum of the magnitudes; the maximum is NaN or Inf if an element is."""
     from wirecodec.kernels.cpu.select import sums
 
     bits = bits_of(x)
-    total, top = sums.absolute_sum(bits)
+    total, top = sums.sum_magnitudes(bits)
     greatest = float(bits.dtype.type(top).view(x.dtype))
     return min(total / x.size, greatest), greatest
 
 
-def _bisected(x: Array, k: int, mean: float, greatest: float) -> float:
-    """The threshold that k to 2k elements reach, or the last one tried."""
+def _bisect(x: Array, k: int, mean: float, greatest: float) -> float:
+    """Return the threshold that k to 2k elements reach, or else the last one tried."""
     low, high, threshold = 0.0, 1.0, mean
-    for _ in range(_ROUNDS // 2):
+    for _ in range(_MAX_ROUNDS // 2):
         ratios = [low + (high - low) * part for part in (0.25, 0.5, 0.75)]
         thresholds = [mean + r * (greatest - mean) for r in ratios]
-        counts = counted_each(x, *(threshold_bits(t, x.dtype) for t in thresholds))
+        counts = count_three(x, *(round_threshold(t, x.dtype) for t in thresholds))
         at = 1
         for _ in range(2):
             threshold, count = thresholds[at], counts[at]

@@ -1,12 +1,12 @@
-"""SIDCo's controller: how many stages the next steps of a tensor take (SIDCo, Algorithm 1, Adapt_Stages).
+"""SIDCo's controller of the number of stages (SIDCo, Algorithm 1, Adapt_Stages).
 
-After every ``window`` steps the mean of k̂/k is looked at. Within the tolerance, nothing changes. Otherwise a
-stage is taken away where too much was kept and added where too little was, as in the paper; but where the
-move before that made the error grow, or where the number would leave 1 to ⌈log₂ 1/δ⌉, the direction is
-reversed for this and the following moves. The paper's rule alone stays at one stage for ever on tails that
-are heavier than the distribution's. Errors are |mean k̂/k - 1|, as in the paper's (12).
+After every ``window`` steps the mean of k̂/k is compared with 1. Within the tolerance nothing changes.
+Otherwise one stage is removed if too much was kept, or added if too little was, as in the paper. The
+direction is reversed, for this and later moves, in two cases: the previous move increased the error, or the
+number would leave 1 ... ⌈log₂ 1/δ⌉. The paper's rule alone stays at one stage on tails heavier than the
+distribution's. The error is |mean k̂/k - 1|, as in equation 12.
 
-Pure functions on a frozen value; as a selector's state it is five float64.
+Pure functions on a frozen value. As a selector's state, it is five float64.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 
-__all__ = ["Control", "most_stages", "restored", "saved", "stepped"]
+__all__ = ["Controller", "max_stages", "restore", "save", "update"]
 
 
 @dataclass(frozen=True)
-class Control:
-    """Where the controller of one tensor stands.
+class Controller:
+    """State of one tensor's controller.
 
     Attributes:
         stages: for the next step.
-        direction: 1 for the paper's, -1 reversed.
-        seen: steps of this window.
-        total: their sum of k̂/k.
-        error: of the window after which the number of stages last moved; infinite since a window without a
-            move.
+        direction: 1 for the paper's direction, -1 if reversed.
+        seen: steps of this window so far.
+        total: sum of k̂/k over them.
+        error: error at the last change of the number of stages; infinite after a window without a change.
     """
 
     stages: int
@@ -43,41 +42,44 @@ class Control:
     error: float = math.inf
 
 
-def most_stages(ratio: float) -> int:
-    """⌈log₂ 1/δ⌉, at least 1."""
+def max_stages(ratio: float) -> int:
+    """Return max(1, ⌈log₂ 1/ratio⌉)."""
     return max(1, math.ceil(-math.log2(ratio)))
 
 
-def stepped(control: Control, kept: float, ratio: float, *, window: int, tolerance: float) -> Control:
-    """After a step that kept ``kept`` times k."""
+def update(control: Controller, kept: float, ratio: float, *, window: int, tolerance: float) -> Controller:
+    """Return the controller after a step that kept ``kept`` times k elements."""
     seen, total = control.seen + 1, control.total + kept
     if seen < window:
         return replace(control, seen=seen, total=total)
     off = total / seen - 1
     if abs(off) <= tolerance:
-        return Control(control.stages, control.direction)
-    most = most_stages(ratio)
+        return Controller(control.stages, control.direction)
+    most = max_stages(ratio)
     direction = -control.direction if abs(off) > control.error else control.direction
     move = -direction if off > 0 else direction
     if not 1 <= control.stages + move <= most:
         direction, move = -direction, -move
-    return Control(min(max(control.stages + move, 1), most), direction, error=abs(off))
+    return Controller(min(max(control.stages + move, 1), most), direction, error=abs(off))
 
 
-def saved(control: Control) -> Array:
-    """As a selector's state."""
+def save(control: Controller) -> Array:
+    """Return the controller as a selector's state."""
     return np.array(
         [control.stages, control.direction, control.seen, control.total, control.error], np.float64
     )
 
 
-def restored(state: Any, stages: int) -> Control:
-    """From a selector's state, or, of none, beginning with ``stages``; EncodeError for what is no state."""
+def restore(state: Any, stages: int) -> Controller:
+    """Return the controller of a selector's state, or a new one with ``stages`` stages if there is none.
+
+    Raises EncodeError if ``state`` is not a controller's state.
+    """
     if state is None:
-        return Control(stages)
+        return Controller(stages)
     found = np.asarray(state)
     if found.shape != (5,) or found.dtype != np.float64:
-        raise EncodeError(f"sidco: the state is {found.dtype} of shape {found.shape}, not five float64")
+        raise EncodeError(f"sidco: state is {found.dtype} {found.shape}; it must be float64 (5,)")
     count, direction, seen, total, error = found.tolist()
     if not (
         1 <= count <= 2**20
@@ -88,5 +90,5 @@ def restored(state: Any, stages: int) -> Control:
         and count == int(count)
         and seen == int(seen)
     ):
-        raise EncodeError(f"sidco: not a state: {found.tolist()}")
-    return Control(int(count), int(direction), int(seen), total, error)
+        raise EncodeError(f"sidco: state is {found.tolist()}; it must be one that a selection returned")
+    return Controller(int(count), int(direction), int(seen), total, error)

@@ -1,8 +1,8 @@
-"""SIDCo's three distributions, fitted to magnitudes by their moments (SIDCo, 2.3, 2.4 and B.3).
+"""SIDCo's three distributions, fitted to magnitudes by their moments (SIDCo, sections 2.3, 2.4 and B.3).
 
-A fit is a frozen distribution of y > 0, and ``threshold(p)`` what y exceeds with probability p: SciPy's
-inverse survival function at the fitted parameters. Where the paper approximates the gamma distribution's
-inverse (equation 15), it is exact here: at a shape of 0.2 the closed form keeps everything at p = 0.25.
+A fit is a frozen distribution of y > 0. ``threshold(p)`` is the value that y exceeds with probability p:
+SciPy's inverse survival function at the fitted parameters. The paper approximates the inverse of the gamma
+distribution (equation 15); here it is exact. At a shape of 0.2 the closed form keeps everything for p = 0.25.
 """
 
 from __future__ import annotations
@@ -15,12 +15,22 @@ import numpy as np
 
 from wirecodec.arrays import Array
 
-__all__ = ["Exponential", "Fit", "Gamma", "Moments", "Pareto", "Point", "exponential", "gamma", "pareto"]
+__all__ = [
+    "Exponential",
+    "Fit",
+    "Gamma",
+    "Moments",
+    "Pareto",
+    "Point",
+    "fit_exponential",
+    "fit_gamma",
+    "fit_pareto",
+]
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Of ``count`` magnitudes: their mean and variance, and the mean of their logarithms where asked for."""
+    """Number, mean and variance of magnitudes, and the mean of their logarithms or NaN."""
 
     count: int
     mean: float
@@ -29,49 +39,49 @@ class Moments:
 
 
 class Fit(Protocol):
-    """A distribution of y > 0."""
+    """Distribution of y > 0."""
 
     def threshold(self, p: float) -> float:
-        """What y exceeds with probability ``p`` > 0; 0 where p is 1 or more."""
+        """Return the value that y exceeds with probability ``p`` > 0; 0 if p ≥ 1."""
         ...
 
     def survival(self, y: Array) -> Array:
-        """The probability that each y is exceeded."""
+        """Return the probability that each y is exceeded."""
         ...
 
 
 @dataclass(frozen=True)
 class Exponential:
-    """exp(-y/scale) survives y."""
+    """Exponential distribution: P(Y > y) = exp(-y/scale)."""
 
     scale: float
 
     def threshold(self, p: float) -> float:
-        """Corollary 1.1."""
+        """Return the value that y exceeds with probability ``p`` (corollary 1.1)."""
         return self.scale * abs(math.log(min(p, 1.0)))
 
     def survival(self, y: Array) -> Array:
-        """The probability that each y is exceeded."""
+        """Return the probability that each y is exceeded."""
         found: Array = np.exp(-y / self.scale)
         return found
 
 
 @dataclass(frozen=True)
 class Pareto:
-    """The generalised Pareto distribution; ``shape`` is SciPy's c, and 0 makes it exponential."""
+    """Generalised Pareto distribution; ``shape`` is SciPy's c, and 0 makes it exponential."""
 
     shape: float
     scale: float
 
     def threshold(self, p: float) -> float:
-        """Corollary 1.3."""
+        """Return the value that y exceeds with probability ``p`` (corollary 1.3)."""
         log = abs(math.log(min(p, 1.0)))
         bent = self.shape * log
         # β·expm1(α·L)/α without the quotient of two zeros
         return self.scale * log * (math.expm1(bent) / bent if abs(bent) > 1e-12 else 1.0)
 
     def survival(self, y: Array) -> Array:
-        """The probability that each y is exceeded; 0 beyond the end that a negative shape gives."""
+        """Return the probability that each y is exceeded; 0 above the upper end, if the shape is negative."""
         if self.shape == 0:
             return Exponential(self.scale).survival(y)
         with np.errstate(divide="ignore"):
@@ -82,44 +92,47 @@ class Pareto:
 
 @dataclass(frozen=True)
 class Gamma:
-    """The gamma distribution; a shape below 1 has more of its mass near 0 than the exponential."""
+    """Gamma distribution; a shape below 1 has more mass near 0 than the exponential."""
 
     shape: float
     scale: float
 
     def threshold(self, p: float) -> float:
-        """Corollary 1.2, exactly."""
+        """Return the value that y exceeds with probability ``p`` (corollary 1.2, exactly)."""
         special = _special()
         return self.scale * float(special.gammainccinv(self.shape, min(p, 1.0)))
 
     def survival(self, y: Array) -> Array:
-        """The probability that each y is exceeded."""
+        """Return the probability that each y is exceeded."""
         found: Array = _special().gammaincc(self.shape, y / self.scale)
         return found
 
 
 @dataclass(frozen=True)
 class Point:
-    """All mass at one value: what a fit becomes where nothing varies."""
+    """Point mass: the fit of magnitudes that do not vary."""
 
     at: float
 
     def threshold(self, p: float) -> float:
-        """That value, or 0 where p is 1 or more."""
+        """Return the value, or 0 if p ≥ 1."""
         return self.at if p < 1 else 0.0
 
     def survival(self, y: Array) -> Array:
-        """The probability that each y is exceeded."""
+        """Return the probability that each y is exceeded."""
         return np.where(y < self.at, 1.0, 0.0)
 
 
-def exponential(moments: Moments) -> Fit:
-    """By maximum likelihood: the scale is the mean."""
+def fit_exponential(moments: Moments) -> Fit:
+    """Fit by maximum likelihood: the scale is the mean."""
     return Exponential(moments.mean)
 
 
-def pareto(moments: Moments) -> Fit:
-    """By mean and variance (equations 8 and 9); the shape is held within ±½, where they exist."""
+def fit_pareto(moments: Moments) -> Fit:
+    """Fit by mean and variance (equations 8 and 9).
+
+    The shape is clamped to ±½, the range in which they exist.
+    """
     mean, variance = moments.mean, moments.variance
     if not variance > 0:
         return Point(mean)
@@ -127,11 +140,11 @@ def pareto(moments: Moments) -> Fit:
     return Pareto(shape, mean * (1 - shape))
 
 
-def gamma(moments: Moments) -> Fit:
-    """By maximum likelihood, from mean and mean logarithm.
+def fit_gamma(moments: Moments) -> Fit:
+    """Fit by maximum likelihood, from the mean and the mean logarithm.
 
-    Equation 27 is Minka's first guess at the shape, to be followed by steps of Newton's method. It is a
-    percent off, and keeps up to 5 % too few at p = 0.001; after one step, that is less than 0.1 %.
+    Equation 27 is Minka's first estimate of the shape, 1 % off, which keeps up to 5 % too few at p = 0.001.
+    One step of Newton's method reduces this to less than 0.1 %.
     """
     s = math.log(moments.mean) - moments.log_mean
     if not s > 1e-9:  # a shape above 10^8: all but a point
@@ -144,7 +157,7 @@ def gamma(moments: Moments) -> Fit:
 
 
 def _special() -> Any:
-    """SciPy's special functions, imported on first use."""
+    """Return SciPy's special functions, imported on first use."""
     from scipy import special
 
     return special

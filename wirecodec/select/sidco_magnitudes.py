@@ -1,20 +1,20 @@
-"""A tensor's magnitudes on the host, as a search for a threshold sees them; see ``sweeps``."""
+"""Magnitudes of a tensor on the host, as the threshold search reads them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
-from wirecodec.select.base import finite_or_raise
-from wirecodec.select.sidco_sweeps import Sums, Sweeps
-from wirecodec.select.threshold_common import with_room
+from wirecodec.select.base import require_finite
+from wirecodec.select.sidco_sweeps import MagnitudeSource, Sums
+from wirecodec.select.threshold_common import grow
 from wirecodec.sparse import index_dtype
 
 __all__ = ["Magnitudes"]
 
 
-class Magnitudes(Sweeps):
-    """The magnitudes of flat ``x``, of which ``what`` carries no NaN or Inf."""
+class Magnitudes(MagnitudeSource):
+    """Magnitudes of flat ``x``; ``what`` names the selector in messages."""
 
     def __init__(self, x: Array, what: str, *, with_logs: bool = False) -> None:
         self._x, self._what, self._bits = x, what, read_only(bits_of(x))
@@ -24,43 +24,45 @@ class Magnitudes(Sweeps):
 
     @property
     def size(self) -> int:
-        """How many elements a sweep goes over now."""
+        """Number of elements that a sweep reads now."""
         return int(self._bits.size)
 
     def narrow(self, threshold: float, *, expected: float, least: float = 0) -> int:
-        """How many elements reach the threshold; if ``least`` do, later sweeps go over those alone.
+        """Count the elements that reach the threshold.
 
-        A good guess of how many that is saves memory and copies.
+        If they are ``least`` or more, later sweeps are restricted to them. ``expected`` is a guess of that
+        number; a good one saves memory and copies.
         """
         where, kept, n = self._exceedances(threshold, expected, bits=True)
         if n >= least:
             self._numbers, self._bits = where, read_only(kept[:n])
         return n
 
-    def reaching(self, threshold: float, expected: int) -> Array:
-        """Ascending indices of the elements that reach the threshold, with a guess of their number.
+    def find_reaching(self, threshold: float, expected: int) -> Array:
+        """Return the ascending indices of the elements that reach the threshold.
 
-        No question may follow: they take the place of the numbers that were put aside.
+        ``expected`` is a guess of their number. This must be the last call: the result overwrites the stored
+        indices.
         """
         where, _, n = self._exceedances(threshold, expected, bits=False)
         return where[:n]
 
-    def top(self, k: int) -> tuple[Array, float]:
-        """Ascending indices of the k largest that are left, ties to the lower index, and the least one."""
+    def find_top(self, k: int) -> tuple[Array, float]:
+        """Return ascending indices of the k largest remaining elements, and their smallest magnitude."""
         from wirecodec.select.topk import TopK
 
         found = TopK(k=k).select(self._bits.view(self._x.dtype)).indices
-        self.swept += self.size
+        self.elements_read += self.size
         found = np.arange(self.size, dtype=self._index) if found is None else found
         least = np.min(self._bits[found] & self._bits.dtype.type(self._keys - 1))
         found = found.astype(self._index, copy=False)
         return self._numbers[found] if self._numbers.size else found, self._number(int(least))
 
     def _exceedances(self, threshold: float, expected: float, *, bits: bool) -> tuple[Array, Array, int]:
-        """Numbers of those that reach the threshold and, with ``bits``, those; and how many that is.
+        """Return the indices of the elements that reach the threshold, their bits, and their number.
 
-        Both have room behind them, the numbers at least ``SLACK``. Without ``bits`` numbers put aside are
-        thinned out in place: a sweep never writes beyond what it has read.
+        Both arrays are longer than that number, the indices by at least ``SLACK``. Without ``bits`` the
+        stored indices are compacted in place: a sweep never writes beyond what it has read.
         """
         from wirecodec.kernels.cpu.select import moments
 
@@ -70,24 +72,24 @@ class Magnitudes(Sweeps):
         at = n = 0
         more = int(expected + expected / 8) + 1024
         while at < self.size:
-            room = min(n + more, self.size) + moments.SLACK
-            where = where if where.size >= room else with_room(where, n, room)
-            kept = with_room(kept, n, where.size) if bits else kept
-            at, n = moments.exceedances(self._bits, key, numbers, at, where, kept, n)
+            capacity = min(n + more, self.size) + moments.SLACK
+            where = where if where.size >= capacity else grow(where, n, capacity)
+            kept = grow(kept, n, where.size) if bits else kept
+            at, n = moments.collect_reaching(self._bits, key, numbers, at, where, kept, n)
             more = int(1.1 * n / max(at, 1) * (self.size - at)) + 4096
-        self.swept += self.size
+        self.elements_read += self.size
         if 2 * n < where.size and where is not self._numbers:
-            where, kept = with_room(where, n, n + moments.SLACK), kept[:n].copy()
+            where, kept = grow(where, n, n + moments.SLACK), kept[:n].copy()
         return where, kept, n
 
     def _sums(self, low: int, high: int, origin: float, with_logs: bool) -> tuple[Sums, int]:
         from wirecodec.kernels.cpu.select import moments
 
-        blocks = 1 + -(-(self.size & ~63) // moments.BLOCK)
+        blocks = 1 + -(-(self.size & ~63) // moments.BLOCK_SIZE)
         sums = np.empty((blocks, 5))
         interval = np.uint64(low), np.uint64(high), origin, self.scale, self._dtype == np.float16
         top = int(moments.sweep(self._bits, 0, blocks, *interval, with_logs, sums))
-        return moments.fold(sums), top
+        return moments.add_blocks(sums), top
 
-    def _refuse(self) -> None:
-        finite_or_raise(self._x, self._what)
+    def _raise_nonfinite(self) -> None:
+        require_finite(self._x, self._what)

@@ -1,7 +1,4 @@
-"""``threshold``: the elements of magnitude t or more; zeros never.
-
-As Aji and Heafield (2017) and Strom (2015) send gradients. How many that are is the data's affair.
-"""
+"""``threshold``: the elements of magnitude t or more."""
 
 from __future__ import annotations
 
@@ -12,30 +9,57 @@ from typing import Any, ClassVar
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Selection
-from wirecodec.select.threshold_common import fitted
-from wirecodec.validation import as_real, settle
+from wirecodec.select.threshold_common import select_by_threshold
+from wirecodec.validation import as_real, set_fields
 
 __all__ = ["Threshold"]
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """|x| ≥ t, for a finite t ≥ 0; one read of the array.
+    """Selector of the elements that reach a fixed magnitude.
 
-    t is rounded to the type of x, to nearest, ties to even, and bits are compared, so every machine chooses
-    the same. A t that rounds to 0 takes the least magnitude there is; one that rounds to infinity takes none.
+    Selects {i : |x_i| ≥ t, x_i ≠ 0}. The number of elements depends on the data. t is rounded to the type of
+    x, to nearest with ties to even, and bits are compared, so every machine selects the same elements. A t
+    that rounds to 0 selects all elements that are not 0; one that rounds to infinity selects none.
+
+    Cost: one read of the array.
+
+    Source: Strom, Scalable Distributed DNN Training Using Commodity GPU Cloud Computing, Interspeech 2015.
+
+    Args:
+        t: the smallest magnitude that is selected, in the unit of x; finite and 0 or more.
+
+    Raises:
+        EncodeError: if ``t`` is out of range.
+
+    Example:
+        >>> import numpy as np, wirecodec as wc
+        >>> wc.Threshold(1.0).select(np.array([0.1, -3.0, 1.0], np.float32)).indices
+        array([1, 2], dtype=int32)
     """
 
     name: ClassVar[str] = "threshold"
     t: float
 
     def __post_init__(self) -> None:
-        settle(self, t=as_real(self.t, "threshold: t"))
+        set_fields(self, t=as_real(self.t, "threshold: t"))
         if not 0 <= self.t < math.inf:
             raise EncodeError(f"threshold: t is {self.t!r}; it must be finite and 0 or more")
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
-        """The elements that reach t; EncodeError names the first NaN or Inf."""
-        return fitted(x, self.t, self.name, expected=x.size // 64)
+        """Select the elements that reach t.
+
+        Args:
+            x: (n,) any element type.
+            gradient: unused.
+            state: unused.
+            seed: unused.
+
+        Returns a Selection.
+
+        Raises EncodeError at the first NaN or Inf.
+        """
+        return select_by_threshold(x, self.t, self.name, expected=x.size // 64)

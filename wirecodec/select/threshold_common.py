@@ -1,7 +1,7 @@
-"""What every threshold has in common: its bits, how many elements reach it, and which.
+"""Operations that all threshold selectors share.
 
-Magnitudes are compared as integers, the bits of a float without its sign, so the comparison itself is exact
-and the same everywhere. NaN and the infinities are looked for in the same read.
+Magnitudes are compared as integers, the bits of a float without its sign. The comparison is exact and the
+same on every machine. The same read checks for NaN and Inf.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import BFLOAT16, Array, bits_of, read_only
-from wirecodec.select.base import Selection, finite_or_raise
+from wirecodec.select.base import Selection, require_finite
 from wirecodec.sparse import index_dtype
 
 __all__ = [
-    "collected",
-    "counted_each",
-    "fitted",
-    "threshold_bits",
-    "whole",
-    "widened",
-    "with_room",
+    "collect_indices",
+    "count_three",
+    "grow",
+    "round_threshold",
+    "select_all",
+    "select_by_threshold",
+    "widen",
 ]
 
 
-def widened(x: Array) -> Array:
-    """Flat ``x`` in a type that kernels do arithmetic in: 16-bit types become float32, exactly."""
+def widen(x: Array) -> Array:
+    """Convert flat ``x`` to a type that kernels compute in: 16-bit types become float32, exactly."""
     return read_only(x.astype(np.float32)) if x.dtype.itemsize == 2 else x
 
 
-def threshold_bits(threshold: float, dtype: np.dtype[Any]) -> Any:
-    """The bits that a magnitude of this type must reach, as a NumPy scalar.
+def round_threshold(threshold: float, dtype: np.dtype[Any]) -> Any:
+    """Return the bits that a magnitude of this type must reach, as a NumPy scalar.
 
-    The threshold is rounded to the type, to nearest, ties to even. It is never below the least magnitude that
-    is not 0, so zeros never reach it; a threshold beyond the type's range is infinity.
+    The threshold is rounded to the type, to nearest with ties to even. The result is at least the smallest
+    magnitude above 0, so zeros never reach it. A threshold beyond the type's range becomes infinity.
     """
     if dtype == BFLOAT16:
         from wirecodec.kernels.cpu.coding import narrow
@@ -48,54 +48,68 @@ def threshold_bits(threshold: float, dtype: np.dtype[Any]) -> Any:
     return word[0] if threshold > 0 and word[0] else least
 
 
-def _sign(bits: Array) -> Any:
+def _sign_bit(bits: Array) -> Any:
     return bits.dtype.type(1 << (8 * bits.itemsize - 1))
 
 
-def counted_each(x: Array, low: Any, middle: Any, high: Any) -> tuple[int, int, int]:
-    """How many elements reach each of three thresholds, given as bits of the type of ``x``: one read."""
+def count_three(x: Array, low: Any, middle: Any, high: Any) -> tuple[int, int, int]:
+    """Count the elements that reach each of three thresholds, given as bits of x's type; one read."""
     from wirecodec.kernels.cpu.select import threshold
 
     bits = bits_of(x)
-    return threshold.count_each(bits, _sign(bits), low, middle, high)
+    return threshold.count_three(bits, _sign_bit(bits), low, middle, high)
 
 
-def collected(x: Array, least: Any, what: str, expected: int = 0) -> Array:
-    """The ascending indices of the elements that reach ``least``: one read.
+def collect_indices(x: Array, least: Any, what: str, expected: int = 0) -> Array:
+    """Return the ascending indices of the elements that reach ``least``; one read.
 
-    EncodeError names the first NaN or Inf, which ``what`` cannot carry. A good guess of how many there are
-    saves copies.
+    Args:
+        x: (n,) any element type.
+        least: bits of a magnitude, of x's unsigned type.
+        what: the selector, for the message.
+        expected: a guess of the number of indices; a good one saves copies.
+
+    Raises EncodeError at the first NaN or Inf.
     """
     from wirecodec.kernels.cpu.select import threshold
 
     bits = bits_of(x)
-    found = np.empty(min(expected + expected // 8 + 1024, x.size) + threshold.ROOM, index_dtype(x.size))
+    found = np.empty(min(expected + expected // 8 + 1024, x.size) + threshold.SLACK, index_dtype(x.size))
     infinity = bits_of(np.array([np.inf], x.dtype))[0]
-    at, count, finite = threshold.fill_at_least(bits, _sign(bits), least, infinity, 0, found, 0)
+    at, count, finite = threshold.fill_at_least(bits, _sign_bit(bits), least, infinity, 0, found, 0)
     while finite and at < x.size:
-        share = count / max(at, 1)
-        room = min(x.size, count + int(1.1 * share * (x.size - at)) + 4096) + threshold.ROOM
-        found = with_room(found, count, room)
-        at, count, finite = threshold.fill_at_least(bits, _sign(bits), least, infinity, at, found, count)
+        fraction = count / max(at, 1)
+        size = min(x.size, count + int(1.1 * fraction * (x.size - at)) + 4096) + threshold.SLACK
+        found = grow(found, count, size)
+        at, count, finite = threshold.fill_at_least(bits, _sign_bit(bits), least, infinity, at, found, count)
     if not finite:
-        finite_or_raise(x, what)
+        require_finite(x, what)
     return found[:count] if 2 * count > found.size else found[:count].copy()
 
 
-def with_room(found: Array, count: int, room: int) -> Array:
-    """A new array of ``room`` elements that begins with the first ``count`` of another."""
-    larger = np.empty(room, found.dtype)
+def grow(found: Array, count: int, size: int) -> Array:
+    """Return an array of ``size`` elements that begins with the first ``count`` of another."""
+    larger = np.empty(size, found.dtype)
     larger[:count] = found[:count]
     return larger
 
 
-def fitted(x: Array, threshold: float, what: str, expected: int) -> Selection:
-    """The elements that reach a fitted threshold; EncodeError names the first NaN or Inf."""
-    found = collected(x, threshold_bits(threshold, x.dtype), what, expected)
+def select_by_threshold(x: Array, threshold: float, what: str, expected: int) -> Selection:
+    """Select the elements that reach a threshold.
+
+    Args:
+        x: (n,) any element type.
+        threshold: in the unit of x.
+        what: the selector, for the message.
+        expected: a guess of the number of elements.
+
+    Raises EncodeError at the first NaN or Inf.
+    """
+    found = collect_indices(x, round_threshold(threshold, x.dtype), what, expected)
     return Selection(None if found.size == x.size else found)
 
 
-def whole(x: Array, what: str) -> Selection:
-    """Every element; EncodeError names the first NaN or Inf."""
-    finite_or_raise(x, what)
+def select_all(x: Array, what: str) -> Selection:
+    """Select every element; raise EncodeError at the first NaN or Inf."""
+    require_finite(x, what)
     return Selection(None)

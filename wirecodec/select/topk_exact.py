@@ -1,12 +1,12 @@
-"""The exact top k by magnitude in about one read of the array; ties to the lower index.
+"""Exact top k by magnitude in about one read of the array; ties go to the lower index.
 
-A sample of cache lines tells between which two keys the k-th largest lies, give or take the sample's error:
+A sample of cache lines gives two keys that bracket the k-th largest, up to the sample's error:
 
-    sparse   one sweep takes what reaches the lower key; the k-th is looked for among the keys between
-    dense    one sweep counts what reaches the upper key and takes the keys between, a second one fills
-    neither  where samples mislead, digits are counted: a few reads for any input
+    sparse   one sweep collects what reaches the lower key; the k-th is selected among the keys between
+    dense    one sweep counts what reaches the upper key and collects the keys between; a second one fills
+    neither  if samples mislead, digits are counted: a few reads for any input
 
-Which way was taken, and how the array was cut for threads, shows in the time alone.
+The method and the division among threads affect only the time.
 """
 
 from __future__ import annotations
@@ -25,131 +25,145 @@ from wirecodec.arrays import Array, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.sparse import index_dtype
 
-__all__ = ["Candidates", "Plan", "cut_off", "kept", "of_each", "over_parts", "planned", "top_k"]
+__all__ = [
+    "Candidates",
+    "SamplePlan",
+    "find_threshold",
+    "keep_top",
+    "map_array_parts",
+    "map_parts",
+    "plan_sample",
+    "select_top_k",
+]
 
 T = TypeVar("T")
-Found: TypeAlias = "tuple[Array, Array]"
-"""Positions, ascending, and the words there."""
+IndicesAndBits: TypeAlias = "tuple[Array, Array]"
+"""Positions, ascending, and the bits of the elements there."""
 
-SMALL = 4096
-"""Elements of which no sample is taken."""
-ERRORS = 3.0
+MAX_UNSAMPLED_SIZE = 4096
+"""Elements up to which no sample is drawn."""
+STANDARD_ERRORS = 3.0
 """Standard errors of the sample between the bracket's keys and the k-th."""
-CORRELATED = 4.0
-"""How many neighbours tell as much as one element at random."""
-DENSE = 4
-"""From one in so many on, candidates would take as much room as the array."""
-UNIT = 4096
-"""Elements; cuts between threads lie at multiples."""
-WORTHWHILE = 2**21 // UNIT
-"""Units that are worth a thread."""
-PART = 2**30
+NEIGHBOUR_CORRELATION = 4.0
+"""Number of neighbours that carry as much information as one random element."""
+MIN_SPARSE_RECIPROCAL = 4
+"""If n/k is below this, candidates would need as much memory as the array."""
+ELEMENTS_PER_UNIT = 4096
+"""Elements per unit; threads divide the array at multiples."""
+MIN_UNITS_PER_THREAD = 2**21 // ELEMENTS_PER_UNIT
+"""Units below which another thread costs more than it saves."""
+MAX_PART_SIZE = 2**30
 """Elements whose positions are counted in 32 bits."""
-ALONE = 2**17
-"""Candidates that one thread has settled before another one begins."""
+MIN_PARALLEL_CANDIDATES = 2**17
+"""Candidates below which one thread is faster than two."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How to sample.
+class SamplePlan:
+    """Size and ranks of a sample.
 
     Attributes:
-        samples: elements.
-        low: rank in the sample of a key that the k-th reaches.
-        high: rank of a key that it does not reach; below 1 where the sample cannot tell one.
-        share: at most what share of all elements reaches the lower key, but for bad luck.
-        between: at most what share lies between the two.
+        samples: number of elements.
+        low: rank in the sample of a key that the k-th largest reaches.
+        high: rank of a key that it does not reach; below 1 if the sample has none.
+        fraction: upper bound, very probably, of the fraction of elements that reach the lower key.
+        fraction_between: the same for the elements between the two keys.
     """
 
     samples: int
     low: int
     high: int
-    share: float
-    between: float
+    fraction: float
+    fraction_between: float
 
 
 @lru_cache(maxsize=1024)
-def planned(size: int, k: int, run: int, spread: float = CORRELATED) -> Plan:
-    """A sample, ``run`` elements at a time, that costs about as much as what it lets through in vain."""
-    share = k / size
-    best = (ERRORS * size * math.sqrt(spread * share)) ** (2 / 3)
+def plan_sample(size: int, k: int, run: int, spread: float = NEIGHBOUR_CORRELATION) -> SamplePlan:
+    """Plan a sample of ``run`` neighbours at a time that costs about as much as the excess candidates."""
+    fraction = k / size
+    best = (STANDARD_ERRORS * size * math.sqrt(spread * fraction)) ** (2 / 3)
     samples = int(min(max(best, 2048), 131072, size // 8)) // run * run
-    rank = samples * share
-    error = ERRORS * math.sqrt(rank * spread * (1 - share))
-    low = math.ceil(rank + error + ERRORS**2 / 2)
+    rank = samples * fraction
+    error = STANDARD_ERRORS * math.sqrt(rank * spread * (1 - fraction))
+    low = math.ceil(rank + error + STANDARD_ERRORS**2 / 2)
     high = math.floor(rank - error - 1)
-    luck = (1.1 + 2 * ERRORS / math.sqrt(low)) / samples
-    return Plan(samples, low, high, min(low * luck, 1.0), min((low - max(high, 0)) * 2 * luck, 1.0))
+    margin = (1.1 + 2 * STANDARD_ERRORS / math.sqrt(low)) / samples
+    return SamplePlan(samples, low, high, min(low * margin, 1.0), min((low - max(high, 0)) * 2 * margin, 1.0))
 
 
-def top_k(bits: Array, k: int) -> Found:
-    """Positions of the k largest keys of flat ``bits``, and the words there; 0 < k < size.
+def select_top_k(bits: Array, k: int) -> IndicesAndBits:
+    """Return the positions of the k largest keys of flat ``bits``, and the bits there; 0 < k < size.
 
-    A key is a word without its sign. Positions are int32, or int64 above 2^31.
+    A key is an element's bits without the sign. Positions are int32, or int64 above 2^31 elements.
     """
     from wirecodec.kernels.cpu.select import radix, sample
 
     bits = read_only(bits)
     found = None
-    if bits.size <= SMALL:
-        found = _sparse(bits, k, 0, _largest(bits), 1.0)
+    if bits.size <= MAX_UNSAMPLED_SIZE:
+        found = _select_sparse(bits, k, 0, _max_key(bits), 1.0)
     else:
         run = 64 // bits.itemsize
-        plan = planned(bits.size, k, run)
-        low, high, tied = sample.bracket(bits, run, 0, plan.samples, plan.low, plan.high)
-        if DENSE * k <= bits.size and not tied:
-            found = _sparse(bits, k, low, high, plan.share)
+        plan = plan_sample(bits.size, k, run)
+        low, high, tied = sample.bracket_kth(bits, run, 0, plan.samples, plan.low, plan.high)
+        if MIN_SPARSE_RECIPROCAL * k <= bits.size and not tied:
+            found = _select_sparse(bits, k, low, high, plan.fraction)
         else:
-            found = _dense(bits, k, low, high, plan.between, True)
+            found = _select_dense(bits, k, low, high, plan.fraction_between, True)
         if found is None:
-            # Who knows where samples lie may have put there what misleads: the next ones lie anywhere.
-            plan, seed = planned(bits.size, k, 1, 1.0), time.perf_counter_ns()
-            low, high, tied = sample.bracket(bits, 1, seed, plan.samples, plan.low, plan.high)
-            found = _dense(bits, k, low, high, plan.between, tied)
+            # An adversary may know the fixed positions and mislead the sample, so the second one is random.
+            plan, seed = plan_sample(bits.size, k, 1, 1.0), time.perf_counter_ns()
+            low, high, tied = sample.bracket_kth(bits, 1, seed, plan.samples, plan.low, plan.high)
+            found = _select_dense(bits, k, low, high, plan.fraction_between, tied)
     if found is None:
-        found = _filled(bits, k, *radix.count_threshold(bits, k))
+        found = _fill(bits, k, *radix.find_threshold_by_digits(bits, k))
     if found is None:
         raise EncodeError("the tensor changed while it was read")
     return found
 
 
-def _largest(bits: Array) -> int:
-    """The largest key."""
+def _max_key(bits: Array) -> int:
+    """Return the largest key of the type."""
     return (1 << (8 * bits.itemsize - 1)) - 1
 
 
-def over_parts(size: int, work: Callable[[int, int], T]) -> list[T]:
-    """[work(start, stop), …] of an array's parts, in order, on as many threads as it is worth."""
-    from wirecodec.kernels.cpu.threads import in_ranges, thread_count
+def map_array_parts(size: int, work: Callable[[int, int], T]) -> list[T]:
+    """Return [work(start, stop), ...] for the parts of an array, in order, on as many threads as pay off."""
+    from wirecodec.kernels.cpu.threads import map_ranges, thread_count
 
-    def some(first: int, last: int) -> list[T]:
-        cuts = [*range(first * UNIT, last * UNIT, PART), min(last * UNIT, size)]
+    def run_range(first: int, last: int) -> list[T]:
+        cuts = [
+            *range(first * ELEMENTS_PER_UNIT, last * ELEMENTS_PER_UNIT, MAX_PART_SIZE),
+            min(last * ELEMENTS_PER_UNIT, size),
+        ]
         return [work(start, stop) for start, stop in pairwise(cuts)]
 
-    units = -(-size // UNIT)
-    least = max(WORTHWHILE, units // thread_count())  # no more parts than needed: each has buffers of its own
-    return [part for parts in in_ranges(some, units, least) for part in parts]
+    units = -(-size // ELEMENTS_PER_UNIT)
+    least = max(
+        MIN_UNITS_PER_THREAD, units // thread_count()
+    )  # no more parts than needed: each has buffers of its own
+    return [part for parts in map_ranges(run_range, units, least) for part in parts]
 
 
-def of_each(work: Callable[[int], T], n: int, candidates: int) -> list[T]:
-    """[work(0), … work(n - 1)] on n parts with so many candidates, side by side where these are many."""
-    from wirecodec.kernels.cpu.threads import in_ranges
+def map_parts(work: Callable[[int], T], n: int, candidates: int) -> list[T]:
+    """Return [work(0), ... work(n - 1)] for n parts, in parallel if there are many candidates."""
+    from wirecodec.kernels.cpu.threads import map_ranges
 
-    least = 1 if candidates >= ALONE else n
-    some = in_ranges(lambda first, last: [work(i) for i in range(first, last)], n, least)
-    return [done for several in some for done in several]
+    least = 1 if candidates >= MIN_PARALLEL_CANDIDATES else n
+    results = map_ranges(lambda first, last: [work(i) for i in range(first, last)], n, least)
+    return [result for several in results for result in several]
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """What a sweep took of one part of the array; its buffers are used up by ``kept``.
+    """Candidates that a sweep collected from one part of the array; ``keep_top`` overwrites the buffers.
 
     Attributes:
-        start: where the part begins.
-        found: positions from there on, ascending.
-        words: the words there.
-        certain: how many of them reach the upper key.
-        keys: the keys of the others.
+        start: first position of the part.
+        found: positions relative to ``start``, ascending.
+        words: the bits there.
+        certain: number of candidates that reach the upper key.
+        keys: keys of the others.
     """
 
     start: int
@@ -159,8 +173,8 @@ class Candidates:
     keys: Array
 
     @classmethod
-    def of(cls, start: int, found: Array, words: Array, low: int, high: int) -> Candidates:
-        """Counted and collected."""
+    def collect(cls, start: int, found: Array, words: Array, low: int, high: int) -> Candidates:
+        """Count the keys from ``high`` on, and collect those from ``low`` to below ``high``."""
         from wirecodec.kernels.cpu.select import topk
 
         keys = np.empty(words.size + topk.SLACK, words.dtype)
@@ -168,58 +182,61 @@ class Candidates:
         return cls(start, found, words, certain, keys[:n])
 
 
-def _sparse(bits: Array, k: int, low: int, high: int, share: float) -> Found | None:
-    """From what reaches ``low``; None where that is fewer than k, or much more than thought."""
+def _select_sparse(bits: Array, k: int, low: int, high: int, fraction: float) -> IndicesAndBits | None:
+    """Select among the elements that reach ``low``.
+
+    Returns None if they are fewer than k, or many more than planned.
+    """
     from wirecodec.kernels.cpu.select import topk
 
-    def swept(start: int, stop: int) -> tuple[int, int, Array, Array]:
-        room = min(int(share * bits.size), stop - start) + topk.ROOM
-        found, words = np.empty(room, np.int32), np.empty(room, bits.dtype)
+    def sweep(start: int, stop: int) -> tuple[int, int, Array, Array]:
+        capacity = min(int(fraction * bits.size), stop - start) + topk.SWEEP_SLACK
+        found, words = np.empty(capacity, np.int32), np.empty(capacity, bits.dtype)
         return start, topk.sweep(bits[start:stop], low, found, words), found, words
 
-    parts = over_parts(bits.size, swept)
+    parts = map_array_parts(bits.size, sweep)
     if sum(n for _, n, _, _ in parts) < k or any(n < 0 for _, n, _, _ in parts):
         return None
     if len(parts) == 1:
         ((_, n, found, words),) = parts
-        if topk.settle(found[:n], words[:n], k, low, high) != k:
+        if topk.keep_top_k(found[:n], words[:n], k, low, high) != k:
             raise EncodeError("the tensor changed while it was read")
         return found[:k], words[:k]
 
-    def counted(i: int) -> Candidates:
+    def count(i: int) -> Candidates:
         start, n, found, words = parts[i]
-        return Candidates.of(start, found[:n], words[:n], low, high)
+        return Candidates.collect(start, found[:n], words[:n], low, high)
 
-    candidates = of_each(counted, len(parts), k)
-    return kept(candidates, *cut_off(candidates, k, low, high), index_dtype(bits.size))
+    candidates = map_parts(count, len(parts), k)
+    return keep_top(candidates, *find_threshold(candidates, k, low, high), index_dtype(bits.size))
 
 
-def cut_off(parts: list[Candidates], k: int, low: int, high: int) -> tuple[int, list[int], list[int]]:
-    """The k-th largest key, and of each part how many equal to it are kept, and how many altogether."""
+def find_threshold(parts: list[Candidates], k: int, low: int, high: int) -> tuple[int, list[int], list[int]]:
+    """Return the k-th largest key, and per part the ties to keep and the number of elements to keep."""
     from wirecodec.kernels.cpu.select import radix
 
     rank = k - sum(part.certain for part in parts)
     if rank <= 0:
-        high = _largest(parts[0].words)
-        parts = [Candidates.of(part.start, part.found, part.words, low, high) for part in parts]
+        high = _max_key(parts[0].words)
+        parts = [Candidates.collect(part.start, part.found, part.words, low, high) for part in parts]
         rank = k - sum(part.certain for part in parts)
     keys = parts[0].keys if len(parts) == 1 else np.concatenate([part.keys for part in parts])
-    threshold, left = radix.threshold_of(keys, rank, (low ^ high).bit_length())
+    threshold, left = radix.find_threshold(keys, rank, (low ^ high).bit_length())
     if len(parts) == 1:
         return threshold, [left], [k]
     ties, sizes = [], []
     for part in parts:
-        more, equal = radix.count_from(part.keys, threshold)
+        more, equal = radix.count_above_and_equal(part.keys, threshold)
         ties.append(min(left, equal))
         left -= ties[-1]
         sizes.append(part.certain + more + ties[-1])
     return threshold, ties, sizes
 
 
-def kept(
+def keep_top(
     parts: list[Candidates], threshold: int, ties: list[int], sizes: list[int], dtype: np.dtype[Any]
-) -> Found:
-    """The candidates above a threshold, and of each part the first ``ties`` equal to it."""
+) -> IndicesAndBits:
+    """Keep the candidates above a threshold, and of each part the first ``ties`` equal to it."""
     from wirecodec.kernels.cpu.select import topk
 
     stops = list(accumulate(sizes))
@@ -236,41 +253,44 @@ def kept(
         if not narrow:
             np.add(local, part.start, out=indices[span])
 
-    of_each(keep, len(parts), stops[-1])
+    map_parts(keep, len(parts), stops[-1])
     return indices[: stops[-1]], words[: stops[-1]]
 
 
-def _dense(bits: Array, k: int, low: int, high: int, share: float, tied: bool) -> Found | None:
-    """By counting, then filling; None where the k-th key does not lie from ``low`` to below ``high``.
+def _select_dense(
+    bits: Array, k: int, low: int, high: int, fraction: float, tied: bool
+) -> IndicesAndBits | None:
+    """Select by counting, then filling.
 
-    Or where it is ``low`` at most, and nothing says, as ``tied`` would, that filling is worth a try.
+    Returns None if the k-th key is not from ``low`` to below ``high``. A k-th key of ``low`` or less is
+    filled only if ``tied`` says that many elements equal ``low``.
     """
     from wirecodec.kernels.cpu.select import radix, topk
 
-    def collected(start: int, stop: int) -> tuple[int, Array]:
-        keys = np.empty(min(int(share * bits.size), stop - start) + topk.ROOM, bits.dtype)
+    def collect(start: int, stop: int) -> tuple[int, Array]:
+        keys = np.empty(min(int(fraction * bits.size), stop - start) + topk.SWEEP_SLACK, bits.dtype)
         certain, n = topk.collect(bits[start:stop], low + 1, max(high, low + 1), keys)
         return (certain, keys[:n]) if n >= 0 else (k, keys[:0])
 
-    parts = over_parts(bits.size, collected)
+    parts = map_array_parts(bits.size, collect)
     rank = k - sum(certain for certain, _ in parts)
     keys = parts[0][1] if len(parts) == 1 else np.concatenate([keys for _, keys in parts])
     if rank <= 0 or (rank > keys.size and not tied):
         return None
     if rank > keys.size:
-        return _filled(bits, k, low, rank - keys.size)
-    return _filled(bits, k, *radix.threshold_of(keys, rank, (low ^ high).bit_length()))
+        return _fill(bits, k, low, rank - keys.size)
+    return _fill(bits, k, *radix.find_threshold(keys, rank, (low ^ high).bit_length()))
 
 
-def _filled(bits: Array, k: int, threshold: int, ties: int) -> Found | None:
-    """The keys above ``threshold`` and the first ``ties`` equal to it; None where they are not k."""
+def _fill(bits: Array, k: int, threshold: int, ties: int) -> IndicesAndBits | None:
+    """Return the keys above ``threshold`` and the first ``ties`` equal to it, or None if these are not k."""
     from wirecodec.kernels.cpu.select import topk
 
     indices, words = np.empty(k + topk.SLACK, index_dtype(bits.size)), np.empty(k + topk.SLACK, bits.dtype)
     n = 0
-    for start in range(0, bits.size, PART):
+    for start in range(0, bits.size, MAX_PART_SIZE):
         local = indices[n:].view(np.int32)[: indices.size - n]
-        more, ties = topk.fill(bits[start : start + PART], threshold, ties, local, words[n:])
+        more, ties = topk.fill(bits[start : start + MAX_PART_SIZE], threshold, ties, local, words[n:])
         if more < 0:
             return None
         if indices.dtype != np.int32:

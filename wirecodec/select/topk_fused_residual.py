@@ -1,7 +1,7 @@
-"""The exact top k of gradient + residual, found while the two are added.
+"""Exact top k of gradient + residual, found while the two are added.
 
-One sweep reads both and writes their sum with its candidates at +0; those that are not of the top k are put
-back. Nothing that was given is changed.
+One sweep reads both arrays and writes their sum, with +0 at the candidates. Candidates outside the top k are
+then written back. The inputs are not modified.
 """
 
 from __future__ import annotations
@@ -12,46 +12,46 @@ from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.select import topk_exact
 from wirecodec.sparse import index_dtype
 
-__all__ = ["top_k_of_sum"]
+__all__ = ["select_top_k_of_sum"]
 
 
-def top_k_of_sum(a: Array, b: Array, k: int, left: Array) -> topk_exact.Found | None:
-    """Positions of the k largest sums of flat ``a`` and ``b``, and the bits of these sums.
+def select_top_k_of_sum(a: Array, b: Array, k: int, left: Array) -> topk_exact.IndicesAndBits | None:
+    """Return the positions of the k largest sums of flat ``a`` and ``b``, and the bits of these sums.
 
     Args:
-        a: float32 or float64.
-        b: as many, of the same type.
-        k: from 1 to below their number.
-        left: as many, from a multiple of 64 bytes in memory on. It gets the sums, with +0 for those chosen.
+        a: (n,) float32 or float64.
+        b: (n,) of the same type.
+        k: 0 < k < n.
+        left: (n,) aligned to 64 bytes; it receives the sums, with +0 at the selected elements.
 
-    None where this is no cheaper than to add first; then ``left`` holds nothing of use.
+    Returns None, with undefined contents of ``left``, if adding first is no slower.
     """
     from wirecodec.kernels.cpu.select import feedback, topk
 
     x, y, rest = read_only(bits_of(a)), read_only(bits_of(b)), bits_of(left)
-    if x.size <= topk_exact.SMALL or topk_exact.DENSE * k > x.size:
+    if x.size <= topk_exact.MAX_UNSAMPLED_SIZE or topk_exact.MIN_SPARSE_RECIPROCAL * k > x.size:
         return None
     run = 64 // x.itemsize
-    plan = topk_exact.planned(x.size, k, run)
+    plan = topk_exact.plan_sample(x.size, k, run)
     low, high, tied = feedback.bracket_sum(x, y, run, 0, plan.samples, plan.low, plan.high)
     if tied:
         return None
 
-    def swept(start: int, stop: int) -> topk_exact.Candidates | None:
-        room = min(int(plan.share * x.size), stop - start) + topk.ROOM
-        found, words = np.empty(room, np.int32), np.empty(room, x.dtype)
+    def sweep(start: int, stop: int) -> topk_exact.Candidates | None:
+        capacity = min(int(plan.fraction * x.size), stop - start) + topk.SWEEP_SLACK
+        found, words = np.empty(capacity, np.int32), np.empty(capacity, x.dtype)
         n = feedback.sweep_sum(x[start:stop], y[start:stop], low, rest[start:stop], found, words)
-        return topk_exact.Candidates.of(start, found[:n], words[:n], low, high) if n >= 0 else None
+        return topk_exact.Candidates.collect(start, found[:n], words[:n], low, high) if n >= 0 else None
 
-    swept_parts = topk_exact.over_parts(x.size, swept)
+    swept_parts = topk_exact.map_array_parts(x.size, sweep)
     parts = [part for part in swept_parts if part is not None]
     if len(parts) < len(swept_parts) or sum(part.words.size for part in parts) < k:
         return None
-    threshold, ties, sizes = topk_exact.cut_off(parts, k, low, high)
+    threshold, ties, sizes = topk_exact.find_threshold(parts, k, low, high)
 
     def put_back(i: int) -> None:
         part = parts[i]
-        feedback.restore(rest[part.start :], part.found, part.words, threshold, ties[i])
+        feedback.restore_unselected(rest[part.start :], part.found, part.words, threshold, ties[i])
 
-    topk_exact.of_each(put_back, len(parts), k)
-    return topk_exact.kept(parts, threshold, ties, sizes, index_dtype(x.size))
+    topk_exact.map_parts(put_back, len(parts), k)
+    return topk_exact.keep_top(parts, threshold, ties, sizes, index_dtype(x.size))

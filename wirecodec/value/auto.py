@@ -16,7 +16,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, as_bytes, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
-from wirecodec.validation import as_real, settle
+from wirecodec.validation import as_real, set_fields
 from wirecodec.value.base import ValueCodec
 from wirecodec.value.bit_packing import packed_size
 from wirecodec.value.deflate import Deflate
@@ -114,7 +114,7 @@ class AutoValue:
     error: float = 0.01
 
     def __post_init__(self) -> None:
-        settle(self, error=as_real(self.error, "auto-value: error"))
+        set_fields(self, error=as_real(self.error, "auto-value: error"))
         if not 0 < self.error < 1:
             raise EncodeError(f"auto-value: error is {self.error!r}; it must be above 0 and below 1")
 
@@ -152,6 +152,10 @@ class AutoValue:
                     min_size = encoded.size / 2 if values.size >= _MIN_VALUES_TO_SKIP_DEFLATE else 0
                     heapq.heappush(queue, (min_size, n + 1, Deflate(), None))
         return Raw(), Raw().encode(values, stream)
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return Raw().max_bytes(r, dtype)
 
     def _list_candidates(self, values: Array, wide: Array, stream: int) -> Iterator[tuple[ValueCodec, float]]:
         """Yield candidates and lower bounds of their sizes; ``choose`` adds ``deflate`` after ``zstd``."""

@@ -11,7 +11,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_flag, as_integer, settle
+from wirecodec.validation import as_flag, as_integer, set_fields
 from wirecodec.value.byte_shuffle import read_content, write_content
 
 __all__ = ["Deflate"]
@@ -51,13 +51,19 @@ class Deflate:
         level = as_integer(self.level, "deflate: level")
         if not 1 <= level <= 9:
             raise EncodeError(f"deflate: level is {level}; it must be 1 to 9")
-        settle(self, level=level, shuffle=as_flag(self.shuffle, "deflate: shuffle"))
+        set_fields(self, level=level, shuffle=as_flag(self.shuffle, "deflate: shuffle"))
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode values as the shuffle flag, one byte, and a DEFLATE stream."""
         coder = zlib.compressobj(self.level, zlib.DEFLATED, _RAW_STREAM)
         parts = (bytes([self.shuffle]), coder.compress(write_content(values, self.shuffle)), coder.flush())
         return np.frombuffer(b"".join(parts), np.uint8)
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        size = r * dtype.itemsize
+        # zlib's deflateBound for any of its settings; it also holds for libraries that replace zlib.
+        return 1 + size + -(-size // 8) + -(-size // 64) + 5
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:

@@ -90,6 +90,10 @@ class DExpFit:
             (lengths - 1 | backwards * _BACKWARDS_FLAG).astype("<u4"), parameters.astype("<f8")
         )
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return 4 + r * dtype.itemsize
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Evaluate the curves in float64 and round once."""

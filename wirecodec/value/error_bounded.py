@@ -10,7 +10,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_real, settle
+from wirecodec.validation import as_real, set_fields
 from wirecodec.value.error_bounded_cells import CellSearch
 from wirecodec.value.error_bounded_section import CellSection, read_section, write_section
 
@@ -51,7 +51,7 @@ class ErrorBounded:
     error: float = 0.01
 
     def __post_init__(self) -> None:
-        settle(self, error=as_real(self.error, "error-bounded: error"))
+        set_fields(self, error=as_real(self.error, "error-bounded: error"))
         if not 0 < self.error < 1:
             raise EncodeError(f"error-bounded: error is {self.error!r}; it must be above 0 and below 1")
 
@@ -64,6 +64,10 @@ class ErrorBounded:
             if section.size < 1 + values.nbytes:
                 return section
         return np.concatenate([np.array([_EXACT], np.uint8), values.view(np.uint8)])
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return 1 + r * dtype.itemsize
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:

@@ -183,9 +183,9 @@ class CellSearch:
 
     def _map_blocks(self, work: Callable[[slice], T]) -> list[T]:
         """Apply a function to all blocks, in several threads, and return the results in order."""
-        from wirecodec.kernels.cpu.threads import in_ranges
+        from wirecodec.kernels.cpu.threads import map_ranges
 
-        found = in_ranges(
+        found = map_ranges(
             lambda first, last: [work(part) for part in self.blocks[first:last]], len(self.blocks), 1
         )
         return [one for some in found for one in some]

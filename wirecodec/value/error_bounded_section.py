@@ -42,7 +42,7 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
         bits: (r,) u32, float32 bits of the values.
         cells: result of ``CellSearch``.
     """
-    from wirecodec.kernels.cpu.threads import in_ranges
+    from wirecodec.kernels.cpu.threads import map_ranges
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_tables, error_bounded_write
 
     blocks = split_blocks(bits.size)
@@ -68,7 +68,7 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
         for i, n in enumerate(counted_blocks[first:last], first):
             walk_block(n, kept_records[n] if keep_all else scratch, counts[i])
 
-    in_ranges(walk, len(counted_blocks), 1)
+    map_ranges(walk, len(counted_blocks), 1)
     levels = default_levels(cells.form).copy()
     mask = error_bounded_tables.fit(
         counts.sum((0, 1), np.uint32)[:BOUNDED_ROWS], 1 if keep_all else _MIN_SYMBOLS_TO_FIT, levels
@@ -96,7 +96,7 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
             *bins, escape = levels[row].tolist()
             used = bytes(bins).rstrip(b"\xff")
             parts.append(bytes([len(used), escape]) + used)
-    pieces = [piece for group in in_ranges(write, len(blocks), 1) for piece in group]
+    pieces = [piece for group in map_ranges(write, len(blocks), 1) for piece in group]
     for start, states, words in zip(cells.starts, pieces[::2], pieces[1::2], strict=True):
         parts += [_BLOCK_HEADER.pack(start, len(words) // 2), states, words]
     return np.frombuffer(b"".join(parts), np.uint8)
@@ -183,7 +183,7 @@ def _build_default_table(form: int) -> Array:
 
 def read_section(s: CellSection) -> Array:
     """Decode a section's values; raise Invalid if the words do not end with the last value."""
-    from wirecodec.kernels.cpu.threads import in_ranges
+    from wirecodec.kernels.cpu.threads import map_ranges
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_read, error_bounded_tables
 
     table = _build_default_table(s.form)
@@ -204,6 +204,6 @@ def read_section(s: CellSection) -> Array:
             for part, lanes, start, states, words in s.blocks[first:last]
         )
 
-    if not all(in_ranges(read, len(s.blocks), 1)):
+    if not all(map_ranges(read, len(s.blocks), 1)):
         raise Invalid("error-bounded-code", "the words do not end where the values do")
     return from_float32(out, s.dtype)

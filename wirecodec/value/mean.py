@@ -53,6 +53,10 @@ class Mean:
                 number = mean.sum_values(wide * _SHRINK) / wide.size / _SHRINK
         return np.array([number], scale_type(values.dtype)).view(np.uint8)
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return scale_type(dtype).itemsize
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Decode r copies of the mean, rounded to ``dtype``."""

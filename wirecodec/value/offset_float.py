@@ -12,7 +12,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_integer, as_real, settle
+from wirecodec.validation import as_integer, as_real, set_fields
 from wirecodec.value.bit_packing import has_stray_bits, packed_size
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
@@ -64,11 +64,11 @@ class OffsetFloat:
     rounding: str = "nearest"
 
     def __post_init__(self) -> None:
-        settle(self, bits=as_integer(self.bits, "offset-float: bits"))
+        set_fields(self, bits=as_integer(self.bits, "offset-float: bits"))
         if not 2 <= self.bits <= 16:
             raise EncodeError(f"offset-float: bits is {self.bits}; it must be 2 to 16")
         if self.mantissa is not None:
-            settle(self, mantissa=as_integer(self.mantissa, "offset-float: mantissa"))
+            set_fields(self, mantissa=as_integer(self.mantissa, "offset-float: mantissa"))
             if not 0 <= self.mantissa <= 23:
                 raise EncodeError(f"offset-float: mantissa is {self.mantissa}; it must be 0 to 23")
         for field, low, high in (("min", -math.inf, 0.0), ("max", 0.0, math.inf), ("eps", 0.0, math.inf)):
@@ -76,7 +76,7 @@ class OffsetFloat:
             if given is None:
                 continue
             real = as_real(given, f"offset-float: {field}")
-            settle(self, **{field: real})
+            set_fields(self, **{field: real})
             if not low <= real <= high or not _magnitude_bits(real) < 0x7F800000:
                 raise EncodeError(
                     f"offset-float: {field} is {real!r}; it must be a finite binary32 number, {low} to {high}"
@@ -90,14 +90,14 @@ class OffsetFloat:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode values in at most two passes: the range if it is not given, then the codes."""
-        from wirecodec.kernels.cpu.threads import in_ranges, share
+        from wirecodec.kernels.cpu.threads import map_ranges, run_parallel
         from wirecodec.kernels.cpu.value import offset_float
 
         bits = bits_of(to_float32(values, self.name))
         up, down = (0 if x is None else _magnitude_bits(x) for x in (self.max, self.min))
         if self.max is None or self.min is None:
             min_values = offset_float.UNIT * offset_float.MIN_UNITS_PER_THREAD
-            ranges = in_ranges(lambda i, j: offset_float.find_range(bits[i:j]), bits.size, min_values)
+            ranges = map_ranges(lambda i, j: offset_float.find_range(bits[i:j]), bits.size, min_values)
             up = max(a for a, _ in ranges) if self.max is None else up
             down = max(b for _, b in ranges) if self.min is None else down
         stochastic = self.rounding == "stochastic"
@@ -117,7 +117,7 @@ class OffsetFloat:
         _HEAD.pack_into(section.data, 0, self.bits, m, 0, positive, negative, base)
         words = section[_HEAD.size :].view(np.uint32)
         low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
-        share(
+        run_parallel(
             lambda turns: offset_float.quantise(
                 bits, self.bits, m, base, positive, negative, stochastic, low, high, words, turns
             ),
@@ -126,16 +126,20 @@ class OffsetFloat:
         )
         return section
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return _HEAD.size + packed_size(r, self.bits)
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Decode codes to numbers, rounded to ``dtype``."""
-        from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.threads import run_parallel
         from wirecodec.kernels.cpu.value import offset_float
 
         bits, m, base, positive, negative = cls.read_header(section, r, dtype)
         words = read_only(section)[_HEAD.size :].view("<u4")
         values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
-        share(
+        run_parallel(
             lambda turns: offset_float.dequantise(
                 words, bits, m, base, positive, negative, bits_of(values), bad, turns
             ),

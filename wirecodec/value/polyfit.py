@@ -12,7 +12,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_integer, as_real, settle
+from wirecodec.validation import as_integer, as_real, set_fields
 from wirecodec.value.curve_fit import (
     MAX_LENGTH_FIELD,
     average_pieces,
@@ -69,7 +69,7 @@ class PolyFit:
     error: float = 0.01
 
     def __post_init__(self) -> None:
-        settle(
+        set_fields(
             self,
             degree=as_integer(self.degree, "polyfit: degree"),
             error=as_real(self.error, "polyfit: error"),
@@ -79,7 +79,7 @@ class PolyFit:
         if not 1e-9 <= self.error <= 1:
             raise EncodeError(f"polyfit: error is {self.error!r}; it must be 1e-9 to 1")
         if self.pieces is not None:
-            settle(self, pieces=as_integer(self.pieces, "polyfit: pieces"))
+            set_fields(self, pieces=as_integer(self.pieces, "polyfit: pieces"))
             if not 1 <= self.pieces <= MAX_LENGTH_FIELD + 1:
                 raise EncodeError(f"polyfit: pieces is {self.pieces}; it must be 1 to {MAX_LENGTH_FIELD + 1}")
 
@@ -118,6 +118,10 @@ class PolyFit:
                 wrong, constants(y, exponent, lengths).astype(kind), sent, degrees
             )
         return write_section((lengths - 1 | degrees << 24).astype("<u4"), sent)
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return 4 + r * dtype.itemsize
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_integer, settle
+from wirecodec.validation import as_integer, set_fields
 from wirecodec.value.bit_packing import has_stray_bits, packed_size
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
@@ -57,7 +57,9 @@ class QSGD:
     norm: str = "max"
 
     def __post_init__(self) -> None:
-        settle(self, bits=as_integer(self.bits, "qsgd: bits"), bucket=as_integer(self.bucket, "qsgd: bucket"))
+        set_fields(
+            self, bits=as_integer(self.bits, "qsgd: bits"), bucket=as_integer(self.bucket, "qsgd: bucket")
+        )
         if not 2 <= self.bits <= 8:
             raise EncodeError(f"qsgd: bits is {self.bits}; it must be 2 to 8")
         if self.bucket % 16 or not 16 <= self.bucket <= _MAX_BUCKET:
@@ -74,7 +76,7 @@ class QSGD:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode values in one pass, or two for norm "l2" or buckets above 16,384 values."""
-        from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.threads import run_parallel
         from wirecodec.kernels.cpu.value import qsgd
 
         x = to_float32(values, self.name)
@@ -89,7 +91,7 @@ class QSGD:
         elif scales_given:
             qsgd.max_scales(bits, self.bucket, scales)
         low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
-        share(
+        run_parallel(
             lambda turns: qsgd.quantise(
                 bits, self.bucket, self.bits, low, high, scales_given, scales, words, turns
             ),
@@ -98,16 +100,20 @@ class QSGD:
         )
         return section
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return _HEAD.size + 4 * -(-r // self.bucket) + packed_size(r, self.bits)
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Decode codes to multiples of the steps, rounded to ``dtype``."""
-        from wirecodec.kernels.cpu.threads import share
+        from wirecodec.kernels.cpu.threads import run_parallel
         from wirecodec.kernels.cpu.value import qsgd
 
         bits, bucket, scales = cls.read_header(section, r, dtype)
         words = read_only(section)[_HEAD.size + scales.nbytes :].view("<u4")
         values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
-        share(
+        run_parallel(
             lambda turns: qsgd.dequantise(words, bucket, bits, scales, bits_of(values), bad, turns),
             -(-r // qsgd.UNIT),
             qsgd.MIN_UNITS_PER_THREAD,

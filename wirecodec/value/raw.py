@@ -64,6 +64,10 @@ class Raw:
         """View the values as bytes."""
         return values.view(np.uint8)
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return r * (dtype.itemsize if self.dtype is None else 2)
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """View the section as values."""
@@ -92,6 +96,10 @@ class Raw16Bit:
             at = int(narrow.first_overflow(out, infinity, bits, wide, magnitude))
             raise EncodeError(f"{float(values[at])} is too large for {self.stored}", position=at)
         return out.view(np.uint8)
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return 2 * r
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
@@ -132,26 +140,26 @@ def round_to_16_bits(bits: Array, stored: np.dtype[Any]) -> tuple[Array, bool]:
         (r,) u16 bits, and True if a finite value overflowed.
     """
     from wirecodec.kernels.cpu.coding import narrow
-    from wirecodec.kernels.cpu.threads import in_ranges
+    from wirecodec.kernels.cpu.threads import map_ranges
 
     out = np.empty(bits.size, np.uint16)
     if bits.itemsize == 4:
         convert = narrow.half_from_f32 if stored == np.float16 else narrow.bfloat16_from_f32
     else:
         convert = narrow.half_from_f64 if stored == np.float16 else narrow.bfloat16_from_f64
-    return out, any(in_ranges(lambda i, j: convert(bits[i:j], out[i:j]), bits.size, _MIN_VALUES_PER_THREAD))
+    return out, any(map_ranges(lambda i, j: convert(bits[i:j], out[i:j]), bits.size, _MIN_VALUES_PER_THREAD))
 
 
 def widen(values: Array) -> Array:
     """Convert 16-bit values to float32, exactly; return float32 and float64 values unchanged."""
     from wirecodec.kernels.cpu.coding import narrow
-    from wirecodec.kernels.cpu.threads import in_ranges
+    from wirecodec.kernels.cpu.threads import map_ranges
 
     if values.dtype.itemsize != 2:
         return values
     single, bits = np.empty(values.size, np.uint32), bits_of(np.ascontiguousarray(values))
     convert = narrow.single_from_half if values.dtype == np.float16 else narrow.single_from_bfloat16
-    in_ranges(lambda i, j: convert(bits[i:j], single[i:j]), bits.size, _MIN_VALUES_PER_THREAD)
+    map_ranges(lambda i, j: convert(bits[i:j], single[i:j]), bits.size, _MIN_VALUES_PER_THREAD)
     return single.view(np.float32)
 
 

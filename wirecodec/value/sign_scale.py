@@ -59,6 +59,10 @@ class SignScale:
         section[:head] = np.array([scale], scale_type(values.dtype)).view(np.uint8)
         return section
 
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return scale_type(dtype).itemsize + -(-r // 8)
+
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Decode the signs, times the scale rounded to ``dtype``."""

@@ -19,7 +19,7 @@ from wirecodec.kernels.canonical_huffman import (
 )
 from wirecodec.kernels.layout import HUFFMAN_SPAN, SKETCH_CELLS, SKETCH_SUMS
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_integer, settle
+from wirecodec.validation import as_integer, set_fields
 from wirecodec.value.bit_packing import has_stray_bits, pack, packed_size, unpack
 from wirecodec.value.float32_convert import from_float32, max_float32, to_float32
 
@@ -65,7 +65,7 @@ class SketchML:
     buckets: int = 64
 
     def __post_init__(self) -> None:
-        settle(self, buckets=as_integer(self.buckets, "sketchml: buckets"))
+        set_fields(self, buckets=as_integer(self.buckets, "sketchml: buckets"))
         if not 2 <= self.buckets <= _MAX_BUCKETS:
             raise EncodeError(f"sketchml: buckets is {self.buckets}; it must be 2 to {_MAX_BUCKETS}")
 
@@ -82,6 +82,12 @@ class SketchML:
         if huffman_bits < 8 * packed_size(codes.size, width):
             return _join_section(_HUFFMAN, means, _write_huffman(codes, lengths, inner))
         return _join_section(_PACKED, means, pack(codes, width) if width else codes[:0])
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        means = min(self.buckets, r)
+        spans = -(-r // HUFFMAN_SPAN)  # each ends with a whole byte, which the choice of Huffman leaves out
+        return _HEAD.size + 4 * means + packed_size(r, (means - 1).bit_length()) + spans + 1
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:

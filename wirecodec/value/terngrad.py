@@ -12,7 +12,7 @@ from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.kernels.layout import TERNARY_DIGITS
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_real, settle
+from wirecodec.validation import as_real, set_fields
 from wirecodec.value.float32_convert import from_float32, max_float32, to_float32
 from wirecodec.value.scale import read_scale, sign_words
 
@@ -58,7 +58,7 @@ class TernGrad:
         clip = as_real(self.clip, "terngrad: clip")
         if not 0 < clip < math.inf:
             raise EncodeError(f"terngrad: clip is {clip!r}; it must be above 0 and finite, or None")
-        settle(self, clip=clip)
+        set_fields(self, clip=clip)
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode the scale, then five digits per byte, in two passes; ``clip`` adds one."""
@@ -81,6 +81,10 @@ class TernGrad:
             scale = min(scale, self.clip * math.sqrt(terngrad.sum_of_squares(x) / x.size))
         single = np.array([scale], np.float32)
         return single if single[0] >= _MIN_SCALE else np.zeros(1, np.float32)
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return _HEAD + -(-r // TERNARY_DIGITS)
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:

@@ -9,8 +9,9 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Malformed
+from wirecodec.kernels.layout import TERNARY_DIGITS
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_real, settle
+from wirecodec.validation import as_real, set_fields
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 from wirecodec.value.scale import read_scale, sign_words
 
@@ -52,7 +53,7 @@ class ThreeLC:
     sparsity: float = 1.0
 
     def __post_init__(self) -> None:
-        settle(self, sparsity=as_real(self.sparsity, "3lc: sparsity"))
+        set_fields(self, sparsity=as_real(self.sparsity, "3lc: sparsity"))
         if not 1 <= self.sparsity < 2:
             raise EncodeError(f"3lc: sparsity is {self.sparsity}; it must be at least 1 and below 2")
 
@@ -70,6 +71,10 @@ class ThreeLC:
         section = np.empty(_HEAD + codes.size, np.uint8)
         section[:_HEAD] = np.array([scale], "<f4").view(np.uint8)
         return section[: _HEAD + three_lc.shorten_runs(codes, count, section[_HEAD:])]
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        return _HEAD + -(-r // TERNARY_DIGITS)
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:

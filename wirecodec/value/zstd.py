@@ -15,7 +15,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
-from wirecodec.validation import as_flag, as_integer, settle
+from wirecodec.validation import as_flag, as_integer, set_fields
 from wirecodec.value.byte_shuffle import read_content, write_content
 
 __all__ = ["Zstd"]
@@ -60,7 +60,7 @@ class Zstd:
         level = as_integer(self.level, "zstd: level")
         if not 1 <= level <= 19:  # higher levels use windows beyond the format's limit
             raise EncodeError(f"zstd: level is {level}; it must be 1 to 19")
-        settle(self, level=level, shuffle=as_flag(self.shuffle, "zstd: shuffle"))
+        set_fields(self, level=level, shuffle=as_flag(self.shuffle, "zstd: shuffle"))
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode values as the shuffle flag, one byte, and a frame that states its size."""
@@ -68,6 +68,11 @@ class Zstd:
 
         frame = zstandard.ZstdCompressor(level=self.level).compress(write_content(values, self.shuffle))
         return np.frombuffer(bytes([self.shuffle]) + frame, np.uint8)
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values of ``dtype``."""
+        size = r * dtype.itemsize
+        return 1 + size + (size >> 8) + (max(2**17 - size, 0) >> 11)  # ZSTD_compressBound
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:

@@ -310,7 +310,7 @@ def test_decode_add_touches_nothing_before_all_is_valid() -> None:
         np.zeros(8, np.float16),
         np.zeros(8, np.int32),
     ):
-        with pytest.raises(ValueError, match="no writable"):
+        with pytest.raises(ValueError, match="not a writable"):
             wc.decode_add(wc.encode(X), unfit)
 
 

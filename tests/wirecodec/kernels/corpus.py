@@ -1,7 +1,7 @@
 """Corpus of encodes, decodes and steps that reaches every kernel of ``wirecodec/kernels/cpu``.
 
 ``python -m tests.wirecodec.kernels.corpus`` runs it and prints a digest of all results.
-``test_kernel_memory.py`` runs it under bounds checks, and with a guard page behind each array.
+``test_memory.py`` runs it under bounds checks, and with a guard page behind each array.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["kernels", "run", "unused_kernels"]
 
 DTYPES = [np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float64)]
 SIZES = (1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 511, 512, 513, 1024, 4095, 4096, 4097)
-"""Elements, around the multiples of 8 to 4096 that kernels work in."""
+"""Numbers of elements, around the multiples of 8 to 4096 in which kernels work."""
 SELECTORS = (
     *("all", "nonzero", "topk(0.1)", "topk(k=1)", "randomk(0.1)", "threshold(0.5)"),
     *("dgc(0.02)", "redsync(0.02)", "gaussiank(0.02)", "adacomp"),
@@ -177,7 +177,7 @@ def run_selectors(sink: Sink) -> None:
                 sink(wc.encode(gradient, f"{selector} | auto-index | raw", seed=1))
             if gradient.size > 1:  # top_k counts only if two samples were misleading, by bad luck
                 bits = read_only(bits_of(gradient).reshape(-1))
-                sink(np.array(radix.count_threshold(bits, gradient.size // 2)))
+                sink(np.array(radix.find_threshold_by_digits(bits, gradient.size // 2)))
 
 
 def run_transforms(sink: Sink) -> None:
@@ -210,13 +210,13 @@ def run_steps(sink: Sink) -> None:
 @contextlib.contextmanager
 def shared_out(count: int) -> Iterator[None]:
     """Share small arrays out among ``count`` threads."""
-    before = threads.thread_count, topk_exact.WORTHWHILE, topk_exact.ALONE
+    before = threads.thread_count, topk_exact.MIN_UNITS_PER_THREAD, topk_exact.MIN_PARALLEL_CANDIDATES
     threads.thread_count = lambda: count
-    topk_exact.WORTHWHILE = topk_exact.ALONE = 1
+    topk_exact.MIN_UNITS_PER_THREAD = topk_exact.MIN_PARALLEL_CANDIDATES = 1
     try:
         yield
     finally:
-        threads.thread_count, topk_exact.WORTHWHILE, topk_exact.ALONE = before
+        threads.thread_count, topk_exact.MIN_UNITS_PER_THREAD, topk_exact.MIN_PARALLEL_CANDIDATES = before
 
 
 def run() -> str:

@@ -56,12 +56,12 @@ assert np.abs(t.values - x[k]).max() <= np.abs(x).max() / 7
 
 FORKED = """
 import fcntl, os, time
-from wirecodec.kernels.cpu.jit import _compiling
+from wirecodec.kernels.cpu.jit import _compile_lock
 folder = os.environ["FOLDER"]
-with _compiling(folder):
+with _compile_lock(folder):
     child = os.fork()
     if child == 0:
-        with _compiling(None):  # the parent's lock is not the child's
+        with _compile_lock(None):  # the parent's lock is not the child's
             time.sleep(60)
         os._exit(0)
 try:

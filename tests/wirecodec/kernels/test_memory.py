@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.bounds, pytest.mark.timeout(900)]
 
 
 def run_corpus(**env: str) -> None:
-    """Run the corpus in a Python of its own; it fails if a kernel is not reached."""
+    """Run the corpus in its own Python process; it fails if a kernel is not reached."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.wirecodec.kernels.corpus"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Packed codes against the reference's bit streams, at every width."""
+"""Packed codes compared with the reference's bit streams, at every width."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTHS += [(np.uint32, n) for n in range(1, 25)]
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("kind", "bits"), WIDTHS)
-def test_the_layout_is_the_standards(kind: Any, bits: int, rng: np.random.Generator) -> None:
+def test_the_layout_is_the_specification(kind: Any, bits: int, rng: np.random.Generator) -> None:
     for count in SIZES:
         codes = rng.integers(0, 2**bits, count).astype(kind)
         whole = count - count % 512

@@ -1,4 +1,4 @@
-"""The vector vocabulary against NumPy, on this processor and compiled for older ones."""
+"""SIMD operations compared with NumPy, on this processor and compiled for older ones."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from tests.child import run
 from wirecodec.kernels.cpu.jit import inline
 from wirecodec.kernels.cpu.simd.floats import (
     add_floats,
-    doubles,
     multiply_floats,
     splat_float,
     subtract_floats,
     sum_floats,
+    to_float64,
 )
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import (
-    evens,
-    funnel_right,
-    greatest,
-    lane,
-    lanes_of,
+    bits_to_mask,
+    broadcast_lane,
+    even_lanes,
+    extract_lane,
+    funnel_shift_right,
     load,
-    lower,
-    mask_bits,
-    odds,
+    lower_half,
+    mask_to_bits,
+    odd_lanes,
     popcounts,
+    prefix_sum,
     ramp,
+    reduce_add,
+    reduce_max,
     reinterpret,
     resize,
-    running_sum,
     select,
     shift_in,
     splat,
-    spread,
     store,
-    total,
-    upper,
-    widened,
+    upper_half,
+    widen,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -63,9 +63,9 @@ def arithmetic(x: Any, y: Any, out: Any) -> None:
     c += b
     c <<= 1
     store(out, 48, c)
-    store(out, 56, funnel_right(a, b, 3))
+    store(out, 56, funnel_shift_right(a, b, 3))
     store(out, 64, popcounts(a))
-    store(out, 72, running_sum(a))
+    store(out, 72, prefix_sum(a))
     store(out, 80, select(a < b, a, splat(x[0], 8)))
 
 
@@ -98,12 +98,12 @@ def test_arithmetic(dtype: Any, rng: np.random.Generator) -> None:
 def comparisons(x: Any, y: Any) -> Any:
     a, b = load(x, 0, 8), load(y, 0, 8)
     return (
-        mask_bits(a < b),
-        mask_bits(a <= b),
-        mask_bits(a == b),
-        mask_bits(a != b),
-        mask_bits(a >= b),
-        mask_bits(a > 200),
+        mask_to_bits(a < b),
+        mask_to_bits(a <= b),
+        mask_to_bits(a == b),
+        mask_to_bits(a != b),
+        mask_to_bits(a >= b),
+        mask_to_bits(a > 200),
     )
 
 
@@ -118,18 +118,18 @@ def test_comparisons_are_unsigned(dtype: Any) -> None:
 @inline
 def lanes(x: Any, y: Any, out: Any) -> Any:
     a, b = load(x, 0, 8), load(y, 0, 8)
-    store(out, 0, evens(a, b))
-    store(out, 8, odds(a, b))
-    store(out, 16, spread(a, 5))
+    store(out, 0, even_lanes(a, b))
+    store(out, 8, odd_lanes(a, b))
+    store(out, 16, broadcast_lane(a, 5))
     store(out, 24, shift_in(a, 9))
     store(out, 32, ramp(8, 32) + 100)
     store(out, 40, resize(resize(a, 16), 32))
     store(out, 48, reinterpret(reinterpret(a, 64) + 1, 32))
-    store(out, 56, select(lanes_of(np.uint64(0xF35), 8), a, b))
-    store(out, 64, lower(b))
-    store(out, 68, upper(a))
-    store(out, 72, widened(resize(a, 16)))
-    return lane(a, 3), total(a), greatest(a)
+    store(out, 56, select(bits_to_mask(np.uint64(0xF35), 8), a, b))
+    store(out, 64, lower_half(b))
+    store(out, 68, upper_half(a))
+    store(out, 72, widen(resize(a, 16)))
+    return extract_lane(a, 3), reduce_add(a), reduce_max(a)
 
 
 def test_lanes(rng: np.random.Generator) -> None:
@@ -157,7 +157,7 @@ def floating(x: Any, y: Any, out: Any, wide: Any) -> float:
     store(out, 0, add_floats(a, b))
     store(out, 16, subtract_floats(a, b))
     store(out, 32, add_floats(multiply_floats(a, b), splat_float(0.1, a)))
-    store(wide, 0, doubles(a))
+    store(wide, 0, to_float64(a))
     return sum_floats(a)
 
 
@@ -177,11 +177,11 @@ def test_floats_are_rounded_one_by_one(dtype: Any, rng: np.random.Generator) -> 
 
 @inline
 def put(out: Any, i: int, word: Any, base: Any) -> int:
-    return store_ones(out, i, word, base)
+    return store_set_bits(out, i, word, base)
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.int32, np.int64, np.uint64])
-def test_positions_of_ones(dtype: Any, rng: np.random.Generator) -> None:
+def test_positions_of_set_bits(dtype: Any, rng: np.random.Generator) -> None:
     base = 2**40 + 5 if np.dtype(dtype).itemsize == 8 else 2**30 + 5
     for ones in range(65):
         where = np.sort(rng.choice(64, ones, replace=False))
@@ -195,7 +195,7 @@ def test_positions_of_ones(dtype: Any, rng: np.random.Generator) -> None:
 
 OUT_OF_BOUNDS = """
 import numba, numpy as np
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import load, store
 @numba.njit
 def read(x, i):
@@ -205,7 +205,7 @@ def write(x, i):
     store(x, i, load(x, 0, 8))
 @numba.njit
 def put(x, i):
-    store_ones(x, i, 1, 0)
+    store_set_bits(x, i, 1, 0)
 for call, last in ((read, 62), (write, 62), (put, 6)):
     x = np.zeros(70, np.uint32)
     call(x, last)
@@ -246,7 +246,7 @@ print(digest.hexdigest())
 @pytest.mark.sweep
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the others are named after x86 processors")
 def test_older_processors_write_and_read_the_same() -> None:
-    """Also through one cache: what was compiled for this processor is not given to them."""
+    """This holds with a shared cache as well: code for this processor is not loaded on older ones."""
     here = run(SECTIONS)
     for name in ("x86-64", "haswell"):
         assert run(SECTIONS, NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES="") == here

@@ -1,4 +1,4 @@
-"""Work over threads: the same bytes and the same verdicts however many there are, and after a fork."""
+"""Work on threads: the same bytes and errors for any number of threads, and after a fork."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 
 @kernel
 def count_visits(turns: Any, visits: Any, slow: int) -> int:
-    """Each unit counted where it is done; something to wait for."""
+    """Count each unit in its slot, slowly, and return the number of units done here."""
     done = 0
     unit = next_unit(turns, -1)
     while unit >= 0:
@@ -41,7 +41,7 @@ def count_visits(turns: Any, visits: Any, slow: int) -> int:
 
 @pytest.fixture(params=[1, 2, 3, 7])
 def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """So many threads, and every unit of work worth one."""
+    """Set the number of threads, and let every unit of work be worth one."""
     monkeypatch.setattr(threads, "thread_count", lambda: request.param)
     for module in (rice, rice_write, rice_read):
         monkeypatch.setattr(module, "MIN_UNITS_PER_THREAD", 1)
@@ -55,28 +55,28 @@ def test_every_unit_is_done_once(many: int) -> None:
     for units in (0, 1, 2, 3, 10, 100):
         visits = np.zeros(units, np.int64)
         for times in range(1, 30):
-            threads.share(lambda turns, v=visits: count_visits(turns, v, 0), units, 1)
+            threads.run_parallel(lambda turns, v=visits: count_visits(turns, v, 0), units, 1)
             assert (visits == times).all()
 
 
-def test_ranges_are_in_order_and_whole(many: int) -> None:
+def test_ranges_are_in_order_and_complete(many: int) -> None:
     for n in (0, 1, 2, 3, 10, 100):
-        ranges = threads.in_ranges(lambda start, stop: (start, stop), n, 1)
+        ranges = threads.map_ranges(lambda start, stop: (start, stop), n, 1)
         assert [start for start, _ in ranges] == [0, *(stop for _, stop in ranges[:-1])]
         assert ranges[-1][1] == n
 
 
-def test_errors_in_ranges_arrive(many: int) -> None:
+def test_errors_in_ranges_are_raised(many: int) -> None:
     def work(start: int, stop: int) -> None:
         if stop > 50:
             raise ValueError(f"unit {start}")
 
     with pytest.raises(ValueError, match="unit"):
-        threads.in_ranges(work, 100, 1)
+        threads.map_ranges(work, 100, 1)
 
 
-def test_others_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine the other thread may come late to one piece of work, but not to fifty."""
+def test_other_threads_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the other thread may be late for one call, but not for fifty."""
     monkeypatch.setattr(threads, "thread_count", lambda: 2)
     visits = np.zeros(100, np.int64)
     helped = threading.Event()
@@ -87,7 +87,7 @@ def test_others_help(monkeypatch: pytest.MonkeyPatch) -> None:
             helped.set()
 
     for _ in range(50):
-        threads.share(work, 100, 1)
+        threads.run_parallel(work, 100, 1)
         if helped.wait(0.01):
             break
     assert helped.is_set()
@@ -97,12 +97,12 @@ def test_little_work_stays_in_its_thread(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(threads, "thread_count", lambda: 4)
     monkeypatch.setattr(threads._helpers, "call", lambda *_: pytest.fail("not worth it"))
     visits = np.zeros(19, np.int64)
-    threads.share(lambda turns: count_visits(turns, visits, 0), 19, 10)
+    threads.run_parallel(lambda turns: count_visits(turns, visits, 0), 19, 10)
     assert (visits == 1).all()
 
 
-def test_errors_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From this thread, and from one that took a unit and never did it."""
+def test_errors_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors are raised from this thread, and from one that took a unit and did not finish it."""
     monkeypatch.setattr(threads, "thread_count", lambda: 2)
     here = threading.get_ident()
     taken = threading.Event()
@@ -124,9 +124,9 @@ def test_errors_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     for work, message in ((fails_there, "there"), (fails_here, "here")):
         visits = np.zeros(10, np.int64)
         with pytest.raises(IndexError, match=message):
-            threads.share(work, 10, 1)
+            threads.run_parallel(work, 10, 1)
     visits = np.zeros(10, np.int64)
-    threads.share(lambda turns: count_visits(turns, visits, 0), 10, 1)
+    threads.run_parallel(lambda turns: count_visits(turns, visits, 0), 10, 1)
     assert (visits == 1).all()
 
 
@@ -155,7 +155,7 @@ def test_the_same_bytes_and_indices(many: int, support: Any) -> None:
 
 
 def test_the_first_error_is_reported(many: int, support: Any) -> None:
-    """Span 2 runs past the chunk, span 7 has a one bit too many: whoever finds what first."""
+    """Span 2 runs past the chunk and span 7 has one bit too many; threads find them in any order."""
     section = wc.Rice().encode(read_only(support), 300_000, 0)
     section[4 * 1 : 4 * 2].view("<u4")[:] = 2**32 - 1
     last = section[-4:].view("<u4")
@@ -188,7 +188,7 @@ assert thread_count() == 2
 """
 
 
-def test_numba_says_how_many() -> None:
+def test_numba_sets_the_number() -> None:
     run(COUNTED, NUMBA_NUM_THREADS="3")
 
 
@@ -200,7 +200,7 @@ from wirecodec.kernels.cpu import threads
 threads.thread_count = lambda: 2
 def work():
     visits = np.zeros(100, np.int64)
-    threads.share(lambda turns: count_visits(turns, visits, 1000), 100, 1)
+    threads.run_parallel(lambda turns: count_visits(turns, visits, 1000), 100, 1)
     return int((visits != 0).sum())
 atexit.register(lambda: print(work()))  # runs after the threads have ended
 assert work() == 100
@@ -213,6 +213,6 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_after_a_fork_and_at_the_end() -> None:
-    """A child makes threads of its own; at exit there are none, and the work is done all the same."""
+def test_after_a_fork_and_at_exit() -> None:
+    """A child starts its own threads; at exit there are none, and the work is still done."""
     assert run(FORKED) == "100\n"

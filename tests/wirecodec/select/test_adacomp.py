@@ -1,4 +1,4 @@
-"""AdaComp against Algorithm 2 of its paper: one step, and a long feedback."""
+"""AdaComp compared with Algorithm 2 of its paper: one step, and a long feedback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADACOMP = "adacomp | rice | sign-scale"
 
 
 def cases(rng: np.random.Generator) -> dict[str, tuple[Any, Any]]:
-    """(G, gradient) of every shape that the algorithm has a corner for."""
+    """Return (G, gradient) for every corner case of the algorithm."""
     n = 730
     gradient = rng.normal(size=n)
     residual = 10 * rng.normal(size=n)
@@ -39,7 +39,9 @@ def cases(rng: np.random.Generator) -> dict[str, tuple[Any, Any]]:
 @pytest.mark.sampled
 @pytest.mark.parametrize("bin", [1, 2, 7, 50, 63, 64, 65, 128, 500, 729, 730, 5000])
 @pytest.mark.parametrize("factor", [1.0, 2.0, 2.7])
-def test_it_is_the_algorithm(rng: np.random.Generator, dtype: np.dtype[Any], bin: int, factor: float) -> None:
+def test_selection_is_the_algorithm(
+    rng: np.random.Generator, dtype: np.dtype[Any], bin: int, factor: float
+) -> None:
     for name, pair in cases(rng).items():
         x, gradient = (one.astype(dtype) for one in pair)
         selection = wc.AdaComp(bin, factor).select(x, gradient=gradient)
@@ -67,7 +69,7 @@ def test_every_length_of_the_last_bin(rng: np.random.Generator) -> None:
             assert found.scale == scale
 
 
-def test_nothing_of_nothing() -> None:
+def test_empty_tensor() -> None:
     empty = wc.AdaComp().select(np.empty(0, np.float32))
     assert empty.indices is None
     assert empty.scale == 0
@@ -77,8 +79,8 @@ def test_nothing_of_nothing() -> None:
     assert wc.decode(wc.encode(np.empty(0), ADACOMP)).nnz == 0
 
 
-def test_without_a_gradient_x_is_its_own(rng: np.random.Generator) -> None:
-    """Then every element of half its bin's greatest magnitude is sent."""
+def test_without_a_gradient_half_the_maximum_is_sent(rng: np.random.Generator) -> None:
+    """Without a gradient, every element of at least half its bin's maximum magnitude is sent."""
     x = rng.normal(size=1000).astype(np.float32)
     decoded = wc.decode(wc.encode(x, ADACOMP))
     tops = np.repeat(np.abs(x).reshape(-1, 50).max(axis=1), 50)
@@ -99,16 +101,16 @@ def test_receivers_get_signs_times_one_scale(
     assert np.array_equal(decoded.values, np.copysign(magnitude, x.ravel()[decoded.indices]))
 
 
-def test_gradients_of_another_kind_are_refused() -> None:
+def test_gradients_of_another_type_raise() -> None:
     x = np.ones(10, np.float32)
     for wrong in (np.ones(9, np.float32), np.ones(10), np.ones((2, 5), np.float32)):
-        with pytest.raises(wc.EncodeError, match="the gradient is"):
+        with pytest.raises(wc.EncodeError, match="adacomp: gradient is"):
             wc.AdaComp().select(x, gradient=wrong)
 
 
 @pytest.mark.parametrize("bin", [50, 500])
-def test_residual_and_sent_are_what_there_was(rng: np.random.Generator, bin: int) -> None:
-    """Sixty steps of feedback, beside the algorithm written out: the same elements, the same residual."""
+def test_residual_plus_sent_is_the_input(rng: np.random.Generator, bin: int) -> None:
+    """Sixty steps select the same elements and keep the same residual as the algorithm written out."""
     c = wc.Compressor(f"adacomp(bin={bin}) | rice | sign-scale")
     residual = np.zeros(3001, np.float32)
     counts = []
@@ -139,8 +141,8 @@ def test_sixteen_bit_feedback_loses_nothing(rng: np.random.Generator) -> None:
     assert np.allclose(got + c.residual("w"), total, atol=1e-4)
 
 
-def test_scales_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A selector of a user's own may give any scale; what the type does not hold is refused."""
+def test_scales_that_are_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user-defined selector may return any scale; one that the type cannot hold raises EncodeError."""
     x = np.ones(4, np.float32)
     for wrong in (float("nan"), float("inf"), -1.0, 1e39):
         selection = wc.Selection(np.array([1, 2]), scale=wrong)
@@ -149,7 +151,7 @@ def test_scales_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
             wc.encode(x, ADACOMP)
 
 
-def test_values_that_a_selector_gives_take_its_scale(rng: np.random.Generator) -> None:
+def test_values_of_a_selector_take_its_scale(rng: np.random.Generator) -> None:
     x = Flat(rng.normal(size=100).astype(np.float32), (100,))
     where = np.array([3, 50, 99], np.int32)
     for values in (None, x.data[where]):

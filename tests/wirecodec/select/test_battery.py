@@ -1,4 +1,4 @@
-"""One battery for every selector of the registry, against the brute-force definitions in tests/oracles.py."""
+"""One battery for every registered selector, compared with the definitions in tests/oracles.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import wirecodec as wc
 from tests import oracles
 from tests.wirecodec.select.choices import SEED, chosen
-from wirecodec import registry
+from wirecodec import registry, select
 from wirecodec.arrays import bits_of
 
 SELECTORS = registry._stages["selector"]
@@ -22,12 +22,12 @@ Choose = Callable[[Any], list[int]]
 
 
 def share(x: Any, ratio: str, some: Choose) -> list[int]:
-    """``some`` where fewer than all are to be kept."""
+    """Compute ``some`` if fewer than all elements are kept."""
     return list(range(x.size)) if oracles.kept(ratio, x.size) == x.size else some(x)
 
 
 def by_ratio(ratio: str) -> dict[Any, Choose]:
-    """The selectors that keep a share, and what each must choose."""
+    """Return the selectors with a ratio, and the selection that each must make."""
     number = float(ratio)
 
     def k(x: Any) -> int:
@@ -86,19 +86,19 @@ VECTORS = vectors()
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("selector", EXPECTED, ids=str)
-def test_the_choice_is_the_definition(selector: Any, dtype: np.dtype[Any]) -> None:
+def test_selection_is_the_definition(selector: Any, dtype: np.dtype[Any]) -> None:
     for name, shape in VECTORS.items():
         x = shape.astype(dtype)
         assert chosen(selector, x) == EXPECTED[selector](x), name
 
 
-def test_every_selector_is_held_against_a_definition() -> None:
-    """The definition of SIDCo's choice is that of its threshold, in tests/wirecodec/select/test_sidco.py."""
+def test_every_selector_has_a_definition() -> None:
+    """SIDCo is defined by its threshold, in tests/wirecodec/select/test_sidco.py."""
     assert {type(selector) for selector in EXPECTED} == set(SELECTORS.values()) - {wc.SIDCo}
 
 
 def example(name: str, ratio: float = 0.05) -> Any:
-    """A selector of that name."""
+    """Return a selector with that name."""
     given = {"ratio": ratio, "chunk": 30, "t": 0.5}
     cls = SELECTORS[name]
     fields = {f.name for f in dataclasses.fields(cls)}
@@ -107,8 +107,8 @@ def example(name: str, ratio: float = 0.05) -> Any:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", SELECTORS)
-def test_the_choice_depends_on_numbers_alone(name: str, dtype: np.dtype[Any]) -> None:
-    """Not on where they lie, whether they may be written, or what was chosen before."""
+def test_selection_depends_on_numbers_alone(name: str, dtype: np.dtype[Any]) -> None:
+    """It does not depend on memory layout, on write permission, or on earlier selections."""
     x = np.random.default_rng(1).normal(size=2000).astype(dtype)
     first = wc.encode(x, wc.Scheme(example(name), wc.Rice(), wc.Raw()), seed=5)
     strided = np.empty((2000, 3), dtype)[:, 1]
@@ -125,7 +125,7 @@ def test_the_choice_depends_on_numbers_alone(name: str, dtype: np.dtype[Any]) ->
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(set(SELECTORS) - {"all", "nonzero"}))
 @pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
-def test_the_first_that_is_not_finite_is_named(name: str, dtype: np.dtype[Any], bad: float) -> None:
+def test_the_first_nonfinite_is_reported(name: str, dtype: np.dtype[Any], bad: float) -> None:
     for ratio, at in product((0.05, 1.0), ([5000, 7000], [9999], [0, 1], [63, 64])):
         x = np.random.default_rng(3).normal(size=10_000).astype(dtype)
         x[at] = bad
@@ -135,8 +135,8 @@ def test_the_first_that_is_not_finite_is_named(name: str, dtype: np.dtype[Any], 
 
 
 @pytest.mark.parametrize("name", sorted(set(SELECTORS) - {"all", "nonzero"}))
-def test_nan_is_named_wherever_it_hides(name: str) -> None:
-    """NaNs of the greatest payload stand above an infinity that comes first."""
+def test_nan_of_any_payload_is_reported(name: str) -> None:
+    """NaNs of the largest payload order above an infinity at a lower index."""
     x = np.zeros(700, np.float32)
     x.view(np.uint32)[[100, 400, 699]] = 0x7F800000, 0x7FFFFFFF, 0xFFFFFFFF
     with pytest.raises(wc.EncodeError) as caught:
@@ -146,7 +146,7 @@ def test_nan_is_named_wherever_it_hides(name: str) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(set(SELECTORS) - {"all", "nonzero"}))
-def test_a_nan_that_signals_is_named_without_a_warning(name: str, dtype: np.dtype[Any]) -> None:
+def test_a_signalling_nan_is_reported_without_a_warning(name: str, dtype: np.dtype[Any]) -> None:
     x = np.ones(10_000, dtype)
     bits = bits_of(x)
     bits[:] = bits_of(np.array([np.inf], dtype)) + bits.dtype.type(1)
@@ -155,13 +155,13 @@ def test_a_nan_that_signals_is_named_without_a_warning(name: str, dtype: np.dtyp
 
 
 @pytest.mark.parametrize("name", [n for n in SELECTORS if hasattr(example(n), "ratio")])
-def test_the_least_ratio_there_is_keeps_little(name: str) -> None:
+def test_the_smallest_ratio_keeps_little(name: str) -> None:
     x = np.random.default_rng(0).normal(size=2000).astype(np.float32)
     assert len(chosen(example(name, 5e-324), x)) <= -(-2000 // 30)  # chunk-topk: one of each chunk
 
 
 @pytest.mark.parametrize("name", [n for n in SELECTORS if hasattr(example(n), "ratio")])
-def test_ratios_are_shares_and_follow_schedules(name: str) -> None:
+def test_ratios_are_fractions_and_follow_schedules(name: str) -> None:
     for wrong in (0, -0.1, 1.5, float("nan"), "much"):
         with pytest.raises(wc.EncodeError, match="ratio"):
             example(name, wrong)
@@ -201,7 +201,7 @@ def test_other_parameters_are_checked() -> None:
     assert wc.DGC(np.float32(0.1)) == wc.DGC(0.1)
 
 
-def test_ranks_choose_alike() -> None:
+def test_ranks_select_the_same_elements() -> None:
     """A Compressor mixes the rank into the codecs' draws, not into the selectors'."""
     x = np.random.default_rng(0).normal(size=3000).astype(np.float32)
     for scheme in ("randomk(0.1) | rice | qsgd", "dgc(0.1) | rice | qsgd"):
@@ -212,3 +212,8 @@ def test_ranks_choose_alike() -> None:
         one.commit()
         again = c.prepare({"w": x}, rank=0)
         assert not np.array_equal(one.sent["w"].indices, again.sent["w"].indices)
+
+
+def test_every_exported_selector_is_in_the_list() -> None:
+    exported = {getattr(select, name) for name in select.__all__ if name not in ("SELECTORS", "Selector")}
+    assert {cls for cls in exported if hasattr(cls, "select")} == set(select.SELECTORS)

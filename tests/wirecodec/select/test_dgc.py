@@ -20,9 +20,9 @@ def test_dgc_keeps_at_most_k_and_only_of_the_top(gradient: Any) -> None:
 
 
 def test_no_sample_is_drawn_twice() -> None:
-    from wirecodec.select.dgc import _positions
+    from wirecodec.select.dgc import draw_positions
 
     for size, n in ((10, 1), (10, 10), (1001, 10), (1_000_003, 777)):
-        found = _positions(n, size, 0x123456789ABCDEF)
+        found = draw_positions(n, size, 0x123456789ABCDEF)
         edges = [q * size // n for q in range(n + 1)]
         assert all(a <= p < b for p, a, b in zip(found.tolist(), edges, edges[1:], strict=False))

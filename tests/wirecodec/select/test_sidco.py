@@ -1,4 +1,4 @@
-"""SIDCo: sweeps against NumPy, stages and controller against the paper's text, k̂ against k."""
+"""SIDCo: sweeps compared with NumPy, stages and controller with the paper's text, k̂ with k."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def test_sweeps_are_the_moments(rng: np.random.Generator, dtype: np.dtype[Any]) 
             assert total.mean == pytest.approx(present.mean(), rel=1e-5)
             assert total.variance == pytest.approx(present.var(), rel=1e-4, abs=1e-5 * present.mean() ** 2)
             assert total.log_mean == pytest.approx(np.log(present).mean(), rel=1e-6, abs=1e-5)
-            at = found.settled(float(np.median(present)) * 1.01)
-            beyond, below = found.beyond(at), found.between(0.0, at)
+            at = found.round_up(float(np.median(present)) * 1.01)
+            beyond, below = found.moments_above(at), found.moments_between(0.0, at)
             y = present[present >= at] - at
             assert beyond.count == y.size
             assert below.count == present.size - y.size
             if y.size:
                 assert beyond.mean == pytest.approx(y.mean(), rel=1e-4, abs=1e-6 * at)
-            assert found.reaching(at, size).tolist() == np.flatnonzero(g * found.scale >= at).tolist()
+            assert found.find_reaching(at, size).tolist() == np.flatnonzero(g * found.scale >= at).tolist()
             assert found.narrow(at, expected=0) == y.size
             if y.size:
-                higher = found.settled(at * 1.5)
+                higher = found.round_up(at * 1.5)
                 assert (
-                    found.reaching(higher, size).tolist()
+                    found.find_reaching(higher, size).tolist()
                     == np.flatnonzero(g * found.scale >= higher).tolist()
                 )
 
@@ -54,10 +54,10 @@ def test_sums_have_one_order(rng: np.random.Generator) -> None:
     x = rng.standard_t(2, 300_001).astype(np.float32)
     first = wc.SIDCo(0.01, "gamma-gp").search(x)
     again = wc.SIDCo(0.01, "gamma-gp").search(np.concatenate([np.ones(3, np.float32), x])[3:].copy())
-    assert first.trials == again.trials
+    assert first.measured == again.measured
 
 
-# The paper's mode.
+# Faithful mode.
 
 
 @pytest.mark.parametrize("sid", SIDS)
@@ -72,7 +72,7 @@ def test_faithful_stages_are_the_papers(sid: str, rng: np.random.Generator, dtyp
         y = x.astype(dtype)
         for ratio in (0.3, *DENSITIES):
             for stages in (1, 2, 4):
-                if stages > sidco_controller.most_stages(ratio):
+                if stages > sidco_controller.max_stages(ratio):
                     continue
                 found = wc.SIDCo(ratio, sid, mode="faithful", stages=stages).search(y)
                 expected = oracles.sidco_threshold(y, ratio, sid, stages)
@@ -91,19 +91,19 @@ def test_faithful_stages_are_the_papers(sid: str, rng: np.random.Generator, dtyp
     st.integers(1, 12),
 )
 def test_controller_is_the_papers(ratios: list[float], ratio: float, window: int, begin: int) -> None:
-    most = sidco_controller.most_stages(ratio)
+    most = sidco_controller.max_stages(ratio)
     assert most == math.ceil(math.log2(1 / ratio))
     begin = min(begin, most)
-    control, taken = sidco_controller.restored(None, begin), []
+    control, taken = sidco_controller.restore(None, begin), []
     for kept in ratios:
         taken.append(control.stages)
-        control = sidco_controller.restored(sidco_controller.saved(control), 99)
-        control = sidco_controller.stepped(control, kept, ratio, window=window, tolerance=0.2)
+        control = sidco_controller.restore(sidco_controller.save(control), 99)
+        control = sidco_controller.update(control, kept, ratio, window=window, tolerance=0.2)
     assert taken == oracles.sidco_stages(ratios, most, begin=begin, window=window)
 
 
 def test_controller_leaves_one_stage_on_heavy_tails(rng: np.random.Generator) -> None:
-    """At one stage an exponential fit keeps far too much; the paper's rule takes stages away from one."""
+    """With one stage, an exponential fit keeps far too much, and the paper's rule only removes stages."""
     selector, kept = wc.SIDCo(0.001, mode="faithful"), []
     state: Any = None
     for _ in range(40):
@@ -139,16 +139,16 @@ def test_faithful_state_is_a_compressors(rng: np.random.Generator) -> None:
     "state",
     [np.zeros(5), np.ones(4), np.ones(5, np.float32), np.array([1, 0, 0, 0, 1.0]), [1, 1, np.nan, 0, 0], "x"],
 )
-def test_no_state_of_its_own_is_refused(state: Any) -> None:
+def test_invalid_states_raise(state: Any) -> None:
     with pytest.raises(wc.EncodeError, match="state"):
         wc.SIDCo(0.1, mode="faithful").select(np.ones(10, np.float32), state=state)
 
 
-# The default.
+# Retargeted mode.
 
 
 def near(x: Any, ratio: float, found: Any, off: float = 0.05) -> None:
-    """k̂ within ``off`` of k, and they are the largest."""
+    """Check that k̂ is within ``off`` of k, and that the largest are selected."""
     k = oracles.kept(repr(ratio), x.size)
     g = np.abs(x.astype(np.float64))
     indices = found.selection.indices
@@ -177,7 +177,7 @@ def test_real_gradients_stay_near_k(gradient: Any, sid: str) -> None:
 @pytest.mark.parametrize("ratio", DENSITIES)
 @pytest.mark.parametrize("sid", SIDS)
 def test_feedback_stays_near_k(gradient: Any, sid: str, ratio: float) -> None:
-    """At every one of 60 iterations: what is held back has an edge at the last threshold."""
+    """This holds at every one of 60 iterations, although the residual has an edge at the last threshold."""
     rng = np.random.default_rng(6)
     gradient = gradient[:100_000]
     residual = np.zeros_like(gradient)
@@ -286,7 +286,7 @@ def test_few_elements(mode: str, dtype: np.dtype[Any]) -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("mode", ["retargeted", "faithful"])
-def test_the_first_that_has_no_order_is_named(mode: str, dtype: np.dtype[Any], bad: float) -> None:
+def test_the_first_nonfinite_is_reported(mode: str, dtype: np.dtype[Any], bad: float) -> None:
     x = np.ones(10_000).astype(dtype)
     for at in ([5000, 7000], [9999], [0]):
         y = x.copy()

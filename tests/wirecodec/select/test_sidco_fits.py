@@ -1,4 +1,4 @@
-"""The fits of SIDCo against SciPy: thresholds, likelihood, and samples."""
+"""SIDCo's fits compared with SciPy: thresholds, likelihood, and samples."""
 
 from __future__ import annotations
 
@@ -46,35 +46,35 @@ def test_pareto_becomes_exponential_without_a_step() -> None:
         assert sidco_fits.Pareto(shape, 2.0).threshold(0.01) == pytest.approx(2 * math.log(100), rel=1e-7)
 
 
-def test_fits_of_what_does_not_vary() -> None:
+def test_fits_of_constant_magnitudes() -> None:
     constant = sidco_fits.Moments(10, 3.0, 0.0, math.log(3.0))
-    assert sidco_fits.pareto(constant) == sidco_fits.gamma(constant) == sidco_fits.Point(3.0)
+    assert sidco_fits.fit_pareto(constant) == sidco_fits.fit_gamma(constant) == sidco_fits.Point(3.0)
     assert sidco_fits.Point(3.0).threshold(0.1) == 3.0
     assert sidco_fits.Point(3.0).survival(np.array([2.0, 3.0])).tolist() == [1.0, 0.0]
-    nearly = sidco_fits.pareto(sidco_fits.Moments(10, 3.0, 1e-12, math.log(3.0)))
+    nearly = sidco_fits.fit_pareto(sidco_fits.Moments(10, 3.0, 1e-12, math.log(3.0)))
     assert isinstance(nearly, sidco_fits.Pareto)
     assert nearly.shape == -0.5
 
 
 SAMPLES = {
-    "laplace": (stats.expon(), sidco_fits.exponential, 0.01),
-    "laplace as Pareto": (stats.expon(), sidco_fits.pareto, 0.01),
-    "Pareto, light": (stats.genpareto(-0.2), sidco_fits.pareto, 0.01),
-    "Pareto, c = 0.1": (stats.genpareto(0.1), sidco_fits.pareto, 0.01),
-    "Pareto, c = 0.2": (stats.genpareto(0.2), sidco_fits.pareto, 0.01),
-    "gamma, 0.1": (stats.gamma(0.1), sidco_fits.gamma, 0.01),
-    "gamma, 0.3": (stats.gamma(0.3), sidco_fits.gamma, 0.01),
-    "gamma, 0.6": (stats.gamma(0.6), sidco_fits.gamma, 0.01),
-    "gamma, 1": (stats.gamma(1.0), sidco_fits.gamma, 0.01),
-    "gamma, 4": (stats.gamma(4.0), sidco_fits.gamma, 0.01),
+    "laplace": (stats.expon(), sidco_fits.fit_exponential, 0.01),
+    "laplace as Pareto": (stats.expon(), sidco_fits.fit_pareto, 0.01),
+    "Pareto, light": (stats.genpareto(-0.2), sidco_fits.fit_pareto, 0.01),
+    "Pareto, c = 0.1": (stats.genpareto(0.1), sidco_fits.fit_pareto, 0.01),
+    "Pareto, c = 0.2": (stats.genpareto(0.2), sidco_fits.fit_pareto, 0.01),
+    "gamma, 0.1": (stats.gamma(0.1), sidco_fits.fit_gamma, 0.01),
+    "gamma, 0.3": (stats.gamma(0.3), sidco_fits.fit_gamma, 0.01),
+    "gamma, 0.6": (stats.gamma(0.6), sidco_fits.fit_gamma, 0.01),
+    "gamma, 1": (stats.gamma(1.0), sidco_fits.fit_gamma, 0.01),
+    "gamma, 4": (stats.gamma(4.0), sidco_fits.fit_gamma, 0.01),
 }
 
 
 @pytest.mark.parametrize("shape", [1e-3, 0.02, 0.1, 0.3, 0.6, 1, 3, 100, 1e6])
-def test_gamma_is_the_likeliest(shape: float) -> None:
-    """Where the moments are the distribution's own, so is the fit, nearly: the paper's is a percent off."""
+def test_gamma_maximises_the_likelihood(shape: float) -> None:
+    """From the distribution's exact moments, the fit is nearly exact; the paper's is 1 % off."""
     theirs = stats.gamma(shape)
-    found = sidco_fits.gamma(sidco_fits.Moments(10, shape, shape, float(special.digamma(shape))))
+    found = sidco_fits.fit_gamma(sidco_fits.Moments(10, shape, shape, float(special.digamma(shape))))
     assert isinstance(found, sidco_fits.Gamma)
     assert found.shape == pytest.approx(shape, rel=3e-4)
     for density in (0.25, *DENSITIES):
@@ -85,8 +85,8 @@ def test_gamma_is_the_likeliest(shape: float) -> None:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SAMPLES)
-def test_fits_of_samples_keep_what_they_should(name: str) -> None:
-    """From the sweep's moments on: what exceeds the threshold, in the distribution that was drawn from."""
+def test_fits_of_samples_keep_the_target(name: str) -> None:
+    """From the sweep's moments of samples, the threshold keeps the target in the true distribution."""
     theirs, fit, off = SAMPLES[name]
     u = (np.random.default_rng(5).permutation(1_000_000) + 0.5) / 1_000_000  # a sample without luck
     x = theirs.isf(u).astype(np.float32)

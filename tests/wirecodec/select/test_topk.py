@@ -1,4 +1,4 @@
-"""Exact top-k against sorting: any size, type and number of threads, and inputs that mislead its sample."""
+"""Exact top-k compared with sorting: any size, type and threads, and inputs that mislead its sample."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def assert_exact(x: Any, k: int) -> None:
-    indices, words = topk_exact.top_k(bits_of(x), k)
+    indices, words = topk_exact.select_top_k(bits_of(x), k)
     expected = oracles.top_k_sorted(x, k)
     assert indices.dtype == np.int32
     assert np.array_equal(indices, expected)
@@ -46,7 +46,7 @@ def assert_exact(x: Any, k: int) -> None:
 )
 @example(4097, "constant", DTYPES[0], 0.001, 0)
 @example(70_000, "rows", DTYPES[0], 0.1, 0)
-def test_any_size_type_and_share(n: int, name: str, dtype: Any, share: float, seed: int) -> None:
+def test_any_size_type_and_fraction(n: int, name: str, dtype: Any, share: float, seed: int) -> None:
     x = typed(family(name, n + 1, seed), dtype)
     assert_exact(x, min(n, max(1, int(share * n))))
 
@@ -64,23 +64,23 @@ def test_the_same_from_any_number_of_threads(name: str, on_threads: Any) -> None
 def _sampled(bits: Any, run: int, samples: int, seed: int, out: Any) -> None:
     strata = samples // run
     for stratum in range(strata):
-        first = sample.run_of(stratum, strata, bits.size // run, np.uint64(seed)) * run
+        first = sample.choose_run(stratum, strata, bits.size // run, np.uint64(seed)) * run
         for i in range(run):
             out[stratum * run + i] = first + i
 
 
 def sampled(x: Any, k: int) -> Any:
-    """Where a first sample of x looks."""
+    """Return the positions of the first sample of x."""
     run = 64 // x.itemsize
-    plan = topk_exact.planned(x.size, k, run)
+    plan = topk_exact.plan_sample(x.size, k, run)
     found = np.empty(plan.samples, np.int64)
     _sampled(bits_of(x), run, plan.samples, 0, found)
     return found
 
 
 def sampled_next(x: Any, k: int, seed: int) -> Any:
-    """Where a second sample looks at such a time."""
-    plan = topk_exact.planned(x.size, k, 1, 1.0)
+    """Return the positions of a second sample that is seeded with a given time."""
+    plan = topk_exact.plan_sample(x.size, k, 1, 1.0)
     found = np.empty(plan.samples, np.int64)
     _sampled(bits_of(x), 1, plan.samples, seed, found)
     return found
@@ -89,7 +89,7 @@ def sampled_next(x: Any, k: int, seed: int) -> Any:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("k", [200, 20_000])
 def test_an_adversary_who_knows_the_sample(dtype: Any, k: int, on_threads: Any) -> None:
-    """Large where nobody looks, small where nobody looks, zero but there, ties but there."""
+    """Unsampled elements are large, or small; sampled ones alone are not zero, or alone are ties."""
     rng = np.random.default_rng(3)
     for threads_taken in (1, 2):
         on_threads(threads_taken)
@@ -107,15 +107,15 @@ def test_an_adversary_who_knows_the_sample(dtype: Any, k: int, on_threads: Any) 
 
 @pytest.mark.parametrize("k", [200, 20_000])
 def test_an_adversary_who_knows_the_time(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both samples see what is not there: the digits are counted."""
+    """Both samples mislead, so the digits are counted."""
     counted: list[int] = []
-    count = radix.count_threshold
+    count = radix.find_threshold_by_digits
 
-    def noted(bits: Any, k: int) -> Any:
+    def record(bits: Any, k: int) -> Any:
         counted.append(k)
         return count(bits, k)
 
-    monkeypatch.setattr(radix, "count_threshold", noted)
+    monkeypatch.setattr(radix, "find_threshold_by_digits", record)
     monkeypatch.setattr(topk_exact, "time", SimpleNamespace(perf_counter_ns=lambda: 7))
     rng = np.random.default_rng(3)
     for seen, unseen in ((1e-3, 1.0), (1.0, 1e-3), (0.0, 1.0)):
@@ -126,52 +126,54 @@ def test_an_adversary_who_knows_the_time(k: int, monkeypatch: pytest.MonkeyPatch
     assert counted == [k] * 3
 
 
-def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the tests above would not test them."""
-    taken: list[str] = []
+def test_every_method_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the tests above would not cover all methods."""
+    calls: list[str] = []
 
-    def noted(name: str, way: Any) -> Any:
+    def record(name: str, method: Any) -> Any:
         def call(*arguments: Any) -> Any:
-            taken.append(name)
-            return way(*arguments)
+            calls.append(name)
+            return method(*arguments)
 
         return call
 
-    for name in ("_sparse", "_dense", "_filled"):
-        monkeypatch.setattr(topk_exact, name, noted(name, getattr(topk_exact, name)))
+    for name in ("_select_sparse", "_select_dense", "_fill"):
+        monkeypatch.setattr(topk_exact, name, record(name, getattr(topk_exact, name)))
     x = family("heavy tails", 100_000, 1).astype(np.float32)
-    for k, ways in ((1000, ["_sparse"]), (50_000, ["_dense", "_filled"])):
-        taken.clear()
+    for k, methods in ((1000, ["_select_sparse"]), (50_000, ["_select_dense", "_fill"])):
+        calls.clear()
         assert_exact(x, k)
-        assert taken == ways
+        assert calls == methods
     x[:] = 1e-3
     x[sampled(x, 1000)] = 1.0
-    taken.clear()
+    calls.clear()
     assert_exact(x, 1000)
-    assert taken[0] in ("_sparse", "_dense")
-    assert "_filled" in taken
-    monkeypatch.setattr(sample, "bracket", lambda *a: (1, 2, False))  # two samples that are of no use
-    taken.clear()
+    assert calls[0] in ("_select_sparse", "_select_dense")
+    assert "_fill" in calls
+    monkeypatch.setattr(sample, "bracket_kth", lambda *a: (1, 2, False))  # both samples are useless
+    calls.clear()
     assert_exact(family("heavy tails", 100_000, 2).astype(np.float32), 1000)
-    assert taken == ["_sparse", "_dense", "_filled"]
-    for tied, ways in (
-        (False, ["_sparse", "_dense"]),
-        (True, ["_dense", "_filled"] * 2),
-    ):  # nor these, too high
-        monkeypatch.setattr(sample, "bracket", lambda *a, tied=tied: (2**30 + 2**29, 2**30 + 2**29 + 1, tied))
-        taken.clear()
+    assert calls == ["_select_sparse", "_select_dense", "_fill"]
+    for tied, methods in (
+        (False, ["_select_sparse", "_select_dense"]),
+        (True, ["_select_dense", "_fill"] * 2),
+    ):  # brackets above all keys
+        monkeypatch.setattr(
+            sample, "bracket_kth", lambda *a, tied=tied: (2**30 + 2**29, 2**30 + 2**29 + 1, tied)
+        )
+        calls.clear()
         assert_exact(family("heavy tails", 100_000, 2).astype(np.float32), 1000)
-        assert taken == [*ways, "_filled"]
+        assert calls == [*methods, "_fill"]
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64])
 def test_digits_are_counted(dtype: Any) -> None:
-    """However many different ones there are among 64: one, two, up to eight, more, all."""
+    """Among 64 elements there are one, two, up to eight, more, or 64 different digits."""
     rng = np.random.default_rng(4)
     width = 8 * np.dtype(dtype).itemsize
     for size in (1, 63, 64, 200, 4096 + 64, 9000):
         for values in (1, 2, 3, 5, 12, 40, 10_000):
-            for often in (0.0, 0.4, 0.9):  # how often the first two of them are taken
+            for often in (0.0, 0.4, 0.9):  # how often the first two of them are calls
                 few = rng.integers(0, 2**64, values, dtype=np.uint64) >> np.uint64(64 - width)
                 which = np.where(
                     rng.random(size) < often, rng.integers(0, 2, size), rng.integers(0, 2**31, size)
@@ -181,11 +183,11 @@ def test_digits_are_counted(dtype: Any) -> None:
                 for k in {1, size // 3 + 1, size}:
                     least = keys[k - 1]
                     expected = (int(least), k - int(np.count_nonzero(keys > least)))
-                    assert radix.count_threshold(read_only(bits), k) == expected
+                    assert radix.find_threshold_by_digits(read_only(bits), k) == expected
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_first_without_an_order_is_named(dtype: Any, on_threads: Any) -> None:
+def test_the_first_nonfinite_is_reported(dtype: Any, on_threads: Any) -> None:
     for threads_taken in (1, 2):
         on_threads(threads_taken)
         for places in ([0], [70_016], [12_345, 50_000], [69_999, 70_016], range(33, 70_017, 2)):
@@ -207,25 +209,25 @@ def test_values_come_with_the_selection(dtype: Any) -> None:
     assert np.array_equal(found.values, x[found.indices])
 
 
-def test_kernels_never_write_beyond_their_room() -> None:
-    """What another thread may do to counts between two looks at an array."""
+def test_kernels_never_write_beyond_their_buffers() -> None:
+    """Another thread may change an array between two reads, so counts may be wrong."""
     bits = bits_of(np.ones(5000, np.float32))
     bits.flags.writeable = False
     one = int(bits[0])
-    found, words = np.empty(topk.ROOM + 100, np.int32), np.empty(topk.ROOM + 100, np.uint32)
+    found, words = np.empty(topk.SWEEP_SLACK + 100, np.int32), np.empty(topk.SWEEP_SLACK + 100, np.uint32)
     assert topk.sweep(bits, one, found, words) == -1
     assert topk.collect(bits, one, one + 1, np.empty(70, np.uint32)) == (0, -1)
     assert topk.fill(bits, one - 1, 0, np.empty(164, np.int32), np.empty(164, np.uint32))[0] == -1
     places = np.arange(1000, dtype=np.int32)
     out = np.empty(1, np.int32), np.empty(1, np.uint32)
     assert topk.keep(places, bits[:1000].copy(), one - 1, 0, 0, *out) == -1
-    assert topk.settle(places[:10], np.zeros(10, np.uint32), 5, one, one + 1) != 5
+    assert topk.keep_top_k(places[:10], np.zeros(10, np.uint32), 5, one, one + 1) != 5
 
 
 @kernel
 def _words(a: Any, out: Any) -> int:
     memory.prefetch(a, np.int64(10**6), 64)
-    return memory.width_of(a)
+    return memory.bit_width(a)
 
 
 def test_words_of_memory() -> None:
@@ -234,7 +236,7 @@ def test_words_of_memory() -> None:
         assert _words(x, x) == 8 * x.itemsize
 
 
-ELSEWHERE = """
+OTHER_PROCESSORS = """
 import numpy as np
 from tests import oracles
 from tests.wirecodec.select.vectors import FAMILIES, family, typed, sums
@@ -246,7 +248,7 @@ for dtype in DTYPES:
         for n in (5, 4000, 30_001):
             x = typed(family(name, n, 2), dtype)
             for k in (1, n // 100 + 1, n // 10 + 1, n // 2):
-                indices, words = topk_exact.top_k(bits_of(x), k)
+                indices, words = topk_exact.select_top_k(bits_of(x), k)
                 assert np.array_equal(indices, oracles.top_k_sorted(x, k)), (name, n, k)
                 assert np.array_equal(words, bits_of(x)[indices])
     if np.dtype(dtype).itemsize >= 4:
@@ -271,13 +273,13 @@ for dtype in DTYPES:
     ],
     ids=["without AVX-512", "with bounds checked"],
 )
-def test_elsewhere(types: str, settings: dict[str, str], tmp_path: Path) -> None:
+def test_other_processors_and_settings(types: str, settings: dict[str, str], tmp_path: Path) -> None:
     env = {**os.environ, **settings, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
-    code = ELSEWHERE.replace("DTYPES", types)
+    code = OTHER_PROCESSORS.replace("DTYPES", types)
     subprocess.run([sys.executable, "-W", "error", "-c", code], env=env, check=True, timeout=280)
 
 
 def test_bfloat16_orders_as_float32_does() -> None:
     x = family("heavy tails", 50_000, 8).astype(ml_dtypes.bfloat16)
-    indices, _ = topk_exact.top_k(bits_of(x), 700)
-    assert np.array_equal(indices, topk_exact.top_k(bits_of(x.astype(np.float32)), 700)[0])
+    indices, _ = topk_exact.select_top_k(bits_of(x), 700)
+    assert np.array_equal(indices, topk_exact.select_top_k(bits_of(x.astype(np.float32)), 700)[0])

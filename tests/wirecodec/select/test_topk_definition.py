@@ -1,4 +1,4 @@
-"""topk against its brute-force definition."""
+"""topk compared with its brute-force definition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import wirecodec as wc
 from tests import oracles
 from tests.wirecodec.select.choices import chosen
-from wirecodec.select.topk import share_of
+from wirecodec.select.topk import fraction_count
 
 
 def vectors(rng: np.random.Generator) -> dict[str, Any]:
@@ -61,12 +61,12 @@ def test_topk_on_any_floats(values: list[float], data: st.DataObject) -> None:
     ],
 )
 def test_k_is_exact_decimal(ratio: str, size: int) -> None:
-    assert share_of(float(ratio), size) == oracles.kept(ratio, size)
+    assert fraction_count(float(ratio), size) == oracles.kept(ratio, size)
 
 
 @given(st.decimals(min_value="0.000001", max_value="1", places=6), st.integers(0, 10**9))
 def test_k_is_exact_decimal_anywhere(ratio: Any, size: int) -> None:
-    assert share_of(float(ratio), size) == min(size, max(1, int(Fraction(ratio) * size)) if size else 0)
+    assert fraction_count(float(ratio), size) == min(size, max(1, int(Fraction(ratio) * size)) if size else 0)
 
 
 def test_topk_of_real_gradients(gradient: Any) -> None:
@@ -77,7 +77,7 @@ def test_topk_of_real_gradients(gradient: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_topk_names_the_first_that_has_no_order(dtype: np.dtype[Any], bad: float) -> None:
+def test_topk_reports_the_first_nonfinite(dtype: np.dtype[Any], bad: float) -> None:
     x = np.ones(10_000).astype(dtype)
     x[[5000, 7000]] = bad
     with pytest.raises(wc.EncodeError, match="element 5000: topk cannot carry") as caught:
@@ -85,11 +85,11 @@ def test_topk_names_the_first_that_has_no_order(dtype: np.dtype[Any], bad: float
     assert caught.value.position == 5000
 
 
-def test_topk_of_nothing() -> None:
+def test_topk_of_an_empty_tensor() -> None:
     assert chosen(wc.TopK(0.5), np.empty(0, np.float32)) == []
 
 
-def test_topk_wants_one_parameter() -> None:
+def test_topk_needs_one_parameter() -> None:
     for wrong in (
         {},
         {"ratio": 0.1, "k": 2},

@@ -1,4 +1,4 @@
-"""The top of a sum, made and cleared in one pass: against adding, sorting and clearing."""
+"""Top k of a sum, found and cleared in one pass, compared with adding, sorting and clearing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_top_of_a_sum_from_threads(dtype: Any, on_threads: Any) -> None:
 def test_a_compressor_in_one_pass_does_as_in_several(
     scheme: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same bytes, residuals and errors, whether sums are made in the sweep or before it."""
+    """Bytes, residuals and errors are the same if sums are computed in the sweep or before it."""
     steps = [typed(family("heavy tails", 20_011, seed), dtype) for seed in range(4)]
     steps.append(np.zeros_like(steps[0]))
     if dtype == np.float32:

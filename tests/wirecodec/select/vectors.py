@@ -1,4 +1,4 @@
-"""Vectors for top-k: those that mislead a sample, have ties, or are in order; and sums of two."""
+"""Vectors for top-k that mislead a sample, have ties, or are in order; and pairs to be added."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CUTS = [1000, 4000, 4096, 4097, 8191, 8192, 65_535, 65_536, 70_000]
 
 
 def family(name: str, n: int, seed: int) -> Any:
-    """A vector of n elements, as float64."""
+    """Return a float64 vector of n elements."""
     rng = np.random.default_rng(seed)
     x = rng.standard_t(2, n)
     made = {
@@ -47,7 +47,7 @@ FAMILIES = [
 
 
 def typed(x: Any, dtype: Any) -> Any:
-    """In another type, within its range."""
+    """Convert to another type, within its range."""
     return np.clip(x, -6e4, 6e4).astype(dtype)
 
 

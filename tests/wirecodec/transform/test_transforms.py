@@ -183,9 +183,9 @@ def test_scheme_string_round_trip() -> None:
     assert wc.Scheme.parse("dct | all | rice | raw") != wc.Scheme.parse("all | rice | raw")
     assert isinstance(wc.DCT(), wc.Transform)
     for wrong in (wc.DCT, "dct", wc.TopK(0.1), 3):
-        with pytest.raises(wc.EncodeError, match="is no transform"):
+        with pytest.raises(wc.EncodeError, match="transform is"):
             wc.Scheme(wc.All(), wc.Rice(), wc.Raw(), transform=wrong)
-    with pytest.raises(wc.EncodeError, match="dct: no place for argument"):
+    with pytest.raises(wc.EncodeError, match=r"dct: argument .* is one too many"):
         wc.Scheme.parse("dct(2) | all | rice | raw")
 
 

@@ -128,7 +128,7 @@ class DevicePlan:
             Entry(0, base, self._chunk_size(base), 0, self._dtype, 0, index.wire_id, value, nothing, nothing)
             for base in self._bases
         ]
-        return layout.head_of(entries, [0] * len(entries), block, 0)
+        return layout.header_bytes(entries, [0] * len(entries), block, 0)
 
     def _chunk_size(self, base: int) -> int:
         return min(CHUNK, self._size - base)

@@ -24,8 +24,8 @@ from wirecodec.select.all import All
 from wirecodec.select.dgc import DGC
 from wirecodec.select.nonzero import NonZero
 from wirecodec.select.threshold import Threshold
-from wirecodec.select.threshold_common import threshold_bits
-from wirecodec.select.topk import TopK, share_of
+from wirecodec.select.threshold_common import round_threshold
+from wirecodec.select.topk import TopK, fraction_count
 
 __all__ = ["SELECTORS", "PlanSelector", "make_selector"]
 
@@ -165,7 +165,7 @@ def _nonzero(
 def _threshold(
     device: Kernels, selector: Threshold, size: int, dtype: np.dtype[Any], capacity: int
 ) -> PlanSelector:
-    min_key = int(threshold_bits(selector.t, dtype))
+    min_key = int(round_threshold(selector.t, dtype))
     mask = 2 ** (8 * dtype.itemsize - 1) - 1
     return _FixedRule(device, size, dtype, capacity, min_key, mask, infinity_of(dtype))
 
@@ -176,7 +176,7 @@ def _topk(device: Kernels, selector: TopK, size: int, dtype: np.dtype[Any], capa
 
 
 def _dgc(device: Kernels, selector: DGC, size: int, dtype: np.dtype[Any], capacity: int) -> PlanSelector:
-    k = share_of(selector.ratio, size)
+    k = fraction_count(selector.ratio, size)
     return _AllElements(size, rejects_nonfinite=True) if k == size else _DGC(device, selector, size, dtype, k)
 
 

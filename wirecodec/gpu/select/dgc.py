@@ -12,7 +12,7 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.select.dgc import DGC
-from wirecodec.select.topk import share_of
+from wirecodec.select.topk import fraction_count
 
 __all__ = ["DGCSearch"]
 
@@ -28,12 +28,12 @@ class DGCSearch:
     """
 
     def __init__(self, device: Device, size: int, raw_type: Any, selector: DGC) -> None:
-        self._device, self._sample_size = device, share_of(selector.sample, size)
+        self._device, self._sample_size = device, fraction_count(selector.sample, size)
         self._sample = device.empty(self._sample_size + 1, raw_type)  # a search needs k < n: one zero more
         device.clear(self._sample)
-        k = share_of(selector.ratio, self._sample_size)
+        k = fraction_count(selector.ratio, self._sample_size)
         self._threshold = Search(device, self._sample_size + 1, raw_type, k)
-        self.search = Search(device, size, raw_type, share_of(selector.ratio, size))
+        self.search = Search(device, size, raw_type, fraction_count(selector.ratio, size))
 
     def select(self, raw: Any, infinity: int, stream: Any) -> Selected:
         """Select from (size,) raw bits; NaN and Inf reach every threshold and are reported.

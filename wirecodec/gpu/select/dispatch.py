@@ -29,8 +29,8 @@ from wirecodec.select.dgc import DGC
 from wirecodec.select.nonzero import NonZero
 from wirecodec.select.sidco import SIDCo
 from wirecodec.select.threshold import Threshold
-from wirecodec.select.threshold_common import threshold_bits
-from wirecodec.select.topk import TopK, share_of
+from wirecodec.select.threshold_common import round_threshold
+from wirecodec.select.topk import TopK, fraction_count
 from wirecodec.support import Support
 
 __all__ = ["SIZE_LIMIT", "choose", "has_kernels", "select", "select_sum"]
@@ -107,7 +107,7 @@ def _nonzero(device: Device, flat: DeviceFlat, selector: NonZero, context: Conte
 
 
 def _threshold(device: Device, flat: DeviceFlat, selector: Threshold, context: Context) -> DeviceSupport:
-    min_key = int(threshold_bits(selector.t, flat.dtype))
+    min_key = int(round_threshold(selector.t, flat.dtype))
     return to_support(device, flat, select_from(device, flat.words, min_key, infinity_of(flat.dtype)))
 
 
@@ -138,7 +138,7 @@ def _topk_of_sum(
 
 def _dgc(device: Device, flat: DeviceFlat, selector: DGC, context: Context) -> DeviceSupport:
     raw, infinity = flat.words, infinity_of(flat.dtype)
-    if share_of(selector.ratio, raw.size) == raw.size:
+    if fraction_count(selector.ratio, raw.size) == raw.size:
         return select_all_finite(device, flat)
     search = DGCSearch(device, raw.size, raw.dtype, selector)
     return to_support(device, flat, search.select(raw, infinity, mix(context.seed)))

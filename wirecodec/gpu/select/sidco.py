@@ -14,14 +14,14 @@ from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected
 from wirecodec.select.sidco import SIDCo
-from wirecodec.select.sidco_sweeps import Sums, Sweeps
+from wirecodec.select.sidco_sweeps import MagnitudeSource, Sums
 
 __all__ = ["DeviceMagnitudes", "sidco"]
 
 
 def sidco(device: Device, flat: DeviceFlat, selector: SIDCo, context: Context) -> DeviceSupport:
     """Select the elements that reach the fitted threshold; raises HostFallback if one is not finite."""
-    selection = selector.search_in(DeviceMagnitudes(device, flat), state=context.state).selection
+    selection = selector.search_magnitudes(DeviceMagnitudes(device, flat), state=context.state).selection
     indices: Any = selection.indices
     if indices is None or indices.size == flat.words.size:
         return DeviceSupport(None, flat.words, flat, state=selection.state)
@@ -29,7 +29,7 @@ def sidco(device: Device, flat: DeviceFlat, selector: SIDCo, context: Context) -
     return DeviceSupport(indices, raw, flat, state=selection.state)
 
 
-class DeviceMagnitudes(Sweeps):
+class DeviceMagnitudes(MagnitudeSource):
     """Magnitudes of a tensor on a device, without logarithms; 16-bit types are converted to float32."""
 
     def __init__(self, device: Device, flat: DeviceFlat) -> None:
@@ -54,16 +54,16 @@ class DeviceMagnitudes(Sweeps):
             self._words, self._numbers = selected.values[:n], selected.indices[:n]
         return n
 
-    def reaching(self, threshold: float, expected: int) -> Any:
+    def find_reaching(self, threshold: float, expected: int) -> Any:
         """Return the ascending indices, u32 on the device, of the elements that reach the threshold."""
         selected, n = self._select(threshold)
         return selected.indices[:n]
 
-    def top(self, k: int) -> tuple[Any, float]:
+    def find_top(self, k: int) -> tuple[Any, float]:
         """Return the k largest elements left: ascending indices, u32 on the device, and the smallest."""
         k = min(k, self.size)
         selected, min_key = find_top(self._device, self._words, 0, k)
-        self.swept += self.size
+        self.elements_read += self.size
         indices = selected.indices
         if self._numbers is not None:
             indices = elements.gather(self._device, self._numbers, indices)
@@ -73,7 +73,7 @@ class DeviceMagnitudes(Sweeps):
         """Select the elements that reach the threshold; return them and their number."""
         key = self._to_wide_key(self._key(threshold))
         selected = select_from(self._device, self._words, key, 0, self._numbers)
-        self.swept += self.size
+        self.elements_read += self.size
         return selected, selected.count(self._device)[0]
 
     def _sums(self, low: int, high: int, origin: float, with_logs: bool) -> tuple[Sums, int]:
@@ -84,7 +84,7 @@ class DeviceMagnitudes(Sweeps):
         count, total, squares = self._device.get(sums).tolist()
         return (int(count), total, squares, 0.0), self._to_element_key(int(self._device.get(largest)[0]))
 
-    def _refuse(self) -> None:
+    def _raise_nonfinite(self) -> None:
         raise HostFallback
 
     def _to_wide_key(self, key: int) -> int:

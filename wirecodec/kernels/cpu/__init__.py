@@ -1,4 +1,4 @@
 """Numba kernels on flat NumPy arrays.
 
-They trust their arguments: whoever calls them has validated sizes and ranges.
+They trust their arguments: callers validate sizes and ranges.
 """

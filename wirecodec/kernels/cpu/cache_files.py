@@ -1,12 +1,12 @@
-"""Names of cached kernels: a data file is named after what its code depends on.
+"""Content-based names of cached kernels: the name of a data file is a hash of everything its code depends on.
 
-Numba numbers the data files of a function, and its index says which number belongs to which signature. While
-one process rewrites index and data, another can read a number of the new index and load the code of the old
-one: that of another signature, or of an older source file.
+Numba numbers the data files of a function, and its index maps signatures to numbers. While one process
+rewrites index and data, another can read a number of the new index and load old code: code of another
+signature, or of an older source file.
 
-A name that is a hash of the source stamp, Numba's version and the key (signature, processor, byte code) has
-one meaning for ever. Its file is either absent, and the kernel is compiled, or right. Processes that write an
-index at the same time can lose entries, which costs a compilation later and nothing else.
+A name that is a hash of the source stamp, Numba's version and the key (signature, processor, byte code) never
+changes its meaning. Its file is either absent, and the kernel is compiled, or correct. Processes that write
+an index at the same time can lose entries, which costs only a later compilation.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["is_cached", "name_by_contents"]
 
 
 class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
-    """Index and data files of one function; loading is Numba's."""
+    """Index and data files of one function; Numba's own code loads them."""
 
     def save(self, key: Any, data: Any) -> None:
-        """Write the code of a key, then the index; and remove what the index no longer names."""
+        """Write the code of a key, then the index; delete data files that the index no longer names."""
         overloads = self._load_index()
         contents = self._dump((self._version, self._source_stamp, key))
         base = self._index_name.removesuffix("nbi")
@@ -46,7 +46,7 @@ class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
 
 
 def name_by_contents(cache: Any) -> None:
-    """Have a dispatcher's cache name its files by their contents."""
+    """Make a dispatcher's cache name its files by their contents."""
     numbered = cache._cache_file
     base = numbered._index_name.removesuffix(".nbi")
     cache._cache_file = _ContentNamed(numbered._cache_path, base, numbered._source_stamp)

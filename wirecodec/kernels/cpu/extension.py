@@ -1,7 +1,7 @@
-"""Skip the sound rows and records of an extension block (formats/SPEC.md, 2.3 and 3.2).
+"""Skip valid rows and records of an extension block (formats/SPEC.md, sections 2.3 and 3.2).
 
-Only a block that is refused anyway may hold more of them than Python can walk in time. ``block`` makes the
-checks; these loops find the first place that it must look at.
+Only an invalid block can hold more of them than Python can walk in time. ``extension_reader`` makes the
+checks; these loops find the first position that it must check.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ __all__ = ["skip_records", "skip_rows"]
 
 @kernel
 def skip_records(words: Array, at: int, count: int, flags_of: Array) -> tuple[int, int]:
-    """Skip the sound records of a block.
+    """Skip the valid records of a block.
 
     Args:
         words: (n,) u32, the block.
         at: the first word of a record.
-        count: records from there on.
+        count: number of records from there on.
         flags_of: (m,) i64, the flags of each type below m; -1 if the type is unknown.
 
-    Returns the first word of the first record that is not sound, and how many records are left.
+    Returns the first word of the first record that is not valid, and the number of records left.
     """
     while count > 0 and at + 2 <= words.size:
         kind, flags = np.int64(words[at]) & 0xFFFF, np.int64(words[at]) >> 16
@@ -46,11 +46,13 @@ def skip_records(words: Array, at: int, count: int, flags_of: Array) -> tuple[in
 
 @kernel
 def skip_rows(body: Array, max_ndim: int) -> int:
-    """Skip the sound rows of a shapes record; the first byte of the first row that is not, or the end.
+    """Skip the valid rows of a shapes record.
 
     Args:
         body: (n,) u8, the record's body.
-        max_ndim: dimensions that a row has at most.
+        max_ndim: maximum number of dimensions of a row.
+
+    Returns the first byte of the first row that is not valid, or of the end.
     """
     at = 0
     while at + 8 <= body.size:

@@ -1,10 +1,12 @@
-"""``kernel``: Numba's njit with the project's settings, safe where many processes start at once.
+"""``kernel``: Numba's njit with the project's settings, safe if many processes start at once.
 
-Kernels are compiled on first use and cached on disk. Numba's cache is an index file and numbered data files
-that it rewrites without a lock, so ranks that start together on a cold cache can pair one signature's name
-with another's code. Here a data file is named after all that its code depends on (``cache_files``), so
-loading needs no lock. Compiling holds a lock file beside the cache, to save work: the first rank compiles,
-the others load. A rank that gets neither the lock nor the code for a minute compiles for itself.
+Kernels are compiled on first use and cached on disk. Numba's cache is an index file and numbered data files,
+rewritten without a lock. Ranks that start together on a cold cache can therefore pair one signature's name
+with another's code. Here the name of a data file is a hash of all that its code depends on (``cache_files``),
+so loading needs no lock.
+
+A lock file beside the cache saves work while compiling: the first rank compiles, the others load. A rank that
+gets neither the lock nor the code for a minute compiles for itself.
 
 No fastmath: results must not depend on how a loop was vectorised.
 """
@@ -24,34 +26,34 @@ from wirecodec.kernels.cpu.cache_files import is_cached, name_by_contents
 
 try:
     import fcntl
-except ImportError:  # not a POSIX system: Numba's own atomic renames must do
+except ImportError:  # not a POSIX system: Numba's atomic renames suffice, since no lock is needed
     fcntl = None
 
-__all__ = ["borrowing", "inline", "kernel"]
+__all__ = ["inline", "inline_without_refcounts", "kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PATIENCE = 60.0
-"""Seconds to wait for another process, which may compile for 20 s, or be stopped for ever."""
-_FIRST_POLL, _LAST_POLL = 0.01, 0.25
-"""Seconds between two looks at the lock, doubled from one to the next."""
+MAX_WAIT_SECONDS = 60.0
+"""Maximum wait for another process, which may compile for 20 s or be stopped indefinitely."""
+_MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.01, 0.25
+"""First and last interval between two attempts to lock; each is twice the one before."""
 
 
 class _CompileLock:
-    """One compilation at a time, in this process and on this machine.
+    """Lock that allows one compilation at a time, in this process and on this machine.
 
-    Re-entrant: kernels compile the kernels they call.
+    It is re-entrant, because kernels compile the kernels that they call.
     """
 
     def __init__(self) -> None:
         self._thread = threading.RLock()
         self._depth = 0
         self._file: int | None = None
-        self._patience = PATIENCE
+        self._max_wait = MAX_WAIT_SECONDS
 
     @contextlib.contextmanager
     def __call__(self, folder: str | None, cached: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """Hold the lock of a cache folder, unless ``cached`` becomes true or patience ends first."""
+        """Hold the lock of a cache folder, unless ``cached`` becomes true or the wait ends first."""
         with self._thread:
             if self._depth == 0:
                 self._file = self._open(folder, cached)
@@ -67,35 +69,35 @@ class _CompileLock:
                     self._file = None
 
     def forget(self) -> None:
-        """Start anew, in a child forked while another thread compiled: that lock is the parent's."""
+        """Reset the lock in a child that was forked during a compilation: the held lock is the parent's."""
         if self._file is not None:
             os.close(self._file)
         self._thread, self._depth, self._file = threading.RLock(), 0, None
-        self._patience = PATIENCE
+        self._max_wait = MAX_WAIT_SECONDS
 
     def _open(self, folder: str | None, cached: Callable[[], bool]) -> int | None:
-        """Return the locked file, or None to go on without a lock."""
+        """Return the locked file, or None to continue without a lock."""
         if fcntl is None or folder is None:
             return None
         try:
             os.makedirs(folder, exist_ok=True)
             file = os.open(os.path.join(folder, "wirecodec.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
-            return None  # nowhere to write: nothing is cached either
+            return None  # the folder is not writable, so nothing is cached either
         locked = False
         try:
-            locked = self._locked(file, cached)
+            locked = self._wait(file, cached)
         finally:
             if not locked:
                 os.close(file)
         return file if locked else None
 
-    def _locked(self, file: int, cached: Callable[[], bool]) -> bool:
-        """Poll for the lock; return False if the kernel is ``cached`` by now, or patience ends.
+    def _wait(self, file: int, cached: Callable[[], bool]) -> bool:
+        """Poll for the lock; return False if the kernel is ``cached`` by now or the wait ends.
 
-        Once a process has waited in vain, it does not wait again before it has got the lock.
+        After one wait in vain, a process does not wait again until it has held the lock.
         """
-        end, pause = time.monotonic() + self._patience, _FIRST_POLL
+        end, pause = time.monotonic() + self._max_wait, _MIN_POLL_SECONDS
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,26 +106,26 @@ class _CompileLock:
             except OSError:
                 return False  # a file system without locks
             else:
-                self._patience = PATIENCE
+                self._max_wait = MAX_WAIT_SECONDS
                 return True
             if time.monotonic() >= end:
-                self._patience = 0.0
+                self._max_wait = 0.0
                 return False
             time.sleep(pause)
-            pause = min(2 * pause, _LAST_POLL)
+            pause = min(2 * pause, _MAX_POLL_SECONDS)
             if cached():
                 return False
 
 
-_compiling = _CompileLock()
+_compile_lock = _CompileLock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_compiling.forget)
+    os.register_at_fork(after_in_child=_compile_lock.forget)
 
 
 def kernel(fn: F) -> F:
     """Compile ``fn`` on first use, without the GIL, with IEEE division, cached on disk."""
     dispatcher = numba.njit(nogil=True, error_model="numpy")(fn)
-    with contextlib.suppress(RuntimeError):  # no folder that can be written: each process compiles for itself
+    with contextlib.suppress(RuntimeError):  # no writable folder: each process compiles for itself
         dispatcher.enable_caching()
         name_by_contents(dispatcher._cache)
     compile_plainly = dispatcher.compile
@@ -133,8 +135,8 @@ def kernel(fn: F) -> F:
         def cached() -> bool:
             return is_cached(dispatcher, signature)
 
-        # Also to load: a kernel that is compiled after all would take this thread lock under Numba's own.
-        with _compiling(None if cached() else folder, cached):
+        # Loading takes the lock too: compiling after all would take it inside Numba's own lock.
+        with _compile_lock(None if cached() else folder, cached):
             return compile_plainly(signature)
 
     dispatcher.compile = compile_locked
@@ -142,16 +144,17 @@ def kernel(fn: F) -> F:
 
 
 def inline(fn: F) -> F:
-    """A word of the kernels' vocabulary: compiled into its callers, never alone.
+    """Compile ``fn`` into the kernels that call it, never alone.
 
-    LLVM inlines it; Numba's own inlining would unify the types of the caller's variables with its own.
+    LLVM inlines it. Numba's own inlining would unify the types of its variables with the caller's.
     """
     return cast(F, numba.njit(nogil=True, error_model="numpy", inline="never")(fn))
 
 
-def borrowing(fn: F) -> F:
-    """An ``inline`` word that neither makes nor returns arrays: compiled without reference counts.
+def inline_without_refcounts(fn: F) -> F:
+    """Compile ``fn`` as ``inline`` does, without reference counts; it must neither create nor return arrays.
 
-    They are atomic, and where a loop calls a short word with arrays they can cost more than the word itself.
+    The counts are atomic. In a loop that calls a short function with arrays, they can cost more than the
+    function.
     """
     return cast(F, numba.njit(nogil=True, error_model="numpy", inline="never", _nrt=False)(fn))

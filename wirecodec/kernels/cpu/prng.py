@@ -1,4 +1,4 @@
-"""The counter hash of ``wirecodec.prng``, compiled (formats/SPEC.md, section 5)."""
+"""Compiled counter hash of ``wirecodec.prng`` (formats/SPEC.md, section 5)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from wirecodec.kernels.cpu.jit import inline
 from wirecodec.kernels.cpu.simd.vector import ramp
 
-__all__ = ["draw16", "draw32", "draws", "finish"]
+__all__ = ["draw16", "draw32", "draw32x16", "splitmix_finalize"]
 
 U32 = np.uint32
 U64 = np.uint64
 
 
 @inline
-def finish(z: U64) -> U64:
-    """The finisher of splitmix64: a permutation of the u64 in which every bit depends on every bit."""
+def splitmix_finalize(z: U64) -> U64:
+    """Apply the finaliser of splitmix64: a permutation of u64 in which every bit depends on every bit."""
     z = U64((z ^ (z >> U64(30))) * U64(0xBF58476D1CE4E5B9))
     z = U64((z ^ (z >> U64(27))) * U64(0x94D049BB133111EB))
     return U64(z ^ (z >> U64(31)))
@@ -25,7 +25,7 @@ def finish(z: U64) -> U64:
 
 @inline
 def draw32(low: U32, high: U32, i: U32) -> U32:
-    """The i-th u32 of the stream whose halves are ``low`` and ``high``."""
+    """Return the i-th u32 of the stream with the halves ``low`` and ``high``."""
     x = U32(i * U32(0x9E3779B9) + low)
     x = U32(x ^ (x >> U32(16)))
     x = U32(x * U32(0x21F0AAAD))
@@ -36,8 +36,8 @@ def draw32(low: U32, high: U32, i: U32) -> U32:
 
 
 @inline
-def draws(low: U32, high: U32, first: U32) -> Any:
-    """``draw32`` for ``first`` and the 15 numbers after it, as a vector."""
+def draw32x16(low: U32, high: U32, first: U32) -> Any:
+    """Return ``draw32`` of ``first`` and the 15 numbers after it, as a vector."""
     x = ramp(16, 32) * 0x9E3779B9 + U32(first * U32(0x9E3779B9) + low)
     x ^= x >> 16
     x *= 0x21F0AAAD
@@ -49,7 +49,7 @@ def draws(low: U32, high: U32, first: U32) -> Any:
 
 @inline
 def draw16(low: U32, high: U32, p: int) -> int:
-    """The u16 for the p-th value of a chunk."""
+    """Return the u16 for the p-th value of a chunk."""
     block = p >> 9
     row = (p >> 4) & 31
     word = draw32(low, high, U32((block << 8) + ((row >> 1) << 4) + (p & 15)))

@@ -1,4 +1,4 @@
-"""Supports: what a selector asks of all elements, the order of indices, adding at them."""
+"""Loops over supports: checks of values and indices, and scattered addition."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 
-__all__ = ["add_at", "first_disorder", "first_nonfinite"]
+__all__ = ["add_at", "find_disorder", "find_nonfinite"]
 
 
 @kernel
-def first_nonfinite(bits: Array, exponent: Any) -> int:
-    """The first position whose exponent bits are all ones (``exponent`` is their mask), or -1."""
+def find_nonfinite(bits: Array, exponent: Any) -> int:
+    """Return the first position with all exponent bits set (``exponent`` is their mask), or -1."""
     for start in range(0, bits.size, 4096):
         block = bits[start : start + 4096]
         found = False
@@ -26,8 +26,8 @@ def first_nonfinite(bits: Array, exponent: Any) -> int:
 
 
 @kernel
-def first_disorder(indices: Array) -> int:
-    """The first position i > 0 with indices[i] <= indices[i - 1], or -1."""
+def find_disorder(indices: Array) -> int:
+    """Return the first position i > 0 with indices[i] <= indices[i - 1], or -1."""
     disorder = False
     for i in range(1, indices.size):
         disorder |= indices[i] <= indices[i - 1]
@@ -40,6 +40,6 @@ def first_disorder(indices: Array) -> int:
 
 @kernel
 def add_at(out: Array, indices: Array, values: Array, scale: Any) -> None:
-    """out[indices[i]] += scale * values[i], all in the type of ``out``; the product is rounded first."""
+    """Compute out[indices[i]] += scale * values[i] in the type of ``out``; the product is rounded first."""
     for i in range(indices.size):
         out[indices[i]] += scale * values[i]

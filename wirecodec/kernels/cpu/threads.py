@@ -1,16 +1,18 @@
-"""Units of work over threads: kernels release the GIL, so plain threads run them side by side.
+"""Units of work on threads: kernels release the GIL, so plain threads run them in parallel.
 
-Not Numba's ``parallel=True``: of its threading layers one aborts where two Python threads enter it, one after
-a fork. As many threads as Numba would take: ``numba.set_num_threads`` where somebody called it, elsewhere
-NUMBA_NUM_THREADS. A kernel takes unit after unit from ``turns``, which all threads share, so that one that
-wakes up late, or on a busy processor, costs nothing:
+Numba's ``parallel=True`` is not used: one of its threading layers aborts if two Python threads enter it,
+another after a fork. The number of threads is Numba's: ``numba.set_num_threads`` if it was called, else
+NUMBA_NUM_THREADS.
+
+A kernel takes one unit after another from ``turns``, which all threads share. A thread that wakes up late or
+runs on a busy processor therefore takes fewer:
 
     unit = next_unit(turns, -1)
     while unit >= 0:
-        ...  # writes what belongs to this unit
+        ...  # writes the results of this unit
         unit = next_unit(turns, unit)
 
-A thread that found no more units stays awake, in the kernel, for a fraction of a millisecond: waking up and
+A thread that finds no more units stays awake, in the kernel, for a fraction of a millisecond. Waking up and
 waiting for the GIL take as long as encoding 100 000 indices.
 """
 
@@ -31,28 +33,28 @@ from numba.np.ufunc import parallel
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.vector_type import word
+from wirecodec.kernels.cpu.simd.vector_type import llvm_intrinsic
 
-__all__ = ["in_ranges", "next_unit", "share", "thread_count"]
+__all__ = ["map_ranges", "next_unit", "run_parallel", "thread_count"]
 
 T = TypeVar("T")
 
-NEXT, STOP, LEFT, CALLED = 0, 1, 2, 3
-"""Of ``turns``: the next unit, the one after the last, units not yet done, whether there is other work."""
+NEXT, END, UNFINISHED, CALLER_WAITS = 0, 1, 2, 3
+"""Fields of ``turns``: next unit, number of units, unfinished units, and whether there is other work."""
 
-PATIENCE, GRACE = 25_000, 300
-"""Looks at a counter: 0.2 ms; 2 µs, in which the caller leaves the GIL."""
+MAX_POLLS, POLLS_AFTER_CALL = 25_000, 300
+"""Polls of a counter: 0.2 ms; and 2 µs, in which the caller releases the GIL."""
 
 
 def thread_count() -> int:
-    """Threads that kernels may use; asking does not start Numba's own."""
+    """Return the number of threads that kernels may use, without starting Numba's own."""
     count: int = numba.get_num_threads() if parallel._is_initialized else numba.config.NUMBA_NUM_THREADS
     return count
 
 
-@word
+@llvm_intrinsic
 def _add(typing_context: Any, counters: Any, i: Any, amount: Any) -> Any:
-    """What counter i held before ``amount`` was added to it, in one step for all threads."""
+    """Add ``amount`` to counter i atomically; return its value before."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         made = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -63,32 +65,32 @@ def _add(typing_context: Any, counters: Any, i: Any, amount: Any) -> Any:
 
 @inline
 def next_unit(turns: Array, unit: int) -> int:
-    """The unit to do now that ``unit`` is done, -1 before the first; -1 where none is left."""
+    """Return the unit to do after ``unit`` is done (-1 before the first), or -1 if none is left."""
     if unit >= 0:
-        _add(turns, LEFT, -1)
+        _add(turns, UNFINISHED, -1)
     unit = _add(turns, NEXT, 1)
-    if unit < turns[STOP]:
+    if unit < turns[END]:
         return unit
-    if turns.size == CALLED:  # the caller's: it waits for what others took, but not for long
+    if turns.size == CALLER_WAITS:  # the caller waits briefly for the units of others
         looks = 0
-        while _add(turns, LEFT, 0) > 0 and looks < PATIENCE:
+        while _add(turns, UNFINISHED, 0) > 0 and looks < MAX_POLLS:
             looks += 1
     else:
         looks = 0
-        while _add(turns, CALLED, 0) == 0 and looks < PATIENCE:
+        while _add(turns, CALLER_WAITS, 0) == 0 and looks < MAX_POLLS:
             looks += 1
-        for _ in range(GRACE):
-            _add(turns, CALLED, 0)
+        for _ in range(POLLS_AFTER_CALL):
+            _add(turns, CALLER_WAITS, 0)
     return -1
 
 
-def share(work: Callable[[Array], object], units: int, least: int) -> None:
-    """Have units 0 … units - 1 done, in this thread and others.
+def run_parallel(work: Callable[[Array], object], units: int, least: int) -> None:
+    """Run units 0 ... units - 1 in this thread and others.
 
     Args:
-        work: calls a kernel with ``turns``, which writes what it finds; an exception of it is raised here.
-        units: how many.
-        least: units that are worth a thread, 50 µs or more; fewer than twice as many are done in this one.
+        work: calls a kernel with ``turns``; its exceptions are raised here.
+        units: number of units.
+        least: units that take at least 50 µs; fewer than twice as many run in this thread alone.
     """
     turns = np.array((0, units, units, 0), np.int64)
     job = None
@@ -96,45 +98,47 @@ def share(work: Callable[[Array], object], units: int, least: int) -> None:
         job = _Job(work, turns)
         _helpers.call(count - 1, job)
     try:
-        work(turns[:CALLED])
+        work(turns[:CALLER_WAITS])
     except BaseException:
-        turns[NEXT] = units  # the others need not go on
+        turns[NEXT] = units  # stops the other threads
         raise
     if job is not None:
         job.finish()
 
 
 @kernel
-def _turn(turns: Array, unit: int) -> int:
-    """``next_unit`` for Python."""
+def _next_unit(turns: Array, unit: int) -> int:
+    """Call ``next_unit`` from Python."""
     return next_unit(turns, unit)
 
 
-def in_ranges(work: Callable[[int, int], T], n: int, least: int) -> list[T]:
-    """[work(start, stop), …] over ranges that make up 0 … n, in order, for kernels that take no turns.
+def map_ranges(work: Callable[[int, int], T], n: int, least: int) -> list[T]:
+    """Return [work(start, stop), ...] over ranges that partition 0 ... n, in order.
+
+    For kernels that take no units from ``turns``.
 
     Args:
-        work: calls a kernel for the units start … stop - 1; an exception of it is raised here.
-        n: units of work.
-        least: units that are worth a thread, 50 µs or more; fewer than twice as many are done in this one.
+        work: calls a kernel for the units start ... stop - 1; its exceptions are raised here.
+        n: number of units.
+        least: units that take at least 50 µs; fewer than twice as many run in this thread alone.
     """
     if n < 2 * least or (count := thread_count()) == 1:
         return [work(0, n)]
     parts = min(n // max(1, least // 2), 8 * count)
-    done: dict[int, T] = {}
+    results: dict[int, T] = {}
 
-    def some(turns: Array) -> None:
-        part = _turn(turns, -1)
+    def run_parts(turns: Array) -> None:
+        part = _next_unit(turns, -1)
         while part >= 0:
-            done[part] = work(n * part // parts, n * (part + 1) // parts)
-            part = _turn(turns, part)
+            results[part] = work(n * part // parts, n * (part + 1) // parts)
+            part = _next_unit(turns, part)
 
-    share(some, parts, 1)
-    return [done[part] for part in range(parts)]
+    run_parallel(run_parts, parts, 1)
+    return [results[part] for part in range(parts)]
 
 
 class _Job:
-    """Work that others may join until its units are taken."""
+    """Work that other threads may join until its units are taken."""
 
     def __init__(self, work: Callable[[Array], object], turns: Array) -> None:
         self._work: Callable[[Array], object] | None = work
@@ -142,7 +146,7 @@ class _Job:
         self.turns = turns
 
     def join(self) -> None:
-        """Do units until none is left; nothing where the caller has finished."""
+        """Do units until none is left; return at once if the caller has finished."""
         if (work := self._work) is not None:
             try:
                 work(self.turns)
@@ -150,8 +154,8 @@ class _Job:
                 self._error = error
 
     def finish(self) -> None:
-        """Wait until all units are done, and let go of the caller's arrays."""
-        while self.turns[LEFT] > 0 and self._error is None:
+        """Wait until all units are done, and release the caller's arrays."""
+        while self.turns[UNFINISHED] > 0 and self._error is None:
             time.sleep(1e-4)
         self._work = None
         if self._error is not None:
@@ -159,17 +163,17 @@ class _Job:
 
 
 class _Helpers:
-    """Threads that wait for jobs; made on first use, anew in a forked child, and gone at exit."""
+    """Threads that wait for jobs; started on first use, again in a forked child, and ended at exit."""
 
     def __init__(self) -> None:
         self.forget()
         self._open = True
 
     def forget(self) -> None:
-        """Begin without threads: the parent's are not this process's."""
+        """Start without threads: a forked child does not have its parent's."""
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._latest = np.zeros(CALLED + 1, np.int64)
+        self._latest = np.zeros(CALLER_WAITS + 1, np.int64)
 
     def call(self, count: int, job: _Job) -> None:
         """Ask ``count`` threads to join a job."""
@@ -179,20 +183,20 @@ class _Helpers:
             thread = threading.Thread(target=_serve, args=(self._jobs,), name="wirecodec", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # no more to be had
+            except RuntimeError:  # the system allows no more threads
                 break
             self._threads.append(thread)
         for _ in self._threads[:count]:
             self._jobs.put(job)
-        self._latest[CALLED] = 1
+        self._latest[CALLER_WAITS] = 1
         self._latest = job.turns
 
     def close(self) -> None:
-        """End all threads, while the interpreter can."""
+        """End all threads while the interpreter still can."""
         self._open = False
         for _ in self._threads:
             self._jobs.put(None)
-        self._latest[CALLED] = 1
+        self._latest[CALLER_WAITS] = 1
         for thread in self._threads:
             thread.join()
 

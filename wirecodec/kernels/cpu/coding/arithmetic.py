@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import borrowing
+from wirecodec.kernels.cpu.jit import inline_without_refcounts
 
 __all__ = ["AHEAD", "ONE", "Coder", "begin", "code", "finish", "initial_state"]
 
@@ -34,18 +34,18 @@ _LOW_WORD = U64(0xFFFFFFFF)
 _MIN_WIDTH = U64(1 << 24)
 
 
-@borrowing
+@inline_without_refcounts
 def initial_state(probability: np.int64) -> U32:
     """Return the state of a context that starts with this probability."""
     return U32((probability << _COUNT_BITS) | 1)
 
 
-@borrowing
+@inline_without_refcounts
 def _byte_at(data: Array, at: np.int64) -> U64:
     return U64(data[at]) if at < data.size else U64(0)
 
 
-@borrowing
+@inline_without_refcounts
 def begin(data: Array, writes: bool) -> Coder:
     """Return the coder for the start of a section."""
     low = U64(0)
@@ -57,7 +57,7 @@ def begin(data: Array, writes: bool) -> Coder:
     return low, _LOW_WORD, at
 
 
-@borrowing
+@inline_without_refcounts
 def _carry(data: Array, at: np.int64) -> None:
     """Propagate a carry out of ``low`` into the bytes already written."""
     at = min(at, data.size) - 1
@@ -68,7 +68,7 @@ def _carry(data: Array, at: np.int64) -> None:
         at -= 1
 
 
-@borrowing
+@inline_without_refcounts
 def _split(state: U32, bit: bool, writes: bool, coder: Coder) -> tuple[bool, U32, Coder]:
     """Code a bit; return the bit, the context's new state, and the coder with the narrowed interval."""
     low, width, at = coder
@@ -86,7 +86,7 @@ def _split(state: U32, bit: bool, writes: bool, coder: Coder) -> tuple[bool, U32
     return bit, U32((probability << _COUNT_BITS) | min(count + 1, _MAX_COUNT)), (low, width, at)
 
 
-@borrowing
+@inline_without_refcounts
 def _shift(data: Array, writes: bool, coder: Coder) -> Coder:
     """Write or read bytes until the interval is at least 2^24 wide."""
     low, width, at = coder
@@ -105,7 +105,7 @@ def _shift(data: Array, writes: bool, coder: Coder) -> Coder:
     return low, width, at
 
 
-@borrowing
+@inline_without_refcounts
 def code(
     data: Array, contexts: Array, context: np.int64, bit: bool, writes: bool, coder: Coder
 ) -> tuple[bool, Coder]:
@@ -128,7 +128,7 @@ def code(
     return bit, coder
 
 
-@borrowing
+@inline_without_refcounts
 def finish(data: Array, coder: Coder) -> np.int64:
     """Write the last byte, and return the section's length in bytes.
 

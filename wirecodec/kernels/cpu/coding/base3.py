@@ -12,7 +12,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.vector import load, mask_bits, select, splat, store
+from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, select, splat, store
 from wirecodec.kernels.layout import TERNARY_BLOCK, TERNARY_DIGITS
 
 __all__ = ["BAD_BYTE", "BAD_PADDING", "ROW", "expand", "pack_block", "pack_last"]
@@ -63,7 +63,7 @@ def expand(packed: Array, minus: Any, plus: Any, out: Array) -> int:
     above = U64(0)
     for block in range(whole):
         left = load(packed, block * ROW, 64)
-        above |= mask_bits(left > MAX_BYTE)
+        above |= mask_to_bits(left > MAX_BYTE)
         nothing = splat(U8(0), 64)
         weight = splat(U8(81), 64)
         for row in range(TERNARY_DIGITS):

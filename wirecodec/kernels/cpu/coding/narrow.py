@@ -12,9 +12,9 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.floats import add_floats, floats_of, multiply_floats, splat_float
-from wirecodec.kernels.cpu.simd.vector import load, mask_bits, resize, select, splat, store
-from wirecodec.kernels.cpu.simd.words import bits_of_f32, f32_of_bits
+from wirecodec.kernels.cpu.simd.floats import add_floats, int_to_float, multiply_floats, splat_float
+from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, resize, select, splat, store
+from wirecodec.kernels.cpu.simd.words import f32_from_bits, f32_to_bits
 
 __all__ = [
     "bfloat16_from_f32",
@@ -44,7 +44,7 @@ def _half(u: np.uint32) -> np.uint16:
     elif a >= U32(0x477FF000):  # 65,520 and above round to infinity.
         h = U32(0x7C00)
     elif a < U32(0x38800000):  # Below 2^-14, adding ½ aligns the ulp with 2^-24, and rounds.
-        h = U32(bits_of_f32(f32_of_bits(a) + F32(0.5)) - U32(0x3F000000))
+        h = U32(f32_to_bits(f32_from_bits(a) + F32(0.5)) - U32(0x3F000000))
     else:
         h = U32(U32(a + U32(0xC8000FFF) + ((a >> U32(13)) & U32(1))) >> U32(13))
     return U16(sign | U16(h))
@@ -123,7 +123,7 @@ def half_from_f32(bits: Array, out: Array) -> bool:
         store(last, 0, _halves(load(rest, 0, 32)))
         over |= _overflows(load(rest, 0, 32), 0x477FF000)
         out[whole:] = last[: bits.size - whole]
-    return mask_bits(over) != U64(0)
+    return mask_to_bits(over) != U64(0)
 
 
 @kernel
@@ -140,7 +140,7 @@ def bfloat16_from_f32(bits: Array, out: Array) -> bool:
         store(last, 0, _bfloat16s(load(rest, 0, 32)))
         over |= _overflows(load(rest, 0, 32), 0x7F7F8000)
         out[whole:] = last[: bits.size - whole]
-    return mask_bits(over) != U64(0)
+    return mask_to_bits(over) != U64(0)
 
 
 @inline
@@ -190,7 +190,7 @@ def _singles(halves: Any) -> Any:
     h = u & 0x7FFF
     wide = (h << 13) + 0x38000000
     wide = select(h < 0x7C00, wide, wide + 0x38000000)
-    wide = select(h < 0x400, multiply_floats(floats_of(h), splat_float(2.0**-24, h)), wide)
+    wide = select(h < 0x400, multiply_floats(int_to_float(h), splat_float(2.0**-24, h)), wide)
     return wide | ((u & 0x8000) << 16)
 
 

@@ -17,7 +17,7 @@ from numba import types
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.vector_type import Vector, place, word
+from wirecodec.kernels.cpu.simd.vector_type import Vector, element_pointer, llvm_intrinsic
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
 __all__ = ["pack", "pack_block", "pack_rest", "unpack", "unpack_block", "unpack_rest"]
@@ -54,18 +54,18 @@ def _rows(builder: Any, first: Any, form: Any) -> Callable[[int], Any]:
     return lambda row: builder.gep(vectors, [ir.Constant(ir.IntType(64), row)])
 
 
-@word
+@llvm_intrinsic
 def _pack_block(typing_context: Any, codes: Any, i: Any, n: Any, words: Any, w: Any) -> Any:
     """See ``pack_block``."""
     row = Vector(PACK_LANES, codes.dtype.bitwidth)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         codes_at = _rows(
-            builder, place(context, builder, sig.args[0], args[0], args[1], PACK_BLOCK), row.form
+            builder, element_pointer(context, builder, sig.args[0], args[0], args[1], PACK_BLOCK), row.form
         )
 
         def put(bits: int) -> None:
-            first = place(context, builder, sig.args[3], args[3], args[4], PACK_LANES * bits)
+            first = element_pointer(context, builder, sig.args[3], args[3], args[4], PACK_LANES * bits)
             words_at, held = _rows(builder, first, WORD_ROW.form), _splat(0)
             for j in range(ROWS):
                 code = builder.load(codes_at(j), align=row.bits // 8)
@@ -83,18 +83,18 @@ def _pack_block(typing_context: Any, codes: Any, i: Any, n: Any, words: Any, w: 
     return types.void(codes, types.intp, types.intp, words, types.intp), generate
 
 
-@word
+@llvm_intrinsic
 def _unpack_block(typing_context: Any, words: Any, w: Any, n: Any, codes: Any, i: Any) -> Any:
     """See ``unpack_block``."""
     row = Vector(PACK_LANES, codes.dtype.bitwidth)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         codes_at = _rows(
-            builder, place(context, builder, sig.args[3], args[3], args[4], PACK_BLOCK), row.form
+            builder, element_pointer(context, builder, sig.args[3], args[3], args[4], PACK_BLOCK), row.form
         )
 
         def put(bits: int) -> None:
-            first = place(context, builder, sig.args[0], args[0], args[1], PACK_LANES * bits)
+            first = element_pointer(context, builder, sig.args[0], args[0], args[1], PACK_LANES * bits)
             words_at = _rows(builder, first, WORD_ROW.form)
             held = after = builder.load(words_at(0), align=1)
             for j in range(ROWS):

@@ -11,7 +11,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.memory import width_of
+from wirecodec.kernels.cpu.simd.memory import bit_width
 from wirecodec.kernels.cpu.simd.words import load64, store64
 
 __all__ = ["pack_bits", "pairs_of", "scatter", "sort_pairs", "split_pairs", "unpack_permutation"]
@@ -40,7 +40,7 @@ def pairs_of(bits: Array, before: Array, pairs: Array) -> None:
             to build pairs of the lower halves.
         pairs: (r,) u64, written.
     """
-    width = width_of(bits)
+    width = bit_width(bits)
     for i in range(pairs.size):
         at = before[i] & LOW if before.size else U64(i)
         key = _key(U64(bits[at]), width)
@@ -88,7 +88,7 @@ def split_pairs(pairs: Array, bits: Array, order: Array, out: Array) -> None:
         order: (r,) u32, written: the positions.
         out: (r,) of the type of ``bits``, written.
     """
-    width = width_of(bits)
+    width = bit_width(bits)
     sign = U64(1) << U64(width - 1)
     for i in range(pairs.size):
         at = pairs[i] & LOW

@@ -8,10 +8,10 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
-from wirecodec.kernels.cpu.simd.vector import load, mask_bits
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
+from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits
 from wirecodec.kernels.cpu.simd.words import load64, popcount
-from wirecodec.kernels.cpu.threads import next_unit, share
+from wirecodec.kernels.cpu.threads import next_unit, run_parallel
 
 __all__ = ["copy_bitmap", "count_ones", "find_nonzero", "find_positions", "set_bits"]
 
@@ -57,7 +57,7 @@ def find_nonzero(bits: Array) -> tuple[Array, Array]:
     """
     words = np.empty(-(-bits.size // 64), np.uint64)
     counts = np.empty(-(-words.size // BLOCK), np.int64)
-    share(lambda turns: _find_nonzero(bits, words, counts, turns), counts.size, MIN_BLOCKS_NONZERO)
+    run_parallel(lambda turns: _find_nonzero(bits, words, counts, turns), counts.size, MIN_BLOCKS_NONZERO)
     return words, counts.cumsum()
 
 
@@ -74,7 +74,7 @@ def copy_bitmap(section: Array) -> tuple[Array, Array]:
     """
     words = np.empty(-(-section.size // 8), np.uint64)
     counts = np.empty(-(-words.size // BLOCK), np.int64)
-    share(lambda turns: _copy_bitmap(section, words, counts, turns), counts.size, MIN_BLOCKS_COPY)
+    run_parallel(lambda turns: _copy_bitmap(section, words, counts, turns), counts.size, MIN_BLOCKS_COPY)
     return words, counts.cumsum()
 
 
@@ -87,7 +87,7 @@ def find_positions(words: Array, ends: Array, dtype: np.dtype[Any]) -> Array:
         dtype: type of the positions, int32 or int64.
     """
     out = np.empty(ends[-1] if ends.size else 0, dtype)
-    share(lambda turns: _find_positions(words, ends, out, turns), ends.size, MIN_BLOCKS_POSITIONS)
+    run_parallel(lambda turns: _find_positions(words, ends, out, turns), ends.size, MIN_BLOCKS_POSITIONS)
     return out
 
 
@@ -100,7 +100,7 @@ def _find_nonzero(bits: Array, words: Array, counts: Array, turns: Array) -> Non
         count = 0
         stop = min((block + 1) * BLOCK, words.size)
         for i in range(block * BLOCK, min(stop, whole)):
-            words[i] = mask_bits(load(bits, i << 6, 64) != 0)
+            words[i] = mask_to_bits(load(bits, i << 6, 64) != 0)
             count += popcount(words[i])
         if stop > whole:
             word = U64(0)
@@ -143,10 +143,10 @@ def _find_positions(words: Array, ends: Array, out: Array, turns: Array) -> None
         end = ends[block]
         i = block * BLOCK
         while n + 64 <= end:
-            n += store_ones(out, n, words[i], i << 6)
+            n += store_set_bits(out, n, words[i], i << 6)
             i += 1
         while n < end:  # Near the end, store_ones would overwrite another block's part of ``out``.
-            found = store_ones(last, 0, words[i], i << 6)
+            found = store_set_bits(last, 0, words[i], i << 6)
             for j in range(found):
                 out[n + j] = last[j]
             n += found

@@ -12,7 +12,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.prng import draw32, finish
+from wirecodec.kernels.cpu.prng import draw32, splitmix_finalize
 from wirecodec.kernels.cpu.simd.words import load64, popcount, rotate_left, store64, trailing_zeros
 from wirecodec.kernels.layout import BLOOM_PAD
 
@@ -56,7 +56,7 @@ def next_window(j: int, z: U64, word: U64, length: U64) -> tuple[int, U64, U64, 
         word >>= U64(32)
     else:
         z = U64(z + U64(_STEP))
-        word = finish(z)
+        word = splitmix_finalize(z)
     at, rotation = window(word & U64(_LOW_HALF), length)
     return at, rotation, z, word
 
@@ -93,13 +93,13 @@ def _query(filter_: Array, k: int, d: int, first: int, masks: Array) -> int:
         mask = U64(0xFFFFFFFFFFFFFFFF)
         for _ in range(k >> 1):
             z = U64(z + U64(_STEP))
-            word = finish(z)
+            word = splitmix_finalize(z)
             at, rotation = window(word & U64(_LOW_HALF), length)
             mask &= rotate_left(load64(filter_, at), rotation)
             at, rotation = window(word >> U64(32), length)
             mask &= rotate_left(load64(filter_, at), rotation)
         if k & 1:
-            at, rotation = window(finish(U64(z + U64(_STEP))) & U64(_LOW_HALF), length)
+            at, rotation = window(splitmix_finalize(U64(z + U64(_STEP))) & U64(_LOW_HALF), length)
             mask &= rotate_left(load64(filter_, at), rotation)
         masks[i] = mask
     if (first + groups) << 6 > d:

@@ -6,7 +6,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.coding.arithmetic import AHEAD, ONE, Coder, begin, code, finish, initial_state
-from wirecodec.kernels.cpu.jit import borrowing, inline, kernel
+from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.simd.words import popcount
 from wirecodec.kernels.layout import CONTEXT_BLOCK, CONTEXT_PART, CONTEXT_PERIODS
 
@@ -52,7 +52,7 @@ def _build_contexts(r: int, d: int) -> Array:
     return contexts
 
 
-@borrowing
+@inline_without_refcounts
 def _is_empty(history: Array, start: int, stop: int) -> bool:
     """Return whether these columns were empty in all remembered rows."""
     seen = U16(0)
@@ -61,7 +61,7 @@ def _is_empty(history: Array, start: int, stop: int) -> bool:
     return seen == U16(0)
 
 
-@borrowing
+@inline_without_refcounts
 def _code_part(
     data: Array,
     contexts: Array,
@@ -177,7 +177,7 @@ def walk(data: Array, indices: Array, period: int, d: int, writes: bool) -> int:
     return BAD_LENGTH if coder[2] > data.size + AHEAD else BAD_COUNT
 
 
-@borrowing
+@inline_without_refcounts
 def _check_end(data: Array, coder: Coder) -> np.int64:
     """Return 0 if a reader's section ends as a writer ends it, BAD_* otherwise."""
     low, _, at = coder

@@ -9,8 +9,8 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.set_bits import find_ones
-from wirecodec.kernels.cpu.simd.vector import funnel_right, load, ramp, splat, store
+from wirecodec.kernels.cpu.simd.set_bits import find_set_bits
+from wirecodec.kernels.cpu.simd.vector import funnel_shift_right, load, ramp, splat, store
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN
 
 __all__ = [
@@ -188,7 +188,7 @@ def read(
         tail = n % RICE_BLOCK
         if (tail * b) & 31 and words[high - 1] >> U32((tail * b) & 31):
             return BAD_PADDING, span
-        if not find_ones(words, high, stop, n, ones):
+        if not find_set_bits(words, high, stop, n, ones):
             return BAD_HIGH, span
         if span == parameters.size - 1 and words[stop - 1] == U32(0):
             return BAD_HIGH, span
@@ -222,7 +222,7 @@ def _unpack(words: Array, at: int, b: int, ones: Array, start: int, base: np.uin
         if b > 0:
             place = at + RICE_LANES * (bit >> 5)
             beyond = at + RICE_LANES * min((bit >> 5) + 1, b - 1)
-            v |= funnel_right(load(words, beyond, 8), load(words, place, 8), bit & 31) & mask
+            v |= funnel_shift_right(load(words, beyond, 8), load(words, place, 8), bit & 31) & mask
         store(out, i, v + numbers + base)
         numbers += U32(RICE_LANES)
         bit += b

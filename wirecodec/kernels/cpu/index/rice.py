@@ -12,9 +12,9 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.vector import load, shift_in, splat, total
+from wirecodec.kernels.cpu.simd.vector import load, reduce_add, shift_in, splat
 from wirecodec.kernels.cpu.simd.words import leading_zeros
-from wirecodec.kernels.cpu.threads import next_unit, share
+from wirecodec.kernels.cpu.threads import next_unit, run_parallel
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 
 __all__ = [
@@ -91,7 +91,7 @@ def plan(indices: Array, parameters: Array, span_words: Array) -> None:
         span_words: (⌈r/4096⌉,) i64, written: lengths in u32 words.
     """
     units = -(-span_words.size // UNIT_SPANS)
-    share(lambda turns: _plan(indices, parameters, span_words, turns), units, MIN_UNITS_PER_THREAD)
+    run_parallel(lambda turns: _plan(indices, parameters, span_words, turns), units, MIN_UNITS_PER_THREAD)
 
 
 @kernel
@@ -136,7 +136,12 @@ def _choose_parameter(indices: Array, start: int, stop: int) -> tuple[int, int]:
         rows1 += q >> 1
         rows2 += q >> 2
         rows3 += q >> 3
-    q0, q1, q2, q3 = U64(total(rows0)), U64(total(rows1)), U64(total(rows2)), U64(total(rows3))
+    q0, q1, q2, q3 = (
+        U64(reduce_add(rows0)),
+        U64(reduce_add(rows1)),
+        U64(reduce_add(rows2)),
+        U64(reduce_add(rows3)),
+    )
     for i in range(whole, stop):
         g = gap(indices, i) >> U64(b0)
         q0 += g

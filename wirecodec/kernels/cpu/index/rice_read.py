@@ -19,18 +19,18 @@ from wirecodec.kernels.cpu.index.rice import (
     low_words,
 )
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.set_bits import find_ones
+from wirecodec.kernels.cpu.simd.set_bits import find_set_bits
 from wirecodec.kernels.cpu.simd.vector import (
-    funnel_right,
-    lane,
+    broadcast_lane,
+    extract_lane,
+    funnel_shift_right,
     load,
+    prefix_sum,
     ramp,
-    running_sum,
     splat,
-    spread,
     store,
 )
-from wirecodec.kernels.cpu.threads import next_unit, share
+from wirecodec.kernels.cpu.threads import next_unit, run_parallel
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN
 
 __all__ = [
@@ -110,7 +110,7 @@ def read(
         (the first span that fails a check, BAD_*), or (last, 0).
     """
     faults = np.zeros(last - first, np.uint8)
-    share(
+    run_parallel(
         lambda turns: _read(words, bases, starts, parameters, d, first, faults, out, turns),
         -(-faults.size // UNIT_SPANS),
         MIN_UNITS_PER_THREAD,
@@ -160,7 +160,7 @@ def _read_span(
     tail_bits = (n % RICE_BLOCK) * np.int64(parameters[block + (n - 1) // RICE_BLOCK])
     if tail_bits & 31 and words[unary - 1] >> U32(tail_bits & 31):
         return BAD_PADDING
-    if words[stop - 1] == U32(0) or not find_ones(words, unary, stop, n, ones):
+    if words[stop - 1] == U32(0) or not find_set_bits(words, unary, stop, n, ones):
         return BAD_UNARY
     if 32 * (stop - 1 - unary) > d + n:  # More zero bits than elements. Below, positions fit a u32.
         return BAD_RANGE
@@ -207,16 +207,16 @@ def _unpack(
     for i in range(0, RICE_BLOCK, RICE_LANES):
         place = at + RICE_LANES * (bit >> 5)
         beyond = at + RICE_LANES * min((bit >> 5) + 1, b - 1)
-        low = funnel_right(load(words, beyond, 8), load(words, place, 8), bit & 31) & mask
-        lows = running_sum(low + U32(1))
+        low = funnel_shift_right(load(words, beyond, 8), load(words, place, 8), bit & 31) & mask
+        lows = prefix_sum(low + U32(1))
         quotients = load(ones, j + i, 8) - skipped
         store(out, j + i, (quotients << b) + lows + before + sums)
-        sums += spread(lows, 7)
+        sums += broadcast_lane(lows, 7)
         skipped += U32(8)
         bit += b
     quotient = U32(ones[j + RICE_BLOCK - 1] - U32(j + RICE_BLOCK - 1) - zeros)
     # The sum of 256 low bits and ones is from 1 to 2^32.
-    return index + (U64(quotient) << U64(b)) + U64(U32(lane(sums, 0) - U32(1))) + U64(1)
+    return index + (U64(quotient) << U64(b)) + U64(U32(extract_lane(sums, 0) - U32(1))) + U64(1)
 
 
 @inline

@@ -18,9 +18,9 @@ from wirecodec.kernels.cpu.index.rice import (
     gaps16,
 )
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.vector import evens, odds, reinterpret, splat, store
+from wirecodec.kernels.cpu.simd.vector import even_lanes, odd_lanes, reinterpret, splat, store
 from wirecodec.kernels.cpu.simd.words import store64
-from wirecodec.kernels.cpu.threads import next_unit, share
+from wirecodec.kernels.cpu.threads import next_unit, run_parallel
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN
 
 __all__ = ["write"]
@@ -39,7 +39,9 @@ def write(indices: Array, parameters: Array, span_words: Array, words: Array) ->
         words: u32, the section, written.
     """
     units = -(-span_words.size // UNIT_SPANS)
-    share(lambda turns: _write(indices, parameters, span_words, words, turns), units, MIN_UNITS_PER_THREAD)
+    run_parallel(
+        lambda turns: _write(indices, parameters, span_words, words, turns), units, MIN_UNITS_PER_THREAD
+    )
 
 
 @kernel
@@ -206,6 +208,6 @@ def _merge(code0: Any, zeros0: Any, code1: Any, zeros1: Any, each: int) -> tuple
 
     The codes are wrong if they do not fit a word. The numbers of zero bits are always right.
     """
-    zeros = evens(zeros0, zeros1)
-    code = evens(code0, code1) | odds(code0, code1) << (zeros + each)
-    return code, zeros + odds(zeros0, zeros1)
+    zeros = even_lanes(zeros0, zeros1)
+    code = even_lanes(code0, code1) | odd_lanes(code0, code1) << (zeros + each)
+    return code, zeros + odd_lanes(zeros0, zeros1)

@@ -1,6 +1,6 @@
-"""AdaComp's two looks at a bin (AdaComp, Algorithm 2): its greatest |G|, and who reaches that.
+"""AdaComp's two passes over a bin (AdaComp, Algorithm 2): its maximum |G|, and the elements that reach it.
 
-A bin is read once from memory; the second look finds it in the cache.
+A bin is read once from memory; the second pass reads it from the cache.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
-from wirecodec.kernels.cpu.simd.masks64 import reach64, top64
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
-from wirecodec.kernels.cpu.simd.words import float_of_bits, low_ones
+from wirecodec.kernels.cpu.simd.masks64 import adacomp_mask64, max_key64
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
+from wirecodec.kernels.cpu.simd.words import float_from_bits, low_bits_mask
 
-__all__ = ["NO_ORDER", "SUMS", "fill_bins"]
+__all__ = ["NOT_FINITE", "PARTIAL_SUMS", "fill_bins"]
 
 F64 = np.float64
 
-NO_ORDER = -1
-"""What ``fill_bins`` returns instead of a count where a bin holds NaN or Inf."""
+NOT_FINITE = -1
+"""Result of ``fill_bins`` if a bin holds NaN or Inf."""
 
-SUMS = 16
-"""Partial sums of the bins' greatest magnitudes."""
+PARTIAL_SUMS = 16
+"""Number of partial sums of the bins' maxima."""
 
 
 @kernel
@@ -38,32 +38,32 @@ def fill_bins(
     out: Array,
     sums: Array,
 ) -> int:
-    """The positions of what AdaComp sends of ``size`` elements, ascending, into ``out``.
+    """Store the positions that AdaComp sends of ``size`` elements, ascending.
 
     Args:
         x: G, float32 or float64; 63 elements beyond ``size`` must be readable.
         gradient: of the same type and length.
         bits: of ``x``.
-        size: how many elements count.
-        width: elements of a bin; the last one may be shorter.
+        size: number of elements.
+        width: elements per bin; the last one may be shorter.
         ahead: H = G + ahead · gradient.
         infinity: the bits of infinity.
-        out: positions, written; of at least ``size`` + 64.
-        sums: (SUMS,) float64; the greatest magnitude of bin b is added to sum b mod SUMS.
+        out: positions, written; at least ``size`` + 64.
+        sums: (PARTIAL_SUMS,) float64; the maximum magnitude of bin b is added to sum b mod PARTIAL_SUMS.
 
-    Returns how many there are, or NO_ORDER.
+    Returns the number of positions, or NOT_FINITE.
     """
     count = 0
     for bin, begin in enumerate(range(0, size, width)):
         end = min(begin + width, size)
-        top = top64(bits, begin, low_ones(end - begin))
+        top = max_key64(bits, begin, low_bits_mask(end - begin))
         for at in range(begin + 64, end, 64):
-            top = max(top, top64(bits, at, low_ones(end - at)))
+            top = max(top, max_key64(bits, at, low_bits_mask(end - at)))
         if top >= infinity:
-            return NO_ORDER
+            return NOT_FINITE
         if top != 0:
-            sums[bin & (SUMS - 1)] += F64(float_of_bits(top))
+            sums[bin & (PARTIAL_SUMS - 1)] += F64(float_from_bits(top))
             for at in range(begin, end, 64):
-                mask = reach64(x, gradient, at, ahead, top) & low_ones(end - at)
-                count += store_ones(out, count, mask, at)
+                mask = adacomp_mask64(x, gradient, at, ahead, top) & low_bits_mask(end - at)
+                count += store_set_bits(out, count, mask, at)
     return count

@@ -1,4 +1,4 @@
-"""The sample of ``dgc``: positions drawn by counter hash, one a stretch."""
+"""Sample of ``dgc``: positions drawn by counter hash, one per stratum."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.prng import draw32
 
-__all__ = ["stratified"]
+__all__ = ["draw_stratified"]
 
 U32 = np.uint32
 U64 = np.uint64
 
 
 @kernel
-def stratified(low: np.uint32, high: np.uint32, size: int, positions: Array) -> None:
-    """One position from each of n stretches of equal length, to an element, ascending.
+def draw_stratified(low: np.uint32, high: np.uint32, size: int, positions: Array) -> None:
+    """Draw one position from each of n strata, whose lengths differ by at most one; ascending.
 
     Args:
         low, high: the halves of the stream.

@@ -1,4 +1,4 @@
-"""Error feedback: gradient + residual, the candidates of its top k, and what is left of it."""
+"""Error feedback: gradient + residual, the candidates of its top k, and the remainder."""
 
 from __future__ import annotations
 
@@ -8,75 +8,76 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.select.sample import bracket_of, run_of
-from wirecodec.kernels.cpu.select.topk import AHEAD, BLOCK, SLACK, chosen_of, key_of
+from wirecodec.kernels.cpu.select.sample import bracket_sample, choose_run
+from wirecodec.kernels.cpu.select.topk import BLOCK_SIZE, PREFETCH_ELEMENTS, SLACK, key_of, top_mask
 from wirecodec.kernels.cpu.simd.floats import add_floats
-from wirecodec.kernels.cpu.simd.memory import drain, prefetch, stream, width_of
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
-from wirecodec.kernels.cpu.simd.vector import lane, load, mask_bits, select
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch, store_fence, stream_store
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
+from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select
 from wirecodec.kernels.cpu.simd.words import trailing_zeros
 
-__all__ = ["add", "bracket_sum", "put_differences", "restore", "sweep_sum"]
+__all__ = ["add", "bracket_sum", "restore_unselected", "store_differences", "sweep_sum"]
 
 U32 = np.uint32
 U64 = np.uint64
 
 
 @inline
-def _sum(a: Array, b: Array, i: int) -> Any:
-    """The bits of one sum."""
-    return lane(add_floats(load(a, i, 1), load(b, i, 1)), 0)
+def _add_one(a: Array, b: Array, i: int) -> Any:
+    """Return the bits of one sum."""
+    return extract_lane(add_floats(load(a, i, 1), load(b, i, 1)), 0)
 
 
 @kernel
 def bracket_sum(
     a: Array, b: Array, run: int, seed: int, samples: int, low_rank: int, high_rank: int
 ) -> tuple[int, int, bool]:
-    """``sample.bracket`` of the sums of two arrays of floats, given as their bits."""
+    """Apply ``sample.bracket_kth`` to the sums of two arrays of floats, given as their bits."""
     keys = np.empty(samples, a.dtype)
-    magnitude = (U64(1) << U64(width_of(a) - 1)) - U64(1)
+    magnitude = (U64(1) << U64(bit_width(a) - 1)) - U64(1)
     strata = samples // run
     for stratum in range(strata):
-        first = run_of(stratum, strata, a.size // run, U64(seed)) * run
+        first = choose_run(stratum, strata, a.size // run, U64(seed)) * run
         for i in range(run):
-            keys[stratum * run + i] = U64(_sum(a, b, first + i)) & magnitude
-    return bracket_of(keys, low_rank, high_rank)
+            keys[stratum * run + i] = U64(_add_one(a, b, first + i)) & magnitude
+    return bracket_sample(keys, low_rank, high_rank)
 
 
 @kernel
 def sweep_sum(a: Array, b: Array, low: int, left: Array, found: Array, words: Array) -> int:
-    """``topk.sweep`` over the sums of two arrays of floats, given as their bits, and the sums themselves.
+    """Apply ``topk.sweep`` to the sums of two arrays of floats, given as their bits, and store the sums.
 
     Args:
-        a: fewer than 2^31 words.
-        b: as many.
+        a: (n,) fewer than 2^31 elements.
+        b: (n,).
         low: a threshold.
-        left: as many; it gets the sums that are below the threshold, and +0 for the others. It begins at a
-            multiple of 64 bytes in memory.
-        found: int32, with slack; the positions of the others.
-        words: as many; these sums.
+        left: (n,) aligned to 64 bytes; it receives the sums below the threshold, and +0 for the others.
+        found: int32, with slack; receives the positions of the others.
+        words: as many; receives these sums.
+
+    Returns the number of positions, or -1 if the buffers are too small.
     """
     least = U64(low)
     n = 0
     whole = a.size & ~63
-    for block in range(0, whole, BLOCK):
-        if n > found.size - BLOCK - SLACK:
+    for block in range(0, whole, BLOCK_SIZE):
+        if n > found.size - BLOCK_SIZE - SLACK:
             return -1
         first = n
-        for at in range(block, min(block + BLOCK, whole), 64):
-            prefetch(a, at + AHEAD, 64)
-            prefetch(b, at + AHEAD, 64)
+        for at in range(block, min(block + BLOCK_SIZE, whole), 64):
+            prefetch(a, at + PREFETCH_ELEMENTS, 64)
+            prefetch(b, at + PREFETCH_ELEMENTS, 64)
             total = add_floats(load(a, at, 64), load(b, at, 64))
-            reached = (total << 1) >= (least << U64(1))
-            stream(left, at, select(reached, total & 0, total))
-            n += store_ones(found, n, mask_bits(reached), U32(at))
+            at_least = (total << 1) >= (least << U64(1))
+            stream_store(left, at, select(at_least, total & 0, total))
+            n += store_set_bits(found, n, mask_to_bits(at_least), U32(at))
         for i in range(first, n):
-            words[i] = _sum(a, b, np.int64(U32(found[i])))
-    drain()
+            words[i] = _add_one(a, b, np.int64(U32(found[i])))
+    store_fence()
     if n > found.size - 2 * SLACK:
         return -1
     for i in range(whole, a.size):
-        left[i] = _sum(a, b, i)
+        left[i] = _add_one(a, b, i)
         if key_of(left, i) >= least:
             found[n] = i
             words[n] = left[i]
@@ -86,39 +87,43 @@ def sweep_sum(a: Array, b: Array, low: int, left: Array, found: Array, words: Ar
 
 
 @kernel
-def restore(left: Array, found: Array, words: Array, threshold: int, ties: int) -> None:
-    """Put back the words that are below a threshold, and those equal to it but for the first ``ties``.
+def restore_unselected(left: Array, found: Array, words: Array, threshold: int, ties: int) -> None:
+    """Write back the words below a threshold, and those equal to it except the first ``ties``.
 
     ``found`` are positions within ``left``.
     """
     least = U64(threshold)
-    back = np.empty(words.size, np.int32)
+    positions = np.empty(words.size, np.int32)
     n = 0
     whole = words.size & ~63
     for at in range(0, whole, 64):
-        chosen, ties = chosen_of(words, at, least, ties)
-        rest = ~chosen
+        mask, ties = top_mask(words, at, least, ties)
+        rest = ~mask
         while rest != U64(0):
-            back[n] = at + trailing_zeros(rest)
+            positions[n] = at + trailing_zeros(rest)
             n += 1
             rest &= rest - U64(1)
     for i in range(whole, words.size):
         key = key_of(words, i)
         ties -= key == least
         if key < least or (key == least and ties < 0):
-            back[n] = i
+            positions[n] = i
             n += 1
-    for i in range(n):  # the sweep wrote around the caches
-        prefetch(left, np.int64(found[back[min(i + 32, n - 1)]]), 1)
-        left[U64(U32(found[back[i]]))] = words[back[i]]
+    for i in range(n):  # the sweep's stores bypassed the caches, so prefetch
+        prefetch(left, np.int64(found[positions[min(i + 32, n - 1)]]), 1)
+        left[U64(U32(found[positions[i]]))] = words[positions[i]]
 
 
 @kernel
 def add(a: Array, b: Array, out: Array) -> bool:
-    """out = a + b; whether all of it is finite."""
+    """Compute out = a + b; return whether all of it is finite."""
     finite = True
-    for start in range(0, a.size, BLOCK):
-        x, y, z = a[start : start + BLOCK], b[start : start + BLOCK], out[start : start + BLOCK]
+    for start in range(0, a.size, BLOCK_SIZE):
+        x, y, z = (
+            a[start : start + BLOCK_SIZE],
+            b[start : start + BLOCK_SIZE],
+            out[start : start + BLOCK_SIZE],
+        )
         for i in range(z.size):
             z[i] = x[i] + y[i]
         for i in range(z.size):
@@ -127,8 +132,8 @@ def add(a: Array, b: Array, out: Array) -> bool:
 
 
 @kernel
-def put_differences(values: Array, sent: Array, indices: Array, rest: Array) -> None:
-    """rest[indices[i]] = values[i] - sent[i], or 0 where that is not finite."""
+def store_differences(values: Array, sent: Array, indices: Array, rest: Array) -> None:
+    """Compute rest[indices[i]] = values[i] - sent[i], or 0 if that is not finite."""
     for i in range(indices.size):
         difference = values[i] - sent[i]
         rest[indices[i]] = difference if np.isfinite(difference) else 0

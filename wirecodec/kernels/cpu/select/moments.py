@@ -1,8 +1,8 @@
-"""Moments of magnitudes over an interval, in one read of the array; and those that exceed a threshold.
+"""Moments of magnitudes over an interval, in one read of the array, and the elements that reach a threshold.
 
 A *key* is an element's magnitude bits, which order as magnitudes do. Sums have one order on every machine,
-however a sweep is cut: in blocks of 4096 elements, 64 lanes of binary32, which ``sum_floats`` folds;
-then block after block in binary64. Of 64 bits, all of it is in binary64.
+however a sweep is divided. Within a block of 4096 elements, 64 lanes of binary32 are summed and folded by
+``sum_floats``; blocks are then summed in binary64. For float64 elements, all sums are in binary64.
 """
 
 from __future__ import annotations
@@ -14,90 +14,90 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.compress_store import store_chosen
+from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.floats import (
     add_floats,
-    doubles,
     multiply_floats,
     splat_float,
     subtract_floats,
     sum_floats,
+    to_float64,
 )
-from wirecodec.kernels.cpu.simd.masks64 import at_least64, keys64, last64
-from wirecodec.kernels.cpu.simd.memory import prefetch, width_of
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
+from wirecodec.kernels.cpu.simd.masks64 import at_least64, keys64, load_tail64
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import (
-    greatest,
-    lane,
+    extract_lane,
     load,
-    lower,
-    mask_bits,
+    lower_half,
+    mask_to_bits,
+    reduce_add,
+    reduce_max,
     select,
-    total,
-    upper,
-    widened,
+    upper_half,
+    widen,
 )
-from wirecodec.kernels.cpu.simd.words import float_of_bits, popcount
+from wirecodec.kernels.cpu.simd.words import float_from_bits, popcount
 
-__all__ = ["BLOCK", "SLACK", "exceedances", "fold", "sweep"]
+__all__ = ["BLOCK_SIZE", "SLACK", "add_blocks", "collect_reaching", "sweep"]
 
 I64 = np.int64
 U64 = np.uint64
 
-BLOCK = 4096
-"""Elements whose sums a lane takes in binary32: 64, which leaves five digits or more."""
+BLOCK_SIZE = 4096
+"""Elements per block: a lane sums 64 of them in binary32, which keeps at least five digits."""
 SLACK = 64
-AHEAD = 2048  # bytes; what a processor prefetches by itself stops at the end of every page
+PREFETCH_BYTES = 2048  # hardware prefetching stops at page boundaries
 
 
 @inline
-def _keys(bits: Array, at: int) -> Any:
-    """64 keys, in lanes as wide as the floats that sums are taken in."""
-    return widened(keys64(bits, at))
+def _load_keys(bits: Array, at: int) -> Any:
+    """Load 64 keys, in lanes as wide as the floats of the sums."""
+    return widen(keys64(bits, at))
 
 
 @inline
-def _magnitudes(bits: Array, keys: Any, scale: float, half: bool) -> Any:
-    """|x| · scale of such keys; of 16 bits, binary16 where ``half``, else bfloat16."""
+def _scale_magnitudes(bits: Array, keys: Any, scale: float, half: bool) -> Any:
+    """Return |x| · scale of such keys; 16-bit keys are binary16 if ``half``, else bfloat16."""
     shift, rebias, normal = 0, 0, 0
-    if width_of(bits) == 16:
+    if bit_width(bits) == 16:
         shift, rebias, normal = (13, 112 << 23, 0x400) if half else (16, 0, 0)
     words = (keys << shift) + rebias
-    # Below binary16's normals: as a fraction of the least normal, which is then taken off.
+    # Binary16 subnormals become fractions of the smallest normal, which is then subtracted.
     fractions = subtract_floats(words + (1 << 23), splat_float(2.0**-14, keys))
     return multiply_floats(select(keys < normal, fractions, words), splat_float(scale, keys))
 
 
 @inline
-def _logs(bits: Array, start: int, stop: int, scale: float, half: bool) -> tuple[int, float]:
-    """(e, p) with e · ln 2 + ln p = Σ ln(|x| · scale) of the elements of a block that are not 0.
+def _sum_logs(bits: Array, start: int, stop: int, scale: float, half: bool) -> tuple[int, float]:
+    """Return (e, p) with e · ln 2 + ln p = Σ ln(|x| · scale) over the elements of a block that are not 0.
 
-    Exponents are summed and fractions multiplied, so that one logarithm does for a block: 1 <= p < 2^8. What
-    underflows counts as the least normal number or so.
+    Exponents are summed and fractions multiplied, so that one logarithm per block suffices: 1 <= p < 2^8.
+    Underflowing elements count as about the smallest normal number.
     """
-    digits, bias = (52, 1023) if width_of(bits) == 64 else (23, 127)
-    product = ones = splat_float(1.0, _keys(bits, start))
+    digits, bias = (52, 1023) if bit_width(bits) == 64 else (23, 127)
+    product = ones = splat_float(1.0, _load_keys(bits, start))
     exponents = ones ^ ones
     for at in range(start, stop, 64):
-        keys = _keys(bits, at)
-        words = _magnitudes(bits, keys, scale, half)
+        keys = _load_keys(bits, at)
+        words = _scale_magnitudes(bits, keys, scale, half)
         present = keys != 0
         exponents += select(present, words >> digits, ones >> digits)
         fractions = (words & ((1 << digits) - 1)) | ones
         product = multiply_floats(product, select(present, fractions, ones))
-    halves = doubles(product)
-    by32 = multiply_floats(lower(halves), upper(halves))
-    by16 = multiply_floats(lower(by32), upper(by32))
-    by8 = multiply_floats(lower(by16), upper(by16))  # each below 2^512
-    whole = I64(total(exponents)) + I64(total(by8 >> 52)) - bias * (stop - start) - 8 * 1023
-    left = (by8 & ((1 << 52) - 1)) | (1023 << 52)
-    by4 = multiply_floats(lower(left), upper(left))
-    by2 = multiply_floats(lower(by4), upper(by4))
-    return whole, float_of_bits(lane(multiply_floats(lower(by2), upper(by2)), 0))
+    halves = to_float64(product)
+    by32 = multiply_floats(lower_half(halves), upper_half(halves))
+    by16 = multiply_floats(lower_half(by32), upper_half(by32))
+    by8 = multiply_floats(lower_half(by16), upper_half(by16))  # each below 2^512
+    whole = I64(reduce_add(exponents)) + I64(reduce_add(by8 >> 52)) - bias * (stop - start) - 8 * 1023
+    fraction = (by8 & ((1 << 52) - 1)) | (1023 << 52)
+    by4 = multiply_floats(lower_half(fraction), upper_half(fraction))
+    by2 = multiply_floats(lower_half(by4), upper_half(by4))
+    return whole, float_from_bits(extract_lane(multiply_floats(lower_half(by2), upper_half(by2)), 0))
 
 
 @inline
-def _block(
+def _sum_block(
     bits: Array,
     start: int,
     stop: int,
@@ -109,25 +109,26 @@ def _block(
     with_logs: bool,
     sums: Array,
 ) -> np.uint64:
-    origins = splat_float(origin, _keys(bits, start))
-    most = zeros = origins ^ origins
+    """Store the sums of one block; return its largest key."""
+    origins = splat_float(origin, _load_keys(bits, start))
+    largest = zeros = origins ^ origins
     firsts = squares = zeros
     count = 0
     for at in range(start, stop, 64):
-        prefetch(bits, at + AHEAD // (width_of(bits) >> 3), 64)
-        keys = _keys(bits, at)
-        taken = (keys - low) < (high - low)
-        y = select(taken, subtract_floats(_magnitudes(bits, keys, scale, half), origins), zeros)
+        prefetch(bits, at + PREFETCH_BYTES // (bit_width(bits) >> 3), 64)
+        keys = _load_keys(bits, at)
+        inside = (keys - low) < (high - low)
+        y = select(inside, subtract_floats(_scale_magnitudes(bits, keys, scale, half), origins), zeros)
         firsts = add_floats(firsts, y)
         squares = add_floats(squares, multiply_floats(y, y))
-        count += popcount(mask_bits(taken))
-        most = select(keys > most, keys, most)
+        count += popcount(mask_to_bits(inside))
+        largest = select(keys > largest, keys, largest)
     sums[0], sums[1], sums[2] = count, sum_floats(firsts), sum_floats(squares)
     sums[3] = sums[4] = 0.0
     if with_logs:
-        whole, left = _logs(bits, start, stop, scale, half)
-        sums[3], sums[4] = whole, math.log(left)
-    return U64(greatest(most))
+        whole, fraction = _sum_logs(bits, start, stop, scale, half)
+        sums[3], sums[4] = whole, math.log(fraction)
+    return U64(reduce_max(largest))
 
 
 @kernel
@@ -143,37 +144,38 @@ def sweep(
     with_logs: bool,
     sums: Array,
 ) -> np.uint64:
-    """Sums over the elements with 0 < low <= key < high in some blocks, and the largest key there is in them.
+    """Sum over the elements of some blocks with 0 < low <= key < high; return the largest key of the blocks.
 
     y = |x| · scale - origin. One read.
 
     Args:
         bits: the elements.
-        first, last: blocks; block 0 is the elements after the last multiple of 64, 1 the first ``BLOCK``.
-        low, high: keys, between which the elements are that count.
+        first, last: range of blocks; block 0 is the tail after the last multiple of 64, block 1 begins the
+            array.
+        low, high: interval of the keys.
         origin: in the unit of |x| · scale.
-        scale: a power of two that lets y² neither overflow nor underflow.
-        half: whether 16 bits are binary16; they are bfloat16 otherwise.
-        with_logs: whether Σ ln(|x| · scale) is wanted, which is that of all elements that are not 0.
-        sums: (blocks, 5), of which rows ``first`` … ``last`` - 1 are written, for ``fold``.
+        scale: a power of two with which y² neither overflows nor underflows.
+        half: whether 16-bit elements are binary16; else they are bfloat16.
+        with_logs: whether to sum ln(|x| · scale), over all elements that are not 0.
+        sums: (blocks, 5); rows ``first`` ... ``last`` - 1 are written, for ``add_blocks``.
     """
     whole = bits.size & ~63
     top = U64(0)
     for block in range(first, last):
         row = sums[block]
         if block == 0:
-            found = _block(last64(bits), 0, 64, low, high, origin, scale, half, with_logs, row)
+            found = _sum_block(load_tail64(bits), 0, 64, low, high, origin, scale, half, with_logs, row)
         else:
-            start = (block - 1) * BLOCK
-            stop = min(start + BLOCK, whole)
-            found = _block(bits, start, stop, low, high, origin, scale, half, with_logs, row)
+            start = (block - 1) * BLOCK_SIZE
+            stop = min(start + BLOCK_SIZE, whole)
+            found = _sum_block(bits, start, stop, low, high, origin, scale, half, with_logs, row)
         top = max(top, found)
     return top
 
 
 @kernel
-def fold(sums: Array) -> tuple[int, float, float, float]:
-    """Count, Σ y, Σ y² and Σ ln of all blocks."""
+def add_blocks(sums: Array) -> tuple[int, float, float, float]:
+    """Return count, Σ y, Σ y² and Σ ln over all blocks."""
     count, firsts, squares, exponents, logs = 0.0, 0.0, 0.0, 0.0, 0.0
     for block in range(sums.shape[0]):
         count += sums[block, 0]
@@ -185,41 +187,42 @@ def fold(sums: Array) -> tuple[int, float, float, float]:
 
 
 @kernel
-def exceedances(
+def collect_reaching(
     bits: Array, key: np.uint64, numbers: Array, start: int, where: Array, kept: Array, n: int
 ) -> tuple[int, int]:
-    """The elements of at least ``key`` > 0 in their order, while there is room for them.
+    """Collect the elements of at least ``key`` > 0 in their order, as long as the buffers have space.
 
     Args:
         bits: the elements.
-        key: the least that counts.
-        numbers: of the elements, as many as those; or none, and they are numbered from 0.
-        start: where to go on, a multiple of 64.
-        where: receives the numbers of those found; the last ``SLACK`` elements are for what is overwritten.
-        kept: receives their bits, with the room of ``where``; or none.
-        n: how many ``where`` holds already.
+        key: the threshold, above 0.
+        numbers: numbers of the elements, or empty if they are numbered from 0.
+        start: where to continue, a multiple of 64.
+        where: receives the numbers; its last ``SLACK`` elements may be overwritten.
+        kept: receives the bits, as long as ``where``; or empty.
+        n: number of elements in ``where`` so far.
 
-    Returns where it stopped, the size of ``bits`` where it came to the end; and how many ``where`` holds.
+    Returns the position at which it stopped (``bits.size`` at the end), and the number of elements in
+    ``where``.
     """
     whole = bits.size & ~63
-    room = where.size - SLACK
+    capacity = where.size - SLACK
     if (kept.size and kept.size != where.size) or (numbers.size and numbers.size != bits.size):
         return start, n
     for at in range(start, whole, 64):
-        if n > room:
+        if n > capacity:
             return at, n
-        prefetch(bits, at + AHEAD // (width_of(bits) >> 3), 64)
+        prefetch(bits, at + PREFETCH_BYTES // (bit_width(bits) >> 3), 64)
         mask = at_least64(bits, at, key)
         if kept.size:
-            store_chosen(kept, n, load(bits, at, 64), mask)
+            compress_store(kept, n, load(bits, at, 64), mask)
         if numbers.size:
-            n += store_chosen(where, n, load(numbers, at, 64), mask)
+            n += compress_store(where, n, load(numbers, at, 64), mask)
         else:
-            n += store_ones(where, n, mask, at)
-    if n > room:
+            n += store_set_bits(where, n, mask, at)
+    if n > capacity:
         return whole, n
     for i in range(whole, bits.size):
-        if (U64(bits[i]) & ((U64(1) << U64(width_of(bits) - 1)) - U64(1))) >= key:
+        if (U64(bits[i]) & ((U64(1) << U64(bit_width(bits) - 1)) - U64(1))) >= key:
             where[n] = numbers[i] if numbers.size else i
             if kept.size:
                 kept[n] = bits[i]

@@ -1,7 +1,7 @@
-"""Order without sorting: the k-th largest of many keys by counting digits of 11 bits.
+"""Selection without sorting: the k-th largest of many keys, by counting digits of 11 bits.
 
-A key is a float's bits without the sign; it orders as the magnitude does. Four tables take turns, since a
-processor that counts equal digits one after the other waits for its own stores.
+A key is a float's bits without the sign; it orders as the magnitude does. Four tables alternate, because a
+processor that counts equal digits in succession waits for its own stores.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.compress_store import store_chosen
-from wirecodec.kernels.cpu.simd.memory import prefetch, width_of
-from wirecodec.kernels.cpu.simd.vector import load, mask_bits, resize, store
+from wirecodec.kernels.cpu.simd.compress_store import compress_store
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
+from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, resize, store
 from wirecodec.kernels.cpu.simd.words import popcount, trailing_zeros
 
-__all__ = ["count_from", "count_threshold", "kth_largest", "threshold_of"]
+__all__ = ["count_above_and_equal", "find_threshold", "find_threshold_by_digits", "select_kth"]
 
 U64 = np.uint64
-DIGIT = 11
-DIGITS = 1 << DIGIT
-FEW = 32
-BLOCK = 4096
-AHEAD = 512
+DIGIT_BITS = 11
+DIGITS = 1 << DIGIT_BITS
+MAX_SORTED_SIZE = 32
+BLOCK_SIZE = 4096
+PREFETCH_ELEMENTS = 512
 ROWS = 4
-PART = 2**30  # elements that are counted in 32 bits
+MAX_PART_SIZE = 2**30  # elements that are counted in 32 bits
 
 
 @inline
 def _count_digits(keys: Array, shift: int, counts: Array) -> None:
-    """How many ``keys`` have each digit, the 11 bits from ``shift`` on, into the first row of ``counts``."""
+    """Count the ``keys`` with each digit, the 11 bits from ``shift`` on, in the first row of ``counts``."""
     counts[:] = 0
     low, mask = U64(shift), U64(DIGITS - 1)
     whole = keys.size & ~3
@@ -47,8 +47,8 @@ def _count_digits(keys: Array, shift: int, counts: Array) -> None:
 
 
 @inline
-def _digit_at(counts: Array, rank: int) -> tuple[int, int]:
-    """The digit of the ``rank``-th largest key, and its rank among the keys of that digit."""
+def _find_digit(counts: Array, rank: int) -> tuple[int, int]:
+    """Return the digit of the ``rank``-th largest key, and its rank among the keys with that digit."""
     digit = DIGITS - 1
     while digit > 0 and counts[0, digit] < rank:
         rank -= counts[0, digit]
@@ -57,17 +57,17 @@ def _digit_at(counts: Array, rank: int) -> tuple[int, int]:
 
 
 @kernel
-def kth_largest(keys: Array, rank: int, width: int) -> Any:
-    """The ``rank``-th largest of ``keys``, which agree above their low ``width`` bits; their order is lost.
+def select_kth(keys: Array, rank: int, width: int) -> Any:
+    """Return the ``rank``-th largest of ``keys``, which agree above their low ``width`` bits; reorder them.
 
     1 <= rank <= keys.size.
     """
     counts = np.empty((4, DIGITS), np.int32)
     n = keys.size
-    while n > FEW and width > 0:
-        shift = max(width - DIGIT, 0)
+    while n > MAX_SORTED_SIZE and width > 0:
+        shift = max(width - DIGIT_BITS, 0)
         _count_digits(keys[:n], shift, counts)
-        digit, rank = _digit_at(counts, rank)
+        digit, rank = _find_digit(counts, rank)
         left = 0
         for i in range(n):
             key = keys[i]
@@ -87,8 +87,8 @@ def kth_largest(keys: Array, rank: int, width: int) -> Any:
 
 
 @kernel
-def count_from(keys: Array, threshold: int) -> tuple[int, int]:
-    """How many ``keys`` are above a threshold, and how many equal to it."""
+def count_above_and_equal(keys: Array, threshold: int) -> tuple[int, int]:
+    """Count the ``keys`` above a threshold, and those equal to it."""
     least = U64(threshold)
     more = equal = 0
     for i in range(keys.size):
@@ -98,33 +98,33 @@ def count_from(keys: Array, threshold: int) -> tuple[int, int]:
 
 
 @kernel
-def threshold_of(keys: Array, rank: int, width: int) -> tuple[int, int]:
-    """The ``rank``-th largest of ``keys``, and how many of those equal to it are among the ``rank`` largest.
+def find_threshold(keys: Array, rank: int, width: int) -> tuple[int, int]:
+    """Return the ``rank``-th largest of ``keys``, and the number of equal keys among the ``rank`` largest.
 
-    They agree above their low ``width`` bits. (0, 0) where there is no such rank.
+    The keys agree above their low ``width`` bits. Returns (0, 0) if there is no such rank.
     """
     if not 1 <= rank <= keys.size:
         return U64(0), 0
-    threshold = U64(kth_largest(keys.copy(), rank, width))
-    return threshold, rank - count_from(keys, threshold)[0]
+    threshold = U64(select_kth(keys.copy(), rank, width))
+    return threshold, rank - count_above_and_equal(keys, threshold)[0]
 
 
 @inline
-def _sharing(bits: Array, at: int, prefix: np.uint64, left: int) -> np.uint64:
-    """Bit j: whether the key of bits[at + j] is ``prefix`` above its low ``left`` bits, for 64 of them."""
-    if left + 1 >= width_of(bits):
+def _prefix_mask(bits: Array, at: int, prefix: np.uint64, left: int) -> np.uint64:
+    """Return the mask of those of 64 elements whose key is ``prefix`` above its low ``left`` bits."""
+    if left + 1 >= bit_width(bits):
         return ~U64(0)
-    return mask_bits(((load(bits, at, 64) << 1) >> U64(left + 1)) == prefix)
+    return mask_to_bits(((load(bits, at, 64) << 1) >> U64(left + 1)) == prefix)
 
 
 @inline
-def _count_sixty_four(digits: Array, at: int, counts: Array) -> None:
-    """Count as many digits, one by one, unless two of them make up half: those are counted by the mask."""
-    every = load(digits, at, 64)
+def _count_64_digits(digits: Array, at: int, counts: Array) -> None:
+    """Count 64 digits: by masks if two values make up half of them, else one by one."""
+    all_digits = load(digits, at, 64)
     first = U64(digits[at])
-    firsts = mask_bits(every == np.uint16(first))
+    firsts = mask_to_bits(all_digits == np.uint16(first))
     second = U64(digits[at + (trailing_zeros(~firsts) & 63)])
-    seconds = mask_bits(every == np.uint16(second)) & ~firsts
+    seconds = mask_to_bits(all_digits == np.uint16(second)) & ~firsts
     rest = ~(firsts | seconds)
     if popcount(rest) > 32:
         for i in range(at, at + 64, ROWS):
@@ -136,7 +136,7 @@ def _count_sixty_four(digits: Array, at: int, counts: Array) -> None:
     rounds = 0
     while rest != U64(0) and rounds < 6:
         other = U64(digits[at + trailing_zeros(rest)])
-        others = mask_bits(every == np.uint16(other)) & rest
+        others = mask_to_bits(all_digits == np.uint16(other)) & rest
         counts[2 + (rounds & 1), other] += popcount(others)
         rest ^= others
         rounds += 1
@@ -147,54 +147,56 @@ def _count_sixty_four(digits: Array, at: int, counts: Array) -> None:
 
 
 @inline
-def _count_words(bits: Array, prefix: np.uint64, left: int, shift: int, digits: Array, counts: Array) -> None:
-    """Count the bits from ``shift`` to ``left`` of the keys that are ``prefix`` above, over all rows.
+def _count_prefixed(
+    bits: Array, prefix: np.uint64, left: int, shift: int, digits: Array, counts: Array
+) -> None:
+    """Count the bits from ``shift`` to ``left`` of the keys that equal ``prefix`` above, over all rows.
 
-    These digits are put side by side in ``digits`` first.
+    The digits are first compacted in ``digits``.
     """
-    upper = U64(width_of(bits) - left)
+    upper = U64(bit_width(bits) - left)
     whole = bits.size & ~63
-    for start in range(0, whole, BLOCK):
+    for start in range(0, whole, BLOCK_SIZE):
         n = 0
-        for at in range(start, min(start + BLOCK, whole), 64):
-            prefetch(bits, at + AHEAD, 64)
+        for at in range(start, min(start + BLOCK_SIZE, whole), 64):
+            prefetch(bits, at + PREFETCH_ELEMENTS, 64)
             digit = resize((load(bits, at, 64) << upper) >> (upper + U64(shift)), 16)
-            sharing = _sharing(bits, at, prefix, left)
+            sharing = _prefix_mask(bits, at, prefix, left)
             if sharing == ~U64(0):
                 store(digits, n, digit)
                 n += 64
             elif sharing != U64(0):
-                n += store_chosen(digits, n, digit, sharing)
+                n += compress_store(digits, n, digit, sharing)
         for at in range(0, n & ~63, 64):
-            _count_sixty_four(digits, at, counts)
+            _count_64_digits(digits, at, counts)
         for i in range(n & ~63, n):
             counts[i & (ROWS - 1), U64(digits[i])] += 1
     for i in range(whole, bits.size):
-        key = U64(bits[i]) & ((U64(1) << U64(width_of(bits) - 1)) - U64(1))
+        key = U64(bits[i]) & ((U64(1) << U64(bit_width(bits) - 1)) - U64(1))
         if key >> U64(left) == prefix:
             counts[0, (key >> U64(shift)) & U64((1 << (left - shift)) - 1)] += 1
 
 
 @kernel
-def count_threshold(bits: Array, k: int) -> tuple[int, int]:
-    """The k-th largest key of ``bits``, and how many of the keys equal to it belong to the top k.
+def find_threshold_by_digits(bits: Array, k: int) -> tuple[int, int]:
+    """Return the k-th largest key of ``bits``, and the number of equal keys in the top k.
 
-    A key is a word without its sign; 1 <= k <= size. One pass for every 11 of its bits, whatever the input.
+    A key is an element's bits without the sign; 1 <= k <= size. One pass per 11 bits, for any input.
     """
     counts = np.empty((ROWS, DIGITS), np.int32)
     total = np.empty((1, DIGITS), np.int64)
-    digits = np.empty(BLOCK + 64, np.uint16)
+    digits = np.empty(BLOCK_SIZE + 64, np.uint16)
     found = U64(0)
-    left = width_of(bits) - 1
+    left = bit_width(bits) - 1
     while left > 0:
-        shift = max(left - DIGIT, 0)
+        shift = max(left - DIGIT_BITS, 0)
         total[:] = 0
-        for start in range(0, bits.size, PART):
+        for start in range(0, bits.size, MAX_PART_SIZE):
             counts[:] = 0
-            _count_words(bits[start : start + PART], found, left, shift, digits, counts)
+            _count_prefixed(bits[start : start + MAX_PART_SIZE], found, left, shift, digits, counts)
             for row in range(ROWS):
                 total[0] += counts[row]
-        digit, k = _digit_at(total, k)
+        digit, k = _find_digit(total, k)
         found = U64((found << U64(left - shift)) | U64(digit))
         left = shift
     return found, k

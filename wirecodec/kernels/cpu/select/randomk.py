@@ -1,4 +1,4 @@
-"""The elements of least draw, for ``randomk``: no read of any array, one hash an element."""
+"""Elements of smallest draw, for ``randomk``: no read of any array, one hash per element."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.prng import draw32
 from wirecodec.kernels.cpu.simd.masks64 import at_most64
-from wirecodec.kernels.cpu.simd.words import low_ones, trailing_zeros
+from wirecodec.kernels.cpu.simd.words import low_bits_mask, trailing_zeros
 
-__all__ = ["ROOM", "draws_at_most"]
+__all__ = ["SLACK", "collect_draws"]
 
 U32 = np.uint32
 U64 = np.uint64
 
-ROOM = 64
-"""Elements beyond what is expected that the outputs of ``draws_at_most`` must have room for."""
+SLACK = 64
+"""Elements beyond the expected number that the outputs of ``collect_draws`` must have."""
 
 
 @kernel
-def draws_at_most(
+def collect_draws(
     low: np.uint32, high: np.uint32, size: int, limit: np.uint32, found: Array, draws: Array
 ) -> int:
-    """The elements below ``size`` whose draws are ``limit`` or less, ascending, and their draws.
+    """Collect the elements below ``size`` with a draw of ``limit`` or less, ascending, and their draws.
 
     Args:
         low, high: the halves of the stream.
         size: at most 2^32.
-        limit: the greatest draw that is taken.
+        limit: the largest draw that is collected.
         found: indices, written.
         draws: u32, written; as long as ``found``.
 
-    Returns how many there are, or -1 where there is no room for them.
+    Returns their number, or -1 if the buffers are too small.
     """
     count = 0
     block = np.empty(64, np.uint32)
@@ -41,7 +41,7 @@ def draws_at_most(
             return -1
         for j in range(64):
             block[j] = draw32(low, high, U32(U32(start) + U32(j)))
-        mask = at_most64(block, 0, limit) & low_ones(size - start)
+        mask = at_most64(block, 0, limit) & low_bits_mask(size - start)
         while mask != U64(0):
             j = trailing_zeros(mask)
             found[count] = start + j

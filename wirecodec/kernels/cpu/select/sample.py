@@ -1,4 +1,4 @@
-"""Where the k-th largest key of an array lies, judged from a sample of its cache lines."""
+"""Bracket of the k-th largest key of an array, from a sample of its cache lines."""
 
 from __future__ import annotations
 
@@ -6,67 +6,67 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.select.radix import kth_largest
-from wirecodec.kernels.cpu.simd.memory import width_of
+from wirecodec.kernels.cpu.select.radix import select_kth
+from wirecodec.kernels.cpu.simd.memory import bit_width
 from wirecodec.kernels.cpu.simd.words import multiply_high
 
-__all__ = ["bracket", "bracket_of", "run_of"]
+__all__ = ["bracket_kth", "bracket_sample", "choose_run"]
 
 U64 = np.uint64
 
 
 @inline
-def _hashed(x: np.uint64) -> np.uint64:
+def _hash(x: np.uint64) -> np.uint64:
     x = U64(x + U64(1)) * U64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> U64(32))) * U64(0xD35A2D97D35A2D97)
     return x ^ (x >> U64(32))
 
 
 @inline
-def run_of(stratum: int, strata: int, runs: int, seed: np.uint64) -> int:
-    """Which of ``runs`` is sampled for a stratum: each takes one of an equal share of them."""
+def choose_run(stratum: int, strata: int, runs: int, seed: np.uint64) -> int:
+    """Return the sampled one of ``runs`` for a stratum; all strata are equally long."""
     step = (U64(runs) << U64(20)) // U64(strata)
     first = np.int64((U64(stratum) * step) >> U64(20))
-    return first + np.int64(multiply_high(_hashed(U64(stratum) + seed), U64(runs // strata)))
+    return first + np.int64(multiply_high(_hash(U64(stratum) + seed), U64(runs // strata)))
 
 
 @kernel
-def bracket(
+def bracket_kth(
     bits: Array, run: int, seed: int, samples: int, low_rank: int, high_rank: int
 ) -> tuple[int, int, bool]:
-    """Two keys of a sample, and whether many more tie at the lower one than its rank says.
+    """Return two keys of a sample, and whether many more tie at the lower one than its rank.
 
     Args:
-        bits: ``samples`` words or more.
+        bits: ``samples`` elements or more.
         run: neighbours that are sampled together.
-        seed: which ones; their places are the same on any machine.
+        seed: of the positions, which are the same on any machine.
         samples: a multiple of ``run``, at least one.
-        low_rank: the lower key's rank; 0 stands for a key where the sample has no such rank.
-        high_rank: the upper key's rank; the largest key of all stands for a rank of 0 or less.
+        low_rank: rank of the lower key; the key is 0 if the sample has no such rank.
+        high_rank: rank of the upper key; the key is the largest of the type if the rank is 0 or less.
     """
     keys = np.empty(samples, bits.dtype)
-    magnitude = (U64(1) << U64(width_of(bits) - 1)) - U64(1)
+    magnitude = (U64(1) << U64(bit_width(bits) - 1)) - U64(1)
     strata = samples // run
     for stratum in range(strata):
-        first = run_of(stratum, strata, bits.size // run, U64(seed)) * run
+        first = choose_run(stratum, strata, bits.size // run, U64(seed)) * run
         for i in range(run):
             keys[stratum * run + i] = U64(bits[first + i]) & magnitude
-    return bracket_of(keys, low_rank, high_rank)
+    return bracket_sample(keys, low_rank, high_rank)
 
 
 @kernel
-def bracket_of(keys: Array, low_rank: int, high_rank: int) -> tuple[int, int, bool]:
-    """The same of a sample's ``keys``."""
-    width = width_of(keys) - 1
+def bracket_sample(keys: Array, low_rank: int, high_rank: int) -> tuple[int, int, bool]:
+    """Return the result of ``bracket_kth`` for a sample's ``keys``."""
+    width = bit_width(keys) - 1
     low, high = U64(0), (U64(1) << U64(width)) - U64(1)
     n = keys.size
     if low_rank <= n:
-        low = U64(kth_largest(keys.copy(), low_rank, width))
+        low = U64(select_kth(keys.copy(), low_rank, width))
         n = 0
         for i in range(keys.size):
             key = keys[i]
             keys[n] = key
             n += U64(key) >= low
     if high_rank >= 1:
-        high = U64(kth_largest(keys[:n], high_rank, width))
+        high = U64(select_kth(keys[:n], high_rank, width))
     return low, high, 10 * n > 11 * low_rank

@@ -1,7 +1,7 @@
-"""Counting and collecting the elements at or above a threshold: one read of the array each.
+"""Count and collect the elements at or above a threshold, in one read of the array each.
 
-A threshold is the bits of a magnitude, of the array's own unsigned type; float bits without the sign order as
-magnitudes do, so NaN and the infinities stand above every threshold that is not above the infinities itself.
+A threshold is the bits of a magnitude, of the array's unsigned type. Float bits without the sign order as
+magnitudes do. NaN and Inf are therefore above every finite threshold.
 """
 
 from __future__ import annotations
@@ -14,68 +14,68 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.masks64 import at_least64
 from wirecodec.kernels.cpu.simd.memory import prefetch
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.words import popcount
 
-__all__ = ["ROOM", "count_each", "fill_at_least"]
+__all__ = ["SLACK", "count_three", "fill_at_least"]
 
 U64 = np.uint64
 
-ROOM = 64
-"""Elements that ``fill_at_least`` needs free in ``out`` before it looks at the next 64."""
-AHEAD = 512  # what a processor prefetches by itself stops at the end of every page
+SLACK = 64
+"""Elements that ``fill_at_least`` needs free in ``out`` before it reads the next 64."""
+PREFETCH_ELEMENTS = 512  # hardware prefetching stops at page boundaries
 
 
 @kernel
-def count_each(bits: Array, sign: Any, low: Any, middle: Any, high: Any) -> tuple[int, int, int]:
-    """How many magnitudes are at or above each of three thresholds; ``sign`` is their type's sign bit."""
-    most = between = least = 0
+def count_three(bits: Array, sign: Any, low: Any, middle: Any, high: Any) -> tuple[int, int, int]:
+    """Count the magnitudes at or above each of three thresholds; ``sign`` is the sign bit of their type."""
+    at_low = at_middle = at_high = 0
     whole = bits.size & ~63
     for start in range(0, whole, 64):
-        prefetch(bits, start + AHEAD, 64)
-        most += popcount(at_least64(bits, start, low))
-        between += popcount(at_least64(bits, start, middle))
-        least += popcount(at_least64(bits, start, high))
+        prefetch(bits, start + PREFETCH_ELEMENTS, 64)
+        at_low += popcount(at_least64(bits, start, low))
+        at_middle += popcount(at_least64(bits, start, middle))
+        at_high += popcount(at_least64(bits, start, high))
     for i in range(whole, bits.size):
         key = bits[i] & ~sign
-        most += key >= low
-        between += key >= middle
-        least += key >= high
-    return most, between, least
+        at_low += key >= low
+        at_middle += key >= middle
+        at_high += key >= high
+    return at_low, at_middle, at_high
 
 
 @kernel
 def fill_at_least(
     bits: Array, sign: Any, threshold: Any, infinity: Any, start: int, out: Array, count: int
 ) -> tuple[int, int, bool]:
-    """The positions of magnitudes at or above a threshold, ascending, into ``out``.
+    """Store the positions of magnitudes at or above a threshold, ascending.
 
     Args:
         bits: the elements.
         sign: the sign bit of their type.
         threshold: bits of a magnitude.
         infinity: the bits of infinity.
-        start: where to go on, a multiple of 64.
-        out: positions; written from ``count`` on while ROOM of them are free.
-        count: how many it holds already.
+        start: where to continue, a multiple of 64.
+        out: positions; written from ``count`` on while SLACK of them are free.
+        count: number of positions so far.
 
-    Returns where it stopped, the size of ``bits`` where it came to the end; how many ``out`` holds; and
-    whether all it saw was finite.
+    Returns the position at which it stopped (``bits.size`` at the end), the number of positions in ``out``,
+    and whether all elements read were finite.
     """
-    odd = U64(0)
+    nonfinite = U64(0)
     whole = bits.size & ~63
     for at in range(start, whole, 64):
         if out.size - count < 64:
-            return at, count, odd == U64(0)
-        prefetch(bits, at + AHEAD, 64)
-        odd |= at_least64(bits, at, infinity)
-        count += store_ones(out, count, at_least64(bits, at, threshold), at)
+            return at, count, nonfinite == U64(0)
+        prefetch(bits, at + PREFETCH_ELEMENTS, 64)
+        nonfinite |= at_least64(bits, at, infinity)
+        count += store_set_bits(out, count, at_least64(bits, at, threshold), at)
     if out.size - count < 64:
-        return whole, count, odd == U64(0)
+        return whole, count, nonfinite == U64(0)
     for i in range(max(start, whole), bits.size):
         key = bits[i] & ~sign
-        odd |= U64(key >= infinity)
+        nonfinite |= U64(key >= infinity)
         if key >= threshold:
             out[count] = i
             count += 1
-    return bits.size, count, odd == U64(0)
+    return bits.size, count, nonfinite == U64(0)

@@ -1,7 +1,7 @@
-"""Exact top-k: the sweeps over the array, and over what they found.
+"""Exact top-k: sweeps over the array, and over the candidates.
 
-A key is an element's bits without the sign. It orders as the magnitude does, so all of this is integer work,
-64 keys at once. Buffers "with slack" have ``SLACK`` elements more than they are to hold.
+A key is an element's bits without the sign. It orders as the magnitude does, so all of this is integer work
+on 64 keys at a time. Buffers "with slack" have ``SLACK`` elements more than they are to hold.
 """
 
 from __future__ import annotations
@@ -10,51 +10,53 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.select.radix import threshold_of
-from wirecodec.kernels.cpu.simd.compress_store import store_chosen
+from wirecodec.kernels.cpu.select.radix import find_threshold
+from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64
-from wirecodec.kernels.cpu.simd.memory import prefetch, width_of
-from wirecodec.kernels.cpu.simd.set_bits import store_ones
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import leading_zeros, popcount
 
-__all__ = ["ROOM", "SLACK", "collect", "fill", "keep", "settle", "sweep"]
+__all__ = ["SLACK", "SWEEP_SLACK", "collect", "fill", "keep", "keep_top_k", "sweep"]
 
 I32 = np.int32
 U32 = np.uint32
 U64 = np.uint64
-BLOCK = 1024
+BLOCK_SIZE = 1024
 SLACK = 64
-ROOM = BLOCK + 2 * SLACK
-AHEAD = 512  # what a processor prefetches by itself stops at the end of every page
+SWEEP_SLACK = BLOCK_SIZE + 2 * SLACK
+PREFETCH_ELEMENTS = 512  # hardware prefetching stops at page boundaries
 
 
 @inline
 def key_of(bits: Array, i: int) -> np.uint64:
-    """The key of one element."""
-    return U64(bits[i]) & ((U64(1) << U64(width_of(bits) - 1)) - U64(1))
+    """Return the key of one element."""
+    return U64(bits[i]) & ((U64(1) << U64(bit_width(bits) - 1)) - U64(1))
 
 
 @kernel
 def sweep(bits: Array, low: int, found: Array, words: Array) -> int:
-    """The positions of keys of ``low`` or more, and the words there; how many, or -1 where there is no room.
+    """Collect the positions of keys of ``low`` or more, and the bits there.
 
     Args:
-        bits: fewer than 2^31 words.
+        bits: fewer than 2^31 elements.
         low: a threshold.
-        found: int32, with slack.
-        words: as many, of the type of ``bits``.
+        found: int32, with slack; receives the positions.
+        words: as many, of the type of ``bits``; receives the bits.
+
+    Returns their number, or -1 if the buffers are too small.
     """
     least = U64(low)
     n = 0
     whole = bits.size & ~63
-    for block in range(0, whole, BLOCK):
-        if n > found.size - BLOCK - SLACK:
+    for block in range(0, whole, BLOCK_SIZE):
+        if n > found.size - BLOCK_SIZE - SLACK:
             return -1
         first = n
-        for at in range(block, min(block + BLOCK, whole), 64):
-            prefetch(bits, at + AHEAD, 64)
-            n += store_ones(found, n, at_least64(bits, at, least), U32(at))
+        for at in range(block, min(block + BLOCK_SIZE, whole), 64):
+            prefetch(bits, at + PREFETCH_ELEMENTS, 64)
+            n += store_set_bits(found, n, at_least64(bits, at, least), U32(at))
         for i in range(first, n):
             words[i] = bits[U64(U32(found[i]))]
     if n > found.size - 2 * SLACK:
@@ -69,27 +71,27 @@ def sweep(bits: Array, low: int, found: Array, words: Array) -> int:
 
 @kernel
 def collect(bits: Array, low: int, high: int, keys: Array) -> tuple[int, int]:
-    """How many keys are ``high`` or more, and how many from ``low`` to below ``high`` were put into ``keys``.
+    """Count the keys of ``high`` or more, and collect those from ``low`` to below ``high`` in ``keys``.
 
-    The second is -1 where they have no room.
+    Returns both numbers; the second is -1 if ``keys`` is too small.
     """
-    least, enough = U64(low), U64(high)
+    least, upper = U64(low), U64(high)
     certain = n = 0
     whole = bits.size & ~63
     for at in range(0, whole, 64):
         if n > keys.size - SLACK:
             return certain, -1
-        prefetch(bits, at + AHEAD, 64)
-        sure = at_least64(bits, at, enough)
-        certain += popcount(sure)
-        rest = at_least64(bits, at, least) & ~sure
+        prefetch(bits, at + PREFETCH_ELEMENTS, 64)
+        certain_mask = at_least64(bits, at, upper)
+        certain += popcount(certain_mask)
+        rest = at_least64(bits, at, least) & ~certain_mask
         if rest != U64(0):
-            n += store_chosen(keys, n, (load(bits, at, 64) << 1) >> 1, rest)
+            n += compress_store(keys, n, (load(bits, at, 64) << 1) >> 1, rest)
     if n > keys.size - SLACK:
         return certain, -1
     for i in range(whole, bits.size):
         key = key_of(bits, i)
-        if key >= enough:
+        if key >= upper:
             certain += 1
         elif key >= least:
             keys[n] = key
@@ -98,10 +100,10 @@ def collect(bits: Array, low: int, high: int, keys: Array) -> tuple[int, int]:
 
 
 @inline
-def chosen_of(bits: Array, at: int, threshold: np.uint64, ties: int) -> tuple[np.uint64, int]:
-    """Bit j: whether the key of bits[at + j] is above a threshold, or one of the first ``ties`` equal to it.
+def top_mask(bits: Array, at: int, threshold: np.uint64, ties: int) -> tuple[np.uint64, int]:
+    """Return the mask of the keys of bits[at] ... above a threshold or among the first ``ties`` equal to it.
 
-    And the ties that are left.
+    Returns the remaining ties as well.
     """
     more = above64(bits, at, threshold)
     if ties == 0:
@@ -114,31 +116,33 @@ def chosen_of(bits: Array, at: int, threshold: np.uint64, ties: int) -> tuple[np
 
 @kernel
 def keep(found: Array, words: Array, least: int, ties: int, start: int, indices: Array, values: Array) -> int:
-    """Of what ``sweep`` found, the keys above ``least`` and the first ``ties`` equal to it; how many.
+    """Keep the swept elements with keys above ``least`` and the first ``ties`` equal to it.
 
     Args:
         found: positions.
-        words: the words there.
-        least: the least key to keep.
-        ties: how often.
-        start: what is added to a position.
-        indices: int32, with room for exactly those.
-        values: as many, of the type of ``words``.
+        words: the bits there.
+        least: the smallest key to keep.
+        ties: how many of the keys equal to ``least`` are kept.
+        start: added to every position.
+        indices: int32, of exactly the number to keep; written.
+        values: as many, of the type of ``words``; written.
+
+    Returns their number, or -1 if the array changed.
     """
     threshold = U64(least)
     n = 0
     whole = words.size & ~63
     at = 0
     while at < whole and n + 64 <= indices.size:
-        chosen, ties = chosen_of(words, at, threshold, ties)
-        store_chosen(values, n, load(words, at, 64), chosen)
-        n += store_chosen(indices, n, load(found, at, 64) + start, chosen)
+        mask, ties = top_mask(words, at, threshold, ties)
+        compress_store(values, n, load(words, at, 64), mask)
+        n += compress_store(indices, n, load(found, at, 64) + start, mask)
         at += 64
     for i in range(at, words.size):
         key = key_of(words, i)
         tie = key == threshold and ties > 0
         if key > threshold or tie:
-            if n == indices.size:  # another thread writes to the array
+            if n == indices.size:  # another thread changed the array
                 return -1
             ties -= tie
             indices[n], values[n] = found[i] + start, words[i]
@@ -147,43 +151,46 @@ def keep(found: Array, words: Array, least: int, ties: int, start: int, indices:
 
 
 @kernel
-def settle(found: Array, words: Array, k: int, low: int, high: int) -> int:
-    """The top k of what ``sweep`` found, into its own buffers; how many, which is k.
+def keep_top_k(found: Array, words: Array, k: int, low: int, high: int) -> int:
+    """Keep the top k of the elements that ``sweep`` collected, in its own buffers.
 
     Args:
         found: positions, k or more.
-        words: the words there, all of them keys from ``low`` on.
-        k: how many are kept.
+        words: the bits there, all with keys from ``low`` on.
+        k: the number to keep.
         low: a key.
-        high: one that fewer than k keys reach, most likely.
+        high: a key that fewer than k keys very probably reach.
+
+    Returns their number, which is k.
     """
     keys = np.empty(words.size + SLACK, words.dtype)
     certain, n = collect(words, low, high, keys)
     if certain >= k:
-        high = np.int64((U64(1) << U64(width_of(words) - 1)) - U64(1))
+        high = np.int64((U64(1) << U64(bit_width(words) - 1)) - U64(1))
         certain, n = collect(words, low, high, keys)
     width = 64 - leading_zeros(U64(low) ^ U64(high))
-    threshold, ties = threshold_of(keys[:n], k - certain, width)
+    threshold, ties = find_threshold(keys[:n], k - certain, width)
     return keep(found, words, np.int64(threshold), ties, 0, found[:k], words[:k])
 
 
 @kernel
 def fill(bits: Array, least: int, ties: int, indices: Array, values: Array) -> tuple[int, int]:
-    """``sweep`` and ``keep`` at once, where the threshold is known: how many, and the ties that are left.
+    """Apply ``sweep`` and ``keep`` in one pass, for a known threshold.
 
-    ``indices`` and ``values`` with slack; -1 where there is no room.
+    ``indices`` and ``values`` have slack. Returns the number of elements, or -1 if the buffers are too small,
+    and the remaining ties.
     """
     threshold = U64(least)
     n = 0
     k = indices.size - SLACK
     whole = bits.size & ~63
-    for block in range(0, whole, BLOCK):
+    for block in range(0, whole, BLOCK_SIZE):
         first = n
-        for at in range(block, min(block + BLOCK, whole), 64):
-            prefetch(bits, at + AHEAD, 64)
-            chosen, ties = chosen_of(bits, at, threshold, ties)
-            n += store_ones(indices, n, chosen, U32(at))
-            if n > k:  # another thread writes to the array
+        for at in range(block, min(block + BLOCK_SIZE, whole), 64):
+            prefetch(bits, at + PREFETCH_ELEMENTS, 64)
+            mask, ties = top_mask(bits, at, threshold, ties)
+            n += store_set_bits(indices, n, mask, U32(at))
+            if n > k:  # another thread changed the array
                 return -1, ties
         for i in range(first, n):
             values[i] = bits[U64(U32(indices[i]))]

@@ -1,1 +1,1 @@
-"""Vector vocabulary of the CPU kernels: processor words that NumPy's language cannot express."""
+"""SIMD operations for the CPU kernels: processor instructions that NumPy's language cannot express."""

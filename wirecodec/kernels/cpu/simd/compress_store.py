@@ -1,4 +1,4 @@
-"""``store_chosen``: some lanes of a vector, side by side, which is how an array is thinned out."""
+"""``compress_store``: selected lanes of a vector, stored contiguously."""
 
 from __future__ import annotations
 
@@ -7,52 +7,61 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from wirecodec.kernels.cpu.simd.vector_type import call, has, place, shuffled, word
+from wirecodec.kernels.cpu.simd.vector_type import (
+    call_intrinsic,
+    element_pointer,
+    has_feature,
+    llvm_intrinsic,
+    shuffle,
+)
 
-__all__ = ["store_chosen"]
+__all__ = ["compress_store"]
 
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 
-@word
-def store_chosen(typing_context: Any, array: Any, i: Any, vector: Any, chosen: Any) -> Any:
-    """Write the lanes whose bit is set in a u64, in order, from element i of an array on; how many.
+@llvm_intrinsic
+def compress_store(typing_context: Any, array: Any, i: Any, vector: Any, selection: Any) -> Any:
+    """Store the lanes selected by the bits of a u64, in order, from element i on; return their number.
 
-    As many elements as the vector has lanes may be overwritten: the array must have them.
+    The array must have as many elements from i on as the vector has lanes, because all of them may be
+    overwritten.
     """
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        at = place(context, builder, sig.args[0], args[0], args[1], vector.lanes)
-        fast = has(context, "avx512f" if vector.bits >= 32 else "avx512vbmi2")
-        fast &= vector.lanes * vector.bits >= 128
-        return (_compressed if fast else _one_by_one)(builder, at, args[2], args[3])
+        at = element_pointer(context, builder, sig.args[0], args[0], args[1], vector.lanes)
+        has_instruction = has_feature(context, "avx512f" if vector.bits >= 32 else "avx512vbmi2")
+        has_instruction &= vector.lanes * vector.bits >= 128
+        return (_store_by_instruction if has_instruction else _store_lane_by_lane)(
+            builder, at, args[2], args[3]
+        )
 
     return types.intp(array, types.intp, vector, types.uint64), generate
 
 
-def _compressed(builder: Any, at: Any, vector: Any, chosen: Any) -> Any:
-    """As many lanes as a register has, by one instruction."""
+def _store_by_instruction(builder: Any, at: Any, vector: Any, selection: Any) -> Any:
+    """Store as many lanes as a register has with one instruction."""
     lanes = min(vector.type.count, 512 // vector.type.element.width)
     part = ir.VectorType(vector.type.element, lanes)
     count = I64(0)
     for first in range(0, vector.type.count, lanes):
-        bits = builder.trunc(builder.lshr(chosen, I64(first)), ir.IntType(lanes))
+        bits = builder.trunc(builder.lshr(selection, I64(first)), ir.IntType(lanes))
         mask = builder.bitcast(bits, ir.VectorType(I1, lanes))
-        source = shuffled(builder, vector, vector, list(range(first, first + lanes)))
-        packed = call(
+        source = shuffle(builder, vector, vector, list(range(first, first + lanes)))
+        packed = call_intrinsic(
             builder, "experimental.vector.compress", part, source, mask, ir.Constant(part, ir.Undefined)
         )
-        there = builder.bitcast(builder.gep(at, [count]), part.as_pointer())
-        builder.store(packed, there, align=part.element.width // 8)
+        address = builder.bitcast(builder.gep(at, [count]), part.as_pointer())
+        builder.store(packed, address, align=part.element.width // 8)
         ones = builder.call(builder.module.declare_intrinsic("llvm.ctpop", [bits.type]), [bits])
         count = builder.add(count, builder.zext(ones, I64))
     return count
 
 
-def _one_by_one(builder: Any, at: Any, vector: Any, chosen: Any) -> Any:
-    """Each lane is written, and stays where its bit is set; no branch to mispredict."""
+def _store_lane_by_lane(builder: Any, at: Any, vector: Any, selection: Any) -> Any:
+    """Store every lane and advance only if its bit is set; there is no branch to mispredict."""
     count = I64(0)
     for i in range(vector.type.count):
         builder.store(builder.extract_element(vector, I32(i)), builder.gep(at, [count]))
-        count = builder.add(count, builder.and_(builder.lshr(chosen, I64(i)), I64(1)))
+        count = builder.add(count, builder.and_(builder.lshr(selection, I64(i)), I64(1)))
     return count

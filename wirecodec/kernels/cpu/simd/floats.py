@@ -1,6 +1,6 @@
-"""The vocabulary of the kernels, continued: vectors whose lanes are the bits of binary32 or binary64 numbers.
+"""Vectors whose lanes are the bits of binary32 or binary64 numbers.
 
-Every operation is rounded to nearest, and none is fused with another: results are the same everywhere.
+Every operation is rounded to nearest, and none is fused with another. Results are the same on every machine.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from wirecodec.kernels.cpu.simd.vector_type import Vector, shuffled, word
+from wirecodec.kernels.cpu.simd.vector_type import Vector, llvm_intrinsic, shuffle
 
 __all__ = [
     "add_floats",
-    "doubles",
-    "floats_of",
-    "integers_of",
+    "float_to_int",
+    "int_to_float",
     "multiply_floats",
     "splat_float",
     "subtract_floats",
     "sum_floats",
+    "to_float64",
 ]
 
 I32 = ir.IntType(32)
 FORMS = {32: ir.FloatType(), 64: ir.DoubleType()}
 
 
-def _rounded(name: str) -> Callable[..., Any]:
-    """An operation on two vectors of floats."""
+def _define(name: str) -> Callable[..., Any]:
+    """Generate an LLVM operation on two vectors of floats."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         form = ir.VectorType(FORMS[sig.args[0].bits], sig.args[0].lanes)
@@ -39,27 +39,27 @@ def _rounded(name: str) -> Callable[..., Any]:
     return generate
 
 
-@word
+@llvm_intrinsic
 def add_floats(typing_context: Any, a: Any, b: Any) -> Any:
-    """a + b, lane by lane."""
-    return a(a, b), _rounded("fadd")
+    """Compute a + b per lane."""
+    return a(a, b), _define("fadd")
 
 
-@word
+@llvm_intrinsic
 def subtract_floats(typing_context: Any, a: Any, b: Any) -> Any:
-    """a - b, lane by lane."""
-    return a(a, b), _rounded("fsub")
+    """Compute a - b per lane."""
+    return a(a, b), _define("fsub")
 
 
-@word
+@llvm_intrinsic
 def multiply_floats(typing_context: Any, a: Any, b: Any) -> Any:
-    """a · b, lane by lane."""
-    return a(a, b), _rounded("fmul")
+    """Compute a · b per lane."""
+    return a(a, b), _define("fmul")
 
 
-@word
-def floats_of(typing_context: Any, vector: Any) -> Any:
-    """Lanes that are integers in two's complement as floats of their width."""
+@llvm_intrinsic
+def int_to_float(typing_context: Any, vector: Any) -> Any:
+    """Convert two's complement integers to floats of the same width."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         form = ir.VectorType(FORMS[vector.bits], vector.lanes)
@@ -68,9 +68,9 @@ def floats_of(typing_context: Any, vector: Any) -> Any:
     return vector(vector), generate
 
 
-@word
-def integers_of(typing_context: Any, vector: Any) -> Any:
-    """Floats cut toward zero, as integers of their width in two's complement; all must fit."""
+@llvm_intrinsic
+def float_to_int(typing_context: Any, vector: Any) -> Any:
+    """Convert floats, truncated toward zero, to two's complement integers of the same width; all must fit."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         floats = builder.bitcast(args[0], ir.VectorType(FORMS[vector.bits], vector.lanes))
@@ -79,45 +79,45 @@ def integers_of(typing_context: Any, vector: Any) -> Any:
     return vector(vector), generate
 
 
-@word
+@llvm_intrinsic
 def splat_float(typing_context: Any, number: Any, like: Any) -> Any:
-    """A binary64 number, rounded to the width of a vector's lanes, in as many lanes."""
+    """Round a binary64 number to the width of the lanes of ``like``, and copy it to as many lanes."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         value = args[0] if like.bits == 64 else builder.fptrunc(args[0], FORMS[like.bits])
-        nothing = ir.Constant(like.form, ir.Undefined)
-        first = builder.insert_element(nothing, builder.bitcast(value, like.form.element), I32(0))
-        return shuffled(builder, first, nothing, [0] * like.lanes)
+        undefined = ir.Constant(like.form, ir.Undefined)
+        first = builder.insert_element(undefined, builder.bitcast(value, like.form.element), I32(0))
+        return shuffle(builder, first, undefined, [0] * like.lanes)
 
     return like(types.float64, like), generate
 
 
-def _widened(builder: Any, vector: Any, lanes: Any) -> Any:
-    """Lanes as binary64."""
+def _to_float64(builder: Any, vector: Any, lanes: Any) -> Any:
+    """Convert the lanes to binary64."""
     found = builder.bitcast(lanes, ir.VectorType(FORMS[vector.bits], vector.lanes))
     return found if vector.bits == 64 else builder.fpext(found, ir.VectorType(FORMS[64], vector.lanes))
 
 
-@word
-def doubles(typing_context: Any, vector: Any) -> Any:
-    """The lanes as binary64."""
+@llvm_intrinsic
+def to_float64(typing_context: Any, vector: Any) -> Any:
+    """Convert the lanes to binary64."""
     result = Vector(vector.lanes, 64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.bitcast(_widened(builder, vector, args[0]), result.form)
+        return builder.bitcast(_to_float64(builder, vector, args[0]), result.form)
 
     return result(vector), generate
 
 
-@word
+@llvm_intrinsic
 def sum_floats(typing_context: Any, vector: Any) -> Any:
-    """The sum of 2^n lanes in binary64: each of the upper half added to its lane of the lower, and again."""
+    """Sum 2^n lanes in binary64, in halves: the upper half is added to the lower, until one lane is left."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        sums, lanes = _widened(builder, vector, args[0]), vector.lanes
+        sums, lanes = _to_float64(builder, vector, args[0]), vector.lanes
         while lanes > 1:
             lanes //= 2
-            lower, upper = (shuffled(builder, sums, sums, list(range(at, at + lanes))) for at in (0, lanes))
+            lower, upper = (shuffle(builder, sums, sums, list(range(at, at + lanes))) for at in (0, lanes))
             sums = builder.fadd(lower, upper)
         return builder.extract_element(sums, I32(0))
 

@@ -1,8 +1,9 @@
-"""Sixty-four elements at a time: their keys, which of them pass, as the bits of one word, and back.
+"""Masks and keys of 64 elements at a time.
 
-Bit j stands for element ``start + j``. All 64 elements must lie within the array, which is contiguous; a
-kernel takes the rest one by one, or from ``last64``. A *key* is an element's magnitude bits, which order as
-magnitudes do; thresholds are keys.
+Bit j of a mask is for element ``start + j``. All 64 elements must be within the array, which is contiguous.
+Kernels process the remaining elements one by one, or load them with ``load_tail64``.
+
+A *key* is an element's magnitude bits. Keys order as magnitudes do. Thresholds are keys.
 """
 
 from __future__ import annotations
@@ -14,26 +15,34 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline
 from wirecodec.kernels.cpu.simd.floats import add_floats, multiply_floats, splat_float
-from wirecodec.kernels.cpu.simd.vector import greatest, lanes_of, load, mask_bits, select, splat, store
+from wirecodec.kernels.cpu.simd.vector import (
+    bits_to_mask,
+    load,
+    mask_to_bits,
+    reduce_max,
+    select,
+    splat,
+    store,
+)
 
 __all__ = [
     "above64",
+    "adacomp_mask64",
     "at_least64",
     "at_most64",
-    "choose64",
     "keys64",
-    "last64",
+    "load_tail64",
+    "max_key64",
     "negative64",
-    "reach64",
-    "top64",
+    "store_by_mask64",
 ]
 
 U64 = np.uint64
 
 
 @inline
-def last64(bits: Array) -> Array:
-    """The elements after the last multiple of 64, and zeros."""
+def load_tail64(bits: Array) -> Array:
+    """Return the elements after the last multiple of 64, padded with zeros."""
     last = np.zeros(64, bits.dtype)
     whole = bits.size & ~63
     last[: bits.size - whole] = bits[whole:]
@@ -42,50 +51,50 @@ def last64(bits: Array) -> Array:
 
 @inline
 def keys64(bits: Array, start: int) -> Any:
-    """The keys of 64 floats, given as their bits."""
+    """Load the keys of 64 floats, given as their bits."""
     return (load(bits, start, 64) << 1) >> 1
 
 
 @inline
 def at_least64(bits: Array, start: int, threshold: Any) -> np.uint64:
-    """Which of 64 floats, given as their bits, have a key of ``threshold`` or more."""
-    return mask_bits((load(bits, start, 64) << 1) >= (U64(threshold) << U64(1)))
+    """Return the mask of those of 64 floats, given as their bits, with a key of ``threshold`` or more."""
+    return mask_to_bits((load(bits, start, 64) << 1) >= (U64(threshold) << U64(1)))
 
 
 @inline
 def above64(bits: Array, start: int, threshold: Any) -> np.uint64:
-    """Which of 64 floats, given as their bits, have a key of more than ``threshold``."""
-    return mask_bits((load(bits, start, 64) << 1) > (U64(threshold) << U64(1)))
+    """Return the mask of those of 64 floats, given as their bits, with a key above ``threshold``."""
+    return mask_to_bits((load(bits, start, 64) << 1) > (U64(threshold) << U64(1)))
 
 
 @inline
 def at_most64(words: Array, start: int, limit: Any) -> np.uint64:
-    """Which of 64 unsigned words are ``limit`` or less."""
-    return mask_bits(load(words, start, 64) <= limit)
+    """Return the mask of those of 64 unsigned words that are ``limit`` or less."""
+    return mask_to_bits(load(words, start, 64) <= limit)
 
 
 @inline
 def negative64(bits: Array, start: int) -> np.uint64:
-    """Which of 64 floats, given as their bits, are below zero; -0 is not."""
-    return mask_bits(load(bits, start, 64) > (U64(1) << U64(8 * bits.itemsize - 1)))
+    """Return the mask of those of 64 floats, given as their bits, that are below zero; -0 is not."""
+    return mask_to_bits(load(bits, start, 64) > (U64(1) << U64(8 * bits.itemsize - 1)))
 
 
 @inline
-def top64(bits: Array, start: int, mask: np.uint64) -> Any:
-    """The greatest key of those of 64 floats whose bits are set in ``mask``; 0 for none."""
+def max_key64(bits: Array, start: int, mask: np.uint64) -> Any:
+    """Return the largest key of those of 64 floats selected by ``mask``; 0 if none is."""
     keys = keys64(bits, start)
-    return greatest(select(lanes_of(mask, 64), keys, keys ^ keys))
+    return reduce_max(select(bits_to_mask(mask, 64), keys, keys ^ keys))
 
 
 @inline
-def reach64(x: Array, gradient: Array, start: int, factor: float, top: Any) -> np.uint64:
-    """Which of 64 elements have x ≠ 0 and |x + factor · gradient| ≥ ``top``, each operation rounded."""
-    here = load(x, start, 64)
-    ahead = add_floats(here, multiply_floats(load(gradient, start, 64), splat_float(factor, here)))
-    return mask_bits((ahead << 1) >= (U64(top) << U64(1))) & mask_bits((here << 1) != 0)
+def adacomp_mask64(x: Array, gradient: Array, start: int, factor: float, top: Any) -> np.uint64:
+    """Return the mask of x ≠ 0 and |x + factor · gradient| ≥ ``top``, each operation rounded."""
+    values = load(x, start, 64)
+    looked_ahead = add_floats(values, multiply_floats(load(gradient, start, 64), splat_float(factor, values)))
+    return mask_to_bits((looked_ahead << 1) >= (U64(top) << U64(1))) & mask_to_bits((values << 1) != 0)
 
 
 @inline
-def choose64(out: Array, start: int, mask: np.uint64, zero: Any, one: Any) -> None:
-    """Write 64 elements: ``one`` where the mask's bit is set, ``zero`` elsewhere."""
-    store(out, start, select(lanes_of(mask, 64), splat(one, 64), splat(zero, 64)))
+def store_by_mask64(out: Array, start: int, mask: np.uint64, zero: Any, one: Any) -> None:
+    """Store 64 elements: ``one`` if the mask's bit is set, else ``zero``."""
+    store(out, start, select(bits_to_mask(mask, 64), splat(one, 64), splat(zero, 64)))

@@ -1,4 +1,4 @@
-"""Words on memory itself: what will be read soon, and what is written and not read again."""
+"""Memory operations: prefetch, and stores that bypass the caches."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from wirecodec.kernels.cpu.simd.vector_type import place, word
+from wirecodec.kernels.cpu.simd.vector_type import element_pointer, llvm_intrinsic
 
-__all__ = ["drain", "prefetch", "stream", "width_of"]
+__all__ = ["bit_width", "prefetch", "store_fence", "stream_store"]
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 LINE = 64
 
 
-@word
-def width_of(typing_context: Any, array: Any) -> Any:
-    """Bits of an element of an array, as a constant; ``itemsize`` is read from memory."""
+@llvm_intrinsic
+def bit_width(typing_context: Any, array: Any) -> Any:
+    """Return the bits per element of an array as a constant; ``itemsize`` is read from memory."""
     return types.intp(array), lambda context, builder, sig, args: I64(array.dtype.bitwidth)
 
 
-@word
+@llvm_intrinsic
 def prefetch(typing_context: Any, array: Any, i: Any, lanes: Any) -> Any:
-    """Ask for the memory of elements i … i + lanes - 1, which need not exist."""
+    """Prefetch elements i ... i + lanes - 1, which need not exist."""
     span = lanes.literal_value * array.dtype.bitwidth // 8
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -39,15 +39,15 @@ def prefetch(typing_context: Any, array: Any, i: Any, lanes: Any) -> Any:
     return types.void(array, types.intp, lanes), generate
 
 
-@word
-def stream(typing_context: Any, array: Any, i: Any, vector: Any) -> Any:
-    """``store`` around the caches; element i must lie at a multiple of 64 bytes in memory.
+@llvm_intrinsic
+def stream_store(typing_context: Any, array: Any, i: Any, vector: Any) -> Any:
+    """Store a vector past the caches; element i must be aligned to 64 bytes.
 
-    ``drain`` before another thread reads it.
+    Call ``store_fence`` before another thread reads it.
     """
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        at = place(context, builder, sig.args[0], args[0], args[1], vector.lanes)
+        at = element_pointer(context, builder, sig.args[0], args[0], args[1], vector.lanes)
         store = builder.store(args[2], builder.bitcast(at, vector.form.as_pointer()), align=LINE)
         store.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
         return context.get_dummy_value()
@@ -55,9 +55,9 @@ def stream(typing_context: Any, array: Any, i: Any, vector: Any) -> Any:
     return types.void(array, types.intp, vector), generate
 
 
-@word
-def drain(typing_context: Any) -> Any:
-    """Others see what was stored before it no later than what is stored after it."""
+@llvm_intrinsic
+def store_fence(typing_context: Any) -> Any:
+    """Make earlier stores visible to other threads before later ones."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         builder.fence("seq_cst")

@@ -1,4 +1,4 @@
-"""The positions of words' one bits, of which bitmaps and unary codes are made."""
+"""Positions of the set bits of words, for bitmaps and unary codes."""
 
 from __future__ import annotations
 
@@ -13,57 +13,59 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline
 from wirecodec.kernels.cpu.simd.vector_type import (
     Vector,
-    call,
-    has,
-    numbered,
-    place,
-    shuffled,
-    splatted,
-    word,
+    broadcast,
+    call_intrinsic,
+    element_pointer,
+    has_feature,
+    lane_numbers,
+    llvm_intrinsic,
+    shuffle,
 )
 from wirecodec.kernels.cpu.simd.words import load64
 
-__all__ = ["find_ones", "store_ones"]
+__all__ = ["find_set_bits", "store_set_bits"]
 
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 POSITIONS = [[i for i in range(8) if byte >> i & 1] for byte in range(256)]
 
 
-@word
-def store_ones(typing_context: Any, array: Any, i: Any, bits: Any, base: Any) -> Any:
-    """Write base + the positions of a u64's one bits, ascending, from element i of an array on; how many.
+@llvm_intrinsic
+def store_set_bits(typing_context: Any, array: Any, i: Any, bits: Any, base: Any) -> Any:
+    """Store base + the positions of a u64's set bits, ascending, from element i on; return their number.
 
-    Elements i … i + 63 may be overwritten, whatever the word: the array must have them.
+    The array must have elements i ... i + 63, because all of them may be overwritten.
     """
     element = types.Integer.from_bitwidth(array.dtype.bitwidth, signed=False)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        at = place(context, builder, sig.args[0], args[0], args[1], 64)
-        put = _put_compressed if has(context, "avx512vbmi2") else _put_looked_up
+        at = element_pointer(context, builder, sig.args[0], args[0], args[1], 64)
+        put = _store_by_compress if has_feature(context, "avx512vbmi2") else _store_by_table
         return put(context, builder, at, args[2], args[3], element)
 
     return types.intp(array, types.intp, types.uint64, element), generate
 
 
 def _store(context: Any, builder: Any, at: Any, first: Any, lanes: Any, base: Any, element: Any) -> None:
-    """Widen bytes, add ``base`` and write them from element ``first`` of ``at`` on."""
+    """Widen bytes, add ``base`` and store them from element ``first`` of ``at`` on."""
     part = Vector(lanes.type.count, element.bitwidth)
-    sums = builder.add(builder.zext(lanes, part.form), splatted(context, builder, base, element, part))
-    there = builder.bitcast(builder.gep(at, [first]), part.form.as_pointer())
-    builder.store(sums, there, align=part.bits // 8)
+    sums = builder.add(builder.zext(lanes, part.form), broadcast(context, builder, base, element, part))
+    address = builder.bitcast(builder.gep(at, [first]), part.form.as_pointer())
+    builder.store(sums, address, align=part.bits // 8)
 
 
-def _put_compressed(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
-    """The bytes 0 … 63 compressed by the word: one instruction; then as many as there are, 16 at a time."""
-    every = Vector(64, 8)
-    nothing = ir.Constant(every.form, ir.Undefined)
-    chosen = builder.bitcast(bits, ir.VectorType(I1, 64))
-    packed = call(builder, "experimental.vector.compress", every.form, numbered(every), chosen, nothing)
+def _store_by_compress(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
+    """Compress the bytes 0 ... 63 with one instruction, then store 16 at a time as many as there are."""
+    all_bytes = Vector(64, 8)
+    undefined = ir.Constant(all_bytes.form, ir.Undefined)
+    selection = builder.bitcast(bits, ir.VectorType(I1, 64))
+    packed = call_intrinsic(
+        builder, "experimental.vector.compress", all_bytes.form, lane_numbers(all_bytes), selection, undefined
+    )
     count = builder.call(builder.module.declare_intrinsic("llvm.ctpop", [I64]), [bits])
 
     def put(first: int) -> None:
-        lanes = shuffled(builder, packed, nothing, list(range(first, first + 16)))
+        lanes = shuffle(builder, packed, undefined, list(range(first, first + 16)))
         _store(context, builder, at, I64(first), lanes, base, element)
 
     put(0)
@@ -75,8 +77,8 @@ def _put_compressed(context: Any, builder: Any, at: Any, bits: Any, base: Any, e
     return count
 
 
-def _put_looked_up(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
-    """Eight positions a byte from a table, behind those of the bytes before."""
+def _store_by_table(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
+    """Store eight positions per byte from a table, after those of the bytes before."""
     row = ir.VectorType(ir.IntType(8), 8)
     table = builder.module.globals.get("wirecodec.positions")
     if table is None:
@@ -84,7 +86,7 @@ def _put_looked_up(context: Any, builder: Any, at: Any, bits: Any, base: Any, el
         table = cgutils.global_constant(
             builder.module, "wirecodec.positions", ir.Constant(ir.ArrayType(row, 256), rows)
         )
-    counts = _counts_up_to(builder, bits)
+    counts = _prefix_popcounts(builder, bits)
     for i in range(8):
         byte = builder.and_(builder.lshr(bits, I64(8 * i)), I64(255))
         before = builder.and_(builder.lshr(counts, I64(8 * i - 8)), I64(255)) if i else I64(0)
@@ -93,8 +95,8 @@ def _put_looked_up(context: Any, builder: Any, at: Any, bits: Any, base: Any, el
     return builder.lshr(counts, I64(56))
 
 
-def _counts_up_to(builder: Any, bits: Any) -> Any:
-    """Byte i holds the number of one bits of bytes 0 … i."""
+def _prefix_popcounts(builder: Any, bits: Any) -> Any:
+    """Return a word whose byte i is the number of set bits of bytes 0 ... i."""
     for shift, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
         upper = builder.and_(builder.lshr(bits, I64(shift)), I64(mask))
         bits = builder.add(builder.and_(bits, I64(mask)), upper)
@@ -102,16 +104,16 @@ def _counts_up_to(builder: Any, bits: Any) -> Any:
 
 
 @inline
-def find_ones(words: Array, w: int, stop: int, n: int, ones: Array) -> bool:
-    """The positions of the one bits of u32 words w … stop - 1 into ``ones``; whether they are n.
+def find_set_bits(words: Array, w: int, stop: int, n: int, ones: Array) -> bool:
+    """Store the positions of the set bits of u32 words w ... stop - 1 in ``ones``; return whether they are n.
 
-    ``ones`` has room for n + 64.
+    ``ones`` must have n + 64 elements.
     """
     found = 0
     first = w
     while w + 1 < stop and found <= n:
-        found += store_ones(ones, found, load64(words, w << 2), (w - first) << 5)
+        found += store_set_bits(ones, found, load64(words, w << 2), (w - first) << 5)
         w += 2
     if w + 1 == stop and found <= n:
-        found += store_ones(ones, found, np.uint64(words[w]), (w - first) << 5)
+        found += store_set_bits(ones, found, np.uint64(words[w]), (w - first) << 5)
     return found == n

@@ -1,7 +1,7 @@
-"""The vocabulary of the kernels, continued: words on vectors, for loops that no compiler vectorises alone.
+"""Operations on vectors, for loops that no compiler vectorises by itself.
 
-``Vector`` and its operators are in ``vector_type``. Numbers of lanes and widths are constants of the kernel.
-LLVM maps every word to whatever the processor has, from SSE2 to AVX-512; the results are the same.
+``vector_type`` has ``Vector`` and its operators. Numbers of lanes and widths are constants of the kernel.
+LLVM maps every operation to the processor's instructions, from SSE2 to AVX-512; the results are the same.
 """
 
 from __future__ import annotations
@@ -13,94 +13,94 @@ from numba import types
 
 from wirecodec.kernels.cpu.simd.vector_type import (
     Vector,
-    call,
-    count_of,
-    numbered,
-    place,
-    shuffled,
-    splatted,
-    word,
+    broadcast,
+    call_intrinsic,
+    element_pointer,
+    lane_count,
+    lane_numbers,
+    llvm_intrinsic,
+    shuffle,
 )
 
 __all__ = [
-    "evens",
-    "funnel_right",
-    "greatest",
-    "lane",
-    "lanes_of",
+    "bits_to_mask",
+    "broadcast_lane",
+    "even_lanes",
+    "extract_lane",
+    "funnel_shift_right",
     "load",
-    "lower",
-    "mask_bits",
-    "odds",
+    "lower_half",
+    "mask_to_bits",
+    "odd_lanes",
     "popcounts",
+    "prefix_sum",
     "ramp",
+    "reduce_add",
+    "reduce_max",
     "reinterpret",
     "resize",
-    "running_sum",
     "select",
     "shift_in",
     "splat",
-    "spread",
     "store",
-    "total",
-    "upper",
-    "widened",
+    "upper_half",
+    "widen",
 ]
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 
 
-@word
+@llvm_intrinsic
 def load(typing_context: Any, array: Any, i: Any, lanes: Any) -> Any:
-    """Elements i … i + lanes - 1 of a contiguous array of unsigned integers, or the bits of its floats.
+    """Load elements i ... i + lanes - 1 of a contiguous array: unsigned integers, or bits of floats.
 
-    ``lanes`` is a constant, or a vector that has as many.
+    ``lanes`` is a constant, or a vector with as many.
     """
-    vector = Vector(count_of(lanes), array.dtype.bitwidth)
+    vector = Vector(lane_count(lanes), array.dtype.bitwidth)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        at = place(context, builder, sig.args[0], args[0], args[1], vector.lanes)
+        at = element_pointer(context, builder, sig.args[0], args[0], args[1], vector.lanes)
         return builder.load(builder.bitcast(at, vector.form.as_pointer()), align=vector.bits // 8)
 
     return vector(array, types.intp, lanes), generate
 
 
-@word
+@llvm_intrinsic
 def store(typing_context: Any, array: Any, i: Any, vector: Any) -> Any:
-    """Write a vector over elements i … of a contiguous array of integers of its width."""
+    """Store a vector from element i on in a contiguous array of integers of its width."""
     if not isinstance(vector, Vector) or array.dtype.bitwidth != vector.bits:
         return None
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        at = place(context, builder, sig.args[0], args[0], args[1], vector.lanes)
+        at = element_pointer(context, builder, sig.args[0], args[0], args[1], vector.lanes)
         builder.store(args[2], builder.bitcast(at, vector.form.as_pointer()), align=vector.bits // 8)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, vector), generate
 
 
-@word
+@llvm_intrinsic
 def splat(typing_context: Any, number: Any, lanes: Any) -> Any:
-    """An integer in every lane; its type gives the width."""
+    """Copy an integer to every lane; its type gives the width."""
     kind = types.unliteral(number)
     vector = Vector(lanes.literal_value, kind.bitwidth)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return splatted(context, builder, args[0], kind, vector)
+        return broadcast(context, builder, args[0], kind, vector)
 
     return vector(kind, lanes), generate
 
 
-@word
+@llvm_intrinsic
 def ramp(typing_context: Any, lanes: Any, bits: Any) -> Any:
-    """0, 1, 2, …"""
+    """Return the vector 0, 1, 2, ..."""
     vector = Vector(lanes.literal_value, bits.literal_value)
-    return vector(lanes, bits), lambda context, builder, sig, args: numbered(vector)
+    return vector(lanes, bits), lambda context, builder, sig, args: lane_numbers(vector)
 
 
-@word
-def lane(typing_context: Any, vector: Any, i: Any) -> Any:
-    """The integer in lane i."""
+@llvm_intrinsic
+def extract_lane(typing_context: Any, vector: Any, i: Any) -> Any:
+    """Return the integer in lane i."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.extract_element(*args)
@@ -108,52 +108,52 @@ def lane(typing_context: Any, vector: Any, i: Any) -> Any:
     return vector.element(vector, types.intp), generate
 
 
-@word
-def spread(typing_context: Any, vector: Any, i: Any) -> Any:
-    """Lane i, a constant, in every lane."""
+@llvm_intrinsic
+def broadcast_lane(typing_context: Any, vector: Any, i: Any) -> Any:
+    """Copy lane i, a constant, to every lane."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return shuffled(builder, args[0], args[0], [i.literal_value] * vector.lanes)
+        return shuffle(builder, args[0], args[0], [i.literal_value] * vector.lanes)
 
     return vector(vector, i), generate
 
 
-@word
+@llvm_intrinsic
 def shift_in(typing_context: Any, vector: Any, number: Any) -> Any:
-    """Every lane moved up by one; ``number`` in lane 0."""
+    """Move every lane up by one, and put ``number`` in lane 0."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        nothing = ir.Constant(vector.form, ir.Undefined)
-        moved = shuffled(builder, args[0], nothing, [0, *range(vector.lanes - 1)])
+        undefined = ir.Constant(vector.form, ir.Undefined)
+        moved = shuffle(builder, args[0], undefined, [0, *range(vector.lanes - 1)])
         first = context.cast(builder, args[1], sig.args[1], vector.element)
         return builder.insert_element(moved, first, I32(0))
 
     return vector(vector, types.unliteral(number)), generate
 
 
-@word
-def evens(typing_context: Any, a: Any, b: Any) -> Any:
-    """Lanes 0, 2, 4, … of ``a``, then those of ``b``."""
+@llvm_intrinsic
+def even_lanes(typing_context: Any, a: Any, b: Any) -> Any:
+    """Return lanes 0, 2, 4, ... of ``a``, then those of ``b``."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return shuffled(builder, args[0], args[1], list(range(0, 2 * a.lanes, 2)))
+        return shuffle(builder, args[0], args[1], list(range(0, 2 * a.lanes, 2)))
 
     return a(a, b), generate
 
 
-@word
-def odds(typing_context: Any, a: Any, b: Any) -> Any:
-    """Lanes 1, 3, 5, … of ``a``, then those of ``b``."""
+@llvm_intrinsic
+def odd_lanes(typing_context: Any, a: Any, b: Any) -> Any:
+    """Return lanes 1, 3, 5, ... of ``a``, then those of ``b``."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return shuffled(builder, args[0], args[1], list(range(1, 2 * a.lanes, 2)))
+        return shuffle(builder, args[0], args[1], list(range(1, 2 * a.lanes, 2)))
 
     return a(a, b), generate
 
 
-@word
+@llvm_intrinsic
 def resize(typing_context: Any, vector: Any, bits: Any) -> Any:
-    """The lanes with ``bits`` bits each: zeros added above, or the upper bits dropped."""
+    """Zero-extend or truncate the lanes to ``bits`` bits each."""
     result = Vector(vector.lanes, bits.literal_value)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -162,9 +162,9 @@ def resize(typing_context: Any, vector: Any, bits: Any) -> Any:
     return result(vector, bits), generate
 
 
-@word
-def widened(typing_context: Any, vector: Any) -> Any:
-    """Lanes of fewer than 32 bits with 32, zeros added above; wider ones as they are."""
+@llvm_intrinsic
+def widen(typing_context: Any, vector: Any) -> Any:
+    """Zero-extend lanes of fewer than 32 bits to 32; keep wider ones."""
     result = Vector(vector.lanes, max(vector.bits, 32))
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -173,38 +173,38 @@ def widened(typing_context: Any, vector: Any) -> Any:
     return result(vector), generate
 
 
-@word
-def lower(typing_context: Any, vector: Any) -> Any:
-    """The first half of the lanes."""
+@llvm_intrinsic
+def lower_half(typing_context: Any, vector: Any) -> Any:
+    """Return the first half of the lanes."""
     half = vector.lanes // 2
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return shuffled(builder, args[0], args[0], list(range(half)))
+        return shuffle(builder, args[0], args[0], list(range(half)))
 
     return Vector(half, vector.bits)(vector), generate
 
 
-@word
-def upper(typing_context: Any, vector: Any) -> Any:
-    """The second half of the lanes."""
+@llvm_intrinsic
+def upper_half(typing_context: Any, vector: Any) -> Any:
+    """Return the second half of the lanes."""
     half = vector.lanes // 2
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return shuffled(builder, args[0], args[0], list(range(half, vector.lanes)))
+        return shuffle(builder, args[0], args[0], list(range(half, vector.lanes)))
 
     return Vector(half, vector.bits)(vector), generate
 
 
-@word
+@llvm_intrinsic
 def reinterpret(typing_context: Any, vector: Any, bits: Any) -> Any:
-    """The same memory as lanes of another width, little-endian."""
+    """Reinterpret the same memory as lanes of another width, little-endian."""
     result = Vector(vector.lanes * vector.bits // bits.literal_value, bits.literal_value)
     return result(vector, bits), lambda context, builder, sig, args: builder.bitcast(args[0], result.form)
 
 
-@word
-def mask_bits(typing_context: Any, mask: Any) -> Any:
-    """A mask of at most 64 lanes as a u64, lane 0 in bit 0."""
+@llvm_intrinsic
+def mask_to_bits(typing_context: Any, mask: Any) -> Any:
+    """Convert a mask of at most 64 lanes to a u64, lane 0 in bit 0."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.zext(builder.bitcast(args[0], ir.IntType(mask.lanes)), I64)
@@ -212,10 +212,10 @@ def mask_bits(typing_context: Any, mask: Any) -> Any:
     return types.uint64(mask), generate
 
 
-@word
-def lanes_of(typing_context: Any, bits: Any, lanes: Any) -> Any:
-    """A mask of the lowest bits of a u64, bit 0 for lane 0; ``lanes`` as of ``load``."""
-    mask = Vector(count_of(lanes), 1)
+@llvm_intrinsic
+def bits_to_mask(typing_context: Any, bits: Any, lanes: Any) -> Any:
+    """Convert the lowest bits of a u64 to a mask, bit 0 for lane 0; ``lanes`` as in ``load``."""
+    mask = Vector(lane_count(lanes), 1)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.bitcast(builder.trunc(args[0], ir.IntType(mask.lanes)), mask.form)
@@ -223,60 +223,65 @@ def lanes_of(typing_context: Any, bits: Any, lanes: Any) -> Any:
     return mask(types.uint64, lanes), generate
 
 
-@word
+@llvm_intrinsic
 def select(typing_context: Any, mask: Any, a: Any, b: Any) -> Any:
-    """Lanes of ``a`` where the mask is set, else of ``b``."""
+    """Return lanes of ``a`` if the mask is set, else of ``b``."""
     return a(mask, a, b), lambda context, builder, sig, args: builder.select(*args)
 
 
-@word
-def funnel_right(typing_context: Any, high: Any, low: Any, count: Any) -> Any:
-    """The lower half of high:low >> (count modulo the width), each lane; an integer counts for all."""
+@llvm_intrinsic
+def funnel_shift_right(typing_context: Any, high: Any, low: Any, count: Any) -> Any:
+    """Return the lower half of high:low >> (count modulo the width) per lane.
+
+    An integer count applies to all lanes.
+    """
     kind = types.unliteral(count)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        by = args[2] if kind == high else splatted(context, builder, args[2], kind, high)
-        return call(builder, "fshr", high.form, *args[:2], by)
+        by = args[2] if kind == high else broadcast(context, builder, args[2], kind, high)
+        return call_intrinsic(builder, "fshr", high.form, *args[:2], by)
 
     return high(high, low, kind), generate
 
 
-@word
+@llvm_intrinsic
 def popcounts(typing_context: Any, vector: Any) -> Any:
-    """Number of one bits of each lane."""
-    return vector(vector), lambda context, builder, sig, args: call(builder, "ctpop", vector.form, *args)
+    """Count the set bits of each lane."""
+    return vector(vector), lambda context, builder, sig, args: call_intrinsic(
+        builder, "ctpop", vector.form, *args
+    )
 
 
-@word
-def total(typing_context: Any, vector: Any) -> Any:
-    """The sum of all lanes; it wraps."""
+@llvm_intrinsic
+def reduce_add(typing_context: Any, vector: Any) -> Any:
+    """Return the sum of all lanes; it wraps."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return call(builder, "vector.reduce.add", vector.form.element, *args)
+        return call_intrinsic(builder, "vector.reduce.add", vector.form.element, *args)
 
     return vector.element(vector), generate
 
 
-@word
-def greatest(typing_context: Any, vector: Any) -> Any:
-    """The greatest of all lanes."""
+@llvm_intrinsic
+def reduce_max(typing_context: Any, vector: Any) -> Any:
+    """Return the maximum of all lanes."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return call(builder, "vector.reduce.umax", vector.form.element, *args)
+        return call_intrinsic(builder, "vector.reduce.umax", vector.form.element, *args)
 
     return vector.element(vector), generate
 
 
-@word
-def running_sum(typing_context: Any, vector: Any) -> Any:
-    """Lane i holds the sum of lanes 0 … i; it wraps."""
+@llvm_intrinsic
+def prefix_sum(typing_context: Any, vector: Any) -> Any:
+    """Return the inclusive prefix sums: lane i is the sum of lanes 0 ... i; it wraps."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         n, sums, zeros = vector.lanes, args[0], ir.Constant(vector.form, [0] * vector.lanes)
         step = 1
         while step < n:
             moved = [n + i if i < step else i - step for i in range(n)]
-            sums = builder.add(sums, shuffled(builder, sums, zeros, moved))
+            sums = builder.add(sums, shuffle(builder, sums, zeros, moved))
             step *= 2
         return sums
 

@@ -1,9 +1,9 @@
-"""``Vector``: a few unsigned integers that a processor treats at once, as a type of Numba with operators.
+"""``Vector``: a Numba type for a few unsigned integers in one SIMD register, with operators.
 
-A vector is a value inside kernels as a number is. +, -, *, &, |, ^, << and >> work lane by lane and wrap;
-comparisons are unsigned and give a mask, ``Vector(lanes, 1)``. An integer beside a vector stands for all its
-lanes, cut to their width. A lane that is shifted by its width or more is undefined. The other words are in
-``vector``; what they are built of is here.
+Inside kernels, a vector is a value like a number. +, -, *, &, |, ^, << and >> work per lane and wrap.
+Comparisons are unsigned and return a mask, ``Vector(lanes, 1)``. An integer operand is truncated and copied
+to all lanes. A shift by the lane's width or more is undefined. ``vector`` has the other operations; this
+module has their building blocks.
 """
 
 from __future__ import annotations
@@ -18,13 +18,23 @@ from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-__all__ = ["Vector", "call", "count_of", "has", "numbered", "place", "shuffled", "splatted", "word"]
+__all__ = [
+    "Vector",
+    "broadcast",
+    "call_intrinsic",
+    "element_pointer",
+    "has_feature",
+    "lane_count",
+    "lane_numbers",
+    "llvm_intrinsic",
+    "shuffle",
+]
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 
 
 class Vector(types.Type):  # type: ignore[misc]
-    """``lanes`` unsigned integers of ``bits`` bits each."""
+    """Vector of ``lanes`` unsigned integers of ``bits`` bits each."""
 
     def __init__(self, lanes: int, bits: int) -> None:
         self.lanes, self.bits = lanes, bits
@@ -33,7 +43,7 @@ class Vector(types.Type):  # type: ignore[misc]
 
     @property
     def element(self) -> Any:
-        """The type of one lane."""
+        """Type of one lane."""
         return types.Integer.from_bitwidth(self.bits, signed=False)
 
 
@@ -43,58 +53,58 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, vector, vector.form)
 
 
-def word(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """An instruction that kernels call like a function; constants reach it as such."""
-    made: Callable[..., Any] = intrinsic(prefer_literal=True)(fn)
-    return made
+def llvm_intrinsic(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Register a code generator as a function for kernels; constant arguments reach it as literals."""
+    function: Callable[..., Any] = intrinsic(prefer_literal=True)(fn)
+    return function
 
 
-def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
-    """An LLVM intrinsic on vectors, overloaded by the type of its first argument."""
+def call_intrinsic(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """Call an LLVM intrinsic on vectors, overloaded by the type of its first argument."""
     form = arguments[0].type
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     full = f"llvm.{name}.v{form.count}i{form.element.width}"
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, full), arguments)
 
 
-def shuffled(builder: Any, a: Any, b: Any, order: list[int]) -> Any:
-    """Lanes of ``a``, or of ``b`` where ``order`` counts beyond them."""
+def shuffle(builder: Any, a: Any, b: Any, order: list[int]) -> Any:
+    """Select lanes of ``a``, and of ``b`` for numbers of ``order`` beyond them."""
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(order)), order))
 
 
-def splatted(context: Any, builder: Any, number: Any, kind: Any, vector: Vector) -> Any:
-    """An integer of any type in all lanes, cut to their width."""
-    nothing = ir.Constant(vector.form, ir.Undefined)
-    first = builder.insert_element(nothing, context.cast(builder, number, kind, vector.element), I32(0))
-    return shuffled(builder, first, nothing, [0] * vector.lanes)
+def broadcast(context: Any, builder: Any, number: Any, kind: Any, vector: Vector) -> Any:
+    """Copy an integer of any type, truncated, to all lanes."""
+    undefined = ir.Constant(vector.form, ir.Undefined)
+    first = builder.insert_element(undefined, context.cast(builder, number, kind, vector.element), I32(0))
+    return shuffle(builder, first, undefined, [0] * vector.lanes)
 
 
-def numbered(vector: Vector) -> Any:
-    """0, 1, 2, …"""
+def lane_numbers(vector: Vector) -> Any:
+    """Return the constant vector 0, 1, 2, ..."""
     return ir.Constant(vector.form, list(range(vector.lanes)))
 
 
-def place(context: Any, builder: Any, kind: Any, array: Any, i: Any, lanes: int) -> Any:
-    """Where element i of a contiguous array lies; with NUMBA_BOUNDSCHECK, all lanes must be there."""
-    made = context.make_array(kind)(context, builder, array)
+def element_pointer(context: Any, builder: Any, kind: Any, array: Any, i: Any, lanes: int) -> Any:
+    """Return the address of element i of a contiguous array; with NUMBA_BOUNDSCHECK, check all lanes."""
+    view = context.make_array(kind)(context, builder, array)
     if context.enable_boundscheck:
-        cgutils.do_boundscheck(context, builder, i, made.nitems)
-        cgutils.do_boundscheck(context, builder, builder.add(i, I64(lanes - 1)), made.nitems)
-    return builder.gep(made.data, [i])
+        cgutils.do_boundscheck(context, builder, i, view.nitems)
+        cgutils.do_boundscheck(context, builder, builder.add(i, I64(lanes - 1)), view.nitems)
+    return builder.gep(view.data, [i])
 
 
-def count_of(lanes: Any) -> int:
-    """How many lanes a constant says, or a vector has."""
+def lane_count(lanes: Any) -> int:
+    """Return the number of lanes of a constant or of a vector."""
     return int(lanes.lanes if isinstance(lanes, Vector) else lanes.literal_value)
 
 
-def has(context: Any, feature: str) -> bool:
-    """Whether the processor that is compiled for has a feature; Numba's cache is keyed by the same list."""
+def has_feature(context: Any, feature: str) -> bool:
+    """Return whether the target processor has a feature; Numba's cache is keyed by the same list."""
     return f"+{feature}" in context.codegen().magic_tuple()[2].split(",")
 
 
 class _Operator(AbstractTemplate):  # type: ignore[misc]
-    """Two vectors of one type, or a vector and an integer."""
+    """Typing of operators: two vectors of one type, or a vector and an integer."""
 
     compares = False
 
@@ -107,14 +117,14 @@ class _Operator(AbstractTemplate):  # type: ignore[misc]
 
 
 def _define(name: str, build: Callable[..., Any], *, compares: bool = False) -> None:
-    """Let an operator of Python take vectors; ``build`` takes the builder and two LLVM vectors."""
+    """Define an operator of Python for vectors; ``build`` takes the builder and two LLVM vectors."""
     op = getattr(operator, name)
     infer_global(op)(type(f"Vector_{name}", (_Operator,), {"compares": compares}))
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         vector = next(kind for kind in sig.args if isinstance(kind, Vector))
         sides = [
-            value if kind == vector else splatted(context, builder, value, kind, vector)
+            value if kind == vector else broadcast(context, builder, value, kind, vector)
             for value, kind in zip(args, sig.args, strict=True)
         ]
         return build(builder, *sides)
@@ -134,8 +144,8 @@ def _comparison(sign: str) -> Callable[..., Any]:
 for _name in ("add", "sub", "mul", "and_", "or_", "xor"):
     _define(_name, _method(_name))
     _define("i" + _name.rstrip("_"), _method(_name))
-for _name, _built in (("lshift", "shl"), ("rshift", "lshr")):
-    _define(_name, _method(_built))
-    _define("i" + _name, _method(_built))
+for _name, _builder_name in (("lshift", "shl"), ("rshift", "lshr")):
+    _define(_name, _method(_builder_name))
+    _define("i" + _name, _method(_builder_name))
 for _name, _sign in (("lt", "<"), ("le", "<="), ("eq", "=="), ("ne", "!="), ("ge", ">="), ("gt", ">")):
     _define(_name, _comparison(_sign), compares=True)

@@ -1,7 +1,7 @@
-"""The vocabulary of the kernels: what a processor can do with a word and NumPy's language cannot say.
+"""Operations on 64-bit words that NumPy's language cannot express.
 
-Each name is one or a few instructions (LLVM intrinsics through Numba), total on its whole domain unless its
-docstring says not.
+Each is one or a few instructions (LLVM intrinsics through Numba), defined on its whole domain unless its
+docstring states otherwise.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 __all__ = [
-    "bits_of_f32",
-    "f32_of_bits",
-    "float_of_bits",
+    "f32_from_bits",
+    "f32_to_bits",
+    "float_from_bits",
     "leading_zeros",
     "load64",
-    "low_ones",
+    "low_bits_mask",
     "multiply_high",
     "popcount",
     "rotate_left",
@@ -31,15 +31,15 @@ __all__ = [
 I8, I64 = ir.IntType(8), ir.IntType(64)
 
 
-def _word(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """An instruction that kernels call like a function."""
-    made: Callable[..., Any] = intrinsic(fn)
-    return made
+def _llvm_intrinsic(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Register a code generator as a function for kernels."""
+    function: Callable[..., Any] = intrinsic(fn)
+    return function
 
 
-@_word
+@_llvm_intrinsic
 def trailing_zeros(typing_context: Any, word: Any) -> Any:
-    """Number of zero bits below the lowest one bit of a u64; 64 for 0."""
+    """Count the zero bits below the lowest one bit of a u64; 64 for 0."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -47,9 +47,9 @@ def trailing_zeros(typing_context: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@_word
+@_llvm_intrinsic
 def leading_zeros(typing_context: Any, word: Any) -> Any:
-    """Number of zero bits above the highest one bit of a u64; 64 for 0."""
+    """Count the zero bits above the highest one bit of a u64; 64 for 0."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -57,9 +57,9 @@ def leading_zeros(typing_context: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@_word
+@_llvm_intrinsic
 def popcount(typing_context: Any, word: Any) -> Any:
-    """Number of one bits of a u64."""
+    """Count the one bits of a u64."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -67,9 +67,9 @@ def popcount(typing_context: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@_word
+@_llvm_intrinsic
 def rotate_left(typing_context: Any, word: Any, count: Any) -> Any:
-    """A u64 rotated toward its high end by ``count`` (u64) modulo 64."""
+    """Rotate a u64 toward its high end by ``count`` (u64) modulo 64."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         funnel = builder.module.declare_intrinsic("llvm.fshl", (I64,), ir.FunctionType(I64, [I64] * 3))
@@ -78,9 +78,9 @@ def rotate_left(typing_context: Any, word: Any, count: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
-@_word
+@_llvm_intrinsic
 def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
-    """The upper 64 bits of the 128-bit product of two u64."""
+    """Return the upper 64 bits of the 128-bit product of two u64."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wide = ir.IntType(128)
@@ -91,18 +91,18 @@ def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, byte: Any) -> Any:
-    """Where 8 bytes of an array lie; with NUMBA_BOUNDSCHECK, they must be there."""
-    made = context.make_array(array_type)(context, builder, array)
+    """Return the address of 8 bytes of an array; with NUMBA_BOUNDSCHECK, check that they exist."""
+    view = context.make_array(array_type)(context, builder, array)
     if context.enable_boundscheck:
-        size = builder.mul(made.nitems, made.itemsize)
+        size = builder.mul(view.nitems, view.itemsize)
         cgutils.do_boundscheck(context, builder, byte, size)
         cgutils.do_boundscheck(context, builder, builder.add(byte, I64(7)), size)
-    return builder.gep(builder.bitcast(made.data, I8.as_pointer()), [byte])
+    return builder.gep(builder.bitcast(view.data, I8.as_pointer()), [byte])
 
 
-@_word
+@_llvm_intrinsic
 def load64(typing_context: Any, array: Any, byte: Any) -> Any:
-    """The u64, little-endian, at any byte offset of a contiguous array; all 8 bytes must lie within it."""
+    """Load the little-endian u64 at any byte offset of a contiguous array; all 8 bytes must be within it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         at = _address(context, builder, signature.args[0], *arguments)
@@ -111,9 +111,9 @@ def load64(typing_context: Any, array: Any, byte: Any) -> Any:
     return types.uint64(array, types.int64), generate
 
 
-@_word
+@_llvm_intrinsic
 def store64(typing_context: Any, array: Any, byte: Any, word: Any) -> Any:
-    """Write a u64, little-endian, at any byte offset of a contiguous array that holds all 8 bytes."""
+    """Store a little-endian u64 at any byte offset of a contiguous array; all 8 bytes must be within it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         at = _address(context, builder, signature.args[0], *arguments[:2])
@@ -123,9 +123,9 @@ def store64(typing_context: Any, array: Any, byte: Any, word: Any) -> Any:
     return types.void(array, types.int64, types.uint64), generate
 
 
-@_word
-def f32_of_bits(typing_context: Any, bits: Any) -> Any:
-    """The float32 whose bits are this u32."""
+@_llvm_intrinsic
+def f32_from_bits(typing_context: Any, bits: Any) -> Any:
+    """Return the float32 with the bits of a u32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.FloatType())
@@ -133,9 +133,9 @@ def f32_of_bits(typing_context: Any, bits: Any) -> Any:
     return types.float32(types.uint32), generate
 
 
-@_word
-def bits_of_f32(typing_context: Any, value: Any) -> Any:
-    """The bits of a float32 as a u32."""
+@_llvm_intrinsic
+def f32_to_bits(typing_context: Any, value: Any) -> Any:
+    """Return the bits of a float32 as a u32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(32))
@@ -143,9 +143,9 @@ def bits_of_f32(typing_context: Any, value: Any) -> Any:
     return types.uint32(types.float32), generate
 
 
-@_word
-def float_of_bits(typing_context: Any, bits: Any) -> Any:
-    """The float32 or float64 whose bits are this u32 or u64."""
+@_llvm_intrinsic
+def float_from_bits(typing_context: Any, bits: Any) -> Any:
+    """Return the float32 or float64 with the bits of a u32 or u64."""
     single = bits.bitwidth == 32
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -154,18 +154,18 @@ def float_of_bits(typing_context: Any, bits: Any) -> Any:
     return (types.float32 if single else types.float64)(bits), generate
 
 
-@_word
-def low_ones(typing_context: Any, count: Any) -> Any:
-    """A u64 whose ``count`` low bits are set; all of them for 64 and more, none for 0 and less."""
+@_llvm_intrinsic
+def low_bits_mask(typing_context: Any, count: Any) -> Any:
+    """Return a u64 with its ``count`` low bits set; all of them for 64 or more, none for 0 or less."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         n = arguments[0]
         ones = builder.sub(
             builder.shl(ir.Constant(I64, 1), builder.and_(n, ir.Constant(I64, 63))), ir.Constant(I64, 1)
         )
-        many = builder.icmp_signed(">=", n, ir.Constant(I64, 64))
-        none = builder.icmp_signed("<=", n, ir.Constant(I64, 0))
-        some = builder.select(none, ir.Constant(I64, 0), ones)
-        return builder.select(many, ir.Constant(I64, 2**64 - 1), some)
+        is_full = builder.icmp_signed(">=", n, ir.Constant(I64, 64))
+        is_empty = builder.icmp_signed("<=", n, ir.Constant(I64, 0))
+        partial = builder.select(is_empty, ir.Constant(I64, 0), ones)
+        return builder.select(is_full, ir.Constant(I64, 2**64 - 1), partial)
 
     return types.uint64(types.int64), generate

@@ -10,7 +10,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.words import float_of_bits
+from wirecodec.kernels.cpu.simd.words import float_from_bits
 
 __all__ = ["BAD_HEAD", "BAD_PARAMETER", "BAD_SUM", "bin_means", "evaluate", "fit", "read_heads"]
 
@@ -49,7 +49,7 @@ def evaluate_exponential(t: float) -> float:
     p = p * f + C2
     p = p * f + 1.0
     p = p * f + 1.0
-    return p * float_of_bits(U64((np.int64(k) + 1023) << 52))
+    return p * float_from_bits(U64((np.int64(k) + 1023) << 52))
 
 
 @kernel

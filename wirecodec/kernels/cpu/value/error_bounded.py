@@ -15,26 +15,26 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.floats import (
     add_floats,
-    doubles,
-    floats_of,
-    integers_of,
+    float_to_int,
+    int_to_float,
     multiply_floats,
     splat_float,
     subtract_floats,
     sum_floats,
+    to_float64,
 )
 from wirecodec.kernels.cpu.simd.vector import (
-    greatest,
-    lanes_of,
+    bits_to_mask,
     load,
-    mask_bits,
+    mask_to_bits,
+    reduce_add,
+    reduce_max,
     resize,
     select,
     splat,
     store,
-    total,
 )
-from wirecodec.kernels.cpu.simd.words import low_ones, popcount
+from wirecodec.kernels.cpu.simd.words import low_bits_mask, popcount
 
 __all__ = [
     "BATCH",
@@ -68,7 +68,7 @@ def quantise(bits: Any, quantiser: Any) -> Any:
     """Quantise binary32 numbers to codes 2k + sign."""
     zero, first, inverse = quantiser
     u, low = _scale_magnitudes(bits, first, inverse)
-    k = integers_of(u)
+    k = float_to_int(u)
     code = (select(low, k & 0, k + zero) << 1) | (bits >> 31)
     return select(code >= U32(2 * zero), code, code & 0)
 
@@ -77,7 +77,7 @@ def quantise(bits: Any, quantiser: Any) -> Any:
 def reconstruct(code: Any, reconstruction: Any) -> Any:
     """Convert codes 2k + sign to binary32 numbers."""
     zero, first, step, place, most = reconstruction
-    j = add_floats(floats_of((code >> 1) - zero), splat_float(place, code))
+    j = add_floats(int_to_float((code >> 1) - zero), splat_float(place, code))
     a = add_floats(splat_float(first, code), multiply_floats(j, splat_float(step, code)))
     largest = splat_float(most, code)
     a = select(a < largest, a, largest) | (code << 31)
@@ -108,12 +108,12 @@ def measure_range(bits: Array, values: Array) -> tuple[int, int, float]:
         a = load(bits, at, BATCH) & 0x7FFFFFFF
         b = 0x7FFFFFFF - a
         most, least = select(a > most, a, most), select(b > least, b, least)
-        sums = _add_squares(sums, doubles(load(values, at, BATCH)))
-    low, high = U32(0x7FFFFFFF) - greatest(least), greatest(most)
+        sums = _add_squares(sums, to_float64(load(values, at, BATCH)))
+    low, high = U32(0x7FFFFFFF) - reduce_max(least), reduce_max(most)
     for i in range(bits.size & -BATCH, bits.size):
         b = U32(bits[i] & U32(0x7FFFFFFF))
         low, high = min(low, b), max(high, b)
-    return low, high, sum_floats(_add_squares(sums, doubles(load(_pad_remainder(values), 0, BATCH))))
+    return low, high, sum_floats(_add_squares(sums, to_float64(load(_pad_remainder(values), 0, BATCH))))
 
 
 @kernel
@@ -121,8 +121,8 @@ def sum_squares(values: Array) -> float:
     """Compute Σv²."""
     sums = splat(U64(0), BATCH)
     for at in range(0, values.size & -BATCH, BATCH):
-        sums = _add_squares(sums, doubles(load(values, at, BATCH)))
-    return sum_floats(_add_squares(sums, doubles(load(_pad_remainder(values), 0, BATCH))))
+        sums = _add_squares(sums, to_float64(load(values, at, BATCH)))
+    return sum_floats(_add_squares(sums, to_float64(load(_pad_remainder(values), 0, BATCH))))
 
 
 @kernel
@@ -130,11 +130,11 @@ def sum_square_differences(values: Array, others: Array) -> float:
     """Compute Σ(v - w)²."""
     sums = splat(U64(0), BATCH)
     for at in range(0, values.size & -BATCH, BATCH):
-        v, w = doubles(load(values, at, BATCH)), doubles(load(others, at, BATCH))
+        v, w = to_float64(load(values, at, BATCH)), to_float64(load(others, at, BATCH))
         sums = _add_squares(sums, subtract_floats(v, w))
     v, w = (
-        doubles(load(_pad_remainder(values), 0, BATCH)),
-        doubles(load(_pad_remainder(others), 0, BATCH)),
+        to_float64(load(_pad_remainder(values), 0, BATCH)),
+        to_float64(load(_pad_remainder(others), 0, BATCH)),
     )
     return sum_floats(_add_squares(sums, subtract_floats(v, w)))
 
@@ -144,12 +144,12 @@ def _estimate64(bits: Any, present: Any, first: float, inverse: float, sums: Any
     """Process 64 values for ``estimate_error``; ``present`` masks the valid ones."""
     fractions, seconds, lows, below = sums
     u, low = _scale_magnitudes(bits, first, inverse)
-    part = subtract_floats(u, floats_of(integers_of(u)))
-    low_mask = mask_bits(low & present)
+    part = subtract_floats(u, int_to_float(float_to_int(u)))
+    low_mask = mask_to_bits(low & present)
     if low_mask:
         part = select(low, part & 0, part)
-        lows = _add_squares(lows, doubles(select(low & present, bits, bits & 0)))
-    part = doubles(select(present, part, part & 0))
+        lows = _add_squares(lows, to_float64(select(low & present, bits, bits & 0)))
+    part = to_float64(select(present, part, part & 0))
     return add_floats(fractions, part), _add_squares(seconds, part), lows, below + popcount(low_mask)
 
 
@@ -168,10 +168,10 @@ def estimate_error(bits: Array, first: Any, inverse: Any) -> tuple[float, float,
     """
     none = splat(U64(0), BATCH)
     sums = (none, none, none, np.int64(0))
-    all_present = lanes_of(low_ones(BATCH), BATCH)
+    all_present = bits_to_mask(low_bits_mask(BATCH), BATCH)
     for at in range(0, bits.size & -BATCH, BATCH):
         sums = _estimate64(load(bits, at, BATCH), all_present, first, inverse, sums)
-    present = lanes_of(low_ones(bits.size & (BATCH - 1)), BATCH)
+    present = bits_to_mask(low_bits_mask(bits.size & (BATCH - 1)), BATCH)
     fractions, seconds, lows, below = _estimate64(
         load(_pad_remainder(bits), 0, BATCH), present, first, inverse, sums
     )
@@ -183,7 +183,9 @@ def _measure64(bits: Any, values: Any, present: Any, quantiser: Any, reconstruct
     """Process 64 values for ``measure_error``; ``present`` masks the valid ones."""
     errors, ks = sums
     code = quantise(bits, quantiser)
-    d = subtract_floats(doubles((values << 1) >> 1), doubles(reconstruct((code >> 1) << 1, reconstruction)))
+    d = subtract_floats(
+        to_float64((values << 1) >> 1), to_float64(reconstruct((code >> 1) << 1, reconstruction))
+    )
     k = code >> 1
     k = select(k < MAX_COUNTED_CELL, k, (k & 0) | MAX_COUNTED_CELL)
     return _add_squares(errors, select(present, d, d & 0)), ks + select(present, k, k & 0)
@@ -201,7 +203,7 @@ def measure_error(bits: Array, values: Array, quantiser: Any, reconstruction: An
         quantiser, reconstruction: as in the module's docstring.
     """
     sums = (splat(U64(0), BATCH), splat(U32(0), BATCH))
-    all_present = lanes_of(low_ones(BATCH), BATCH)
+    all_present = bits_to_mask(low_bits_mask(BATCH), BATCH)
     for at in range(0, bits.size & -BATCH, BATCH):
         sums = _measure64(
             load(bits, at, BATCH),
@@ -211,10 +213,10 @@ def measure_error(bits: Array, values: Array, quantiser: Any, reconstruction: An
             reconstruction,
             sums,
         )
-    present = lanes_of(low_ones(bits.size & (BATCH - 1)), BATCH)
+    present = bits_to_mask(low_bits_mask(bits.size & (BATCH - 1)), BATCH)
     bit, value = load(_pad_remainder(bits), 0, BATCH), load(_pad_remainder(values), 0, BATCH)
     errors, ks = _measure64(bit, value, present, quantiser, reconstruction, sums)
-    return sum_floats(errors), np.int64(total(resize(ks, 64)))
+    return sum_floats(errors), np.int64(reduce_add(resize(ks, 64)))
 
 
 @kernel

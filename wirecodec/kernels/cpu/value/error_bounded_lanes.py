@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import borrowing, inline
-from wirecodec.kernels.cpu.simd.compress_store import store_chosen
-from wirecodec.kernels.cpu.simd.gather import gathered, heights, near_quotients, spread_chosen
-from wirecodec.kernels.cpu.simd.vector import mask_bits, resize, select
+from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts
+from wirecodec.kernels.cpu.simd.compress_store import compress_store
+from wirecodec.kernels.cpu.simd.gather import divide_approximately, expand_load, floor_log2, gather
+from wirecodec.kernels.cpu.simd.vector import mask_to_bits, resize, select
 from wirecodec.kernels.cpu.simd.words import popcount
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
@@ -52,7 +52,7 @@ PRECISION = 12
 """Bits of a frequency, which also limit the raw bits of one rANS step."""
 
 
-@borrowing
+@inline_without_refcounts
 def find_run_starts(m: int, lanes: int, places: Array) -> None:
     """Compute the position at which each lane's run of values begins."""
     steps, more = m // lanes, m % lanes
@@ -78,7 +78,7 @@ def start_model(like: Any, start: int) -> Any:
 def find_contexts(model: Any) -> Any:
     """Compute each lane's row and shift."""
     w = ((model[0] + model[1]) >> 1) + 4
-    octave = heights(w)
+    octave = floor_log2(w)
     row = ((limit(octave, 14) - 2) << 1) + ((w >> (octave - 1)) & 1)
     return row, octave - limit(octave, 13)
 
@@ -108,7 +108,7 @@ def update_model(model: Any, code: Any, unsigned: np.uint32) -> Any:
 @inline
 def find_symbols(token: Any) -> Any:
     """Map numbers to symbols, without their raw bits."""
-    octave = heights(token | 4)
+    octave = floor_log2(token | 4)
     large = limit((octave << 2) + ((token >> (octave - 2)) & 3) + 12, ESCAPE)
     return select(token < DIRECT_SYMBOLS, token, large)
 
@@ -142,9 +142,9 @@ def push_symbol(x: Any, f: Any, start: Any, active: Any, words: Array, p: int) -
         The new states and the next position.
     """
     need = ((x >> 20) >= f) & active
-    p += store_chosen(words, p, resize(x, 16), mask_bits(need))
+    p += compress_store(words, p, resize(x, 16), mask_to_bits(need))
     x = select(need, x >> 16, x)
-    q = near_quotients(x, f)
+    q = divide_approximately(x, f)
     rest, gap = x - q * f, 4096 - f
     y = (q << 12) + rest + start
     y = select(rest < f, y, select(rest >= 1 << 31, y - gap, y + gap))
@@ -156,7 +156,7 @@ def push_raw_bits(x: Any, bits: Any, number: Any, active: Any, words: Array, p: 
     """Encode 0 to 12 equiprobable bits per active lane, as ``push_symbol`` does; divisions become shifts."""
     left = 12 - bits
     need = ((x >> 20) >> left != 0) & active
-    p += store_chosen(words, p, resize(x, 16), mask_bits(need))
+    p += compress_store(words, p, resize(x, 16), mask_to_bits(need))
     x = select(need, x >> 16, x)
     y = ((x >> left) << 12) + (x - ((x >> left) << left)) + (number << left)
     return select(active, y, x), p
@@ -166,15 +166,15 @@ def push_raw_bits(x: Any, bits: Any, number: Any, active: Any, words: Array, p: 
 def refill(x: Any, words: Array, p: int, active: Any) -> Any:
     """Read a word into each active state below 2^16, last lane first; return states and words left."""
     low = (x < 65536) & active
-    need = mask_bits(low)
+    need = mask_to_bits(low)
     p -= popcount(need)
-    return select(low, (x << 16) | spread_chosen(words, p, need, x, 32), x), p
+    return select(low, (x << 16) | expand_load(words, p, need, x, 32), x), p
 
 
 @inline
 def pop_symbol(x: Any, row: Any, slots: Array) -> Any:
     """Decode one symbol per lane from the slots, (rows · 4096,); return the new states and the symbols."""
-    entry = gathered(slots, (row << 12) | (x & 4095))
+    entry = gather(slots, (row << 12) | (x & 4095))
     return (((entry >> 12) & 4095) + 1) * (x >> 12) + (entry & 4095), entry >> 24
 
 

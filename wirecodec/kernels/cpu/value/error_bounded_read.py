@@ -7,11 +7,19 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import borrowing, inline, kernel
-from wirecodec.kernels.cpu.simd.gather import gathered
-from wirecodec.kernels.cpu.simd.transpose import EDGE, runs_of_columns
-from wirecodec.kernels.cpu.simd.vector import lane, lanes_of, load, mask_bits, select, splat, store
-from wirecodec.kernels.cpu.simd.words import low_ones, trailing_zeros
+from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
+from wirecodec.kernels.cpu.simd.gather import gather
+from wirecodec.kernels.cpu.simd.transpose import TILE_SIZE, transpose_to_runs
+from wirecodec.kernels.cpu.simd.vector import (
+    bits_to_mask,
+    extract_lane,
+    load,
+    mask_to_bits,
+    select,
+    splat,
+    store,
+)
+from wirecodec.kernels.cpu.simd.words import low_bits_mask, trailing_zeros
 from wirecodec.kernels.cpu.value.error_bounded import reconstruct
 from wirecodec.kernels.cpu.value.error_bounded_lanes import (
     DIRECT_SYMBOLS,
@@ -45,20 +53,20 @@ HEAD_WORDS, TAIL_WORDS = 256, 32
 """Padding words before a block's words, more than one step reads, and after them, for whole vectors."""
 
 
-@borrowing
+@inline_without_refcounts
 def _scatter_tile(tile: Array, places: Array, lanes: int, first: int, count: int, out: Array) -> None:
     """Copy up to 16 steps, beginning with ``first``, to the lanes' runs."""
     steps, more = out.size // lanes, out.size % lanes
-    if lanes == MAX_LANES and first + EDGE <= steps:
-        runs_of_columns(tile, 0, MAX_LANES, out, places, 0, first)
-        runs_of_columns(tile, EDGE, MAX_LANES, out, places, EDGE, first)
+    if lanes == MAX_LANES and first + TILE_SIZE <= steps:
+        transpose_to_runs(tile, 0, MAX_LANES, out, places, 0, first)
+        transpose_to_runs(tile, TILE_SIZE, MAX_LANES, out, places, TILE_SIZE, first)
         return
     for i in range(count):
         for n in range(lanes if first + i < steps else more):
             out[places[n] + first + i] = tile[i * lanes + n]
 
 
-@borrowing
+@inline_without_refcounts
 def _fill_slots(table: Array, row: int, slots: Array) -> None:
     """Fill a row's 4096 slots with symbol · 2^24 + (frequency - 1) · 2^12 + slot - start."""
     for symbol in range(ESCAPE + 1):
@@ -70,7 +78,7 @@ def _fill_slots(table: Array, row: int, slots: Array) -> None:
             row_slots[i] = entry | U32(i)
 
 
-@borrowing
+@inline_without_refcounts
 def _fill_coarse_slots(table: Array, row: int, slots: Array) -> None:
     """Fill in the symbol of every 16th slot of a row."""
     symbol, end = -1, 0
@@ -86,12 +94,12 @@ def _search_symbols(x: Any, row: Any, tables: tuple[Array, Array, Array]) -> Any
     """Decode as ``pop_symbol`` does, searching each symbol from the nearest coarse slot below."""
     table, slots, _ = tables
     slot = x & 4095
-    symbol = gathered(slots, (row << 8) | (slot >> 4))
-    op = gathered(table, (row << 6) | symbol)
+    symbol = gather(slots, (row << 8) | (slot >> 4))
+    op = gather(table, (row << 6) | symbol)
     before = (op >> PRECISION) + (op & 4095) <= slot
-    while mask_bits(before):
+    while mask_to_bits(before):
         symbol = select(before, symbol + 1, symbol)
-        op = gathered(table, (row << 6) | symbol)
+        op = gather(table, (row << 6) | symbol)
         before = (op >> PRECISION) + (op & 4095) <= slot
     return (op >> PRECISION) * (x >> PRECISION) + slot - (op & 4095), symbol
 
@@ -100,9 +108,9 @@ def _search_symbols(x: Any, row: Any, tables: tuple[Array, Array, Array]) -> Any
 def _prepare_rows(row: Any, tables: tuple[Array, Array, Array], all_lanes: bool) -> None:
     """Fill the slots of rows at their first use; ``tables[2]`` holds the mask of filled rows."""
     table, slots, ready = tables
-    missing = mask_bits(((((row & 0) | ready[0]) >> row) & 1) == 0)
+    missing = mask_to_bits(((((row & 0) | ready[0]) >> row) & 1) == 0)
     while missing:
-        number = np.int64(lane(row, trailing_zeros(missing)))
+        number = np.int64(extract_lane(row, trailing_zeros(missing)))
         if not (ready[0] >> U32(number)) & U32(1):
             if all_lanes:
                 _fill_slots(table, number, slots)
@@ -125,16 +133,16 @@ def _read_lanes(
 ) -> bool:
     """Decode a block with vectors of the shape of ``like``."""
     all_lanes = lanes == MAX_LANES
-    places, tile = np.empty(MAX_LANES, np.int64), np.empty(EDGE * MAX_LANES + SMALL_VECTOR, np.uint32)
+    places, tile = np.empty(MAX_LANES, np.int64), np.empty(TILE_SIZE * MAX_LANES + SMALL_VECTOR, np.uint32)
     find_run_starts(out.size, lanes, places)
     x, model = load(states, 0, like), start_model(like, start)
     zero = U32(reconstruction[0])
     p = words.size - TAIL_WORDS
     steps = -(-out.size // lanes)
-    for begin in range(0, steps, EDGE):
-        count = min(EDGE, steps - begin)
+    for begin in range(0, steps, TILE_SIZE):
+        count = min(TILE_SIZE, steps - begin)
         for i in range(count):
-            active = lanes_of(low_ones(min(lanes, out.size - (begin + i) * lanes)), like)
+            active = bits_to_mask(low_bits_mask(min(lanes, out.size - (begin + i) * lanes)), like)
             row, shift = find_contexts(model)
             _prepare_rows(row, tables, all_lanes)
             if all_lanes:
@@ -142,14 +150,14 @@ def _read_lanes(
             else:
                 y, k = _search_symbols(x, row, tables)
             y, p = refill(y, words, p, active)
-            if mask_bits(((k | (shift << 5)) >= DIRECT_SYMBOLS) & active):
+            if mask_to_bits(((k | (shift << 5)) >= DIRECT_SYMBOLS) & active):
                 bits = count_raw_bits(k, shift)
                 low = limit(bits, PRECISION)
                 k = find_bases(k, shift)
                 y, more = pop_raw_bits(y, low)
                 y, p = refill(y, words, p, active)
                 k += more
-                if mask_bits((bits > PRECISION) & active):
+                if mask_to_bits((bits > PRECISION) & active):
                     y, more = pop_raw_bits(y, bits - low)
                     y, p = refill(y, words, p, active)
                     k += more << PRECISION
@@ -161,7 +169,7 @@ def _read_lanes(
             store(tile, i * lanes, reconstruct(code, reconstruction))
             model = update_model(model, code, zero << U32(1))
         _scatter_tile(tile, places, lanes, begin, count, out)
-    return p == HEAD_WORDS and not mask_bits(x != 65536)
+    return p == HEAD_WORDS and not mask_to_bits(x != 65536)
 
 
 @kernel

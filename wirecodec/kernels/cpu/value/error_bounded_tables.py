@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import borrowing, kernel
+from wirecodec.kernels.cpu.jit import inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.simd.words import leading_zeros
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
@@ -33,13 +33,13 @@ ESCAPE_COST = 24 << 8
 """Raw bits of an escape, in 1/256 bit."""
 
 
-@borrowing
+@inline_without_refcounts
 def _weigh_level(level: U8) -> U64:
     """Compute the weight of a level."""
     return U64(0) if level == NO_LEVEL else POWERS[level & 15] >> U64(level >> 4)
 
 
-@borrowing
+@inline_without_refcounts
 def _compute_frequencies(levels: Array, out: Array) -> None:
     """Convert (33,) levels, the escape's last, to (49,) frequencies that sum to 4096."""
     whole = U64(0)
@@ -57,7 +57,7 @@ def _compute_frequencies(levels: Array, out: Array) -> None:
     out[first] = U32(np.int64(out[first]) + left)
 
 
-@borrowing
+@inline_without_refcounts
 def _find_level(count: U64, total: U64) -> U8:
     """Find the smallest level whose weight is at most count / total · 2^20."""
     if count == U64(0):
@@ -72,7 +72,7 @@ def _find_level(count: U64, total: U64) -> U8:
     return U8(level)
 
 
-@borrowing
+@inline_without_refcounts
 def _estimate_cost(counts: Array, frequencies: Array) -> np.int64:
     """Estimate the size of the symbols in 1/256 bit.
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import borrowing, inline, kernel
-from wirecodec.kernels.cpu.simd.gather import gathered
-from wirecodec.kernels.cpu.simd.transpose import EDGE, columns_of_runs
-from wirecodec.kernels.cpu.simd.vector import lanes_of, load, mask_bits, select, splat, store
-from wirecodec.kernels.cpu.simd.words import low_ones
+from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
+from wirecodec.kernels.cpu.simd.gather import gather
+from wirecodec.kernels.cpu.simd.transpose import TILE_SIZE, transpose_from_runs
+from wirecodec.kernels.cpu.simd.vector import bits_to_mask, load, mask_to_bits, select, splat, store
+from wirecodec.kernels.cpu.simd.words import low_bits_mask
 from wirecodec.kernels.cpu.value.error_bounded import quantise
 from wirecodec.kernels.cpu.value.error_bounded_lanes import (
     DIRECT_SYMBOLS,
@@ -50,13 +50,13 @@ INDEX_BIT, SHIFT_BIT = 13, 24
 """Lowest bit of a record's index into the frequency table, and of its shift; the sign is below."""
 
 
-@borrowing
+@inline_without_refcounts
 def _gather_tile(x: Array, places: Array, lanes: int, first: int, count: int, tile: Array) -> None:
     """Copy up to 16 steps, beginning with ``first``, from the lanes' runs; absent values are 0."""
     steps, more = x.size // lanes, x.size % lanes
-    if lanes == MAX_LANES and first + EDGE <= steps:
-        columns_of_runs(x, places, 0, first, tile, 0, MAX_LANES)
-        columns_of_runs(x, places, EDGE, first, tile, EDGE, MAX_LANES)
+    if lanes == MAX_LANES and first + TILE_SIZE <= steps:
+        transpose_from_runs(x, places, 0, first, tile, 0, MAX_LANES)
+        transpose_from_runs(x, places, TILE_SIZE, first, tile, TILE_SIZE, MAX_LANES)
         return
     for i in range(count):
         for n in range(lanes):
@@ -64,7 +64,7 @@ def _gather_tile(x: Array, places: Array, lanes: int, first: int, count: int, ti
             tile[i * lanes + n] = x[places[n] + first + i] if present else U32(0)
 
 
-@borrowing
+@inline_without_refcounts
 def _count_symbols(records: Array, first: int, last: int, counts: Array) -> None:
     """Count symbols in four tables in turn, because repeated symbols would wait for their own last update."""
     for i in range(first, last):
@@ -85,14 +85,14 @@ def _walk_lanes(
     counts: Array,
 ) -> None:
     """Compute codes and records with vectors of the shape of ``like``."""
-    places, tile = np.empty(MAX_LANES, np.int64), np.empty(EDGE * MAX_LANES + SMALL_VECTOR, np.uint32)
+    places, tile = np.empty(MAX_LANES, np.int64), np.empty(TILE_SIZE * MAX_LANES + SMALL_VECTOR, np.uint32)
     find_run_starts(x.size, lanes, places)
     tile[:] = U32(0)
     model = start_model(like, start)
     unsigned = U32(2 * quantiser[0])
     steps = -(-x.size // lanes)
-    for begin in range(0, steps, EDGE):
-        count = min(EDGE, steps - begin)
+    for begin in range(0, steps, TILE_SIZE):
+        count = min(TILE_SIZE, steps - begin)
         _gather_tile(x, places, lanes, begin, count, tile)
         for i in range(count):
             at = (begin + i) * lanes
@@ -148,23 +148,23 @@ def _write_lanes(
     x = (like & 0) | 65536
     p = 0
     for at in range((m - 1) // lanes * lanes, -1, -lanes):
-        active = lanes_of(low_ones(min(lanes, m - at)), like)
+        active = bits_to_mask(low_bits_mask(min(lanes, m - at)), like)
         record = load(records, at, like)
         f = (record & 4095) + 1
         x, p = push_symbol(x, f, select((record & 4096) != 0, 4096 - f, f & 0), active, words, p)
         index, shift = (record >> INDEX_BIT) & 2047, record >> SHIFT_BIT
-        op = gathered(table, index)
+        op = gather(table, index)
         absent = op == 0
-        if mask_bits(absent):
+        if mask_to_bits(absent):
             index = select(absent, (index & 1984) | ESCAPE, index)
-            op = gathered(table, index)
+            op = gather(table, index)
         symbol = index & (ROW_STRIDE - 1)
-        if mask_bits((symbol | (shift << 5)) >= DIRECT_SYMBOLS):
+        if mask_to_bits((symbol | (shift << 5)) >= DIRECT_SYMBOLS):
             bits = count_raw_bits(symbol, shift)
             low = limit(bits, PRECISION)
             one = (bits & 0) | 1
             rest = (load(codes, at, like) >> 1) & ((one << bits) - 1)
-            if mask_bits(bits > PRECISION):
+            if mask_to_bits(bits > PRECISION):
                 x, p = push_raw_bits(x, bits - low, rest >> low, active, words, p)
             x, p = push_raw_bits(x, low, rest & ((one << low) - 1), active, words, p)
         x, p = push_symbol(x, op >> PRECISION, op & 4095, active, words, p)

@@ -13,18 +13,18 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.coding.packing import pack_block, pack_rest, unpack_block, unpack_rest
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.prng import draw32, draws
+from wirecodec.kernels.cpu.prng import draw32, draw32x16
 from wirecodec.kernels.cpu.simd.floats import (
     add_floats,
-    doubles,
-    integers_of,
+    float_to_int,
     multiply_floats,
     splat_float,
     subtract_floats,
     sum_floats,
+    to_float64,
 )
-from wirecodec.kernels.cpu.simd.vector import greatest, load, resize, select, splat, store, widened
-from wirecodec.kernels.cpu.simd.words import bits_of_f32, f32_of_bits
+from wirecodec.kernels.cpu.simd.vector import load, reduce_max, resize, select, splat, store, widen
+from wirecodec.kernels.cpu.simd.words import f32_from_bits, f32_to_bits
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
@@ -56,7 +56,7 @@ def find_range(bits: Array) -> tuple[int, int]:
         down = select(here > down, here, down)
         here = here ^ 0x80000000
         up = select(here > up, here, up)
-    below, above = greatest(down), greatest(up)
+    below, above = reduce_max(down), reduce_max(up)
     for i in range(whole, bits.size):
         below, above = max(below, U32(bits[i])), max(above, U32(bits[i] ^ U32(0x80000000)))
     sign, magnitude = U32(0x80000000), U32(0x7FFFFFFF)
@@ -153,19 +153,19 @@ def _estimate_error(
     sample: Array, size: int, m: int, base: int, positive: int, negative: int, stochastic: bool
 ) -> float:
     """Estimate Σ(x - w)² over the sample, in 16 partial sums."""
-    sums = splat_float(0.0, doubles(load(sample, 0, 16)))
+    sums = splat_float(0.0, to_float64(load(sample, 0, 16)))
     for i in range(0, size, 16):
         u = load(sample, i, 16)
-        x = doubles(u)
+        x = to_float64(u)
         if stochastic:
             low = _round_stochastically(u, splat(U32(0), 16), m, base, positive, negative)
             high = _round_stochastically(u, splat(U32(0xFFFF), 16), m, base, positive, negative)
-            below = subtract_floats(x, doubles(_values_of_codes(low, m, base, positive)))
-            above = subtract_floats(doubles(_values_of_codes(high, m, base, positive)), x)
+            below = subtract_floats(x, to_float64(_values_of_codes(low, m, base, positive)))
+            above = subtract_floats(to_float64(_values_of_codes(high, m, base, positive)), x)
             sums = add_floats(sums, multiply_floats(below, above) & 0x7FFFFFFFFFFFFFFF)
         else:
             code = _round_to_nearest(u, m, base, positive, negative)
-            away = subtract_floats(x, doubles(_values_of_codes(code, m, base, positive)))
+            away = subtract_floats(x, to_float64(_values_of_codes(code, m, base, positive)))
             sums = add_floats(sums, multiply_floats(away, away))
     return sum_floats(sums)
 
@@ -189,9 +189,9 @@ def _round_stochastically(u: Any, drawn: Any, m: int, base: int, positive: int, 
     eps = base << cut
     a = u & 0x7FFFFFFF
     q = (a + ((drawn << max(cut - 16, 0)) >> max(16 - cut, 0))) >> cut
-    rate = bits_of_f32(F32(65536) / f32_of_bits(U32(eps)))
+    rate = f32_to_bits(F32(65536) / f32_from_bits(U32(eps)))
     small = select(a < eps, a, splat(U32(0), 16))
-    one = (integers_of(multiply_floats(small, splat(rate, 16))) + drawn) >> 16
+    one = (float_to_int(multiply_floats(small, splat(rate, 16))) + drawn) >> 16
     q = select(a < eps, splat(U32(base), 16), q)
     code = _limit_and_sign(u, q, base, positive, negative)
     return select((a < eps) & (one == 0), splat(U32(0), 16), code)
@@ -258,7 +258,7 @@ def quantise(
             if stochastic:
                 first = U32((start // PACK_BLOCK) << 8)
                 for i in range(0, PACK_BLOCK, 2 * PACK_LANES):
-                    drawn = draws(low, high, U32(first + U32(i >> 1)))
+                    drawn = draw32x16(low, high, U32(first + U32(i >> 1)))
                     even = _round_stochastically(
                         load(block, at + i, 16), drawn >> 16, m, base, positive, negative
                     )
@@ -319,12 +319,10 @@ def dequantise(
             for i in range(0, PACK_BLOCK, 2 * PACK_LANES):
                 here = load(codes, i, 32)
                 most = select(here > most, here, most)
-                store(block, at + i, _values_of_codes(widened(load(codes, i, 16)), m, base, positive))
-                store(
-                    block, at + i + 16, _values_of_codes(widened(load(codes, i + 16, 16)), m, base, positive)
-                )
+                store(block, at + i, _values_of_codes(widen(load(codes, i, 16)), m, base, positive))
+                store(block, at + i + 16, _values_of_codes(widen(load(codes, i + 16, 16)), m, base, positive))
             if stop < start + PACK_BLOCK:
                 out[start:stop] = rest[: stop - start]
-        if greatest(most) > positive + negative:
+        if reduce_max(most) > positive + negative:
             bad[0] = True
         unit = next_unit(turns, unit)

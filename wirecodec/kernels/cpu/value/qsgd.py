@@ -14,28 +14,28 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.coding.packing import pack_block, pack_rest, unpack_block, unpack_rest
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.prng import draws
+from wirecodec.kernels.cpu.prng import draw32x16
 from wirecodec.kernels.cpu.simd.floats import (
     add_floats,
-    doubles,
-    floats_of,
-    integers_of,
+    float_to_int,
+    int_to_float,
     multiply_floats,
     splat_float,
     sum_floats,
+    to_float64,
 )
 from wirecodec.kernels.cpu.simd.vector import (
-    greatest,
     load,
-    odds,
+    odd_lanes,
+    reduce_max,
     reinterpret,
     resize,
     select,
     splat,
     store,
-    widened,
+    widen,
 )
-from wirecodec.kernels.cpu.simd.words import bits_of_f32, f32_of_bits
+from wirecodec.kernels.cpu.simd.words import f32_from_bits, f32_to_bits
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
@@ -61,10 +61,10 @@ def _max_scale(bits: Array, start: int, stop: int) -> np.float32:
     for i in range(start, whole, 64):
         here = load(bits, i, 64) & 0x7FFFFFFF
         keys = select(here > keys, here, keys)
-    top = greatest(keys)
+    top = reduce_max(keys)
     for i in range(whole, stop):
         top = max(top, U32(bits[i] & U32(0x7FFFFFFF)))
-    return _flush_small_scale(f32_of_bits(top))
+    return _flush_small_scale(f32_from_bits(top))
 
 
 @inline
@@ -86,11 +86,11 @@ def l2_scales(bits: Array, bucket: int, largest: float, scales: Array) -> None:
     rest = np.zeros(PACK_LANES, U32)
     whole = bits.size & -PACK_LANES
     rest[: bits.size - whole] = bits[whole:]
-    last = doubles(load(rest, 0, 16))
+    last = to_float64(load(rest, 0, 16))
     for n in range(scales.size):
         sums = splat_float(0.0, last)
         for i in range(n * bucket, min((n + 1) * bucket, whole), PACK_LANES):
-            row = doubles(load(bits, i, 16))
+            row = to_float64(load(bits, i, 16))
             sums = add_floats(sums, multiply_floats(row, row))
         if n == scales.size - 1:
             sums = add_floats(sums, multiply_floats(last, last))
@@ -141,7 +141,7 @@ def quantise(
                 last = b
                 rate = F32(0) if scale == F32(0) else F32(levels * 65536) / scale
                 for row in range((p - start) >> 4, (min(end, stop) - start + 15) >> 4):
-                    rates[row] = bits_of_f32(rate)
+                    rates[row] = f32_to_bits(rate)
                 p = end
             w = (start // PACK_BLOCK) * PACK_LANES * n
             first = U32((start // PACK_BLOCK) << 8)
@@ -168,11 +168,11 @@ def _quantise_block(
 ) -> None:
     """Quantise 512 values; each row has a rate, and random draws start at number ``first``."""
     for row in range(0, ROWS, 2):
-        drawn, at = draws(low, high, U32(first + U32(row * 8))), row * PACK_LANES
+        drawn, at = draw32x16(low, high, U32(first + U32(row * 8))), row * PACK_LANES
         even = _scale_row(bits, start + at, rates[row]) + (drawn >> 16)
         odd = _scale_row(bits, start + at + 16, rates[row + 1]) + (drawn & 0xFFFF)
         up = (levels + 1) << 16
-        above = odds(
+        above = odd_lanes(
             reinterpret(even + up, 16), reinterpret(odd + up, 16)
         )  # the codes plus 1, before clamping
         above = select(above > 1, above, splat(U16(1), 32))
@@ -183,7 +183,7 @@ def _quantise_block(
 @inline
 def _scale_row(bits: Array, i: int, rate: np.uint32) -> Any:
     """Multiply a row by its rate and truncate to integers."""
-    return integers_of(multiply_floats(load(bits, i, 16), splat(rate, 16)))
+    return float_to_int(multiply_floats(load(bits, i, 16), splat(rate, 16)))
 
 
 @kernel
@@ -238,16 +238,16 @@ def _dequantise_block(
     Returns:
         True if a code is invalid.
     """
-    wrong = greatest(_maximum(_max_of_four(codes, 0, 64), _max_of_four(codes, 256, 320))) > 2 * levels
+    wrong = reduce_max(_maximum(_max_of_four(codes, 0, 64), _max_of_four(codes, 256, 320))) > 2 * levels
     first = 0
     while first < PACK_BLOCK:
         b = min((start + first) // bucket, scales.size - 1)  # the last block is padded
         last = min((b + 1) * bucket - start, PACK_BLOCK) if b < scales.size - 1 else PACK_BLOCK
-        top = splat(bits_of_f32(scales[b]), 16)
-        step = splat(bits_of_f32(scales[b] / F32(levels)), 16)
+        top = splat(f32_to_bits(scales[b]), 16)
+        step = splat(f32_to_bits(scales[b] / F32(levels)), 16)
         for i in range(first, last, PACK_LANES):
-            code = widened(load(codes, i, 16))
-            value = multiply_floats(floats_of(code - levels), step)
+            code = widen(load(codes, i, 16))
+            value = multiply_floats(int_to_float(code - levels), step)
             value = select(code == 2 * levels, top, value)
             store(out, at + i, select(code == 0, top | 0x80000000, value))
         if scales[b] == F32(0):
@@ -280,7 +280,7 @@ def are_scales(bits: Array, smallest: np.float32, largest: np.float32) -> bool:
         largest: upper end, finite.
     """
     for i in range(bits.size):
-        inside = smallest <= f32_of_bits(bits[i]) <= largest
+        inside = smallest <= f32_from_bits(bits[i]) <= largest
         if bits[i] != U32(0) and not inside:
             return False
     return True

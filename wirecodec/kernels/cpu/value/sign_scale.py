@@ -9,7 +9,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.floats import sum_floats
-from wirecodec.kernels.cpu.simd.masks64 import at_least64, choose64, negative64
+from wirecodec.kernels.cpu.simd.masks64 import at_least64, negative64, store_by_mask64
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import load64, store64
 
@@ -56,6 +56,6 @@ def expand(signs: Array, zero: Any, one: Any, out: Array) -> None:
     """Write ``one`` for each set bit and ``zero`` for each cleared bit."""
     whole = out.size & ~63
     for start in range(0, whole, 64):
-        choose64(out, start, load64(signs, start >> 3), zero, one)
+        store_by_mask64(out, start, load64(signs, start >> 3), zero, one)
     for i in range(whole, out.size):
         out[i] = one if (signs[i >> 3] >> (i & 7)) & 1 else zero

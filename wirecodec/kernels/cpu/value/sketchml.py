@@ -12,10 +12,10 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.masks64 import keys64, last64
+from wirecodec.kernels.cpu.simd.masks64 import keys64, load_tail64
 from wirecodec.kernels.cpu.simd.memory import prefetch
-from wirecodec.kernels.cpu.simd.vector import greatest, load, select, store
-from wirecodec.kernels.cpu.simd.words import f32_of_bits
+from wirecodec.kernels.cpu.simd.vector import load, reduce_max, select, store
+from wirecodec.kernels.cpu.simd.words import f32_from_bits
 from wirecodec.kernels.layout import SKETCH_CELLS, SKETCH_SUMS
 
 __all__ = ["assign", "count_cells", "find_extremes", "is_ascending", "look_up", "number_cells"]
@@ -32,7 +32,7 @@ _PREFETCH_DISTANCE = 1024
 @kernel
 def find_extremes(bits: Array) -> tuple[int, int]:
     """Find the smallest nonzero and the largest magnitude, as bits; both are 0 if all values are 0."""
-    top = keys64(last64(bits), 0)
+    top = keys64(load_tail64(bits), 0)
     least = (top ^ top) - top  # 0 - key decreases as key increases, and is smallest for zero
     for start in range(0, bits.size & ~63, 64):
         prefetch(bits, start + _PREFETCH_DISTANCE, 64)
@@ -40,7 +40,7 @@ def find_extremes(bits: Array) -> tuple[int, int]:
         top = select(keys > top, keys, top)
         negated = (keys ^ keys) - keys
         least = select(negated > least, negated, least)
-    return np.int64(U32(U32(0) - U32(greatest(least)))), np.int64(greatest(top))
+    return np.int64(U32(U32(0) - U32(reduce_max(least)))), np.int64(reduce_max(top))
 
 
 @inline
@@ -70,7 +70,7 @@ def count_cells(bits: Array, base: np.uint32, shift: np.uint32, counts: Array) -
         store(cells, 0, _find_cells(bits, start, base, shift))
         for j in range(64):
             found[cells[j]] += U32(1)
-    store(cells, 0, _find_cells(last64(bits), 0, base, shift))
+    store(cells, 0, _find_cells(load_tail64(bits), 0, base, shift))
     for j in range(bits.size & 63):
         found[cells[j]] += U32(1)
 
@@ -125,7 +125,7 @@ def number_cells(counts: Array, buckets: int, numbers: Array, sizes: Array) -> t
 @inline
 def _add_magnitude(number: np.uint32, code: np.uint8, sums: Array, part: int) -> None:
     """Add a number's magnitude to the partial sum of its bucket."""
-    sums[part, code] += F64(f32_of_bits(U32(number & U32(0x7FFFFFFF))))
+    sums[part, code] += F64(f32_from_bits(U32(number & U32(0x7FFFFFFF))))
 
 
 @kernel
@@ -149,7 +149,7 @@ def assign(bits: Array, base: np.uint32, shift: np.uint32, numbers: Array, codes
             code = table[cells[j]]
             to[j] = code
             _add_magnitude(part[j], code, sums, j % SKETCH_SUMS)
-    store(cells, 0, _find_cells(last64(bits), 0, base, shift))
+    store(cells, 0, _find_cells(load_tail64(bits), 0, base, shift))
     for i in range(bits.size & ~63, bits.size):
         codes[i] = table[cells[i & 63]]
         _add_magnitude(bits[i], codes[i], sums, i % SKETCH_SUMS)
@@ -188,7 +188,7 @@ def is_ascending(bits: Array, largest: np.float32) -> bool:
         rank = np.int64(magnitude)
         if bits[i] != magnitude:
             rank = -1 - rank
-        if not f32_of_bits(magnitude) <= largest or rank <= last:
+        if not f32_from_bits(magnitude) <= largest or rank <= last:
             return False
         last = rank
     return True

@@ -12,10 +12,10 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.coding.base3 import ROW, pack_block, pack_last
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.floats import add_floats, doubles, multiply_floats, splat_float, sum_floats
+from wirecodec.kernels.cpu.simd.floats import add_floats, multiply_floats, splat_float, sum_floats, to_float64
 from wirecodec.kernels.cpu.simd.masks64 import keys64
-from wirecodec.kernels.cpu.simd.vector import greatest, load, ramp, resize, select, splat, store
-from wirecodec.kernels.cpu.simd.words import f32_of_bits
+from wirecodec.kernels.cpu.simd.vector import load, ramp, reduce_max, resize, select, splat, store
+from wirecodec.kernels.cpu.simd.words import f32_from_bits
 from wirecodec.kernels.layout import TERNARY_BLOCK
 
 __all__ = ["encode", "max_magnitude", "sum_of_squares"]
@@ -38,10 +38,10 @@ def max_magnitude(bits: Array) -> float:
     for start in range(0, whole, 64):
         keys = keys64(bits, start)
         top = select(keys > top, keys, top)
-    found = greatest(top)
+    found = reduce_max(top)
     for i in range(whole, bits.size):
         found = max(found, U32(bits[i] & U32(0x7FFFFFFF)))
-    return f32_of_bits(U32(found))
+    return f32_from_bits(U32(found))
 
 
 @kernel
@@ -50,7 +50,7 @@ def sum_of_squares(x: Array) -> float:
     lanes = splat(U64(0), 64)
     whole = x.size & ~63
     for start in range(0, whole, 64):
-        wide = doubles(load(x, start, 64))
+        wide = to_float64(load(x, start, 64))
         lanes = add_floats(lanes, multiply_floats(wide, wide))
     sums = np.empty(64, F64)
     store(sums, 0, lanes)
@@ -110,7 +110,7 @@ def encode(bits: Array, top: np.uint32, low: np.uint32, high: np.uint32, packed:
         packed: (⌈r/5⌉,) bytes, written.
     """
     # A scale of 0 is never reached, so all its digits are 1.
-    inverse = F64(F32(65536) / f32_of_bits(top)) if top > U32(0) else 0.0
+    inverse = F64(F32(65536) / f32_from_bits(top)) if top > U32(0) else 0.0
     digits = np.empty(TERNARY_BLOCK, np.uint8)
     whole = bits.size // TERNARY_BLOCK
     for block in range(whole):

@@ -11,9 +11,9 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.masks64 import keys64, last64
+from wirecodec.kernels.cpu.simd.masks64 import keys64, load_tail64
 from wirecodec.kernels.cpu.simd.memory import prefetch
-from wirecodec.kernels.cpu.simd.vector import greatest, load, mask_bits, select, splat, store
+from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, reduce_max, select, splat, store
 from wirecodec.kernels.cpu.simd.words import load64, store64, trailing_zeros
 
 __all__ = [
@@ -58,12 +58,12 @@ _ALL_BITS = ~U64(0)
 @kernel
 def max_magnitude(bits: Array) -> Any:
     """Find the largest magnitude of binary32 numbers, as bits."""
-    top = keys64(last64(bits), 0)
+    top = keys64(load_tail64(bits), 0)
     for start in range(0, bits.size & ~63, 64):
         prefetch(bits, start + _PREFETCH_DISTANCE, 64)
         keys = keys64(bits, start)
         top = select(keys > top, keys, top)
-    return greatest(top)
+    return reduce_max(top)
 
 
 @inline
@@ -142,7 +142,7 @@ def shorten_runs(codes: Array, count: int, out: Array) -> int:
     beyond = -count % ROW
     codes[count : count + beyond] = U8(0)
     for start in range(0, count + beyond, ROW):
-        zeros = mask_bits(load(codes, start, 64) == ZERO_BYTE)
+        zeros = mask_to_bits(load(codes, start, 64) == ZERO_BYTE)
         here = 0
         if run > 0:
             here = trailing_zeros(~zeros)
@@ -189,9 +189,9 @@ def expand_runs(section: Array, count: int, codes: Array) -> int:
         if at > count:
             return BAD_COUNT
         block = load(section, start, 64)
-        runs = mask_bits(block >= FIRST_RUN)
-        zeros = runs | mask_bits(block == ZERO_BYTE)
-        short = zeros & ~mask_bits(block == 255)
+        runs = mask_to_bits(block >= FIRST_RUN)
+        zeros = runs | mask_to_bits(block == ZERO_BYTE)
+        short = zeros & ~mask_to_bits(block == 255)
         unmerged |= zeros & (short << U64(1) | open_run)
         open_run = short >> U64(63)
         if runs == U64(0):
