@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, dtype_named
-from wirecodec.container.layout import CHUNK
+from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.accumulate import AccumulatedGradient as HostGradient
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.pipeline import decode_many_to, decode_to

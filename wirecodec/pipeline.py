@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wirecodec.arrays import Array, Bytes, as_bytes, on_gpu
-from wirecodec.container.header import Head, read_header
+from wirecodec.container.reader import Head, read_header
 from wirecodec.container.schema import TensorSpecs, check_all, check_count, check_names, check_only
 from wirecodec.cpu import entry as host
 from wirecodec.errors import EncodeError, SchemaMismatch

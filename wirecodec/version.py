@@ -1,4 +1,4 @@
-"""Version of the package; ``container.layout`` has that of the wire format."""
+"""Version of the package; ``container.writer`` has that of the wire format."""
 
 from __future__ import annotations
 

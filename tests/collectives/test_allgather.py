@@ -15,7 +15,7 @@ from tests.collectives.conftest import World
 from tests.collectives.inputs import SCHEMES, bits, gradient
 from tests.conftest import DTYPES
 from tests.oracles import Array
-from wirecodec.container.layout import CHUNK
+from wirecodec.container.writer import CHUNK
 
 Parts: TypeAlias = tuple[bytes, bytes, tuple[int, ...]]
 

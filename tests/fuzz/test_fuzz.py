@@ -23,7 +23,7 @@ from tests.fuzz.round_trip import round_trip
 from tests.fuzz.seeds import all_seeds, valid_seeds
 from tests.golden import vectors
 from wirecodec import registry
-from wirecodec.container import header, schema
+from wirecodec.container import reader, schema
 from wirecodec.transform.dct import DCT
 
 
@@ -42,7 +42,7 @@ def test_an_exception_of_another_kind_is_found(monkeypatch: pytest.MonkeyPatch) 
         raise KeyError("d")
 
     assert judge(vector("names")) == "ok"
-    monkeypatch.setattr(header, "_check_table", broken)
+    monkeypatch.setattr(reader, "_check_table", broken)
     with pytest.raises(Finding, match="KeyError"):
         judge(vector("names"))
 
@@ -137,9 +137,9 @@ def test_a_probe_shows_what_is_read_and_what_is_refused(probe: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_mutants_die_of_the_vectors_that_notice() -> None:
-    source = Path(header.__file__).read_text(encoding="utf-8")
+    source = Path(reader.__file__).read_text(encoding="utf-8")
     tree = ast.parse(source)
-    every = list(mutants._of(cast(FunctionType, header._prefix), "head.py", tree))
+    every = list(mutants._of(cast(FunctionType, reader._prefix), "head.py", tree))
     line = 1 + source.splitlines().index("    if magic != MAGIC:")
     magic = [m for m in every if m.line == line]
     assert {m.change for m in magic} == {"NotEq -> Eq #0", "if True", "if False"}

@@ -14,7 +14,7 @@ import wirecodec as wc
 from tests.gpu_emulated.standin import OnGPU, StandInDevice, marked, standin
 from tests.inputs import Array
 from wirecodec.arrays import BFLOAT16, bits_of
-from wirecodec.container import header
+from wirecodec.container import reader
 from wirecodec.cpu import chunk
 from wirecodec.gpu import chunk as gpu_chunk
 
@@ -194,7 +194,7 @@ def test_several_chunks(
     standin: StandInDevice, scheme: str, beta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Use shorter chunks, so that three of them take less than a minute."""
-    for module in (header, chunk, gpu_chunk):
+    for module in (reader, chunk, gpu_chunk):
         monkeypatch.setattr(module, "CHUNK", 4096)
     rng = np.random.default_rng(15)
     there, here = pair(scheme, feedback=wc.ErrorFeedback(beta))

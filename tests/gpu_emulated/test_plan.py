@@ -13,7 +13,7 @@ from tests.gpu_emulated.recorder import Recorder
 from tests.gpu_emulated.test_gpu_encode import INDEXES, VALUES, tensor
 from tests.inputs import Array
 from wirecodec.arrays import DTYPES, bits_of
-from wirecodec.container import header
+from wirecodec.container import reader
 from wirecodec.cpu import chunk
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import chunk as gpu_chunk
@@ -159,7 +159,7 @@ def test_a_filter_that_exceeds_the_capacity(index: str) -> None:
 )
 def test_several_chunks(select: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use shorter chunks; some are empty, some full, and the last is shorter."""
-    for module in (header, chunk, gpu_chunk, encoder):
+    for module in (reader, chunk, gpu_chunk, encoder):
         monkeypatch.setattr(module, "CHUNK", 4096)
     rng = np.random.default_rng(1)
     some = tensor(np.float32, 10_000)

@@ -19,7 +19,7 @@ from formats.reference.transform.coefficients import COMPONENTS, PLAIN
 from formats.reference.value.codecs import ORDERED, VALUE_CODECS
 from wirecodec import registry
 from wirecodec.arrays import DTYPES
-from wirecodec.container import extension
+from wirecodec.container import extension_writer
 from wirecodec.value import sort_permutation
 from wirecodec.value.base import is_ordered
 
@@ -70,7 +70,7 @@ def test_maps_are_the_registry() -> None:
 
 
 def test_record_types_are_the_registry() -> None:
-    assert {row["id"]: int(row["critical"]) for row in ROWS["record"]} == extension.FLAGS
+    assert {row["id"]: int(row["critical"]) for row in ROWS["record"]} == extension_writer.FLAGS
 
 
 def test_element_types_are_the_registry() -> None:

@@ -43,8 +43,8 @@ def add_to(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from wirecodec.cli.advice import advise
     from wirecodec.cli.advise_page import format_advice
+    from wirecodec.cli.advise_prediction import advise
 
     ranks = _DEFAULT_RANKS if options.ranks is None else options.ranks
     network = Network(ranks, parse_bandwidth(options.bandwidth), parse_seconds(options.latency))

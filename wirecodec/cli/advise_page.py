@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from wirecodec.cli.advice import Advice, Prediction
+from wirecodec.cli.advise_prediction import Advice, Prediction
 from wirecodec.cli.cost_model import Network
 from wirecodec.cli.formatting import format_table
 from wirecodec.cli.units import format_bandwidth, format_seconds

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.cli.advice import Advice, Prediction
+from wirecodec.cli.advise_prediction import Advice, Prediction
 from wirecodec.cli.cost_model import find_fastest
 from wirecodec.cli.picture import new_figure, save_png
 from wirecodec.cli.units import format_bandwidth

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from wirecodec.arrays import Array, integers
-from wirecodec.container.extension import (
+from wirecodec.container.extension_writer import (
     FUSED,
     HEAD,
     LENGTH,

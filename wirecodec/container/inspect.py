@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import as_bytes
-from wirecodec.container.header import read_header
-from wirecodec.container.layout import MAJOR
+from wirecodec.container.reader import read_header
 from wirecodec.container.schema import TensorSpecs
+from wirecodec.container.writer import MAJOR
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codec, transform, value_codec
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from wirecodec.container.extension import FLAGS, HEAD, RECORD, pad8
+from wirecodec.container.extension_writer import FLAGS, HEAD, RECORD, pad8
 from wirecodec.errors import Invalid, Malformed, Unsupported
 
 __all__ = ["find_record_bodies"]

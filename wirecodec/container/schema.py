@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, dtype_named, integers
-from wirecodec.container.extension import digits
-from wirecodec.container.header import Head
+from wirecodec.container.extension_writer import digits
+from wirecodec.container.reader import Head
 from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.limits import Schema, TensorSchema
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import dtype_named
-from wirecodec.container import extension as ext
-from wirecodec.container.layout import CHUNK, PREFIX_BYTES, TABLE, padded
+from wirecodec.container import extension_writer as ext
+from wirecodec.container.writer import CHUNK, PREFIX_BYTES, TABLE, padded
 from wirecodec.errors import EncodeError
 from wirecodec.index.base import is_lossy
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme

@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from wirecodec.arrays import Bytes, as_bytes
-from wirecodec.container import header
-from wirecodec.container.layout import PREFIX_BYTES
+from wirecodec.container import reader
+from wirecodec.container.writer import PREFIX_BYTES
 from wirecodec.errors import Truncated
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 
@@ -34,7 +34,7 @@ def blob_size(prefix: Any) -> int:
         >>> wc.blob_size(blob[:24]) == blob.nbytes
         True
     """
-    return header.blob_size(as_bytes(prefix))
+    return reader.blob_size(as_bytes(prefix))
 
 
 def iter_blobs(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) -> Iterator[Bytes]:
@@ -62,14 +62,14 @@ def iter_blobs(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) ->
     if not hasattr(source, "read"):
         data = as_bytes(source)
         while data.size:
-            total = header.blob_size(data, limits)
+            total = reader.blob_size(data, limits)
             if data.size < total:
                 raise Truncated("container", f"{data.size} bytes of {total}")
             yield data[:total]
             data = data[total:]
         return
     while prefix := _read_fully(source, PREFIX_BYTES):
-        total = header.blob_size(as_bytes(prefix), limits)
+        total = reader.blob_size(as_bytes(prefix), limits)
         rest = _read_fully(source, total - len(prefix))
         if len(prefix) + len(rest) < total:
             raise Truncated("container", f"{len(prefix) + len(rest)} bytes of {total}")

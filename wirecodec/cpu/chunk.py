@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, Bytes, as_bytes, nothing, read_only
-from wirecodec.container.header import Row
-from wirecodec.container.layout import CHUNK, Entry
+from wirecodec.container.reader import Row
+from wirecodec.container.writer import CHUNK, Entry
 from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
 from wirecodec.index.base import IndexChoice, IndexCodec, is_lossy
 from wirecodec.index.raw import ascending_below

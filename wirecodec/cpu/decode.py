@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, integers, nothing, read_only
-from wirecodec.container.header import Head, Row, sections
+from wirecodec.container.reader import Head, Row, sections
 from wirecodec.container.schema import TensorSpec, TensorSpecs
 from wirecodec.cpu.chunk import decode_chunk, element_type, stored_type
 from wirecodec.cpu.fuse import split_fused

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wirecodec.arrays import Bytes
-from wirecodec.container import extension as ext
-from wirecodec.container import layout
+from wirecodec.container import extension_writer as ext
+from wirecodec.container import writer
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.cpu.fuse import concatenate, make_entries
 from wirecodec.cpu.select import select
@@ -29,7 +29,7 @@ def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
         lengths={0: math.prod(support.shape)} if support.domain else {},
         tag=tag,
     )
-    return layout.pack(list(encode_chunks(0, support, scheme, seed)), extension)
+    return writer.pack(list(encode_chunks(0, support, scheme, seed)), extension)
 
 
 def encode_many(
@@ -77,8 +77,8 @@ def encode_supports(
 ) -> Bytes:
     """Encode selected elements of named tensors, in the order of their keys, as one container (n,) u8."""
 
-    def encode_key(key: int, members: Sequence[Support], scheme: Scheme) -> Iterator[layout.Entry]:
+    def encode_key(key: int, members: Sequence[Support], scheme: Scheme) -> Iterator[writer.Entry]:
         return encode_chunks(key, concatenate(members) if len(members) > 1 else members[0], scheme, seed)
 
     entries, extension = make_entries(supports, schemes, encode_key, tag=tag, names=names, fuse=fuse)
-    return layout.pack(entries, extension)
+    return writer.pack(entries, extension)

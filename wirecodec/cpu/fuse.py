@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.container import extension as ext
-from wirecodec.container.layout import CHUNK, Entry
+from wirecodec.container import extension_writer as ext
+from wirecodec.container.writer import CHUNK, Entry
 from wirecodec.errors import EncodeError
 from wirecodec.scheme import Scheme
 from wirecodec.sparse import index_dtype

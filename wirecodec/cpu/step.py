@@ -1,4 +1,4 @@
-"""StepInput of a Compressor on the host: add residuals, select, encode, and compute the next residuals."""
+"""A Compressor's step on the host: add residuals, select, encode, and compute the next residuals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, Flat, aligned, read_only
-from wirecodec.container.header import read_header
+from wirecodec.container.reader import read_header
 from wirecodec.container.schema import TensorSpecs
 from wirecodec.cpu.accumulate import AccumulatedGradient, subtract_sent
 from wirecodec.cpu.decode import tensors_of

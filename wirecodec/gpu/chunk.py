@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Bytes, bits_of
-from wirecodec.container.header import Row
-from wirecodec.container.layout import CHUNK, Entry
+from wirecodec.container.reader import Row
+from wirecodec.container.writer import CHUNK, Entry
 from wirecodec.cpu import chunk
 from wirecodec.cpu.chunk import element_type
 from wirecodec.gpu.arrays import has_nonfinite

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DeviceFlat
-from wirecodec.container import extension as ext
-from wirecodec.container import layout
-from wirecodec.container.layout import Entry
+from wirecodec.container import extension_writer as ext
+from wirecodec.container import writer
+from wirecodec.container.writer import Entry
 from wirecodec.cpu.fuse import make_entries
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.chunk import encode_chunks
@@ -86,7 +86,7 @@ def pack(device: Device, entries: Sequence[Entry], extension: ext.Extension) -> 
     Only the entries' checksums are copied to the host, which writes the header.
     """
     block = ext.write(extension)
-    payload, places, total = layout.layout(entries, block)
+    payload, places, total = writer.layout(entries, block)
     blob = device.empty(total, np.uint8)
     device.clear(blob)
     checksums = device.empty(len(entries), np.uint32)
@@ -97,6 +97,6 @@ def pack(device: Device, entries: Sequence[Entry], extension: ext.Extension) -> 
             device.copy(section, blob[at : at + part.size])
             at += part.size + ext.pad8(part.size)
         device.copy(checksum.crc32(device, blob[start:stop]), checksums[number : number + 1])
-    head = layout.header_bytes(entries, device.get(checksums).tolist(), block, total)
+    head = writer.header_bytes(entries, device.get(checksums).tolist(), block, total)
     device.copy(device.put(np.frombuffer(head, np.uint8)), blob[:payload])
     return blob

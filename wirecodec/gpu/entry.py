@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
-from wirecodec.container.header import Head, read_header
+from wirecodec.container.reader import Head, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
 from wirecodec.cpu.decode import decode_chunks
 from wirecodec.errors import DeviceError, EncodeError

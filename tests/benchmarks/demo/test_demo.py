@@ -103,6 +103,7 @@ def test_learns_in_a_few_steps() -> None:
     assert accuracy > 0.85
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.mpi(1, 2, 3)
 def test_both_exchanges_learn_and_ranks_agree(mpi_ranks: int) -> None:
     from mpi4py import MPI

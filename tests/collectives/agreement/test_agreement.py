@@ -54,7 +54,7 @@ FAILURES: dict[str, tuple[Call, str, str]] = {
     "no scheme": (
         lambda comm: co.allreduce(comm, TENSOR, "topk | rice"),
         "encode",
-        "EncodeError: scheme 'topk | rice'",
+        "EncodeError: scheme is 'topk | rice'",
     ),
     "integers": (
         lambda comm: co.allreduce(comm, TENSOR.astype(int), TOPK),

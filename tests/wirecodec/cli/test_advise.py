@@ -12,9 +12,9 @@ import pytest
 import wirecodec as wc
 from wirecodec.arrays import BFLOAT16
 from wirecodec.cli import measurement
-from wirecodec.cli.advice import DEFAULT_SCHEMES, Advice, advise, compare, predict
 from wirecodec.cli.advise_page import format_advice
 from wirecodec.cli.advise_picture import draw_advice
+from wirecodec.cli.advise_prediction import DEFAULT_SCHEMES, Advice, advise, compare, predict
 from wirecodec.cli.bench import format_bench
 from wirecodec.cli.cost_model import Gradient, Network, Stages
 from wirecodec.cli.measurement import (

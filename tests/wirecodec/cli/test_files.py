@@ -102,12 +102,14 @@ def full_disk() -> Iterator[None]:
     """No file grows beyond 4,096 bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    writes_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # Python would keep a cut file
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
+        sys.dont_write_bytecode = writes_bytecode
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_verify_says_what_is_wrong_and_where(tmp_path: Path, capsys: pytest.Capt
     first, second = capsys.readouterr().out.splitlines()
     assert first.endswith(f"good.wc: valid, 3 containers, {3 * len(blob):,} bytes")
     assert (
-        "ChecksumMismatch entry-checksum: the entry's checksum differs (container 1, entry 1, byte" in second
+        "ChecksumMismatch entry-checksum: the entry's checksum does not match (container 1, entry 1" in second
     )
     assert main(["verify", str(tmp_path / "none.wc")]) == 2
     assert "none.wc" in capsys.readouterr().err

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DeviceFlat
-from wirecodec.container import extension as ext
-from wirecodec.container import layout
-from wirecodec.container.layout import CHUNK, Entry
+from wirecodec.container import extension_writer as ext
+from wirecodec.container import writer
+from wirecodec.container.writer import CHUNK, Entry
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.encode import encode
 from wirecodec.gpu.index import GPU_INDEX_CODECS, find_index_codec
@@ -128,7 +128,7 @@ class DevicePlan:
             Entry(0, base, self._chunk_size(base), 0, self._dtype, 0, index.wire_id, value, nothing, nothing)
             for base in self._bases
         ]
-        return layout.header_bytes(entries, [0] * len(entries), block, 0)
+        return writer.header_bytes(entries, [0] * len(entries), block, 0)
 
     def _chunk_size(self, base: int) -> int:
         return min(CHUNK, self._size - base)

@@ -1,4 +1,4 @@
-"""Where arrays on a GPU enter ``wirecodec.gpu.Plan``: CuPy's current device and stream."""
+"""Conversion of GPU arrays for ``wirecodec.gpu.Plan``, on CuPy's current device and stream."""
 
 from __future__ import annotations
 

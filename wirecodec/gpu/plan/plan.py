@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Bytes, dtype_named
-from wirecodec.container import extension as ext
+from wirecodec.container import extension_writer as ext
 from wirecodec.errors import EncodeError
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme
 from wirecodec.validation import as_integer, as_seed

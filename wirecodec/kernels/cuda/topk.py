@@ -6,9 +6,9 @@
 - ``warm`` selects the elements a little below the last step's threshold, in one read. If they hold the top k
   and fit the buffer, it continues as ``cold`` does. If not, all of ``cold`` follows. The kernels decide this
   themselves.
-- ``reaching`` is as ``warm``, from the threshold of another search, for instance of a sample. If fewer than k
-  elements reach it, these are the result.
-- ``warm_sum`` is as ``warm``, while gradient and residual are added and their sum is written.
+- ``reaching`` begins like ``warm``, but at the threshold of another search, such as a sample's. If fewer
+  than k elements reach it, these are the result.
+- ``warm_sum`` does the same as ``warm`` in the pass that adds gradient and residual, and writes their sum.
 
 The host launches the same sequence for all data, and never waits.
 """

@@ -1,4 +1,4 @@
-"""Error feedback: gradient + residual, the candidates of its top k, and the remainder."""
+"""Error feedback: add the residual, find the candidates of the top k, and compute the next residual."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Writing of a container: prefix, table, extension block, payload, checksums (formats/SPEC.md, section 2).
 
-``pack`` writes encoded entries; ``container.header`` reads them. ``cpu.chunk`` calls the codecs.
+``pack`` writes encoded entries; ``container.reader`` reads them. ``cpu.chunk`` calls the codecs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Bytes
-from wirecodec.container import extension as ext
+from wirecodec.container import extension_writer as ext
 from wirecodec.value.sort_permutation import PACKED
 
 __all__ = ["CHUNK", "MAJOR", "PREFIX_BYTES", "Entry", "header_bytes", "layout", "pack"]

@@ -18,7 +18,7 @@ import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, Bytes
 from wirecodec.container.extension_reader import Block, Spans, read
-from wirecodec.container.layout import (
+from wirecodec.container.writer import (
     CHUNK,
     HAS_EXTENSION,
     LENGTHS,
