@@ -37,7 +37,7 @@ demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: 
 	mpirun=$$(command -v $(BIN)/mpirun || echo mpirun); \
 	$(MPI_ENV) $$mpirun -n $(RANKS) --oversubscribe --bind-to none $(BIN)/python -m benchmarks.demo $(ARGS)
 
-# One process per core. Tests that measure time or start MPI ranks must not share cores: they run afterwards.
+# One process per core. Tests that start MPI ranks need the cores for themselves, so they run afterwards.
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
 
 test: lint  ## lint, then the tests that sample everything: minutes

@@ -193,6 +193,7 @@ def test_both_lossy_stages_at_once(gradient: Any) -> None:
     assert entry.map_bytes == -(-r * (r - 1).bit_length() // 8)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_trains(name: str) -> None:
     """Least squares, of which every step's batch leaves 40 % of the features untouched."""

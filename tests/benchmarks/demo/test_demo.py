@@ -103,6 +103,7 @@ def test_learns_in_a_few_steps() -> None:
     assert accuracy > 0.85
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.mpi(1, 2, 3)
 def test_both_exchanges_learn_and_ranks_agree(mpi_ranks: int) -> None:
     from mpi4py import MPI
@@ -174,6 +175,7 @@ def _demo(prefix: list[str], folder: Path, *words: str) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.sweep
 def test_end_to_end_on_two_ranks(tmp_path: Path) -> None:
     done = _demo([*require_mpirun(), "-n", "2"], tmp_path, "--steps", "12", "--json", "numbers.json")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -54,6 +54,7 @@ def clocked(standin: StandInDevice, monkeypatch: pytest.MonkeyPatch) -> StandInD
     return standin
 
 
+@pytest.mark.sweep
 def test_run_on_a_stand_in(clocked: StandInDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every case runs and the page and picture are written, with artificial times."""
     monkeypatch.setattr("benchmarks.common.results.RESULTS", tmp_path)

@@ -264,8 +264,12 @@ for dtype in DTYPES:
 @pytest.mark.parametrize(
     ("types", "settings"),
     [
-        ("(np.float32, np.float16)", {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+bmi,+fma"}),
-        ("(np.float32, np.float64)", {"NUMBA_BOUNDSCHECK": "1"}),
+        pytest.param(
+            "(np.float32, np.float16)",
+            {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+bmi,+fma"},
+            marks=pytest.mark.sweep,
+        ),
+        pytest.param("(np.float32, np.float64)", {"NUMBA_BOUNDSCHECK": "1"}, marks=pytest.mark.bounds),
     ],
     ids=["without AVX-512", "with bounds checked"],
 )
