@@ -13,6 +13,7 @@ reproducible. MPI_Allreduce guarantees neither. The algorithms differ in what th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Literal, overload
 
@@ -20,6 +21,7 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
+from collectives.agreement.compilation import rehearse_together, run_announced
 from collectives.agreement.header import Algorithm, Header, Operation, Reduction, Status
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
@@ -33,8 +35,10 @@ from collectives.exchange import (
     error_of_container,
     failure_of_decoding,
 )
-from collectives.split import split_allreduce
+from collectives.simulation.communicator import simulate
+from collectives.split import SECOND_PHASE, split_allreduce
 from collectives.transport.reduce import Dense, accumulator_dtype, divide_and_round, sum_named
+from collectives.tuning.calibration import rehearse_calibration
 from collectives.tuning.cost_model import Workload, choose_algorithm
 from wirecodec.interop import gpu_count_nonzero, gpu_mean, gpu_zeros
 
@@ -126,7 +130,8 @@ def allreduce(
         )
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
-    with encode_and_agree(comm, tensor, scheme, seed, proposal, failure) as (channel, local):
+    rehearsal = partial(_rehearse, proposal)
+    with encode_and_agree(comm, tensor, scheme, seed, proposal, failure, rehearsal) as (channel, local):
         divisor = channel.size if op == "mean" else 1
         choice = Algorithm(proposal.algorithm)
         if choice == Algorithm.AUTO:
@@ -138,7 +143,11 @@ def allreduce(
         elif choice == Algorithm.DENSE:
             sums = _sum_dense(channel, local, divisor, proposal)
         else:
-            sums = split_allreduce(channel, local, divisor, proposal._replace(algorithm=choice))
+            chosen = proposal._replace(algorithm=choice)
+            if choice != Algorithm(proposal.algorithm):
+                work = partial(_rehearse, chosen, channel, local)
+                rehearse_together(channel, (choice, local.dtypes), work, chosen, local.operand)
+            sums = split_allreduce(channel, local, divisor, chosen)
             learn = False  # the headers of the second phase contain the count
         if learn:
             channel.remember_union(local.operand.signature, sum(map(_count_nonzero, sums.values())))
@@ -200,6 +209,26 @@ def _add_blobs(
     return sums
 
 
+def _rehearse(proposal: Header, channel: Channel, local: Encoding) -> None:
+    """Call the kernels that the call needs after its headers, with this rank's tensors only.
+
+    Args:
+        proposal: the operation, with the algorithm.
+        channel: of the call.
+        local: this rank's side, with its container.
+    """
+    algorithm = Algorithm(proposal.algorithm)
+    if algorithm in (Algorithm.AUTO, Algorithm.ALLGATHER):
+        _add_blobs(local, [local.blob], np.zeros)
+    if algorithm == Algorithm.DENSE:
+        for tensor in local.decode_own().values():
+            tensor.to_dense()
+    if algorithm == Algorithm.AUTO and channel.rates is None:
+        rehearse_calibration()
+    if algorithm in SECOND_PHASE:
+        simulate(1, lambda alone: split_allreduce(Channel(alone), local, 1, proposal))
+
+
 def _sum_dense(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
     """Decode this rank's container, and sum all ranks' dense vectors by name.
 
@@ -211,13 +240,21 @@ def _sum_dense(channel: Channel, local: Encoding, divisor: int, proposal: Header
             the agreement, so the ranks exchange the results here.
     """
     flat: dict[str, Dense] = {}
-    failure = None
-    try:
-        flat = {name: tensor.to_dense().reshape(-1) for name, tensor in local.decode_own().items()}
-    except Exception as error:
-        failure = failure_of_decoding(error, channel.rank)
+
+    def densify() -> Failure | None:
+        try:
+            flat.update({name: x.to_dense().reshape(-1) for name, x in local.decode_own().items()})
+        except Exception as error:
+            return failure_of_decoding(error, channel.rank)
+        return None
+
     if Algorithm(proposal.algorithm) == Algorithm.AUTO:
-        agree(channel, proposal, local.operand, failure)
-    elif failure is not None:
+        agree(
+            channel,
+            proposal,
+            local.operand,
+            run_announced(channel, densify, lambda: (proposal, local.operand)),
+        )
+    elif (failure := densify()) is not None:
         raise failure.error  # out of memory: the other ranks will time out
     return sum_named(channel, {name: flat[name] for name in sorted(flat, key=str.encode)}, divisor)

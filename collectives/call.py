@@ -26,12 +26,14 @@ class Call:
         begun: whether another rank may have received anything of this call.
         last: whether the next transfer is the last one of the call.
         delivered: whether every rank has all that it needs from the others.
+        compiling: whether a rank compiles before the next headers, which may take longer then.
         learning: whether all ranks still have to update their channels alike after the last transfer.
     """
 
     begun: bool = False
     last: bool = False
     delivered: bool = False
+    compiling: bool = False
     learning: bool = False
 
     @property

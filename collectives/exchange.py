@@ -9,7 +9,7 @@ the other ranks already hold its contribution.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import prod
@@ -19,7 +19,8 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
-from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Operand, Status
+from collectives.agreement.compilation import rehearse, run_announced
+from collectives.agreement.header import NO_DETAIL, Algorithm, Flag, Header, Operand, Status
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
 from collectives.device import GpuDevice, find_gpu, stage_on_host
@@ -77,10 +78,15 @@ class Encoding:
     gpu: GpuDevice | None = None
     blob_on_gpu: Any = None
 
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """Names of the tensors' element types."""
+        return frozenset(dtype.name for _, dtype in self.forms.values())
+
     def gather(self, channel: Channel) -> list[ByteArray]:
         """Gather every rank's container, in rank order; on this rank's GPU if MPI writes device memory."""
         counts = [header.payload_len for header in self.table]
-        direct = channel.takes_device()
+        direct = all(header.flags & Flag.TAKES_DEVICE for header in self.table)
         channel.call.last = True
         if self.gpu is not None and direct:
             with self.gpu.current():
@@ -123,6 +129,7 @@ def encode_and_agree(
     seed: int,
     proposal: Header,
     failure: Failure | None = None,
+    rehearsal: Callable[[Channel, Encoding], object] | None = None,
 ) -> Iterator[tuple[Channel, Encoding]]:
     """Encode, agree, and yield the channel and this rank's Encoding.
 
@@ -133,6 +140,7 @@ def encode_and_agree(
         comm, tensor, scheme, seed: as for allgather.
         proposal: operation, reduction and algorithm.
         failure: the reason why this rank cannot contribute, if it is known already.
+        rehearsal: calls the kernels that the block needs, with this rank's Encoding.
 
     Raises:
         CollectiveError: a rank failed or ranks differ; the same on all ranks.
@@ -140,14 +148,21 @@ def encode_and_agree(
     """
     channel = Channel.of(comm)
     local = Encoding()
+
+    def contribute() -> Failure | None:
+        failure = _encode(local, tensor, scheme, seed, channel.rank)
+        if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it needs its own tensors decoded
+            failure = _try_decode_own(local, channel.rank)
+        if failure is None and rehearsal is not None and local.gpu is None:
+            settings = scheme.signature if isinstance(scheme, wc.Compressor) else local.operand.scheme_text
+            key = proposal.operation, proposal.algorithm, settings, local.dtypes
+            rehearse(channel, key, lambda: rehearsal(channel, local))
+        return failure
+
     with channel.collective() as call:
         try:
             if failure is None:
-                failure = _encode(local, tensor, scheme, seed, channel.rank)
-            if (
-                failure is None and proposal.algorithm > Algorithm.ALLGATHER
-            ):  # it needs its own tensors decoded
-                failure = _try_decode_own(local, channel.rank)
+                failure = run_announced(channel, contribute, lambda: (proposal, local.operand))
             stored = NO_DETAIL
             if failure is None:
                 stored, failure = _try_count_stored(local)

@@ -6,6 +6,7 @@ same. Names that take arrays on a GPU import CuPy when they are called.
     bytes and flat views    as_bytes, as_flat, dtype_named, BFLOAT16
     arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_residual
     limits                  CHUNK, the largest number of elements per chunk
+    compilation             cached_kernels_only, CompilationNeeded
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU
     error feedback          accumulate, accumulate_on_gpu, HostGradient
     sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
@@ -21,6 +22,7 @@ from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, dtype_named
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.accumulate import AccumulatedGradient as HostGradient
 from wirecodec.feedback import ErrorFeedback
+from wirecodec.kernels.cpu.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.pipeline import decode_many_to, decode_to
 from wirecodec.saved_state import saved_residual, saved_step
 from wirecodec.scheme import SchemeLike, as_scheme
@@ -31,6 +33,7 @@ __all__ = [
     "BFLOAT16",
     "CHUNK",
     "AccumulatedGradient",
+    "CompilationNeeded",
     "HostGradient",
     "SchemeLike",
     "SelectedValues",
@@ -40,6 +43,7 @@ __all__ = [
     "as_flat",
     "as_integer",
     "as_scheme",
+    "cached_kernels_only",
     "copy_to_host",
     "decode_many_to",
     "decode_to",

@@ -25,12 +25,14 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
+from collectives.agreement.compilation import rehearse, run_announced
 from collectives.agreement.header import Header, Operand, Operation, Reduction
 from collectives.channel import ByteArray, Channel
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.device import find_gpu, match_devices, stage_on_host
 from collectives.exchange import ONLY, describe, failure_of_encoding
+from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
 from wirecodec.interop import (
@@ -147,13 +149,17 @@ class CLTk:
         with channel.collective() as call:
             leader = self._step % channel.size
             local = LocalStep()
-            failure = self._prepare(local, grad, leads=channel.rank == leader)
-            proposal = Header(
-                operation=Operation.CLTK,
-                reduction=Reduction.MEAN,
-                payload_len=len(local.blob),
-                detail=local.stored,
-            )
+            proposal = Header(operation=Operation.CLTK, reduction=Reduction.MEAN)
+
+            def prepare() -> Failure | None:
+                failure = self._prepare(local, grad, leads=channel.rank == leader)
+                if failure is None and find_gpu(grad) is None:
+                    key = Operation.CLTK, self._step < self._warmup, local.dtypes
+                    rehearse(channel, key, lambda: self._rehearse(grad))
+                return failure
+
+            failure = run_announced(channel, prepare, lambda: (proposal, local.operand))
+            proposal = proposal._replace(payload_len=len(local.blob), detail=local.stored)
             table = agree(channel, proposal, local.operand, failure)
             blob = broadcast(channel, local.blob, table[leader].payload_len, leader)
             supports = local.decode_supports(blob, leader)
@@ -248,6 +254,12 @@ class CLTk:
         except Exception as error:
             return failure_of_encoding(error)
         return None
+
+    def _rehearse(self, grad: Any) -> None:
+        """Take a step alone with a new object, which calls the kernels that follow the headers."""
+        ratios = {glob: one.ratio or 1 for glob, one in self._selectors.items()}
+        alone = CLTk(ratios, self._feedback.beta, warmup=int(self._step < self._warmup))
+        simulate(1, lambda comm: alone.allreduce(comm, grad))
 
     def _encode_indices(self, local: LocalStep) -> ByteArray:
         """Select elements of each tensor, and encode their indices as a container."""

@@ -39,6 +39,11 @@ class LocalStep:
     stored: int = NO_DETAIL
     blob: ByteArray = field(default_factory=lambda: np.empty(0, np.uint8))
 
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """Names of the tensors' element types."""
+        return frozenset(dtype.name for _, dtype in self.forms.values())
+
     def decode_supports(self, blob: ByteArray, leader: int) -> dict[str, Dense | None]:
         """Decode each tensor's indices, None for all; raise CollectiveError on all ranks if that fails."""
         supports: dict[str, Dense | None] = dict.fromkeys(self.forms)

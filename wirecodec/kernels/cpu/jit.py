@@ -23,6 +23,7 @@ from typing import Any, TypeVar, cast
 import numba
 
 from wirecodec.kernels.cpu.cache_files import is_cached, name_by_contents
+from wirecodec.kernels.cpu.cached_only import CompilationNeeded, is_compilation_allowed
 
 try:
     import fcntl
@@ -135,8 +136,11 @@ def kernel(fn: F) -> F:
         def cached() -> bool:
             return is_cached(dispatcher, signature)
 
+        found = cached()
+        if not (found or is_compilation_allowed()):
+            raise CompilationNeeded(fn.__qualname__)
         # Loading takes the lock too: compiling after all would take it inside Numba's own lock.
-        with _compile_lock(None if cached() else folder, cached):
+        with _compile_lock(None if found else folder, cached):
             return compile_plainly(signature)
 
     dispatcher.compile = compile_locked
