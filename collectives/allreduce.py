@@ -23,9 +23,11 @@ import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.compilation import rehearse_together, run_announced
 from collectives.agreement.header import Algorithm, Header, Operation, Reduction, Status
+from collectives.agreement.nonfinite import check_results, check_setting, fill_with_nan, is_propagated
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
 from collectives.device import is_on_gpu, match_devices
+from collectives.errors import CollectiveError
 from collectives.exchange import (
     ONLY,
     Encoding,
@@ -57,6 +59,8 @@ def allreduce(
     algorithm: str = ...,
     op: Literal["mean", "sum"] = ...,
     seed: int = ...,
+    nonfinite: Literal["raise", "propagate"] = ...,
+    hold_zeros: bool = ...,
 ) -> dict[str, Dense]: ...
 
 
@@ -69,6 +73,8 @@ def allreduce(
     algorithm: str = ...,
     op: Literal["mean", "sum"] = ...,
     seed: int = ...,
+    nonfinite: Literal["raise", "propagate"] = ...,
+    hold_zeros: bool = ...,
 ) -> Dense: ...
 
 
@@ -80,6 +86,8 @@ def allreduce(
     algorithm: str = "auto",
     op: Literal["mean", "sum"] = "mean",
     seed: int = 0,
+    nonfinite: Literal["raise", "propagate"] = "raise",
+    hold_zeros: bool = False,
 ) -> Dense | dict[str, Dense]:
     """Average or sum tensors over the ranks, encoded by a scheme.
 
@@ -96,6 +104,11 @@ def allreduce(
             all ranks. It changes the traffic and the time, never the result.
         op: "sum", or "mean", which divides the sum by the number of ranks.
         seed: as for allgather.
+        nonfinite: the effect of NaN or Inf in a rank's gradient, the same on all ranks. "raise" is an error
+            if the scheme cannot carry it. With "propagate", all results of this call are NaN on every rank if
+            any result would not be finite. A value that is too large for its codec also counts. The state of
+            a Compressor is then unchanged, so a program that skips this step loses no gradient.
+        hold_zeros: as for ``Compressor.prepare``, for a Compressor.
 
     Returns:
         A dense array of the tensor's shape and type, or {name: array}; the same bits on every rank. The
@@ -125,36 +138,69 @@ def allreduce(
     proposal = Header(operation=Operation.ALLREDUCE)
     failure = None
     try:
+        check_setting(nonfinite)
         proposal = proposal._replace(
             reduction=_parse("op", op, _REDUCTIONS), algorithm=_parse("algorithm", algorithm, _ALGORITHMS)
         )
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
+    finite = nonfinite == "propagate"
     rehearsal = partial(_rehearse, proposal)
-    with encode_and_agree(comm, tensor, scheme, seed, proposal, failure, rehearsal) as (channel, local):
-        divisor = channel.size if op == "mean" else 1
-        choice = Algorithm(proposal.algorithm)
-        if choice == Algorithm.AUTO:
-            choice = choose_algorithm(channel, Workload.of(channel, local.table, local.forms))
-        learn = choice != Algorithm(proposal.algorithm) and channel.is_union_due(local.operand.signature)
-        channel.call.learning = learn
-        if choice == Algorithm.ALLGATHER:
-            sums = _sum_gathered(channel, local, divisor)
-        elif choice == Algorithm.DENSE:
-            sums = _sum_dense(channel, local, divisor, proposal)
-        else:
-            chosen = proposal._replace(algorithm=choice)
-            if choice != Algorithm(proposal.algorithm):
-                work = partial(_rehearse, chosen, channel, local)
-                rehearse_together(channel, (choice, local.dtypes), work, chosen, local.operand)
-            sums = split_allreduce(channel, local, divisor, chosen)
-            learn = False  # the headers of the second phase contain the count
-        if learn:
-            channel.remember_union(local.operand.signature, sum(map(_count_nonzero, sums.values())))
-            channel.call.learning = False
-        dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.forms.items()}
-        result: Dense | dict[str, Dense] = match_devices(tensor, dense[ONLY] if local.bare else dense)
-        return result
+    try:
+        with encode_and_agree(
+            comm,
+            tensor,
+            scheme,
+            seed,
+            proposal,
+            failure,
+            hold_zeros=hold_zeros,
+            finite=finite,
+            rehearsal=rehearsal,
+        ) as (channel, local):
+            sums = _sum(channel, local, channel.size if op == "mean" else 1, proposal)
+            if finite:
+                check_results(sums, {name: dtype for name, (_, dtype) in local.forms.items()})
+            dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.forms.items()}
+            result: Dense | dict[str, Dense] = match_devices(tensor, dense[ONLY] if local.bare else dense)
+            return result
+    except CollectiveError as error:
+        if not is_propagated(error, nonfinite):
+            raise
+    return fill_with_nan(tensor)
+
+
+def _sum(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
+    """Sum all ranks' tensors by the proposed algorithm.
+
+    Args:
+        channel: open; all ranks call this together.
+        local: this rank's side, after the agreement.
+        divisor: 1, or the number of ranks.
+        proposal: the requested operation.
+
+    Returns {name: (size,)}, divided by ``divisor``; on a GPU, raw bits.
+    """
+    choice = Algorithm(proposal.algorithm)
+    if choice == Algorithm.AUTO:
+        choice = choose_algorithm(channel, Workload.of(channel, local.table, local.forms))
+    learn = choice != Algorithm(proposal.algorithm) and channel.is_union_due(local.operand.signature)
+    channel.call.learning = learn
+    if choice == Algorithm.ALLGATHER:
+        sums = _sum_gathered(channel, local, divisor)
+    elif choice == Algorithm.DENSE:
+        sums = _sum_dense(channel, local, divisor, proposal)
+    else:
+        chosen = proposal._replace(algorithm=choice)
+        if choice != Algorithm(proposal.algorithm):
+            work = partial(_rehearse, chosen, channel, local)
+            rehearse_together(channel, (choice, local.dtypes), work, chosen, local.operand)
+        sums = split_allreduce(channel, local, divisor, chosen)
+        learn = False  # the headers of the second phase contain the count
+    if learn:
+        channel.remember_union(local.operand.signature, sum(map(_count_nonzero, sums.values())))
+        channel.call.learning = False
+    return sums
 
 
 def _parse(name: str, value: Any, codes: Mapping[str, int]) -> int:

@@ -21,6 +21,7 @@ import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.compilation import rehearse, run_announced
 from collectives.agreement.header import NO_DETAIL, Algorithm, Flag, Header, Operand, Status
+from collectives.agreement.nonfinite import check_gradients
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
 from collectives.device import GpuDevice, find_gpu, stage_on_host
@@ -129,6 +130,9 @@ def encode_and_agree(
     seed: int,
     proposal: Header,
     failure: Failure | None = None,
+    *,
+    hold_zeros: bool = False,
+    finite: bool = False,
     rehearsal: Callable[[Channel, Encoding], object] | None = None,
 ) -> Iterator[tuple[Channel, Encoding]]:
     """Encode, agree, and yield the channel and this rank's Encoding.
@@ -140,6 +144,8 @@ def encode_and_agree(
         comm, tensor, scheme, seed: as for allgather.
         proposal: operation, reduction and algorithm.
         failure: the reason why this rank cannot contribute, if it is known already.
+        hold_zeros: as for ``Compressor.prepare``; without a Compressor it has no effect.
+        finite: whether NaN or Inf is an error even if the scheme carries or drops it.
         rehearsal: calls the kernels that the block needs, with this rank's Encoding.
 
     Raises:
@@ -150,7 +156,7 @@ def encode_and_agree(
     local = Encoding()
 
     def contribute() -> Failure | None:
-        failure = _encode(local, tensor, scheme, seed, channel.rank)
+        failure = _encode(local, tensor, scheme, seed, channel.rank, hold_zeros=hold_zeros, finite=finite)
         if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it needs its own tensors decoded
             failure = _try_decode_own(local, channel.rank)
         if failure is None and rehearsal is not None and local.gpu is None:
@@ -256,13 +262,23 @@ def _try_decode_own(local: Encoding, rank: int) -> Failure | None:
     return None
 
 
-def _encode(local: Encoding, tensor: Tensors, scheme: SchemeArgument, seed: int, rank: int) -> Failure | None:
+def _encode(
+    local: Encoding,
+    tensor: Tensors,
+    scheme: SchemeArgument,
+    seed: int,
+    rank: int,
+    *,
+    hold_zeros: bool,
+    finite: bool,
+) -> Failure | None:
     """Describe and encode tensors; return an exception as a Failure, which is reported to all ranks.
 
     Args:
         local: the Encoding to fill.
         tensor, scheme, seed: the caller's arguments.
         rank: mixed into a Compressor's seed.
+        hold_zeros, finite: as for ``encode_and_agree``.
     """
     try:
         local.bare = not isinstance(tensor, Mapping)
@@ -277,8 +293,10 @@ def _encode(local: Encoding, tensor: Tensors, scheme: SchemeArgument, seed: int,
         if not isinstance(scheme, wc.Compressor | Mapping):
             scheme = as_scheme(scheme)
         local.operand = Operand.of(described, bare=local.bare, scheme=_normalize_scheme(scheme))
+        if finite and not (isinstance(scheme, wc.Compressor) and scheme.feedback):
+            check_gradients(tensors)
         if isinstance(scheme, wc.Compressor):
-            local.prepared = scheme.prepare(tensors, rank=rank)
+            local.prepared = scheme.prepare(tensors, rank=rank, hold_zeros=hold_zeros)
             local.named = True
             local.set_blob(local.prepared.blob, local.prepared.octets)
         elif local.bare:

@@ -141,7 +141,8 @@ def _error_of_failures(
         kind = "wrong argument" if status == Status.ARGUMENT else "encoding failed"
         position = "" if detail == NO_DETAIL else f" at element {detail}"
         parts.append(f"{name_ranks(ranks)}: {kind}{position}: {text}")
-    status = table[failed[0]].status
+    # The reason is "value" only if nothing but NaN and Inf prevents the call.
+    status = next((table[rank].status for rank in failed if table[rank].status != Status.VALUE), Status.VALUE)
     reason = _REASONS[Status(status)] if status in set(Status) else "encode"
     return CollectiveError("; ".join(parts), ranks=at_fault, reason=reason)
 

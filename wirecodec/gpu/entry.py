@@ -32,12 +32,15 @@ from wirecodec.support import DecodedChunk
 
 __all__ = [
     "add",
+    "all_finite",
     "can_add",
     "copy_bytes_to_host",
     "copy_to_host",
     "count_nonzero",
     "encode",
     "encode_many",
+    "find_nonfinite",
+    "is_zero",
     "mean",
     "step",
     "tensors_of",
@@ -93,7 +96,9 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     flats = _as_flats(tensors)
     with device_of(next(iter(flats.values())).words) as device:
         selected = {}
-        for name, job in wanted.jobs.items():
+        for name, wanted_job in wanted.jobs.items():
+            held = wanted.hold_zeros and _is_zero(device, flats[name].words)
+            job = wanted_job.hold() if held else wanted_job
             residual = job.residual
             moved = device.put(residual) if residual is not None and not on_gpu(residual) else residual
             try:
@@ -174,6 +179,30 @@ def add(data: Bytes, head: Head, targets: Sequence[Any], scale: float, limits: D
 def zeros(size: int, dtype: np.dtype[Any]) -> Any:
     """Allocate (size,) zeros on the current GPU, float32 or float64."""
     return arrays.zeros(cupy_device(), size, dtype)
+
+
+def is_zero(tensor: Any) -> bool:
+    """Return whether all elements of a tensor on a GPU are +0 or -0."""
+    words = as_device_flat(tensor, cupy_device().cupy).words
+    with device_of(words) as device:
+        return _is_zero(device, words)
+
+
+def _is_zero(device: CupyDevice, words: Any) -> bool:
+    return words.size < 2**31 and not arrays.count_nonzero(device, words)
+
+
+def find_nonfinite(tensor: Any) -> int:
+    """Return the position of the first NaN or Inf of a tensor on a GPU, or -1."""
+    flat = as_device_flat(tensor, cupy_device().cupy)
+    with device_of(flat.words) as device:
+        return arrays.find_nonfinite(device, flat.words, flat.dtype)
+
+
+def all_finite(words: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether (n,) raw bits on a GPU have no NaN and no Inf."""
+    with device_of(words) as device:
+        return not arrays.has_nonfinite(device, words, dtype)
 
 
 def mean(total: Any, ranks: int, dtype: np.dtype[Any]) -> Any:

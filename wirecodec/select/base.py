@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
 
-__all__ = ["Selection", "Selector", "all_finite", "find_nonfinite", "require_finite"]
+__all__ = ["Selection", "Selector", "all_finite", "find_nonfinite", "is_zero", "require_finite"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +77,17 @@ def find_nonfinite(x: Array) -> int:
 def all_finite(x: Array) -> bool:
     """Return whether flat ``x`` has no NaN and no Inf; one read."""
     return find_nonfinite(x) < 0
+
+
+def is_zero(x: Array) -> bool:
+    """Return whether all elements of flat ``x`` are +0 or -0. The search ends near the first other one."""
+    bits = bits_of(x)
+    start, stop = 0, 1024
+    while start < x.size:
+        if (bits[start:stop] << bits.dtype.type(1)).any():  # without the sign
+            return False
+        start, stop = stop, stop + 65_536
+    return True
 
 
 def require_finite(x: Array, what: str) -> None:
