@@ -23,7 +23,8 @@ POLLS_WITHOUT_PAUSE = 50  # about 20 µs
 POLLS_WITH_YIELD = 10
 SLEEP_FRACTION = 1 / 8  # of the time waited so far
 MAX_SLEEP = 1e-3  # seconds
-LISTEN_INTERVAL = 0.1  # seconds between two looks at the notices of other ranks
+FIRST_LISTEN = 0.5  # seconds of silence after which a rank looks for notices of others
+LISTEN_INTERVAL = 0.1  # seconds between two further looks
 
 
 class Backoff:
@@ -56,13 +57,14 @@ class Backoff:
         self._what = what
         self._roll_call = RollCall(comm) if roll_call is None else roll_call
         self._needs_all = needs_all
-        self._interval = min(LISTEN_INTERVAL, timeout / 4)
+        self._first_listen = min(FIRST_LISTEN, timeout / 4)
         self.reset()
 
     def reset(self) -> None:
         """Poll without pauses again, and restart the timeout, because something completed."""
         self._misses = 0
-        self._since = self._heard = time.monotonic()
+        self._since = time.monotonic()
+        self._next_listen = self._since + self._first_listen
 
     def pause(self, pending: Sequence[Request]) -> None:
         """Yield the core, sleep, or call ``meanwhile``, because nothing completed.
@@ -98,9 +100,9 @@ class Backoff:
 
     def _listen(self, now: float) -> None:
         """Answer the roll calls of other ranks from time to time."""
-        if now - self._heard < self._interval:
+        if now < self._next_listen:
             return
-        self._heard = now
+        self._next_listen = now + LISTEN_INTERVAL
         gone = self._roll_call.answer(self._what)
         if gone and self._needs_all:
             self._give_up(f"cannot complete: {name_ranks(gone)} cannot take part any more")

@@ -110,7 +110,9 @@ class RollCall:
         self._post(Notice(State.GAVE_UP, what), self._others)
         self._collect(min(MAX_COLLECT_SECONDS, seconds))
         ranks, text = describe_attendance(self._size, self._rank, what, self._notices, self.last)
-        return Timeout(f"{where}. {text}. {_ADVICE}", ranks=ranks, reason="timeout")
+        may_compute = any(rank not in self._notices for rank in ranks) or not ranks
+        advice = f". {_ADVICE}" if may_compute else ""
+        return Timeout(f"{where}. {text}{advice}", ranks=ranks, reason="timeout")
 
     def _collect(self, seconds: float) -> None:
         """Wait until all other ranks have sent a notice, or no longer."""
