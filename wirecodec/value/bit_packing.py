@@ -12,8 +12,8 @@ from wirecodec.kernels.layout import PACK_BLOCK
 __all__ = ["has_stray_bits", "pack", "packed_size", "unpack"]
 
 
-def packed_size(count: int, bits: int) -> int:
-    """Compute the bytes of ``count`` codes with ``bits`` bits each."""
+def packed_size(count: Any, bits: int) -> Any:
+    """Compute the bytes of ``count`` codes, an integer or an array of them, with ``bits`` bits each."""
     return PACK_BLOCK * bits // 8 * (count // PACK_BLOCK) + 4 * -(-(count % PACK_BLOCK) * bits // 32)
 
 

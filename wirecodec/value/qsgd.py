@@ -11,6 +11,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
+from wirecodec.support import SectionBatch
 from wirecodec.validation import as_integer, set_fields
 from wirecodec.value.bit_packing import has_stray_bits, packed_size
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
@@ -21,6 +22,8 @@ _HEAD = struct.Struct("<BBHI")
 _NORMS = ("max", "l2")
 _MAX_BUCKET = 2**24
 _MIN_SCALE = np.float32(2.0**-100)
+MIN_BATCH_VALUES = 2**17
+"""Values of a batch that justify another thread."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,29 @@ class QSGD:
             qsgd.MIN_UNITS_PER_THREAD,
         )
         return section
+
+    def encode_batch(self, values: Array, cuts: Array, streams: Array) -> SectionBatch | None:
+        """Encode the values of many tensors, each as ``encode`` does; see ``ValueCodec``."""
+        from wirecodec.kernels.cpu.threads import run_parallel
+        from wirecodec.kernels.cpu.value import qsgd, qsgd_batch
+
+        if self.norm != "max" or self.bucket > qsgd.UNIT or values.dtype == np.float64:
+            return None
+        bits, n = bits_of(to_float32(values, self.name)), cuts.size - 1
+        counts = np.diff(cuts)
+        lengths = _HEAD.size + 4 * -(-counts // self.bucket) + packed_size(counts, self.bits)
+        halves = streams.astype("<u8").view("<u4").reshape(-1, 2)
+
+        def write(words: Array, starts: Array) -> None:
+            run_parallel(
+                lambda turns: qsgd_batch.write(
+                    bits, cuts, self.bucket, self.bits, halves, words, starts, lengths >> 2, turns
+                ),
+                n,
+                max(1, MIN_BATCH_VALUES * n // max(1, bits.size)),
+            )
+
+        return SectionBatch(self.wire_id, lengths, write)
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
         """Return the most bytes of a section of at most r values of ``dtype``."""
