@@ -1,4 +1,4 @@
-"""Many tensors at a time: selection and encoding with one kernel call per stage instead of one per tensor.
+"""Many tensors at a time: one kernel call per stage instead of one per tensor, both ways.
 
 A selector or codec that has a batched form gives the same result as its one-by-one form. Everything else,
 and every tensor that a batch cannot take, goes one by one: ``cpu.select`` and ``cpu.chunk``.
@@ -6,24 +6,30 @@ and every tensor that a batch cannot take, goes one by one: ``cpu.select`` and `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Flat, read_only
-from wirecodec.container.writer import CHUNK, EntryBatch
+from wirecodec.arrays import DTYPES, Array, Bytes, Flat, read_only
+from wirecodec.container.reader import Head
+from wirecodec.container.writer import CHUNK, LENGTHS, EntryBatch
 from wirecodec.index.base import is_lossy
 from wirecodec.prng import mix_each
+from wirecodec.registry import index_codec, value_codec
 from wirecodec.scheme import Scheme
 from wirecodec.select.base import all_finite
 from wirecodec.support import Support
 from wirecodec.value.base import is_ordered
 
-__all__ = ["encode_batches", "select_batches"]
+__all__ = ["DecodedBatch", "add_batches", "decode_batches", "encode_batches", "select_batches"]
 
 MIN_TENSORS = 2
 """Tensors that a batch needs to be faster than one by one."""
+MIN_ADDED_PER_THREAD = 2**15
+"""Values to add that justify another thread."""
 
 
 def select_batches(flats: Mapping[str, Flat], schemes: Mapping[str, Scheme]) -> dict[str, Support]:
@@ -105,3 +111,151 @@ def _encode_batch(keys: list[int], members: list[Support], scheme: Scheme, seed:
         index_sections,
         value_sections,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedBatch:
+    """Decoded chunks of many entries that have the same codecs and dtype.
+
+    Attributes:
+        entries: (n,) i64, numbers in the table, ascending.
+        counts: (n,) i64, stored elements of each.
+        indices: u32 of all entries, each entry's counted from its base; None if all elements are stored.
+        index_places: (n,) i64, the place of each entry's indices.
+        values: of all entries, and perhaps other numbers between them.
+        value_places: (n,) i64, the place of each entry's values.
+    """
+
+    entries: Array
+    counts: Array
+    indices: Array | None
+    index_places: Array
+    values: Array
+    value_places: Array
+
+
+def decode_batches(data: Bytes, head: Head) -> list[DecodedBatch]:
+    """Decode the entries that a batch can take, after the checks of rows 45 and 46.
+
+    Returns no batch if a check fails: decoding one by one then finds the first entry at fault.
+    """
+    table = head.table
+    if table.size < MIN_TENSORS:
+        return []
+    lengths = np.stack([table[name].astype(np.int64) for name in LENGTHS], axis=1)
+    padded = (lengths + 7) & -8
+    stops = head.payload + np.cumsum(padded.sum(axis=1))
+    starts = stops - padded.sum(axis=1)
+    batches = []
+    for entries in _group_entries(table):
+        batch = None
+        if _is_intact(data, table["crc"][entries], starts[entries], lengths[entries]):
+            batch = _decode_batch(data, table, entries, starts[entries], lengths[entries])
+        if batch is None:
+            return []
+        batches.append(batch)
+    return batches
+
+
+def _group_entries(table: Array) -> list[Array]:
+    """Return the numbers of the entries of each batch: plain, not empty, with codecs that decode batches."""
+    r, full = table["r"], table["r"] == table["d"]
+    kinds = np.where(full, 0, table["index"]).astype(np.int64) << 16 | table["value"].astype(np.int64) << 8
+    kinds |= table["dtype"]
+    kinds[(r == 0) | (table["dtype"] >> 4 > 0)] = -1
+    groups = []
+    for kind in np.unique(kinds).tolist():
+        if kind < 0 or not hasattr(value_codec(kind >> 8 & 0xFF), "decode_batch"):
+            continue
+        if kind >> 16 and not hasattr(index_codec(kind >> 16), "decode_batch"):
+            continue
+        entries = np.flatnonzero(kinds == kind)
+        if entries.size >= MIN_TENSORS:
+            groups.append(entries)
+    return groups
+
+
+def _is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array) -> bool:
+    """Check the entries' checksums, and that their padding is 0."""
+    padded = (lengths + 7) & -8
+    stops = starts + padded.sum(axis=1)
+    raw = data.data
+    for start, stop, crc in zip(starts.tolist(), stops.tolist(), crcs.tolist(), strict=True):
+        if zlib.crc32(raw[start:stop]) != crc:
+            return False
+    ends = starts[:, None] + np.cumsum(padded, axis=1)
+    odd = (lengths & 7) > 0
+    last = data.view("<u8")[(ends[odd] >> 3) - 1]
+    return not (last >> (8 * (lengths[odd] & 7)).astype(np.uint64)).any()
+
+
+def _decode_batch(
+    data: Bytes, table: Array, entries: Array, starts: Array, lengths: Array
+) -> DecodedBatch | None:
+    """Decode entries of the same codecs and dtype; return None if a check of a codec fails."""
+    rows = table[entries]
+    index, value, dtype = int(rows["index"][0]), int(rows["value"][0]), DTYPES[int(rows["dtype"][0]) - 1]
+    words, starts = data.view("<u4"), starts >> 2
+    counts = rows["r"].astype(np.int64)
+    cuts = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=cuts[1:])
+    indices, index_places = None, np.full(counts.size, -1)
+    if counts[0] < rows["d"][0]:
+        codec: Any = index_codec(index)
+        indices = codec.decode_batch(words, starts, lengths[:, 0], rows["d"].astype(np.int64), cuts)
+        index_places = cuts[:-1]
+        if indices is None:
+            return None
+    codec = value_codec(value)
+    decoded = codec.decode_batch(words, starts + ((lengths[:, 0] + 7) >> 3 << 1), lengths[:, 1], cuts, dtype)
+    if decoded is None:
+        return None
+    return DecodedBatch(entries, counts, indices, index_places, *decoded)
+
+
+def add_batches(batches: Sequence[DecodedBatch], table: Array, targets: Sequence[Array], scale: float) -> bool:
+    """Add scale * values into flat arrays, one per key; return False, with no change, if a batch cannot.
+
+    Args:
+        batches: together all entries of the table.
+        table: of a container without transforms and fused entries.
+        targets: by key.
+        scale: the factor.
+    """
+    from wirecodec.kernels.cpu import support
+    from wirecodec.kernels.cpu.threads import run_parallel
+
+    dtype = targets[0].dtype
+    if any(batch.values.dtype != dtype for batch in batches) or any(x.dtype != dtype for x in targets):
+        return False
+    first = np.array([x.__array_interface__["data"][0] for x in targets], np.int64)
+    bytes_of = np.array([x.nbytes for x in targets], np.int64)
+    order = np.argsort(first, kind="stable")
+    if (first[order][1:] < (first + bytes_of)[order][:-1]).any():
+        return False  # they overlap
+    elements = np.array([x.size for x in targets], np.uint64)
+    if (table["base"] + table["d"] > elements[table["key"]]).any():
+        return False
+    like = np.empty(0, dtype)
+    for batch in batches:
+        rows = table[batch.entries]
+        addresses = first[rows["key"]] + rows["base"].astype(np.int64) * dtype.itemsize
+        sizes, values = rows["d"].astype(np.int64), read_only(batch.values)
+        indices = read_only(np.empty(0, np.uint32) if batch.indices is None else batch.indices)
+        run_parallel(
+            lambda turns: support.add_batch(
+                addresses,  # noqa: B023
+                sizes,  # noqa: B023
+                indices,  # noqa: B023
+                batch.index_places,  # noqa: B023
+                values,  # noqa: B023
+                batch.value_places,  # noqa: B023
+                batch.counts,  # noqa: B023
+                dtype.type(scale),
+                like,
+                turns,
+            ),
+            sizes.size,
+            max(1, MIN_ADDED_PER_THREAD * sizes.size // max(1, int(batch.counts.sum()))),
+        )
+    return True

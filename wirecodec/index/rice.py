@@ -92,6 +92,23 @@ class Rice:
         return indices
 
     @classmethod
+    def decode_batch(
+        cls, words: Array, starts: Array, lengths: Array, sizes: Array, cuts: Array
+    ) -> Array | None:
+        """Decode the sections of many tensors; see ``IndexCodec``."""
+        from wirecodec.kernels.cpu.index import rice_batch
+        from wirecodec.kernels.cpu.threads import run_parallel
+
+        n, total = starts.size, int(cuts[-1])
+        indices, faults = np.empty(total, np.uint32), np.empty(n, np.bool_)
+        run_parallel(
+            lambda turns: rice_batch.read(words, starts, lengths, sizes, cuts, indices, faults, turns),
+            n,
+            max(1, MIN_BATCH_INDICES * n // max(1, total)),
+        )
+        return None if faults.any() else indices
+
+    @classmethod
     def decode_span(cls, section: Bytes, d: int, r: int, span: int) -> Array:
         """Decode span number ``span``: (4096,) u32 indices, fewer in the last span.
 

@@ -152,6 +152,26 @@ class QSGD:
         return from_float32(values, dtype)
 
     @classmethod
+    def decode_batch(
+        cls, words: Array, starts: Array, lengths: Array, cuts: Array, dtype: np.dtype[Any]
+    ) -> tuple[Array, Array] | None:
+        """Decode the sections of many tensors; see ``ValueCodec``."""
+        from wirecodec.kernels.cpu.threads import run_parallel
+        from wirecodec.kernels.cpu.value import qsgd_batch
+
+        n, total = starts.size, int(cuts[-1])
+        values, faults = np.empty(total, np.float32), np.empty(n, np.bool_)
+        largest = np.float32(max_float32(dtype))
+        run_parallel(
+            lambda turns: qsgd_batch.read(
+                words, starts, lengths, _MIN_SCALE, largest, cuts, bits_of(values), faults, turns
+            ),
+            n,
+            max(1, MIN_BATCH_VALUES * n // max(1, total)),
+        )
+        return None if faults.any() else (from_float32(values, dtype), cuts[:-1])
+
+    @classmethod
     def read_header(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, Array]:
         """Validate everything but the codes of a section.
 
