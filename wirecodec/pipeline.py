@@ -12,9 +12,10 @@ through ``_open`` and ``chunks_by_key``. They validate the whole container befor
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
-from wirecodec.arrays import Array, Bytes, as_bytes, on_gpu
+from wirecodec.arrays import Array, Bytes, as_bytes, integers, on_gpu
 from wirecodec.container.reader import Head, read_header
 from wirecodec.container.schema import TensorSpecs, check_all, check_count, check_names, check_only
 from wirecodec.cpu import entry as host
@@ -239,16 +240,18 @@ def decode_add(
         specs = TensorSpecs(head, out)
         check_all(specs, schema)  # type: ignore[arg-type]
         check_names(specs, out)
-        targets = [out[spec.name] for spec in specs]
+        targets = [out[name] for name in specs.names()]
     else:
         check_count(head)
         specs = TensorSpecs(head, None)
         check_only(specs, schema)  # type: ignore[arg-type]
         targets = [out]
-    for spec, target in zip(specs, targets, strict=True):
+    for key, (target, size) in enumerate(zip(targets, integers(specs.sizes), strict=True)):
         if not _implementation(on_gpu(target)).can_add(target):
-            raise ValueError(f"out of {spec.name!r} is not a writable, contiguous float32 or float64 array")
-        if target.size != spec.size:
+            name = next(islice(specs, key, None)).name
+            raise ValueError(f"out of {name!r} is not a writable, contiguous float32 or float64 array")
+        if target.size != size:
+            spec = next(islice(specs, key, None))
             raise SchemaMismatch(
                 "schema-shape", f"{spec.name!r} has shape {spec.shape}; out has {target.shape}"
             )

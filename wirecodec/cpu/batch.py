@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes, Flat, read_only
+from wirecodec.arrays import DTYPES, Array, Bytes, Flat, integers, read_only
 from wirecodec.container.reader import Head
 from wirecodec.container.writer import CHUNK, LENGTHS, EntryBatch
 from wirecodec.index.base import is_lossy
@@ -28,6 +28,8 @@ __all__ = ["DecodedBatch", "add_batches", "decode_batches", "encode_batches", "s
 
 MIN_TENSORS = 2
 """Tensors that a batch needs to be faster than one by one."""
+MAX_ENTRIES = 512
+"""Entries that are decoded together. It bounds the memory for a container of very many tiny tensors."""
 MIN_ADDED_PER_THREAD = 2**15
 """Values to add that justify another thread."""
 
@@ -139,21 +141,22 @@ def decode_batches(data: Bytes, head: Head) -> list[DecodedBatch]:
 
     Returns no batch if a check fails: decoding one by one then finds the first entry at fault.
     """
-    table = head.table
-    if table.size < MIN_TENSORS:
-        return []
-    lengths = np.stack([table[name].astype(np.int64) for name in LENGTHS], axis=1)
-    padded = (lengths + 7) & -8
-    stops = head.payload + np.cumsum(padded.sum(axis=1))
-    starts = stops - padded.sum(axis=1)
-    batches = []
-    for entries in _group_entries(table):
-        batch = None
-        if _is_intact(data, table["crc"][entries], starts[entries], lengths[entries]):
-            batch = _decode_batch(data, table, entries, starts[entries], lengths[entries])
-        if batch is None:
-            return []
-        batches.append(batch)
+    batches: list[DecodedBatch] = []
+    start = head.payload
+    for first in range(0, head.table.size if head.table.size >= MIN_TENSORS else 0, MAX_ENTRIES):
+        rows = head.table[first : first + MAX_ENTRIES]
+        lengths = np.stack([rows[name].astype(np.int64) for name in LENGTHS], axis=1)
+        nbytes = ((lengths + 7) & -8).sum(axis=1)
+        stops = start + np.cumsum(nbytes)
+        for here in _group_entries(rows):
+            starts = stops[here] - nbytes[here]
+            batch = None
+            if _is_intact(data, rows["crc"][here], starts, lengths[here]):
+                batch = _decode_batch(data, rows[here], first + here, starts, lengths[here])
+            if batch is None:
+                return []
+            batches.append(batch)
+        start = int(stops[-1])
     return batches
 
 
@@ -180,7 +183,7 @@ def _is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array) -> bool:
     padded = (lengths + 7) & -8
     stops = starts + padded.sum(axis=1)
     raw = data.data
-    for start, stop, crc in zip(starts.tolist(), stops.tolist(), crcs.tolist(), strict=True):
+    for start, stop, crc in zip(integers(starts), integers(stops), integers(crcs), strict=True):
         if zlib.crc32(raw[start:stop]) != crc:
             return False
     ends = starts[:, None] + np.cumsum(padded, axis=1)
@@ -190,10 +193,17 @@ def _is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array) -> bool:
 
 
 def _decode_batch(
-    data: Bytes, table: Array, entries: Array, starts: Array, lengths: Array
+    data: Bytes, rows: Array, entries: Array, starts: Array, lengths: Array
 ) -> DecodedBatch | None:
-    """Decode entries of the same codecs and dtype; return None if a check of a codec fails."""
-    rows = table[entries]
+    """Decode entries of the same codecs and dtype; return None if a check of a codec fails.
+
+    Args:
+        data: the container.
+        rows: (n,) their rows of the table.
+        entries: (n,) their numbers.
+        starts: (n,) their offsets.
+        lengths: (n, 3) bytes per section.
+    """
     index, value, dtype = int(rows["index"][0]), int(rows["value"][0]), DTYPES[int(rows["dtype"][0]) - 1]
     words, starts = data.view("<u4"), starts >> 2
     counts = rows["r"].astype(np.int64)
