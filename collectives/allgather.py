@@ -55,7 +55,7 @@ def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[ByteArray]:
             failure = Failure(Status.ARGUMENT, error)
         proposal = Header(operation=Operation.ALLGATHER_BYTES, payload_len=len(data))
         table = agree(channel, proposal, Operand(), failure)
-        call.last = True
+        call.is_final_transfer = True
         return allgather_ragged(channel, data, [header.payload_len for header in table])
 
 

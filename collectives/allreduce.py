@@ -131,18 +131,19 @@ def allreduce(
         choice = Algorithm(proposal.algorithm)
         if choice == Algorithm.AUTO:
             choice = choose_algorithm(channel, Workload.of(channel, local.table, local.specs))
-        learn = choice != Algorithm(proposal.algorithm) and channel.is_union_due(local.operand.signature)
-        channel.call.learning = learn
+        signature = local.operand.signature
+        counts_union = choice != Algorithm(proposal.algorithm) and channel.is_union_due(signature)
+        channel.call.update_pending = counts_union
         if choice == Algorithm.ALLGATHER:
             sums = _sum_gathered(channel, local, divisor)
         elif choice == Algorithm.DENSE:
             sums = _sum_dense(channel, local, divisor, proposal)
         else:
             sums = split_allreduce(channel, local, divisor, proposal._replace(algorithm=choice))
-            learn = False  # the headers of the second phase contain the count
-        if learn:
-            channel.remember_union(local.operand.signature, sum(map(_count_nonzero, sums.values())))
-            channel.call.learning = False
+            counts_union = False  # the headers of the second phase contain the count
+        if counts_union:
+            channel.remember_union(signature, sum(map(_count_nonzero, sums.values())))
+            channel.call.update_pending = False
         dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.specs.items()}
         result: Dense | dict[str, Dense] = match_devices(tensor, dense[ONLY] if local.bare else dense)
         return result

@@ -81,13 +81,13 @@ class Encoding:
         """Gather every rank's container, in rank order; on this rank's GPU if MPI writes device memory."""
         counts = [header.payload_len for header in self.table]
         direct = channel.takes_device()
-        channel.call.last = True
+        channel.call.is_final_transfer = True
         if self.gpu is not None and direct:
             with self.gpu.current():
                 blobs = allgather_ragged(channel, self.blob_on_gpu, counts, self.gpu.allocate)
         else:
             blobs = allgather_ragged(channel, self.blob, counts)
-        channel.call.delivered = True
+        channel.call.is_delivered = True
         return blobs
 
     def set_blob(self, blob: Any, on_host: ByteArray | None = None) -> None:
@@ -126,7 +126,7 @@ def open_exchange(
 ) -> Iterator[tuple[Channel, Encoding]]:
     """Encode a rank's tensors and agree with the others; yield the channel and this rank's Encoding.
 
-    The whole block is one ``Channel.collective``. A Compressor is committed if the call is ``delivered``. It
+    The whole block is one ``Channel.collective``. A Compressor is committed if ``call.is_delivered``. It
     is rolled back otherwise, and if the block raises CollectiveError, which it must do on all ranks or none.
 
     Args:
@@ -154,11 +154,11 @@ def open_exchange(
             local.table = agree(channel, proposal, local.operand, failure)
             yield channel, local
         except CollectiveError:
-            call.delivered = False
+            call.is_delivered = False
             raise
         finally:
             if local.prepared is not None:
-                resolve = local.prepared.commit if call.delivered else local.prepared.rollback
+                resolve = local.prepared.commit if call.is_delivered else local.prepared.rollback
                 try:
                     resolve()
                 except RuntimeError:  # it was resolved by another call

@@ -103,10 +103,10 @@ def split_allreduce(channel: Channel, local: Encoding, divisor: int, proposal: H
     proposal = proposal._replace(payload_len=len(block), detail=stored)
     table = agree(channel, proposal, local.operand, failure)
     channel.remember_union(local.operand.signature, sum(header.detail for header in table))
-    channel.call.learning = False
-    channel.call.last = True
+    channel.call.update_pending = False
+    channel.call.is_final_transfer = True
     results = allgather_ragged(channel, block, [header.payload_len for header in table])
-    channel.call.delivered = True
+    channel.call.is_delivered = True
     return _decode_sums(results, local.specs, ranges)
 
 

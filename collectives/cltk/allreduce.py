@@ -163,7 +163,7 @@ class CLTk:
             try:
                 means = sum_named(channel, values, channel.size)
             finally:
-                if call.delivered:  # even if this rank raises: the others have taken the step
+                if call.is_delivered:  # even if this rank raises: the others have taken the step
                     self._residuals, self._step = after
         dense = {
             name: each.scatter(means[name]).reshape(local.specs[name][0]) for name, each in selected.items()

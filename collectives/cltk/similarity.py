@@ -73,10 +73,10 @@ def similarity(comm: Communicator | Channel, cltk: CLTk, grad: Any) -> Similarit
         (0.0, 0.0)
     """
     channel = Channel.of(comm)
-    with channel.collective(begun=True) as call:
+    with channel.collective(headerless=True) as call:
         named = grad if isinstance(grad, Mapping) else {ONLY: grad}
         results = {name: _measure(channel, cltk, name, named[name]) for name in sorted(named, key=str.encode)}
-        call.delivered = True
+        call.is_delivered = True
     return results if isinstance(grad, Mapping) else results[ONLY]
 
 
