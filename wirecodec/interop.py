@@ -19,7 +19,7 @@ import numpy as np
 
 from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, dtype_named
 from wirecodec.container.writer import CHUNK
-from wirecodec.cpu.accumulate import AccumulatedGradient as HostGradient
+from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.pipeline import decode_many_to, decode_to
 from wirecodec.saved_state import saved_residual, saved_step
@@ -111,7 +111,7 @@ def accumulate_on_gpu(
         searches: the end of each tensor's last search for its top k; updated.
         name: the tensor's key in ``searches``.
     """
-    from wirecodec.gpu import accumulate as gpu
+    from wirecodec.gpu import residual as gpu
     from wirecodec.gpu.select.warm_topk import LastTop
 
     return gpu.accumulate(rule, gradient, residual, searches.setdefault(name, LastTop()))

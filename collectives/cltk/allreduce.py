@@ -204,8 +204,8 @@ class CLTk:
                 return None if selector.ratio == 1 else selector
         raise wc.EncodeError(f"no ratio matches; the globs are {', '.join(self._selectors)}", tensor=name)
 
-    def accumulated(self, name: str, grad: Any) -> Dense:
-        """Return gradient + residual, flat, on the host.
+    def add_residual(self, name: str, grad: Any) -> Dense:
+        """Add a tensor's residual to its gradient; return the sum, flat, on the host.
 
         Raises EncodeError if an element is not finite, or the residual has another size.
         """

@@ -89,7 +89,7 @@ def _measure(channel: Channel, cltk: CLTk, name: str, grad: Any) -> Similarity:
         name: of the tensor.
         grad: the tensor's gradient.
     """
-    x = cltk.accumulated(name, grad)
+    x = cltk.add_residual(name, grad)
     residual = on_host(cltk.residual(name))
     selector = cltk.selector(name)
     distance = _measure_cosine_distance(channel, np.zeros_like(x) if residual is None else residual)

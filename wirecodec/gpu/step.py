@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DeviceFlat, Flat, read_only
-from wirecodec.cpu import accumulate as host
+from wirecodec.cpu import residual as host
 from wirecodec.cpu import select as host_select
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.gpu import decode as decoding
-from wirecodec.gpu.accumulate import AccumulatedGradient
+from wirecodec.gpu.residual import AccumulatedGradient
 from wirecodec.gpu.arrays import copy_to_host
 from wirecodec.gpu.encode import encode_supports
 from wirecodec.gpu.fallback import HostFallback

@@ -1,4 +1,4 @@
-"""Gradient + residual of one tensor on a GPU: the formulas and the bits of ``wirecodec.cpu.accumulate``.
+"""Gradient + residual of one tensor on a GPU: the formulas and the bits of ``wirecodec.cpu.residual``.
 
 All elements are finite here. A tensor with NaN or Inf raises HostFallback, and the host computes its step.
 """
