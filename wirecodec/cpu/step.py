@@ -11,9 +11,9 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, Flat, aligned, read_only
 from wirecodec.container.reader import read_header
 from wirecodec.container.schema import TensorSpecs
-from wirecodec.cpu.residual import AccumulatedGradient, subtract_sent
 from wirecodec.cpu.decode import tensors_of
 from wirecodec.cpu.encode import encode_supports
+from wirecodec.cpu.residual import AccumulatedGradient, subtract_sent
 from wirecodec.cpu.select import choose, dense
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback

@@ -19,10 +19,10 @@ from wirecodec.cpu import select as host_select
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.gpu import decode as decoding
-from wirecodec.gpu.residual import AccumulatedGradient
 from wirecodec.gpu.arrays import copy_to_host
 from wirecodec.gpu.encode import encode_supports
 from wirecodec.gpu.fallback import HostFallback
+from wirecodec.gpu.residual import AccumulatedGradient
 from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import SIZE_LIMIT, choose, select_sum
 from wirecodec.gpu.support import DeviceSupport
