@@ -264,7 +264,7 @@ def _encode(local: Encoding, tensor: Tensors, scheme: SchemeArgument, seed: int,
         if isinstance(scheme, wc.Compressor):
             local.prepared = scheme.prepare(tensors, rank=rank)
             local.named = True
-            local.set_blob(local.prepared.blob, local.prepared.octets)
+            local.set_blob(local.prepared.blob, local.prepared.blob_on_host)
         elif local.bare:
             if isinstance(scheme, Mapping):
                 raise TypeError("a mapping of globs to schemes needs named tensors; pass {name: tensor}")

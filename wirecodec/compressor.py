@@ -64,16 +64,16 @@ class Prepared:
 
     def __init__(self, done: StepResult, compressor: Compressor, before: _State, after: _State) -> None:
         self.blob = done.blob
-        self._octets = None if done.octets is done.blob else done.octets
+        self._blob_on_host = None if done.blob_on_host is done.blob else done.blob_on_host
         self.sent = done.sent
         self._compressor = compressor
         self._before = before
         self._after: _State | None = after
 
     @property
-    def octets(self) -> Bytes:
+    def blob_on_host(self) -> Bytes:
         """The container on the host. Decoding a container on a GPU made this copy."""
-        return self.blob if self._octets is None else self._octets
+        return self.blob if self._blob_on_host is None else self._blob_on_host
 
     def __repr__(self) -> str:
         """Return the sizes, and the state: open or closed."""

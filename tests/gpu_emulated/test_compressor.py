@@ -85,7 +85,7 @@ def step(there: wc.Compressor, here: wc.Compressor, gradients: Mapping[str, Arra
     made, expected = there.prepare(on_device, rank=1), here.prepare(gradients, rank=1)
     assert isinstance(made.blob, OnGPU)
     assert same(made.blob, expected.blob)
-    assert same(made.octets, expected.blob)
+    assert same(made.blob_on_host, expected.blob)
     for name, sent in expected.sent.items():
         assert same(made.sent[name].values, sent.values)
         assert same(made.sent[name].indices, sent.indices)
@@ -369,7 +369,7 @@ def test_only_compressed_bytes_leave(standin: StandInDevice) -> None:
             standin.fetched.clear()
             made = c.prepare({"w": marked(rng.laplace(size=50_000).astype(np.float32))})
             made.commit()
-            assert sum(standin.fetched) < made.octets.nbytes + 500
+            assert sum(standin.fetched) < made.blob_on_host.nbytes + 500
 
 
 def test_bits_are_compared(standin: StandInDevice) -> None:

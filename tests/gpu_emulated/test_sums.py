@@ -85,5 +85,5 @@ def test_adacomp_reports_nonfinite(emulator: Emulator, kind: Any) -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("size", [0, 1, 7, 63, 64, 65, 1000, 16_384, 40_001])
 def test_crc32_equals_zlib(emulator: Emulator, size: int) -> None:
-    octets = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
-    assert checksum.crc32(emulator, emulator.put(octets))[0] == zlib.crc32(octets.tobytes())
+    data = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
+    assert checksum.crc32(emulator, emulator.put(data))[0] == zlib.crc32(data.tobytes())

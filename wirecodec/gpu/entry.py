@@ -101,9 +101,9 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
             except EncodeError as error:
                 raise error.of(name) from None
         blob = steps.encode(device, selected, wanted.seed, names=wanted.names, fuse=wanted.fuse)
-        octets = as_bytes(device.get(blob))
-        head = read_header(octets, UNLIMITED, sizes_trusted=True)
-        parts = _decode_parts(device, octets, head, UNLIMITED)
+        blob_on_host = as_bytes(device.get(blob))
+        head = read_header(blob_on_host, UNLIMITED, sizes_trusted=True)
+        parts = _decode_parts(device, blob_on_host, head, UNLIMITED)
         residuals = {}
         for key, (name, each) in enumerate(selected.items()):
             try:
@@ -112,7 +112,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
                 raise error.of(name) from None
         return StepResult(
             blob,
-            octets,
+            blob_on_host,
             {name: _to_sparse(device, flats[name], parts[key]) for key, name in enumerate(selected)},
             {name: each for name, each in residuals.items() if each is not None},
             {name: each.selector for name, each in selected.items() if each.selector is not None},
