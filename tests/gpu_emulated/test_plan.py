@@ -34,20 +34,20 @@ class Planned:
     def __init__(self, x: Array, scheme: str, *, tag: bytes = b"", capacity: int = 2**31) -> None:
         self.device = Recorder(len(scheme), 3)
         self.scheme, self.tag = scheme, tag
-        self.shape, self.words = x.shape, self.device.put(bits_of(x.reshape(-1)))
+        self.shape, self.raw_bits = x.shape, self.device.put(bits_of(x.reshape(-1)))
         parsed = as_scheme(scheme)
         check(x.size, parsed)
         self.plan = DevicePlan(self.device, x.shape, x.dtype, parsed, tag, capacity)
         self.device.begin_capture()
-        self.plan.run(self.words)
+        self.plan.run(self.raw_bits)
         self.graph = self.device.end_capture()
 
     def encode(self, x: Array, seed: int) -> Any:
         """Encode a tensor as a container."""
-        self.words[:] = bits_of(x.reshape(-1))
+        self.raw_bits[:] = bits_of(x.reshape(-1))
         self.plan.reseed(seed)
         self.graph.launch()
-        return self.plan.container_of(self.words)
+        return self.plan.container_of(self.raw_bits)
 
     def check(self, x: Array, seed: int = 5) -> None:
         """Compare the bytes with the CPU's; they must be in the plan's own memory."""
@@ -192,8 +192,8 @@ def test_seeds(seed: int) -> None:
         planned = Planned(tensor(np.float32), f"topk(0.3) | rice | {rest}")
         planned.check(tensor(np.float32), seed)
         planned.device.clear(planned.plan.seed)
-        planned.plan.run(planned.words)
-        made = planned.plan.container_of(planned.words)
+        planned.plan.run(planned.raw_bits)
+        made = planned.plan.container_of(planned.raw_bits)
         assert made.tobytes() == wc.encode(tensor(np.float32), planned.scheme).tobytes()
 
 

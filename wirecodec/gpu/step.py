@@ -53,17 +53,17 @@ class SelectedTensor:
 def select_tensor(device: Device, flat: DeviceFlat, job: TensorJob) -> SelectedTensor:
     """Add the residual of one tensor, and select. Raises EncodeError."""
     scheme, rule, residual = job.scheme, job.feedback, job.residual
-    if residual is not None and residual.size != flat.words.size:
-        raise EncodeError(f"{flat.words.size} elements; its residual has {residual.size}")
-    if flat.words.size > SIZE_LIMIT:
-        raise EncodeError(f"{flat.words.size} elements; a Compressor on a GPU takes at most 2^31")
+    if residual is not None and residual.size != flat.raw_bits.size:
+        raise EncodeError(f"{flat.raw_bits.size} elements; its residual has {residual.size}")
+    if flat.raw_bits.size > SIZE_LIMIT:
+        raise EncodeError(f"{flat.raw_bits.size} elements; a Compressor on a GPU takes at most 2^31")
     context = Context(job.seed, flat, job.state, job.last)
     if rule is None:
         return SelectedTensor(job, *choose(device, flat, scheme, context), None)
     if residual is not None and flat.dtype == residual.dtype and scheme.transform is None:
         support = select_sum(device, flat, residual, scheme.select, context)
         if support is not None:
-            x = support.flat.words.view(support.flat.dtype)
+            x = support.flat.raw_bits.view(support.flat.dtype)
             total = AccumulatedGradient(device, rule, flat, residual, x)
             return SelectedTensor(job, support, support.state, total)
     try:

@@ -17,8 +17,8 @@ __all__ = ["ELIAS_FANO"]
 
 
 def _encode(device: Device, codec: EliasFano, indices: Any, base: int, d: int, count: Any) -> EncodedIndices:
-    section, words = spans.encode_elias_fano(device, rebase(device, indices, base, count), d, count)
-    return EncodedIndices(section.view(np.uint8), words)
+    section, word_count = spans.encode_elias_fano(device, rebase(device, indices, base, count), d, count)
+    return EncodedIndices(section.view(np.uint8), word_count)
 
 
 def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:

@@ -17,8 +17,8 @@ __all__ = ["RICE"]
 
 
 def _encode(device: Device, codec: Rice, indices: Any, base: int, d: int, count: Any) -> EncodedIndices:
-    section, words = spans.encode_rice(device, rebase(device, indices, base, count), d, count)
-    return EncodedIndices(section.view(np.uint8), words)
+    section, word_count = spans.encode_rice(device, rebase(device, indices, base, count), d, count)
+    return EncodedIndices(section.view(np.uint8), word_count)
 
 
 def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:

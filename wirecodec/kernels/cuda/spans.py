@@ -36,16 +36,16 @@ def encode_rice(device: Device, indices: Any, d: int, count: Any = None) -> tupl
     """
     r = indices.size
     spans, blocks = blocks_for(r, RICE_SPAN), blocks_for(r, RICE_BLOCK)
-    head = -(-(48 * (spans - 1) + 5 * blocks) // 32)
+    directory = -(-(48 * (spans - 1) + 5 * blocks) // 32)
     # With the best parameter an index takes at most log2(d/r) + 3 bits. Each block and each span is
     # rounded up to a word.
-    longest = head + -(-_max_bits(r, d, 4, count) // 32) + blocks + spans
+    longest = directory + -(-_max_bits(r, d, 4, count) // 32) + blocks + spans
     parameters, quotients = device.empty(blocks, np.uint8), device.empty(blocks, np.uint32)
     starts, words = device.empty(spans + 1, np.uint32), device.empty(longest, np.uint32)
     length, n = device.empty(1, np.uint32), np.uint32(r)
     device.launch("rice", "rice_plan", blocks_for(blocks, _WARPS), indices, n, count, parameters, quotients)
     device.launch("rice", "rice_layout", 1, parameters, quotients, n, count, starts, length)
-    blocks = blocks_for(head, THREADS)
+    blocks = blocks_for(directory, THREADS)
     device.launch("rice", "rice_directory", blocks, indices, n, count, parameters, starts, words)
     device.launch("rice", "rice_write", spans, indices, n, count, parameters, starts, words)
     return words, length

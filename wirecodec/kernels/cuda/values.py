@@ -27,7 +27,7 @@ __all__ = [
     "expand_signs",
 ]
 
-_QSGD_HEAD, _OFFSET_HEAD = 2, 3
+_QSGD_HEADER, _OFFSET_HEADER = 2, 3
 """u32 words before the scales, and before the codes."""
 _MAX_BLOCKS = 2048
 """With more work than this many blocks do, each block does more."""
@@ -57,7 +57,7 @@ def encode_qsgd(
     """
     r = np.uint32(bits.size)
     buckets = blocks_for(bits.size, bucket)
-    section = device.empty(_QSGD_HEAD + buckets + packed_words(bits.size, n), np.uint32)
+    section = device.empty(_QSGD_HEADER + buckets + packed_words(bits.size, n), np.uint32)
     known = None
     if norm or bucket != PACK_BLOCK:
         known = device.empty(buckets, np.uint32)
@@ -92,8 +92,8 @@ def decode_qsgd(device: Device, section: Any, r: int, n: int, bucket: int) -> tu
     out, bad = device.empty(r, np.uint32), device.empty(1, np.uint32)
     device.clear(bad)
     words = section.view(np.uint32)
-    scales = words[_QSGD_HEAD : _QSGD_HEAD + blocks_for(r, bucket)]
-    codes = words[_QSGD_HEAD + scales.size :]
+    scales = words[_QSGD_HEADER : _QSGD_HEADER + blocks_for(r, bucket)]
+    codes = words[_QSGD_HEADER + scales.size :]
     numbers = (np.uint32(each) for each in (r, bucket, n))
     device.launch("qsgd", "qsgd_dequantise", blocks_for(r, PACK_BLOCK), codes, *numbers, scales, out, bad)
     return out, bad
@@ -130,7 +130,7 @@ def encode_offset_float(
     ``stream`` and ``count`` are those of ``encode_qsgd``.
     """
     r = np.uint32(bits.size)
-    section = device.empty(_OFFSET_HEAD + packed_words(bits.size, request.bits), np.uint32)
+    section = device.empty(_OFFSET_HEADER + packed_words(bits.size, request.bits), np.uint32)
     reach, made = device.empty(2, np.uint32), device.empty(4, np.uint32)
     device.clear(reach)
     if request.up is None or request.down is None:
@@ -167,23 +167,23 @@ def encode_offset_float(
         np.uint32(request.stochastic),
         *stream_words(stream),
         made,
-        section[_OFFSET_HEAD:],
+        section[_OFFSET_HEADER:],
     )
     return section.view(np.uint8)
 
 
 def decode_offset_float(
-    device: Device, section: Any, r: int, head: tuple[int, int, int, int, int]
+    device: Device, section: Any, r: int, header: tuple[int, int, int, int, int]
 ) -> tuple[Any, Any]:
     """Decode a section whose header was checked.
 
-    ``head`` is the bits per code, mantissa, base, and the numbers of positive and negative codes. Returns
+    ``header`` is the bits per code, mantissa, base, and the numbers of positive and negative codes. Returns
     (r,) u32 raw bits of float32, and (1,) u32, whether a code is invalid.
     """
     out, bad = device.empty(r, np.uint32), device.empty(1, np.uint32)
     device.clear(bad)
-    codes = section.view(np.uint32)[_OFFSET_HEAD:]
-    numbers = (np.uint32(each) for each in (r, *head))
+    codes = section.view(np.uint32)[_OFFSET_HEADER:]
+    numbers = (np.uint32(each) for each in (r, *header))
     device.launch("offset_float", "offset_dequantise", blocks_for(r, PACK_BLOCK), codes, *numbers, out, bad)
     return out, bad
 
