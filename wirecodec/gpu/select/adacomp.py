@@ -12,7 +12,8 @@ from wirecodec.cpu.select import magnitude_in
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.common import Context, select_from
 from wirecodec.gpu.support import DeviceSupport
-from wirecodec.kernels.cuda import elements, moments
+from wirecodec.kernels.cuda import elements
+from wirecodec.kernels.cuda.adacomp import mark_bins
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.select.adacomp import AdaComp
 
@@ -28,7 +29,7 @@ def adacomp(device: Device, flat: DeviceFlat, selector: AdaComp, context: Contex
     step = x
     if context.gradient is not None:
         step = elements.widen(device, context.gradient.raw_bits, flat.dtype)
-    bins = moments.mark_bins(device, step, None, *bin_parameters(selector, x), x, summed=True)
+    bins = mark_bins(device, step, None, *bin_parameters(selector, x), x, summed=True)
     support = _support_of(device, flat, *bins)
     if support is None:
         raise HostFallback
@@ -41,7 +42,7 @@ def adacomp_of_sum(
     """Add a residual to a tensor and select from the sum; return None if a sum is not finite."""
     gradient = flat.raw_bits.view(flat.dtype)
     total = device.empty(gradient.size, flat.dtype)
-    bins = moments.mark_bins(device, gradient, residual, *bin_parameters(selector, gradient), total)
+    bins = mark_bins(device, gradient, residual, *bin_parameters(selector, gradient), total)
     return _support_of(device, replace(flat, raw_bits=total.view(flat.raw_bits.dtype)), *bins)
 
 
