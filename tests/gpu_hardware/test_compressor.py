@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from tests.gpu_emulated.test_compressor import GRADIENTS, SCHEMES, STAGED
+from tests.gpu_emulated.compressor_pair import GRADIENTS, SCHEMES, STAGED
 from tests.inputs import Array
 
 
