@@ -26,6 +26,7 @@ LAYERS = {
         {"gpu"},
         {"pipeline"},
         {"compressor"},
+        {"compilation"},
         {"interop"},
         {"cli"},
         {"__main__"},
