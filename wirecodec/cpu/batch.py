@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, Bytes, Flat, integers, read_only
-from wirecodec.container.reader import Head
+from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import CHUNK, LENGTHS, EntryBatch
 from wirecodec.index.base import is_lossy
 from wirecodec.prng import mix_each
@@ -22,7 +22,6 @@ from wirecodec.registry import index_codec, value_codec
 from wirecodec.scheme import Scheme
 from wirecodec.select.base import all_finite
 from wirecodec.support import Support
-from wirecodec.value.base import is_ordered
 
 __all__ = ["DecodedBatch", "add_batches", "decode_batches", "encode_batches", "select_batches"]
 
@@ -103,7 +102,9 @@ def _encode_batch(keys: list[int], members: list[Support], scheme: Scheme, seed:
     index_sections = None
     if not full:
         indices = np.concatenate([support.indices for support in members])
-        index_sections = index.encode_batch(read_only(indices.astype(np.int32, copy=False).view(np.uint32)), cuts)
+        index_sections = index.encode_batch(
+            read_only(indices.astype(np.int32, copy=False).view(np.uint32)), cuts
+        )
     return EntryBatch(
         np.array(keys, np.uint32),
         np.array([support.size for support in members], np.uint32),
@@ -136,15 +137,15 @@ class DecodedBatch:
     value_places: Array
 
 
-def decode_batches(data: Bytes, head: Head) -> list[DecodedBatch]:
+def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
     """Decode the entries that a batch can take, after the checks of rows 45 and 46.
 
     Returns no batch if a check fails: decoding one by one then finds the first entry at fault.
     """
     batches: list[DecodedBatch] = []
-    start = head.payload
-    for first in range(0, head.table.size if head.table.size >= MIN_TENSORS else 0, MAX_ENTRIES):
-        rows = head.table[first : first + MAX_ENTRIES]
+    start = header.payload
+    for first in range(0, header.table.size if header.table.size >= MIN_TENSORS else 0, MAX_ENTRIES):
+        rows = header.table[first : first + MAX_ENTRIES]
         lengths = np.stack([rows[name].astype(np.int64) for name in LENGTHS], axis=1)
         nbytes = ((lengths + 7) & -8).sum(axis=1)
         stops = start + np.cumsum(nbytes)
@@ -223,7 +224,9 @@ def _decode_batch(
     return DecodedBatch(entries, counts, indices, index_places, *decoded)
 
 
-def add_batches(batches: Sequence[DecodedBatch], table: Array, targets: Sequence[Array], scale: float) -> bool:
+def add_batches(
+    batches: Sequence[DecodedBatch], table: Array, targets: Sequence[Array], scale: float
+) -> bool:
     """Add scale * values into flat arrays, one per key; return False, with no change, if a batch cannot.
 
     Args:

@@ -5,11 +5,11 @@ k is ⌊ratio · n⌋, computed from the decimal that was written: 0.29 of 100 i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of

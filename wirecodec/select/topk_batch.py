@@ -61,9 +61,7 @@ def _plan_batch(sizes: tuple[int, ...], counts: tuple[int, ...], itemsize: int, 
     np.cumsum([counts[i] for i in members], out=cuts[1:])
     pays_off = max(1, MIN_ELEMENTS_PER_THREAD * taken.size // max(1, int(taken.sum())))
     order = np.argsort(-taken, kind="stable")
-    return _BatchPlan(
-        tuple(members), taken, np.array(plans, np.int64).reshape(-1, 4), cuts, order, pays_off
-    )
+    return _BatchPlan(tuple(members), taken, np.array(plans, np.int64).reshape(-1, 4), cuts, order, pays_off)
 
 
 def select_top_k_batch(
@@ -89,7 +87,7 @@ def select_top_k_batch(
         return found
     addresses = np.array([arrays[i].__array_interface__["data"][0] for i in plan.members], np.int64)
     total = int(plan.cuts[-1])
-    indices, words, faults = np.empty(total, np.int32), np.empty(total, dtype), np.empty(n, np.uint8)
+    indices, words, faults = np.empty(total, np.int32), np.empty(total, dtype), np.empty(n, np.bool_)
     like = read_only(np.empty(0, dtype))
     run_parallel(
         lambda turns: topk_batch.select(

@@ -51,7 +51,13 @@ def plan(
 
 @kernel
 def write(
-    indices: Array, cuts: Array, parameters: Array, span_words: Array, words: Array, starts: Array, turns: Array
+    indices: Array,
+    cuts: Array,
+    parameters: Array,
+    span_words: Array,
+    words: Array,
+    starts: Array,
+    turns: Array,
 ) -> None:
     """Write each tensor's section.
 
@@ -111,7 +117,9 @@ def read(
     while unit >= 0:
         section = words[starts[unit] : starts[unit] + (lengths[unit] >> 2)]
         whole = lengths[unit] & 3 == 0
-        faults[unit] = not (whole and _read_section(section, sizes[unit], indices[cuts[unit] : cuts[unit + 1]]))
+        faults[unit] = not (
+            whole and _read_section(section, sizes[unit], indices[cuts[unit] : cuts[unit + 1]])
+        )
         unit = next_unit(turns, unit)
 
 
@@ -128,5 +136,15 @@ def _read_section(section: Array, d: int, out: Array) -> bool:
     spans = starts.size - 1
     bases = section[: spans - 1].copy()  # they are read twice
     faults = np.zeros(spans, np.uint8)
-    _read(section, bases, starts, parameters, d, 0, faults, out, sole_turns((spans + UNIT_SPANS - 1) // UNIT_SPANS))
+    _read(
+        section,
+        bases,
+        starts,
+        parameters,
+        d,
+        0,
+        faults,
+        out,
+        sole_turns((spans + UNIT_SPANS - 1) // UNIT_SPANS),
+    )
     return _find_fault(bases, faults, 0, out)[1] == 0

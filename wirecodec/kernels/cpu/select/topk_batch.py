@@ -11,10 +11,9 @@ from wirecodec.kernels.cpu.select.topk import SWEEP_SLACK, keep_top_k, key_of, s
 from wirecodec.kernels.cpu.simd.memory import bit_width, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
-__all__ = ["BAD_SAMPLE", "NOT_FINITE", "select"]
+__all__ = ["select"]
 
 U64 = np.uint64
-BAD_SAMPLE, NOT_FINITE = 1, 2
 
 
 @kernel
@@ -44,8 +43,8 @@ def select(
         like: an array of the type of the arrays.
         indices: int32, written: positions in their array, ascending.
         words: as many, written: the bits of these elements.
-        faults: (n,) u8, written: 0, BAD_SAMPLE if the sample misled, NOT_FINITE if one of the k is NaN or Inf.
-            The output of an array with a fault is undefined.
+        faults: (n,) bool, written: whether the sample misled, or one of the k is NaN or Inf. The output of
+            such an array is undefined.
         turns: counters of ``next_unit``; a unit is an array.
     """
     capacity = np.int64(0)
@@ -65,12 +64,9 @@ def select(
             low, high, tied = bracket_kth(x, run, 0, samples, plans[i, 1], plans[i, 2])
         limit = plans[i, 3] + SWEEP_SLACK
         n = -1 if tied else sweep(x, np.int64(low), found[:limit], bits[:limit])
-        if n < k:
-            faults[i] = BAD_SAMPLE
-        elif keep_top_k(found[:n], bits[:n], k, np.int64(low), np.int64(high)) != k:
-            faults[i] = BAD_SAMPLE
-        else:
-            faults[i] = NOT_FINITE if _copy(found, bits, infinity, indices[start : start + k], words, start) else 0
+        faults[i] = True
+        if n >= k and keep_top_k(found[:n], bits[:n], k, np.int64(low), np.int64(high)) == k:
+            faults[i] = _copy(found, bits, infinity, indices[start : start + k], words, start)
         unit = next_unit(turns, unit)
 
 
@@ -83,5 +79,3 @@ def _copy(found: Array, bits: Array, infinity: int, indices: Array, words: Array
         words[start + j] = bits[j]
         nonfinite |= key_of(bits, j) >= U64(infinity)
     return nonfinite
-
-
