@@ -44,7 +44,8 @@ def _finish_each(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     z = z * np.uint64(0xBF58476D1CE4E5B9)
     z ^= z >> np.uint64(27)
     z = z * np.uint64(0x94D049BB133111EB)
-    return z ^ z >> np.uint64(31)
+    mixed: npt.NDArray[np.uint64] = z ^ z >> np.uint64(31)
+    return mixed
 
 
 def draw32(stream: int, i: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, integers, nothing, read_only
 from wirecodec.container.reader import ContainerHeader, Row, sections
 from wirecodec.container.schema import TensorSpec, TensorSpecs
-from wirecodec.cpu.batch import DecodedBatch, add_batches, decode_batches
+from wirecodec.cpu.batch.decode import DecodedBatch, add_batches, decode_batches
 from wirecodec.cpu.chunk import decode_chunk, element_type, stored_type
 from wirecodec.cpu.fuse import split_fused
 from wirecodec.errors import WireError

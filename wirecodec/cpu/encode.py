@@ -11,7 +11,7 @@ import numpy as np
 from wirecodec.arrays import DTYPES, Bytes, as_flat
 from wirecodec.container import extension_writer as ext
 from wirecodec.container import writer
-from wirecodec.cpu.batch import encode_batches, select_batches
+from wirecodec.cpu.batch.encode import encode_batches, select_batches
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.cpu.fuse import concatenate, make_entries
 from wirecodec.cpu.select import select

@@ -40,6 +40,8 @@ class Selector(Protocol):
     """Interface of selectors: frozen dataclasses whose fields are their parameters.
 
     A selector that can select while gradient and residual are added also has ``select_sum``; see ``TopK``.
+    One that can select from many tensors in one call has ``select_batch`` and ``select_sum_batch``, with the
+    same results.
 
     Attributes:
         name: how schemes spell it; lower-case letters, digits and hyphens.

@@ -13,7 +13,7 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.support import SectionBatch
 from wirecodec.validation import as_integer, set_fields
-from wirecodec.value.bit_packing import has_stray_bits, packed_size
+from wirecodec.value.bit_packing import has_stray_bits, packed_size, packed_sizes
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
 __all__ = ["QSGD"]
@@ -112,7 +112,7 @@ class QSGD:
             return None
         bits, n = bits_of(to_float32(values, self.name)), cuts.size - 1
         counts = np.diff(cuts)
-        lengths = _HEADER.size + 4 * -(-counts // self.bucket) + packed_size(counts, self.bits)
+        lengths = _HEADER.size + 4 * -(-counts // self.bucket) + packed_sizes(counts, self.bits)
         halves = streams.astype("<u8").view("<u4").reshape(-1, 2)
 
         def write(words: Array, starts: Array) -> None:
