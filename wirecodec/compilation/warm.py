@@ -41,7 +41,7 @@ class Warmth:
 
     Attributes:
         seconds: duration of the call.
-        compiled: {kernel: seconds} of the kernels that were compiled, without those that they call.
+        compiled: {kernel: seconds} of the kernels that were compiled.
         loaded: number of kernels that were loaded from the disk cache.
         cache: folder of the disk cache, or None if no folder is writable.
 
@@ -109,7 +109,8 @@ def warm(
     """
     start = time.perf_counter()
     jobs = [job for job in _list_jobs(scheme, dtype, feedback) if job not in _done]
-    from wirecodec.kernels.cpu.jit import cache_folder, log
+    from wirecodec.kernels.cpu.compile_log import log
+    from wirecodec.kernels.cpu.jit import cache_folder
 
     before = len(log)
     for job in jobs:
