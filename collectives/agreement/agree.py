@@ -80,9 +80,9 @@ def agree(
     while not headers_match(table):
         if not is_compiling(table):
             _refuse(channel, table, text, failure)
-        channel.call.compiling = True
+        channel.call.compilation_pending = True
         table = _exchange_headers(channel, own, operand)
-    channel.call.compiling = False
+    channel.call.compilation_pending = False
     channel.sequence += 1
     return table
 
@@ -104,7 +104,7 @@ def announce_compilation(channel: Channel, proposal: Header, operand: Operand) -
     table = _exchange_headers(channel, own, operand)
     if not is_compiling(table):
         _refuse(channel, table, text, None)
-    channel.call.compiling = True
+    channel.call.compilation_pending = True
 
 
 def _make_header(channel: Channel, proposal: Header, operand: Operand, text: bytes) -> Header:

@@ -38,7 +38,7 @@ def run_announced(
         CollectiveError: a rank failed or ranks differ; the same on all ranks.
         Timeout: a rank does not take part.
     """
-    if not channel.has_deadlines or channel.call.compiling:
+    if not channel.has_deadlines or channel.call.compilation_pending:
         return work()
     try:
         with cached_kernels_only():

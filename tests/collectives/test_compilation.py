@@ -51,7 +51,7 @@ def test_one_more_exchange_if_a_rank_compiles(cold: list[int], exchanges: int, d
     def fn(comm: SimulatedComm) -> tuple[int, int, int, list[int]]:
         channel, work = co.Channel(comm), Work(cold=comm.rank in cold)
         table = step(channel, work, Operand())
-        assert channel.call.compiling is False
+        assert channel.call.compilation_pending is False
         return work.runs, channel.sequence, channel.bytes_sent, [header.payload_len for header in table]
 
     assert co.simulate(3, fn) == [(1 + (rank in cold), 1, exchanges * 2 * 64, [8, 8, 8]) for rank in range(3)]
