@@ -20,7 +20,7 @@ from docs import pages
 pytest.importorskip("setuptools", minversion="77", reason="setuptools 77 builds the wheel")
 
 ROOT = Path(__file__).parents[1]
-JUNK = (".git", ".venv*", ".*_cache", ".hypothesis", "__pycache__", "build", "dist", "*.egg-info", "fuzz-finds")
+JUNK = (".git", ".venv*", ".*_cache", ".hypothesis", "__pycache__", "build", "dist", "*.egg-info")
 BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
 SCRIPT = """
 import sys, numpy, wirecodec, collectives
