@@ -29,9 +29,9 @@ from collectives.exchange import (
     Encoding,
     SchemeArgument,
     Tensors,
-    encode_and_agree,
     error_of_container,
     failure_of_decoding,
+    open_exchange,
 )
 from collectives.split import split_allreduce
 from collectives.transport.reduce import Dense, accumulator_dtype, divide_and_round, sum_named
@@ -126,24 +126,25 @@ def allreduce(
         )
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
-    with encode_and_agree(comm, tensor, scheme, seed, proposal, failure) as (channel, local):
+    with open_exchange(comm, tensor, scheme, seed, proposal, failure) as (channel, local):
         divisor = channel.size if op == "mean" else 1
         choice = Algorithm(proposal.algorithm)
         if choice == Algorithm.AUTO:
-            choice = choose_algorithm(channel, Workload.of(channel, local.table, local.forms))
-        learn = choice != Algorithm(proposal.algorithm) and channel.is_union_due(local.operand.signature)
-        channel.call.learning = learn
+            choice = choose_algorithm(channel, Workload.of(channel, local.table, local.specs))
+        signature = local.operand.signature
+        counts_union = choice != Algorithm(proposal.algorithm) and channel.is_union_due(signature)
+        channel.call.update_pending = counts_union
         if choice == Algorithm.ALLGATHER:
             sums = _sum_gathered(channel, local, divisor)
         elif choice == Algorithm.DENSE:
             sums = _sum_dense(channel, local, divisor, proposal)
         else:
             sums = split_allreduce(channel, local, divisor, proposal._replace(algorithm=choice))
-            learn = False  # the headers of the second phase contain the count
-        if learn:
-            channel.remember_union(local.operand.signature, sum(map(_count_nonzero, sums.values())))
-            channel.call.learning = False
-        dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.forms.items()}
+            counts_union = False  # the headers of the second phase contain the count
+        if counts_union:
+            channel.remember_union(signature, sum(map(_count_nonzero, sums.values())))
+            channel.call.update_pending = False
+        dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.specs.items()}
         result: Dense | dict[str, Dense] = match_devices(tensor, dense[ONLY] if local.bare else dense)
         return result
 
@@ -174,11 +175,11 @@ def _sum_gathered(channel: Channel, local: Encoding, divisor: int) -> dict[str, 
     if local.gpu is None:
         sums = _add_blobs(local, blobs, np.zeros)
         return {
-            name: divide_and_round(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()
+            name: divide_and_round(sums[name], divisor, dtype) for name, (_, dtype) in local.specs.items()
         }
     with local.gpu.current():
         sums = _add_blobs(local, blobs, gpu_zeros)
-        return {name: gpu_mean(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
+        return {name: gpu_mean(sums[name], divisor, dtype) for name, (_, dtype) in local.specs.items()}
 
 
 def _add_blobs(
@@ -187,14 +188,14 @@ def _add_blobs(
     """Add all containers in rank order to flat ``zeros(size, dtype)``, by name."""
     limits = local.get_limits(blobs)
     sums = {
-        name: zeros(prod(shape), accumulator_dtype(dtype)) for name, (shape, dtype) in local.forms.items()
+        name: zeros(prod(shape), accumulator_dtype(dtype)) for name, (shape, dtype) in local.specs.items()
     }
     for rank, blob in enumerate(blobs):
         try:
             if local.named:
-                wc.decode_add(blob, sums, limits=limits, schema=local.forms)
+                wc.decode_add(blob, sums, limits=limits, schema=local.specs)
             else:
-                wc.decode_add(blob, sums[ONLY], limits=limits, schema=local.forms[ONLY])
+                wc.decode_add(blob, sums[ONLY], limits=limits, schema=local.specs[ONLY])
         except wc.WireError as error:
             raise error_of_container(rank, error) from error
     return sums

@@ -181,25 +181,26 @@ class Channel:
         return signature not in self._union_sizes or self.sequence % UNION_COUNT_INTERVAL == 0
 
     @contextmanager
-    def collective(self, *, begun: bool = False) -> Iterator[Call]:
+    def collective(self, *, headerless: bool = False) -> Iterator[Call]:
         """Guard a whole collective call, as the table of ``collectives.call`` says.
 
         All ranks raise a CollectiveError that comes from outside a transfer. The channel stays usable then.
 
         Args:
-            begun: whether the call exchanges no headers, so that its payloads must not meet another call's.
+            headerless: whether the call exchanges no headers. The other ranks could then take another call's
+                payloads for this one's, so the call counts as begun at once.
 
         Raises:
             CollectiveError: the channel is closed.
             ValueError: its communicator was freed.
         """
-        call = self.open().call = Call(begun=begun)
+        call = self.open().call = Call(has_sent=headerless)
         try:
             yield call
         except BaseException as error:
-            if not call.begun:
+            if not call.has_sent:
                 self.sequence = (self.sequence + 1) % 2**64
-            elif not (call.in_step or isinstance(error, CollectiveError)):
+            elif not (call.is_complete or isinstance(error, CollectiveError)):
                 self._close(error)
             raise
 
@@ -238,7 +239,7 @@ class Channel:
 
         self.drive(run, (requests, block, out), finish=finish)
 
-    def drive(self, run: Callable[[], None], held: object, *, finish: bool = True) -> None:
+    def drive(self, run: Callable[[], None], resources: object, *, finish: bool = True) -> None:
         """Run a transfer to its end.
 
         If one rank breaks off a transfer, some ranks complete it and others do not. So after an interrupt or
@@ -247,13 +248,13 @@ class Channel:
 
         Args:
             run: the transfer; a second call continues the first one.
-            held: requests and buffers. MPI may still write into them if the transfer is not completed, so a
-                closed channel keeps them, and its communicator keeps the channel.
+            resources: requests and buffers. MPI may still write into them if the transfer is not completed.
+                So a closed channel keeps them, and its communicator keeps the channel.
             finish: whether an exception waits for the transfer. Headers do not wait: they may take as long
                 as the slowest rank's computation, and no rank can complete the call without this one.
         """
         call = self.call
-        call.begun = True
+        call.has_sent = True
         try:
             try:
                 run()
@@ -263,14 +264,14 @@ class Channel:
                 if finish:
                     with suppress(Timeout):
                         run()
-                        call.delivered = call.last
+                        call.is_delivered = call.is_final_transfer
                 raise
         except BaseException as error:
-            if not call.delivered:
-                self._abandoned.append(held)
+            if not call.is_delivered:
+                self._abandoned.append(resources)
                 self._close(error)
             raise
-        call.delivered = call.last
+        call.is_delivered = call.is_final_transfer
 
     def _close(self, error: BaseException) -> None:
         """Prevent further use of the channel, and of its communicator, which keeps the closed channel."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wirecodec.arrays import Array, Bytes, as_bytes, on_gpu
-from wirecodec.container.reader import Head, read_header
+from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, check_all, check_count, check_names, check_only
 from wirecodec.cpu import entry as host
 from wirecodec.errors import EncodeError, SchemaMismatch
@@ -150,11 +150,11 @@ def decode_to(
 ) -> SparseTensor:
     """Decode one tensor onto the current GPU or onto the host, wherever the blob is."""
     limits = limits or DEFAULT_LIMITS
-    data, head = _open(blob, limits, sizes_trusted=schema is not None)
-    check_count(head)
-    specs = TensorSpecs(head, None)
+    data, header = _open(blob, limits, sizes_trusted=schema is not None)
+    check_count(header)
+    specs = TensorSpecs(header, None)
     check_only(specs, schema)
-    (tensor,) = _implementation(to_gpu).tensors_of(data, head, specs, limits)
+    (tensor,) = _implementation(to_gpu).tensors_of(data, header, specs, limits)
     found: SparseTensor = tensor
     return found
 
@@ -193,10 +193,10 @@ def decode_many_to(
 ) -> dict[str, SparseTensor]:
     """Decode all tensors onto the current GPU or onto the host, wherever the blob is."""
     limits = limits or DEFAULT_LIMITS
-    data, head = _open(blob, limits, sizes_trusted=schema is not None)
-    specs = TensorSpecs(head, schema)
+    data, header = _open(blob, limits, sizes_trusted=schema is not None)
+    specs = TensorSpecs(header, schema)
     check_all(specs, schema)
-    tensors = _implementation(to_gpu).tensors_of(data, head, specs, limits)
+    tensors = _implementation(to_gpu).tensors_of(data, header, specs, limits)
     return {spec.name: tensor for spec, tensor in zip(specs, tensors, strict=True)}
 
 
@@ -234,15 +234,15 @@ def decode_add(
         array([1., 2., 3.], dtype=float32)
     """
     limits, scale = limits or DEFAULT_LIMITS, float(scale)
-    data, head = _open(blob, limits, sizes_trusted=True)  # sizes are checked against ``out``
+    data, header = _open(blob, limits, sizes_trusted=True)  # sizes are checked against ``out``
     if isinstance(out, Mapping):
-        specs = TensorSpecs(head, out)
+        specs = TensorSpecs(header, out)
         check_all(specs, schema)  # type: ignore[arg-type]
         check_names(specs, out)
         targets = [out[spec.name] for spec in specs]
     else:
-        check_count(head)
-        specs = TensorSpecs(head, None)
+        check_count(header)
+        specs = TensorSpecs(header, None)
         check_only(specs, schema)  # type: ignore[arg-type]
         targets = [out]
     for spec, target in zip(specs, targets, strict=True):
@@ -252,10 +252,10 @@ def decode_add(
             raise SchemaMismatch(
                 "schema-shape", f"{spec.name!r} has shape {spec.shape}; out has {target.shape}"
             )
-    _implementation(any(map(on_gpu, targets))).add(data, head, targets, scale, limits)
+    _implementation(any(map(on_gpu, targets))).add(data, header, targets, scale, limits)
 
 
-def _open(blob: Any, limits: DecodeLimits, *, sizes_trusted: bool) -> tuple[Bytes, Head]:
+def _open(blob: Any, limits: DecodeLimits, *, sizes_trusted: bool) -> tuple[Bytes, ContainerHeader]:
     """Return a container's bytes on the host, and its checked header."""
     if on_gpu(blob):
         from wirecodec.gpu import entry

@@ -30,7 +30,7 @@ from collectives.channel import ByteArray, Channel
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.device import find_gpu, match_devices, stage_on_host
-from collectives.exchange import ONLY, describe, failure_of_encoding
+from collectives.exchange import ONLY, failure_of_encoding, get_spec
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
 from wirecodec.interop import (
@@ -163,10 +163,10 @@ class CLTk:
             try:
                 means = sum_named(channel, values, channel.size)
             finally:
-                if call.delivered:  # even if this rank raises: the others have taken the step
+                if call.is_delivered:  # even if this rank raises: the others have taken the step
                     self._residuals, self._step = after
         dense = {
-            name: each.scatter(means[name]).reshape(local.forms[name][0]) for name, each in selected.items()
+            name: each.scatter(means[name]).reshape(local.specs[name][0]) for name, each in selected.items()
         }
         result: Dense | dict[str, Dense] = match_devices(grad, dense[ONLY] if local.bare else dense)
         return result
@@ -204,8 +204,8 @@ class CLTk:
                 return None if selector.ratio == 1 else selector
         raise wc.EncodeError(f"no ratio matches; the globs are {', '.join(self._selectors)}", tensor=name)
 
-    def accumulated(self, name: str, grad: Any) -> Dense:
-        """Return gradient + residual, flat, on the host.
+    def add_residual(self, name: str, grad: Any) -> Dense:
+        """Add a tensor's residual to its gradient; return the sum, flat, on the host.
 
         Raises EncodeError if an element is not finite, or the residual has another size.
         """
@@ -235,14 +235,14 @@ class CLTk:
             gpu = find_gpu(grads)
             if gpu is not None:
                 gpu.synchronize()  # the stream that writes the gradients is unknown
-            forms = {name: describe(grads[name]) for name in sorted(grads, key=str.encode)}
-            described = {name: (shape, dtype.name) for name, (shape, dtype) in forms.items()}
-            local.operand = Operand.of(described, bare=local.bare, scheme=self.signature)
-            local.forms = forms
-            for name in forms:
+            specs = {name: get_spec(grads[name]) for name in sorted(grads, key=str.encode)}
+            shapes = {name: (shape, dtype.name) for name, (shape, dtype) in specs.items()}
+            local.operand = Operand.of(shapes, bare=local.bare, scheme=self.signature)
+            local.specs = specs
+            for name in specs:
                 local.totals[name] = self._accumulate(name, grads[name], on_gpu=gpu is not None)
             if self._step >= self._warmup:
-                local.sparse = [name for name in forms if self.selector(name) is not None]
+                local.sparse = [name for name in specs if self.selector(name) is not None]
             if leads and local.sparse:
                 local.blob = self._encode_indices(local)
         except Exception as error:
@@ -253,7 +253,7 @@ class CLTk:
         """Select elements of each tensor, and encode their indices as a container."""
         selected = {}
         for name in local.sparse:
-            selector, size = self.selector(name), prod(local.forms[name][0])
+            selector, size = self.selector(name), prod(local.specs[name][0])
             assert selector is not None
             indices = local.totals[name].top(selector)
             if indices is None:

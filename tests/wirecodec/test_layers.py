@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ LAYERS = {
         {"gpu"},
         {"pipeline"},
         {"compressor"},
+        {"compilation"},
         {"interop"},
         {"cli"},
         {"__main__"},
@@ -137,3 +139,12 @@ def test_modules_open_with_a_docstring() -> None:
         if ast.get_docstring(ast.parse(path.read_text())) is None
     ]
     assert not silent
+
+
+def test_every_cuda_source_is_launched_by_the_module_of_its_name() -> None:
+    folder = ROOT / "wirecodec/kernels/cuda"
+    launches = {
+        path.stem: set(re.findall(r'\.launch\(\s*"(\w+)"', path.read_text())) for path in folder.glob("*.py")
+    }
+    sources = {path.stem for path in folder.glob("*.cu")}
+    assert {name: found for name, found in launches.items() if found} == {name: {name} for name in sources}

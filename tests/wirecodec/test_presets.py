@@ -11,7 +11,6 @@ import pytest
 import wirecodec as wc
 from formats import reference
 from wirecodec.cli import main
-from wirecodec.presets import parse_preset
 
 NAMES = list(wc.PRESETS)
 WITHOUT_FEEDBACK = ("qsgd", "terngrad")
@@ -54,7 +53,7 @@ def test_presets_have_the_papers_parameters() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_its_string_is_a_scheme(name: str) -> None:
     scheme = wc.preset(name)
-    assert wc.Scheme.parse(str(scheme)) == scheme == parse_preset(name) == wc.PRESETS[name].scheme
+    assert wc.Scheme.parse(str(scheme)) == scheme == wc.preset(name) == wc.PRESETS[name].scheme
 
 
 def test_schemes_know_no_presets() -> None:
@@ -110,7 +109,7 @@ def test_what_is_wrong_is_named(name: str, overrides: dict[str, Any], said: str)
 
 
 def test_presets_as_text() -> None:
-    assert parse_preset("dgc(ratio=0.1, index=rice)") == wc.preset("dgc", ratio=0.1, index="rice")
+    assert wc.preset("dgc(ratio=0.1, index=rice)") == wc.preset("dgc", ratio=0.1, index="rice")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +124,7 @@ def test_presets_as_text() -> None:
 )
 def test_what_is_wrong_in_a_preset_as_text(text: str, says: str) -> None:
     with pytest.raises(wc.EncodeError, match=says):
-        parse_preset(text)
+        wc.preset(text)
 
 
 @pytest.mark.sampled

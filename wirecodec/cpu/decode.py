@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, integers, nothing, read_only
-from wirecodec.container.reader import Head, Row, sections
+from wirecodec.container.reader import ContainerHeader, Row, sections
 from wirecodec.container.schema import TensorSpec, TensorSpecs
 from wirecodec.cpu.chunk import decode_chunk, element_type, stored_type
 from wirecodec.cpu.fuse import split_fused
@@ -37,7 +37,7 @@ _MAX_VALUE_BYTES = 16
 
 def decode_chunks(
     data: Bytes,
-    head: Head,
+    header: ContainerHeader,
     limits: DecodeLimits,
     read: Callable[[Row, list[Bytes], DecodeLimits], DecodedChunk] = decode_chunk,
     cut: Callable[[DecodedChunk, Array], dict[int, list[DecodedChunk]]] = split_fused,
@@ -46,7 +46,7 @@ def decode_chunks(
 
     Args:
         data: the container.
-        head: its header.
+        header: the container's header.
         limits: bounds on the cost.
         read: decodes a chunk.
         cut: splits a fused chunk into its members.
@@ -59,9 +59,9 @@ def decode_chunks(
     Raises:
         WireError: a section is not valid.
     """
-    kept = _ChunkStore(head.table)
+    kept = _ChunkStore(header.table)
     left = limits  # max_work bounds the sum over the entries
-    for entry, offset, row, parts in sections(data, head):
+    for entry, offset, row, parts in sections(data, header):
         try:
             part = read(row, parts, left)
         except WireError as error:
@@ -69,27 +69,31 @@ def decode_chunks(
         if part.work:
             left = dataclasses.replace(left, max_work=left.max_work - part.work)
         kept.keep(entry, part)
-    spans = head.spans
+    spans = header.spans
     runs = zip(integers(spans.keys), integers(spans.starts), integers(spans.chunks), strict=True)
     found = {key: [kept[entry] for entry in range(start, start + n)] for key, start, n in runs}
     for row, (key, size) in zip(
-        head.table[spans.starts[spans.domains > 0]].tolist(), head.block.lengths(), strict=True
+        header.table[spans.starts[spans.domains > 0]].tolist(), header.extension.lengths(), strict=True
     ):
         found[key] = [_invert_transform(found[key], Row(*row), size)]
-    for group in head.block.groups():
+    for group in header.extension.groups():
         found.update(cut(found[int(group[0, 0])][0], group))
     return found
 
 
-def tensors_of(data: Bytes, head: Head, specs: TensorSpecs, limits: DecodeLimits) -> list[SparseTensor]:
+def tensors_of(
+    data: Bytes, header: ContainerHeader, specs: TensorSpecs, limits: DecodeLimits
+) -> list[SparseTensor]:
     """Decode the tensors of a container, in the order of their keys. Raises a WireError."""
-    parts = decode_chunks(data, head, limits)
+    parts = decode_chunks(data, header, limits)
     return [concatenate_chunks(spec, parts.pop(key), limits) for key, spec in enumerate(specs)]
 
 
-def add(data: Bytes, head: Head, targets: Sequence[Array], scale: float, limits: DecodeLimits) -> None:
+def add(
+    data: Bytes, header: ContainerHeader, targets: Sequence[Array], scale: float, limits: DecodeLimits
+) -> None:
     """Add scale * values into arrays, one per key, after the whole container is decoded."""
-    decoded = decode_chunks(data, head, limits)
+    decoded = decode_chunks(data, header, limits)
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         for key, target in enumerate(targets):
             add_chunks(target.reshape(-1), decoded[key], scale)

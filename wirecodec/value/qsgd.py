@@ -17,7 +17,7 @@ from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float
 
 __all__ = ["QSGD"]
 
-_HEAD = struct.Struct("<BBHI")
+_HEADER = struct.Struct("<BBHI")
 _NORMS = ("max", "l2")
 _MAX_BUCKET = 2**24
 _MIN_SCALE = np.float32(2.0**-100)
@@ -80,10 +80,10 @@ class QSGD:
         from wirecodec.kernels.cpu.value import qsgd
 
         x = to_float32(values, self.name)
-        body = _HEAD.size + 4 * -(-x.size // self.bucket)
+        body = _HEADER.size + 4 * -(-x.size // self.bucket)
         section = np.empty(body + packed_size(x.size, self.bits), np.uint8)
-        _HEAD.pack_into(section.data, 0, self.bits, _NORMS.index(self.norm), 0, self.bucket)
-        scales, words = section[_HEAD.size : body].view(np.float32), section[body:].view(np.uint32)
+        _HEADER.pack_into(section.data, 0, self.bits, _NORMS.index(self.norm), 0, self.bucket)
+        scales, words = section[_HEADER.size : body].view(np.float32), section[body:].view(np.uint32)
         bits = bits_of(x)
         scales_given = self.norm == "l2" or self.bucket > qsgd.UNIT
         if self.norm == "l2":
@@ -102,7 +102,7 @@ class QSGD:
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
         """Return the most bytes of a section of at most r values of ``dtype``."""
-        return _HEAD.size + 4 * -(-r // self.bucket) + packed_size(r, self.bits)
+        return _HEADER.size + 4 * -(-r // self.bucket) + packed_size(r, self.bits)
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
@@ -111,7 +111,7 @@ class QSGD:
         from wirecodec.kernels.cpu.value import qsgd
 
         bits, bucket, scales = cls.read_header(section, r, dtype)
-        words = read_only(section)[_HEAD.size + scales.nbytes :].view("<u4")
+        words = read_only(section)[_HEADER.size + scales.nbytes :].view("<u4")
         values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
         run_parallel(
             lambda turns: qsgd.dequantise(words, bucket, bits, scales, bits_of(values), bad, turns),
@@ -138,9 +138,9 @@ class QSGD:
         """
         from wirecodec.kernels.cpu.value import qsgd
 
-        if section.size < _HEAD.size:
-            raise Malformed("qsgd-length", f"{section.size} bytes; the parameters take {_HEAD.size}")
-        bits, norm, reserved, bucket = _HEAD.unpack(section[: _HEAD.size].tobytes())
+        if section.size < _HEADER.size:
+            raise Malformed("qsgd-length", f"{section.size} bytes; the parameters take {_HEADER.size}")
+        bits, norm, reserved, bucket = _HEADER.unpack(section[: _HEADER.size].tobytes())
         if (
             not 2 <= bits <= 8
             or norm >= len(_NORMS)
@@ -152,10 +152,10 @@ class QSGD:
                 "qsgd-parameter",
                 f"bits is {bits}, norm is {norm}, reserved is {reserved}, bucket is {bucket}",
             )
-        body = _HEAD.size + 4 * -(-r // bucket)
+        body = _HEADER.size + 4 * -(-r // bucket)
         if section.size != body + packed_size(r, bits):
             raise Malformed("qsgd-length", f"{section.size} bytes for {r} values of {bits} bits")
-        scales = section[_HEAD.size : body].copy().view("<f4")
+        scales = section[_HEADER.size : body].copy().view("<f4")
         if not qsgd.are_scales(bits_of(scales), _MIN_SCALE, np.float32(max_float32(dtype))):
             raise Invalid(
                 "qsgd-scale", "a scale is neither 0 nor a finite number of the element type from 2^-100 on"
