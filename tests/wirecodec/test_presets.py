@@ -58,8 +58,31 @@ def test_its_string_is_a_scheme(name: str) -> None:
 
 def test_schemes_know_no_presets() -> None:
     assert wc.Scheme.parse("all | raw-index | qsgd(bits=2)").value == wc.QSGD(bits=2)
-    with pytest.raises(wc.EncodeError, match="it must be selector"):
-        wc.Scheme.parse("deepreduce-both")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("deepreduce-both", ["is a preset; use wc.preset('deepreduce-both')"]),
+        (
+            "dgc(ratio=0.01)",
+            ["is one stage (selector)", "the preset of this name is wc.preset('dgc(ratio=0.01)')"],
+        ),
+        ("qsgd", ["as in 'topk(0.01) | rice | qsgd'; the preset of this name is wc.preset('qsgd')"]),
+        (
+            "topk(0.01)",
+            ["is one stage (selector); it must have three stages", "as in 'topk(0.01) | rice | qsgd'"],
+        ),
+        ("rle", ["(index codec)", "as in 'topk(0.01) | rle | qsgd'"]),
+        ("dct", ["(transform)", "as in 'dct | topk(0.01) | rice | qsgd'"]),
+        ("topk(0.01) | rice", ["it must have three stages"]),
+        ("dcg", ["it must have three stages"]),
+    ],
+)
+def test_text_that_is_no_scheme_names_what_to_write(text: str, says: list[str]) -> None:
+    with pytest.raises(wc.EncodeError) as caught:
+        wc.encode(np.ones(3, np.float32), text)
+    assert all(part in str(caught.value) for part in says)
 
 
 @pytest.mark.parametrize(

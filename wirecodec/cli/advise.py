@@ -36,8 +36,8 @@ def add_to(commands: Any) -> None:
         "advise",
         _run,
         "Find the schemes that make an exchange faster than a dense all-reduce",
-        "The fastest scheme whose error is at most --max-error is marked. The error is the norm of the part of "
-        "a gradient that one exchange loses, over the norm of the gradient.",
+        "The fastest scheme whose error is at most --max-error is marked. The error is the norm of the part "
+        "of a gradient that one exchange loses, over the norm of the gradient.",
     )
     add_file(command, ".npy, or .npz of named tensors, exchanged together", nargs="?")
     command.add_argument(
@@ -56,7 +56,9 @@ def add_to(commands: Any) -> None:
         action="append",
         help="a scheme or preset to compare; repeat for several (default: ten common ones)",
     )
-    group.add_argument("--all", action="store_true", help="compare further schemes; takes several times as long")
+    group.add_argument(
+        "--all", action="store_true", help="compare further schemes; takes several times as long"
+    )
     command.add_argument(
         "--max-error",
         metavar="E",

@@ -128,7 +128,9 @@ def _find_ids(stage: str, cls: Any) -> list[int]:
 def _find_parameters(cls: Any, meanings: Mapping[str, str]) -> Iterator[Parameter]:
     for field in dataclasses.fields(cls):
         required = field.default is dataclasses.MISSING
-        yield Parameter(field.name, None if required else field.default, required, meanings.get(field.name, ""))
+        yield Parameter(
+            field.name, None if required else field.default, required, meanings.get(field.name, "")
+        )
 
 
 def _read_arguments(text: str) -> dict[str, str]:

@@ -127,7 +127,9 @@ def _to_json(description: Description, measured: Measured | None) -> dict[str, A
     return fields | ({"measured": dataclasses.asdict(measured)} if measured else {})
 
 
-def _format_list(descriptions: Sequence[Description], measured: Sequence[Measured | None] | None) -> list[str]:
+def _format_list(
+    descriptions: Sequence[Description], measured: Sequence[Measured | None] | None
+) -> list[str]:
     """Format one table per stage."""
     lines = []
     for stage, title in _TITLES.items():

@@ -88,7 +88,9 @@ def compute_stats(tensor: Any) -> GradientStats:
         raise EncodeError(f"{n} elements are not 0; stats needs 2 or more")
     magnitudes.sort()
     descending, largest = magnitudes[::-1], float(magnitudes[-1])
-    energy = np.cumsum(np.square(magnitudes / largest))  # of the smallest; divided, so that no square overflows
+    energy = np.cumsum(
+        np.square(magnitudes / largest)
+    )  # of the smallest; divided, so that no square overflows
     ranks = choose_ranks(n, _MAX_CURVE_POINTS)
 
     def error_after(count: Any) -> Any:

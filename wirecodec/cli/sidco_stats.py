@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, as_flat
-from wirecodec.cli.gradient_stats import DENSITIES, choose_ranks
+from wirecodec.cli.gradient_stats import DENSITIES
 from wirecodec.select import sidco_fits as fits
 from wirecodec.select.sidco import SIDCo
 from wirecodec.select.sidco_fits import Fit

@@ -39,7 +39,9 @@ def format_stats(stats: GradientStats, sidco: SIDCoStats | None, name: str) -> s
 
 def _format_selected(stats: GradientStats) -> list[str]:
     header = ["density", "k", "threshold", "error"]
-    rows = [[f"{s.density:g}", f"{s.count:,}", f"{s.threshold:.3g}", f"{s.error:.3f}"] for s in stats.selected]
+    rows = [
+        [f"{s.density:g}", f"{s.count:,}", f"{s.threshold:.3g}", f"{s.error:.3f}"] for s in stats.selected
+    ]
     return format_table(header, rows)
 
 

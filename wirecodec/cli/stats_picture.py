@@ -61,7 +61,9 @@ def _draw_decay(axes: Any, stats: GradientStats) -> None:
 
 def _draw_errors(axes: Any, stats: GradientStats) -> None:
     """Draw the error of sending only the k largest elements over the density."""
-    axes.semilogx(stats.ranks / stats.size, stats.errors, color="#333333", linewidth=2, label="error of top-k")
+    axes.semilogx(
+        stats.ranks / stats.size, stats.errors, color="#333333", linewidth=2, label="error of top-k"
+    )
     for selected in stats.selected:
         axes.plot(
             [selected.count / stats.size],

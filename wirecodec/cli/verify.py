@@ -29,8 +29,8 @@ def add_to(commands: Any) -> None:
         "verify",
         _run,
         "Check whether files are valid containers",
-        "Every container is decoded, and every file is reported. The exit code is 2 if a file cannot be read, "
-        "else 1 if a file is not valid, else 0.",
+        "Every container is decoded, and every file is reported. The exit code is 2 if a file cannot be "
+        "read, else 1 if a file is not valid, else 0.",
     )
     add_file(command, "containers one after the other", name="files", nargs="+", metavar="file")
     command.add_argument("--json", action="store_true", help="print one JSON object per file and line")
@@ -94,4 +94,5 @@ def _format_report(report: Mapping[str, Any], name: str) -> str:
         return f"{escape(name)}: valid, {count}, {report['bytes']:,} bytes"
     places = [f"{key} {report[key]}" for key in ("container", "entry") if report[key] is not None]
     places += [f"byte {report['offset']}"] if report["offset"] is not None else []
-    return f"{escape(name)}: {report['kind']} {report['code']}: {escape(report['message'])} ({', '.join(places)})"
+    error = f"{report['kind']} {report['code']}: {escape(report['message'])}"
+    return f"{escape(name)}: {error} ({', '.join(places)})"
