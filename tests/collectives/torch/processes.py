@@ -45,7 +45,7 @@ def run(size: int, body: str) -> list[Any]:
     results = []
     try:
         for process in processes:
-            out, error = process.communicate(timeout=240)
+            out, error = process.communicate(timeout=120)
             assert process.returncode == 0, error
             results.append(json.loads(out.strip().splitlines()[-1]))
     finally:
