@@ -17,6 +17,7 @@ from wirecodec.container.reader import Head, Row, sections
 from wirecodec.container.schema import TensorSpec, TensorSpecs
 from wirecodec.cpu.chunk import decode_chunk, element_type, stored_type
 from wirecodec.cpu.fuse import split_fused
+from wirecodec.cpu.guard import Guard
 from wirecodec.errors import WireError
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import transform
@@ -87,9 +88,12 @@ def tensors_of(data: Bytes, head: Head, specs: TensorSpecs, limits: DecodeLimits
     return [concatenate_chunks(spec, parts.pop(key), limits) for key, spec in enumerate(specs)]
 
 
-def add(data: Bytes, head: Head, targets: Sequence[Array], scale: float, limits: DecodeLimits) -> None:
-    """Add scale * values into arrays, one per key, after the whole container is decoded."""
+def add(
+    data: Bytes, head: Head, targets: Sequence[Array], scale: float, limits: DecodeLimits, guard: Guard
+) -> None:
+    """Add scale * values into arrays, one per key, after the whole container is decoded and checked."""
     decoded = decode_chunks(data, head, limits)
+    guard.check(decoded, [target.dtype for target in targets], scale)
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         for key, target in enumerate(targets):
             add_chunks(target.reshape(-1), decoded[key], scale)
