@@ -180,12 +180,14 @@ def _has_user_stage(scheme: Scheme) -> bool:
 def scheme_for(name: str, scheme: SchemeLike | Mapping[str, SchemeLike]) -> Scheme:
     """Return the scheme of a tensor: the one for all, or that of the first glob that matches its name.
 
+    A glob that is equal to the name matches it, even if the name has the characters of globs.
+
     Raises EncodeError if none matches.
     """
     if not isinstance(scheme, Mapping):
         return as_scheme(scheme)
     for glob, one in scheme.items():
-        if fnmatchcase(name, glob):
+        if name == glob or fnmatchcase(name, glob):
             return as_scheme(one)
     raise EncodeError(f"no scheme matches; the globs are {', '.join(map(repr, scheme))}", tensor=name)
 
