@@ -252,13 +252,13 @@ def double_exponential(values: Array) -> float:
 
     y = values.astype(np.float64) / np.abs(values).max()
     x = (np.arange(y.size) + 0.5) / y.size
-    best = float(np.linalg.allowed(y))
+    best = float(np.linalg.norm(y))
     for start in ((1, -5, 0.5, -0.5), (1, -1, 0.1, -20), (1, -3, -0.1, 1), (0.5, -100, 0.5, -1)):
         with contextlib.suppress(RuntimeError), warnings.catch_warnings():
             warnings.simplefilter("ignore", OptimizeWarning)
             warnings.simplefilter("ignore", RuntimeWarning)
             found, _ = curve_fit(_two_exponentials, x, y, p0=start, maxfev=20_000, ftol=1e-12, xtol=1e-12)
-            best = min(best, float(np.linalg.allowed(_two_exponentials(x, *found) - y)))
+            best = min(best, float(np.linalg.norm(_two_exponentials(x, *found) - y)))
     return best * float(np.abs(values).max())
 
 
