@@ -182,10 +182,24 @@ class Compressor:
         return self._state.step
 
     @property
+    def schemes(self) -> Mapping[str, Scheme]:
+        """{glob: scheme}; the first match wins."""
+        return {"*": self._schemes} if isinstance(self._schemes, Scheme) else dict(self._schemes)
+
+    @property
+    def feedback(self) -> ErrorFeedback | None:
+        """Rule of the residuals, or None if none is kept."""
+        return self._feedback
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """Function of the step that returns the density, or None."""
+        return self._schedule
+
+    @property
     def signature(self) -> str:
         """The settings that must agree between ranks, as text: schemes, feedback, schedule."""
-        by_glob = {"*": self._schemes} if isinstance(self._schemes, Scheme) else self._schemes
-        schemes = "; ".join(f"{glob}: {scheme}" for glob, scheme in by_glob.items())
+        schemes = "; ".join(f"{glob}: {scheme}" for glob, scheme in self.schemes.items())
         schedule = self._schedule
         named = schedule_string(schedule) or getattr(schedule, "__qualname__", type(schedule).__name__)
         return f"{schemes}; feedback {self._feedback}; schedule {named}"

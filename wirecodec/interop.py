@@ -6,6 +6,7 @@ same. Names that take arrays on a GPU import CuPy when they are called.
     bytes and flat views    as_bytes, as_flat, dtype_named, BFLOAT16
     arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_residual
     limits                  CHUNK, the largest number of elements per chunk
+    compilation             is_warm
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU
     error feedback          accumulate, accumulate_on_gpu, HostGradient
     sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, dtype_named
+from wirecodec.compilation import is_warm
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.feedback import ErrorFeedback
@@ -47,6 +49,7 @@ __all__ = [
     "gpu_count_nonzero",
     "gpu_mean",
     "gpu_zeros",
+    "is_warm",
     "saved_residual",
     "saved_step",
 ]

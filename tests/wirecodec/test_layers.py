@@ -27,6 +27,7 @@ LAYERS = {
         {"gpu"},
         {"pipeline"},
         {"compressor"},
+        {"compilation"},
         {"interop"},
         {"cli"},
         {"__main__"},

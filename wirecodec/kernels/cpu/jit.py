@@ -18,6 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import numba
@@ -29,9 +30,28 @@ try:
 except ImportError:  # not a POSIX system: Numba's atomic renames suffice, since no lock is needed
     fcntl = None
 
-__all__ = ["inline", "inline_without_refcounts", "kernel"]
+__all__ = ["LogEntry", "cache_folder", "inline", "inline_without_refcounts", "kernel", "log"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """Kernel that became ready for one signature.
+
+    Attributes:
+        kernel: its module and name, such as "index.rice_read.read_directory".
+        seconds: time that this took, without the kernels that it calls.
+        compiled: True if it was compiled, False if it was loaded from the disk cache.
+    """
+
+    kernel: str
+    seconds: float
+    compiled: bool
+
+
+log: list[LogEntry] = []
+"""Kernels that became ready in this process, in order; appended under Numba's lock."""
 
 MAX_WAIT_SECONDS = 60.0
 """Maximum wait for another process, which may compile for 20 s or be stopped indefinitely."""
@@ -130,6 +150,8 @@ def kernel(fn: F) -> F:
         name_by_contents(dispatcher._cache)
     compile_plainly = dispatcher.compile
     folder = getattr(dispatcher._cache, "cache_path", None)
+    if folder is not None:
+        _folders.add(folder)
 
     def compile_locked(signature: Any) -> Any:
         def cached() -> bool:
@@ -139,8 +161,42 @@ def kernel(fn: F) -> F:
         with _compile_lock(None if cached() else folder, cached):
             return compile_plainly(signature)
 
-    dispatcher.compile = compile_locked
+    dispatcher.compile = _logged(dispatcher, compile_locked)
     return cast(F, dispatcher)
+
+
+_folders: set[str] = set()
+"""Cache folders of the kernels."""
+
+
+def cache_folder() -> str | None:
+    """Return the folder that holds all cached kernels, or None if none is cached."""
+    return os.path.commonpath(_folders) if _folders else None
+
+
+_inner_seconds = threading.local()
+"""Seconds of the kernels that the kernel in progress calls, per thread."""
+
+
+def _logged(dispatcher: Any, compile_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return ``compile_one`` with an entry in ``log`` for each signature that it adds."""
+    function = dispatcher.py_func
+    name = f"{function.__module__}.{function.__qualname__}".removeprefix(f"{__package__}.")
+
+    def compile_and_log(signature: Any) -> Any:
+        start, misses = time.perf_counter(), sum(dispatcher._cache_misses.values())
+        known, outer = len(dispatcher.overloads), getattr(_inner_seconds, "total", 0.0)
+        _inner_seconds.total = 0.0
+        try:
+            return compile_one(signature)
+        finally:
+            seconds = time.perf_counter() - start
+            if len(dispatcher.overloads) > known:
+                compiled = sum(dispatcher._cache_misses.values()) > misses
+                log.append(LogEntry(name, seconds - _inner_seconds.total, compiled))
+            _inner_seconds.total = outer + seconds
+
+    return compile_and_log
 
 
 def inline(fn: F) -> F:
