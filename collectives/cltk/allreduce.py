@@ -232,7 +232,7 @@ class CLTk:
     def selector(self, name: str) -> wc.TopK | None:
         """Return a tensor's selector, or None if it is sent whole; raise EncodeError if no glob matches."""
         for glob, selector in self._selectors.items():
-            if fnmatchcase(name, glob):
+            if name == glob or fnmatchcase(name, glob):
                 return None if selector.ratio == 1 else selector
         raise wc.EncodeError(f"no ratio matches; the globs are {', '.join(self._selectors)}", tensor=name)
 

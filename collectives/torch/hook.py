@@ -5,7 +5,6 @@ ddp.register_comm_hook(None, co.torch_hook(compressor, co.TorchComm(), model.nam
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
@@ -14,7 +13,7 @@ import wirecodec as wc
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
-from collectives.errors import Timeout
+from collectives.errors import CollectiveError
 from collectives.torch.arguments import check_compressor, name_parameters, refuse_as_hook, wrap_group
 from collectives.torch.gradients import as_tensor, average
 
@@ -40,10 +39,11 @@ def torch_hook(
 
     An exception is raised by ``backward()``, on all ranks if it is a CollectiveError. It is raised after DDP
     has completed its step, so the next step works. All gradients are then NaN, because they were not
-    averaged: call ``optimizer.zero_grad()``, not ``optimizer.step()``. A Timeout closes the channel, so every
-    later step raises CollectiveError. To continue, wrap the model again, with a hook on another process
-    group. With ``find_unused_parameters=True``, DDP also waits for the missing rank, under the time limit of
-    its own process group. The Timeout is logged before, by the logger "collectives".
+    averaged: call ``optimizer.zero_grad()``, not ``optimizer.step()``.
+
+    An error that closes the channel, such as a Timeout, is raised at once, and DDP cannot continue. It would
+    use the process group itself, whose messages may still be in flight. To continue, delete the DDP object,
+    create new process groups, wrap the model again, and register a new hook with the same compressor.
 
     Args:
         compressor: this rank's compressor, with the same settings on all ranks; one per model.
@@ -96,6 +96,8 @@ def torch_hook(
                 gradient.copy_(as_tensor(means[name], gradient))
         except BaseException as error:
             _fill_with_nan(buckets)
+            if channel.closed is not None:
+                raise _add_advice(error) from error
             _raise_after_step(error)
         for each, completed in step:
             completed.set_result(each.buffer())
@@ -139,6 +141,17 @@ def _is_dense(tensor: Any) -> bool:
     return bool(tensor.layout is torch.strided)
 
 
+def _add_advice(error: BaseException) -> BaseException:
+    """Return an error of a closed channel with the way to continue, if it is a CollectiveError."""
+    if not isinstance(error, CollectiveError):
+        return error
+    text = (
+        f"{error}; DistributedDataParallel cannot continue after this error: delete it, create new process"
+        " groups, wrap the model again, and register a new torch_hook with the same compressor"
+    )
+    return type(error)(text, ranks=error.ranks, reason=error.reason)
+
+
 def _raise_after_step(error: BaseException) -> None:
     """Raise an exception at the end of ``backward()``, after DDP has completed its step.
 
@@ -150,8 +163,6 @@ def _raise_after_step(error: BaseException) -> None:
     """
     import torch
 
-    if isinstance(error, Timeout):
-        logging.getLogger("collectives").error("%s", error)
     queue: Callable[[Callable[[], None]], None] = torch.autograd.Variable._execution_engine.queue_callback
 
     def raise_error() -> None:

@@ -17,6 +17,7 @@ from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_byte
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
 from wirecodec.cpu.decode import decode_chunks
+from wirecodec.cpu.guard import Guard
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import arrays, chunk
 from wirecodec.gpu import decode as decoding
@@ -155,7 +156,12 @@ def can_add(target: Any) -> bool:
 
 
 def add(
-    data: Bytes, header: ContainerHeader, targets: Sequence[Any], scale: float, limits: DecodeLimits
+    data: Bytes,
+    header: ContainerHeader,
+    targets: Sequence[Any],
+    scale: float,
+    limits: DecodeLimits,
+    guard: Guard,
 ) -> None:
     """Add scale * values to arrays on one GPU, after all chunks are decoded.
 
@@ -165,11 +171,14 @@ def add(
         targets: one array per tensor.
         scale: factor for all values.
         limits: bounds on decoding.
+        guard: conditions on the values, which the host decodes once more to check them.
 
     Raises a WireError; ValueError if an array is on another device.
     """
     if not all(map(on_gpu, targets)) or len({target.device.id for target in targets}) > 1:
         raise ValueError("out is on several devices; all arrays must be on one device")
+    if guard.is_active:
+        guard.check(decode_chunks(data, header, limits), [target.dtype for target in targets], scale)
     with device_of(targets[0]) as device:
         parts = _decode_parts(device, data, header, limits)
         types = dtypes_of(header)
