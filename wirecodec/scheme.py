@@ -157,19 +157,37 @@ def as_scheme(scheme: SchemeLike) -> Scheme:
     if scheme is None:
         return LOSSLESS
     if isinstance(scheme, str):
-        return Scheme.parse(scheme)
+        found = _parsed.get(scheme)
+        if found is None:
+            found = Scheme.parse(scheme)
+            if len(_parsed) < _MAX_PARSED and not _has_user_stage(found):
+                _parsed[scheme] = found
+        return found
     raise EncodeError(f"scheme is {scheme!r}; it must be a Scheme, its string, or None")
+
+
+_parsed: dict[str, Scheme] = {}
+"""Schemes by their strings, because parsing takes longer than encoding a small tensor."""
+_MAX_PARSED = 1024
+
+
+def _has_user_stage(scheme: Scheme) -> bool:
+    """Return whether a stage is user-defined: its name may get another class later."""
+    stages = (scheme.transform, scheme.select, scheme.index, scheme.value)
+    return any(stage is not None and not type(stage).__module__.startswith("wirecodec.") for stage in stages)
 
 
 def scheme_for(name: str, scheme: SchemeLike | Mapping[str, SchemeLike]) -> Scheme:
     """Return the scheme of a tensor: the one for all, or that of the first glob that matches its name.
+
+    A glob that is equal to the name matches it, even if the name has the characters of globs.
 
     Raises EncodeError if none matches.
     """
     if not isinstance(scheme, Mapping):
         return as_scheme(scheme)
     for glob, one in scheme.items():
-        if fnmatchcase(name, glob):
+        if name == glob or fnmatchcase(name, glob):
             return as_scheme(one)
     raise EncodeError(f"no scheme matches; the globs are {', '.join(map(repr, scheme))}", tensor=name)
 
