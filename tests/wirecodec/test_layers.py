@@ -35,6 +35,7 @@ LAYERS = {
     "collectives": [
         {"attributes", "call", "device", "errors", "rates"},
         {"communicator"},
+        {"waiting"},
         {"channel"},
         {"transport", "simulation"},
         {"agreement"},

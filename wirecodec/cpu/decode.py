@@ -18,6 +18,7 @@ from wirecodec.container.schema import TensorSpec, TensorSpecs
 from wirecodec.cpu.batch.decode import DecodedBatch, add_batches, decode_batches
 from wirecodec.cpu.chunk import decode_chunk, element_type, stored_type
 from wirecodec.cpu.fuse import split_fused
+from wirecodec.cpu.guard import Guard
 from wirecodec.errors import WireError
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import transform
@@ -97,15 +98,21 @@ def tensors_of(
 
 
 def add(
-    data: Bytes, header: ContainerHeader, targets: Sequence[Array], scale: float, limits: DecodeLimits
+    data: Bytes,
+    header: ContainerHeader,
+    targets: Sequence[Array],
+    scale: float,
+    limits: DecodeLimits,
+    guard: Guard,
 ) -> None:
-    """Add scale * values into arrays, one per key, after the whole container is decoded."""
+    """Add scale * values into arrays, one per key, after the whole container is decoded and checked."""
     batches = decode_batches(data, header)
     whole = sum(batch.entries.size for batch in batches) == header.table.size
-    plain = not (header.extension.is_fused or header.extension.is_transformed)
+    plain = not (header.extension.is_fused or header.extension.is_transformed or guard.is_active)
     if batches and whole and plain and add_batches(batches, header.table, targets, scale):
         return
     decoded = decode_chunks(data, header, limits, batches=batches)
+    guard.check(decoded, [target.dtype for target in targets], scale)
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         for key, target in enumerate(targets):
             add_chunks(target.reshape(-1), decoded[key], scale)

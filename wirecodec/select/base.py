@@ -10,7 +10,15 @@ import numpy as np
 from wirecodec.arrays import BFLOAT16, Array, bits_of, read_only
 from wirecodec.errors import EncodeError
 
-__all__ = ["INFINITY_BITS", "Selection", "Selector", "all_finite", "find_nonfinite", "require_finite"]
+__all__ = [
+    "INFINITY_BITS",
+    "Selection",
+    "Selector",
+    "all_finite",
+    "find_nonfinite",
+    "is_zero",
+    "require_finite",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +94,17 @@ def find_nonfinite(x: Array) -> int:
 def all_finite(x: Array) -> bool:
     """Return whether flat ``x`` has no NaN and no Inf; one read."""
     return find_nonfinite(x) < 0
+
+
+def is_zero(x: Array) -> bool:
+    """Return whether all elements of flat ``x`` are +0 or -0. The search ends near the first other one."""
+    bits = bits_of(x)
+    start, stop = 0, 1024
+    while start < x.size:
+        if (bits[start:stop] << bits.dtype.type(1)).any():  # without the sign
+            return False
+        start, stop = stop, stop + 65_536
+    return True
 
 
 def require_finite(x: Array, what: str) -> None:
