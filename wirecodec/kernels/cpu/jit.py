@@ -23,7 +23,7 @@ import numba
 from wirecodec.kernels.cpu.cache_files import is_cached, name_by_contents
 from wirecodec.kernels.cpu.compile_lock import CompileLock
 from wirecodec.kernels.cpu.compile_log import LogEntry, log, warn_without_cache
-from wirecodec.kernels.cpu.helper_compiler import make_helper, without_literals
+from wirecodec.kernels.cpu.helper_compiler import KernelCompiler, make_helper, without_literals
 
 __all__ = ["cache_folder", "inline", "inline_without_refcounts", "kernel"]
 
@@ -35,7 +35,8 @@ _folders: set[str] = set()
 
 def kernel(fn: F) -> F:
     """Compile ``fn`` on first use, without the GIL, with IEEE division, cached on disk."""
-    dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(fn)
+    settings = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    dispatcher = numba.njit(pipeline_class=KernelCompiler, **settings)(fn)
     try:
         dispatcher.enable_caching()
         name_by_contents(dispatcher._cache)
