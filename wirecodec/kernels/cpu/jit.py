@@ -21,6 +21,7 @@ from typing import Any, TypeVar, cast
 import numba
 
 from wirecodec.kernels.cpu.cache_files import is_cached, name_by_contents
+from wirecodec.kernels.cpu.cached_only import CompilationNeeded, is_compilation_allowed
 from wirecodec.kernels.cpu.compile_lock import CompileLock
 from wirecodec.kernels.cpu.compile_log import LogEntry, log, warn_without_cache
 from wirecodec.kernels.cpu.helper_compiler import KernelCompiler, make_helper, without_literals
@@ -52,6 +53,8 @@ def kernel(fn: F) -> F:
 
     def compile_locked(signature: Any) -> Any:
         signature = without_literals(signature)
+        if not (is_compilation_allowed() or is_cached(dispatcher, signature)):
+            raise CompilationNeeded(name)
         if folder is None:
             warn_without_cache("no cache folder is writable")
         start = time.perf_counter()
