@@ -14,7 +14,7 @@ from collectives.agreement.header import Header, Operand, Operation, Status
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
-from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, encode_and_agree, error_of_container
+from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, error_of_container, open_exchange
 from collectives.transport.allgather import allgather_ragged
 from wirecodec.interop import BFLOAT16, decode_many_to, decode_to
 
@@ -55,7 +55,7 @@ def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[ByteArray]:
             failure = Failure(Status.ARGUMENT, error)
         proposal = Header(operation=Operation.ALLGATHER_BYTES, payload_len=len(data))
         table = agree(channel, proposal, Operand(), failure)
-        call.last = True
+        call.is_final_transfer = True
         return allgather_ragged(channel, data, [header.payload_len for header in table])
 
 
@@ -118,14 +118,17 @@ def allgather(
         >>> results[0][1].to_dense()
         array([ 0.,  0.,  0., -5.], dtype=float32)
     """
-    with encode_and_agree(comm, tensor, scheme, seed, Header(operation=Operation.ALLGATHER)) as (
-        channel,
-        local,
-    ):
+    proposal = Header(operation=Operation.ALLGATHER)
+    with open_exchange(comm, tensor, scheme, seed, proposal, rehearsal=_rehearse) as (channel, local):
         blobs = local.gather(channel)
         limits = local.get_limits(blobs)
         decoded = [_decode(local, rank, blob, limits) for rank, blob in enumerate(blobs)]
         return [tensors[ONLY] for tensors in decoded] if local.bare else decoded
+
+
+def _rehearse(channel: Channel, local: Encoding) -> None:
+    """Decode this rank's own container, as those of the other ranks are decoded later."""
+    _decode(local, channel.rank, local.blob, local.get_limits([local.blob]))
 
 
 def _decode(
@@ -139,12 +142,12 @@ def _decode(
         blob: the container.
         limits: of the decoder.
     """
-    on_gpu = local.gpu is not None and all(dtype != BFLOAT16 for _, dtype in local.forms.values())
+    on_gpu = local.gpu is not None and all(dtype != BFLOAT16 for _, dtype in local.specs.values())
     try:
         with local.gpu.current() if local.gpu is not None else nullcontext():
             if local.named:
-                return decode_many_to(on_gpu, blob, limits=limits, schema=local.forms)
-            return {ONLY: decode_to(on_gpu, blob, limits=limits, schema=local.forms[ONLY])}
+                return decode_many_to(on_gpu, blob, limits=limits, schema=local.specs)
+            return {ONLY: decode_to(on_gpu, blob, limits=limits, schema=local.specs[ONLY])}
     except wc.WireError as error:
         raise error_of_container(rank, error) from error
 

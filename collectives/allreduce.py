@@ -13,6 +13,7 @@ reproducible. MPI_Allreduce guarantees neither. The algorithms differ in what th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Literal, overload
 
@@ -20,6 +21,7 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
+from collectives.agreement.compilation import rehearse_together, run_announced
 from collectives.agreement.header import Algorithm, Header, Operation, Reduction, Status
 from collectives.agreement.nonfinite import check_results, check_setting, fill_with_nan, is_propagated
 from collectives.channel import ByteArray, Channel
@@ -31,12 +33,14 @@ from collectives.exchange import (
     Encoding,
     SchemeArgument,
     Tensors,
-    encode_and_agree,
     error_of_container,
     failure_of_decoding,
+    open_exchange,
 )
-from collectives.split import split_allreduce
+from collectives.simulation.communicator import simulate
+from collectives.split import SECOND_PHASE, split_allreduce
 from collectives.transport.reduce import Dense, accumulator_dtype, divide_and_round, sum_named
+from collectives.tuning.calibration import rehearse_calibration
 from collectives.tuning.cost_model import Workload, choose_algorithm
 from wirecodec.interop import gpu_count_nonzero, gpu_mean, gpu_zeros
 
@@ -141,20 +145,30 @@ def allreduce(
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
     finite = nonfinite == "propagate"
+    rehearsal = partial(_rehearse, proposal)
     try:
-        with encode_and_agree(
-            comm, tensor, scheme, seed, proposal, failure, hold_zeros=hold_zeros, finite=finite
+        with open_exchange(
+            comm,
+            tensor,
+            scheme,
+            seed,
+            proposal,
+            failure,
+            hold_zeros=hold_zeros,
+            finite=finite,
+            rehearsal=rehearsal,
         ) as (channel, local):
             sums = _sum(channel, local, channel.size if op == "mean" else 1, proposal)
             if finite:
-                check_results(sums, {name: dtype for name, (_, dtype) in local.forms.items()})
-            dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.forms.items()}
+                check_results(sums, {name: dtype for name, (_, dtype) in local.specs.items()})
+            dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.specs.items()}
             result: Dense | dict[str, Dense] = match_devices(tensor, dense[ONLY] if local.bare else dense)
             return result
     except CollectiveError as error:
         if not is_propagated(error, nonfinite):
             raise
-    return fill_with_nan(tensor)
+    nan: Dense | dict[str, Dense] = fill_with_nan(tensor)
+    return nan
 
 
 def _sum(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
@@ -170,19 +184,24 @@ def _sum(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> d
     """
     choice = Algorithm(proposal.algorithm)
     if choice == Algorithm.AUTO:
-        choice = choose_algorithm(channel, Workload.of(channel, local.table, local.forms))
-    learn = choice != Algorithm(proposal.algorithm) and channel.is_union_due(local.operand.signature)
-    channel.call.learning = learn
+        choice = choose_algorithm(channel, Workload.of(channel, local.table, local.specs))
+    signature = local.operand.signature
+    counts_union = choice != Algorithm(proposal.algorithm) and channel.is_union_due(signature)
+    channel.call.update_pending = counts_union
     if choice == Algorithm.ALLGATHER:
         sums = _sum_gathered(channel, local, divisor)
     elif choice == Algorithm.DENSE:
         sums = _sum_dense(channel, local, divisor, proposal)
     else:
-        sums = split_allreduce(channel, local, divisor, proposal._replace(algorithm=choice))
-        learn = False  # the headers of the second phase contain the count
-    if learn:
-        channel.remember_union(local.operand.signature, sum(map(_count_nonzero, sums.values())))
-        channel.call.learning = False
+        chosen = proposal._replace(algorithm=choice)
+        if choice != Algorithm(proposal.algorithm):
+            work = partial(_rehearse, chosen, channel, local)
+            rehearse_together(channel, (choice, local.dtypes), work, chosen, local.operand)
+        sums = split_allreduce(channel, local, divisor, chosen)
+        counts_union = False  # the headers of the second phase contain the count
+    if counts_union:
+        channel.remember_union(signature, sum(map(_count_nonzero, sums.values())))
+        channel.call.update_pending = False
     return sums
 
 
@@ -212,11 +231,11 @@ def _sum_gathered(channel: Channel, local: Encoding, divisor: int) -> dict[str, 
     if local.gpu is None:
         sums = _add_blobs(local, blobs, np.zeros)
         return {
-            name: divide_and_round(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()
+            name: divide_and_round(sums[name], divisor, dtype) for name, (_, dtype) in local.specs.items()
         }
     with local.gpu.current():
         sums = _add_blobs(local, blobs, gpu_zeros)
-        return {name: gpu_mean(sums[name], divisor, dtype) for name, (_, dtype) in local.forms.items()}
+        return {name: gpu_mean(sums[name], divisor, dtype) for name, (_, dtype) in local.specs.items()}
 
 
 def _add_blobs(
@@ -225,17 +244,37 @@ def _add_blobs(
     """Add all containers in rank order to flat ``zeros(size, dtype)``, by name."""
     limits = local.get_limits(blobs)
     sums = {
-        name: zeros(prod(shape), accumulator_dtype(dtype)) for name, (shape, dtype) in local.forms.items()
+        name: zeros(prod(shape), accumulator_dtype(dtype)) for name, (shape, dtype) in local.specs.items()
     }
     for rank, blob in enumerate(blobs):
         try:
             if local.named:
-                wc.decode_add(blob, sums, limits=limits, schema=local.forms)
+                wc.decode_add(blob, sums, limits=limits, schema=local.specs)
             else:
-                wc.decode_add(blob, sums[ONLY], limits=limits, schema=local.forms[ONLY])
+                wc.decode_add(blob, sums[ONLY], limits=limits, schema=local.specs[ONLY])
         except wc.WireError as error:
             raise error_of_container(rank, error) from error
     return sums
+
+
+def _rehearse(proposal: Header, channel: Channel, local: Encoding) -> None:
+    """Call the kernels that the call needs after its headers, with this rank's tensors only.
+
+    Args:
+        proposal: the operation, with the algorithm.
+        channel: of the call.
+        local: this rank's side, with its container.
+    """
+    algorithm = Algorithm(proposal.algorithm)
+    if algorithm in (Algorithm.AUTO, Algorithm.ALLGATHER):
+        _add_blobs(local, [local.blob], np.zeros)
+    if algorithm == Algorithm.DENSE:
+        for tensor in local.decode_own().values():
+            tensor.to_dense()
+    if algorithm == Algorithm.AUTO and channel.rates is None:
+        rehearse_calibration()
+    if algorithm in SECOND_PHASE:
+        simulate(1, lambda alone: split_allreduce(Channel(alone), local, 1, proposal))
 
 
 def _sum_dense(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
@@ -249,13 +288,21 @@ def _sum_dense(channel: Channel, local: Encoding, divisor: int, proposal: Header
             the agreement, so the ranks exchange the results here.
     """
     flat: dict[str, Dense] = {}
-    failure = None
-    try:
-        flat = {name: tensor.to_dense().reshape(-1) for name, tensor in local.decode_own().items()}
-    except Exception as error:
-        failure = failure_of_decoding(error, channel.rank)
+
+    def densify() -> Failure | None:
+        try:
+            flat.update({name: x.to_dense().reshape(-1) for name, x in local.decode_own().items()})
+        except Exception as error:
+            return failure_of_decoding(error, channel.rank)
+        return None
+
     if Algorithm(proposal.algorithm) == Algorithm.AUTO:
-        agree(channel, proposal, local.operand, failure)
-    elif failure is not None:
+        agree(
+            channel,
+            proposal,
+            local.operand,
+            run_announced(channel, densify, lambda: (proposal, local.operand)),
+        )
+    elif (failure := densify()) is not None:
         raise failure.error  # out of memory: the other ranks will time out
     return sum_named(channel, {name: flat[name] for name in sorted(flat, key=str.encode)}, divisor)

@@ -23,18 +23,20 @@ class Call:
     """Progress of one collective call.
 
     Attributes:
-        begun: whether another rank may have received anything of this call.
-        last: whether the next transfer is the last one of the call.
-        delivered: whether every rank has all that it needs from the others.
-        learning: whether all ranks still have to update their channels alike after the last transfer.
+        has_sent: whether another rank may have received a part of this call.
+        is_final_transfer: whether the next transfer is the last one of the call.
+        is_delivered: whether every rank has received all that it needs from the others.
+        compilation_pending: whether a rank compiles before the next headers, which may take longer then.
+        update_pending: whether all ranks still have to update their channels alike after the last transfer.
     """
 
-    begun: bool = False
-    last: bool = False
-    delivered: bool = False
-    learning: bool = False
+    has_sent: bool = False
+    is_final_transfer: bool = False
+    is_delivered: bool = False
+    compilation_pending: bool = False
+    update_pending: bool = False
 
     @property
-    def in_step(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the next call of this rank cannot be mistaken for a part of this one."""
-        return self.delivered and not self.learning
+        return self.is_delivered and not self.update_pending

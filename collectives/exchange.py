@@ -1,4 +1,4 @@
-"""Common steps of allgather and allreduce: describe, encode, agree, exchange, and commit or roll back.
+"""Common steps of allgather and allreduce: encode, agree, gather, and commit or roll back.
 
 Encoding happens between the call and the agreement, so that a rank that cannot encode still takes part and
 all ranks learn of it. Tensors are encoded on the host or on their GPU. A Compressor is committed if every
@@ -9,7 +9,7 @@ the other ranks already hold its contribution.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import prod
@@ -19,7 +19,8 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
-from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Operand, Status
+from collectives.agreement.compilation import rehearse, run_announced
+from collectives.agreement.header import NO_DETAIL, Algorithm, Flag, Header, Operand, Status
 from collectives.agreement.nonfinite import check_gradients
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
@@ -31,21 +32,21 @@ from wirecodec.interop import CHUNK, SchemeLike, as_bytes, as_flat, as_scheme, d
 __all__ = [
     "ONLY",
     "Encoding",
-    "Form",
     "SchemeArgument",
+    "TensorSpec",
     "Tensors",
     "count_stored",
-    "describe",
-    "encode_and_agree",
     "error_of_container",
     "failure_of_decoding",
     "failure_of_encoding",
     "get_limits",
+    "get_spec",
+    "open_exchange",
 ]
 
 Tensors: TypeAlias = Any  # an array, a SparseTensor, or {name: array or SparseTensor}
 SchemeArgument: TypeAlias = "SchemeLike | Mapping[str, SchemeLike] | wc.Compressor"
-Form: TypeAlias = tuple[tuple[int, ...], "np.dtype[Any]"]
+TensorSpec: TypeAlias = tuple[tuple[int, ...], "np.dtype[Any]"]  # shape and element type
 
 ONLY = "0"  # name of a tensor that was passed without one: the number of its key in the wire format
 
@@ -56,7 +57,7 @@ class Encoding:
 
     Attributes:
         blob: this rank's container.
-        forms: {name: (shape, dtype)} of the tensors, the same on all ranks.
+        specs: {name: (shape, dtype)} of the tensors, the same on all ranks.
         bare: whether the caller passed one tensor without a name.
         named: whether the container has named tensors, as a Compressor's always has.
         operand: description of the tensors and the scheme, the same on all ranks.
@@ -68,7 +69,7 @@ class Encoding:
     """
 
     blob: ByteArray = field(default_factory=lambda: np.empty(0, np.uint8))
-    forms: dict[str, Form] = field(default_factory=dict)
+    specs: dict[str, TensorSpec] = field(default_factory=dict)
     bare: bool = True
     named: bool = False
     operand: Operand = field(default_factory=Operand)
@@ -78,17 +79,22 @@ class Encoding:
     gpu: GpuDevice | None = None
     blob_on_gpu: Any = None
 
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """Names of the tensors' element types."""
+        return frozenset(dtype.name for _, dtype in self.specs.values())
+
     def gather(self, channel: Channel) -> list[ByteArray]:
         """Gather every rank's container, in rank order; on this rank's GPU if MPI writes device memory."""
         counts = [header.payload_len for header in self.table]
-        direct = channel.takes_device()
-        channel.call.last = True
+        direct = all(header.flags & Flag.TAKES_DEVICE for header in self.table)
+        channel.call.is_final_transfer = True
         if self.gpu is not None and direct:
             with self.gpu.current():
                 blobs = allgather_ragged(channel, self.blob_on_gpu, counts, self.gpu.allocate)
         else:
             blobs = allgather_ragged(channel, self.blob, counts)
-        channel.call.delivered = True
+        channel.call.is_delivered = True
         return blobs
 
     def set_blob(self, blob: Any, on_host: ByteArray | None = None) -> None:
@@ -101,7 +107,7 @@ class Encoding:
 
     def get_limits(self, blobs: Sequence[ByteArray]) -> wc.DecodeLimits:
         """Return the limits for decoding one of the containers."""
-        return get_limits(self.forms, blobs)
+        return get_limits(self.specs, blobs)
 
     def decode_own(self) -> Mapping[str, wc.SparseTensor]:
         """Decode this rank's own container on the host, by name."""
@@ -110,14 +116,14 @@ class Encoding:
             if self.prepared is not None and self.gpu is None:
                 self.decoded = self.prepared.sent
             elif self.named:
-                self.decoded = wc.decode_many(self.blob, limits=limits, schema=self.forms)
+                self.decoded = wc.decode_many(self.blob, limits=limits, schema=self.specs)
             else:
-                self.decoded = {ONLY: wc.decode(self.blob, limits=limits, schema=self.forms[ONLY])}
+                self.decoded = {ONLY: wc.decode(self.blob, limits=limits, schema=self.specs[ONLY])}
         return self.decoded
 
 
 @contextmanager
-def encode_and_agree(
+def open_exchange(
     comm: Communicator | Channel,
     tensor: Tensors,
     scheme: SchemeArgument,
@@ -127,10 +133,11 @@ def encode_and_agree(
     *,
     hold_zeros: bool = False,
     finite: bool = False,
+    rehearsal: Callable[[Channel, Encoding], object] | None = None,
 ) -> Iterator[tuple[Channel, Encoding]]:
-    """Encode, agree, and yield the channel and this rank's Encoding.
+    """Encode a rank's tensors and agree with the others; yield the channel and this rank's Encoding.
 
-    The whole block is one ``Channel.collective``. A Compressor is committed if the call is ``delivered``. It
+    The whole block is one ``Channel.collective``. A Compressor is committed if ``call.is_delivered``. It
     is rolled back otherwise, and if the block raises CollectiveError, which it must do on all ranks or none.
 
     Args:
@@ -139,6 +146,7 @@ def encode_and_agree(
         failure: the reason why this rank cannot contribute, if it is known already.
         hold_zeros: as for ``Compressor.prepare``; without a Compressor it has no effect.
         finite: whether NaN or Inf is an error even if the scheme carries or drops it.
+        rehearsal: calls the kernels that the block needs, with this rank's Encoding.
 
     Raises:
         CollectiveError: a rank failed or ranks differ; the same on all ranks.
@@ -146,16 +154,21 @@ def encode_and_agree(
     """
     channel = Channel.of(comm)
     local = Encoding()
+
+    def contribute() -> Failure | None:
+        failure = _encode(local, tensor, scheme, seed, channel.rank, hold_zeros=hold_zeros, finite=finite)
+        if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it needs its own tensors decoded
+            failure = _try_decode_own(local, channel.rank)
+        if failure is None and rehearsal is not None and local.gpu is None:
+            settings = scheme.signature if isinstance(scheme, wc.Compressor) else local.operand.scheme_text
+            key = proposal.operation, proposal.algorithm, settings, local.dtypes
+            rehearse(channel, key, lambda: rehearsal(channel, local))
+        return failure
+
     with channel.collective() as call:
         try:
             if failure is None:
-                failure = _encode(
-                    local, tensor, scheme, seed, channel.rank, hold_zeros=hold_zeros, finite=finite
-                )
-            if (
-                failure is None and proposal.algorithm > Algorithm.ALLGATHER
-            ):  # it needs its own tensors decoded
-                failure = _try_decode_own(local, channel.rank)
+                failure = run_announced(channel, contribute, lambda: (proposal, local.operand))
             stored = NO_DETAIL
             if failure is None:
                 stored, failure = _try_count_stored(local)
@@ -163,11 +176,11 @@ def encode_and_agree(
             local.table = agree(channel, proposal, local.operand, failure)
             yield channel, local
         except CollectiveError:
-            call.delivered = False
+            call.is_delivered = False
             raise
         finally:
             if local.prepared is not None:
-                resolve = local.prepared.commit if call.delivered else local.prepared.rollback
+                resolve = local.prepared.commit if call.is_delivered else local.prepared.rollback
                 try:
                     resolve()
                 except RuntimeError:  # it was resolved by another call
@@ -192,13 +205,13 @@ def count_stored(blob: ByteArray) -> int:
     return sum(entry.nnz for entry in wc.inspect(blob).entries)
 
 
-def get_limits(forms: Mapping[str, Form], blobs: Sequence[ByteArray]) -> wc.DecodeLimits:
+def get_limits(specs: Mapping[str, TensorSpec], blobs: Sequence[ByteArray]) -> wc.DecodeLimits:
     """Return the limits for decoding containers of tensors with these shapes.
 
     They allow one entry per chunk, and that every element is stored. A transform has at most twice as many
     coefficients as elements.
     """
-    sizes = [2 * prod(shape) for shape, _ in forms.values()]
+    sizes = [2 * prod(shape) for shape, _ in specs.values()]
     return wc.DecodeLimits(
         max_bytes=max(len(blob) for blob in blobs),
         max_entries=sum(max(1, -(-size // CHUNK)) for size in sizes),
@@ -207,7 +220,7 @@ def get_limits(forms: Mapping[str, Form], blobs: Sequence[ByteArray]) -> wc.Deco
     )
 
 
-def describe(tensor: Any) -> Form:
+def get_spec(tensor: Any) -> TensorSpec:
     """Return the shape and the element type of an array; raise EncodeError if it is not one."""
     shape, dtype = getattr(tensor, "shape", None), getattr(tensor, "dtype", None)
     if shape is None or dtype is None:
@@ -265,7 +278,7 @@ def _encode(
         local: the Encoding to fill.
         tensor, scheme, seed: the caller's arguments.
         rank: mixed into a Compressor's seed.
-        hold_zeros, finite: as for ``encode_and_agree``.
+        hold_zeros, finite: as for ``open_exchange``.
     """
     try:
         local.bare = not isinstance(tensor, Mapping)
@@ -275,17 +288,17 @@ def _encode(
         else:
             local.gpu.synchronize()  # the stream that writes the tensor is unknown
         tensors = {ONLY: tensor} if local.bare else dict(tensor)
-        local.forms = {name: describe(one) for name, one in tensors.items()}
-        described = {name: (shape, dtype.name) for name, (shape, dtype) in local.forms.items()}
+        local.specs = {name: get_spec(one) for name, one in tensors.items()}
+        shapes = {name: (shape, dtype.name) for name, (shape, dtype) in local.specs.items()}
         if not isinstance(scheme, wc.Compressor | Mapping):
             scheme = as_scheme(scheme)
-        local.operand = Operand.of(described, bare=local.bare, scheme=_normalize_scheme(scheme))
+        local.operand = Operand.of(shapes, bare=local.bare, scheme=_normalize_scheme(scheme))
         if finite and not (isinstance(scheme, wc.Compressor) and scheme.feedback):
             check_gradients(tensors)
         if isinstance(scheme, wc.Compressor):
             local.prepared = scheme.prepare(tensors, rank=rank, hold_zeros=hold_zeros)
             local.named = True
-            local.set_blob(local.prepared.blob, local.prepared.octets)
+            local.set_blob(local.prepared.blob, local.prepared.blob_on_host)
         elif local.bare:
             if isinstance(scheme, Mapping):
                 raise TypeError("a mapping of globs to schemes needs named tensors; pass {name: tensor}")

@@ -22,7 +22,7 @@ from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Status
 from collectives.channel import ByteArray, Channel
 from collectives.exchange import (
     Encoding,
-    Form,
+    TensorSpec,
     count_stored,
     error_of_container,
     failure_of_decoding,
@@ -46,9 +46,9 @@ SECOND_PHASE = {
 }
 
 
-def assign_ranges(forms: Mapping[str, Form], ranks: int) -> list[Ranges]:
+def assign_ranges(specs: Mapping[str, TensorSpec], ranks: int) -> list[Ranges]:
     """Assign to each rank the elements that it sums, as {name: (start, stop)}; ranges are not empty."""
-    sizes = {name: prod(forms[name][0]) for name in sorted(forms, key=str.encode)}
+    sizes = {name: prod(specs[name][0]) for name in sorted(specs, key=str.encode)}
     bounds = compute_bounds(sum(sizes.values()), ranks)
     ends = list(accumulate(sizes.values()))
     ranges: list[Ranges] = []
@@ -79,7 +79,7 @@ def split_allreduce(channel: Channel, local: Encoding, divisor: int, proposal: H
         CollectiveError: a rank cannot decode what another one sent; the same on all ranks.
         Timeout: a rank does not take part.
     """
-    ranges = assign_ranges(local.forms, channel.size)
+    ranges = assign_ranges(local.specs, channel.size)
     failure = None
     # An empty block is not a container, so its receiver reports it.
     blocks: list[ByteArray] = [np.empty(0, np.uint8)] * channel.size
@@ -93,7 +93,7 @@ def split_allreduce(channel: Channel, local: Encoding, divisor: int, proposal: H
     stored = NO_DETAIL
     try:
         block = _encode_sums(
-            pieces, local.forms, ranges[channel.rank], divisor, Algorithm(proposal.algorithm)
+            pieces, local.specs, ranges[channel.rank], divisor, Algorithm(proposal.algorithm)
         )
         stored = count_stored(block)
     except _InvalidPiece as error:
@@ -103,11 +103,11 @@ def split_allreduce(channel: Channel, local: Encoding, divisor: int, proposal: H
     proposal = proposal._replace(payload_len=len(block), detail=stored)
     table = agree(channel, proposal, local.operand, failure)
     channel.remember_union(local.operand.signature, sum(header.detail for header in table))
-    channel.call.learning = False
-    channel.call.last = True
+    channel.call.update_pending = False
+    channel.call.is_final_transfer = True
     results = allgather_ragged(channel, block, [header.payload_len for header in table])
-    channel.call.delivered = True
-    return _decode_sums(results, local.forms, ranges)
+    channel.call.is_delivered = True
+    return _decode_sums(results, local.specs, ranges)
 
 
 class _InvalidPiece(Exception):
@@ -143,19 +143,23 @@ def _slice(tensor: wc.SparseTensor, start: int, stop: int) -> wc.SparseTensor:
     return wc.SparseTensor(tensor.indices[first:last] - edges[0], tensor.values[first:last], (stop - start,))
 
 
-def _get_schema(forms: Mapping[str, Form], ranges: Ranges) -> dict[str, Form]:
+def _get_schema(specs: Mapping[str, TensorSpec], ranges: Ranges) -> dict[str, TensorSpec]:
     """Return the shapes and types of a rank's ranges."""
-    return {name: ((stop - start,), forms[name][1]) for name, (start, stop) in ranges.items()}
+    return {name: ((stop - start,), specs[name][1]) for name, (start, stop) in ranges.items()}
 
 
 def _encode_sums(
-    blobs: list[ByteArray], forms: Mapping[str, Form], ranges: Ranges, divisor: int, algorithm: Algorithm
+    blobs: list[ByteArray],
+    specs: Mapping[str, TensorSpec],
+    ranges: Ranges,
+    divisor: int,
+    algorithm: Algorithm,
 ) -> ByteArray:
     """Sum all ranks' pieces and encode the sums as a container.
 
     Args:
         blobs: every rank's piece, in rank order.
-        forms: of the whole tensors.
+        specs: of the whole tensors.
         ranges: of this rank.
         divisor: 1, or the number of ranks.
         algorithm: determines the scheme of the sums.
@@ -163,7 +167,7 @@ def _encode_sums(
     Raises:
         _InvalidPiece: a piece cannot be decoded.
     """
-    schema = _get_schema(forms, ranges)
+    schema = _get_schema(specs, ranges)
     limits = get_limits(schema, blobs)
     totals = {name: np.zeros(shape, accumulator_dtype(dtype)) for name, (shape, dtype) in schema.items()}
     for rank, blob in enumerate(blobs):
@@ -171,15 +175,17 @@ def _encode_sums(
             wc.decode_add(blob, totals, limits=limits, schema=schema)
         except wc.WireError as error:
             raise _InvalidPiece(rank, error) from error
-    results = {name: divide_and_round(total, divisor, forms[name][1]) for name, total in totals.items()}
+    results = {name: divide_and_round(total, divisor, specs[name][1]) for name, total in totals.items()}
     return as_bytes(wc.encode_many(results, SECOND_PHASE[algorithm], names=False))
 
 
-def _decode_sums(blobs: list[ByteArray], forms: Mapping[str, Form], ranges: list[Ranges]) -> dict[str, Dense]:
+def _decode_sums(
+    blobs: list[ByteArray], specs: Mapping[str, TensorSpec], ranges: list[Ranges]
+) -> dict[str, Dense]:
     """Decode and concatenate all ranks' sums; raise CollectiveError on all ranks if one is invalid."""
-    out = {name: np.empty(prod(shape), dtype) for name, (shape, dtype) in forms.items()}
+    out = {name: np.empty(prod(shape), dtype) for name, (shape, dtype) in specs.items()}
     for rank, (blob, own) in enumerate(zip(blobs, ranges, strict=True)):
-        schema = _get_schema(forms, own)
+        schema = _get_schema(specs, own)
         try:
             tensors = wc.decode_many(blob, limits=get_limits(schema, [blob]), schema=schema)
         except wc.WireError as error:

@@ -5,6 +5,7 @@ names the codecs. A ``Compressor`` holds the state that persists between steps. 
 moves the bytes between ranks.
 """
 
+from wirecodec.compilation import Warmth, warm
 from wirecodec.compressor import Compressor, Prepared
 from wirecodec.container.inspect import ContainerInfo, inspect
 from wirecodec.container.size_bound import max_encoded_bytes
@@ -143,6 +144,7 @@ __all__ = [
     "Unsupported",
     "ValueCodec",
     "WarmUp",
+    "Warmth",
     "WireError",
     "Zstd",
     "__version__",
@@ -157,4 +159,5 @@ __all__ = [
     "max_encoded_bytes",
     "preset",
     "register",
+    "warm",
 ]

@@ -69,12 +69,12 @@ class DeviceFlat:
     """Tensor on a GPU.
 
     Attributes:
-        words: (size,) raw bits of the elements in row-major order, a CuPy array of unsigned integers.
+        raw_bits: (size,) bits of the elements in row-major order, a CuPy array of unsigned integers.
         dtype: the element type; CuPy may not have it.
         shape: the tensor's.
     """
 
-    words: Any
+    raw_bits: Any
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 

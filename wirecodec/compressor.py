@@ -64,16 +64,16 @@ class Prepared:
 
     def __init__(self, done: StepResult, compressor: Compressor, before: _State, after: _State) -> None:
         self.blob = done.blob
-        self._octets = None if done.octets is done.blob else done.octets
+        self._blob_on_host = None if done.blob_on_host is done.blob else done.blob_on_host
         self.sent = done.sent
         self._compressor = compressor
         self._before = before
         self._after: _State | None = after
 
     @property
-    def octets(self) -> Bytes:
+    def blob_on_host(self) -> Bytes:
         """The container on the host. Decoding a container on a GPU made this copy."""
-        return self.blob if self._octets is None else self._octets
+        return self.blob if self._blob_on_host is None else self._blob_on_host
 
     def __repr__(self) -> str:
         """Return the sizes, and the state: open or closed."""
@@ -182,15 +182,24 @@ class Compressor:
         return self._state.step
 
     @property
+    def schemes(self) -> Mapping[str, Scheme]:
+        """{glob: scheme}; the first match wins."""
+        return {"*": self._schemes} if isinstance(self._schemes, Scheme) else dict(self._schemes)
+
+    @property
     def feedback(self) -> ErrorFeedback | None:
-        """The rule of the residuals, or None if there are none."""
+        """Rule of the residuals, or None if none is kept."""
         return self._feedback
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """Function of the step that returns the density, or None."""
+        return self._schedule
 
     @property
     def signature(self) -> str:
         """The settings that must agree between ranks, as text: schemes, feedback, schedule."""
-        by_glob = {"*": self._schemes} if isinstance(self._schemes, Scheme) else self._schemes
-        schemes = "; ".join(f"{glob}: {scheme}" for glob, scheme in by_glob.items())
+        schemes = "; ".join(f"{glob}: {scheme}" for glob, scheme in self.schemes.items())
         schedule = self._schedule
         named = schedule_string(schedule) or getattr(schedule, "__qualname__", type(schedule).__name__)
         return f"{schemes}; feedback {self._feedback}; schedule {named}"

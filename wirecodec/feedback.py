@@ -1,6 +1,6 @@
 """Error feedback: the part of a gradient that was not sent is kept, and added to the next gradient.
 
-The arithmetic is in ``wirecodec.cpu.accumulate`` and ``wirecodec.gpu.accumulate``.
+The arithmetic is in ``wirecodec.cpu.residual`` and ``wirecodec.gpu.residual``.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ same. Names that take arrays on a GPU import CuPy when they are called.
     arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_residual
     elements                is_zero, find_nonfinite, gpu_all_finite
     limits                  CHUNK, the largest number of elements per chunk
+    compilation             is_warm, cached_kernels_only, CompilationNeeded
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU
     error feedback          accumulate, accumulate_on_gpu, HostGradient
     sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
@@ -19,9 +20,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, dtype_named, on_gpu
+from wirecodec.compilation import is_warm
 from wirecodec.container.writer import CHUNK
-from wirecodec.cpu.accumulate import AccumulatedGradient as HostGradient
+from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.feedback import ErrorFeedback
+from wirecodec.kernels.cpu.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.pipeline import decode_many_to, decode_to
 from wirecodec.saved_state import saved_residual, saved_step
 from wirecodec.scheme import SchemeLike, as_scheme
@@ -33,6 +36,7 @@ __all__ = [
     "BFLOAT16",
     "CHUNK",
     "AccumulatedGradient",
+    "CompilationNeeded",
     "HostGradient",
     "SchemeLike",
     "SelectedValues",
@@ -42,6 +46,7 @@ __all__ = [
     "as_flat",
     "as_integer",
     "as_scheme",
+    "cached_kernels_only",
     "copy_to_host",
     "decode_many_to",
     "decode_to",
@@ -51,6 +56,7 @@ __all__ = [
     "gpu_count_nonzero",
     "gpu_mean",
     "gpu_zeros",
+    "is_warm",
     "is_zero",
     "saved_residual",
     "saved_step",
@@ -116,7 +122,7 @@ def accumulate_on_gpu(
         searches: the end of each tensor's last search for its top k; updated.
         name: the tensor's key in ``searches``.
     """
-    from wirecodec.gpu import accumulate as gpu
+    from wirecodec.gpu import residual as gpu
     from wirecodec.gpu.select.warm_topk import LastTop
 
     return gpu.accumulate(rule, gradient, residual, searches.setdefault(name, LastTop()))

@@ -12,10 +12,11 @@ through ``_open`` and ``chunks_by_key``. They validate the whole container befor
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
-from wirecodec.arrays import Array, Bytes, as_bytes, as_target, on_gpu
-from wirecodec.container.reader import Head, read_header
+from wirecodec.arrays import Array, Bytes, as_bytes, as_target, integers, on_gpu
+from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, check_all, check_count, check_names, check_only
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.guard import Guard
@@ -151,11 +152,11 @@ def decode_to(
 ) -> SparseTensor:
     """Decode one tensor onto the current GPU or onto the host, wherever the blob is."""
     limits = limits or DEFAULT_LIMITS
-    data, head = _open(blob, limits, sizes_trusted=schema is not None)
-    check_count(head)
-    specs = TensorSpecs(head, None)
+    data, header = _open(blob, limits, sizes_trusted=schema is not None)
+    check_count(header)
+    specs = TensorSpecs(header, None)
     check_only(specs, schema)
-    (tensor,) = _implementation(to_gpu).tensors_of(data, head, specs, limits)
+    (tensor,) = _implementation(to_gpu).tensors_of(data, header, specs, limits)
     found: SparseTensor = tensor
     return found
 
@@ -194,10 +195,10 @@ def decode_many_to(
 ) -> dict[str, SparseTensor]:
     """Decode all tensors onto the current GPU or onto the host, wherever the blob is."""
     limits = limits or DEFAULT_LIMITS
-    data, head = _open(blob, limits, sizes_trusted=schema is not None)
-    specs = TensorSpecs(head, schema)
+    data, header = _open(blob, limits, sizes_trusted=schema is not None)
+    specs = TensorSpecs(header, schema)
     check_all(specs, schema)
-    tensors = _implementation(to_gpu).tensors_of(data, head, specs, limits)
+    tensors = _implementation(to_gpu).tensors_of(data, header, specs, limits)
     return {spec.name: tensor for spec, tensor in zip(specs, tensors, strict=True)}
 
 
@@ -241,28 +242,30 @@ def decode_add(
         array([1., 2., 3.], dtype=float32)
     """
     limits, scale, guard = limits or DEFAULT_LIMITS, float(scale), Guard(finite, max_norm)
-    data, head = _open(blob, limits, sizes_trusted=True)  # sizes are checked against ``out``
+    data, header = _open(blob, limits, sizes_trusted=True)  # sizes are checked against ``out``
     if isinstance(out, Mapping):
-        specs = TensorSpecs(head, out)
+        specs = TensorSpecs(header, out)
         check_all(specs, schema)  # type: ignore[arg-type]
         check_names(specs, out)
-        targets = [as_target(out[spec.name]) for spec in specs]
+        targets = [as_target(out[name]) for name in specs.names()]
     else:
-        check_count(head)
-        specs = TensorSpecs(head, None)
+        check_count(header)
+        specs = TensorSpecs(header, None)
         check_only(specs, schema)  # type: ignore[arg-type]
         targets = [as_target(out)]
-    for spec, target in zip(specs, targets, strict=True):
+    for key, (target, size) in enumerate(zip(targets, integers(specs.sizes), strict=True)):
         if not _implementation(on_gpu(target)).can_add(target):
-            raise ValueError(f"out of {spec.name!r} is not a writable, contiguous float32 or float64 array")
-        if target.size != spec.size:
+            name = next(islice(specs, key, None)).name
+            raise ValueError(f"out of {name!r} is not a writable, contiguous float32 or float64 array")
+        if target.size != size:
+            spec = next(islice(specs, key, None))
             raise SchemaMismatch(
                 "schema-shape", f"{spec.name!r} has shape {spec.shape}; out has {target.shape}"
             )
-    _implementation(any(map(on_gpu, targets))).add(data, head, targets, scale, limits, guard)
+    _implementation(any(map(on_gpu, targets))).add(data, header, targets, scale, limits, guard)
 
 
-def _open(blob: Any, limits: DecodeLimits, *, sizes_trusted: bool) -> tuple[Bytes, Head]:
+def _open(blob: Any, limits: DecodeLimits, *, sizes_trusted: bool) -> tuple[Bytes, ContainerHeader]:
     """Return a container's bytes on the host, and its checked header."""
     if on_gpu(blob):
         from wirecodec.gpu import entry

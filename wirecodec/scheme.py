@@ -137,8 +137,24 @@ def as_scheme(scheme: SchemeLike) -> Scheme:
     if scheme is None:
         return LOSSLESS
     if isinstance(scheme, str):
-        return Scheme.parse(scheme)
+        found = _parsed.get(scheme)
+        if found is None:
+            found = Scheme.parse(scheme)
+            if len(_parsed) < _MAX_PARSED and not _has_user_stage(found):
+                _parsed[scheme] = found
+        return found
     raise EncodeError(f"scheme is {scheme!r}; it must be a Scheme, its string, or None")
+
+
+_parsed: dict[str, Scheme] = {}
+"""Schemes by their strings, because parsing takes longer than encoding a small tensor."""
+_MAX_PARSED = 1024
+
+
+def _has_user_stage(scheme: Scheme) -> bool:
+    """Return whether a stage is user-defined: its name may get another class later."""
+    stages = (scheme.transform, scheme.select, scheme.index, scheme.value)
+    return any(stage is not None and not type(stage).__module__.startswith("wirecodec.") for stage in stages)
 
 
 def scheme_for(name: str, scheme: SchemeLike | Mapping[str, SchemeLike]) -> Scheme:

@@ -75,14 +75,14 @@ class StepResult:
 
     Attributes:
         blob: the container, (n,) u8 on the tensors' device.
-        octets: the same on the host.
+        blob_on_host: the same on the host.
         sent: {name: tensor as receivers decode it}, on the tensors' device; bfloat16 is on the host.
         residuals: {name: (size,)} on the tensors' device, for tensors that keep one.
         selectors: {name: state} for selectors that have one.
     """
 
     blob: Bytes
-    octets: Bytes
+    blob_on_host: Bytes
     sent: Mapping[str, SparseTensor]
     residuals: Mapping[str, Any]
     selectors: Mapping[str, Array]

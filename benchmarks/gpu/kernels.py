@@ -15,7 +15,7 @@ import numpy as np
 import wirecodec as wc
 from benchmarks.gpu import timing
 from wirecodec.gpu import Plan
-from wirecodec.kernels.cuda import moments, packing, spans, values
+from wirecodec.kernels.cuda import moments, offset_float, packing, qsgd, rice
 from wirecodec.kernels.cuda.device import CupyDevice
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
@@ -72,9 +72,9 @@ def generate_cases(device: CupyDevice, x: Any) -> Iterator[Case]:
     codes, packed = device.empty(n, np.uint8), device.empty(packing.packed_words(n, 4), np.uint32)
     device.clear(codes)
     yield Case("pack, 4 bits", 1.5, 0.70, lambda: packing.pack(device, codes, 4, packed))
-    yield Case("qsgd", 4.5, 0.70, lambda: values.encode_qsgd(device, words, 4, 512, 0, LARGEST, 7))
-    format_ = values.OffsetFormat(8, None, None, None, None, INFINITY - 1, False)
-    yield Case("offset-float", 9, 0.70, lambda: values.encode_offset_float(device, words, format_, 7))
+    yield Case("qsgd", 4.5, 0.70, lambda: qsgd.encode(device, words, 4, 512, 0, LARGEST, 7))
+    format_ = offset_float.OffsetFormat(8, None, None, None, None, INFINITY - 1, False)
+    yield Case("offset-float", 9, 0.70, lambda: offset_float.encode(device, words, format_, 7))
     yield from _generate_encoders(device.cupy, x)
     yield from _generate_peers(device.cupy, x, k)
 
@@ -93,12 +93,12 @@ def _generate_steps(
 
     def run_threshold_step() -> None:
         selector.select_sum(x, residual, rest, rule)
-        spans.encode_rice(device, top.indices, x.size)
+        rice.encode(device, top.indices, x.size)
 
     def run_topk_step() -> None:
         found = search.warm_sum(x, residual, rest, INFINITY)
-        spans.encode_rice(device, found.indices, x.size)
-        values.encode_qsgd(device, found.values, 4, 512, 0, LARGEST, 7)
+        rice.encode(device, found.indices, x.size)
+        qsgd.encode(device, found.values, 4, 512, 0, LARGEST, 7)
 
     yield Case("residual + select + rice", traffic, 1 / 1.35, run_threshold_step)
     yield Case("residual + exact top-k, warm + rice + qsgd", traffic, 1 / 1.35, run_topk_step)

@@ -25,6 +25,7 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
+from collectives.agreement.compilation import rehearse, run_announced
 from collectives.agreement.header import Header, Operand, Operation, Reduction
 from collectives.agreement.nonfinite import check_results, check_setting, fill_with_nan, is_propagated
 from collectives.channel import ByteArray, Channel
@@ -32,7 +33,8 @@ from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.device import find_gpu, match_devices, stage_on_host
 from collectives.errors import CollectiveError
-from collectives.exchange import ONLY, describe, failure_of_encoding
+from collectives.exchange import ONLY, failure_of_encoding, get_spec
+from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
 from wirecodec.interop import (
@@ -156,7 +158,8 @@ class CLTk:
         except CollectiveError as error:
             if not is_propagated(error, nonfinite):
                 raise
-        return fill_with_nan(grad)
+        nan: Dense | dict[str, Dense] = fill_with_nan(grad)
+        return nan
 
     def _allreduce(
         self, channel: Channel, grad: Any, nonfinite: str, *, hold_zeros: bool
@@ -165,13 +168,19 @@ class CLTk:
         with channel.collective() as call:
             leader = self._step % channel.size
             local = LocalStep()
-            failure = self._prepare(local, grad, nonfinite, leads=channel.rank == leader, holds=hold_zeros)
-            proposal = Header(
-                operation=Operation.CLTK,
-                reduction=Reduction.MEAN,
-                payload_len=len(local.blob),
-                detail=local.stored,
-            )
+            proposal = Header(operation=Operation.CLTK, reduction=Reduction.MEAN)
+
+            def prepare() -> Failure | None:
+                failure = self._prepare(
+                    local, grad, nonfinite, leads=channel.rank == leader, holds=hold_zeros
+                )
+                if failure is None and find_gpu(grad) is None:
+                    key = Operation.CLTK, self._step < self._warmup, local.dtypes
+                    rehearse(channel, key, lambda: self._rehearse(grad))
+                return failure
+
+            failure = run_announced(channel, prepare, lambda: (proposal, local.operand))
+            proposal = proposal._replace(payload_len=len(local.blob), detail=local.stored)
             table = agree(channel, proposal, local.operand, failure)
             blob = broadcast(channel, local.blob, table[leader].payload_len, leader)
             supports = local.decode_supports(blob, leader)
@@ -182,15 +191,15 @@ class CLTk:
             try:
                 means = sum_named(channel, values, channel.size)
                 if nonfinite == "propagate":
-                    check_results(means, {name: dtype for name, (_, dtype) in local.forms.items()})
+                    check_results(means, {name: dtype for name, (_, dtype) in local.specs.items()})
             except CollectiveError:
-                call.delivered = False
+                call.is_delivered = False
                 raise
             finally:
-                if call.delivered:  # even if this rank raises: the others have taken the step
+                if call.is_delivered:  # even if this rank raises: the others have taken the step
                     self._residuals, self._step = after, self._step + 1
         dense = {
-            name: each.scatter(means[name]).reshape(local.forms[name][0]) for name, each in selected.items()
+            name: each.scatter(means[name]).reshape(local.specs[name][0]) for name, each in selected.items()
         }
         result: Dense | dict[str, Dense] = match_devices(grad, dense[ONLY] if local.bare else dense)
         return result
@@ -228,8 +237,8 @@ class CLTk:
                 return None if selector.ratio == 1 else selector
         raise wc.EncodeError(f"no ratio matches; the globs are {', '.join(self._selectors)}", tensor=name)
 
-    def accumulated(self, name: str, grad: Any) -> Dense:
-        """Return gradient + residual, flat, on the host.
+    def add_residual(self, name: str, grad: Any) -> Dense:
+        """Add a tensor's residual to its gradient; return the sum, flat, on the host.
 
         Raises EncodeError if an element is not finite, or the residual has another size.
         """
@@ -260,16 +269,16 @@ class CLTk:
             gpu = find_gpu(grads)
             if gpu is not None:
                 gpu.synchronize()  # the stream that writes the gradients is unknown
-            forms = {name: describe(grads[name]) for name in sorted(grads, key=str.encode)}
-            described = {name: (shape, dtype.name) for name, (shape, dtype) in forms.items()}
-            local.operand = Operand.of(described, bare=local.bare, scheme=self.signature)
-            local.forms = forms
+            specs = {name: get_spec(grads[name]) for name in sorted(grads, key=str.encode)}
+            shapes = {name: (shape, dtype.name) for name, (shape, dtype) in specs.items()}
+            local.operand = Operand.of(shapes, bare=local.bare, scheme=self.signature)
+            local.specs = specs
             if self._step >= self._warmup:
-                local.sparse = [name for name in forms if self.selector(name) is not None]
-            held = {name for name in forms if holds and is_zero(grads[name])}
+                local.sparse = [name for name in specs if self.selector(name) is not None]
+            held = {name for name in specs if holds and is_zero(grads[name])}
             local.silent = held & set(local.sparse) if leads else set()
             local.kept = held - set(local.sparse)
-            for name in forms:
+            for name in specs:
                 residual = None if name in local.kept else self._residuals.get(name)
                 local.totals[name] = self._accumulate(name, grads[name], residual, on_gpu=gpu is not None)
             if leads and local.sparse:
@@ -278,11 +287,17 @@ class CLTk:
             return failure_of_encoding(error)
         return None
 
+    def _rehearse(self, grad: Any) -> None:
+        """Take a step alone with a new object, which calls the kernels that follow the headers."""
+        ratios = {glob: one.ratio or 1 for glob, one in self._selectors.items()}
+        alone = CLTk(ratios, self._feedback.beta, warmup=int(self._step < self._warmup))
+        simulate(1, lambda comm: alone.allreduce(comm, grad))
+
     def _encode_indices(self, local: LocalStep) -> ByteArray:
         """Select elements of each tensor, and encode their indices as a container."""
         selected = {}
         for name in local.sparse:
-            selector, size = self.selector(name), prod(local.forms[name][0])
+            selector, size = self.selector(name), prod(local.specs[name][0])
             assert selector is not None
             indices = _NO_INDICES if name in local.silent else local.totals[name].top(selector)
             if indices is None:

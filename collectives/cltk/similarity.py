@@ -73,10 +73,10 @@ def similarity(comm: Communicator | Channel, cltk: CLTk, grad: Any) -> Similarit
         (0.0, 0.0)
     """
     channel = Channel.of(comm)
-    with channel.collective(begun=True) as call:
+    with channel.collective(headerless=True) as call:
         named = grad if isinstance(grad, Mapping) else {ONLY: grad}
         results = {name: _measure(channel, cltk, name, named[name]) for name in sorted(named, key=str.encode)}
-        call.delivered = True
+        call.is_delivered = True
     return results if isinstance(grad, Mapping) else results[ONLY]
 
 
@@ -89,7 +89,7 @@ def _measure(channel: Channel, cltk: CLTk, name: str, grad: Any) -> Similarity:
         name: of the tensor.
         grad: the tensor's gradient.
     """
-    x = cltk.accumulated(name, grad)
+    x = cltk.add_residual(name, grad)
     residual = on_host(cltk.residual(name))
     selector = cltk.selector(name)
     distance = _measure_cosine_distance(channel, np.zeros_like(x) if residual is None else residual)

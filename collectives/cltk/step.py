@@ -10,7 +10,7 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.header import NO_DETAIL, Operand
 from collectives.channel import ByteArray
-from collectives.exchange import Form, error_of_container, get_limits
+from collectives.exchange import TensorSpec, error_of_container, get_limits
 from collectives.transport.reduce import Dense
 from wirecodec.interop import AccumulatedGradient
 
@@ -23,7 +23,7 @@ class LocalStep:
 
     Attributes:
         bare: whether the caller passed one tensor without a name.
-        forms: {name: (shape, dtype)}, in the order of the names' UTF-8 bytes.
+        specs: {name: (shape, dtype)}, in the order of the names' UTF-8 bytes.
         totals: {name: gradient + residual}.
         operand: description of the tensors and the settings, the same on all ranks.
         sparse: names of the tensors that are not sent whole.
@@ -34,7 +34,7 @@ class LocalStep:
     """
 
     bare: bool = True
-    forms: dict[str, Form] = field(default_factory=dict)
+    specs: dict[str, TensorSpec] = field(default_factory=dict)
     totals: dict[str, AccumulatedGradient] = field(default_factory=dict)
     operand: Operand = field(default_factory=Operand)
     sparse: list[str] = field(default_factory=list)
@@ -43,12 +43,17 @@ class LocalStep:
     stored: int = NO_DETAIL
     blob: ByteArray = field(default_factory=lambda: np.empty(0, np.uint8))
 
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """Names of the tensors' element types."""
+        return frozenset(dtype.name for _, dtype in self.specs.values())
+
     def decode_supports(self, blob: ByteArray, leader: int) -> dict[str, Dense | None]:
         """Decode each tensor's indices, None for all; raise CollectiveError on all ranks if that fails."""
-        supports: dict[str, Dense | None] = dict.fromkeys(self.forms)
+        supports: dict[str, Dense | None] = dict.fromkeys(self.specs)
         if not self.sparse:
             return supports
-        schema = {name: ((prod(self.forms[name][0]),), np.dtype(np.float32)) for name in self.sparse}
+        schema = {name: ((prod(self.specs[name][0]),), np.dtype(np.float32)) for name in self.sparse}
         try:
             tensors = wc.decode_many(blob, limits=get_limits(schema, [blob]), schema=schema)
         except wc.WireError as error:

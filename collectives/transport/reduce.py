@@ -116,9 +116,9 @@ def sum_named(channel: Channel, vectors: Mapping[str, Dense], divisor: int) -> d
             start += vector.size
         work.append((whole, out))
     for number, (whole, out) in enumerate(work, 1):
-        channel.call.last = number == len(work)
+        channel.call.is_final_transfer = number == len(work)
         sum_dense(channel, whole, divisor, out)
-    channel.call.delivered = True
+    channel.call.is_delivered = True
     return sums
 
 

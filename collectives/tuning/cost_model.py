@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from collectives.agreement.header import NO_DETAIL, Algorithm, Header
 from collectives.channel import Channel
-from collectives.exchange import Form
+from collectives.exchange import TensorSpec
 from collectives.rates import Rates
 from collectives.tuning.calibration import get_rates
 
@@ -61,10 +61,10 @@ class Workload:
     union: float
 
     @classmethod
-    def of(cls, channel: Channel, table: Sequence[Header], forms: Mapping[str, Form]) -> Workload:
+    def of(cls, channel: Channel, table: Sequence[Header], specs: Mapping[str, TensorSpec]) -> Workload:
         """Derive the sizes from the headers of an agreement."""
         elements = table[0].elements
-        nbytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in forms.values())
+        nbytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in specs.values())
         stored = tuple(elements if h.detail == NO_DETAIL else min(h.detail, elements) for h in table)
         known = channel.get_union(table[0].signature)
         union = estimate_union(elements, stored) if known is None else float(known)

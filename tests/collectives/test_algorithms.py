@@ -85,8 +85,8 @@ def test_compressors_take_the_same_steps(algorithm: str) -> None:
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
 def test_ranges_part_all_elements(n: int) -> None:
     shapes: dict[str, tuple[int, ...]] = {"b": (5,), "a": (2, 3), "c": (0,), "d": (), "e": (40,)}
-    forms = {name: (shape, np.dtype(np.float32)) for name, shape in shapes.items()}
-    ranges = assign_ranges(forms, n)
+    specs = {name: (shape, np.dtype(np.float32)) for name, shape in shapes.items()}
+    ranges = assign_ranges(specs, n)
     seen = [(name, i) for mine in ranges for name, (start, stop) in mine.items() for i in range(start, stop)]
     assert seen == [(name, i) for name in sorted(shapes) for i in range(int(np.prod(shapes[name])))]
     widths = [sum(stop - start for start, stop in mine.values()) for mine in ranges]

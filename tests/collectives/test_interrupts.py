@@ -191,7 +191,7 @@ def run(make: Callable[[SimulatedComm, int], Subject], size: int, injector: Inje
         channel, before = subject.channel, subject.channel.call
         first, data = outcome_of(act)
         again = ""
-        made = channel.call is not before and channel.call.delivered
+        made = channel.call is not before and channel.call.is_delivered
         if first in ("Injected", "MemoryError") and channel.closed is None and not made:
             again, data = outcome_of(subject.call)
         step = subject.step

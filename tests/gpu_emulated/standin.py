@@ -15,7 +15,7 @@ import pytest
 
 from tests.gpu_emulated.recorder import Recorder
 from tests.inputs import Array
-from wirecodec.gpu import accumulate, entry
+from wirecodec.gpu import entry, residual
 from wirecodec.gpu.plan import entry as plan_entry
 from wirecodec.kernels.cuda import device as device_module
 
@@ -88,7 +88,7 @@ def marked(x: Array) -> Array:
 def standin(monkeypatch: pytest.MonkeyPatch) -> StandInDevice:
     """Replace CuPy by the stand-in; ``import cupy`` also finds it."""
     device = StandInDevice(3, 3)
-    for module in (device_module, entry, plan_entry, accumulate):
+    for module in (device_module, entry, plan_entry, residual):
         monkeypatch.setattr(module, "cupy_device", lambda: device)
     monkeypatch.setitem(sys.modules, "cupy", device.cupy)
     return device

@@ -214,7 +214,7 @@ def test_as_device_flat_gives_raw_bits(standin: StandInDevice, dtype: Any) -> No
     x = np.arange(12).astype(dtype).reshape(3, 4)
     if dtype != BFLOAT16:
         flat = as_device_flat(marked(x).T, standin.cupy)
-        assert flat.words.tobytes() == bits_of(np.ascontiguousarray(x.T)).tobytes()
+        assert flat.raw_bits.tobytes() == bits_of(np.ascontiguousarray(x.T)).tobytes()
         assert (flat.dtype, flat.shape) == (dtype, (4, 3))
     with pytest.raises(wc.EncodeError, match="int64"):
         as_device_flat(marked(np.arange(3)), standin.cupy)

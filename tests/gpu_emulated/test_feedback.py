@@ -1,4 +1,4 @@
-"""feedback.cu against ``cpu.accumulate``: sums, residuals, and the limits of the types' ranges."""
+"""feedback.cu against ``cpu.residual``: sums, residuals, and the limits of the types' ranges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import wirecodec as wc
 from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import bits_of
-from wirecodec.cpu.accumulate import AccumulatedGradient
+from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.kernels.cuda import elements, feedback
 from wirecodec.kernels.cuda.select import Selector, rule_of
 

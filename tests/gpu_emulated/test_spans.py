@@ -11,13 +11,13 @@ import pytest
 import wirecodec as wc
 from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array, support, supports
-from wirecodec.kernels.cuda import spans
+from wirecodec.kernels.cuda import elias_fano, rice
 from wirecodec.limits import DEFAULT_LIMITS
 
 CASES = supports(np.random.default_rng(3))
 CODECS: dict[str, tuple[Any, Callable[..., Any], Callable[..., Any]]] = {
-    "rice": (wc.Rice(), spans.encode_rice, spans.decode_rice),
-    "elias-fano": (wc.EliasFano(), spans.encode_elias_fano, spans.decode_elias_fano),
+    "rice": (wc.Rice(), rice.encode, rice.decode),
+    "elias-fano": (wc.EliasFano(), elias_fano.encode, elias_fano.decode),
 }
 
 

@@ -13,6 +13,7 @@ from tests.gpu_emulated.emulator import Emulator
 from wirecodec.arrays import bits_of, read_only
 from wirecodec.kernels.cpu.select import moments as cpu_moments
 from wirecodec.kernels.cuda import checksum, moments
+from wirecodec.kernels.cuda.adacomp import mark_bins
 from wirecodec.kernels.cuda.select import Selector, rule_of
 from wirecodec.select.dgc import draw_positions
 
@@ -60,7 +61,7 @@ def test_adacomp_with_its_residual(emulator: Emulator, kind: Any, width: int) ->
     total = residual + gradient
     expected = wc.AdaComp(width).select(total, gradient=gradient)
     there, left = emulator.put(gradient), emulator.put(residual)
-    keys, mean, bad = moments.mark_bins(emulator, there, left, min(width, gradient.size), 1.0, left)
+    keys, mean, bad = mark_bins(emulator, there, left, min(width, gradient.size), 1.0, left)
     assert not bad[0]
     assert left.tobytes() == total.tobytes()
     assert mean[0] == expected.scale
@@ -68,7 +69,7 @@ def test_adacomp_with_its_residual(emulator: Emulator, kind: Any, width: int) ->
     made = selector.select(keys, emulator.put(rule_of(1)), mask=0xFFFF)
     count, _ = made.count(emulator)
     assert (made.indices[:count] == expected.indices).all()
-    again = moments.mark_bins(emulator, there, None, min(width, gradient.size), 1.0, left, summed=True)
+    again = mark_bins(emulator, there, None, min(width, gradient.size), 1.0, left, summed=True)
     assert [each.tobytes() for each in again] == [each.tobytes() for each in (keys, mean, bad)]
     assert left.tobytes() == total.tobytes()
 
@@ -78,12 +79,12 @@ def test_adacomp_reports_nonfinite(emulator: Emulator, kind: Any) -> None:
     gradient = np.ones(300, kind)
     gradient[299] = np.inf
     there, total = emulator.put(gradient), emulator.empty(300, kind)
-    assert moments.mark_bins(emulator, there, None, 50, 1.0, total)[2][0] == 1
-    assert moments.mark_bins(emulator, there[:299], None, 50, 1.0, total[:299])[2][0] == 0
+    assert mark_bins(emulator, there, None, 50, 1.0, total)[2][0] == 1
+    assert mark_bins(emulator, there[:299], None, 50, 1.0, total[:299])[2][0] == 0
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("size", [0, 1, 7, 63, 64, 65, 1000, 16_384, 40_001])
 def test_crc32_equals_zlib(emulator: Emulator, size: int) -> None:
-    octets = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
-    assert checksum.crc32(emulator, emulator.put(octets))[0] == zlib.crc32(octets.tobytes())
+    data = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
+    assert checksum.crc32(emulator, emulator.put(data))[0] == zlib.crc32(data.tobytes())

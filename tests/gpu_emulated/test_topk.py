@@ -11,7 +11,7 @@ import wirecodec as wc
 from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import bits_of, read_only
-from wirecodec.cpu.accumulate import AccumulatedGradient
+from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.kernels.cuda.select import infinity_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.select.topk_exact import select_top_k

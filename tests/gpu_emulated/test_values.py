@@ -13,7 +13,7 @@ from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array, value_vectors
 from wirecodec.arrays import BFLOAT16, bits_of
 from wirecodec.kernels.cpu.coding import narrow
-from wirecodec.kernels.cuda import elements, values
+from wirecodec.kernels.cuda import elements, offset_float, qsgd, sign_scale
 from wirecodec.limits import DEFAULT_LIMITS
 from wirecodec.value.float32_convert import MAX_FLOAT32, to_float32
 
@@ -31,9 +31,9 @@ def test_qsgd(emulator: Emulator, name: str, bits: int) -> None:
         codec = wc.QSGD(bits, bucket, ("max", "l2")[norm])
         expected = codec.encode(x, STREAM)
         there = emulator.put(bits_of(x))
-        section = values.encode_qsgd(emulator, there, bits, bucket, norm, MAX_FLOAT32["float32"], STREAM)
+        section = qsgd.encode(emulator, there, bits, bucket, norm, MAX_FLOAT32["float32"], STREAM)
         assert section.tobytes() == expected.tobytes()
-        out, bad = values.decode_qsgd(emulator, section, x.size, bits, bucket)
+        out, bad = qsgd.decode(emulator, section, x.size, bits, bucket)
         assert not bad[0]
         back = wc.QSGD.decode(expected, x.size, SINGLE, DEFAULT_LIMITS)
         assert out.tobytes() == back.tobytes()
@@ -42,13 +42,11 @@ def test_qsgd(emulator: Emulator, name: str, bits: int) -> None:
 def test_qsgd_reports_invalid_codes(emulator: Emulator) -> None:
     x = np.zeros(600, np.float32)
     x[:512] = 1
-    section = values.encode_qsgd(
-        emulator, emulator.put(bits_of(x)), 4, 512, 0, MAX_FLOAT32["float32"], STREAM
-    )
+    section = qsgd.encode(emulator, emulator.put(bits_of(x)), 4, 512, 0, MAX_FLOAT32["float32"], STREAM)
     for at, code in ((16, 0xF), (section.size - 1, 0x1)):  # above 2s; not s in a bucket of scale 0
         wrong = emulator.put(section)
         wrong[at] = code
-        assert values.decode_qsgd(emulator, wrong, 600, 4, 512)[1][0] == 1
+        assert qsgd.decode(emulator, wrong, 600, 4, 512)[1][0] == 1
         with pytest.raises(wc.Invalid, match="code"):
             wc.QSGD.decode(wrong.copy(), 600, SINGLE, DEFAULT_LIMITS)
 
@@ -76,18 +74,18 @@ def test_offset_float(emulator: Emulator, name: str, rounding: str) -> None:
         )
         largest = magnitude(MAX_FLOAT32["float32"])
         stochastic = rounding == "stochastic"
-        asked = values.OffsetFormat(bits, codec.mantissa, eps, up, down, largest, stochastic)
-        section = values.encode_offset_float(emulator, emulator.put(bits_of(x)), asked, STREAM)
+        asked = offset_float.OffsetFormat(bits, codec.mantissa, eps, up, down, largest, stochastic)
+        section = offset_float.encode(emulator, emulator.put(bits_of(x)), asked, STREAM)
         assert section.tobytes() == expected.tobytes()
         n, m, _, positive, negative, base = struct.unpack("<BBHHHI", expected[:12].tobytes())
         head = n, m, base, positive, negative
-        out, bad = values.decode_offset_float(emulator, section, x.size, head)
+        out, bad = offset_float.decode(emulator, section, x.size, head)
         assert not bad[0]
         back = wc.OffsetFloat.decode(expected, x.size, SINGLE, DEFAULT_LIMITS)
         assert out.tobytes() == back.tobytes()
         if positive + negative < 2**n - 1:
             section[12:] = 0xFF
-            assert values.decode_offset_float(emulator, section, x.size, head)[1][0] == 1
+            assert offset_float.decode(emulator, section, x.size, head)[1][0] == 1
 
 
 def magnitude(x: float) -> int:
@@ -101,12 +99,12 @@ def test_sign_scale(emulator: Emulator, kind: Any) -> None:
         cases |= {"overflowing": np.array([1e308, -1.5e308, 1.7e308]), "alike": np.full(100, -0.1)}
     for x in cases.values():
         expected = wc.SignScale().encode(x, STREAM)
-        section = values.encode_sign_scale(emulator, emulator.put(x))
+        section = sign_scale.encode(emulator, emulator.put(x))
         assert section.tobytes() == expected.tobytes()
         head = x.dtype.itemsize
         zero = section[:head].view(bits_of(x).dtype)[0]
         one = zero | zero.dtype.type(1 << (8 * head - 1))
-        out = values.expand_signs(emulator, section[head:], x.size, zero, one)
+        out = sign_scale.expand(emulator, section[head:], x.size, zero, one)
         back = wc.SignScale.decode(expected, x.size, x.dtype, DEFAULT_LIMITS)
         assert out.tobytes() == back.tobytes()
 

@@ -89,7 +89,7 @@ def test_torch(cupy: Any, name: str) -> None:
         x = torch.randn(30, 50).to(getattr(torch, name))
         here: Any = co.allreduce(comm, x, SCHEME, algorithm="allgather")
         there: Any = co.allreduce(comm, x.cuda(), SCHEME, algorithm="allgather")
-        octets = there.cpu().contiguous().view(torch.uint8).numpy()
-        return bool(there.is_cuda) and octets.tobytes() == here.tobytes()
+        copied = there.cpu().contiguous().view(torch.uint8).numpy()
+        return bool(there.is_cuda) and copied.tobytes() == here.tobytes()
 
     assert co.simulate(3, rank) == [True] * 3

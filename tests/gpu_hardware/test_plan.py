@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
+from tests.gpu_emulated.planned import CODED, SAMPLES_AND_BINS, SELECTORS, inputs
 from tests.gpu_emulated.test_gpu_encode import VALUES, tensor
-from tests.gpu_emulated.test_plan import CODED, SAMPLES_AND_BINS, SELECTORS, inputs
 from tests.gpu_hardware.test_bytes import KINDS
 from tests.inputs import Array
 from wirecodec.gpu import Plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,16 +17,17 @@ LAYERS = {
         {"errors", "version"},
         {"arrays", "limits", "prng", "validation"},
         {"kernels"},
-        {"sparse"},
+        {"sparse", "support"},
         {"select", "index", "value", "transform"},
         {"registry"},
         {"scheme"},
-        {"container", "feedback", "presets", "schedule", "support"},
+        {"container", "feedback", "presets", "schedule"},
         {"saved_state", "step"},
         {"cpu"},
         {"gpu"},
         {"pipeline"},
         {"compressor"},
+        {"compilation"},
         {"interop"},
         {"cli"},
         {"__main__"},
@@ -33,6 +35,7 @@ LAYERS = {
     "collectives": [
         {"attributes", "call", "device", "errors", "rates"},
         {"communicator"},
+        {"waiting"},
         {"channel"},
         {"transport", "simulation"},
         {"agreement"},
@@ -137,3 +140,12 @@ def test_modules_open_with_a_docstring() -> None:
         if ast.get_docstring(ast.parse(path.read_text())) is None
     ]
     assert not silent
+
+
+def test_every_cuda_source_is_launched_by_the_module_of_its_name() -> None:
+    folder = ROOT / "wirecodec/kernels/cuda"
+    launches = {
+        path.stem: set(re.findall(r'\.launch\(\s*"(\w+)"', path.read_text())) for path in folder.glob("*.py")
+    }
+    sources = {path.stem for path in folder.glob("*.cu")}
+    assert {name: found for name, found in launches.items() if found} == {name: {name} for name in sources}

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from wirecodec.cli import advise, bench, decode, encode, inspect, presets, stats, verify
+from wirecodec.cli import advise, bench, decode, encode, inspect, presets, stats, verify, warm
 from wirecodec.cli.formatting import escape, shorten
 from wirecodec.cli.options import Parser
 from wirecodec.errors import LimitExceeded
@@ -16,7 +16,7 @@ from wirecodec.version import __version__
 
 __all__ = ["main"]
 
-_COMMANDS = (encode, decode, inspect, verify, presets, stats, bench, advise)
+_COMMANDS = (encode, decode, inspect, verify, presets, stats, bench, advise, warm)
 _MAX_MESSAGE_WIDTH = 2000
 
 ERROR = 2

@@ -32,7 +32,7 @@ from wirecodec.container.records import find_record_bodies
 from wirecodec.errors import Invalid, LimitExceeded, Malformed
 from wirecodec.registry import transform
 
-__all__ = ["Block", "Spans", "read"]
+__all__ = ["ExtensionReader", "Spans", "read"]
 
 _UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
@@ -65,7 +65,7 @@ class Spans:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class ExtensionReader:
     """Reader of a checked extension block: bodies of its known records by type; empty without a block."""
 
     bodies: Mapping[int, memoryview]
@@ -124,7 +124,7 @@ class Block:
         return int(spans.keys.size) + sum(len(group) - 1 for group in self.groups())
 
 
-def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Block:
+def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> ExtensionReader:
     """Check an extension block: rows 28 to 41 of section 7, in their order.
 
     Args:
@@ -139,7 +139,7 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Block
     Raises:
         WireError: a check fails.
     """
-    found = Block(find_record_bodies(block, start) if block else {})
+    found = ExtensionReader(find_record_bodies(block, start) if block else {})
     keys = spans.keys
     if found.is_fused:
         keys = _check_fused(found, spans, max_entries)
@@ -162,7 +162,7 @@ def _pairs(body: memoryview) -> Array:
     return np.frombuffer(body, "<u4").reshape(-1, 2)
 
 
-def _heads(pairs: Array) -> Iterator[int]:
+def _group_starts(pairs: Array) -> Iterator[int]:
     """Yield the positions of the pairs that begin a group; raise Malformed if one does not fit."""
     words = pairs.reshape(-1).data  # reading single elements is twice as fast as from an array
     at = 1
@@ -176,23 +176,23 @@ def _heads(pairs: Array) -> Iterator[int]:
 
 def _groups(pairs: Array) -> Iterator[Array]:
     """Yield the members of each group."""
-    return (pairs[at + 1 : at + 1 + int(pairs[at, 1])] for at in _heads(pairs))
+    return (pairs[at + 1 : at + 1 + int(pairs[at, 1])] for at in _group_starts(pairs))
 
 
-def _check_fused(block: Block, spans: Spans, max_entries: int) -> Array:
+def _check_fused(extension: ExtensionReader, spans: Spans, max_entries: int) -> Array:
     """Check the fused record; return the keys of all tensors, (n,) u32 ascending."""
-    pairs = _pairs(block.bodies[FUSED])
+    pairs = _pairs(extension.bodies[FUSED])
     count, reserved = pairs[0].tolist()
     if count == 0 or reserved:
         raise Malformed("fused-record", f"{count} groups, reserved word {reserved}")
-    heads = np.fromiter(_heads(pairs), np.int64)
-    if heads.size != count:
-        raise Malformed("fused-record", f"{heads.size} groups; the record says {count}")
+    starts = np.fromiter(_group_starts(pairs), np.int64)
+    if starts.size != count:
+        raise Malformed("fused-record", f"{starts.size} groups; its count is {count}")
     n = int(spans.chunks.sum()) + len(pairs) - 1 - 2 * count
     if n > max_entries:
         raise LimitExceeded("max-entries", f"{n} entries and fused members; the limit is {max_entries}")
     before = -1
-    for key, group in zip(integers(pairs[heads, 0]), _groups(pairs), strict=True):
+    for key, group in zip(integers(pairs[starts, 0]), _groups(pairs), strict=True):
         if key <= before or group[0, 0] != key or (group[1:, 0] <= group[:-1, 0]).any():
             raise Invalid("fused", f"the group of entry {key} is out of order")
         at = spans.find(key)
@@ -204,7 +204,7 @@ def _check_fused(block: Block, spans: Spans, max_entries: int) -> Array:
             raise Invalid("fused", f"entry {key} is not one plain chunk of its members' size")
         before = key
     others = np.ones(len(pairs), bool)
-    others[0] = others[heads] = others[heads + 1] = False
+    others[0] = others[starts] = others[starts + 1] = False
     keys = np.concatenate([spans.keys, pairs[others, 0]])
     keys.sort()
     if (keys[1:] == keys[:-1]).any():
@@ -212,11 +212,11 @@ def _check_fused(block: Block, spans: Spans, max_entries: int) -> Array:
     return keys
 
 
-def _check_lengths(block: Block, spans: Spans) -> None:
+def _check_lengths(extension: ExtensionReader, spans: Spans) -> None:
     """Check the transform record against the tensors stored as coefficients."""
     keys = np.empty(0, np.uint32)
-    if block.is_transformed:
-        body = block.bodies[TRANSFORM]
+    if extension.is_transformed:
+        body = extension.bodies[TRANSFORM]
         if not body or len(body) % LENGTH.itemsize:
             raise Malformed("transform-record", f"{len(body)} bytes are not rows of {LENGTH.itemsize}")
         rows = np.frombuffer(body, LENGTH)
@@ -226,7 +226,7 @@ def _check_lengths(block: Block, spans: Spans) -> None:
     places = np.flatnonzero(spans.domains)
     if keys.size != places.size or (keys != spans.keys[places]).any():
         raise Invalid("transform", "the rows do not match the tensors stored as coefficients")
-    for at, (key, size) in zip(integers(places), block.lengths(), strict=True):
+    for at, (key, size) in zip(integers(places), extension.lengths(), strict=True):
         count, found = int(spans.sizes[at]), transform(int(spans.domains[at]))
         # The first comparison bounds the number before ``count`` computes with it.
         if size > count * found.width or found.count(size) != count:
@@ -296,11 +296,11 @@ def _check_rows(body: memoryview) -> None:
         pass
 
 
-def _check_shapes(block: Block, spans: Spans) -> None:
+def _check_shapes(extension: ExtensionReader, spans: Spans) -> None:
     """Check the shapes record against the tensors' sizes."""
-    sizes = block.sizes(spans)
+    sizes = extension.sizes(spans)
     before = -1
-    for key, dims in block.shapes():
+    for key, dims in extension.shapes():
         wrong = ""
         if key <= before:
             wrong = "the rows do not ascend"
@@ -309,6 +309,6 @@ def _check_shapes(block: Block, spans: Spans) -> None:
         elif sizes[key] != math.prod(dims) or math.prod(n for n in dims if n) > MAX_PRODUCT:
             wrong = f"tensor {key} has {sizes[key]} elements; its shape is {dims}"
         if wrong:  # at most as many rows were read as there are tensors
-            _check_rows(block.bodies[SHAPES])
+            _check_rows(extension.bodies[SHAPES])
             raise Invalid("shapes", wrong)
         before = key

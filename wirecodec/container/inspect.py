@@ -93,12 +93,12 @@ def inspect(blob: Any) -> ContainerInfo:
         >>> entry.size, entry.nnz, entry.index, entry.value_bytes
         (4, 2, 'rice', 8)
     """
-    head = read_header(as_bytes(blob), UNLIMITED, whole=False)
-    specs = list(TensorSpecs(head, None))
-    groups = {int(group[0, 0]): group[:, 0].tolist() for group in head.block.groups()}
+    header = read_header(as_bytes(blob), UNLIMITED, whole=False)
+    specs = list(TensorSpecs(header, None))
+    groups = {int(group[0, 0]): group[:, 0].tolist() for group in header.extension.groups()}
     entries = []
-    spans = head.spans
-    for key, rows in zip(spans.keys.tolist(), np.split(head.table, spans.starts[1:]), strict=False):
+    spans = header.spans
+    for key, rows in zip(spans.keys.tolist(), np.split(header.table, spans.starts[1:]), strict=False):
         domain = int(rows["dtype"][0]) >> 4
         of_entry = [specs[member] for member in groups.get(key, [key])]
         size = sum(spec.size for spec in of_entry)
@@ -119,4 +119,4 @@ def inspect(blob: Any) -> ContainerInfo:
                 map_bytes=int(rows["map_len"].sum(dtype=np.int64)),
             )
         )
-    return ContainerInfo(f"{MAJOR}.{head.minor}", head.nbytes, head.block.tag, tuple(entries))
+    return ContainerInfo(f"{MAJOR}.{header.minor}", header.nbytes, header.extension.tag, tuple(entries))

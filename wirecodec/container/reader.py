@@ -1,6 +1,6 @@
 """Reading of a container's header and division of its payload: the checks of formats/SPEC.md, section 7.
 
-``read_header`` makes every check up to row 41 and returns a ``Head``. ``sections`` checks and divides each
+``read_header`` makes every check up to row 41. ``sections`` checks and divides each
 entry's payload. No allocation and no loop depends on a number before its check.
 
 The caller's buffer may change at any time. So each byte of the header is read once, into a copy. The
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, Bytes
-from wirecodec.container.extension_reader import Block, Spans, read
+from wirecodec.container.extension_reader import ExtensionReader, Spans, read
 from wirecodec.container.writer import (
     CHUNK,
     HAS_EXTENSION,
@@ -43,7 +43,7 @@ from wirecodec.registry import index_codecs, transforms, value_codecs
 from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import PACKED, map_bytes
 
-__all__ = ["Head", "Row", "blob_size", "read_header", "sections"]
+__all__ = ["ContainerHeader", "Row", "blob_size", "read_header", "sections"]
 
 _ROWS = 1024
 """Rows of the table that are converted to Python objects at a time."""
@@ -52,7 +52,7 @@ _ZEROS = bytes(7)
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
+class ContainerHeader:
     """Checked header of a container: prefix, table and extension block, copied from the buffer.
 
     Attributes:
@@ -60,7 +60,7 @@ class Head:
         nbytes: length of the whole container.
         table: (n_entries,) the entries' fields, read-only.
         spans: the table's entries by key.
-        block: the reader of the extension block.
+        extension: the reader of the extension block.
         payload: offset of the first section.
     """
 
@@ -68,7 +68,7 @@ class Head:
     nbytes: int
     table: Array
     spans: Spans
-    block: Block
+    extension: ExtensionReader
     payload: int
 
 
@@ -124,7 +124,7 @@ def _prefix(data: bytes, limits: DecodeLimits) -> _Prefix:
 
 def read_header(
     data: Bytes, limits: DecodeLimits, *, sizes_trusted: bool = False, whole: bool = True
-) -> Head:
+) -> ContainerHeader:
     """Read and check a container's header: rows 1 to 41 of section 7, in their order.
 
     Args:
@@ -173,7 +173,7 @@ def read_header(
     _check_limits(table, prefix.total, limits, sizes_trusted)
     spans = _spans(table)
     records = read(memoryview(block), table_stop, spans, limits.max_entries)
-    return Head(prefix.minor, prefix.total, table, spans, records, stop)
+    return ContainerHeader(prefix.minor, prefix.total, table, spans, records, stop)
 
 
 def _refuse(kind: type[WireError], code: str, wrong: Array, message: str) -> None:
@@ -288,15 +288,24 @@ def _spans(table: Array) -> Spans:
     return Spans(key[starts], starts, chunks, sizes, table["dtype"][starts] >> 4)
 
 
-def sections(data: Bytes, head: Head) -> Iterator[tuple[int, int, Row, list[Bytes]]]:
-    """Yield (entry number, offset, row, [index, value, map section]) of every entry; checks rows 45 and 46.
+def sections(
+    data: Bytes, header: ContainerHeader, done: Array
+) -> Iterator[tuple[int, int, Row, list[Bytes]]]:
+    """Yield (number, offset, row, [index, value, map section]) of the entries to do; checks rows 45 and 46.
+
+    Args:
+        data: the container.
+        header: its header.
+        done: (n,) bool, whether an entry is skipped.
 
     A container may have very many small entries. So rows are converted to Python integers in batches, at a
     tenth of the cost of single fields, and padding is compared as bytes.
     """
-    raw, at = data.data, head.payload
-    for first in range(0, head.table.size, _ROWS):
-        for entry, fields in enumerate(head.table[first : first + _ROWS].tolist(), first):
+    raw, at, skip = data.data, header.payload, done.tolist()
+    if all(skip):
+        return
+    for first in range(0, header.table.size, _ROWS):
+        for entry, fields in enumerate(header.table[first : first + _ROWS].tolist(), first):
             row = Row(*fields)
             start, parts, bounds = at, [], []
             for length in (row.index_len, row.value_len, row.map_len):
@@ -304,6 +313,8 @@ def sections(data: Bytes, head: Head) -> Iterator[tuple[int, int, Row, list[Byte
                 parts.append(data[at:stop])
                 at = stop + (-stop & 7)
                 bounds.append((stop, at))
+            if skip[entry]:
+                continue
             if zlib.crc32(raw[start:at]) != row.crc:
                 raise ChecksumMismatch(
                     "entry-checksum", "the entry's checksum does not match", entry=entry, offset=start

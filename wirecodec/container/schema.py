@@ -19,7 +19,7 @@ import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, dtype_named, integers
 from wirecodec.container.extension_writer import digits
-from wirecodec.container.reader import Head
+from wirecodec.container.reader import ContainerHeader
 from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.limits import Schema, TensorSchema
 
@@ -54,28 +54,31 @@ class TensorSpecs:
     """Iterable of the specs of a container's tensors in the order of their keys.
 
     If the container has no names, those of ``named`` are used if their number matches, else ``digits``.
+
+    Attributes:
+        sizes: (n,) i64, elements of each tensor.
     """
 
-    def __init__(self, head: Head, named: Iterable[str] | None) -> None:
-        self._block = head.block
-        self._sizes = head.block.sizes(head.spans)
-        self._dtypes = dtypes_of(head)
-        given = sorted(named) if named is not None and not head.block.is_named else []
-        self._given = given if len(given) == self._sizes.size else []  # in the order of their UTF-8 bytes
+    def __init__(self, header: ContainerHeader, named: Iterable[str] | None) -> None:
+        self._extension = header.extension
+        self.sizes = header.extension.sizes(header.spans)
+        self._dtypes = dtypes_of(header)
+        given = sorted(named) if named is not None and not header.extension.is_named else []
+        self._given = given if len(given) == self.sizes.size else []  # in the order of their UTF-8 bytes
 
     def __len__(self) -> int:
-        return int(self._sizes.size)
+        return int(self.sizes.size)
 
     def names(self) -> Iterator[str]:
         """Yield the names, ascending."""
-        if self._block.is_named:
-            return self._block.names()
+        if self._extension.is_named:
+            return self._extension.names()
         return iter(self._given) if self._given else digits(len(self))
 
     def __iter__(self) -> Iterator[TensorSpec]:
-        shapes = self._block.shapes()
+        shapes = self._extension.shapes()
         place, dims = next(shapes, _NO_MORE)
-        columns = zip(self.names(), integers(self._sizes), integers(self._dtypes), strict=True)
+        columns = zip(self.names(), integers(self.sizes), integers(self._dtypes), strict=True)
         for key, (name, size, dtype) in enumerate(columns):
             shape: tuple[int, ...] = (size,)
             if key == place:
@@ -84,18 +87,18 @@ class TensorSpecs:
             yield TensorSpec(name, shape, DTYPES[dtype])
 
 
-def dtypes_of(head: Head) -> Array:
+def dtypes_of(header: ContainerHeader) -> Array:
     """Return the element type of each tensor, (n,) u8 by key, as a position in ``DTYPES``."""
-    dtypes = np.empty(head.block.count(head.spans), np.uint8)
-    dtypes[head.spans.keys] = (head.table["dtype"][head.spans.starts] & 15) - 1
-    for group in head.block.groups():
+    dtypes = np.empty(header.extension.count(header.spans), np.uint8)
+    dtypes[header.spans.keys] = (header.table["dtype"][header.spans.starts] & 15) - 1
+    for group in header.extension.groups():
         dtypes[group[:, 0]] = dtypes[group[0, 0]]
     return dtypes
 
 
-def check_count(head: Head) -> None:
+def check_count(header: ContainerHeader) -> None:
     """Raise SchemaMismatch unless the container has exactly one tensor."""
-    count = head.block.count(head.spans)
+    count = header.extension.count(header.spans)
     if count != 1:
         raise SchemaMismatch("schema-count", f"the container has {count} tensors; decode_many reads them")
 

@@ -77,11 +77,11 @@ def max_encoded_bytes(shape: Sequence[int] | int, dtype: Any, scheme: SchemeLike
     if rest:
         chunks.append((_Chunk(rest, width, numbers, parsed), 1))
     block = ext.write(ext.Extension(shapes={} if len(dims) == 1 else {0: dims}, lengths=lengths))
-    head = PREFIX_BYTES + TABLE.itemsize * max(whole + bool(rest), 1) + len(block)
+    header_bytes = PREFIX_BYTES + TABLE.itemsize * max(whole + bool(rest), 1) + len(block)
     fewest, most = _count_range(parsed.select, count)
     if fewest == count:
-        return head + sum(n * chunk.full_bytes() for chunk, n in chunks)
-    return head + _max_total([(chunk, n) for chunk, n in chunks if n], most)
+        return header_bytes + sum(n * chunk.full_bytes() for chunk, n in chunks)
+    return header_bytes + _max_total([(chunk, n) for chunk, n in chunks if n], most)
 
 
 @dataclass(frozen=True)

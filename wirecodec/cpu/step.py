@@ -11,9 +11,9 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, Flat, aligned, read_only
 from wirecodec.container.reader import read_header
 from wirecodec.container.schema import TensorSpecs
-from wirecodec.cpu.accumulate import AccumulatedGradient, subtract_sent
 from wirecodec.cpu.decode import tensors_of
 from wirecodec.cpu.encode import encode_supports
+from wirecodec.cpu.residual import AccumulatedGradient, subtract_sent
 from wirecodec.cpu.select import choose, dense
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
@@ -80,9 +80,9 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
 
 def _decode_own(blob: Bytes, supports: Mapping[str, Support]) -> dict[str, SparseTensor]:
     """Decode a container as receivers with a schema do."""
-    head = read_header(blob, UNLIMITED, sizes_trusted=True)
+    header = read_header(blob, UNLIMITED, sizes_trusted=True)
     schema = {name: (support.shape, support.dtype) for name, support in supports.items()}
-    return dict(zip(supports, tensors_of(blob, head, TensorSpecs(head, schema), UNLIMITED), strict=True))
+    return dict(zip(supports, tensors_of(blob, header, TensorSpecs(header, schema), UNLIMITED), strict=True))
 
 
 def _select(flat: Flat, job: TensorJob) -> _SelectedTensor:

@@ -25,7 +25,7 @@ __all__ = [
 
 def copy_to_host(device: Device, flat: DeviceFlat) -> Flat:
     """Copy a tensor to the host."""
-    return Flat(read_only(device.get(flat.words).view(flat.dtype)), flat.shape)
+    return Flat(read_only(device.get(flat.raw_bits).view(flat.dtype)), flat.shape)
 
 
 def concatenate(device: Device, pieces: Sequence[Any]) -> Any:

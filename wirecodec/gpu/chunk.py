@@ -70,7 +70,7 @@ def _encode_by_kernels(
     index_codec: Any = scheme.index
     entries = []
     for base, start, stop in zip(bases, [0, *ends], ends, strict=False):
-        d, raw = min(CHUNK, size - base), support.words[start:stop]
+        d, raw = min(CHUNK, size - base), support.raw_bits[start:stop]
         section: Any = np.empty(0, np.uint8)
         stream = mix(seed, key, base)
         if 0 < raw.size < d:
@@ -101,14 +101,14 @@ def _encode_indices(
     kernels = find_index_codec(codec)
     if isinstance(kernels, ExactIndexCodec):
         encoded = kernels.encode(device, codec, indices, base, d, None)
-        if encoded.words is None:
+        if encoded.word_count is None:
             return encoded.section, raw
-        return encoded.section[: 4 * int(device.get(encoded.words)[0])], raw
+        return encoded.section[: 4 * int(device.get(encoded.word_count)[0])], raw
     assert isinstance(kernels, LossyIndexCodec)
     if not kernels.is_complete(codec) and has_nonfinite(device, raw, support.dtype):
         raise HostFallback  # readers may not find that element
     made = kernels.approximate(device, codec, rebase(device, indices, base), d, stream)
-    raw = elements.gather(device, support.flat.words, rebase(device, made.indices, -base % 2**32))
+    raw = elements.gather(device, support.flat.raw_bits, rebase(device, made.indices, -base % 2**32))
     if support.scale is not None:
         raw = set_scale(device, raw, support.dtype, support.scale)
     return (made.section if raw.size < d else np.empty(0, np.uint8)), raw

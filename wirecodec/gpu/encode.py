@@ -34,7 +34,7 @@ def encode(device: Device, flat: DeviceFlat, scheme: Scheme, seed: int, tag: byt
     entries = encode_chunks(device, 0, support, scheme, seed)
     extension = ext.Extension(
         shapes={} if len(flat.shape) == 1 else {0: flat.shape},
-        lengths={0: flat.words.size} if support.domain else {},
+        lengths={0: flat.raw_bits.size} if support.domain else {},
         tag=tag,
     )
     return pack(device, entries, extension)
@@ -97,6 +97,6 @@ def pack(device: Device, entries: Sequence[Entry], extension: ext.Extension) -> 
             device.copy(section, blob[at : at + part.size])
             at += part.size + ext.pad8(part.size)
         device.copy(checksum.crc32(device, blob[start:stop]), checksums[number : number + 1])
-    head = writer.header_bytes(entries, device.get(checksums).tolist(), block, total)
-    device.copy(device.put(np.frombuffer(head, np.uint8)), blob[:payload])
+    header_data = writer.header_bytes(entries, device.get(checksums).tolist(), block, total)
+    device.copy(device.put(np.frombuffer(header_data, np.uint8)), blob[:payload])
     return blob

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
-from wirecodec.container.reader import Head, read_header
+from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
 from wirecodec.cpu.decode import decode_chunks
 from wirecodec.cpu.guard import Guard
@@ -52,7 +52,7 @@ __all__ = [
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """Encode a tensor on a GPU as a container, a uint8 CuPy array. Raises EncodeError or DeviceError."""
     flat: DeviceFlat = as_device_flat(tensor, cupy_device().cupy)
-    with device_of(flat.words) as device:
+    with device_of(flat.raw_bits) as device:
         blob: Bytes = encoding.encode(device, flat, scheme, seed, tag)
         return blob
 
@@ -68,7 +68,7 @@ def encode_many(
 ) -> Bytes:
     """Encode named tensors on one GPU, in the order of their keys, as one container on it."""
     flats = _as_flats(tensors)
-    with device_of(next(iter(flats.values())).words) as device:
+    with device_of(next(iter(flats.values())).raw_bits) as device:
         blob: Bytes = encoding.encode_many(device, flats, schemes, seed, tag, names=names, fuse=fuse)
         return blob
 
@@ -84,7 +84,7 @@ def _as_flats(tensors: Mapping[str, Any]) -> dict[str, DeviceFlat]:
             flats[name] = as_device_flat(tensor, cupy)
         except EncodeError as error:
             raise error.of(name) from None
-    if len({flat.words.device.id for flat in flats.values()}) > 1:
+    if len({flat.raw_bits.device.id for flat in flats.values()}) > 1:
         raise EncodeError("the tensors are on several GPUs; move them to one")
     return flats
 
@@ -95,10 +95,10 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     EncodeError names the tensor.
     """
     flats = _as_flats(tensors)
-    with device_of(next(iter(flats.values())).words) as device:
+    with device_of(next(iter(flats.values())).raw_bits) as device:
         selected = {}
         for name, wanted_job in wanted.jobs.items():
-            held = wanted.hold_zeros and _is_zero(device, flats[name].words)
+            held = wanted.hold_zeros and _is_zero(device, flats[name].raw_bits)
             job = wanted_job.hold() if held else wanted_job
             residual = job.residual
             moved = device.put(residual) if residual is not None and not on_gpu(residual) else residual
@@ -107,9 +107,9 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
             except EncodeError as error:
                 raise error.of(name) from None
         blob = steps.encode(device, selected, wanted.seed, names=wanted.names, fuse=wanted.fuse)
-        octets = as_bytes(device.get(blob))
-        head = read_header(octets, UNLIMITED, sizes_trusted=True)
-        parts = _decode_parts(device, octets, head, UNLIMITED)
+        blob_on_host = as_bytes(device.get(blob))
+        header = read_header(blob_on_host, UNLIMITED, sizes_trusted=True)
+        parts = _decode_parts(device, blob_on_host, header, UNLIMITED)
         residuals = {}
         for key, (name, each) in enumerate(selected.items()):
             try:
@@ -118,7 +118,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
                 raise error.of(name) from None
         return StepResult(
             blob,
-            octets,
+            blob_on_host,
             {name: _to_sparse(device, flats[name], parts[key]) for key, name in enumerate(selected)},
             {name: each for name, each in residuals.items() if each is not None},
             {name: each.selector for name, each in selected.items() if each.selector is not None},
@@ -127,7 +127,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
 
 def _to_sparse(device: CupyDevice, flat: DeviceFlat, parts: Sequence[DecodedChunk]) -> SparseTensor:
     """Join a tensor's chunks; bfloat16, which CuPy does not have, is copied to the host."""
-    indices, raw = decoding.concatenate_parts(device, parts, flat.words.size)
+    indices, raw = decoding.concatenate_parts(device, parts, flat.raw_bits.size)
     if flat.dtype == BFLOAT16:
         indices, raw = None if indices is None else device.get(indices), device.get(raw)
     return SparseTensor._of(indices, raw.view(flat.dtype), flat.shape, UNLIMITED.max_dense)
@@ -156,13 +156,18 @@ def can_add(target: Any) -> bool:
 
 
 def add(
-    data: Bytes, head: Head, targets: Sequence[Any], scale: float, limits: DecodeLimits, guard: Guard
+    data: Bytes,
+    header: ContainerHeader,
+    targets: Sequence[Any],
+    scale: float,
+    limits: DecodeLimits,
+    guard: Guard,
 ) -> None:
     """Add scale * values to arrays on one GPU, after all chunks are decoded.
 
     Args:
         data: the container, on the host.
-        head: its header, checked.
+        header: the container's header, checked.
         targets: one array per tensor.
         scale: factor for all values.
         limits: bounds on decoding.
@@ -173,10 +178,10 @@ def add(
     if not all(map(on_gpu, targets)) or len({target.device.id for target in targets}) > 1:
         raise ValueError("out is on several devices; all arrays must be on one device")
     if guard.is_active:
-        guard.check(decode_chunks(data, head, limits), [target.dtype for target in targets], scale)
+        guard.check(decode_chunks(data, header, limits), [target.dtype for target in targets], scale)
     with device_of(targets[0]) as device:
-        parts = _decode_parts(device, data, head, limits)
-        types = dtypes_of(head)
+        parts = _decode_parts(device, data, header, limits)
+        types = dtypes_of(header)
         for key, target in enumerate(targets):
             for part in parts[key]:
                 decoding.add_part(device, target.reshape(-1), part, DTYPES[types[key]], scale)
@@ -189,7 +194,7 @@ def zeros(size: int, dtype: np.dtype[Any]) -> Any:
 
 def is_zero(tensor: Any) -> bool:
     """Return whether all elements of a tensor on a GPU are +0 or -0."""
-    words = as_device_flat(tensor, cupy_device().cupy).words
+    words = as_device_flat(tensor, cupy_device().cupy).raw_bits
     with device_of(words) as device:
         return _is_zero(device, words)
 
@@ -201,8 +206,8 @@ def _is_zero(device: CupyDevice, words: Any) -> bool:
 def find_nonfinite(tensor: Any) -> int:
     """Return the position of the first NaN or Inf of a tensor on a GPU, or -1."""
     flat = as_device_flat(tensor, cupy_device().cupy)
-    with device_of(flat.words) as device:
-        return arrays.find_nonfinite(device, flat.words, flat.dtype)
+    with device_of(flat.raw_bits) as device:
+        return arrays.find_nonfinite(device, flat.raw_bits, flat.dtype)
 
 
 def all_finite(words: Any, dtype: np.dtype[Any]) -> bool:
@@ -217,13 +222,15 @@ def mean(total: Any, ranks: int, dtype: np.dtype[Any]) -> Any:
         return arrays.mean(device, total, ranks, dtype)
 
 
-def count_nonzero(words: Any) -> int:
+def count_nonzero(raw_bits: Any) -> int:
     """Count the numbers that are neither +0 nor -0 among (n,) raw bits on a GPU."""
-    with device_of(words) as device:
-        return arrays.count_nonzero(device, words)
+    with device_of(raw_bits) as device:
+        return arrays.count_nonzero(device, raw_bits)
 
 
-def tensors_of(data: Bytes, head: Head, specs: TensorSpecs, limits: DecodeLimits) -> list[SparseTensor]:
+def tensors_of(
+    data: Bytes, header: ContainerHeader, specs: TensorSpecs, limits: DecodeLimits
+) -> list[SparseTensor]:
     """Decode the tensors of a container onto the current GPU.
 
     Raises a WireError; DeviceError for tensors that CuPy cannot hold: bfloat16, and more than 2^31 elements.
@@ -236,7 +243,7 @@ def tensors_of(data: Bytes, head: Head, specs: TensorSpecs, limits: DecodeLimits
             )
         if spec.size > 2**31:
             raise DeviceError(f"{spec.name!r} has {spec.size} elements; a GPU decodes at most 2^31")
-    parts = _decode_parts(device, data, head, limits)
+    parts = _decode_parts(device, data, header, limits)
     tensors = []
     for key, spec in enumerate(specs):
         indices, raw = decoding.concatenate_parts(device, parts[key], spec.size)
@@ -245,12 +252,12 @@ def tensors_of(data: Bytes, head: Head, specs: TensorSpecs, limits: DecodeLimits
 
 
 def _decode_parts(
-    device: CupyDevice, data: Bytes, head: Head, limits: DecodeLimits
+    device: CupyDevice, data: Bytes, header: ContainerHeader, limits: DecodeLimits
 ) -> dict[int, list[DecodedChunk]]:
     """Decode every tensor's chunks onto the device; the host decodes transformed ones."""
-    if not head.block.is_transformed:
+    if not header.extension.is_transformed:
         return decode_chunks(
-            data, head, limits, partial(chunk.decode_chunk, device), partial(split_part, device)
+            data, header, limits, partial(chunk.decode_chunk, device), partial(split_part, device)
         )
-    decoded = decode_chunks(data, head, limits)
+    decoded = decode_chunks(data, header, limits)
     return {key: [chunk.to_device(device, part) for part in parts] for key, parts in decoded.items()}

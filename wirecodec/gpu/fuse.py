@@ -37,10 +37,10 @@ def concatenate_supports(
             [support_to_host(device, each) if isinstance(each, DeviceSupport) else each for each in supports]
         )
     starts = np.cumsum([0] + [each.size for each in on_device]).tolist()
-    raw = concatenate(device, [each.words for each in on_device])
+    raw = concatenate(device, [each.raw_bits for each in on_device])
     size = starts[-1]
     # Only a lossy codec reads unselected elements. Otherwise the tensor's content does not matter.
-    elements = concatenate(device, [each.flat.words for each in on_device]) if lossy else None
+    elements = concatenate(device, [each.flat.raw_bits for each in on_device]) if lossy else None
     flat = DeviceFlat(
         device.empty(size, raw.dtype) if elements is None else elements, on_device[0].dtype, (size,)
     )

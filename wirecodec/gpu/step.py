@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DeviceFlat, Flat, read_only
-from wirecodec.cpu import accumulate as host
+from wirecodec.cpu import residual as host
 from wirecodec.cpu import select as host_select
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.gpu import decode as decoding
-from wirecodec.gpu.accumulate import AccumulatedGradient
 from wirecodec.gpu.arrays import copy_to_host
 from wirecodec.gpu.encode import encode_supports
 from wirecodec.gpu.fallback import HostFallback
+from wirecodec.gpu.residual import AccumulatedGradient
 from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import SIZE_LIMIT, choose, select_sum
 from wirecodec.gpu.support import DeviceSupport
@@ -53,17 +53,17 @@ class SelectedTensor:
 def select_tensor(device: Device, flat: DeviceFlat, job: TensorJob) -> SelectedTensor:
     """Add the residual of one tensor, and select. Raises EncodeError."""
     scheme, rule, residual = job.scheme, job.feedback, job.residual
-    if residual is not None and residual.size != flat.words.size:
-        raise EncodeError(f"{flat.words.size} elements; its residual has {residual.size}")
-    if flat.words.size > SIZE_LIMIT:
-        raise EncodeError(f"{flat.words.size} elements; a Compressor on a GPU takes at most 2^31")
+    if residual is not None and residual.size != flat.raw_bits.size:
+        raise EncodeError(f"{flat.raw_bits.size} elements; its residual has {residual.size}")
+    if flat.raw_bits.size > SIZE_LIMIT:
+        raise EncodeError(f"{flat.raw_bits.size} elements; a Compressor on a GPU takes at most 2^31")
     context = Context(job.seed, flat, job.state, job.last)
     if rule is None:
         return SelectedTensor(job, *choose(device, flat, scheme, context), None)
     if residual is not None and flat.dtype == residual.dtype and scheme.transform is None:
         support = select_sum(device, flat, residual, scheme.select, context)
         if support is not None:
-            x = support.flat.words.view(support.flat.dtype)
+            x = support.flat.raw_bits.view(support.flat.dtype)
             total = AccumulatedGradient(device, rule, flat, residual, x)
             return SelectedTensor(job, support, support.state, total)
     try:

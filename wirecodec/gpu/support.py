@@ -23,14 +23,14 @@ class DeviceSupport:
 
     Attributes:
         indices: (r,) u32, ascending; None for all elements.
-        words: (r,) raw bits of the selected values.
+        raw_bits: (r,) raw bits of the selected values.
         flat: the tensor.
         scale: magnitude of all values, if the selector sends one; else None.
         state: the selector's state for the tensor's next step, on the host, or None.
     """
 
     indices: Any
-    words: Any
+    raw_bits: Any
     flat: DeviceFlat
     scale: float | None = None
     state: Any = None
@@ -39,7 +39,7 @@ class DeviceSupport:
     @property
     def size(self) -> int:
         """Number of elements of the tensor."""
-        return int(self.flat.words.size)
+        return int(self.flat.raw_bits.size)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -58,14 +58,14 @@ def support_to_host(device: Device, support: DeviceSupport) -> Support:
     A lossy index codec fetches further elements one batch at a time.
     """
     flat = support.flat
-    values = read_only(device.get(support.words).view(flat.dtype))
+    values = read_only(device.get(support.raw_bits).view(flat.dtype))
     size = support.size
     if support.indices is None:
         return Support(None, values, size, flat.shape)
 
     def source(positions: Array) -> Array:
         numbers = device.put(np.ascontiguousarray(positions, np.uint32))
-        fetched: Array = device.get(elements.gather(device, flat.words, numbers)).view(flat.dtype)
+        fetched: Array = device.get(elements.gather(device, flat.raw_bits, numbers)).view(flat.dtype)
         return scaled(fetched, support.scale)
 
     indices = read_only(device.get(support.indices).astype(index_dtype(size)))

@@ -73,6 +73,11 @@ class AutoIndex:
                 return ContextIndex(), modelled
         return codec, section
 
+    def candidates(self) -> tuple[IndexCodec, ...]:
+        """Return the codecs among which ``choose`` chooses."""
+        fast = (Rice(), Bitmap(), RLE(), Structured(), Huffman())
+        return (*fast, ContextIndex()) if self.smallest else fast
+
     def max_bytes(self, r: int, d: int) -> int:
         """Return the most bytes of a section of at most r indices below d."""
         return min(codec.max_bytes(r, d) for codec in (Rice(), Bitmap(), RLE()))

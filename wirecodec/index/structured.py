@@ -63,12 +63,14 @@ class Structured:
     def max_bytes(self, r: int, d: int) -> int:
         """Return the most bytes of a section of at most r indices below d."""
         grain_bytes = -(-d.bit_length() // 8)
-        head = 1 + 2 * grain_bytes
+        header_bytes = 1 + 2 * grain_bytes
         listed = max_runs(r, d) + 1  # the absent grains are listed if fewer
-        gaps = head + -(-_stream_bits(listed, d) // 8)
+        gaps = header_bytes + -(-_stream_bits(listed, d) // 8)
         runs = max_runs(r, d)
-        edges = head + -(-(24 + _stream_bits(runs, d) + _stream_bits(runs, max(r, runs))) // 8)
-        bitmap = max(1 + -(-d // 8), head + -(-(d // 2) // 8))  # a grain above 1 halves the bitmap at least
+        edges = header_bytes + -(-(24 + _stream_bits(runs, d) + _stream_bits(runs, max(r, runs))) // 8)
+        bitmap = max(
+            1 + -(-d // 8), header_bytes + -(-(d // 2) // 8)
+        )  # a grain above 1 halves the bitmap at least
         sizes = {"gaps": gaps, "runs": edges, "bitmap": bitmap}
         return min(sizes.values()) if self.form == "smallest" else sizes[self.form]
 

@@ -153,6 +153,10 @@ class AutoValue:
                     heapq.heappush(queue, (min_size, n + 1, Deflate(), None))
         return Raw(), Raw().encode(values, stream)
 
+    def candidates(self) -> list[ValueCodec]:
+        """Return the codecs among which ``choose`` chooses."""
+        return [codec for family in _FAMILIES for codec in family.codecs(self.error)]
+
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
         """Return the most bytes of a section of at most r values of ``dtype``."""
         return Raw().max_bytes(r, dtype)

@@ -18,7 +18,7 @@ from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float
 
 __all__ = ["OffsetFloat"]
 
-_HEAD = struct.Struct("<BBHHHI")
+_HEADER = struct.Struct("<BBHHHI")
 _ROUNDINGS = ("nearest", "stochastic")
 
 
@@ -113,9 +113,9 @@ class OffsetFloat:
             _magnitude_bits(MAX_FLOAT32[values.dtype.name]),
             stochastic,
         )
-        section = np.empty(_HEAD.size + packed_size(bits.size, self.bits), np.uint8)
-        _HEAD.pack_into(section.data, 0, self.bits, m, 0, positive, negative, base)
-        words = section[_HEAD.size :].view(np.uint32)
+        section = np.empty(_HEADER.size + packed_size(bits.size, self.bits), np.uint8)
+        _HEADER.pack_into(section.data, 0, self.bits, m, 0, positive, negative, base)
+        words = section[_HEADER.size :].view(np.uint32)
         low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
         run_parallel(
             lambda turns: offset_float.quantise(
@@ -128,7 +128,7 @@ class OffsetFloat:
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
         """Return the most bytes of a section of at most r values of ``dtype``."""
-        return _HEAD.size + packed_size(r, self.bits)
+        return _HEADER.size + packed_size(r, self.bits)
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
@@ -137,7 +137,7 @@ class OffsetFloat:
         from wirecodec.kernels.cpu.value import offset_float
 
         bits, m, base, positive, negative = cls.read_header(section, r, dtype)
-        words = read_only(section)[_HEAD.size :].view("<u4")
+        words = read_only(section)[_HEADER.size :].view("<u4")
         values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
         run_parallel(
             lambda turns: offset_float.dequantise(
@@ -161,14 +161,16 @@ class OffsetFloat:
             Malformed: if length, parameters or padding are wrong.
             Invalid: if the range is not one of the element type.
         """
-        if section.size < _HEAD.size:
-            raise Malformed("offset-float-length", f"{section.size} bytes; the parameters take {_HEAD.size}")
-        bits, m, reserved, positive, negative, base = _HEAD.unpack(section[: _HEAD.size].tobytes())
+        if section.size < _HEADER.size:
+            raise Malformed(
+                "offset-float-length", f"{section.size} bytes; the parameters take {_HEADER.size}"
+            )
+        bits, m, reserved, positive, negative, base = _HEADER.unpack(section[: _HEADER.size].tobytes())
         if not 2 <= bits <= 16 or m > 23 or reserved:
             raise Malformed(
                 "offset-float-parameter", f"bits is {bits}, mantissa is {m}, reserved is {reserved}"
             )
-        if section.size != _HEAD.size + packed_size(r, bits):
+        if section.size != _HEADER.size + packed_size(r, bits):
             raise Malformed("offset-float-length", f"{section.size} bytes for {r} values of {bits} bits")
         top = base + max(positive, negative, 1) - 1 << 23 - m
         if base == 0 or positive + negative >= 1 << bits or top > _magnitude_bits(max_float32(dtype)):
@@ -176,7 +178,7 @@ class OffsetFloat:
                 "offset-float-range",
                 f"base is {base}, with {positive} positive and {negative} negative codes",
             )
-        if has_stray_bits(section[_HEAD.size :], r, bits):
+        if has_stray_bits(section[_HEADER.size :], r, bits):
             raise Malformed("offset-float-padding", "a bit after the last code is set")
         return bits, m, base, positive, negative
 

@@ -11,16 +11,19 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
+from wirecodec.support import SectionBatch
 from wirecodec.validation import as_integer, set_fields
-from wirecodec.value.bit_packing import has_stray_bits, packed_size
+from wirecodec.value.bit_packing import has_stray_bits, packed_size, packed_sizes
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
 __all__ = ["QSGD"]
 
-_HEAD = struct.Struct("<BBHI")
+_HEADER = struct.Struct("<BBHI")
 _NORMS = ("max", "l2")
 _MAX_BUCKET = 2**24
 _MIN_SCALE = np.float32(2.0**-100)
+MIN_BATCH_VALUES = 2**17
+"""Values of a batch that justify another thread."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,10 @@ class QSGD:
         from wirecodec.kernels.cpu.value import qsgd
 
         x = to_float32(values, self.name)
-        body = _HEAD.size + 4 * -(-x.size // self.bucket)
+        body = _HEADER.size + 4 * -(-x.size // self.bucket)
         section = np.empty(body + packed_size(x.size, self.bits), np.uint8)
-        _HEAD.pack_into(section.data, 0, self.bits, _NORMS.index(self.norm), 0, self.bucket)
-        scales, words = section[_HEAD.size : body].view(np.float32), section[body:].view(np.uint32)
+        _HEADER.pack_into(section.data, 0, self.bits, _NORMS.index(self.norm), 0, self.bucket)
+        scales, words = section[_HEADER.size : body].view(np.float32), section[body:].view(np.uint32)
         bits = bits_of(x)
         scales_given = self.norm == "l2" or self.bucket > qsgd.UNIT
         if self.norm == "l2":
@@ -100,9 +103,32 @@ class QSGD:
         )
         return section
 
+    def encode_batch(self, values: Array, cuts: Array, streams: Array) -> SectionBatch | None:
+        """Encode the values of many tensors, each as ``encode`` does; see ``ValueCodec``."""
+        from wirecodec.kernels.cpu.threads import run_parallel
+        from wirecodec.kernels.cpu.value import qsgd, qsgd_batch
+
+        if self.norm != "max" or self.bucket > qsgd.UNIT or values.dtype == np.float64:
+            return None
+        bits, n = bits_of(to_float32(values, self.name)), cuts.size - 1
+        counts = np.diff(cuts)
+        lengths = _HEADER.size + 4 * -(-counts // self.bucket) + packed_sizes(counts, self.bits)
+        halves = streams.astype("<u8").view("<u4").reshape(-1, 2)
+
+        def write(words: Array, starts: Array) -> None:
+            run_parallel(
+                lambda turns: qsgd_batch.write(
+                    bits, cuts, self.bucket, self.bits, halves, words, starts, lengths >> 2, turns
+                ),
+                n,
+                max(1, MIN_BATCH_VALUES * n // max(1, bits.size)),
+            )
+
+        return SectionBatch(self.wire_id, lengths, write)
+
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
         """Return the most bytes of a section of at most r values of ``dtype``."""
-        return _HEAD.size + 4 * -(-r // self.bucket) + packed_size(r, self.bits)
+        return _HEADER.size + 4 * -(-r // self.bucket) + packed_size(r, self.bits)
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
@@ -111,7 +137,7 @@ class QSGD:
         from wirecodec.kernels.cpu.value import qsgd
 
         bits, bucket, scales = cls.read_header(section, r, dtype)
-        words = read_only(section)[_HEAD.size + scales.nbytes :].view("<u4")
+        words = read_only(section)[_HEADER.size + scales.nbytes :].view("<u4")
         values, bad = np.empty(r, np.float32), np.zeros(1, np.bool_)
         run_parallel(
             lambda turns: qsgd.dequantise(words, bucket, bits, scales, bits_of(values), bad, turns),
@@ -126,6 +152,26 @@ class QSGD:
         return from_float32(values, dtype)
 
     @classmethod
+    def decode_batch(
+        cls, words: Array, starts: Array, lengths: Array, cuts: Array, dtype: np.dtype[Any]
+    ) -> tuple[Array, Array] | None:
+        """Decode the sections of many tensors; see ``ValueCodec``."""
+        from wirecodec.kernels.cpu.threads import run_parallel
+        from wirecodec.kernels.cpu.value import qsgd_batch
+
+        n, total = starts.size, int(cuts[-1])
+        values, faults = np.empty(total, np.float32), np.empty(n, np.bool_)
+        largest = np.float32(max_float32(dtype))
+        run_parallel(
+            lambda turns: qsgd_batch.read(
+                words, starts, lengths, _MIN_SCALE, largest, cuts, bits_of(values), faults, turns
+            ),
+            n,
+            max(1, MIN_BATCH_VALUES * n // max(1, total)),
+        )
+        return None if faults.any() else (from_float32(values, dtype), cuts[:-1])
+
+    @classmethod
     def read_header(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, Array]:
         """Validate everything but the codes of a section.
 
@@ -138,9 +184,9 @@ class QSGD:
         """
         from wirecodec.kernels.cpu.value import qsgd
 
-        if section.size < _HEAD.size:
-            raise Malformed("qsgd-length", f"{section.size} bytes; the parameters take {_HEAD.size}")
-        bits, norm, reserved, bucket = _HEAD.unpack(section[: _HEAD.size].tobytes())
+        if section.size < _HEADER.size:
+            raise Malformed("qsgd-length", f"{section.size} bytes; the parameters take {_HEADER.size}")
+        bits, norm, reserved, bucket = _HEADER.unpack(section[: _HEADER.size].tobytes())
         if (
             not 2 <= bits <= 8
             or norm >= len(_NORMS)
@@ -152,10 +198,10 @@ class QSGD:
                 "qsgd-parameter",
                 f"bits is {bits}, norm is {norm}, reserved is {reserved}, bucket is {bucket}",
             )
-        body = _HEAD.size + 4 * -(-r // bucket)
+        body = _HEADER.size + 4 * -(-r // bucket)
         if section.size != body + packed_size(r, bits):
             raise Malformed("qsgd-length", f"{section.size} bytes for {r} values of {bits} bits")
-        scales = section[_HEAD.size : body].copy().view("<f4")
+        scales = section[_HEADER.size : body].copy().view("<f4")
         if not qsgd.are_scales(bits_of(scales), _MIN_SCALE, np.float32(max_float32(dtype))):
             raise Invalid(
                 "qsgd-scale", "a scale is neither 0 nor a finite number of the element type from 2^-100 on"

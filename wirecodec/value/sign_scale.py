@@ -43,11 +43,11 @@ class SignScale:
         """Encode the scale and the signs, in one pass over the values."""
         from wirecodec.kernels.cpu.value import sign_scale
 
-        head = scale_type(values.dtype).itemsize
-        section = np.zeros(head + -(-values.size // 8), np.uint8)
+        scale_bytes = scale_type(values.dtype).itemsize
+        section = np.zeros(scale_bytes + -(-values.size // 8), np.uint8)
         wide = widen(values)
         bits = bits_of(wide)
-        total, alike = sign_scale.sum_and_pack_signs(wide, bits, _minus_zero(bits), section[head:])
+        total, alike = sign_scale.sum_and_pack_signs(wide, bits, _minus_zero(bits), section[scale_bytes:])
         if not alike and total == np.inf:  # a float64 sum overflowed: scale down, sum, scale back
             less = wide * _SHRINK
             total = sign_scale.sum_and_pack_signs(
@@ -56,7 +56,7 @@ class SignScale:
             scale = total / wide.size / _SHRINK
         else:
             scale = abs(wide[0]) if alike else total / wide.size
-        section[:head] = np.array([scale], scale_type(values.dtype)).view(np.uint8)
+        section[:scale_bytes] = np.array([scale], scale_type(values.dtype)).view(np.uint8)
         return section
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
@@ -84,13 +84,13 @@ class SignScale:
             Malformed: if the length or the padding is wrong.
             Invalid: if the scale is negative or not a finite number of the element type.
         """
-        head = scale_type(dtype).itemsize
-        if section.size != head + -(-r // 8):
+        scale_bytes = scale_type(dtype).itemsize
+        if section.size != scale_bytes + -(-r // 8):
             raise Malformed("sign-scale-length", f"{section.size} bytes for {r} values")
-        scale = read_scale(section[:head], scale_type(dtype), max_scale(dtype), "sign-scale-scale")
+        scale = read_scale(section[:scale_bytes], scale_type(dtype), max_scale(dtype), "sign-scale-scale")
         if r % 8 and section[-1] >> r % 8:
             raise Malformed("sign-scale-padding", "a bit after the last sign is set")
-        return *sign_words(round_scale(scale, dtype)), section[head:]
+        return *sign_words(round_scale(scale, dtype)), section[scale_bytes:]
 
 
 def _minus_zero(bits: Array) -> Any:

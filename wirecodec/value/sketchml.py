@@ -25,7 +25,7 @@ from wirecodec.value.float32_convert import from_float32, max_float32, to_float3
 
 __all__ = ["SketchML"]
 
-_HEAD = struct.Struct("<BBH")
+_HEADER = struct.Struct("<BBH")
 _PACKED, _HUFFMAN = 0, 1
 """Forms of a section."""
 _MAX_BUCKETS = 256
@@ -87,24 +87,24 @@ class SketchML:
         """Return the most bytes of a section of at most r values of ``dtype``."""
         means = min(self.buckets, r)
         spans = -(-r // HUFFMAN_SPAN)  # each ends with a whole byte, which the choice of Huffman leaves out
-        return _HEAD.size + 4 * means + packed_size(r, (means - 1).bit_length()) + spans + 1
+        return _HEADER.size + 4 * means + packed_size(r, (means - 1).bit_length()) + spans + 1
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Decode bucket numbers to means, rounded to ``dtype``."""
         from wirecodec.kernels.cpu.value import sketchml
 
-        if section.size < _HEAD.size:
-            raise Malformed("sketchml-length", f"{section.size} bytes; the header alone takes {_HEAD.size}")
-        form, last, reserved = _HEAD.unpack(section[: _HEAD.size].tobytes())
+        if section.size < _HEADER.size:
+            raise Malformed("sketchml-length", f"{section.size} bytes; the header alone takes {_HEADER.size}")
+        form, last, reserved = _HEADER.unpack(section[: _HEADER.size].tobytes())
         if form > _HUFFMAN or reserved or (form == _HUFFMAN and last == 0):
             raise Malformed(
                 "sketchml-form", f"form is {form}, with {last + 1} buckets, reserved is {reserved}"
             )
-        body = _HEAD.size + 4 * (last + 1)
+        body = _HEADER.size + 4 * (last + 1)
         if section.size < body:
             raise Malformed("sketchml-length", f"{section.size} bytes; the means alone end at {body}")
-        means = section[_HEAD.size : body].copy().view("<f4")
+        means = section[_HEADER.size : body].copy().view("<f4")
         if not sketchml.is_ascending(bits_of(means), np.float32(max_float32(dtype))):
             raise Invalid(
                 "sketchml-mean", "a mean is not finite in the element type, or not above its predecessor"
@@ -143,8 +143,8 @@ def _assign_buckets(bits: Array, buckets: int) -> tuple[Array, Array, Array]:
 
 def _join_section(form: int, means: Array, body: Array) -> Bytes:
     """Join header, means and bucket numbers."""
-    head = np.frombuffer(_HEAD.pack(form, means.size - 1, 0), np.uint8)
-    return np.concatenate([head, means.view(np.uint8), body])
+    header = np.frombuffer(_HEADER.pack(form, means.size - 1, 0), np.uint8)
+    return np.concatenate([header, means.view(np.uint8), body])
 
 
 def _write_huffman(codes: Array, lengths: Array, inner: int) -> Bytes:
@@ -154,13 +154,13 @@ def _write_huffman(codes: Array, lengths: Array, inner: int) -> Bytes:
 
     words = np.empty(lengths.size, np.uint32)
     canonical_huffman.assign_codes(lengths, words)
-    head = pack_lengths(lengths)
-    at = len(head) + 2 * inner
+    header = pack_lengths(lengths)
+    at = len(header) + 2 * inner
     body = np.empty(at + codes.size * int(lengths.max()) // 8 + inner + 1 + _WRITE_MARGIN, np.uint8)
     ends = np.empty(inner + 1, np.int64)
     huffman.write_keys(codes, 1, words, body, at, ends)
     sizes = np.diff(ends[:-1], prepend=at).astype("<u2").tobytes()
-    body[:at] = np.frombuffer(head + sizes, np.uint8)
+    body[:at] = np.frombuffer(header + sizes, np.uint8)
     return body[: ends[-1]]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -161,7 +162,7 @@ def damaged_npz(*at: tuple[int, int, int]) -> bytes:
         (b"\x93NUMPY\x01\x00\x0c\x00{[]: 1}     \n", "unhashable"),
         (npy("(10**30,)"), "too large"),
         (npy("((((("), "EOF"),
-        (npy("(9,)"), "could only read"),
+        (npy("(9,)"), "could only read|cannot reshape"),  # newer NumPy; NumPy 2.2
         (damaged_npz((8, 10, 77)), "compression method is not supported"),
         (damaged_npz((6, 8, 1)), "encrypted"),
     ],
@@ -177,7 +178,7 @@ def test_damaged_arrays_are_one_line(
         assert captured.out == ""
         assert captured.err.startswith("wirecodec: ")
         assert captured.err.count("\n") == 1
-        assert says in captured.err
+        assert re.search(says, captured.err)
     assert not (tmp_path / "x.wc").exists()
 
 

@@ -77,3 +77,17 @@ def test_invalid_codes_raise_at_any_position(r: int, rng: np.random.Generator) -
 def test_qsgd_refuses_what_float32_cannot_hold() -> None:
     with pytest.raises(wc.EncodeError, match="element 5: 1e"):
         wc.encode(np.array([1, 0, 0, 0, 0, 1e39]), "nonzero | rice | qsgd")
+
+
+def test_qsgd_is_unbiased_and_bounded(rng: np.random.Generator) -> None:
+    x = rng.laplace(size=1024).astype(np.float32)
+    step = np.repeat(np.abs(x).reshape(2, 512).max(1), 512) / 7
+    total = np.zeros(1024)
+    n = 3000
+    for seed in range(n):
+        y = wc.decode(wc.encode(x, "all | raw-index | qsgd(bits=4)", seed=seed)).values
+        assert (np.abs(y - x) <= step * 1.0001).all()
+        total += y
+    error = (total / n - x) / (step / 2 / np.sqrt(n))  # a rounding's deviation is at most half a step
+    assert np.abs(error).max() < 5.5
+    assert abs(error.mean()) < 0.2

@@ -30,11 +30,11 @@ class EncodedIndices:
 
     Attributes:
         section: u8, with capacity for the longest section that the indices can have.
-        words: (1,) u32, the section's length in words of 4 bytes; None if it follows from r and d.
+        word_count: (1,) u32, the section's length in words of 4 bytes; None if it follows from r and d.
     """
 
     section: Any
-    words: Any = None
+    word_count: Any = None
 
 
 @dataclass(frozen=True, eq=False)

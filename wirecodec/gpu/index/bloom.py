@@ -27,18 +27,18 @@ def _is_complete(codec: Bloom) -> bool:
 
 
 def _approximate(device: Device, codec: Bloom, indices: Any, d: int, stream: int) -> ApproximateIndices:
-    section, head = _write(device, codec, indices, stream)
-    r = None if head.policy == P0 else indices.size
-    return ApproximateIndices(section, _read(device, section[HEADER_BYTES:].view(np.uint64), head, d, r))
+    section, header = _write(device, codec, indices, stream)
+    r = None if header.policy == P0 else indices.size
+    return ApproximateIndices(section, _read(device, section[HEADER_BYTES:].view(np.uint64), header, d, r))
 
 
 def _approximate_async(
     device: Device, codec: Bloom, indices: Any, d: int, stream: Any, capacity: int
 ) -> ApproximateIndices:
-    section, head = _write(device, codec, indices, 0)
-    bitmap, positives = bloom.query(device, section[HEADER_BYTES:].view(np.uint64), head.k, d)
+    section, header = _write(device, codec, indices, 0)
+    bitmap, positives = bloom.query(device, section[HEADER_BYTES:].view(np.uint64), header.k, d)
     found = bloom.list_elements(device, bitmap, d, capacity)
-    if head.policy == P1:
+    if header.policy == P1:
         device.copy(stream.view(np.uint8), section[:8])
         found = bloom.sample(device, found, indices.size, stream, positives)
     return ApproximateIndices(section, found, positives)
@@ -49,11 +49,11 @@ def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:
 
     Raises Malformed, Invalid or Unsupported if the header is wrong.
     """
-    head = Header.of(section, r)
-    if head.policy not in (P0, P1):
+    header = Header.of(section, r)
+    if header.policy not in (P0, P1):
         return None
     words = device.put(np.ascontiguousarray(section[HEADER_BYTES:])).view(np.uint64)
-    found = _read(device, words, head, d, r)
+    found = _read(device, words, header, d, r)
     return found if found is not None and found.size == r else None
 
 
@@ -64,32 +64,34 @@ def _section_length(codec: Bloom, d: int, r: int) -> IndexLength:
 def _write(device: Device, codec: Bloom, indices: Any, stream: int) -> tuple[Any, Header]:
     """Write the section of (r,) u32 indices; return it with its header."""
     policy, k = POLICIES.index(codec.policy), windows(codec.fpr)
-    head = Header(stream if policy == P1 else 0, indices.size, k, policy)
+    header = Header(stream if policy == P1 else 0, indices.size, k, policy)
     words = bloom.insert(device, indices, k, filter_bytes(indices.size, codec.fpr))
     section = device.empty(HEADER_BYTES + words.nbytes, np.uint8)
-    device.copy(device.put(np.frombuffer(head.to_bytes(), np.uint8)), section[:HEADER_BYTES])
+    device.copy(device.put(np.frombuffer(header.to_bytes(), np.uint8)), section[:HEADER_BYTES])
     device.copy(words, section[HEADER_BYTES:])
-    return section, head
+    return section, header
 
 
-def _read(device: Device, words: Any, head: Header, d: int, r: int | None) -> Any:
+def _read(device: Device, words: Any, header: Header, d: int, r: int | None) -> Any:
     """Read the elements that the policy takes from a filter.
 
     Args:
         device: where the filter is.
         words: the filter, u64.
-        head: the section's header.
+        header: the section's header.
         d: size of the universe.
         r: number of elements to read; None for all that the filter holds.
 
     Returns u32, ascending; None if the filter holds fewer than r elements.
     """
-    bitmap, count = bloom.query(device, words, head.k, d)
+    bitmap, count = bloom.query(device, words, header.k, d)
     total = int(device.get(count)[0])
     if r is not None and total < r:
         return None
     positives = bloom.list_elements(device, bitmap, d, total)
-    return positives if head.policy == P0 or r is None else bloom.sample(device, positives, r, head.stream)
+    return (
+        positives if header.policy == P0 or r is None else bloom.sample(device, positives, r, header.stream)
+    )
 
 
 BLOOM = LossyIndexCodec(

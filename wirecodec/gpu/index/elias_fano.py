@@ -9,7 +9,7 @@ import numpy as np
 from wirecodec.arrays import Bytes
 from wirecodec.gpu.index.base import EncodedIndices, ExactIndexCodec, rebase, unless_flagged
 from wirecodec.index.elias_fano import EliasFano
-from wirecodec.kernels.cuda import spans
+from wirecodec.kernels.cuda import elias_fano
 from wirecodec.kernels.cuda.container import IndexLength
 from wirecodec.kernels.cuda.device import Device
 
@@ -17,15 +17,15 @@ __all__ = ["ELIAS_FANO"]
 
 
 def _encode(device: Device, codec: EliasFano, indices: Any, base: int, d: int, count: Any) -> EncodedIndices:
-    section, words = spans.encode_elias_fano(device, rebase(device, indices, base, count), d, count)
-    return EncodedIndices(section.view(np.uint8), words)
+    section, word_count = elias_fano.encode(device, rebase(device, indices, base, count), d, count)
+    return EncodedIndices(section.view(np.uint8), word_count)
 
 
 def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:
     if section.size % 4:
         return None
     words = device.put(section).view(np.uint32)
-    return unless_flagged(device, *spans.decode_elias_fano(device, words, d, r))
+    return unless_flagged(device, *elias_fano.decode(device, words, d, r))
 
 
 def _section_length(codec: EliasFano, d: int, r: int) -> IndexLength:

@@ -9,7 +9,7 @@ import numpy as np
 from wirecodec.arrays import Bytes
 from wirecodec.gpu.index.base import EncodedIndices, ExactIndexCodec, rebase, unless_flagged
 from wirecodec.index.rice import Rice
-from wirecodec.kernels.cuda import spans
+from wirecodec.kernels.cuda import rice
 from wirecodec.kernels.cuda.container import IndexLength
 from wirecodec.kernels.cuda.device import Device
 
@@ -17,15 +17,15 @@ __all__ = ["RICE"]
 
 
 def _encode(device: Device, codec: Rice, indices: Any, base: int, d: int, count: Any) -> EncodedIndices:
-    section, words = spans.encode_rice(device, rebase(device, indices, base, count), d, count)
-    return EncodedIndices(section.view(np.uint8), words)
+    section, word_count = rice.encode(device, rebase(device, indices, base, count), d, count)
+    return EncodedIndices(section.view(np.uint8), word_count)
 
 
 def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:
     if section.size % 4:
         return None
     words = device.put(section).view(np.uint32)
-    return unless_flagged(device, *spans.decode_rice(device, words, d, r))
+    return unless_flagged(device, *rice.decode(device, words, d, r))
 
 
 def _section_length(codec: Rice, d: int, r: int) -> IndexLength:

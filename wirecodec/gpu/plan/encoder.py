@@ -165,7 +165,7 @@ class DevicePlan:
         if selected is not None:
             indices, values, found = selected.indices, selected.values, selected.found
         container.open_chunk(memory, indices, found, base, d, self._size, self._outcome, chunk)
-        index, words, count, index_length = None, None, None, IndexLength()
+        index, word_count, count, index_length = None, None, None, IndexLength()
         if selected is not None:
             count = chunk.r
             if len(self._bases) > 1:
@@ -177,14 +177,14 @@ class DevicePlan:
                 index, values = self._approximate(kernels, raw, indices, chunk)
             else:
                 encoded = kernels.encode(memory, scheme.index, indices, 0, d, chunk.coded)
-                index, words = encoded.section, encoded.words
+                index, word_count = encoded.section, encoded.word_count
         codec: Any = scheme.value
         section = self._value_kernels.encode(memory, codec, values, self._dtype, chunk.stream, count)
         flags = section.flags
         if codec.carries_nonfinite and self._selector.rejects_nonfinite:
             flags = (*flags, find_nonfinite(memory, values, self._dtype, None))
         lengths = index_length, self._value_kernels.section_length(codec, self._dtype)
-        return _ChunkSections(index, words, section.section, lengths, flags)
+        return _ChunkSections(index, word_count, section.section, lengths, flags)
 
     def _approximate(self, kernels: LossyIndexCodec, raw: Any, indices: Any, chunk: Chunk) -> tuple[Any, Any]:
         """Encode all indices of the only chunk.
@@ -207,14 +207,14 @@ class _ChunkSections:
 
     Attributes:
         index: u8, or None if there is never an index section.
-        words: (1,) u32, length of the index section in words, or None.
+        word_count: (1,) u32, length of the index section in words, or None.
         value: u8.
         lengths: of both.
         flags: at most two, (1,) u32 each.
     """
 
     index: Any
-    words: Any
+    word_count: Any
     value: Any
     lengths: tuple[IndexLength, ValueLength]
     flags: tuple[Any, ...]
@@ -227,4 +227,6 @@ class _ChunkSections:
     def close(self, device: Device, outcome: Any, chunk: Chunk, blob: Any) -> None:
         """Copy both to their places in the container."""
         sections = self.index, self.value
-        container.close_chunk(device, sections, self.words, self.lengths, self.flags, outcome, chunk, blob)
+        container.close_chunk(
+            device, sections, self.word_count, self.lengths, self.flags, outcome, chunk, blob
+        )

@@ -139,9 +139,9 @@ class Plan:
         if (flat.shape, flat.dtype) != (self._shape, self._dtype):
             expected, actual = f"{self._dtype} of {self._shape}", f"{flat.dtype} of {flat.shape}"
             raise EncodeError(f"the tensor is {actual}; the plan is for {expected}")
-        entry.run(self._plan, flat.words, seed)
+        entry.run(self._plan, flat.raw_bits, seed)
         self._runs += 1
-        return Pending(self, flat.words, self._runs)
+        return Pending(self, flat.raw_bits, self._runs)
 
 
 class Pending:
@@ -155,8 +155,8 @@ class Pending:
         blob = pending.get()
     """
 
-    def __init__(self, plan: Plan, words: Any, run: int) -> None:
-        self._plan, self._words, self._run = plan, words, run
+    def __init__(self, plan: Plan, raw_bits: Any, run: int) -> None:
+        self._plan, self._raw_bits, self._run = plan, raw_bits, run
 
     def get(self) -> Bytes:
         """Wait for the current stream and return the container.
@@ -175,7 +175,7 @@ class Pending:
 
         if self._run != self._plan._runs:
             raise ValueError("the plan has started another container since")
-        return entry.fetch(self._plan._plan, self._words)
+        return entry.fetch(self._plan._plan, self._raw_bits)
 
 
 def _as_shape(shape: int | Iterable[int]) -> tuple[int, ...]:

@@ -16,7 +16,8 @@ import numpy as np
 from wirecodec.gpu.plan.workspace import Kernels, Workspace
 from wirecodec.gpu.select.adacomp import bin_parameters
 from wirecodec.gpu.select.dgc import DGCSearch
-from wirecodec.kernels.cuda import bits, container, elements, moments
+from wirecodec.kernels.cuda import bits, container, elements
+from wirecodec.kernels.cuda.adacomp import mark_bins
 from wirecodec.kernels.cuda.select import Selected, Selector, infinity_of, magnitude_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.select.adacomp import AdaComp
@@ -140,7 +141,7 @@ class _AdaComp(PlanSelector):
         memory, dtype = self._memory, self._dtype
         memory.rewind()
         x = elements.widen(memory, raw, dtype)
-        keys, mean, _ = moments.mark_bins(memory, x, None, *bin_parameters(self._adacomp, x), x, summed=True)
+        keys, mean, _ = mark_bins(memory, x, None, *bin_parameters(self._adacomp, x), x, summed=True)
         selected = self._marked.select(keys, self._rule, mask=magnitude_of(keys))
         scale = elements.round_scalar(memory, mean, dtype)
         memory.copy(bits.find_nonfinite(memory, scale, infinity_of(dtype)), selected.found[1:])

@@ -12,7 +12,8 @@ from wirecodec.cpu.select import magnitude_in
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.common import Context, select_from
 from wirecodec.gpu.support import DeviceSupport
-from wirecodec.kernels.cuda import elements, moments
+from wirecodec.kernels.cuda import elements
+from wirecodec.kernels.cuda.adacomp import mark_bins
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.select.adacomp import AdaComp
 
@@ -24,11 +25,11 @@ def adacomp(device: Device, flat: DeviceFlat, selector: AdaComp, context: Contex
 
     Raises HostFallback if an element is not finite, EncodeError if the tensor's type cannot hold the scale.
     """
-    x = elements.widen(device, flat.words, flat.dtype)
+    x = elements.widen(device, flat.raw_bits, flat.dtype)
     step = x
     if context.gradient is not None:
-        step = elements.widen(device, context.gradient.words, flat.dtype)
-    bins = moments.mark_bins(device, step, None, *bin_parameters(selector, x), x, summed=True)
+        step = elements.widen(device, context.gradient.raw_bits, flat.dtype)
+    bins = mark_bins(device, step, None, *bin_parameters(selector, x), x, summed=True)
     support = _support_of(device, flat, *bins)
     if support is None:
         raise HostFallback
@@ -39,10 +40,10 @@ def adacomp_of_sum(
     device: Device, flat: DeviceFlat, residual: Any, selector: AdaComp, context: Context
 ) -> DeviceSupport | None:
     """Add a residual to a tensor and select from the sum; return None if a sum is not finite."""
-    gradient = flat.words.view(flat.dtype)
+    gradient = flat.raw_bits.view(flat.dtype)
     total = device.empty(gradient.size, flat.dtype)
-    bins = moments.mark_bins(device, gradient, residual, *bin_parameters(selector, gradient), total)
-    return _support_of(device, replace(flat, words=total.view(flat.words.dtype)), *bins)
+    bins = mark_bins(device, gradient, residual, *bin_parameters(selector, gradient), total)
+    return _support_of(device, replace(flat, raw_bits=total.view(flat.raw_bits.dtype)), *bins)
 
 
 def set_scale(device: Device, raw: Any, dtype: np.dtype[Any], scale: float, numbers: Any = None) -> Any:
@@ -67,4 +68,4 @@ def _support_of(device: Device, flat: DeviceFlat, keys: Any, mean: Any, bad: Any
     count, _ = selected.count(device)
     scale = float(device.get(mean)[0])
     indices = None if count == keys.size else selected.indices[:count]
-    return DeviceSupport(indices, set_scale(device, flat.words, flat.dtype, scale, indices), flat, scale)
+    return DeviceSupport(indices, set_scale(device, flat.raw_bits, flat.dtype, scale, indices), flat, scale)

@@ -36,9 +36,9 @@ class Context:
 
 def select_all_finite(device: Device, flat: DeviceFlat) -> DeviceSupport:
     """Select every element; raises HostFallback if one is NaN or Inf."""
-    if has_nonfinite(device, flat.words, flat.dtype):
+    if has_nonfinite(device, flat.raw_bits, flat.dtype):
         raise HostFallback
-    return DeviceSupport(None, flat.words, flat)
+    return DeviceSupport(None, flat.raw_bits, flat)
 
 
 def to_support(device: Device, flat: DeviceFlat, selected: Selected) -> DeviceSupport:
@@ -46,8 +46,8 @@ def to_support(device: Device, flat: DeviceFlat, selected: Selected) -> DeviceSu
     count, nonfinite = selected.count(device)
     if nonfinite is not None:
         raise HostFallback
-    if count == flat.words.size:
-        return DeviceSupport(None, flat.words, flat)
+    if count == flat.raw_bits.size:
+        return DeviceSupport(None, flat.raw_bits, flat)
     return DeviceSupport(selected.indices[:count], selected.values[:count], flat)
 
 

@@ -47,7 +47,7 @@ def choose(
     The result is on the host if the scheme has a transform, or its selector no kernels for this tensor.
     Raises EncodeError.
     """
-    if scheme.transform is None and has_kernels(scheme.select, flat.words.size):
+    if scheme.transform is None and has_kernels(scheme.select, flat.raw_bits.size):
         try:
             support = select(device, flat, scheme.select, context)
             return support, support.state
@@ -70,8 +70,8 @@ def select(device: Device, flat: DeviceFlat, selector: Any, context: Context) ->
 
     Raises HostFallback for NaN or Inf that has no order.
     """
-    if flat.words.size == 0:
-        return DeviceSupport(None, flat.words, flat, state=context.state)
+    if flat.raw_bits.size == 0:
+        return DeviceSupport(None, flat.raw_bits, flat, state=context.state)
     return _SELECTORS[type(selector)](device, flat, selector, context)
 
 
@@ -89,17 +89,17 @@ def select_sum(
 
     Returns a support of the sum; None if the selector has no such kernel or a sum is not finite.
     """
-    if type(selector) not in _SUM_SELECTORS or not 0 < flat.words.size < SIZE_LIMIT:
+    if type(selector) not in _SUM_SELECTORS or not 0 < flat.raw_bits.size < SIZE_LIMIT:
         return None
     return _SUM_SELECTORS[type(selector)](device, flat, residual, selector, context)
 
 
 def _all(device: Device, flat: DeviceFlat, selector: All, context: Context) -> DeviceSupport:
-    return DeviceSupport(None, flat.words, flat)
+    return DeviceSupport(None, flat.raw_bits, flat)
 
 
 def _nonzero(device: Device, flat: DeviceFlat, selector: NonZero, context: Context) -> DeviceSupport:
-    raw = flat.words
+    raw = flat.raw_bits
     all_bits = int(2 ** (8 * raw.dtype.itemsize)) - 1
     rule = device.put(rule_of(1))
     selected = Selector(device, raw.size, raw.dtype, raw.size).select(raw, rule, mask=all_bits)
@@ -108,11 +108,11 @@ def _nonzero(device: Device, flat: DeviceFlat, selector: NonZero, context: Conte
 
 def _threshold(device: Device, flat: DeviceFlat, selector: Threshold, context: Context) -> DeviceSupport:
     min_key = int(round_threshold(selector.t, flat.dtype))
-    return to_support(device, flat, select_from(device, flat.words, min_key, infinity_of(flat.dtype)))
+    return to_support(device, flat, select_from(device, flat.raw_bits, min_key, infinity_of(flat.dtype)))
 
 
 def _topk(device: Device, flat: DeviceFlat, selector: TopK, context: Context) -> DeviceSupport:
-    raw, k = flat.words, selector.count(flat.words.size)
+    raw, k = flat.raw_bits, selector.count(flat.raw_bits.size)
     if k == raw.size:
         return select_all_finite(device, flat)
     last = context.last or LastTop()
@@ -122,10 +122,10 @@ def _topk(device: Device, flat: DeviceFlat, selector: TopK, context: Context) ->
 def _topk_of_sum(
     device: Device, flat: DeviceFlat, residual: Any, selector: TopK, context: Context
 ) -> DeviceSupport | None:
-    k = selector.count(flat.words.size)
-    if context.last is None or k == flat.words.size:
+    k = selector.count(flat.raw_bits.size)
+    if context.last is None or k == flat.raw_bits.size:
         return None
-    gradient = flat.words.view(flat.dtype)
+    gradient = flat.raw_bits.view(flat.dtype)
     found = context.last.top_of_sum(device, gradient, residual, infinity_of(flat.dtype), k)
     if found is None:
         return None
@@ -133,11 +133,11 @@ def _topk_of_sum(
     count, nonfinite = selected.count(device)
     if nonfinite is not None:
         return None
-    return DeviceSupport(selected.indices[:count], selected.values[:count], replace(flat, words=total))
+    return DeviceSupport(selected.indices[:count], selected.values[:count], replace(flat, raw_bits=total))
 
 
 def _dgc(device: Device, flat: DeviceFlat, selector: DGC, context: Context) -> DeviceSupport:
-    raw, infinity = flat.words, infinity_of(flat.dtype)
+    raw, infinity = flat.raw_bits, infinity_of(flat.dtype)
     if fraction_count(selector.ratio, raw.size) == raw.size:
         return select_all_finite(device, flat)
     search = DGCSearch(device, raw.size, raw.dtype, selector)

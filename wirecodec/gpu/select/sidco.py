@@ -23,9 +23,9 @@ def sidco(device: Device, flat: DeviceFlat, selector: SIDCo, context: Context) -
     """Select the elements that reach the fitted threshold; raises HostFallback if one is not finite."""
     selection = selector.search_magnitudes(DeviceMagnitudes(device, flat), state=context.state).selection
     indices: Any = selection.indices
-    if indices is None or indices.size == flat.words.size:
-        return DeviceSupport(None, flat.words, flat, state=selection.state)
-    raw = elements.gather(device, flat.words, indices)
+    if indices is None or indices.size == flat.raw_bits.size:
+        return DeviceSupport(None, flat.raw_bits, flat, state=selection.state)
+    raw = elements.gather(device, flat.raw_bits, indices)
     return DeviceSupport(indices, raw, flat, state=selection.state)
 
 
@@ -33,7 +33,7 @@ class DeviceMagnitudes(MagnitudeSource):
     """Magnitudes of a tensor on a device, without logarithms; 16-bit types are converted to float32."""
 
     def __init__(self, device: Device, flat: DeviceFlat) -> None:
-        wide = elements.widen(device, flat.words, flat.dtype)
+        wide = elements.widen(device, flat.raw_bits, flat.dtype)
         self._device, self._kind = device, np.dtype(wide.dtype)
         self._words = wide.view(f"u{self._kind.itemsize}")
         self._numbers: Any = None

@@ -9,7 +9,7 @@ import numpy as np
 
 from wirecodec.arrays import Bytes
 from wirecodec.gpu.value.base import EncodedValues, GpuValueCodec, to_float32, to_values
-from wirecodec.kernels.cuda import values
+from wirecodec.kernels.cuda import offset_float
 from wirecodec.kernels.cuda.container import ValueLength
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.value.float32_convert import MAX_FLOAT32
@@ -24,13 +24,13 @@ def _encode(
     float32, flags = to_float32(device, raw, dtype, count)
     eps, up, down = (None if x is None else _magnitude(x) for x in (codec.eps, codec.max, codec.min))
     largest, stochastic = _magnitude(MAX_FLOAT32[dtype.name]), codec.rounding == "stochastic"
-    request = values.OffsetFormat(codec.bits, codec.mantissa, eps, up, down, largest, stochastic)
-    return EncodedValues(values.encode_offset_float(device, float32, request, stream, count), flags)
+    request = offset_float.OffsetFormat(codec.bits, codec.mantissa, eps, up, down, largest, stochastic)
+    return EncodedValues(offset_float.encode(device, float32, request, stream, count), flags)
 
 
 def _decode(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any:
     header = OffsetFloat.read_header(section, r, dtype)
-    return to_values(device, *values.decode_offset_float(device, device.put(section), r, header), dtype)
+    return to_values(device, *offset_float.decode(device, device.put(section), r, header), dtype)
 
 
 def _section_length(codec: OffsetFloat, dtype: np.dtype[Any]) -> ValueLength:

@@ -8,7 +8,7 @@ import numpy as np
 
 from wirecodec.arrays import Bytes
 from wirecodec.gpu.value.base import EncodedValues, GpuValueCodec, to_float32, to_values
-from wirecodec.kernels.cuda import values
+from wirecodec.kernels.cuda import qsgd
 from wirecodec.kernels.cuda.container import ValueLength
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.value.float32_convert import MAX_FLOAT32
@@ -24,13 +24,13 @@ def _encode(
 ) -> EncodedValues:
     float32, flags = to_float32(device, raw, dtype, count)
     norm, largest = _NORM_CODES[codec.norm], MAX_FLOAT32[dtype.name]
-    section = values.encode_qsgd(device, float32, codec.bits, codec.bucket, norm, largest, stream, count)
+    section = qsgd.encode(device, float32, codec.bits, codec.bucket, norm, largest, stream, count)
     return EncodedValues(section, flags)
 
 
 def _decode(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any:
     bits, bucket, _ = QSGD.read_header(section, r, dtype)
-    return to_values(device, *values.decode_qsgd(device, device.put(section), r, bits, bucket), dtype)
+    return to_values(device, *qsgd.decode(device, device.put(section), r, bits, bucket), dtype)
 
 
 def _section_length(codec: QSGD, dtype: np.dtype[Any]) -> ValueLength:

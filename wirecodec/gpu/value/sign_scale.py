@@ -8,7 +8,7 @@ import numpy as np
 
 from wirecodec.arrays import Bytes
 from wirecodec.gpu.value.base import EncodedValues, GpuValueCodec, find_nonfinite
-from wirecodec.kernels.cuda import elements, values
+from wirecodec.kernels.cuda import elements, sign_scale
 from wirecodec.kernels.cuda.container import ValueLength
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.value.sign_scale import SignScale
@@ -20,13 +20,13 @@ def _encode(
     device: Device, codec: SignScale, raw: Any, dtype: np.dtype[Any], stream: Any, count: Any
 ) -> EncodedValues:
     nonfinite = find_nonfinite(device, raw, dtype, count)
-    section = values.encode_sign_scale(device, elements.widen(device, raw, dtype, count), count)
+    section = sign_scale.encode(device, elements.widen(device, raw, dtype, count), count)
     return EncodedValues(section, (nonfinite,))
 
 
 def _decode(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any:
     zero, one, signs = SignScale.read_header(section, r, dtype)
-    return values.expand_signs(device, device.put(np.ascontiguousarray(signs)), r, zero, one)
+    return sign_scale.expand(device, device.put(np.ascontiguousarray(signs)), r, zero, one)
 
 
 def _section_length(codec: SignScale, dtype: np.dtype[Any]) -> ValueLength:

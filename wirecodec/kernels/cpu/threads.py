@@ -35,7 +35,7 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.vector_type import llvm_intrinsic
 
-__all__ = ["map_ranges", "next_unit", "run_parallel", "thread_count"]
+__all__ = ["map_ranges", "next_unit", "run_parallel", "sole_turns", "thread_count"]
 
 T = TypeVar("T")
 
@@ -82,6 +82,14 @@ def next_unit(turns: Array, unit: int) -> int:
         for _ in range(POLLS_AFTER_CALL):
             _add(turns, CALLER_WAITS, 0)
     return -1
+
+
+@inline
+def sole_turns(units: int) -> Array:
+    """Return the ``turns`` of a kernel that this thread calls for all units."""
+    turns = np.empty(CALLER_WAITS, np.int64)
+    turns[NEXT], turns[END], turns[UNFINISHED] = 0, units, units
+    return turns
 
 
 def run_parallel(work: Callable[[Array], object], units: int, least: int) -> None:

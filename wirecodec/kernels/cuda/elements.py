@@ -1,4 +1,4 @@
-"""Launch ``narrow.cu``: convert elements between types, rounding once; gather and scatter.
+"""Launch ``elements.cu``: convert elements between types, rounding once; gather and scatter.
 
 Results are raw bits (unsigned integers). If ``count``, (1,) u32 on the device, is given, only the first
 ``count[0]`` elements are processed. Functions that narrow also return a flag: (1,) u32, the first position at
@@ -42,9 +42,9 @@ def to_float32(device: Device, raw: Any, kind: Any, count: Any = None) -> tuple[
     out = device.empty(raw.size, np.uint32)
     size, blocks = np.uint32(raw.size), blocks_for(raw.size, THREADS)
     if name == "float64":
-        device.launch("narrow", "single_from_f64", blocks, raw, size, count, out, over)
+        device.launch("elements", "single_from_f64", blocks, raw, size, count, out, over)
     else:
-        device.launch("narrow", f"single_from_{_KERNEL_NAMES[name]}", blocks, raw, size, count, out)
+        device.launch("elements", f"single_from_{_KERNEL_NAMES[name]}", blocks, raw, size, count, out)
     return out, over
 
 
@@ -61,7 +61,7 @@ def narrow(device: Device, raw: Any, stored: Any, count: Any = None) -> tuple[An
     out = device.empty(raw.size, np.uint16)
     name = f"{_KERNEL_NAMES[np.dtype(stored).name]}_from_f{8 * raw.dtype.itemsize}"
     size = np.uint32(raw.size)
-    device.launch("narrow", name, blocks_for(raw.size, THREADS), raw, size, count, out, over)
+    device.launch("elements", name, blocks_for(raw.size, THREADS), raw, size, count, out, over)
     return out, over
 
 
@@ -74,7 +74,7 @@ def from_float32(device: Device, raw: Any, kind: Any) -> Any:
         return narrow(device, raw, kind)[0]
     out = device.empty(raw.size, np.uint64)
     size = np.uint32(raw.size)
-    device.launch("narrow", "double_from_single", blocks_for(raw.size, THREADS), raw, size, out)
+    device.launch("elements", "double_from_single", blocks_for(raw.size, THREADS), raw, size, out)
     return out
 
 
@@ -91,7 +91,7 @@ def gather(device: Device, raw: Any, numbers: Any, count: Any = None) -> Any:
     out = device.empty(numbers.size, raw.dtype)
     name = f"gather_u{8 * raw.dtype.itemsize}"
     blocks, size = blocks_for(numbers.size, THREADS), np.uint32(numbers.size)
-    device.launch("narrow", name, blocks, raw, numbers, size, count, out)
+    device.launch("elements", name, blocks, raw, numbers, size, count, out)
     return out
 
 
@@ -101,7 +101,7 @@ def scatter(device: Device, raw: Any, numbers: Any, size: int) -> Any:
     device.clear(out)
     name = f"scatter_u{8 * raw.dtype.itemsize}"
     blocks, count = blocks_for(numbers.size, THREADS), np.uint32(numbers.size)
-    device.launch("narrow", name, blocks, raw, numbers, count, out)
+    device.launch("elements", name, blocks, raw, numbers, count, out)
     return out
 
 
@@ -120,7 +120,7 @@ def set_magnitude(device: Device, raw: Any, magnitude: Any, numbers: Any = None,
     given = (np.uint64(magnitude), None) if isinstance(magnitude, int) else (np.uint64(0), magnitude)
     name = f"signed_u{8 * raw.dtype.itemsize}"
     blocks = blocks_for(size, THREADS)
-    device.launch("narrow", name, blocks, raw, numbers, np.uint32(size), count, *given, out)
+    device.launch("elements", name, blocks, raw, numbers, np.uint32(size), count, *given, out)
     return out
 
 

@@ -1,4 +1,4 @@
-// Error feedback (wirecodec/cpu/accumulate.py): gradient + residual, and the next residual. Each operation is
+// Error feedback (wirecodec/cpu/residual.py): gradient + residual, and the next residual. Each operation is
 // rounded. Indices are unique.
 #include "common.cuh"
 

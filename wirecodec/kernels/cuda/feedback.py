@@ -1,4 +1,4 @@
-"""Launch ``feedback.cu``: gradient + residual, and the next residual (``wirecodec.cpu.accumulate``).
+"""Launch ``feedback.cu``: gradient + residual, and the next residual (``wirecodec.cpu.residual``).
 
 Arrays are flat, float32 or float64; all arrays of a call have one type.
 """

@@ -1,25 +1,13 @@
-"""Launch ``rice.cu`` and ``elias_fano.cu``: ascending indices to sections, and back.
-
-A section is u32 words on the device, with capacity for the longest. Its length in words is returned with it.
-If ``count`` is given, only the first ``count[0]`` indices are encoded; if that is 0, the section has no
-words. If a section is invalid, a decoder sets a flag, and the CPU's codec raises the error.
-"""
+"""Bound on the sections of ``rice.cu`` and ``elias_fano.cu``, which share ``spans.cuh``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
-from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
-
-__all__ = ["decode_elias_fano", "decode_rice", "encode_elias_fano", "encode_rice"]
-
-_WARPS = THREADS // 32
+__all__ = ["max_bits"]
 
 
-def _max_bits(r: int, d: int, more: int, count: Any) -> int:
+def max_bits(r: int, d: int, more: int, count: Any) -> int:
     """Return the maximum number of bits of r indices below d: the bits of ⌊d/r⌋ and ``more`` per index.
 
     With a ``count``, r is only an upper bound. Half as many indices take at most one bit more each, so one
@@ -27,79 +15,3 @@ def _max_bits(r: int, d: int, more: int, count: Any) -> int:
     """
     r = min(r, d)
     return r * ((d // r).bit_length() + more + (count is not None))
-
-
-def encode_rice(device: Device, indices: Any, d: int, count: Any = None) -> tuple[Any, Any]:
-    """Encode (r,) u32 ``indices``, 0 < r < d (formats/spec/index/rice.md).
-
-    Return the section and its words, (1,) u32.
-    """
-    r = indices.size
-    spans, blocks = blocks_for(r, RICE_SPAN), blocks_for(r, RICE_BLOCK)
-    head = -(-(48 * (spans - 1) + 5 * blocks) // 32)
-    # With the best parameter an index takes at most log2(d/r) + 3 bits. Each block and each span is
-    # rounded up to a word.
-    longest = head + -(-_max_bits(r, d, 4, count) // 32) + blocks + spans
-    parameters, quotients = device.empty(blocks, np.uint8), device.empty(blocks, np.uint32)
-    starts, words = device.empty(spans + 1, np.uint32), device.empty(longest, np.uint32)
-    length, n = device.empty(1, np.uint32), np.uint32(r)
-    device.launch("rice", "rice_plan", blocks_for(blocks, _WARPS), indices, n, count, parameters, quotients)
-    device.launch("rice", "rice_layout", 1, parameters, quotients, n, count, starts, length)
-    blocks = blocks_for(head, THREADS)
-    device.launch("rice", "rice_directory", blocks, indices, n, count, parameters, starts, words)
-    device.launch("rice", "rice_write", spans, indices, n, count, parameters, starts, words)
-    return words, length
-
-
-def decode_rice(device: Device, words: Any, d: int, r: int) -> tuple[Any, Any]:
-    """Decode a section to (r,) u32 indices; return them and (1,) u32, whether a check failed."""
-    spans, blocks = blocks_for(r, RICE_SPAN), blocks_for(r, RICE_BLOCK)
-    indices, bad = device.empty(r, np.uint32), device.empty(1, np.uint32)
-    if words.size < -(-(48 * (spans - 1) + 5 * blocks) // 32):
-        return indices, device.put(np.ones(1, np.uint32))
-    parameters, starts = device.empty(blocks, np.uint8), device.empty(spans + 1, np.uint32)
-    device.clear(bad)
-    size = np.uint32(words.size), np.uint32(r)
-    device.launch("rice", "rice_open", 1, words, *size, parameters, starts, bad)
-    both = np.uint32(d), np.uint32(r)
-    device.launch("rice", "rice_read", spans, words, parameters, starts, *both, indices, bad)
-    return indices, bad
-
-
-def encode_elias_fano(device: Device, indices: Any, d: int, count: Any = None) -> tuple[Any, Any]:
-    """Encode (r,) u32 ``indices`` (formats/spec/index/elias-fano.md).
-
-    Return the section and its words, (1,) u32.
-    """
-    r = indices.size
-    spans = blocks_for(r, RICE_SPAN)
-    # A span of n indices takes n · b and at most 3n bits, and n · 2^b is at most the span's range. The sum is
-    # largest if all spans are alike.
-    longest = spans - 1 + -(-_max_bits(r, d, 3, count) // 32) + 18 * spans
-    words = device.empty(longest, np.uint32)
-    parameters, starts = device.empty(spans, np.uint8), device.empty(spans + 1, np.uint32)
-    bad, length = device.empty(1, np.uint32), device.empty(1, np.uint32)
-    device.clear(bad)
-    n = np.uint32(r)
-    device.launch("elias_fano", "elias_bases", blocks_for(spans - 1, THREADS), indices, n, count, words)
-    device.launch("elias_fano", "elias_layout", 1, words, np.uint32(d), n, count, parameters, starts, bad)
-    device.launch("elias_fano", "elias_write", spans, indices, n, count, parameters, starts, words, length)
-    return words, length
-
-
-def decode_elias_fano(device: Device, words: Any, d: int, r: int) -> tuple[Any, Any]:
-    """Decode a section to (r,) u32 indices; return them and (1,) u32, whether a check failed."""
-    spans = blocks_for(r, RICE_SPAN)
-    indices, bad = device.empty(r, np.uint32), device.empty(1, np.uint32)
-    if words.size < spans:
-        return indices, device.put(np.ones(1, np.uint32))
-    parameters, starts = device.empty(spans, np.uint8), device.empty(spans + 1, np.uint32)
-    device.clear(bad)
-    both = np.uint32(d), np.uint32(r)
-    device.launch("elias_fano", "elias_layout", 1, words, *both, None, parameters, starts, bad)
-    rest = words[spans - 1 :]
-    size = np.uint32(rest.size)
-    device.launch(
-        "elias_fano", "elias_read", spans, rest, size, words, *both, parameters, starts, indices, bad
-    )
-    return indices, bad

@@ -63,7 +63,7 @@ def read_directory(words: Array, r: int, parameters: Array, starts: Array) -> in
     Returns:
         0 or BAD_*.
     """
-    inner, head = starts.size - 2, directory_words(r)
+    inner, directory = starts.size - 2, directory_words(r)
     bit = 48 * inner
     largest = 0
     for block in range(parameters.size):
@@ -73,11 +73,11 @@ def read_directory(words: Array, r: int, parameters: Array, starts: Array) -> in
         parameters[block] = field & U64(31)
         largest = max(largest, np.int64(parameters[block]))
         bit += PARAMETER_BITS
-    if bit & 31 and words[head - 1] >> U32(bit & 31):
+    if bit & 31 and words[directory - 1] >> U32(bit & 31):
         return BAD_PADDING
     if largest > MAX_PARAMETER:
         return BAD_PARAMETER
-    at = head
+    at = directory
     for span in range(inner):
         starts[span] = at
         at += np.int64((words[inner + (span >> 1)] >> U32(16 * (span & 1))) & U32(0xFFFF))

@@ -1,4 +1,4 @@
-"""Gradient + residual of one tensor on a GPU: the formulas and the bits of ``wirecodec.cpu.accumulate``.
+"""Gradient + residual of one tensor on a GPU: the formulas and the bits of ``wirecodec.cpu.residual``.
 
 All elements are finite here. A tensor with NaN or Inf raises HostFallback, and the host computes its step.
 """
@@ -62,9 +62,9 @@ class AccumulatedGradient:
         Raises HostFallback if an element is not finite.
         """
         dtype = rule.sum_dtype(gradient.dtype, None if residual is None else residual.dtype)
-        wide = elements.convert(device, gradient.words, gradient.dtype, dtype)
+        wide = elements.convert(device, gradient.raw_bits, gradient.dtype, dtype)
         if residual is None:
-            if has_nonfinite(device, gradient.words, gradient.dtype):
+            if has_nonfinite(device, gradient.raw_bits, gradient.dtype):
                 raise HostFallback
             return cls(device, rule, gradient, None, wide, last)
         before = elements.convert(device, _raw_bits(residual), residual.dtype, dtype)
@@ -105,7 +105,7 @@ class AccumulatedGradient:
             if indices is not None:
                 on_device = self.device.put(np.ascontiguousarray(indices, np.uint32))
             sent = self.sendable(on_device)
-            return SelectedValues(self, on_device, sent, self.device.get(sent.words).view(sent.dtype))
+            return SelectedValues(self, on_device, sent, self.device.get(sent.raw_bits).view(sent.dtype))
 
     def remainder(self, sent: Sequence[DecodedChunk]) -> Any:
         """Return the next residual, (size,) in the type of x. Uses up x, unless x is the gradient itself.
@@ -131,7 +131,7 @@ class AccumulatedGradient:
         beta = dtype.type(self.rule.beta)
         left = device.empty(x.size, dtype)
         if any(part.indices is not None for part in sent):
-            gradient = elements.convert(device, self.gradient.words, self.gradient.dtype, dtype)
+            gradient = elements.convert(device, self.gradient.raw_bits, self.gradient.dtype, dtype)
             feedback.filter_residual(device, gradient, residual, (beta, 1), left)
         for part in sent:
             values = elements.convert(device, part.values, self.gradient.dtype, dtype)
@@ -161,7 +161,9 @@ class SelectedValues:
     def remainder(self) -> Any:
         """Return the next residual (size,) on the device. Uses up the sum; ``values`` do not change."""
         with device_of(self.total.x):
-            return self.total.remainder([DecodedChunk(0, self.total.x.size, self.indices, self.sent.words)])
+            return self.total.remainder(
+                [DecodedChunk(0, self.total.x.size, self.indices, self.sent.raw_bits)]
+            )
 
     def scatter(self, means: Array) -> Any:
         """Return (size,) zeros with the (k,) means at the indices, as raw bits on the device."""
@@ -190,11 +192,11 @@ def accumulate(
     Raises EncodeError for other element types.
     """
     flat: DeviceFlat = as_device_flat(gradient, cupy_device().cupy)
-    with device_of(flat.words) as device:
-        if not has_kernels(TopK(k=1), flat.words.size):
+    with device_of(flat.raw_bits) as device:
+        if not has_kernels(TopK(k=1), flat.raw_bits.size):
             return None
         if residual is not None:
-            if residual.size != flat.words.size or 4 * flat.dtype.itemsize <= residual.dtype.itemsize:
+            if residual.size != flat.raw_bits.size or 4 * flat.dtype.itemsize <= residual.dtype.itemsize:
                 return None
             residual = residual if on_gpu(residual) else device.put(residual)
         try:

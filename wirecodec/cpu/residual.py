@@ -5,7 +5,7 @@
 g is the gradient, m the residual, ``sent`` the tensor that receivers decode. With beta 1 this is x - sent:
 if values are lossless, m' + sent is x, bit for bit. A beta below 1 is the low-pass filter of ScaleCom
 (Algorithm 1); elements that were not sent are computed as m + beta * g, with one rounding less. A Compressor
-and CLT-k share this module. ``wirecodec.gpu.accumulate`` computes the same bits on a GPU.
+and CLT-k share this module. ``wirecodec.gpu.residual`` computes the same bits on a GPU.
 """
 
 from __future__ import annotations

@@ -1,0 +1,95 @@
+"""Tests of a Compressor's saved state: loading, copying, and the states that are rejected."""
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from tests.wirecodec.named_gradients import SCHEMES, gradients
+
+
+def test_a_loaded_compressor_continues_identically(rng: np.random.Generator) -> None:
+    steps = [gradients(rng) for _ in range(6)]
+    schedule = wc.WarmUp(0.05, 4, start=0.5)
+    c = wc.Compressor(SCHEMES, schedule=schedule, seed=9)
+    for g in steps[:3]:
+        c.compress(g)
+    file = io.BytesIO()
+    np.savez(file, **c.state_dict())
+    file.seek(0)
+    fresh = wc.Compressor(SCHEMES)
+    with np.load(file, allow_pickle=False) as saved:
+        fresh.load_state_dict(dict(saved))
+    for g in steps[3:]:
+        assert np.array_equal(c.compress(g), fresh.compress(g))
+    assert fresh.signature == c.signature
+    state = c.state_dict()
+    state["residual/fc.weight"][:] = 0
+    assert c.residual("fc.weight").any()
+    for wrong in ({}, {**state, "other": np.zeros(1)}, {"step": np.array(0)}):
+        with pytest.raises(ValueError, match="not the state"):
+            c.load_state_dict(wrong)
+
+
+def test_a_bad_state_changes_nothing() -> None:
+    c = wc.Compressor("topk(0.5) | rice | raw", seed=3)
+    c.compress({"w": np.arange(4, dtype=np.float32)})
+    before, text = c.state_dict(), np.frombuffer(b"warm-up(0.5, steps=2)", np.uint8)
+    for wrong in (
+        {"seed": np.array("x")},
+        {"residual/w": np.array(["a"])},
+        {"residual/w": np.zeros(4, np.complex64)},
+    ):
+        with pytest.raises(ValueError, match=r"seed|residual"):
+            c.load_state_dict({**before, "schedule": text, **wrong})
+        assert all(np.array_equal(before[k], v) for k, v in c.state_dict().items())
+
+
+def test_a_copy_is_independent(rng: np.random.Generator) -> None:
+    c = wc.Compressor("topk(0.1) | rice | raw")
+    steps = [{"w": rng.normal(size=500).astype(np.float32)} for _ in range(6)]
+    for g in steps[:3]:
+        c.compress(g)
+    copied = copy.copy(c)
+    before = copied.state_dict()
+    for g in steps:
+        c.compress(g)
+    assert all(np.array_equal(before[key], x) for key, x in copied.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [
+        ("step", np.uint64(2**63)),
+        ("step", 10**30),
+        ("step", -5),
+        ("step", np.ma.masked_array(3, mask=True)),
+        ("residual/w", np.array([0, np.nan, 0, 0], np.float32)),
+        ("residual/w", np.array([0, 0, 0, -np.inf])),
+        ("residual/w", np.ma.masked_array(np.zeros(4, np.float32), mask=True)),
+        ("selector/w", np.ma.masked_array(np.zeros(4), mask=True)),
+        ("schedule", np.frombuffer(b"warm-up(" + b"-" * 100_000 + b"1)", np.uint8)),
+        ("schedule", np.frombuffer(b"warm-up(" + b"-" * 4_000 + b"1)", np.uint8)),
+        ("schedule", np.array([255, 254], np.uint8)),
+        ("schedule", [-1, 300]),
+    ],
+)
+def test_a_state_that_could_not_be_used_or_saved_is_refused(key: str, wrong: Any) -> None:
+    c = wc.Compressor("topk(0.5) | rice | raw", seed=3)
+    c.compress({"w": np.arange(4, dtype=np.float32)})
+    before = c.state_dict()
+    with pytest.raises(ValueError, match=key):
+        c.load_state_dict({**before, "seed": np.uint64(9), key: wrong})
+    assert all(np.array_equal(before[k], v) for k, v in c.state_dict().items())
+
+
+def test_the_largest_step_can_be_loaded_used_and_saved() -> None:
+    c = wc.Compressor("topk(0.5) | rice | raw")
+    c.load_state_dict({**c.state_dict(), "step": np.int64(2**62)})
+    c.compress({"w": np.ones(4, np.float32)})
+    assert c.state_dict()["step"] == 2**62 + 1

@@ -1,0 +1,63 @@
+"""``warm`` leaves nothing to compile, for any scheme of README and any preset."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from tests.child import run
+from wirecodec.interop import is_warm
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+SCHEMES = [row.replace("\\|", "|") for row in re.findall(r"^\|[^|`]*\| `([^`]*\|[^`]*)` \|", README, re.M)]
+
+USE = """
+import numpy as np
+import wirecodec as wc
+from wirecodec.interop import dtype_named
+from wirecodec.kernels.cpu.compile_log import log
+
+dtype, rng, late = dtype_named("{dtype}"), np.random.default_rng(1), []
+for scheme in {schemes}:
+    wc.warm(scheme, dtype, feedback=True)
+    before = len(log)
+    for size in (1_000_000, 3000):
+        dense = rng.laplace(size=size)
+        for x in (dense, dense * (rng.random(size) < 0.05)):
+            tensor = x.astype(dtype)
+            blob = wc.encode(tensor, scheme)
+            wc.decode(blob)
+            wc.decode_add(blob, np.zeros(size, np.result_type(dtype, np.float32)))
+            compressor = wc.Compressor(scheme)
+            for _ in range(2):
+                compressor.compress({{"w": tensor}})
+    late += [(scheme, entry.kernel) for entry in log[before:]]
+assert not late, late
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.sweep)])
+def test_nothing_is_compiled_or_loaded_after_warm(dtype: str) -> None:
+    assert SCHEMES
+    schemes = SCHEMES + [str(preset.scheme) for preset in wc.PRESETS.values()]
+    run(USE.format(schemes=schemes, dtype=dtype))
+
+
+def test_a_second_call_does_nothing() -> None:
+    compressor = wc.Compressor({"b*": "all | raw-index | raw", "*": "topk(0.1) | rice | raw"})
+    assert not is_warm(compressor, "float32")
+    wc.warm(compressor)
+    assert is_warm(compressor, np.float32)
+    assert not is_warm(compressor, np.float64)
+    assert wc.warm(compressor).compiled == {}
+
+
+def test_arguments_are_checked() -> None:
+    with pytest.raises(wc.EncodeError, match="unknown index codec"):
+        wc.warm("topk(0.1) | rize | raw")
+    with pytest.raises(wc.EncodeError, match="int32 is not carried"):
+        wc.warm(dtype=np.int32)
