@@ -104,17 +104,14 @@ def _batched_residuals(
 ) -> dict[str, Array]:
     """Compute the next residuals of all tensors whose selector cleared the selected elements, by dtype."""
     residuals: dict[str, Array] = {}
-    dtypes: dict[Any, list[str]] = {}
+    groups: dict[Any, dict[str, Array]] = {}
     for name, each in selected.items():
         if each.rest is not None:
-            dtypes.setdefault((each.rest.dtype, each.support.indices.dtype), []).append(name)
-    for names in dtypes.values():
-        rests = {name: rest for name in names if (rest := selected[name].rest) is not None}
-        subtract_sent_batch(
-            list(rests.values()),
-            [selected[name].support for name in rests],
-            [sent[name].values for name in rests],
-        )
+            assert each.support.indices is not None
+            groups.setdefault((each.rest.dtype, each.support.indices.dtype), {})[name] = each.rest
+    for rests in groups.values():
+        supports = [selected[name].support for name in rests]
+        subtract_sent_batch(list(rests.values()), supports, [sent[name].values for name in rests])
         residuals |= rests
     return residuals
 
