@@ -20,6 +20,7 @@ CUPY := $(VENV)/.cupy-$(CUDA)
 MPICH := $(VENV)-mpich
 FUZZ := $(VENV)/.fuzz
 DOCS := $(VENV)/.docs
+DIST := $(VENV)/.dist
 
 # For ranks that share one machine and few cores: as root, too; shared memory only; one thread a rank; a waiting rank gives up its core.
 MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
@@ -101,11 +102,13 @@ gradients: $(TORCH)  ## train small models and save their gradients in benchmark
 docs: $(DOCS)  ## build the site into build/site: README, guides, format, results, API; a broken link fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --config-file docs/mkdocs.yml $(ARGS)
 
-dist: $(INSTALLED)  ## build the wheel and the sdist into dist/
+dist: $(DIST)  ## build the wheel and the sdist into dist/, and check both
 	@rm -rf dist
 	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m check_wheel_contents dist/*.whl
 
-clean:  ## remove virtual environments, caches, and the output of `make demo` and `make gradients`
+clean:  ## remove virtual environments, caches, fuzz-finds, and the output of `make demo` and `make gradients`
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo.png demo.json fuzz-finds benchmarks/gradients/data
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -133,6 +136,10 @@ $(FUZZ): $(INSTALLED)
 $(DOCS): $(INSTALLED)
 	@echo "installing MkDocs (once) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	@touch $@
+
+$(DIST): $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dist]"
 	@touch $@
 
 $(CUPY): $(INSTALLED)

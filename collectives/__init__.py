@@ -11,12 +11,15 @@ from __future__ import annotations
 from collectives.allgather import allgather, allgather_bytes
 from collectives.allreduce import allreduce
 from collectives.channel import Channel
-from collectives.cltk.allreduce import CLTk, ratios_by_flops
+from collectives.cltk.allreduce import CLTk
+from collectives.cltk.ratios import ratios_by_flops
 from collectives.cltk.similarity import Similarity, similarity
 from collectives.errors import CollectiveError, Timeout
 from collectives.simulation.communicator import simulate
 from collectives.torch.communicator import TorchComm
+from collectives.torch.gradients import average_gradients
 from collectives.torch.hook import torch_hook
+from collectives.torch.state import torch_state_dict
 
 __all__ = [
     "CLTk",
@@ -28,8 +31,10 @@ __all__ = [
     "allgather",
     "allgather_bytes",
     "allreduce",
+    "average_gradients",
     "ratios_by_flops",
     "similarity",
     "simulate",
     "torch_hook",
+    "torch_state_dict",
 ]

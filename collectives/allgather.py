@@ -118,14 +118,17 @@ def allgather(
         >>> results[0][1].to_dense()
         array([ 0.,  0.,  0., -5.], dtype=float32)
     """
-    with open_exchange(comm, tensor, scheme, seed, Header(operation=Operation.ALLGATHER)) as (
-        channel,
-        local,
-    ):
+    proposal = Header(operation=Operation.ALLGATHER)
+    with open_exchange(comm, tensor, scheme, seed, proposal, rehearsal=_rehearse) as (channel, local):
         blobs = local.gather(channel)
         limits = local.get_limits(blobs)
         decoded = [_decode(local, rank, blob, limits) for rank, blob in enumerate(blobs)]
         return [tensors[ONLY] for tensors in decoded] if local.bare else decoded
+
+
+def _rehearse(channel: Channel, local: Encoding) -> None:
+    """Decode this rank's own container, as those of the other ranks are decoded later."""
+    _decode(local, channel.rank, local.blob, local.get_limits([local.blob]))
 
 
 def _decode(

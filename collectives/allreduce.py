@@ -13,6 +13,7 @@ reproducible. MPI_Allreduce guarantees neither. The algorithms differ in what th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Literal, overload
 
@@ -20,10 +21,13 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
+from collectives.agreement.compilation import rehearse_together, run_announced
 from collectives.agreement.header import Algorithm, Header, Operation, Reduction, Status
+from collectives.agreement.nonfinite import check_results, check_setting, fill_with_nan, is_propagated
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
 from collectives.device import is_on_gpu, match_devices
+from collectives.errors import CollectiveError
 from collectives.exchange import (
     ONLY,
     Encoding,
@@ -33,8 +37,10 @@ from collectives.exchange import (
     failure_of_decoding,
     open_exchange,
 )
-from collectives.split import split_allreduce
+from collectives.simulation.communicator import simulate
+from collectives.split import SECOND_PHASE, split_allreduce
 from collectives.transport.reduce import Dense, accumulator_dtype, divide_and_round, sum_named
+from collectives.tuning.calibration import rehearse_calibration
 from collectives.tuning.cost_model import Workload, choose_algorithm
 from wirecodec.interop import gpu_count_nonzero, gpu_mean, gpu_zeros
 
@@ -53,6 +59,8 @@ def allreduce(
     algorithm: str = ...,
     op: Literal["mean", "sum"] = ...,
     seed: int = ...,
+    nonfinite: Literal["raise", "propagate"] = ...,
+    hold_zeros: bool = ...,
 ) -> dict[str, Dense]: ...
 
 
@@ -65,6 +73,8 @@ def allreduce(
     algorithm: str = ...,
     op: Literal["mean", "sum"] = ...,
     seed: int = ...,
+    nonfinite: Literal["raise", "propagate"] = ...,
+    hold_zeros: bool = ...,
 ) -> Dense: ...
 
 
@@ -76,6 +86,8 @@ def allreduce(
     algorithm: str = "auto",
     op: Literal["mean", "sum"] = "mean",
     seed: int = 0,
+    nonfinite: Literal["raise", "propagate"] = "raise",
+    hold_zeros: bool = False,
 ) -> Dense | dict[str, Dense]:
     """Average or sum tensors over the ranks, encoded by a scheme.
 
@@ -92,6 +104,11 @@ def allreduce(
             all ranks. It changes the traffic and the time, never the result.
         op: "sum", or "mean", which divides the sum by the number of ranks.
         seed: as for allgather.
+        nonfinite: the effect of NaN or Inf in a rank's gradient, the same on all ranks. "raise" is an error
+            if the scheme cannot carry it. With "propagate", all results of this call are NaN on every rank if
+            any result would not be finite. A value that is too large for its codec also counts. The state of
+            a Compressor is then unchanged, so a program that skips this step loses no gradient.
+        hold_zeros: as for ``Compressor.prepare``, for a Compressor.
 
     Returns:
         A dense array of the tensor's shape and type, or {name: array}; the same bits on every rank. The
@@ -121,32 +138,70 @@ def allreduce(
     proposal = Header(operation=Operation.ALLREDUCE)
     failure = None
     try:
+        check_setting(nonfinite)
         proposal = proposal._replace(
             reduction=_parse("op", op, _REDUCTIONS), algorithm=_parse("algorithm", algorithm, _ALGORITHMS)
         )
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
-    with open_exchange(comm, tensor, scheme, seed, proposal, failure) as (channel, local):
-        divisor = channel.size if op == "mean" else 1
-        choice = Algorithm(proposal.algorithm)
-        if choice == Algorithm.AUTO:
-            choice = choose_algorithm(channel, Workload.of(channel, local.table, local.specs))
-        signature = local.operand.signature
-        counts_union = choice != Algorithm(proposal.algorithm) and channel.is_union_due(signature)
-        channel.call.update_pending = counts_union
-        if choice == Algorithm.ALLGATHER:
-            sums = _sum_gathered(channel, local, divisor)
-        elif choice == Algorithm.DENSE:
-            sums = _sum_dense(channel, local, divisor, proposal)
-        else:
-            sums = split_allreduce(channel, local, divisor, proposal._replace(algorithm=choice))
-            counts_union = False  # the headers of the second phase contain the count
-        if counts_union:
-            channel.remember_union(signature, sum(map(_count_nonzero, sums.values())))
-            channel.call.update_pending = False
-        dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.specs.items()}
-        result: Dense | dict[str, Dense] = match_devices(tensor, dense[ONLY] if local.bare else dense)
-        return result
+    finite = nonfinite == "propagate"
+    rehearsal = partial(_rehearse, proposal)
+    try:
+        with open_exchange(
+            comm,
+            tensor,
+            scheme,
+            seed,
+            proposal,
+            failure,
+            hold_zeros=hold_zeros,
+            finite=finite,
+            rehearsal=rehearsal,
+        ) as (channel, local):
+            sums = _sum(channel, local, channel.size if op == "mean" else 1, proposal)
+            if finite:
+                check_results(sums, {name: dtype for name, (_, dtype) in local.specs.items()})
+            dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.specs.items()}
+            result: Dense | dict[str, Dense] = match_devices(tensor, dense[ONLY] if local.bare else dense)
+            return result
+    except CollectiveError as error:
+        if not is_propagated(error, nonfinite):
+            raise
+    return fill_with_nan(tensor)
+
+
+def _sum(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
+    """Sum all ranks' tensors by the proposed algorithm.
+
+    Args:
+        channel: open; all ranks call this together.
+        local: this rank's side, after the agreement.
+        divisor: 1, or the number of ranks.
+        proposal: the requested operation.
+
+    Returns {name: (size,)}, divided by ``divisor``; on a GPU, raw bits.
+    """
+    choice = Algorithm(proposal.algorithm)
+    if choice == Algorithm.AUTO:
+        choice = choose_algorithm(channel, Workload.of(channel, local.table, local.specs))
+    signature = local.operand.signature
+    counts_union = choice != Algorithm(proposal.algorithm) and channel.is_union_due(signature)
+    channel.call.update_pending = counts_union
+    if choice == Algorithm.ALLGATHER:
+        sums = _sum_gathered(channel, local, divisor)
+    elif choice == Algorithm.DENSE:
+        sums = _sum_dense(channel, local, divisor, proposal)
+    else:
+        chosen = proposal._replace(algorithm=choice)
+        if choice != Algorithm(proposal.algorithm):
+            work = partial(_rehearse, chosen, channel, local)
+            rehearse_together(channel, (choice, local.dtypes), work, chosen, local.operand)
+        sums = split_allreduce(channel, local, divisor, chosen)
+        counts_union = False  # the headers of the second phase contain the count
+    if counts_union:
+        channel.remember_union(signature, sum(map(_count_nonzero, sums.values())))
+        channel.call.update_pending = False
+    return sums
 
 
 def _parse(name: str, value: Any, codes: Mapping[str, int]) -> int:
@@ -201,6 +256,26 @@ def _add_blobs(
     return sums
 
 
+def _rehearse(proposal: Header, channel: Channel, local: Encoding) -> None:
+    """Call the kernels that the call needs after its headers, with this rank's tensors only.
+
+    Args:
+        proposal: the operation, with the algorithm.
+        channel: of the call.
+        local: this rank's side, with its container.
+    """
+    algorithm = Algorithm(proposal.algorithm)
+    if algorithm in (Algorithm.AUTO, Algorithm.ALLGATHER):
+        _add_blobs(local, [local.blob], np.zeros)
+    if algorithm == Algorithm.DENSE:
+        for tensor in local.decode_own().values():
+            tensor.to_dense()
+    if algorithm == Algorithm.AUTO and channel.rates is None:
+        rehearse_calibration()
+    if algorithm in SECOND_PHASE:
+        simulate(1, lambda alone: split_allreduce(Channel(alone), local, 1, proposal))
+
+
 def _sum_dense(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
     """Decode this rank's container, and sum all ranks' dense vectors by name.
 
@@ -212,13 +287,21 @@ def _sum_dense(channel: Channel, local: Encoding, divisor: int, proposal: Header
             the agreement, so the ranks exchange the results here.
     """
     flat: dict[str, Dense] = {}
-    failure = None
-    try:
-        flat = {name: tensor.to_dense().reshape(-1) for name, tensor in local.decode_own().items()}
-    except Exception as error:
-        failure = failure_of_decoding(error, channel.rank)
+
+    def densify() -> Failure | None:
+        try:
+            flat.update({name: x.to_dense().reshape(-1) for name, x in local.decode_own().items()})
+        except Exception as error:
+            return failure_of_decoding(error, channel.rank)
+        return None
+
     if Algorithm(proposal.algorithm) == Algorithm.AUTO:
-        agree(channel, proposal, local.operand, failure)
-    elif failure is not None:
+        agree(
+            channel,
+            proposal,
+            local.operand,
+            run_announced(channel, densify, lambda: (proposal, local.operand)),
+        )
+    elif (failure := densify()) is not None:
         raise failure.error  # out of memory: the other ranks will time out
     return sum_named(channel, {name: flat[name] for name in sorted(flat, key=str.encode)}, divisor)

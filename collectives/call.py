@@ -26,12 +26,14 @@ class Call:
         has_sent: whether another rank may have received a part of this call.
         is_final_transfer: whether the next transfer is the last one of the call.
         is_delivered: whether every rank has received all that it needs from the others.
+        compilation_pending: whether a rank compiles before the next headers, which may take longer then.
         update_pending: whether all ranks still have to update their channels alike after the last transfer.
     """
 
     has_sent: bool = False
     is_final_transfer: bool = False
     is_delivered: bool = False
+    compilation_pending: bool = False
     update_pending: bool = False
 
     @property

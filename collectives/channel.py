@@ -3,8 +3,9 @@
 Every collective accepts a Channel or a communicator. A communicator keeps its own Channel
 (``collectives.attributes``), so both live equally long. A Channel belongs to one thread.
 
-All messages use the caller's communicator and one tag, TAG. An application that receives from ANY_SOURCE
-with ANY_TAG during a collective should pass a duplicate (comm.Dup()).
+All messages use the caller's communicator and one tag, TAG; notices after a failure use NOTICE_TAG. An
+application that receives from ANY_SOURCE with ANY_TAG during a collective should pass a duplicate
+(comm.Dup()).
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import numpy.typing as npt
 
 from collectives.attributes import attach, check_mpi, check_not_null, get_attached, is_mpi
 from collectives.call import Call
-from collectives.communicator import Backoff, Communicator, Request, wait_all
+from collectives.communicator import Communicator, Request
 from collectives.device import DEVICES, Device, may_take_device
 from collectives.errors import CollectiveError, Timeout
 from collectives.rates import Rates
+from collectives.waiting.backoff import Backoff, wait_all
+from collectives.waiting.roll_call import RollCall
 
 __all__ = ["TAG", "ByteArray", "Channel"]
 
@@ -30,6 +33,7 @@ ByteArray: TypeAlias = npt.NDArray[np.uint8]
 TAG = 0x5743  # of every point-to-point message of this package; within MPI's guaranteed range
 UNION_COUNT_INTERVAL = 64  # exchanges between two counts of the union
 MAX_KEPT_BUFFER = 16 << 20  # bytes
+DEFAULT_TIMEOUT = 30.0  # seconds
 
 
 class Channel:
@@ -38,16 +42,20 @@ class Channel:
     Args:
         comm: an mpi4py intracommunicator, or any object that satisfies Communicator.
         timeout: seconds without any arrival after which a waiting rank raises Timeout. It must exceed the
-            longest computation between two calls, because ranks reach a collective at different times.
+            longest computation between two calls, because ranks reach a collective at different times. None
+            for the communicator's own timeout, as TorchComm has one, or else 30 s.
+        compile_timeout: seconds that replace ``timeout`` while a rank compiles kernels for this call, which
+            it announces to all ranks.
         meanwhile: a function that runs while nothing arrives: a part of the caller's own computation, of
             about a millisecond. It is called again until it returns False or the collective is complete.
             Communication proceeds between the calls. If it raises before the last payload is complete, the
             payloads in flight arrive first, and the channel is closed.
-        device: whether MPI may receive GPU memory: "mpi", "staged", or "auto", which asks MPI. Either all
-            ranks pass "auto" or none does.
+        device: whether MPI may receive GPU memory: "mpi", "staged", or "auto", which asks MPI. It may, if it
+            may on all ranks.
 
     Attributes:
-        comm, timeout, meanwhile, device: as given.
+        comm, compile_timeout, meanwhile, device: as given.
+        timeout: as given, or its default in seconds.
         rank: this process, 0 … size-1.
         size: number of ranks.
         sequence: number of the next collective. All ranks must agree on it. A rank that skips a call on
@@ -58,6 +66,8 @@ class Channel:
         rates: measured costs of communication, or None before the first measurement.
         closed: the reason why the channel can no longer be used, or None.
         call: progress of the latest collective call.
+        rehearsed: operations whose kernels are ready on this rank (``collectives.agreement.compilation``).
+        roll_call: finds the ranks that a Timeout names.
 
     Raises:
         TypeError: comm is an intercommunicator or not a communicator.
@@ -75,7 +85,8 @@ class Channel:
         self,
         comm: Communicator,
         *,
-        timeout: float = 30.0,
+        timeout: float | None = None,
+        compile_timeout: float = 600.0,
         meanwhile: Callable[[], bool] | None = None,
         device: Device = "auto",
     ) -> None:
@@ -87,14 +98,18 @@ class Channel:
                 f"{type(comm).__name__} is not a communicator; pass an mpi4py communicator,"
                 " a collectives.TorchComm, or an object that satisfies collectives.communicator.Communicator"
             )
-        if not timeout > 0:
-            raise ValueError(f"timeout is {timeout!r}; it must be a positive number of seconds")
+        if timeout is None:
+            timeout = getattr(comm, "timeout", None) or DEFAULT_TIMEOUT
+        for name, seconds in (("timeout", timeout), ("compile_timeout", compile_timeout)):
+            if not seconds > 0:
+                raise ValueError(f"{name} is {seconds!r}; it must be a positive number of seconds")
         if device not in DEVICES:
             raise ValueError(f"device is {device!r}; the choices are {', '.join(map(repr, DEVICES))}")
         self.comm = comm
         self.rank = comm.rank
         self.size = comm.size
         self.timeout = timeout
+        self.compile_timeout = compile_timeout
         self.meanwhile = meanwhile
         self.device = device
         self.sequence = 0
@@ -102,6 +117,8 @@ class Channel:
         self.rates: Rates | None = None
         self.closed: str | None = None
         self.call = Call()
+        self.rehearsed: set[object] = set()
+        self.roll_call = RollCall(comm)
         self._takes_device: bool | None = None
         self._abandoned: list[object] = []
         self._union_sizes: dict[int, int] = {}
@@ -138,22 +155,16 @@ class Channel:
             )
         return self
 
+    @property
+    def has_deadlines(self) -> bool:
+        """Whether waits end after a time; a simulated rank waits until no rank can continue."""
+        return not hasattr(self.comm, "block")
+
     def takes_device(self) -> bool:
-        """Return whether the MPI of every rank takes device memory.
-
-        All ranks must make the first call together. With "auto" on a communicator other than MPI's, the
-        answer is False without communication.
-
-        Raises:
-            Timeout: a rank does not take part.
-        """
-        if self._takes_device is None and self.device == "auto" and not self._mpi:
-            self._takes_device = False
+        """Return whether this rank's MPI takes device memory; headers carry the answers of all ranks."""
         if self._takes_device is None:
-            local = np.array([may_take_device(self.comm, self.device)], np.uint8)
-            table = np.zeros(self.size, np.uint8)
-            self.gather(local, table, "the exchange of device support")
-            self._takes_device = bool(table.all())
+            asked = self.device != "auto" or self._mpi
+            self._takes_device = asked and may_take_device(self.comm, self.device)
         return self._takes_device
 
     def get_buffer(self, nbytes: int) -> ByteArray:
@@ -164,9 +175,15 @@ class Channel:
             self._buffer = np.empty(nbytes, np.uint8)
         return self._buffer[:nbytes]
 
-    def make_backoff(self, what: str) -> Backoff:
-        """Return a Backoff with the channel's timeout; ``what`` names the operation in a Timeout."""
-        return Backoff(self.comm, self.timeout, what, self.meanwhile)
+    def make_backoff(self, what: str, *, headers: bool = False) -> Backoff:
+        """Return a Backoff for a wait.
+
+        Args:
+            what: name of the operation in a Timeout.
+            headers: whether the ranks exchange headers. They may take ``compile_timeout`` if a rank compiles.
+        """
+        seconds = self.compile_timeout if headers and self.call.compilation_pending else self.timeout
+        return Backoff(self.comm, seconds, what, self.meanwhile, roll_call=self.roll_call, needs_all=headers)
 
     def remember_union(self, signature: int, elements: int) -> None:
         """Store the size of the union of the ranks' supports for tensors with this signature."""
@@ -211,7 +228,7 @@ class Channel:
         what: str,
         places: tuple[Sequence[int], Sequence[int]] | None = None,
         *,
-        finish: bool = True,
+        headers: bool = False,
     ) -> None:
         """Gather every rank's block with one call of MPI.
 
@@ -220,12 +237,13 @@ class Channel:
             out: buffer for all blocks in rank order, of sum(counts) bytes.
             what: name of the operation in a Timeout.
             places: (counts, displacements) in bytes; None if all blocks have the same length.
-            finish: as for ``drive``.
+            headers: whether the blocks are headers, as for ``make_backoff``. An exception does not wait for
+                them.
 
         Raises:
             Timeout: nothing arrived during the channel's timeout; the channel is then closed.
         """
-        backoff = self.make_backoff(what)
+        backoff = self.make_backoff(what, headers=headers)
         requests: list[Request] = []
 
         def run() -> None:
@@ -237,7 +255,7 @@ class Channel:
                 )
             wait_all(backoff, requests)
 
-        self.drive(run, (requests, block, out), finish=finish)
+        self.drive(run, (requests, block, out), finish=not headers)
 
     def drive(self, run: Callable[[], None], resources: object, *, finish: bool = True) -> None:
         """Run a transfer to its end.
@@ -279,6 +297,8 @@ class Channel:
             self.closed = str(error) or type(error).__name__
             if not self._mpi or self.comm:
                 attach(self.comm, self)
+            if not isinstance(error, Timeout):  # a Timeout has informed the other ranks
+                self.roll_call.report(f"{type(error).__name__} {error}".strip())
 
     def __repr__(self) -> str:
         state = "closed" if self.closed is not None else f"sequence {self.sequence}"

@@ -2,16 +2,16 @@
 
 Tensors that are all on one GPU are encoded there (``wirecodec.gpu``), so only their container is copied.
 Received containers are decoded, or added, on the same GPU. MPI receives the container in device memory if
-``Channel.takes_device`` allows it, and otherwise a copy in pinned memory. The decision is made once per
-Channel, in this order:
+every rank allows it, and otherwise a copy in pinned memory. Each rank decides once per Channel, in this
+order:
 
     1. ``Channel(comm, device="mpi")`` or ``"staged"``; with ``"auto"``, MPI communicators continue
     2. MPIX_Query_cuda_support of the loaded MPI library
     3. the communicator's info key ``mpi_memory_alloc_kinds`` (MPI 4.1) contains "cuda"
     4. otherwise: staged, device ─► pinned host ─► MPI ─► host ─► device
 
-The decision never sends a device pointer as a trial: an MPI without CUDA would crash. Ranks agree
-(``Channel.takes_device``): if one rank must stage, all ranks stage. Tensors on several devices are copied to
+The decision never sends a device pointer as a trial: an MPI without CUDA would crash. Each header has a flag
+with its rank's decision: if one rank must stage, all ranks stage. Tensors on several devices are copied to
 the host before they are encoded, and their results are copied back.
 """
 

@@ -9,7 +9,7 @@ the other ranks already hold its contribution.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import prod
@@ -19,7 +19,9 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
-from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Operand, Status
+from collectives.agreement.compilation import rehearse, run_announced
+from collectives.agreement.header import NO_DETAIL, Algorithm, Flag, Header, Operand, Status
+from collectives.agreement.nonfinite import check_gradients
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
 from collectives.device import GpuDevice, find_gpu, stage_on_host
@@ -77,10 +79,15 @@ class Encoding:
     gpu: GpuDevice | None = None
     blob_on_gpu: Any = None
 
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """Names of the tensors' element types."""
+        return frozenset(dtype.name for _, dtype in self.specs.values())
+
     def gather(self, channel: Channel) -> list[ByteArray]:
         """Gather every rank's container, in rank order; on this rank's GPU if MPI writes device memory."""
         counts = [header.payload_len for header in self.table]
-        direct = channel.takes_device()
+        direct = all(header.flags & Flag.TAKES_DEVICE for header in self.table)
         channel.call.is_final_transfer = True
         if self.gpu is not None and direct:
             with self.gpu.current():
@@ -123,6 +130,10 @@ def open_exchange(
     seed: int,
     proposal: Header,
     failure: Failure | None = None,
+    *,
+    hold_zeros: bool = False,
+    finite: bool = False,
+    rehearsal: Callable[[Channel, Encoding], object] | None = None,
 ) -> Iterator[tuple[Channel, Encoding]]:
     """Encode a rank's tensors and agree with the others; yield the channel and this rank's Encoding.
 
@@ -133,6 +144,9 @@ def open_exchange(
         comm, tensor, scheme, seed: as for allgather.
         proposal: operation, reduction and algorithm.
         failure: the reason why this rank cannot contribute, if it is known already.
+        hold_zeros: as for ``Compressor.prepare``; without a Compressor it has no effect.
+        finite: whether NaN or Inf is an error even if the scheme carries or drops it.
+        rehearsal: calls the kernels that the block needs, with this rank's Encoding.
 
     Raises:
         CollectiveError: a rank failed or ranks differ; the same on all ranks.
@@ -140,13 +154,21 @@ def open_exchange(
     """
     channel = Channel.of(comm)
     local = Encoding()
+
+    def contribute() -> Failure | None:
+        failure = _encode(local, tensor, scheme, seed, channel.rank, hold_zeros=hold_zeros, finite=finite)
+        if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it needs its own tensors decoded
+            failure = _try_decode_own(local, channel.rank)
+        if failure is None and rehearsal is not None and local.gpu is None:
+            settings = scheme.signature if isinstance(scheme, wc.Compressor) else local.operand.scheme_text
+            key = proposal.operation, proposal.algorithm, settings, local.dtypes
+            rehearse(channel, key, lambda: rehearsal(channel, local))
+        return failure
+
     with channel.collective() as call:
         try:
             if failure is None:
-                failure = _encode(local, tensor, scheme, seed, channel.rank)
-            sums_decoded = proposal.algorithm > Algorithm.ALLGATHER  # this rank's own tensors among them
-            if failure is None and sums_decoded:
-                failure = _try_decode_own(local, channel.rank)
+                failure = run_announced(channel, contribute, lambda: (proposal, local.operand))
             stored = NO_DETAIL
             if failure is None:
                 stored, failure = _try_count_stored(local)
@@ -240,13 +262,23 @@ def _try_decode_own(local: Encoding, rank: int) -> Failure | None:
     return None
 
 
-def _encode(local: Encoding, tensor: Tensors, scheme: SchemeArgument, seed: int, rank: int) -> Failure | None:
+def _encode(
+    local: Encoding,
+    tensor: Tensors,
+    scheme: SchemeArgument,
+    seed: int,
+    rank: int,
+    *,
+    hold_zeros: bool,
+    finite: bool,
+) -> Failure | None:
     """Describe and encode tensors; return an exception as a Failure, which is reported to all ranks.
 
     Args:
         local: the Encoding to fill.
         tensor, scheme, seed: the caller's arguments.
         rank: mixed into a Compressor's seed.
+        hold_zeros, finite: as for ``open_exchange``.
     """
     try:
         local.bare = not isinstance(tensor, Mapping)
@@ -261,8 +293,10 @@ def _encode(local: Encoding, tensor: Tensors, scheme: SchemeArgument, seed: int,
         if not isinstance(scheme, wc.Compressor | Mapping):
             scheme = as_scheme(scheme)
         local.operand = Operand.of(shapes, bare=local.bare, scheme=_normalize_scheme(scheme))
+        if finite and not (isinstance(scheme, wc.Compressor) and scheme.feedback):
+            check_gradients(tensors)
         if isinstance(scheme, wc.Compressor):
-            local.prepared = scheme.prepare(tensors, rank=rank)
+            local.prepared = scheme.prepare(tensors, rank=rank, hold_zeros=hold_zeros)
             local.named = True
             local.set_blob(local.prepared.blob, local.prepared.blob_on_host)
         elif local.bare:

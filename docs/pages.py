@@ -178,10 +178,25 @@ def repository_links(text: str, page: str, is_on_site: Callable[[str], bool], ro
         found = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
         if is_on_site(found) or not (root / found).exists():
             return match[0]
-        kind = "tree" if (root / found).is_dir() else "blob"
+        kind = "tree" if (root / found).is_dir() else "raw" if found.endswith(".png") else "blob"
         return f"{before}{HOME}/{kind}/main/{found}" + (f"#{anchor}" if anchor else "")
 
     return _LINK.sub(replace, text)
+
+
+def package_description(readme: str, root: Path = ROOT) -> str:
+    """Turn the README into the package's description, for readers who do not have the repository.
+
+    Args:
+        readme: the text of README.md.
+        root: the repository.
+
+    Returns:
+        The text with absolute links and pictures, and with commands that install from the package index.
+    """
+    text = repository_links(readme, "README.md", lambda path: False, root)
+    text = text.replace("From a clone, `pip install", "`pip install")
+    return re.sub(r'pip install ("?)\.(?=[\[`])', r"pip install \1wirecodec", text)
 
 
 def unescape_bars(html: str) -> str:

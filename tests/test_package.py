@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import email
+import re
 import shutil
 import subprocess
 import sys
@@ -13,10 +15,12 @@ import numpy as np
 import pytest
 
 import wirecodec
+from docs import pages
 
 pytest.importorskip("setuptools", minversion="77", reason="setuptools 77 builds the wheel")
 
 ROOT = Path(__file__).parents[1]
+JUNK = (".git", ".venv*", ".*_cache", ".hypothesis", "__pycache__", "build", "dist", "*.egg-info")
 BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
 SCRIPT = """
 import sys, numpy, wirecodec, collectives
@@ -40,8 +44,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], Path]:
     The sources are copied first, because setuptools writes into the folder that it builds.
     """
     folder = tmp_path_factory.mktemp("dist")
-    unused = (".*", "__pycache__", "build", "dist", "*.egg-info", "gradients", "vectors")
-    shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(*unused))
+    shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(*JUNK))
     run(sys.executable, "-c", BUILD, "build_sdist", folder, cwd=folder / "source")
     (sdist,) = folder.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -53,12 +56,31 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], Path]:
     return names, wheel
 
 
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")
 def test_sdist_is_the_project(packages: tuple[set[str], Path]) -> None:
     names, _ = packages
-    expected = {"README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "Makefile", "docs/mkdocs.yml"}
-    expected |= {"formats/SPEC.md", "formats/c/wirecodec.h", "tests/conftest.py"}
-    assert expected <= names
+    tracked = [name for name in run("git", "ls-files", "-z", cwd=ROOT).split("\0") if (ROOT / name).is_file()]
+    assert "formats/c/wirecodec.h" in tracked
+    assert [name for name in tracked if name not in names] == []
     assert not [name for name in names if "__pycache__" in name]
+
+
+def test_description_needs_no_repository(packages: tuple[set[str], Path]) -> None:
+    """The package index shows the wheel's description, without the files that the README links to."""
+    _, wheel = packages
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    text = metadata.get_payload()
+    assert isinstance(text, str)
+    targets = re.findall(r"\]\(<?([^)>\s]*)", text)
+    targets += re.findall(r"^\[[^\]]+\]:\s*(\S+)|\b(?:src|href)=[\"']?([^\"'>\s]+)", text, re.MULTILINE)
+    assert [target for target in targets if not str(target).startswith("https://")] == []
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", text)
+    assert pictures == [f"{pages.HOME}/raw/main/benchmarks/results/demo.png"]
+    assert 'pip install "wirecodec[mpi]"' in text
+    assert re.findall(r"pip install [\"']?\.", text) == []
 
 
 def test_wheel_contains_only_the_packages(packages: tuple[set[str], Path]) -> None:

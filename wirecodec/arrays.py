@@ -9,7 +9,7 @@ on a GPU becomes the raw bits of a flat CuPy array (``as_device_flat``). Contigu
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -32,6 +32,7 @@ __all__ = [
     "as_bytes",
     "as_device_flat",
     "as_flat",
+    "as_target",
     "bits_of",
     "dtype_named",
     "integers",
@@ -146,6 +147,17 @@ def as_flat(tensor: Any) -> Flat:
     return Flat(read_only(np.require(x, dtype, ["C", "A"]).reshape(-1)), shape)
 
 
+def as_target(x: Any) -> Any:
+    """View a dense torch tensor on the CPU as an array that shares its memory; return others as they are."""
+    if type(x) is np.ndarray or "torch" not in sys.modules:
+        return x
+    torch = sys.modules["torch"]
+    shares = isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.layout is torch.strided
+    if not shares or hasattr(x, "to_local") or x.is_neg() or x.dtype not in (torch.float32, torch.float64):
+        return x
+    return x.detach().numpy()
+
+
 def on_gpu(tensor: Any) -> bool:
     """Tell whether an array is on an NVIDIA GPU, from its own attributes; CuPy is not imported."""
     if type(tensor) is np.ndarray:
@@ -191,6 +203,11 @@ def _as_numpy(tensor: Any) -> Array:
             return np.from_dlpack(tensor)
         except (BufferError, RuntimeError, TypeError):
             pass  # NumPy's DLPack does not read this type or layout; the other protocols may
+    if isinstance(tensor, Mapping):
+        raise EncodeError(
+            f"{type(tensor).__name__} is nested in the tensors; pass one flat mapping, such as"
+            " {'dense/w': array}"
+        )
     if hasattr(tensor, "__array_interface__") or hasattr(tensor, "__array__"):
         return np.asarray(tensor)
     try:
@@ -209,7 +226,12 @@ def _from_torch(tensor: Any) -> Array:
     if tensor.device.type != "cpu":
         raise EncodeError(f"torch tensor is on {tensor.device}; copy it to the host first")
     if tensor.layout is not sys.modules["torch"].strided:
-        raise EncodeError(f"torch tensor has layout {tensor.layout}; it must be strided (dense)")
+        raise EncodeError(
+            f"torch tensor has layout {tensor.layout}; pass tensor.to_dense()."
+            " For a gradient of nn.Embedding, create it with sparse=False"
+        )
+    if hasattr(tensor, "to_local"):
+        raise EncodeError("torch tensor is a DTensor; pass this rank's shard of it, tensor.to_local()")
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if str(tensor.dtype) == "torch.bfloat16":  # NumPy has no bfloat16 of its own to receive it
         found: Array = tensor.view(sys.modules["torch"].int16).numpy().view(BFLOAT16)

@@ -221,12 +221,14 @@ class Compressor:
         """Decode any rank's container, as ``decode_many``; the state is not used."""
         return decode_many(blob, limits=limits, schema=schema)
 
-    def prepare(self, gradients: Mapping[str, Any], *, rank: int = 0) -> Prepared:
+    def prepare(self, gradients: Mapping[str, Any], *, rank: int = 0, hold_zeros: bool = False) -> Prepared:
         """Encode a step without changing the state.
 
         Args:
             gradients: {name: tensor}; all on the host, or all on one GPU, where their residuals stay, too.
             rank: the rank that sends; it is mixed into the seed.
+            hold_zeros: True to hold each tensor whose gradient is zero everywhere. Nothing of it is sent, and
+                its residual and its selector's state do not change. By default, its residual is sent.
 
         Returns:
             A Prepared, to be committed or rolled back.
@@ -246,8 +248,11 @@ class Compressor:
                 jobs[name] = self._make_job(name, before, mix(selection_seed, key), on_device=on_device)
             except EncodeError as error:
                 raise error.of(name) from None
-        wanted = StepInput(jobs, seed, self._names, self._fuse)
+        wanted = StepInput(jobs, seed, self._names, self._fuse, hold_zeros)
         done = _step_on_gpu(tensors, wanted) if on_device else host.step(tensors, wanted)
+        for name, job in jobs.items():
+            if job.spare is not None and name not in done.residuals:  # it was held, so the memory is free
+                self._spare[name] = job.spare
         return Prepared(done, self, before, before.next(done.residuals, done.selectors))
 
     def _make_job(self, name: str, state: _State, seed: int, *, on_device: bool) -> TensorJob:
@@ -325,7 +330,7 @@ class Compressor:
         odd = [key for key in state if key not in known and not key.startswith(("residual/", "selector/"))]
         if odd or not known <= state.keys():
             raise ValueError(f"not the state of a Compressor: {odd or sorted(known - state.keys())}")
-        seed, step = as_seed(state["seed"]), saved_step(state)
+        seed, step = as_seed(unmasked("seed", state["seed"])), saved_step(state)
         schedule = saved_schedule(state) or self._schedule
         residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
         selectors = {key[9:]: unmasked(key, x) for key, x in state.items() if key[:9] == "selector/"}

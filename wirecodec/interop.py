@@ -5,8 +5,9 @@ same. Names that take arrays on a GPU import CuPy when they are called.
 
     bytes and flat views    as_bytes, as_flat, dtype_named, BFLOAT16
     arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_residual
+    elements                is_zero, find_nonfinite, gpu_all_finite
     limits                  CHUNK, the largest number of elements per chunk
-    compilation             is_warm
+    compilation             is_warm, cached_kernels_only, CompilationNeeded
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU
     error feedback          accumulate, accumulate_on_gpu, HostGradient
     sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
@@ -18,14 +19,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, dtype_named
+from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, dtype_named, on_gpu
 from wirecodec.compilation import is_warm
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.feedback import ErrorFeedback
+from wirecodec.kernels.cpu.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.pipeline import decode_many_to, decode_to
 from wirecodec.saved_state import saved_residual, saved_step
 from wirecodec.scheme import SchemeLike, as_scheme
+from wirecodec.select import base as elements
 from wirecodec.select.base import Selector
 from wirecodec.validation import as_integer
 
@@ -33,6 +36,7 @@ __all__ = [
     "BFLOAT16",
     "CHUNK",
     "AccumulatedGradient",
+    "CompilationNeeded",
     "HostGradient",
     "SchemeLike",
     "SelectedValues",
@@ -42,14 +46,18 @@ __all__ = [
     "as_flat",
     "as_integer",
     "as_scheme",
+    "cached_kernels_only",
     "copy_to_host",
     "decode_many_to",
     "decode_to",
     "dtype_named",
+    "find_nonfinite",
+    "gpu_all_finite",
     "gpu_count_nonzero",
     "gpu_mean",
     "gpu_zeros",
     "is_warm",
+    "is_zero",
     "saved_residual",
     "saved_step",
 ]
@@ -118,6 +126,31 @@ def accumulate_on_gpu(
     from wirecodec.gpu.select.warm_topk import LastTop
 
     return gpu.accumulate(rule, gradient, residual, searches.setdefault(name, LastTop()))
+
+
+def is_zero(tensor: Any) -> bool:
+    """Return whether all elements of an array, on the host or on a GPU, are +0 or -0."""
+    if not on_gpu(tensor):
+        return elements.is_zero(as_flat(tensor).data)
+    from wirecodec.gpu import entry
+
+    return entry.is_zero(tensor)
+
+
+def find_nonfinite(tensor: Any) -> int:
+    """Return the position of the first NaN or Inf of an array, on the host or on a GPU, or -1."""
+    if not on_gpu(tensor):
+        return elements.find_nonfinite(as_flat(tensor).data)
+    from wirecodec.gpu import entry
+
+    return entry.find_nonfinite(tensor)
+
+
+def gpu_all_finite(bits: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether (n,) raw bits on a GPU, of an element type, have no NaN and no Inf."""
+    from wirecodec.gpu import entry
+
+    return entry.all_finite(bits, dtype)
 
 
 def copy_to_host(array: Any) -> Array:

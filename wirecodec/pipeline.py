@@ -12,12 +12,14 @@ through ``_open`` and ``chunks_by_key``. They validate the whole container befor
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
-from wirecodec.arrays import Array, Bytes, as_bytes, on_gpu
+from wirecodec.arrays import Array, Bytes, as_bytes, as_target, integers, on_gpu
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, check_all, check_count, check_names, check_only
 from wirecodec.cpu import entry as host
+from wirecodec.cpu.guard import Guard
 from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
 from wirecodec.scheme import SchemeLike, as_scheme, scheme_for
@@ -207,6 +209,8 @@ def decode_add(
     scale: float = 1.0,
     limits: DecodeLimits | None = None,
     schema: TensorSchema | Schema | None = None,
+    finite: bool = False,
+    max_norm: float | None = None,
 ) -> None:
     """Decode a container and add scale * values to dense arrays, in one pass.
 
@@ -216,13 +220,17 @@ def decode_add(
     Args:
         blob: any buffer of bytes, or a uint8 array on a GPU.
         out: a dense array of the tensor's size, or {name: array} for all tensors; float32 or float64,
-            writable and contiguous; all NumPy arrays, or all CuPy arrays.
+            writable and contiguous; all NumPy arrays or torch tensors on the CPU, or all CuPy arrays.
         scale: the factor.
         limits: bounds on the cost of decoding; None for the defaults.
         schema: as for ``decode`` or ``decode_many``. Names and sizes are checked against ``out`` without it.
+        finite: True to reject a container if a value is NaN or Inf, or if scale * value is Inf in the dtype
+            of ``out``.
+        max_norm: largest L2 norm of all values of the container, before scaling; None for any.
 
     Raises:
         WireError: the bytes are not a valid container, exceed a limit, or do not match the schema or ``out``.
+            ``finite`` raises Invalid with code "nonfinite", ``max_norm`` LimitExceeded with code "max-norm".
         ValueError: ``out`` is not such an array.
         DeviceError: an array is on a GPU that cannot be used.
 
@@ -233,26 +241,28 @@ def decode_add(
         >>> total
         array([1., 2., 3.], dtype=float32)
     """
-    limits, scale = limits or DEFAULT_LIMITS, float(scale)
+    limits, scale, guard = limits or DEFAULT_LIMITS, float(scale), Guard(finite, max_norm)
     data, header = _open(blob, limits, sizes_trusted=True)  # sizes are checked against ``out``
     if isinstance(out, Mapping):
         specs = TensorSpecs(header, out)
         check_all(specs, schema)  # type: ignore[arg-type]
         check_names(specs, out)
-        targets = [out[spec.name] for spec in specs]
+        targets = [as_target(out[name]) for name in specs.names()]
     else:
         check_count(header)
         specs = TensorSpecs(header, None)
         check_only(specs, schema)  # type: ignore[arg-type]
-        targets = [out]
-    for spec, target in zip(specs, targets, strict=True):
+        targets = [as_target(out)]
+    for key, (target, size) in enumerate(zip(targets, integers(specs.sizes), strict=True)):
         if not _implementation(on_gpu(target)).can_add(target):
-            raise ValueError(f"out of {spec.name!r} is not a writable, contiguous float32 or float64 array")
-        if target.size != spec.size:
+            name = next(islice(specs, key, None)).name
+            raise ValueError(f"out of {name!r} is not a writable, contiguous float32 or float64 array")
+        if target.size != size:
+            spec = next(islice(specs, key, None))
             raise SchemaMismatch(
                 "schema-shape", f"{spec.name!r} has shape {spec.shape}; out has {target.shape}"
             )
-    _implementation(any(map(on_gpu, targets))).add(data, header, targets, scale, limits)
+    _implementation(any(map(on_gpu, targets))).add(data, header, targets, scale, limits, guard)
 
 
 def _open(blob: Any, limits: DecodeLimits, *, sizes_trusted: bool) -> tuple[Bytes, ContainerHeader]:

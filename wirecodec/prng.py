@@ -6,7 +6,10 @@ any machine. These are the definitions on Python integers; ``kernels/cpu/prng.py
 
 from __future__ import annotations
 
-__all__ = ["draw16", "draw32", "mix"]
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["draw16", "draw32", "mix", "mix_each"]
 
 _U32 = 2**32 - 1
 _U64 = 2**64 - 1
@@ -26,6 +29,23 @@ def mix(*words: int) -> int:
     for word in words:
         h = _finish((h + 0x9E3779B97F4A7C15 + word) & _U64)
     return h
+
+
+def mix_each(first: int, words: npt.NDArray[np.uint64], last: int) -> npt.NDArray[np.uint64]:
+    """Compute ``mix(first, word, last)`` for each of (n,) words."""
+    step = np.uint64(0x9E3779B97F4A7C15)
+    mixed = _finish_each(words + np.uint64((mix(first) + 0x9E3779B97F4A7C15) & _U64))
+    return _finish_each(mixed + step + np.uint64(last))
+
+
+def _finish_each(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Compute ``_finish`` for each of (n,) words; the products wrap."""
+    z = z ^ z >> np.uint64(30)
+    z = z * np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z = z * np.uint64(0x94D049BB133111EB)
+    mixed: npt.NDArray[np.uint64] = z ^ z >> np.uint64(31)
+    return mixed
 
 
 def draw32(stream: int, i: int) -> int:

@@ -49,4 +49,4 @@ def unmasked(key: str, x: Any) -> Array:
     """Return a copy as an array; raise ValueError with ``key`` if it is masked."""
     if isinstance(x, np.ma.MaskedArray):
         raise ValueError(f"{key} is a masked array; it must be a plain array")
-    return np.array(x)
+    return np.array(np.asarray(x))  # torch warns if NumPy asks it for the copy

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from wirecodec.errors import EncodeError
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice, IndexCodec
-from wirecodec.registry import named, suggestion
+from wirecodec.registry import is_preset, named, stages_of, suggestion
 from wirecodec.select.base import Selector
 from wirecodec.select.nonzero import NonZero
 from wirecodec.transform import Transform
@@ -112,16 +112,36 @@ class Scheme:
         if len(parts) == 4:
             stages.insert(0, "transform")
         if len(parts) != len(stages) or not all(parts):
-            raise EncodeError(
-                f"scheme is {text!r}; it must be selector | index codec | value codec, "
-                "as 'topk(0.01) | rice | qsgd'"
-            )
+            raise EncodeError(_explain(text, parts))
         try:
             built = [parse_stage(stage, part) for stage, part in zip(stages, parts, strict=True)]
         except EncodeError as error:
             raise EncodeError(f"scheme {text!r}: {error.reason}") from None
         selector, index, value = built[-3:]
         return cls(selector, index, value, built[0] if len(built) == 4 else None)
+
+
+_EXAMPLES = {
+    "transform": "{} | topk(0.01) | rice | qsgd",
+    "selector": "{} | rice | qsgd",
+    "index codec": "topk(0.01) | {} | qsgd",
+    "value codec": "topk(0.01) | rice | {}",
+}
+
+
+def _explain(text: str, parts: list[str]) -> str:
+    """Explain why a text has the wrong number of stages, and what to write instead."""
+    rule = "it must have three stages: selector | index codec | value codec, as in"
+    name = text.partition("(")[0].strip()
+    found = stages_of(name) if len(parts) == 1 else []
+    as_preset = f"wc.preset({text.strip()!r})"
+    if found:
+        other = f"; the preset of this name is {as_preset}" if is_preset(name) else ""
+        example = _EXAMPLES[found[0]].format(text.strip())
+        return f"scheme is {text!r}, which is one stage ({found[0]}); {rule} {example!r}{other}"
+    if is_preset(name):
+        return f"scheme is {text!r}, which is a preset; use {as_preset}"
+    return f"scheme is {text!r}; {rule} 'topk(0.01) | rice | qsgd'"
 
 
 LOSSLESS = Scheme(NonZero(), AutoIndex(), Raw())
@@ -137,19 +157,37 @@ def as_scheme(scheme: SchemeLike) -> Scheme:
     if scheme is None:
         return LOSSLESS
     if isinstance(scheme, str):
-        return Scheme.parse(scheme)
+        found = _parsed.get(scheme)
+        if found is None:
+            found = Scheme.parse(scheme)
+            if len(_parsed) < _MAX_PARSED and not _has_user_stage(found):
+                _parsed[scheme] = found
+        return found
     raise EncodeError(f"scheme is {scheme!r}; it must be a Scheme, its string, or None")
+
+
+_parsed: dict[str, Scheme] = {}
+"""Schemes by their strings, because parsing takes longer than encoding a small tensor."""
+_MAX_PARSED = 1024
+
+
+def _has_user_stage(scheme: Scheme) -> bool:
+    """Return whether a stage is user-defined: its name may get another class later."""
+    stages = (scheme.transform, scheme.select, scheme.index, scheme.value)
+    return any(stage is not None and not type(stage).__module__.startswith("wirecodec.") for stage in stages)
 
 
 def scheme_for(name: str, scheme: SchemeLike | Mapping[str, SchemeLike]) -> Scheme:
     """Return the scheme of a tensor: the one for all, or that of the first glob that matches its name.
+
+    A glob that is equal to the name matches it, even if the name has the characters of globs.
 
     Raises EncodeError if none matches.
     """
     if not isinstance(scheme, Mapping):
         return as_scheme(scheme)
     for glob, one in scheme.items():
-        if fnmatchcase(name, glob):
+        if name == glob or fnmatchcase(name, glob):
             return as_scheme(one)
     raise EncodeError(f"no scheme matches; the globs are {', '.join(map(repr, scheme))}", tensor=name)
 

@@ -8,8 +8,11 @@ from typing import Any
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.feedback import ErrorFeedback
+from wirecodec.index.raw import RawIndex
 from wirecodec.scheme import Scheme
+from wirecodec.select.threshold import Threshold
 from wirecodec.sparse import SparseTensor
+from wirecodec.value.raw import Raw
 
 __all__ = ["StepInput", "StepResult", "TensorJob"]
 
@@ -36,6 +39,16 @@ class TensorJob:
     spare: Array | None = None
     last: Any = None
 
+    def hold(self) -> TensorJob:
+        """Return the job that sends nothing of a zero gradient, and leaves residual and selector as they are.
+
+        Its scheme is exact, so an entry that is fused with others by a lossy scheme does not contain it.
+        """
+        return TensorJob(_NOTHING, None, None, None, self.seed)
+
+
+_NOTHING = Scheme(Threshold(0), RawIndex(), Raw())
+
 
 @dataclass(frozen=True, eq=False)
 class StepInput:
@@ -46,12 +59,14 @@ class StepInput:
         seed: seed of the codecs.
         names: True to store the names.
         fuse: number of elements up to which tensors share entries.
+        hold_zeros: True to hold each tensor whose gradient is zero everywhere.
     """
 
     jobs: Mapping[str, TensorJob]
     seed: int
     names: bool
     fuse: int
+    hold_zeros: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Selected elements of one tensor before they are encoded, and decoded chunks of one tensor."""
+"""Selected elements of one tensor, decoded chunks of one tensor, and planned sections of many tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 
-__all__ = ["DecodedChunk", "Support"]
+__all__ = ["DecodedChunk", "SectionBatch", "Support"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +59,22 @@ class Support:
             stored = self.indices[slots] == where
             found[stored] = self.values[slots[stored]]
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class SectionBatch:
+    """Sections of many tensors that one call writes, after their lengths are known.
+
+    Attributes:
+        wire_id: of the codec.
+        lengths: (n,) i64 bytes per section.
+        write: writes the sections into (m,) u32, a container; its argument ``starts`` is (n,) i64, the first
+            word of each section.
+    """
+
+    wire_id: int
+    lengths: Array
+    write: Callable[[Array, Array], None]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -4,23 +4,35 @@ Each rank's 64-byte header is part of the all-gather that exchanges the sizes of
 the same table of headers. So all ranks decide alike, without another message: they continue, or they raise
 the same CollectiveError. Only in the second case do they also exchange texts that explain the error.
 Afterwards all ranks have the same sequence number, and the communicator is usable.
+
+If a rank has to compile kernels first, its header announces that, and all ranks repeat the exchange under a
+longer deadline.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
-from collectives.agreement.errors_from_headers import error_for, headers_match, protocol_error
-from collectives.agreement.header import HEADER_SIZE, MAX_TEXT, NO_DETAIL, Header, Operand, Status
+from collectives.agreement.errors_from_headers import (
+    describe_operation,
+    error_for,
+    headers_match,
+    is_compiling,
+    protocol_error,
+)
+from collectives.agreement.header import HEADER_SIZE, MAX_TEXT, NO_DETAIL, Flag, Header, Operand, Status
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import count_equal_ring_bytes
 from collectives.transport.allgather import allgather_ragged
 
-__all__ = ["Failure", "agree"]
+__all__ = ["Failure", "agree", "announce_compilation"]
 
 MAX_MESSAGE = 1024  # bytes of an exception's text
+MAX_OPERAND = 60  # characters of the tensors in the name of an exchange
 
 
 @dataclass(frozen=True)
@@ -60,21 +72,56 @@ def agree(
         Timeout: a rank does not take part.
     """
     text = _compose_text(operand, failure)
-    own = proposal._replace(
+    own = _make_header(channel, proposal, operand, text)
+    if failure is not None:
+        detail = NO_DETAIL if failure.detail is None else failure.detail
+        own = own._replace(status=failure.status, payload_len=0, detail=detail)
+    table = _exchange_headers(channel, own, operand)
+    while not headers_match(table):
+        if not is_compiling(table):
+            _refuse(channel, table, text, failure)
+        channel.call.compilation_pending = True
+        table = _exchange_headers(channel, own, operand)
+    channel.call.compilation_pending = False
+    channel.sequence += 1
+    return table
+
+
+def announce_compilation(channel: Channel, proposal: Header, operand: Operand) -> None:
+    """Inform all ranks that this one compiles kernels; afterwards it calls ``agree``, as all ranks do.
+
+    Args:
+        channel: open.
+        proposal, operand: as for ``agree``.
+
+    Raises:
+        CollectiveError: a rank failed or ranks differ; the same on all ranks. Nothing needs to be compiled.
+        Timeout: a rank does not take part.
+    """
+    text = _compose_text(operand, None)
+    own = _make_header(channel, proposal, operand, text)
+    own = own._replace(status=Status.COMPILING, payload_len=0, detail=NO_DETAIL)
+    table = _exchange_headers(channel, own, operand)
+    if not is_compiling(table):
+        _refuse(channel, table, text, None)
+    channel.call.compilation_pending = True
+
+
+def _make_header(channel: Channel, proposal: Header, operand: Operand, text: bytes) -> Header:
+    """Complete a proposal by the fields that describe this rank."""
+    return proposal._replace(
         sequence=channel.sequence,
         dtype=operand.dtype,
+        flags=Flag.TAKES_DEVICE if channel.takes_device() else 0,
         text_len=len(text),
         elements=operand.elements,
         signature=operand.signature,
         scheme=operand.scheme,
     )
-    if failure is not None:
-        detail = NO_DETAIL if failure.detail is None else failure.detail
-        own = own._replace(status=failure.status, payload_len=0, detail=detail)
-    table = _exchange_headers(channel, own)
-    if headers_match(table):
-        channel.sequence += 1
-        return table
+
+
+def _refuse(channel: Channel, table: Sequence[Header], text: bytes, failure: Failure | None) -> NoReturn:
+    """Raise the error of a table without an agreement, on all ranks, after the exchange of texts."""
     error = protocol_error(table)
     if error is None:
         blocks = allgather_ragged(
@@ -85,15 +132,26 @@ def agree(
     raise error from (None if failure is None else failure.error)
 
 
-def _exchange_headers(channel: Channel, header: Header) -> list[Header]:
+def _exchange_headers(channel: Channel, header: Header, operand: Operand) -> list[Header]:
     """Gather every rank's header, in rank order."""
     size = HEADER_SIZE
     sent = np.frombuffer(header.pack(), np.uint8)
     table: ByteArray = np.empty(size * channel.size, np.uint8)
     channel.bytes_sent += count_equal_ring_bytes(size, channel.size)
-    channel.gather(sent, table, f"exchange {header.sequence} of headers", finish=False)
+    name = _name_call(header, operand)
+    channel.gather(sent, table, f"exchange {header.sequence} of headers ({name})", headers=True)
+    channel.roll_call.last = f"exchange {header.sequence} ({name})"
     data = table.tobytes()
     return [Header.unpack(data[at : at + size]) for at in range(0, len(data), size)]
+
+
+def _name_call(header: Header, operand: Operand) -> str:
+    """Name a call for the message of a Timeout."""
+    tensors = operand.tensors_text
+    if len(tensors) > MAX_OPERAND:
+        tensors = tensors[: MAX_OPERAND - 1] + "…"
+    operation = describe_operation(header).partition(" ")[0]
+    return f"{operation} of {tensors}" if tensors else operation
 
 
 def _compose_text(operand: Operand, failure: Failure | None) -> bytes:

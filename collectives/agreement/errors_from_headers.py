@@ -24,7 +24,7 @@ from collectives.agreement.header import (
 )
 from collectives.errors import CollectiveError, name_ranks
 
-__all__ = ["error_for", "headers_match", "protocol_error"]
+__all__ = ["describe_operation", "error_for", "headers_match", "is_compiling", "protocol_error"]
 
 # The fields that must be equal, in the order in which differences are reported, with the reason of each.
 _COMPARED = (
@@ -57,6 +57,15 @@ def headers_match(table: Sequence[Header]) -> bool:
     return first[:3] == (MAGIC, VERSION, Status.OK) and all(
         header is first or (header[:3] == first[:3] and _get_compared(header) == fields) for header in table
     )
+
+
+def is_compiling(table: Sequence[Header]) -> bool:
+    """Return whether a rank compiles, and the headers match otherwise: then all ranks repeat the exchange."""
+    waiting = [header.status == Status.COMPILING for header in table]
+    ready = [
+        header._replace(status=Status.OK) if w else header for w, header in zip(waiting, table, strict=True)
+    ]
+    return any(waiting) and headers_match(ready)
 
 
 def protocol_error(table: Sequence[Header]) -> CollectiveError | None:
@@ -95,7 +104,8 @@ def error_for(table: Sequence[Header], texts: Sequence[str]) -> CollectiveError:
     Returns:
         The failures of all failed ranks, or if none failed, the first difference.
     """
-    failed = [rank for rank, header in enumerate(table) if header.status != Status.OK]
+    contributing = (Status.OK, Status.COMPILING)
+    failed = [rank for rank, header in enumerate(table) if header.status not in contributing]
     if failed:
         return _error_of_failures(table, texts, failed)
     for reason, fields in _COMPARED:
@@ -131,7 +141,8 @@ def _error_of_failures(
         kind = "wrong argument" if status == Status.ARGUMENT else "encoding failed"
         position = "" if detail == NO_DETAIL else f" at element {detail}"
         parts.append(f"{name_ranks(ranks)}: {kind}{position}: {text}")
-    status = table[failed[0]].status
+    # The reason is "value" only if nothing but NaN and Inf prevents the call.
+    status = next((table[rank].status for rank in failed if table[rank].status != Status.VALUE), Status.VALUE)
     reason = _REASONS[Status(status)] if status in set(Status) else "encode"
     return CollectiveError("; ".join(parts), ranks=at_fault, reason=reason)
 
@@ -166,7 +177,7 @@ def _describe(reason: str, pair: Sequence[tuple[Header, str]]) -> list[str]:
     if reason == "sequence":
         return [f"exchange {header.sequence}" for header, _ in pair]
     if reason == "operation":
-        return [_describe_operation(header) for header, _ in pair]
+        return [describe_operation(header) for header, _ in pair]
     if reason == "scheme":
         return [f"scheme {text.partition(chr(10))[0]}" for _, text in pair]
     names = {0: "none"} | {code: name for name, code in DTYPE_CODES.items()}
@@ -175,7 +186,8 @@ def _describe(reason: str, pair: Sequence[tuple[Header, str]]) -> list[str]:
     return [f"tensors {text}" for text in _cut_excerpts([text.partition("\n")[2] for _, text in pair])]
 
 
-def _describe_operation(header: Header) -> str:
+def describe_operation(header: Header) -> str:
+    """Describe the operation of a header, beginning with its name."""
     words = [_get_label(Operation, header.operation)]
     if header.reduction != Reduction.NONE:
         words += [

@@ -10,7 +10,7 @@ import hashlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from math import prod
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ __all__ = [
     "NO_DETAIL",
     "VERSION",
     "Algorithm",
+    "Flag",
     "Header",
     "Operand",
     "Operation",
@@ -51,6 +52,7 @@ class Status(IntEnum):
     VALUE = 2  # one element cannot be encoded; its position is known
     ARGUMENT = 3  # invalid arguments: not a buffer, an unknown algorithm
     DECODE = 4  # the container of another rank cannot be decoded
+    COMPILING = 5  # this rank compiles kernels and repeats the exchange afterwards
 
 
 class Operation(IntEnum):
@@ -81,6 +83,12 @@ class Algorithm(IntEnum):
     SPLIT_DENSE = 5
 
 
+class Flag(IntFlag):
+    """Properties of a rank."""
+
+    TAKES_DEVICE = 1  # its transport receives GPU memory
+
+
 class Header(NamedTuple):
     """Header fields, in the order of the page."""
 
@@ -92,7 +100,7 @@ class Header(NamedTuple):
     sequence: int = 0
     algorithm: int = Algorithm.AUTO
     dtype: int = 0
-    reserved: int = 0
+    flags: int = 0
     text_len: int = 0
     elements: int = 0
     payload_len: int = 0

@@ -19,18 +19,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from math import prod
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
+from collectives.agreement.compilation import rehearse, run_announced
 from collectives.agreement.header import Header, Operand, Operation, Reduction
+from collectives.agreement.nonfinite import check_results, check_setting, fill_with_nan, is_propagated
 from collectives.channel import ByteArray, Channel
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.device import find_gpu, match_devices, stage_on_host
+from collectives.errors import CollectiveError
 from collectives.exchange import ONLY, failure_of_encoding, get_spec
+from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
 from wirecodec.interop import (
@@ -41,38 +45,15 @@ from wirecodec.interop import (
     as_bytes,
     as_integer,
     copy_to_host,
+    is_zero,
     saved_residual,
     saved_step,
 )
 
-__all__ = ["CLTk", "on_host", "ratios_by_flops"]
+__all__ = ["CLTk", "on_host"]
 
 INDEX_SCHEME = "all | auto-index | mean"
-
-
-def ratios_by_flops(flops: Mapping[str, float]) -> dict[str, float]:
-    """Compute each tensor's ratio by the rule of ScaleCom.
-
-    A tensor with at most 128 operations per element gets ratio 1/400, with less than 196 1/50, else 1/25.
-
-    Args:
-        flops: {name: floating-point operations per gradient element}. These are the operations of the
-            layer's forward pass, times 2 for the backward pass, divided by its number of parameters.
-
-    Returns:
-        {name: ratio}, for ``CLTk``.
-
-    Source:
-        Chen et al., 2020, ScaleCom, section 4.
-
-    Examples:
-        >>> import collectives as co
-        >>> co.ratios_by_flops({"conv": 150, "fc": 64})
-        {'conv': 0.02, 'fc': 0.0025}
-    """
-    return {
-        name: 1 / 400 if count <= 128 else 1 / 50 if count < 196 else 1 / 25 for name, count in flops.items()
-    }
+_NO_INDICES = np.empty(0, np.int64)
 
 
 class CLTk:
@@ -119,18 +100,47 @@ class CLTk:
         return None if found is None else found.copy()
 
     @overload
-    def allreduce(self, comm: Communicator | Channel, grad: Mapping[str, Any]) -> dict[str, Dense]: ...
+    def allreduce(
+        self,
+        comm: Communicator | Channel,
+        grad: Mapping[str, Any],
+        *,
+        nonfinite: Literal["raise", "propagate"] = ...,
+        hold_zeros: bool = ...,
+    ) -> dict[str, Dense]: ...
 
     @overload
-    def allreduce(self, comm: Communicator | Channel, grad: Any) -> Dense: ...
+    def allreduce(
+        self,
+        comm: Communicator | Channel,
+        grad: Any,
+        *,
+        nonfinite: Literal["raise", "propagate"] = ...,
+        hold_zeros: bool = ...,
+    ) -> Dense: ...
 
-    def allreduce(self, comm: Communicator | Channel, grad: Any) -> Dense | dict[str, Dense]:
+    def allreduce(
+        self,
+        comm: Communicator | Channel,
+        grad: Any,
+        *,
+        nonfinite: Literal["raise", "propagate"] = "raise",
+        hold_zeros: bool = False,
+    ) -> Dense | dict[str, Dense]:
         """Average the elements that the leader selects, in one exchange for all tensors.
 
         Args:
             comm: a communicator or its Channel; all ranks call this together.
             grad: an array of float32, float16, bfloat16 or float64, or {name: array}. Names, shapes and types
                 must be the same on all ranks.
+            nonfinite: the effect of NaN or Inf in a rank's gradient, the same on all ranks: "raise" an error,
+                or "propagate", which makes all results NaN on every rank. Then no residual changes, and the
+                step does not count.
+            hold_zeros: True to hold each tensor whose gradient is zero everywhere on this rank. If the rank
+                is the leader, nothing of the tensor is sent, and every rank keeps its accumulated gradient.
+                On other ranks, elements that the leader selects are sent, because the leader's gradient shows
+                that the tensor is used. Of a tensor that is sent whole, this rank sends zeros. So no residual
+                is sent if the gradients of all ranks are zero.
 
         Returns:
             A dense array of the gradient's shape and type, or {name: array}, on the gradients' device; the
@@ -143,28 +153,50 @@ class CLTk:
 
         Other exceptions have the effects that ``allgather`` describes.
         """
-        channel = Channel.of(comm)
+        try:
+            return self._allreduce(Channel.of(comm), grad, nonfinite, hold_zeros=hold_zeros)
+        except CollectiveError as error:
+            if not is_propagated(error, nonfinite):
+                raise
+        return fill_with_nan(grad)
+
+    def _allreduce(
+        self, channel: Channel, grad: Any, nonfinite: str, *, hold_zeros: bool
+    ) -> Dense | dict[str, Dense]:
+        """Take a step, as ``allreduce``; raise CollectiveError in place of NaN."""
         with channel.collective() as call:
             leader = self._step % channel.size
             local = LocalStep()
-            failure = self._prepare(local, grad, leads=channel.rank == leader)
-            proposal = Header(
-                operation=Operation.CLTK,
-                reduction=Reduction.MEAN,
-                payload_len=len(local.blob),
-                detail=local.stored,
-            )
+            proposal = Header(operation=Operation.CLTK, reduction=Reduction.MEAN)
+
+            def prepare() -> Failure | None:
+                failure = self._prepare(
+                    local, grad, nonfinite, leads=channel.rank == leader, holds=hold_zeros
+                )
+                if failure is None and find_gpu(grad) is None:
+                    key = Operation.CLTK, self._step < self._warmup, local.dtypes
+                    rehearse(channel, key, lambda: self._rehearse(grad))
+                return failure
+
+            failure = run_announced(channel, prepare, lambda: (proposal, local.operand))
+            proposal = proposal._replace(payload_len=len(local.blob), detail=local.stored)
             table = agree(channel, proposal, local.operand, failure)
             blob = broadcast(channel, local.blob, table[leader].payload_len, leader)
             supports = local.decode_supports(blob, leader)
             selected = {name: total.select(supports[name]) for name, total in local.totals.items()}
             values = {name: each.values for name, each in selected.items()}
-            after = {name: each.remainder() for name, each in selected.items()}, self._step + 1
+            left = {name: each.remainder() for name, each in selected.items()}
+            after = {**self._residuals, **{name: left[name] for name in left.keys() - local.kept}}
             try:
                 means = sum_named(channel, values, channel.size)
+                if nonfinite == "propagate":
+                    check_results(means, {name: dtype for name, (_, dtype) in local.specs.items()})
+            except CollectiveError:
+                call.is_delivered = False
+                raise
             finally:
                 if call.is_delivered:  # even if this rank raises: the others have taken the step
-                    self._residuals, self._step = after
+                    self._residuals, self._step = after, self._step + 1
         dense = {
             name: each.scatter(means[name]).reshape(local.specs[name][0]) for name, each in selected.items()
         }
@@ -200,7 +232,7 @@ class CLTk:
     def selector(self, name: str) -> wc.TopK | None:
         """Return a tensor's selector, or None if it is sent whole; raise EncodeError if no glob matches."""
         for glob, selector in self._selectors.items():
-            if fnmatchcase(name, glob):
+            if name == glob or fnmatchcase(name, glob):
                 return None if selector.ratio == 1 else selector
         raise wc.EncodeError(f"no ratio matches; the globs are {', '.join(self._selectors)}", tensor=name)
 
@@ -209,27 +241,28 @@ class CLTk:
 
         Raises EncodeError if an element is not finite, or the residual has another size.
         """
-        return self._accumulate_on_host(name, grad).x
+        return self._accumulate_on_host(name, grad, self._residuals.get(name)).x
 
-    def _accumulate_on_host(self, name: str, grad: Any) -> HostGradient:
-        """Add the residual to a gradient on any device. Raises EncodeError, which names the tensor."""
+    def _accumulate_on_host(self, name: str, grad: Any, residual: Any) -> HostGradient:
+        """Add a residual to a gradient on any device. Raises EncodeError, which names the tensor."""
         try:
-            residual = on_host(self._residuals.get(name))
-            return accumulate(self._feedback, stage_on_host(grad), residual, "clt-k")
+            return accumulate(self._feedback, stage_on_host(grad), on_host(residual), "clt-k")
         except wc.EncodeError as error:
             raise error.of(name) from None
 
-    def _accumulate(self, name: str, grad: Any, *, on_gpu: bool) -> AccumulatedGradient:
-        """Add the residual to a gradient, on the GPU if all gradients are there."""
+    def _accumulate(self, name: str, grad: Any, residual: Any, *, on_gpu: bool) -> AccumulatedGradient:
+        """Add a residual to a gradient, on the GPU if all gradients are there."""
         found = None
         if on_gpu:
-            residual = self._residuals.get(name)
             found = accumulate_on_gpu(self._feedback, grad, residual, self._searches, name)
-        return self._accumulate_on_host(name, grad) if found is None else found
+        return self._accumulate_on_host(name, grad, residual) if found is None else found
 
-    def _prepare(self, local: LocalStep, grad: Any, *, leads: bool) -> Failure | None:
+    def _prepare(
+        self, local: LocalStep, grad: Any, nonfinite: str, *, leads: bool, holds: bool
+    ) -> Failure | None:
         """Describe and accumulate, and as the leader select; return an exception as a Failure."""
         try:
+            check_setting(nonfinite)
             local.bare = not isinstance(grad, Mapping)
             grads = {ONLY: grad} if local.bare else grad
             gpu = find_gpu(grads)
@@ -239,15 +272,25 @@ class CLTk:
             shapes = {name: (shape, dtype.name) for name, (shape, dtype) in specs.items()}
             local.operand = Operand.of(shapes, bare=local.bare, scheme=self.signature)
             local.specs = specs
-            for name in specs:
-                local.totals[name] = self._accumulate(name, grads[name], on_gpu=gpu is not None)
             if self._step >= self._warmup:
                 local.sparse = [name for name in specs if self.selector(name) is not None]
+            held = {name for name in specs if holds and is_zero(grads[name])}
+            local.silent = held & set(local.sparse) if leads else set()
+            local.kept = held - set(local.sparse)
+            for name in specs:
+                residual = None if name in local.kept else self._residuals.get(name)
+                local.totals[name] = self._accumulate(name, grads[name], residual, on_gpu=gpu is not None)
             if leads and local.sparse:
                 local.blob = self._encode_indices(local)
         except Exception as error:
             return failure_of_encoding(error)
         return None
+
+    def _rehearse(self, grad: Any) -> None:
+        """Take a step alone with a new object, which calls the kernels that follow the headers."""
+        ratios = {glob: one.ratio or 1 for glob, one in self._selectors.items()}
+        alone = CLTk(ratios, self._feedback.beta, warmup=int(self._step < self._warmup))
+        simulate(1, lambda comm: alone.allreduce(comm, grad))
 
     def _encode_indices(self, local: LocalStep) -> ByteArray:
         """Select elements of each tensor, and encode their indices as a container."""
@@ -255,7 +298,7 @@ class CLTk:
         for name in local.sparse:
             selector, size = self.selector(name), prod(local.specs[name][0])
             assert selector is not None
-            indices = local.totals[name].top(selector)
+            indices = _NO_INDICES if name in local.silent else local.totals[name].top(selector)
             if indices is None:
                 indices = np.arange(size, dtype=np.int64)
             selected[name] = wc.SparseTensor(indices, np.ones(indices.size, np.float32), (size,))

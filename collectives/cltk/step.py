@@ -27,6 +27,8 @@ class LocalStep:
         totals: {name: gradient + residual}.
         operand: description of the tensors and the settings, the same on all ranks.
         sparse: names of the tensors that are not sent whole.
+        silent: as the leader, names of the tensors of which nothing is sent in this step.
+        kept: names of the tensors of which this rank sends zeros, so that their residuals do not change.
         stored: number of elements that the leader selected; NO_DETAIL on other ranks.
         blob: the container of the leader's indices; empty on other ranks.
     """
@@ -36,8 +38,15 @@ class LocalStep:
     totals: dict[str, AccumulatedGradient] = field(default_factory=dict)
     operand: Operand = field(default_factory=Operand)
     sparse: list[str] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
     stored: int = NO_DETAIL
     blob: ByteArray = field(default_factory=lambda: np.empty(0, np.uint8))
+
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """Names of the tensors' element types."""
+        return frozenset(dtype.name for _, dtype in self.specs.values())
 
     def decode_supports(self, blob: ByteArray, leader: int) -> dict[str, Dense | None]:
         """Decode each tensor's indices, None for all; raise CollectiveError on all ranks if that fails."""

@@ -5,14 +5,19 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.communicator import Request
+from collectives.torch.notices import StoreBoard
+from collectives.waiting.board import Board
 
 __all__ = ["TorchComm"]
+
+TIMEOUT_FRACTION = 0.9  # of the group's timeout, after which gloo raises an error that names no rank
 
 
 class TorchComm:
@@ -27,6 +32,9 @@ class TorchComm:
     Attributes:
         rank: of this process in the group.
         size: number of ranks.
+        timeout: seconds that a Channel waits by default: 0.9 times the timeout of the group, which is 30
+            minutes by default.
+        notices: board in the group's store, by which a Timeout names the missing ranks; None without a store.
 
     Raises:
         ImportError: torch is missing.
@@ -44,6 +52,8 @@ class TorchComm:
         self._group = dist.group.WORLD if group is None else group
         self.rank: int = dist.get_rank(self._group)
         self.size: int = dist.get_world_size(self._group)
+        self.timeout = TIMEOUT_FRACTION * _get_group_timeout(self._group)
+        self.notices = _make_board(self._group, self.rank, self.size)
         self._sends, self._receives = _Waiter("sends"), _Waiter("receives")
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:  # noqa: N802 - MPI's names
@@ -171,6 +181,28 @@ class _AllgatherRequest:
                 self._out[start : start + count] = block.numpy()[:count]
             self._complete = True
         return self._complete
+
+
+def _get_group_timeout(group: Any) -> float:
+    """Return the timeout of a group in seconds; torch's default if this version does not show it."""
+    import torch
+    from torch.distributed import constants
+
+    with suppress(AttributeError, RuntimeError):
+        seconds: float = group._get_backend(torch.device("cpu")).options._timeout.total_seconds()
+        return seconds
+    default: float = constants.default_pg_timeout.total_seconds()
+    return default
+
+
+def _make_board(group: Any, rank: int, size: int) -> Board | None:
+    """Make a board with keys of this group in the store of the job; None if there is no store."""
+    import torch.distributed as dist
+
+    with suppress(AttributeError, RuntimeError, ValueError):
+        store = dist.distributed_c10d._get_default_store()
+        return StoreBoard(dist.PrefixStore(f"wirecodec/{group.group_name}", store), rank, size)
+    return None
 
 
 def _as_bytes(buf: Any) -> npt.NDArray[np.uint8]:

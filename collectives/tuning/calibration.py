@@ -23,7 +23,7 @@ from collectives.communicator import count_equal_ring_bytes
 from collectives.rates import Rates
 from collectives.transport.segments import MAX_IN_FLIGHT, MAX_SEGMENT, SegmentList, transfer
 
-__all__ = ["calibrate", "get_rates"]
+__all__ = ["calibrate", "get_rates", "rehearse_calibration"]
 
 SHORT_MESSAGES = 8
 FIRST_BLOCK = MAX_SEGMENT  # bytes
@@ -71,6 +71,12 @@ def calibrate(channel: Channel) -> Rates:
         for make in (_make_dense_sum, _make_sparse_sum)
     )
     return Rates(alpha, beta, gamma, delta)
+
+
+def rehearse_calibration() -> None:
+    """Call the kernels that ``calibrate`` needs, so that no rank compiles them while others wait."""
+    work, _ = _make_sparse_sum()
+    work()
 
 
 def _get_clock(comm: Any) -> Callable[[], float]:
@@ -127,7 +133,7 @@ def _make_sparse_sum() -> tuple[Callable[[], object], int]:
 
 def _measure_element(now: Callable[[], float], work: Callable[[], object], elements: int) -> float:
     """Measure the seconds per element; the result is 0 on a clock that does not advance."""
-    work()  # this may compile a kernel
+    work()  # the first call is slower
     begin, elapsed, repetitions = now(), 0.0, 0
     while repetitions == 0 or (0 < elapsed < MIN_COMPUTE_SECONDS and repetitions < MAX_REPETITIONS):
         work()

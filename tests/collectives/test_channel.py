@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import collectives as co
-from collectives.communicator import Backoff, Communicator, Request, wait_all
+from collectives.communicator import Communicator, Request
 from collectives.simulation.communicator import SimulatedComm
+from collectives.waiting.backoff import Backoff, wait_all
 from tests.collectives.conftest import World, interrupt_gathers
 from tests.mpi_processes import end_all, find_processes, rank_environment, require_mpirun
 

@@ -98,8 +98,10 @@ class Corrupting(wc.Compressor):
 
     odd = -1
 
-    def prepare(self, gradients: Mapping[str, Any], *, rank: int = 0) -> wc.Prepared:
-        prepared = super().prepare(gradients, rank=rank)
+    def prepare(
+        self, gradients: Mapping[str, Any], *, rank: int = 0, hold_zeros: bool = False
+    ) -> wc.Prepared:
+        prepared = super().prepare(gradients, rank=rank, hold_zeros=hold_zeros)
         if rank == self.odd:
             prepared.blob = prepared.blob.copy()
             prepared.blob[-1] ^= 0x40

@@ -14,6 +14,8 @@ import pytest
 
 import collectives as co
 from collectives import device
+from collectives.agreement.agree import agree
+from collectives.agreement.header import Header, Operand, Operation
 from collectives.communicator import Communicator
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World
@@ -134,13 +136,16 @@ def test_a_real_mpi_is_asked() -> None:
     assert not device.may_take_device(MPI.COMM_SELF) or device._query_cuda_support()
 
 
-def test_one_rank_that_must_stage_makes_all_stage(several: World) -> None:
-    def agree(comm: Communicator) -> list[bool]:
-        mixed = co.Channel(comm, device="staged" if comm.rank else "mpi")
-        alike = co.Channel(comm, device="mpi")
-        return [channel.takes_device() for channel in (mixed, mixed, alike)]
+def test_headers_carry_the_decisions_of_all_ranks(several: World) -> None:
+    """No exchange but that of the headers is needed."""
 
-    assert several.run(agree) == [[False, False, True]] * several.n
+    def ask(comm: Communicator) -> tuple[list[int], int]:
+        channel = co.Channel(comm, device="staged" if comm.rank else "mpi")
+        table = agree(channel, Header(operation=Operation.ALLGATHER_BYTES), Operand())
+        return [header.flags for header in table], channel.bytes_sent
+
+    others = several.n - 1
+    assert several.run(ask) == [([1] + [0] * others, 64 * others)] * several.n
 
 
 def test_nothing_is_asked_where_the_communicator_is_none_of_mpis(monkeypatch: pytest.MonkeyPatch) -> None:

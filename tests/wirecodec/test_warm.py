@@ -19,7 +19,7 @@ USE = """
 import numpy as np
 import wirecodec as wc
 from wirecodec.interop import dtype_named
-from wirecodec.kernels.cpu.jit import log
+from wirecodec.kernels.cpu.compile_log import log
 
 dtype, rng, late = dtype_named("{dtype}"), np.random.default_rng(1), []
 for scheme in {schemes}:

@@ -22,7 +22,7 @@ from wirecodec.feedback import ErrorFeedback
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice
 from wirecodec.index.raw import RawIndex
-from wirecodec.pipeline import decode, decode_add, encode
+from wirecodec.pipeline import decode, decode_add, encode, encode_many
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme
 from wirecodec.select.all import All
 from wirecodec.select.nonzero import NonZero
@@ -41,7 +41,7 @@ class Warmth:
 
     Attributes:
         seconds: duration of the call.
-        compiled: {kernel: seconds} of the kernels that were compiled, without those that they call.
+        compiled: {kernel: seconds} of the kernels that were compiled.
         loaded: number of kernels that were loaded from the disk cache.
         cache: folder of the disk cache, or None if no folder is writable.
 
@@ -109,7 +109,8 @@ def warm(
     """
     start = time.perf_counter()
     jobs = [job for job in _list_jobs(scheme, dtype, feedback) if job not in _done]
-    from wirecodec.kernels.cpu.jit import cache_folder, log
+    from wirecodec.kernels.cpu.compile_log import log
+    from wirecodec.kernels.cpu.jit import cache_folder
 
     before = len(log)
     for job in jobs:
@@ -152,6 +153,7 @@ def _run(job: _Job) -> None:
     for scheme in _list_schemes(job):
         for tensor in tensors.values():
             _encode_and_decode(scheme, tensor)
+            _encode_and_decode_many(scheme, {"0": tensor, "1": tensor})
         if job.feedback is not None:
             _take_steps(scheme, tensors, job.feedback)
     if isinstance(job.scheme.index, IndexChoice):
@@ -181,6 +183,14 @@ def _encode_and_decode(scheme: Scheme, tensor: Array) -> None:
         blob = encode(tensor, scheme)
         decode(blob)
         decode_add(blob, np.zeros(tensor.size, np.result_type(tensor.dtype, np.float32)), scale=0.5)
+
+
+def _encode_and_decode_many(scheme: Scheme, tensors: Mapping[str, Array]) -> None:
+    """Encode tensors together, and add them to dense arrays: by the kernels that take many tensors."""
+    with suppress(EncodeError):
+        blob = encode_many(tensors, scheme)
+        dtype = np.result_type(next(iter(tensors.values())).dtype, np.float32)
+        decode_add(blob, {name: np.zeros(x.size, dtype) for name, x in tensors.items()}, scale=0.5)
 
 
 def _take_steps(scheme: Scheme, tensors: Mapping[str, Array], feedback: ErrorFeedback) -> None:

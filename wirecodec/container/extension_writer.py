@@ -45,6 +45,11 @@ class Extension:
     lengths: Mapping[int, int] = field(default_factory=dict)
     tag: bytes = b""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the block has no record."""
+        return not (self.names or self.shapes or self.groups or self.lengths or self.tag)
+
 
 def digits(n: int) -> Iterator[str]:
     """Name the keys 0 … n-1 by their decimal digits, with leading zeros, so that names ascend as keys do."""
@@ -67,6 +72,8 @@ def pad8(n: int) -> int:
 
 def write(extension: Extension) -> bytes:
     """Write an extension block; return no bytes if it has no content."""
+    if extension.is_empty:
+        return b""
     bodies = {
         FUSED: _fused_body(extension.groups),
         NAMES: _names_body(extension.names),

@@ -288,13 +288,22 @@ def _spans(table: Array) -> Spans:
     return Spans(key[starts], starts, chunks, sizes, table["dtype"][starts] >> 4)
 
 
-def sections(data: Bytes, header: ContainerHeader) -> Iterator[tuple[int, int, Row, list[Bytes]]]:
-    """Yield (entry number, offset, row, [index, value, map section]) of every entry; checks rows 45 and 46.
+def sections(
+    data: Bytes, header: ContainerHeader, done: Array
+) -> Iterator[tuple[int, int, Row, list[Bytes]]]:
+    """Yield (number, offset, row, [index, value, map section]) of the entries to do; checks rows 45 and 46.
+
+    Args:
+        data: the container.
+        header: its header.
+        done: (n,) bool, whether an entry is skipped.
 
     A container may have very many small entries. So rows are converted to Python integers in batches, at a
     tenth of the cost of single fields, and padding is compared as bytes.
     """
-    raw, at = data.data, header.payload
+    raw, at, skip = data.data, header.payload, done.tolist()
+    if all(skip):
+        return
     for first in range(0, header.table.size, _ROWS):
         for entry, fields in enumerate(header.table[first : first + _ROWS].tolist(), first):
             row = Row(*fields)
@@ -304,6 +313,8 @@ def sections(data: Bytes, header: ContainerHeader) -> Iterator[tuple[int, int, R
                 parts.append(data[at:stop])
                 at = stop + (-stop & 7)
                 bounds.append((stop, at))
+            if skip[entry]:
+                continue
             if zlib.crc32(raw[start:at]) != row.crc:
                 raise ChecksumMismatch(
                     "entry-checksum", "the entry's checksum does not match", entry=entry, offset=start

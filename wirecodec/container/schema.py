@@ -54,17 +54,20 @@ class TensorSpecs:
     """Iterable of the specs of a container's tensors in the order of their keys.
 
     If the container has no names, those of ``named`` are used if their number matches, else ``digits``.
+
+    Attributes:
+        sizes: (n,) i64, elements of each tensor.
     """
 
     def __init__(self, header: ContainerHeader, named: Iterable[str] | None) -> None:
         self._extension = header.extension
-        self._sizes = header.extension.sizes(header.spans)
+        self.sizes = header.extension.sizes(header.spans)
         self._dtypes = dtypes_of(header)
         given = sorted(named) if named is not None and not header.extension.is_named else []
-        self._given = given if len(given) == self._sizes.size else []  # in the order of their UTF-8 bytes
+        self._given = given if len(given) == self.sizes.size else []  # in the order of their UTF-8 bytes
 
     def __len__(self) -> int:
-        return int(self._sizes.size)
+        return int(self.sizes.size)
 
     def names(self) -> Iterator[str]:
         """Yield the names, ascending."""
@@ -75,7 +78,7 @@ class TensorSpecs:
     def __iter__(self) -> Iterator[TensorSpec]:
         shapes = self._extension.shapes()
         place, dims = next(shapes, _NO_MORE)
-        columns = zip(self.names(), integers(self._sizes), integers(self._dtypes), strict=True)
+        columns = zip(self.names(), integers(self.sizes), integers(self._dtypes), strict=True)
         for key, (name, size, dtype) in enumerate(columns):
             shape: tuple[int, ...] = (size,)
             if key == place:

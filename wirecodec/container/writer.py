@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Bytes
+from wirecodec.arrays import DTYPES, Array, Bytes
 from wirecodec.container import extension_writer as ext
+from wirecodec.support import SectionBatch
 from wirecodec.value.sort_permutation import PACKED
 
-__all__ = ["CHUNK", "MAJOR", "PREFIX_BYTES", "Entry", "header_bytes", "layout", "pack"]
+__all__ = ["CHUNK", "MAJOR", "PREFIX_BYTES", "Entry", "EntryBatch", "header_bytes", "layout", "pack"]
 
 MAGIC = b"\xf7WC\x1a"
 MAJOR, MINOR = 1, 0
@@ -69,9 +70,89 @@ class Entry:
         return sections if self.map_section is None else [*sections, self.map_section]
 
 
-def pack(entries: Sequence[Entry], extension: ext.Extension) -> Bytes:
-    """Write a container of entries, ascending by (key, base), as a new (n,) uint8 array."""
+@dataclass(frozen=True, eq=False)
+class EntryBatch:
+    """Entries of many tensors, one each, whose sections are written into the container itself.
+
+    Attributes:
+        keys: (n,) u32, ascending.
+        d: (n,) u32, elements.
+        r: (n,) stored elements, above 0.
+        dtype: element type.
+        index: id of the index codec.
+        index_sections: None if all elements are stored.
+        value_sections: of all values.
+    """
+
+    keys: Array
+    d: Array
+    r: Array
+    dtype: np.dtype[Any]
+    index: int
+    index_sections: SectionBatch | None
+    value_sections: SectionBatch
+
+    def rows(self) -> Array:
+        """Return the entries' rows of the table, without checksums."""
+        table = np.zeros(self.keys.size, TABLE)
+        table["key"], table["d"], table["r"] = self.keys, self.d, self.r
+        if self.index_sections is not None:
+            table["index_len"] = self.index_sections.lengths
+        table["value_len"] = self.value_sections.lengths
+        table["dtype"] = DTYPES.index(self.dtype) + 1
+        table["index"], table["value"] = self.index, self.value_sections.wire_id
+        return table
+
+    def write(self, words: Array, starts: Array) -> None:
+        """Write the sections into (m,) u32; ``starts`` are the entries' first words."""
+        if self.index_sections is not None:
+            self.index_sections.write(words, starts)
+            starts = starts + ((self.index_sections.lengths + 7) >> 3 << 1)
+        self.value_sections.write(words, starts)
+
+
+def pack(entries: Sequence[Entry], extension: ext.Extension, batches: Sequence[EntryBatch] = ()) -> Bytes:
+    """Write a container as a new (n,) uint8 array.
+
+    Args:
+        entries: ascending by (key, base).
+        extension: content of the extension block.
+        batches: entries of other keys.
+    """
     block = ext.write(extension)
+    if not batches:
+        return _pack_entries(entries, block)
+    table = np.concatenate([rows_of(entries), *(batch.rows() for batch in batches)])
+    order = np.lexsort((table["base"], table["key"]))
+    padded_lengths = np.stack([(table[name].astype(np.int64) + 7) & -8 for name in LENGTHS], axis=1)
+    sizes = padded_lengths.sum(axis=1)
+    payload = PREFIX_BYTES + TABLE.itemsize * table.size + len(block)
+    stops = payload + np.cumsum(sizes[order])
+    total = int(stops[-1]) if table.size else payload
+    starts = np.empty_like(stops)
+    starts[order] = stops - sizes[order]
+    blob = np.empty(total, np.uint8)
+    _zero_padding(blob, starts, padded_lengths)
+    for e, start in zip(entries, starts.tolist(), strict=False):
+        at = start
+        for part in e.parts:
+            blob[at : at + part.size] = part
+            at += padded(part.size)
+    first = len(entries)
+    for batch in batches:
+        batch.write(blob.view(np.uint32), starts[first : first + batch.keys.size] >> 2)
+        first += batch.keys.size
+    data = blob.data
+    table["crc"] = [
+        zlib.crc32(data[start : start + size])
+        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+    ]
+    blob[:payload] = np.frombuffer(_header_bytes(table[order], block, total), np.uint8)
+    return blob
+
+
+def _pack_entries(entries: Sequence[Entry], block: bytes) -> Bytes:
+    """Write a container without batches; for few entries, plain loops are faster than columns."""
     payload, places, total = layout(entries, block)
     blob = np.empty(total, np.uint8)
     crcs = []
@@ -81,9 +162,15 @@ def pack(entries: Sequence[Entry], extension: ext.Extension) -> Bytes:
             blob[at : at + part.size] = part
             blob[at + part.size : at + padded(part.size)] = 0
             at += padded(part.size)
-        crcs.append(zlib.crc32(blob[start:stop].data))
+        crcs.append(zlib.crc32(blob.data[start:stop]))
     blob[:payload] = np.frombuffer(header_bytes(entries, crcs, block, total), np.uint8)
     return blob
+
+
+def _zero_padding(blob: Bytes, starts: Array, padded_lengths: Array) -> None:
+    """Set the last 8 bytes of each section's place to 0, before the section is written."""
+    ends = starts[:, None] + np.cumsum(padded_lengths, axis=1)
+    blob.view(np.uint64)[(ends[padded_lengths > 0] >> 3) - 1] = 0
 
 
 def layout(entries: Sequence[Entry], block: bytes) -> tuple[int, list[tuple[int, int]], int]:
@@ -103,16 +190,36 @@ def layout(entries: Sequence[Entry], block: bytes) -> tuple[int, list[tuple[int,
 
 def header_bytes(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: int) -> bytes:
     """Write prefix, table and extension block of entries whose payloads have these checksums."""
-    table = np.zeros(len(entries), TABLE)
-    for row, e, payload_crc in zip(table, entries, crcs, strict=True):
-        row["key"], row["base"], row["d"], row["r"] = e.key, e.base, e.d, e.r
-        row["index_len"], row["value_len"] = e.index_section.size, e.value_section.size
-        if e.map_section is not None:
-            row["map_len"], row["map"] = e.map_section.size, PACKED
-        row["dtype"] = e.domain << 4 | (DTYPES.index(e.dtype) + 1)
-        row["index"], row["value"] = e.index, e.value
-        row["crc"] = payload_crc
-    prefix = PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, len(entries), 0, total)
+    table = rows_of(entries)
+    table["crc"] = crcs
+    return _header_bytes(table, block, total)
+
+
+def rows_of(entries: Sequence[Entry]) -> Array:
+    """Return the entries' rows of the table, without checksums."""
+    rows = [
+        (
+            e.key,
+            0,
+            e.base,
+            e.d,
+            e.r,
+            e.index_section.size,
+            e.value_section.size,
+            0 if e.map_section is None else e.map_section.size,
+            e.domain << 4 | (DTYPES.index(e.dtype) + 1),
+            e.index,
+            e.value,
+            0 if e.map_section is None else PACKED,
+        )
+        for e in entries
+    ]
+    return np.array(rows, TABLE)
+
+
+def _header_bytes(table: Array, block: bytes, total: int) -> bytes:
+    """Write prefix, table and extension block."""
+    prefix = PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, table.size, 0, total)
     fields = table.tobytes()
     crc = header_checksum(prefix, fields, block)
     return prefix[:12] + struct.pack("<I", crc) + prefix[16:] + fields + block

@@ -23,7 +23,7 @@ from wirecodec.arrays import DTYPES, Array, Bytes, as_bytes, nothing, read_only
 from wirecodec.container.reader import Row
 from wirecodec.container.writer import CHUNK, Entry
 from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
-from wirecodec.index.base import IndexChoice, IndexCodec, is_lossy
+from wirecodec.index.base import IndexCodec, is_lossy
 from wirecodec.index.raw import ascending_below
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.prng import mix
@@ -33,7 +33,7 @@ from wirecodec.select.base import require_finite
 from wirecodec.sparse import ascending_indices
 from wirecodec.support import DecodedChunk, Support
 from wirecodec.transform.base import coefficient_type, is_in_range
-from wirecodec.value.base import ValueChoice, is_ordered
+from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import pack_map, restore_order, sort_ascending, unpack_map
 
 __all__ = ["decode_chunk", "element_type", "encode_chunks", "stored_type"]
@@ -90,7 +90,7 @@ def _encode_chunk(
     some = indices if values.size else None
     try:
         index: Any = scheme.index
-        if isinstance(index, IndexChoice):
+        if hasattr(index, "choose"):
             index, index_section = index.choose(some, d, stream)
         elif some is not None and is_lossy(index):
             made = index.approximate(some, d, stream)
@@ -105,7 +105,7 @@ def _encode_chunk(
             index_section = index.encode(some, d, stream)
         values = read_only(_real_numbers(values))
         value: Any = scheme.value
-        if isinstance(value, ValueChoice):
+        if hasattr(value, "choose"):
             value, value_section = value.choose(values, stream)
         else:
             if not value.carries_nonfinite:
@@ -126,10 +126,17 @@ def _encode_chunk(
         support.domain,
         index.wire_id,
         value.wire_id,
-        as_bytes(index_section),
-        as_bytes(value_section),
+        _flat_bytes(index_section),
+        _flat_bytes(value_section),
         map_section,
     )
+
+
+def _flat_bytes(section: Any) -> Bytes:
+    """Convert a section to (n,) u8; a codec may return any buffer."""
+    if type(section) is np.ndarray and section.dtype == np.uint8 and section.ndim == 1:
+        return section
+    return as_bytes(section)
 
 
 def _check_found(index: IndexCodec, found: Array, d: int) -> Array:

@@ -15,8 +15,10 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, integers, nothing, read_only
 from wirecodec.container.reader import ContainerHeader, Row, sections
 from wirecodec.container.schema import TensorSpec, TensorSpecs
+from wirecodec.cpu.batch.decode import DecodedBatch, add_batches, decode_batches
 from wirecodec.cpu.chunk import decode_chunk, element_type, stored_type
 from wirecodec.cpu.fuse import split_fused
+from wirecodec.cpu.guard import Guard
 from wirecodec.errors import WireError
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import transform
@@ -41,6 +43,7 @@ def decode_chunks(
     limits: DecodeLimits,
     read: Callable[[Row, list[Bytes], DecodeLimits], DecodedChunk] = decode_chunk,
     cut: Callable[[DecodedChunk, Array], dict[int, list[DecodedChunk]]] = split_fused,
+    batches: Sequence[DecodedBatch] = (),
 ) -> dict[int, list[DecodedChunk]]:
     """Decode all chunks of a container; split fused entries, and invert transforms.
 
@@ -50,6 +53,7 @@ def decode_chunks(
         limits: bounds on the cost.
         read: decodes a chunk.
         cut: splits a fused chunk into its members.
+        batches: entries that are decoded already.
 
     ``read`` and ``cut`` may leave arrays on a GPU if no tensor is transformed.
 
@@ -61,7 +65,11 @@ def decode_chunks(
     """
     kept = _ChunkStore(header.table)
     left = limits  # max_work bounds the sum over the entries
-    for entry, offset, row, parts in sections(data, header):
+    done = np.zeros(header.table.size, np.bool_)
+    for batch in batches:
+        kept.keep_batch(batch)
+        done[batch.entries] = True
+    for entry, offset, row, parts in sections(data, header, done):
         try:
             part = read(row, parts, left)
         except WireError as error:
@@ -85,15 +93,26 @@ def tensors_of(
     data: Bytes, header: ContainerHeader, specs: TensorSpecs, limits: DecodeLimits
 ) -> list[SparseTensor]:
     """Decode the tensors of a container, in the order of their keys. Raises a WireError."""
-    parts = decode_chunks(data, header, limits)
+    parts = decode_chunks(data, header, limits, batches=decode_batches(data, header))
     return [concatenate_chunks(spec, parts.pop(key), limits) for key, spec in enumerate(specs)]
 
 
 def add(
-    data: Bytes, header: ContainerHeader, targets: Sequence[Array], scale: float, limits: DecodeLimits
+    data: Bytes,
+    header: ContainerHeader,
+    targets: Sequence[Array],
+    scale: float,
+    limits: DecodeLimits,
+    guard: Guard,
 ) -> None:
-    """Add scale * values into arrays, one per key, after the whole container is decoded."""
-    decoded = decode_chunks(data, header, limits)
+    """Add scale * values into arrays, one per key, after the whole container is decoded and checked."""
+    batches = decode_batches(data, header)
+    whole = sum(batch.entries.size for batch in batches) == header.table.size
+    plain = not (header.extension.is_fused or header.extension.is_transformed or guard.is_active)
+    if batches and whole and plain and add_batches(batches, header.table, targets, scale):
+        return
+    decoded = decode_chunks(data, header, limits, batches=batches)
+    guard.check(decoded, [target.dtype for target in targets], scale)
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         for key, target in enumerate(targets):
             add_chunks(target.reshape(-1), decoded[key], scale)
@@ -173,6 +192,15 @@ class _ChunkStore:
             if part.indices is not None:
                 self._indices[start : start + r] = part.indices
             self._column(start, part.values.dtype, r)[...] = part.values
+
+    def keep_batch(self, batch: DecodedBatch) -> None:
+        """Store the chunks of a batch."""
+        columns = (batch.entries, batch.counts, batch.index_places, batch.value_places)
+        rows = self._table[batch.entries]
+        bases, sizes = integers(rows["base"]), integers(rows["d"])
+        for entry, r, at, place, base, d in zip(*map(integers, columns), bases, sizes, strict=True):
+            indices = None if batch.indices is None else batch.indices[at : at + r]
+            self.keep(entry, DecodedChunk(base, d, indices, batch.values[place : place + r]))
 
     def __getitem__(self, entry: int) -> DecodedChunk:
         """Return an entry's chunk."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wirecodec.arrays import Bytes
+import numpy as np
+
+from wirecodec.arrays import DTYPES, Bytes, as_flat
 from wirecodec.container import extension_writer as ext
 from wirecodec.container import writer
+from wirecodec.cpu.batch.encode import encode_batches, select_batches
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.cpu.fuse import concatenate, make_entries
 from wirecodec.cpu.select import select
@@ -57,10 +60,13 @@ def select_many(
     tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], *, seed: int
 ) -> dict[str, Support]:
     """Select from each tensor by its scheme. Raises EncodeError, which names the tensor."""
+    flats = {name: as_flat(x) for name, x in tensors.items() if type(x) is np.ndarray and x.dtype in DTYPES}
+    batched = select_batches(flats, schemes)
     supports: dict[str, Support] = {}
     for key, (name, tensor) in enumerate(tensors.items()):
         try:
-            supports[name] = select(tensor, schemes[name], seed=mix(seed, key))
+            found = batched.get(name)
+            supports[name] = select(tensor, schemes[name], seed=mix(seed, key)) if found is None else found
         except EncodeError as error:
             raise error.of(name) from None
     return supports
@@ -77,8 +83,13 @@ def encode_supports(
 ) -> Bytes:
     """Encode selected elements of named tensors, in the order of their keys, as one container (n,) u8."""
 
-    def encode_key(key: int, members: Sequence[Support], scheme: Scheme) -> Iterator[writer.Entry]:
+    batches = encode_batches(supports, schemes, seed=seed, fuse=fuse)
+    batched = {key for batch in batches for key in batch.keys.tolist()}
+
+    def encode_key(key: int, members: Sequence[Support], scheme: Scheme) -> Iterable[writer.Entry]:
+        if key in batched:
+            return ()
         return encode_chunks(key, concatenate(members) if len(members) > 1 else members[0], scheme, seed)
 
     entries, extension = make_entries(supports, schemes, encode_key, tag=tag, names=names, fuse=fuse)
-    return writer.pack(entries, extension)
+    return writer.pack(entries, extension, batches)

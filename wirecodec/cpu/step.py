@@ -18,6 +18,7 @@ from wirecodec.cpu.select import choose, dense
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import UNLIMITED
+from wirecodec.select.base import is_zero
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.support import Support
@@ -49,7 +50,9 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     selected: dict[str, _SelectedTensor] = {}
     for name, job in wanted.jobs.items():
         try:
-            selected[name] = _select(dense(tensors[name]), job)
+            flat = dense(tensors[name])
+            held = wanted.hold_zeros and is_zero(flat.data)
+            selected[name] = _select(flat, job.hold() if held else job)
         except EncodeError as error:
             raise error.of(name) from None
     blob = encode_supports(

@@ -12,7 +12,15 @@ from wirecodec.kernels.cuda import bits, elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
 
-__all__ = ["concatenate", "copy_to_host", "count_nonzero", "has_nonfinite", "mean", "zeros"]
+__all__ = [
+    "concatenate",
+    "copy_to_host",
+    "count_nonzero",
+    "find_nonfinite",
+    "has_nonfinite",
+    "mean",
+    "zeros",
+]
 
 
 def copy_to_host(device: Device, flat: DeviceFlat) -> Flat:
@@ -34,8 +42,13 @@ def concatenate(device: Device, pieces: Sequence[Any]) -> Any:
 
 def has_nonfinite(device: Device, raw: Any, dtype: np.dtype[Any]) -> bool:
     """Return whether the raw bits of an element type hold a NaN or Inf; waits for the device."""
-    first = device.get(bits.find_nonfinite(device, raw, infinity_of(dtype)))
-    return bool(first[0] != bits.NOWHERE)
+    return find_nonfinite(device, raw, dtype) >= 0
+
+
+def find_nonfinite(device: Device, raw: Any, dtype: np.dtype[Any]) -> int:
+    """Return the position of the first NaN or Inf among raw bits, or -1; waits for the device."""
+    first = int(device.get(bits.find_nonfinite(device, raw, infinity_of(dtype)))[0])
+    return -1 if first == bits.NOWHERE else first
 
 
 def zeros(device: Device, size: int, dtype: np.dtype[Any]) -> Any:

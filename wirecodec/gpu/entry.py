@@ -17,6 +17,7 @@ from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_byte
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
 from wirecodec.cpu.decode import decode_chunks
+from wirecodec.cpu.guard import Guard
 from wirecodec.errors import DeviceError, EncodeError
 from wirecodec.gpu import arrays, chunk
 from wirecodec.gpu import decode as decoding
@@ -32,12 +33,15 @@ from wirecodec.support import DecodedChunk
 
 __all__ = [
     "add",
+    "all_finite",
     "can_add",
     "copy_bytes_to_host",
     "copy_to_host",
     "count_nonzero",
     "encode",
     "encode_many",
+    "find_nonfinite",
+    "is_zero",
     "mean",
     "step",
     "tensors_of",
@@ -93,7 +97,9 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     flats = _as_flats(tensors)
     with device_of(next(iter(flats.values())).raw_bits) as device:
         selected = {}
-        for name, job in wanted.jobs.items():
+        for name, wanted_job in wanted.jobs.items():
+            held = wanted.hold_zeros and _is_zero(device, flats[name].raw_bits)
+            job = wanted_job.hold() if held else wanted_job
             residual = job.residual
             moved = device.put(residual) if residual is not None and not on_gpu(residual) else residual
             try:
@@ -150,7 +156,12 @@ def can_add(target: Any) -> bool:
 
 
 def add(
-    data: Bytes, header: ContainerHeader, targets: Sequence[Any], scale: float, limits: DecodeLimits
+    data: Bytes,
+    header: ContainerHeader,
+    targets: Sequence[Any],
+    scale: float,
+    limits: DecodeLimits,
+    guard: Guard,
 ) -> None:
     """Add scale * values to arrays on one GPU, after all chunks are decoded.
 
@@ -160,11 +171,14 @@ def add(
         targets: one array per tensor.
         scale: factor for all values.
         limits: bounds on decoding.
+        guard: conditions on the values, which the host decodes once more to check them.
 
     Raises a WireError; ValueError if an array is on another device.
     """
     if not all(map(on_gpu, targets)) or len({target.device.id for target in targets}) > 1:
         raise ValueError("out is on several devices; all arrays must be on one device")
+    if guard.is_active:
+        guard.check(decode_chunks(data, header, limits), [target.dtype for target in targets], scale)
     with device_of(targets[0]) as device:
         parts = _decode_parts(device, data, header, limits)
         types = dtypes_of(header)
@@ -176,6 +190,30 @@ def add(
 def zeros(size: int, dtype: np.dtype[Any]) -> Any:
     """Allocate (size,) zeros on the current GPU, float32 or float64."""
     return arrays.zeros(cupy_device(), size, dtype)
+
+
+def is_zero(tensor: Any) -> bool:
+    """Return whether all elements of a tensor on a GPU are +0 or -0."""
+    words = as_device_flat(tensor, cupy_device().cupy).raw_bits
+    with device_of(words) as device:
+        return _is_zero(device, words)
+
+
+def _is_zero(device: CupyDevice, words: Any) -> bool:
+    return words.size < 2**31 and not arrays.count_nonzero(device, words)
+
+
+def find_nonfinite(tensor: Any) -> int:
+    """Return the position of the first NaN or Inf of a tensor on a GPU, or -1."""
+    flat = as_device_flat(tensor, cupy_device().cupy)
+    with device_of(flat.raw_bits) as device:
+        return arrays.find_nonfinite(device, flat.raw_bits, flat.dtype)
+
+
+def all_finite(words: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether (n,) raw bits on a GPU have no NaN and no Inf."""
+    with device_of(words) as device:
+        return not arrays.has_nonfinite(device, words, dtype)
 
 
 def mean(total: Any, ranks: int, dtype: np.dtype[Any]) -> Any:

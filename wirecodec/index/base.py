@@ -26,6 +26,13 @@ class IndexCodec(Protocol):
     ``work(section, d, r) -> int``. It makes the first checks and returns the number of steps. The sum over a
     container is compared with ``DecodeLimits.max_work`` before ``decode`` is called.
 
+    A codec may have batched forms of its methods, which a model with many tensors calls once. They give the
+    same sections and indices. ``encode_batch(indices, cuts)`` gets (R,) u32 indices of all tensors and their
+    places, (n + 1,) i64, and returns a ``SectionBatch``. The classmethod
+    ``decode_batch(words, starts, lengths, sizes, cuts)`` gets the container, (m,) u32, and for each section
+    its first word, its bytes, the elements and the place of its indices. It returns (R,) u32, or None if a
+    section fails a check: ``decode`` then raises the error.
+
     Source: formats/SPEC.md, 2.2; docs/guides/codec.md shows how to write one.
 
     Attributes:

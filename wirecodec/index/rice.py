@@ -15,10 +15,13 @@ from wirecodec.errors import Invalid, Malformed
 from wirecodec.index.bounds import max_span_words
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 from wirecodec.limits import DecodeLimits
+from wirecodec.support import SectionBatch
 
 __all__ = ["Rice", "measure_section"]
 
 _PARAMETER_BITS, _MAX_PARAMETER = 5, 24
+MIN_BATCH_INDICES = 2**16
+"""Indices of a batch that justify another thread."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,28 @@ class Rice:
         rice_write.write(indices, parameters, lengths, section.view("<u4"))
         return section
 
+    def encode_batch(self, indices: Array, cuts: Array) -> SectionBatch:
+        """Encode the indices of many tensors, each as ``encode`` does; see ``IndexCodec``."""
+        from wirecodec.kernels.cpu.index import rice_batch
+        from wirecodec.kernels.cpu.threads import run_parallel
+
+        n, units = cuts.size - 1, max(1, MIN_BATCH_INDICES * (cuts.size - 1) // max(1, indices.size))
+        parameters = np.empty(indices.size // RICE_BLOCK + n, np.uint8)
+        span_words = np.empty(indices.size // RICE_SPAN + n, np.int64)
+        lengths = np.empty(n, np.int64)
+        run_parallel(
+            lambda turns: rice_batch.plan(indices, cuts, parameters, span_words, lengths, turns), n, units
+        )
+
+        def write(words: Array, starts: Array) -> None:
+            run_parallel(
+                lambda turns: rice_batch.write(indices, cuts, parameters, span_words, words, starts, turns),
+                n,
+                units,
+            )
+
+        return SectionBatch(self.wire_id, lengths, write)
+
     def max_bytes(self, r: int, d: int) -> int:
         """Return the maximum number of bytes of a section of at most r indices below d."""
         return _directory_bytes(r) + 4 * max_span_words(r, d)
@@ -65,6 +90,23 @@ class Rice:
         indices = np.empty(r, np.uint32)
         directory.read(0, -(-r // RICE_SPAN), d, indices)
         return indices
+
+    @classmethod
+    def decode_batch(
+        cls, words: Array, starts: Array, lengths: Array, sizes: Array, cuts: Array
+    ) -> Array | None:
+        """Decode the sections of many tensors; see ``IndexCodec``."""
+        from wirecodec.kernels.cpu.index import rice_batch
+        from wirecodec.kernels.cpu.threads import run_parallel
+
+        n, total = starts.size, int(cuts[-1])
+        indices, faults = np.empty(total, np.uint32), np.empty(n, np.bool_)
+        run_parallel(
+            lambda turns: rice_batch.read(words, starts, lengths, sizes, cuts, indices, faults, turns),
+            n,
+            max(1, MIN_BATCH_INDICES * n // max(1, total)),
+        )
+        return None if faults.any() else indices
 
     @classmethod
     def decode_span(cls, section: Bytes, d: int, r: int, span: int) -> Array:

@@ -5,10 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from wirecodec.arrays import Array, bits_of, read_only
+import numpy as np
+
+from wirecodec.arrays import BFLOAT16, Array, bits_of, read_only
 from wirecodec.errors import EncodeError
 
-__all__ = ["Selection", "Selector", "all_finite", "find_nonfinite", "require_finite"]
+__all__ = [
+    "INFINITY_BITS",
+    "Selection",
+    "Selector",
+    "all_finite",
+    "find_nonfinite",
+    "is_zero",
+    "require_finite",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +48,8 @@ class Selector(Protocol):
     """Interface of selectors: frozen dataclasses whose fields are their parameters.
 
     A selector that can select while gradient and residual are added also has ``select_sum``; see ``TopK``.
+    One that can select from many tensors in one call has ``select_batch`` and ``select_sum_batch``, with the
+    same results.
 
     Attributes:
         name: how schemes spell it; lower-case letters, digits and hyphens.
@@ -63,20 +75,36 @@ class Selector(Protocol):
         ...
 
 
-_INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF << 52}
+INFINITY_BITS: dict[np.dtype[Any], Any] = {
+    np.dtype(np.float16): np.uint16(0x7C00),
+    BFLOAT16: np.uint16(0x7F80),
+    np.dtype(np.float32): np.uint32(0x7F800000),
+    np.dtype(np.float64): np.uint64(0x7FF << 52),
+}
+"""The bits of Inf, which are the mask of the exponent."""
 
 
 def find_nonfinite(x: Array) -> int:
     """Return the position of the first NaN or Inf of flat ``x``, or -1."""
     from wirecodec.kernels.cpu import support
 
-    bits = read_only(bits_of(x))
-    return int(support.find_nonfinite(bits, bits.dtype.type(_INFINITY[x.dtype.name])))
+    return int(support.find_nonfinite(read_only(bits_of(x)), INFINITY_BITS[x.dtype]))
 
 
 def all_finite(x: Array) -> bool:
     """Return whether flat ``x`` has no NaN and no Inf; one read."""
     return find_nonfinite(x) < 0
+
+
+def is_zero(x: Array) -> bool:
+    """Return whether all elements of flat ``x`` are +0 or -0. The search ends near the first other one."""
+    bits = bits_of(x)
+    start, stop = 0, 1024
+    while start < x.size:
+        if (bits[start:stop] << bits.dtype.type(1)).any():  # without the sign
+            return False
+        start, stop = stop, stop + 65_536
+    return True
 
 
 def require_finite(x: Array, what: str) -> None:

@@ -5,6 +5,7 @@ k is ⌊ratio · n⌋, computed from the decimal that was written: 0.29 of 100 i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -13,7 +14,8 @@ from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import Selection, all_finite, require_finite
+from wirecodec.select.base import INFINITY_BITS, Selection, all_finite, require_finite
+from wirecodec.select.topk_batch import select_top_k_batch
 from wirecodec.select.topk_exact import select_top_k
 from wirecodec.select.topk_fused_residual import select_top_k_of_sum
 from wirecodec.validation import as_integer, as_ratio, set_fields
@@ -99,6 +101,18 @@ class TopK:
         if not all_finite(values):  # NaN and Inf have the largest keys, so they are among the top k
             require_finite(x, self.name)
         return Selection(indices, values=values)
+
+    def select_batch(self, xs: Sequence[Array]) -> list[Selection | None]:
+        """Select from each of several arrays of one type, as ``select`` does.
+
+        The result is None for an array that must be selected alone.
+        """
+        infinity = int(INFINITY_BITS[xs[0].dtype])
+        found = select_top_k_batch([bits_of(x) for x in xs], tuple(self.count(x.size) for x in xs), infinity)
+        return [
+            None if pair is None else Selection(pair[0], values=pair[1].view(x.dtype))
+            for x, pair in zip(xs, found, strict=True)
+        ]
 
     def select_sum(self, gradient: Array, residual: Array, rest: Array) -> Selection | None:
         """Select the top k of gradient + residual while adding the two.

@@ -19,6 +19,13 @@ __all__ = ["OrderedValueCodec", "ValueChoice", "ValueCodec", "is_ordered"]
 class ValueCodec(Protocol):
     """Protocol of value codecs: a frozen dataclass whose fields are the codec's parameters.
 
+    A codec may have batched forms of its methods, which a model with many tensors calls once. They give the
+    same sections and values. ``encode_batch(values, cuts, streams)`` gets (R,) values of all tensors, their
+    places, (n + 1,) i64, and (n,) u64 streams. It returns a ``SectionBatch``, or None if it cannot encode
+    them. The classmethod ``decode_batch(words, starts, lengths, cuts, dtype)`` gets the container, (m,) u32,
+    and for each section its first word, its bytes and the place of its values. It returns an array with the
+    values and the (n,) places in it, or None if a section fails a check: ``decode`` then raises the error.
+
     Attributes:
         name: name in scheme strings.
         wire_id: id in formats/registry.toml; user-defined codecs use 0x80 to 0xFF.

@@ -9,12 +9,20 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.kernels.layout import PACK_BLOCK
 
-__all__ = ["has_stray_bits", "pack", "packed_size", "unpack"]
+__all__ = ["has_stray_bits", "pack", "packed_size", "packed_sizes", "unpack"]
 
 
 def packed_size(count: int, bits: int) -> int:
     """Compute the bytes of ``count`` codes with ``bits`` bits each."""
     return PACK_BLOCK * bits // 8 * (count // PACK_BLOCK) + 4 * -(-(count % PACK_BLOCK) * bits // 32)
+
+
+def packed_sizes(counts: Array, bits: int) -> Array:
+    """Compute ``packed_size`` of each of (n,) i64 counts."""
+    sizes: Array = PACK_BLOCK * bits // 8 * (counts // PACK_BLOCK) + 4 * -(
+        -(counts % PACK_BLOCK) * bits // 32
+    )
+    return sizes
 
 
 def pack(codes: Array, bits: int) -> Bytes:

@@ -11,8 +11,9 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
+from wirecodec.support import SectionBatch
 from wirecodec.validation import as_integer, set_fields
-from wirecodec.value.bit_packing import has_stray_bits, packed_size
+from wirecodec.value.bit_packing import has_stray_bits, packed_size, packed_sizes
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
 __all__ = ["QSGD"]
@@ -21,6 +22,8 @@ _HEADER = struct.Struct("<BBHI")
 _NORMS = ("max", "l2")
 _MAX_BUCKET = 2**24
 _MIN_SCALE = np.float32(2.0**-100)
+MIN_BATCH_VALUES = 2**17
+"""Values of a batch that justify another thread."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,29 @@ class QSGD:
         )
         return section
 
+    def encode_batch(self, values: Array, cuts: Array, streams: Array) -> SectionBatch | None:
+        """Encode the values of many tensors, each as ``encode`` does; see ``ValueCodec``."""
+        from wirecodec.kernels.cpu.threads import run_parallel
+        from wirecodec.kernels.cpu.value import qsgd, qsgd_batch
+
+        if self.norm != "max" or self.bucket > qsgd.UNIT or values.dtype == np.float64:
+            return None
+        bits, n = bits_of(to_float32(values, self.name)), cuts.size - 1
+        counts = np.diff(cuts)
+        lengths = _HEADER.size + 4 * -(-counts // self.bucket) + packed_sizes(counts, self.bits)
+        halves = streams.astype("<u8").view("<u4").reshape(-1, 2)
+
+        def write(words: Array, starts: Array) -> None:
+            run_parallel(
+                lambda turns: qsgd_batch.write(
+                    bits, cuts, self.bucket, self.bits, halves, words, starts, lengths >> 2, turns
+                ),
+                n,
+                max(1, MIN_BATCH_VALUES * n // max(1, bits.size)),
+            )
+
+        return SectionBatch(self.wire_id, lengths, write)
+
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
         """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         return _HEADER.size + 4 * -(-r // self.bucket) + packed_size(r, self.bits)
@@ -124,6 +150,26 @@ class QSGD:
                 f"a code is above {2**bits - 2}, or is not {2 ** (bits - 1) - 1} in a bucket of scale 0",
             )
         return from_float32(values, dtype)
+
+    @classmethod
+    def decode_batch(
+        cls, words: Array, starts: Array, lengths: Array, cuts: Array, dtype: np.dtype[Any]
+    ) -> tuple[Array, Array] | None:
+        """Decode the sections of many tensors; see ``ValueCodec``."""
+        from wirecodec.kernels.cpu.threads import run_parallel
+        from wirecodec.kernels.cpu.value import qsgd_batch
+
+        n, total = starts.size, int(cuts[-1])
+        values, faults = np.empty(total, np.float32), np.empty(n, np.bool_)
+        largest = np.float32(max_float32(dtype))
+        run_parallel(
+            lambda turns: qsgd_batch.read(
+                words, starts, lengths, _MIN_SCALE, largest, cuts, bits_of(values), faults, turns
+            ),
+            n,
+            max(1, MIN_BATCH_VALUES * n // max(1, total)),
+        )
+        return None if faults.any() else (from_float32(values, dtype), cuts[:-1])
 
     @classmethod
     def read_header(cls, section: Bytes, r: int, dtype: np.dtype[Any]) -> tuple[int, int, Array]:

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
+from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
+from wirecodec.support import SectionBatch
 
 __all__ = ["Raw", "Raw16Bit", "RawBfloat16", "RawFloat16", "round_to_16_bits", "widen"]
 
@@ -64,9 +65,35 @@ class Raw:
         """View the values as bytes."""
         return values.view(np.uint8)
 
+    def encode_batch(self, values: Array, cuts: Array, streams: Array) -> SectionBatch | None:
+        """Encode the values of many tensors, each as ``choose`` does; see ``ValueCodec``."""
+        from wirecodec.kernels.cpu import support
+
+        wire_id, stored = self.wire_id, values
+        if self.dtype is not None and values.dtype.itemsize != 2:
+            codec = RawFloat16 if self.dtype == "float16" else RawBfloat16
+            wire_id, (stored, over) = codec.wire_id, round_to_16_bits(bits_of(values), codec.stored)
+            if over:
+                return None
+        source, lengths = read_only(stored.view(np.uint8)), np.diff(cuts) * stored.itemsize
+
+        def write(words: Array, starts: Array) -> None:
+            support.copy_slices(source, cuts * stored.itemsize, words.view(np.uint8), starts * 4)
+
+        return SectionBatch(wire_id, lengths, write)
+
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
         """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         return r * (dtype.itemsize if self.dtype is None else 2)
+
+    @classmethod
+    def decode_batch(
+        cls, words: Array, starts: Array, lengths: Array, cuts: Array, dtype: np.dtype[Any]
+    ) -> tuple[Array, Array] | None:
+        """View the sections of many tensors as values; see ``ValueCodec``."""
+        if (lengths != np.diff(cuts) * dtype.itemsize).any():
+            return None
+        return words.view(dtype), starts * 4 // dtype.itemsize
 
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:

@@ -2,60 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import socket
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-torch = pytest.importorskip("torch")
+from tests.collectives.torch.processes import run
 
-ROOT = Path(__file__).parents[3]
-
-HEAD = """
-import json, os, sys
-import numpy as np, torch, torch.distributed as dist
-import collectives as co, wirecodec as wc
-torch.set_num_threads(1)
-rank, size = int(sys.argv[1]), int(sys.argv[2])
-dist.init_process_group("gloo", rank=rank, world_size=size)
-comm = co.TorchComm()
-"""
-
-
-def run(size: int, body: str) -> list[Any]:
-    """Run ``size`` processes; return the last line of each, parsed as JSON."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
-    code = HEAD + body + "\ndist.destroy_process_group()\n"
-    import os
-
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(rank), str(size)],
-            env={**os.environ, **env},
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(size)
-    ]
-    results = []
-    try:
-        for process in processes:
-            out, error = process.communicate(timeout=240)
-            assert process.returncode == 0, error
-            results.append(json.loads(out.strip().splitlines()[-1]))
-    finally:
-        for process in processes:
-            process.kill()
-    return results
+pytest.importorskip("torch")
 
 
 def test_it_is_a_communicator() -> None:
@@ -93,11 +44,10 @@ print(json.dumps([got, reason]))
 
 
 TRAINING = """
-from torch.nn.parallel import DistributedDataParallel
 torch.manual_seed(0)
 nn = torch.nn
 model = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
-ddp = DistributedDataParallel(model, bucket_cap_mb=0.01)
+ddp = DDP(model, bucket_cap_mb=0.01)
 compressor = COMPRESSOR
 ddp.register_comm_hook(None, co.torch_hook(compressor, comm, model.named_parameters()))
 optimiser = torch.optim.SGD(ddp.parameters(), lr=0.1)

@@ -261,15 +261,17 @@ def test_ctrl_c_is_one_line(
     assert capsys.readouterr().err == "wirecodec: interrupted\n"
 
 
-@pytest.mark.parametrize(("arguments", "status"), [(["presets"], 141), (["--help"], 0)])
-def test_a_closed_pipe_is_silent(arguments: list[str], status: int) -> None:
+@pytest.mark.parametrize(("arguments", "statuses"), [(["presets"], {141}), (["--help"], {0, 141})])
+def test_a_closed_pipe_is_silent(arguments: list[str], statuses: set[int]) -> None:
+    """argparse ignores a closed pipe from Python 3.11 on, so --help returns 0 there."""
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
         [sys.executable, "-m", "wirecodec", *arguments], stdout=writer, stderr=subprocess.PIPE, check=False
     )
     os.close(writer)
-    assert (done.stderr, done.returncode) == (b"", status)
+    assert done.stderr == b""
+    assert done.returncode in statuses
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -56,16 +56,17 @@ assert np.abs(t.values - x[k]).max() <= np.abs(x).max() / 7
 
 FORKED = """
 import fcntl, os, time
-from wirecodec.kernels.cpu.jit import _compile_lock
-folder = os.environ["FOLDER"]
-with _compile_lock(folder):
+from wirecodec.kernels.cpu.compile_lock import CompileLock
+path = os.environ["LOCK"]
+lock = CompileLock(path)
+with lock.hold(lambda: False):
     child = os.fork()
     if child == 0:
-        with _compile_lock(None):  # the parent's lock is not the child's
+        with lock.hold(lambda: True):  # the parent's lock is not the child's
             time.sleep(60)
         os._exit(0)
 try:
-    file = os.open(f"{folder}/wirecodec.lock", os.O_RDWR)
+    file = os.open(path, os.O_RDWR)
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 finally:
     os.kill(child, 9)
@@ -73,25 +74,55 @@ finally:
 
 
 def test_a_forked_child_does_not_hold_the_lock(tmp_path: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "FOLDER": str(tmp_path)}
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "LOCK": str(tmp_path / "kernel.lock")}
     subprocess.run([sys.executable, "-c", FORKED], env=env, check=True, timeout=60)
 
 
 NO_CACHE = """
+import warnings
 import numpy as np
-import pytest
 from numba.core.dispatcher import Dispatcher
 def refuse(self):
     raise RuntimeError("cannot cache function: no locator available")
 Dispatcher.enable_caching = refuse
 import wirecodec as wc
-assert wc.decode(wc.encode(np.arange(9, dtype=np.float32), "nonzero | bitmap | raw")).nnz == 8
+import wirecodec.kernels.cpu.index.bitmap
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    for dtype in (np.float32, np.float64):
+        assert wc.decode(wc.encode(np.arange(9, dtype=dtype), "nonzero | bitmap | raw")).nnz == 8
+assert [str(each.message).partition(",")[0] for each in seen] == [
+    "wirecodec compiles its kernels in every process"
+], seen
+assert "Set the environment variable NUMBA_CACHE_DIR to a writable folder" in str(seen[0].message)
+assert wc.warm("nonzero | bitmap | raw").cache is None
 """
 
 
 def test_without_a_folder_to_cache_in() -> None:
+    """One warning per process, at the first compilation."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-W", "error", "-c", NO_CACHE], env=env, check=True, timeout=120)
+
+
+FULL = """
+import pathlib, warnings
+import numpy as np
+from wirecodec.kernels.cpu import cache_files, support
+def refuse(self, name, data):
+    raise OSError(28, "No space left on device")
+cache_files._ContentNamed._save_data = refuse
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    for dtype in (np.uint32, np.int32):
+        assert support.find_disorder(np.array([1, 2, 2], dtype)) == 2
+assert len(seen) == 1 and "No space left" in str(seen[0].message), seen
+"""
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-W", "error", "-c", FULL], env=env, check=True, timeout=120)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ fcntl = pytest.importorskip("fcntl")
 
 USE = """
 import numpy as np
-import wirecodec.kernels.cpu.jit as jit
-jit.MAX_WAIT_SECONDS = jit._compile_lock._max_wait = {patience}
+from wirecodec.kernels.cpu import compile_lock
+compile_lock.MAX_WAIT_SECONDS = {patience}
 from wirecodec.kernels.cpu import support
 x = np.ones(70, np.float32)
 assert support.find_nonfinite(x.view(np.uint32), np.uint32(0x7F800000)) == -1
@@ -25,18 +25,37 @@ assert support.find_nonfinite(x.view(np.uint32), np.uint32(0x7F800000)) == -1
 
 def test_a_held_lock_delays_only_what_is_not_cached(tmp_path: Path) -> None:
     cache = str(tmp_path)
-    first = USE.format(patience=60)
-    run(first, NUMBA_CACHE_DIR=cache)
-    (lock,) = tmp_path.rglob("wirecodec.lock")
-    holder = os.open(lock, os.O_RDWR)
+    run(USE.format(patience=60), NUMBA_CACHE_DIR=cache)
+    (path,) = tmp_path.rglob("support.find_nonfinite.lock")
+    names = (path.name, "extension.skip_rows.lock", "support.find_disorder.lock")
+    holders = [os.open(path.with_name(name), os.O_RDWR | os.O_CREAT) for name in names]
+    try:
+        for holder in holders:
+            fcntl.flock(holder, fcntl.LOCK_EX)
+        run(RAISE + USE.format(patience=60), NUMBA_CACHE_DIR=cache)
+        run(COLD, NUMBA_CACHE_DIR=cache)
+    finally:
+        for holder in holders:
+            os.close(holder)
+
+
+def test_kernels_are_locked_one_by_one(tmp_path: Path) -> None:
+    """While a process compiles one kernel, others compile other kernels."""
+    run(USE.format(patience=60), NUMBA_CACHE_DIR=str(tmp_path))
+    (path,) = tmp_path.rglob("support.find_nonfinite.lock")
+    holder = os.open(path, os.O_RDWR)
     try:
         fcntl.flock(holder, fcntl.LOCK_EX)
-        run(first.replace("import wirecodec", RAISE + "import wirecodec", 1), NUMBA_CACHE_DIR=cache)
-        lock.touch()
-        run(COLD, NUMBA_CACHE_DIR=cache)
+        run(RAISE + OTHER, NUMBA_CACHE_DIR=str(tmp_path))
     finally:
         os.close(holder)
 
+
+OTHER = """
+import numpy as np
+from wirecodec.kernels.cpu import support
+support.find_disorder(np.arange(5, dtype=np.uint32))
+"""
 
 RAISE = """
 import time
@@ -48,9 +67,8 @@ time.sleep = refuse
 COLD = """
 import time
 import numpy as np
-import wirecodec.kernels.cpu.jit as jit
-jit.MAX_WAIT_SECONDS = jit._compile_lock._max_wait = 0.3
-from wirecodec.kernels.cpu import extension, support
+from wirecodec.kernels.cpu import compile_lock, extension, support
+compile_lock.MAX_WAIT_SECONDS = 0.3
 waits = []
 time_sleep, time.sleep = time.sleep, lambda seconds: (waits.append(seconds), time_sleep(seconds))
 extension.skip_rows(np.zeros(8, np.uint8), 4)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.child import run
-from wirecodec.kernels.cpu.jit import inline
+from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.floats import (
     add_floats,
     multiply_floats,
@@ -50,7 +50,7 @@ ROOT = Path(__file__).parents[3]
 UNSIGNED = [np.uint8, np.uint16, np.uint32, np.uint64]
 
 
-@inline
+@kernel
 def arithmetic(x: Any, y: Any, out: Any) -> None:
     a, b = load(x, 1, 8), load(y, 1, 8)
     store(out, 0, a + b)
@@ -94,7 +94,7 @@ def test_arithmetic(dtype: Any, rng: np.random.Generator) -> None:
         assert np.array_equal(out.reshape(-1, 8), expected)
 
 
-@inline
+@kernel
 def comparisons(x: Any, y: Any) -> Any:
     a, b = load(x, 0, 8), load(y, 0, 8)
     return (
@@ -115,7 +115,7 @@ def test_comparisons_are_unsigned(dtype: Any) -> None:
     assert comparisons(x, y) == tuple(np.packbits(mask, bitorder="little")[0] for mask in masks)
 
 
-@inline
+@kernel
 def lanes(x: Any, y: Any, out: Any) -> Any:
     a, b = load(x, 0, 8), load(y, 0, 8)
     store(out, 0, even_lanes(a, b))
@@ -151,7 +151,7 @@ def test_lanes(rng: np.random.Generator) -> None:
     assert np.array_equal(out.reshape(-1, 8), expected)
 
 
-@inline
+@kernel
 def floating(x: Any, y: Any, out: Any, wide: Any) -> float:
     a, b = load(x, 0, 16), load(y, 0, 16)
     store(out, 0, add_floats(a, b))
@@ -175,7 +175,7 @@ def test_floats_are_rounded_one_by_one(dtype: Any, rng: np.random.Generator) -> 
     assert found == sums[0]
 
 
-@inline
+@kernel
 def put(out: Any, i: int, word: Any, base: Any) -> int:
     return store_set_bits(out, i, word, base)
 

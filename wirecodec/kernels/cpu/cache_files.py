@@ -19,6 +19,8 @@ from typing import Any
 
 from numba.core.caching import IndexDataCacheFile
 
+from wirecodec.kernels.cpu.compile_log import warn_without_cache
+
 __all__ = ["is_cached", "name_by_contents"]
 
 
@@ -26,6 +28,13 @@ class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
     """Index and data files of one function; Numba's own code loads them."""
 
     def save(self, key: Any, data: Any) -> None:
+        """Write the code of a key, then the index; without space or permission, warn instead."""
+        try:
+            self._save(key, data)
+        except OSError as error:
+            warn_without_cache(f"the cache cannot be written ({error})")
+
+    def _save(self, key: Any, data: Any) -> None:
         """Write the code of a key, then the index; delete data files that the index no longer names."""
         overloads = self._load_index()
         contents = self._dump((self._version, self._source_stamp, key))

@@ -35,7 +35,7 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.vector_type import llvm_intrinsic
 
-__all__ = ["map_ranges", "next_unit", "run_parallel", "thread_count"]
+__all__ = ["map_ranges", "next_unit", "run_parallel", "sole_turns", "thread_count"]
 
 T = TypeVar("T")
 
@@ -44,6 +44,9 @@ NEXT, END, UNFINISHED, CALLER_WAITS = 0, 1, 2, 3
 
 MAX_POLLS, POLLS_AFTER_CALL = 25_000, 300
 """Polls of a counter: 0.2 ms; and 2 µs, in which the caller releases the GIL."""
+
+MAX_EXIT_SECONDS = 30.0
+"""Longest wait for threads at exit; one of them may be compiling for 20 s."""
 
 
 def thread_count() -> int:
@@ -84,6 +87,14 @@ def next_unit(turns: Array, unit: int) -> int:
     return -1
 
 
+@inline
+def sole_turns(units: int) -> Array:
+    """Return the ``turns`` of a kernel that this thread calls for all units."""
+    turns = np.empty(CALLER_WAITS, np.int64)
+    turns[NEXT], turns[END], turns[UNFINISHED] = 0, units, units
+    return turns
+
+
 def run_parallel(work: Callable[[Array], object], units: int, least: int) -> None:
     """Run units 0 ... units - 1 in this thread and others.
 
@@ -101,6 +112,8 @@ def run_parallel(work: Callable[[Array], object], units: int, least: int) -> Non
         work(turns[:CALLER_WAITS])
     except BaseException:
         turns[NEXT] = units  # stops the other threads
+        if job is not None:
+            job.close()  # a thread that has not begun would still compile the kernel
         raise
     if job is not None:
         job.finish()
@@ -157,9 +170,13 @@ class _Job:
         """Wait until all units are done, and release the caller's arrays."""
         while self.turns[UNFINISHED] > 0 and self._error is None:
             time.sleep(1e-4)
-        self._work = None
+        self.close()
         if self._error is not None:
             raise self._error
+
+    def close(self) -> None:
+        """Release the caller's arrays, and let no further thread begin."""
+        self._work = None
 
 
 class _Helpers:
@@ -192,13 +209,18 @@ class _Helpers:
         self._latest = job.turns
 
     def close(self) -> None:
-        """End all threads while the interpreter still can."""
+        """End all threads while the interpreter still can.
+
+        A thread may wait forever for Numba's compiler lock: an interrupt can leave it locked. The interpreter
+        ends such a thread.
+        """
         self._open = False
         for _ in self._threads:
             self._jobs.put(None)
         self._latest[CALLER_WAITS] = 1
+        end = time.monotonic() + MAX_EXIT_SECONDS
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, end - time.monotonic()))
 
 
 def _serve(jobs: SimpleQueue[_Job | None]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.floats import add_floats, int_to_float, multiply_floats, splat_float
+from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, resize, select, splat, store
 from wirecodec.kernels.cpu.simd.words import f32_from_bits, f32_to_bits
 
@@ -122,7 +123,7 @@ def half_from_f32(bits: Array, out: Array) -> bool:
         rest, last = _rest(bits, whole), np.empty(LANES, U16)
         store(last, 0, _halves(load(rest, 0, 32)))
         over |= _overflows(load(rest, 0, 32), 0x477FF000)
-        out[whole:] = last[: bits.size - whole]
+        copy_elements(last, 0, bits.size - whole, out, whole)
     return mask_to_bits(over) != U64(0)
 
 
@@ -139,7 +140,7 @@ def bfloat16_from_f32(bits: Array, out: Array) -> bool:
         rest, last = _rest(bits, whole), np.empty(LANES, U16)
         store(last, 0, _bfloat16s(load(rest, 0, 32)))
         over |= _overflows(load(rest, 0, 32), 0x7F7F8000)
-        out[whole:] = last[: bits.size - whole]
+        copy_elements(last, 0, bits.size - whole, out, whole)
     return mask_to_bits(over) != U64(0)
 
 
@@ -147,7 +148,7 @@ def bfloat16_from_f32(bits: Array, out: Array) -> bool:
 def _rest(bits: Array, whole: int) -> Array:
     """Return the elements from ``whole`` on, padded with zeros to LANES."""
     rest = np.zeros(LANES, bits.dtype)
-    rest[: bits.size - whole] = bits[whole:]
+    copy_elements(bits, whole, bits.size - whole, rest, 0)
     return rest
 
 
@@ -180,7 +181,7 @@ def single_from_half(bits: Array, out: Array) -> None:
     if whole < bits.size:
         last = np.empty(LANES, U32)
         store(last, 0, _singles(load(_rest(bits, whole), 0, 32)))
-        out[whole:] = last[: bits.size - whole]
+        copy_elements(last, 0, bits.size - whole, out, whole)
 
 
 @inline

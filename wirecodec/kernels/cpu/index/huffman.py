@@ -7,6 +7,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.coding import canonical_huffman
 from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.words import leading_zeros, store64
 from wirecodec.kernels.layout import HUFFMAN_SPAN
 
@@ -101,7 +102,7 @@ def choose(counts: Array, lengths: Array) -> tuple[int, int]:
             best_total = total
             best = m
             best_bits = bits
-            lengths[:] = trial
+            copy_elements(trial, 0, trial.size, lengths, 0)
     return best, best_bits
 
 

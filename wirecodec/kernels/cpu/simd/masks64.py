@@ -15,6 +15,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline
 from wirecodec.kernels.cpu.simd.floats import add_floats, multiply_floats, splat_float
+from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.vector import (
     bits_to_mask,
     load,
@@ -45,7 +46,7 @@ def load_tail64(bits: Array) -> Array:
     """Return the elements after the last multiple of 64, padded with zeros."""
     last = np.zeros(64, bits.dtype)
     whole = bits.size & ~63
-    last[: bits.size - whole] = bits[whole:]
+    copy_elements(bits, whole, bits.size - whole, last, 0)
     return last
 
 

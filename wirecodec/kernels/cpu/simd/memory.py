@@ -1,4 +1,4 @@
-"""Memory operations: prefetch, and stores that bypass the caches."""
+"""Memory operations: copies, prefetch, stores that bypass the caches, and arrays at given addresses."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.np.arrayobj import populate_array
 
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.jit import inline_without_refcounts
 from wirecodec.kernels.cpu.simd.vector_type import element_pointer, llvm_intrinsic
 
-__all__ = ["bit_width", "prefetch", "store_fence", "stream_store"]
+__all__ = ["bit_width", "copy_elements", "prefetch", "store_fence", "stream_store", "view_at"]
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 LINE = 64
@@ -20,6 +23,16 @@ LINE = 64
 def bit_width(typing_context: Any, array: Any) -> Any:
     """Return the bits per element of an array as a constant; ``itemsize`` is read from memory."""
     return types.intp(array), lambda context, builder, sig, args: I64(array.dtype.bitwidth)
+
+
+@inline_without_refcounts
+def copy_elements(source: Array, first: int, count: int, out: Array, at: int) -> None:
+    """Copy ``count`` elements from source[first] to out[at].
+
+    An assignment of slices does the same, but Numba compiles the message of its exception for 1.7 s.
+    """
+    for i in range(count):
+        out[at + i] = source[first + i]
 
 
 @llvm_intrinsic
@@ -64,3 +77,26 @@ def store_fence(typing_context: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), generate
+
+
+@llvm_intrinsic
+def view_at(typing_context: Any, address: Any, size: Any, like: Any) -> Any:
+    """Return ``size`` elements at an address as an array of the type of ``like``, flat and contiguous.
+
+    The caller keeps the memory alive.
+    """
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        view = context.make_array(sig.return_type)(context, builder)
+        width = I64(like.dtype.bitwidth // 8)
+        populate_array(
+            view,
+            data=builder.inttoptr(args[0], view.data.type),
+            shape=[args[1]],
+            strides=[width],
+            itemsize=width,
+            meminfo=None,
+        )
+        return view._getvalue()
+
+    return like(types.intp, types.intp, like), generate

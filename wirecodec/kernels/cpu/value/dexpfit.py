@@ -10,6 +10,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.words import float_from_bits
 
 __all__ = ["BAD_HEAD", "BAD_PARAMETER", "BAD_SUM", "bin_means", "evaluate", "fit", "read_heads"]
@@ -240,7 +241,10 @@ def _refine_fit(x: Array, y: Array, w: Array, rates: tuple[float, float], terms:
                 normal[k, j] = normal[j, k]
         before = cost
         for _try in range(TRIES):
-            matrix[:], right[:] = normal, gradient
+            for j in range(4):
+                right[j] = gradient[j]
+                for k in range(4):
+                    matrix[j, k] = normal[j, k]
             for j in range(4):
                 matrix[j, j] += damping * normal[j, j] + 1e-300
             if _solve_system(matrix, right, 4):
@@ -248,7 +252,7 @@ def _refine_fit(x: Array, y: Array, w: Array, rates: tuple[float, float], terms:
                 a2, c2, cost2 = _solve_linear(x, y, w, b2, d2, trial_terms)
                 if cost2 < cost:
                     a, b, c, d, cost = a2, b2, c2, d2, cost2
-                    terms[:] = trial_terms
+                    copy_elements(trial_terms.ravel(), 0, terms.size, terms.ravel(), 0)
                     damping = max(damping * 0.1, 1e-12)
                     break
             damping *= 8.0

@@ -172,7 +172,6 @@ def _read_lanes(
     return p == HEAD_WORDS and not mask_to_bits(x != 65536)
 
 
-@kernel
 def read(
     words: Array,
     lanes: int,
@@ -196,6 +195,22 @@ def read(
     Returns:
         True if exactly the block's words were read and each final state is 2^16.
     """
-    if lanes == MAX_LANES:
-        return _read_lanes(splat(U32(0), MAX_LANES), words, lanes, start, states, tables, reconstruction, out)
+    read_block = _read_all_lanes if lanes == MAX_LANES else _read_few_lanes
+    valid: bool = read_block(words, lanes, start, states, tables, reconstruction, out)
+    return valid
+
+
+@kernel
+def _read_all_lanes(
+    words: Array, lanes: int, start: int, states: Array, tables: Any, reconstruction: Any, out: Array
+) -> bool:
+    """Apply ``read`` to a block of 32 lanes."""
+    return _read_lanes(splat(U32(0), MAX_LANES), words, MAX_LANES, start, states, tables, reconstruction, out)
+
+
+@kernel
+def _read_few_lanes(
+    words: Array, lanes: int, start: int, states: Array, tables: Any, reconstruction: Any, out: Array
+) -> bool:
+    """Apply ``read`` to a block of fewer lanes."""
     return _read_lanes(splat(U32(0), SMALL_VECTOR), words, lanes, start, states, tables, reconstruction, out)

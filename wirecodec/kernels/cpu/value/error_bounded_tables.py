@@ -6,6 +6,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline_without_refcounts, kernel
+from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.words import leading_zeros
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
@@ -148,6 +149,6 @@ def fit(counts: Array, min_symbols: int, levels: Array) -> int:
         _compute_frequencies(fitted_levels, fitted)
         _compute_frequencies(levels[row], initial)
         if _estimate_cost(counts[row], fitted) + ((2 + used) << 11) < _estimate_cost(counts[row], initial):
-            levels[row] = fitted_levels
+            copy_elements(fitted_levels, 0, BINS + 1, levels[row], 0)
             mask |= 1 << row
     return mask

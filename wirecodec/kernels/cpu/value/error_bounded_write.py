@@ -113,7 +113,6 @@ def _walk_lanes(
             _count_symbols(records, begin * lanes, min((begin + count) * lanes, x.size), counts)
 
 
-@kernel
 def walk(
     x: Array,
     lanes: int,
@@ -134,10 +133,24 @@ def walk(
         records: (≥ m + 32,) u32, written: index, shift and sign to encode, in the order of steps.
         counts: (COUNT_TABLES · 2048,) u32, incremented at row · 64 + symbol; not used if empty.
     """
-    if lanes == MAX_LANES:
-        _walk_lanes(splat(U32(0), MAX_LANES), x, lanes, quantiser, start, codes, records, counts)
-    else:
-        _walk_lanes(splat(U32(0), SMALL_VECTOR), x, lanes, quantiser, start, codes, records, counts)
+    walk_block = _walk_all_lanes if lanes == MAX_LANES else _walk_few_lanes
+    walk_block(x, lanes, quantiser, start, codes, records, counts)
+
+
+@kernel
+def _walk_all_lanes(
+    x: Array, lanes: int, quantiser: Any, start: int, codes: Array, records: Array, counts: Array
+) -> None:
+    """Apply ``walk`` to a block of 32 lanes."""
+    _walk_lanes(splat(U32(0), MAX_LANES), x, MAX_LANES, quantiser, start, codes, records, counts)
+
+
+@kernel
+def _walk_few_lanes(
+    x: Array, lanes: int, quantiser: Any, start: int, codes: Array, records: Array, counts: Array
+) -> None:
+    """Apply ``walk`` to a block of fewer lanes."""
+    _walk_lanes(splat(U32(0), SMALL_VECTOR), x, lanes, quantiser, start, codes, records, counts)
 
 
 @inline
@@ -172,7 +185,6 @@ def _write_lanes(
     return p
 
 
-@kernel
 def write(m: int, lanes: int, codes: Array, records: Array, table: Array, states: Array, words: Array) -> int:
     """Encode the words of a block, last step first, and return their number.
 
@@ -184,6 +196,22 @@ def write(m: int, lanes: int, codes: Array, records: Array, table: Array, states
         states: (32,) u32, written: the final states of the lanes.
         words: (≥ 4 m + 32,) u16, written.
     """
-    if lanes == MAX_LANES:
-        return _write_lanes(splat(U32(0), MAX_LANES), m, lanes, codes, records, table, states, words)
+    write_block = _write_all_lanes if lanes == MAX_LANES else _write_few_lanes
+    count: int = write_block(m, lanes, codes, records, table, states, words)
+    return count
+
+
+@kernel
+def _write_all_lanes(
+    m: int, lanes: int, codes: Array, records: Array, table: Array, states: Array, words: Array
+) -> int:
+    """Apply ``write`` to a block of 32 lanes."""
+    return _write_lanes(splat(U32(0), MAX_LANES), m, MAX_LANES, codes, records, table, states, words)
+
+
+@kernel
+def _write_few_lanes(
+    m: int, lanes: int, codes: Array, records: Array, table: Array, states: Array, words: Array
+) -> int:
+    """Apply ``write`` to a block of fewer lanes."""
     return _write_lanes(splat(U32(0), SMALL_VECTOR), m, lanes, codes, records, table, states, words)

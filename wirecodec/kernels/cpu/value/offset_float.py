@@ -23,6 +23,7 @@ from wirecodec.kernels.cpu.simd.floats import (
     sum_floats,
     to_float64,
 )
+from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.vector import load, reduce_max, resize, select, splat, store, widen
 from wirecodec.kernels.cpu.simd.words import f32_from_bits, f32_to_bits
 from wirecodec.kernels.cpu.threads import next_unit
@@ -98,7 +99,7 @@ def choose(
     sample = np.zeros(SAMPLE, U32)
     r = bits.size
     if r <= SAMPLE:
-        sample[:r] = bits
+        copy_elements(bits, 0, r, sample, 0)
     else:
         for q in range(SAMPLE):
             first, after = q * r // SAMPLE, (q + 1) * r // SAMPLE
@@ -253,7 +254,7 @@ def quantise(
             stop = min(start + PACK_BLOCK, r)
             block, at = bits, start
             if stop < start + PACK_BLOCK:
-                rest[: stop - start] = bits[start:stop]
+                copy_elements(bits, start, stop - start, rest, 0)
                 block, at = rest, 0
             if stochastic:
                 first = U32((start // PACK_BLOCK) << 8)
@@ -322,7 +323,7 @@ def dequantise(
                 store(block, at + i, _values_of_codes(widen(load(codes, i, 16)), m, base, positive))
                 store(block, at + i + 16, _values_of_codes(widen(load(codes, i + 16, 16)), m, base, positive))
             if stop < start + PACK_BLOCK:
-                out[start:stop] = rest[: stop - start]
+                copy_elements(rest, 0, stop - start, out, start)
         if reduce_max(most) > positive + negative:
             bad[0] = True
         unit = next_unit(turns, unit)

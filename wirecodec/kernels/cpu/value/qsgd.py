@@ -24,6 +24,7 @@ from wirecodec.kernels.cpu.simd.floats import (
     sum_floats,
     to_float64,
 )
+from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.vector import (
     load,
     odd_lanes,
@@ -85,7 +86,7 @@ def l2_scales(bits: Array, bucket: int, largest: float, scales: Array) -> None:
     """Compute each bucket's scale for norm l2 from binary32 bits, clamped to ``largest``."""
     rest = np.zeros(PACK_LANES, U32)
     whole = bits.size & -PACK_LANES
-    rest[: bits.size - whole] = bits[whole:]
+    copy_elements(bits, whole, bits.size - whole, rest, 0)
     last = to_float64(load(rest, 0, 16))
     for n in range(scales.size):
         sums = splat_float(0.0, last)
@@ -149,7 +150,7 @@ def quantise(
                 _quantise_block(bits, start, rates, levels, low, high, first, codes)
                 pack_block(codes, 0, n, words, w)
             else:
-                rest[: stop - start] = bits[start:stop]
+                copy_elements(bits, start, stop - start, rest, 0)
                 _quantise_block(rest, 0, rates, levels, low, high, first, codes)
                 pack_rest(codes, 0, stop - start, n, words, w)
         unit = next_unit(turns, unit)
@@ -216,7 +217,7 @@ def dequantise(
                 codes[:] = levels
                 unpack_rest(words, w, n, codes, 0, stop - start)
                 wrong |= _dequantise_block(codes, bucket, levels, scales, start, rest, 0)
-                out[start:stop] = rest[: stop - start]
+                copy_elements(rest, 0, stop - start, out, start)
         if wrong:
             bad[0] = True
         unit = next_unit(turns, unit)

@@ -14,6 +14,7 @@ from wirecodec.kernels.cpu.coding.base3 import ROW, pack_block, pack_last
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.floats import add_floats, multiply_floats, splat_float, sum_floats, to_float64
 from wirecodec.kernels.cpu.simd.masks64 import keys64
+from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.vector import load, ramp, reduce_max, resize, select, splat, store
 from wirecodec.kernels.cpu.simd.words import f32_from_bits
 from wirecodec.kernels.layout import TERNARY_BLOCK
@@ -119,6 +120,6 @@ def encode(bits: Array, top: np.uint32, low: np.uint32, high: np.uint32, packed:
         pack_block(digits, packed, block * ROW)
     start = whole * TERNARY_BLOCK
     last = np.zeros(TERNARY_BLOCK, U32)
-    last[: bits.size - start] = bits[start:]
+    copy_elements(bits, start, bits.size - start, last, 0)
     _draw_digits(last, 0, start, top, inverse, low, high, digits)
     pack_last(digits, packed, whole * ROW)

@@ -1,0 +1,74 @@
+"""NaN and Inf in gradients: all ranks raise the same error, or all ranks get the same NaN.
+
+With nonfinite="propagate", a mean is delivered only if all means of the exchange are finite. So an optimizer
+that skips a step with NaN or Inf, as with torch's GradScaler, skips nothing that left a residual. This holds
+for every cause, and each is known to all ranks without another message:
+
+    a gradient that cannot be encoded       its rank's header has the status VALUE
+    NaN or Inf that a codec carries         it is in the results, which are the same on all ranks
+    a sum of finite values that overflows   the same
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import wirecodec as wc
+from collectives.device import is_on_gpu, match_devices
+from collectives.errors import CollectiveError
+from wirecodec.interop import as_flat, dtype_named, find_nonfinite, gpu_all_finite
+
+__all__ = ["check_gradients", "check_results", "check_setting", "fill_with_nan", "is_propagated"]
+
+SETTINGS = ("raise", "propagate")
+
+
+def check_setting(nonfinite: Any) -> None:
+    """Raise ValueError unless ``nonfinite`` is a setting."""
+    if nonfinite not in SETTINGS:
+        raise ValueError(f"nonfinite is {nonfinite!r}; the choices are {', '.join(map(repr, SETTINGS))}")
+
+
+def check_gradients(tensors: Mapping[str, Any]) -> None:
+    """Raise EncodeError for the first NaN or Inf of named tensors.
+
+    Error feedback finds each one that is not sent. Without feedback, a selector may drop it.
+    """
+    for name, tensor in tensors.items():
+        sparse = isinstance(tensor, wc.SparseTensor)
+        at = find_nonfinite(tensor.values if sparse else tensor)
+        if at >= 0:
+            position = int(tensor.indices[at]) if sparse else at
+            raise wc.EncodeError("NaN or Inf in the gradient", tensor=name, position=position)
+
+
+def check_results(results: Mapping[str, Any], dtypes: Mapping[str, np.dtype[Any]]) -> None:
+    """Raise CollectiveError on all ranks if a result is not finite.
+
+    Args:
+        results: {name: (size,)} on the host, or raw bits on a GPU; the same bits on all ranks.
+        dtypes: element types, by name.
+    """
+    for name, result in results.items():
+        on_gpu = is_on_gpu(result)
+        finite = gpu_all_finite(result, dtypes[name]) if on_gpu else find_nonfinite(result) < 0
+        if not finite:
+            raise CollectiveError(f"tensor {name!r}: the result is not finite", reason="value")
+
+
+def is_propagated(error: CollectiveError, nonfinite: str) -> bool:
+    """Return whether an error is delivered as NaN. The answer is the same on all ranks."""
+    return nonfinite == "propagate" and error.reason == "value"
+
+
+def fill_with_nan(tensors: Any) -> Any:
+    """Return results of NaN for an array or {name: array}, with their types, shapes and devices."""
+    if isinstance(tensors, Mapping):
+        return {name: fill_with_nan(tensor) for name, tensor in tensors.items()}
+    if not hasattr(tensors, "dtype"):
+        tensors = as_flat(tensors).data  # a buffer
+    nan = np.full(tuple(tensors.shape), np.nan, dtype_named(tensors.dtype))
+    return match_devices(tensors, nan)

@@ -1,0 +1,94 @@
+"""Arguments that a torch program passes, and what to write in place of wrong ones."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import wirecodec as wc
+from collectives.channel import Channel
+from collectives.cltk.allreduce import CLTk
+from collectives.communicator import Communicator
+from collectives.torch.communicator import TorchComm
+
+__all__ = ["check_compressor", "name_parameters", "refuse_as_hook", "wrap_group"]
+
+
+def check_compressor(compressor: Any) -> wc.Compressor | CLTk:
+    """Return the argument; raise TypeError if it keeps no residuals, as a scheme does not."""
+    if isinstance(compressor, wc.Compressor | CLTk):
+        return compressor
+    if isinstance(compressor, str | wc.Scheme | Mapping):
+        raise TypeError(
+            f"compressor is the scheme {str(compressor)!r}, which keeps no residuals;"
+            " pass wc.Compressor(scheme)"
+        )
+    raise TypeError(
+        f"compressor is {type(compressor).__name__}; pass a wirecodec.Compressor or a collectives.CLTk"
+    )
+
+
+def wrap_group(comm: Any) -> Communicator | Channel:
+    """Return a communicator for a ProcessGroup, and any other argument as it is."""
+    import torch.distributed as dist
+
+    return TorchComm(comm) if isinstance(comm, dist.ProcessGroup) else comm
+
+
+def name_parameters(named_parameters: Iterable[Any]) -> dict[str, Any]:
+    """Return {name: parameter}; raise TypeError if there are no names, ValueError if one occurs twice."""
+    import torch
+
+    if isinstance(named_parameters, Mapping):
+        named_parameters = named_parameters.items()
+    named: dict[str, Any] = {}
+    for pair in named_parameters:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)) or not isinstance(
+            pair[1], torch.Tensor
+        ):
+            raise TypeError(
+                f"named_parameters contains a {type(pair).__name__}, not a pair (name, parameter);"
+                " pass model.named_parameters()"
+            )
+        if pair[0] in named:
+            raise ValueError(f"two parameters have the name {pair[0]!r}; each needs a name of its own")
+        named[pair[0]] = pair[1]
+    if not named:
+        raise ValueError(
+            "named_parameters is empty; pass model.named_parameters(), which can be iterated only once"
+        )
+    return named
+
+
+class _NoBucket(dict[str, inspect.Parameter]):
+    """Parameters of a function that is not a hook itself."""
+
+    def __missing__(self, name: str) -> inspect.Parameter:
+        if name != "bucket":
+            raise KeyError(name)
+        raise TypeError(
+            "torch_hook creates a hook and is not one; write ddp.register_comm_hook("
+            "None, co.torch_hook(compressor, co.TorchComm(), model.named_parameters()))"
+        )
+
+
+class _Signature(inspect.Signature):
+    """Signature in which DistributedDataParallel does not find the parameter ``bucket``."""
+
+    @property
+    def parameters(self) -> MappingProxyType[str, inspect.Parameter]:
+        """The parameters, by name."""
+        return MappingProxyType(_NoBucket(super().parameters))
+
+
+def refuse_as_hook(function: Callable[..., Any]) -> None:
+    """Let ``register_comm_hook`` raise a TypeError with advice if it gets a function that creates hooks.
+
+    It looks up the parameter ``bucket`` of a hook's signature.
+    """
+    signature = inspect.signature(function)
+    vars(function)["__signature__"] = _Signature(
+        list(signature.parameters.values()), return_annotation=signature.return_annotation
+    )

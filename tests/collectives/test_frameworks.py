@@ -1,0 +1,74 @@
+"""Objects of frameworks, and names that they make: accepted, or refused with advice."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+import collectives as co
+import wirecodec as wc
+
+
+def test_nested_trees_are_refused_with_advice() -> None:
+    tree = {"dense": {"w": np.ones(3, np.float32)}}
+    with pytest.raises(wc.EncodeError, match=r"'dense': dict is nested.*\{'dense/w': array\}"):
+        wc.Compressor().compress(tree)
+
+
+def test_names_with_the_characters_of_globs_match_themselves() -> None:
+    """JAX's key strings are such names; the first match still wins."""
+    name = "['a']['b']"
+    schemes = {name: "all | raw-index | raw", "*": "topk(k=1) | rice | raw"}
+    x = np.ones(3, np.float32)
+    assert wc.decode_many(wc.encode_many({name: x, "other": x}, schemes))[name].nnz == 3
+    assert wc.Compressor(schemes).prepare({name: x}).sent[name].nnz == 3
+    assert wc.decode_many(wc.encode_many({"w": x}, {"*": "topk(k=1) | rice | raw", "w": None}))["w"].nnz == 1
+    ratios = co.CLTk({name: 1, "*": 0.5})
+    assert ratios.selector(name) is None
+    assert ratios.selector("other") is not None
+
+
+def test_states_of_torch_and_of_safetensors() -> None:
+    torch = pytest.importorskip("torch")
+    safetensors = pytest.importorskip("safetensors.torch")
+    compressor = wc.Compressor("topk(0.1) | rice | qsgd", schedule=wc.WarmUp(0.1, 3), seed=2**63 + 5)
+    compressor.compress(
+        {"a": torch.randn(100), "b": torch.randn(100).bfloat16(), "c": torch.ones(40).double()}
+    )
+    stored = io.BytesIO()
+    torch.save(co.torch_state_dict(compressor), stored)
+    stored.seek(0)
+    packed = safetensors.save(co.torch_state_dict(compressor))
+    for state in (torch.load(stored), safetensors.load(packed)):
+        loaded = wc.Compressor("topk(0.1) | rice | qsgd")
+        loaded.load_state_dict(state)
+        got, want = loaded.state_dict(), compressor.state_dict()
+        assert {k: (x.dtype, x.tobytes()) for k, x in got.items()} == {
+            k: (x.dtype, x.tobytes()) for k, x in want.items()
+        }
+
+
+def test_decode_add_into_torch_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    blob = wc.encode(np.array([0, 2, 4], np.float32))
+    parameter = torch.nn.Parameter(torch.ones(3))
+    wc.decode_add(blob, parameter)
+    assert parameter.tolist() == [1, 3, 5]
+    with pytest.raises(ValueError, match="not a writable, contiguous float32"):
+        wc.decode_add(blob, torch.ones(6)[::2])
+    with pytest.raises(ValueError, match="not a writable, contiguous float32"):
+        wc.decode_add(blob, torch.ones(3, dtype=torch.bfloat16))
+
+
+def test_sparse_and_distributed_tensors_are_refused_with_advice() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(wc.EncodeError, match=r"to_dense\(\).*sparse=False"):
+        wc.encode(torch.ones(3).to_sparse())
+
+    class Sharded(torch.Tensor):  # type: ignore[misc, name-defined]
+        def to_local(self) -> None: ...
+
+    with pytest.raises(wc.EncodeError, match=r"DTensor.*tensor\.to_local\(\)"):
+        wc.encode(torch.ones(3).as_subclass(Sharded))

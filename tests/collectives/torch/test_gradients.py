@@ -1,0 +1,133 @@
+"""``average_gradients``, and arguments of the hook that say what to write instead."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import collectives as co
+import wirecodec as wc
+from collectives.communicator import Communicator
+from tests.collectives.torch.processes import run
+
+torch = pytest.importorskip("torch")
+
+NAMES = ("used", "by one rank", "by none", "frozen")
+
+
+def parameters() -> dict[str, torch.nn.Parameter]:
+    return {name: torch.nn.Parameter(torch.zeros(4, 5), name != "frozen") for name in NAMES}
+
+
+@pytest.mark.parametrize("method", ["topk(0.1) | rice | raw", "clt-k"])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float64])
+def test_gradients_are_replaced_in_place_and_nothing_is_lost(method: str, kind: torch.dtype) -> None:
+    steps = 7
+
+    def gradient(name: str, step: int, rank: int) -> torch.Tensor | None:
+        if name in ("by none", "frozen") or (name == "by one rank" and rank == 0):
+            return None
+        draw = torch.Generator().manual_seed(100 * step + rank)
+        return 2 * torch.randint(-9, 9, (4, 5), generator=draw).to(kind)
+
+    def train(comm: Communicator) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        compressor = co.CLTk(0.1) if method == "clt-k" else wc.Compressor(method)
+        named = parameters()
+        delivered = {name: np.zeros((4, 5)) for name in NAMES}
+        for step in range(steps):
+            for name, p in named.items():
+                p.data = p.data.to(kind)
+                p.grad = gradient(name, step, comm.rank)
+            buffer = named["used"].grad
+            co.average_gradients(comm, named.items(), compressor)
+            assert named["used"].grad is buffer
+            assert named["by none"].grad is named["frozen"].grad is None
+            for name, p in named.items():
+                delivered[name] += 0 if p.grad is None else 2 * p.grad.double().numpy()
+        left = {name: compressor.residual(name) for name in NAMES}
+        return delivered, {n: np.zeros(20) if x is None else x.astype("f8") for n, x in left.items()}
+
+    results = co.simulate(2, train)
+    for name in NAMES:
+        grads = [gradient(name, step, rank) for step in range(steps) for rank in range(2)]
+        came_in = sum((g.double().numpy() for g in grads if g is not None), np.zeros((4, 5)))
+        np.testing.assert_array_equal(results[0][0][name], results[1][0][name])
+        kept = sum(left[name] for _, left in results).reshape(4, 5)
+        np.testing.assert_array_equal(results[0][0][name] + kept, came_in)
+
+
+def test_nan_on_one_rank_is_nan_on_all() -> None:
+    def train(comm: Communicator) -> bool:
+        named = parameters()
+        named["used"].grad = torch.full((4, 5), float("inf") if comm.rank else 1.0)
+        compressor = wc.Compressor("topk(0.1) | rice | raw")
+        co.average_gradients(comm, named.items(), compressor)
+        grads = [p.grad for name, p in named.items() if name != "frozen"]
+        return compressor.step == 0 and all(g is not None and bool(g.isnan().all()) for g in grads)
+
+    assert co.simulate(2, train) == [True, True]
+
+
+def test_a_sparse_gradient_is_an_error_on_all_ranks() -> None:
+    def train(comm: Communicator) -> str:
+        named = parameters()
+        named["used"].grad = torch.ones(4, 5).to_sparse() if comm.rank else torch.ones(4, 5)
+        with pytest.raises(co.CollectiveError, match="create it with sparse=False") as info:
+            co.average_gradients(comm, named.items(), wc.Compressor())
+        return str(info.value)
+
+    assert len(set(co.simulate(2, train))) == 1
+
+
+HOOK = """
+embedding = torch.nn.Embedding(10, 3, sparse=True)
+model = torch.nn.Linear(3, 2)
+named = list(model.named_parameters())
+topk = "topk(0.1) | rice | raw"
+compressor = wc.Compressor(topk)
+
+def advice(call):
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+def train_sparse():
+    ddp = DDP(embedding)
+    ddp.register_comm_hook(None, co.torch_hook(wc.Compressor(topk), comm, embedding.named_parameters()))
+    ddp(torch.tensor([1, 2])).sum().backward()
+
+def train_with_a_group():
+    ddp = DDP(model)
+    ddp.register_comm_hook(None, co.torch_hook(compressor, dist.group.WORLD, dict(named)))
+    ddp(torch.ones(1, 3)).sum().backward()
+    return compressor.step
+
+print(json.dumps([
+    advice(lambda: DDP(model).register_comm_hook(compressor, co.torch_hook)),
+    advice(lambda: co.torch_hook(compressor, comm, model.parameters())),
+    advice(lambda: co.torch_hook(compressor, comm, iter([]))),
+    advice(lambda: co.torch_hook(topk, comm, named)),
+    advice(lambda: co.torch_hook({"*": topk}, comm, named)),
+    advice(lambda: co.torch_hook(None, comm, named)),
+    advice(lambda: co.torch_hook(compressor, None, named)),
+    advice(train_sparse),
+    train_with_a_group(),
+]))
+"""
+
+
+def test_wrong_arguments_say_what_to_write() -> None:
+    expected = [
+        "TypeError: torch_hook creates a hook and is not one; write ddp.register_comm_hook(None, co.",
+        "pass model.named_parameters()",
+        "ValueError: named_parameters is empty",
+        "pass wc.Compressor(scheme)",
+        "pass wc.Compressor(scheme)",
+        "pass a wirecodec.Compressor or a collectives.CLTk",
+        "TypeError: NoneType is not a communicator",
+        "create it with sparse=False",
+    ]
+    for *found, step in run(2, HOOK):
+        assert all(part in text for part, text in zip(expected, found, strict=True)), found
+        assert step == 1

@@ -1,0 +1,138 @@
+"""Tests that tensors encoded and decoded together give what they give one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from formats.reference import reseal
+from wirecodec.arrays import as_flat
+from wirecodec.cpu.batch import decode, encode
+from wirecodec.registry import index_codecs, value_codecs
+
+INDEX = [codec.name for codec in index_codecs().values() if hasattr(codec, "encode_batch")]
+VALUE = [codec.name for codec in value_codecs().values() if hasattr(codec, "encode_batch")]
+SCHEMES = [
+    *(f"topk(0.03) | {name} | raw" for name in INDEX),
+    *(f"topk(0.03) | rice | {name}" for name in VALUE),
+    "topk(0.03) | rice | raw(bfloat16)",
+    "topk(0.03) | rice | raw(float16)",
+    "topk(0.03) | rice | qsgd(bits=7, bucket=48)",
+    "topk(0.03) | rice | qsgd(norm=l2)",
+    "topk(0.4) | rice | qsgd",
+    "topk(k=1) | rice | raw",
+    "all | raw-index | qsgd",
+]
+SIZES = (0, 1, 2, 7, 40, 64, 511, 4096, 4097, 6000, 30_000, 200_001)
+
+
+def make_model(dtype: Any) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    model = {f"{i:02}": rng.laplace(size=size) for i, size in enumerate(SIZES)}
+    model |= {
+        "ties": np.sign(rng.normal(size=9000)),
+        "zeros": np.zeros(5000),
+        "matrix": rng.normal(size=(90, 70)),
+    }
+    return {name: x.astype(dtype) for name, x in model.items()}
+
+
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (encode, decode):
+        monkeypatch.setattr(module, "MIN_TENSORS", 10**9)
+
+
+def add(blob: Any, model: dict[str, Any], dtype: Any) -> dict[str, bytes]:
+    out = {name: np.full(x.size, 0.3, dtype) for name, x in model.items()}
+    wc.decode_add(blob, out, scale=0.7)
+    return {name: x.tobytes() for name, x in out.items()}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_tensors_together_are_tensors_one_by_one(
+    scheme: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model(dtype)
+    schemes = {"*1": "all | raw-index | raw", "*": scheme}
+
+    def run() -> list[Any]:
+        blobs = [wc.encode_many(model, schemes, seed=5), wc.encode_many(model, schemes, seed=5, fuse=500)]
+        decoded = wc.decode_many(blobs[0])
+        found = [
+            (x.shape, np.array(x.indices).tobytes(), np.array(x.values).tobytes()) for x in decoded.values()
+        ]
+        sums = [add(blob, model, kind) for blob in blobs for kind in (np.float32, np.float64)]
+        return [*(blob.tobytes() for blob in blobs), found, *sums]
+
+    together = run()
+    one_by_one(monkeypatch)
+    assert together == run()
+
+
+def test_batches_are_used() -> None:
+    model = make_model(np.float32)
+    schemes = dict.fromkeys(model, wc.Scheme.parse("topk(0.03) | rice | qsgd"))
+    supports = encode.select_batches({name: as_flat(x) for name, x in model.items()}, schemes)
+    assert len(supports) >= 9  # not the empty, the full, the tied and perhaps the largest
+    (entries,) = encode.encode_batches(supports, schemes, seed=0, fuse=0)
+    assert entries.keys.size == len(supports)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_nonfinite_element_is_reported_as_one_by_one(bad: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model(np.float32)
+    model["09"][77] = bad
+    messages = []
+    for _ in range(2):
+        with pytest.raises(wc.EncodeError) as caught:
+            wc.encode_many(model, "topk(0.03) | rice | qsgd")
+        messages.append(str(caught.value))
+        one_by_one(monkeypatch)
+    assert messages[0] == messages[1]
+    assert "tensor '09', element 77" in messages[0]
+
+
+@pytest.mark.parametrize("scheme", ["topk(0.05) | rice | qsgd(bits=5)", "topk(0.05) | rice | raw"])
+def test_damage_gives_the_error_of_one_by_one(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    model = {
+        name: rng.laplace(size=size).astype("f4") for name, size in (("a", 900), ("b", 9000), ("c", 7000))
+    }
+    blob = wc.encode_many(model, scheme).tobytes()
+    payload = (
+        len(blob) - sum(entry.index_bytes + entry.value_bytes for entry in wc.inspect(blob).entries) - 48
+    )
+    damaged = []
+    for _ in range(400):
+        data = bytearray(blob)
+        for _ in range(rng.integers(1, 3)):
+            at = int(rng.integers(payload, len(blob)))
+            data[at] ^= 1 << int(rng.integers(8))
+        damaged.append(reseal(bytes(data)) if rng.random() < 0.9 else bytes(data))
+
+    def judge(data: bytes) -> Any:
+        out = {name: np.zeros(x.size, "f4") for name, x in model.items()}
+        try:
+            wc.decode_add(data, out)
+        except wc.WireError as error:
+            assert not any(x.any() for x in out.values())
+            return error.code, str(error)
+        return {name: x.tobytes() for name, x in out.items()}
+
+    together = [judge(data) for data in damaged]
+    one_by_one(monkeypatch)
+    assert together == [judge(data) for data in damaged]
+    codes = {found[0] for found in together if isinstance(found, tuple)}
+    assert len(codes) >= 3
+
+
+def test_arrays_that_overlap_are_added_in_order() -> None:
+    blob = wc.encode_many({name: np.arange(1, 5, dtype="f4") for name in "abc"}, "all | raw-index | raw")
+    memory = np.zeros(6, np.float32)
+    wc.decode_add(blob, {"a": memory[:4], "b": memory[1:5], "c": memory[2:]})
+    assert memory.tolist() == [1, 3, 6, 9, 7, 4]

@@ -1,0 +1,181 @@
+"""Decoding and adding of many entries."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import DTYPES, Array, Bytes, integers, read_only
+from wirecodec.container.reader import ContainerHeader
+from wirecodec.container.writer import LENGTHS
+from wirecodec.cpu.batch import MIN_TENSORS
+from wirecodec.registry import index_codec, value_codec
+
+__all__ = ["DecodedBatch", "add_batches", "decode_batches"]
+
+MAX_ENTRIES = 512
+"""Entries that are decoded together. It bounds the memory for a container of very many tiny tensors."""
+MIN_ADDED_PER_THREAD = 2**15
+"""Values to add that justify another thread."""
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedBatch:
+    """Decoded chunks of many entries that have the same codecs and dtype.
+
+    Attributes:
+        entries: (n,) i64, numbers in the table, ascending.
+        counts: (n,) i64, stored elements of each.
+        indices: u32 of all entries, each entry's counted from its base; None if all elements are stored.
+        index_places: (n,) i64, the place of each entry's indices.
+        values: of all entries, and perhaps other numbers between them.
+        value_places: (n,) i64, the place of each entry's values.
+    """
+
+    entries: Array
+    counts: Array
+    indices: Array | None
+    index_places: Array
+    values: Array
+    value_places: Array
+
+
+def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
+    """Decode the entries that a batch can take, after the checks of rows 45 and 46.
+
+    Returns no batch if a check fails: decoding one by one then finds the first entry at fault.
+    """
+    batches: list[DecodedBatch] = []
+    start = header.payload
+    for first in range(0, header.table.size if header.table.size >= MIN_TENSORS else 0, MAX_ENTRIES):
+        rows = header.table[first : first + MAX_ENTRIES]
+        lengths = np.stack([rows[name].astype(np.int64) for name in LENGTHS], axis=1)
+        nbytes = ((lengths + 7) & -8).sum(axis=1)
+        stops = start + np.cumsum(nbytes)
+        for here in _group_entries(rows):
+            starts = stops[here] - nbytes[here]
+            batch = None
+            if _is_intact(data, rows["crc"][here], starts, lengths[here]):
+                batch = _decode_batch(data, rows[here], first + here, starts, lengths[here])
+            if batch is None:
+                return []
+            batches.append(batch)
+        start = int(stops[-1])
+    return batches
+
+
+def _group_entries(table: Array) -> list[Array]:
+    """Return the numbers of the entries of each batch: plain, not empty, with codecs that decode batches."""
+    r, full = table["r"], table["r"] == table["d"]
+    kinds = np.where(full, 0, table["index"]).astype(np.int64) << 16 | table["value"].astype(np.int64) << 8
+    kinds |= table["dtype"]
+    kinds[(r == 0) | (table["dtype"] >> 4 > 0)] = -1
+    groups = []
+    for kind in np.unique(kinds).tolist():
+        if kind < 0 or not hasattr(value_codec(kind >> 8 & 0xFF), "decode_batch"):
+            continue
+        if kind >> 16 and not hasattr(index_codec(kind >> 16), "decode_batch"):
+            continue
+        entries = np.flatnonzero(kinds == kind)
+        if entries.size >= MIN_TENSORS:
+            groups.append(entries)
+    return groups
+
+
+def _is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array) -> bool:
+    """Check the entries' checksums, and that their padding is 0."""
+    padded = (lengths + 7) & -8
+    stops = starts + padded.sum(axis=1)
+    raw = data.data
+    for start, stop, crc in zip(integers(starts), integers(stops), integers(crcs), strict=True):
+        if zlib.crc32(raw[start:stop]) != crc:
+            return False
+    ends = starts[:, None] + np.cumsum(padded, axis=1)
+    odd = (lengths & 7) > 0
+    last = data.view("<u8")[(ends[odd] >> 3) - 1]
+    return not (last >> (8 * (lengths[odd] & 7)).astype(np.uint64)).any()
+
+
+def _decode_batch(
+    data: Bytes, rows: Array, entries: Array, starts: Array, lengths: Array
+) -> DecodedBatch | None:
+    """Decode entries of the same codecs and dtype; return None if a check of a codec fails.
+
+    Args:
+        data: the container.
+        rows: (n,) their rows of the table.
+        entries: (n,) their numbers.
+        starts: (n,) their offsets.
+        lengths: (n, 3) bytes per section.
+    """
+    index, value, dtype = int(rows["index"][0]), int(rows["value"][0]), DTYPES[int(rows["dtype"][0]) - 1]
+    words, starts = data.view("<u4"), starts >> 2
+    counts = rows["r"].astype(np.int64)
+    cuts = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=cuts[1:])
+    indices, index_places = None, np.full(counts.size, -1)
+    if counts[0] < rows["d"][0]:
+        codec: Any = index_codec(index)
+        indices = codec.decode_batch(words, starts, lengths[:, 0], rows["d"].astype(np.int64), cuts)
+        index_places = cuts[:-1]
+        if indices is None:
+            return None
+    codec = value_codec(value)
+    decoded = codec.decode_batch(words, starts + ((lengths[:, 0] + 7) >> 3 << 1), lengths[:, 1], cuts, dtype)
+    if decoded is None:
+        return None
+    return DecodedBatch(entries, counts, indices, index_places, *decoded)
+
+
+def add_batches(
+    batches: Sequence[DecodedBatch], table: Array, targets: Sequence[Array], scale: float
+) -> bool:
+    """Add scale * values into flat arrays, one per key; return False, with no change, if a batch cannot.
+
+    Args:
+        batches: together all entries of the table.
+        table: of a container without transforms and fused entries.
+        targets: by key.
+        scale: the factor.
+    """
+    from wirecodec.kernels.cpu import support
+    from wirecodec.kernels.cpu.threads import run_parallel
+
+    dtype = targets[0].dtype
+    if any(batch.values.dtype != dtype for batch in batches) or any(x.dtype != dtype for x in targets):
+        return False
+    first = np.array([x.__array_interface__["data"][0] for x in targets], np.int64)
+    bytes_of = np.array([x.nbytes for x in targets], np.int64)
+    order = np.argsort(first, kind="stable")
+    if (first[order][1:] < (first + bytes_of)[order][:-1]).any():
+        return False  # they overlap
+    elements = np.array([x.size for x in targets], np.uint64)
+    if (table["base"] + table["d"] > elements[table["key"]]).any():
+        return False
+    like = np.empty(0, dtype)
+    for batch in batches:
+        rows = table[batch.entries]
+        addresses = first[rows["key"]] + rows["base"].astype(np.int64) * dtype.itemsize
+        sizes, values = rows["d"].astype(np.int64), read_only(batch.values)
+        indices = read_only(np.empty(0, np.uint32) if batch.indices is None else batch.indices)
+        run_parallel(
+            lambda turns: support.add_batch(
+                addresses,  # noqa: B023
+                sizes,  # noqa: B023
+                indices,  # noqa: B023
+                batch.index_places,  # noqa: B023
+                values,  # noqa: B023
+                batch.value_places,  # noqa: B023
+                batch.counts,  # noqa: B023
+                dtype.type(scale),
+                like,
+                turns,
+            ),
+            sizes.size,
+            max(1, MIN_ADDED_PER_THREAD * sizes.size // max(1, int(batch.counts.sum()))),
+        )
+    return True

@@ -1,0 +1,83 @@
+"""Checks of decoded values before they are added to a model, for updates from strangers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.errors import Invalid, LimitExceeded
+from wirecodec.select.base import find_nonfinite
+from wirecodec.support import DecodedChunk
+from wirecodec.validation import as_flag, as_real
+
+__all__ = ["Guard"]
+
+_BLOCK = 1 << 16
+"""Elements that are converted at a time."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Conditions on the values of a container.
+
+    Attributes:
+        finite: whether scale * value must be finite in the type of the array that it is added to.
+        max_norm: largest L2 norm of all values of the container, before scaling; None for any.
+    """
+
+    finite: bool = False
+    max_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        as_flag(self.finite, "finite")
+        if self.max_norm is not None and not as_real(self.max_norm, "max_norm") >= 0:
+            raise ValueError(f"max_norm is {self.max_norm!r}; it must be 0 or more, or None")
+
+    @property
+    def is_active(self) -> bool:
+        """Whether there is anything to check."""
+        return self.finite or self.max_norm is not None
+
+    def check(
+        self, decoded: Mapping[int, Sequence[DecodedChunk]], dtypes: Sequence[np.dtype[Any]], scale: float
+    ) -> None:
+        """Check all tensors of a container on the host.
+
+        Args:
+            decoded: {key: chunks}.
+            dtypes: type of the array that each tensor is added to, by key.
+            scale: factor of the values.
+
+        Raises:
+            Invalid: code "nonfinite": a value is NaN or Inf, or becomes Inf in the array's type.
+            LimitExceeded: code "max-norm": the norm is above ``max_norm``.
+        """
+        squares = 0.0
+        for key, dtype in enumerate(dtypes):
+            for part in decoded[key] if self.is_active else ():
+                squares += self._check_part(part, dtype.type(scale), key)
+        norm = math.sqrt(squares)
+        if self.max_norm is not None and not norm <= self.max_norm:
+            raise LimitExceeded("max-norm", f"the values have norm {norm:g}; the limit is {self.max_norm:g}")
+
+    def _check_part(self, part: DecodedChunk, factor: Any, key: int) -> float:
+        """Return the sum of a chunk's squares, or 0 without ``max_norm``. Raises Invalid."""
+        squares = 0.0
+        with np.errstate(all="ignore"):
+            for start in range(0, part.values.size, _BLOCK):
+                values = part.values[start : start + _BLOCK]
+                if self.finite:
+                    added: Array = values.astype(factor.dtype) * factor
+                    if (at := find_nonfinite(added)) >= 0:
+                        raise Invalid(
+                            "nonfinite", f"tensor {key}: stored value {start + at} adds {float(added[at])}"
+                        )
+                if self.max_norm is not None:
+                    wide = values.astype(np.float64)
+                    squares += float(np.dot(wide, wide))
+        return squares

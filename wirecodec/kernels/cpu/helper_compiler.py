@@ -1,0 +1,100 @@
+"""Numba compiler of inlined helpers: it stops before code is optimised and generated.
+
+Numba compiles every function that a kernel calls as if it were called from Python, too: it optimises the
+function's module, generates machine code, and adds a wrapper. A helper is needed as LLVM code only. LLVM
+inlines it into the kernel, and optimises it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from numba.core import types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.compiler_machinery import LoweringPass, register_pass
+from numba.core.typed_passes import NativeLowering
+
+__all__ = ["make_helper", "without_literals"]
+
+
+class _HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """Library whose module is linked into others, and never becomes machine code."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _HelperLowering(LoweringPass):  # type: ignore[misc]
+    """Lowering into a library of its own; the entry point is a name for callers, not a function."""
+
+    _name = "wirecodec_helper_lowering"
+
+    def __init__(self) -> None:
+        LoweringPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Lower a helper."""
+        context, flags = state.targetctx, state.flags
+        state.library = _HelperLibrary(context.codegen(), state.func_id.func_qualname)
+        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+        NativeLowering().run_pass(state)
+        state.library.finalize()
+        entry = _EntryPoint()
+        context.insert_user_function(entry, state["cr"].fndesc, [state.library])
+        state["cr"] = state["cr"]._replace(cfunc=entry)
+        return True
+
+
+class _EntryPoint:
+    """Key by which callers find a helper's code; Python cannot call it."""
+
+    def __call__(self, *args: Any) -> Any:
+        raise TypeError("this helper is compiled into kernels only")
+
+
+class _HelperCompiler(Compiler):  # type: ignore[misc]
+    """Numba's compiler with another last step."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return the pipeline."""
+        (pipeline,) = super().define_pipelines()
+        pipeline.passes = [
+            (_HelperLowering if step is NativeLowering else step, words) for step, words in pipeline.passes
+        ]
+        pipeline.finalize()
+        return [pipeline]
+
+
+def make_helper(fn: Callable[..., Any], **options: Any) -> Any:
+    """Make a dispatcher whose code is compiled into the kernels that call it.
+
+    Args:
+        fn: the function.
+        options: further options of ``numba.njit``.
+    """
+    settings = {"nogil": True, "error_model": "numpy", "inline": "never", **options}
+    dispatcher = numba.njit(pipeline_class=_HelperCompiler, **settings)(fn)
+    compile_plainly = dispatcher.compile
+    dispatcher.compile = lambda signature: compile_plainly(without_literals(signature))
+    # Python finds no entry point, because the original method is not called.
+    dispatcher.add_overload = lambda cres: dispatcher.overloads.update({tuple(cres.signature.args): cres})
+    return dispatcher
+
+
+def without_literals(signature: Any) -> Any:
+    """Replace literal types, for which Numba would compile a function once more.
+
+    While Numba infers the types of a loop, it takes a variable for the literal of its first value.
+    """
+    return tuple(types.unliteral(each) for each in signature) if isinstance(signature, tuple) else signature

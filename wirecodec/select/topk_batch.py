@@ -1,0 +1,113 @@
+"""Exact top k of many small arrays with one kernel call; the results are those of ``topk_exact``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from wirecodec.arrays import Array, read_only
+from wirecodec.select import topk_exact
+
+__all__ = ["select_top_k_batch"]
+
+MAX_SIZE = 2**23
+"""Elements of the largest array of a batch."""
+MIN_ELEMENTS_PER_THREAD = 2**20
+"""Elements below which another thread costs more than it saves."""
+
+
+@dataclass(frozen=True, eq=False)
+class _BatchPlan:
+    """Plan for arrays of given sizes.
+
+    Attributes:
+        members: numbers of the arrays that the batch takes.
+        sizes: (n,) i64, their elements.
+        plans: (n, 4) i64, as for the kernel.
+        cuts: (n + 1,) i64, places in the output.
+        order: (n,) i64, the members by size, largest first.
+        units_per_thread: arrays that justify another thread.
+    """
+
+    members: tuple[int, ...]
+    sizes: Array
+    plans: Array
+    cuts: Array
+    order: Array
+    units_per_thread: int
+
+
+@lru_cache(maxsize=64)
+def _plan_batch(sizes: tuple[int, ...], counts: tuple[int, ...], itemsize: int, threads: int) -> _BatchPlan:
+    """Plan a batch: which arrays it takes, and the sample of each.
+
+    With several threads, an array of more than a thread's part is better divided among them.
+    """
+    largest = min(MAX_SIZE, sum(sizes) // (2 * threads)) if threads > 1 else MAX_SIZE
+    members, plans = [], []
+    for i, (size, k) in enumerate(zip(sizes, counts, strict=True)):
+        if size <= topk_exact.MAX_UNSAMPLED_SIZE and 0 < k < size:
+            members.append(i)
+            plans.append((0, 0, 0, size))
+        elif 0 < topk_exact.MIN_SPARSE_RECIPROCAL * k <= size <= largest:
+            plan = topk_exact.plan_sample(size, k, 64 // itemsize)
+            members.append(i)
+            plans.append((plan.samples, plan.low, plan.high, min(int(plan.fraction * size), size)))
+    taken = np.array([sizes[i] for i in members], np.int64)
+    cuts = np.zeros(taken.size + 1, np.int64)
+    np.cumsum([counts[i] for i in members], out=cuts[1:])
+    pays_off = max(1, MIN_ELEMENTS_PER_THREAD * taken.size // max(1, int(taken.sum())))
+    order = np.argsort(-taken, kind="stable")
+    return _BatchPlan(tuple(members), taken, np.array(plans, np.int64).reshape(-1, 4), cuts, order, pays_off)
+
+
+def select_top_k_batch(
+    arrays: Sequence[Array], counts: tuple[int, ...], infinity: int
+) -> list[topk_exact.IndicesAndBits | None]:
+    """Return what ``select_top_k`` returns for each array of bits, all of one type.
+
+    Args:
+        arrays: flat bits.
+        counts: k of each array.
+        infinity: bits of Inf.
+
+    The result is None for an array that the batch does not take, and for one whose top k are not all finite.
+    """
+    from wirecodec.kernels.cpu.select import topk_batch
+    from wirecodec.kernels.cpu.threads import run_parallel, thread_count
+
+    found: list[topk_exact.IndicesAndBits | None] = [None] * len(arrays)
+    dtype = arrays[0].dtype
+    plan = _plan_batch(tuple(x.size for x in arrays), counts, dtype.itemsize, thread_count())
+    n = len(plan.members)
+    if n == 0:
+        return found
+    addresses = np.array([arrays[i].__array_interface__["data"][0] for i in plan.members], np.int64)
+    total = int(plan.cuts[-1])
+    indices, words, faults = np.empty(total, np.int32), np.empty(total, dtype), np.empty(n, np.bool_)
+    like = read_only(np.empty(0, dtype))
+    run_parallel(
+        lambda turns: topk_batch.select(
+            addresses,
+            plan.sizes,
+            plan.plans,
+            plan.cuts,
+            infinity,
+            plan.order,
+            like,
+            indices,
+            words,
+            faults,
+            turns,
+        ),
+        n,
+        plan.units_per_thread,
+    )
+    places = plan.cuts.tolist()
+    for i, fault, start, stop in zip(plan.members, faults.tolist(), places, places[1:], strict=False):
+        if not fault:
+            found[i] = indices[start:stop], words[start:stop]
+    return found
