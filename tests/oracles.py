@@ -34,7 +34,7 @@ def top_k_sorted(x: Array, k: int) -> Array:
     return np.sort(np.argsort(-np.abs(x.astype(np.float64)), kind="stable")[:k])
 
 
-def kept(ratio: str, size: int) -> int:
+def selected_count(ratio: str, size: int) -> int:
     """Return ⌊ratio · size⌋ in exact decimal, at least 1 if there are elements."""
     return max(1, int(Decimal(ratio) * size)) if size else 0
 
@@ -68,16 +68,16 @@ def lane_sum(numbers: list[float], lanes: int) -> float:
     return sums[0]
 
 
-def rounded(number: float, dtype: Any) -> float:
+def round_to(number: float, dtype: Any) -> float:
     """Round a binary64 number once to an element type, to nearest, ties to even."""
     target = BY_NAME[np.dtype(dtype).name]
     return to_float(convert(int(np.float64(number).view(np.uint64)), FLOAT64, target), target)
 
 
-def reaching(x: Array, threshold: float) -> list[int]:
+def threshold_indices(x: Array, threshold: float) -> list[int]:
     """Return the nonzero elements of magnitude ``threshold`` or more, compared in the type of x."""
-    least = rounded(threshold, x.dtype)
-    return [i for i in range(x.size) if x[i] != 0 and abs(float(x[i])) >= least]
+    minimum = round_to(threshold, x.dtype)
+    return [i for i in range(x.size) if x[i] != 0 and abs(float(x[i])) >= minimum]
 
 
 def random_k(size: int, k: int, seed: int) -> list[int]:
@@ -95,10 +95,10 @@ def sample(size: int, n: int, seed: int) -> list[int]:
 
 def dgc(x: Array, ratio: str, seed: int, share: str) -> list[int]:
     """Select by DGC: the threshold of a sample's top k, then the top k of the elements that reach it."""
-    looked = x[sample(x.size, kept(share, x.size), seed)]
-    threshold = min(abs(float(looked[i])) for i in top_k(looked, kept(ratio, looked.size)))
-    found = reaching(x, threshold)
-    return [found[i] for i in top_k(x[found], kept(ratio, x.size))]
+    sampled = x[sample(x.size, selected_count(share, x.size), seed)]
+    threshold = min(abs(float(sampled[i])) for i in top_k(sampled, selected_count(ratio, sampled.size)))
+    found = threshold_indices(x, threshold)
+    return [found[i] for i in top_k(x[found], selected_count(ratio, x.size))]
 
 
 def redsync(x: Array, k: int, rounds: int) -> list[int]:
@@ -110,7 +110,7 @@ def redsync(x: Array, k: int, rounds: int) -> list[int]:
     low, high, found = 0.0, 1.0, []
     for _ in range(rounds):
         r = (low + high) / 2
-        found = reaching(y, mean + r * (greatest - mean))
+        found = threshold_indices(y, mean + r * (greatest - mean))
         if k <= len(found) <= 2 * k:
             break
         low, high = (r, high) if len(found) > 2 * k else (low, r)
@@ -125,21 +125,25 @@ def gaussiank(x: Array, k: int, ratio: float) -> list[int]:
     variance = lane_sum([v * v for v in numbers], 64) / y.size - mean * mean
     threshold = mean + statistics.NormalDist().inv_cdf(ratio / 2) * -math.sqrt(max(0.0, variance))
     for _ in range(3):
-        count = len(reaching(y, threshold))
+        count = len(threshold_indices(y, threshold))
         if count < 2 * k / 3:
             threshold *= 0.5
         elif count > 4 * k / 3:
             threshold *= 1.5
         else:
             break
-    return reaching(y, threshold)
+    return threshold_indices(y, threshold)
 
 
 def chunk_top_k(x: Array, ratio: str, chunk: int) -> list[int]:
     """Return the top fraction of each chunk."""
     starts = range(0, x.size, chunk)
     parts = [x[start : start + chunk] for start in starts]
-    return [s + i for s, part in zip(starts, parts, strict=True) for i in top_k(part, kept(ratio, part.size))]
+    return [
+        s + i
+        for s, part in zip(starts, parts, strict=True)
+        for i in top_k(part, selected_count(ratio, part.size))
+    ]
 
 
 def adacomp(x: Array, gradient: Array, bin: int, factor: float) -> tuple[list[int], float]:
@@ -167,7 +171,7 @@ def sidco_threshold(x: Array, ratio: float, sid: str, stages: int, first: float 
 
     g = np.abs(x.astype(np.float64))
     g = g[g > 0]
-    k = kept(repr(ratio), x.size)
+    k = selected_count(repr(ratio), x.size)
     if k >= g.size:
         return 0.0
     middle = max(k, min(int(first * x.size), g.size))
@@ -201,9 +205,9 @@ def sidco_stages(
     The counts of a window are averaged. The direction is reversed if the last move increased the error, or
     if the next one would leave 1 … ``most``.
     """
-    taken, stages, sign, before = [], min(begin, most), 1, math.inf
+    history, stages, sign, before = [], min(begin, most), 1, math.inf
     for end, _ in enumerate(ratios, 1):
-        taken.append(stages)
+        history.append(stages)
         if end % window:
             continue
         error = sum(ratios[end - window : end]) / window - 1
@@ -216,7 +220,7 @@ def sidco_stages(
         if stages + step < 1 or stages + step > most:
             sign, step = -sign, -step
         stages, before = max(1, min(most, stages + step)), abs(error)
-    return taken
+    return history
 
 
 def chord_fit(values: Array, edges: Array, pieces: int, degree: int) -> Array:
@@ -253,23 +257,23 @@ def double_exponential(values: Array) -> float:
         with contextlib.suppress(RuntimeError), warnings.catch_warnings():
             warnings.simplefilter("ignore", OptimizeWarning)
             warnings.simplefilter("ignore", RuntimeWarning)
-            found, _ = curve_fit(_two, x, y, p0=start, maxfev=20_000, ftol=1e-12, xtol=1e-12)
-            best = min(best, float(np.linalg.norm(_two(x, *found) - y)))
+            found, _ = curve_fit(_two_exponentials, x, y, p0=start, maxfev=20_000, ftol=1e-12, xtol=1e-12)
+            best = min(best, float(np.linalg.norm(_two_exponentials(x, *found) - y)))
     return best * float(np.abs(values).max())
 
 
-def _two(x: Array, a: float, b: float, c: float, d: float) -> Array:
+def _two_exponentials(x: Array, a: float, b: float, c: float, d: float) -> Array:
     y: Array = a * np.exp(b * x) + c * np.exp(d * x)
     return y
 
 
-def within(values: Array, read: Array, error: float) -> bool:
+def is_within_error(values: Array, read: Array, error: float) -> bool:
     """Return whether ‖v - w‖ ≤ error · ‖v‖, in exact arithmetic if binary64 is too coarse."""
     wide = values.astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
-        off, all_ = float(((wide - read) ** 2).sum()), float(error**2 * (wide**2).sum())
-    if 1e-280 < all_ < 1e300 and abs(off - all_) > 1e-9 * all_:
-        return off < all_
+        distance, allowed = float(((wide - read) ** 2).sum()), float(error**2 * (wide**2).sum())
+    if 1e-280 < allowed < 1e300 and abs(distance - allowed) > 1e-9 * allowed:
+        return distance < allowed
     v, w = ([Fraction(float(x)) for x in part] for part in (values, read))
     return sum((a - b) ** 2 for a, b in zip(v, w, strict=True)) <= Fraction(error) ** 2 * sum(
         a * a for a in v

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
+from wirecodec.cli import run
 
-from wirecodec.cli import main
-
-sys.exit(main())
+run()

@@ -276,7 +276,7 @@ class Compressor:
         )
 
     def _reuse(self, old: _State, kept: _State) -> None:
-        """Keep the memory of residuals of one state that the other does not hold, for later steps."""
+        """Keep the memory of residuals that only one of two states holds, for later steps."""
         for name, residual in old.residuals.items():
             if kept.residuals.get(name) is not residual and not on_gpu(residual):
                 self._spare[name] = residual

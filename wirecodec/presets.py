@@ -4,8 +4,9 @@
     preset("deepreduce-both", ratio=0.001)  topk(0.001) | bloom(policy=p2) | polyfit
 
 An override replaces a whole stage (``transform``, ``select``, ``index``, ``value``: an object or its string)
-or sets a parameter of every stage that has it. A preset is only a scheme: error feedback and warm-up are a
-Compressor's ``feedback`` and ``schedule``.
+or sets a parameter of every stage that has it. The overrides can be part of the text, too:
+``preset("dgc(ratio=0.01)")``. ``Scheme.parse`` does not know presets, because some have a codec's name. A
+preset is only a scheme: error feedback and warm-up are a Compressor's ``feedback`` and ``schedule``.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from types import MappingProxyType
 from typing import Any
 
 from wirecodec.errors import EncodeError
-from wirecodec.registry import suggestion
+from wirecodec.registry import name_presets, suggestion
 from wirecodec.scheme import Scheme, parse_stage, read_call
 
-__all__ = ["PRESETS", "Preset", "parse_preset", "preset"]
+__all__ = ["PRESETS", "Preset", "preset"]
 
 _STAGES = {"transform": "transform", "select": "selector", "index": "index codec", "value": "value codec"}
 
@@ -115,31 +116,43 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
     {name: Preset(Scheme.parse(text), source) for name, (text, source) in _TABLE.items()}
 )
 """All presets by name."""
+name_presets(PRESETS)
 
 
 def preset(name: str, **overrides: Any) -> Scheme:
     """Return the scheme of a published system.
 
-    Keyword arguments replace a whole stage (``index="rice"``), then set a parameter of every stage that has
-    it (``ratio=0.001``).
+    Overrides replace a whole stage (``index="rice"``), then set a parameter of every stage that has it
+    (``ratio=0.001``).
 
     Args:
-        name: a key of ``PRESETS``, which also gives the source.
+        name: a key of ``PRESETS``, which also gives the source; or a key and its overrides as one text, as in
+            a configuration file: "dgc(ratio=0.01, index=rice)".
         overrides: stages and parameters.
 
     Returns:
         A Scheme.
 
     Raises:
-        EncodeError: a name is unknown, or a parameter is out of range; names the nearest known name.
+        EncodeError: a name is unknown, a parameter is out of range, or an override is given twice; names the
+            nearest known name.
 
     Examples:
         >>> import wirecodec as wc
         >>> str(wc.preset("deepreduce-fit-dexp", ratio=0.001, index="rice"))
         'topk(0.001) | rice | dexpfit'
+        >>> wc.preset("dgc(ratio=0.01)") == wc.preset("dgc", ratio=0.01)
+        True
     """
+    arguments: list[tuple[str, Any]] = []
+    if isinstance(name, str) and "(" in name:
+        name, arguments = read_call(name)
     if name not in PRESETS:
         raise EncodeError(f"unknown preset {name!r}{suggestion(str(name), PRESETS)}")
+    for key, value in arguments:
+        if not key or key in overrides:
+            raise EncodeError(f"preset {name!r}: write each override once, as in {name}(ratio=0.001)")
+        overrides[key] = value
     try:
         return _apply(overrides, PRESETS[name].scheme)
     except EncodeError as error:
@@ -164,14 +177,3 @@ def _apply(overrides: Mapping[str, Any], scheme: Scheme) -> Scheme:
         changes = {key: given for key, given in overrides.items() if key in fields[stage]}
         parts[stage] = dataclasses.replace(part, **changes)
     return dataclasses.replace(scheme, **parts)
-
-
-def parse_preset(text: str) -> Scheme:
-    """Parse ``name`` or ``name(ratio=0.001, index=rice)``, as given on a command line."""
-    name, arguments = read_call(text)
-    overrides: dict[str, Any] = {}
-    for key, value in arguments:
-        if not key or key in overrides:
-            raise EncodeError(f"preset {name!r}: write each override once, as in {name}(ratio=0.001)")
-        overrides[key] = value
-    return preset(name, **overrides)

@@ -27,8 +27,12 @@ __all__ = [
     "EXPERIMENTAL",
     "index_codec",
     "index_codecs",
+    "is_preset",
+    "name_presets",
     "named",
     "register",
+    "stages",
+    "stages_of",
     "suggestion",
     "transform",
     "transforms",
@@ -52,6 +56,29 @@ _stages: dict[str, dict[str, Any]] = {
     "index codec": {c.name: c for c in INDEX_CODECS} | {c.name: c for c in INDEX_CHOICES},
     "value codec": {c.name: c for c in VALUE_CODECS} | {c.name: c for c in VALUE_CHOICES},
 }
+
+
+_preset_names: set[str] = set()
+
+
+def stages() -> dict[str, dict[str, Any]]:
+    """Return the classes that a scheme can name: {stage: {name: class}}."""
+    return {stage: dict(classes) for stage, classes in _stages.items()}
+
+
+def stages_of(name: str) -> list[str]:
+    """Return the stages at which a name is known; usually one, or none."""
+    return [stage for stage, classes in _stages.items() if name in classes]
+
+
+def name_presets(names: Iterable[str]) -> None:
+    """Add names of presets, which error messages use. ``presets.py`` is above this module and calls it."""
+    _preset_names.update(names)
+
+
+def is_preset(name: str) -> bool:
+    """Return whether a preset has this name."""
+    return name in _preset_names
 
 
 def index_codecs() -> dict[int, type[IndexCodec]]:

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from wirecodec.errors import EncodeError
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice, IndexCodec
-from wirecodec.registry import named, suggestion
+from wirecodec.registry import is_preset, named, stages_of, suggestion
 from wirecodec.select.base import Selector
 from wirecodec.select.nonzero import NonZero
 from wirecodec.transform import Transform
@@ -112,16 +112,36 @@ class Scheme:
         if len(parts) == 4:
             stages.insert(0, "transform")
         if len(parts) != len(stages) or not all(parts):
-            raise EncodeError(
-                f"scheme is {text!r}; it must be selector | index codec | value codec, "
-                "as 'topk(0.01) | rice | qsgd'"
-            )
+            raise EncodeError(_explain(text, parts))
         try:
             built = [parse_stage(stage, part) for stage, part in zip(stages, parts, strict=True)]
         except EncodeError as error:
             raise EncodeError(f"scheme {text!r}: {error.reason}") from None
         selector, index, value = built[-3:]
         return cls(selector, index, value, built[0] if len(built) == 4 else None)
+
+
+_EXAMPLES = {
+    "transform": "{} | topk(0.01) | rice | qsgd",
+    "selector": "{} | rice | qsgd",
+    "index codec": "topk(0.01) | {} | qsgd",
+    "value codec": "topk(0.01) | rice | {}",
+}
+
+
+def _explain(text: str, parts: list[str]) -> str:
+    """Explain why a text has the wrong number of stages, and what to write instead."""
+    rule = "it must have three stages: selector | index codec | value codec, as in"
+    name = text.partition("(")[0].strip()
+    found = stages_of(name) if len(parts) == 1 else []
+    as_preset = f"wc.preset({text.strip()!r})"
+    if found:
+        other = f"; the preset of this name is {as_preset}" if is_preset(name) else ""
+        example = _EXAMPLES[found[0]].format(text.strip())
+        return f"scheme is {text!r}, which is one stage ({found[0]}); {rule} {example!r}{other}"
+    if is_preset(name):
+        return f"scheme is {text!r}, which is a preset; use {as_preset}"
+    return f"scheme is {text!r}; {rule} 'topk(0.01) | rice | qsgd'"
 
 
 LOSSLESS = Scheme(NonZero(), AutoIndex(), Raw())

@@ -54,7 +54,7 @@ def _frame() -> Iterator[Case]:
     data = patch(one, 16, "Q", 2**64 - 1)
     yield bad(
         "max-bytes-2p64",
-        "The greatest total_len; not a multiple of 8, but the limit comes first.",
+        "The largest total_len; not a multiple of 8, but the limit comes first.",
         "LimitExceeded",
         "max-bytes",
         data,

@@ -25,7 +25,7 @@ def cases() -> Iterator[Case]:
 def _raw_index() -> Iterator[Case]:
     kind, code = "Malformed", "raw-index-length"
     for id, about, d, section in (
-        ("short", "A byte is missing.", 10, bytes(3)),
+        ("short", "One byte is missing.", 10, bytes(3)),
         ("long", "An index too many.", 10, struct.pack("<3H", 1, 2, 3)),
         ("wide", "u32 where u16 is wide enough.", 65_536, struct.pack("<2I", 1, 2)),
         ("narrow", "u16 where u32 is needed.", 65_537, struct.pack("<2H", 1, 2)),
@@ -50,8 +50,8 @@ def _raw_index() -> Iterator[Case]:
 def _bitmap() -> Iterator[Case]:
     good = write_bitmap([1, 9], 11)
     kind, code = "Malformed", "bitmap-length"
-    yield bad("bitmap-short", "A byte is missing.", kind, code, of_index(2, 2, 11, good[:1]))
-    yield bad("bitmap-long", "A byte too many.", kind, code, of_index(2, 2, 11, good + b"\0"))
+    yield bad("bitmap-short", "One byte is missing.", kind, code, of_index(2, 2, 11, good[:1]))
+    yield bad("bitmap-long", "One extra byte.", kind, code, of_index(2, 2, 11, good + b"\0"))
     yield bad("bitmap-words", "Filled up to 8 bytes.", kind, code, of_index(2, 2, 11, good + bytes(6)))
     kind, code = "Malformed", "bitmap-tail"
     yield bad("bitmap-tail-first", "The bit of element d.", kind, code, of_index(2, 2, 11, b"\2\x0a"))

@@ -37,7 +37,7 @@ def _raw() -> Iterator[Case]:
     for dtype, name in ((1, "float32"), (2, "float16"), (3, "bfloat16"), (4, "float64")):
         size = BY_ID[dtype].itemsize
         data = _values(1, dtype, 2, bytes(2 * size - 1))
-        yield bad(f"raw-length-{name}-short", "A byte is missing.", kind, code, data)
+        yield bad(f"raw-length-{name}-short", "One byte is missing.", kind, code, data)
         yield bad(
             f"raw-length-{name}-long", "A value too many.", kind, code, _values(1, dtype, 2, bytes(3 * size))
         )
@@ -64,7 +64,7 @@ def _qsgd() -> Iterator[Case]:
         ("head", "Seven bytes.", good[:7]),
         ("scales", "The parameters alone.", good[:8]),
         ("codes", "No codes.", good[:16]),
-        ("short", "A byte is missing.", good[:-1]),
+        ("short", "One byte is missing.", good[:-1]),
         ("long", "A word too many.", good + bytes(4)),
     ):
         yield bad(f"qsgd-length-{id}", about, kind, code, _values(4, 1, 20, section))
@@ -108,9 +108,9 @@ def _qsgd_content() -> Iterator[Case]:
         ("negative", "-1.", 1, 0xBF800000),
         ("minus-zero", "-0.", 1, 0x80000000),
         ("below", "The number below 2^-100.", 1, 0x0D7FFFFF),
-        ("subnormal", "The least subnormal number.", 1, 1),
+        ("subnormal", "The smallest subnormal number.", 1, 1),
         ("float16", "The number above 65,504, of float16 elements.", 2, 0x477FE001),
-        ("bfloat16", "The number above bfloat16's greatest.", 3, 0x7F7F0001),
+        ("bfloat16", "The number above bfloat16's largest.", 3, 0x7F7F0001),
     ):
         data = _values(4, dtype, 2, _section(2, 0, 0, 16, [scale], middle))
         yield bad(f"qsgd-scale-{id}", about, kind, code, data)

@@ -62,7 +62,7 @@ def _bad() -> Iterator[Case]:
     yield bad("binned-length-none", "No records.", kind, code, broken(b"\x0a\0"))
     yield bad("binned-length-cut", "A record is cut.", kind, code, broken(_section(10, good)[:-1]))
     yield bad("binned-length-few", "An element too few.", kind, code, broken(_section(10, good[:3])))
-    yield bad("binned-length-long", "A byte too many.", kind, code, broken(_section(10, good) + b"\0"))
+    yield bad("binned-length-long", "One extra byte.", kind, code, broken(_section(10, good) + b"\0"))
     about = "A record too many, of an empty bin."
     yield bad("binned-length-empty", about, kind, code, broken(_section(10, [*good, (10, 1)])))
     kind, code = "Malformed", "binned-bin"

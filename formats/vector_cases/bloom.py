@@ -159,8 +159,8 @@ def _bad_head() -> Iterator[Case]:
     for id, about, section in (
         ("0", "Eight bytes.", good[:8]),
         ("head", "A header without a filter.", good[:16]),
-        ("short", "A byte is missing.", good[:-1]),
-        ("long", "A byte too many.", good + b"\0"),
+        ("short", "One byte is missing.", good[:-1]),
+        ("long", "One extra byte.", good + b"\0"),
     ):
         yield bad(f"bloom-length-{id}", about, "Malformed", "bloom-length", _one(2, 20, section))
     fields: Sequence[tuple[str, str, str, str, tuple[int, ...]]] = (

@@ -35,7 +35,7 @@ def _three() -> list[Tensor]:
 
 
 def _frames() -> Iterator[Case]:
-    yield valid("no-entries", "The least container: a prefix alone.", write([]), [])
+    yield valid("no-entries", "The smallest container: a prefix alone.", write([]), [])
     yield valid("no-entries-tag", "No entries, and a tag.", write([], tag=b"nothing"), [], tag=b"nothing")
     one = [sparse("0", 10, [2, 5])]
     yield valid(

@@ -29,7 +29,7 @@ def _columns(columns: Sequence[int], period: int, rows: int, salt: int) -> list[
 def _exact() -> Iterator[Case]:
     for id, about, d, indices in (
         ("one", "One element.", 19, [7]),
-        ("one-of-two", "The least chunk with a support.", 2, [1]),
+        ("one-of-two", "The smallest chunk with a support.", 2, [1]),
         ("first-of-two", "The walk ends at its first element.", 2, [0]),
         ("first-of-most", "A density of less than 2^-16.", 2**24, [0]),
         ("last-of-part", "Its part's last element is not coded.", 100, [7]),
@@ -54,10 +54,10 @@ def _foreign() -> Iterator[Case]:
     stripes = sparse("0", 2000, _columns([3, 40, 41, 90], 100, 20, 5))
     for period, about in (
         (0, "No rows where rows are smaller."),
-        (64, "The least period."),
+        (64, "The smallest period."),
         (65, "Rows whose last block has one element."),
         (200, "Twice the best period."),
-        (16_384, "The greatest period, one row."),
+        (16_384, "The largest period, one row."),
     ):
         data = write([stripes], Context(period), names=False)
         yield valid(f"context-foreign-{period}", about, data, [stripes])

@@ -95,7 +95,7 @@ def _poly_foreign() -> Iterator[Case]:
         "polyfit-once", "binary64 to float16 at once, not by way of binary32.", of_curve(POLY, 2, section, 2)
     )
     section = raw_section(0) + pack_elements([0x80000000, 0, 0x7F7FFFFF, 1], 4)
-    yield valid("polyfit-raw-corners", "-0, 0, the greatest, the least.", of_curve(POLY, 4, section))
+    yield valid("polyfit-raw-corners", "-0, 0, the largest, the smallest.", of_curve(POLY, 4, section))
 
 
 def _four(*numbers: float) -> bytes:
@@ -127,7 +127,7 @@ def _dexp_foreign() -> Iterator[Case]:
     for id, about, numbers in (
         ("constant", "Rates of 0.", (1.5, 0.0, 0.0, 0.0)),
         ("minus-zero", "Numbers of -0.", (-0.0, -0.0, -0.0, -0.0)),
-        ("greatest", "The greatest factors and rates.", (most, 64.0, -most, 64.0)),
+        ("greatest", "The largest factors and rates.", (most, 64.0, -most, 64.0)),
         ("opposite", "Greatest factors of one sign.", (most, 64.0, most, 64.0)),
         ("steep", "Rates beyond all that exp is computed of.", (2.0, -1e308, 3.0, -400.0)),
         ("least", "Subnormal numbers.", (5e-324, -5e-324, 1e-310, 5e-324)),
@@ -142,7 +142,7 @@ def _dexp_foreign() -> Iterator[Case]:
 
 
 def _bad_common(codec: int, name: str, piece: int) -> Iterator[Case]:
-    """Yield cases of the checks that both codecs share; ``piece`` is the least size of a piece."""
+    """Yield cases of the checks that both codecs share; ``piece`` is the smallest size of a piece."""
     kind, code = "Malformed", f"{name}-length"
     for id, about, section in (
         ("part", "Three bytes.", bytes(3)),
@@ -190,8 +190,8 @@ def _bad_poly() -> Iterator[Case]:
         yield bad(f"polyfit-sum-{id}", about, kind, code, of_curve(POLY, 20, _head(*pieces) + bytes(8)))
     kind, code = "Malformed", "polyfit-length"
     good = _head((12, 2), (8, 1)) + struct.pack("<5f", *range(5))
-    yield bad("polyfit-length-short", "A byte is missing.", kind, code, of_curve(POLY, 20, good[:-1]))
-    yield bad("polyfit-length-long", "A byte too many.", kind, code, of_curve(POLY, 20, good + bytes(1)))
+    yield bad("polyfit-length-short", "One byte is missing.", kind, code, of_curve(POLY, 20, good[:-1]))
+    yield bad("polyfit-length-long", "One extra byte.", kind, code, of_curve(POLY, 20, good + bytes(1)))
     about = "binary32 coefficients of float64 elements."
     yield bad("polyfit-length-narrow", about, kind, code, of_curve(POLY, 20, good, 4))
     wide = _head((12, 2), (8, 1)) + struct.pack("<5d", *range(5))
@@ -214,8 +214,8 @@ def _bad_poly() -> Iterator[Case]:
 def _bad_dexp() -> Iterator[Case]:
     kind, code = "Malformed", "dexpfit-length"
     good = _head((12, 0), (8, 1)) + _four(1, -1, 1, -2) + _four(1, -1, 1, -2)
-    yield bad("dexpfit-length-short", "A byte is missing.", kind, code, of_curve(DEXP, 20, good[:-1]))
-    yield bad("dexpfit-length-long", "A byte too many.", kind, code, of_curve(DEXP, 20, good + bytes(1)))
+    yield bad("dexpfit-length-short", "One byte is missing.", kind, code, of_curve(DEXP, 20, good[:-1]))
+    yield bad("dexpfit-length-long", "One extra byte.", kind, code, of_curve(DEXP, 20, good + bytes(1)))
     about = "The length is checked before the heads."
     yield bad(
         "dexpfit-length-first", about, kind, code, of_curve(DEXP, 20, _head((12, 2), (8, 1)) + bytes(60))

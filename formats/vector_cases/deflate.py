@@ -105,7 +105,7 @@ def _by_hand() -> Iterator[Case]:
     yield valid("deflate-zeros", "Copies of 258 bytes.", _row(1, 65, b"\1" + zeros(2, 1)))
     open_end = zeros(2, 1)
     data = _row(2, 130, b"\1" + open_end[:-1] + bytes([open_end[-1] | 0x80]))
-    yield valid("deflate-last-bits", "The bits after the last block are not looked at.", data)
+    yield valid("deflate-last-bits", "The bits after the last block are ignored.", data)
 
 
 def _bad_parameter() -> Iterator[Case]:
@@ -137,13 +137,13 @@ def _bad_stream() -> Iterator[Case]:
         ("tables", "A block whose own codes are over-subscribed.", bytes.fromhex("05e08193" + "ff" * 12)),
         ("zlib", "A stream in zlib's wrapper.", b"\x78\x9c" + good + bytes(4)),
         ("gzip", "A stream in gzip's wrapper.", bytes.fromhex("1f8b0800000000000003") + good + bytes(8)),
-        ("longer", "A byte too many.", stored(bytes(13))),
+        ("longer", "One extra byte.", stored(bytes(13))),
         ("longer-blocks", "A block too many.", stored(bytes(12), bytes(4))),
         ("longer-open", "A byte too many, and no end.", stored(bytes(13), b"")[:-5]),
         ("bomb", "100 copies of 258 bytes.", zeros(12, 100)),
     ):
         yield bad(f"deflate-stream-{id}", about, kind, code, _row(1, 3, b"\0" + section))
-    about = "What follows the byte too many is not looked at."
+    about = "The bytes after the first extra one are ignored."
     data = _row(1, 3, b"\0" + stored(bytes(13), b"")[:-5] + b"\7")
     yield bad("deflate-stream-longer-broken", about, kind, code, data)
 

@@ -56,7 +56,7 @@ def _bad() -> Iterator[Case]:
     for id, about, section in (
         ("bytes", "Not whole words.", good + b"\0\0"),
         ("low", "No high bits.", good[:4]),
-        ("long", "A word more than the greatest index needs.", good + struct.pack("<I", 1)),
+        ("long", "A word more than the largest index needs.", good + struct.pack("<I", 1)),
     ):
         yield bad(f"elias-fano-length-{id}", about, kind, code, _index(3, 1000, section))
     about = "Too short for the bases."

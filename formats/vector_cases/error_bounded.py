@@ -88,7 +88,7 @@ def _errors() -> Iterator[Case]:
 
 def _numbers() -> Iterator[Case]:
     tops = [math.copysign(2.0 + abs(number(n)), number(n + 7)) for n in range(250)]
-    yield _of("offset", "No value near 0: cells begin at the least magnitude.", tops)
+    yield _of("offset", "No value near 0: cells begin at the smallest magnitude.", tops)
     mixed = [number(n) if n % 5 == 0 else number(n) / 64 for n in range(300)]
     yield _of("centred", "Most values near 0, which have no sign.", mixed, 0.1)
     yield _of("zeros", "Zeros, of either sign.", [0.0, -0.0] * 40)
@@ -105,7 +105,7 @@ def _numbers() -> Iterator[Case]:
         form = BY_NAME[dtype]
         most = form.infinity - 1
         pattern = [most, most | form.sign, most - 1, most - 5]
-        yield _bits(f"most-{dtype}", "The greatest magnitudes.", dtype, pattern * 12, 0.3)
+        yield _bits(f"most-{dtype}", "The largest magnitudes.", dtype, pattern * 12, 0.3)
     values = pack_elements([0x3FF0000000000000 + (n << 40) for n in range(60)], 8)
     yield _made("wide-float64", "Binary64 numbers, as binary32.", "float64", values)
     yield _bits("beyond-float64", "Beyond binary32: as they are.", "float64", [0x47F0000000000000, 1] * 30)
@@ -172,8 +172,8 @@ def _bad_numbers() -> Iterator[Case]:
         ("first-infinite", "Cells begin at infinity.", 1, infinity, 1),
         ("first-negative", "Cells begin at -1.", 1, one | minus, 1),
         ("first-minus-zero", "Cells begin at -0.", 1, minus, 1),
-        ("first-float16", "Cells begin above the greatest binary16 number.", 1, 0x477FE001, 2),
-        ("first-bfloat16", "Cells begin above the greatest bfloat16 number.", 1, 0x7F7F0001, 3),
+        ("first-float16", "Cells begin above the largest binary16 number.", 1, 0x477FE001, 2),
+        ("first-bfloat16", "Cells begin above the largest bfloat16 number.", 1, 0x7F7F0001, 3),
         ("step-zero", "A step of 0.", 5, 0, 1),
         ("step-least", "A step below 2^-126.", 5, 0x007FFFFF, 1),
         ("step-nan", "A step of NaN.", 5, nan, 1),

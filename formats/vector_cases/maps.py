@@ -71,8 +71,8 @@ def _bad_maps() -> Iterator[Case]:
     kind, code = "Malformed", "map-length"
     for id, about, section in (
         ("none", "No map section.", b""),
-        ("short", "A byte is missing.", bytes(1)),
-        ("long", "A byte too many.", bytes(3)),
+        ("short", "One byte is missing.", bytes(1)),
+        ("long", "One extra byte.", bytes(3)),
         ("words", "A u32 for each number.", bytes(20)),
     ):
         yield bad(f"map-length-{id}", about, kind, code, broken(map_section=section))

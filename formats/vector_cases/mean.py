@@ -59,7 +59,7 @@ def _foreign() -> Iterator[Case]:
     yield valid("mean-subnormal-bfloat16", about, _row(3, struct.pack("<I", 0x00018000)))
     about = "A mean halfway between two numbers of float16."
     yield valid("mean-halfway-float16", about, _row(2, struct.pack("<f", 1 + 2.0**-11)))
-    about = "The least number of float16 elements."
+    about = "The smallest number of float16 elements."
     yield valid("mean-least-float16", about, _row(2, struct.pack("<f", -65504.0)))
 
 
@@ -80,7 +80,7 @@ def _bad() -> Iterator[Case]:
         ("minus-infinite", "-infinity.", 1, 0xFF800000),
         ("float16", "The number above 65,504, of float16 elements.", 2, 0x477FE001),
         ("minus-float16", "The number below -65,504, of float16 elements.", 2, 0xC77FE001),
-        ("bfloat16", "The number above bfloat16's greatest.", 3, 0x7F7F0001),
+        ("bfloat16", "The number above bfloat16's largest.", 3, 0x7F7F0001),
     ):
         yield bad(f"mean-number-{id}", about, kind, code, _row(dtype, struct.pack("<I", word)))
     section = struct.pack("<Q", 0x7FF0000000000000)

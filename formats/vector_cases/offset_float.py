@@ -88,7 +88,7 @@ def _parameters() -> Iterator[Case]:
         "offset-float-stochastic-r530", about, [t], value=OffsetFloat(3, rounding="stochastic"), seed=2**63
     )
     for id, about, value in (
-        ("max", "A greatest value is given.", OffsetFloat(6, max=1.0)),
+        ("max", "A largest value is given.", OffsetFloat(6, max=1.0)),
         ("min", "A least value is given.", OffsetFloat(6, min=-1.0)),
         ("max-0", "No positive codes.", OffsetFloat(6, max=0.0)),
         ("min-0", "No negative codes.", OffsetFloat(6, min=0.0)),
@@ -96,7 +96,7 @@ def _parameters() -> Iterator[Case]:
         ("eps", "eps is given, the mantissa chosen.", OffsetFloat(6, eps=0.25)),
         ("eps-many", "An eps for which the codes do not suffice.", OffsetFloat(4, 5, eps=2.0**-9)),
         ("eps-large", "An eps above all values.", OffsetFloat(4, eps=1e30)),
-        ("cut", "A greatest value between two codes is cut, not rounded.", OffsetFloat(6, 1, max=1.9)),
+        ("cut", "A largest value between two codes is cut, not rounded.", OffsetFloat(6, 1, max=1.9)),
     ):
         yield _numbers(id, about, value, numbers)
     about = "An eps for which the codes do not suffice, and hardly any negative ones are needed."
@@ -116,20 +116,20 @@ def _corners() -> Iterator[Case]:
     yield _all("subnormal", "Subnormal values: kept.", OffsetFloat(8), [1, 2, 3, (1 << 31) + 1, 60, 0])
     about = "Subnormal values, too many: eps is one, and half of it is not a number."
     yield _all("subnormal-coarse", about, OffsetFloat(2, 23), [1, 2, 3, 4, 5, (1 << 31) + 5, 9])
-    about = "The least values, rounded at random: eps is 2^-100."
+    about = "The smallest values, rounded at random: eps is 2^-100."
     yield _all("least-stochastic", about, OffsetFloat(8, rounding="stochastic"), [1, 0x0C000000, 0x8D000000])
     yield _all(
-        "most", "The greatest values: not rounded to infinity.", OffsetFloat(4), [most, most | 1 << 31, 1]
+        "most", "The largest values: not rounded to infinity.", OffsetFloat(4), [most, most | 1 << 31, 1]
     )
     for m in (0, 5):
-        about = f"The greatest values, {m} bits of mantissa."
+        about = f"The largest values, {m} bits of mantissa."
         yield _all(f"most-mantissa{m}", about, OffsetFloat(8, m), [most, most | 1 << 31, 0x3F800000])
     for dtype in ("float16", "bfloat16"):
         form = BY_NAME[dtype]
         bits = [form.infinity - 1, form.sign | (form.infinity - 1), 1, form.sign | 2, 0, form.infinity // 2]
-        about = f"The greatest and the least {dtype} numbers."
+        about = f"The largest and the smallest {dtype} numbers."
         yield _all(f"ends-{dtype}", about, OffsetFloat(6), bits, dtype)
-        about = f"The greatest and the least {dtype} numbers; 2 bits of mantissa."
+        about = f"The largest and the smallest {dtype} numbers; 2 bits of mantissa."
         yield _all(f"ends-{dtype}-mantissa2", about, OffsetFloat(6, 2), bits, dtype)
     about = "float64 elements are rounded to binary32 first."
     t = Tensor("0", "float64", (4,), range(4), struct.pack("<4d", 1e-300, 1.0 + 2**-40, -(1.0 + 2**-24), 0.1))
@@ -173,7 +173,7 @@ def _foreign() -> Iterator[Case]:
         (3, "bfloat16", 0x7F7F_0000),
     ):
         section = _section(2, 23, 1, 1, most, (0, 1, 2, 1, 2))
-        about = f"eps is the greatest {name} number."
+        about = f"eps is the largest {name} number."
         yield valid(f"offset-float-greatest-{name}", about, _row(section, dtype=dtype))
     about = "Values that are zeros of either sign in binary16, and that are rounded to even there."
     small = _section(4, 2, 7, 7, 0x33000000 >> 21, (1, 2, 8, 9, 3))
@@ -186,7 +186,7 @@ def _bad_heads() -> Iterator[Case]:
     for id, about, section in (
         ("head", "11 bytes.", good[:11]),
         ("head-alone", "The parameters alone.", good[:12]),
-        ("short", "A byte is missing.", good[:-1]),
+        ("short", "One byte is missing.", good[:-1]),
         ("long", "A word too many.", good + bytes(4)),
     ):
         yield bad(f"offset-float-length-{id}", about, kind, code, _row(section))
@@ -211,18 +211,18 @@ def _bad_ranges() -> Iterator[Case]:
         ("codes", "16 codes and zero, of 4 bits.", _section(positive=8, negative=8)),
         ("codes-one-side", "16 positive codes and zero.", _section(positive=16, negative=0)),
         ("codes-most", "65,535 codes of either sign.", _section(16, 23, 65_535, 65_535)),
-        ("infinite", "The greatest value is infinity.", _section(base=0x7F800000 // 2**21 - 6)),
-        ("beyond", "The greatest value has the sign bit.", _section(2, 23, 1, 1, 1 << 31, (0, 1, 2, 1, 2))),
+        ("infinite", "The largest value is infinity.", _section(base=0x7F800000 // 2**21 - 6)),
+        ("beyond", "The largest value has the sign bit.", _section(2, 23, 1, 1, 1 << 31, (0, 1, 2, 1, 2))),
         ("wrapped", "base · 2^s is beyond 32 bits.", _section(2, 0, 1, 1, 2**32 - 1, (0, 1, 2, 1, 2))),
         ("no-codes", "No codes, and eps is infinity.", _section(2, 23, 0, 0, 0x7F800000, (0,) * 5)),
     ):
         yield bad(f"offset-float-range-{id}", about, kind, code, _row(section))
     for dtype, name, most in ((2, "float16", 0x477FE000), (3, "bfloat16", 0x7F7F0000)):
         section = _section(2, 23, 1, 1, most + 1, (0, 1, 2, 1, 2))
-        about = f"The greatest value is above that of {name}."
+        about = f"The largest value is above that of {name}."
         yield bad(f"offset-float-range-{name}", about, kind, code, _row(section, dtype=dtype))
         section = _section(2, 23, 1, 2, most, (0, 1, 2, 3, 2))
-        about = f"The least value is below that of {name}."
+        about = f"The smallest value is below that of {name}."
         yield bad(f"offset-float-range-{name}-negative", about, kind, code, _row(section, dtype=dtype))
     about = "The range comes before the padding."
     section = _section(base=0)[:-1] + b"\x80"

@@ -27,7 +27,7 @@ def cases() -> Iterator[Case]:
             yield exact(f"{name}-gap-{gap}", f"The first index and the gap behind it are {gap}.", [t], codec)
         mixed = [gap for n in range(150) for gap in (n % 9, 130 + n, 1 if n % 40 != 20 else 20_000)]
         yield exact(
-            f"{name}-mixed", "Numbers of one, two and three bytes by turns.", [gapped(mixed)], codec, ONES
+            f"{name}-mixed", "Numbers of one, two and three bytes alternately.", [gapped(mixed)], codec, ONES
         )
     gaps = [0] * 62 + [16_384] + [5] * 200
     about = "A number of three bytes of which the last is the first of 64 bytes that all end a number."

@@ -62,10 +62,10 @@ def _scales() -> Iterator[Case]:
     yield _all("alike-float64", about, "float64", [third, third | 1 << 63] * 50)
     about = "One of them has another magnitude: the mean, of sums that round."
     yield _all("unlike-float64", about, "float64", [third] * 99 + [third + 1])
-    yield _all("least", "The least magnitudes: their mean rounds to even, to 0.", "float32", [1, 1 << 31])
+    yield _all("least", "The smallest magnitudes: their mean rounds to even, to 0.", "float32", [1, 1 << 31])
     yield _all("least-minus", "A mean that rounds to 0, and a minus.", "float32", [(1 << 31) + 1, 0, 0, 0])
     most = f32.infinity - 1
-    yield _all("most", "The greatest magnitudes, and a zero.", "float32", [most, most | 1 << 31, 0])
+    yield _all("most", "The largest magnitudes, and a zero.", "float32", [most, most | 1 << 31, 0])
     most = f64.infinity - 1
     about = "A sum beyond binary64: taken of |v| · 2^-64."
     yield _all("most-float64", about, "float64", [most, most | 1 << 63, most, 1, most >> 1])
@@ -73,7 +73,7 @@ def _scales() -> Iterator[Case]:
         most = form.infinity - 1
         yield _all(
             f"most-{form.name}",
-            "The greatest, but for one.",
+            "The largest, but for one.",
             form.name,
             [most, most, most | form.sign, most - 1],
         )
@@ -100,7 +100,7 @@ def _foreign() -> Iterator[Case]:
     about = "A scale that is subnormal in bfloat16, rounded to even."
     yield valid("sign-scale-subnormal-bfloat16", about, _row(3, 2, struct.pack("<I", 0x00018000) + b"\x01"))
     for dtype, name, scale in ((2, "float16", 65504.0), (3, "bfloat16", float.fromhex("0x1.fep127"))):
-        about = f"The greatest scale of {name} elements."
+        about = f"The largest scale of {name} elements."
         yield valid(f"sign-scale-greatest-{name}", about, _row(dtype, 2, struct.pack("<f", scale) + b"\x01"))
     for dtype, name, step in ((2, "float16", 2.0**-11), (3, "bfloat16", 2.0**-8)):
         for id, scale in (("even", 1 + step), ("odd", 1 + 3 * step)):
@@ -108,7 +108,7 @@ def _foreign() -> Iterator[Case]:
             about = f"A scale halfway between two numbers of {name}."
             yield valid(f"sign-scale-halfway-{name}-{id}", about, _row(dtype, 2, section))
     yield valid(
-        "sign-scale-least-float64", "The least scale of binary64.", _row(4, 1, struct.pack("<QB", 1, 1))
+        "sign-scale-least-float64", "The smallest scale of binary64.", _row(4, 1, struct.pack("<QB", 1, 1))
     )
 
 
@@ -118,8 +118,8 @@ def _bad_length() -> Iterator[Case]:
         name = BY_ID[dtype].name
         good = write_sign_scale(values_for(9, name), BY_ID[dtype])
         for id, about, section in (
-            ("short", "A byte is missing.", good[:-1]),
-            ("long", "A byte too many.", good + bytes(1)),
+            ("short", "One byte is missing.", good[:-1]),
+            ("long", "One extra byte.", good + bytes(1)),
         ):
             yield bad(f"sign-scale-length-{name}-{id}", about, kind, code, _row(dtype, 9, section))
     yield bad("sign-scale-length-scale", "A scale alone.", kind, code, _row(1, 9, ONE))
@@ -142,7 +142,7 @@ def _bad_scale() -> Iterator[Case]:
         ("negative", "-1.", 1, 0xBF800000),
         ("minus-zero", "-0.", 1, 0x80000000),
         ("float16", "The number above 65,504, of float16 elements.", 2, 0x477FE001),
-        ("bfloat16", "The number above bfloat16's greatest.", 3, 0x7F7F0001),
+        ("bfloat16", "The number above bfloat16's largest.", 3, 0x7F7F0001),
     ):
         section = struct.pack("<I", scale) + bytes(2)
         yield bad(f"sign-scale-scale-{id}", about, kind, code, _row(dtype, 9, section))

@@ -84,11 +84,11 @@ def _values() -> Iterator[Case]:
         bits = [0x3F800000 + n for n in above]
         yield _all(f"span{span}", f"Keys {span} apart: the width of a cell.", "float32", bits, 7)
     low = [1 << 31, 0, 1, 2, 3, (1 << 31) + 1, 0x00000400, 0x00800000, 0x3F800000, 0xBF800000]
-    yield _all("least", "Zeros and the least magnitudes share the first cell.", "float32", low, 6)
+    yield _all("least", "Zeros and the smallest magnitudes share the first cell.", "float32", low, 6)
     for dtype in TYPES[:3]:
         most = BY_NAME[dtype].infinity - 1
         bits = [most, most | BY_NAME[dtype].sign, most - 1, most, 1, 0]
-        yield _all(f"most-{dtype}", "The greatest finite numbers.", dtype, bits, 2)
+        yield _all(f"most-{dtype}", "The largest finite numbers.", dtype, bits, 2)
     tiny = [1, 0x8680000000000000, 0x3FF << 52]
     yield _all("tiny-float64", "float64 that binary32 takes for 0.", "float64", tiny)
     order = [number(n) * 2.0 ** (n % 40 - 20) for n in range(200)]
@@ -137,11 +137,11 @@ def _foreign() -> Iterator[Case]:
     yield valid("sketchml-longest-code", about, _row(1, 3, _section(1, range(13), body)))
     f16 = [2.0**-26, 2.0**-25, 1 + 2.0**-11, 1 + 3 * 2.0**-11, 65504.0]
     section = write_sketchml_section(f16, [0, 1, 2, 3, 4], huffman=False)
-    about = "Means that are 0, tie, or are the greatest in float16."
+    about = "Means that are 0, tie, or are the largest in float16."
     yield valid("sketchml-rounded-float16", about, _row(2, 5, section))
     b16 = [1 + 2.0**-8, 1 + 3 * 2.0**-8, float.fromhex("0x1.fep127")]
     section = write_sketchml_section(b16, [0, 1, 2], huffman=False)
-    yield valid("sketchml-rounded-bfloat16", "Means that tie, or are the greatest.", _row(3, 3, section))
+    yield valid("sketchml-rounded-bfloat16", "Means that tie, or are the largest.", _row(3, 3, section))
 
 
 MEANS = [0xBF800000, 0x00000000, 0x3F800000]
@@ -160,7 +160,7 @@ def _bad_head() -> Iterator[Case]:
         ("part", "A byte of the last mean is missing.", PACKED[:15]),
         ("many", "256 buckets, and three means.", patch(PACKED, 1, "B", 255)),
         ("no-codes", "No packed codes.", PACKED[:16]),
-        ("short", "A byte is missing.", PACKED[:-1]),
+        ("short", "One byte is missing.", PACKED[:-1]),
         ("long", "A word too many.", PACKED + bytes(4)),
         ("one", "Codes of one bucket, which have no bits.", _section(0, MEANS[1:2], bytes(4))),
         ("huffman-none", "No lengths of codes.", CODED[:16]),
@@ -198,7 +198,7 @@ def _bad_means() -> Iterator[Case]:
         ("infinite-float64", "Infinity, of float64 elements.", 4, [0, 0x7F800000]),
         ("float16", "The number above 65,504, of float16 elements.", 2, [0, 0x477FE001]),
         ("minus-float16", "The number below -65,504, of float16 elements.", 2, [0xC77FE001, 0]),
-        ("bfloat16", "The number above bfloat16's greatest.", 3, [0, 0x7F7F0001]),
+        ("bfloat16", "The number above bfloat16's largest.", 3, [0, 0x7F7F0001]),
         ("equal", "The same mean twice.", 1, [0x3F800000, 0x3F800000]),
         ("zeros", "+0 before -0.", 1, [0, 0x80000000]),
         ("falling", "Positive means that fall.", 1, [0x3F800001, 0x3F800000]),

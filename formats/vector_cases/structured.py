@@ -30,8 +30,8 @@ def _rows(rows: Sequence[int], grain: int, phase: int = 0, last: int = 0) -> lis
 def _exact() -> Iterator[Case]:
     for id, about, d, indices in (
         ("one", "One element: a gap stream of one number.", 19, [7]),
-        ("one-of-two", "The least chunk with a support.", 2, [1]),
-        ("last-of-most", "The greatest gap.", 2**24, [2**24 - 1]),
+        ("one-of-two", "The smallest chunk with a support.", 2, [1]),
+        ("last-of-most", "The largest gap.", 2**24, [2**24 - 1]),
         ("opposite", "One element is absent: complement.", 64, [i for i in range(64) if i != 40]),
         ("half", "Even numbers: the bitmap is the smallest.", 64, list(range(0, 64, 2))),
         ("run", "One run: its ends make the grain.", 100, list(range(30, 50))),
@@ -168,7 +168,7 @@ def _bad_bodies() -> Iterator[Case]:
         ("unary", "It ends within zero bits.", to_bits(0, 5) + "000"),
         ("low", "It ends within low bits.", to_bits(24, 5) + "001"),
         ("last", "A number is missing.", write_stream([3, 40], 4) + "0" * 1),
-        ("long", "A byte too many.", good + "0" * 8),
+        ("long", "One extra byte.", good + "0" * 8),
         ("longer", "Eight bytes too many.", good + "0" * 64),
     ):
         yield bad(f"structured-gaps-{id}", about, kind, code, _index(3, 100, b"\0" + pack_bits(bits)))
@@ -228,7 +228,7 @@ def _bad_runs() -> Iterator[Case]:
     two = to_bits(1, 6) + write_stream([5, 20], 3)
     yield bad("structured-runs-cut", "The ends are missing.", kind, code, broken(two[:16]))
     whole = two + write_stream([10], 3)
-    yield bad("structured-runs-long", "A byte too many.", kind, code, broken(whole + "0" * 8))
+    yield bad("structured-runs-long", "One extra byte.", kind, code, broken(whole + "0" * 8))
     about = "The number of runs is cut: it has 9 bits."
     yield bad("structured-runs-wide", about, kind, code, _index(500, 1000, b"\x01\0"))
     kind, code = "Malformed", "structured-parameter"

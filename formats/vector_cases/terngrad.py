@@ -65,13 +65,13 @@ def _scales() -> Iterator[Case]:
     one = 0x3F800000
     yield _all("alike", "Equal magnitudes are all sent.", "float32", [one, one | 1 << 31] * 20)
     yield _all("zero-among", "Zeros are never sent.", "float32", [one, 0, 1 << 31] * 9)
-    yield _all("least", "The least scale, 2^-100.", "float32", [LEAST, LEAST | 1 << 31, LEAST - (1 << 23)])
+    yield _all("least", "The smallest scale, 2^-100.", "float32", [LEAST, LEAST | 1 << 31, LEAST - (1 << 23)])
     yield _all("below", "A scale below it: 0.", "float32", [BELOW, BELOW | 1 << 31, 1])
     for dtype in ("float32", "float16", "bfloat16"):
         form = BY_NAME[dtype]
         most = form.infinity - 1
         bits = [most, most | form.sign, most - 1, most >> 1, 1, form.sign | 1]
-        yield _all(f"most-{dtype}", f"The greatest {dtype} magnitudes, and the least.", dtype, bits)
+        yield _all(f"most-{dtype}", f"The largest {dtype} magnitudes, and the smallest.", dtype, bits)
     values = struct.unpack("<4Q", struct.pack("<4d", 1e-300, 1.0 + 2**-40, -(1.0 + 2**-24), 0.1))
     yield _all("float64-rounded", "float64 elements are rounded to binary32 first.", "float64", values)
     ties = [65_536.0, *((n + 0.5) * (-1) ** n for n in range(100))]
@@ -94,7 +94,7 @@ def _clipped() -> Iterator[Case]:
     about = "Magnitudes far apart: the order of the sum decides."
     yield exact("terngrad-clip-order", about, [t], value=TernGrad(1.5))
     most = BY_NAME["float32"].infinity - 1
-    yield _all("clip-float32", "The greatest magnitudes, cut.", "float32", [most, 1, most | 1 << 31], 0.5)
+    yield _all("clip-float32", "The largest magnitudes, cut.", "float32", [most, 1, most | 1 << 31], 0.5)
     yield _all("clip-zeros", "Zeros, cut.", "float32", [0, 1 << 31], 2.5)
 
 
@@ -119,10 +119,10 @@ def _foreign() -> Iterator[Case]:
             data = _row(dtype, 7, struct.pack("<f", scale) + pack_digits(digits))
             yield valid(f"terngrad-halfway-{name}-{id}", about, data)
     for dtype, name, most in ((2, "float16", 65504.0), (3, "bfloat16", float.fromhex("0x1.fep127"))):
-        about = f"The greatest scale of {name} elements."
+        about = f"The largest scale of {name} elements."
         data = _row(dtype, 7, struct.pack("<f", most) + pack_digits(digits))
         yield valid(f"terngrad-greatest-{name}", about, data)
-    about = "The greatest scale of float64 elements."
+    about = "The largest scale of float64 elements."
     data = _row(4, 7, struct.pack("<I", 0x7F7FFFFF) + pack_digits(digits))
     yield valid("terngrad-greatest-float64", about, data)
     for byte in (0, 121, 242):
@@ -140,8 +140,8 @@ def _bad_length() -> Iterator[Case]:
         name = BY_ID[dtype].name
         good = write_terngrad(values_for(9, name), BY_ID[dtype], clip=None, stream=0)
         for id, about, section in (
-            ("short", "A byte is missing.", good[:-1]),
-            ("long", "A byte too many.", good + b"\x79"),
+            ("short", "One byte is missing.", good[:-1]),
+            ("long", "One extra byte.", good + b"\x79"),
         ):
             yield bad(f"terngrad-length-{name}-{id}", about, kind, code, _row(dtype, 9, section))
     yield bad("terngrad-length-scale", "A scale alone.", kind, code, _row(1, 9, ONE))
@@ -161,7 +161,7 @@ def _bad_scale() -> Iterator[Case]:
         ("negative", "-1.", 1, 0xBF800000),
         ("minus-zero", "-0.", 1, 0x80000000),
         ("float16", "The number above 65,504, of float16 elements.", 2, 0x477FE001),
-        ("bfloat16", "The number above bfloat16's greatest.", 3, 0x7F7F0001),
+        ("bfloat16", "The number above bfloat16's largest.", 3, 0x7F7F0001),
     ):
         data = _row(dtype, 2, struct.pack("<I", scale) + pack_digits([0, 2]))
         yield bad(f"terngrad-scale-{id}", about, kind, code, data)

@@ -77,15 +77,15 @@ def _scales() -> Iterator[Case]:
     yield _all("half", "Half of the scale counts, the number below does not.", "float32", half)
     above = [0x3F800000, 0x3F400000, 0x3F3FFFFF]
     yield _all("half-sparser", "The same at sparsity 1.5.", "float32", above, 1.5)
-    yield _all("near-2", "The greatest sparsity: half is the greatest value.", "float32", half, 2 - 2.0**-52)
-    about = "The least magnitudes: half rounds to 0, and zeros stay zeros."
+    yield _all("near-2", "The largest sparsity: half is the largest value.", "float32", half, 2 - 2.0**-52)
+    about = "The smallest magnitudes: half rounds to 0, and zeros stay zeros."
     yield _all("least", about, "float32", [1, 1 << 31, 0, (1 << 31) + 1, 2, 0], 1.9)
-    yield _all("least-alone", "The least magnitude and zeros.", "float32", [1, 1 << 31, 0, (1 << 31) + 1])
+    yield _all("least-alone", "The smallest magnitude and zeros.", "float32", [1, 1 << 31, 0, (1 << 31) + 1])
     for dtype in TYPES[:3]:
         most = BY_NAME[dtype].infinity - 1
         bits = [most, most | BY_NAME[dtype].sign, most >> 1, 0]
-        yield _all(f"most-{dtype}", "A scale cut to the greatest finite number.", dtype, bits, 1.5)
-    yield _all("most-float64", "float64 near binary32's greatest.", "float64", [0x47EFFFFFE0000000, 0], 1.25)
+        yield _all(f"most-{dtype}", "A scale cut to the largest finite number.", dtype, bits, 1.5)
+    yield _all("most-float64", "float64 near binary32's largest.", "float64", [0x47EFFFFFE0000000, 0], 1.25)
     yield _all("tiny-float64", "float64 that binary32 takes for 0.", "float64", [1, 0x3680000000000000], 1.25)
     yield _all("tie-float64", "Rounded to binary32, it is half.", "float64", [1023 << 52, (1022 << 52) - 1])
 
@@ -106,7 +106,7 @@ def _foreign() -> Iterator[Case]:
     section = struct.pack("<I", 0x00018000) + pack_quartic([2, 0])
     yield valid("3lc-subnormal-bfloat16", about, _row(3, 2, section))
     for dtype, scale in ((2, 65504.0), (3, float.fromhex("0x1.fep127"))):
-        about = f"The greatest scale of {BY_ID[dtype].name} elements."
+        about = f"The largest scale of {BY_ID[dtype].name} elements."
         section = struct.pack("<f", scale) + pack_quartic([0, 2])
         yield valid(f"3lc-greatest-{BY_ID[dtype].name}", about, _row(dtype, 2, section))
     for dtype, step in ((2, 2.0**-11), (3, 2.0**-8)):
@@ -148,7 +148,7 @@ def _bad_scale() -> Iterator[Case]:
         ("negative", "-1.", 1, 0xBF800000),
         ("minus-zero", "-0.", 1, 0x80000000),
         ("float16", "The number above 65,504, of float16 elements.", 2, 0x477FE001),
-        ("bfloat16", "The number above bfloat16's greatest.", 3, 0x7F7F0001),
+        ("bfloat16", "The number above bfloat16's largest.", 3, 0x7F7F0001),
     ):
         section = struct.pack("<I", scale) + b"\xf3"
         yield bad(f"3lc-scale-{id}", about, kind, code, _row(dtype, 9, section))

@@ -193,9 +193,9 @@ def _types() -> Iterator[Case]:
                 about = "Coefficients of 2^1000, the largest."
             yield transformed(f"{name}-largest-{dtype}", about, [large])
         least = spectrum(domain, 24, [1, 4], "float64", numbers=[-(2.0**1000)] * (2 * COMPONENTS[domain]))
-        yield transformed(f"{name}-least-float64", "Coefficients of -2^1000, the least.", [least])
+        yield transformed(f"{name}-least-float64", "Coefficients of -2^1000, the smallest.", [least])
         tiny = spectrum(domain, 4, [1], numbers=[1e-45] * COMPONENTS[domain])
-        yield transformed(f"{name}-subnormal", "The least coefficient of binary32.", [tiny])
+        yield transformed(f"{name}-subnormal", "The smallest coefficient of binary32.", [tiny])
 
 
 def _by_hand() -> Iterator[Case]:

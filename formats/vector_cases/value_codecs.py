@@ -32,7 +32,7 @@ SPECIALS = {
         *(0x7FF0000000000000, 0xFFF0000000000000, 0x7FF8000000000001, 0xFFF0000000000001),
     ],
 }
-"""-0, least, greatest subnormal, least normal, greatest, both infinities, a quiet and a signalling NaN."""
+"""-0, least, largest subnormal, least normal, largest, both infinities, a quiet and a signalling NaN."""
 NARROWED = {
     ("float16", "float32"): [
         *(0x80000000, 0x33000000, 0x33000001, 0x33800000, 0x387FC000, 0x387FE000, 0x3F801000, 0x3F803000),
@@ -51,7 +51,7 @@ NARROWED = {
         *(0x47EFEFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000001, 0x7FF8000000000000, 1),
     ],
 }
-"""Ties, both sides of a tie, subnormal results, the greatest without overflow, infinities, NaNs."""
+"""Ties, both sides of a tie, subnormal results, the largest without overflow, infinities, NaNs."""
 
 
 def cases() -> Iterator[Case]:
@@ -81,7 +81,7 @@ def _narrow() -> Iterator[Case]:
             t = Tensor(
                 "0", dtype, (len(bits),), range(len(bits)), pack_elements(bits, BY_NAME[dtype].itemsize)
             )
-            about = f"{dtype} narrowed to {value.dtype}: ties, subnormals, the greatest, NaNs."
+            about = f"{dtype} narrowed to {value.dtype}: ties, subnormals, the largest, NaNs."
             yield exact(f"raw-{value.dtype}-of-{dtype}", about, [t], value=value)
             one = sparse("0", 9, [4], dtype)
             yield exact(f"raw-{value.dtype}-of-{dtype}-r1", "One value.", [one], Rice(), value)
@@ -129,9 +129,9 @@ def _qsgd_scales() -> Iterator[Case]:
         "qsgd-scale-to-zero", "A scale just below 2^-100 is written as 0.", [t], value=Qsgd(bucket=16)
     )
     t = Tensor("0", "float32", (3,), range(3), struct.pack("<3I", 0x0D800000, 0x8D800000, 0x0D000000))
-    yield exact("qsgd-scale-least", "The least scale, 2^-100.", [t], value=Qsgd(bits=8, bucket=16))
+    yield exact("qsgd-scale-least", "The smallest scale, 2^-100.", [t], value=Qsgd(bits=8, bucket=16))
     t = Tensor("0", "float32", (3,), range(3), struct.pack("<3I", 0x7F7FFFFF, 0xFF7FFFFF, 0x7E7FFFFF))
-    yield exact("qsgd-scale-most", "The greatest scale.", [t], value=Qsgd(bits=8, bucket=16))
+    yield exact("qsgd-scale-most", "The largest scale.", [t], value=Qsgd(bits=8, bucket=16))
     yield exact(
         "qsgd-l2-most", "An l2 norm beyond binary32: cut.", [t], value=Qsgd(bits=8, bucket=16, norm="l2")
     )
@@ -144,7 +144,7 @@ def _qsgd_scales() -> Iterator[Case]:
         "qsgd-l2-bfloat16", "An l2 norm beyond bfloat16: cut.", [t], value=Qsgd(bits=5, bucket=16, norm="l2")
     )
     t = Tensor("0", "float64", (3,), range(3), struct.pack("<3d", 3e38, -3e38, 1e38))
-    about = "An l2 norm of float64 elements beyond binary32: cut to binary32's greatest."
+    about = "An l2 norm of float64 elements beyond binary32: cut to binary32's largest."
     yield exact("qsgd-l2-float64", about, [t], value=Qsgd(bits=5, bucket=16, norm="l2"))
     t = Tensor("0", "float64", (4,), range(4), struct.pack("<4d", 1e-300, 1.0 + 2**-40, -(1.0 + 2**-24), 0.1))
     yield exact(

@@ -178,7 +178,7 @@ def test_a_failed_step_changes_nothing(several: World, standin: StandInDevice, c
 
 
 def test_only_compressed_bytes_leave(standin: StandInDevice) -> None:
-    """Only the container leaves, through pinned memory after a synchronization, and a few counts."""
+    """Only the container and a few counts leave the GPU, through pinned memory after a synchronization."""
     size, ranks = 50_000, 3
 
     def run(comm: SimulatedComm) -> int:

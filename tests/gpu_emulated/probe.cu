@@ -12,26 +12,26 @@ KERNEL mirror(u32* out, u32 with_barrier) {
 // Every lane adds itself to its warp's word: atomically, or by a read and a later write.
 KERNEL tally(u32* out, u32 atomically) {
   __shared__ u32 sums[WARPS];
-  if (lane_of() == 0) sums[warp_of()] = 0;
+  if (lane_id() == 0) sums[warp_id()] = 0;
   __syncwarp();
   if (atomically) {
-    atomicAdd(&sums[warp_of()], 1u);
+    atomicAdd(&sums[warp_id()], 1u);
   } else {
-    const u32 old = sums[warp_of()];
+    const u32 old = sums[warp_id()];
     __syncwarp();
-    sums[warp_of()] = old + 1;
+    sums[warp_id()] = old + 1;
   }
   __syncwarp();
-  if (lane_of() == 0) out[warp_of()] = sums[warp_of()];
+  if (lane_id() == 0) out[warp_id()] = sums[warp_id()];
 }
 
 // Half of the threads wait for a barrier, half of each warp for their warp.
 KERNEL crossed(u32* out, u32 wrong) {
   if (wrong && (threadIdx.x & 1)) {
     __syncthreads();
-    out[threadIdx.x] = __ballot_sync(ALL, true);
+    out[threadIdx.x] = __ballot_sync(FULL_MASK, true);
   } else {
-    out[threadIdx.x] = __ballot_sync(ALL, true);
+    out[threadIdx.x] = __ballot_sync(FULL_MASK, true);
     __syncthreads();
   }
 }
@@ -40,9 +40,9 @@ KERNEL crossed(u32* out, u32 wrong) {
 KERNEL chain(u64* states, u32* tickets, u32* out, u32 with_tickets) {
   __shared__ u32 shared;
   const u32 tile = with_tickets ? take_tile(tickets, &shared) : blockIdx.x;
-  if (warp_of() == 0) {
-    const u64 before = sum_before_tile(states, tile, tile + 1);
-    if (lane_of() == 0) out[tile] = (u32)before;
+  if (warp_id() == 0) {
+    const u64 before = tile_exclusive_sum(states, tile, tile + 1);
+    if (lane_id() == 0) out[tile] = (u32)before;
   }
 }
 
@@ -51,9 +51,9 @@ KERNEL beyond(u32* out, u32 at) {
 }
 
 KERNEL exchanges(u32* out) {
-  const u32 lane = lane_of();
-  const u32 up = __shfl_up_sync(ALL, lane, 3), down = __shfl_down_sync(ALL, lane, 3);
-  const u32 other = __shfl_xor_sync(ALL, lane, 5), from = __shfl_sync(ALL, lane, 9);
-  const bool any = __any_sync(ALL, warp_of() == 2 && lane == 7);
-  out[threadIdx.x] = up | down << 5 | other << 10 | from << 15 | (any ? 1u << 20 : 0) | sum_of_warp(lane) << 21;
+  const u32 lane = lane_id();
+  const u32 up = __shfl_up_sync(FULL_MASK, lane, 3), down = __shfl_down_sync(FULL_MASK, lane, 3);
+  const u32 other = __shfl_xor_sync(FULL_MASK, lane, 5), from = __shfl_sync(FULL_MASK, lane, 9);
+  const bool any = __any_sync(FULL_MASK, warp_id() == 2 && lane == 7);
+  out[threadIdx.x] = up | down << 5 | other << 10 | from << 15 | (any ? 1u << 20 : 0) | warp_sum(lane) << 21;
 }

@@ -1,7 +1,7 @@
 // CUDA's names for a CPU: only those that the sources in wirecodec/kernels/cuda use.
 //
 // Every thread is a fiber. Fibers run until they wait: for their block (__syncthreads), for their warp (ballots
-// and shuffles), or for another block (acquire). The next fiber is drawn at random, so a missing barrier
+// and shuffles), or for another block (load_acquire). The next fiber is drawn at random, so a missing barrier
 // shows. Blocks start in a permuted order, and a few of them run alternately.
 #pragma once
 #include <cmath>
@@ -79,8 +79,8 @@ template <class T> T atomicOr(T* p, T x) { T old = *p; *p = old | x; return old;
 template <class T> T atomicXor(T* p, T x) { T old = *p; *p = old ^ x; return old; }
 template <class T> T atomicMin(T* p, T x) { T old = *p; *p = x < old ? x : old; return old; }
 template <class T> T atomicMax(T* p, T x) { T old = *p; *p = x > old ? x : old; return old; }
-inline unsigned long long acquire(const unsigned long long* p) { simt::yield(); return *p; }
-inline void release(unsigned long long* p, unsigned long long x) { *p = x; simt::yield(); }
+inline unsigned long long load_acquire(const unsigned long long* p) { simt::yield(); return *p; }
+inline void store_release(unsigned long long* p, unsigned long long x) { *p = x; simt::yield(); }
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }

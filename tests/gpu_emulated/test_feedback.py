@@ -55,9 +55,9 @@ def test_nonfinite_is_reported(emulator: Emulator, kind: Any, bad: float) -> Non
 def test_a_closed_gate(emulator: Emulator, kind: Any) -> None:
     x, out = emulator.put(vector(1, kind)), emulator.put(vector(2, kind))
     before = out.tobytes()
-    feedback.add(emulator, x, x, out, gate=emulator.put(np.zeros(1, np.uint64)))
+    feedback.add(emulator, x, x, out, enabled=emulator.put(np.zeros(1, np.uint64)))
     assert out.tobytes() == before
-    feedback.add(emulator, x, x, out, gate=emulator.put(np.ones(1, np.uint64)))
+    feedback.add(emulator, x, x, out, enabled=emulator.put(np.ones(1, np.uint64)))
     assert out.tobytes() != before
 
 
@@ -119,12 +119,12 @@ def test_scatter(emulator: Emulator, dtype: Any, count: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("capacity", [100, SIZE])
-def test_selected_values_are_put_back(emulator: Emulator, kind: Any, capacity: int) -> None:
+def test_selected_values_are_restored(emulator: Emulator, kind: Any, capacity: int) -> None:
     x = bits_of(vector(6, kind))
     selector = Selector(emulator, SIZE, x.dtype, capacity)
     taken = selector.select(emulator.put(x), emulator.put(rule_of(1)), mask=2 ** (8 * x.itemsize - 1) - 1)
     rest = emulator.put(np.zeros_like(x))
-    feedback.put_back(emulator, taken, rest)
+    feedback.restore(emulator, taken, rest)
     expected = np.zeros_like(x)
     where = np.flatnonzero(x << x.dtype.type(1))[:capacity]
     expected[where] = x[where]

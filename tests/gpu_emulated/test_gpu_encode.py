@@ -22,10 +22,10 @@ SELECTORS = ["all", "nonzero", "topk(0.01)", "topk(k=700)", "threshold(1.5)", "t
 FITTED = {"dgc(0.01)": "sample_u", "dgc(0.3, sample=0.1)": "sample_u", "dgc(1.0, sample=1.0)": "nonfinite_u"}
 FITTED |= {
     "dgc(0.999, sample=0.05)": "sample_u",
-    "adacomp": "signed_u",
-    "adacomp(bin=7, factor=1.5)": "signed_u",
+    "adacomp": "set_magnitude_u",
+    "adacomp(bin=7, factor=1.5)": "set_magnitude_u",
 }
-FITTED |= {"adacomp(bin=500, factor=3e38)": "signed_u"}
+FITTED |= {"adacomp(bin=500, factor=3e38)": "set_magnitude_u"}
 FITTED |= dict.fromkeys(["sidco(0.01)", "sidco(0.2, sid=gp, stages=5, tolerance=0.01)"], "fold_sums")
 FITTED |= dict.fromkeys(["sidco(0.001, mode=faithful, stages=4)", "sidco(1.0)"], "fold_sums")
 INDEXES = ["raw-index", "bitmap", "rice", "elias-fano", "bloom(p0, 0.01)", "bloom(p1, 0.3)"]

@@ -96,9 +96,9 @@ def test_first_nonfinite(emulator: Emulator, bad: float, dtype: Any) -> None:
 def test_a_closed_gate(emulator: Emulator) -> None:
     selector = Selector(emulator, 5000, np.uint32, 5000)
     words, rule = emulator.put(np.ones(5000, np.uint32)), emulator.put(rule_of(1))
-    gate = emulator.put(np.zeros(1, np.uint64))
+    enabled = emulator.put(np.zeros(1, np.uint64))
     before = selector.result.indices.copy()
-    assert selector.select(words, rule, mask=1, gate=gate).count(emulator) == (0, None)
+    assert selector.select(words, rule, mask=1, enabled=enabled).count(emulator) == (0, None)
     assert (selector.result.indices == before).all()
 
 

@@ -11,7 +11,6 @@ import pytest
 import wirecodec as wc
 from formats import reference
 from wirecodec.cli import main
-from wirecodec.presets import parse_preset
 
 NAMES = list(wc.PRESETS)
 WITHOUT_FEEDBACK = ("qsgd", "terngrad")
@@ -54,13 +53,36 @@ def test_presets_have_the_papers_parameters() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_its_string_is_a_scheme(name: str) -> None:
     scheme = wc.preset(name)
-    assert wc.Scheme.parse(str(scheme)) == scheme == parse_preset(name) == wc.PRESETS[name].scheme
+    assert wc.Scheme.parse(str(scheme)) == scheme == wc.preset(name) == wc.PRESETS[name].scheme
 
 
 def test_schemes_know_no_presets() -> None:
     assert wc.Scheme.parse("all | raw-index | qsgd(bits=2)").value == wc.QSGD(bits=2)
-    with pytest.raises(wc.EncodeError, match="it must be selector"):
-        wc.Scheme.parse("deepreduce-both")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("deepreduce-both", ["is a preset; use wc.preset('deepreduce-both')"]),
+        (
+            "dgc(ratio=0.01)",
+            ["is one stage (selector)", "the preset of this name is wc.preset('dgc(ratio=0.01)')"],
+        ),
+        ("qsgd", ["as in 'topk(0.01) | rice | qsgd'; the preset of this name is wc.preset('qsgd')"]),
+        (
+            "topk(0.01)",
+            ["is one stage (selector); it must have three stages", "as in 'topk(0.01) | rice | qsgd'"],
+        ),
+        ("rle", ["(index codec)", "as in 'topk(0.01) | rle | qsgd'"]),
+        ("dct", ["(transform)", "as in 'dct | topk(0.01) | rice | qsgd'"]),
+        ("topk(0.01) | rice", ["it must have three stages"]),
+        ("dcg", ["it must have three stages"]),
+    ],
+)
+def test_text_that_is_no_scheme_names_what_to_write(text: str, says: list[str]) -> None:
+    with pytest.raises(wc.EncodeError) as caught:
+        wc.encode(np.ones(3, np.float32), text)
+    assert all(part in str(caught.value) for part in says)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +132,7 @@ def test_what_is_wrong_is_named(name: str, overrides: dict[str, Any], said: str)
 
 
 def test_presets_as_text() -> None:
-    assert parse_preset("dgc(ratio=0.1, index=rice)") == wc.preset("dgc", ratio=0.1, index="rice")
+    assert wc.preset("dgc(ratio=0.1, index=rice)") == wc.preset("dgc", ratio=0.1, index="rice")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +147,7 @@ def test_presets_as_text() -> None:
 )
 def test_what_is_wrong_in_a_preset_as_text(text: str, says: str) -> None:
     with pytest.raises(wc.EncodeError, match=says):
-        parse_preset(text)
+        wc.preset(text)
 
 
 @pytest.mark.sampled

@@ -4,6 +4,6 @@ Each subcommand is one module, which defines its options, its work and its exit 
 library does not import this package. README.md describes the command for its users.
 """
 
-from wirecodec.cli.main import main
+from wirecodec.cli.main import main, run
 
-__all__ = ["main"]
+__all__ = ["main", "run"]

@@ -20,25 +20,25 @@ _ALGORITHMS = {
 }
 
 
-def format_advice(advice: Advice, name: str, *, error: bool = False, other_ranks: Sequence[int] = ()) -> str:
+def format_advice(advice: Advice, name: str, *, other_ranks: Sequence[int] = ()) -> str:
     """Format a comparison as plain text.
 
     Args:
         advice: the comparison.
         name: of the gradient.
-        error: whether to show each scheme's error.
-        other_ranks: numbers of ranks for which to show the fastest scheme.
+        other_ranks: numbers of ranks for which to show the pick.
 
     Returns:
         Lines without a newline at the end.
     """
     network, dense, predictions = advice.network, advice.dense, advice.predictions
-    columns = ["scheme", "ratio", "exchange", "speed-up", "algorithm", "pays", *(["error"] if error else [])]
+    columns = ["", "scheme", "error", "ratio", "exchange", "speed-up", "algorithm", "pays"]
     parts = ["scheme", "bytes", "select", "encode", "decode", "rest", "sending", "least ratio"]
+    outcomes = [_outcome(prediction, mark=_mark(advice, prediction)) for prediction in predictions]
     lines = [
         f"{name}: {predictions[0].measurement.elements:,} elements; {network.ranks} ranks at "
         f"{format_bandwidth(network.bandwidth)}, {format_seconds(network.latency)} per message",
-        *format_table(columns, [_outcome(prediction, error=error) for prediction in predictions]),
+        *format_table(columns, outcomes, {0, 1}),
         "",
         *format_table(parts, [_parts(prediction, network) for prediction in predictions]),
         "",
@@ -46,26 +46,36 @@ def format_advice(advice: Advice, name: str, *, error: bool = False, other_ranks
         f"{format_seconds(dense.nbytes / network.bandwidth)} of it sending",
         *_conclusion(advice),
         *_ranks_table(advice, other_ranks),
+        *([f"left out, like one of the above: {'; '.join(advice.alike)}"] if advice.alike else []),
         *(f"excluded: {scheme}: {reason}" for scheme, reason in advice.excluded),
         *_legend({prediction.cost.algorithm for prediction in predictions}),
+        "error: the norm of the part of a gradient that one exchange loses, over the norm of the gradient.",
         f"Assumes that every rank is a machine like this one, with {_threads()} and no other load, and",
         "that it sends and receives at once. 'decode' covers all encodings that a rank decodes, 'rest' the",
-        "vector of sums and the latencies. The comparison is about time; it does not consider accuracy.",
+        "vector of sums and the latencies. Times and errors are measured; accuracy after training is not.",
     ]
     return "\n".join(lines)
 
 
-def _outcome(prediction: Prediction, *, error: bool) -> list[str]:
+def _mark(advice: Advice, prediction: Prediction) -> str:
+    """Return the mark of a row: "*" for the pick, ">" for an error above the bound."""
+    if prediction is advice.pick:
+        return "*"
+    return "" if advice.accepts(prediction) else ">"
+
+
+def _outcome(prediction: Prediction, *, mark: str) -> list[str]:
     """Format the row of a scheme: the exchange as a whole."""
     measurement = prediction.measurement
     return [
+        mark,
         measurement.scheme,
+        f"{measurement.error:.3g}",
         f"{measurement.ratio:.1f}",
         format_seconds(prediction.seconds),
         f"{prediction.speed_up:.2f}",
         prediction.cost.algorithm,
         " and ".join(map(_format_interval, prediction.intervals)) or "nowhere",
-        *([f"{measurement.error:.3g}"] if error else []),
     ]
 
 
@@ -94,22 +104,36 @@ def _format_interval(interval: tuple[float, float]) -> str:
 
 
 def _conclusion(advice: Advice) -> list[str]:
-    """Say how many schemes pay, which is the fastest, and up to which bandwidth any pays."""
-    best, tried = advice.predictions[0], len(advice.predictions)
+    """State the pick, how many schemes pay, and up to which bandwidth any pays."""
+    return [*_explain_pick(advice), *_explain_pays(advice)]
+
+
+def _explain_pick(advice: Advice) -> list[str]:
+    pick, bound = advice.pick, advice.max_error
+    above = [f"> has an error above {bound:g}."] if not all(map(advice.accepts, advice.predictions)) else []
+    if pick is None:
+        return [f"No scheme has an error of at most {bound:g}; --max-error sets the bound.", *above]
+    limit = "" if bound == math.inf else f" with an error of at most {bound:g}"
+    return [
+        f"* is the fastest{limit}: {pick.measurement.scheme}, {pick.speed_up:.2f} times as fast as the dense "
+        f"all-reduce, error {pick.measurement.error:.3g}.",
+        *above,
+    ]
+
+
+def _explain_pays(advice: Advice) -> list[str]:
+    tried = len(advice.predictions)
     n = sum(prediction.pays for prediction in advice.predictions)
     if n:
-        first = (
-            f"{n} of {tried} schemes {'pays' if n == 1 else 'pay'}; fastest: {best.measurement.scheme}, "
-            f"{best.speed_up:.2f} times as fast as the dense all-reduce."
-        )
+        first = f"{n} of {tried} schemes {'pays' if n == 1 else 'pay'}."
     else:
         first = f"{'The scheme does not pay' if tried == 1 else f'None of {tried} schemes pays'}. "
         first += _explain_nearest(advice)
     if advice.max_bandwidth == math.inf:
-        return [first, "One pays at any bandwidth: it computes less than the dense all-reduce."]
+        return [f"{first} One pays at any bandwidth: it computes less than the dense all-reduce."]
     if advice.max_bandwidth:
-        return [first, f"From {format_bandwidth(advice.max_bandwidth)} on none pays."]
-    return [first, "None pays at any bandwidth."]
+        return [f"{first} From {format_bandwidth(advice.max_bandwidth)} on none pays."]
+    return [f"{first} None pays at any bandwidth."]
 
 
 def _explain_nearest(advice: Advice) -> str:
@@ -129,10 +153,11 @@ def _ranks_table(advice: Advice, other_ranks: Sequence[int]) -> list[str]:
         return []
     rows = []
     for ranks in other_ranks:
-        predictions = advice.with_ranks(ranks).predictions
-        n = sum(prediction.pays for prediction in predictions)
-        rows.append([str(ranks), str(n), f"{predictions[0].speed_up:.2f}", predictions[0].measurement.scheme])
-    return ["", *format_table(["ranks", "schemes that pay", "speed-up", "fastest"], rows, {3}), ""]
+        other = advice.with_ranks(ranks)
+        n, first = sum(prediction.pays for prediction in other.predictions), other.predictions[0]
+        rows.append([str(ranks), str(n), f"{first.speed_up:.2f}", first.measurement.scheme])
+    title = "fastest" if advice.pick is None or advice.max_error == math.inf else "fastest within the bound"
+    return ["", *format_table(["ranks", "schemes that pay", "speed-up", title], rows, {3}), ""]
 
 
 def _legend(algorithms: Collection[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,25 +13,36 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.cli.advise_prediction import Advice, Prediction
 from wirecodec.cli.cost_model import find_fastest
+from wirecodec.cli.files import FileArgument
 from wirecodec.cli.picture import new_figure, save_png
-from wirecodec.cli.units import format_bandwidth
+from wirecodec.cli.units import format_bandwidth, format_seconds
 
-__all__ = ["draw_advice"]
+__all__ = ["draw_advice", "make_title", "merge_curves"]
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":")
 _MARGIN = 30  # the axis extends to this many times the outermost bandwidth of interest
 _MAX_DISTANCE = 3000  # a break-even point more than this factor away is not of interest
 _POINTS = 300
+_COINCIDE = 0.05
+"""Relative difference below which two curves coincide on the picture."""
 
 
-def draw_advice(advice: Advice, name: str, path: Path) -> None:
+@dataclass
+class _Curve:
+    """Curve of one scheme, and of the schemes whose curves coincide with it."""
+
+    speed_ups: Array
+    predictions: list[Prediction]
+
+
+def draw_advice(advice: Advice, name: str, file: FileArgument) -> None:
     """Draw the speed-up of all schemes over bandwidth as a PNG file.
 
     Args:
         advice: the comparison.
         name: of the gradient.
-        path: the file to write.
+        file: to write.
 
     Raises:
         ValueError: Matplotlib is not installed.
@@ -42,8 +53,8 @@ def draw_advice(advice: Advice, name: str, path: Path) -> None:
     axes = figure.subplots()
     axes.axhline(1, color="#333333", linewidth=1)
     axes.axvline(8 * network.bandwidth, color="#BBBBBB", linewidth=1)
-    for number, prediction in enumerate(advice.predictions):
-        _draw_scheme(axes, prediction, advice, bandwidths, number)
+    for number, curve in enumerate(merge_curves(advice, bandwidths)):
+        _draw_curve(axes, curve, advice, bandwidths, number)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(8 * bandwidths[0], 8 * bandwidths[-1])
@@ -52,15 +63,40 @@ def draw_advice(advice: Advice, name: str, path: Path) -> None:
     axes.yaxis.set_major_formatter(lambda speed_up, _: f"{speed_up:g}")
     axes.set_xlabel("bandwidth of a rank")
     axes.set_ylabel("speed-up over the dense all-reduce")
-    axes.set_title(
-        f"{name}: {advice.predictions[0].measurement.elements:,} elements, {network.ranks} ranks; "
-        f"at {format_bandwidth(network.bandwidth)}:",
-        loc="left",
-        fontsize=11,
-    )
+    axes.set_title(make_title(advice, name), loc="left", fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside right center", frameon=False, fontsize=8)
-    save_png(figure, path)
+    title = f"speed-up at {format_bandwidth(network.bandwidth)}, error, scheme"
+    legend = figure.legend(loc="outside right center", frameon=False, fontsize=8, title=title)
+    legend.set_alignment("left")
+    save_png(figure, file)
+
+
+def make_title(advice: Advice, name: str) -> str:
+    """Make the title: the gradient and the network."""
+    network = advice.network
+    return (
+        f"{name}: {advice.predictions[0].measurement.elements:,} elements; {network.ranks} ranks, "
+        f"{format_seconds(network.latency)} per message"
+    )
+
+
+def merge_curves(advice: Advice, bandwidths: Array) -> list[_Curve]:
+    """Compute the speed-ups of each scheme, and merge the curves that coincide on the picture."""
+    curves: list[_Curve] = []
+    for prediction in advice.predictions:
+        speed_ups = np.array([_speed_up(prediction, advice, bandwidth) for bandwidth in bandwidths])
+        for curve in curves:
+            if np.allclose(speed_ups, curve.speed_ups, rtol=_COINCIDE, atol=0):
+                curve.predictions.append(prediction)
+                break
+        else:
+            curves.append(_Curve(speed_ups, [prediction]))
+    return curves
+
+
+def _speed_up(prediction: Prediction, advice: Advice, bandwidth: float) -> float:
+    network = dataclasses.replace(advice.network, bandwidth=float(bandwidth))
+    return advice.dense.seconds(network) / find_fastest(prediction.costs, network).seconds(network)
 
 
 def _choose_bandwidths(advice: Advice) -> Array:
@@ -78,17 +114,18 @@ def _break_even(predictions: Iterable[Prediction]) -> list[float]:
     return [end for end in ends if 0 < end < math.inf]
 
 
-def _draw_scheme(axes: Any, prediction: Prediction, advice: Advice, bandwidths: Array, number: int) -> None:
-    """Draw the curve of one scheme, with a dot at each break-even point."""
+def _draw_curve(axes: Any, curve: _Curve, advice: Advice, bandwidths: Array, number: int) -> None:
+    """Draw one curve, with a dot at each break-even point."""
     colour = _COLOURS[number % len(_COLOURS)]
     dash = _DASHES[number // len(_COLOURS) % len(_DASHES)]
-    speed_ups = []
-    for bandwidth in bandwidths:
-        network = dataclasses.replace(advice.network, bandwidth=float(bandwidth))
-        fastest = find_fastest(prediction.costs, network)
-        speed_ups.append(advice.dense.seconds(network) / fastest.seconds(network))
-    label = f"{prediction.speed_up:.2f}×  {prediction.measurement.scheme}"
-    axes.plot(8 * bandwidths, speed_ups, color=colour, linestyle=dash, linewidth=1.6, label=label)
-    for bandwidth in _break_even([prediction]):
+    labels = []
+    for prediction in curve.predictions:
+        pick = "  (pick)" if prediction is advice.pick else ""
+        measurement = prediction.measurement
+        labels.append(f"{prediction.speed_up:.2f}×  {measurement.error:.3g}  {measurement.scheme}{pick}")
+    width = 2.8 if advice.pick in curve.predictions else 1.4
+    label = "\n".join(labels)
+    axes.plot(8 * bandwidths, curve.speed_ups, color=colour, linestyle=dash, linewidth=width, label=label)
+    for bandwidth in _break_even(curve.predictions[:1]):
         if bandwidths[0] < bandwidth < bandwidths[-1]:
             axes.plot([8 * bandwidth], [1], color=colour, marker="o", markersize=6)

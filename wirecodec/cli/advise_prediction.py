@@ -8,6 +8,7 @@ exchanges that overlap with the computation of the next gradient.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,24 +29,45 @@ from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.errors import EncodeError
 from wirecodec.scheme import Scheme
 
-__all__ = ["DEFAULT_SCHEMES", "Advice", "Prediction", "advise", "compare", "predict"]
+__all__ = [
+    "COMMON_SCHEMES",
+    "MORE_SCHEMES",
+    "Advice",
+    "Prediction",
+    "advise",
+    "compare",
+    "leave_out_alike",
+    "predict",
+]
 
-DEFAULT_SCHEMES = (
+COMMON_SCHEMES = (
     "all | raw-index | raw(bfloat16)",
+    "all | raw-index | qsgd(bits=8)",
+    "all | raw-index | qsgd",
+    *(
+        f"topk({ratio}) | rice | {value}"
+        for ratio in (0.1, 0.01, 0.001)
+        for value in ("raw(bfloat16)", "qsgd")
+    ),
+    "topk(0.01) | rice | sign-scale",
+)
+"""Schemes that are compared if none is given. They have few kernels, which are compiled on first use."""
+
+MORE_SCHEMES = (
     "all | raw-index | offset-float",
     "all | raw-index | 3lc",
-    *(
-        f"topk({ratio}) | auto-index | {value}"
-        for ratio in (0.1, 0.01, 0.001)
-        for value in ("raw", "raw(bfloat16)", "qsgd")
-    ),
+    *(f"topk({ratio}) | auto-index | raw" for ratio in (0.1, 0.01, 0.001)),
     "topk(0.01) | auto-index | error-bounded",
-    "sidco(0.01) | auto-index | qsgd",
-    "sidco(0.001) | auto-index | qsgd",
+    "sidco(0.01) | rice | qsgd",
     "rfft | topk(0.15) | auto-index | offset-float(bits=10)",
     *("sketchml", "skcompress", "deepreduce-qsgd-bf-p0"),
 )
-"""Schemes and presets that are compared if none is given."""
+"""Further schemes and presets, for ``--all``."""
+
+_ALIKE = 0.03
+"""Relative difference in time and in error below which two schemes are alike."""
+_PREPARING = 0.7
+"""Fraction of the progress that preparing the schemes takes, which compiles their kernels."""
 
 
 @dataclass(frozen=True)
@@ -83,19 +105,35 @@ class Advice:
     Attributes:
         gradient: its size and the seconds of summing it.
         network: that the predictions are for.
-        predictions: one per scheme, the fastest first.
+        predictions: one per scheme. Those with an error within the bound are first; the fastest of them is
+            the first one.
+        max_error: the bound.
         excluded: (scheme, reason) of the default schemes that cannot encode the gradient.
+        alike: default schemes that are left out, because they are like one of ``predictions``.
     """
 
     gradient: Gradient
     network: Network
     predictions: tuple[Prediction, ...]
+    max_error: float = math.inf
     excluded: tuple[tuple[str, str], ...] = ()
+    alike: tuple[str, ...] = ()
 
     def with_ranks(self, ranks: int) -> Advice:
         """Return the same comparison for another number of ranks."""
         network = dataclasses.replace(self.network, ranks=ranks)
-        return compare(self.gradient, network, (p.measurement for p in self.predictions), self.excluded)
+        measurements = (prediction.measurement for prediction in self.predictions)
+        return compare(self.gradient, network, measurements, max_error=self.max_error)
+
+    @property
+    def pick(self) -> Prediction | None:
+        """Return the fastest scheme with an error within the bound; None if none has one."""
+        first = self.predictions[0]
+        return first if self.accepts(first) else None
+
+    def accepts(self, prediction: Prediction) -> bool:
+        """Return whether the error of a scheme is within the bound; an unknown error (nan) is not."""
+        return self.max_error == math.inf or prediction.measurement.error <= self.max_error
 
     @property
     def dense(self) -> Cost:
@@ -128,11 +166,32 @@ def compare(
     gradient: Gradient,
     network: Network,
     measurements: Iterable[Measurement],
-    excluded: tuple[tuple[str, str], ...] = (),
+    *,
+    max_error: float = math.inf,
 ) -> Advice:
     """Compare schemes from their measurements."""
-    predictions = [predict(measurement, gradient, network) for measurement in measurements]
-    return Advice(gradient, network, tuple(sorted(predictions, key=lambda p: p.seconds)), excluded)
+    predictions = tuple(predict(measurement, gradient, network) for measurement in measurements)
+    advice = Advice(gradient, network, predictions, max_error)
+    ordered = sorted(predictions, key=lambda p: (not advice.accepts(p), p.seconds))
+    return dataclasses.replace(advice, predictions=tuple(ordered))
+
+
+def leave_out_alike(advice: Advice) -> Advice:
+    """Leave out each scheme whose time and error are like those of a scheme before it."""
+    kept: list[Prediction] = []
+    alike = []
+    for prediction in advice.predictions:
+        if any(_are_alike(prediction, other) for other in kept):
+            alike.append(prediction.measurement.scheme)
+        else:
+            kept.append(prediction)
+    return dataclasses.replace(advice, predictions=tuple(kept), alike=tuple(alike))
+
+
+def _are_alike(one: Prediction, other: Prediction) -> bool:
+    return math.isclose(one.seconds, other.seconds, rel_tol=_ALIKE) and math.isclose(
+        one.measurement.error, other.measurement.error, rel_tol=_ALIKE
+    )
 
 
 def advise(
@@ -140,7 +199,10 @@ def advise(
     network: Network,
     schemes: Sequence[Scheme] | None = None,
     *,
-    budget: float = 0.15,
+    more: bool = False,
+    max_error: float = math.inf,
+    scale: float = 1.0,
+    budget: float = 0.06,
     progress: ProgressCallback = ignore_progress,
 ) -> Advice:
     """Measure schemes on a gradient, and compare them over a network.
@@ -148,12 +210,16 @@ def advise(
     Args:
         tensors: {name: array}, exchanged together.
         network: the ranks and the network between them.
-        schemes: to measure; None for those of ``DEFAULT_SCHEMES`` that can encode the gradient.
+        schemes: to measure; None for those of ``COMMON_SCHEMES`` that can encode the gradient, without those
+            that are alike.
+        more: whether None also stands for ``MORE_SCHEMES``.
+        max_error: bound on the error of the pick.
+        scale: size of the gradient to compare for, in sizes of the measured one.
         budget: seconds per timed call, approximately.
         progress: called with the completed fraction.
 
     Returns:
-        The comparison, the fastest scheme first.
+        The comparison.
 
     Raises:
         EncodeError: one of ``schemes``, or every default scheme, cannot encode the gradient.
@@ -164,8 +230,11 @@ def advise(
         >>> advice.predictions[0].measurement.scheme
         'dgc(0.5) | raw-index | raw'
     """
+    defaults = map(parse_scheme, COMMON_SCHEMES + (MORE_SCHEMES if more else ()))
+    tried = list(defaults if schemes is None else schemes)
     prepared, failures, sums = [], [], allocate_sums(tensors)
-    for scheme in map(parse_scheme, DEFAULT_SCHEMES) if schemes is None else schemes:
+    for number, scheme in enumerate(tried):
+        progress(_PREPARING * number / len(tried))
         try:
             prepared.append(TimedScheme.prepare(tensors, scheme, sums))
         except EncodeError as error:
@@ -174,6 +243,13 @@ def advise(
             failures.append((str(scheme), error))
     if not prepared:
         raise failures[0][1] if failures else EncodeError("there is no scheme to measure")
-    machine = measure(tensors, prepared, budget=budget, progress=progress)
+    machine = measure(
+        tensors,
+        prepared,
+        budget=budget,
+        progress=lambda fraction: progress(_PREPARING + (1 - _PREPARING) * fraction),
+    ).scaled(scale)
+    advice = compare(machine.gradient, network, machine.measurements, max_error=max_error)
     excluded = tuple((scheme, str(error)) for scheme, error in failures)
-    return compare(machine.gradient, network, machine.measurements, excluded)
+    advice = dataclasses.replace(advice, excluded=excluded)
+    return leave_out_alike(advice) if schemes is None else advice

@@ -7,16 +7,18 @@ archives and ``numpy.load`` confuse some names, and programs that unpack archive
 
 from __future__ import annotations
 
+import io
 import re
 import zipfile
 from collections.abc import Collection, Iterable
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from wirecodec.arrays import Array, as_flat
+from wirecodec.cli.files import FileArgument, name_file, name_of, open_input
 from wirecodec.cli.formatting import format_name
+from wirecodec.container.writer import MAGIC
 from wirecodec.errors import EncodeError
 
 __all__ = ["NAME_RULE", "check_names", "load_arrays", "load_gradient", "load_tensors", "save_npz"]
@@ -31,14 +33,15 @@ NAME_RULE = (
 )
 """The rule of ``check_names``, for ``--help``."""
 
+_NPY, _ZIP = b"\x93NUMPY", b"PK"
 _DRIVE = re.compile(r"[A-Za-z]:/")
 
 
-def load_arrays(path: Path) -> dict[str, Any] | Array:
+def load_arrays(file: FileArgument) -> dict[str, Any] | Array:
     """Read the array of a .npy, or the arrays of an .npz by name.
 
     Args:
-        path: the file; its first bytes determine which of the two it is.
+        file: its first bytes determine which of the two it is.
 
     Returns:
         The array of a .npy, or {name: array}.
@@ -48,63 +51,78 @@ def load_arrays(path: Path) -> dict[str, Any] | Array:
         OSError: it cannot be read.
         MemoryError: its arrays do not fit into memory.
     """
-    with path.open("rb") as file:
-        magic = file.read(6)
-    if not magic.startswith((b"\x93NUMPY", b"PK")):
-        raise ValueError(f"{path} is neither a .npy nor an .npz")
-    try:
-        if magic.startswith(b"PK"):
-            return _load_npz(path)
-        array: Array = np.load(path, allow_pickle=False)
-        return array
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # NumPy and zipfile raise any type of exception for damaged files
-        raise ValueError(f"{path}: {error}") from None
+    with name_file(file), open_input(file) as stream:
+        seekable = stream if stream.seekable() else io.BytesIO(stream.read())
+        magic = seekable.read(6)
+        seekable.seek(-len(magic), io.SEEK_CUR)
+        if magic.startswith(MAGIC):
+            raise ValueError("this is a container; wirecodec decode converts it to a .npy or .npz")
+        if not magic.startswith((_NPY, _ZIP)):
+            raise ValueError("the file is neither a .npy nor an .npz")
+        try:
+            return _load_npz(seekable) if magic.startswith(_ZIP) else _load_npy(seekable)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # NumPy and zipfile raise any type of exception for damaged files
+            raise ValueError(str(error)) from None
 
 
-def load_tensors(path: Path) -> dict[str, Any]:
+def load_tensors(file: FileArgument) -> dict[str, Any]:
     """Read the arrays of an .npz by name, or the array of a .npy by the name of its file.
 
     Raises:
         ValueError, OSError, MemoryError: as ``load_arrays``.
     """
-    arrays = load_arrays(path)
-    return {path.name: arrays} if isinstance(arrays, np.ndarray) else arrays
+    arrays = load_arrays(file)
+    return {name_of(file): arrays} if isinstance(arrays, np.ndarray) else arrays
 
 
-def load_gradient(path: Path) -> dict[str, Any]:
+def load_gradient(file: FileArgument) -> dict[str, Any]:
     """Read tensors as ``load_tensors``, and check that they can be measured.
 
     Raises:
-        EncodeError: an array has a type that containers cannot hold.
-        ValueError: the file has no elements, or cannot be read.
+        ValueError: the file has no elements, has an array of a type that containers cannot hold, or cannot
+            be read.
         OSError, MemoryError: as ``load_arrays``.
     """
-    tensors = load_tensors(path)
-    for name, tensor in tensors.items():
-        try:
-            as_flat(tensor)
-        except EncodeError as error:
-            raise error.of(name) from None
-    if not any(tensor.size for tensor in tensors.values()):
-        raise ValueError(f"{path} holds no elements; there is nothing to measure")
+    tensors = load_tensors(file)
+    with name_file(file):
+        for name, tensor in tensors.items():
+            try:
+                as_flat(tensor)
+            except EncodeError as error:
+                raise error.of(name) from None
+        if not any(tensor.size for tensor in tensors.values()):
+            raise ValueError("the file holds no elements; there is nothing to measure")
     return tensors
 
 
-def _load_npz(path: Path) -> dict[str, Any]:
+def _load_npy(file: BinaryIO) -> Array:
+    """Read one .npy; raise ValueError if it holds Python objects, which only a pickle can hold."""
+    try:
+        array: Array = np.lib.format.read_array(file, allow_pickle=False)
+        return array
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise ValueError(
+                "the array holds Python objects; save it as floats, as in array.astype(numpy.float32)"
+            ) from None
+        raise
+
+
+def _load_npz(file: BinaryIO) -> dict[str, Any]:
     """Read all members of an .npz.
 
     ``numpy.load`` is not used: for two members of one name it returns one array, without an error.
     """
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         names = [member.orig_filename.removesuffix(".npy") for member in members]
         check_names(names)
         arrays = {}
         for name, member in zip(names, members, strict=True):
-            with archive.open(member) as file:
-                arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
+            with archive.open(member) as stream:
+                arrays[name] = _load_npy(cast("BinaryIO", stream))
     return arrays
 
 

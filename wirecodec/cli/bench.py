@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from wirecodec.cli.array_files import load_gradient
+from wirecodec.cli.files import name_file, name_of
 from wirecodec.cli.formatting import escape, format_table
 from wirecodec.cli.measurement import Machine, TimedScheme, allocate_sums, measure
-from wirecodec.cli.options import add_command, add_scheme_options, get_scheme
+from wirecodec.cli.options import add_command, add_file, add_scheme_options, get_scheme
 from wirecodec.cli.progress import show_progress
 from wirecodec.cli.units import format_seconds
 
@@ -23,17 +23,17 @@ def add_to(commands: Any) -> None:
     command = add_command(
         commands, "bench", _run, "Measure speed, size and error of a scheme on this machine"
     )
-    command.add_argument("file", type=Path, help=".npy, or .npz of named tensors, all in one container")
+    add_file(command, ".npy, or .npz of named tensors, all in one container")
     add_scheme_options(command)
 
 
 def _run(options: argparse.Namespace) -> int:
     scheme = get_scheme(options)
     tensors = load_gradient(options.file)
-    with show_progress("measuring") as progress:
+    with name_file(options.file), show_progress("measuring") as progress:
         prepared = TimedScheme.prepare(tensors, scheme, allocate_sums(tensors))
         machine = measure(tensors, [prepared], progress=progress)
-    print(format_bench(machine, escape(options.file.name)))
+    print(format_bench(machine, escape(name_of(options.file))))
     return 0
 
 

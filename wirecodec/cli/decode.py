@@ -10,10 +10,18 @@ from typing import Any
 import numpy as np
 
 from wirecodec.cli.array_files import NAME_RULE, check_names, save_npz
-from wirecodec.cli.options import NO_LIMIT, add_command, add_limit_options, get_limits
-from wirecodec.cli.output import open_output
+from wirecodec.cli.files import FileArgument, name_file, open_input, parse_file
+from wirecodec.cli.options import (
+    NO_LIMIT,
+    add_command,
+    add_file,
+    add_limit_options,
+    get_limits,
+    name_limit_options,
+)
+from wirecodec.cli.output import is_stream, open_output
 from wirecodec.container.stream import iter_blobs
-from wirecodec.limits import DEFAULT_LIMITS
+from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.pipeline import decode_many
 from wirecodec.sparse import SparseTensor
 
@@ -28,39 +36,63 @@ def add_to(commands: Any) -> None:
     command = add_command(
         commands, "decode", _run, "Decode a container as a .npy, or as an .npz of all its tensors", NAME_RULE
     )
-    command.add_argument("file", type=Path, help="one container")
+    add_file(command, "one container")
     command.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        type=Path,
+        type=_parse_output,
         required=True,
-        help="the file to write: an .npz if it ends in .npz, else a .npy; bfloat16 becomes float32",
+        help="the file to write, which must end in .npy (one tensor) or .npz; - is standard output, which "
+        "gets a .npy if the container holds one tensor, and else an .npz; bfloat16 becomes float32",
     )
     add_limit_options(command, _LIMITS)
 
 
-def _run(options: argparse.Namespace) -> int:
-    limits = get_limits(options)
-    with options.file.open("rb") as file:
-        blobs = list(iter_blobs(file, limits=limits))
-    if len(blobs) != 1:
-        raise ValueError(
-            f"{options.file} holds {len(blobs)} containers; decode takes one, wirecodec.iter_blobs reads all"
+def _parse_output(text: str) -> FileArgument:
+    """Parse the output; its name must say which of the two formats it gets."""
+    file = parse_file(text)
+    if isinstance(file, Path) and file.suffix not in (".npy", ".npz") and not is_stream(file):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must end in .npy or .npz, which are the formats that decode writes"
         )
-    tensors = decode_many(blobs[0], limits=limits)
-    several = options.output.suffix == ".npz"
-    if several:
-        check_names(tensors)
-    elif len(tensors) != 1:
-        raise ValueError(f"{options.file} holds {len(tensors)} tensors; the output must end in .npz")
+    return file
+
+
+def _run(options: argparse.Namespace) -> int:
+    output = options.output
+    with name_file(options.file):
+        tensors = _decode_file(options.file, get_limits(options))
+        several = _is_archive(output, len(tensors))
+        if several:
+            check_names(tensors)
+        elif len(tensors) != 1:
+            raise ValueError(f"the file holds {len(tensors)} tensors; the output must end in .npz")
     arrays = ((name, _to_array(tensor)) for name, tensor in tensors.items())  # one at a time in memory
-    with open_output(options.output) as file:
+    with open_output(output) as file:
         if several:
             save_npz(file, arrays)
         else:
             np.save(file, next(arrays)[1])
     return 0
+
+
+def _decode_file(file: FileArgument, limits: DecodeLimits) -> dict[str, SparseTensor]:
+    """Decode the only container of a file."""
+    with open_input(file) as opened, name_limit_options():
+        blobs = list(iter_blobs(opened, limits=limits))
+        if len(blobs) != 1:
+            raise ValueError(
+                f"the file holds {len(blobs)} containers; decode takes one, wirecodec.iter_blobs reads all"
+            )
+        return decode_many(blobs[0], limits=limits)
+
+
+def _is_archive(output: FileArgument, tensors: int) -> bool:
+    """Return whether the output is an .npz; a stream without a suffix gets one for several tensors."""
+    if isinstance(output, Path) and output.suffix in (".npy", ".npz"):
+        return output.suffix == ".npz"
+    return tensors != 1
 
 
 def _to_array(tensor: SparseTensor) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-__all__ = ["escape", "format_count", "format_name", "format_table", "shorten"]
+__all__ = ["escape", "format_count", "format_name", "format_os_error", "format_table", "shorten"]
 
 MAX_NAME_WIDTH = 64
 """Characters of a tensor's name that a table or a message shows."""
@@ -34,6 +34,11 @@ def format_name(name: str) -> str:
 def format_count(n: int, one: str, several: str) -> str:
     """Format a number and its noun: "1 entry", "2 entries"."""
     return f"{n} {one if n == 1 else several}"
+
+
+def format_os_error(error: OSError) -> str:
+    """Format an error of the operating system without its number: "x.wc: No such file or directory"."""
+    return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
 
 
 def format_table(

@@ -5,44 +5,73 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
-from wirecodec.arrays import dtype_named
-from wirecodec.cli.formatting import format_count, format_name, format_table, shorten
-from wirecodec.cli.options import add_command
+from wirecodec.arrays import Bytes, dtype_named
+from wirecodec.cli.files import name_file, open_input
+from wirecodec.cli.formatting import escape, format_count, format_name, format_table, shorten
+from wirecodec.cli.options import add_command, add_file
 from wirecodec.container.inspect import ContainerInfo, inspect
 from wirecodec.container.stream import iter_blobs
+from wirecodec.errors import WireError
 from wirecodec.limits import UNLIMITED
+from wirecodec.pipeline import decode_many
 
 __all__ = ["add_to", "format_container"]
 
+VALID = "valid"
 _TEXT_COLUMNS = ("name", "shape", "dtype", "transform", "index", "value")
 _MAX_TAG_WIDTH = 256
 
 
 def add_to(commands: Any) -> None:
     """Add the subcommand."""
-    command = add_command(commands, "inspect", _run, "Show what a file of containers holds")
-    command.add_argument("file", type=Path, help="one container, or several one after the other")
+    command = add_command(
+        commands,
+        "inspect",
+        _run,
+        "Show what a file of containers holds",
+        "Headers are checked. Payloads are not read unless --verify is given.",
+    )
+    add_file(command, "one container, or several one after the other")
+    command.add_argument(
+        "--verify",
+        action="store_true",
+        help="also decode every payload, under the default limits; the exit code is 1 if one is not valid",
+    )
     command.add_argument("--json", action="store_true", help="print JSON, with names in full")
 
 
 def _run(options: argparse.Namespace) -> int:
-    with options.file.open("rb") as file:
-        containers = [inspect(blob) for blob in iter_blobs(file, limits=UNLIMITED)]
-    if not containers:
-        raise ValueError(f"{options.file} is empty")
+    containers: list[tuple[ContainerInfo, str | None]] = []
+    with name_file(options.file), open_input(options.file) as opened:
+        for blob in iter_blobs(opened, limits=UNLIMITED):
+            containers.append((inspect(blob), _check_payload(blob) if options.verify else None))
+        if not containers:
+            raise ValueError("the file is empty")
     if options.json:
-        print(json.dumps([_to_json(info) for info in containers], indent=2))
+        print(json.dumps([_to_json(info, payload) for info, payload in containers], indent=2))
     else:
-        for info in containers:
+        for info, payload in containers:
             print(format_container(info))
-    return 0
+            if payload is not None:
+                print(f"payload: {escape(payload)}")
+        if not options.verify:
+            print("payloads: not checked; inspect --verify checks them")
+    return int(any(payload not in (None, VALID) for _, payload in containers))
 
 
-def _to_json(info: ContainerInfo) -> dict[str, Any]:
-    return {**dataclasses.asdict(info), "tag": info.tag.hex()}
+def _check_payload(blob: Bytes) -> str:
+    """Decode a container, and return "valid" or the error."""
+    try:
+        decode_many(blob)
+    except WireError as error:
+        return f"{type(error).__name__} {error}"
+    return VALID
+
+
+def _to_json(info: ContainerInfo, payload: str | None) -> dict[str, Any]:
+    return {**dataclasses.asdict(info), "tag": info.tag.hex(), "payload": payload}
 
 
 def format_container(info: ContainerInfo) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NoReturn
 
-from wirecodec.cli import advise, bench, decode, encode, inspect, presets, stats, verify, warm
-from wirecodec.cli.formatting import escape, shorten
+from wirecodec.cli import advise, bench, codecs, decode, encode, inspect, presets, stats, verify, warm
+from wirecodec.cli.formatting import escape, format_os_error, shorten
 from wirecodec.cli.options import Parser
-from wirecodec.errors import LimitExceeded
 from wirecodec.version import __version__
 
-__all__ = ["main"]
+__all__ = ["main", "run"]
 
-_COMMANDS = (encode, decode, inspect, verify, presets, stats, bench, advise, warm)
+_COMMANDS = (encode, decode, inspect, verify, codecs, presets, stats, bench, advise, warm)
 _MAX_MESSAGE_WIDTH = 2000
 
 ERROR = 2
@@ -31,8 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after ``wirecodec``; None for those of this process.
 
     Returns:
-        The exit code: 0 for success; 1 if ``verify`` finds a file that is not valid; 2 for an error, which is
-        one line on standard error; 130 after Ctrl-C; 141 if the reader of standard output has closed it.
+        The exit code: 0 for success; 1 if ``verify`` or ``inspect --verify`` finds a file that is not valid;
+        2 for an error, which is one line on standard error; 130 after Ctrl-C; 141 if the reader of standard
+        output has closed it.
 
     Raises:
         SystemExit: with code 0, after ``--help`` or ``--version``.
@@ -47,23 +49,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _make_parser().parse_args(arguments)
         status: int = options.run(options)
-        sys.stdout.flush()
+        _flush_output()
         return status
     except BrokenPipeError:
         return CLOSED_PIPE
     except KeyboardInterrupt:
         return _report("interrupted", INTERRUPTED)
-    except LimitExceeded as error:
-        hint = f"; --{error.code} sets this limit" if hasattr(options, "max_dense") else ""
-        return _report(f"{error}{hint}")
     except MemoryError as error:
         cause = f": {error}" if str(error) else ""
         hint = "; --max-dense limits what is allocated" if hasattr(options, "max_dense") else ""
         return _report(f"not enough memory{cause}{hint}")
-    except (ValueError, OSError, RecursionError) as error:
+    except OSError as error:
+        return _report(format_os_error(error))
+    except (ValueError, RecursionError) as error:
         return _report(str(error))
     finally:
         _discard_unwritable_output()
+
+
+def run() -> NoReturn:
+    """Run the command as a process, and end it with the exit code.
+
+    After Ctrl-C the process ends by SIGINT, whose exit code is 130 for a shell. It thus ends at once: the
+    usual end of an interpreter waits for threads, and those may be compiling.
+    """
+    status = main()
+    if status == INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
+    sys.exit(status)
 
 
 def _make_parser() -> Parser:
@@ -88,7 +102,13 @@ def _discard_unwritable_output() -> None:
     The interpreter flushes it again when it ends, and would print a second error.
     """
     try:
-        sys.stdout.flush()
+        _flush_output()
     except OSError:
         with suppress(OSError), open(os.devnull, "wb") as null:
             os.dup2(null.fileno(), sys.stdout.fileno())
+
+
+def _flush_output() -> None:
+    """Flush standard output, which is None if it was closed before the start."""
+    if sys.stdout is not None:
+        sys.stdout.flush()

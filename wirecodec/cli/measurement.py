@@ -81,6 +81,33 @@ class Machine:
     gradient: Gradient
     measurements: tuple[Measurement, ...]
 
+    def scaled(self, factor: float) -> Machine:
+        """Return the measurements of a gradient of ``factor`` times the size: all stages are linear in it."""
+        if factor == 1:
+            return self
+        gradient = self.gradient
+        measurements = (
+            dataclasses.replace(
+                one,
+                elements=round(factor * one.elements),
+                dense_bytes=round(factor * one.dense_bytes),
+                stored=round(factor * one.stored),
+                stages=dataclasses.replace(
+                    one.stages,
+                    nbytes=round(factor * one.stages.nbytes),
+                    select=factor * one.stages.select,
+                    encode=factor * one.stages.encode,
+                    decode=factor * one.stages.decode,
+                ),
+            )
+            for one in self.measurements
+        )
+        return Machine(
+            factor * self.copy,
+            Gradient(round(factor * gradient.nbytes), factor * gradient.add, factor * gradient.finish),
+            tuple(measurements),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class TimedScheme:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from wirecodec.errors import EncodeError
+from wirecodec.cli.files import parse_file
+from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.limits import UNLIMITED, DecodeLimits
-from wirecodec.presets import PRESETS, parse_preset
-from wirecodec.scheme import Scheme, as_scheme
+from wirecodec.presets import PRESETS, preset
+from wirecodec.registry import stages_of, suggestion
+from wirecodec.scheme import LOSSLESS, Scheme
 
 __all__ = [
     "Parser",
     "add_command",
+    "add_file",
     "add_limit_options",
+    "add_picture",
     "add_scheme_options",
     "get_limits",
     "get_scheme",
+    "name_limit_options",
     "parse_scheme",
 ]
 
@@ -60,13 +66,30 @@ def add_command(
     return command
 
 
+def add_file(command: Any, meaning: str, *, name: str = "file", **settings: Any) -> None:
+    """Add an argument for a file that is read; "-" is standard input."""
+    command.add_argument(name, type=parse_file, help=f"{meaning}; - is standard input", **settings)
+
+
+def add_picture(command: Any, content: str) -> None:
+    """Add ``--png``. If it is "-", the page goes to standard error."""
+    command.add_argument(
+        "--png",
+        metavar="FILE",
+        type=parse_file,
+        help=f"draw {content}; needs Matplotlib; - is standard output",
+    )
+
+
 def add_scheme_options(command: Any) -> None:
     """Add ``--scheme`` and ``--preset``, which exclude each other."""
     group = command.add_mutually_exclusive_group()
-    group.add_argument("--scheme", help="selector | index codec | value codec (default: lossless)")
     group.add_argument(
-        "--preset", help="a published system, such as 'skcompress' or 'dgc(ratio=0.01, index=rice)'"
+        "--scheme",
+        help="selector | index codec | value codec, as in 'topk(0.01) | rice | qsgd', or a preset with "
+        "overrides, as in 'dgc(ratio=0.01)' (default: lossless); wirecodec codecs and presets list all",
     )
+    group.add_argument("--preset", help="a preset with overrides; the same as --scheme, but presets only")
 
 
 def get_scheme(options: argparse.Namespace) -> Scheme:
@@ -76,12 +99,14 @@ def get_scheme(options: argparse.Namespace) -> Scheme:
         EncodeError: the scheme or preset is unknown.
     """
     if options.preset is not None:
-        return parse_preset(options.preset)
-    return as_scheme(None if options.scheme is None else parse_scheme(options.scheme))
+        return preset(options.preset)
+    return LOSSLESS if options.scheme is None else parse_scheme(options.scheme)
 
 
 def parse_scheme(text: str) -> Scheme:
     """Parse a scheme, or a preset with its overrides.
+
+    Text with "|" is a scheme. Text without it is a preset, even if a codec has the same name.
 
     Args:
         text: such as "topk(0.01) | rice | qsgd" or "dgc(ratio=0.01)".
@@ -93,11 +118,15 @@ def parse_scheme(text: str) -> Scheme:
         >>> str(parse_scheme("dgc(ratio=0.01, index=rice)"))
         'dgc(0.01) | rice | raw'
     """
-    if "|" in text:
+    name = text.partition("(")[0].strip()
+    if "|" not in text and name in PRESETS:
+        return preset(text)
+    if "|" in text or stages_of(name):
         return Scheme.parse(text)
-    if text.partition("(")[0].strip() in PRESETS:
-        return parse_preset(text)
-    raise EncodeError(f"{text!r} is neither a preset nor a scheme such as 'topk(0.01) | rice | qsgd'")
+    raise EncodeError(
+        f"{text!r} is neither a preset nor a scheme such as 'topk(0.01) | rice | qsgd'"
+        f"{suggestion(name, PRESETS)}"
+    )
 
 
 def add_limit_options(command: Any, defaults: DecodeLimits) -> None:
@@ -117,6 +146,16 @@ def add_limit_options(command: Any, defaults: DecodeLimits) -> None:
 def get_limits(options: argparse.Namespace) -> DecodeLimits:
     """Return the limits that the options of ``add_limit_options`` give."""
     return DecodeLimits(**{name: getattr(options, name) for name in _LIMITS})
+
+
+@contextmanager
+def name_limit_options() -> Iterator[None]:
+    """Add the option that sets a limit to the message of ``LimitExceeded``."""
+    try:
+        yield
+    except LimitExceeded as error:
+        message = f"{error.message}; --{error.code} sets this limit"
+        raise LimitExceeded(error.code, message, offset=error.offset, entry=error.entry) from None
 
 
 def _parse_limit(text: str) -> int:

@@ -6,50 +6,84 @@ import io
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["open_output"]
+from wirecodec.cli.files import FileArgument, find_stream
+
+__all__ = ["is_stream", "open_output"]
 
 
 @contextmanager
-def open_output(path: Path) -> Iterator[BinaryIO]:
+def open_output(file: FileArgument) -> Iterator[BinaryIO]:
     """Open a file for writing, and replace the old one only if the block succeeds.
 
-    The bytes go to a temporary file in the same folder, which then takes the name ``path``. If the block
+    The bytes go to a temporary file in the same folder, which then takes the name of the file. If the block
     raises, the temporary file is removed and the old file is unchanged. An existing file keeps its mode; a
     symbolic link keeps pointing to its target, which is replaced. Devices, pipes and standard output cannot
     be replaced: they are written directly.
 
     Args:
-        path: the file to write.
+        file: the file to write, or "-" for standard output.
 
     Yields:
         A binary file, open for writing.
 
     Raises:
-        OSError: ``path`` cannot be written; the message names it.
+        ValueError: standard output is a terminal.
+        OSError: the file cannot be written; the message names it.
 
     Examples:
         >>> with open_output(Path("/dev/null")) as file:
         ...     n = file.write(b"bytes")
     """
+    name = str(file) if isinstance(file, Path) else "standard output"
     try:
-        old = path.stat() if path.exists() else None
-        if old is not None and (not stat.S_ISREG(old.st_mode) or _is_stdout(old)):
-            with path.open("wb", buffering=0) as device, io.BufferedWriter(_Sequential(device)) as file:
-                yield file
-            return
-        if old is not None:
-            path.open("r+b").close()  # raises PermissionError if the file is read-only
-        with _replacement(Path(os.path.realpath(path)), old) as file:
-            yield file
+        with _open_file(file) if isinstance(file, Path) else _open_stdout() as opened:
+            yield opened
     except OSError as error:
         if error.errno is None:  # NumPy reports a short write without an error number
-            raise OSError(f"cannot write {str(path)!r}: {error}") from None
-        raise OSError(error.errno, error.strerror, str(path)) from None
+            raise OSError(f"cannot write {name!r}: {error}") from None
+        raise OSError(error.errno, error.strerror, name) from None
+
+
+@contextmanager
+def _open_stdout() -> Iterator[BinaryIO]:
+    """Open standard output for bytes; raise ValueError if a person would see them."""
+    stream = find_stream(sys.stdout)
+    if stream.isatty():
+        raise ValueError("standard output is a terminal; write to a file or a pipe")
+    with io.BufferedWriter(_Sequential(stream)) as file:
+        yield file
+    stream.flush()
+
+
+@contextmanager
+def _open_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a device or a pipe directly, and the replacement of any other file."""
+    old = path.stat() if path.exists() else None
+    if old is not None and is_stream(path):
+        with path.open("wb", buffering=0) as device, io.BufferedWriter(_Sequential(device)) as file:
+            yield file
+        return
+    if old is not None:
+        path.open("r+b").close()  # raises PermissionError if the file is read-only
+    with _replacement(Path(os.path.realpath(path)), old) as replacement:
+        yield replacement
+
+
+def is_stream(file: FileArgument) -> bool:
+    """Return whether a file is written directly: standard output, a device, or a pipe."""
+    if not isinstance(file, Path):
+        return True
+    try:
+        status = file.stat()
+    except OSError:
+        return False
+    return not stat.S_ISREG(status.st_mode) or _is_stdout(status)
 
 
 @contextmanager
@@ -80,7 +114,7 @@ def _is_stdout(old: os.stat_result) -> bool:
 class _Sequential(io.RawIOBase):
     """File without a descriptor and without seeking, which NumPy and zipfile write from front to back."""
 
-    def __init__(self, file: io.FileIO) -> None:
+    def __init__(self, file: BinaryIO | io.FileIO) -> None:
         self._file = file
 
     def writable(self) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+from wirecodec.cli.files import FileArgument
 from wirecodec.cli.output import open_output
 
 __all__ = ["new_figure", "save_png"]
@@ -30,7 +30,7 @@ def new_figure(width: float, height: float) -> Any:
     return figure
 
 
-def save_png(figure: Any, path: Path) -> None:
-    """Write a figure as a PNG file."""
-    with open_output(path) as file:
-        figure.savefig(file, format="png")
+def save_png(figure: Any, file: FileArgument) -> None:
+    """Write a figure as a PNG file, or to standard output."""
+    with open_output(file) as opened:
+        figure.savefig(opened, format="png")

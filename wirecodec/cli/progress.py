@@ -25,7 +25,8 @@ def show_progress(title: str) -> Iterator[ProgressCallback]:
         title: the name of the work.
 
     Yields:
-        The function to call with the completed fraction. It updates a bar if rich is installed.
+        The function to call with the completed fraction. It updates a bar if rich is installed, and else a
+        line with a percentage. Both are removed at the end, also after an error or an interrupt.
     """
     if not sys.stderr.isatty():
         yield ignore_progress
@@ -34,9 +35,31 @@ def show_progress(title: str) -> Iterator[ProgressCallback]:
         from rich.console import Console
         from rich.progress import Progress
     except ImportError:
-        print(f"{title} …", file=sys.stderr)
-        yield ignore_progress
+        with _show_line(title) as update:
+            yield update
         return
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=1.0)
         yield lambda fraction: progress.update(task, completed=fraction)
+
+
+@contextmanager
+def _show_line(title: str) -> Iterator[ProgressCallback]:
+    """Show a percentage that overwrites itself."""
+    width = len(f"{title} … 100 %")
+    shown = -1
+
+    def update(fraction: float) -> None:
+        nonlocal shown
+        percent = int(100 * fraction)
+        if percent != shown:
+            shown = percent
+            sys.stderr.write(f"\r{title} … {percent:3d} %")
+            sys.stderr.flush()
+
+    update(0.0)
+    try:
+        yield update
+    finally:
+        sys.stderr.write(f"\r{' ' * width}\r")
+        sys.stderr.flush()

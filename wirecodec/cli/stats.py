@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import sys
 from typing import Any
 
 from wirecodec.cli.array_files import load_tensors
+from wirecodec.cli.files import STANDARD, format_file, name_file
 from wirecodec.cli.formatting import format_name
-from wirecodec.cli.options import add_command
+from wirecodec.cli.options import add_command, add_file, add_picture
 from wirecodec.errors import EncodeError
 
 __all__ = ["add_to"]
@@ -16,30 +17,35 @@ __all__ = ["add_to"]
 
 def add_to(commands: Any) -> None:
     """Add the subcommand."""
-    command = add_command(
-        commands, "stats", _run, "Measure how compressible a gradient is, and how well SIDCo's fits match it"
-    )
-    command.add_argument("file", type=Path, help=".npy, or .npz of named tensors, measured one by one")
+    command = add_command(commands, "stats", _run, "Measure how compressible a gradient is")
+    add_file(command, ".npy, or .npz of named tensors, measured one by one")
     command.add_argument(
-        "--png", metavar="FILE", type=Path, help="draw the statistics of one tensor; needs Matplotlib"
+        "--sidco",
+        action="store_true",
+        help="also measure how well SIDCo's distributions fit, and how many elements SIDCo selects",
     )
+    add_picture(command, "the statistics of one tensor")
 
 
 def _run(options: argparse.Namespace) -> int:
     from wirecodec.cli.gradient_stats import compute_stats
+    from wirecodec.cli.sidco_stats import compute_sidco_stats
     from wirecodec.cli.stats_page import format_stats
 
     tensors = load_tensors(options.file)
     if options.png is not None and len(tensors) != 1:
-        raise ValueError(f"{options.file} holds {len(tensors)} tensors; a picture shows one")
+        raise ValueError(f"{format_file(options.file)} holds {len(tensors)} tensors; a picture shows one")
+    page = sys.stderr if options.png == STANDARD else sys.stdout
     for name, tensor in tensors.items():
-        try:
-            stats = compute_stats(tensor)
-        except EncodeError as error:
-            raise error.of(name) from None
+        with name_file(options.file):
+            try:
+                stats = compute_stats(tensor)
+                sidco = compute_sidco_stats(tensor, stats.ranks) if options.sidco else None
+            except EncodeError as error:
+                raise error.of(name) from None
         if options.png is not None:
             from wirecodec.cli.stats_picture import draw_stats
 
-            draw_stats(stats, format_name(name), options.png)
-        print(format_stats(stats, format_name(name)))
+            draw_stats(stats, sidco, format_name(name), options.png)
+        print(format_stats(stats, sidco, format_name(name)), file=page)
     return 0

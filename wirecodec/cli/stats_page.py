@@ -5,41 +5,47 @@ from __future__ import annotations
 import math
 
 from wirecodec.cli.formatting import format_table
-from wirecodec.cli.gradient_stats import DECAY_FRACTION, DENSITIES, STAGES, GradientStats
+from wirecodec.cli.gradient_stats import DECAY_FRACTION, DENSITIES, GradientStats
+from wirecodec.cli.sidco_stats import STAGES, SIDCoStats
 
 __all__ = ["format_stats"]
 
 _MIN_DECAY = 0.5  # of a compressible gradient, by Definition 1
 
 
-def format_stats(stats: GradientStats, name: str) -> str:
+def format_stats(stats: GradientStats, sidco: SIDCoStats | None, name: str) -> str:
     """Format the statistics of a gradient as plain text.
 
     Args:
         stats: the statistics.
+        sidco: those of SIDCo, or None to leave them out.
         name: of the gradient.
 
     Returns:
         Lines without a newline at the end.
     """
     compressible = "compressible" if stats.decay > _MIN_DECAY else "not compressible"
-    lost = (f"{lost:.3f} at {density:g}" for lost, density in zip(stats.lost, DENSITIES, strict=True))
     lines = [
         f"{name}: {stats.size:,} elements, {stats.nonzero:,} not 0 ({stats.nonzero / stats.size:.1%})",
         f"sorted magnitudes fall as rank^-{stats.decay:.2f} over the largest {DECAY_FRACTION:.0%}: "
         f"{compressible} by Definition 1, which requires more than {_MIN_DECAY}",
-        f"fraction of the norm outside the k largest: {', '.join(lost)}",
-        "",
-        *_format_fits(stats),
-        "",
-        *_format_stages(stats),
-        "",
-        *_format_default(stats),
+        *_format_selected(stats),
+        "threshold: the smallest magnitude of the k largest; error: the others' norm over the norm of all",
     ]
+    if sidco is not None:
+        lines += ["", *_format_fits(sidco), "", *_format_stages(sidco), "", *_format_default(sidco)]
     return "\n".join(lines)
 
 
-def _format_fits(stats: GradientStats) -> list[str]:
+def _format_selected(stats: GradientStats) -> list[str]:
+    header = ["density", "k", "threshold", "error"]
+    rows = [
+        [f"{s.density:g}", f"{s.count:,}", f"{s.threshold:.3g}", f"{s.error:.3f}"] for s in stats.selected
+    ]
+    return format_table(header, rows)
+
+
+def _format_fits(stats: SIDCoStats) -> list[str]:
     header = ["fit", "shape", "scale", "KS distance", *(f"threshold error at {d:g}" for d in DENSITIES)]
     rows = [
         [
@@ -54,7 +60,7 @@ def _format_fits(stats: GradientStats) -> list[str]:
     return format_table(header, rows)
 
 
-def _format_stages(stats: GradientStats) -> list[str]:
+def _format_stages(stats: SIDCoStats) -> list[str]:
     header = ["k̂/k of the paper's stages", "density", *(f"M = {stages}" for stages in STAGES)]
     rows = [
         [sid, f"{density:g}", *(f"{selected:.3f}" for selected in row)]
@@ -64,7 +70,7 @@ def _format_stages(stats: GradientStats) -> list[str]:
     return format_table(header, rows)
 
 
-def _format_default(stats: GradientStats) -> list[str]:
+def _format_default(stats: SIDCoStats) -> list[str]:
     header = ["k̂/k of the default", "density", "k̂/k", "fits", "reads", "ended exactly"]
     rows = [
         [sid, f"{density:g}", f"{o.selected:.3f}", str(o.fits), f"{o.reads:.2f}", "yes" if o.exact else "no"]

@@ -1,12 +1,15 @@
-"""Picture of ``wirecodec stats --png``: decay, fitted distributions, and k̂/k."""
+"""Picture of ``wirecodec stats --png``: magnitudes and error, and with ``--sidco`` its fits and counts."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from wirecodec.cli.gradient_stats import DENSITIES, STAGES, GradientStats
+import numpy as np
+
+from wirecodec.cli.files import FileArgument
+from wirecodec.cli.gradient_stats import DENSITIES, GradientStats
 from wirecodec.cli.picture import new_figure, save_png
+from wirecodec.cli.sidco_stats import STAGES, SIDCoStats
 
 __all__ = ["draw_stats"]
 
@@ -14,32 +17,38 @@ _FIT_COLOURS = {"exponential": "#D55E00", "gamma": "#009E73", "generalised Paret
 _SID_COLOURS = {"exponential": "#D55E00", "gamma-gp": "#009E73", "gp": "#0072B2"}
 _DASHES = ("-", "--", ":")
 _MIN_SHOWN = 1e-3  # k̂/k is drawn on a logarithmic axis, which has no 0
+_TOLERANCE = 0.12
 
 
-def draw_stats(stats: GradientStats, name: str, path: Path) -> None:
+def draw_stats(stats: GradientStats, sidco: SIDCoStats | None, name: str, file: FileArgument) -> None:
     """Draw the statistics of a gradient as a PNG file.
 
     Args:
         stats: the statistics.
+        sidco: those of SIDCo, or None to leave them out.
         name: of the gradient.
-        path: the file to write.
+        file: to write.
 
     Raises:
         ValueError: Matplotlib is not installed.
     """
-    figure = new_figure(13, 4.4)
+    figure = new_figure(9, 4.4) if sidco is None else new_figure(13, 8.8)
     figure.suptitle(f"{name}: {stats.size:,} elements, {stats.nonzero / stats.size:.0%} not 0")
-    panels = figure.subplots(1, 3)
-    for draw, axes in zip((_draw_decay, _draw_fits, _draw_stages), panels, strict=True):
-        draw(axes, stats)
+    panels = list(np.ravel(figure.subplots(1, 2) if sidco is None else figure.subplots(2, 2)))
+    _draw_decay(panels[0], stats)
+    _draw_errors(panels[1], stats)
+    if sidco is not None:
+        _draw_fits(panels[2], stats, sidco)
+        _draw_stages(panels[3], sidco)
+    for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
-    save_png(figure, path)
+    save_png(figure, file)
 
 
 def _draw_decay(axes: Any, stats: GradientStats) -> None:
     """Draw the sorted magnitudes over their ranks, and the power law of the measured exponent."""
-    ranks, magnitudes = stats.curve
+    ranks, magnitudes = stats.ranks, stats.magnitudes
     middle = len(ranks) // 2
     law = magnitudes[middle] * (ranks / ranks[middle]) ** -stats.decay
     axes.loglog(ranks, magnitudes, color="#333333", linewidth=2, label="sorted magnitudes")
@@ -47,33 +56,67 @@ def _draw_decay(axes: Any, stats: GradientStats) -> None:
     axes.set_xlabel("rank")
     axes.set_ylabel("magnitude")
     axes.set_ylim(bottom=max(magnitudes[0] * 1e-9, magnitudes[-1]))
+    axes.yaxis.set_minor_formatter(lambda magnitude, _: "")
 
 
-def _draw_fits(axes: Any, stats: GradientStats) -> None:
+def _draw_errors(axes: Any, stats: GradientStats) -> None:
+    """Draw the error of sending only the k largest elements over the density."""
+    axes.semilogx(
+        stats.ranks / stats.size, stats.errors, color="#333333", linewidth=2, label="error of top-k"
+    )
+    for selected in stats.selected:
+        axes.plot(
+            [selected.count / stats.size],
+            [selected.error],
+            color="#0072B2",
+            marker="o",
+            linestyle="",
+            label=f"{selected.error:.3f} at {selected.density:g}",
+        )
+    axes.set_xlabel("density")
+    axes.set_ylabel("error, in norms of the gradient")
+    axes.set_ylim(0, 1.02)
+
+
+def _draw_fits(axes: Any, stats: GradientStats, sidco: SIDCoStats) -> None:
     """Draw the fraction of elements that exceed a magnitude, measured and fitted."""
-    ranks, magnitudes = stats.curve
-    axes.loglog(magnitudes, ranks / stats.nonzero, color="#333333", linewidth=2, label="not 0, exceeding")
-    for quality in stats.quality:
+    ranks, magnitudes = stats.ranks, stats.magnitudes
+    axes.loglog(magnitudes, ranks / stats.nonzero, color="#333333", linewidth=2, label="measured")
+    for quality in sidco.quality:
         label = f"{quality.name}, KS {quality.distance:.2f}"
         axes.loglog(magnitudes, quality.survival, color=_FIT_COLOURS[quality.name], label=label)
     axes.set_ylim(0.3 / stats.nonzero, 2)
     axes.set_xlim(left=max(magnitudes[0] * 1e-6, magnitudes[-1]))
+    axes.xaxis.set_minor_formatter(lambda magnitude, _: "")
     axes.set_xlabel("magnitude")
-    axes.set_ylabel("fraction")
+    axes.set_ylabel("fraction of the elements that are larger")
 
 
-def _draw_stages(axes: Any, stats: GradientStats) -> None:
+def _draw_stages(axes: Any, sidco: SIDCoStats) -> None:
     """Draw k̂/k over the number of the paper's stages, and of the default mode at the right."""
     default = len(STAGES) + 1
     for sid, colour in _SID_COLOURS.items():
-        for dash, selected, outcome in zip(_DASHES, stats.staged[sid], stats.default[sid], strict=True):
+        for dash, selected, outcome in zip(_DASHES, sidco.staged[sid], sidco.default[sid], strict=True):
             shown = [max(fraction, _MIN_SHOWN) for fraction in selected]
             axes.semilogy(STAGES, shown, color=colour, linestyle=dash, marker="o", markersize=3)
             last = max(outcome.selected, _MIN_SHOWN)
             axes.semilogy([default], [last], color=colour, marker="s", markersize=4)
-        axes.plot([], [], color=colour, label=sid)
+        axes.plot([], [], color=colour, label=f"SIDCo, {sid}")
     for density, dash in zip(DENSITIES, _DASHES, strict=True):
         axes.plot([], [], color="#333333", linestyle=dash, label=f"density {density:g}")
-    axes.axhspan(0.88, 1.12, color="#EEEEEE", zorder=0)
+    band = f"within {_TOLERANCE:.0%} of k"
+    axes.axhspan(1 - _TOLERANCE, 1 + _TOLERANCE, color="#E4E4E4", zorder=0, label=band)
     axes.set_xticks([*STAGES, default], [*(f"M = {m}" for m in STAGES), "default"])
-    axes.set_ylabel("k̂/k")
+    _set_ratio_ticks(axes)
+    axes.set_ylabel("k̂/k: elements selected over elements asked for")
+
+
+def _set_ratio_ticks(axes: Any) -> None:
+    """Label a logarithmic axis of ratios with plain decimals."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(low, 0.5), max(high, 2))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())

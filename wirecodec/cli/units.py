@@ -1,11 +1,11 @@
-"""Bandwidths and times as text: "10Gbit", "12.5GB/s", "50us"."""
+"""Bandwidths, times and counts as text: "10Gbit", "12.5GB/s", "50us", "25M"."""
 
 from __future__ import annotations
 
 import math
 import re
 
-__all__ = ["format_bandwidth", "format_seconds", "parse_bandwidth", "parse_seconds"]
+__all__ = ["format_bandwidth", "format_seconds", "parse_bandwidth", "parse_count", "parse_seconds"]
 
 _QUANTITY = re.compile(r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(\D+)")
 _PREFIXES = "kMGT"
@@ -26,6 +26,7 @@ _BANDWIDTHS: dict[str, float] = {
     for power, prefix in enumerate(_PREFIXES, start=1)
     for unit in ("bit", "bit/s")
 }
+_COUNTS = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 _TIMES = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0}  # both Unicode micro signs
 
 
@@ -82,6 +83,31 @@ def parse_seconds(text: str) -> float:
     if seconds == math.inf:
         raise ValueError(f"time {text!r} must be finite")
     return seconds
+
+
+def parse_count(text: str) -> int:
+    """Parse a number of elements.
+
+    Args:
+        text: a number, with or without one of the suffixes k, M and G, which are powers of 1000: "25M",
+            "1e6", "400,000".
+
+    Raises:
+        ValueError: the text is not a whole number of 1 or more, and at most 2^40.
+
+    Examples:
+        >>> parse_count("25M"), parse_count("1.5k")
+        (25000000, 1500)
+    """
+    plain = text.strip().replace(",", "").replace("_", "")
+    factor = _COUNTS.get(plain[-1:], 1)
+    try:
+        count = float(plain[:-1] if factor > 1 else plain) * factor
+    except ValueError:
+        count = math.nan
+    if not (1 <= count <= 2**40 and count == int(count)):
+        raise ValueError(f"cannot read number {text!r}; write 25M, 1e6 or 400000, from 1 to 2^40")
+    return int(count)
 
 
 def format_bandwidth(bandwidth: float) -> str:

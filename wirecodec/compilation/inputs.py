@@ -9,21 +9,21 @@ import numpy as np
 
 from wirecodec.arrays import Array, read_only
 
-__all__ = ["LARGE", "make_large_tensor", "make_supports", "make_tensors"]
+__all__ = ["SAMPLED", "make_large_tensor", "make_supports", "make_tensors"]
 
-SMALL, MEDIUM, LARGE = 1000, 70_001, 2**22
+SMALL, SAMPLED, LARGE = 1000, 70_001, 2**22
 """Elements of tensors without a sample, with a sample, and with several threads."""
 
 
 def make_tensors(dtype: np.dtype[Any]) -> dict[str, Array]:
     """Make named tensors: small and sampled, dense and sparse, with and without ties."""
     rng = np.random.default_rng(0)
-    values = rng.laplace(size=MEDIUM)
-    runs = np.repeat(rng.random(MEDIUM // 64 + 1) < 0.1, 64)[:MEDIUM]
+    values = rng.laplace(size=SAMPLED)
+    runs = np.repeat(rng.random(SAMPLED // 64 + 1) < 0.1, 64)[:SAMPLED]
     tensors = {
         "small": values[:SMALL],
         "dense": values,
-        "sparse": values * (rng.random(MEDIUM) < 0.1),
+        "sparse": values * (rng.random(SAMPLED) < 0.1),
         "runs": values * runs,
         "tied": np.sign(values),
     }

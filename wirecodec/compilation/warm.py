@@ -6,6 +6,7 @@ The kernels are reached by running the scheme on synthetic tensors, so no list o
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, dtype_named
-from wirecodec.compilation.inputs import make_large_tensor, make_supports, make_tensors
+from wirecodec.compilation.inputs import SAMPLED, make_large_tensor, make_supports, make_tensors
 from wirecodec.compressor import Compressor
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
@@ -26,6 +27,7 @@ from wirecodec.pipeline import decode, decode_add, encode, encode_many
 from wirecodec.scheme import Scheme, SchemeLike, as_scheme
 from wirecodec.select.all import All
 from wirecodec.select.nonzero import NonZero
+from wirecodec.sparse import SparseTensor
 from wirecodec.value.auto import AutoValue
 from wirecodec.value.raw import Raw
 
@@ -150,6 +152,8 @@ def _list_jobs(
 def _run(job: _Job) -> None:
     """Encode, decode and add tensors, and take steps with residuals."""
     tensors = make_tensors(job.dtype)
+    if job.scheme.transform is None:
+        _run_stages(job)
     for scheme in _list_schemes(job):
         for tensor in tensors.values():
             _encode_and_decode(scheme, tensor)
@@ -160,6 +164,23 @@ def _run(job: _Job) -> None:
         for d, indices in make_supports():
             job.scheme.index.choose(indices, d, 0)
     _select_in_threads(job)
+
+
+def _run_stages(job: _Job) -> None:
+    """Run each stage by itself; processes that start together begin with different ones, and share the work.
+
+    A transform changes the type of the later stages, so that a scheme with one is not divided.
+    """
+    dense = np.random.default_rng(3).laplace(size=SAMPLED).astype(job.dtype)
+    sparse = SparseTensor(np.arange(0, SAMPLED, 10, dtype=np.int32), dense[::10], SAMPLED)
+    stages: list[tuple[Scheme, Any]] = [
+        (Scheme(job.scheme.select, RawIndex(), Raw()), dense),
+        (Scheme(All(), job.scheme.index, Raw()), sparse),
+        (Scheme(All(), RawIndex(), job.scheme.value), dense),
+    ]
+    first = os.getpid() % len(stages)
+    for scheme, tensor in stages[first:] + stages[:first]:
+        _encode_and_decode(scheme, tensor)
 
 
 def _list_schemes(job: _Job) -> Iterator[Scheme]:
@@ -177,7 +198,7 @@ def _list_schemes(job: _Job) -> Iterator[Scheme]:
             yield dataclasses.replace(scheme, value=value)
 
 
-def _encode_and_decode(scheme: Scheme, tensor: Array) -> None:
+def _encode_and_decode(scheme: Scheme, tensor: Any) -> None:
     """Encode a tensor, decode it, and add it to a dense array."""
     with suppress(EncodeError):  # a codec of the user may not carry every tensor
         blob = encode(tensor, scheme)

@@ -2,7 +2,7 @@
 
 Each stage bounds its own part:
 
-- a selector's ``count_range(size)`` gives the fewest and the most elements it selects (0 to size without it),
+- a selector's ``count_range(size)`` gives the minimum and maximum it selects (0 and size without it),
 - an index codec's ``max_bytes(r, d)`` bounds its section for at most r indices below d,
 - a lossy index codec's ``max_decoded(r, d)`` bounds how many indices readers find (d without it),
 - a value codec's ``max_bytes(r, dtype)`` bounds its section for at most r values.
@@ -94,7 +94,7 @@ class _Chunk:
     scheme: Scheme
 
     def max_bytes(self, r: int) -> int:
-        """Return the most bytes of the sections of at most r selected elements, padding included."""
+        """Return the maximum bytes of the sections of at most r selected elements, padding included."""
         if r == 0:
             return 0
         index = self.scheme.index
@@ -106,7 +106,7 @@ class _Chunk:
         return max(partial, self.full_bytes()) if r == self.d else partial
 
     def full_bytes(self) -> int:
-        """Return the most bytes of a chunk whose elements are all selected; it has no index section."""
+        """Return the maximum bytes of a chunk whose elements are all selected; it has no index section."""
         return self._value_bytes(self.d)
 
     def _value_bytes(self, r: int) -> int:
@@ -136,7 +136,7 @@ def _max_decoded(index: Any, r: int, d: int) -> int:
 
 
 def _count_range(selector: Any, size: int) -> tuple[int, int]:
-    """Return the fewest and the most elements that a selector takes; 0 and all if it promises nothing."""
+    """Return how many elements a selector selects at least and at most; 0 and all if unknown."""
     bound = getattr(selector, "count_range", None)
     if bound is None:
         return 0, size
@@ -145,7 +145,7 @@ def _count_range(selector: Any, size: int) -> tuple[int, int]:
 
 
 def _max_total(chunks: Sequence[tuple[_Chunk, int]], most: int) -> int:
-    """Return the most bytes of all chunks if they share ``most`` elements; each chunk comes with its number.
+    """Return the maximum bytes of all chunks if they share ``most`` elements; each comes with its number.
 
     The maximum is bounded by its Lagrangian dual. For every price p per element, the total is at most
     p · most + Σ max over r of (bytes(r) - p · r). The dual is convex in p: a ternary search finds the least.

@@ -79,7 +79,7 @@ class AutoIndex:
         return (*fast, ContextIndex()) if self.smallest else fast
 
     def max_bytes(self, r: int, d: int) -> int:
-        """Return the most bytes of a section of at most r indices below d."""
+        """Return the maximum number of bytes of a section of at most r indices below d."""
         return min(codec.max_bytes(r, d) for codec in (Rice(), Bitmap(), RLE()))
 
     @staticmethod

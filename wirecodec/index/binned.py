@@ -66,7 +66,7 @@ class Binned:
         return section[:-_WORD_BYTES]
 
     def max_bytes(self, r: int, d: int) -> int:
-        """Return the most bytes of a section of at most r indices below d."""
+        """Return the maximum number of bytes of a section of at most r indices below d."""
         records = r + -(-d // self.bin) - 1  # one per index, and one per empty bin before the last index
         return 2 + -(-records * (self.bin.bit_length() + 1) // 8)
 

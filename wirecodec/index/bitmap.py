@@ -50,7 +50,7 @@ class Bitmap:
         return words.view(np.uint8)[: bitmap_bytes(d)]
 
     def max_bytes(self, r: int, d: int) -> int:
-        """Return the most bytes of a section of at most r indices below d."""
+        """Return the maximum number of bytes of a section of at most r indices below d."""
         return bitmap_bytes(d)
 
     @classmethod

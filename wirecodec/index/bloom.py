@@ -47,7 +47,7 @@ class Bloom:
     - ``p1``: keep r of the n positives, drawn at random.
     - ``p2``: keep r, preferring those that must have been inserted (DeepReduce, Algorithm 1).
     - ``leftmost``, ``middle``, ``rightmost``: keep r consecutive positives.
-    - ``naive``: assign the r values to the first r positives, whichever these are.
+    - ``naive``: assign the r values to the first r positives, even if others were inserted.
 
     Source: formats/spec/index/bloom.md; DeepReduce (Xu et al. 2021), section 4; Bloom (1970).
 
@@ -109,7 +109,7 @@ class Bloom:
         return Approximation(section, found, complete=policy == P0)
 
     def max_bytes(self, r: int, d: int) -> int:
-        """Return the most bytes of a section of at most r indices below d."""
+        """Return the maximum number of bytes of a section of at most r indices below d."""
         return HEADER_BYTES + filter_bytes(r, self.fpr)
 
     def max_decoded(self, r: int, d: int) -> int:

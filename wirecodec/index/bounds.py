@@ -16,7 +16,7 @@ _VARINT_SHIFTS = (7, 14, 21)
 
 
 def max_gap_bits(r: int, d: int) -> int:
-    """Return the most bits that the gaps of r indices below d take as Rice codes of the best parameter.
+    """Return the maximum bits that the gaps of r indices below d take as Rice codes of the best parameter.
 
     With parameter b a gap g takes b + 1 + ⌊g / 2^b⌋ bits, and the gaps add up to at most d - r. The least sum
     over b is concave in the mean gap. So a parameter for each block takes no more bits than one for all.
@@ -26,13 +26,13 @@ def max_gap_bits(r: int, d: int) -> int:
 
 
 def max_span_words(r: int, d: int) -> int:
-    """Return the most u32 words of all spans of 4096 gaps; each span's unary part begins at a word."""
+    """Return the maximum u32 words of all spans of 4096 gaps; each span's unary part begins at a word."""
     spans = -(-r // RICE_SPAN)
     return (max_gap_bits(r, d) + 31 * spans + 31) // 32
 
 
 def max_varint_bytes(count: int, total: int) -> int:
-    """Return the most bytes of ``count`` varints that add up to at most ``total``."""
+    """Return the maximum number of bytes of ``count`` varints that add up to at most ``total``."""
     return count + sum(min(count, total >> shift) for shift in _VARINT_SHIFTS)
 
 

@@ -76,7 +76,7 @@ class ContextIndex:
         return rows if rows.size < plain.size else plain
 
     def max_bytes(self, r: int, d: int) -> int:
-        """Return the most bytes of a section of at most r indices below d."""
+        """Return the maximum number of bytes of a section of at most r indices below d."""
         blocks = d // CONTEXT_BLOCK + d // _MIN_PERIOD + 2  # each row ends its last block and part
         decisions = d + (d // CONTEXT_PART + blocks) + blocks
         return _HEADER_BYTES + -(-decisions * _MAX_DECISION_BITS // 8) + _MAX_TAIL_BYTES

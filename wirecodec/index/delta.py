@@ -47,7 +47,7 @@ class Delta:
         return section[:-STORE_MARGIN]
 
     def max_bytes(self, r: int, d: int) -> int:
-        """Return the most bytes of a section of at most r indices below d."""
+        """Return the maximum number of bytes of a section of at most r indices below d."""
         return max_varint_bytes(r, d)
 
     @classmethod

@@ -68,7 +68,7 @@ class EliasFano:
         return section[: 4 * (inner + int(layout.starts[inner]) + last_words)]
 
     def max_bytes(self, r: int, d: int) -> int:
-        """Return the most bytes of a section of at most r indices below d."""
+        """Return the maximum number of bytes of a section of at most r indices below d."""
         return 4 * ((r - 1) // RICE_SPAN + max_span_words(r, d))
 
     @classmethod

@@ -96,7 +96,7 @@ class Huffman:
         return section[: ends[-1]]
 
     def max_bytes(self, r: int, d: int) -> int:
-        """Return the most bytes of a section of at most r indices below d."""
+        """Return the maximum number of bytes of a section of at most r indices below d."""
         inner = -(-r // HUFFMAN_SPAN) - 1
         if self.symbols == "keys":
             return _HEADER.size + 128 + 2 * inner + r * _width(d) + inner + 1

@@ -55,7 +55,7 @@ class RawIndex:
         return indices.astype(_width(d)).view(np.uint8)
 
     def max_bytes(self, r: int, d: int) -> int:
-        """Return the most bytes of a section of at most r indices below d."""
+        """Return the maximum number of bytes of a section of at most r indices below d."""
         return r * _width(d).itemsize
 
     @classmethod

@@ -80,7 +80,7 @@ class Rice:
         return SectionBatch(self.wire_id, lengths, write)
 
     def max_bytes(self, r: int, d: int) -> int:
-        """Return the most bytes of a section of at most r indices below d."""
+        """Return the maximum number of bytes of a section of at most r indices below d."""
         return _directory_bytes(r) + 4 * max_span_words(r, d)
 
     @classmethod

@@ -50,7 +50,7 @@ class RLE:
         return section[:-STORE_MARGIN]
 
     def max_bytes(self, r: int, d: int) -> int:
-        """Return the most bytes of a section of at most r indices below d."""
+        """Return the maximum number of bytes of a section of at most r indices below d."""
         runs = max_runs(r, d)
         return max_varint_bytes(runs, d) + max_varint_bytes(runs, r)
 

@@ -61,7 +61,7 @@ class Structured:
         return min((shape.plan(form) for form in forms), key=lambda plan: plan.bytes).encode()
 
     def max_bytes(self, r: int, d: int) -> int:
-        """Return the most bytes of a section of at most r indices below d."""
+        """Return the maximum number of bytes of a section of at most r indices below d."""
         grain_bytes = -(-d.bit_length() // 8)
         header_bytes = 1 + 2 * grain_bytes
         listed = max_runs(r, d) + 1  # the absent grains are listed if fewer
@@ -87,7 +87,7 @@ class Structured:
 
 
 def _stream_bits(count: int, total: int) -> int:
-    """Return the most bits of a gap stream of ``count`` numbers below ``total``."""
+    """Return the maximum number of bits of a gap stream of ``count`` numbers below ``total``."""
     return GAP_PARAMETER_BITS * -(-count // GAP_BLOCK) + max_gap_bits(count, total)
 
 

@@ -158,7 +158,7 @@ class AutoValue:
         return [codec for family in _FAMILIES for codec in family.codecs(self.error)]
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         return Raw().max_bytes(r, dtype)
 
     def _list_candidates(self, values: Array, wide: Array, stream: int) -> Iterator[tuple[ValueCodec, float]]:

@@ -60,7 +60,7 @@ class Deflate:
         return np.frombuffer(b"".join(parts), np.uint8)
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         size = r * dtype.itemsize
         # zlib's deflateBound for any of its settings; it also holds for libraries that replace zlib.
         return 1 + size + -(-size // 8) + -(-size // 64) + 5

@@ -91,7 +91,7 @@ class DExpFit:
         )
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         return 4 + r * dtype.itemsize
 
     @classmethod

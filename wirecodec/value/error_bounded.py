@@ -66,7 +66,7 @@ class ErrorBounded:
         return np.concatenate([np.array([_EXACT], np.uint8), values.view(np.uint8)])
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         return 1 + r * dtype.itemsize
 
     @classmethod

@@ -54,7 +54,7 @@ class Mean:
         return np.array([number], scale_type(values.dtype)).view(np.uint8)
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         return scale_type(dtype).itemsize
 
     @classmethod

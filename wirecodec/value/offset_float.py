@@ -127,7 +127,7 @@ class OffsetFloat:
         return section
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         return _HEADER.size + packed_size(r, self.bits)
 
     @classmethod

@@ -120,7 +120,7 @@ class PolyFit:
         return write_section((lengths - 1 | degrees << 24).astype("<u4"), sent)
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         return 4 + r * dtype.itemsize
 
     @classmethod

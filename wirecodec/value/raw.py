@@ -83,7 +83,7 @@ class Raw:
         return SectionBatch(wire_id, lengths, write)
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         return r * (dtype.itemsize if self.dtype is None else 2)
 
     @classmethod
@@ -125,7 +125,7 @@ class Raw16Bit:
         return out.view(np.uint8)
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         return 2 * r
 
     @classmethod

@@ -60,7 +60,7 @@ class SignScale:
         return section
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         return scale_type(dtype).itemsize + -(-r // 8)
 
     @classmethod

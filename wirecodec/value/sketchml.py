@@ -84,7 +84,7 @@ class SketchML:
         return _join_section(_PACKED, means, pack(codes, width) if width else codes[:0])
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         means = min(self.buckets, r)
         spans = -(-r // HUFFMAN_SPAN)  # each ends with a whole byte, which the choice of Huffman leaves out
         return _HEADER.size + 4 * means + packed_size(r, (means - 1).bit_length()) + spans + 1

@@ -83,7 +83,7 @@ class TernGrad:
         return single if single[0] >= _MIN_SCALE else np.zeros(1, np.float32)
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         return _HEAD + -(-r // TERNARY_DIGITS)
 
     @classmethod

@@ -73,7 +73,7 @@ class ThreeLC:
         return section[: _HEAD + three_lc.shorten_runs(codes, count, section[_HEAD:])]
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         return _HEAD + -(-r // TERNARY_DIGITS)
 
     @classmethod

@@ -70,7 +70,7 @@ class Zstd:
         return np.frombuffer(bytes([self.shuffle]) + frame, np.uint8)
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
-        """Return the most bytes of a section of at most r values of ``dtype``."""
+        """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
         size = r * dtype.itemsize
         return 1 + size + (size >> 8) + (max(2**17 - size, 0) >> 11)  # ZSTD_compressBound
 

@@ -13,8 +13,16 @@ import wirecodec as wc
 from wirecodec.arrays import BFLOAT16
 from wirecodec.cli import measurement
 from wirecodec.cli.advise_page import format_advice
-from wirecodec.cli.advise_picture import draw_advice
-from wirecodec.cli.advise_prediction import DEFAULT_SCHEMES, Advice, advise, compare, predict
+from wirecodec.cli.advise_picture import draw_advice, make_title, merge_curves
+from wirecodec.cli.advise_prediction import (
+    COMMON_SCHEMES,
+    MORE_SCHEMES,
+    Advice,
+    advise,
+    compare,
+    leave_out_alike,
+    predict,
+)
 from wirecodec.cli.bench import format_bench
 from wirecodec.cli.cost_model import Gradient, Network, Stages
 from wirecodec.cli.measurement import (
@@ -168,15 +176,15 @@ def test_predictions() -> None:
 
 
 def test_page_where_some_pay() -> None:
-    page = format_advice(advice(0.5e9, QUICK, SLOW), "grad.npy", error=True)
+    page = format_advice(advice(0.5e9, QUICK, SLOW), "grad.npy")
     assert page.startswith("grad.npy: 250,000 elements; 2 ranks at 4 Gbit/s, 0 µs per message\n")
-    assert "1 of 2 schemes pays; fastest: quick, 1.67 times as fast as the dense all-reduce." in page
-    assert "From 7.2 Gbit/s on none pays." in page
+    assert "* is the fastest: quick, 1.67 times as fast as the dense all-reduce, error 0.5." in page
+    assert "1 of 2 schemes pays. From 7.2 Gbit/s on none pays." in page
     assert "dense all-reduce of 1,000,000 bytes: 2 ms, 2 ms of it sending" in page
     lines = [" ".join(line.split()) for line in page.splitlines()]
-    assert lines[1:4] == [
-        "scheme ratio exchange speed-up algorithm pays error",
-        "quick 10.0 1.2 ms 1.67 allgather below 7.2 Gbit/s 0.5",
+    assert [lines[1].strip(), *lines[2:4]] == [
+        "scheme error ratio exchange speed-up algorithm pays",
+        "* quick 0.5 10.0 1.2 ms 1.67 allgather below 7.2 Gbit/s",
         lines[3],
     ]
     assert "below 880 Mbit/s" in lines[3]
@@ -193,7 +201,6 @@ def test_page_where_none_pays() -> None:
         "The scheme does not pay. The nearest is quick: with its times a ratio above 10.0 would pay" in near
     )
     assert "and its ratio is 5.0." in near
-    assert "error" not in near.splitlines()[1]
     far = format_advice(advice(1e12, QUICK, SLOW), "x")
     assert "None of 2 schemes pays." in far
     assert "None would at any ratio: computing alone takes longer" in far
@@ -205,7 +212,7 @@ def test_page_where_none_pays() -> None:
 def test_page_where_one_pays_everywhere() -> None:
     gradient, network = Gradient(M, add=1.0), Network(2, 1e9)
     prediction = predict(make_measurement("all", 100, 0.0, 1e-3), gradient, network)
-    page = format_advice(Advice(gradient, network, (prediction,), (("that", "why"),)), "x")
+    page = format_advice(Advice(gradient, network, (prediction,), excluded=(("that", "why"),)), "x")
     assert "everywhere" in page
     assert "One pays at any bandwidth" in page
     assert "excluded: that: why" in page
@@ -229,7 +236,8 @@ def test_bench_page() -> None:
 
 
 def test_default_schemes_are_different_schemes() -> None:
-    assert len({str(parse_scheme(text)) for text in DEFAULT_SCHEMES}) == len(DEFAULT_SCHEMES)
+    defaults = COMMON_SCHEMES + MORE_SCHEMES
+    assert len({str(parse_scheme(text)) for text in defaults}) == len(defaults)
 
 
 def test_default_schemes_that_cannot_carry_a_gradient_are_told() -> None:
@@ -237,9 +245,62 @@ def test_default_schemes_that_cannot_carry_a_gradient_are_told() -> None:
     advice = advise({"x": x}, Network(2, 1e9), budget=1e-3)
     assert {s for s, _ in advice.excluded} >= {"all | raw-index | raw(bfloat16)"}
     assert "too large for bfloat16" in dict(advice.excluded)["all | raw-index | raw(bfloat16)"]
-    assert len(advice.predictions) + len(advice.excluded) == len(DEFAULT_SCHEMES)
+    assert len(advice.predictions) + len(advice.excluded) + len(advice.alike) == len(COMMON_SCHEMES)
     with pytest.raises(wc.EncodeError, match="too large"):
         advise({"x": x}, Network(2, 1e9), [wc.Scheme.parse("all | raw-index | raw(bfloat16)")])
+
+
+EXACT = dataclasses.replace(make_measurement("exact", M // 2, 1e-3, 0.0), error=0.01)
+"""Slower than QUICK, with a smaller error."""
+
+
+def test_schemes_within_the_bound_come_first_and_the_fastest_is_the_pick() -> None:
+    gradient, network = Gradient(M), Network(2, 0.5e9)
+
+    def pick(max_error: float) -> str | None:
+        found = compare(gradient, network, [SLOW, EXACT, QUICK], max_error=max_error).pick
+        return None if found is None else found.measurement.scheme
+
+    assert [pick(bound) for bound in (math.inf, 0.5, 0.4, 0.001)] == ["quick", "quick", "exact", None]
+    bounded = compare(gradient, network, [SLOW, EXACT, QUICK], max_error=0.4)
+    assert [p.measurement.scheme for p in bounded.predictions] == ["exact", "quick", "slow"]
+    page = format_advice(bounded, "x", other_ranks=[2])
+    assert [line[:1] for line in page.splitlines()[2:5]] == ["*", ">", ">"]
+    assert "* is the fastest with an error of at most 0.4: exact" in page
+    assert "> has an error above 0.4." in page
+    assert page.count("exact") == 4  # both tables, the pick, and the pick for 2 ranks
+    none = format_advice(compare(gradient, network, [QUICK], max_error=0.1), "x")
+    assert "No scheme has an error of at most 0.1; --max-error sets the bound." in none
+    unknown = dataclasses.replace(QUICK, error=math.nan)
+    assert compare(gradient, network, [unknown], max_error=0.9).pick is None
+
+
+def test_schemes_alike_in_time_and_error_are_left_out() -> None:
+    twin = dataclasses.replace(QUICK, scheme="twin", error=0.501)
+    other = dataclasses.replace(QUICK, scheme="other error", error=0.6)
+    both = leave_out_alike(advice(0.5e9, QUICK, twin, other, SLOW))
+    assert [p.measurement.scheme for p in both.predictions] == ["quick", "other error", "slow"]
+    assert both.alike == ("twin",)
+    assert "left out, like one of the above: twin" in format_advice(both, "x")
+
+
+def test_curves_that_coincide_are_one_curve() -> None:
+    twin = dataclasses.replace(QUICK, scheme="twin", error=0.9)
+    curves = merge_curves(advice(0.5e9, QUICK, twin, SLOW), np.geomspace(1e6, 1e10, 20))
+    assert [[p.measurement.scheme for p in c.predictions] for c in curves] == [["quick", "twin"], ["slow"]]
+
+
+def test_title_of_the_picture_is_complete() -> None:
+    assert make_title(advice(0.5e9, QUICK), "x") == "x: 250,000 elements; 2 ranks, 0 µs per message"
+
+
+def test_a_larger_gradient_of_the_same_kind_scales() -> None:
+    scaled = Machine(1e-4, Gradient(M, 1.0, 2.0), (QUICK,)).scaled(25)
+    assert scaled.gradient == Gradient(25 * M, 25.0, 50.0)
+    (one,) = scaled.measurements
+    assert (one.elements, one.dense_bytes, one.stored) == (25 * M // 4, 25 * M, 2500)
+    assert one.stages == Stages(25 * (M // 10), 25e-3, 0.0, 0.0)
+    assert (one.ratio, one.error) == (QUICK.ratio, QUICK.error)
 
 
 def test_without_a_scheme_there_is_nothing_to_measure() -> None:

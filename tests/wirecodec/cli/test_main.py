@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -87,24 +89,32 @@ def test_any_name_is_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["inspect", "missing.wc"], "No such file"),
-        (["inspect", "grad.npy"], "magic"),
-        (["inspect", "empty"], "is empty"),
-        (["decode", "short.wc", "-o", "x.npy"], "container: "),
+        (["inspect", "missing.wc"], ": missing.wc: No such file"),
+        (["inspect", "grad.npy"], ": grad.npy: magic: "),
+        (["inspect", "empty"], ": empty: the file is empty"),
+        (["decode", "short.wc", "-o", "x.npy"], ": short.wc: container: "),
         (["encode", "grad.npy", "--scheme", "topk(0.1) | rcie | raw", "-o", "x.wc"], "did you mean 'rice'"),
-        (["encode", "int.npy", "-o", "x.wc"], "int64 is not carried"),
+        (["encode", "int.npy", "-o", "x.wc"], ": int.npy: dtype int64 is not carried"),
+        (["encode", "object.npy", "-o", "x.wc"], ": object.npy: the array holds Python objects; save it as"),
+        (["encode", "object.npz", "-o", "x.wc"], ": object.npz: the array holds Python objects"),
+        (["stats", "short.wc"], ": short.wc: this is a container; wirecodec decode converts it"),
         (
             ["encode", "nan.npy", "--scheme", "topk(0.1) | rice | raw", "-o", "x.wc"],
-            "element 3: topk cannot carry nan",
+            ": nan.npy: element 3: topk cannot carry nan",
         ),
-        (["encode", "empty", "-o", "x.wc"], "empty is neither a .npy nor an .npz"),
+        (["encode", "empty", "-o", "x.wc"], ": empty: the file is neither a .npy nor an .npz"),
+        (["encode", "grad.npy", "-o", "grad.npy"], "'grad.npy' ends in .npy, but encode writes a container"),
+        (["decode", "good.wc", "-o", "g.txt"], "'g.txt' must end in .npy or .npz"),
+        (["decode", "good.wc", "-o", "g"], "'g' must end in .npy or .npz"),
+        (["encode", "grad.npy", "--scheme", "topk(0.01)", "-o", "x.wc"], "as in 'topk(0.01) | rice | qsgd'"),
+        (["encode", "grad.npy", "--scheme", "dcg(ratio=0.1)", "-o", "x.wc"], "did you mean 'dgc'?"),
         (["encode", "grad.npy", "--scheme", "dcg", "-o", "x.wc"], "'dcg' is neither a preset nor a scheme"),
-        (["stats", "nan.npy"], "tensor 'nan.npy', element 3: stats cannot carry nan"),
-        (["stats", "zeros.npy"], "a fit needs 2"),
-        (["bench", "int.npy"], "tensor 'int.npy': dtype int64 is not carried"),
+        (["stats", "nan.npy"], ": nan.npy: element 3: stats cannot carry nan"),
+        (["stats", "zeros.npy"], ": zeros.npy: 0 elements are not 0; stats needs 2"),
+        (["bench", "int.npy"], ": int.npy: dtype int64 is not carried"),
         (
             ["bench", "nan.npy", "--scheme", "topk(0.1) | rice | raw"],
-            "tensor 'nan.npy', element 3: topk cannot",
+            ": nan.npy: element 3: topk cannot",
         ),
         (["bench", "none.npy"], "holds no elements"),
         (["bench", "grad.npy", "--scheme", "topk(0.1) | rcie | raw"], "did you mean 'rice'"),
@@ -117,6 +127,12 @@ def test_any_name_is_a_name(tmp_path: Path) -> None:
             "No such file",
         ),
         (["advise", "missing.npy", *AT_1_GBIT], "No such file"),
+        (["advise", *AT_1_GBIT], "either a file or --elements"),
+        (["advise", "grad.npy", "--elements", "3", *AT_1_GBIT], "either a file or --elements"),
+        (["advise", "--elements", "many", *AT_1_GBIT], "cannot read number 'many'; write 25M"),
+        (["advise", "grad.npy", "--max-error", "nan", *AT_1_GBIT], "'nan' is not a number from 0 on"),
+        (["codecs", "rcie"], "unknown codec 'rcie'; did you mean 'rice'?"),
+        (["codecs", "deepreduce-both"], "is a preset: topk(0.01) | bloom(policy=p2) | polyfit"),
         (["advise", "none.npy", *AT_1_GBIT], "holds no elements"),
         (["stats", "grad.npy", "--png", "missing/x.png"], "No such file"),
         (["encode", "grad.npy", "-o", "missing/x.wc"], "No such file"),
@@ -134,15 +150,19 @@ def test_errors_are_one_line_and_exit_code_2(
     np.save("nan.npy", np.array([1, 2, 3, np.nan]))
     np.save("zeros.npy", np.zeros(9))
     np.save("none.npy", np.zeros((0, 3)))
+    np.save("object.npy", np.array([1.5, None]), allow_pickle=True)
+    np.savez("object.npz", a=np.array([1.5, None]), allow_pickle=True)
+    Path("good.wc").write_bytes(wc.encode(X).tobytes())
     Path("empty").write_bytes(b"")
     Path("short.wc").write_bytes(wc.encode(X).tobytes()[:-1])
+    files = sorted(os.listdir())
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert says in captured.err
     assert captured.err.startswith("wirecodec: ")
     assert captured.err.count("\n") == 1
-    assert not Path("x.npy").exists()
+    assert sorted(os.listdir()) == files
 
 
 def damaged_npz(*at: tuple[int, int, int]) -> bytes:
@@ -218,8 +238,41 @@ def test_long_work_shows_how_far_it_got(
     monkeypatch.setattr(sys, "stderr", terminal)
     assert main(["bench", str(grad)]) == 0
     assert "measuring" in terminal.getvalue()
-    assert (terminal.getvalue() == "measuring …\n") != bar
+    if not bar:
+        line, end = terminal.getvalue().rsplit("\r", 2)[::2]
+        assert line.startswith("\rmeasuring …   0 %\rmeasuring … ")
+        assert end == ""  # the line was erased
     assert "measuring" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("bar", [True, False])
+def test_ctrl_c_during_progress_is_one_line(grad: Path, monkeypatch: pytest.MonkeyPatch, bar: bool) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    if bar:
+        pytest.importorskip("rich")
+    else:
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr("wirecodec.cli.bench.measure", interrupt)
+    assert main(["bench", str(grad)]) == 130
+    assert terminal.getvalue().endswith("wirecodec: interrupted\n")
+    assert "Traceback" not in terminal.getvalue()
+
+
+def test_ctrl_c_ends_the_process_by_its_signal() -> None:
+    """A shell then reports 130, and stops its own loop; the interpreter does not wait for its threads."""
+    code = (
+        "import importlib, threading\n"
+        "m = importlib.import_module('wirecodec.cli.main')\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "m.main = lambda: 130\n"
+        "m.run()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
 def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,21 +280,37 @@ def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     picture = tmp_path / "picture.png"
     schemes = ["--scheme", "all | raw-index | raw", "--scheme", "topk(0.05) | rice | raw"]
     network = ["--bandwidth", "1kbit", "--ranks", "4", "--latency", "0"]
-    assert main(["advise", str(grad), *network, *schemes, "--error", "--png", str(picture)]) == 0
+    assert main(["advise", str(grad), *network, *schemes, "--png", str(picture)]) == 0
     page = capsys.readouterr().out
     assert page.startswith("grad.npy: 1,000 elements; 4 ranks at 1 kbit/s, 0 µs per message\n")
     header, first, second = page.splitlines()[1:4]
-    dense, conclusion = page.splitlines()[9:11]
-    assert header.split()[-1] == "error"
-    assert first.startswith("topk(0.05) | rice | raw ")
+    dense, pick, pays = page.splitlines()[9:12]
+    assert header.split()[:3] == ["scheme", "error", "ratio"]
+    assert first.startswith("*  topk(0.05) | rice | raw ")
     assert " allgather " in first
-    assert second.startswith("all | raw-index | raw ")
+    assert second.startswith("   all | raw-index | raw ")
     assert " narrow " in second
     assert dense.startswith("dense all-reduce of 4,000 bytes: 48 s, 48 s of it sending")
-    assert conclusion.startswith("1 of 2 schemes pays; fastest: topk(0.05) | rice | raw, ")
+    assert pick.startswith("* is the fastest with an error of at most 0.95: topk(0.05) | rice | raw, ")
+    assert pays.startswith("1 of 2 schemes pays.")
     assert "\nallgather: all-gather of the encodings; every rank decodes and sums them\nnarrow: " in page
     assert "\ndecoded: " not in page
     assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main(["advise", str(grad), *network, *schemes, "--max-error", "0"]) == 0
+    assert capsys.readouterr().out.splitlines()[2].startswith("*  all | raw-index | raw ")
+
+
+def test_advise_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    scheme = ["--scheme", "topk(0.05) | rice | raw"]
+    assert main(["advise", "--elements", "2k", *AT_1_GBIT, *scheme]) == 0
+    page = capsys.readouterr().out
+    assert page.startswith("synthetic gradient (Laplace, float32): 2,000 elements; 4 ranks")
+    assert main(["advise", "--elements", "25M", *AT_1_GBIT, *scheme]) == 0
+    page = capsys.readouterr().out
+    assert page.startswith(
+        "synthetic gradient (Laplace, float32, scaled from 4,194,304): 25,000,000 elements"
+    )
+    assert "dense all-reduce of 100,000,000 bytes" in page
 
 
 def test_advise_knows_of_other_numbers_of_ranks(grad: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,7 +318,7 @@ def test_advise_knows_of_other_numbers_of_ranks(grad: Path, capsys: pytest.Captu
     assert main(["advise", "--bandwidth", "1kbit", str(grad), "--scheme", "topk(0.01) | rice | raw"]) == 0
     page = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert page[0][2:6] == ["elements;", "8", "ranks", "at"]
-    at = page.index(["ranks", "schemes", "that", "pay", "speed-up", "fastest"])
+    at = page.index(["ranks", "schemes", "that", "pay", "speed-up", "fastest", "within", "the", "bound"])
     rows = page[at + 1 : at + 8]
     assert [row[0] for row in rows] == ["2", "4", "8", "16", "32", "64", "128"]
     assert [row[1] for row in rows] == ["1", "1", "1", "1", "1", "0", "0"]
@@ -261,7 +330,7 @@ def test_advise_tries_schemes_of_its_own(
     grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "wirecodec.cli.advise_prediction.DEFAULT_SCHEMES", ("topk(0.1) | bitmap | raw", "dgc(index=rice)")
+        "wirecodec.cli.advise_prediction.COMMON_SCHEMES", ("topk(0.1) | bitmap | raw", "dgc(index=rice)")
     )
     assert main(["advise", str(grad), *AT_1_GBIT]) == 0
     page = capsys.readouterr().out

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ DATA = Path(__file__).parents[2] / "data"
 
 def test_stats_of_a_real_gradient(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "picture.png"
-    assert main(["stats", str(DATA / "resnet20_raw.npy"), "--png", str(picture)]) == 0
+    assert main(["stats", str(DATA / "resnet20_raw.npy"), "--sidco", "--png", str(picture)]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     table = capsys.readouterr().out
     assert "resnet20_raw.npy: 269,722 elements" in table
@@ -28,10 +30,28 @@ def test_stats_of_a_real_gradient(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert 0.95 <= float(line.split()[2]) <= 1.05
 
 
+def test_stats_tell_what_top_k_loses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = np.random.default_rng(1).laplace(size=1000).astype(np.float32)
+    x[:900] = 0
+    np.save(tmp_path / "x.npy", x)
+    assert main(["stats", str(tmp_path / "x.npy"), "--png", str(tmp_path / "x.png")]) == 0
+    page = capsys.readouterr().out
+    assert "SIDCo" not in page
+    assert "M = 4" not in page
+    rows = [line.split() for line in page.splitlines()[3:6]]
+    order = np.sort(np.abs(x.astype(float)))[::-1]
+    for (density, k, threshold, error), count in zip(rows, (100, 10, 1), strict=True):
+        assert (float(density), k) == (count / 1000, str(count))
+        assert float(threshold) == pytest.approx(order[count - 1], rel=1e-2)
+        lost = np.linalg.norm(order[count:]) / np.linalg.norm(order)
+        assert float(error) == pytest.approx(lost, abs=1e-3)
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_stats_of_many_tensors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(1)
     np.savez(tmp_path / "m.npz", big=rng.laplace(size=5000) * 1e300, half=rng.normal(size=400).astype("f2"))
-    assert main(["stats", str(tmp_path / "m.npz")]) == 0
+    assert main(["stats", str(tmp_path / "m.npz"), "--sidco"]) == 0
     table = capsys.readouterr().out
     assert "big: 5,000 elements" in table
     assert "half: 400 elements" in table
@@ -49,3 +69,20 @@ def test_stats_without_matplotlib_name_the_extra(
     assert main(["stats", str(grad), "--png", str(grad.with_suffix(".png"))]) == 2
     assert "wirecodec[bench]" in capsys.readouterr().err
     assert main(["stats", str(grad)]) == 0
+
+
+def test_picture_explains_its_band_and_has_plain_ticks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures: list[Any] = []
+    monkeypatch.setattr("wirecodec.cli.stats_picture.save_png", lambda figure, _: figures.append(figure))
+    np.save(tmp_path / "x.npy", np.random.default_rng(1).laplace(size=5000).astype(np.float32))
+    for options, panels in (([], 2), (["--sidco"], 4)):
+        assert main(["stats", str(tmp_path / "x.npy"), "--png", "x.png", *options]) == 0
+        assert len(figures[-1].axes) == panels
+    figures[-1].canvas.draw()
+    last = figures[-1].axes[-1]
+    assert "within 12% of k" in [text.get_text() for text in last.get_legend().get_texts()]
+    labels = [label.get_text() for label in last.get_yticklabels(which="both") if label.get_text()]
+    assert labels
+    assert all(re.fullmatch(r"[\d.]+", label) for label in labels)

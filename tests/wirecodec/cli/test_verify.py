@@ -46,8 +46,20 @@ def test_verify_says_what_is_wrong_and_where(tmp_path: Path, capsys: pytest.Capt
     assert (
         "ChecksumMismatch entry-checksum: the entry's checksum does not match (container 1, entry 1" in second
     )
-    assert main(["verify", str(tmp_path / "none.wc")]) == 2
-    assert "none.wc" in capsys.readouterr().err
+
+
+def test_a_missing_file_does_not_hide_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad, missing = (str(tmp_path / name) for name in ("good.wc", "bad.wc", "missing.wc"))
+    Path(good).write_bytes(wc.encode(X).tobytes())
+    Path(bad).write_bytes(b"bad")
+    assert main(["verify", missing, good, bad]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == f"wirecodec: {missing}: No such file or directory\n"
+    assert [line.split(": ")[0] for line in captured.out.splitlines()] == [good, bad]
+    status, reports = verified(capsys, *map(Path, (missing, good, bad)))
+    assert status == 2
+    assert [report.get("kind") for report in reports] == ["FileNotFoundError", None, "Truncated"]
+    assert "code" not in reports[0]
 
 
 @pytest.mark.parametrize("vector", ["names", "index-range"])

@@ -216,3 +216,28 @@ assert os.waitpid(child, 0)[1] == 0
 def test_after_a_fork_and_at_exit() -> None:
     """A child starts its own threads; at exit there are none, and the work is still done."""
     assert run(FORKED) == "100\n"
+
+
+INTERRUPTED = """
+import threading
+from wirecodec.kernels.cpu import threads
+threads.thread_count = lambda: 2
+threads.MAX_EXIT_SECONDS = 0.1
+lock, entered = threading.Lock(), threading.Event()
+lock.acquire()
+def work(turns):
+    if threading.current_thread() is threading.main_thread():
+        entered.wait()
+        raise KeyboardInterrupt
+    entered.set()
+    lock.acquire()
+try:
+    threads.run_parallel(work, 4, 1)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_thread_that_waits_for_a_lock_does_not_hold_up_the_exit() -> None:
+    """An interrupt during compilation can leave the compiler's lock locked."""
+    assert run(INTERRUPTED) == "interrupted\n"

@@ -97,7 +97,7 @@ def test_receivers_get_signs_times_one_scale(
     scheme = wc.Scheme.parse(f"adacomp | rice | {value}")
     decoded = wc.decode(wc.encode(x, scheme))
     scale = wc.AdaComp().select(x.ravel()).scale
-    magnitude = np.array([oracles.rounded(scale, dtype)]).astype(dtype)
+    magnitude = np.array([oracles.round_to(scale, dtype)]).astype(dtype)
     assert np.array_equal(decoded.values, np.copysign(magnitude, x.ravel()[decoded.indices]))
 
 

@@ -23,7 +23,7 @@ Choose = Callable[[Any], list[int]]
 
 def share(x: Any, ratio: str, some: Choose) -> list[int]:
     """Compute ``some`` if fewer than all elements are kept."""
-    return list(range(x.size)) if oracles.kept(ratio, x.size) == x.size else some(x)
+    return list(range(x.size)) if oracles.selected_count(ratio, x.size) == x.size else some(x)
 
 
 def by_ratio(ratio: str) -> dict[Any, Choose]:
@@ -31,7 +31,7 @@ def by_ratio(ratio: str) -> dict[Any, Choose]:
     number = float(ratio)
 
     def k(x: Any) -> int:
-        return oracles.kept(ratio, x.size)
+        return oracles.selected_count(ratio, x.size)
 
     return {
         wc.TopK(number): lambda x: oracles.top_k(x, k(x)),
@@ -47,7 +47,10 @@ def by_ratio(ratio: str) -> dict[Any, Choose]:
 EXPECTED: dict[Any, Choose] = {
     wc.All(): lambda x: list(range(x.size)),
     wc.NonZero(): lambda x: np.flatnonzero(bits_of(x)).tolist(),
-    **{wc.Threshold(t): lambda x, t=t: oracles.reaching(x, t) for t in (0, 0.5, 1.3, 1e-41, 1e5, 1e300)},
+    **{
+        wc.Threshold(t): lambda x, t=t: oracles.threshold_indices(x, t)
+        for t in (0, 0.5, 1.3, 1e-41, 1e5, 1e300)
+    },
     **{wc.AdaComp(b): lambda x, b=b: oracles.adacomp(x, x, b, 2.0)[0] for b in (1, 50, 64, 200, 10**6)},
     **{
         selector: choose for ratio in ("0.3", "0.05", "0.004") for selector, choose in by_ratio(ratio).items()

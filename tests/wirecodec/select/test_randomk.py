@@ -32,7 +32,7 @@ def test_randomk_of_a_million_is_uniform() -> None:
     x = np.zeros(1_000_000, np.float32)
     for ratio in (0.3, 0.01, 0.0001):
         found = wc.RandomK(ratio).select(x, seed=1).indices
-        k = oracles.kept(str(ratio), x.size)
+        k = oracles.selected_count(str(ratio), x.size)
         assert found.size == np.unique(found).size == k
         counts = np.bincount(found // 100_000, minlength=10)
         assert ((counts - k / 10) ** 2 / (k / 10)).sum() < 27.9
@@ -41,4 +41,4 @@ def test_randomk_of_a_million_is_uniform() -> None:
 def test_randomk_is_its_definition_at_any_size() -> None:
     for size, ratio in ((100_000, "0.1"), (99_999, "0.001"), (50_000, "0.9999")):
         found = wc.RandomK(float(ratio)).select(np.zeros(size), seed=7).indices
-        assert found.tolist() == oracles.random_k(size, oracles.kept(ratio, size), 7)
+        assert found.tolist() == oracles.random_k(size, oracles.selected_count(ratio, size), 7)

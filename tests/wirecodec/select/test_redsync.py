@@ -14,7 +14,7 @@ from tests.wirecodec.select.choices import chosen
 def test_redsync_finds_k_to_2k_of_light_tails() -> None:
     x = np.random.default_rng(4).laplace(size=100_000)
     for ratio in (0.1, 0.01, 0.001):
-        k = oracles.kept(str(ratio), x.size)
+        k = oracles.selected_count(str(ratio), x.size)
         assert k <= len(chosen(wc.RedSync(ratio), x)) <= 2 * k
 
 

@@ -149,7 +149,7 @@ def test_invalid_states_raise(state: Any) -> None:
 
 def near(x: Any, ratio: float, found: Any, off: float = 0.05) -> None:
     """Check that k̂ is within ``off`` of k, and that the largest are selected."""
-    k = oracles.kept(repr(ratio), x.size)
+    k = oracles.selected_count(repr(ratio), x.size)
     g = np.abs(x.astype(np.float64))
     indices = found.selection.indices
     assert (np.diff(indices) > 0).all()
@@ -229,7 +229,7 @@ def near_or_ties(y: Any, ratio: float, found: Any) -> None:
 
 def oracles_top(y: Any, ratio: float) -> list[int]:
     order = np.lexsort((np.arange(y.size), -np.abs(y.astype(np.float64))))
-    return np.sort(order[: oracles.kept(repr(ratio), y.size)]).tolist()
+    return np.sort(order[: oracles.selected_count(repr(ratio), y.size)]).tolist()
 
 
 @pytest.mark.sampled

@@ -23,6 +23,6 @@ def test_many_elements_at_a_time() -> None:
 
 def test_thresholds_round_to_the_type(dtype: np.dtype[Any]) -> None:
     t = float(Fraction(1) + Fraction(1, 2**8) + Fraction(1, 2**40))
-    near = np.array([oracles.rounded(t, dtype)]).astype(dtype)
+    near = np.array([oracles.round_to(t, dtype)]).astype(dtype)
     x = np.concatenate([near, np.nextafter(near, near.dtype.type(0)), -near])
     assert chosen(wc.Threshold(t), x) == [0, 2]

@@ -61,7 +61,7 @@ def test_topk_on_any_floats(values: list[float], data: st.DataObject) -> None:
     ],
 )
 def test_k_is_exact_decimal(ratio: str, size: int) -> None:
-    assert fraction_count(float(ratio), size) == oracles.kept(ratio, size)
+    assert fraction_count(float(ratio), size) == oracles.selected_count(ratio, size)
 
 
 @given(st.decimals(min_value="0.000001", max_value="1", places=6), st.integers(0, 10**9))

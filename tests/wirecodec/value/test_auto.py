@@ -38,7 +38,7 @@ def check_choice(values: Any, error: float, stream: int) -> None:
             assert np.array_equal(encoded, section)
         if codec == chosen or 1.02 * encoded.size < len(section):
             read = codec.decode(encoded, values.size, values.dtype, UNLIMITED)
-            assert oracles.within(values, read, error) == (codec == chosen), codec
+            assert oracles.is_within_error(values, read, error) == (codec == chosen), codec
 
 
 @st.composite
@@ -99,7 +99,7 @@ def test_error_holds_for_corner_cases(dtype: np.dtype[Any]) -> None:
     for name, values in inputs.value_vectors(np.random.default_rng(2), dtype).items():
         for error in (0.5, 0.01):
             blob = wc.encode(values, f"all | raw-index | auto-value(error={error})", seed=3)
-            assert oracles.within(values, wc.decode(blob).values, error), name
+            assert oracles.is_within_error(values, wc.decode(blob).values, error), name
 
 
 def test_every_registered_codec_is_a_candidate_or_exempt() -> None:

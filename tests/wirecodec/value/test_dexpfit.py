@@ -57,7 +57,7 @@ CURVES: dict[str, Callable[[np.random.Generator], Any]] = {
 
 @pytest.mark.parametrize("name", CURVES)
 def test_curves_are_fitted_as_well_as_by_scipy(name: str, rng: np.random.Generator) -> None:
-    """The discriminant of the arc is negative."""
+    """The arc has complex exponents: its discriminant is negative."""
     check_against_scipy(np.sort(CURVES[name](rng)))
 
 

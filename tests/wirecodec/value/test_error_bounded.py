@@ -69,7 +69,7 @@ def test_error_bound_holds(kind: str, r: int, seed: int, dtype: Any, error: floa
     assert section.size <= 1 + values.nbytes
     read = wc.ErrorBounded.decode(section, r, dtype, UNLIMITED)
     assert np.isfinite(read.astype(np.float64)).all()
-    assert oracles.within(values, read, error)
+    assert oracles.is_within_error(values, read, error)
 
 
 @settings(max_examples=150, deadline=None)
@@ -89,7 +89,7 @@ def test_bytes_equal_the_reference_writer(
 @example([1.0, 100.0] * 8, 0.01)
 def test_error_bound_holds_for_any_floats(numbers: list[float], error: float) -> None:
     values = np.array(numbers, np.float32)
-    assert oracles.within(values, round_trip(wc.ErrorBounded(error), values), error)
+    assert oracles.is_within_error(values, round_trip(wc.ErrorBounded(error), values), error)
 
 
 def largest_laplace_values(size: int, fraction: float) -> Any:
@@ -136,7 +136,7 @@ def test_error_bound_holds_at_block_and_lane_limits(rng: np.random.Generator) ->
     x = rng.laplace(size=2**17 + 40).astype(np.float32)
     for r in (1023, 1024, 1027, 16_383, 16_384, 16_384 + 31, 2**17, 2**17 + 33):
         read = round_trip(wc.ErrorBounded(0.02), x[:r])
-        assert oracles.within(x[: min(r, 2000)], read[:2000], 0.5)
+        assert oracles.is_within_error(x[: min(r, 2000)], read[:2000], 0.5)
         error = np.linalg.norm((x[:r] - read).astype(float)) / np.linalg.norm(x[:r].astype(float))
         assert 0.019 < error <= 0.02
 
@@ -259,6 +259,7 @@ def test_parameter_out_of_range() -> None:
             wc.ErrorBounded(wrong)
 
 
+@pytest.mark.nightly
 def test_error_feedback_converges(rng: np.random.Generator) -> None:
     curvature, target = 10.0 ** rng.uniform(-2, 0, 40), rng.normal(size=40)
     c = wc.Compressor("all | raw-index | error-bounded(error=0.3)")
@@ -287,7 +288,7 @@ def test_many_blocks_equal_the_reference_writer(
     section = encode_section(wc.ErrorBounded(0.02), values)
     written = reference.ErrorBounded(0.02).write_section(values.tobytes(), BY_NAME["float32"], 0)
     assert section.tobytes() == written
-    assert oracles.within(values, round_trip(wc.ErrorBounded(0.02), values), 0.02)
+    assert oracles.is_within_error(values, round_trip(wc.ErrorBounded(0.02), values), 0.02)
     assert (
         page.decode_error_bounded(written, values.size, BY_NAME["float32"])
         == round_trip(wc.ErrorBounded(0.02), values).tobytes()

@@ -69,7 +69,7 @@ def test_sections_follow_the_spec_page(rng: np.random.Generator, dtype: np.dtype
         head, form = (8, "<f8") if dtype == np.float64 else (4, "<f4")
         assert section[:head].view(form)[0] == np.dtype(form).type(mean)
         assert np.array_equal(np.unpackbits(section[head:], count=r, bitorder="little"), v < 0)
-        scale = oracles.rounded(float(section[:head].view(form)[0]), dtype)
+        scale = oracles.round_to(float(section[:head].view(form)[0]), dtype)
         assert round_trip(wc.SignScale(), v).astype(float).tolist() == [
             -scale if x < 0 else scale for x in numbers
         ]
@@ -94,6 +94,7 @@ def test_section_sizes() -> None:
             assert len(wc.SignScale().encode(np.ones(r, dtype), 0)) == head + math.ceil(r / 8)
 
 
+@pytest.mark.nightly
 def test_error_feedback_converges(rng: np.random.Generator) -> None:
     """With one bit per element, the distance to a badly scaled quadratic's minimum falls below 0.01 %."""
     curvature, target = 10.0 ** rng.uniform(-2, 0, 40), rng.normal(size=40)

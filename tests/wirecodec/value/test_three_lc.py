@@ -35,8 +35,8 @@ def test_levels_follow_the_spec_page(values: list[float], sparsity: float) -> No
     v = np.array(values, np.float32)
     got = round_trip(wc.ThreeLC(sparsity), v)
     top = float(np.abs(v).max())
-    scale = Fraction(oracles.rounded(top * sparsity, np.float32))
-    half = Fraction(oracles.rounded(float(scale / 2), np.float32))
+    scale = Fraction(oracles.round_to(top * sparsity, np.float32))
+    half = Fraction(oracles.round_to(float(scale / 2), np.float32))
     for x, y in zip(v.tolist(), got.tolist(), strict=True):
         level = 0 if x == 0 or abs(Fraction(x)) < half else 1 if x > 0 else -1
         assert Fraction(y) == level * scale

@@ -170,13 +170,13 @@ class DevicePlan:
             count = chunk.r
             if len(self._bases) > 1:
                 capacity = min(self._selector.capacity, CHUNK)
-                indices, values = container.take_chunk(memory, indices, values, base, chunk, capacity)
+                indices, values = container.copy_chunk(memory, indices, values, base, chunk, capacity)
             kernels = self._index_kernels
             index_length = kernels.section_length(scheme.index, d, indices.size)
             if isinstance(kernels, LossyIndexCodec):
                 index, values = self._approximate(kernels, raw, indices, chunk)
             else:
-                encoded = kernels.encode(memory, scheme.index, indices, 0, d, chunk.coded)
+                encoded = kernels.encode(memory, scheme.index, indices, 0, d, chunk.index_count)
                 index, word_count = encoded.section, encoded.word_count
         codec: Any = scheme.value
         section = self._value_kernels.encode(memory, codec, values, self._dtype, chunk.stream, count)

@@ -20,6 +20,33 @@ from numba.core.typed_passes import NativeLowering
 __all__ = ["make_helper", "without_literals"]
 
 
+class _KernelLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """Library of a kernel; declarations of other functions are not optimised."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                manager, builder = self._codegen._function_pass_manager()
+                manager.run(function, builder)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _KernelLowering(LoweringPass):  # type: ignore[misc]
+    """Lowering into a ``_KernelLibrary``."""
+
+    _name = "wirecodec_kernel_lowering"
+
+    def __init__(self) -> None:
+        LoweringPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Lower a kernel."""
+        state.library = _KernelLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return bool(NativeLowering().run_pass(state))
+
+
 class _HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
     """Library whose module is linked into others, and never becomes machine code."""
 
@@ -56,6 +83,22 @@ class _HelperLowering(LoweringPass):  # type: ignore[misc]
         return True
 
 
+_IDLE_PASSES = {
+    "WithLifting",
+    "InlineClosureLikes",
+    "RewriteDynamicRaises",
+    "MakeFunctionToJitFunction",
+    "InlineInlinables",
+    "FindLiterallyCalls",
+    "LiteralUnroll",
+    "InlineOverloads",
+    "NoPythonSupportedFeatureValidation",
+    "AnnotateTypes",
+    "DumpParforDiagnostics",
+}
+"""Passes for closures, comprehensions, dynamic exceptions and reports. Kernels have none of these."""
+
+
 class _EntryPoint:
     """Key by which callers find a helper's code; Python cannot call it."""
 
@@ -63,17 +106,27 @@ class _EntryPoint:
         raise TypeError("this helper is compiled into kernels only")
 
 
-class _HelperCompiler(Compiler):  # type: ignore[misc]
-    """Numba's compiler with another last step."""
+class KernelCompiler(Compiler):  # type: ignore[misc]
+    """Numba's compiler without the passes that find nothing in kernels."""
+
+    lowering: type = _KernelLowering
 
     def define_pipelines(self) -> list[Any]:
         """Return the pipeline."""
         (pipeline,) = super().define_pipelines()
         pipeline.passes = [
-            (_HelperLowering if step is NativeLowering else step, words) for step, words in pipeline.passes
+            (self.lowering if step is NativeLowering else step, words)
+            for step, words in pipeline.passes
+            if step.__name__ not in _IDLE_PASSES
         ]
         pipeline.finalize()
         return [pipeline]
+
+
+class _HelperCompiler(KernelCompiler):
+    """Compiler of helpers, which stops after the lowering."""
+
+    lowering = _HelperLowering
 
 
 def make_helper(fn: Callable[..., Any], **options: Any) -> Any:

@@ -45,6 +45,9 @@ NEXT, END, UNFINISHED, CALLER_WAITS = 0, 1, 2, 3
 MAX_POLLS, POLLS_AFTER_CALL = 25_000, 300
 """Polls of a counter: 0.2 ms; and 2 µs, in which the caller releases the GIL."""
 
+MAX_EXIT_SECONDS = 30.0
+"""Longest wait for threads at exit; one of them may be compiling for 20 s."""
+
 
 def thread_count() -> int:
     """Return the number of threads that kernels may use, without starting Numba's own."""
@@ -109,6 +112,8 @@ def run_parallel(work: Callable[[Array], object], units: int, least: int) -> Non
         work(turns[:CALLER_WAITS])
     except BaseException:
         turns[NEXT] = units  # stops the other threads
+        if job is not None:
+            job.close()  # a thread that has not begun would still compile the kernel
         raise
     if job is not None:
         job.finish()
@@ -165,9 +170,13 @@ class _Job:
         """Wait until all units are done, and release the caller's arrays."""
         while self.turns[UNFINISHED] > 0 and self._error is None:
             time.sleep(1e-4)
-        self._work = None
+        self.close()
         if self._error is not None:
             raise self._error
+
+    def close(self) -> None:
+        """Release the caller's arrays, and let no further thread begin."""
+        self._work = None
 
 
 class _Helpers:
@@ -200,13 +209,18 @@ class _Helpers:
         self._latest = job.turns
 
     def close(self) -> None:
-        """End all threads while the interpreter still can."""
+        """End all threads while the interpreter still can.
+
+        A thread may wait forever for Numba's compiler lock: an interrupt can leave it locked. The interpreter
+        ends such a thread.
+        """
         self._open = False
         for _ in self._threads:
             self._jobs.put(None)
         self._latest[CALLER_WAITS] = 1
+        end = time.monotonic() + MAX_EXIT_SECONDS
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, end - time.monotonic()))
 
 
 def _serve(jobs: SimpleQueue[_Job | None]) -> None:

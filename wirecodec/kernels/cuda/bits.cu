@@ -6,31 +6,31 @@
 
 // Sets the bits `indices` in zeroed words.
 KERNEL set_bits(const u32* indices, u32 size, const u32* count, u32* words) {
-  const u32 n = counted(size, count);
+  const u32 n = element_count(size, count);
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   if (i < n) atomicOr(&words[indices[i] >> 5], 1u << (indices[i] & 31));
 }
 
 // Writes the positions of the set bits of `size` words, ascending, up to `capacity` of them. `found[0]` receives
 // their number; `found[1]` is set if a position is `d` or more. `states` and `tickets` must be zeroed.
-KERNEL positions(const u32* words, u32 size, u32 d, u32* indices, u32 capacity, u64* states, u32* tickets,
+KERNEL find_set_bits(const u32* words, u32 size, u32 d, u32* indices, u32 capacity, u64* states, u32* tickets,
                  u32* found) {
   __shared__ u32 parts[WARPS + 1];
   __shared__ u32 shared;
   __shared__ u64 tiles_before;
   const u32 tile = take_tile(tickets, &shared);
   const u32 first = tile * TILE + threadIdx.x * ITEMS;
-  u32 held[ITEMS], sum = 0;
+  u32 loaded[ITEMS], sum = 0;
 #pragma unroll
   for (u32 j = 0; j < ITEMS; j++) {
-    held[j] = first + j < size ? words[first + j] : 0u;
-    sum += (u32)__popc(held[j]);
+    loaded[j] = first + j < size ? words[first + j] : 0u;
+    sum += (u32)__popc(loaded[j]);
   }
   u32 all;
-  u32 at = sum_before(sum, parts, &all);
-  if (warp_of() == 0) {
-    const u64 before = sum_before_tile(states, tile, all);
-    if (lane_of() == 0) {
+  u32 at = block_exclusive_sum(sum, parts, &all);
+  if (warp_id() == 0) {
+    const u64 before = tile_exclusive_sum(states, tile, all);
+    if (lane_id() == 0) {
       tiles_before = before;
       if ((u64)(tile + 1) * TILE >= size) found[0] = (u32)before + all;
     }
@@ -39,7 +39,7 @@ KERNEL positions(const u32* words, u32 size, u32 d, u32* indices, u32 capacity, 
   at += (u32)tiles_before;
 #pragma unroll
   for (u32 j = 0; j < ITEMS; j++) {
-    for (u32 word = held[j]; word; word &= word - 1) {
+    for (u32 word = loaded[j]; word; word &= word - 1) {
       const u32 index = 32 * (first + j) + (u32)__ffs((i32)word) - 1;
       if (index >= d) found[1] = 1;
       if (at < capacity) indices[at] = index;
@@ -83,7 +83,7 @@ KERNEL divide_f64(double* total, u32 size, u64 divisor) {
 }
 
 // Computes edges[i], the number of ascending indices below (i + 1) * chunk.
-KERNEL cut_at(const u32* indices, u32 size, u32 chunk, u32 cuts, u32* edges) {
+KERNEL count_below_multiples(const u32* indices, u32 size, u32 chunk, u32 cuts, u32* edges) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   if (i >= cuts) return;
   const u64 edge = (u64)(i + 1) * chunk;
@@ -108,14 +108,14 @@ KERNEL count_below(const u32* indices, u32 size, const u32* edges, u32 cuts, u32
 }
 
 // Subtracts `base` from indices; the result is u32 or, if all fit, u16.
-KERNEL less_base_u32(const u32* indices, u32 size, const u32* count, u32 base, u32* out) {
+KERNEL subtract_base_u32(const u32* indices, u32 size, const u32* count, u32 base, u32* out) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
-  if (i < counted(size, count)) out[i] = indices[i] - base;
+  if (i < element_count(size, count)) out[i] = indices[i] - base;
 }
 
-KERNEL less_base_u16(const u32* indices, u32 size, const u32* count, u32 base, u16* out) {
+KERNEL subtract_base_u16(const u32* indices, u32 size, const u32* count, u32 base, u16* out) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
-  if (i < counted(size, count)) out[i] = (u16)(indices[i] - base);
+  if (i < element_count(size, count)) out[i] = (u16)(indices[i] - base);
 }
 
 // Finds the first word whose bits under `exponent` are all set, by an atomic minimum in first[0].
@@ -125,11 +125,11 @@ template <class W> INLINE void find_nonfinite(const W* words, u32 size, W expone
 }
 
 KERNEL nonfinite_u16(const u16* words, u32 size, const u32* count, u64 exponent, u32* first) {
-  find_nonfinite<u16>(words, counted(size, count), (u16)exponent, first);
+  find_nonfinite<u16>(words, element_count(size, count), (u16)exponent, first);
 }
 KERNEL nonfinite_u32(const u32* words, u32 size, const u32* count, u64 exponent, u32* first) {
-  find_nonfinite<u32>(words, counted(size, count), (u32)exponent, first);
+  find_nonfinite<u32>(words, element_count(size, count), (u32)exponent, first);
 }
 KERNEL nonfinite_u64(const u64* words, u32 size, const u32* count, u64 exponent, u32* first) {
-  find_nonfinite<u64>(words, counted(size, count), exponent, first);
+  find_nonfinite<u64>(words, element_count(size, count), exponent, first);
 }

@@ -57,7 +57,7 @@ def find_set_bits(device: Device, words: Any, d: int, capacity: int) -> tuple[An
         device.clear(fresh)
     size = np.uint32(words.size), np.uint32(d)
     device.launch(
-        "bits", "positions", blocks, words, *size, indices, np.uint32(capacity), states, tickets, found
+        "bits", "find_set_bits", blocks, words, *size, indices, np.uint32(capacity), states, tickets, found
     )
     return indices, found
 
@@ -101,7 +101,7 @@ def find_chunk_ends(device: Device, indices: Any, chunk: int, size: int) -> Any:
     """Count the (n,) ascending u32 ``indices`` below the end of each chunk except the last."""
     edges = device.empty(blocks_for(size, chunk) - 1, np.uint32)
     sizes = np.uint32(indices.size), np.uint32(chunk), np.uint32(edges.size)
-    device.launch("bits", "cut_at", blocks_for(edges.size, THREADS), indices, *sizes, edges)
+    device.launch("bits", "count_below_multiples", blocks_for(edges.size, THREADS), indices, *sizes, edges)
     return edges
 
 
@@ -111,7 +111,7 @@ def subtract_base(device: Device, indices: Any, base: int, dtype: Any, count: An
     The result is u32 or u16.
     """
     out = device.empty(indices.size, dtype)
-    name = f"less_base_u{8 * out.dtype.itemsize}"
+    name = f"subtract_base_u{8 * out.dtype.itemsize}"
     sizes = np.uint32(indices.size), count, np.uint32(base)
     device.launch("bits", name, blocks_for(indices.size, THREADS), indices, *sizes, out)
     return out

@@ -5,7 +5,7 @@
 
 #define STEP 0x9E3779B97F4A7C15ull
 
-INLINE u64 rotated(u64 word, u32 count) { return count ? word << count | word >> (64 - count) : word; }
+INLINE u64 rotate_left(u64 word, u32 count) { return count ? word << count | word >> (64 - count) : word; }
 
 // Reads 8 bytes from byte `at` of a filter of `words` u64, which wraps around.
 INLINE u64 window_at(const u64* filter, u64 words, u64 at) {
@@ -27,10 +27,10 @@ KERNEL bloom_insert(const u32* indices, u32 n, u32 k, u64 words, u64* filter) {
   if (i >= n) return;
   u64 z = (u64)(indices[i] >> 6) * (16 * STEP), word = 0;
   for (u32 j = 0; j < k; j++) {
-    if (j % 2 == 0) word = finish(z += STEP); else word >>= 32;
+    if (j % 2 == 0) word = splitmix64_finalize(z += STEP); else word >>= 32;
     u32 rotation;
     const u64 at = window_of((u32)word, 8 * words, &rotation);
-    const u64 bit = rotated(1ull << (indices[i] & 63), (64 - rotation) & 63);
+    const u64 bit = rotate_left(1ull << (indices[i] & 63), (64 - rotation) & 63);
     const u32 shift = (u32)(at % 8) * 8;
     atomicOr(&filter[at / 8], bit << shift);
     if (shift && bit >> (64 - shift)) atomicOr(&filter[at / 8 + 1 < words ? at / 8 + 1 : 0], bit >> (64 - shift));
@@ -45,25 +45,25 @@ KERNEL bloom_query(const u64* filter, u64 words, u32 k, u32 d, u64* bitmap, u32*
   u64 mask = group < groups ? ~0ull : 0;
   u64 z = (u64)group * (16 * STEP), word = 0;
   for (u32 j = 0; j < k && mask; j++) {
-    if (j % 2 == 0) word = finish(z += STEP); else word >>= 32;
+    if (j % 2 == 0) word = splitmix64_finalize(z += STEP); else word >>= 32;
     u32 rotation;
     const u64 at = window_of((u32)word, 8 * words, &rotation);
-    mask &= rotated(window_at(filter, words, at), rotation);
+    mask &= rotate_left(window_at(filter, words, at), rotation);
   }
   if (d % 64 && group == groups - 1) mask &= (1ull << (d % 64)) - 1;
   if (group < groups) bitmap[group] = mask;
-  const u32 count_of_warp = sum_of_warp((u32)__popcll(mask));
-  if (lane_of() == 0 && count_of_warp) atomicAdd(found, count_of_warp);
+  const u32 count_of_warp = warp_sum((u32)__popcll(mask));
+  if (lane_id() == 0 && count_of_warp) atomicAdd(found, count_of_warp);
 }
 
-// Policy p1 selects r of `capacity` positives, or of count[0] of them, by selection sampling: a draw decides whether the
-// i-th is selected, given how many were selected before. One thread decides; all threads compute the draws' high
+// Policy p1 selects r of `capacity` positives, or of count[0] of them, by selection sampling: a draw decides whether
+// the i-th is selected, given how many were selected before. One thread decides; all threads compute the draws' high
 // products, 256 at a time.
 KERNEL bloom_sample(const u32* positives, u32 capacity, const u32* count, u32 r, u32 low, u32 high, const u64* stream,
                     u32* out) {
   __shared__ u32 ranks[THREADS];
   __shared__ u32 elements[THREADS];
-  const u32 total = counted(capacity, count);
+  const u32 total = element_count(capacity, count);
   const Stream from = stream_of(low, high, stream);
   u32 selected = 0;
   for (u32 first = 0; first < total; first += THREADS) {
@@ -74,7 +74,7 @@ KERNEL bloom_sample(const u32* positives, u32 capacity, const u32* count, u32 r,
     }
     __syncthreads();
     if (threadIdx.x == 0)
-      for (u32 j = 0; j < smaller(total - first, THREADS); j++)
+      for (u32 j = 0; j < minimum(total - first, THREADS); j++)
         if (selected < r && ranks[j] < r - selected) out[selected++] = elements[j];
     __syncthreads();
   }

@@ -7,7 +7,7 @@
 #define PIECE 64u  // bytes per thread
 
 // Multiplies modulo the polynomial; bit 31 is the coefficient of 1.
-INLINE u32 times(u32 a, u32 b) {
+INLINE u32 gf2_multiply(u32 a, u32 b) {
   u32 product = 0;
   for (u32 bit = 0; bit < 32; bit++) {
     product ^= (0u - (b >> 31)) & a;
@@ -18,15 +18,15 @@ INLINE u32 times(u32 a, u32 b) {
 }
 
 // Returns x^(8n), the factor that shifts a register over n bytes.
-INLINE u32 shift_over(u64 n) {
+INLINE u32 shift_factor(u64 n) {
   u32 power = 0x00800000u, found = 0x80000000u;  // x^8, and 1
-  for (; n; n >>= 1, power = times(power, power))
-    if (n & 1) found = times(found, power);
+  for (; n; n >>= 1, power = gf2_multiply(power, power))
+    if (n & 1) found = gf2_multiply(found, power);
   return found;
 }
 
 // Returns the register after `size` bytes, starting from 0.
-INLINE u32 register_of(const u8* bytes, u64 size) {
+INLINE u32 crc_register(const u8* bytes, u64 size) {
   u32 part = 0;
   for (u64 i = 0; i < size; i++) {
     part ^= bytes[i];
@@ -38,10 +38,11 @@ INLINE u32 register_of(const u8* bytes, u64 size) {
 // Adds a block's part of the checksum of `size` bytes to zeroed crc[0]; all its threads call it.
 INLINE void add_pieces(const u8* bytes, u64 size, u32* crc) {
   const u64 start = (u64)(blockIdx.x * THREADS + threadIdx.x) * PIECE;
-  const u64 stop = smaller(start + PIECE, size);
-  u32 part = start < stop ? register_of(bytes + start, stop - start) : 0;
-  if (start < stop) part = times(part, shift_over(size - stop));
-  if (blockIdx.x == 0 && threadIdx.x == 0) part ^= times(ALL, shift_over(size)) ^ ALL;  // initial and final inversion
-  for (u32 step = 16; step > 0; step >>= 1) part ^= __shfl_xor_sync(ALL, part, step);
-  if (lane_of() == 0 && part) atomicXor(crc, part);
+  const u64 stop = minimum(start + PIECE, size);
+  u32 part = start < stop ? crc_register(bytes + start, stop - start) : 0;
+  if (start < stop) part = gf2_multiply(part, shift_factor(size - stop));
+  if (blockIdx.x == 0 && threadIdx.x == 0)  // initial and final inversion
+    part ^= gf2_multiply(MAX_U32, shift_factor(size)) ^ MAX_U32;
+  for (u32 step = 16; step > 0; step >>= 1) part ^= __shfl_xor_sync(FULL_MASK, part, step);
+  if (lane_id() == 0 && part) atomicXor(crc, part);
 }

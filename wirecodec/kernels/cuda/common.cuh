@@ -11,63 +11,64 @@ typedef long long i64;
 
 #define THREADS 256u
 #define WARPS (THREADS / 32u)
-#define ALL 0xFFFFFFFFu
+#define FULL_MASK 0xFFFFFFFFu  // all lanes of a warp
+#define MAX_U32 0xFFFFFFFFu
 #define NONE 0xFFFFFFFFu
 #define KERNEL extern "C" __global__ void __launch_bounds__(256)
 #define INLINE __device__ __forceinline__
 
 #ifndef WIRECODEC_EMULATED
 // Loads a word that another block may store, and acquires what was written before the store.
-INLINE u64 acquire(const u64* place) {
+INLINE u64 load_acquire(const u64* place) {
   u64 word;
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(place) : "memory");
   return word;
 }
 
-INLINE void release(u64* place, u64 word) {
+INLINE void store_release(u64* place, u64 word) {
   asm volatile("st.release.gpu.global.u64 [%0], %1;" : : "l"(place), "l"(word) : "memory");
 }
 #endif
 
-template <class T> INLINE T smaller(T a, T b) { return a < b ? a : b; }
-template <class T> INLINE T larger(T a, T b) { return a < b ? b : a; }
+template <class T> INLINE T minimum(T a, T b) { return a < b ? a : b; }
+template <class T> INLINE T maximum(T a, T b) { return a < b ? b : a; }
 
 // Returns the number of elements: the word at `count` if that is not null, at most `size`. Another kernel may have
 // written it.
-INLINE u32 counted(u32 size, const u32* count) { return count ? smaller(*count, size) : size; }
+INLINE u32 element_count(u32 size, const u32* count) { return count ? minimum(*count, size) : size; }
 
-INLINE u32 lane_of() { return threadIdx.x & 31u; }
-INLINE u32 warp_of() { return threadIdx.x >> 5; }
+INLINE u32 lane_id() { return threadIdx.x & 31u; }
+INLINE u32 warp_id() { return threadIdx.x >> 5; }
 
 // Returns a mask of the lanes before this one.
-INLINE u32 lanes_before() { return (1u << lane_of()) - 1u; }
+INLINE u32 lane_mask_lt() { return (1u << lane_id()) - 1u; }
 
 // Returns the sum over the lanes up to and including this one.
-template <class T> INLINE T sum_up_to(T x) {
+template <class T> INLINE T warp_inclusive_sum(T x) {
   for (u32 step = 1; step < 32; step <<= 1) {
-    T other = __shfl_up_sync(ALL, x, step);
-    if (lane_of() >= step) x += other;
+    T other = __shfl_up_sync(FULL_MASK, x, step);
+    if (lane_id() >= step) x += other;
   }
   return x;
 }
 
 // Returns the sum over all lanes, to all of them. For integers only, because the order differs from that of the
 // specification.
-template <class T> INLINE T sum_of_warp(T x) {
-  for (u32 step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(ALL, x, step);
+template <class T> INLINE T warp_sum(T x) {
+  for (u32 step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(FULL_MASK, x, step);
   return x;
 }
 
 // Returns the sum over the threads before this one, and the sum over all of them; `parts` is shared memory of WARPS
 // + 1.
-template <class T> INLINE T sum_before(T x, T* parts, T* total) {
-  T inclusive = sum_up_to(x);
-  if (lane_of() == 31) parts[warp_of()] = inclusive;
+template <class T> INLINE T block_exclusive_sum(T x, T* parts, T* total) {
+  T inclusive = warp_inclusive_sum(x);
+  if (lane_id() == 31) parts[warp_id()] = inclusive;
   __syncthreads();
   T before = inclusive - x;
   T sum = 0;
   for (u32 w = 0; w < WARPS; w++) {
-    if (w == warp_of()) before += sum;
+    if (w == warp_id()) before += sum;
     sum += parts[w];
   }
   *total = sum;

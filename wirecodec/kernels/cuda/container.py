@@ -22,19 +22,19 @@ __all__ = [
     "allocate_chunks",
     "begin_container",
     "close_chunk",
+    "copy_chunk",
     "derive_selection_stream",
     "finish_container",
     "open_chunk",
     "recount_chunk",
     "set_seed",
-    "take_chunk",
 ]
 
 OUTCOME = 3
 """u64 words of an outcome."""
 _CHUNK = 14
 """u32 words of the kernels' ``struct Chunk``."""
-_R, _CODED, _STREAM = 1, 2, 6
+_R, _INDEX_COUNT, _STREAM = 1, 2, 6
 _BYTES_PER_THREAD = 64
 """Bytes per thread that computes a checksum."""
 _MAX_BLOCKS = 2048
@@ -48,13 +48,13 @@ class Chunk:
     Attributes:
         words: all of them, the kernels' ``struct Chunk``.
         r: (1,) u32, number of elements.
-        coded: (1,) u32, the same if the index section has bytes, else 0.
+        index_count: (1,) u32, the same if the index section has bytes, else 0.
         stream: (1,) u64, seeds the draws.
     """
 
     words: Any
     r: Any
-    coded: Any
+    index_count: Any
     stream: Any
 
 
@@ -96,7 +96,7 @@ def allocate_chunks(device: Device, count: int) -> list[Chunk]:
 
 def _chunk(words: Any) -> Chunk:
     stream = words[_STREAM : _STREAM + 2].view(np.uint64)
-    return Chunk(words, words[_R : _R + 1], words[_CODED : _CODED + 1], stream)
+    return Chunk(words, words[_R : _R + 1], words[_INDEX_COUNT : _INDEX_COUNT + 1], stream)
 
 
 def set_seed(device: Device, seed: int, target: Any) -> None:
@@ -152,12 +152,12 @@ def recount_chunk(
     device.launch("container", "recount_chunk", 1, found, *numbers, outcome, chunk.words)
 
 
-def take_chunk(
+def copy_chunk(
     device: Device, indices: Any, words: Any, base: int, chunk: Chunk, capacity: int
 ) -> tuple[Any, Any]:
     """Copy a chunk's indices, counted from its base, and its values; at most ``capacity`` of them."""
     local, values = device.empty(capacity, np.uint32), device.empty(capacity, words.dtype)
-    name = f"take_chunk_u{8 * words.dtype.itemsize}"
+    name = f"copy_chunk_u{8 * words.dtype.itemsize}"
     blocks = blocks_for(capacity, THREADS)
     device.launch("container", name, blocks, indices, words, np.uint32(base), chunk.words, local, values)
     return local, values

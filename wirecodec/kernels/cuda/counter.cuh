@@ -22,14 +22,14 @@ INLINE Stream stream_of(u32 low, u32 high, const u64* source) {
 }
 
 // The finaliser of splitmix64.
-INLINE u64 finish(u64 z) {
+INLINE u64 splitmix64_finalize(u64 z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
   return z ^ (z >> 31);
 }
 
 // Mixes one more word into `h`, the mix of the words before; 0 if source are none.
-INLINE u64 mixed(u64 h, u64 word) { return finish(h + 0x9E3779B97F4A7C15ull + word); }
+INLINE u64 mix(u64 h, u64 word) { return splitmix64_finalize(h + 0x9E3779B97F4A7C15ull + word); }
 
 // Returns the first of the two values in block `block` of 512 that a thread of 256 processes. They share a draw: the
 // first uses its upper half, the second its lower half.

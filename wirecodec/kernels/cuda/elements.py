@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 NOWHERE = 0xFFFFFFFF
-_KERNEL_NAMES = {"float16": "half", "bfloat16": "bfloat16"}
+_KERNEL_NAMES = {"float16": "f16", "bfloat16": "bf16"}
 
 
 def to_float32(device: Device, raw: Any, kind: Any, count: Any = None) -> tuple[Any, Any]:
@@ -42,9 +42,9 @@ def to_float32(device: Device, raw: Any, kind: Any, count: Any = None) -> tuple[
     out = device.empty(raw.size, np.uint32)
     size, blocks = np.uint32(raw.size), blocks_for(raw.size, THREADS)
     if name == "float64":
-        device.launch("elements", "single_from_f64", blocks, raw, size, count, out, over)
+        device.launch("elements", "f32_from_f64", blocks, raw, size, count, out, over)
     else:
-        device.launch("elements", f"single_from_{_KERNEL_NAMES[name]}", blocks, raw, size, count, out)
+        device.launch("elements", f"f32_from_{_KERNEL_NAMES[name]}", blocks, raw, size, count, out)
     return out, over
 
 
@@ -74,7 +74,7 @@ def from_float32(device: Device, raw: Any, kind: Any) -> Any:
         return narrow(device, raw, kind)[0]
     out = device.empty(raw.size, np.uint64)
     size = np.uint32(raw.size)
-    device.launch("elements", "double_from_single", blocks_for(raw.size, THREADS), raw, size, out)
+    device.launch("elements", "f64_from_f32", blocks_for(raw.size, THREADS), raw, size, out)
     return out
 
 
@@ -118,7 +118,7 @@ def set_magnitude(device: Device, raw: Any, magnitude: Any, numbers: Any = None,
     size = (raw if numbers is None else numbers).size
     out = device.empty(size, raw.dtype)
     given = (np.uint64(magnitude), None) if isinstance(magnitude, int) else (np.uint64(0), magnitude)
-    name = f"signed_u{8 * raw.dtype.itemsize}"
+    name = f"set_magnitude_u{8 * raw.dtype.itemsize}"
     blocks = blocks_for(size, THREADS)
     device.launch("elements", name, blocks, raw, numbers, np.uint32(size), count, *given, out)
     return out

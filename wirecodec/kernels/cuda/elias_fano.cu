@@ -15,25 +15,25 @@ INLINE u32 parameter_of(u32 n, u32 absent) {
 
 // Encoding kernels take `count`, the number of indices if only the device knows it; for 0 they write nothing.
 
-KERNEL elias_bases(const u32* indices, u32 most, const u32* count, u32* words) {
-  const u32 span = blockIdx.x * THREADS + threadIdx.x, r = counted(most, count);
+KERNEL elias_bases(const u32* indices, u32 max_count, const u32* count, u32* words) {
+  const u32 span = blockIdx.x * THREADS + threadIdx.x, r = element_count(max_count, count);
   if (r && span < (r - 1) / SPAN) words[span] = indices[(span + 1) * SPAN - 1] + 1;
 }
 
 // One block. Computes each span's parameter and start from the bases in the section. `starts` is (⌈r/4096⌉ + 1,),
 // counted from the first span; the last entry is the maximum. `bad[0]` is set if the bases leave a span fewer
 // elements than it has indices.
-KERNEL elias_layout(const u32* bases, u32 d, u32 most, const u32* count, u8* parameters, u32* starts, u32* bad) {
+KERNEL elias_layout(const u32* bases, u32 d, u32 max_count, const u32* count, u8* parameters, u32* starts, u32* bad) {
   __shared__ u32 parts[WARPS + 1];
-  const u32 r = counted(most, count);
+  const u32 r = element_count(max_count, count);
   if (r == 0) return;
   const u32 spans = (r - 1) / SPAN + 1, each = (spans + THREADS - 1) / THREADS;
-  const u32 first = threadIdx.x * each, last = smaller(first + each, spans);
+  const u32 first = threadIdx.x * each, last = minimum(first + each, spans);
   u32 sum = 0, all = 0;
   for (u32 pass = 0; pass < 2; pass++) {
-    u32 at = pass ? sum_before(sum, parts, &all) : 0;
+    u32 at = pass ? block_exclusive_sum(sum, parts, &all) : 0;
     for (u32 span = first; span < last; span++) {
-      const u32 n = smaller(r - span * SPAN, SPAN);
+      const u32 n = minimum(r - span * SPAN, SPAN);
       const i64 absent = (i64)base_of(bases, span + 1, spans, d) - base_of(bases, span, spans, d) - n;
       const u32 gaps = absent < 0 ? 0 : (u32)absent, b = parameter_of(n, gaps);
       if (absent < 0) bad[0] = 1;
@@ -46,21 +46,21 @@ KERNEL elias_layout(const u32* bases, u32 d, u32 most, const u32* count, u8* par
 }
 
 // `bases` is the section, which begins with them. `length[0]` receives its words.
-KERNEL elias_write(const u32* indices, u32 most, const u32* count, const u8* parameters, const u32* starts, u32* bases,
-                   u32* length) {
+KERNEL elias_write(const u32* indices, u32 max_count, const u32* count, const u8* parameters, const u32* starts,
+                   u32* bases, u32* length) {
   __shared__ u32 low[BLOCK];
   __shared__ u32 high[HIGH_WORDS];
-  const u32 r = counted(most, count), span = blockIdx.x;
+  const u32 r = element_count(max_count, count), span = blockIdx.x;
   if (r == 0 && span == 0 && threadIdx.x == 0) length[0] = 0;
   if (span * SPAN >= r) return;
-  const u32 n = smaller(r - span * SPAN, SPAN), b = parameters[span], inner = (r - 1) / SPAN;
+  const u32 n = minimum(r - span * SPAN, SPAN), b = parameters[span], inner = (r - 1) / SPAN;
   const u32 base = span ? bases[span - 1] : 0;
   u32* words = bases + inner;
   u32 at = starts[span];
   for (u32 w = threadIdx.x; w < HIGH_WORDS; w += THREADS) high[w] = 0;
   __syncthreads();
   for (u32 first = 0; first < n; first += BLOCK) {
-    const u32 m = smaller(n - first, BLOCK), i = first + threadIdx.x;
+    const u32 m = minimum(n - first, BLOCK), i = first + threadIdx.x;
     const u32 v = threadIdx.x < m ? indices[span * SPAN + i] - base - i : 0;
     low[threadIdx.x] = v & ((1u << b) - 1);
     const u32 place = (v >> b) + i;
@@ -82,16 +82,16 @@ KERNEL elias_read(const u32* words, u32 size, const u32* bases, u32 d, u32 r, co
                   u32* indices, u32* bad) {
   __shared__ u32 ones[SPAN];
   __shared__ u32 parts[WARPS + 1];
-  __shared__ u32 closed;
-  const u32 span = blockIdx.x, n = smaller(r - span * SPAN, SPAN), b = parameters[span], inner = (r - 1) / SPAN;
+  __shared__ u32 failed;
+  const u32 span = blockIdx.x, n = minimum(r - span * SPAN, SPAN), b = parameters[span], inner = (r - 1) / SPAN;
   const u32 at = starts[span], high = at + low_words(n, b), stop = span < inner ? starts[span + 1] : size;
   if (threadIdx.x == 0) {
-    closed = atomicOr(bad, 0u);
-    if (high + 1 > stop || stop > size || (span == inner && stop > starts[inner + 1])) closed = 1;
-    if (closed) bad[0] = 1;
+    failed = atomicOr(bad, 0u);
+    if (high + 1 > stop || stop > size || (span == inner && stop > starts[inner + 1])) failed = 1;
+    if (failed) bad[0] = 1;
   }
   __syncthreads();
-  if (closed) return;
+  if (failed) return;
   bool wrong = span == inner && words[stop - 1] == 0;
   if (find_ones(words + high, stop - high, n, ones, parts) != n) {
     if (threadIdx.x == 0) bad[0] = 1;
@@ -99,7 +99,7 @@ KERNEL elias_read(const u32* words, u32 size, const u32* bases, u32 d, u32 r, co
   }
   const u32 base = span ? bases[span - 1] : 0;
   for (u32 first = 0; first < n; first += BLOCK) {
-    const u32 m = smaller(n - first, BLOCK), i = first + threadIdx.x;
+    const u32 m = minimum(n - first, BLOCK), i = first + threadIdx.x;
     const u32* low = words + at + low_words(first, b);
     wrong = wrong || stray_low_bit(low, m, b);
     if (threadIdx.x >= m) continue;
@@ -110,7 +110,7 @@ KERNEL elias_read(const u32* words, u32 size, const u32* bases, u32 d, u32 r, co
     if (i) {
       const u32 j = i - 1, block = j / BLOCK * BLOCK;
       const u32 before =
-          ((ones[j] - j) << b) + low_bits(words + at + low_words(block, b), smaller(n - block, BLOCK), b, j - block);
+          ((ones[j] - j) << b) + low_bits(words + at + low_words(block, b), minimum(n - block, BLOCK), b, j - block);
       wrong = wrong || before > v;
     }
   }

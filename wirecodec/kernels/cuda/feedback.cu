@@ -2,14 +2,14 @@
 // rounded. Indices are unique.
 #include "common.cuh"
 
-#define AT (blockIdx.x * THREADS + threadIdx.x)
+#define THREAD (blockIdx.x * THREADS + threadIdx.x)
 
 INLINE bool is_finite(float x) { return (__float_as_uint(x) & 0x7F800000u) != 0x7F800000u; }
 INLINE bool is_finite(double x) { return ((u64)__double_as_longlong(x) & 0x7FFull << 52) != 0x7FFull << 52; }
 
 // Returns the largest finite number, with the sign of x.
-INLINE float greatest(float x) { return __uint_as_float((__float_as_uint(x) & 0x80000000u) | 0x7F7FFFFFu); }
-INLINE double greatest(double x) {
+INLINE float clamp_to_finite(float x) { return __uint_as_float((__float_as_uint(x) & 0x80000000u) | 0x7F7FFFFFu); }
+INLINE double clamp_to_finite(double x) {
   return __longlong_as_double((i64)(((u64)__double_as_longlong(x) & 1ull << 63) | ((0x7FFull << 52) - 1)));
 }
 
@@ -18,15 +18,15 @@ template <> INLINE float number<float>(u64 bits) { return __uint_as_float((u32)b
 template <> INLINE double number<double>(u64 bits) { return __longlong_as_double((i64)bits); }
 
 // Computes out = gradient + residual. A sum beyond the type's range is clamped. If a gradient is not finite or a sum
-// is NaN, `bad[0]` is set, unless `bad` is null. If `gate` is not null and points to 0, nothing is done.
+// is NaN, `bad[0]` is set, unless `bad` is null. If `enabled` is not null and points to 0, nothing is done.
 template <class F>
-INLINE void add(const u64* gate, const F* gradient, const F* residual, u32 size, F* out, u32* bad) {
-  const u32 i = AT;
-  if (i >= size || (gate && *gate == 0)) return;
+INLINE void add(const u64* enabled, const F* gradient, const F* residual, u32 size, F* out, u32* bad) {
+  const u32 i = THREAD;
+  if (i >= size || (enabled && *enabled == 0)) return;
   const F g = gradient[i];
   F total = g + residual[i];
   if (!is_finite(total)) {
-    if (is_finite(g) && total == total) total = greatest(total);
+    if (is_finite(g) && total == total) total = clamp_to_finite(total);
     else if (bad) bad[0] = 1;
   }
   out[i] = total;
@@ -34,13 +34,13 @@ INLINE void add(const u64* gate, const F* gradient, const F* residual, u32 size,
 
 // Clamps finite numbers to `bound` in magnitude.
 template <class F> INLINE void clip(const F* x, u32 size, F bound, F* out) {
-  const u32 i = AT;
-  if (i < size) out[i] = smaller(larger(x[i], -bound), bound);
+  const u32 i = THREAD;
+  if (i < size) out[i] = minimum(maximum(x[i], -bound), bound);
 }
 
 // Computes left[indices[i]] -= sent[i], or 0 if that is not finite; for all elements if `indices` is null.
 template <class F> INLINE void subtract(F* left, const u32* indices, const F* sent, u32 size) {
-  const u32 i = AT;
+  const u32 i = THREAD;
   if (i >= size) return;
   const u32 at = indices ? indices[i] : i;
   const F rest = left[at] - sent[i];
@@ -52,7 +52,7 @@ template <class F> INLINE void subtract(F* left, const u32* indices, const F* se
 template <class F>
 INLINE void lowpass(const F* x, const F* residual, const u32* indices, const F* sent, u32 size, F beta, F keep,
                     F* left) {
-  const u32 i = AT;
+  const u32 i = THREAD;
   if (i >= size) return;
   const u32 at = indices ? indices[i] : i;
   F rest = beta * (sent ? x[at] - sent[i] : x[at]);
@@ -60,28 +60,28 @@ INLINE void lowpass(const F* x, const F* residual, const u32* indices, const F* 
   left[at] = is_finite(rest) ? rest : 0;
 }
 
-#define FEEDBACK(F, suffix)                                                                                  \
-  KERNEL add_##suffix(const u64* gate, const F* gradient, const F* residual, u32 size, F* out, u32* bad) {   \
-    add<F>(gate, gradient, residual, size, out, bad);                                                        \
-  }                                                                                                          \
-  KERNEL clip_##suffix(const F* x, u32 size, u64 bound, F* out) { clip<F>(x, size, number<F>(bound), out); } \
-  KERNEL subtract_##suffix(F* left, const u32* indices, const F* sent, u32 size) {                           \
-    subtract<F>(left, indices, sent, size);                                                                  \
-  }                                                                                                          \
-  KERNEL lowpass_##suffix(const F* x, const F* residual, const u32* indices, const F* sent, u32 size,        \
-                          u64 beta, u64 keep, F* left) {                                                     \
-    lowpass<F>(x, residual, indices, sent, size, number<F>(beta), number<F>(keep), left);                    \
+#define FEEDBACK(F, suffix)                                                                                   \
+  KERNEL add_##suffix(const u64* enabled, const F* gradient, const F* residual, u32 size, F* out, u32* bad) { \
+    add<F>(enabled, gradient, residual, size, out, bad);                                                      \
+  }                                                                                                           \
+  KERNEL clip_##suffix(const F* x, u32 size, u64 bound, F* out) { clip<F>(x, size, number<F>(bound), out); }  \
+  KERNEL subtract_##suffix(F* left, const u32* indices, const F* sent, u32 size) {                            \
+    subtract<F>(left, indices, sent, size);                                                                   \
+  }                                                                                                           \
+  KERNEL lowpass_##suffix(const F* x, const F* residual, const u32* indices, const F* sent, u32 size,         \
+                          u64 beta, u64 keep, F* left) {                                                      \
+    lowpass<F>(x, residual, indices, sent, size, number<F>(beta), number<F>(keep), left);                     \
   }
 
 FEEDBACK(float, f32)
 FEEDBACK(double, f64)
 
 // Computes rest[indices[i]] = words[i] for the first found[0] elements, at bound `capacity`.
-#define PUT_BACK(name, W)                                                                    \
+#define RESTORE(name, W)                                                                     \
   KERNEL name(const u32* found, u32 capacity, const u32* indices, const W* words, W* rest) { \
-    const u32 n = smaller(found[0], capacity);                                               \
-    for (u32 i = AT; i < n; i += gridDim.x * THREADS) rest[indices[i]] = words[i];           \
+    const u32 n = minimum(found[0], capacity);                                               \
+    for (u32 i = THREAD; i < n; i += gridDim.x * THREADS) rest[indices[i]] = words[i];       \
   }
 
-PUT_BACK(put_back_u32, u32)
-PUT_BACK(put_back_u64, u64)
+RESTORE(restore_u32, u32)
+RESTORE(restore_u64, u64)

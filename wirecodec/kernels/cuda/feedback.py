@@ -12,7 +12,7 @@ import numpy as np
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.cuda.select import Selected
 
-__all__ = ["add", "clamp", "filter_residual", "put_back", "subtract"]
+__all__ = ["add", "clamp", "filter_residual", "restore", "subtract"]
 
 _MAX_BLOCKS = 2048
 """With more work than this many blocks do, each block does more."""
@@ -28,16 +28,16 @@ def _bits(number: float, dtype: Any) -> Any:
     return np.uint64(np.array([number], kind).view(f"u{kind.itemsize}")[0])
 
 
-def add(device: Device, gradient: Any, residual: Any, out: Any, *, gate: Any = None) -> Any:
+def add(device: Device, gradient: Any, residual: Any, out: Any, *, enabled: Any = None) -> Any:
     """Compute (n,) ``out`` = gradient + residual; sums beyond the type's range are clamped.
 
-    Returns (1,) u32, whether a gradient is not finite or a sum is NaN. ``gate`` is (1,) u64; if it is 0,
+    Returns (1,) u32, whether a gradient is not finite or a sum is NaN. ``enabled`` is (1,) u64; if it is 0,
     nothing is done.
     """
     bad = device.empty(1, np.uint32)
     device.clear(bad)
     size, blocks = np.uint32(gradient.size), blocks_for(gradient.size, THREADS)
-    device.launch("feedback", _name("add", out), blocks, gate, gradient, residual, size, out, bad)
+    device.launch("feedback", _name("add", out), blocks, enabled, gradient, residual, size, out, bad)
     return bad
 
 
@@ -81,10 +81,10 @@ def filter_residual(
     device.launch("feedback", _name("lowpass", left), blocks_for(size, THREADS), *given)
 
 
-def put_back(device: Device, selected: Selected, rest: Any) -> None:
+def restore(device: Device, selected: Selected, rest: Any) -> None:
     """Write selected values back: rest[indices] = values, for (n,) raw bits ``rest``."""
     capacity = selected.indices.size
-    name, blocks = f"put_back_u{8 * rest.dtype.itemsize}", blocks_for(capacity, THREADS, _MAX_BLOCKS)
+    name, blocks = f"restore_u{8 * rest.dtype.itemsize}", blocks_for(capacity, THREADS, _MAX_BLOCKS)
     device.launch(
         "feedback", name, blocks, selected.found, np.uint32(capacity), selected.indices, selected.values, rest
     )

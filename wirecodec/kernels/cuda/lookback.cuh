@@ -7,9 +7,9 @@
 #pragma once
 #include "common.cuh"
 
-#define TILE_SUM (1ull << 62)   // of that tile alone
-#define TILE_UPTO (2ull << 62)  // of all tiles up to that one
-#define TILE_BITS (~(3ull << 62))
+#define TILE_AGGREGATE (1ull << 62)  // of that tile alone
+#define TILE_INCLUSIVE (2ull << 62)  // of all tiles up to that one
+#define TILE_VALUE (~(3ull << 62))
 
 // Takes the next tile, for the whole block; `shared` is one word of shared memory.
 INLINE u32 take_tile(u32* tickets, u32* shared) {
@@ -19,20 +19,20 @@ INLINE u32 take_tile(u32* tickets, u32* shared) {
 }
 
 // Returns the sum of all tiles before `tile`, whose own sum is `sum`. The lanes of one warp call it together.
-INLINE u64 sum_before_tile(u64* states, u32 tile, u64 sum) {
-  if (lane_of() == 0) release(&states[tile], (tile == 0 ? TILE_UPTO : TILE_SUM) | sum);
+INLINE u64 tile_exclusive_sum(u64* states, u32 tile, u64 sum) {
+  if (lane_id() == 0) store_release(&states[tile], (tile == 0 ? TILE_INCLUSIVE : TILE_AGGREGATE) | sum);
   u64 before = 0;
   for (i64 last = (i64)tile - 1; last >= 0; last -= 32) {
-    i64 mine = last - (i64)lane_of();
+    i64 mine = last - (i64)lane_id();
     u64 word;
     do {
-      word = mine >= 0 ? acquire(&states[mine]) : TILE_UPTO;
-    } while (__any_sync(ALL, (word >> 62) == 0));
-    u32 complete = __ballot_sync(ALL, (word >> 62) == 2);
+      word = mine >= 0 ? load_acquire(&states[mine]) : TILE_INCLUSIVE;
+    } while (__any_sync(FULL_MASK, (word >> 62) == 0));
+    u32 complete = __ballot_sync(FULL_MASK, (word >> 62) == 2);
     u32 stop = complete ? (u32)__ffs((i32)complete) - 1u : 31u;
-    before += sum_of_warp(lane_of() <= stop ? word & TILE_BITS : 0ull);
+    before += warp_sum(lane_id() <= stop ? word & TILE_VALUE : 0ull);
     if (complete) break;
   }
-  if (tile > 0 && lane_of() == 0) release(&states[tile], TILE_UPTO | (before + sum));
+  if (tile > 0 && lane_id() == 0) store_release(&states[tile], TILE_INCLUSIVE | (before + sum));
   return before;
 }

@@ -22,23 +22,23 @@ INLINE void sum_rows(const W* bits, u32 size, u64 low, u64 high, F origin, F sca
   u64 greatest = 0;
   if (row < rows) {
     const u32 start = row ? (row - 1) * BLOCK : whole;
-    const u32 stop = row ? smaller(start + BLOCK, whole) : size;
+    const u32 stop = row ? minimum(start + BLOCK, whole) : size;
     for (u32 i = start + lane; i < stop; i += 64) {
       const W key = (W)(bits[i] << 1) >> 1;
-      greatest = larger(greatest, (u64)key);
-      const bool taken = (u64)key >= low && (u64)key < high;
-      const F y = taken ? number_of<F, W>(key) * scale - origin : (F)0;
+      greatest = maximum(greatest, (u64)key);
+      const bool inside = (u64)key >= low && (u64)key < high;
+      const F y = inside ? number_of<F, W>(key) * scale - origin : (F)0;
       firsts = firsts + y;
       squares = squares + y * y;
-      count += taken;
+      count += inside;
     }
   }
   double* mine = folds[quarter][lane];
   mine[0] = (double)count;
   mine[1] = (double)firsts;
   mine[2] = (double)squares;
-  for (u32 step = 16; step > 0; step >>= 1) greatest = larger(greatest, __shfl_xor_sync(ALL, greatest, step));
-  if (lane_of() == 0 && greatest) atomicMax(top, greatest);
+  for (u32 step = 16; step > 0; step >>= 1) greatest = maximum(greatest, __shfl_xor_sync(FULL_MASK, greatest, step));
+  if (lane_id() == 0 && greatest) atomicMax(top, greatest);
   __syncthreads();
   for (u32 half = 32; half > 0; half >>= 1) {
     if (lane < half)
@@ -67,11 +67,11 @@ KERNEL fold_sums(const double* sums, u32 rows, double* out) {
   double sum = 0;
   u32 row = 0;
   for (; row + 8 <= rows; row += 8) {
-    double held[8];
+    double loaded[8];
 #pragma unroll
-    for (u32 j = 0; j < 8; j++) held[j] = sums[3 * (u64)(row + j) + threadIdx.x];
+    for (u32 j = 0; j < 8; j++) loaded[j] = sums[3 * (u64)(row + j) + threadIdx.x];
 #pragma unroll
-    for (u32 j = 0; j < 8; j++) sum = sum + held[j];
+    for (u32 j = 0; j < 8; j++) sum = sum + loaded[j];
   }
   for (; row < rows; row++) sum = sum + sums[3 * (u64)row + threadIdx.x];
   out[threadIdx.x] = sum;

@@ -2,16 +2,16 @@
 #include "packing.cuh"
 
 template <class T> INLINE void pack_codes(const T* codes, u32 size, u32 n, u32* words, u32* shared) {
-  const u32 start = blockIdx.x * PACK_BLOCK, count = smaller(size - start, PACK_BLOCK);
+  const u32 start = blockIdx.x * PACK_BLOCK, count = minimum(size - start, PACK_BLOCK);
   for (u32 i = threadIdx.x; i < count; i += THREADS) shared[i] = codes[start + i];
   __syncthreads();
   pack_block(shared, count, n, words + (u64)blockIdx.x * PACK_LANES * n);
 }
 
 template <class T> INLINE void unpack_codes(const u32* words, u32 size, u32 n, T* codes) {
-  const u32 start = blockIdx.x * PACK_BLOCK, count = smaller(size - start, PACK_BLOCK);
+  const u32 start = blockIdx.x * PACK_BLOCK, count = minimum(size - start, PACK_BLOCK);
   for (u32 i = threadIdx.x; i < count; i += THREADS)
-    codes[start + i] = (T)unpacked(words + (u64)blockIdx.x * PACK_LANES * n, count, n, i);
+    codes[start + i] = (T)unpack_code(words + (u64)blockIdx.x * PACK_LANES * n, count, n, i);
 }
 
 #define PACKING(pack, unpack, T)                               \

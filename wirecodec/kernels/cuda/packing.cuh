@@ -31,7 +31,7 @@ INLINE void pack_block(const u32* codes, u32 count, u32 n, u32* words) {
 }
 
 // Returns code i of one block.
-INLINE u32 unpacked(const u32* words, u32 count, u32 n, u32 i) {
+INLINE u32 unpack_code(const u32* words, u32 count, u32 n, u32 i) {
   const bool whole = count == PACK_BLOCK;
   const u32 stride = whole ? PACK_LANES : 1, lane = whole ? i % PACK_LANES : 0;
   const u32 bit = (whole ? i / PACK_LANES : i) * n, at = bit / 32, shift = bit % 32;

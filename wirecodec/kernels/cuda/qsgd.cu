@@ -7,82 +7,82 @@
 
 // Encoding kernels take `counts`, the number of values if only the device knows it; for 0 they write nothing.
 
-INLINE u32 settled(u32 scale) { return scale < MIN_SCALE ? 0 : scale; }
+INLINE u32 flush_small_scale(u32 scale) { return scale < MIN_SCALE ? 0 : scale; }
 
 // Writes the largest magnitude of each bucket to zeroed `scales`: a thread processes a row of 16, which belongs to
 // one bucket.
-KERNEL qsgd_max_scales(const u32* bits, u32 most, const u32* counts, u32 bucket, u32* scales) {
-  const u32 size = counted(most, counts);
+KERNEL qsgd_max_scales(const u32* bits, u32 max_count, const u32* counts, u32 bucket, u32* scales) {
+  const u32 size = element_count(max_count, counts);
   const u64 start = 16ull * (blockIdx.x * THREADS + threadIdx.x);
   if (start >= size) return;
-  const u32 stop = smaller((u32)start + 16, size);
+  const u32 stop = minimum((u32)start + 16, size);
   u32 top = 0;
-  for (u32 i = (u32)start; i < stop; i++) top = larger(top, bits[i] & 0x7FFFFFFFu);
+  for (u32 i = (u32)start; i < stop; i++) top = maximum(top, bits[i] & 0x7FFFFFFFu);
   atomicMax(&scales[start / bucket], top);
 }
 
 // Writes the root of each bucket's sum of squares, at most `largest` (raw bits of binary64): 16 lanes per bucket.
-KERNEL qsgd_l2_scales(const u32* bits, u32 most, const u32* counts, u32 bucket, u64 largest, u32* scales) {
-  const u32 size = counted(most, counts), lane = threadIdx.x % 16;
+KERNEL qsgd_l2_scales(const u32* bits, u32 max_count, const u32* counts, u32 bucket, u64 largest, u32* scales) {
+  const u32 size = element_count(max_count, counts), lane = threadIdx.x % 16;
   const u64 start = (u64)bucket * (blockIdx.x * (THREADS / 16) + threadIdx.x / 16);
   double sum = 0;
   for (u64 i = start + lane; i < size && i < start + bucket; i += 16) {
     const double x = (double)__uint_as_float(bits[i]);
     sum = sum + x * x;
   }
-  for (u32 step = 8; step > 0; step >>= 1) sum = sum + __shfl_xor_sync(ALL, sum, step);
+  for (u32 step = 8; step > 0; step >>= 1) sum = sum + __shfl_xor_sync(FULL_MASK, sum, step);
   const double root = sqrt(sum), top = __longlong_as_double((i64)largest);
   if (lane == 0 && start < size) scales[start / bucket] = __float_as_uint((float)(root < top ? root : top));
 }
 
-INLINE u32 qsgd_code(u32 x, float rate, u32 drawn, i32 levels) {
-  const i32 q = ((i32)(__uint_as_float(x) * rate) + (i32)drawn) >> 16;
-  return (u32)(smaller(larger(q, -levels), levels) + levels);
+INLINE u32 qsgd_code(u32 x, float rate, u32 draw, i32 levels) {
+  const i32 q = ((i32)(__uint_as_float(x) * rate) + (i32)draw) >> 16;
+  return (u32)(minimum(maximum(q, -levels), levels) + levels);
 }
 
-// Writes the section: two words, the scales, the codes. `known` has the buckets' scales before rounding; it is null
-// if buckets have 512 values, whose scales this kernel computes.
-KERNEL qsgd_quantise(const u32* bits, u32 most, const u32* counts, u32 bucket, u32 n, u32 norm, u32 low, u32 high,
-                     const u64* stream, const u32* known, u32* section) {
+// Writes the section: two words, the scales, the codes. `raw_scales` has the buckets' scales before rounding; it is
+// null if buckets have 512 values, whose scales this kernel computes.
+KERNEL qsgd_quantise(const u32* bits, u32 max_count, const u32* counts, u32 bucket, u32 n, u32 norm, u32 low, u32 high,
+                     const u64* stream, const u32* raw_scales, u32* section) {
   __shared__ u32 codes[PACK_BLOCK];
   __shared__ u32 tops[WARPS];
-  const u32 size = counted(most, counts), start = blockIdx.x * PACK_BLOCK;
+  const u32 size = element_count(max_count, counts), start = blockIdx.x * PACK_BLOCK;
   if (start >= size) return;
-  const u32 count = smaller(size - start, PACK_BLOCK), at = first_of_pair();
+  const u32 count = minimum(size - start, PACK_BLOCK), at = first_of_pair();
   u32 *scales = section + 2, *words = scales + (size - 1) / bucket + 1;
   if (blockIdx.x == 0 && threadIdx.x == 0) section[0] = n | norm << 8, section[1] = bucket;
   const u32 x = at < count ? bits[start + at] : 0, y = at + 16 < count ? bits[start + at + 16] : 0;
-  if (!known) {
-    u32 top = larger(x & 0x7FFFFFFFu, y & 0x7FFFFFFFu);
-    for (u32 step = 16; step > 0; step >>= 1) top = larger(top, __shfl_xor_sync(ALL, top, step));
-    if (lane_of() == 0) tops[warp_of()] = top;
+  if (!raw_scales) {
+    u32 top = maximum(x & 0x7FFFFFFFu, y & 0x7FFFFFFFu);
+    for (u32 step = 16; step > 0; step >>= 1) top = maximum(top, __shfl_xor_sync(FULL_MASK, top, step));
+    if (lane_id() == 0) tops[warp_id()] = top;
     __syncthreads();
-    for (u32 w = 0; w < WARPS; w++) top = larger(top, tops[w]);
+    for (u32 w = 0; w < WARPS; w++) top = maximum(top, tops[w]);
     if (threadIdx.x == 0) tops[0] = top;
     __syncthreads();
   }
   const i32 levels = (1 << (n - 1)) - 1;
   float rates[2];
   for (u32 j = 0; j < 2; j++) {
-    const u32 b = (start + smaller(at + 16 * j, count - 1)) / bucket;
-    const u32 scale = settled(known ? known[b] : tops[0]);
+    const u32 b = (start + minimum(at + 16 * j, count - 1)) / bucket;
+    const u32 scale = flush_small_scale(raw_scales ? raw_scales[b] : tops[0]);
     rates[j] = scale ? (float)(levels * 65536) / __uint_as_float(scale) : 0.0f;
     if (b * bucket == start + at + 16 * j) scales[b] = scale;
   }
   const Stream from = stream_of(low, high, stream);
-  const u32 drawn = draw_of_pair(from.low, from.high, blockIdx.x);
-  codes[at] = qsgd_code(x, rates[0], drawn >> 16, levels);
-  codes[at + 16] = qsgd_code(y, rates[1], drawn & 0xFFFFu, levels);
+  const u32 draw = draw_of_pair(from.low, from.high, blockIdx.x);
+  codes[at] = qsgd_code(x, rates[0], draw >> 16, levels);
+  codes[at + 16] = qsgd_code(y, rates[1], draw & 0xFFFFu, levels);
   __syncthreads();
   pack_block(codes, count, n, words + (u64)blockIdx.x * PACK_LANES * n);
 }
 
 // Decodes; `bad[0]` is set if a code is above 2s, or is not s in a bucket of scale 0.
 KERNEL qsgd_dequantise(const u32* words, u32 size, u32 bucket, u32 n, const u32* scales, u32* out, u32* bad) {
-  const u32 start = blockIdx.x * PACK_BLOCK, count = smaller(size - start, PACK_BLOCK);
+  const u32 start = blockIdx.x * PACK_BLOCK, count = minimum(size - start, PACK_BLOCK);
   const u32 levels = (1u << (n - 1)) - 1;
   for (u32 i = threadIdx.x; i < count; i += THREADS) {
-    const u32 code = unpacked(words + (u64)blockIdx.x * PACK_LANES * n, count, n, i);
+    const u32 code = unpack_code(words + (u64)blockIdx.x * PACK_LANES * n, count, n, i);
     const u32 scale = scales[(start + i) / bucket];
     const float step = __uint_as_float(scale) / (float)levels;
     u32 value = __float_as_uint((float)((i32)code - (i32)levels) * step);

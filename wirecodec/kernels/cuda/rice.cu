@@ -6,50 +6,51 @@
 INLINE u32 gap(const u32* indices, u32 i) { return i ? indices[i] - indices[i - 1] - 1 : indices[0]; }
 
 // Returns the words before the spans.
-INLINE u32 head_words(u32 r) {
+INLINE u32 directory_words(u32 r) {
   return (48 * ((r - 1) / SPAN) + PARAMETER_BITS * ((r - 1) / BLOCK + 1) + 31) / 32;
 }
 
 // Encoding kernels take `count`, the number of indices if only the device knows it; for 0 they write nothing.
 
 // Finds the best parameter of each block of 256, and the sum of its quotients: a warp processes a block.
-KERNEL rice_plan(const u32* indices, u32 most, const u32* count, u8* parameters, u32* quotients) {
-  const u32 r = counted(most, count), block = blockIdx.x * WARPS + warp_of(), start = block * BLOCK;
+KERNEL rice_plan(const u32* indices, u32 max_count, const u32* count, u8* parameters, u32* quotients) {
+  const u32 r = element_count(max_count, count), block = blockIdx.x * WARPS + warp_id(), start = block * BLOCK;
   if (start >= r) return;
-  const u32 stop = smaller(start + BLOCK, r), m = stop - start;
+  const u32 stop = minimum(start + BLOCK, r), m = stop - start;
   const i64 zeros = (i64)indices[stop - 1] - (start ? (i64)indices[start - 1] : -1) - m;
   const u64 scaled = (u64)(7 * zeros) / (10 * m);  // floor(log2) of this is that of 0.7 * mean, from 1 on
   const i32 f = 63 - __clzll((i64)(scaled | 1));
-  const u32 b0 = (u32)larger(0, smaller(f - 1, (i32)MAX_PARAMETER - 3));  // only f - 1 .. f + 2 can be best
+  const u32 b0 = (u32)maximum(0, minimum(f - 1, (i32)MAX_PARAMETER - 3));  // only f - 1 .. f + 2 can be best
   u32 sums[4] = {0, 0, 0, 0};
-  for (u32 i = start + lane_of(); i < stop; i += 32)
+  for (u32 i = start + lane_id(); i < stop; i += 32)
     for (u32 step = 0; step < 4; step++) sums[step] += gap(indices, i) >> (b0 + step);
   u32 best = 0;
   for (u32 step = 0; step < 4; step++) {
-    sums[step] = sum_of_warp(sums[step]);
+    sums[step] = warp_sum(sums[step]);
     if (m * step + sums[step] < m * best + sums[best]) best = step;
   }
-  if (lane_of() == 0) parameters[block] = (u8)(b0 + best), quotients[block] = sums[best];
+  if (lane_id() == 0) parameters[block] = (u8)(b0 + best), quotients[block] = sums[best];
 }
 
 // One block. Computes the start of each span in words of the section, and the end of the last: (⌈r/4096⌉ + 1,)
 // `starts`. `length[0]` receives that end.
-KERNEL rice_layout(const u8* parameters, const u32* quotients, u32 most, const u32* count, u32* starts, u32* length) {
+KERNEL rice_layout(const u8* parameters, const u32* quotients, u32 max_count, const u32* count, u32* starts,
+                   u32* length) {
   __shared__ u32 parts[WARPS + 1];
-  const u32 r = counted(most, count);
+  const u32 r = element_count(max_count, count);
   if (r == 0) {
     if (threadIdx.x == 0) length[0] = 0;
     return;
   }
   const u32 spans = (r - 1) / SPAN + 1, each = (spans + THREADS - 1) / THREADS;
-  const u32 first = threadIdx.x * each, last = smaller(first + each, spans);
+  const u32 first = threadIdx.x * each, last = minimum(first + each, spans);
   u32 sum = 0, all = 0;
   for (u32 pass = 0; pass < 2; pass++) {
-    u32 at = pass ? head_words(r) + sum_before(sum, parts, &all) : 0;
+    u32 at = pass ? directory_words(r) + block_exclusive_sum(sum, parts, &all) : 0;
     for (u32 span = first; span < last; span++) {
       u32 low = 0, high = 0;
       for (u32 j = 0; j < SPAN_BLOCKS && span * SPAN + j * BLOCK < r; j++) {
-        const u32 block = span * SPAN_BLOCKS + j, m = smaller(r - block * BLOCK, BLOCK);
+        const u32 block = span * SPAN_BLOCKS + j, m = minimum(r - block * BLOCK, BLOCK);
         low += low_words(m, parameters[block]);
         high += m + quotients[block];
       }
@@ -58,16 +59,16 @@ KERNEL rice_layout(const u8* parameters, const u32* quotients, u32 most, const u
     }
     if (pass == 0) sum = at;
   }
-  if (threadIdx.x == 0) length[0] = starts[spans] = head_words(r) + all;
+  if (threadIdx.x == 0) length[0] = starts[spans] = directory_words(r) + all;
 }
 
 // Returns a word of a bit stream: lengths of 16 bits, parameters of 5.
-KERNEL rice_directory(const u32* indices, u32 most, const u32* count, const u8* parameters, const u32* starts,
+KERNEL rice_directory(const u32* indices, u32 max_count, const u32* count, const u8* parameters, const u32* starts,
                       u32* words) {
-  const u32 r = counted(most, count);
+  const u32 r = element_count(max_count, count);
   if (r == 0) return;
   const u32 w = blockIdx.x * THREADS + threadIdx.x, inner = (r - 1) / SPAN, blocks = (r - 1) / BLOCK + 1;
-  if (w >= head_words(r)) return;
+  if (w >= directory_words(r)) return;
   if (w < inner) {
     words[w] = indices[(w + 1) * SPAN - 1] + 1;
     return;
@@ -77,28 +78,29 @@ KERNEL rice_directory(const u32* indices, u32 most, const u32* count, const u8* 
   for (u32 span = 2 * (w - inner); span < inner && span < 2 * (w - inner) + 2; span++)
     word |= (starts[span + 1] - starts[span]) << (span % 2 * 16);
   const i64 from = begin - 16 * (i64)inner;  // position in the parameters' own stream
-  for (i64 p = larger(from - 4, (i64)0) / PARAMETER_BITS; p < blocks && p * PARAMETER_BITS < from + 32; p++) {
+  for (i64 p = maximum(from - 4, (i64)0) / PARAMETER_BITS; p < blocks && p * PARAMETER_BITS < from + 32; p++) {
     const i64 shift = p * PARAMETER_BITS - from;
     if (shift > -(i64)PARAMETER_BITS) word |= shift >= 0 ? (u32)parameters[p] << shift : (u32)parameters[p] >> -shift;
   }
   words[w] = word;
 }
 
-KERNEL rice_write(const u32* indices, u32 most, const u32* count, const u8* parameters, const u32* starts, u32* words) {
+KERNEL rice_write(const u32* indices, u32 max_count, const u32* count, const u8* parameters, const u32* starts,
+                  u32* words) {
   __shared__ u32 low[BLOCK];
   __shared__ u32 high[HIGH_WORDS];
   __shared__ u32 parts[WARPS + 1];
-  const u32 r = counted(most, count), span = blockIdx.x;
+  const u32 r = element_count(max_count, count), span = blockIdx.x;
   if (span * SPAN >= r) return;
-  const u32 n = smaller(r - span * SPAN, SPAN);
+  const u32 n = minimum(r - span * SPAN, SPAN);
   u32 at = starts[span], bit = 0;
   for (u32 w = threadIdx.x; w < HIGH_WORDS; w += THREADS) high[w] = 0;
   for (u32 first = 0; first < n; first += BLOCK) {
-    const u32 m = smaller(n - first, BLOCK), b = parameters[(span * SPAN + first) / BLOCK];
+    const u32 m = minimum(n - first, BLOCK), b = parameters[(span * SPAN + first) / BLOCK];
     const u32 g = threadIdx.x < m ? gap(indices, span * SPAN + first + threadIdx.x) : 0;
     low[threadIdx.x] = g & ((1u << b) - 1);
     u32 all;
-    const u32 before = sum_before(threadIdx.x < m ? (g >> b) + 1 : 0, parts, &all);
+    const u32 before = block_exclusive_sum(threadIdx.x < m ? (g >> b) + 1 : 0, parts, &all);
     const u32 place = bit + before + (g >> b);
     if (threadIdx.x < m && place < 32 * HIGH_WORDS) atomicOr(&high[place / 32], 1u << place % 32);
     if (b)
@@ -110,12 +112,12 @@ KERNEL rice_write(const u32* indices, u32 most, const u32* count, const u8* para
   for (u32 w = threadIdx.x; w < (bit + 31) / 32; w += THREADS) words[at + w] = high[w];
 }
 
-// One block. Reads the parameters and the spans' starts of a section of `size` words, at least those of the head.
+// One block. Reads the parameters and the spans' starts of a section of `size` words, at least those of the directory.
 // `bad[0]` is set if a check fails.
 KERNEL rice_open(const u32* words, u32 size, u32 r, u8* parameters, u32* starts, u32* bad) {
   __shared__ u32 parts[WARPS + 1];
   __shared__ u32 wrong;
-  const u32 inner = (r - 1) / SPAN, blocks = (r - 1) / BLOCK + 1, head = head_words(r);
+  const u32 inner = (r - 1) / SPAN, blocks = (r - 1) / BLOCK + 1, directory = directory_words(r);
   if (threadIdx.x == 0) wrong = 0;
   __syncthreads();
   for (u32 p = threadIdx.x; p < blocks; p += THREADS) {
@@ -127,25 +129,25 @@ KERNEL rice_open(const u32* words, u32 size, u32 r, u8* parameters, u32* starts,
     if (b > MAX_PARAMETER) wrong = 1;
   }
   const u32 used = (48 * inner + PARAMETER_BITS * blocks) % 32;
-  if (used && words[head - 1] >> used) wrong = 1;
-  const u32 each = inner / THREADS + 1, first = threadIdx.x * each, last = smaller(first + each, inner);
+  if (used && words[directory - 1] >> used) wrong = 1;
+  const u32 each = inner / THREADS + 1, first = threadIdx.x * each, last = minimum(first + each, inner);
   u32 sum = 0, all = 0;
   for (u32 span = first; span < last; span++) sum += words[inner + span / 2] >> (span % 2 * 16) & 0xFFFFu;
-  u32 at = head + sum_before(sum, parts, &all);
+  u32 at = directory + block_exclusive_sum(sum, parts, &all);
   for (u32 span = first; span < last; span++) {
     starts[span] = at;
     at += words[inner + span / 2] >> (span % 2 * 16) & 0xFFFFu;
   }
   if (threadIdx.x == 0) {
-    starts[inner] = head + all;
+    starts[inner] = directory + all;
     starts[inner + 1] = size;
-    if (head + all > size) wrong = 1;
+    if (directory + all > size) wrong = 1;
   }
   __syncthreads();
   for (u32 span = threadIdx.x; span <= inner && !wrong; span += THREADS) {
     u32 low = 0;
     for (u32 j = 0; j < SPAN_BLOCKS && span * SPAN + j * BLOCK < r; j++)
-      low += low_words(smaller(r - span * SPAN - j * BLOCK, BLOCK), parameters[span * SPAN_BLOCKS + j]);
+      low += low_words(minimum(r - span * SPAN - j * BLOCK, BLOCK), parameters[span * SPAN_BLOCKS + j]);
     if (starts[span + 1] - starts[span] < low + 1) bad[0] = 1;
   }
   if (threadIdx.x == 0 && wrong) bad[0] = 1;
@@ -156,27 +158,27 @@ KERNEL rice_read(const u32* words, const u8* parameters, const u32* starts, u32 
   __shared__ u32 ones[SPAN];
   __shared__ u32 parts[WARPS + 1];
   __shared__ u64 sums[WARPS + 1];
-  __shared__ u32 closed;
-  if (threadIdx.x == 0) closed = atomicOr(bad, 0u);  // another block may set it at any time: read it once for all
+  __shared__ u32 failed;
+  if (threadIdx.x == 0) failed = atomicOr(bad, 0u);  // another block may set it at any time: read it once for all
   __syncthreads();
-  if (closed) return;
-  const u32 span = blockIdx.x, n = smaller(r - span * SPAN, SPAN), inner = (r - 1) / SPAN;
+  if (failed) return;
+  const u32 span = blockIdx.x, n = minimum(r - span * SPAN, SPAN), inner = (r - 1) / SPAN;
   const u32 stop = starts[span + 1];
   u32 at = starts[span], unary = at;
   for (u32 first = 0; first < n; first += BLOCK)
-    unary += low_words(smaller(n - first, BLOCK), parameters[(span * SPAN + first) / BLOCK]);
+    unary += low_words(minimum(n - first, BLOCK), parameters[(span * SPAN + first) / BLOCK]);
   bool wrong = words[stop - 1] == 0 || 32ull * (stop - 1 - unary) > (u64)d + n;
   wrong = wrong || find_ones(words + unary, stop - unary, n, ones, parts) != n;
   u64 index = span ? words[span - 1] : 0;  // the smallest value that the next index can have
   for (u32 first = 0; first < n && !wrong; first += BLOCK) {
-    const u32 m = smaller(n - first, BLOCK), b = parameters[(span * SPAN + first) / BLOCK], i = first + threadIdx.x;
+    const u32 m = minimum(n - first, BLOCK), b = parameters[(span * SPAN + first) / BLOCK], i = first + threadIdx.x;
     wrong = stray_low_bit(words + at, m, b);
     u64 step = 0, all;
     if (threadIdx.x < m) {
       const u32 q = ones[i] - (i ? ones[i - 1] + 1 : 0);
       step = ((u64)q << b) + low_bits(words + at, m, b, threadIdx.x) + 1;
     }
-    const u64 found = index + sum_before(step, sums, &all) + step - 1;
+    const u64 found = index + block_exclusive_sum(step, sums, &all) + step - 1;
     if (threadIdx.x < m) indices[span * SPAN + i] = (u32)found;
     index += all;
     wrong = wrong || index > d;

@@ -28,7 +28,7 @@ struct Output {
 template <class W> struct Words {
   const W* words;
   INLINE W at(u32 i) const { return words[i]; }
-  INLINE void left(u32, W) const {}
+  INLINE void store_unselected(u32, W) const {}
 };
 
 // The sum of two arrays, rounded; elements that do not pass are left in `rest`, with zeros elsewhere.
@@ -36,14 +36,14 @@ struct Sums32 {
   const float *gradient, *residual;
   u32* rest;
   INLINE u32 at(u32 i) const { return __float_as_uint(gradient[i] + residual[i]); }
-  INLINE void left(u32 i, u32 word) const { rest[i] = word; }
+  INLINE void store_unselected(u32 i, u32 word) const { rest[i] = word; }
 };
 
 struct Sums64 {
   const double *gradient, *residual;
   u64* rest;
   INLINE u64 at(u32 i) const { return (u64)__double_as_longlong(gradient[i] + residual[i]); }
-  INLINE void left(u32 i, u64 word) const { rest[i] = word; }
+  INLINE void store_unselected(u32 i, u64 word) const { rest[i] = word; }
 };
 
 template <class W, class Source>
@@ -51,75 +51,75 @@ INLINE void select_tile(const Source& source, u32 size, const u32* numbers, W ma
                         const Output& out, W* values, u64* states, u32* tickets, Counts* shared) {
   const u32 tile = take_tile(tickets, &shared->tile);
   if (tile > 0 && tile * TILE >= size) return;
-  const W least = (W)rule[0];
-  const u32 ties = (u32)smaller(rule[1], (u64)ALL);
-  const u32 first = tile * TILE + warp_of() * 32 * ITEMS + lane_of();
-  W held[ITEMS];
+  const W threshold = (W)rule[0];
+  const u32 ties = (u32)minimum(rule[1], (u64)MAX_U32);
+  const u32 first = tile * TILE + warp_id() * 32 * ITEMS + lane_id();
+  W loaded[ITEMS];
   u32 more[ITEMS], same[ITEMS], sum_more = 0, sum_same = 0;
 #pragma unroll
-  for (u32 j = 0; j < ITEMS; j++) held[j] = first + 32 * j < size ? source.at(first + 32 * j) : (W)0;
+  for (u32 j = 0; j < ITEMS; j++) loaded[j] = first + 32 * j < size ? source.at(first + 32 * j) : (W)0;
 #pragma unroll
   for (u32 j = 0; j < ITEMS; j++) {
     const bool inside = first + 32 * j < size;
-    const W key = held[j] & mask;
-    more[j] = __ballot_sync(ALL, inside && key > least);
-    same[j] = __ballot_sync(ALL, inside && key == least);
+    const W key = loaded[j] & mask;
+    more[j] = __ballot_sync(FULL_MASK, inside && key > threshold);
+    same[j] = __ballot_sync(FULL_MASK, inside && key == threshold);
     sum_more += (u32)__popc(more[j]);
     sum_same += (u32)__popc(same[j]);
   }
-  if (lane_of() == 0) shared->more[warp_of()] = sum_more, shared->same[warp_of()] = sum_same;
+  if (lane_id() == 0) shared->more[warp_id()] = sum_more, shared->same[warp_id()] = sum_same;
   __syncthreads();
-  if (warp_of() == 0) {
+  if (warp_id() == 0) {
     u64 sum = 0;
     for (u32 w = 0; w < WARPS; w++) sum += (u64)shared->more[w] << HALF | shared->same[w];
-    const u64 before = sum_before_tile(states, tile, sum);
-    if (lane_of() == 0) {
+    const u64 before = tile_exclusive_sum(states, tile, sum);
+    if (lane_id() == 0) {
       shared->before = before;
       if ((u64)(tile + 1) * TILE >= size) {
         const u64 all = before + sum;
-        out.found[0] = (u32)(all >> HALF) + smaller((u32)(all & ((1u << HALF) - 1)), ties);
+        out.found[0] = (u32)(all >> HALF) + minimum((u32)(all & ((1u << HALF) - 1)), ties);
       }
     }
   }
   __syncthreads();
-  u32 n = (u32)(shared->before >> HALF), equal = (u32)(shared->before & ((1u << HALF) - 1));
-  for (u32 w = 0; w < warp_of(); w++) n += shared->more[w], equal += shared->same[w];
+  u32 n = (u32)(shared->before >> HALF), equal_before = (u32)(shared->before & ((1u << HALF) - 1));
+  for (u32 w = 0; w < warp_id(); w++) n += shared->more[w], equal_before += shared->same[w];
   u32 row = 0;
 #pragma unroll
   for (u32 j = 0; j < ITEMS; j++) {
     const u32 i = first + 32 * j;
-    const u32 rank = equal + (u32)__popc(same[j] & lanes_before());
-    const bool tie = (same[j] >> lane_of() & 1) && rank < ties;
-    const bool pass = (more[j] >> lane_of() & 1) || tie;
-    const u32 passed = same[j] ? __ballot_sync(ALL, pass) : more[j];
-    if (lane_of() == j) row = passed;
+    const u32 rank = equal_before + (u32)__popc(same[j] & lane_mask_lt());
+    const bool tie = (same[j] >> lane_id() & 1) && rank < ties;
+    const bool pass = (more[j] >> lane_id() & 1) || tie;
+    const u32 passed = same[j] ? __ballot_sync(FULL_MASK, pass) : more[j];
+    if (lane_id() == j) row = passed;
     if (pass) {
-      const u32 at = n + (u32)__popc(more[j] & lanes_before()) + smaller(rank, ties);
+      const u32 at = n + (u32)__popc(more[j] & lane_mask_lt()) + minimum(rank, ties);
       if (at < out.capacity) {
         out.indices[at] = numbers ? numbers[i] : i;
-        values[at] = held[j];
+        values[at] = loaded[j];
       }
-      if (out.infinity && (u64)(held[j] & mask) >= out.infinity) atomicMin(&out.found[1], i);
+      if (out.infinity && (u64)(loaded[j] & mask) >= out.infinity) atomicMin(&out.found[1], i);
     }
-    if (i < size) source.left(i, pass ? (W)0 : held[j]);
+    if (i < size) source.store_unselected(i, pass ? (W)0 : loaded[j]);
     n += (u32)__popc(more[j]);
-    equal += (u32)__popc(same[j]);
+    equal_before += (u32)__popc(same[j]);
   }
-  const u32 word = (first - lane_of()) / 32 + lane_of();
-  if (out.bitmap && lane_of() < ITEMS && word < (size + 31) / 32) out.bitmap[word] = row;
+  const u32 word = (first - lane_id()) / 32 + lane_id();
+  if (out.bitmap && lane_id() < ITEMS && word < (size + 31) / 32) out.bitmap[word] = row;
 }
 
-// If `gate` is not null and points to 0, nothing is done. `count`, if not null, is the number of elements, at most
+// If `enabled` is not null and points to 0, nothing is done. `count`, if not null, is the number of elements, at most
 // `size`. `numbers`, if not null, are the elements' indices. `states`, one word per tile, and `tickets` must be
 // zeroed. `found[0]` may exceed `capacity`.
 #define SELECT(name, W)                                                                                       \
-  KERNEL name(const u64* gate, const W* words, u32 size, const u32* count, const u32* numbers, u64 mask,      \
+  KERNEL name(const u64* enabled, const W* words, u32 size, const u32* count, const u32* numbers, u64 mask,   \
               u64 infinity, const u64* rule, u32* bitmap, u32* indices, W* values, u32 capacity, u64* states, \
               u32* tickets, u32* found) {                                                                     \
     __shared__ Counts shared;                                                                                 \
-    if (gate && *gate == 0) return;                                                                           \
+    if (enabled && *enabled == 0) return;                                                                     \
     const Output out = {bitmap, indices, capacity, found, infinity};                                          \
-    select_tile<W>(Words<W>{words}, count ? smaller(*count, size) : size, numbers, (W)mask, rule, out,        \
+    select_tile<W>(Words<W>{words}, count ? minimum(*count, size) : size, numbers, (W)mask, rule, out,        \
                    values, states, tickets, &shared);                                                         \
   }
 

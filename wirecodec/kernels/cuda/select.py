@@ -102,7 +102,7 @@ class Selector:
         infinity: int = 0,
         count: Any = None,
         numbers: Any = None,
-        gate: Any = None,
+        enabled: Any = None,
     ) -> Selected:
         """Launch a selection; return ``result``, which it fills.
 
@@ -113,10 +113,10 @@ class Selector:
             infinity: its key, to report the first element that is not finite; 0 for no report.
             count: (1,) u32, how many of ``raw`` there are; None for all.
             numbers: (n,) u32, the elements' indices; None for 0 to n - 1.
-            gate: (1,) u64; if it is 0, the kernel does nothing.
+            enabled: (1,) u64; if it is 0, the kernel does nothing.
         """
         size = np.uint32(raw.size)
-        given = gate, raw, size, count, numbers, np.uint64(mask), np.uint64(infinity), rule
+        given = enabled, raw, size, count, numbers, np.uint64(mask), np.uint64(infinity), rule
         return self._launch(f"select_u{8 * raw.dtype.itemsize}", raw.size, given)
 
     def select_sum(self, gradient: Any, residual: Any, rest: Any, rule: Any) -> Selected:

@@ -1,22 +1,22 @@
 // The sign-scale codec (formats/spec/value/sign-scale.md): signs and one scale.
 #include "common.cuh"
 
-// Writes a bit for each value below zero; `alike[0]`, initially 1, becomes 0 if two magnitudes differ.
-template <class W> INLINE void signs_of(const W* bits, u32 size, u32* signs, u32* alike) {
+// Writes a bit for each value below zero; `all_equal[0]`, initially 1, becomes 0 if two magnitudes differ.
+template <class W> INLINE void signs_of(const W* bits, u32 size, u32* signs, u32* all_equal) {
   if (blockIdx.x * THREADS >= size) return;
   const W minus_zero = (W)((W)1 << (8 * sizeof(W) - 1)), key = (W)(bits[0] & (W)~minus_zero);
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   const W word = i < size ? bits[i] : key;
-  const u32 below = __ballot_sync(ALL, word > minus_zero);
-  if (lane_of() == 0 && i < size) signs[i / 32] = below;
-  if ((W)(word & (W)~minus_zero) != key) alike[0] = 0;
+  const u32 below = __ballot_sync(FULL_MASK, word > minus_zero);
+  if (lane_id() == 0 && i < size) signs[i / 32] = below;
+  if ((W)(word & (W)~minus_zero) != key) all_equal[0] = 0;
 }
 
-KERNEL signs_u32(const u32* bits, u32 size, const u32* count, u32* signs, u32* alike) {
-  signs_of<u32>(bits, counted(size, count), signs, alike);
+KERNEL signs_u32(const u32* bits, u32 size, const u32* count, u32* signs, u32* all_equal) {
+  signs_of<u32>(bits, element_count(size, count), signs, all_equal);
 }
-KERNEL signs_u64(const u64* bits, u32 size, const u32* count, u32* signs, u32* alike) {
-  signs_of<u64>(bits, counted(size, count), signs, alike);
+KERNEL signs_u64(const u64* bits, u32 size, const u32* count, u32* signs, u32* all_equal) {
+  signs_of<u64>(bits, element_count(size, count), signs, all_equal);
 }
 
 // Sums the magnitudes in 64 partial sums, in the order of the specification, which allows no more parallelism.
@@ -26,11 +26,11 @@ template <class F> INLINE void sum_of(const F* values, u32 size, F shrink, doubl
     double sum = 0;
     u64 i = threadIdx.x;
     for (; i + 64 * 15 < size; i += 64 * 16) {
-      F held[16];
+      F loaded[16];
 #pragma unroll
-      for (u32 j = 0; j < 16; j++) held[j] = values[i + 64 * j] * shrink;
+      for (u32 j = 0; j < 16; j++) loaded[j] = values[i + 64 * j] * shrink;
 #pragma unroll
-      for (u32 j = 0; j < 16; j++) sum = sum + (held[j] < 0 ? -(double)held[j] : (double)held[j]);
+      for (u32 j = 0; j < 16; j++) sum = sum + (loaded[j] < 0 ? -(double)loaded[j] : (double)loaded[j]);
     }
     for (; i < size; i += 64) {
       const F x = values[i] * shrink;
@@ -46,19 +46,20 @@ template <class F> INLINE void sum_of(const F* values, u32 size, F shrink, doubl
 }
 
 // One block. Computes the scale, binary32.
-KERNEL mean_f32(const float* values, u32 most, const u32* count, const u32* alike, u32* scale) {
+KERNEL mean_f32(const float* values, u32 max_count, const u32* count, const u32* all_equal, u32* scale) {
   __shared__ double partial[64];
-  const u32 size = counted(most, count);
+  const u32 size = element_count(max_count, count);
   if (size == 0) return;
   sum_of<float>(values, size, 1.0f, partial);
   if (threadIdx.x == 0)
-    scale[0] = *alike ? __float_as_uint(values[0]) & 0x7FFFFFFFu : __float_as_uint((float)(partial[0] / (double)size));
+    scale[0] = *all_equal ? __float_as_uint(values[0]) & 0x7FFFFFFFu
+                          : __float_as_uint((float)(partial[0] / (double)size));
 }
 
 // One block. Computes the scale, binary64. If the sum overflows, it is computed again from scaled values.
-KERNEL mean_f64(const double* values, u32 most, const u32* count, const u32* alike, u64* scale) {
+KERNEL mean_f64(const double* values, u32 max_count, const u32* count, const u32* all_equal, u64* scale) {
   __shared__ double partial[64];
-  const u32 size = counted(most, count);
+  const u32 size = element_count(max_count, count);
   if (size == 0) return;
   const double shrink = 1.0 / 18446744073709551616.0;
   sum_of<double>(values, size, 1.0, partial);
@@ -68,7 +69,7 @@ KERNEL mean_f64(const double* values, u32 most, const u32* count, const u32* ali
   if (over) sum_of<double>(values, size, shrink, partial);
   if (threadIdx.x) return;
   const double mean = over ? partial[0] / (double)size / shrink : sum / (double)size;
-  scale[0] = (u64)__double_as_longlong(*alike ? values[0] : mean) & 0x7FFFFFFFFFFFFFFFull;
+  scale[0] = (u64)__double_as_longlong(*all_equal ? values[0] : mean) & 0x7FFFFFFFFFFFFFFFull;
 }
 
 // Sets each word of `out` to `one` if its bit is set, else to `zero`. `signs` need not be aligned.

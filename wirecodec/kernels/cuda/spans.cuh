@@ -46,10 +46,10 @@ INLINE u32 find_ones(const u32* words, u32 size, u32 n, u32* ones, u32* parts) {
   u32 found = 0;
   for (u32 first = 0; first < size && found <= n; first += THREADS) {
     const u32 w = first + threadIdx.x;
-    const u32 held = w < size ? words[w] : 0;
+    const u32 loaded = w < size ? words[w] : 0;
     u32 all;
-    u32 at = found + sum_before((u32)__popc(held), parts, &all);
-    for (u32 word = held; word; word &= word - 1, at++)
+    u32 at = found + block_exclusive_sum((u32)__popc(loaded), parts, &all);
+    for (u32 word = loaded; word; word &= word - 1, at++)
       if (at < n) ones[at] = 32 * w + (u32)__ffs((i32)word) - 1;
     found += all;
   }

@@ -9,15 +9,15 @@
 #define DIGITS 2048u
 
 struct Search {
-  u64 least, ties;  // the rule for `select`: keys above pass, and so many equal ones
-  u64 prefix;       // of the k-th key, without its low `left` bits
+  u64 threshold, ties;  // the rule for `select`: keys above pass, and so many equal ones
+  u64 prefix;           // of the k-th key, without its low `left` bits
   u64 left;
-  u64 rank;         // of the k-th key among those with that prefix; the largest has rank 1
-  u64 total;        // keys with that prefix
-  u64 above;        // keys above all those
-  u64 open;         // whether the next digit must be counted
-  u64 sweep;        // whether `select` must apply the rule; else it has done so
-  u64 selected;        // number of selected elements
+  u64 rank;             // of the k-th key among those with that prefix; the largest has rank 1
+  u64 total;            // keys with that prefix
+  u64 count_above;      // keys above all those
+  u64 needs_count;      // whether the next digit must be counted
+  u64 needs_select;     // whether `select` must apply the rule; else it has done so
+  u64 selected;         // number of selected elements
 };
 
 template <class W> INLINE void count_keys(const Search* search, const W* words, u32 size, u32* counts, u32* shared) {
@@ -28,14 +28,14 @@ template <class W> INLINE void count_keys(const Search* search, const W* words, 
   const W key_bits = (W)((W)~(W)0 >> 1);
   const u32 step = gridDim.x * THREADS;
   for (u64 i = blockIdx.x * THREADS + threadIdx.x; i < size; i += 4ull * step) {
-    W held[4];
+    W loaded[4];
 #pragma unroll
-    for (u32 j = 0; j < 4; j++) held[j] = i + (u64)j * step < size ? (W)(words[i + (u64)j * step] & key_bits) : (W)0;
+    for (u32 j = 0; j < 4; j++) loaded[j] = i + (u64)j * step < size ? (W)(words[i + (u64)j * step] & key_bits) : (W)0;
 #pragma unroll
     for (u32 j = 0; j < 4; j++) {
-      const u32 digit = (u32)((u64)held[j] >> shift) & (DIGITS - 1) & ((1u << (left - shift)) - 1);
+      const u32 digit = (u32)((u64)loaded[j] >> shift) & (DIGITS - 1) & ((1u << (left - shift)) - 1);
       // Digit 0 follows from the others. Zeros, which may be many, all have it.
-      if (digit && (u64)held[j] >> left == prefix) atomicAdd(&shared[digit], 1u);
+      if (digit && (u64)loaded[j] >> left == prefix) atomicAdd(&shared[digit], 1u);
     }
   }
   __syncthreads();
@@ -46,8 +46,8 @@ template <class W> INLINE void count_keys(const Search* search, const W* words, 
 #define COUNT(name, W)                                                                         \
   KERNEL name(const Search* search, const W* words, u32 size, const u32* count, u32* counts) { \
     __shared__ u32 shared[DIGITS];                                                             \
-    if (search->open == 0) return;                                                             \
-    count_keys<W>(search, words, count ? smaller(*count, size) : size, counts, shared);        \
+    if (search->needs_count == 0) return;                                                      \
+    count_keys<W>(search, words, count ? minimum(*count, size) : size, counts, shared);        \
   }
 
 COUNT(count_digits_u16, u16)
@@ -65,8 +65,8 @@ KERNEL begin_search(Search* search, u64 k, u64 size, u32 width) {
 KERNEL pick_digit(Search* search, u32* counts, u32 capacity) {
   __shared__ u32 parts[WARPS + 1];
   __shared__ u32 zeros;
-  if (search->open == 0) return;
-  const u32 rank = (u32)search->rank, total = (u32)search->total, above = (u32)search->above;
+  if (search->needs_count == 0) return;
+  const u32 rank = (u32)search->rank, total = (u32)search->total, above = (u32)search->count_above;
   const u32 left = (u32)search->left, shift = left > DIGIT ? left - DIGIT : 0;
   const u64 prefix = search->prefix;
   u32 mine[DIGITS / THREADS], sum = 0;
@@ -77,7 +77,7 @@ KERNEL pick_digit(Search* search, u32* counts, u32 capacity) {
     sum += mine[j];
   }
   u32 all;
-  u32 before = sum_before(sum, parts, &all);
+  u32 before = block_exclusive_sum(sum, parts, &all);
   if (threadIdx.x == 0) zeros = total - all;  // digit 0 is not counted
   __syncthreads();
   if (top + 1 == DIGITS / THREADS) mine[DIGITS / THREADS - 1] = zeros;
@@ -89,10 +89,10 @@ KERNEL pick_digit(Search* search, u32* counts, u32 capacity) {
       search->left = shift;
       search->rank = inside;
       search->total = mine[j];
-      search->above = above + before;
-      search->least = found << shift;
-      search->ties = shift ? (u64)ALL : inside;
-      search->open = shift && (u64)above + before + mine[j] > capacity;
+      search->count_above = above + before;
+      search->threshold = found << shift;
+      search->ties = shift ? (u64)MAX_U32 : inside;
+      search->needs_count = shift && (u64)above + before + mine[j] > capacity;
     }
     before += mine[j];
   }
@@ -101,23 +101,23 @@ KERNEL pick_digit(Search* search, u32* counts, u32 capacity) {
 // One block. Continues the search among the selected elements.
 KERNEL search_selected(Search* search) {
   if (threadIdx.x) return;
-  search->open = search->left > 0;
-  if (search->sweep) search->selected = search->above + (search->left ? search->total : search->rank);
+  search->needs_count = search->left > 0;
+  if (search->needs_select) search->selected = search->count_above + (search->left ? search->total : search->rank);
 }
 
 // One block. Sets a rule that selects keys from `margin` below the last search's threshold, if there was one.
 KERNEL begin_warm(Search* search, u64 margin) {
   if (threadIdx.x) return;
-  const u64 last = search->least;
-  search->least = last > margin ? last - margin : 1;
-  search->ties = ALL;
+  const u64 last = search->threshold;
+  search->threshold = last > margin ? last - margin : 1;
+  search->ties = MAX_U32;
 }
 
 // One block. Sets a rule that selects keys that reach another search's threshold and are not 0.
 KERNEL begin_at(Search* search, const u64* rule) {
   if (threadIdx.x) return;
-  search->least = larger(rule[0], 1ull);
-  search->ties = ALL;
+  search->threshold = maximum(rule[0], 1ull);
+  search->ties = MAX_U32;
 }
 
 // One block. Tests whether the selected elements hold the top k. If they do, the search continues among them, else
@@ -128,5 +128,6 @@ KERNEL check_warm(Search* search, const u32* found, u64 k, u64 size, u32 width, 
   const u64 selected = found[0];
   const bool ended = fewer && selected <= k;
   const bool holds = ended || (k <= selected && selected <= capacity);
-  *search = Search{search->least, ALL, 0, ended ? 0 : width, k, holds ? selected : size, 0, !holds, !holds, selected};
+  const u64 total = holds ? selected : size;
+  *search = Search{search->threshold, MAX_U32, 0, ended ? 0 : width, k, total, 0, !holds, !holds, selected};
 }

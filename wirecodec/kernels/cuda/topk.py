@@ -27,7 +27,7 @@ __all__ = ["Search"]
 
 _DIGIT, _DIGITS = 11, 2048
 _FIELDS = 10
-_SWEEP, _SELECTED = 8, 9
+_NEEDS_SELECT, _SELECTED = 8, 9
 """Fields of the kernels' ``struct Search``."""
 _KEYS_PER_BLOCK, _MAX_BLOCKS = 4096, 2048
 """Keys that a block counts, and the number of blocks above which each counts more."""
@@ -56,7 +56,7 @@ class Search:
         self.forget()
         self._counts = device.empty(_DIGITS, np.uint32)
         device.clear(self._counts)
-        self._sweep = Selector(device, size, raw_type, self._capacity)
+        self._selector = Selector(device, size, raw_type, self._capacity)
         self._keep = Selector(device, self._capacity, raw_type, k)
 
     @property
@@ -81,13 +81,13 @@ class Search:
         one = np.uint64(self._k), np.uint64(self._size), np.uint32(self._width)
         self._device.launch("topk", "begin_search", 1, self._search, *one)
         self._count_all(raw)
-        self._sweep.select(raw, self._search[:2], mask=magnitude_of(raw))
+        self._selector.select(raw, self._search[:2], mask=magnitude_of(raw))
         return self._select_kth(raw, infinity)
 
     def warm(self, raw: Any, infinity: int) -> Selected:
         """Select the same after a first search; faster if the k-th key is close to the last one."""
         self._begin_warm()
-        selected = self._sweep.select(raw, self._search[:2], mask=magnitude_of(raw))
+        selected = self._selector.select(raw, self._search[:2], mask=magnitude_of(raw))
         self._check_warm(selected)
         return self._or_cold(raw, infinity)
 
@@ -98,10 +98,12 @@ class Search:
         the largest finite number; either way it ranks with the highest.
         """
         self._begin_warm()
-        selected = self._sweep.select_sum(gradient, residual, total, self._search[:2])
-        feedback.put_back(self._device, selected, total)
+        selected = self._selector.select_sum(gradient, residual, total, self._search[:2])
+        feedback.restore(self._device, selected, total)
         self._check_warm(selected)
-        feedback.add(self._device, gradient, residual, total.view(gradient.dtype), gate=self._search[_SWEEP:])
+        feedback.add(
+            self._device, gradient, residual, total.view(gradient.dtype), enabled=self._search[_NEEDS_SELECT:]
+        )
         return self._or_cold(total, infinity)
 
     def reaching(self, raw: Any, rule: Any, infinity: int) -> Selected:
@@ -110,7 +112,7 @@ class Search:
         ``rule``, (2,) u64, is that of another search.
         """
         self._device.launch("topk", "begin_at", 1, self._search, rule)
-        selected = self._sweep.select(raw, self._search[:2], mask=magnitude_of(raw))
+        selected = self._selector.select(raw, self._search[:2], mask=magnitude_of(raw))
         self._check_warm(selected, fewer=True)
         return self._or_cold(raw, infinity)
 
@@ -128,7 +130,7 @@ class Search:
         """Select the top k of the selected elements, or of all elements if those do not hold it."""
         self._count_all(raw)
         search = self._search
-        self._sweep.select(raw, search[:2], mask=magnitude_of(raw), gate=search[_SWEEP:])
+        self._selector.select(raw, search[:2], mask=magnitude_of(raw), enabled=search[_NEEDS_SELECT:])
         return self._select_kth(raw, infinity)
 
     def _count_all(self, raw: Any) -> None:
@@ -137,7 +139,7 @@ class Search:
 
     def _select_kth(self, raw: Any, infinity: int) -> Selected:
         """Find the k-th key among the selected elements, and keep their top k."""
-        device, search, selected = self._device, self._search, self._sweep.result
+        device, search, selected = self._device, self._search, self._selector.result
         device.launch("topk", "search_selected", 1, search)
         count = search[_SELECTED:].view(np.uint32)
         self._count(selected.values, count, 0)

@@ -72,5 +72,5 @@ class ThreeLC:
         return f"3lc(sparsity={self.sparsity!r})"
 
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
-        """Write three levels of one scale."""
+        """Write a section: the scale, and each value as one of -1, 0, 1 times the scale."""
         return write_three_lc(values, dtype, self.sparsity)

@@ -127,7 +127,7 @@ def assign_codes(lengths: Array, out: Array) -> None:
             out[symbol] = U32(reversed_code << U64(4) | U64(length))
 
 
-@kernel
+@inline
 def fill_table(codes: Array, first: int, extras: Array, values: Array, out: Array) -> int:
     """Fill the decoding table, which maps the next bits of a stream to a symbol.
 

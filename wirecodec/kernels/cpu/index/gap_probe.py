@@ -73,7 +73,9 @@ def estimate_bits(indices: Array, blocks: int) -> tuple[int, int]:
             extra = 63 - leading_zeros(gap | U64(1 << CLASS_BITS)) - CLASS_BITS
             counts[(extra << CLASS_BITS) + np.int64(gap >> U64(extra))] += 1
             huffman += extra
-    total = counts.sum()
+    total = np.int64(0)
+    for symbol in range(SYMBOLS):
+        total += counts[symbol]
     entropy = 0
     for symbol in range(SYMBOLS):
         if counts[symbol] > 0:

@@ -56,7 +56,7 @@ def _find_digit(counts: Array, rank: int) -> tuple[int, int]:
     return digit, rank
 
 
-@kernel
+@inline
 def select_kth(keys: Array, rank: int, width: int) -> Any:
     """Return the ``rank``-th largest of ``keys``, which agree above their low ``width`` bits; reorder them.
 

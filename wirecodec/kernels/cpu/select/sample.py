@@ -54,7 +54,7 @@ def bracket_kth(
     return bracket_sample(keys, low_rank, high_rank)
 
 
-@kernel
+@inline
 def bracket_sample(keys: Array, low_rank: int, high_rank: int) -> tuple[int, int, bool]:
     """Return the result of ``bracket_kth`` for a sample's ``keys``."""
     width = bit_width(keys) - 1

@@ -1,0 +1,1 @@
+"""Benchmark of the first gradient of a process: compilation, and the start from a warm cache."""

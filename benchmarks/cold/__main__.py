@@ -1,0 +1,160 @@
+"""Time from the start of a process to its first encoded and decoded gradient.
+
+Each measurement starts new processes. A cold start has an empty cache folder of its own, a warm start the
+folder of the cold one. One rank runs on one core; four ranks share all cores and one folder.
+
+    python -m benchmarks.cold [--repeats N]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.progress import track
+
+from benchmarks.common.command import create_parser
+from benchmarks.common.results import format_markdown, write_result
+from benchmarks.common.targets import check_at_most, format_targets
+
+ROOT = Path(__file__).parents[2]
+RANKS = 4
+MAX_SECONDS, MAX_RATIO = 10.0, 1.5
+SCHEMES = [
+    "nonzero | auto-index | raw",
+    "topk(0.01) | rice | raw(bfloat16)",
+    "topk(0.01) | rice | qsgd(bits=4)",
+    "topk(0.01) | auto-index | error-bounded(0.01)",
+    "topk(0.01) | rice | sign-scale",
+    "all | raw-index | qsgd(bits=8)",
+]
+HEADER = [
+    "scheme",
+    "cold, processor time",
+    "cold",
+    "kernels",
+    "warm",
+    f"{RANKS} ranks, cold",
+    f"{RANKS} ranks / 1 rank",
+    f"{RANKS} ranks, `wc.warm`",
+]
+CAPTION = """Seconds until a process has encoded and decoded its first gradient: 1,000,000 float32; 5 % are
+not 0 for `nonzero`. Medians of {repeats} runs. One rank runs on one core; {ranks} ranks share all cores and
+an empty cache. `wc.warm` also compiles the kernels that the scheme may need later. If other programs run,
+processor time is the better measure of one rank. The load average was {load:.1f} at the start and {end:.1f}
+at the end.
+
+"""
+
+FIRST_GRADIENT = """
+import json, resource, sys
+import numpy as np
+import wirecodec as wc
+rng = np.random.default_rng(0)
+gradient = rng.laplace(size=1_000_000).astype(np.float32)
+if sys.argv[1].startswith("nonzero"):
+    gradient[rng.random(gradient.size) < 0.95] = 0
+if sys.argv[2] == "warm":
+    wc.warm(sys.argv[1])
+blob = wc.encode(gradient, sys.argv[1])
+wc.decode(blob)
+from wirecodec.kernels.cpu.compile_log import log
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps([used.ru_utime + used.ru_stime, sum(entry.compiled for entry in log)]))
+"""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Result of ranks that started together.
+
+    Attributes:
+        seconds: until the last rank had finished.
+        processor: seconds of processor time of the rank that used most.
+        kernels: number of kernels that all ranks compiled.
+    """
+
+    seconds: float
+    processor: float
+    kernels: int
+
+
+def start_ranks(scheme: str, ranks: int, folder: str, mode: str = "") -> Start:
+    """Start processes that encode and decode one gradient each."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": folder, "NUMBA_NUM_THREADS": "1"}
+    start = time.perf_counter()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", FIRST_GRADIENT, scheme, mode], env=env, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(ranks)
+    ]
+    pages = [process.communicate()[0] for process in processes]
+    seconds = time.perf_counter() - start
+    if any(process.returncode for process in processes):
+        raise RuntimeError(f"a rank failed with {scheme}")
+    found = [json.loads(page) for page in pages]
+    return Start(seconds, max(used for used, _ in found), sum(count for _, count in found))
+
+
+def measure_row(scheme: str, repeats: int) -> tuple[list[float], int]:
+    """Measure one scheme; return the seconds of the table's columns, and the number of kernels."""
+    runs = []
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as four:
+            cold, warm = start_ranks(scheme, 1, one), start_ranks(scheme, 1, one)
+            ranks = start_ranks(scheme, RANKS, four)
+        with tempfile.TemporaryDirectory() as folder:
+            ahead = start_ranks(scheme, RANKS, folder, "warm")
+        ratio = ranks.seconds / cold.seconds
+        runs.append([cold.processor, cold.seconds, warm.seconds, ranks.seconds, ratio, ahead.seconds])
+    return [statistics.median(column) for column in zip(*runs, strict=True)], cold.kernels
+
+
+def main() -> None:
+    """Run the benchmark, print the page, and write it."""
+    parser = create_parser(__doc__, __package__)
+    parser.add_argument("--repeats", type=int, default=3, help="runs per scheme (default: %(default)s)")
+    repeats = parser.parse_args().repeats
+    load = os.getloadavg()[0]
+    results = {scheme: measure_row(scheme, repeats) for scheme in track(SCHEMES, "measuring")}
+    rows = [
+        [
+            f"`{scheme}`".replace("|", "\\|"),
+            *(f"{x:.1f} s" for x in times[:2]),
+            str(kernels),
+            *(f"{x:.1f} s" for x in times[2:4]),
+            f"{times[4]:.2f}",
+            f"{times[5]:.1f} s",
+        ]
+        for scheme, (times, kernels) in results.items()
+    ]
+    targets = [
+        check_at_most(
+            f"one rank, cold: at most {MAX_SECONDS:.0f} s of processor time",
+            MAX_SECONDS,
+            [(scheme, times[0]) for scheme, (times, _) in results.items()],
+            "{:.1f} s",
+        ),
+        check_at_most(
+            f"{RANKS} ranks, cold: at most {MAX_RATIO} times one rank",
+            MAX_RATIO,
+            [(scheme, times[4]) for scheme, (times, _) in results.items()],
+            "{:.2f}",
+        ),
+    ]
+    caption = CAPTION.format(repeats=repeats, ranks=RANKS, load=load, end=os.getloadavg()[0])
+    text = caption + format_markdown(HEADER, rows) + "\n" + format_targets(targets)
+    print(text)
+    print(write_result("cold", "First gradient of a process", text))
+
+
+if __name__ == "__main__":
+    main()
