@@ -72,6 +72,18 @@ def test_decode_add_equals_the_cpu(standin: StandInDevice, scheme: str, kind: An
         there[:] = before
 
 
+def test_decode_add_checks_values(standin: StandInDevice) -> None:
+    """NaN and a norm above the limit are refused before anything is added."""
+    out = standin.put(np.zeros(2, np.float32))
+    for x, code in (([1, np.nan], "nonfinite"), ([3, 4], "max-norm")):
+        with pytest.raises(wc.WireError) as info:
+            wc.decode_add(wc.encode(np.array(x, "f4")), out, finite=True, max_norm=4.9)
+        assert info.value.code == code
+    assert not out.any()
+    wc.decode_add(wc.encode(np.array([3, 4], "f4")), out, finite=True, max_norm=5)
+    assert out.tolist() == [3, 4]
+
+
 def test_several_tensors(standin: StandInDevice) -> None:
     tensors = {"a": tensor(np.float32), "b": tensor(np.float32, 300), "c": tensor(np.float64, 50)}
     for fuse in (0, 1000):
