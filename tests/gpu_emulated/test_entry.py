@@ -15,7 +15,7 @@ from tests.gpu_emulated.test_gpu_encode import STAGED, tensor
 from tests.inputs import Array
 from wirecodec.arrays import BFLOAT16, as_device_flat, bits_of, on_gpu
 from wirecodec.container import extension_writer as ext
-from wirecodec.container import reader, writer
+from wirecodec.container import table, writer
 from wirecodec.cpu import chunk
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.cpu.select import select
@@ -100,7 +100,7 @@ def test_several_tensors(standin: StandInDevice) -> None:
 
 
 def test_chunks_are_concatenated(standin: StandInDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (chunk, reader):
+    for module in (chunk, table):
         monkeypatch.setattr(module, "CHUNK", 4096)
     x = tensor(np.float32, 10_000)
     x[4096:8192] = 1
