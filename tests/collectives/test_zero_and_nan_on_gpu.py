@@ -30,7 +30,7 @@ MAKERS: list[Callable[[], Any]] = [
 def gradients(rank: int) -> list[dict[str, Array]]:
     """Make the gradients of four steps: all used, one unused, Inf on rank 1, a sum that overflows."""
     steps = [
-        {"a": gradient(10 * step + rank, (20, 30)), "b": gradient(50 + step - rank, 7), "u": gradient(step, 300)}
+        {name: gradient(10 * step + rank, shape) for name, shape in (("a", (20, 30)), ("b", 7), ("u", 300))}
         for step in range(4)
     ]
     steps[1]["u"] = np.full(300, -0.0, np.float32)
@@ -43,7 +43,8 @@ def gradients(rank: int) -> list[dict[str, Array]]:
 @pytest.mark.parametrize("make", MAKERS)
 def test_the_gpu_does_as_the_host(standin: StandInDevice, make: Callable[[], Any]) -> None:
     def train(comm: Communicator, *, on_gpu: bool) -> list[Any]:
-        compressor, found = make(), []
+        compressor = make()
+        found: list[Any] = []
         for grads in gradients(comm.rank):
             given: Any = {name: marked(x.copy()) for name, x in grads.items()} if on_gpu else grads
             options: Any = {"nonfinite": "propagate", "hold_zeros": True}
