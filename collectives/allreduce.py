@@ -167,7 +167,8 @@ def allreduce(
     except CollectiveError as error:
         if not is_propagated(error, nonfinite):
             raise
-    return fill_with_nan(tensor)
+    nan: Dense | dict[str, Dense] = fill_with_nan(tensor)
+    return nan
 
 
 def _sum(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:

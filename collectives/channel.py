@@ -297,8 +297,8 @@ class Channel:
             self.closed = str(error) or type(error).__name__
             if not self._mpi or self.comm:
                 attach(self.comm, self)
-            if not isinstance(error, Timeout):  # a Timeout has informed the other ranks
-                self.roll_call.report(f"{type(error).__name__} {error}".strip())
+                if not isinstance(error, Timeout):  # a Timeout has informed the other ranks
+                    self.roll_call.report(f"{type(error).__name__} {error}".strip())
 
     def __repr__(self) -> str:
         state = "closed" if self.closed is not None else f"sequence {self.sequence}"

@@ -37,7 +37,7 @@ class CollectiveError(RuntimeError):
         reason: see the attribute.
 
     Attributes:
-        ranks: the ranks at fault, ascending.
+        ranks: the ranks at fault, ascending. Those of a Timeout are missing or have closed their channel.
         reason: one word for programs. A rank could not contribute: "encode", "value", "argument". Ranks
             differ: "sequence", "operation", "dtype", "shape", "scheme". A header is invalid: "protocol". A
             rank's container cannot be decoded: "decode". The channel was closed earlier: "closed". Nothing

@@ -9,7 +9,7 @@ on a GPU becomes the raw bits of a flat CuPy array (``as_device_flat``). Contigu
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -28,6 +28,7 @@ __all__ = [
     "Bytes",
     "DeviceFlat",
     "Flat",
+    "addresses_of",
     "aligned",
     "as_bytes",
     "as_device_flat",
@@ -113,6 +114,11 @@ def aligned(size: int, dtype: Any) -> Array:
     first = -buffer.ctypes.data % 64
     array: Array = buffer[first : first + size * kind.itemsize].view(kind)
     return array
+
+
+def addresses_of(arrays: Sequence[Array]) -> Array:
+    """Return the address of each array's first element, (n,) i64. The caller keeps the arrays alive."""
+    return np.array([x.__array_interface__["data"][0] for x in arrays], np.int64)
 
 
 def read_only(x: Array) -> Array:

@@ -158,7 +158,8 @@ class CLTk:
         except CollectiveError as error:
             if not is_propagated(error, nonfinite):
                 raise
-        return fill_with_nan(grad)
+        nan: Dense | dict[str, Dense] = fill_with_nan(grad)
+        return nan
 
     def _allreduce(
         self, channel: Channel, grad: Any, nonfinite: str, *, hold_zeros: bool

@@ -82,9 +82,14 @@ def average(
     nonfinite: Literal["raise", "propagate"],
 ) -> dict[str, Any]:
     """Average tensors, and hold those that are zero everywhere. Arguments and errors as for allreduce."""
+    means: dict[str, Any]
     if isinstance(compressor, CLTk):
-        return compressor.allreduce(comm, gradients, nonfinite=nonfinite, hold_zeros=True)
-    return allreduce(comm, gradients, compressor, algorithm=algorithm, nonfinite=nonfinite, hold_zeros=True)
+        means = compressor.allreduce(comm, gradients, nonfinite=nonfinite, hold_zeros=True)
+    else:
+        means = allreduce(
+            comm, gradients, compressor, algorithm=algorithm, nonfinite=nonfinite, hold_zeros=True
+        )
+    return means
 
 
 def as_tensor(mean: Any, gradient: Any) -> Any:

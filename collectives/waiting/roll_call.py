@@ -169,6 +169,9 @@ def describe_attendance(
             elsewhere.setdefault(notice.text, []).append(other)
     for text, ranks in list(elsewhere.items())[:MAX_DESCRIBED]:
         sentences.append(f"{name_ranks(ranks)} {'waits' if len(ranks) == 1 else 'wait'} for {text}")
-    if not sentences:
+    gave_up = [other for other, notice in sorted(notices.items()) if notice.state == State.GAVE_UP]
+    if not sentences and gave_up:
+        sentences.append(f"{name_ranks(gave_up)} gave up before, so this rank made the call too late")
+    elif not sentences:
         sentences.append("all ranks wait for it: messages are lost, or arrive late")
     return [*missing, *closed], ". ".join(text[0].upper() + text[1:] for text in sentences)

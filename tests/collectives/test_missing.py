@@ -37,6 +37,8 @@ def test_attendance_in_words() -> None:
         "Rank 1 is missing: it took part in no exchange before",
     )
     assert describe_attendance(2, 0, here, {1: notices[1]}, last)[0] == []
+    late = describe_attendance(2, 0, here, {1: Notice(State.GAVE_UP, here)}, last)
+    assert late == ([], "Rank 1 gave up before, so this rank made the call too late")
 
 
 @pytest.mark.parametrize("text", ["", "ex", "ü" * 200])

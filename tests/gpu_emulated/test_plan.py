@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import wirecodec as wc
 from tests.gpu_emulated.planned import CODED, SAMPLES_AND_BINS, SELECTORS, Planned, inputs
 from tests.gpu_emulated.test_gpu_encode import VALUES, tensor
 from wirecodec.arrays import DTYPES
-from wirecodec.container import reader
+from wirecodec.container import table
 from wirecodec.cpu import chunk
 from wirecodec.gpu import chunk as gpu_chunk
 from wirecodec.gpu.plan import encoder
@@ -48,7 +49,7 @@ def test_sizes_next_to_multiples_of_blocks(select: str, size: int) -> None:
         "bitmap | raw",
     ):
         planned = Planned(tensor(np.float32, size), f"{select} | {rest}")
-        for x in inputs(size, np.float32):
+        for x in islice(inputs(size, np.float32), 3):
             planned.check(x)
 
 
@@ -72,7 +73,7 @@ def test_bloom_after_topk(value: str) -> None:
                 planned.check(x, seed)
 
 
-@pytest.mark.parametrize("index", ["bloom(p0, 0.9)", "bloom(p1, 0.9)"])
+@pytest.mark.parametrize(("index", "dtype"), [("bloom(p0, 0.9)", np.float16), ("bloom(p1, 0.9)", np.float64)])
 def test_bloom_with_few_elements(index: str, dtype: Any) -> None:
     for size, k in ((2, 1), (64, 60), (65, 3), (1000, 999)):
         planned = Planned(tensor(dtype, size), f"topk(k={k}) | {index} | raw")
@@ -87,7 +88,7 @@ def test_bloom_with_few_elements(index: str, dtype: Any) -> None:
 )
 def test_several_chunks(select: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use shorter chunks; some are empty, some full, and the last is shorter."""
-    for module in (reader, chunk, gpu_chunk, encoder):
+    for module in (table, chunk, gpu_chunk, encoder):
         monkeypatch.setattr(module, "CHUNK", 4096)
     rng = np.random.default_rng(1)
     some = tensor(np.float32, 10_000)

@@ -11,7 +11,7 @@ import pytest
 import wirecodec as wc
 from formats.reference import reseal
 from wirecodec.arrays import as_flat
-from wirecodec.cpu.batch import decode, encode
+from wirecodec.cpu.batch import decode, encode, step
 from wirecodec.registry import index_codecs, value_codecs
 
 INDEX = [codec.name for codec in index_codecs().values() if hasattr(codec, "encode_batch")]
@@ -42,7 +42,7 @@ def make_model(dtype: Any) -> dict[str, Any]:
 
 
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (encode, decode):
+    for module in (encode, decode, step):
         monkeypatch.setattr(module, "MIN_TENSORS", 10**9)
 
 
@@ -68,6 +68,24 @@ def test_tensors_together_are_tensors_one_by_one(
         ]
         sums = [add(blob, model, kind) for blob in blobs for kind in (np.float32, np.float64)]
         return [*(blob.tobytes() for blob in blobs), found, *sums]
+
+    together = run()
+    one_by_one(monkeypatch)
+    assert together == run()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scheme", ["topk(0.03) | rice | qsgd", "topk(0.03) | rice | raw"])
+def test_steps_together_are_steps_one_by_one(
+    scheme: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run() -> list[Any]:
+        compressor, found = wc.Compressor({"*1": "all | raw-index | qsgd", "*": scheme}), []
+        for number in range(4):
+            model = {name: x * (number - 1.5) for name, x in make_model(dtype).items()}
+            found.append(compressor.compress(model, rank=1).tobytes())
+        state = compressor.state_dict()
+        return [*found, *((key, np.array(x).tobytes()) for key, x in state.items())]
 
     together = run()
     one_by_one(monkeypatch)

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from wirecodec.arrays import Array, Bytes, Flat, aligned, read_only
 from wirecodec.container.reader import read_header
 from wirecodec.container.schema import TensorSpecs
+from wirecodec.cpu.batch.step import select_sums, subtract_sent_batch
 from wirecodec.cpu.decode import tensors_of
 from wirecodec.cpu.encode import encode_supports
 from wirecodec.cpu.residual import AccumulatedGradient, subtract_sent
@@ -48,11 +47,25 @@ class _SelectedTensor:
 def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     """Run a step of named tensors on the host. Raises EncodeError, which names the tensor."""
     selected: dict[str, _SelectedTensor] = {}
+    flats: dict[str, Flat] = {}
+    jobs: dict[str, TensorJob] = {}
+    buffers: dict[str, Array] = {}
     for name, job in wanted.jobs.items():
         try:
-            flat = dense(tensors[name])
+            flats[name] = flat = dense(tensors[name])
             held = wanted.hold_zeros and is_zero(flat.data)
-            selected[name] = _select(flat, job.hold() if held else job)
+            jobs[name] = job.hold() if held else job
+            if jobs[name].feedback is not None and job.residual is not None:
+                buffers[name] = _residual_buffer(job, flat.data)
+        except EncodeError as error:
+            raise error.of(name) from None
+    supports = select_sums(flats, jobs, buffers)
+    for name, job in jobs.items():
+        if (support := supports.get(name)) is not None:
+            selected[name] = _SelectedTensor(job, support, None, None, rest=buffers[name])
+            continue
+        try:
+            selected[name] = _select(flats[name], job, buffers.get(name))
         except EncodeError as error:
             raise error.of(name) from None
     blob = encode_supports(
@@ -63,10 +76,11 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
         fuse=wanted.fuse,
     )
     sent = _decode_own(blob, {name: each.support for name, each in selected.items()})
-    residuals: dict[str, Array | None] = {}
+    residuals: dict[str, Array | None] = dict(_batched_residuals(selected, sent))
     for name, each in selected.items():
         try:
-            residuals[name] = _next_residual(each, sent[name])
+            if name not in residuals:
+                residuals[name] = _next_residual(each, sent[name])
         except EncodeError as error:
             raise error.of(name) from None
     return StepResult(
@@ -85,18 +99,28 @@ def _decode_own(blob: Bytes, supports: Mapping[str, Support]) -> dict[str, Spars
     return dict(zip(supports, tensors_of(blob, header, TensorSpecs(header, schema), UNLIMITED), strict=True))
 
 
-def _select(flat: Flat, job: TensorJob) -> _SelectedTensor:
+def _batched_residuals(
+    selected: Mapping[str, _SelectedTensor], sent: Mapping[str, SparseTensor]
+) -> dict[str, Array]:
+    """Compute the next residuals of all tensors whose selector cleared the selected elements, by dtype."""
+    residuals: dict[str, Array] = {}
+    groups: dict[Any, dict[str, Array]] = {}
+    for name, each in selected.items():
+        if each.rest is not None:
+            assert each.support.indices is not None
+            groups.setdefault((each.rest.dtype, each.support.indices.dtype), {})[name] = each.rest
+    for rests in groups.values():
+        supports = [selected[name].support for name in rests]
+        subtract_sent_batch(list(rests.values()), supports, [sent[name].values for name in rests])
+        residuals |= rests
+    return residuals
+
+
+def _select(flat: Flat, job: TensorJob, buffer: Array | None) -> _SelectedTensor:
     """Add a tensor's residual, select, and gather the values."""
     rule, residual, gradient = job.feedback, job.residual, flat.data
-    if residual is not None and residual.size != gradient.size:
-        raise EncodeError(f"the gradient has {gradient.size} elements; its residual has {residual.size}")
     total, seen = None, flat
     if rule is not None:
-        buffer = None
-        if residual is not None:
-            buffer = _residual_buffer(
-                job.spare, rule.sum_dtype(gradient.dtype, residual.dtype), gradient.size
-            )
         selected = _select_in_sum(flat, job, buffer)
         if selected is not None:
             return selected
@@ -124,8 +148,13 @@ def _select_in_sum(flat: Flat, job: TensorJob, buffer: Array | None) -> _Selecte
     return _SelectedTensor(job, support, None, None, rest=buffer)
 
 
-def _residual_buffer(spare: Array | None, dtype: np.dtype[Any], size: int) -> Array:
+def _residual_buffer(job: TensorJob, gradient: Array) -> Array:
     """Return memory for a tensor's next residual: the spare array if it fits, else a new one."""
+    spare, residual, size = job.spare, job.residual, gradient.size
+    assert job.feedback is not None
+    if residual.size != size:
+        raise EncodeError(f"the gradient has {size} elements; its residual has {residual.size}")
+    dtype = job.feedback.sum_dtype(gradient.dtype, residual.dtype)
     if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
         return aligned(size, dtype)
     return spare

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import INFINITY_BITS, Selection, all_finite, require_finite
-from wirecodec.select.topk_batch import select_top_k_batch
+from wirecodec.select.topk_batch import select_top_k_batch, select_top_k_of_sums
 from wirecodec.select.topk_exact import select_top_k
 from wirecodec.select.topk_fused_residual import select_top_k_of_sum
 from wirecodec.validation import as_integer, as_ratio, set_fields
@@ -133,3 +133,14 @@ class TopK:
         indices, words = found
         values = words.view(gradient.dtype)
         return Selection(indices, values=values) if all_finite(values) else None
+
+    def select_sum_batch(
+        self, gradients: Sequence[Array], residuals: Sequence[Array], rests: Sequence[Array]
+    ) -> list[Selection | None]:
+        """Select the top k of each of several sums of one type, as ``select_sum`` does."""
+        counts = tuple(self.count(x.size) for x in gradients)
+        found = select_top_k_of_sums(gradients, residuals, rests, counts)
+        return [
+            None if pair is None else Selection(pair[0], values=pair[1].view(x.dtype))
+            for x, pair in zip(gradients, found, strict=True)
+        ]

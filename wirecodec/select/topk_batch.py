@@ -8,10 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from wirecodec.arrays import Array, read_only
+from wirecodec.arrays import Array, addresses_of, bits_of, read_only
 from wirecodec.select import topk_exact
+from wirecodec.select.base import INFINITY_BITS
 
-__all__ = ["select_top_k_batch"]
+__all__ = ["select_top_k_batch", "select_top_k_of_sums"]
 
 MAX_SIZE = 2**23
 """Elements of the largest array of a batch."""
@@ -79,13 +80,12 @@ def select_top_k_batch(
     from wirecodec.kernels.cpu.select import topk_batch
     from wirecodec.kernels.cpu.threads import run_parallel, thread_count
 
-    found: list[topk_exact.IndicesAndBits | None] = [None] * len(arrays)
     dtype = arrays[0].dtype
     plan = _plan_batch(tuple(x.size for x in arrays), counts, dtype.itemsize, thread_count())
     n = len(plan.members)
     if n == 0:
-        return found
-    addresses = np.array([arrays[i].__array_interface__["data"][0] for i in plan.members], np.int64)
+        return [None] * len(arrays)
+    addresses = addresses_of([arrays[i] for i in plan.members])
     total = int(plan.cuts[-1])
     indices, words, faults = np.empty(total, np.int32), np.empty(total, dtype), np.empty(n, np.bool_)
     like = read_only(np.empty(0, dtype))
@@ -106,6 +106,63 @@ def select_top_k_batch(
         n,
         plan.units_per_thread,
     )
+    return _split(plan, len(arrays), indices, words, faults)
+
+
+def select_top_k_of_sums(
+    gradients: Sequence[Array], residuals: Sequence[Array], rests: Sequence[Array], counts: tuple[int, ...]
+) -> list[topk_exact.IndicesAndBits | None]:
+    """Return what ``select_top_k_of_sum`` returns for each gradient, residual and sum, all of one type.
+
+    Args:
+        gradients: flat, float32 or float64.
+        residuals: of the same sizes.
+        rests: of the same sizes, aligned to 64 bytes; each receives its sum, with +0 at what is selected.
+        counts: k of each.
+
+    The result is None, with undefined contents of the sum, for an array that the batch does not take, and for
+    one whose top k are not all finite.
+    """
+    from wirecodec.kernels.cpu.select import feedback_batch
+    from wirecodec.kernels.cpu.threads import run_parallel, thread_count
+
+    dtype = bits_of(gradients[0]).dtype
+    plan = _plan_batch(tuple(x.size for x in gradients), counts, dtype.itemsize, thread_count())
+    n = len(plan.members)
+    if n == 0:
+        return [None] * len(gradients)
+    columns = [addresses_of([some[i] for i in plan.members]) for some in (gradients, residuals, rests)]
+    addresses = np.stack(columns, axis=1)
+    total = int(plan.cuts[-1])
+    indices, words, faults = np.empty(total, np.int32), np.empty(total, dtype), np.empty(n, np.bool_)
+    like = np.empty(0, dtype)
+    infinity = int(INFINITY_BITS[gradients[0].dtype])
+    run_parallel(
+        lambda turns: feedback_batch.select_sums(
+            addresses,
+            plan.sizes,
+            plan.plans,
+            plan.cuts,
+            infinity,
+            plan.order,
+            read_only(like),
+            like,
+            indices,
+            words,
+            faults,
+            turns,
+        ),
+        n,
+        plan.units_per_thread,
+    )
+    return _split(plan, len(gradients), indices, words, faults)
+
+
+def _split(
+    plan: _BatchPlan, n: int, indices: Array, words: Array, faults: Array
+) -> list[topk_exact.IndicesAndBits | None]:
+    """Split the output into one result per array; None without one."""
+    found: list[topk_exact.IndicesAndBits | None] = [None] * n
     places = plan.cuts.tolist()
     for i, fault, start, stop in zip(plan.members, faults.tolist(), places, places[1:], strict=False):
         if not fault:

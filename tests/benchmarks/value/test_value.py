@@ -251,6 +251,7 @@ def test_reference_fits() -> None:
     assert many < few < 1
 
 
+@pytest.mark.sweep
 def test_partial_run_is_only_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.collectives.torch.test_torch import run
+from tests.collectives.torch.processes import run
 
 pytest.importorskip("torch")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,3 +69,20 @@ def test_stats_without_matplotlib_name_the_extra(
     assert main(["stats", str(grad), "--png", str(grad.with_suffix(".png"))]) == 2
     assert "wirecodec[bench]" in capsys.readouterr().err
     assert main(["stats", str(grad)]) == 0
+
+
+def test_picture_explains_its_band_and_has_plain_ticks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures: list[Any] = []
+    monkeypatch.setattr("wirecodec.cli.stats_picture.save_png", lambda figure, _: figures.append(figure))
+    np.save(tmp_path / "x.npy", np.random.default_rng(1).laplace(size=5000).astype(np.float32))
+    for options, panels in (([], 2), (["--sidco"], 4)):
+        assert main(["stats", str(tmp_path / "x.npy"), "--png", "x.png", *options]) == 0
+        assert len(figures[-1].axes) == panels
+    figures[-1].canvas.draw()
+    last = figures[-1].axes[-1]
+    assert "within 12% of k" in [text.get_text() for text in last.get_legend().get_texts()]
+    labels = [label.get_text() for label in last.get_yticklabels(which="both") if label.get_text()]
+    assert labels
+    assert all(re.fullmatch(r"[\d.]+", label) for label in labels)

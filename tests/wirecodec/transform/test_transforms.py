@@ -250,6 +250,7 @@ def test_no_coefficients_decode_to_no_elements(name: str) -> None:
         assert out.sum() == size
 
 
+@pytest.mark.sampled(1)
 @both
 def test_several_chunks(transform: Any, rng: np.random.Generator) -> None:
     """2^24 elements have 2^23 + 1 bins, so the last bin is a chunk of its own."""

@@ -259,6 +259,7 @@ def test_parameter_out_of_range() -> None:
             wc.ErrorBounded(wrong)
 
 
+@pytest.mark.nightly
 def test_error_feedback_converges(rng: np.random.Generator) -> None:
     curvature, target = 10.0 ** rng.uniform(-2, 0, 40), rng.normal(size=40)
     c = wc.Compressor("all | raw-index | error-bounded(error=0.3)")

@@ -205,6 +205,7 @@ def test_scheme_string_round_trip(value: str) -> None:
     assert str(wc.Scheme.parse(scheme)) == scheme
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("value", ["polyfit", "dexpfit"])
 def test_error_feedback_converges(rng: np.random.Generator, value: str) -> None:
     """The distance to a badly scaled quadratic's minimum falls below 0.1 %."""

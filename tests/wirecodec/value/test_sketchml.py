@@ -164,6 +164,7 @@ def test_parameters_out_of_range(buckets: Any) -> None:
         wc.SketchML(buckets)
 
 
+@pytest.mark.nightly
 def test_error_feedback_converges(rng: np.random.Generator) -> None:
     """With one bit per element, the distance to a badly scaled quadratic's minimum falls below 0.01 %."""
     curvature, target = 10.0 ** rng.uniform(-2, 0, 40), rng.normal(size=40)

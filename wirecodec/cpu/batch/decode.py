@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes, integers, read_only
+from wirecodec.arrays import DTYPES, Array, Bytes, addresses_of, integers, read_only
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import LENGTHS
 from wirecodec.cpu.batch import MIN_TENSORS
@@ -148,7 +148,7 @@ def add_batches(
     dtype = targets[0].dtype
     if any(batch.values.dtype != dtype for batch in batches) or any(x.dtype != dtype for x in targets):
         return False
-    first = np.array([x.__array_interface__["data"][0] for x in targets], np.int64)
+    first = addresses_of(targets)
     bytes_of = np.array([x.nbytes for x in targets], np.int64)
     order = np.argsort(first, kind="stable")
     if (first[order][1:] < (first + bytes_of)[order][:-1]).any():

@@ -18,7 +18,7 @@ from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import leading_zeros, popcount
 
-__all__ = ["SLACK", "SWEEP_SLACK", "collect", "fill", "keep", "keep_top_k", "sweep"]
+__all__ = ["SLACK", "SWEEP_SLACK", "collect", "fill", "find_top", "keep", "keep_top_k", "sweep"]
 
 I32 = np.int32
 U32 = np.uint32
@@ -163,6 +163,16 @@ def keep_top_k(found: Array, words: Array, k: int, low: int, high: int) -> int:
 
     Returns their number, which is k.
     """
+    threshold, ties = find_top(words, k, low, high)
+    return keep(found, words, threshold, ties, 0, found[:k], words[:k])
+
+
+@inline
+def find_top(words: Array, k: int, low: int, high: int) -> tuple[int, int]:
+    """Return the k-th largest key of the elements that ``sweep`` collected, and the ties in the top k.
+
+    ``words``, ``k``, ``low`` and ``high`` are as for ``keep_top_k``.
+    """
     keys = np.empty(words.size + SLACK, words.dtype)
     certain, n = collect(words, low, high, keys)
     if certain >= k:
@@ -170,7 +180,7 @@ def keep_top_k(found: Array, words: Array, k: int, low: int, high: int) -> int:
         certain, n = collect(words, low, high, keys)
     width = 64 - leading_zeros(U64(low) ^ U64(high))
     threshold, ties = find_threshold(keys[:n], k - certain, width)
-    return keep(found, words, np.int64(threshold), ties, 0, found[:k], words[:k])
+    return np.int64(threshold), ties
 
 
 @kernel

@@ -1,0 +1,100 @@
+"""Exact top-k of many sums of gradient and residual in one call, and the residuals that are left."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.select.feedback import (
+    bracket_sum,
+    restore_unselected,
+    store_differences,
+    sweep_sum,
+)
+from wirecodec.kernels.cpu.select.topk import SWEEP_SLACK, find_top, keep, key_of
+from wirecodec.kernels.cpu.simd.memory import bit_width, view_at
+from wirecodec.kernels.cpu.threads import next_unit
+
+__all__ = ["select_sums", "store_all_differences"]
+
+U64 = np.uint64
+
+
+@kernel
+def select_sums(
+    addresses: Array,
+    sizes: Array,
+    plans: Array,
+    cuts: Array,
+    infinity: int,
+    order: Array,
+    like: Array,
+    like_rest: Array,
+    indices: Array,
+    words: Array,
+    faults: Array,
+    turns: Array,
+) -> None:
+    """Select the top k of each sum, and store the sums with +0 at the selected elements.
+
+    Args:
+        addresses: (n, 3) i64: of the gradient's bits, the residual's, and the sum's, which is aligned to 64
+            bytes.
+        sizes, plans, cuts, infinity, order: as for ``topk_batch.select``.
+        like, like_rest: arrays of the types of the inputs and of the sum.
+        indices, words, faults, turns: as for ``topk_batch.select``. The sum of an array with a fault is
+            undefined.
+    """
+    capacity = np.int64(0)
+    for i in range(plans.shape[0]):
+        capacity = max(capacity, plans[i, 3])
+    found, bits = np.empty(capacity + SWEEP_SLACK, np.int32), np.empty(capacity + SWEEP_SLACK, words.dtype)
+    run = 512 // bit_width(like)
+    unit = next_unit(turns, -1)
+    while unit >= 0:
+        i = order[unit]
+        start, stop = cuts[i], cuts[i + 1]
+        a, b = view_at(addresses[i, 0], sizes[i], like), view_at(addresses[i, 1], sizes[i], like)
+        rest = view_at(addresses[i, 2], sizes[i], like_rest)
+        low, high = U64(0), (U64(1) << U64(bit_width(like) - 1)) - U64(1)
+        tied = False
+        if plans[i, 0] > 0:
+            low, high, tied = bracket_sum(a, b, run, 0, plans[i, 0], plans[i, 1], plans[i, 2])
+        limit = plans[i, 3] + SWEEP_SLACK
+        n = -1 if tied else sweep_sum(a, b, np.int64(low), rest, found[:limit], bits[:limit])
+        faults[i] = True
+        if n >= stop - start:
+            threshold, ties = find_top(bits[:n], stop - start, np.int64(low), np.int64(high))
+            restore_unselected(rest, found[:n], bits[:n], threshold, ties)
+            keep(found[:n], bits[:n], threshold, ties, 0, indices[start:stop], words[start:stop])
+            faults[i] = _has_nonfinite(words[start:stop], infinity)
+        unit = next_unit(turns, unit)
+
+
+@inline
+def _has_nonfinite(words: Array, infinity: int) -> bool:
+    """Return whether one of the elements is NaN or Inf."""
+    found = False
+    for j in range(words.size):
+        found |= key_of(words, j) >= U64(infinity)
+    return found
+
+
+@kernel
+def store_all_differences(
+    values: Array, sent: Array, indices: Array, cuts: Array, addresses: Array, sizes: Array, like: Array
+) -> None:
+    """Apply ``store_differences`` to many arrays.
+
+    Args:
+        values, sent, indices: of all arrays.
+        cuts: (n + 1,) i64, the place of each array's elements.
+        addresses: (n,) i64, of the arrays.
+        sizes: (n,) i64, their elements.
+        like: an array of their type.
+    """
+    for i in range(sizes.size):
+        here = slice(cuts[i], cuts[i + 1])
+        rest = view_at(addresses[i], sizes[i], like)
+        store_differences(values[here], sent[here], indices[here], rest)
