@@ -1,6 +1,6 @@
 """Check the table of a container without transforms and maps (formats/SPEC.md, section 7, rows 13 to 24).
 
-``container.reader`` makes the same checks with messages. It makes them only for a table that this kernel does
+``container.table`` makes the same checks with messages. It makes them only for a table that this kernel does
 not find sound.
 """
 
@@ -60,7 +60,7 @@ def measure_sound_table(
         wrong |= maps != 0 or row[8] != 0
         wrong |= r > d or d > chunk or (not is_last and d != chunk)
         wrong |= d == 0 and not (is_first and is_last)
-        wrong |= (index_bytes == 0) != (r == 0 or r == d)
+        wrong |= (index_bytes == 0) != (r in (0, d))
         wrong |= (value_bytes == 0) != (r == 0)
         stored += r
         elements += d
