@@ -30,7 +30,11 @@ MAKERS: list[Callable[[], Any]] = [
 def gradients(rank: int) -> list[dict[str, Array]]:
     """Make the gradients of four steps: all used, one unused, Inf on rank 1, a sum that overflows."""
     steps = [
-        {"a": gradient(10 * step + rank, (20, 30)), "b": gradient(50 + step - rank, 7), "u": gradient(step, 300)}
+        {
+            "a": gradient(10 * step + rank, (20, 30)),
+            "b": gradient(50 + step - rank, 7),
+            "u": gradient(step, 300),
+        }
         for step in range(4)
     ]
     steps[1]["u"] = np.full(300, -0.0, np.float32)
