@@ -47,7 +47,8 @@ def gradients(rank: int) -> list[dict[str, Array]]:
 @pytest.mark.parametrize("make", MAKERS)
 def test_the_gpu_does_as_the_host(standin: StandInDevice, make: Callable[[], Any]) -> None:
     def train(comm: Communicator, *, on_gpu: bool) -> list[Any]:
-        compressor, found = make(), []
+        compressor = make()
+        found: list[Any] = []
         for grads in gradients(comm.rank):
             given: Any = {name: marked(x.copy()) for name, x in grads.items()} if on_gpu else grads
             options: Any = {"nonfinite": "propagate", "hold_zeros": True}
