@@ -18,7 +18,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.container.extension_reader import ExtensionReader, Spans, read
-from wirecodec.container.table import check_limits, check_table
+from wirecodec.container.table import check_limits, check_table, count_keys_of_sound
 from wirecodec.container.writer import (
     HAS_EXTENSION,
     MAGIC,
@@ -163,9 +163,11 @@ def read_header(
     if header_checksum(first, fields, block) != prefix.header_checksum:
         raise ChecksumMismatch("head-checksum", "the header's checksum does not match", offset=12)
     table = np.frombuffer(fields, TABLE)
-    check_table(table, stop, prefix.total)
-    check_limits(table, prefix.total, limits, sizes_trusted)
-    spans = _spans(table)
+    keys = count_keys_of_sound(table, stop, prefix.total, limits, sizes_trusted)
+    if keys is None:
+        check_table(table, stop, prefix.total)
+        check_limits(table, prefix.total, limits, sizes_trusted)
+    spans = _spans_of_single_chunks(table) if keys == table.size else _spans(table)
     records = read(memoryview(block), table_stop, spans, limits.max_entries)
     return ContainerHeader(prefix.minor, prefix.total, table, spans, records, stop)
 
@@ -181,6 +183,13 @@ def _spans(table: Array) -> Spans:
     np.subtract(starts[1:], starts[:-1], out=chunks[:-1])
     chunks[-1:] = key.size - starts[-1:]
     return Spans(key[starts], starts, chunks, sizes, table["dtype"][starts] >> 4)
+
+
+def _spans_of_single_chunks(table: Array) -> Spans:
+    """Collect the spans of keys with one chunk each and no transform."""
+    n = table.size
+    sizes = table["d"].astype(np.int64)
+    return Spans(table["key"], np.arange(n), np.ones(n, np.int64), sizes, np.zeros(n, np.uint8))
 
 
 def sections(
