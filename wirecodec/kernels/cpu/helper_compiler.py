@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core import types
+from numba import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
