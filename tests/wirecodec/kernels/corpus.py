@@ -140,6 +140,16 @@ def run_value_codecs(sink: Sink) -> None:
                         put_corrupted_values(sink, rng, blob, size, dtype)
 
 
+def run_long_values(sink: Sink) -> None:
+    """Encode and decode enough values for 32 lanes of the entropy coder."""
+    rng = np.random.default_rng(6)
+    for dtype in DTYPES[::3]:
+        values = rng.laplace(size=20_001).astype(dtype)
+        blob = wc.encode(values, "all | raw-index | error-bounded(0.01)")
+        sink(wc.decode(blob).values)
+        put_corrupted_values(sink, rng, blob, values.size, dtype)
+
+
 def put_corrupted_values(
     sink: Sink, rng: np.random.Generator, blob: Any, size: int, dtype: np.dtype[Any]
 ) -> None:
@@ -238,7 +248,7 @@ def run() -> str:
     def sink(found: Any) -> None:
         digest.update(found.encode() if isinstance(found, str) else np.ascontiguousarray(found).tobytes())
 
-    sections = (run_index_codecs, run_value_codecs, run_refusals, run_long_extensions)
+    sections = (run_index_codecs, run_value_codecs, run_long_values, run_refusals, run_long_extensions)
     for part in (*sections, run_selectors, run_transforms, run_steps):
         part(sink)
     with shared_out(3):
