@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests import mpi_launch
 from tests.gpu_required import gpu_required, missing_gpu
 from tests.sampling import mark_sweeps
 from tests.skips import summarize_skips
+from wirecodec import registry
 
 DATA = Path(__file__).parent / "data"
 DTYPES = [np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float64)]
@@ -62,6 +64,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def rng() -> np.random.Generator:
     """A fresh generator for each test."""
     return np.random.default_rng(20)
+
+
+@pytest.fixture
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the registry for one test: what it registers is removed afterwards."""
+    for state in ("_index", "_value", "_stages"):
+        monkeypatch.setattr(registry, state, copy.deepcopy(getattr(registry, state)))
 
 
 @pytest.fixture(params=DTYPES, ids=str)

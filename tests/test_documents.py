@@ -13,7 +13,6 @@ missing, and the test then reports a skip. A `py` block needs a GPU; the emulate
 from __future__ import annotations
 
 import contextlib
-import copy
 import importlib.util
 import io
 import os
@@ -31,7 +30,6 @@ import pytest
 import wirecodec as wc
 from docs import pages
 from tests.mpi_processes import find_mpirun, mpi_required, rank_environment
-from wirecodec import registry
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "collectives", "docs", "formats", "tests", "wirecodec")
@@ -78,11 +76,9 @@ def test_documents_that_run() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None) -> Path:
     """A folder to run a document in; the codecs that the document registers are removed afterwards."""
     monkeypatch.chdir(tmp_path)
-    for state in ("_index", "_value", "_stages"):
-        monkeypatch.setattr(registry, state, copy.deepcopy(getattr(registry, state)))
     (tmp_path / "formats").symlink_to(ROOT / "formats")
     x = np.random.default_rng(0).laplace(size=1_000_000).astype(np.float32)
     np.save(tmp_path / "grad.npy", x)

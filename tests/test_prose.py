@@ -181,6 +181,7 @@ def public_names() -> list[tuple[str, str, Any]]:
     return found
 
 
+@pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize(
     ("package", "name", "value"), public_names(), ids=lambda x: x if isinstance(x, str) else ""
 )

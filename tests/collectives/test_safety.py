@@ -7,7 +7,6 @@ rank that stops or dies needs its own job.
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import subprocess
 import sys
@@ -30,7 +29,6 @@ from tests.mpi_processes import (
     rank_environment,
     require_mpirun,
 )
-from wirecodec import registry
 
 WORLDS = [pytest.param(World(n, True), id=f"simulated-{n}") for n in (2, 4, 5)]
 WORLDS += [
@@ -45,10 +43,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def odd_codec(monkeypatch: pytest.MonkeyPatch) -> None:
+def odd_codec(own_registry: None) -> None:
     """Register the codec for the test."""
-    for state in ("_index", "_value", "_stages"):
-        monkeypatch.setattr(registry, state, copy.deepcopy(getattr(registry, state)))
     wc.register(Odd)
 
 

@@ -14,7 +14,6 @@ import pytest
 import wirecodec as wc
 from formats.reference import Row, assemble
 from tests import oracles
-from wirecodec import registry
 from wirecodec.index.base import Approximation
 
 POLICIES = ("naive", "p0", "p1", "p2", "leftmost", "middle", "rightmost")
@@ -222,10 +221,8 @@ class Pairs:
 
 
 @pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> None:
+def own(own_registry: None) -> None:
     """Register ``Pairs`` for one test."""
-    monkeypatch.setattr(registry, "_index", dict(registry._index))
-    monkeypatch.setattr(registry, "_stages", {k: dict(v) for k, v in registry._stages.items()})
     wc.register(Pairs)
 
 

@@ -123,11 +123,8 @@ class EveryThird:
 
 
 @pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> None:
+def own(own_registry: None) -> None:
     """The three registered for one test."""
-    monkeypatch.setattr(registry, "_index", dict(registry._index))
-    monkeypatch.setattr(registry, "_value", dict(registry._value))
-    monkeypatch.setattr(registry, "_stages", {k: dict(v) for k, v in registry._stages.items()})
     for cls in (Doubled, Halved, EveryThird):
         assert wc.register(cls) is cls
 

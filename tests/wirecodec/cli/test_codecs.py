@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 from pathlib import Path
@@ -72,12 +71,8 @@ def test_page_of_one_codec(capsys: pytest.CaptureFixture[str]) -> None:
     assert one["parameters"][0]["default"] is None
 
 
-def test_codecs_of_a_program_are_described(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for state in ("_index", "_value", "_stages"):
-        monkeypatch.setattr(registry, state, copy.deepcopy(getattr(registry, state)))
-
+@pytest.mark.usefixtures("own_registry")
+def test_codecs_of_a_program_are_described(capsys: pytest.CaptureFixture[str]) -> None:
     @wc.register
     @dataclasses.dataclass(frozen=True)
     class First:

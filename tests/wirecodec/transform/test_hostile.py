@@ -22,7 +22,6 @@ from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.transform.coefficients import write_lengths
 from formats.vector_cases.transforms import INDEX, VALUE
 from tests.fuzz.judge import library, outcome
-from wirecodec import registry
 from wirecodec.arrays import dtype_named
 
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
@@ -82,7 +81,8 @@ def test_every_prefix_and_every_bit_flip(name: str) -> None:
             assert found == expected, bit
 
 
-def test_registered_codecs_receive_real_coefficients(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("own_registry")
+def test_registered_codecs_receive_real_coefficients() -> None:
     @dataclass(frozen=True)
     class Plain:
         name: ClassVar[str] = "plain"
@@ -98,8 +98,6 @@ def test_registered_codecs_receive_real_coefficients(monkeypatch: pytest.MonkeyP
             assert dtype == np.float32
             return np.repeat(section.view(np.float32), 2)[::2]
 
-    monkeypatch.setattr(registry, "_value", dict(registry._value))
-    monkeypatch.setattr(registry, "_stages", {k: dict(v) for k, v in registry._stages.items()})
     wc.register(Plain)
     x = np.arange(20, dtype=np.float16)
     for name in ("rfft", "dct"):

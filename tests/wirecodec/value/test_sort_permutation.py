@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from formats import reference
-from wirecodec import registry
 from wirecodec.value import sort_permutation
 
 CURVES = [wc.PolyFit(), wc.DExpFit()]
@@ -167,9 +166,7 @@ class Increments:
 
 
 @pytest.fixture
-def registered_increments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_value", dict(registry._value))
-    monkeypatch.setattr(registry, "_stages", {k: dict(v) for k, v in registry._stages.items()})
+def registered_increments(own_registry: None) -> None:
     wc.register(Increments)
 
 
