@@ -11,14 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.typed_passes import NativeLowering
 
-__all__ = ["make_helper", "without_literals"]
+from wirecodec.kernels.cpu.literals import without_literals
+
+__all__ = ["KernelCompiler", "make_helper"]
 
 
 class _KernelLibrary(JITCodeLibrary):  # type: ignore[misc]
@@ -150,11 +151,3 @@ def make_helper(fn: Callable[..., Any], **options: Any) -> Any:
 
     dispatcher.compile = compile_helper
     return dispatcher
-
-
-def without_literals(signature: Any) -> Any:
-    """Replace literal types, for which Numba would compile a function once more.
-
-    While Numba infers the types of a loop, it takes a variable for the literal of its first value.
-    """
-    return tuple(types.unliteral(each) for each in signature) if isinstance(signature, tuple) else signature

@@ -26,7 +26,16 @@ from wirecodec.kernels.cpu.cache_files import is_cached, name_by_contents
 from wirecodec.kernels.cpu.cached_only import CompilationNeeded, is_compilation_allowed
 from wirecodec.kernels.cpu.compile_lock import CompileLock
 from wirecodec.kernels.cpu.compile_log import LogEntry, log, warn_without_cache
-from wirecodec.kernels.cpu.helper_compiler import KernelCompiler, make_helper, without_literals
+from wirecodec.kernels.cpu.literals import without_literals
+
+LAST_TESTED_NUMBA = (0, 68)
+"""Last version of Numba on which ``helper_compiler`` was tested; the first is in pyproject.toml."""
+
+# The compiler of helpers overrides internal methods of Numba, which can change with any version.
+if numba.version_info.short <= LAST_TESTED_NUMBA:
+    from wirecodec.kernels.cpu.helper_compiler import KernelCompiler, make_helper
+else:
+    from wirecodec.kernels.cpu.plain_compiler import KernelCompiler, make_helper
 
 __all__ = ["cache_folder", "inline", "inline_without_refcounts", "kernel"]
 
