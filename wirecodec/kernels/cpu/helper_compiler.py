@@ -54,6 +54,10 @@ class _HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                # LLVM judges by size, and a helper is larger here than after its own optimisation.
+                function.add_function_attribute("alwaysinline")
 
     def _optimize_final_module(self) -> None:
         pass
