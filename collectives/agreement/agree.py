@@ -18,8 +18,8 @@ from typing import NoReturn
 import numpy as np
 
 from collectives.agreement.errors_from_headers import (
-    describe_operation,
     error_for,
+    get_operation_name,
     headers_match,
     is_compiling,
     protocol_error,
@@ -150,7 +150,7 @@ def _name_call(header: Header, operand: Operand) -> str:
     tensors = operand.tensors_text
     if len(tensors) > MAX_OPERAND:
         tensors = tensors[: MAX_OPERAND - 1] + "…"
-    operation = describe_operation(header).partition(" ")[0]
+    operation = get_operation_name(header.operation)
     return f"{operation} of {tensors}" if tensors else operation
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from functools import cache
 from operator import attrgetter
 
 from collectives.agreement.header import (
@@ -24,7 +25,7 @@ from collectives.agreement.header import (
 )
 from collectives.errors import CollectiveError, name_ranks
 
-__all__ = ["describe_operation", "error_for", "headers_match", "is_compiling", "protocol_error"]
+__all__ = ["error_for", "get_operation_name", "headers_match", "is_compiling", "protocol_error"]
 
 # The fields that must be equal, in the order in which differences are reported, with the reason of each.
 _COMPARED = (
@@ -177,7 +178,7 @@ def _describe(reason: str, pair: Sequence[tuple[Header, str]]) -> list[str]:
     if reason == "sequence":
         return [f"exchange {header.sequence}" for header, _ in pair]
     if reason == "operation":
-        return [describe_operation(header) for header, _ in pair]
+        return [_describe_operation(header) for header, _ in pair]
     if reason == "scheme":
         return [f"scheme {text.partition(chr(10))[0]}" for _, text in pair]
     names = {0: "none"} | {code: name for name, code in DTYPE_CODES.items()}
@@ -186,15 +187,20 @@ def _describe(reason: str, pair: Sequence[tuple[Header, str]]) -> list[str]:
     return [f"tensors {text}" for text in _cut_excerpts([text.partition("\n")[2] for _, text in pair])]
 
 
-def describe_operation(header: Header) -> str:
-    """Describe the operation of a header, beginning with its name."""
-    words = [_get_label(Operation, header.operation)]
+def _describe_operation(header: Header) -> str:
+    words = [get_operation_name(header.operation)]
     if header.reduction != Reduction.NONE:
         words += [
             f"op={_get_label(Reduction, header.reduction)}",
             f"algorithm={_get_label(Algorithm, header.algorithm)}",
         ]
     return " ".join(words)
+
+
+@cache
+def get_operation_name(code: int) -> str:
+    """Return the name of an operation, as in "allgather-bytes"."""
+    return _get_label(Operation, code)
 
 
 def _get_label(kind: type[IntEnum], value: int) -> str:

@@ -6,6 +6,7 @@ return.
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
 import time
@@ -38,6 +39,7 @@ class StoreBoard:
         self._incoming: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
         self._known: dict[int, bytes] = {}
         self._started = False
+        self._stopping = threading.Event()
         self._used = time.monotonic()
 
     def post(self, data: bytes, ranks: Iterable[int]) -> None:
@@ -63,12 +65,19 @@ class StoreBoard:
         self._used = time.monotonic()
         if not self._started:
             self._started = True
-            threading.Thread(target=self._run, name="TorchComm: notices", daemon=True).start()
+            thread = threading.Thread(target=self._run, name="TorchComm: notices", daemon=True)
+            thread.start()
+            atexit.register(self._stop, thread)
+
+    def _stop(self, thread: threading.Thread) -> None:
+        """End the thread. If it returns from the store while Python ends, C++ aborts the process."""
+        self._stopping.set()
+        thread.join(10 * READ_INTERVAL)  # it may wait for a store that has stopped
 
     def _run(self) -> None:
         """Write and read notices while the board is in use."""
         with suppress(Exception):  # the store is gone, or the group is destroyed
-            while True:
+            while not self._stopping.is_set():
                 with suppress(queue.Empty):
                     self._store.set(str(self._rank), self._outgoing.get(timeout=READ_INTERVAL))
                     self._store.set(_ANY, b"1")

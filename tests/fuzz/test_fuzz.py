@@ -42,7 +42,7 @@ def test_an_untyped_exception_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> N
         raise KeyError("d")
 
     assert judge(vector("names")) == "ok"
-    monkeypatch.setattr(reader, "_check_table", broken)
+    monkeypatch.setattr(reader, "count_keys_of_sound", broken)
     with pytest.raises(Finding, match="KeyError"):
         judge(vector("names"))
 

@@ -15,7 +15,7 @@ from tests.gpu_emulated.test_gpu_encode import STAGED, tensor
 from tests.inputs import Array
 from wirecodec.arrays import BFLOAT16, as_device_flat, bits_of, on_gpu
 from wirecodec.container import extension_writer as ext
-from wirecodec.container import reader, writer
+from wirecodec.container import table, writer
 from wirecodec.cpu import chunk
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.cpu.select import select
@@ -72,6 +72,18 @@ def test_decode_add_equals_the_cpu(standin: StandInDevice, scheme: str, kind: An
         there[:] = before
 
 
+def test_decode_add_checks_values(standin: StandInDevice) -> None:
+    """NaN and a norm above the limit are refused before anything is added."""
+    out = standin.put(np.zeros(2, np.float32))
+    for x, code in (([1, np.nan], "nonfinite"), ([3, 4], "max-norm")):
+        with pytest.raises(wc.WireError) as info:
+            wc.decode_add(wc.encode(np.array(x, "f4")), out, finite=True, max_norm=4.9)
+        assert info.value.code == code
+    assert not out.any()
+    wc.decode_add(wc.encode(np.array([3, 4], "f4")), out, finite=True, max_norm=5)
+    assert out.tolist() == [3, 4]
+
+
 def test_several_tensors(standin: StandInDevice) -> None:
     tensors = {"a": tensor(np.float32), "b": tensor(np.float32, 300), "c": tensor(np.float64, 50)}
     for fuse in (0, 1000):
@@ -88,7 +100,7 @@ def test_several_tensors(standin: StandInDevice) -> None:
 
 
 def test_chunks_are_concatenated(standin: StandInDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (chunk, reader):
+    for module in (chunk, table):
         monkeypatch.setattr(module, "CHUNK", 4096)
     x = tensor(np.float32, 10_000)
     x[4096:8192] = 1

@@ -11,7 +11,7 @@ import wirecodec as wc
 from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import DeviceFlat, bits_of
-from wirecodec.container import reader
+from wirecodec.container import table
 from wirecodec.cpu import chunk as cpu_chunk
 from wirecodec.gpu import chunk as gpu_chunk
 from wirecodec.gpu import encode
@@ -139,7 +139,7 @@ def test_few_elements(select: str, size: int) -> None:
 
 def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use shorter chunks, so that three of them take less than a minute."""
-    for module in (reader, cpu_chunk, gpu_chunk):
+    for module in (table, cpu_chunk, gpu_chunk):
         monkeypatch.setattr(module, "CHUNK", 4096)
     x = tensor(np.float32, 10_000)
     x[4096:8192] = 0

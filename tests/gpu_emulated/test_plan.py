@@ -12,7 +12,7 @@ import wirecodec as wc
 from tests.gpu_emulated.planned import CODED, SAMPLES_AND_BINS, SELECTORS, Planned, inputs
 from tests.gpu_emulated.test_gpu_encode import VALUES, tensor
 from wirecodec.arrays import DTYPES
-from wirecodec.container import reader
+from wirecodec.container import table
 from wirecodec.cpu import chunk
 from wirecodec.gpu import chunk as gpu_chunk
 from wirecodec.gpu.plan import encoder
@@ -88,7 +88,7 @@ def test_bloom_with_few_elements(index: str, dtype: Any) -> None:
 )
 def test_several_chunks(select: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use shorter chunks; some are empty, some full, and the last is shorter."""
-    for module in (reader, chunk, gpu_chunk, encoder):
+    for module in (table, chunk, gpu_chunk, encoder):
         monkeypatch.setattr(module, "CHUNK", 4096)
     rng = np.random.default_rng(1)
     some = tensor(np.float32, 10_000)

@@ -10,7 +10,7 @@ import pytest
 import wirecodec as wc
 from tests.gpu_emulated.compressor_pair import GRADIENTS, SCHEMES, SIZE, STAGED, STEPS, make_pair, step_both
 from tests.gpu_emulated.standin import OnGPU, StandInDevice, marked, standin
-from wirecodec.container import reader
+from wirecodec.container import table
 from wirecodec.cpu import chunk
 from wirecodec.gpu import chunk as gpu_chunk
 
@@ -77,7 +77,7 @@ def test_several_chunks(
     standin: StandInDevice, scheme: str, beta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Use shorter chunks, so that three of them take less than a minute."""
-    for module in (reader, chunk, gpu_chunk):
+    for module in (table, chunk, gpu_chunk):
         monkeypatch.setattr(module, "CHUNK", 4096)
     rng = np.random.default_rng(15)
     there, here = make_pair(scheme, feedback=wc.ErrorFeedback(beta))

@@ -214,6 +214,8 @@ def _check_fused(extension: ExtensionReader, spans: Spans, max_entries: int) -> 
 
 def _check_lengths(extension: ExtensionReader, spans: Spans) -> None:
     """Check the transform record against the tensors stored as coefficients."""
+    if not extension.is_transformed and not spans.domains.any():
+        return
     keys = np.empty(0, np.uint32)
     if extension.is_transformed:
         body = extension.bodies[TRANSFORM]

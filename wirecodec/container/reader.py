@@ -1,7 +1,7 @@
 """Reading of a container's header and division of its payload: the checks of formats/SPEC.md, section 7.
 
-``read_header`` makes every check up to row 41. ``sections`` checks and divides each
-entry's payload. No allocation and no loop depends on a number before its check.
+``read_header`` makes every check up to row 41; those of the table are in ``table``. ``sections`` checks and
+divides each entry's payload. No allocation and no loop depends on a number before its check.
 
 The caller's buffer may change at any time. So each byte of the header is read once, into a copy. The
 checksum, all checks and all later steps use that copy.
@@ -10,18 +10,17 @@ checksum, all checks and all later steps use that copy.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes
+from wirecodec.arrays import Array, Bytes
 from wirecodec.container.extension_reader import ExtensionReader, Spans, read
+from wirecodec.container.table import check_limits, check_table, count_keys_of_sound
 from wirecodec.container.writer import (
-    CHUNK,
     HAS_EXTENSION,
-    LENGTHS,
     MAGIC,
     MAJOR,
     PREFIX,
@@ -31,17 +30,12 @@ from wirecodec.container.writer import (
 )
 from wirecodec.errors import (
     ChecksumMismatch,
-    Invalid,
     LimitExceeded,
     Malformed,
     Truncated,
     Unsupported,
-    WireError,
 )
 from wirecodec.limits import UNLIMITED, DecodeLimits
-from wirecodec.registry import index_codecs, transforms, value_codecs
-from wirecodec.value.base import is_ordered
-from wirecodec.value.sort_permutation import PACKED, map_bytes
 
 __all__ = ["ContainerHeader", "Row", "blob_size", "read_header", "sections"]
 
@@ -169,110 +163,13 @@ def read_header(
     if header_checksum(first, fields, block) != prefix.header_checksum:
         raise ChecksumMismatch("head-checksum", "the header's checksum does not match", offset=12)
     table = np.frombuffer(fields, TABLE)
-    _check_table(table, stop, prefix.total)
-    _check_limits(table, prefix.total, limits, sizes_trusted)
-    spans = _spans(table)
+    keys = count_keys_of_sound(table, stop, prefix.total, limits, sizes_trusted)
+    if keys is None:
+        check_table(table, stop, prefix.total)
+        check_limits(table, prefix.total, limits, sizes_trusted)
+    spans = _spans_of_single_chunks(table) if keys == table.size else _spans(table)
     records = read(memoryview(block), table_stop, spans, limits.max_entries)
     return ContainerHeader(prefix.minor, prefix.total, table, spans, records, stop)
-
-
-def _refuse(kind: type[WireError], code: str, wrong: Array, message: str) -> None:
-    """Raise an error for the first entry that is wrong."""
-    if wrong.any():
-        entry = int(np.argmax(wrong))
-        raise kind(code, message, entry=entry, offset=PREFIX_BYTES + TABLE.itemsize * entry)
-
-
-def _unknown(ids: Array, known: Iterable[int]) -> Array:
-    """Mark the ids that are not among the known ones."""
-    unknown = np.ones(256, bool)
-    unknown[list(known)] = False
-    return unknown[ids]
-
-
-def _refuse_unknown(code: str, ids: Array, known: Iterable[int]) -> None:
-    """Raise Unsupported with the id of the first codec that is not registered here."""
-    unknown = _unknown(ids, known)
-    if unknown.any():
-        wire_id = int(ids[np.argmax(unknown)])
-        hint = "; it is user-defined and must be registered here, too" if wire_id >= 0x80 else ""
-        _refuse(Unsupported, code, unknown, f"unknown {code.replace('-', ' ')} 0x{wire_id:02x}{hint}")
-
-
-def _check_table(table: Array, payload: int, total: int) -> None:
-    """Check rows 13 to 24. Sums fit int64: at most 2^26 entries have fields of 32 bits."""
-    d, r, base, key = (table[name].astype(np.int64) for name in ("d", "r", "base", "key"))
-    lengths = [table[name].astype(np.int64) for name in LENGTHS]
-    end = payload + sum(int((n + 7 & -8).sum()) for n in lengths)
-    if end != total:
-        raise Malformed("layout", f"header and sections have {end} bytes; the container has {total}")
-    first = np.ones(table.size, bool)
-    first[1:] = key[1:] != key[:-1]
-    unordered = np.zeros(table.size, bool)
-    unordered[1:] = (key[1:] < key[:-1]) | (~first[1:] & (table["base"][1:] <= table["base"][:-1]))
-    _refuse(Invalid, "table-order", unordered, "the table does not ascend by key and base")
-    dtype = table["dtype"]
-    nibble = dtype & 15
-    _refuse(Unsupported, "dtype", (nibble == 0) | (nibble > len(DTYPES)), "unknown element type")
-    _refuse(Unsupported, "domain", _unknown(dtype >> 4, (0, *transforms())), "unknown domain")
-    _refuse_unknown("index-codec", table["index"], index_codecs())
-    _refuse_unknown("value-codec", table["value"], value_codecs())
-    maps = np.zeros(256, np.uint8)
-    maps[[wire_id for wire_id, codec in value_codecs().items() if is_ordered(codec)]] = PACKED
-    wrong = table["map"] != maps[table["value"]]
-    _refuse(Unsupported, "map-codec", wrong, "the map codec is unknown, or not the value codec's")
-    _refuse(Invalid, "count", r > d, "an entry stores more elements than it has")
-    last = np.ones(table.size, bool)
-    last[:-1] = first[1:]
-    full = CHUNK // _widths(table)
-    broken = (
-        (d > full) | (~last & (d != full)) | (first & (table["base"] != 0)) | ((d == 0) & ~(first & last))
-    )
-    broken[1:] |= ~first[1:] & ((base[1:] != base[:-1] + d[:-1]) | (dtype[1:] != dtype[:-1]))
-    _refuse(Invalid, "chunks", broken, "the chunks of a tensor are not contiguous")
-    free = (r == 0) | (r == d)
-    _refuse(
-        Malformed,
-        "index-length",
-        (lengths[0] == 0) != free,
-        "an index section is missing or not needed",
-    )
-    _refuse(
-        Malformed,
-        "value-length",
-        (lengths[1] == 0) != (r == 0),
-        "a value section is missing or not needed",
-    )
-    needed, numbers = np.zeros(table.size, np.int64), r * _widths(table)
-    for mapped in np.flatnonzero(table["map"]).tolist():
-        needed[mapped] = map_bytes(int(numbers[mapped]))
-    wrong = lengths[2] != needed
-    _refuse(Malformed, "map-length", wrong, "a map section is not needed or has a wrong length")
-
-
-def _widths(table: Array) -> Array:
-    """Return the numbers per element of each entry: 2 for complex coefficients, else 1."""
-    widths = np.ones(16, np.int64)
-    for domain, transform in transforms().items():
-        widths[domain] = transform.width
-    found: Array = widths[table["dtype"] >> 4]
-    return found
-
-
-def _check_limits(table: Array, total: int, limits: DecodeLimits, sizes_trusted: bool) -> None:
-    """Check rows 25 to 27. A transformed tensor with a coefficient stores all its elements."""
-    d, r, key = table["d"] * _widths(table), table["r"], table["key"]
-    plain = table["dtype"] >> 4 == 0
-    restored = ~plain & np.isin(key, key[~plain & (r > 0)])
-    dense = int(d.sum())
-    elements = int(r[plain].sum(dtype=np.int64)) + int(d[restored].sum())
-    if elements > limits.max_elements:
-        raise LimitExceeded("max-elements", f"{elements} stored elements; the limit is {limits.max_elements}")
-    if dense > limits.max_dense:
-        raise LimitExceeded("max-dense", f"{dense} elements; the limit is {limits.max_dense}")
-    if not sizes_trusted and elements > limits.max_expansion * total:
-        limit = f"the limit without a schema is {limits.max_expansion} per byte"
-        raise LimitExceeded("max-expansion", f"{elements} stored elements in {total} bytes; {limit}")
 
 
 def _spans(table: Array) -> Spans:
@@ -286,6 +183,13 @@ def _spans(table: Array) -> Spans:
     np.subtract(starts[1:], starts[:-1], out=chunks[:-1])
     chunks[-1:] = key.size - starts[-1:]
     return Spans(key[starts], starts, chunks, sizes, table["dtype"][starts] >> 4)
+
+
+def _spans_of_single_chunks(table: Array) -> Spans:
+    """Collect the spans of keys with one chunk each and no transform."""
+    n = table.size
+    sizes = table["d"].astype(np.int64)
+    return Spans(table["key"], np.arange(n), np.ones(n, np.int64), sizes, np.zeros(n, np.uint8))
 
 
 def sections(

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core import types
+from numba import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.typed_passes import NativeLowering
 
@@ -138,10 +139,16 @@ def make_helper(fn: Callable[..., Any], **options: Any) -> Any:
     """
     settings = {"nogil": True, "error_model": "numpy", "inline": "never", **options}
     dispatcher = numba.njit(pipeline_class=_HelperCompiler, **settings)(fn)
-    compile_plainly = dispatcher.compile
-    dispatcher.compile = lambda signature: compile_plainly(without_literals(signature))
-    # Python finds no entry point, because the original method is not called.
-    dispatcher.add_overload = lambda cres: dispatcher.overloads.update({tuple(cres.signature.args): cres})
+
+    def compile_helper(signature: Any) -> Any:
+        # Dispatcher.compile would also look for a cache, start timers and add an entry point for Python.
+        arguments = without_literals(tuple(signature))
+        with global_compiler_lock:
+            if arguments not in dispatcher.overloads:
+                dispatcher.overloads[arguments] = dispatcher._compiler.compile(arguments, None)
+        return dispatcher.overloads[arguments].entry_point
+
+    dispatcher.compile = compile_helper
     return dispatcher
 
 

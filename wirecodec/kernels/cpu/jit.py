@@ -77,7 +77,7 @@ def kernel(fn: F) -> F:
 
 @contextlib.contextmanager
 def _pause_garbage_collection() -> Iterator[None]:
-    """Collect no cycles meanwhile: the compiler makes many objects, whose traversal takes 10 % of its time."""
+    """Collect no cycles in the block: the compiler makes many objects, and traversing them takes time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,0 +1,158 @@
+"""Checks of a container's table: rows 13 to 27 of formats/SPEC.md, section 7.
+
+``reader.read_header`` calls them in their order. ``count_keys_of_sound`` makes all checks in one kernel call,
+without messages. If it does not find the table sound, the others report the first fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import DTYPES, Array, read_only
+from wirecodec.container.writer import CHUNK, LENGTHS, PREFIX_BYTES, TABLE
+from wirecodec.errors import Invalid, LimitExceeded, Malformed, Unsupported, WireError
+from wirecodec.limits import DecodeLimits
+from wirecodec.registry import index_codecs, transforms, value_codecs
+from wirecodec.value.base import is_ordered
+from wirecodec.value.sort_permutation import PACKED, map_bytes
+
+__all__ = ["check_limits", "check_table", "count_keys_of_sound"]
+
+
+def count_keys_of_sound(
+    table: Array, payload: int, total: int, limits: DecodeLimits, sizes_trusted: bool
+) -> int | None:
+    """Return the number of keys of a table that passes rows 13 to 27; None if it may not.
+
+    A hundred calls of NumPy would take longer than decoding a small tensor. Tables with transforms or maps
+    are left to them.
+    """
+    from wirecodec.kernels.cpu.table import measure_sound_table
+
+    index_known = _mark(tuple(index_codecs()))
+    value_known = _mark(_unordered(tuple(value_codecs().items())))
+    keys, stored, elements = measure_sound_table(
+        table.view("<u4"), total - payload, CHUNK, len(DTYPES), index_known, value_known
+    )
+    if keys < 0 or stored > limits.max_elements or elements > limits.max_dense:
+        return None
+    if not sizes_trusted and stored > limits.max_expansion * total:
+        return None
+    return int(keys)
+
+
+@lru_cache(maxsize=16)
+def _mark(ids: tuple[int, ...]) -> Array:
+    """Return (256,) bool, whether an id is among those given."""
+    known = np.zeros(256, np.bool_)
+    known[list(ids)] = True
+    return read_only(known)
+
+
+@lru_cache(maxsize=16)
+def _unordered(codecs: tuple[tuple[int, Any], ...]) -> tuple[int, ...]:
+    """Return the ids of the value codecs that need no map."""
+    return tuple(wire_id for wire_id, codec in codecs if not is_ordered(codec))
+
+
+def _refuse(kind: type[WireError], code: str, wrong: Array, message: str) -> None:
+    """Raise an error for the first entry that is wrong."""
+    if wrong.any():
+        entry = int(np.argmax(wrong))
+        raise kind(code, message, entry=entry, offset=PREFIX_BYTES + TABLE.itemsize * entry)
+
+
+def _unknown(ids: Array, known: Iterable[int]) -> Array:
+    """Mark the ids that are not among the known ones."""
+    unknown = np.ones(256, bool)
+    unknown[list(known)] = False
+    return unknown[ids]
+
+
+def _refuse_unknown(code: str, ids: Array, known: Iterable[int]) -> None:
+    """Raise Unsupported with the id of the first codec that is not registered here."""
+    unknown = _unknown(ids, known)
+    if unknown.any():
+        wire_id = int(ids[np.argmax(unknown)])
+        hint = "; it is user-defined and must be registered here, too" if wire_id >= 0x80 else ""
+        _refuse(Unsupported, code, unknown, f"unknown {code.replace('-', ' ')} 0x{wire_id:02x}{hint}")
+
+
+def check_table(table: Array, payload: int, total: int) -> None:
+    """Check rows 13 to 24. Sums fit int64: at most 2^26 entries have fields of 32 bits."""
+    d, r, base, key = (table[name].astype(np.int64) for name in ("d", "r", "base", "key"))
+    lengths = [table[name].astype(np.int64) for name in LENGTHS]
+    end = payload + sum(int((n + 7 & -8).sum()) for n in lengths)
+    if end != total:
+        raise Malformed("layout", f"header and sections have {end} bytes; the container has {total}")
+    first = np.ones(table.size, bool)
+    first[1:] = key[1:] != key[:-1]
+    unordered = np.zeros(table.size, bool)
+    unordered[1:] = (key[1:] < key[:-1]) | (~first[1:] & (table["base"][1:] <= table["base"][:-1]))
+    _refuse(Invalid, "table-order", unordered, "the table does not ascend by key and base")
+    dtype = table["dtype"]
+    nibble = dtype & 15
+    _refuse(Unsupported, "dtype", (nibble == 0) | (nibble > len(DTYPES)), "unknown element type")
+    _refuse(Unsupported, "domain", _unknown(dtype >> 4, (0, *transforms())), "unknown domain")
+    _refuse_unknown("index-codec", table["index"], index_codecs())
+    _refuse_unknown("value-codec", table["value"], value_codecs())
+    maps = np.zeros(256, np.uint8)
+    maps[[wire_id for wire_id, codec in value_codecs().items() if is_ordered(codec)]] = PACKED
+    wrong = table["map"] != maps[table["value"]]
+    _refuse(Unsupported, "map-codec", wrong, "the map codec is unknown, or not the value codec's")
+    _refuse(Invalid, "count", r > d, "an entry stores more elements than it has")
+    last = np.ones(table.size, bool)
+    last[:-1] = first[1:]
+    full = CHUNK // _widths(table)
+    broken = (
+        (d > full) | (~last & (d != full)) | (first & (table["base"] != 0)) | ((d == 0) & ~(first & last))
+    )
+    broken[1:] |= ~first[1:] & ((base[1:] != base[:-1] + d[:-1]) | (dtype[1:] != dtype[:-1]))
+    _refuse(Invalid, "chunks", broken, "the chunks of a tensor are not contiguous")
+    free = (r == 0) | (r == d)
+    _refuse(
+        Malformed,
+        "index-length",
+        (lengths[0] == 0) != free,
+        "an index section is missing or not needed",
+    )
+    _refuse(
+        Malformed,
+        "value-length",
+        (lengths[1] == 0) != (r == 0),
+        "a value section is missing or not needed",
+    )
+    needed, numbers = np.zeros(table.size, np.int64), r * _widths(table)
+    for mapped in np.flatnonzero(table["map"]).tolist():
+        needed[mapped] = map_bytes(int(numbers[mapped]))
+    wrong = lengths[2] != needed
+    _refuse(Malformed, "map-length", wrong, "a map section is not needed or has a wrong length")
+
+
+def _widths(table: Array) -> Array:
+    """Return the numbers per element of each entry: 2 for complex coefficients, else 1."""
+    widths = np.ones(16, np.int64)
+    for domain, transform in transforms().items():
+        widths[domain] = transform.width
+    found: Array = widths[table["dtype"] >> 4]
+    return found
+
+
+def check_limits(table: Array, total: int, limits: DecodeLimits, sizes_trusted: bool) -> None:
+    """Check rows 25 to 27. A transformed tensor with a coefficient stores all its elements."""
+    d, r, key = table["d"] * _widths(table), table["r"], table["key"]
+    plain = table["dtype"] >> 4 == 0
+    restored = ~plain & np.isin(key, key[~plain & (r > 0)])
+    dense = int(d.sum())
+    elements = int(r[plain].sum(dtype=np.int64)) + int(d[restored].sum())
+    if elements > limits.max_elements:
+        raise LimitExceeded("max-elements", f"{elements} stored elements; the limit is {limits.max_elements}")
+    if dense > limits.max_dense:
+        raise LimitExceeded("max-dense", f"{dense} elements; the limit is {limits.max_dense}")
+    if not sizes_trusted and elements > limits.max_expansion * total:
+        limit = f"the limit without a schema is {limits.max_expansion} per byte"
+        raise LimitExceeded("max-expansion", f"{elements} stored elements in {total} bytes; {limit}")
