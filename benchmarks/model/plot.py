@@ -34,7 +34,7 @@ def draw(path: Path, stages: Sequence[StageTime], machine: str) -> None:
     axes[0, 0].set_ylabel("time / time of one flat vector")
     axes[0, 0].legend(fontsize=8)
     fig.suptitle("Whole calls on a model's tensors, relative to one flat vector: processor time, one thread")
-    fig.text(0.995, 0.005, machine, fontsize=7, color="grey", ha="right")
+    fig.text(0.995, 0.975, machine, fontsize=7, color="grey", ha="right")
     fig.savefig(path, dpi=100)
     plt.close(fig)
 

@@ -38,7 +38,8 @@ STAGE_HEADER = [
     "target",
     "reached",
 ]
-THREAD_CAPTION = """Speed-ups of two threads over one. If other programs run, these are too low.
+THREAD_CAPTION = """Two threads take turns with one. If other programs use the second core, two threads take as
+long as one, and the elapsed time of two threads is not below their processor time.
 """
 SUM_CAPTION = """`decode_add` runs once per container. The ratio is to the time of one flat container, times
 their number; the last column is the ratio to as many flat containers. Scheme: `{scheme}`.
@@ -164,8 +165,7 @@ def _format_threads(stages: Sequence[StageTime]) -> str:
         [
             f"{one.model}, {_format_code(format_scheme(one.rate, one.values))}",
             one.stage,
-            f"{1e3 * one.many.seconds:.3g}",
-            f"{1e3 * two.many.seconds:.3g}",
+            *map(_format_time, (one.many, two.many)),
             f"{one.many.seconds / two.many.seconds:.2f}",
             f"{one.flat.seconds / two.flat.seconds:.2f}",
         ]
