@@ -38,8 +38,8 @@ STAGE_HEADER = [
     "target",
     "reached",
 ]
-THREAD_CAPTION = """Two threads take turns with one. If other programs use the second core, two threads take as
-long as one, and the elapsed time of two threads is not below their processor time.
+THREAD_CAPTION = """Two threads take turns with one. If other programs use the second core, two threads
+take as long as one, and their elapsed time is not below their processor time.
 """
 SUM_CAPTION = """`decode_add` runs once per container. The ratio is to the time of one flat container, times
 their number; the last column is the ratio to as many flat containers. Scheme: `{scheme}`.
