@@ -140,6 +140,16 @@ def run_value_codecs(sink: Sink) -> None:
                         put_corrupted_values(sink, rng, blob, size, dtype)
 
 
+def run_long_values(sink: Sink) -> None:
+    """Encode and decode enough values for 32 lanes of the entropy coder."""
+    rng = np.random.default_rng(6)
+    for dtype in DTYPES[::3]:
+        values = rng.laplace(size=20_001).astype(dtype)
+        blob = wc.encode(values, "all | raw-index | error-bounded(0.01)")
+        sink(wc.decode(blob).values)
+        put_corrupted_values(sink, rng, blob, values.size, dtype)
+
+
 def put_corrupted_values(
     sink: Sink, rng: np.random.Generator, blob: Any, size: int, dtype: np.dtype[Any]
 ) -> None:
@@ -219,6 +229,23 @@ def run_steps(sink: Sink) -> None:
                     sink(np.concatenate(list(out.values())))
 
 
+def run_many(sink: Sink) -> None:
+    """Encode, decode and add many tensors in one container, and take steps with them."""
+    rng = np.random.default_rng(7)
+    for dtype in DTYPES[::3]:
+        for value in ("qsgd", "raw"):
+            scheme = f"topk(0.1) | rice | {value}"
+            named = {f"{i:03}": rng.laplace(size=200 + 37 * i).astype(dtype) for i in range(30)}
+            sums = {name: np.zeros(x.size, dtype) for name, x in named.items()}
+            blob = wc.encode_many(named, scheme)
+            wc.decode_add(blob, sums, scale=0.5)
+            compressor = wc.Compressor(scheme)
+            for each in (blob, *(compressor.compress(named) for _ in range(3))):
+                sink(each)
+                sink(np.concatenate([tensor.values for tensor in wc.decode_many(each).values()]))
+            sink(np.concatenate(list(sums.values())))
+
+
 @contextlib.contextmanager
 def shared_out(count: int) -> Iterator[None]:
     """Share small arrays out among ``count`` threads."""
@@ -238,8 +265,8 @@ def run() -> str:
     def sink(found: Any) -> None:
         digest.update(found.encode() if isinstance(found, str) else np.ascontiguousarray(found).tobytes())
 
-    sections = (run_index_codecs, run_value_codecs, run_refusals, run_long_extensions)
-    for part in (*sections, run_selectors, run_transforms, run_steps):
+    sections = (run_index_codecs, run_value_codecs, run_long_values, run_refusals, run_long_extensions)
+    for part in (*sections, run_selectors, run_transforms, run_steps, run_many):
         part(sink)
     with shared_out(3):
         for part in (run_selectors, run_steps):
