@@ -62,9 +62,8 @@ class SmallCall:
 
 
 def add_containers(blobs: Sequence[Any], out: Any) -> None:
-    """Add containers to an array or to named arrays, one after another."""
-    for blob in blobs:
-        wc.decode_add(blob, out)
+    """Add containers to an array or to named arrays."""
+    wc.decode_add(blobs, out)
 
 
 def measure_sums(

@@ -84,4 +84,5 @@ def _index_addresses(batch: DecodedBatch) -> Array:
     """Return the address of each entry's indices, (n,) i64; 0 if all elements are stored."""
     if batch.indices is None:
         return np.zeros(batch.counts.size, np.int64)
-    return batch.indices.__array_interface__["data"][0] + 4 * batch.index_places
+    addresses: Array = batch.indices.__array_interface__["data"][0] + 4 * batch.index_places
+    return addresses
