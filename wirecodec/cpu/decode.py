@@ -188,6 +188,8 @@ class _ChunkStore:
 
     def __init__(self, table: Array) -> None:
         self._whole: dict[int, DecodedChunk] = {}
+        self._batches: list[DecodedBatch] = []
+        self._batch_of, self._slots = np.full(table.size, -1, np.int32), np.empty(table.size, np.int32)
         self._table = table
         self._max_small = _SMALL if table.size > _MAX_OBJECTS else 0
         if self._max_small:
@@ -211,15 +213,15 @@ class _ChunkStore:
 
     def keep_batch(self, batch: DecodedBatch) -> None:
         """Store the chunks of a batch."""
-        columns = (batch.entries, batch.counts, batch.index_places, batch.value_places)
-        rows = self._table[batch.entries]
-        bases, sizes = integers(rows["base"]), integers(rows["d"])
-        for entry, r, at, place, base, d in zip(*map(integers, columns), bases, sizes, strict=True):
-            indices = None if batch.indices is None else batch.indices[at : at + r]
-            self.keep(entry, DecodedChunk(base, d, indices, batch.values[place : place + r]))
+        self._batch_of[batch.entries] = len(self._batches)
+        self._slots[batch.entries] = np.arange(batch.entries.size)
+        self._batches.append(batch)
 
     def __getitem__(self, entry: int) -> DecodedChunk:
         """Return an entry's chunk."""
+        if self._batches and self._batch_of[entry] >= 0:
+            batch, slot = self._batches[self._batch_of[entry]], self._slots[entry]
+            return batch.chunk(slot, self._table[entry])
         if entry in self._whole:
             return self._whole[entry]
         row = Row(*self._table[entry].tolist())

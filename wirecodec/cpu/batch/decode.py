@@ -13,6 +13,7 @@ from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import LENGTHS
 from wirecodec.cpu.batch import MIN_TENSORS
 from wirecodec.registry import index_codec, value_codec
+from wirecodec.support import DecodedChunk
 
 __all__ = ["DecodedBatch", "decode_batches"]
 
@@ -39,6 +40,15 @@ class DecodedBatch:
     index_places: Array
     values: Array
     value_places: Array
+
+    def chunk(self, slot: int, row: Any) -> DecodedChunk:
+        """Return the chunk of the entry in a place of ``entries``; ``row`` is its row of the table."""
+        r, at = self.counts[slot], self.value_places[slot]
+        indices = None
+        if self.indices is not None:
+            first = self.index_places[slot]
+            indices = self.indices[first : first + r]
+        return DecodedChunk(int(row["base"]), int(row["d"]), indices, self.values[at : at + r])
 
 
 def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
