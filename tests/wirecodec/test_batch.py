@@ -178,6 +178,11 @@ def test_a_list_with_a_bad_container_changes_nothing() -> None:
         assert not any(x.any() for x in out.values())
 
 
+def test_no_tensors_are_added_to_no_arrays() -> None:
+    wc.decode_add(wc.encode_many({}), {})
+    wc.decode_add([wc.encode_many({})] * 2, {})
+
+
 def test_arrays_that_overlap_are_added_in_order() -> None:
     blob = wc.encode_many({name: np.arange(1, 5, dtype="f4") for name in "abc"}, "all | raw-index | raw")
     memory = np.zeros(6, np.float32)

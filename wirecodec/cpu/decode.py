@@ -220,8 +220,8 @@ class _ChunkStore:
     def __getitem__(self, entry: int) -> DecodedChunk:
         """Return an entry's chunk."""
         if self._batches and self._batch_of[entry] >= 0:
-            batch, slot = self._batches[self._batch_of[entry]], self._slots[entry]
-            return batch.chunk(slot, self._table[entry])
+            batch = self._batches[int(self._batch_of[entry])]
+            return batch.get_chunk(int(self._slots[entry]), self._table[entry])
         if entry in self._whole:
             return self._whole[entry]
         row = Row(*self._table[entry].tolist())

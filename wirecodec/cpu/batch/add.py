@@ -42,6 +42,8 @@ def add_batches(containers: Sequence[DecodedContainer], targets: Sequence[Array]
     from wirecodec.kernels.cpu import support
     from wirecodec.kernels.cpu.threads import run_parallel
 
+    if not targets:
+        return True
     dtype = targets[0].dtype
     batches = [batch for each in containers for batch in each.batches]
     if any(batch.values.dtype != dtype for batch in batches) or any(x.dtype != dtype for x in targets):

@@ -41,7 +41,7 @@ class DecodedBatch:
     values: Array
     value_places: Array
 
-    def chunk(self, slot: int, row: Any) -> DecodedChunk:
+    def get_chunk(self, slot: int, row: Any) -> DecodedChunk:
         """Return the chunk of the entry in a place of ``entries``; ``row`` is its row of the table."""
         r, at = self.counts[slot], self.value_places[slot]
         indices = None
