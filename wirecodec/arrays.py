@@ -150,7 +150,7 @@ def as_flat(tensor: Any) -> Flat:
     Raises EncodeError for other element types, other devices, and objects that are not arrays.
     """
     x = tensor if type(tensor) is np.ndarray else _as_numpy(tensor)
-    if x.dtype in _NATIVE and x.flags.aligned:  # a model has thousands of these
+    if x.dtype in _NATIVE and x.flags.c_contiguous and x.flags.aligned:  # a model has thousands of these
         flat = x.reshape(-1)
         flat.flags.writeable = False
         return Flat(flat, x.shape)
