@@ -49,6 +49,9 @@ __all__ = ["allreduce"]
 _ALGORITHMS = {algorithm.name.lower().replace("_", "-"): algorithm for algorithm in Algorithm}
 _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
 
+MAX_DECODED = 16
+"""Containers that are decoded before they are added; it bounds the memory for their values."""
+
 
 @overload
 def allreduce(
@@ -246,13 +249,15 @@ def _add_blobs(
     sums = {
         name: zeros(prod(shape), accumulator_dtype(dtype)) for name, (shape, dtype) in local.specs.items()
     }
-    for rank, blob in enumerate(blobs):
+    for first in range(0, len(blobs), MAX_DECODED):
+        some = blobs[first : first + MAX_DECODED]
         try:
             if local.named:
-                wc.decode_add(blob, sums, limits=limits, schema=local.specs)
+                wc.decode_add(some, sums, limits=limits, schema=local.specs)
             else:
-                wc.decode_add(blob, sums[ONLY], limits=limits, schema=local.specs[ONLY])
+                wc.decode_add(some, sums[ONLY], limits=limits, schema=local.specs[ONLY])
         except wc.WireError as error:
+            rank, error.container = first + (error.container or 0), None
             raise error_of_container(rank, error) from error
     return sums
 

@@ -10,6 +10,7 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,8 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], Path]:
     (sdist,) = folder.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-        archive.extractall(folder / "unpacked", filter="data")
+        safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.4 or newer
+        archive.extractall(folder / "unpacked", **safely)
     (unpacked,) = (folder / "unpacked").iterdir()
     run(sys.executable, "-c", BUILD, "build_wheel", folder, cwd=unpacked)
     (wheel,) = folder.glob("*.whl")

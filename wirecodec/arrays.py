@@ -54,6 +54,8 @@ DTYPES: tuple[np.dtype[Any], ...] = (
 )
 """The element types, in the order of their wire codes 1, 2, 3, 4."""
 
+_NATIVE = frozenset(DTYPES)
+
 _DLPACK_CPU, _DLPACK_CUDA = 1, 2
 
 
@@ -147,7 +149,11 @@ def as_flat(tensor: Any) -> Flat:
 
     Raises EncodeError for other element types, other devices, and objects that are not arrays.
     """
-    x = _as_numpy(tensor)
+    x = tensor if type(tensor) is np.ndarray else _as_numpy(tensor)
+    if x.dtype in _NATIVE and x.flags.c_contiguous and x.flags.aligned:  # a model has thousands of these
+        flat = x.reshape(-1)
+        flat.flags.writeable = False
+        return Flat(flat, x.shape)
     dtype = dtype_named(x.dtype)
     shape = tuple(int(n) for n in x.shape)
     return Flat(read_only(np.require(x, dtype, ["C", "A"]).reshape(-1)), shape)

@@ -6,6 +6,9 @@ are. A schema or an ``out`` argument that is not valid raises ValueError or Type
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 __all__ = [
     "ChecksumMismatch",
     "DeviceError",
@@ -17,6 +20,7 @@ __all__ = [
     "Truncated",
     "Unsupported",
     "WireError",
+    "number_of_container",
 ]
 
 
@@ -59,6 +63,7 @@ class WireError(ValueError):
         message: text for people.
         offset: first byte of the faulty part in the container, or None.
         entry: number of the table's entry, or None.
+        container: number of the container in the list that ``decode_add`` got, or None.
     """
 
     def __init__(
@@ -69,9 +74,11 @@ class WireError(ValueError):
         self.message = message
         self.offset = offset
         self.entry = entry
+        self.container: int | None = None
 
     def __str__(self) -> str:
-        place = [f"entry {self.entry}"] if self.entry is not None else []
+        place = [f"container {self.container}"] if self.container is not None else []
+        place += [f"entry {self.entry}"] if self.entry is not None else []
         place += [f"byte {self.offset}"] if self.offset is not None else []
         return f"{self.code}: {self.message}" + (f" ({', '.join(place)})" if place else "")
 
@@ -80,6 +87,16 @@ class WireError(ValueError):
         self.entry = entry if self.entry is None else self.entry
         self.offset = offset if self.offset is None else self.offset
         return self
+
+
+@contextmanager
+def number_of_container(number: int | None) -> Iterator[None]:
+    """Set the number of the container in a WireError that is raised; None sets nothing."""
+    try:
+        yield
+    except WireError as error:
+        error.container = number if error.container is None else error.container
+        raise
 
 
 class Truncated(WireError):

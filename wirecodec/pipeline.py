@@ -20,7 +20,7 @@ from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, check_all, check_count, check_names, check_only
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.guard import Guard
-from wirecodec.errors import EncodeError, SchemaMismatch
+from wirecodec.errors import EncodeError, SchemaMismatch, number_of_container
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
 from wirecodec.scheme import SchemeLike, as_scheme, scheme_for
 from wirecodec.sparse import SparseTensor
@@ -212,24 +212,26 @@ def decode_add(
     finite: bool = False,
     max_norm: float | None = None,
 ) -> None:
-    """Decode a container and add scale * values to dense arrays, in one pass.
+    """Decode containers and add scale * values to dense arrays, in one pass.
 
-    The whole container is validated before any array changes. The value, the product and the sum are each
+    All containers are validated before any array changes. The value, the product and the sum are each
     rounded in the dtype of ``out``.
 
     Args:
-        blob: any buffer of bytes, or a uint8 array on a GPU.
+        blob: any buffer of bytes, a uint8 array on a GPU, or a list of these, which are added in its order.
+            The bits are those of one call per container. The memory of all decoded values is needed at once.
         out: a dense array of the tensor's size, or {name: array} for all tensors; float32 or float64,
             writable and contiguous; all NumPy arrays or torch tensors on the CPU, or all CuPy arrays.
         scale: the factor.
-        limits: bounds on the cost of decoding; None for the defaults.
+        limits: bounds on the cost of decoding each container; None for the defaults.
         schema: as for ``decode`` or ``decode_many``. Names and sizes are checked against ``out`` without it.
         finite: True to reject a container if a value is NaN or Inf, or if scale * value is Inf in the dtype
             of ``out``.
-        max_norm: largest L2 norm of all values of the container, before scaling; None for any.
+        max_norm: largest L2 norm of all values of a container, before scaling; None for any.
 
     Raises:
         WireError: the bytes are not a valid container, exceed a limit, or do not match the schema or ``out``.
+            If there are several, ``container`` is the number of the one at fault.
             ``finite`` raises Invalid with code "nonfinite", ``max_norm`` LimitExceeded with code "max-norm".
         ValueError: ``out`` is not such an array.
         DeviceError: an array is on a GPU that cannot be used.
@@ -242,7 +244,26 @@ def decode_add(
         array([1., 2., 3.], dtype=float32)
     """
     limits, scale, guard = limits or DEFAULT_LIMITS, float(scale), Guard(finite, max_norm)
-    data, header = _open(blob, limits, sizes_trusted=True)  # sizes are checked against ``out``
+    blobs = blob if isinstance(blob, list | tuple) else [blob]
+    containers, targets = [], []
+    for number, one in enumerate(blobs):
+        with number_of_container(number if len(blobs) > 1 else None):
+            data, header = _open(one, limits, sizes_trusted=True)  # sizes are checked against ``out``
+            containers.append((data, header))
+            targets = _find_targets(header, out, schema)
+    if containers:
+        add = _implementation(any(map(on_gpu, targets))).add
+        add(containers, targets, scale, limits, guard)
+
+
+def _find_targets(
+    header: ContainerHeader, out: Array | Mapping[str, Array], schema: TensorSchema | Schema | None
+) -> list[Any]:
+    """Return the array that each of a container's tensors is added to, in the order of their keys.
+
+    Raises SchemaMismatch if the tensors do not match the schema or the arrays, ValueError if an array is not
+    one that values can be added to.
+    """
     if isinstance(out, Mapping):
         specs = TensorSpecs(header, out)
         check_all(specs, schema)  # type: ignore[arg-type]
@@ -262,7 +283,7 @@ def decode_add(
             raise SchemaMismatch(
                 "schema-shape", f"{spec.name!r} has shape {spec.shape}; out has {target.shape}"
             )
-    _implementation(any(map(on_gpu, targets))).add(data, header, targets, scale, limits, guard)
+    return targets
 
 
 def _open(blob: Any, limits: DecodeLimits, *, sizes_trusted: bool) -> tuple[Bytes, ContainerHeader]:

@@ -149,6 +149,40 @@ def test_damage_gives_the_error_of_one_by_one(scheme: str, monkeypatch: pytest.M
     assert len(codes) >= 3
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_list_is_added_as_one_call_per_container(kind: Any) -> None:
+    schemes = ["topk(0.2) | rice | raw", "all | raw-index | raw", "topk(0.01) | rice | qsgd"]
+    schemes += ["topk(0.1) | delta | raw"]
+    models = [{name: x * (i + 0.1) for name, x in make_model(np.float32).items()} for i in range(4)]
+    for chosen in (schemes[:3], schemes, [schemes[0]] * 4, [schemes[3]]):
+        blobs = [wc.encode_many(model, scheme) for model, scheme in zip(models, chosen, strict=False)]
+        one, together = (
+            {name: np.full(x.size, 0.3, kind) for name, x in models[0].items()} for _ in range(2)
+        )
+        for blob in blobs:
+            wc.decode_add(blob, one, scale=0.7)
+        wc.decode_add(blobs, together, scale=0.7)
+        assert {name: x.tobytes() for name, x in one.items()} == {k: x.tobytes() for k, x in together.items()}
+
+
+def test_a_list_with_a_bad_container_changes_nothing() -> None:
+    model = make_model(np.float32)
+    blob = wc.encode_many(model, "topk(0.2) | rice | raw")
+    bad = bytearray(blob.tobytes())
+    bad[-9] ^= 1
+    for damaged, code in ((bytes(bad), "entry-checksum"), (b"", "prefix")):
+        out = {name: np.zeros(x.size, np.float32) for name, x in model.items()}
+        with pytest.raises(wc.WireError, match="container 2") as caught:
+            wc.decode_add([blob, blob, damaged, blob], out)
+        assert (caught.value.code, caught.value.container) == (code, 2)
+        assert not any(x.any() for x in out.values())
+
+
+def test_no_tensors_are_added_to_no_arrays() -> None:
+    wc.decode_add(wc.encode_many({}), {})
+    wc.decode_add([wc.encode_many({})] * 2, {})
+
+
 def test_arrays_that_overlap_are_added_in_order() -> None:
     blob = wc.encode_many({name: np.arange(1, 5, dtype="f4") for name in "abc"}, "all | raw-index | raw")
     memory = np.zeros(6, np.float32)

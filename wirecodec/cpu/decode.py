@@ -15,11 +15,12 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, integers, nothing, read_only
 from wirecodec.container.reader import ContainerHeader, Row, sections
 from wirecodec.container.schema import TensorSpec, TensorSpecs
-from wirecodec.cpu.batch.decode import DecodedBatch, add_batches, decode_batches
+from wirecodec.cpu.batch.add import DecodedContainer, add_batches
+from wirecodec.cpu.batch.decode import DecodedBatch, decode_batches
 from wirecodec.cpu.chunk import decode_chunk, element_type, stored_type
 from wirecodec.cpu.fuse import split_fused
 from wirecodec.cpu.guard import Guard
-from wirecodec.errors import WireError
+from wirecodec.errors import WireError, number_of_container
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import transform
 from wirecodec.sparse import SparseTensor, index_dtype
@@ -98,24 +99,39 @@ def tensors_of(
 
 
 def add(
-    data: Bytes,
-    header: ContainerHeader,
+    containers: Sequence[tuple[Bytes, ContainerHeader]],
     targets: Sequence[Array],
     scale: float,
     limits: DecodeLimits,
     guard: Guard,
 ) -> None:
-    """Add scale * values into arrays, one per key, after the whole container is decoded and checked."""
-    batches = decode_batches(data, header)
-    whole = sum(batch.entries.size for batch in batches) == header.table.size
-    plain = not (header.extension.is_fused or header.extension.is_transformed or guard.is_active)
-    if batches and whole and plain and add_batches(batches, header.table, targets, scale):
-        return
-    decoded = decode_chunks(data, header, limits, batches=batches)
-    guard.check(decoded, [target.dtype for target in targets], scale)
+    """Add scale * values of containers, in their order, into arrays, one per key.
+
+    All containers are decoded and checked first. A WireError has the number of its container.
+    """
+    decoded = []
+    for number, (data, header) in enumerate(containers):
+        with number_of_container(number if len(containers) > 1 else None):
+            batches = decode_batches(data, header)
+            stored = sum(batch.entries.size for batch in batches)
+            plain = not (header.extension.is_fused or header.extension.is_transformed or guard.is_active)
+            chunks = None
+            if not plain or stored < np.count_nonzero(header.table["r"]):
+                chunks = decode_chunks(data, header, limits, batches=batches)
+                guard.check(chunks, [target.dtype for target in targets], scale)
+            decoded.append((batches, chunks))
+    together = [
+        DecodedContainer(header.table, batches)
+        for (_, header), (batches, chunks) in zip(containers, decoded, strict=True)
+        if chunks is None
+    ]
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
-        for key, target in enumerate(targets):
-            add_chunks(target.reshape(-1), decoded[key], scale)
+        if len(together) == len(containers) and add_batches(together, targets, scale):
+            return
+        for (data, header), (batches, chunks) in zip(containers, decoded, strict=True):
+            parts = chunks or decode_chunks(data, header, limits, batches=batches)
+            for key, target in enumerate(targets):
+                add_chunks(target.reshape(-1), parts[key], scale)
 
 
 def _invert_transform(parts: list[DecodedChunk], row: Row, size: int) -> DecodedChunk:
@@ -172,6 +188,8 @@ class _ChunkStore:
 
     def __init__(self, table: Array) -> None:
         self._whole: dict[int, DecodedChunk] = {}
+        self._batches: list[DecodedBatch] = []
+        self._batch_of, self._slots = np.full(table.size, -1, np.int32), np.empty(table.size, np.int32)
         self._table = table
         self._max_small = _SMALL if table.size > _MAX_OBJECTS else 0
         if self._max_small:
@@ -195,15 +213,15 @@ class _ChunkStore:
 
     def keep_batch(self, batch: DecodedBatch) -> None:
         """Store the chunks of a batch."""
-        columns = (batch.entries, batch.counts, batch.index_places, batch.value_places)
-        rows = self._table[batch.entries]
-        bases, sizes = integers(rows["base"]), integers(rows["d"])
-        for entry, r, at, place, base, d in zip(*map(integers, columns), bases, sizes, strict=True):
-            indices = None if batch.indices is None else batch.indices[at : at + r]
-            self.keep(entry, DecodedChunk(base, d, indices, batch.values[place : place + r]))
+        self._batch_of[batch.entries] = len(self._batches)
+        self._slots[batch.entries] = np.arange(batch.entries.size)
+        self._batches.append(batch)
 
     def __getitem__(self, entry: int) -> DecodedChunk:
         """Return an entry's chunk."""
+        if self._batches and self._batch_of[entry] >= 0:
+            batch = self._batches[int(self._batch_of[entry])]
+            return batch.get_chunk(int(self._slots[entry]), self._table[entry])
         if entry in self._whole:
             return self._whole[entry]
         row = Row(*self._table[entry].tolist())

@@ -18,7 +18,7 @@ from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
 from wirecodec.cpu.decode import decode_chunks
 from wirecodec.cpu.guard import Guard
-from wirecodec.errors import DeviceError, EncodeError
+from wirecodec.errors import DeviceError, EncodeError, number_of_container
 from wirecodec.gpu import arrays, chunk
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import encode as encoding
@@ -156,35 +156,38 @@ def can_add(target: Any) -> bool:
 
 
 def add(
-    data: Bytes,
-    header: ContainerHeader,
+    containers: Sequence[tuple[Bytes, ContainerHeader]],
     targets: Sequence[Any],
     scale: float,
     limits: DecodeLimits,
     guard: Guard,
 ) -> None:
-    """Add scale * values to arrays on one GPU, after all chunks are decoded.
+    """Add scale * values of containers, in their order, to arrays on one GPU, after all chunks are decoded.
 
     Args:
-        data: the container, on the host.
-        header: the container's header, checked.
+        containers: (bytes on the host, checked header) of each.
         targets: one array per tensor.
         scale: factor for all values.
         limits: bounds on decoding.
         guard: conditions on the values, which the host decodes once more to check them.
 
-    Raises a WireError; ValueError if an array is on another device.
+    Raises a WireError with the container's number; ValueError if an array is on another device.
     """
     if not all(map(on_gpu, targets)) or len({target.device.id for target in targets}) > 1:
         raise ValueError("out is on several devices; all arrays must be on one device")
-    if guard.is_active:
-        guard.check(decode_chunks(data, header, limits), [target.dtype for target in targets], scale)
     with device_of(targets[0]) as device:
-        parts = _decode_parts(device, data, header, limits)
-        types = dtypes_of(header)
-        for key, target in enumerate(targets):
-            for part in parts[key]:
-                decoding.add_part(device, target.reshape(-1), part, DTYPES[types[key]], scale)
+        decoded = []
+        for number, (data, header) in enumerate(containers):
+            with number_of_container(number if len(containers) > 1 else None):
+                if guard.is_active:
+                    guard.check(
+                        decode_chunks(data, header, limits), [target.dtype for target in targets], scale
+                    )
+                decoded.append((_decode_parts(device, data, header, limits), dtypes_of(header)))
+        for parts, types in decoded:
+            for key, target in enumerate(targets):
+                for part in parts[key]:
+                    decoding.add_part(device, target.reshape(-1), part, DTYPES[types[key]], scale)
 
 
 def zeros(size: int, dtype: np.dtype[Any]) -> Any:

@@ -170,11 +170,11 @@ def test_fused_members_cost_no_more_than_their_elements() -> None:
     schema = dict.fromkeys(tensors, ((40,), np.float32))
     blobs = [wc.encode_many(tensors, "nonzero | bitmap | raw", fuse=fuse) for fuse in (0, 40)]
     times = []
-    for blob in blobs * 2:  # the first round may compile kernels
-        start = time.perf_counter()
+    for blob in blobs * 3:  # the first round may compile kernels
+        start = time.process_time()
         wc.decode_many(blob, schema=schema)
-        times.append(time.perf_counter() - start)
-    assert times[3] < 2 * times[2]
+        times.append(time.process_time() - start)
+    assert min(times[3::2]) < 2 * min(times[2::2])
 
 
 def test_a_sparse_giant_costs_only_its_elements() -> None:

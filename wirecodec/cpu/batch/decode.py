@@ -1,26 +1,24 @@
-"""Decoding and adding of many entries."""
+"""Decoding of many entries."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes, addresses_of, integers, read_only
+from wirecodec.arrays import DTYPES, Array, Bytes, integers
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import LENGTHS
 from wirecodec.cpu.batch import MIN_TENSORS
 from wirecodec.registry import index_codec, value_codec
+from wirecodec.support import DecodedChunk
 
-__all__ = ["DecodedBatch", "add_batches", "decode_batches"]
+__all__ = ["DecodedBatch", "decode_batches"]
 
 MAX_ENTRIES = 512
 """Entries that are decoded together. It bounds the memory for a container of very many tiny tensors."""
-MIN_ADDED_PER_THREAD = 2**15
-"""Values to add that justify another thread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +40,15 @@ class DecodedBatch:
     index_places: Array
     values: Array
     value_places: Array
+
+    def get_chunk(self, slot: int, row: Any) -> DecodedChunk:
+        """Return the chunk of the entry in a place of ``entries``; ``row`` is its row of the table."""
+        r, at = self.counts[slot], self.value_places[slot]
+        indices = None
+        if self.indices is not None:
+            first = self.index_places[slot]
+            indices = self.indices[first : first + r]
+        return DecodedChunk(int(row["base"]), int(row["d"]), indices, self.values[at : at + r])
 
 
 def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
@@ -129,53 +136,3 @@ def _decode_batch(
     if decoded is None:
         return None
     return DecodedBatch(entries, counts, indices, index_places, *decoded)
-
-
-def add_batches(
-    batches: Sequence[DecodedBatch], table: Array, targets: Sequence[Array], scale: float
-) -> bool:
-    """Add scale * values into flat arrays, one per key; return False, with no change, if a batch cannot.
-
-    Args:
-        batches: together all entries of the table.
-        table: of a container without transforms and fused entries.
-        targets: by key.
-        scale: the factor.
-    """
-    from wirecodec.kernels.cpu import support
-    from wirecodec.kernels.cpu.threads import run_parallel
-
-    dtype = targets[0].dtype
-    if any(batch.values.dtype != dtype for batch in batches) or any(x.dtype != dtype for x in targets):
-        return False
-    first = addresses_of(targets)
-    bytes_of = np.array([x.nbytes for x in targets], np.int64)
-    order = np.argsort(first, kind="stable")
-    if (first[order][1:] < (first + bytes_of)[order][:-1]).any():
-        return False  # they overlap
-    elements = np.array([x.size for x in targets], np.uint64)
-    if (table["base"] + table["d"] > elements[table["key"]]).any():
-        return False
-    like = np.empty(0, dtype)
-    for batch in batches:
-        rows = table[batch.entries]
-        addresses = first[rows["key"]] + rows["base"].astype(np.int64) * dtype.itemsize
-        sizes, values = rows["d"].astype(np.int64), read_only(batch.values)
-        indices = read_only(np.empty(0, np.uint32) if batch.indices is None else batch.indices)
-        run_parallel(
-            lambda turns: support.add_batch(
-                addresses,  # noqa: B023
-                sizes,  # noqa: B023
-                indices,  # noqa: B023
-                batch.index_places,  # noqa: B023
-                values,  # noqa: B023
-                batch.value_places,  # noqa: B023
-                batch.counts,  # noqa: B023
-                dtype.type(scale),
-                like,
-                turns,
-            ),
-            sizes.size,
-            max(1, MIN_ADDED_PER_THREAD * sizes.size // max(1, int(batch.counts.sum()))),
-        )
-    return True

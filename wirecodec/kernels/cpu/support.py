@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
-__all__ = ["add_at", "add_batch", "copy_slices", "find_disorder", "find_nonfinite"]
+__all__ = ["add_at", "add_parts", "copy_slices", "find_disorder", "find_nonfinite"]
+
+ADD_BLOCK = 2**16
+"""Elements of an array that stay in the cache while several parts are added."""
+NO_INDICES = np.empty(0, np.uint32)
+"""Gives ``view_at`` the type of indices."""
 
 
 @kernel
@@ -48,28 +55,29 @@ def add_at(out: Array, indices: Array, values: Array, scale: Any) -> None:
 
 
 @kernel
-def add_batch(
+def add_parts(
     addresses: Array,
     sizes: Array,
-    indices: Array,
-    index_places: Array,
-    values: Array,
-    value_places: Array,
+    parts: Array,
+    index_addresses: Array,
+    value_addresses: Array,
     counts: Array,
     scale: Any,
     like: Array,
     turns: Array,
 ) -> None:
-    """Apply ``add_at`` to many arrays.
+    """Add several parts to each of many arrays, in their order, as ``add_at`` does.
+
+    Several parts are added block by block, so that each block of an array is read once.
 
     Args:
         addresses: (n,) i64, of the arrays, which do not overlap.
         sizes: (n,) i64, their elements.
-        indices: u32, of all arrays, each below the array's size.
-        index_places: (n,) i64, the place of each array's indices; -1 if its values are all its elements.
-        values: of the arrays' type.
-        value_places: (n,) i64, the place of each array's values.
-        counts: (n,) i64, values of each array.
+        parts: (n + 1,) i64, the place of each array's parts in the next three arguments.
+        index_addresses: i64, of the u32 indices, ascending and below the array's size; 0 if the values are
+            all elements.
+        value_addresses: i64, of the values, which have the arrays' type.
+        counts: i64, values per part.
         scale: the factor, of the arrays' type.
         like: an array of the type of the arrays.
         turns: counters of ``next_unit``; a unit is an array.
@@ -77,13 +85,29 @@ def add_batch(
     unit = next_unit(turns, -1)
     while unit >= 0:
         out = view_at(addresses[unit], sizes[unit], like)
-        start, place, count = index_places[unit], value_places[unit], counts[unit]
-        if start >= 0:
-            add_at(out, indices[start : start + count], values[place : place + count], scale)
-        else:
-            for i in range(out.size):
-                out[i] += scale * values[place + i]
+        first, n = parts[unit], parts[unit + 1] - parts[unit]
+        cursors = np.zeros(n, np.int64)
+        block = out.size if n == 1 else ADD_BLOCK
+        for start in range(0, out.size, block):
+            stop = min(start + block, out.size)
+            for i in range(n):
+                values = view_at(value_addresses[first + i], counts[first + i], like)
+                if index_addresses[first + i] == 0:
+                    for j in range(start, stop):
+                        out[j] += scale * values[j]
+                else:
+                    indices = view_at(index_addresses[first + i], counts[first + i], NO_INDICES)
+                    cursors[i] = _add_below(out, indices, values, scale, cursors[i], stop)
         unit = next_unit(turns, unit)
+
+
+@inline
+def _add_below(out: Array, indices: Array, values: Array, scale: Any, at: int, stop: int) -> int:
+    """Add the values from number ``at`` on whose indices are below ``stop``; return the next number."""
+    while at < indices.size and indices[at] < stop:
+        out[indices[at]] += scale * values[at]
+        at += 1
+    return at
 
 
 @kernel

@@ -1,0 +1,99 @@
+"""Time of whole models: hundreds or thousands of tensors, compared with one flat vector.
+
+Measures ``encode_many``, ``decode_add``, ``decode_many`` and a Compressor's step, with one thread and two,
+on ResNet-50's shapes, a transformer's, and tiny tensors. The reference is the same call on one vector with
+the same values. Sums of several ranks' containers, one small tensor, top-k and PowerSGD in torch, a long
+run of one Compressor, and the first call of a process follow.
+
+    python -m benchmarks.model [--quick]
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from benchmarks.common.command import PARTIAL_RUN, create_parser
+from benchmarks.common.results import RESULTS, describe_machine, write_result
+from benchmarks.model import peers, plot, report, stages, sums
+from benchmarks.model.models import Model, build_resnet50, build_tiny, build_transformer
+from benchmarks.model.processes import measure_first_calls, measure_long_run
+
+__all__ = ["main", "measure"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark, print the page, and write it if the run is complete."""
+    parser = create_parser(__doc__, __package__)
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller models, few runs and steps, no start without a cache"
+    )
+    options = parser.parse_args(arguments)
+    load = os.getloadavg()[0]
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns) as progress:
+        task = progress.add_task("", total=None)
+
+        def step(name: str) -> None:
+            progress.update(task, description=name)
+
+        if options.quick:
+            models = [build_resnet50(), build_transformer(layers=32), build_tiny(1000)]
+            found = measure(models, (1, 4, 16), 300, step, budget=0.05, min_calls=3)
+        else:
+            models = [build_resnet50(), build_transformer(), build_tiny()]
+            found = measure(models, (1, 4, 16, 64), 10_000, step, budget=0.2, min_calls=7, cold=True)
+    command = f"python -m {__package__}{' --quick' if options.quick else ''}"
+    text = report.format_page(
+        found, command=command, versions=peers.describe_torch(), load=load, end=os.getloadavg()[0]
+    )
+    print(text)
+    if options.quick:
+        print(PARTIAL_RUN)
+        return
+    print(write_result("model", "Time of whole models", text))
+    plot.draw(RESULTS / "model.png", found.stages, describe_machine())
+
+
+def measure(
+    models: Sequence[Model],
+    counts: Sequence[int],
+    steps: int,
+    step: Callable[[str], None],
+    *,
+    budget: float,
+    min_calls: int,
+    cold: bool = False,
+) -> report.Measurements:
+    """Run all measurements.
+
+    Args:
+        models: the models; the containers of several ranks are of the first.
+        counts: numbers of containers, ascending; the first is 1.
+        steps: of the long run; 0 for none.
+        step: called with the name of each measurement before it starts.
+        budget: approximate seconds per call.
+        min_calls: runs of each call even if the budget is exceeded.
+        cold: True to measure the first calls of processes.
+    """
+    dense, times, others = [], [], []
+    for model in models:
+        limits, calls = stages.measure_stages(model, step, budget=budget, min_calls=min_calls)
+        dense.append(limits)
+        times += calls
+        others += peers.measure_peers(model, step, budget=budget, min_calls=min(min_calls, 3))
+    return report.Measurements(
+        dense,
+        times,
+        sums.measure_sums(models[0], counts, step, budget=budget, min_calls=min_calls),
+        sums.measure_small_calls(step, budget=budget, min_calls=min_calls),
+        others,
+        measure_long_run(steps, step) if steps else None,
+        measure_first_calls(step) if cold else (),
+    )
+
+
+if __name__ == "__main__":
+    main()

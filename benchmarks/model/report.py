@@ -1,0 +1,251 @@
+"""Result page of whole models: targets, stages, sums of containers, torch, long runs, first calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.common.results import format_markdown
+from benchmarks.common.targets import format_targets
+from benchmarks.common.timing import CallTime
+from benchmarks.model.peers import SMALLER, PeerTime
+from benchmarks.model.processes import FirstCall, LongRun
+from benchmarks.model.stages import DenseTime, StageTime, format_scheme
+from benchmarks.model.sums import SMALL, SmallCall, SumTime
+from benchmarks.model.targets import check_targets, find_limit, pair_threads
+
+__all__ = ["Measurements", "format_page"]
+
+CAPTION = """Times are the shortest of several runs. The calls of one model and scheme take turns. The
+number in parentheses is processor time, which other programs affect less. Ratios of one thread compare
+processor times, speed-ups compare elapsed times. *Flat* is the same call on one vector with the same
+values. The load average was {load:.1f} at the start and {end:.1f} at the end.
+
+Command: `{command}`{versions}
+"""
+MODEL_CAPTION = """Values are drawn from a Laplace distribution with a fixed seed. A layer of the
+transformer has query, key, value and output matrices of 256 × 256, two feed-forward matrices of 256 ×
+1,024, their biases, and two normalisations. Tiny tensors have 100 to 1,000 elements; no target applies to
+them. Copy and add are those of the dense gradient as one vector.
+"""
+STAGE_HEADER = [
+    "model, scheme",
+    "stage",
+    "model, ms",
+    "flat, ms",
+    "model / flat",
+    "× copy",
+    "target",
+    "reached",
+]
+THREAD_CAPTION = """Two threads take turns with one. If other programs use the second core, two threads
+take as long as one, and their elapsed time is not below their processor time.
+"""
+SUM_CAPTION = """`decode_add` runs once per container. The ratio is to the time of one flat container, times
+their number; the last column is the ratio to as many flat containers. Scheme: `{scheme}`.
+"""
+PEER_CAPTION = """One thread. *Add* is the time to add one rank's data to a dense sum. Top-k in torch sends
+values and int64 indices per tensor, as GRACE does. PowerSGD is its arithmetic in torch, written for this
+benchmark, because torch's own hook needs a process group. Tensors that it would not make {smaller} times
+smaller stay dense. No method includes error feedback here. Other methods than the library's are in italics.
+"""
+LONG_CAPTION = """One Compressor in one process, on ResNet-20's shapes (0.27 million elements), one thread.
+Each step compresses a gradient and adds the container to a sum. A window is 1/20 of the steps.
+"""
+FIRST_CAPTION = """The first `encode_many` of ResNet-50's gradient in a new process, on one thread, without
+the import.
+"""
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """All measurements of a run.
+
+    Attributes:
+        dense: copy and add, per model.
+        stages: whole calls.
+        sums: several containers.
+        small: one small tensor.
+        peers: torch; empty without it.
+        long_run: None if not measured.
+        first_calls: empty if not measured.
+    """
+
+    dense: Sequence[DenseTime]
+    stages: Sequence[StageTime]
+    sums: Sequence[SumTime]
+    small: Sequence[SmallCall]
+    peers: Sequence[PeerTime]
+    long_run: LongRun | None = None
+    first_calls: Sequence[FirstCall] = ()
+
+
+def format_page(found: Measurements, *, command: str, versions: str, load: float, end: float) -> str:
+    """Format the result page as Markdown.
+
+    Args:
+        found: all measurements.
+        command: the command line.
+        versions: of optional libraries, or "".
+        load, end: load average at the start and at the end.
+    """
+    versions = f"; {versions}" if versions else ""
+    parts = [
+        CAPTION.format(load=load, end=end, command=command, versions=versions),
+        "## Targets\n",
+        format_targets(check_targets(found.stages, found.sums, found.small)),
+        "## Models\n",
+        MODEL_CAPTION,
+        _format_models(found.dense),
+        "## Stages, one thread\n",
+        _format_stages(found),
+        "## Two threads\n",
+        THREAD_CAPTION,
+        _format_threads(found.stages),
+        "## Containers of several ranks\n",
+        SUM_CAPTION.format(scheme=format_scheme(0.01, "qsgd(bits=4)")),
+        _format_sums(found.sums),
+        f"## One tensor of {SMALL:,} elements\n",
+        _format_small(found.small),
+        "## Top-k and PowerSGD in torch\n",
+        *_format_peers(found.peers),
+        "## Long runs\n",
+        *_format_long_run(found.long_run),
+        "## First call\n",
+        *_format_first_calls(found.first_calls),
+    ]
+    return "\n".join(parts)
+
+
+def _format_time(time: CallTime) -> str:
+    return f"{1e3 * time.seconds:.3g} ({1e3 * time.processor:.3g})"
+
+
+def _format_code(scheme: str) -> str:
+    return f"`{scheme}`".replace("|", "·")
+
+
+def _format_models(dense: Sequence[DenseTime]) -> str:
+    rows = [
+        [
+            d.model.name,
+            f"{len(d.model.shapes):,}",
+            f"{d.model.elements:,}",
+            *map(_format_time, (d.copy, d.add)),
+        ]
+        for d in dense
+    ]
+    return format_markdown(["model", "tensors", "elements", "copy, ms", "add, ms"], rows)
+
+
+def _format_stages(found: Measurements) -> str:
+    copies = {d.model.name: d.copy.processor for d in found.dense}
+    rows = []
+    for s in found.stages:
+        if s.threads != 1:
+            continue
+        limit = find_limit(s)
+        judged = ["", ""] if limit is None else [f"≤ {limit}", "yes" if s.ratio <= limit else "**no**"]
+        rows.append(
+            [
+                f"{s.model}, {_format_code(format_scheme(s.rate, s.values))}",
+                s.stage,
+                _format_time(s.many),
+                _format_time(s.flat),
+                f"{s.ratio:.2f}",
+                f"{s.many.processor / copies[s.model]:.2f}",
+                *judged,
+            ]
+        )
+    return format_markdown(STAGE_HEADER, rows)
+
+
+def _format_threads(stages: Sequence[StageTime]) -> str:
+    rows = [
+        [
+            f"{one.model}, {_format_code(format_scheme(one.rate, one.values))}",
+            one.stage,
+            *map(_format_time, (one.many, two.many)),
+            f"{one.many.seconds / two.many.seconds:.2f}",
+            f"{one.flat.seconds / two.flat.seconds:.2f}",
+        ]
+        for one, two in pair_threads(stages)
+    ]
+    header = ["model, scheme", "stage", "one thread, ms", "two threads, ms", "speed-up", "speed-up of flat"]
+    return format_markdown(header, rows) if rows else "Not measured: Numba has one thread.\n"
+
+
+def _format_sums(sums: Sequence[SumTime]) -> str:
+    rows = [
+        [
+            f"{s.model}, {s.containers}",
+            *map(_format_time, (s.many, s.flat)),
+            f"{s.ratio:.2f}",
+            f"{s.many.processor / s.flat.processor:.2f}",
+        ]
+        for s in sums
+    ]
+    header = ["model, containers", "model, ms", "flat, ms", "ratio to n × one flat", "ratio to n flat"]
+    return format_markdown(header, rows)
+
+
+def _format_small(small: Sequence[SmallCall]) -> str:
+    rows = [
+        [_format_code(s.scheme), s.call, f"{1e6 * s.time.seconds:.0f}", f"{1e6 * s.time.processor:.0f}"]
+        for s in small
+    ]
+    return format_markdown(["scheme", "call", "µs", "processor, µs"], rows)
+
+
+def _format_peers(peers: Sequence[PeerTime]) -> list[str]:
+    if not peers:
+        return ["Not measured: torch is not installed.\n"]
+    rows = [
+        [
+            f"{p.model}: {f'*{p.method}*' if p.peer else _format_code(p.method)}",
+            f"{p.nbytes:,}",
+            *map(_format_time, (p.compress, p.add)),
+        ]
+        for p in peers
+    ]
+    table = format_markdown(["model and method", "bytes", "compress, ms", "add, ms"], rows)
+    return [PEER_CAPTION.format(smaller=SMALLER), table]
+
+
+def _format_long_run(run: LongRun | None) -> list[str]:
+    if run is None:
+        return ["Not measured.\n"]
+    rows = [
+        ["first window", f"{1e3 * run.first_step:.3f}", f"{run.first_memory / 2**20:.1f}"],
+        ["last window", f"{1e3 * run.last_step:.3f}", f"{run.last_memory / 2**20:.1f}"],
+        [
+            "last / first",
+            f"{run.last_step / run.first_step:.3f}",
+            f"{run.last_memory / run.first_memory:.3f}",
+        ],
+    ]
+    header = [f"{run.steps:,} steps", "step, ms of processor time (median)", "resident memory, MiB"]
+    return [LONG_CAPTION, format_markdown(header, rows)]
+
+
+def _format_first_calls(calls: Sequence[FirstCall]) -> list[str]:
+    if not calls:
+        return ["Not measured.\n"]
+    rows = [
+        [
+            c.cache,
+            f"{c.processor:.2f} s",
+            f"{c.seconds:.2f} s",
+            f"{c.kernels}",
+            f"{1e3 * c.second_call:.1f} ms",
+        ]
+        for c in calls
+    ]
+    header = [
+        "cache of kernels",
+        "processor time",
+        "elapsed",
+        "kernels compiled",
+        "second call, processor time",
+    ]
+    return [FIRST_CAPTION, format_markdown(header, rows)]

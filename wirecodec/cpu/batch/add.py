@@ -1,0 +1,90 @@
+"""Adding of many decoded entries, of one container or of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wirecodec.arrays import Array, addresses_of
+from wirecodec.cpu.batch.decode import DecodedBatch
+
+__all__ = ["DecodedContainer", "add_batches"]
+
+MIN_ADDED_PER_THREAD = 2**15
+"""Values to add that justify another thread."""
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedContainer:
+    """Decoded entries of a container without transforms and fused entries.
+
+    Attributes:
+        table: its table.
+        batches: all its entries that store an element.
+    """
+
+    table: Array
+    batches: Sequence[DecodedBatch]
+
+
+def add_batches(containers: Sequence[DecodedContainer], targets: Sequence[Array], scale: float) -> bool:
+    """Add scale * values of containers, in their order, into flat arrays.
+
+    Args:
+        containers: of the same tensors.
+        targets: one array per tensor, in the order of the keys.
+        scale: the factor.
+
+    Returns False, with no change, if the arrays overlap or if their types differ from the values'.
+    """
+    from wirecodec.kernels.cpu import support
+    from wirecodec.kernels.cpu.threads import run_parallel
+
+    if not targets:
+        return True
+    dtype = targets[0].dtype
+    batches = [batch for each in containers for batch in each.batches]
+    if any(batch.values.dtype != dtype for batch in batches) or any(x.dtype != dtype for x in targets):
+        return False
+    first = addresses_of(targets)
+    nbytes, order = np.array([x.nbytes for x in targets], np.int64), np.argsort(first, kind="stable")
+    if (first[order][1:] < (first + nbytes)[order][:-1]).any() or not batches:
+        return False
+    elements = nbytes // dtype.itemsize
+    rows = np.concatenate([each.table[batch.entries] for each in containers for batch in each.batches])
+    keys, bases = rows["key"], rows["base"].astype(np.int64)
+    if (bases + rows["d"] > elements[keys]).any():
+        return False
+    counts = np.concatenate([batch.counts for batch in batches])
+    index_addresses = np.concatenate([_index_addresses(batch) for batch in batches])
+    value_addresses = np.concatenate(
+        [
+            batch.values.__array_interface__["data"][0] + batch.value_places * dtype.itemsize
+            for batch in batches
+        ]
+    )
+    # The sort is stable, so the containers of a chunk stay in their order.
+    chunks = np.lexsort((bases, keys))
+    keys, bases = keys[chunks], bases[chunks]
+    begins = np.flatnonzero(np.r_[True, (keys[1:] != keys[:-1]) | (bases[1:] != bases[:-1])])
+    addresses = (first[keys] + bases * dtype.itemsize)[begins]
+    sizes = rows["d"].astype(np.int64)[chunks][begins]
+    parts = np.r_[begins, keys.size]
+    columns = (index_addresses[chunks], value_addresses[chunks], counts[chunks])
+    like = np.empty(0, dtype)
+    run_parallel(
+        lambda turns: support.add_parts(addresses, sizes, parts, *columns, dtype.type(scale), like, turns),
+        sizes.size,
+        max(1, MIN_ADDED_PER_THREAD * sizes.size // max(1, int(counts.sum()))),
+    )
+    return True
+
+
+def _index_addresses(batch: DecodedBatch) -> Array:
+    """Return the address of each entry's indices, (n,) i64; 0 if all elements are stored."""
+    if batch.indices is None:
+        return np.zeros(batch.counts.size, np.int64)
+    addresses: Array = batch.indices.__array_interface__["data"][0] + 4 * batch.index_places
+    return addresses
