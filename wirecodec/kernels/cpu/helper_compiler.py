@@ -52,12 +52,15 @@ class _KernelLowering(LoweringPass):  # type: ignore[misc]
 class _HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
     """Library whose module is linked into others, and never becomes machine code."""
 
-    def _optimize_functions(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-        for function in ll_module.functions:
+    def add_ir_module(self, ir_module: Any) -> None:
+        for function in ir_module.functions:
             if not function.is_declaration:
                 # LLVM judges by size, and a helper is larger here than after its own optimisation.
-                function.add_function_attribute("alwaysinline")
+                function.attributes.add("alwaysinline")
+        super().add_ir_module(ir_module)
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
         pass
