@@ -16,12 +16,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.arrays import Array, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
 from wirecodec.select.base import Selector, all_finite, require_finite
 
-__all__ = ["AccumulatedGradient", "SelectedValues", "subtract_sent"]
+__all__ = ["AccumulatedGradient", "SelectedValues"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,24 +175,6 @@ class SelectedValues:
         out = np.zeros(self.total.gradient.size, self.total.gradient.dtype)
         out[self.indices] = means
         return out
-
-
-def subtract_sent(rest: Array, indices: Array, selected: Array, sent: Array) -> Array:
-    """Complete the residual of a finite sum whose selected elements were set to 0; in place.
-
-    The bits are those of ``AccumulatedGradient.remainder`` with beta 1.
-
-    Args:
-        rest: (size,) the sum, +0 at the indices.
-        indices: (k,) of the selected elements.
-        selected: (k,) their values in the sum.
-        sent: (k,) the values that receivers decode.
-    """
-    from wirecodec.kernels.cpu.select import feedback
-
-    if not np.array_equal(bits_of(selected), bits_of(sent)):
-        feedback.store_differences(read_only(selected), read_only(sent), _unsigned(indices), rest)
-    return rest
 
 
 def _subtract_at(out: Array, indices: Array | None, sent: Array) -> None:

@@ -12,7 +12,7 @@ from wirecodec.container.schema import TensorSpecs
 from wirecodec.cpu.batch.step import select_sums, subtract_sent_batch
 from wirecodec.cpu.decode import tensors_of
 from wirecodec.cpu.encode import encode_supports
-from wirecodec.cpu.residual import AccumulatedGradient, subtract_sent
+from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.cpu.select import choose, dense
 from wirecodec.errors import EncodeError
 from wirecodec.feedback import ErrorFeedback
@@ -162,9 +162,6 @@ def _residual_buffer(job: TensorJob, gradient: Array) -> Array:
 
 def _next_residual(selected: _SelectedTensor, sent: SparseTensor) -> Array | None:
     """Return the next residual, or None if none is kept. Raises EncodeError for a NaN or Inf not sent."""
-    if selected.rest is not None:
-        assert selected.support.indices is not None
-        return subtract_sent(selected.rest, selected.support.indices, selected.support.values, sent.values)
     if selected.total is None:
         return None
     return selected.total.remainder(None if sent.is_full else sent.indices, sent.values)

@@ -57,7 +57,9 @@ def select_sums(
 
 
 def subtract_sent_batch(rests: Sequence[Array], supports: Sequence[Support], sent: Sequence[Array]) -> None:
-    """Apply ``subtract_sent`` to many sums of one type, in place.
+    """Complete the residuals of finite sums whose selected elements were set to 0, in place.
+
+    The bits are those of ``AccumulatedGradient.remainder`` with beta 1.
 
     Args:
         rests: the sums, +0 at the indices.
@@ -73,7 +75,7 @@ def subtract_sent_batch(rests: Sequence[Array], supports: Sequence[Support], sen
     indices = np.concatenate([support.indices for support in supports if support.indices is not None])
     cuts = np.zeros(len(supports) + 1, np.int64)
     np.cumsum([support.values.size for support in supports], out=cuts[1:])
-    feedback_batch.store_all_differences(
+    feedback_batch.store_differences(
         read_only(selected),
         read_only(received),
         read_only(indices.view(np.dtype(f"u{indices.itemsize}"))),

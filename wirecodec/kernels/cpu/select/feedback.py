@@ -1,4 +1,4 @@
-"""Error feedback: add the residual, find the candidates of the top k, and compute the next residual."""
+"""Error feedback: add the residual, and find the candidates of the top k."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select
 from wirecodec.kernels.cpu.simd.words import trailing_zeros
 
-__all__ = ["add", "bracket_sum", "restore_unselected", "store_differences", "sweep_sum"]
+__all__ = ["add", "bracket_sum", "restore_unselected", "sweep_sum"]
 
 U32 = np.uint32
 U64 = np.uint64
@@ -129,11 +129,3 @@ def add(a: Array, b: Array, out: Array) -> bool:
         for i in range(z.size):
             finite &= z[i] - z[i] == 0
     return finite
-
-
-@kernel
-def store_differences(values: Array, sent: Array, indices: Array, rest: Array) -> None:
-    """Compute rest[indices[i]] = values[i] - sent[i], or 0 if that is not finite."""
-    for i in range(indices.size):
-        difference = values[i] - sent[i]
-        rest[indices[i]] = difference if np.isfinite(difference) else 0

@@ -9,14 +9,13 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.select.feedback import (
     bracket_sum,
     restore_unselected,
-    store_differences,
     sweep_sum,
 )
 from wirecodec.kernels.cpu.select.topk import SWEEP_SLACK, find_top, keep, key_of
 from wirecodec.kernels.cpu.simd.memory import bit_width, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
-__all__ = ["select_sums", "store_all_differences"]
+__all__ = ["select_sums", "store_differences"]
 
 U64 = np.uint64
 
@@ -82,10 +81,10 @@ def _has_nonfinite(words: Array, infinity: int) -> bool:
 
 
 @kernel
-def store_all_differences(
+def store_differences(
     values: Array, sent: Array, indices: Array, cuts: Array, addresses: Array, sizes: Array, like: Array
 ) -> None:
-    """Apply ``store_differences`` to many arrays.
+    """Compute rest[index] = value - sent, or 0 if that is not finite, for the elements of many arrays.
 
     Args:
         values, sent, indices: of all arrays.
@@ -97,4 +96,12 @@ def store_all_differences(
     for i in range(sizes.size):
         here = slice(cuts[i], cuts[i + 1])
         rest = view_at(addresses[i], sizes[i], like)
-        store_differences(values[here], sent[here], indices[here], rest)
+        _store_differences(values[here], sent[here], indices[here], rest)
+
+
+@inline
+def _store_differences(values: Array, sent: Array, indices: Array, rest: Array) -> None:
+    """Compute rest[indices[i]] = values[i] - sent[i], or 0 if that is not finite."""
+    for i in range(indices.size):
+        difference = values[i] - sent[i]
+        rest[indices[i]] = difference if np.isfinite(difference) else 0
