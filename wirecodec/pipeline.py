@@ -6,7 +6,8 @@
              -> SparseTensor, or a dense sum
 
 All functions are pure: the same tensor, scheme and seed give the same bytes. Every path into the decoder goes
-through ``_open`` and ``chunks_by_key``. They validate the whole container before they return any part of it.
+through ``_open``, and then through ``decode_batches`` or ``decode_chunks``. They validate the whole container
+before they return any part of it.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def register(cls: T) -> T:
         ``cls``.
 
     Raises:
-        EncodeError: the class is none of the three, or its name or id is not valid or not new.
+        EncodeError: the class is not a selector or codec, or its name or id is invalid or in use.
 
     Examples:
         >>> import dataclasses, numpy as np, wirecodec as wc

@@ -145,7 +145,7 @@ def _explain(text: str, parts: list[str]) -> str:
 
 
 LOSSLESS = Scheme(NonZero(), AutoIndex(), Raw())
-"""The scheme that None stands for: lossless, and zeros are not sent."""
+"""Default scheme, used if a scheme is None: lossless, and zeros are not sent."""
 
 SchemeLike: TypeAlias = "Scheme | str | None"
 

@@ -212,7 +212,7 @@ def advise(
         network: the ranks and the network between them.
         schemes: to measure; None for those of ``COMMON_SCHEMES`` that can encode the gradient, without those
             that are alike.
-        more: whether None also stands for ``MORE_SCHEMES``.
+        more: whether None also means ``MORE_SCHEMES``.
         max_error: bound on the error of the pick.
         scale: size of the gradient to compare for, in sizes of the measured one.
         budget: seconds per timed call, approximately.

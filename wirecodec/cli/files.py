@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 STANDARD: Literal["-"] = "-"
-"""The argument that stands for standard input or output. A file of this name is ``./-``."""
+"""Argument for standard input or output. A file of this name is ``./-``."""
 
 FileArgument: TypeAlias = Path | Literal["-"]
 

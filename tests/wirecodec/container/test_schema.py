@@ -12,7 +12,7 @@ from tests.wirecodec.container.small import X
 
 
 def test_what_has_no_names_is_added_under_the_names_that_it_is_given() -> None:
-    """\"10\" stands before "2": digits of one length ascend as the keys do."""
+    """\"10\" precedes "2", so digits are padded to one length, and then ascend as the keys do."""
     tensors = {f"layer{n:02}": np.full(1 + n % 3, n, np.float32) for n in range(12)}
     blob = wc.encode_many(tensors, "all | rice | raw", names=False)
     decoded = wc.decode_many(blob)
