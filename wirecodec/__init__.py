@@ -22,7 +22,6 @@ from wirecodec.errors import (
     Unsupported,
     WireError,
 )
-from wirecodec.feedback import ErrorFeedback
 from wirecodec.index import (
     RLE,
     AutoIndex,
@@ -40,10 +39,7 @@ from wirecodec.index import (
 )
 from wirecodec.limits import DecodeLimits
 from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_many
-from wirecodec.presets import PRESETS, Preset, preset
 from wirecodec.registry import register
-from wirecodec.schedule import Diminishing, WarmUp
-from wirecodec.scheme import Scheme
 from wirecodec.select import (
     DGC,
     AdaComp,
@@ -59,6 +55,10 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
+from wirecodec.settings.feedback import ErrorFeedback
+from wirecodec.settings.presets import PRESETS, Preset, preset
+from wirecodec.settings.schedule import Diminishing, WarmUp
+from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.transform import DCT, RFFT, Transform
 from wirecodec.value import (

@@ -21,15 +21,15 @@ import numpy as np
 
 from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, dtype_named, on_gpu
 from wirecodec.compilation import is_warm
+from wirecodec.compressor.saved_state import saved_residual, saved_step
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
-from wirecodec.feedback import ErrorFeedback
 from wirecodec.kernels.cpu.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.pipeline import decode_many_to, decode_to
-from wirecodec.saved_state import saved_residual, saved_step
-from wirecodec.scheme import SchemeLike, as_scheme
 from wirecodec.select import base as elements
 from wirecodec.select.base import Selector
+from wirecodec.settings.feedback import ErrorFeedback
+from wirecodec.settings.scheme import SchemeLike, as_scheme
 from wirecodec.validation import as_integer
 
 __all__ = [

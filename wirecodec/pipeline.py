@@ -23,7 +23,7 @@ from wirecodec.cpu import entry as host
 from wirecodec.cpu.guard import Guard
 from wirecodec.errors import EncodeError, SchemaMismatch, number_of_container
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
-from wirecodec.scheme import SchemeLike, as_scheme, scheme_for
+from wirecodec.settings.scheme import SchemeLike, as_scheme, scheme_for
 from wirecodec.sparse import SparseTensor
 from wirecodec.validation import as_seed
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from wirecodec.arrays import Array, Bytes
-from wirecodec.feedback import ErrorFeedback
 from wirecodec.index.raw import RawIndex
-from wirecodec.scheme import Scheme
 from wirecodec.select.threshold import Threshold
+from wirecodec.settings.feedback import ErrorFeedback
+from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.value.raw import Raw
 

@@ -15,7 +15,7 @@ from tests.inputs import Array
 from wirecodec.arrays import bits_of
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.plan.encoder import DevicePlan, check
-from wirecodec.scheme import as_scheme
+from wirecodec.settings.scheme import as_scheme
 
 SELECTORS = ["all", "nonzero", "topk(0.01)", "topk(k=700)", "topk(1.0)", "threshold(1.5)"]
 

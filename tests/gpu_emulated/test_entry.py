@@ -20,7 +20,7 @@ from wirecodec.cpu import chunk
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.cpu.select import select
 from wirecodec.prng import mix
-from wirecodec.scheme import as_scheme
+from wirecodec.settings.scheme import as_scheme
 
 __all__ = ["standin"]
 

@@ -16,7 +16,7 @@ from wirecodec.cpu import chunk as cpu_chunk
 from wirecodec.gpu import chunk as gpu_chunk
 from wirecodec.gpu import encode
 from wirecodec.gpu.chunk import has_kernels
-from wirecodec.scheme import as_scheme
+from wirecodec.settings.scheme import as_scheme
 
 SELECTORS = ["all", "nonzero", "topk(0.01)", "topk(k=700)", "threshold(1.5)", "topk(1.0)"]
 FITTED = {"dgc(0.01)": "sample_u", "dgc(0.3, sample=0.1)": "sample_u", "dgc(1.0, sample=1.0)": "nonfinite_u"}

@@ -10,7 +10,7 @@ from tests.gpu_emulated.planned import Planned
 from tests.gpu_emulated.test_gpu_encode import tensor
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.plan.encoder import check
-from wirecodec.scheme import as_scheme
+from wirecodec.settings.scheme import as_scheme
 
 
 @pytest.mark.parametrize("index", ["bloom(p0, 0.3)", "bloom(p1, 0.3)"])

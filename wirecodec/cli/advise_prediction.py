@@ -27,7 +27,7 @@ from wirecodec.cli.measurement import Measurement, TimedScheme, allocate_sums, m
 from wirecodec.cli.options import parse_scheme
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.errors import EncodeError
-from wirecodec.scheme import Scheme
+from wirecodec.settings.scheme import Scheme
 
 __all__ = [
     "COMMON_SCHEMES",

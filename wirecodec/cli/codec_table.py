@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wirecodec.registry import EXPERIMENTAL, stages, transforms
-from wirecodec.scheme import Scheme
+from wirecodec.settings.scheme import Scheme
 from wirecodec.value import TYPED_RAW, Raw
 
 __all__ = ["Description", "Parameter", "describe", "describe_all"]

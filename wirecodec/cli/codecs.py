@@ -17,8 +17,8 @@ from wirecodec.cli.options import add_command
 from wirecodec.cli.progress import show_progress
 from wirecodec.container.inspect import inspect
 from wirecodec.pipeline import decode, encode
-from wirecodec.presets import PRESETS
 from wirecodec.registry import suggestion
+from wirecodec.settings.presets import PRESETS
 from wirecodec.version import __version__
 
 __all__ = ["add_to", "measure"]

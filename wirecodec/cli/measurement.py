@@ -23,8 +23,8 @@ from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.cpu.encode import encode_supports, select_many
 from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import decode_add, decode_many
-from wirecodec.scheme import Scheme
 from wirecodec.select.all import All
+from wirecodec.settings.scheme import Scheme
 from wirecodec.value.raw import Raw
 
 __all__ = [

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 from wirecodec.cli.files import parse_file
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.limits import UNLIMITED, DecodeLimits
-from wirecodec.presets import PRESETS, preset
 from wirecodec.registry import stages_of, suggestion
-from wirecodec.scheme import LOSSLESS, Scheme
+from wirecodec.settings.presets import PRESETS, preset
+from wirecodec.settings.scheme import LOSSLESS, Scheme
 
 __all__ = [
     "Parser",

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from wirecodec.cli.options import add_command
-from wirecodec.presets import PRESETS
+from wirecodec.settings.presets import PRESETS
 
 __all__ = ["add_to"]
 

@@ -10,7 +10,7 @@ from wirecodec.cli.formatting import escape, format_table
 from wirecodec.cli.options import add_command, parse_scheme
 from wirecodec.cli.units import format_seconds
 from wirecodec.compilation import Warmth, warm
-from wirecodec.scheme import LOSSLESS, Scheme
+from wirecodec.settings.scheme import LOSSLESS, Scheme
 
 __all__ = ["add_to"]
 

@@ -19,14 +19,14 @@ from wirecodec.arrays import Array, dtype_named
 from wirecodec.compilation.inputs import SAMPLED, make_large_tensor, make_supports, make_tensors
 from wirecodec.compressor import Compressor
 from wirecodec.errors import EncodeError
-from wirecodec.feedback import ErrorFeedback
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice
 from wirecodec.index.raw import RawIndex
 from wirecodec.pipeline import decode, decode_add, encode, encode_many
-from wirecodec.scheme import Scheme, SchemeLike, as_scheme
 from wirecodec.select.all import All
 from wirecodec.select.nonzero import NonZero
+from wirecodec.settings.feedback import ErrorFeedback
+from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.value.auto import AutoValue
 from wirecodec.value.raw import Raw

@@ -25,7 +25,7 @@ from wirecodec.container import extension_writer as ext
 from wirecodec.container.writer import CHUNK, PREFIX_BYTES, TABLE, padded
 from wirecodec.errors import EncodeError
 from wirecodec.index.base import is_lossy
-from wirecodec.scheme import Scheme, SchemeLike, as_scheme
+from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme
 from wirecodec.transform.base import coefficient_type
 from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import map_bytes

@@ -28,8 +28,8 @@ from wirecodec.index.raw import ascending_below
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.prng import mix
 from wirecodec.registry import EXPERIMENTAL, index_codec, transform, value_codec
-from wirecodec.scheme import Scheme, call_string
 from wirecodec.select.base import require_finite
+from wirecodec.settings.scheme import Scheme, call_string
 from wirecodec.sparse import ascending_indices
 from wirecodec.support import DecodedChunk, Support
 from wirecodec.transform.base import coefficient_type, is_in_range

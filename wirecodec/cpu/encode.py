@@ -17,7 +17,7 @@ from wirecodec.cpu.fuse import concatenate, make_entries
 from wirecodec.cpu.select import select
 from wirecodec.errors import EncodeError
 from wirecodec.prng import mix
-from wirecodec.scheme import Scheme
+from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
 __all__ = ["encode", "encode_many", "encode_supports", "select_many"]

@@ -13,7 +13,7 @@ from wirecodec.arrays import Array
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.writer import CHUNK, Entry
 from wirecodec.errors import EncodeError
-from wirecodec.scheme import Scheme
+from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import index_dtype
 from wirecodec.support import DecodedChunk, Support
 

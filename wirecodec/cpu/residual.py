@@ -18,8 +18,8 @@ import numpy as np
 
 from wirecodec.arrays import Array, read_only
 from wirecodec.errors import EncodeError
-from wirecodec.feedback import ErrorFeedback
 from wirecodec.select.base import Selector, all_finite, require_finite
+from wirecodec.settings.feedback import ErrorFeedback
 
 __all__ = ["AccumulatedGradient", "SelectedValues"]
 

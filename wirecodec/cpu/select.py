@@ -14,10 +14,10 @@ import numpy as np
 
 from wirecodec.arrays import Array, Flat, as_flat, read_only
 from wirecodec.errors import EncodeError, LimitExceeded
-from wirecodec.scheme import Scheme
 from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.nonzero import NonZero
+from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor, ascending_indices, nonzero
 from wirecodec.support import Support
 

@@ -15,9 +15,9 @@ from wirecodec.cpu.encode import encode_supports
 from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.cpu.select import choose, dense
 from wirecodec.errors import EncodeError
-from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import UNLIMITED
 from wirecodec.select.base import is_zero
+from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.support import Support

@@ -27,7 +27,7 @@ from wirecodec.kernels.cuda import bits, elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.limits import DecodeLimits
 from wirecodec.prng import mix
-from wirecodec.scheme import Scheme
+from wirecodec.settings.scheme import Scheme
 from wirecodec.support import DecodedChunk, Support
 
 __all__ = ["decode_chunk", "encode_chunks", "has_kernels", "to_device"]

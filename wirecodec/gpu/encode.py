@@ -21,7 +21,7 @@ from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda import checksum
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.prng import mix
-from wirecodec.scheme import Scheme
+from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
 __all__ = ["encode", "encode_many", "encode_supports", "pack"]

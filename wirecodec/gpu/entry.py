@@ -26,7 +26,7 @@ from wirecodec.gpu import step as steps
 from wirecodec.gpu.fuse import split_part
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device, device_of
 from wirecodec.limits import UNLIMITED, DecodeLimits
-from wirecodec.scheme import Scheme
+from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult
 from wirecodec.support import DecodedChunk

@@ -16,7 +16,7 @@ from wirecodec.gpu.support import DeviceSupport, support_to_host
 from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
-from wirecodec.scheme import Scheme
+from wirecodec.settings.scheme import Scheme
 from wirecodec.support import DecodedChunk, Support
 
 __all__ = ["concatenate_supports", "split_part"]

@@ -13,7 +13,6 @@ import ml_dtypes
 import numpy as np
 
 from wirecodec.arrays import Array, DeviceFlat, as_device_flat, bits_of, on_gpu
-from wirecodec.feedback import ErrorFeedback
 from wirecodec.gpu.arrays import has_nonfinite
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.common import Context
@@ -23,6 +22,7 @@ from wirecodec.kernels.cuda import elements, feedback
 from wirecodec.kernels.cuda.device import Device, cupy_device, device_of
 from wirecodec.select.base import Selector
 from wirecodec.select.topk import TopK
+from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.support import DecodedChunk
 
 __all__ = ["AccumulatedGradient", "SelectedValues", "accumulate"]

@@ -17,7 +17,6 @@ from wirecodec.arrays import DeviceFlat, Flat, read_only
 from wirecodec.cpu import residual as host
 from wirecodec.cpu import select as host_select
 from wirecodec.errors import EncodeError
-from wirecodec.feedback import ErrorFeedback
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu.arrays import copy_to_host
 from wirecodec.gpu.encode import encode_supports
@@ -27,6 +26,7 @@ from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import SIZE_LIMIT, choose, select_sum
 from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda.device import Device
+from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.step import TensorJob
 from wirecodec.support import DecodedChunk, Support
 

@@ -273,9 +273,9 @@ def test_similarity_of_residuals_on_the_device(standin: StandInDevice) -> None:
 
 def test_bfloat16_comes_back_as_words(standin: StandInDevice) -> None:
     """Results are raw bits, because CuPy has no bfloat16."""
-    from wirecodec.feedback import ErrorFeedback
     from wirecodec.interop import accumulate_on_gpu
     from wirecodec.select.topk import TopK
+    from wirecodec.settings.feedback import ErrorFeedback
 
     x = gradient(1, 500, BFLOAT16)
     total = accumulate_on_gpu(ErrorFeedback(), marked(x), None, {}, "w")

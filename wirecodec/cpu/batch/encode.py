@@ -12,8 +12,8 @@ from wirecodec.container.writer import CHUNK, EntryBatch
 from wirecodec.cpu.batch import MIN_TENSORS
 from wirecodec.index.base import is_lossy
 from wirecodec.prng import mix_each
-from wirecodec.scheme import Scheme
 from wirecodec.select.base import all_finite
+from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
 __all__ = ["encode_batches", "select_batches"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from wirecodec.arrays import Array, Flat, addresses_of, read_only
 from wirecodec.cpu.batch import MIN_TENSORS
-from wirecodec.feedback import ErrorFeedback
 from wirecodec.index.base import is_lossy
+from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.step import TensorJob
 from wirecodec.support import Support
 

@@ -32,8 +32,8 @@ from wirecodec.kernels.cuda import container, elements
 from wirecodec.kernels.cuda.container import Chunk, IndexLength, ValueLength
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected
-from wirecodec.scheme import Scheme
 from wirecodec.select.topk import TopK
+from wirecodec.settings.scheme import Scheme
 
 __all__ = ["DevicePlan", "check"]
 

@@ -12,7 +12,7 @@ from wirecodec.arrays import Bytes, DeviceFlat, as_device_flat, on_gpu
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.plan.encoder import DevicePlan, check
 from wirecodec.kernels.cuda.device import cupy_device
-from wirecodec.scheme import Scheme
+from wirecodec.settings.scheme import Scheme
 
 __all__ = ["as_flat_in_place", "fetch", "make_plan", "reseed", "run"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from wirecodec.arrays import Bytes, dtype_named
 from wirecodec.container import extension_writer as ext
 from wirecodec.errors import EncodeError
-from wirecodec.scheme import Scheme, SchemeLike, as_scheme
+from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme
 from wirecodec.validation import as_integer, as_seed
 
 __all__ = ["Pending", "Plan"]

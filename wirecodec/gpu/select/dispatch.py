@@ -22,7 +22,6 @@ from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
 from wirecodec.prng import mix
-from wirecodec.scheme import Scheme
 from wirecodec.select.adacomp import AdaComp
 from wirecodec.select.all import All
 from wirecodec.select.dgc import DGC
@@ -31,6 +30,7 @@ from wirecodec.select.sidco import SIDCo
 from wirecodec.select.threshold import Threshold
 from wirecodec.select.threshold_common import round_threshold
 from wirecodec.select.topk import TopK, fraction_count
+from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
 __all__ = ["SIZE_LIMIT", "choose", "has_kernels", "select", "select_sum"]

@@ -19,7 +19,7 @@ from typing import Any
 
 from wirecodec.errors import EncodeError
 from wirecodec.registry import name_presets, suggestion
-from wirecodec.scheme import Scheme, parse_stage, read_call
+from wirecodec.settings.scheme import Scheme, parse_stage, read_call
 
 __all__ = ["PRESETS", "Preset", "preset"]
 

@@ -15,7 +15,7 @@ from typing import ClassVar, TypeAlias
 
 from wirecodec.errors import EncodeError
 from wirecodec.registry import suggestion
-from wirecodec.scheme import call_string, parse_call
+from wirecodec.settings.scheme import call_string, parse_call
 from wirecodec.validation import as_integer, as_real, set_fields
 
 __all__ = ["Diminishing", "Schedule", "WarmUp", "parse_schedule", "schedule_string"]

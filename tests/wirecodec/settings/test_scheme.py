@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wirecodec as wc
-from wirecodec.scheme import scheme_for
+from wirecodec.settings.scheme import scheme_for
 
 
 @pytest.mark.parametrize(

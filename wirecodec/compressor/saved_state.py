@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, read_only
-from wirecodec.schedule import Schedule, parse_schedule
 from wirecodec.select.base import find_nonfinite
+from wirecodec.settings.schedule import Schedule, parse_schedule
 from wirecodec.validation import as_integer
 
 __all__ = ["saved_residual", "saved_schedule", "saved_step", "unmasked"]

@@ -9,108 +9,29 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, on_gpu
+from wirecodec.compressor.prepared import Prepared
+from wirecodec.compressor.saved_state import saved_residual, saved_schedule, saved_step, unmasked
+from wirecodec.compressor.state import State
 from wirecodec.cpu import entry as host
 from wirecodec.errors import EncodeError
-from wirecodec.feedback import ErrorFeedback
 from wirecodec.limits import DecodeLimits, Schema
 from wirecodec.pipeline import decode_many, sort_names
 from wirecodec.prng import mix
-from wirecodec.saved_state import saved_residual, saved_schedule, saved_step, unmasked
-from wirecodec.schedule import Schedule, schedule_string
-from wirecodec.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.select.all import All
+from wirecodec.settings.feedback import ErrorFeedback
+from wirecodec.settings.schedule import Schedule, schedule_string
+from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.validation import as_integer, as_seed
 from wirecodec.value.raw import Raw
 
-__all__ = ["Compressor", "Prepared"]
-
-
-@dataclass(frozen=True, eq=False)
-class _State:
-    """State that a step changes; ``commit`` replaces it as a whole."""
-
-    step: int = 0
-    residuals: Mapping[str, Array] = field(default_factory=dict)
-    selectors: Mapping[str, Array] = field(default_factory=dict)
-
-    def next(self, residuals: Mapping[str, Array], selectors: Mapping[str, Array]) -> _State:
-        """Return the state of the next step; tensors that were not in this step keep theirs."""
-        return _State(self.step + 1, {**self.residuals, **residuals}, {**self.selectors, **selectors})
-
-
-class Prepared:
-    """Encoded step that waits for ``commit`` or ``rollback``; one of them is called once.
-
-    Attributes:
-        blob: the container to send, (n,) uint8 on the gradients' device.
-        sent: {name: SparseTensor} as receivers decode it, on the gradients' device. bfloat16 is on the host,
-            because CuPy does not have it.
-
-    Examples:
-        >>> import numpy as np, wirecodec as wc
-        >>> prepared = wc.Compressor("topk(k=1) | rice | raw").prepare({"w": np.array([1, 3], "f4")})
-        >>> prepared.commit()
-        >>> prepared.sent["w"].to_dense()
-        array([0., 3.], dtype=float32)
-    """
-
-    def __init__(self, done: StepResult, compressor: Compressor, before: _State, after: _State) -> None:
-        self.blob = done.blob
-        self._blob_on_host = None if done.blob_on_host is done.blob else done.blob_on_host
-        self.sent = done.sent
-        self._compressor = compressor
-        self._before = before
-        self._after: _State | None = after
-
-    @property
-    def blob_on_host(self) -> Bytes:
-        """The container on the host. Decoding a container on a GPU made this copy."""
-        return self.blob if self._blob_on_host is None else self._blob_on_host
-
-    def __repr__(self) -> str:
-        """Return the sizes, and the state: open or closed."""
-        state = "open" if self._after is not None else "closed"
-        return f"Prepared({self.blob.nbytes} bytes, {len(self.sent)} tensors, {state})"
-
-    def commit(self) -> None:
-        """Replace the compressor's state by the one after this step. Call it if the exchange succeeded.
-
-        Raises:
-            RuntimeError: this step was closed before, or another one was committed since it was prepared.
-        """
-        after, compressor = self._after, self._compressor
-        if after is None or (compressor._state is not self._before and compressor._state is not after):
-            raise RuntimeError("this step was closed before, or another one was committed since")
-        # An interrupt may come between any two lines. ``rollback`` undoes this until ``_after`` is None.
-        compressor._state = after
-        self._after = None
-        compressor._reuse(self._before, after)
-
-    def rollback(self) -> None:
-        """Drop this step. Call it if the exchange failed: the next step starts from the same residuals.
-
-        It also undoes a ``commit`` that was interrupted.
-
-        Raises:
-            RuntimeError: this step was closed before.
-        """
-        after, compressor = self._after, self._compressor
-        if after is None:
-            raise RuntimeError("this step was closed before")
-        if compressor._state is after:
-            compressor._state = self._before
-        self._after = None
-        # Memory is reused only if no other step holds these residuals.
-        if compressor._state is self._before:
-            compressor._reuse(after, self._before)
+__all__ = ["Compressor"]
 
 
 class Compressor:
@@ -156,7 +77,7 @@ class Compressor:
         self._seed = as_seed(seed)
         self._names = names
         self._fuse = fuse
-        self._state = _State()
+        self._state = State()
         self._spare: dict[str, Array] = {}  # memory of residuals that no state holds
         self._last: dict[str, Any] = {}  # ends of searches on a GPU; they change its speed, not its results
 
@@ -255,7 +176,7 @@ class Compressor:
                 self._spare[name] = job.spare
         return Prepared(done, self, before, before.next(done.residuals, done.selectors))
 
-    def _make_job(self, name: str, state: _State, seed: int, *, on_device: bool) -> TensorJob:
+    def _make_job(self, name: str, state: State, seed: int, *, on_device: bool) -> TensorJob:
         """Collect the settings and the state of one tensor for this step."""
         scheme, residual = self._scheme(name, state.step), state.residuals.get(name)
         spare, last = None, None
@@ -275,7 +196,7 @@ class Compressor:
             last,
         )
 
-    def _reuse(self, old: _State, kept: _State) -> None:
+    def _reuse(self, old: State, kept: State) -> None:
         """Keep the memory of residuals that only one of two states holds, for later steps."""
         for name, residual in old.residuals.items():
             if kept.residuals.get(name) is not residual and not on_gpu(residual):
@@ -294,7 +215,7 @@ class Compressor:
             )
         return dataclasses.replace(scheme, select=dataclasses.replace(selector, ratio=density))
 
-    def _keeps(self, name: str, scheme: Scheme, state: _State) -> bool:
+    def _keeps(self, name: str, scheme: Scheme, state: State) -> bool:
         """Tell whether a part of a tensor may have to be kept."""
         if self._feedback is None:
             return False
@@ -334,7 +255,7 @@ class Compressor:
         schedule = saved_schedule(state) or self._schedule
         residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
         selectors = {key[9:]: unmasked(key, x) for key, x in state.items() if key[:9] == "selector/"}
-        loaded = _State(step, residuals, selectors)
+        loaded = State(step, residuals, selectors)
         self._schedule, self._seed, self._state = schedule, seed, loaded
 
 

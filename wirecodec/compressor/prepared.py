@@ -1,0 +1,81 @@
+"""Prepared: an encoded step of a Compressor that is committed or rolled back after its exchange."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wirecodec.arrays import Bytes
+from wirecodec.compressor.state import State
+from wirecodec.step import StepResult
+
+if TYPE_CHECKING:
+    from wirecodec.compressor.compressor import Compressor
+
+__all__ = ["Prepared"]
+
+
+class Prepared:
+    """Encoded step that waits for ``commit`` or ``rollback``; one of them is called once.
+
+    Attributes:
+        blob: the container to send, (n,) uint8 on the gradients' device.
+        sent: {name: SparseTensor} as receivers decode it, on the gradients' device. bfloat16 is on the host,
+            because CuPy does not have it.
+
+    Examples:
+        >>> import numpy as np, wirecodec as wc
+        >>> prepared = wc.Compressor("topk(k=1) | rice | raw").prepare({"w": np.array([1, 3], "f4")})
+        >>> prepared.commit()
+        >>> prepared.sent["w"].to_dense()
+        array([0., 3.], dtype=float32)
+    """
+
+    def __init__(self, done: StepResult, compressor: Compressor, before: State, after: State) -> None:
+        self.blob = done.blob
+        self._blob_on_host = None if done.blob_on_host is done.blob else done.blob_on_host
+        self.sent = done.sent
+        self._compressor = compressor
+        self._before = before
+        self._after: State | None = after
+
+    @property
+    def blob_on_host(self) -> Bytes:
+        """The container on the host. Decoding a container on a GPU made this copy."""
+        return self.blob if self._blob_on_host is None else self._blob_on_host
+
+    def __repr__(self) -> str:
+        """Return the sizes, and the state: open or closed."""
+        state = "open" if self._after is not None else "closed"
+        return f"Prepared({self.blob.nbytes} bytes, {len(self.sent)} tensors, {state})"
+
+    def commit(self) -> None:
+        """Replace the compressor's state by the one after this step. Call it if the exchange succeeded.
+
+        Raises:
+            RuntimeError: this step was closed before, or another one was committed since it was prepared.
+        """
+        after, compressor = self._after, self._compressor
+        if after is None or (compressor._state is not self._before and compressor._state is not after):
+            raise RuntimeError("this step was closed before, or another one was committed since")
+        # An interrupt may come between any two lines. ``rollback`` undoes this until ``_after`` is None.
+        compressor._state = after
+        self._after = None
+        compressor._reuse(self._before, after)
+
+    def rollback(self) -> None:
+        """Drop this step. Call it if the exchange failed: the next step starts from the same residuals.
+
+        It also undoes a ``commit`` that was interrupted.
+
+        Raises:
+            RuntimeError: this step was closed before.
+        """
+        after, compressor = self._after, self._compressor
+        if after is None:
+            raise RuntimeError("this step was closed before")
+        if compressor._state is after:
+            compressor._state = self._before
+        self._after = None
+        # Memory is reused only if no other step holds these residuals.
+        if compressor._state is self._before:
+            compressor._reuse(after, self._before)

@@ -1,0 +1,1 @@
+"""Settings of an encoder or a Compressor: schemes, presets, schedules and feedback."""
