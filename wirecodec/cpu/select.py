@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Flat, as_flat, read_only
+from wirecodec.cpu.costs import CodecCosts
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector, require_finite
@@ -58,8 +59,19 @@ def choose(
     """
     if scheme.transform is not None:
         return _select_coefficients(flat, scheme, state, seed)
+    if hasattr(scheme.select, "select_within"):
+        return _select_within(flat, scheme), None
     selection = _call_selector(scheme, flat.data, gradient=gradient, state=state, seed=seed)
     return gather(flat, selection), selection.state
+
+
+def _select_within(flat: Flat, scheme: Scheme) -> Support:
+    """Select as many elements as a number of bytes holds; keep the sections that the search has encoded."""
+    selector: Any = scheme.select
+    costs = CodecCosts(scheme, flat.data.size)
+    selection = selector.select_within(flat.data, costs)
+    values = flat.data if selection.indices is None else selection.values
+    return dataclasses.replace(gather(flat, selection), entries=costs.entries_of(values))
 
 
 def _call_selector(scheme: Scheme, x: Array, **options: Any) -> Selection:
@@ -109,17 +121,18 @@ def gather(flat: Flat, selection: Selection) -> Support:
     if indices is not None:
         indices = ascending_indices(indices, size)
     if indices is None or indices.size == size:
-        return Support(None, scaled(flat.data, selection.scale), size, flat.shape)
+        return Support(None, scaled(flat.data, selection.scale), size, flat.shape, step=selection.step)
 
     def values_at(where: Array) -> Array:
         return scaled(flat.data[where], selection.scale)
 
     values = selection.values
     if values is None:
-        return Support(indices, values_at(indices), size, flat.shape, values_at)
+        return Support(indices, values_at(indices), size, flat.shape, values_at, step=selection.step)
     if values.shape != indices.shape or values.dtype != flat.data.dtype:
         raise EncodeError(f"a selector gave {values.size} {values.dtype} values at {indices.size} indices")
-    return Support(indices, scaled(values, selection.scale), size, flat.shape, values_at)
+    scaled_values = scaled(values, selection.scale)
+    return Support(indices, scaled_values, size, flat.shape, values_at, step=selection.step)
 
 
 def scaled(values: Array, scale: float | None) -> Array:
