@@ -10,6 +10,7 @@ from wirecodec.arrays import Array, Bytes, Flat, aligned, read_only
 from wirecodec.container.reader import read_header
 from wirecodec.container.schema import TensorSpecs
 from wirecodec.cpu.batch.step import select_sums, subtract_sent_batch
+from wirecodec.cpu.costs import share_header
 from wirecodec.cpu.decode import tensors_of
 from wirecodec.cpu.encode import encode_supports
 from wirecodec.cpu.residual import AccumulatedGradient
@@ -60,12 +61,13 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
         except EncodeError as error:
             raise error.of(name) from None
     supports = select_sums(flats, jobs, buffers)
+    header = share_header(tensors, {name: job.scheme for name, job in jobs.items()}, b"", names=wanted.names)
     for name, job in jobs.items():
         if (support := supports.get(name)) is not None:
             selected[name] = _SelectedTensor(job, support, None, None, rest=buffers[name])
             continue
         try:
-            selected[name] = _select(flats[name], job, buffers.get(name))
+            selected[name] = _select(flats[name], job, buffers.get(name), header)
         except EncodeError as error:
             raise error.of(name) from None
     blob = encode_supports(
@@ -116,7 +118,7 @@ def _batched_residuals(
     return residuals
 
 
-def _select(flat: Flat, job: TensorJob, buffer: Array | None) -> _SelectedTensor:
+def _select(flat: Flat, job: TensorJob, buffer: Array | None, header: int) -> _SelectedTensor:
     """Add a tensor's residual, select, and gather the values."""
     rule, residual, gradient = job.feedback, job.residual, flat.data
     total, seen = None, flat
@@ -127,7 +129,7 @@ def _select(flat: Flat, job: TensorJob, buffer: Array | None) -> _SelectedTensor
         total = AccumulatedGradient.of(rule, gradient, residual, buffer)
         if residual is not None:
             seen = Flat(read_only(total.sendable()), flat.shape)
-    found = choose(seen, job.scheme, gradient=gradient, state=job.state, seed=job.seed)
+    found = choose(seen, job.scheme, gradient=gradient, state=job.state, seed=job.seed, header=header)
     return _SelectedTensor(job, *found, total)
 
 

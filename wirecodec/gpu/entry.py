@@ -16,6 +16,7 @@ import numpy as np
 from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
+from wirecodec.cpu.costs import share_header
 from wirecodec.cpu.decode import decode_chunks
 from wirecodec.cpu.guard import Guard
 from wirecodec.errors import DeviceError, EncodeError, number_of_container
@@ -97,13 +98,15 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     flats = _as_flats(tensors)
     with device_of(next(iter(flats.values())).raw_bits) as device:
         selected = {}
+        schemes = {name: job.scheme for name, job in wanted.jobs.items()}
+        share = share_header(flats, schemes, b"", names=wanted.names)
         for name, wanted_job in wanted.jobs.items():
             held = wanted.hold_zeros and _is_zero(device, flats[name].raw_bits)
             job = wanted_job.hold() if held else wanted_job
             residual = job.residual
             moved = device.put(residual) if residual is not None and not on_gpu(residual) else residual
             try:
-                selected[name] = steps.select_tensor(device, flats[name], replace(job, residual=moved))
+                selected[name] = steps.select_tensor(device, flats[name], replace(job, residual=moved), share)
             except EncodeError as error:
                 raise error.of(name) from None
         blob = steps.encode(device, selected, wanted.seed, names=wanted.names, fuse=wanted.fuse)

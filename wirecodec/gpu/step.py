@@ -50,14 +50,14 @@ class SelectedTensor:
     total: AccumulatedGradient | host.AccumulatedGradient | None
 
 
-def select_tensor(device: Device, flat: DeviceFlat, job: TensorJob) -> SelectedTensor:
-    """Add the residual of one tensor, and select. Raises EncodeError."""
+def select_tensor(device: Device, flat: DeviceFlat, job: TensorJob, header: int = 0) -> SelectedTensor:
+    """Add the residual of one tensor, and select; ``header`` is as in ``Context``. Raises EncodeError."""
     scheme, rule, residual = job.scheme, job.feedback, job.residual
     if residual is not None and residual.size != flat.raw_bits.size:
         raise EncodeError(f"{flat.raw_bits.size} elements; its residual has {residual.size}")
     if flat.raw_bits.size > SIZE_LIMIT:
         raise EncodeError(f"{flat.raw_bits.size} elements; a Compressor on a GPU takes at most 2^31")
-    context = Context(job.seed, flat, job.state, job.last)
+    context = Context(job.seed, flat, job.state, job.last, header)
     if rule is None:
         return SelectedTensor(job, *choose(device, flat, scheme, context), None)
     if residual is not None and flat.dtype == residual.dtype and scheme.transform is None:
@@ -70,18 +70,25 @@ def select_tensor(device: Device, flat: DeviceFlat, job: TensorJob) -> SelectedT
         total = AccumulatedGradient.of(device, rule, flat, residual)
         seen = flat if residual is None else total.sendable()
     except HostFallback:
-        return _select_on_host(device, flat, job, rule)
+        return _select_on_host(device, flat, job, rule, header)
     return SelectedTensor(job, *choose(device, seen, scheme, context), total)
 
 
-def _select_on_host(device: Device, flat: DeviceFlat, job: TensorJob, rule: ErrorFeedback) -> SelectedTensor:
+def _select_on_host(
+    device: Device, flat: DeviceFlat, job: TensorJob, rule: ErrorFeedback, header: int
+) -> SelectedTensor:
     """Do the same by the CPU's code."""
     gradient = copy_to_host(device, flat).data
     residual = None if job.residual is None else device.get(job.residual)
     total = host.AccumulatedGradient.of(rule, gradient, residual)
     seen = gradient if residual is None else read_only(total.sendable())
     found = host_select.choose(
-        Flat(seen, flat.shape), job.scheme, gradient=gradient, state=job.state, seed=job.seed
+        Flat(seen, flat.shape),
+        job.scheme,
+        gradient=gradient,
+        state=job.state,
+        seed=job.seed,
+        header=header,
     )
     return SelectedTensor(job, *found, total)
 

@@ -54,10 +54,8 @@ class Costs(Protocol):
         takes_step: True if the value codec takes the selection's step.
     """
 
-    @property
-    def overhead(self) -> int: ...
-    @property
-    def takes_step(self) -> bool: ...
+    overhead: int
+    takes_step: bool
 
     def measure(self, indices: Array | None, values: Array, size: int, step: float | None) -> int:
         """Return the bytes of the sections of ``values`` at ``indices`` (None for all) of ``size``."""

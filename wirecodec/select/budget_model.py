@@ -25,7 +25,7 @@ def step_ratio(density: float) -> float:
 
 
 def index_bits(density: float) -> float:
-    """Return bits per element that positions take at a density: those of ``rice``, about 2 % above entropy."""
+    """Return bits per element that the positions take at a density: about 2 % above entropy, as ``rice``."""
     if density >= 1:
         return 0.0
     if density <= 0:

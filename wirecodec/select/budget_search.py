@@ -35,7 +35,7 @@ SMALL_BUDGET = 4096
 """Bytes up to which these counts are always tried."""
 CANDIDATE_MARGIN = 1.5
 MIN_STEP = 2.0**-96
-"""Smallest step; ``error-bounded`` allows 2^-100."""
+"""Smallest step that is not 0; ``error-bounded`` allows 2^-100."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,10 @@ def search(x: Array, capacity: int, costs: Costs, what: str) -> Selection:
     Raises EncodeError at the first NaN or Inf.
     """
     budget = capacity - costs.overhead
-    guess = _guess_count(x, budget)
+    sample = _sample(x)
+    if not all_finite(sample):
+        require_finite(x, what)
+    guess = _guess_count(sample, x.size, budget)
     while True:
         candidates = _collect(x, min(x.size, int(guess * CANDIDATE_MARGIN) + 256), what)
         found = _fit(candidates, budget, costs, guess)
@@ -104,7 +107,8 @@ class _Candidates:
             indices = places.astype(index_dtype(self.size)) if indices is None else indices[places]
             values = read_only(words.view(values.dtype))
         threshold = np.array([(bits_of(values) & self.mask).min()], self.keys.dtype).view(values.dtype)
-        step = max(float(threshold[0]) * step_ratio(k / self.size) * shrink, MIN_STEP)
+        step = float(threshold[0]) * step_ratio(k / self.size) * shrink
+        step = step if step >= MIN_STEP else 0.0  # exact values
         return _Chosen(indices, values, self.size, step if takes_step else None)
 
     def segments(self) -> tuple[_Candidates, float]:
@@ -222,11 +226,13 @@ class _Trial:
     def refine_step(self) -> None:
         """Shrink the step while the selected elements fit the budget. Values are exact at the smallest."""
         count, low, high = self.count, 0.0, math.inf  # octaves that fit, and that do not
+        if self.measure(count, 0.0) <= self.budget:
+            return
         octaves = self._missing_octaves()
         for _ in range(MAX_TRIES):
             if self.measure(count, 2.0**-octaves) <= self.budget:
                 low = octaves
-                if not self.has_room or self.best.step == MIN_STEP:
+                if not self.has_room:
                     break
             else:
                 high = octaves
@@ -237,16 +243,16 @@ class _Trial:
         return max(8 * (AIM * self.budget - self.spent) / self.count, 0.01)
 
 
-def _guess_count(x: Array, budget: int) -> float:
-    """Return how many of a tensor's elements fit the budget, by a model of a sample."""
-    magnitudes = np.sort(np.abs(widen(_sample(x)).astype(np.float64)))[::-1]
-    n, scale = magnitudes.size, x.size / magnitudes.size
+def _guess_count(sample: Array, size: int, budget: int) -> float:
+    """Return how many of a tensor's ``size`` elements fit the budget, by a model of a sample."""
+    magnitudes = np.sort(np.abs(widen(sample).astype(np.float64)))[::-1]
+    n, scale = magnitudes.size, size / magnitudes.size
     low, high = 0, n
     while high - low > max(1, low // 64):
         k = (low + high + 1) // 2
         threshold, density = magnitudes[k - 1], k / n
         each = bits_per_value(magnitudes[:k], threshold, threshold * step_ratio(density))
-        if x.size * index_bits(density) + each * k * scale <= 8 * budget:
+        if size * index_bits(density) + each * k * scale <= 8 * budget:
             low = k
         else:
             high = k - 1
@@ -261,4 +267,5 @@ def _sample(x: Array) -> Array:
     number = np.arange(SAMPLE_LINES, dtype=np.uint64)
     offsets = (number * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(33)) % np.uint64(stratum)
     lines = x[: x.size // LINE * LINE].reshape(-1, LINE)
-    return lines[(number * np.uint64(stratum) + offsets).astype(np.int64)].reshape(-1)
+    sample: Array = lines[(number * np.uint64(stratum) + offsets).astype(np.int64)].reshape(-1)
+    return sample

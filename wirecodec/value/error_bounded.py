@@ -34,8 +34,8 @@ class ErrorBounded:
     Source: formats/spec/value/error-bounded.md; for rANS, Duda, *Asymmetric Numeral Systems*, 2013.
 
     Args:
-        error: relative l2 error, above 0 and below 1. None for the step that the selector chose, as ``budget``
-            does, and for 0.01 after other selectors.
+        error: relative l2 error, above 0 and below 1. None stands for 0.01, or for the step that the selector
+            chose, as ``budget`` does.
 
     Raises:
         EncodeError: if ``error`` is out of range.
