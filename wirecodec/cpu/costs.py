@@ -58,7 +58,7 @@ def share_header(
 
     The result is 0 if no selector asks for it. Fused entries are not considered.
     """
-    if not any(hasattr(schemes[name].select, "select_within") for name in tensors):
+    if not any(hasattr(kind, "select_within") for kind in {type(one.select) for one in schemes.values()}):
         return 0
     shapes = [tuple(getattr(tensor, "shape", ())) for tensor in tensors.values()]
     extension = ext.Extension(
