@@ -103,8 +103,8 @@ _TABLE = {
         "Chen et al., AdaComp, 2018, Table 2: bin 50 for convolutions; 500 for other layers",
     ),
     "sidco": (
-        "sidco(0.001, sid=exponential, mode=faithful, first=0.25, window=5, tolerance=0.2) | raw-index | raw",
-        "Abdelmoniem et al., SIDCo, 2021, section 4.1; ratios 0.1, 0.01 and 0.001",
+        "sidco(0.001, sid=exponential, mode=adaptive, first=0.25, window=5, tolerance=0.2) | raw-index | raw",
+        "Abdelmoniem et al., SIDCo, 2021, section 4.1; ratios 0.1 to 0.001; mode=faithful has its controller",
     ),
     "dgc": (
         "dgc(0.001, sample=0.01) | raw-index | raw",
