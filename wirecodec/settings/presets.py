@@ -95,8 +95,8 @@ _TABLE = {
         "Wen et al., TernGrad, 2017, section 3.3; without feedback",
     ),
     "fft": (
-        "rfft | topk(0.15) | bitmap | offset-float(bits=10, min=-1.0, max=1.0)",
-        "Wang et al., FFT-based gradient sparsification, 2020, section 4.2: θ = 85 %",
+        "rfft | topk(0.15) | bitmap | offset-float(bits=10)",
+        "Wang et al., FFT-based gradient sparsification, 2020, section 4.2: θ = 85 %; without feedback",
     ),
     "adacomp": (
         "adacomp(bin=50) | binned(bin=50) | sign-scale",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from wirecodec.cli import main
 from wirecodec.cli.cost_model import (
     Gradient,
     Network,
@@ -170,3 +171,14 @@ def test_decoded_vectors_never_pay(stages: Stages, gradient: Gradient, network: 
 def test_networks_that_are_none(arguments: tuple[float, ...], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Network(*arguments)
+
+
+def test_min_ratio_is_the_papers(capsys: pytest.CaptureFixture[str]) -> None:
+    rates = ["--conversion", "200GB/s", "--transform", "120GB/s", "--packing", "34GB/s"]
+    assert main(["min-ratio", "--bandwidth", "10Gbit", *rates, "--selection", "12GB/s"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    per_byte = 2 / 200 + 1 / 120 + 1 / 34 + 1 / 12
+    assert lines[0] == f"compression pays at 10 Gbit/s from a ratio of {1 / (1 - 2.5 * per_byte):.4g} on"
+    assert lines[1].startswith(f"no ratio pays from {8 / (2 * per_byte):.3g}")
+    assert main(["min-ratio", "--bandwidth", "100Gbit", *rates]) == 0
+    assert capsys.readouterr().out.startswith("no ratio pays at 100 Gbit/s\n")
