@@ -92,6 +92,17 @@ def test_no_ratio_pays_where_computing_takes_longer() -> None:
     assert compute_min_ratio(Stages(10, 0, 0, 0), gradient, network) == 1
 
 
+def test_clt_k_sends_constant_bytes() -> None:
+    """The indices once, and a dense sum of the values; more ranks only add messages."""
+    stages = Stages(5000, select=0.1, encode=0.2, decode=0.3, index_bytes=1000)
+    for ranks in (2, 8, 64):
+        (cost,) = compute_costs(stages, Gradient(M, add=0.04, finish=0.08), ranks)
+        fraction = (ranks - 1) / ranks
+        assert cost.nbytes == pytest.approx(1000 + 2 * fraction * 4000)
+        assert cost.computing == pytest.approx(0.6 + fraction * 0.04 * 4000 / M)
+        assert cost.messages == 3 * (ranks - 1)
+
+
 def test_two_ranks_are_the_published_formula() -> None:
     """Its compression, once, and its decompression, of two encodings here, each half as dear."""
     rates = {"conversion": 200e9, "transform": 60e9, "packing": 34e9, "selection": 12e9}
