@@ -37,7 +37,7 @@ class Preset:
     Examples:
         >>> import wirecodec as wc
         >>> wc.PRESETS["dgc"].source
-        'Lin et al., Deep Gradient Compression, 2018, section 3'
+        'Lin et al., Deep Gradient Compression, 2018, section 3: the sampled threshold alone'
     """
 
     scheme: Scheme
@@ -108,7 +108,7 @@ _TABLE = {
     ),
     "dgc": (
         "dgc(0.001, sample=0.01) | raw-index | raw",
-        "Lin et al., Deep Gradient Compression, 2018, section 3",
+        "Lin et al., Deep Gradient Compression, 2018, section 3: the sampled threshold alone",
     ),
 }
 
