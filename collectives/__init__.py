@@ -13,7 +13,7 @@ from collectives.allreduce import allreduce
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.cltk.ratios import ratios_by_flops
-from collectives.cltk.similarity import Similarity, similarity
+from collectives.cltk.similarity import MagnitudeHistogram, Similarity, similarity
 from collectives.errors import CollectiveError, Timeout
 from collectives.simulation.communicator import simulate
 from collectives.torch.communicator import TorchComm
@@ -25,6 +25,7 @@ __all__ = [
     "CLTk",
     "Channel",
     "CollectiveError",
+    "MagnitudeHistogram",
     "Similarity",
     "Timeout",
     "TorchComm",
