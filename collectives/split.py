@@ -20,8 +20,8 @@ import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Status
 from collectives.channel import ByteArray, Channel
-from collectives.exchange import (
-    Encoding,
+from collectives.exchange.encoding import Encoding
+from collectives.exchange.specs import (
     TensorSpec,
     count_stored,
     error_of_container,
@@ -107,7 +107,7 @@ def split_allreduce(channel: Channel, local: Encoding, divisor: int, proposal: H
     channel.call.is_final_transfer = True
     results = allgather_ragged(channel, block, [header.payload_len for header in table])
     channel.call.is_delivered = True
-    return _decode_sums(results, local.specs, ranges)
+    return _decode_sums(results, local, ranges)
 
 
 class _InvalidPiece(Exception):
@@ -179,17 +179,22 @@ def _encode_sums(
     return as_bytes(wc.encode_many(results, SECOND_PHASE[algorithm], names=False))
 
 
-def _decode_sums(
-    blobs: list[ByteArray], specs: Mapping[str, TensorSpec], ranges: list[Ranges]
-) -> dict[str, Dense]:
-    """Decode and concatenate all ranks' sums; raise CollectiveError on all ranks if one is invalid."""
-    out = {name: np.empty(prod(shape), dtype) for name, (shape, dtype) in specs.items()}
+def _decode_sums(blobs: list[ByteArray], local: Encoding, ranges: list[Ranges]) -> dict[str, Dense]:
+    """Decode and concatenate all ranks' sums, in the caller's memory if there is any.
+
+    Raises CollectiveError on all ranks if a container is invalid; the caller's memory is then unchanged.
+    """
+    decoded = []
     for rank, (blob, own) in enumerate(zip(blobs, ranges, strict=True)):
-        schema = _get_schema(specs, own)
+        schema = _get_schema(local.specs, own)
         try:
-            tensors = wc.decode_many(blob, limits=get_limits(schema, [blob]), schema=schema)
+            decoded.append(wc.decode_many(blob, limits=get_limits(schema, [blob]), schema=schema))
         except wc.WireError as error:
             raise error_of_container(rank, error) from error
+    out = {
+        name: local.targets.allocate(name, prod(shape), dtype) for name, (shape, dtype) in local.specs.items()
+    }
+    for tensors, own in zip(decoded, ranges, strict=True):
         for name, (start, stop) in own.items():
             tensors[name].to_dense(out=out[name][start:stop])
     return out

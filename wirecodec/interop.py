@@ -3,12 +3,12 @@
 `collectives` imports wirecodec's public names and this module, nothing else; another transport can do the
 same. Names that take arrays on a GPU import CuPy when they are called.
 
-    bytes and flat views    as_bytes, as_flat, dtype_named, BFLOAT16
+    bytes and flat views    as_bytes, as_flat, as_writable, dtype_named, BFLOAT16
     arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_residual
     elements                is_zero, find_nonfinite, gpu_all_finite
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
-    decoding                decode_to, decode_many_to: onto the host, or onto the current GPU
+    decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
     error feedback          accumulate, accumulate_on_gpu, HostGradient
     sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
 """
@@ -19,13 +19,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, dtype_named, on_gpu
+from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, as_writable, dtype_named, on_gpu
 from wirecodec.compilation import is_warm
 from wirecodec.compressor.saved_state import saved_residual, saved_step
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.kernels.cpu.cached_only import CompilationNeeded, cached_kernels_only
-from wirecodec.pipeline import decode_many_to, decode_to
+from wirecodec.pipeline import decode_many_to, decode_sum, decode_to
 from wirecodec.select import base as elements
 from wirecodec.select.base import Selector
 from wirecodec.settings.feedback import ErrorFeedback
@@ -46,9 +46,11 @@ __all__ = [
     "as_flat",
     "as_integer",
     "as_scheme",
+    "as_writable",
     "cached_kernels_only",
     "copy_to_host",
     "decode_many_to",
+    "decode_sum",
     "decode_to",
     "dtype_named",
     "find_nonfinite",
@@ -75,10 +77,11 @@ class SelectedValues(Protocol):
         """Return the next residual (size,), on the gradient's device. Uses up the sum, not ``values``."""
         ...
 
-    def scatter(self, means: Array) -> Any:
+    def scatter(self, means: Array, out: Array | None = None) -> Any:
         """Return (size,) zeros with the (k,) means at the selected elements, on the gradient's device.
 
-        On a GPU these are raw bits: unsigned integers of the element's width.
+        On a GPU these are raw bits: unsigned integers of the element's width. On the host they may be written
+        to ``out``, (size,) of the gradient's type.
         """
         ...
 

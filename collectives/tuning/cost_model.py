@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from collectives.agreement.header import NO_DETAIL, Algorithm, Header
 from collectives.channel import Channel
-from collectives.exchange import TensorSpec
+from collectives.exchange.specs import TensorSpec
 from collectives.rates import Rates
 from collectives.tuning.calibration import get_rates
 
