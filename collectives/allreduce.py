@@ -16,15 +16,18 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal, overload
 
+import wirecodec as wc
 from collectives.agreement.agree import Failure
 from collectives.agreement.header import Algorithm, Header, Operation, Reduction, Status
-from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
+from collectives.agreement.nonfinite import check_results, check_setting, is_propagated, make_nan
 from collectives.channel import Channel
 from collectives.communicator import Communicator
+from collectives.device import stage_on_host
 from collectives.errors import CollectiveError
 from collectives.exchange.session import open_exchange
 from collectives.exchange.specs import ONLY, SchemeArgument, Tensors
 from collectives.exchange.targets import fill_with_nan
+from collectives.exchange.union import UNION_ALGORITHMS, move_to_gpu
 from collectives.sums.choice import rehearse_sum, sum_tensors
 from collectives.transport.reduce import Dense
 
@@ -46,7 +49,23 @@ def allreduce(
     nonfinite: Literal["raise", "propagate"] = ...,
     hold_zeros: bool = ...,
     out: Mapping[str, Any] | None = ...,
+    sparse: Literal[False] = ...,
 ) -> dict[str, Dense]: ...
+
+
+@overload
+def allreduce(
+    comm: Communicator | Channel,
+    tensor: Mapping[str, Any],
+    scheme: SchemeArgument = ...,
+    *,
+    algorithm: str = ...,
+    op: Literal["mean", "sum"] = ...,
+    seed: int = ...,
+    nonfinite: Literal["raise", "propagate"] = ...,
+    hold_zeros: bool = ...,
+    sparse: Literal[True],
+) -> dict[str, wc.SparseTensor]: ...
 
 
 @overload
@@ -61,7 +80,23 @@ def allreduce(
     nonfinite: Literal["raise", "propagate"] = ...,
     hold_zeros: bool = ...,
     out: Any = ...,
+    sparse: Literal[False] = ...,
 ) -> Dense: ...
+
+
+@overload
+def allreduce(
+    comm: Communicator | Channel,
+    tensor: Any,
+    scheme: SchemeArgument = ...,
+    *,
+    algorithm: str = ...,
+    op: Literal["mean", "sum"] = ...,
+    seed: int = ...,
+    nonfinite: Literal["raise", "propagate"] = ...,
+    hold_zeros: bool = ...,
+    sparse: Literal[True],
+) -> wc.SparseTensor: ...
 
 
 def allreduce(
@@ -75,7 +110,8 @@ def allreduce(
     nonfinite: Literal["raise", "propagate"] = "raise",
     hold_zeros: bool = False,
     out: Any = None,
-) -> Dense | dict[str, Dense]:
+    sparse: bool = False,
+) -> Any:
     """Average or sum tensors over the ranks, encoded by a scheme.
 
     Each element of the result is the sum in rank order of decode(encode(tensor)), from +0. float16 and
@@ -100,10 +136,15 @@ def allreduce(
             arrays are writable and C-contiguous, share no memory with each other, and are on the devices of
             the tensors: NumPy arrays or torch tensors on the CPU, CuPy arrays or torch tensors on a GPU. They
             may be the gradients themselves. None for new arrays. Ranks may differ in this argument.
+        sparse: True for SparseTensors over the union of the ranks' supports, the same on all ranks. The union
+            has each element that at least one rank stores, even if the sum is 0. "dense" and "split-dense"
+            lose the supports, so they are an error, and "auto" does not choose them.
 
     Returns:
         A dense array of the tensor's shape and type, or {name: array}; the same bits on every rank. The
-        result of a tensor on a GPU is on that GPU. If ``out`` is given, its arrays are returned.
+        result of a tensor on a GPU is on that GPU. If ``out`` is given, its arrays are returned. With
+        ``sparse``, a SparseTensor or {name: SparseTensor} whose ``to_dense`` has the bits of the dense
+        result. It is summed on the host, and moved to the GPU if all tensors are there, except bfloat16.
 
     Raises:
         CollectiveError: a rank cannot encode, ranks differ, an argument is invalid, or a rank's container
@@ -134,6 +175,8 @@ def allreduce(
         proposal = proposal._replace(
             reduction=_parse("op", op, _REDUCTIONS), algorithm=_parse("algorithm", algorithm, _ALGORITHMS)
         )
+        if sparse:
+            _check_sparse(proposal.algorithm, out)
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
     finite = nonfinite == "propagate"
@@ -146,21 +189,41 @@ def allreduce(
             proposal,
             failure,
             out=out,
+            sparse=sparse,
             hold_zeros=hold_zeros,
             finite=finite,
             rehearsal=partial(rehearse_sum, proposal),
         ) as (channel, local):
             sums = sum_tensors(channel, local, channel.size if op == "mean" else 1, proposal)
             if finite:
-                check_results(sums, {name: dtype for name, (_, dtype) in local.specs.items()})
-            dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.specs.items()}
-            results = local.targets.deliver({ONLY: tensor} if local.bare else tensor, dense)
+                values = {name: each.values for name, each in sums.items()} if sparse else sums
+                check_results(values, {name: dtype for name, (_, dtype) in local.specs.items()})
+            if sparse:
+                results = sums if local.gpu is None else move_to_gpu(sums, local.gpu)
+            else:
+                dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.specs.items()}
+                results = local.targets.deliver({ONLY: tensor} if local.bare else tensor, dense)
             return results[ONLY] if local.bare else results
     except CollectiveError as error:
         if not is_propagated(error, nonfinite):
             raise
-    nan: Dense | dict[str, Dense] = fill_with_nan(tensor, out)
-    return nan
+    return _make_sparse_nan(tensor) if sparse else fill_with_nan(tensor, out)
+
+
+def _check_sparse(algorithm: int, out: Any) -> None:
+    """Raise ValueError if results cannot be sparse."""
+    if algorithm not in (Algorithm.AUTO, *UNION_ALGORITHMS):
+        names = ", ".join(f'"{name}"' for name, code in _ALGORITHMS.items() if code in UNION_ALGORITHMS)
+        raise ValueError(f'sparse=True needs an algorithm that moves supports: "auto", {names}')
+    if out is not None:
+        raise ValueError("sparse=True returns new SparseTensors; out must be None")
+
+
+def _make_sparse_nan(tensor: Tensors) -> Any:
+    """Return SparseTensors of NaN, with all elements."""
+    if isinstance(tensor, Mapping):
+        return {name: _make_sparse_nan(each) for name, each in tensor.items()}
+    return wc.SparseTensor.from_dense(make_nan(stage_on_host(tensor)))
 
 
 def _parse(name: str, value: Any, codes: Mapping[str, int]) -> int:

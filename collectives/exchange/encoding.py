@@ -30,6 +30,10 @@ from wirecodec.interop import as_bytes, as_scheme
 __all__ = ["Encoding", "encode_tensors"]
 
 
+SPARSE = "; sparse results"
+"""Suffix of the scheme's text, so that ranks that want sparse and dense results do not exchange payloads."""
+
+
 @dataclass
 class Encoding:
     """This rank's side of an exchange. It is filled step by step; a failure keeps the earlier steps.
@@ -43,6 +47,7 @@ class Encoding:
         table: every rank's header, after the agreement.
         prepared: a Compressor's step.
         decoded: the tensors in this rank's own container, after a call of ``decode_own``.
+        sparse: whether the results are SparseTensors.
         targets: memory of the caller for the results.
         gpu: the GPU that holds all tensors, or None.
         blob_on_gpu: the container on that GPU; ``blob`` is its copy on the host.
@@ -56,6 +61,7 @@ class Encoding:
     table: list[Header] = field(default_factory=list)
     prepared: wc.Prepared | None = None
     decoded: Mapping[str, wc.SparseTensor] | None = None
+    sparse: bool = False
     targets: Targets = field(default_factory=Targets)
     gpu: GpuDevice | None = None
     blob_on_gpu: Any = None
@@ -134,7 +140,9 @@ def encode_tensors(
         shapes = {name: (shape, dtype.name) for name, (shape, dtype) in local.specs.items()}
         if not isinstance(scheme, wc.Compressor | Mapping):
             scheme = as_scheme(scheme)
-        local.operand = Operand.of(shapes, bare=local.bare, scheme=_normalize_scheme(scheme))
+        local.operand = Operand.of(
+            shapes, bare=local.bare, scheme=_normalize_scheme(scheme) + local.sparse * SPARSE
+        )
         try:
             placed = {ONLY: given} if local.bare else given
             local.targets = Targets.of(out, placed, local.specs, bare=local.bare)

@@ -44,6 +44,7 @@ def open_exchange(
     failure: Failure | None = None,
     *,
     out: Any = None,
+    sparse: bool = False,
     hold_zeros: bool = False,
     finite: bool = False,
     rehearsal: Callable[[Channel, Encoding], object] | None = None,
@@ -58,6 +59,7 @@ def open_exchange(
         proposal: operation, reduction and algorithm.
         failure: the reason why this rank cannot contribute, if it is known already.
         out: memory of the caller for dense results, or None; ``Encoding.targets`` has it after the checks.
+        sparse: whether the results are SparseTensors, on which all ranks agree.
         hold_zeros: as for ``Compressor.prepare``; without a Compressor it has no effect.
         finite: whether NaN or Inf is an error even if the scheme carries or drops it.
         rehearsal: calls the kernels that the block needs, with this rank's Encoding.
@@ -67,7 +69,7 @@ def open_exchange(
         Timeout: a rank does not take part.
     """
     channel = Channel.of(comm)
-    local = Encoding()
+    local = Encoding(sparse=sparse)
 
     def contribute() -> Failure | None:
         failure = encode_tensors(
@@ -77,7 +79,7 @@ def open_exchange(
             failure = _try_decode_own(local, channel.rank)
         if failure is None and rehearsal is not None and local.gpu is None:
             settings = scheme.signature if isinstance(scheme, wc.Compressor) else local.operand.scheme_text
-            key = proposal.operation, proposal.algorithm, settings, local.dtypes
+            key = proposal.operation, proposal.algorithm, settings, sparse, local.dtypes
             # A rehearsal must not write into the caller's memory.
             rehearse(channel, key, lambda: rehearsal(channel, replace(local, targets=Targets())))
         return failure

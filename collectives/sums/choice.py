@@ -12,6 +12,7 @@ from collectives.agreement.header import Algorithm, Header
 from collectives.channel import Channel
 from collectives.device import is_on_gpu
 from collectives.exchange.encoding import Encoding
+from collectives.exchange.union import UNION_ALGORITHMS, SparseSums, sum_containers
 from collectives.simulation.communicator import simulate
 from collectives.split import SECOND_PHASE, split_allreduce
 from collectives.sums.dense import sum_densified
@@ -32,16 +33,18 @@ def sum_tensors(channel: Channel, local: Encoding, divisor: int, proposal: Heade
         divisor: 1, or the number of ranks.
         proposal: the requested operation.
 
-    Returns {name: (size,)}, divided by ``divisor``; on a GPU, raw bits.
+    Returns {name: (size,)}, divided by ``divisor``; on a GPU, raw bits. Returns {name: SparseTensor} on the
+    host if ``local.sparse`` is set.
     """
     choice = Algorithm(proposal.algorithm)
     if choice == Algorithm.AUTO:
-        choice = choose_algorithm(channel, Workload.of(channel, local.table, local.specs))
+        workload = Workload.of(channel, local.table, local.specs)
+        choice = choose_algorithm(channel, workload, UNION_ALGORITHMS if local.sparse else None)
     signature = local.operand.signature
     counts_union = choice != Algorithm(proposal.algorithm) and channel.is_union_due(signature)
     channel.call.update_pending = counts_union
     if choice == Algorithm.ALLGATHER:
-        sums = sum_gathered(channel, local, divisor)
+        sums = (_gather_union if local.sparse else sum_gathered)(channel, local, divisor)
     elif choice == Algorithm.DENSE:
         sums = sum_densified(channel, local, divisor, proposal)
     else:
@@ -52,9 +55,15 @@ def sum_tensors(channel: Channel, local: Encoding, divisor: int, proposal: Heade
         sums = split_allreduce(channel, local, divisor, chosen)
         counts_union = False  # the headers of the second phase contain the count
     if counts_union:
-        channel.remember_union(signature, sum(map(_count_nonzero, sums.values())))
+        count = (lambda tensor: tensor.nnz) if local.sparse else _count_nonzero
+        channel.remember_union(signature, sum(map(count, sums.values())))
         channel.call.update_pending = False
     return sums
+
+
+def _gather_union(channel: Channel, local: Encoding, divisor: int) -> SparseSums:
+    """Gather every rank's container and sum them over the union of their supports."""
+    return sum_containers(local, local.gather(channel), divisor)
 
 
 def _count_nonzero(vector: Any) -> int:
@@ -74,7 +83,10 @@ def rehearse_sum(proposal: Header, channel: Channel, local: Encoding) -> None:
     """
     algorithm = Algorithm(proposal.algorithm)
     if algorithm in (Algorithm.AUTO, Algorithm.ALLGATHER):
-        add_containers(local, [local.blob])
+        if local.sparse:
+            sum_containers(local, [local.blob], 1)
+        else:
+            add_containers(local, [local.blob])
     if algorithm == Algorithm.DENSE:
         for tensor in local.decode_own().values():
             tensor.to_dense()
