@@ -95,6 +95,9 @@ def _bad() -> Iterator[Case]:
     kind, code = "LimitExceeded", "max-work"
     two = assemble([_index(3, 100, good), _index(3, 100, good, 1)])
     yield valid("context-work", "Two hundred steps.", two, limits={"max_work": 200})
+    full = write([sparse("0", 100, range(100))], Context(0), names=False)
+    about = "A full support has no section, and no work."
+    yield valid("context-work-full", about, full, limits={"max_work": 0})
     about = "Two hundred steps, a hundred for each entry."
     yield bad("context-work-199", about, kind, code, two, limits={"max_work": 199})
     about = "The period comes before the work."
