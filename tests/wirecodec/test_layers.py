@@ -42,6 +42,7 @@ LAYERS = {
         {"split", "tuning"},
         {"allgather", "allreduce", "cltk"},
         {"torch"},
+        {"local_updates"},
     ],
 }
 """Layers of each package, lowest first; a module imports from lower layers or from its own folder."""
