@@ -58,7 +58,7 @@ class OuterState:
         crc = 0
         for kind in (self.parameters, self.momenta):
             for name in sorted(kind, key=str.encode):
-                crc = zlib.crc32(memoryview(np.ascontiguousarray(kind[name]).reshape(-1).view(np.uint8)), crc)
+                crc = zlib.crc32(np.ascontiguousarray(kind[name]).reshape(-1).view(np.uint8).data, crc)
                 crc = zlib.crc32(name.encode(), crc)
         return crc
 
