@@ -40,6 +40,7 @@ LAYERS = {
         {"agreement"},
         {"exchange"},
         {"split", "tuning"},
+        {"sums"},
         {"allgather", "allreduce", "cltk"},
         {"torch"},
         {"local_updates"},
