@@ -58,7 +58,7 @@ from wirecodec.select import (
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.settings.presets import PRESETS, Preset, preset
 from wirecodec.settings.rules import Rule
-from wirecodec.settings.schedule import Diminishing, WarmUp
+from wirecodec.settings.schedule import Diminishing, Follow, Steps, WarmUp
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.transform import DCT, RFFT, Transform
@@ -110,6 +110,7 @@ __all__ = [
     "EncodeError",
     "ErrorBounded",
     "ErrorFeedback",
+    "Follow",
     "GaussianK",
     "Huffman",
     "IndexCodec",
@@ -137,6 +138,7 @@ __all__ = [
     "SignScale",
     "SketchML",
     "SparseTensor",
+    "Steps",
     "Structured",
     "TernGrad",
     "ThreeLC",
