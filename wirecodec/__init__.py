@@ -55,6 +55,7 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
+from wirecodec.settings import rules
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.settings.presets import PRESETS, Preset, preset
 from wirecodec.settings.rules import Rule
@@ -164,5 +165,6 @@ __all__ = [
     "max_encoded_bytes",
     "preset",
     "register",
+    "rules",
     "warm",
 ]
