@@ -15,6 +15,7 @@ from collectives.cltk.allreduce import CLTk
 from collectives.cltk.ratios import ratios_by_flops
 from collectives.cltk.similarity import MagnitudeHistogram, Similarity, similarity
 from collectives.errors import CollectiveError, Timeout
+from collectives.gtopk.allreduce import GTopK
 from collectives.simulation.communicator import simulate
 from collectives.torch.communicator import TorchComm
 from collectives.torch.gradients import average_gradients
@@ -25,6 +26,7 @@ __all__ = [
     "CLTk",
     "Channel",
     "CollectiveError",
+    "GTopK",
     "MagnitudeHistogram",
     "Similarity",
     "Timeout",

@@ -40,7 +40,7 @@ LAYERS = {
         {"agreement"},
         {"exchange"},
         {"split", "tuning"},
-        {"allgather", "allreduce", "cltk"},
+        {"allgather", "allreduce", "cltk", "gtopk"},
         {"torch"},
     ],
 }
