@@ -80,9 +80,9 @@ __all__ = [
     "saved_residual",
     "saved_schedule",
     "saved_step",
-    "sum_sparse",
     "schedule_string",
     "schedule_text",
+    "sum_sparse",
 ]
 
 
