@@ -11,6 +11,7 @@ same. Names that take arrays on a GPU import CuPy when they are called.
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
     sparse sums             sum_sparse, make_sparse
     error feedback          accumulate, accumulate_on_gpu, HostGradient
+    memory                  aligned: an array whose sums bypass the caches
     sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
 """
 
@@ -21,7 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, as_writable, dtype_named, on_gpu
+from wirecodec.arrays import BFLOAT16, Array, aligned, as_bytes, as_flat, as_writable, dtype_named, on_gpu
 from wirecodec.compilation import is_warm
 from wirecodec.compressor.saved_state import saved_residual, saved_step
 from wirecodec.container.writer import CHUNK
@@ -46,6 +47,7 @@ __all__ = [
     "SelectedValues",
     "accumulate",
     "accumulate_on_gpu",
+    "aligned",
     "as_bytes",
     "as_flat",
     "as_integer",
@@ -104,7 +106,9 @@ class AccumulatedGradient(Protocol):
         ...
 
 
-def accumulate(rule: ErrorFeedback, gradient: Any, residual: Array | None, user: str) -> HostGradient:
+def accumulate(
+    rule: ErrorFeedback, gradient: Any, residual: Array | None, user: str, out: Array | None = None
+) -> HostGradient:
     """Add a residual to a gradient on the host.
 
     Args:
@@ -112,11 +116,12 @@ def accumulate(rule: ErrorFeedback, gradient: Any, residual: Array | None, user:
         gradient: array of a carried float type, of any shape.
         residual: (size,) float32 or float64, or None.
         user: the algorithm that needs finite elements, for the message.
+        out: memory for the sum, from ``aligned``, in the type of the sum; None for new memory.
 
     Raises:
         EncodeError: if an element is not finite, or the residual has another size.
     """
-    return HostGradient.finite_of(rule, as_flat(gradient).data, residual, user)
+    return HostGradient.finite_of(rule, as_flat(gradient).data, residual, user, out)
 
 
 def accumulate_on_gpu(

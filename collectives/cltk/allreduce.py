@@ -29,29 +29,19 @@ from collectives.agreement.compilation import rehearse, run_announced
 from collectives.agreement.header import Header, Operand, Operation, Reduction, Status
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
 from collectives.channel import ByteArray, Channel
+from collectives.cltk.residuals import Residuals
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
-from collectives.device import find_gpu, stage_on_host
+from collectives.device import find_gpu
 from collectives.errors import CollectiveError
 from collectives.exchange.specs import ONLY, failure_of_encoding, get_spec
 from collectives.exchange.targets import Targets, fill_with_nan
 from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
-from wirecodec.interop import (
-    AccumulatedGradient,
-    HostGradient,
-    accumulate,
-    accumulate_on_gpu,
-    as_bytes,
-    as_integer,
-    copy_to_host,
-    is_zero,
-    saved_residual,
-    saved_step,
-)
+from wirecodec.interop import as_bytes, as_integer, is_zero, saved_residual, saved_step
 
-__all__ = ["CLTk", "on_host"]
+__all__ = ["CLTk"]
 
 INDEX_SCHEME = "all | auto-index | mean"
 _NO_INDICES = np.empty(0, np.int64)
@@ -87,8 +77,7 @@ class CLTk:
         if self._warmup < 0:
             raise wc.EncodeError(f"warmup is {warmup!r}; it must be at least 0")
         self._step = 0
-        self._residuals: dict[str, Any] = {}  # on the device of the last gradients
-        self._searches: dict[str, Any] = {}  # ends of searches on a GPU; the results do not depend on them
+        self._residuals = Residuals(self._feedback)
 
     @property
     def step(self) -> int:
@@ -97,8 +86,8 @@ class CLTk:
 
     def residual(self, name: str = ONLY) -> Dense | None:
         """Return a copy of a tensor's residual, (size,) on its device, or None if there is none."""
-        found = self._residuals.get(name)
-        return None if found is None else found.copy()
+        found: Dense | None = self._residuals.copy(name)
+        return found
 
     @overload
     def allreduce(
@@ -193,8 +182,8 @@ class CLTk:
             supports = local.decode_supports(blob, leader)
             selected = {name: total.select(supports[name]) for name, total in local.totals.items()}
             values = {name: each.values for name, each in selected.items()}
-            left = {name: each.remainder() for name, each in selected.items()}
-            after = {**self._residuals, **{name: left[name] for name in left.keys() - local.kept}}
+            left = {name: each.remainder() for name, each in selected.items() if name not in local.kept}
+            after = self._residuals.current | left
             whole = {name: x for name, x in local.targets.flat.items() if supports[name] is None}
             try:
                 means = sum_named(channel, values, channel.size, whole)
@@ -205,7 +194,7 @@ class CLTk:
                 raise
             finally:
                 if call.is_delivered:  # even if this rank raises: the others have taken the step
-                    self._residuals, self._step = after, self._step + 1
+                    self._residuals.current, self._step = after, self._step + 1
         targets = local.targets
         dense = {
             name: each.scatter(means[name], targets.flat.get(name)).reshape(local.specs[name][0])
@@ -216,7 +205,7 @@ class CLTk:
 
     def state_dict(self) -> dict[str, Dense]:
         """Return this rank's state as a flat {str: ndarray}, copied to the host."""
-        residuals = {f"residual/{name}": np.array(on_host(x)) for name, x in self._residuals.items()}
+        residuals = {f"residual/{name}": x for name, x in self._residuals.to_dict().items()}
         return {"step": np.array(self._step, np.int64), **residuals}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -232,7 +221,8 @@ class CLTk:
             raise ValueError(f"not a state of CLTk: {f'unknown keys {odd}' if odd else 'step is missing'}")
         step = saved_step(state)
         residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key != "step"}
-        self._step, self._residuals = step, residuals
+        self._step = step
+        self._residuals.replace(residuals)
 
     @property
     def signature(self) -> str:
@@ -252,21 +242,7 @@ class CLTk:
 
         Raises EncodeError if an element is not finite, or the residual has another size.
         """
-        return self._accumulate_on_host(name, grad, self._residuals.get(name)).x
-
-    def _accumulate_on_host(self, name: str, grad: Any, residual: Any) -> HostGradient:
-        """Add a residual to a gradient on any device. Raises EncodeError, which names the tensor."""
-        try:
-            return accumulate(self._feedback, stage_on_host(grad), on_host(residual), "clt-k")
-        except wc.EncodeError as error:
-            raise error.of(name) from None
-
-    def _accumulate(self, name: str, grad: Any, residual: Any, *, on_gpu: bool) -> AccumulatedGradient:
-        """Add a residual to a gradient, on the GPU if all gradients are there."""
-        found = None
-        if on_gpu:
-            found = accumulate_on_gpu(self._feedback, grad, residual, self._searches, name)
-        return self._accumulate_on_host(name, grad, residual) if found is None else found
+        return self._residuals.add(name, grad)
 
     def _prepare(
         self, local: LocalStep, grad: Any, nonfinite: str, *, leads: bool, holds: bool, out: Any
@@ -293,8 +269,9 @@ class CLTk:
             local.silent = held & set(local.sparse) if leads else set()
             local.kept = held - set(local.sparse)
             for name in specs:
-                residual = None if name in local.kept else self._residuals.get(name)
-                local.totals[name] = self._accumulate(name, grads[name], residual, on_gpu=gpu is not None)
+                local.totals[name] = self._residuals.accumulate(
+                    name, grads[name], on_gpu=gpu is not None, held=name in local.kept
+                )
             if leads and local.sparse:
                 local.blob = self._encode_indices(local)
         except Exception as error:
@@ -319,12 +296,3 @@ class CLTk:
             selected[name] = wc.SparseTensor(indices, np.ones(indices.size, np.float32), (size,))
         local.stored = sum(tensor.nnz for tensor in selected.values())
         return as_bytes(wc.encode_many(selected, INDEX_SCHEME, names=False))
-
-
-def on_host(residual: Any) -> Any:
-    """Return a residual on the host: a finished copy if it is on a GPU; None for None."""
-    gpu = None if residual is None else find_gpu(residual)
-    if gpu is None:
-        return residual
-    gpu.synchronize()
-    return copy_to_host(residual)

@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from wirecodec.arrays import Array, read_only
+from wirecodec.cpu.stream import MIN_STREAMED, add_streamed, scatter_streamed, take
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Selector, all_finite, require_finite
 from wirecodec.settings.feedback import ErrorFeedback
@@ -70,17 +71,28 @@ class AccumulatedGradient:
 
     @classmethod
     def finite_of(
-        cls, rule: ErrorFeedback, gradient: Array, residual: Array | None, user: str
+        cls,
+        rule: ErrorFeedback,
+        gradient: Array,
+        residual: Array | None,
+        user: str,
+        out: Array | None = None,
     ) -> AccumulatedGradient:
         """Add a residual to a gradient. Raises EncodeError if an element of the sum is not finite.
 
         Args:
             rule, gradient, residual: as for ``of``.
             user: the algorithm that needs finite elements, for the message.
+            out: memory for the sum, from ``arrays.aligned``, in the type of the residual, or None.
         """
         if residual is not None and residual.size != gradient.size:
             raise EncodeError(f"{gradient.size} elements; the residual has {residual.size}")
-        total = cls.of(rule, gradient, residual)
+        if residual is None or out is None or residual.dtype != gradient.dtype:
+            total = cls.of(rule, gradient, residual)
+        elif add_streamed(gradient, residual, out):
+            return cls(rule, gradient, residual, out, finite=True)
+        else:
+            total = cls.of(rule, gradient, residual, out)
         require_finite(total.x, user)
         return cls(rule, gradient, residual, total.x, finite=True)
 
@@ -103,7 +115,10 @@ class AccumulatedGradient:
         return selector.select(self.x).indices
 
     def select(self, indices: Array | None) -> SelectedValues:
-        """Select the elements at (k,) indices, or all."""
+        """Select the elements at (k,) indices, or all. Uses up x if that saves a pass."""
+        apart = self.x.dtype == self.gradient.dtype and not np.may_share_memory(self.x, self.gradient)
+        if indices is not None and apart and self.finite and self.rule.beta == 1:
+            return SelectedValues(self, indices, take(self.x, indices), self.x)  # x - x is +0
         return SelectedValues(self, indices, self.sendable(indices))
 
     def remainder(self, indices: Array | None, sent: Array) -> Array:
@@ -158,14 +173,18 @@ class SelectedValues:
         total: the accumulated gradient.
         indices: (k,) ascending, or None for all.
         values: (k,) or (size,) on the host, in the gradient's type.
+        left: the next residual if it is known already, else None.
     """
 
     total: AccumulatedGradient
     indices: Array | None
     values: Array
+    left: Array | None = None
 
     def remainder(self) -> Array:
         """Return the next residual (size,). Uses up the sum; ``values`` do not change."""
+        if self.left is not None:
+            return self.left
         return self.total.remainder(self.indices, self.values)
 
     def scatter(self, means: Array, out: Array | None = None) -> Array:
@@ -174,6 +193,9 @@ class SelectedValues:
             return means
         if out is None:
             out = np.zeros(self.total.gradient.size, self.total.gradient.dtype)
+        elif out.nbytes >= MIN_STREAMED:
+            scatter_streamed(out, self.indices, means)
+            return out
         else:
             out.fill(0)
         out[self.indices] = means
