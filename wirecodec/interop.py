@@ -107,7 +107,12 @@ class AccumulatedGradient(Protocol):
 
 
 def accumulate(
-    rule: ErrorFeedback, gradient: Any, residual: Array | None, user: str, out: Array | None = None
+    rule: ErrorFeedback,
+    gradient: Any,
+    residual: Array | None,
+    user: str,
+    out: Array | None = None,
+    selector: Selector | None = None,
 ) -> HostGradient:
     """Add a residual to a gradient on the host.
 
@@ -116,12 +121,14 @@ def accumulate(
         gradient: array of a carried float type, of any shape.
         residual: (size,) float32 or float64, or None.
         user: the algorithm that needs finite elements, for the message.
-        out: memory for the sum, from ``aligned``, in the type of the sum; None for new memory.
+        out: memory for the sum, from ``aligned``, in the type of the residual; None for new memory.
+        selector: the selector that follows on this rank, or None. The result then allows one ``top`` of it,
+            and one ``select`` of the same elements.
 
     Raises:
         EncodeError: if an element is not finite, or the residual has another size.
     """
-    return HostGradient.finite_of(rule, as_flat(gradient).data, residual, user, out)
+    return HostGradient.finite_of(rule, as_flat(gradient).data, residual, user, out, selector)
 
 
 def accumulate_on_gpu(

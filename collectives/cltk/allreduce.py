@@ -268,9 +268,15 @@ class CLTk:
             held = {name for name in specs if holds and is_zero(grads[name])}
             local.silent = held & set(local.sparse) if leads else set()
             local.kept = held - set(local.sparse)
+            chosen = set(local.sparse) - local.silent
             for name in specs:
+                selects = leads and name in chosen
                 local.totals[name] = self._residuals.accumulate(
-                    name, grads[name], on_gpu=gpu is not None, held=name in local.kept
+                    name,
+                    grads[name],
+                    on_gpu=gpu is not None,
+                    held=name in local.kept,
+                    selector=self.selector(name) if selects else None,
                 )
             if leads and local.sparse:
                 local.blob = self._encode_indices(local)

@@ -46,7 +46,9 @@ class Residuals:
         self._memory: dict[str, list[Dense]] = {}
         self._searches: dict[str, Any] = {}  # ends of searches on a GPU; the results do not depend on them
 
-    def accumulate(self, name: str, grad: Any, *, on_gpu: bool, held: bool) -> AccumulatedGradient:
+    def accumulate(
+        self, name: str, grad: Any, *, on_gpu: bool, held: bool, selector: wc.TopK | None = None
+    ) -> AccumulatedGradient:
         """Add a tensor's residual to its gradient.
 
         Args:
@@ -54,6 +56,7 @@ class Residuals:
             grad: its gradient.
             on_gpu: whether all gradients are on one GPU, where the sum is then computed.
             held: whether the residual stays as it is, so that the sum is the gradient.
+            selector: the selector whose ``top`` follows if this rank leads, else None.
 
         Raises EncodeError, which names the tensor, if an element is not finite or the sizes differ.
         """
@@ -63,7 +66,7 @@ class Residuals:
             if found is not None:
                 return found
         residual = on_host(residual)
-        return self._accumulate_on_host(name, grad, residual, self._find_memory(name, residual))
+        return self._accumulate_on_host(name, grad, residual, self._find_memory(name, residual), selector)
 
     def add(self, name: str, grad: Any) -> Dense:
         """Return gradient + residual, flat, in new memory on the host. Raises EncodeError."""
@@ -83,10 +86,15 @@ class Residuals:
         self.current, self._memory = dict(residuals), {}
 
     def _accumulate_on_host(
-        self, name: str, grad: Any, residual: Dense | None, out: Dense | None
+        self,
+        name: str,
+        grad: Any,
+        residual: Dense | None,
+        out: Dense | None,
+        selector: wc.TopK | None = None,
     ) -> HostGradient:
         try:
-            return accumulate(self._feedback, stage_on_host(grad), residual, "clt-k", out)
+            return accumulate(self._feedback, stage_on_host(grad), residual, "clt-k", out, selector)
         except wc.EncodeError as error:
             raise error.of(name) from None
 

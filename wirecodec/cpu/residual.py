@@ -19,7 +19,7 @@ import numpy as np
 from wirecodec.arrays import Array, read_only
 from wirecodec.cpu.stream import MIN_STREAMED, add_streamed, scatter_streamed, take
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import Selector, all_finite, require_finite
+from wirecodec.select.base import Selection, Selector, all_finite, require_finite
 from wirecodec.settings.feedback import ErrorFeedback
 
 __all__ = ["AccumulatedGradient", "SelectedValues"]
@@ -35,6 +35,7 @@ class AccumulatedGradient:
         residual: (size,), or None.
         x: (size,) their sum, float32 or float64; the gradient itself if that is the whole sum.
         finite: True if x is known to be finite.
+        taken: the selection that was made with the sum, else None; x then has +0 at its elements.
     """
 
     rule: ErrorFeedback
@@ -42,6 +43,7 @@ class AccumulatedGradient:
     residual: Array | None
     x: Array
     finite: bool = False
+    taken: Selection | None = None
 
     @classmethod
     def of(
@@ -77,6 +79,7 @@ class AccumulatedGradient:
         residual: Array | None,
         user: str,
         out: Array | None = None,
+        selector: Any = None,
     ) -> AccumulatedGradient:
         """Add a residual to a gradient. Raises EncodeError if an element of the sum is not finite.
 
@@ -84,11 +87,14 @@ class AccumulatedGradient:
             rule, gradient, residual: as for ``of``.
             user: the algorithm that needs finite elements, for the message.
             out: memory for the sum, from ``arrays.aligned``, in the type of the residual, or None.
+            selector: the one whose ``top`` follows, or None; some select while they add.
         """
         if residual is not None and residual.size != gradient.size:
             raise EncodeError(f"{gradient.size} elements; the residual has {residual.size}")
         if residual is None or out is None or residual.dtype != gradient.dtype:
             total = cls.of(rule, gradient, residual)
+        elif rule.beta == 1 and (taken := _select_sum(selector, gradient, residual, out)) is not None:
+            return cls(rule, gradient, residual, out, finite=True, taken=taken)
         elif add_streamed(gradient, residual, out):
             return cls(rule, gradient, residual, out, finite=True)
         else:
@@ -112,10 +118,13 @@ class AccumulatedGradient:
 
     def top(self, selector: Selector) -> Array | None:
         """Return the selector's indices into x, ascending; None for all."""
-        return selector.select(self.x).indices
+        return selector.select(self.x).indices if self.taken is None else self.taken.indices
 
     def select(self, indices: Array | None) -> SelectedValues:
         """Select the elements at (k,) indices, or all. Uses up x if that saves a pass."""
+        if self.taken is not None:
+            assert self.taken.values is not None
+            return SelectedValues(self, self.taken.indices, self.taken.values, self.x)
         apart = self.x.dtype == self.gradient.dtype and not np.may_share_memory(self.x, self.gradient)
         if indices is not None and apart and self.finite and self.rule.beta == 1:
             return SelectedValues(self, indices, take(self.x, indices), self.x)  # x - x is +0
@@ -200,6 +209,13 @@ class SelectedValues:
             out.fill(0)
         out[self.indices] = means
         return out
+
+
+def _select_sum(selector: Any, gradient: Array, residual: Array, out: Array) -> Selection | None:
+    """Add and select in one pass, if the selector can; return None, with any contents of ``out``, if not."""
+    select = getattr(selector, "select_sum", None)
+    found: Selection | None = select(gradient, residual, out) if select is not None else None
+    return found
 
 
 def _subtract_at(out: Array, indices: Array | None, sent: Array) -> None:
