@@ -14,6 +14,7 @@ same. Names that take arrays on a GPU import CuPy when they are called.
     sparse sums             sum_sparse, make_sparse
     error feedback          accumulate, accumulate_on_gpu, HostGradient
     steps                   StepInParts, which exchanges one step of a Compressor in parts
+    memory                  aligned: an array whose sums bypass the caches
     sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
 """
 
@@ -24,7 +25,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, as_writable, dtype_named, on_gpu
+from wirecodec.arrays import BFLOAT16, Array, aligned, as_bytes, as_flat, as_writable, dtype_named, on_gpu
 from wirecodec.compilation import is_warm
 from wirecodec.compressor.parts import StepInParts
 from wirecodec.compressor.saved_state import saved_residual, saved_schedule, saved_step
@@ -54,6 +55,7 @@ __all__ = [
     "StepInParts",
     "accumulate",
     "accumulate_on_gpu",
+    "aligned",
     "as_bytes",
     "as_flat",
     "as_integer",
@@ -119,7 +121,14 @@ class AccumulatedGradient(Protocol):
         ...
 
 
-def accumulate(rule: ErrorFeedback, gradient: Any, residual: Array | None, user: str) -> HostGradient:
+def accumulate(
+    rule: ErrorFeedback,
+    gradient: Any,
+    residual: Array | None,
+    user: str,
+    out: Array | None = None,
+    selector: Selector | None = None,
+) -> HostGradient:
     """Add a residual to a gradient on the host.
 
     Args:
@@ -127,11 +136,14 @@ def accumulate(rule: ErrorFeedback, gradient: Any, residual: Array | None, user:
         gradient: array of a carried float type, of any shape.
         residual: (size,) float32 or float64, or None.
         user: the algorithm that needs finite elements, for the message.
+        out: memory for the sum, from ``aligned``, in the type of the residual; None for new memory.
+        selector: the selector that follows on this rank, or None. The result then allows one ``top`` of it,
+            and one ``select`` of the same elements.
 
     Raises:
         EncodeError: if an element is not finite, or the residual has another size.
     """
-    return HostGradient.finite_of(rule, as_flat(gradient).data, residual, user)
+    return HostGradient.finite_of(rule, as_flat(gradient).data, residual, user, out, selector)
 
 
 def accumulate_on_gpu(

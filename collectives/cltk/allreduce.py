@@ -31,10 +31,11 @@ from collectives.agreement.compilation import rehearse, run_announced
 from collectives.agreement.header import Header, Operand, Operation, Reduction, Status
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
 from collectives.channel import ByteArray, Channel
+from collectives.cltk.residuals import Residuals
 from collectives.cltk.selection import LeaderSelectors
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
-from collectives.device import find_gpu, stage_on_host
+from collectives.device import find_gpu
 from collectives.errors import CollectiveError
 from collectives.exchange.specs import ONLY, failure_of_encoding, get_spec
 from collectives.exchange.targets import Targets, fill_with_nan
@@ -42,12 +43,7 @@ from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
 from wirecodec.interop import (
-    AccumulatedGradient,
-    HostGradient,
-    accumulate,
-    accumulate_on_gpu,
     as_bytes,
-    copy_to_host,
     is_zero,
     saved_residual,
     saved_schedule,
@@ -55,7 +51,7 @@ from wirecodec.interop import (
     schedule_string,
 )
 
-__all__ = ["CLTk", "on_host"]
+__all__ = ["CLTk"]
 
 INDEX_SCHEME = "all | auto-index | mean"
 _NO_INDICES = np.empty(0, np.int64)
@@ -105,8 +101,7 @@ class CLTk:
         self._selectors = LeaderSelectors(ratio, selector, schedule, warmup)
         self._feedback = wc.ErrorFeedback(beta)
         self._step = 0
-        self._residuals: dict[str, Any] = {}  # on the device of the last gradients
-        self._searches: dict[str, Any] = {}  # ends of searches on a GPU; the results do not depend on them
+        self._residuals = Residuals(self._feedback)
 
     @property
     def step(self) -> int:
@@ -115,8 +110,8 @@ class CLTk:
 
     def residual(self, name: str = ONLY) -> Dense | None:
         """Return a copy of a tensor's residual, (size,) on its device, or None if there is none."""
-        found = self._residuals.get(name)
-        return None if found is None else found.copy()
+        found: Dense | None = self._residuals.copy(name)
+        return found
 
     @overload
     def allreduce(
@@ -211,8 +206,8 @@ class CLTk:
             supports = local.decode_supports(blob, leader)
             selected = {name: total.select(supports[name]) for name, total in local.totals.items()}
             values = {name: each.values for name, each in selected.items()}
-            left = {name: each.remainder() for name, each in selected.items()}
-            after = {**self._residuals, **{name: left[name] for name in left.keys() - local.kept}}
+            left = {name: each.remainder() for name, each in selected.items() if name not in local.kept}
+            after = self._residuals.current | left
             whole = {name: x for name, x in local.targets.flat.items() if supports[name] is None}
             try:
                 means = sum_named(channel, values, channel.size, whole)
@@ -223,7 +218,7 @@ class CLTk:
                 raise
             finally:
                 if call.is_delivered:  # even if this rank raises: the others have taken the step
-                    self._residuals, self._step = after, self._step + 1
+                    self._residuals.current, self._step = after, self._step + 1
         targets = local.targets
         dense = {
             name: each.scatter(means[name], targets.flat.get(name)).reshape(local.specs[name][0])
@@ -234,7 +229,7 @@ class CLTk:
 
     def state_dict(self) -> dict[str, Dense]:
         """Return this rank's state as a flat {str: ndarray}, copied to the host."""
-        residuals = {f"residual/{name}": np.array(on_host(x)) for name, x in self._residuals.items()}
+        residuals = {f"residual/{name}": x for name, x in self._residuals.to_dict().items()}
         state = {"step": np.array(self._step, np.int64), **residuals}
         if text := schedule_string(self._selectors.schedule):
             state["schedule"] = np.frombuffer(text.encode(), np.uint8).copy()
@@ -255,7 +250,8 @@ class CLTk:
         residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
         schedule = saved_schedule(state) if "schedule" in state else None
         self._selectors.restore(schedule)
-        self._step, self._residuals = step, residuals
+        self._step = step
+        self._residuals.replace(residuals)
 
     @property
     def signature(self) -> str:
@@ -278,21 +274,7 @@ class CLTk:
 
         Raises EncodeError if an element is not finite, or the residual has another size.
         """
-        return self._accumulate_on_host(name, grad, self._residuals.get(name)).x
-
-    def _accumulate_on_host(self, name: str, grad: Any, residual: Any) -> HostGradient:
-        """Add a residual to a gradient on any device. Raises EncodeError, which names the tensor."""
-        try:
-            return accumulate(self._feedback, stage_on_host(grad), on_host(residual), "clt-k")
-        except wc.EncodeError as error:
-            raise error.of(name) from None
-
-    def _accumulate(self, name: str, grad: Any, residual: Any, *, on_gpu: bool) -> AccumulatedGradient:
-        """Add a residual to a gradient, on the GPU if all gradients are there."""
-        found = None
-        if on_gpu and self._selectors.has_gpu_kernels:
-            found = accumulate_on_gpu(self._feedback, grad, residual, self._searches, name)
-        return self._accumulate_on_host(name, grad, residual) if found is None else found
+        return self._residuals.add(name, grad)
 
     def _prepare(
         self, local: LocalStep, grad: Any, nonfinite: str, *, leads: bool, holds: bool, out: Any
@@ -318,9 +300,16 @@ class CLTk:
             held = {name for name in specs if holds and is_zero(grads[name])}
             local.silent = held & set(local.sparse) if leads else set()
             local.kept = held - set(local.sparse)
+            chosen = set(local.sparse) - local.silent
             for name in specs:
-                residual = None if name in local.kept else self._residuals.get(name)
-                local.totals[name] = self._accumulate(name, grads[name], residual, on_gpu=gpu is not None)
+                selects = leads and name in chosen
+                local.totals[name] = self._residuals.accumulate(
+                    name,
+                    grads[name],
+                    on_gpu=gpu is not None and self._selectors.has_gpu_kernels,
+                    held=name in local.kept,
+                    selector=local.selectors[name] if selects else None,
+                )
             if leads and local.sparse:
                 local.blob = self._encode_indices(local)
         except Exception as error:
@@ -344,12 +333,3 @@ class CLTk:
             selected[name] = wc.SparseTensor(indices, np.ones(indices.size, np.float32), (size,))
         local.stored = sum(tensor.nnz for tensor in selected.values())
         return as_bytes(wc.encode_many(selected, INDEX_SCHEME, names=False))
-
-
-def on_host(residual: Any) -> Any:
-    """Return a residual on the host: a finished copy if it is on a GPU; None for None."""
-    gpu = None if residual is None else find_gpu(residual)
-    if gpu is None:
-        return residual
-    gpu.synchronize()
-    return copy_to_host(residual)
