@@ -82,7 +82,19 @@ def _values() -> Iterator[Case]:
 
 
 def _names() -> Iterator[Case]:
-    points = (0x7F, 0x80, 0x7FF, 0x800, 0xFFF, 0x1000, 0xCFFF, 0xD000, 0xD7FF, 0xE000, 0xFFFF)
+    points: tuple[int, ...] = (
+        0x7F,
+        0x80,
+        0x7FF,
+        0x800,
+        0xFFF,
+        0x1000,
+        0xCFFF,
+        0xD000,
+        0xD7FF,
+        0xE000,
+        0xFFFF,
+    )
     points += (0x10000, 0x3FFFF, 0x40000, 0xFFFFF, 0x100000, 0x10FFFF)
     tensors = [sparse(chr(point), 3, [1], first=n) for n, point in enumerate(points)]
     about = "The first and last character of every form of UTF-8."

@@ -137,7 +137,8 @@ def examples() -> list[str]:
                     continue
                 stages: list[Any] = [None, wc.TopK(0.01), wc.Rice(), wc.Raw()]
                 stages[at] = part
-                found.append(str(wc.Scheme(*stages[1:], transform=stages[0])))
+                transform, select, index, value = stages
+                found.append(str(wc.Scheme(select, index, value, transform)))
     return found
 
 
