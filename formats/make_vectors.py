@@ -2,10 +2,10 @@
 
     python formats/make_vectors.py             write new vectors, move misplaced ones; fail if one changes
     python formats/make_vectors.py --update    also write changed vectors and remove those without a case
-    python formats/make_vectors.py --release X also list the hashes of all new vectors in vectors/X.sha256
+    python formats/make_vectors.py --release 1.1   also list the hashes of new vectors in vectors/1.1.sha256
 
-A second run changes nothing. No test runs this script; its diff is reviewed. A vector that a .sha256 file lists
-is released: it is never changed or removed.
+A second run changes nothing. No test runs this script; its diff is reviewed. Vectors that a .sha256 file lists
+are released: they are never changed or removed.
 """
 
 from __future__ import annotations

@@ -137,8 +137,8 @@ def examples() -> list[str]:
                     continue
                 stages: list[Any] = [None, wc.TopK(0.01), wc.Rice(), wc.Raw()]
                 stages[at] = part
-                transform, select, index, value = stages
-                found.append(str(wc.Scheme(select, index, value, transform)))
+                transform, select, index, coded = stages
+                found.append(str(wc.Scheme(select, index, coded, transform)))
     return found
 
 
