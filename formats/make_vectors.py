@@ -4,8 +4,8 @@
     python formats/make_vectors.py --update    also write changed vectors and remove those without a case
     python formats/make_vectors.py --release 1.1   also list the hashes of new vectors in vectors/1.1.sha256
 
-A second run changes nothing. No test runs this script; its diff is reviewed. Vectors that a .sha256 file lists
-are released: they are never changed or removed.
+A second run changes nothing. No test runs this script; its diff is reviewed. Released vectors, listed in a
+.sha256 file, are never changed or removed.
 """
 
 from __future__ import annotations
