@@ -14,7 +14,7 @@ import wirecodec as wc
 from collectives.allgather import allgather_bytes
 from collectives.channel import Channel
 from collectives.errors import CollectiveError, name_ranks
-from collectives.exchange import get_limits
+from collectives.exchange.specs import get_limits
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
 
 __all__ = ["StateSummary", "check_states", "collect_states", "fetch_state", "find_leader", "join_arrays"]

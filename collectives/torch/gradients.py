@@ -15,7 +15,7 @@ from collectives.communicator import Communicator
 from collectives.torch.arguments import check_compressor, name_parameters
 from wirecodec.interop import is_zero
 
-__all__ = ["as_tensor", "average", "average_gradients"]
+__all__ = ["average", "average_gradients", "is_dense"]
 
 
 def average_gradients(
@@ -69,9 +69,7 @@ def average_gradients(
         if is_zero(means[name]):
             parameter.grad = None
         elif parameter.grad is None:
-            parameter.grad = as_tensor(means[name], gradients[name]).clone()
-        else:
-            parameter.grad.detach().copy_(as_tensor(means[name], gradients[name]))
+            parameter.grad = means[name]
 
 
 def average(
@@ -81,18 +79,36 @@ def average(
     algorithm: str,
     nonfinite: Literal["raise", "propagate"],
 ) -> dict[str, Any]:
-    """Average tensors, and hold those that are zero everywhere. Arguments and errors as for allreduce."""
+    """Average dense tensors in place, and hold those that are zero everywhere.
+
+    Arguments and errors are those of allreduce. Means are written into the gradients' memory. A gradient that
+    is not contiguous, as one of a channels-last tensor may be, is copied to.
+
+    Returns:
+        The gradients.
+    """
+    direct = all(is_dense(each) and each.is_contiguous() for each in gradients.values())
+    settings: dict[str, Any] = {"nonfinite": nonfinite, "hold_zeros": True}
+    settings["out"] = gradients if direct else None
     means: dict[str, Any]
     if isinstance(compressor, CLTk):
-        means = compressor.allreduce(comm, gradients, nonfinite=nonfinite, hold_zeros=True)
+        means = compressor.allreduce(comm, gradients, **settings)
     else:
-        means = allreduce(
-            comm, gradients, compressor, algorithm=algorithm, nonfinite=nonfinite, hold_zeros=True
-        )
-    return means
+        means = allreduce(comm, gradients, compressor, algorithm=algorithm, **settings)
+    if not direct:
+        for name, gradient in gradients.items():
+            gradient.copy_(_as_tensor(means[name], gradient))
+    return dict(gradients)
 
 
-def as_tensor(mean: Any, gradient: Any) -> Any:
+def is_dense(tensor: Any) -> bool:
+    """Return whether a torch tensor is dense."""
+    import torch
+
+    return bool(tensor.layout is torch.strided)
+
+
+def _as_tensor(mean: Any, gradient: Any) -> Any:
     """View a mean as a tensor of the gradient's type; it is one already if the gradient is on a GPU."""
     import torch
 

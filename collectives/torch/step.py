@@ -21,7 +21,7 @@ from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.cltk.parts import CLTkInParts
 from collectives.errors import CollectiveError
-from collectives.torch.gradients import as_tensor, average
+from collectives.torch.gradients import average, is_dense
 from wirecodec.interop import StepInParts
 
 __all__ = ["Settings", "TrainingStep"]
@@ -109,11 +109,9 @@ class TrainingStep:
                 self._parts = _divide(settings.compressor)
             part = self._parts.next_part()
             try:
-                means = average(settings.channel, gradients, part, settings.algorithm, settings.nonfinite)
+                average(settings.channel, gradients, part, settings.algorithm, settings.nonfinite)
             finally:
                 self._is_exchanged = self._parts.is_exchanged
-            for name, gradient in gradients.items():
-                gradient.copy_(as_tensor(means[name], gradient))
         except BaseException as error:
             self.error = self.error or error
 
@@ -145,7 +143,7 @@ def _name_gradients(buckets: Iterable[Any], names: Mapping[int, str]) -> dict[st
     for bucket in buckets:
         parameters, buffer = bucket.parameters(), bucket.buffer()
         # A sparse gradient is in a bucket of its own. The exchange reports it to all ranks.
-        parts = bucket.gradients() if _is_dense(buffer) else [buffer]
+        parts = bucket.gradients() if is_dense(buffer) else [buffer]
         for parameter, gradient in zip(parameters, parts, strict=True):
             if id(parameter) not in names:
                 raise ValueError(
@@ -159,14 +157,8 @@ def _name_gradients(buckets: Iterable[Any], names: Mapping[int, str]) -> dict[st
 def _fill_with_nan(buckets: Sequence[Any]) -> None:
     """Replace gradients that were not averaged, so that no optimizer uses them unnoticed."""
     for bucket in buckets:
-        if _is_dense(bucket.buffer()):
+        if is_dense(bucket.buffer()):
             bucket.buffer().fill_(math.nan)
-
-
-def _is_dense(tensor: Any) -> bool:
-    import torch
-
-    return bool(tensor.layout is torch.strided)
 
 
 def _add_advice(error: BaseException) -> BaseException:

@@ -14,6 +14,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Flat, as_flat, read_only
 from wirecodec.errors import EncodeError, LimitExceeded
+from wirecodec.frameworks import as_sparse
 from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.nonzero import NonZero
@@ -26,15 +27,25 @@ __all__ = ["choose", "dense", "gather", "magnitude_in", "scaled", "select"]
 
 def select(tensor: Any, scheme: Scheme, *, seed: int = 0) -> Support:
     """Select elements of a tensor, or coefficients of its transform, with their values."""
+    tensor = as_sparse(tensor)
     if isinstance(tensor, SparseTensor) and isinstance(scheme.select, All | NonZero) and not scheme.transform:
         return _select_stored(tensor, scheme.select)
-    return choose(dense(tensor), scheme, seed=seed)[0]
+    return choose(dense(tensor, scheme), scheme, seed=seed)[0]
 
 
-def dense(tensor: Any) -> Flat:
-    """Convert an array, or a SparseTensor with its zeros, to a flat array. Raises EncodeError."""
+def dense(tensor: Any, scheme: Scheme | None = None) -> Flat:
+    """Convert an array, or a sparse tensor with its zeros, to a flat array.
+
+    Raises EncodeError, also for a sparse tensor if the scheme has a transform.
+    """
+    tensor = as_sparse(tensor)
     if not isinstance(tensor, SparseTensor):
         return as_flat(tensor)
+    if scheme is not None and scheme.transform is not None and not tensor.is_full:
+        raise EncodeError(
+            f"the tensor is sparse, and {scheme.transform.name} spreads its elements over all coefficients;"
+            " use a scheme without a transform, or pass tensor.to_dense()"
+        )
     try:
         return as_flat(tensor.to_dense())
     except LimitExceeded as error:

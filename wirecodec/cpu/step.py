@@ -52,7 +52,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     buffers: dict[str, Array] = {}
     for name, job in wanted.jobs.items():
         try:
-            flats[name] = flat = dense(tensors[name])
+            flats[name] = flat = dense(tensors[name], job.scheme)
             held = wanted.hold_zeros and is_zero(flat.data)
             jobs[name] = job.hold() if held else job
             if jobs[name].feedback is not None and job.residual is not None:
