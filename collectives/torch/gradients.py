@@ -35,6 +35,10 @@ def average_gradients(
     residual does not change. If another rank has a gradient for it, this rank also gets the mean. If the mean
     is zero everywhere, the gradient becomes None on all ranks, so that their optimizers do the same.
 
+    A sparse gradient, as of ``nn.Embedding(sparse=True)``, is replaced by a sparse mean with the rows that
+    any rank has sent. A rank without a gradient for this parameter gets a dense mean. The residual is dense.
+    A scheme with a transform is an error for a sparse gradient.
+
     Args:
         comm: a communicator or its Channel.
         named_parameters: ``model.named_parameters()``, with the same names on all ranks. Parameters that need
@@ -47,7 +51,7 @@ def average_gradients(
     Raises:
         ImportError: torch is missing.
         TypeError: compressor or named_parameters is of another kind; the message names the right one.
-        CollectiveError: as for allreduce. A sparse gradient or a DTensor is an error, too.
+        CollectiveError: as for allreduce. A DTensor is an error, too.
         Timeout: a rank does not take part.
 
     Examples:
@@ -62,13 +66,14 @@ def average_gradients(
     check_compressor(compressor)
     trained = {name: p for name, p in name_parameters(named_parameters).items() if p.requires_grad}
     gradients = {
-        name: torch.zeros_like(p) if p.grad is None else p.grad.detach() for name, p in trained.items()
+        name: torch.zeros_like(p, requires_grad=False) if p.grad is None else p.grad.detach()
+        for name, p in trained.items()
     }
     means = average(comm, gradients, compressor, algorithm, nonfinite)
     for name, parameter in trained.items():
         if is_zero(means[name]):
             parameter.grad = None
-        elif parameter.grad is None:
+        elif parameter.grad is None or not is_dense(parameter.grad):
             parameter.grad = means[name]
 
 
@@ -79,26 +84,30 @@ def average(
     algorithm: str,
     nonfinite: Literal["raise", "propagate"],
 ) -> dict[str, Any]:
-    """Average dense tensors in place, and hold those that are zero everywhere.
+    """Average torch tensors, dense ones in place, and hold those that are zero everywhere.
 
-    Arguments and errors are those of allreduce. Means are written into the gradients' memory. A gradient that
-    is not contiguous, as one of a channels-last tensor may be, is copied to.
+    Arguments and errors are those of allreduce. Means are written into the memory of dense gradients. If one
+    is not contiguous, as that of a channels-last tensor, the means are copied. A sparse gradient is made
+    dense for the exchange, because residuals are.
 
     Returns:
-        The gradients.
+        {name: mean}: the dense gradients, and sparse tensors for sparse ones, with the rows that are not 0.
     """
-    direct = all(is_dense(each) and each.is_contiguous() for each in gradients.values())
-    settings: dict[str, Any] = {"nonfinite": nonfinite, "hold_zeros": True}
-    settings["out"] = gradients if direct else None
+    given = {name: each if is_dense(each) else each.to_dense() for name, each in gradients.items()}
+    direct = all(each.is_contiguous() for each in given.values())
+    settings: dict[str, Any] = {"nonfinite": nonfinite, "hold_zeros": True, "out": given if direct else None}
     means: dict[str, Any]
     if isinstance(compressor, CLTk):
         means = compressor.allreduce(comm, gradients, **settings)
     else:
         means = allreduce(comm, gradients, compressor, algorithm=algorithm, **settings)
     if not direct:
-        for name, gradient in gradients.items():
+        for name, gradient in given.items():
             gradient.copy_(_as_tensor(means[name], gradient))
-    return dict(gradients)
+    return {
+        name: given[name] if is_dense(each) else given[name].to_sparse(each.sparse_dim())
+        for name, each in gradients.items()
+    }
 
 
 def is_dense(tensor: Any) -> bool:
