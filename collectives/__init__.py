@@ -13,7 +13,7 @@ from collectives.allreduce import allreduce
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.cltk.ratios import ratios_by_flops
-from collectives.cltk.similarity import Similarity, similarity
+from collectives.cltk.similarity import MagnitudeHistogram, Similarity, similarity
 from collectives.errors import CollectiveError, Timeout
 from collectives.local_updates.local_updates import LocalUpdates
 from collectives.simulation.communicator import simulate
@@ -27,6 +27,7 @@ __all__ = [
     "Channel",
     "CollectiveError",
     "LocalUpdates",
+    "MagnitudeHistogram",
     "Similarity",
     "Timeout",
     "TorchComm",

@@ -63,7 +63,9 @@ class Failing(wc.Compressor):
 
     attempts = 0
 
-    def prepare(self, gradients: Any, *, rank: int = 0, hold_zeros: bool = False) -> wc.Prepared:
+    def prepare(
+        self, gradients: Any, *, rank: int = 0, ranks: int = 1, hold_zeros: bool = False
+    ) -> wc.Prepared:
         self.attempts += 1
         if self.attempts == 2 and rank == 1:
             raise wc.EncodeError("no")
