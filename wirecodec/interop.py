@@ -3,7 +3,7 @@
 `collectives` imports wirecodec's public names and this module, nothing else; another transport can do the
 same. Names that take arrays on a GPU import CuPy when they are called.
 
-    bytes and flat views    as_bytes, as_flat, as_writable, dtype_named, BFLOAT16
+    bytes and flat views    as_bytes, as_flat, as_sparse, as_writable, dtype_named, BFLOAT16
     arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_residual
     elements                is_zero, find_nonfinite, gpu_all_finite
     settings                find_match, key_text, parse_stage, saved_schedule, schedule_string, schedule_text,
@@ -31,7 +31,9 @@ from wirecodec.compressor.parts import StepInParts
 from wirecodec.compressor.saved_state import saved_residual, saved_schedule, saved_step
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
+from wirecodec.cpu.select import dense
 from wirecodec.cpu.union import sum_sparse
+from wirecodec.frameworks import as_sparse
 from wirecodec.kernels.cpu.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.pipeline import decode_many_to, decode_sum, decode_to
 from wirecodec.select import base as elements
@@ -60,6 +62,7 @@ __all__ = [
     "as_flat",
     "as_integer",
     "as_scheme",
+    "as_sparse",
     "as_writable",
     "cached_kernels_only",
     "copy_to_host",
@@ -143,7 +146,7 @@ def accumulate(
     Raises:
         EncodeError: if an element is not finite, or the residual has another size.
     """
-    return HostGradient.finite_of(rule, as_flat(gradient).data, residual, user, out, selector)
+    return HostGradient.finite_of(rule, dense(gradient).data, residual, user, out, selector)
 
 
 def accumulate_on_gpu(
@@ -178,7 +181,7 @@ def make_sparse(indices: Any, values: Any, shape: tuple[int, ...]) -> SparseTens
 def is_zero(tensor: Any) -> bool:
     """Return whether all elements of an array, on the host or on a GPU, are +0 or -0."""
     if not on_gpu(tensor):
-        return elements.is_zero(as_flat(tensor).data)
+        return elements.is_zero(dense(tensor).data)
     from wirecodec.gpu import entry
 
     return entry.is_zero(tensor)
@@ -187,7 +190,7 @@ def is_zero(tensor: Any) -> bool:
 def find_nonfinite(tensor: Any) -> int:
     """Return the position of the first NaN or Inf of an array, on the host or on a GPU, or -1."""
     if not on_gpu(tensor):
-        return elements.find_nonfinite(as_flat(tensor).data)
+        return elements.find_nonfinite(dense(tensor).data)
     from wirecodec.gpu import entry
 
     return entry.find_nonfinite(tensor)
