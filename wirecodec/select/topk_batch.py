@@ -31,6 +31,7 @@ class _BatchPlan:
         cuts: (n + 1,) i64, places in the output.
         order: (n,) i64, the members by size, largest first.
         units_per_thread: arrays that justify another thread.
+        ahead: arrays from one to the next of the same thread.
     """
 
     members: tuple[int, ...]
@@ -39,6 +40,7 @@ class _BatchPlan:
     cuts: Array
     order: Array
     units_per_thread: int
+    ahead: int
 
 
 @lru_cache(maxsize=64)
@@ -60,9 +62,12 @@ def _plan_batch(sizes: tuple[int, ...], counts: tuple[int, ...], itemsize: int, 
     taken = np.array([sizes[i] for i in members], np.int64)
     cuts = np.zeros(taken.size + 1, np.int64)
     np.cumsum([counts[i] for i in members], out=cuts[1:])
-    pays_off = max(1, MIN_ELEMENTS_PER_THREAD * taken.size // max(1, int(taken.sum())))
+    enough = max(1, MIN_ELEMENTS_PER_THREAD * taken.size // max(1, int(taken.sum())))
+    ahead = max(1, min(threads, taken.size // enough))
     order = np.argsort(-taken, kind="stable")
-    return _BatchPlan(tuple(members), taken, np.array(plans, np.int64).reshape(-1, 4), cuts, order, pays_off)
+    return _BatchPlan(
+        tuple(members), taken, np.array(plans, np.int64).reshape(-1, 4), cuts, order, enough, ahead
+    )
 
 
 def select_top_k_batch(
@@ -97,6 +102,7 @@ def select_top_k_batch(
             plan.cuts,
             infinity,
             plan.order,
+            plan.ahead,
             like,
             indices,
             words,
@@ -145,6 +151,7 @@ def select_top_k_of_sums(
             plan.cuts,
             infinity,
             plan.order,
+            plan.ahead,
             read_only(like),
             like,
             indices,

@@ -9,10 +9,12 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.select.feedback import (
     bracket_sum,
     restore_unselected,
-    sweep_sum,
+    sweep_sum_range,
 )
-from wirecodec.kernels.cpu.select.topk import SWEEP_SLACK, find_top, keep, key_of
-from wirecodec.kernels.cpu.simd.memory import bit_width, view_at
+from wirecodec.kernels.cpu.select.sample import prefetch_sample
+from wirecodec.kernels.cpu.select.topk import SLACK, SWEEP_SLACK, find_top, keep
+from wirecodec.kernels.cpu.select.topk_batch import PART_SIZE, has_nonfinite
+from wirecodec.kernels.cpu.simd.memory import bit_width, store_fence, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
 __all__ = ["select_sums", "store_differences"]
@@ -28,6 +30,7 @@ def select_sums(
     cuts: Array,
     infinity: int,
     order: Array,
+    ahead: int,
     like: Array,
     like_rest: Array,
     indices: Array,
@@ -40,7 +43,7 @@ def select_sums(
     Args:
         addresses: (n, 3) i64: of the gradient's bits, the residual's, and the sum's, which is aligned to 64
             bytes.
-        sizes, plans, cuts, infinity, order: as for ``topk_batch.select``.
+        sizes, plans, cuts, infinity, order, ahead: as for ``topk_batch.select``.
         like, like_rest: arrays of the types of the inputs and of the sum.
         indices, words, faults, turns: as for ``topk_batch.select``. The sum of an array with a fault is
             undefined.
@@ -52,32 +55,34 @@ def select_sums(
     run = 512 // bit_width(like)
     unit = next_unit(turns, -1)
     while unit >= 0:
-        i = order[unit]
+        i, following = order[unit], order[min(unit + ahead, order.size - 1)]
         start, stop = cuts[i], cuts[i + 1]
         a, b = view_at(addresses[i, 0], sizes[i], like), view_at(addresses[i, 1], sizes[i], like)
+        later_a = view_at(addresses[following, 0], sizes[following], like)
+        later_b = view_at(addresses[following, 1], sizes[following], like)
         rest = view_at(addresses[i, 2], sizes[i], like_rest)
         low, high = U64(0), (U64(1) << U64(bit_width(like) - 1)) - U64(1)
         tied = False
         if plans[i, 0] > 0:
             low, high, tied = bracket_sum(a, b, run, 0, plans[i, 0], plans[i, 1], plans[i, 2])
-        limit = plans[i, 3] + SWEEP_SLACK
-        n = -1 if tied else sweep_sum(a, b, np.int64(low), rest, found[:limit], bits[:limit])
+        here, capacity = found[: plans[i, 3] + SWEEP_SLACK], plans[i, 3] + SWEEP_SLACK - 2 * SLACK
+        n = capacity + 1 if tied else 0
+        parts = (a.size + PART_SIZE - 1) // PART_SIZE
+        for part in range(parts):
+            if n <= capacity:
+                prefetch_sample(later_a, run, plans[following, 0], part, parts)
+                prefetch_sample(later_b, run, plans[following, 0], part, parts)
+                first = part * PART_SIZE
+                n = sweep_sum_range(a, b, low, rest, here, bits, n, first, min(first + PART_SIZE, a.size))
+        store_fence()
         faults[i] = True
-        if n >= stop - start:
+        if stop - start <= n <= capacity:
             threshold, ties = find_top(bits[:n], stop - start, np.int64(low), np.int64(high))
             restore_unselected(rest, found[:n], bits[:n], threshold, ties)
-            keep(found[:n], bits[:n], threshold, ties, 0, indices[start:stop], words[start:stop])
-            faults[i] = _has_nonfinite(words[start:stop], infinity)
+            out = words[start:stop]
+            kept = keep(found[:n], bits[:n], threshold, ties, 0, indices[start:stop], out)
+            faults[i] = kept < stop - start or has_nonfinite(out, infinity)
         unit = next_unit(turns, unit)
-
-
-@inline
-def _has_nonfinite(words: Array, infinity: int) -> bool:
-    """Return whether one of the elements is NaN or Inf."""
-    found = False
-    for j in range(words.size):
-        found |= key_of(words, j) >= U64(infinity)
-    return found
 
 
 @kernel
