@@ -156,7 +156,7 @@ def open_exchange(
     local = Encoding()
 
     def contribute() -> Failure | None:
-        failure = _encode(local, tensor, scheme, seed, channel.rank, hold_zeros=hold_zeros, finite=finite)
+        failure = _encode(local, tensor, scheme, seed, channel, hold_zeros=hold_zeros, finite=finite)
         if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it needs its own tensors decoded
             failure = _try_decode_own(local, channel.rank)
         if failure is None and rehearsal is not None and local.gpu is None:
@@ -267,7 +267,7 @@ def _encode(
     tensor: Tensors,
     scheme: SchemeArgument,
     seed: int,
-    rank: int,
+    channel: Channel,
     *,
     hold_zeros: bool,
     finite: bool,
@@ -277,7 +277,7 @@ def _encode(
     Args:
         local: the Encoding to fill.
         tensor, scheme, seed: the caller's arguments.
-        rank: mixed into a Compressor's seed.
+        channel: its rank is mixed into a Compressor's seed, and its size into the bound of clipping.
         hold_zeros, finite: as for ``open_exchange``.
     """
     try:
@@ -293,10 +293,11 @@ def _encode(
         if not isinstance(scheme, wc.Compressor | Mapping):
             scheme = as_scheme(scheme)
         local.operand = Operand.of(shapes, bare=local.bare, scheme=_normalize_scheme(scheme))
-        if finite and not (isinstance(scheme, wc.Compressor) and scheme.feedback):
+        if finite and not (isinstance(scheme, wc.Compressor) and scheme.keeps_all):
             check_gradients(tensors)
         if isinstance(scheme, wc.Compressor):
-            local.prepared = scheme.prepare(tensors, rank=rank, hold_zeros=hold_zeros)
+            ranks = channel.size
+            local.prepared = scheme.prepare(tensors, rank=channel.rank, ranks=ranks, hold_zeros=hold_zeros)
             local.named = True
             local.set_blob(local.prepared.blob, local.prepared.blob_on_host)
         elif local.bare:

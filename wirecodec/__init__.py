@@ -55,8 +55,9 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
-from wirecodec.settings.feedback import ErrorFeedback
+from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.settings.presets import PRESETS, Preset, preset
+from wirecodec.settings.rules import Rule
 from wirecodec.settings.schedule import Diminishing, WarmUp
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
@@ -116,6 +117,7 @@ __all__ = [
     "LimitExceeded",
     "Malformed",
     "Mean",
+    "MomentumCorrection",
     "NonZero",
     "OffsetFloat",
     "PolyFit",
@@ -126,6 +128,7 @@ __all__ = [
     "RawIndex",
     "RedSync",
     "Rice",
+    "Rule",
     "SIDCo",
     "SchemaMismatch",
     "Scheme",

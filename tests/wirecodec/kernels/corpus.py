@@ -240,7 +240,9 @@ def run_many(sink: Sink) -> None:
             blob = wc.encode_many(named, scheme)
             wc.decode_add(blob, sums, scale=0.5)
             compressor = wc.Compressor(scheme)
-            for each in (blob, *(compressor.compress(named) for _ in range(3))):
+            corrected = wc.Compressor(scheme, feedback=wc.MomentumCorrection(nesterov=value == "raw"), clip=1)
+            steps = (one.compress(named) for one in (compressor, corrected) for _ in range(3))
+            for each in (blob, *steps):
                 sink(each)
                 sink(np.concatenate([tensor.values for tensor in wc.decode_many(each).values()]))
             sink(np.concatenate(list(sums.values())))
