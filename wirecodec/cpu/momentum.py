@@ -17,6 +17,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, aligned, bits_of, read_only
 from wirecodec.errors import EncodeError
+from wirecodec.select.topk_fused_residual import Terms
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.settings.scheme import sends_all
 from wirecodec.sparse import SparseTensor
@@ -28,6 +29,7 @@ __all__ = [
     "clip_factor",
     "decay_residual",
     "is_masked",
+    "make_terms",
     "stop_momentum",
     "sum_squares",
 ]
@@ -99,9 +101,40 @@ def _accumulate(g: Array, old: Array, factors: Array, nesterov: bool, u: Array, 
 
 def _take_memory(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
     """Return the spare array if it fits, else a new one."""
-    if spare is None or spare.dtype != dtype or spare.size != size:
+    if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
         return aligned(size, dtype)
     return spare
+
+
+def make_terms(job: TensorJob, gradient: Array, factor: float) -> Terms | None:
+    """Return the terms of gradient, momentum and residual, for a selector that adds them itself.
+
+    Returns None if there is nothing but gradient and residual, or the arrays differ in type or size.
+    """
+    from wirecodec.kernels.cpu.select import momentum
+
+    rule, before = job.feedback, job.momentum
+    given = [gradient, job.residual]
+    keep, decay, form = 0.0, 1.0, momentum.PLAIN
+    if isinstance(rule, MomentumCorrection):
+        form = momentum.NESTEROV if rule.nesterov else momentum.HEAVY_BALL
+        keep = rule.momentum
+        given.append(before)
+    elif isinstance(rule, ErrorFeedback):
+        decay = rule.decay
+    if form == momentum.PLAIN and decay == factor == 1:
+        return None
+    if any(x is None or (x.dtype, x.size) != (gradient.dtype, gradient.size) for x in given):
+        return None
+    if gradient.dtype not in (np.float32, np.float64):
+        return None
+    none = np.empty(0, gradient.dtype)
+    after = (
+        none if form == momentum.PLAIN else _take_memory(job.spare_momentum, gradient.size, gradient.dtype)
+    )
+    factors = np.array([keep, factor, decay])
+    old = none if form == momentum.PLAIN else before
+    return Terms(gradient, job.residual, old, after, factors, form)
 
 
 def stop_momentum(job: TensorJob, addend: Addend, sent: SparseTensor) -> Array | None:

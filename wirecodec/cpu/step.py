@@ -17,6 +17,7 @@ from wirecodec.cpu.momentum import (
     add_momentum,
     clip_factor,
     decay_residual,
+    make_terms,
     stop_momentum,
     sum_squares,
 )
@@ -33,6 +34,8 @@ from wirecodec.support import Support
 __all__ = ["Addend", "accumulate", "step"]
 
 _PLAIN = ErrorFeedback()
+MIN_FUSED_SIZE = 2**16
+"""Elements below which momentum stays in the cache, and tensors are rather selected together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +74,12 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
         except EncodeError as error:
             raise error.of(name) from None
     factor = clip_factor(map(sum_squares, _gradients_to_clip(flats, wanted.clip)), wanted.clip)
+    fused: dict[str, _SelectedTensor] = {}
     for name, job in jobs.items():
         try:
+            if (found := _select_in_terms(flats[name], job, factor)) is not None:
+                fused[name] = found
+                continue
             addends[name], flats[name], jobs[name] = accumulate(flats[name], job, factor)
             if jobs[name].feedback is not None and jobs[name].residual is not None:
                 buffers[name] = _residual_buffer(jobs[name], addends[name].data)
@@ -80,6 +87,9 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
             raise error.of(name) from None
     supports = select_sums(flats, jobs, buffers)
     for name, job in jobs.items():
+        if name in fused:
+            selected[name] = fused[name]
+            continue
         if (support := supports.get(name)) is not None:
             selected[name] = _SelectedTensor(job, support, None, addends[name], None, rest=buffers[name])
             continue
@@ -201,6 +211,27 @@ def _select_in_sum(
     if selection is None:
         return None
     support = Support(selection.indices, selection.values, gradient.size, flat.shape)
+    return _SelectedTensor(job, support, None, addend, None, rest=buffer)
+
+
+def _select_in_terms(flat: Flat, job: TensorJob, factor: float) -> _SelectedTensor | None:
+    """Apply clipping, momentum and decay, add and select in one pass, if the selector can and it pays."""
+    scheme, residual, gradient = job.scheme, job.residual, flat.data
+    select_terms: Any = getattr(scheme.select, "select_terms", None)
+    if select_terms is None or residual is None or gradient.size < MIN_FUSED_SIZE:
+        return None
+    if scheme.transform is not None or getattr(scheme.index, "lossy", False):
+        return None
+    rule = job.residual_rule(exact=True)
+    terms = None if rule != _PLAIN else make_terms(job, gradient, factor)
+    if terms is None:
+        return None
+    buffer = _residual_buffer(replace(job, feedback=rule), gradient)
+    selection = select_terms(terms, buffer)
+    if selection is None:
+        return None
+    support = Support(selection.indices, selection.values, gradient.size, flat.shape)
+    addend = Addend(gradient, terms.after if terms.after.size else None, finite=True)
     return _SelectedTensor(job, support, None, addend, None, rest=buffer)
 
 

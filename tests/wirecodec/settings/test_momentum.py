@@ -12,6 +12,7 @@ import collectives as co
 import wirecodec as wc
 from tests.inputs import Array
 from wirecodec.arrays import BFLOAT16
+from wirecodec.cpu import step
 
 
 @dataclass
@@ -43,17 +44,17 @@ RULES = [
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
-@pytest.mark.parametrize("size", [300, 40_000])
+@pytest.mark.parametrize("size", [300, 70_003])
 def test_momentum_correction_is_that_of_the_paper(rule: wc.MomentumCorrection, size: int) -> None:
-    """A rolled-back step changes nothing; a state that is saved and loaded continues."""
+    """A rolled-back step changes nothing; a saved state continues. Large tensors take the fused kernels."""
     rng = np.random.default_rng(size)
     c = wc.Compressor("topk(0.01) | rice | raw", feedback=rule)
     expected = Reference(rule, *np.zeros((2, size), np.float32))
-    for step in range(6):
+    for turn in range(6):
         g = rng.standard_normal(size).astype(np.float32)
-        if step % 2:
+        if turn % 2:
             c.prepare({"w": g}).rollback()
-        if step == 4:
+        if turn == 4:
             state = c.state_dict()
             c.compress({"w": g})
             c = wc.Compressor("topk(0.01) | rice | raw", feedback=rule)
@@ -82,7 +83,7 @@ SCHEMES = [
 def test_what_is_sent_and_kept_is_what_came_in(scheme: str, feedback: Any) -> None:
     rng = np.random.default_rng(3)
     for dtype in (np.float32, np.float16, BFLOAT16, np.float64):
-        c = wc.Compressor(scheme, feedback=feedback)
+        c = wc.Compressor(scheme, feedback=feedback, seed=1)
         wide = np.result_type(dtype, np.float32)
         u = v = np.zeros(600, wide)
         for _ in range(4):
@@ -180,3 +181,21 @@ def test_a_state_with_momentum_is_checked() -> None:
     c.load_state_dict({**state, "momentum/w": np.ones(3, np.float32)})
     with pytest.raises(wc.EncodeError, match="tensor 'w': the gradient has 40 elements; its momentum has 3"):
         c.compress({"w": np.ones(40, np.float32)})
+
+
+def test_fused_kernels_have_the_bits_of_separate_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decay, clipping and both momenta of large tensors, also if a sum overflows."""
+    rng = np.random.default_rng(6)
+    gradients = [rng.standard_normal(70_001) * 10.0 ** (i % 3) for i in range(4)]
+    gradients[3][5] = 3e38
+    for rule in (wc.ErrorFeedback(decay=0.9), wc.MomentumCorrection(), wc.MomentumCorrection(nesterov=True)):
+        for dtype in (np.float32, np.float64):
+            states = []
+            for least in (step.MIN_FUSED_SIZE, 10**9):
+                monkeypatch.setattr(step, "MIN_FUSED_SIZE", least)
+                c = wc.Compressor("topk(0.001) | rice | qsgd", feedback=rule, clip=1e3)
+                for g in gradients:
+                    c.compress({"w": g.astype(dtype)})
+                states.append(c.state_dict())
+            monkeypatch.undo()
+            assert all(x.tobytes() == states[1][key].tobytes() for key, x in states[0].items())
