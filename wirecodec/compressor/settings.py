@@ -13,12 +13,12 @@ from wirecodec.settings.feedback import (
     FeedbackLike,
     MomentumCorrection,
     as_feedback,
-    feedback_for,
+    feedback_for_all,
     list_feedback,
 )
 from wirecodec.settings.rules import Key, key_text
 from wirecodec.settings.schedule import Schedule, schedule_string
-from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, scheme_for
+from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, schemes_for, sends_all
 from wirecodec.validation import as_real
 
 __all__ = ["Settings"]
@@ -85,9 +85,19 @@ class Settings:
         """Whether a tensor may have a momentum."""
         return any(isinstance(rule, MomentumCorrection) for rule in list_feedback(self.feedback))
 
-    def scheme_at(self, name: str, shape: Any, step: int) -> Scheme:
-        """Return a tensor's scheme at a step, with the schedule's ratio. Raises EncodeError."""
-        scheme = scheme_for(name, self.schemes, shape)
+    def schemes_at(self, tensors: Mapping[str, Any], step: int) -> dict[str, Scheme]:
+        """Return the scheme of each of {name: tensor} at a step, with the schedule's ratio.
+
+        Raises EncodeError.
+        """
+        schemes = schemes_for(tensors, self.schemes)
+        if self.schedule is None:
+            return schemes
+        at_step = {id(scheme): self._apply_schedule(scheme, step) for scheme in schemes.values()}
+        return {name: at_step[id(scheme)] for name, scheme in schemes.items()}
+
+    def _apply_schedule(self, scheme: Scheme, step: int) -> Scheme:
+        """Return a scheme with the schedule's ratio, if its selector has a ratio."""
         selector: Any = scheme.select
         if self.schedule is None or getattr(selector, "ratio", None) is None:
             return scheme
@@ -98,6 +108,28 @@ class Settings:
             )
         return dataclasses.replace(scheme, select=dataclasses.replace(selector, ratio=density))
 
-    def feedback_of(self, name: str, shape: Any) -> Feedback | None:
-        """Return a tensor's feedback. Raises EncodeError."""
-        return feedback_for(name, shape, self.feedback)
+    def rules_of(
+        self, tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], residuals: Mapping[str, Any]
+    ) -> dict[str, Feedback | None]:
+        """Return the feedback of each of {name: tensor}; None if neither residual nor momentum is kept.
+
+        Args:
+            tensors: by name; the keys of the feedback may need their shapes.
+            schemes: by name.
+            residuals: the state, by name.
+        """
+        rules = feedback_for_all(tensors, self.feedback)
+        needed = {
+            (id(rule), id(scheme)): self._is_needed(rule, scheme)
+            for rule, scheme in zip(rules.values(), schemes.values(), strict=True)
+        }
+        return {
+            name: rule if needed[id(rule), id(schemes[name])] or name in residuals else None
+            for name, rule in rules.items()
+        }
+
+    def _is_needed(self, rule: Feedback | None, scheme: Scheme) -> bool:
+        """Return whether a tensor without a residual needs its feedback."""
+        if isinstance(rule, MomentumCorrection) or self.clip is not None:
+            return True  # the elements' type may not hold the result
+        return not sends_all(scheme)

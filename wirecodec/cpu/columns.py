@@ -73,9 +73,7 @@ def _type_addresses() -> Array:
 def _read_attributes(objects: Sequence[Any]) -> ArrayColumns:
     """Describe objects by their public attributes."""
     arrays = [x if type(x) is np.ndarray else None for x in objects]
-    plain = [
-        x is not None and x.dtype in DTYPES and x.flags.c_contiguous and x.flags.aligned for x in arrays
-    ]
+    plain = [x is not None and x.dtype in DTYPES and x.flags.c_contiguous and x.flags.aligned for x in arrays]
     known = [x for x in arrays if x is not None]
     addresses, present = np.zeros(len(arrays), np.int64), np.array([x is not None for x in arrays], bool)
     addresses[present] = addresses_of(known)
@@ -83,7 +81,10 @@ def _read_attributes(objects: Sequence[Any]) -> ArrayColumns:
         addresses,
         np.array([0 if x is None else x.size for x in arrays], np.int64),
         np.array(
-            [DTYPES.index(x.dtype) if x is not None and ok else -1 for x, ok in zip(arrays, plain, strict=True)],
+            [
+                DTYPES.index(x.dtype) if x is not None and ok else -1
+                for x, ok in zip(arrays, plain, strict=True)
+            ],
             np.int64,
         ),
         np.array([x is not None and x.flags.writeable for x in arrays], bool),
@@ -102,4 +103,6 @@ def _is_layout_known() -> bool:
     forms[0].flags.writeable = False
     samples = [*forms, object(), [1.0], np.ma.ones(3)]
     headers, attributes = _read_headers(samples), _read_attributes(samples)
-    return all(np.array_equal(x, y) for x, y in zip(vars(headers).values(), vars(attributes).values(), strict=True))
+    return all(
+        np.array_equal(x, y) for x, y in zip(vars(headers).values(), vars(attributes).values(), strict=True)
+    )

@@ -178,9 +178,7 @@ def _allocate_output(plan: _BatchPlan, dtype: np.dtype[Any]) -> tuple[Array, Arr
     return np.empty(total, np.int32), bits, np.empty(plan.members.size, np.bool_)
 
 
-def _without_faults(
-    plan: _BatchPlan, indices: Array, values: Array, faults: Array
-) -> BatchSelection | None:
+def _without_faults(plan: _BatchPlan, indices: Array, values: Array, faults: Array) -> BatchSelection | None:
     """Remove the arrays with a fault; return None if no other is left."""
     if not faults.any():
         return BatchSelection(plan.members, plan.cuts, indices, values)

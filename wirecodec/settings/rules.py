@@ -117,9 +117,7 @@ def _find_places(
     """Return the place of the first key that matches each tensor, or None; the same in each step."""
     places = {key: place for place, key in enumerate(keys)}
     mapping = dict.fromkeys(keys)
-    found = [
-        find_key(name, None if shapes is None else shapes[i], mapping) for i, name in enumerate(names)
-    ]
+    found = [find_key(name, None if shapes is None else shapes[i], mapping) for i, name in enumerate(names)]
     return tuple(None if key is None else places[key] for key in found)
 
 

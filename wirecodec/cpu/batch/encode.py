@@ -60,7 +60,12 @@ def encode_batches(
     groups: dict[tuple[int, Any, bool], list[int]] = {}
     for key, support in supports.items():
         count = support.values.size
-        if fuse < support.size <= CHUNK and count and not support.domain and _has_batched_codecs(schemes[key]):
+        if (
+            fuse < support.size <= CHUNK
+            and count
+            and not support.domain
+            and _has_batched_codecs(schemes[key])
+        ):
             groups.setdefault((id(schemes[key]), support.dtype, count == support.size), []).append(key)
     batches = [
         _encode_supports(keys, [supports[key] for key in keys], schemes[keys[0]], seed)
@@ -75,9 +80,7 @@ def _has_batched_codecs(scheme: Scheme) -> bool:
     return hasattr(scheme.index, "encode_batch") and hasattr(scheme.value, "encode_batch")
 
 
-def _encode_supports(
-    keys: list[int], members: list[Support], scheme: Scheme, seed: int
-) -> EntryBatch | None:
+def _encode_supports(keys: list[int], members: list[Support], scheme: Scheme, seed: int) -> EntryBatch | None:
     """Encode tensors of one scheme and dtype, all full or none; return None if the codecs cannot."""
     full = members[0].values.size == members[0].size
     cuts = np.zeros(len(members) + 1, np.int64)

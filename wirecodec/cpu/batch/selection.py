@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
 __all__ = ["ModelSelection", "SelectedBatch", "group_tensors", "is_batchable"]
+
+
+Shapes: TypeAlias = "Sequence[tuple[int, ...]] | Mapping[int, tuple[int, ...]]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +47,8 @@ class SelectedBatch:
         members = found.members
         return cls(scheme, keys[members], sizes[members], found.cuts, found.indices, found.values)
 
-    def supports(self, shapes: Sequence[tuple[int, ...]]) -> dict[int, Support]:
-        """Return {key: Support}; ``shapes`` are those of the whole model."""
+    def supports(self, shapes: Shapes) -> dict[int, Support]:
+        """Return {key: Support}; ``shapes`` are by key."""
         found, cuts = {}, self.cuts.tolist()
         columns = zip(self.keys.tolist(), self.sizes.tolist(), cuts, cuts[1:], strict=False)
         for key, size, start, stop in columns:

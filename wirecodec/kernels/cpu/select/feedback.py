@@ -18,7 +18,7 @@ from wirecodec.kernels.cpu.select.topk import (
     top_mask,
 )
 from wirecodec.kernels.cpu.simd.floats import add_floats
-from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch, store_fence, stream_store
+from wirecodec.kernels.cpu.simd.memory import prefetch, store_fence, stream_store
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select, store
 from wirecodec.kernels.cpu.simd.words import trailing_zeros

@@ -14,12 +14,13 @@ from wirecodec.kernels.cpu.select.feedback import (
 from wirecodec.kernels.cpu.select.sample import prefetch_sample
 from wirecodec.kernels.cpu.select.topk import SLACK, SWEEP_SLACK, find_top, keep
 from wirecodec.kernels.cpu.select.topk_batch import PART_SIZE, has_nonfinite
-from wirecodec.kernels.cpu.simd.memory import bit_width, store_fence, view_at
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch, store_fence, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
 __all__ = ["select_sums", "store_differences"]
 
 U64 = np.uint64
+PREFETCH_INDICES = 24
 
 
 @kernel
@@ -87,26 +88,40 @@ def select_sums(
 
 @kernel
 def store_differences(
-    values: Array, sent: Array, indices: Array, cuts: Array, addresses: Array, sizes: Array, like: Array
+    values: Array,
+    received: Array,
+    indices: Array,
+    cuts: Array,
+    addresses: Array,
+    sizes: Array,
+    like: Array,
+    turns: Array,
 ) -> None:
-    """Compute rest[index] = value - sent, or 0 if that is not finite, for the elements of many arrays.
+    """Compute rest[index] = value - received, or 0 if that is not finite, for the elements of many arrays.
 
     Args:
-        values, sent, indices: of all arrays.
+        values, indices: of all arrays, finite.
+        received: (n,) i64, addresses of the values to subtract.
         cuts: (n + 1,) i64, the place of each array's elements.
-        addresses: (n,) i64, of the arrays.
+        addresses: (n,) i64, of the arrays, which have +0 at the indices.
         sizes: (n,) i64, their elements.
         like: an array of their type.
+        turns: counters of ``next_unit``; a unit is an array.
     """
-    for i in range(sizes.size):
-        here = slice(cuts[i], cuts[i + 1])
-        rest = view_at(addresses[i], sizes[i], like)
-        _store_differences(values[here], sent[here], indices[here], rest)
+    unit = next_unit(turns, -1)
+    while unit >= 0:
+        here = slice(cuts[unit], cuts[unit + 1])
+        sent = view_at(received[unit], cuts[unit + 1] - cuts[unit], like)
+        _store_differences(values[here], sent, indices[here], view_at(addresses[unit], sizes[unit], like))
+        unit = next_unit(turns, unit)
 
 
 @inline
 def _store_differences(values: Array, sent: Array, indices: Array, rest: Array) -> None:
-    """Compute rest[indices[i]] = values[i] - sent[i], or 0 if that is not finite."""
+    """Store values[i] - sent[i] at indices[i] if it is finite and not 0."""
+    last = indices.size - 1
     for i in range(indices.size):
         difference = values[i] - sent[i]
-        rest[indices[i]] = difference if np.isfinite(difference) else 0
+        if difference != 0 and np.isfinite(difference):
+            prefetch(rest, np.int64(indices[min(i + PREFETCH_INDICES, last)]), 1)
+            rest[indices[i]] = difference
