@@ -12,7 +12,7 @@ before they return any part of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -276,6 +276,13 @@ def _find_targets(
         specs = TensorSpecs(header, None)
         check_only(specs, schema)  # type: ignore[arg-type]
         targets = [as_target(out)]
+    if not host.can_add_all(targets, specs.sizes):
+        _check_targets(targets, specs)
+    return targets
+
+
+def _check_targets(targets: Sequence[Any], specs: TensorSpecs) -> None:
+    """Raise the error of the first array that a tensor's values cannot be added to."""
     for key, (target, size) in enumerate(zip(targets, integers(specs.sizes), strict=True)):
         if not _implementation(on_gpu(target)).can_add(target):
             name = next(islice(specs, key, None)).name
@@ -285,7 +292,6 @@ def _find_targets(
             raise SchemaMismatch(
                 "schema-shape", f"{spec.name!r} has shape {spec.shape}; out has {target.shape}"
             )
-    return targets
 
 
 def _open(blob: Any, limits: DecodeLimits, *, sizes_trusted: bool) -> tuple[Bytes, ContainerHeader]:

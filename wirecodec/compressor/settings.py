@@ -119,10 +119,9 @@ class Settings:
             residuals: the state, by name.
         """
         rules = feedback_for_all(tensors, self.feedback)
-        needed = {
-            (id(rule), id(scheme)): self._is_needed(rule, scheme)
-            for rule, scheme in zip(rules.values(), schemes.values(), strict=True)
-        }
+        pairs = zip(rules.values(), schemes.values(), strict=True)
+        distinct = {(id(rule), id(scheme)): (rule, scheme) for rule, scheme in pairs}
+        needed = {pair: self._is_needed(*both) for pair, both in distinct.items()}
         return {
             name: rule if needed[id(rule), id(schemes[name])] or name in residuals else None
             for name, rule in rules.items()

@@ -100,8 +100,9 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
 
 def _find_plain(arrays: Sequence[Any], wanted: StepInput) -> Array:
     """Tell for each tensor whether its gradient and its residual are added as they are, (n,) bool."""
-    rules = {id(rule): rule == _PLAIN for rule in set(wanted.jobs.rules.values())}
-    plain = [rules[id(wanted.jobs.rules[name])] for name in wanted.jobs]
+    rules = wanted.jobs.rules
+    alike = {number: rule == _PLAIN for number, rule in {id(rule): rule for rule in rules.values()}.items()}
+    plain = [alike[id(rules[name])] for name in wanted.jobs]
     if wanted.clip is not None:
         return np.zeros(len(plain), np.bool_)
     if wanted.hold_zeros:

@@ -86,6 +86,9 @@ def _encode_supports(keys: list[int], members: list[Support], scheme: Scheme, se
     cuts = np.zeros(len(members) + 1, np.int64)
     np.cumsum([support.values.size for support in members], out=cuts[1:])
     values = np.concatenate([support.values for support in members])
+    value: Any = scheme.value
+    if not value.carries_nonfinite and not all_finite(values):
+        return None
     indices = None if full else np.concatenate([support.indices for support in members])
     if indices is not None:
         indices = indices.astype(np.int32, copy=False).view(np.uint32)
@@ -99,8 +102,6 @@ def _encode(
     """Encode the values, and the u32 indices unless all tensors are full, of tensors of one type."""
     index: Any = scheme.index
     value: Any = scheme.value
-    if not value.carries_nonfinite and not all_finite(values):
-        return None
     value_sections = value.encode_batch(read_only(values), cuts, mix_each(seed, keys.astype(np.uint64), 0))
     if value_sections is None:
         return None
